@@ -1,0 +1,49 @@
+// Bootstrap: who am I, who are the others, and the control plane between us.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/bytes.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/exchange.hpp"
+#include "runtime/base/node_link.hpp"
+#include "runtime/base/node_page.hpp"
+
+namespace hmc::bootstrap {
+
+/// What every rank knows of every other after the rendezvous: at most 128 bytes on the wire.
+struct RankFacts {
+  std::int32_t rank = -1;
+  std::int32_t node = -1;         ///< nodes are numbered by their lowest rank
+  std::int32_t local_index = -1;  ///< position among its node's ranks, ascending by rank
+  std::int32_t pid = 0;
+  std::uint64_t machine = 0;      ///< equal for ranks of one kernel (pretended nodes share a machine)
+  std::array<std::uint64_t, 4> cpus{};  ///< the first 256 CPUs it may run on
+};
+
+/// Cold path: throws hmc::Error. One thread at a time, except that abort may come from any thread.
+class Bootstrap : public base::Exchange {
+ public:
+  /// "hmcrun", "by hand (HMC_RANK)", "inproc", "alone".
+  virtual std::string launcher() const = 0;
+  virtual const std::vector<RankFacts>& facts() const noexcept = 0;  ///< by rank
+
+  virtual base::NodeLink& node_link() noexcept = 0;
+  virtual const base::NodePage& node_page() const noexcept = 0;
+
+  /// A key is published once; lookup waits for it until the deadline (Error{not_found}).
+  virtual void publish(std::string_view key, base::ByteView value) = 0;
+  virtual base::Bytes lookup(std::string_view key, base::Deadline deadline) = 0;
+
+  /// Tells every rank (node pages, control connections) and the launcher.
+  virtual void abort(int exit_code, std::string_view text) noexcept = 0;
+  /// Says goodbye: from here on this rank's end is no failure. Not collective.
+  virtual void leave() noexcept = 0;
+};
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,25 @@
+// Which launcher started us: the innermost one that says so.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+#include "runtime/base/env.hpp"
+
+namespace hmc::bootstrap {
+
+/// One candidate's answer, for hmcinfo and for error texts.
+struct Candidate {
+  std::string name;
+  bool available = false;
+  std::string why;  ///< "HMC_RANK=2 HMC_SIZE=4", "HMC_RANK is not set"
+};
+
+std::vector<Candidate> candidates(const base::Env& env);
+/// The first that is available; alone (rank 0 of 1) if there is no sign of a job. Signs of a job of
+/// several ranks that can't be joined are an Error, never a silent rank 0 of 1.
+std::unique_ptr<Bootstrap> detect(const base::Env& env);
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,15 @@
+// The inproc bootstrap: ranks are threads of one process.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+
+namespace hmc::bootstrap {
+
+/// `size` bootstraps that know each other, to be given to one thread each. With `nodes` > 1 the ranks
+/// are dealt in blocks to that many pretended nodes (rank r is on node r * nodes / size).
+std::vector<std::unique_ptr<Bootstrap>> make_inproc(int size, int nodes = 1);
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,44 @@
+// NodeAgent: speaks for one node. hmcrun runs it; without hmcrun, the node's first rank does.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "bootstrap/tcp/secret.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/node_page.hpp"
+
+namespace hmc::bootstrap {
+
+/// Ranks of the node connect to its abstract Unix socket (named after the job's secret and the node's
+/// label; nothing of it in a file system; the peer's uid is checked) and get the node page. The agent
+/// holds the node's one connection to the store, gathers its ranks' contributions into one message,
+/// and passes descriptors between them. A rank whose connection ends without a goodbye has failed:
+/// the agent raises the abort word and tells the store. Owns a thread that sleeps in poll.
+class NodeAgent {
+ public:
+  struct Events {  // called on the agent's thread; must not block
+    std::function<void(int rank, std::string_view cause)> on_rank_lost;
+  };
+  /// Null if another agent already serves this node. Throws Error if the store can't be reached.
+  static std::unique_ptr<NodeAgent> start(const Secret& secret, const std::string& store, std::string_view node_label,
+                                          int job_size, Events events, base::Deadline deadline);
+  ~NodeAgent();  ///< stops and joins
+
+  const base::NodePage& page() const noexcept;
+  /// A rank of this node ended (hmcrun saw it by pidfd, faster than the socket's end): raises the
+  /// abort word and tells the store. Ignored for a rank that said goodbye.
+  void report_death(int rank, std::string_view cause);
+
+  /// The abstract socket's name, for ranks of this job and node.
+  static std::string socket_name(const Secret& secret, std::string_view node_label);
+
+ private:
+  class Agent;
+  explicit NodeAgent(std::unique_ptr<Agent> agent);
+  std::unique_ptr<Agent> agent_;
+};
+
+}  // namespace hmc::bootstrap

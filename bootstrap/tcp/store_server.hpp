@@ -1,0 +1,34 @@
+// StoreServer: the rendezvous of one job. hmcrun serves it; without hmcrun, rank 0 does.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "bootstrap/tcp/secret.hpp"
+
+namespace hmc::bootstrap {
+
+/// One connection per node (its NodeAgent). Owns a thread that sleeps in poll. Strangers (no valid
+/// first message within 2 s, or a bad MAC) are dropped and counted.
+class StoreServer {
+ public:
+  struct Events {  // called on the server's thread; must not block
+    std::function<void(int rank, int exit_code, std::string text)> on_abort;
+  };
+  /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces). Throws Error.
+  StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events);
+  ~StoreServer();  ///< stops and joins
+
+  std::string address() const;  ///< host:port, for HMC_STORE
+  std::size_t strangers() const noexcept;
+  std::size_t connections() const noexcept;  ///< authenticated ones: the nodes
+  /// Tells every node that a rank is gone.
+  void announce_failure(int rank, std::string_view text);
+
+ private:
+  class Server;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace hmc::bootstrap

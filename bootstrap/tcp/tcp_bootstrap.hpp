@@ -1,0 +1,16 @@
+// The tcp bootstrap: one rank's client of its node's agent.
+#pragma once
+
+#include <memory>
+
+#include "bootstrap/bootstrap.hpp"
+#include "runtime/base/env.hpp"
+
+namespace hmc::bootstrap {
+
+/// Joins the job that HMC_RANK, HMC_SIZE, HMC_STORE (and HMC_SECRET, HMC_NODE) describe. Where no
+/// agent serves this node, this process starts one; where nobody launched the job (no HMC_LAUNCHER),
+/// rank 0 serves the store at HMC_STORE. Throws Error.
+std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, base::Deadline deadline);
+
+}  // namespace hmc::bootstrap

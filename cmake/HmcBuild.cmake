@@ -1,0 +1,56 @@
+# Compiler settings, and hmc_room(): one folder of the library.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+include(GNUInstallDirs)
+# Installed programs find libhmc.so beside them, wherever the prefix is moved to.
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# A Release build keeps its asserts out and its frames in: perf can walk it.
+string(APPEND CMAKE_CXX_FLAGS_RELEASE " -fno-omit-frame-pointer")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# What every target of ours compiles with; never exported to users.
+add_library(hmc_flags INTERFACE)
+target_include_directories(hmc_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(hmc_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion)
+if(HMC_WERROR)
+  target_compile_options(hmc_flags INTERFACE -Werror)
+endif()
+if(HMC_SANITIZE STREQUAL "address")
+  target_compile_options(hmc_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(hmc_flags INTERFACE -fsanitize=address,undefined)
+elseif(HMC_SANITIZE STREQUAL "thread")
+  target_compile_options(hmc_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(hmc_flags INTERFACE -fsanitize=thread)
+elseif(HMC_SANITIZE)
+  message(FATAL_ERROR "HMC_SANITIZE is '${HMC_SANITIZE}'; it takes address, thread, or nothing")
+endif()
+
+find_package(Threads REQUIRED)
+
+# hmc_room(name SOURCES a.cpp ... LINKS lib ...): compiles a folder once; libhmc.so and hmc_internal
+# are made of the same objects.
+function(hmc_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(hmc_${name} OBJECT ${ROOM_SOURCES})
+  target_link_libraries(hmc_${name} PUBLIC hmc_flags Threads::Threads ${ROOM_LINKS})
+  set_property(GLOBAL APPEND PROPERTY HMC_ROOMS hmc_${name})
+  set_property(GLOBAL APPEND PROPERTY HMC_LINKS ${ROOM_LINKS})
+endfunction()

@@ -1,0 +1,15 @@
+# What the library stands on. All of it is in Debian 12; `./dev` installs it.
+
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+
+if(HMC_WITH_UCX)
+  pkg_check_modules(UCX IMPORTED_TARGET ucx)
+  if(NOT UCX_FOUND)
+    message(WARNING "libucx-dev isn't here: this build has no wire between nodes")
+  endif()
+endif()

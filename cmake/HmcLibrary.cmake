@@ -1,0 +1,22 @@
+# The library's two forms, made of the same objects.
+
+get_property(rooms GLOBAL PROPERTY HMC_ROOMS)
+get_property(links GLOBAL PROPERTY HMC_LINKS)
+list(REMOVE_DUPLICATES links)
+set(objects)
+foreach(room IN LISTS rooms)
+  list(APPEND objects $<TARGET_OBJECTS:${room}>)
+endforeach()
+
+# What users link: only what HMC_API marks is visible.
+add_library(hmc SHARED ${objects})
+add_library(hmc::hmc ALIAS hmc)
+target_include_directories(hmc PUBLIC
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(hmc PUBLIC cxx_std_20)
+target_link_libraries(hmc PRIVATE $<BUILD_INTERFACE:hmc_flags> ${links})
+set_target_properties(hmc PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+
+# What our tools and tests link: everything is reachable.
+add_library(hmc_internal STATIC ${objects})
+target_link_libraries(hmc_internal PUBLIC hmc_flags Threads::Threads ${links})

@@ -1,0 +1,12 @@
+// HMC's C++ API in one header.
+#pragma once
+
+#include <hmc/conn_buffer.hpp>
+#include <hmc/error.hpp>
+#include <hmc/float16.hpp>
+#include <hmc/request.hpp>
+#include <hmc/runtime.hpp>
+#include <hmc/team.hpp>
+#include <hmc/types.hpp>
+#include <hmc/version.hpp>
+#include <hmc/window.hpp>

@@ -1,0 +1,71 @@
+// Runtime: this process's (or this thread's) membership in a job.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hmc/error.hpp>
+#include <hmc/request.hpp>
+#include <hmc/team.hpp>
+
+namespace hmc {
+
+namespace job {
+class Core;
+}
+
+/// Which way the bytes go from this rank to a peer.
+struct Path {
+  std::string wire;     ///< "self", "shm", "ucx", ...
+  bool direct = false;  ///< load and store reach the peer's windows
+  std::string why;      ///< why this wire, and why not a better one
+};
+
+/// What has happened so far, for tests and tools.
+struct Counters {
+  std::uint64_t puts_direct = 0;    ///< puts that were a copy into mapped memory
+  std::uint64_t puts_wire = 0;      ///< puts that went through a wire
+  std::uint64_t buffers_in_place = 0;  ///< collective buffers that lay in a window and weren't staged
+  std::uint64_t buffers_staged = 0;    ///< collective buffers that were copied through staging
+};
+
+/// No globals: several Runtimes may live in one process (one per rank, or one after the other).
+/// init and close are collective over the job. The destructor is local and never blocks; a rank that
+/// goes without close() has failed in the eyes of the others. Threads: one at a time.
+class HMC_API Runtime {
+ public:
+  /// Finds its launcher by itself; alone, it is rank 0 of 1. Throws Error if there are signs of a
+  /// job of several ranks that can't be joined.
+  static Runtime init();
+
+  Runtime(Runtime&&) noexcept;
+  Runtime& operator=(Runtime&&) noexcept;
+  ~Runtime();
+  void close();
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  int node() const noexcept;          ///< of this rank; nodes are numbered 0..node_count()-1
+  int node(int rank) const;
+  int node_count() const noexcept;
+  Team& world() noexcept;
+
+  Path path(int rank) const;
+  std::string launcher() const;       ///< how the job was joined
+  Counters counters() const;
+  Timeout timeout() const noexcept;   ///< what job_timeout means here
+
+  /// Ends the whole job: every rank's present or next call throws Error{aborted} with this text, and
+  /// the launcher ends the processes with `exit_code`.
+  void abort(int exit_code, const std::string& text) noexcept;
+
+  explicit Runtime(std::unique_ptr<job::Core> core);
+  job::Core& core() const noexcept { return *core_; }
+
+ private:
+  std::unique_ptr<job::Core> core_;
+};
+
+}  // namespace hmc

@@ -1,0 +1,79 @@
+// The small vocabulary of HMC: kinds of memory, element types, reductions, comparisons.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <hmc/float16.hpp>
+
+#if defined(_WIN32)
+#error "HMC runs on Linux"
+#endif
+#define HMC_API __attribute__((visibility("default")))
+
+namespace hmc {
+
+/// Where a buffer's bytes live. The numbers are published: programs store them.
+enum class MemoryType : int {
+  DEFAULT = 0,  ///< the best that this machine has; host memory where there is nothing else
+  CPU = 1,
+  NVIDIA_GPU = 2,
+  AMD_GPU = 3,
+  CAMBRICON_MLU = 4,
+  MOORE_GPU = 5,
+};
+
+/// The element types of collectives.
+enum class DType : std::uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };
+inline constexpr int dtype_count = 12;
+
+/// What a reduction does. `avg` is the sum divided by the number of ranks. The bitwise and logical
+/// ones take integers only.
+enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor };
+inline constexpr int op_count = 10;
+
+inline constexpr Op sum = Op::sum;
+inline constexpr Op prod = Op::prod;
+inline constexpr Op min = Op::min;
+inline constexpr Op max = Op::max;
+inline constexpr Op avg = Op::avg;
+inline constexpr Op band = Op::band;
+inline constexpr Op bor = Op::bor;
+inline constexpr Op bxor = Op::bxor;
+inline constexpr Op land = Op::land;
+inline constexpr Op lor = Op::lor;
+
+/// How wait_until compares the word in memory (left) with the value given (right).
+enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
+
+/// A user's reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count. It is called with
+/// the ranks' contributions in ascending rank order, so it need not commute; it must be associative.
+/// It must not throw, and must be the same function on every rank.
+using ReduceFunction = void (*)(void* accumulated, const void* next, std::size_t count, DType type,
+                                void* context);
+
+constexpr std::size_t size_of(DType type) noexcept {
+  constexpr std::size_t sizes[dtype_count] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
+  return sizes[static_cast<int>(type)];
+}
+HMC_API const char* name_of(DType type) noexcept;
+HMC_API const char* name_of(Op op) noexcept;
+HMC_API const char* name_of(MemoryType type) noexcept;
+
+/// The DType of a C++ type; a compile error where there is none.
+template <typename T>
+constexpr DType dtype_of() noexcept;
+template <> constexpr DType dtype_of<std::int8_t>() noexcept { return DType::i8; }
+template <> constexpr DType dtype_of<std::uint8_t>() noexcept { return DType::u8; }
+template <> constexpr DType dtype_of<std::int16_t>() noexcept { return DType::i16; }
+template <> constexpr DType dtype_of<std::uint16_t>() noexcept { return DType::u16; }
+template <> constexpr DType dtype_of<std::int32_t>() noexcept { return DType::i32; }
+template <> constexpr DType dtype_of<std::uint32_t>() noexcept { return DType::u32; }
+template <> constexpr DType dtype_of<std::int64_t>() noexcept { return DType::i64; }
+template <> constexpr DType dtype_of<std::uint64_t>() noexcept { return DType::u64; }
+template <> constexpr DType dtype_of<float16>() noexcept { return DType::f16; }
+template <> constexpr DType dtype_of<bfloat16>() noexcept { return DType::bf16; }
+template <> constexpr DType dtype_of<float>() noexcept { return DType::f32; }
+template <> constexpr DType dtype_of<double>() noexcept { return DType::f64; }
+
+}  // namespace hmc

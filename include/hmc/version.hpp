@@ -1,0 +1,7 @@
+// The version; CMakeLists.txt reads it from here.
+#pragma once
+
+#define HMC_VERSION_MAJOR 0
+#define HMC_VERSION_MINOR 1
+#define HMC_VERSION_PATCH 0
+#define HMC_VERSION_STRING "0.1.0"

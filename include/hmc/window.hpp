@@ -1,0 +1,140 @@
+// Window: one ConnBuffer per rank of a Team, addressed by (rank, offset).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <hmc/conn_buffer.hpp>
+#include <hmc/error.hpp>
+#include <hmc/request.hpp>
+#include <hmc/types.hpp>
+
+namespace hmc {
+
+class Team;
+namespace window {
+class Core;
+}
+
+/// One transfer of put_batch: local source -> (rank's window, offset).
+struct Put {
+  std::uint64_t offset;
+  const void* source;
+  std::size_t bytes;
+};
+/// One transfer of get_batch: (rank's window, offset) -> local destination.
+struct Get {
+  std::uint64_t offset;
+  void* destination;
+  std::size_t bytes;
+};
+
+/// `rows` rows of `row_bytes`; row i starts at i * pitch on each side.
+struct Strides {
+  std::size_t rows;
+  std::size_t row_bytes;
+  std::size_t local_pitch;
+  std::size_t remote_pitch;
+};
+
+/// The symmetric window.
+///
+/// ORDERING CONTRACT
+///  1. put returns: the source is reusable. Nothing is promised at the target.
+///  2. fence(): earlier puts and atomics to a rank become visible there before later ones.
+///  3. flush(rank) / flush() return: earlier puts and atomics are visible at the target(s), whether
+///     or not the target runs any HMC call.
+///  4. put_signal: whoever sees the signal's value (wait_until, test_until, fetch) sees the bytes.
+///  5. Team::barrier completes the caller's earlier puts as (3) does.
+/// Atomics are atomic with each other on the same word, whichever ranks they come from.
+/// One-sided means one-sided: a target that computes or sleeps doesn't delay the origin.
+///
+/// The local side of every verb may be any memory of the process. Every verb throws Error with
+/// operation, rank, peer, offset and size. Ownership: a Window holds its memory; windows over a
+/// caller's ConnBuffer share it. Create and close are collective; a destructor is local, never
+/// blocks, and then peers must not touch this rank's part any more. Threads: one at a time per
+/// Runtime, except that different Runtimes of one process are independent.
+class HMC_API Window {
+ public:
+  /// Collective over the team. Each rank's part has `bytes` bytes (they may differ by rank), zeroed.
+  static Window create(Team& team, std::size_t bytes);
+  /// Over memory that the caller has; the buffer may be destroyed before the window.
+  static Window create(Team& team, const ConnBuffer& buffer);
+  /// Over `bytes` bytes of a memfd from `file_offset` (a multiple of the page size); the descriptor is
+  /// duplicated, the caller keeps its own.
+  static Window create_over_memfd(Team& team, int memfd, std::size_t bytes, std::uint64_t file_offset = 0);
+
+  Window() = default;
+  Window(Window&&) noexcept;
+  Window& operator=(Window&&) noexcept;
+  ~Window();
+  /// Collective. Completes this rank's puts, waits for all ranks, and lets go of the memory.
+  void close();
+  bool is_open() const noexcept;
+
+  std::size_t bytes() const;           ///< of this rank's part
+  std::size_t bytes(int rank) const;   ///< of a rank's part
+  std::byte* data() const;             ///< this rank's part
+  template <typename T>
+  T* local(std::uint64_t offset = 0) const { return reinterpret_cast<T*>(data() + offset); }
+
+  /// Where load and store reach a rank's byte at `offset`; null where they can't.
+  std::byte* ptr(int rank, std::uint64_t offset = 0) const;
+  template <typename T>
+  T* ptr(int rank, std::uint64_t offset = 0) const { return reinterpret_cast<T*>(ptr(rank, offset)); }
+
+  // ---- transfers
+  void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  [[nodiscard]] Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  [[nodiscard]] Request get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides);
+  void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
+  void put_batch(int rank, std::span<const Put> puts);
+  void get_batch(int rank, std::span<const Get> gets);
+
+  // ---- signals: 64-bit words, 8-byte aligned
+  /// The bytes, then `value` at `signal_offset` of the same rank.
+  void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                  std::uint64_t signal_offset, std::uint64_t value);
+  /// Waits on this rank's own word; returns the value seen. Error{timeout} at the deadline.
+  std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value,
+                           Timeout timeout = job_timeout);
+  bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
+
+  // ---- atomics on std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, naturally aligned
+  template <typename T> T fetch_add(int rank, std::uint64_t offset, T value);
+  template <typename T> T swap(int rank, std::uint64_t offset, T value);
+  template <typename T> T compare_swap(int rank, std::uint64_t offset, T expected, T desired);
+  template <typename T> T fetch(int rank, std::uint64_t offset);
+  template <typename T> T fetch_and(int rank, std::uint64_t offset, T value);
+  template <typename T> T fetch_or(int rank, std::uint64_t offset, T value);
+  template <typename T> T fetch_xor(int rank, std::uint64_t offset, T value);
+  // without a result: they return at local completion, as put does
+  template <typename T> void add(int rank, std::uint64_t offset, T value);
+  template <typename T> void set(int rank, std::uint64_t offset, T value);
+  template <typename T> void atomic_and(int rank, std::uint64_t offset, T value);
+  template <typename T> void atomic_or(int rank, std::uint64_t offset, T value);
+  template <typename T> void atomic_xor(int rank, std::uint64_t offset, T value);
+
+  // ---- order
+  void fence();
+  void flush(int rank, Timeout timeout = job_timeout);
+  void flush(Timeout timeout = job_timeout);
+
+  // ---- symmetric allocation inside the window
+  /// Collective by agreement: every rank makes the same calls in the same order and gets the same
+  /// offset; nothing is exchanged. `align` is a power of two. Error{out_of_memory} when full.
+  std::uint64_t alloc(std::size_t bytes, std::size_t align = 64);
+  void free(std::uint64_t offset);
+
+  const std::shared_ptr<window::Core>& core() const noexcept { return core_; }
+
+ private:
+  explicit Window(std::shared_ptr<window::Core> core) noexcept : core_(std::move(core)) {}
+  std::shared_ptr<window::Core> core_;
+};
+
+}  // namespace hmc

@@ -1,0 +1,36 @@
+// Deadline: a point in monotonic time that a wait must not pass.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace hmc::base {
+
+using Clock = std::chrono::steady_clock;
+
+inline std::int64_t now_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+/// Made once at the top of a blocking call and handed down, so that nested waits share one bound.
+class Deadline {
+ public:
+  static Deadline after(std::chrono::nanoseconds span) noexcept { return Deadline(Clock::now() + span); }
+
+  bool expired() const noexcept { return Clock::now() >= at_; }
+  std::chrono::nanoseconds left() const noexcept {
+    return std::max(std::chrono::nanoseconds{0}, std::chrono::nanoseconds(at_ - Clock::now()));
+  }
+  /// For poll(2): at least 1 while time is left, so that a wait doesn't turn into a spin.
+  int left_ms() const noexcept {
+    const auto ns = left().count();
+    return ns == 0 ? 0 : static_cast<int>(std::min<std::int64_t>(ns / 1'000'000 + 1, 1'000'000'000));
+  }
+
+ private:
+  explicit Deadline(Clock::time_point at) noexcept : at_(at) {}
+  Clock::time_point at_;
+};
+
+}  // namespace hmc::base

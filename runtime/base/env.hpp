@@ -1,0 +1,46 @@
+// Env: the only reader of the environment.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace hmc::base {
+
+enum class LogLevel { error, warn, info, debug };
+
+/// Every HMC_* variable; hmcinfo prints this table, and no code asks for a name that isn't in it.
+struct EnvVar {
+  std::string_view name;
+  std::string_view values;   ///< what may be given
+  std::string_view fallback; ///< what holds when it isn't set
+  std::string_view meaning;
+};
+std::span<const EnvVar> env_table() noexcept;
+
+/// The environment's settings, read once and immutable. Throws Error{invalid_config} naming the
+/// variable, its value and what may be given; an unknown HMC_* variable is warned about.
+class Env {
+ public:
+  using Lookup = std::optional<std::string> (*)(std::string_view name);
+  static Env from_process();
+  static Env from(Lookup lookup);  ///< for tests
+
+  // the job, as a launcher or a person says it
+  std::optional<int> rank;
+  std::optional<int> size;
+  std::string store;      ///< host:port, [v6]:port
+  std::string secret;     ///< hex, the job's
+  std::string node;       ///< a label; ranks with different labels are on different (pretended) nodes
+  std::string launcher;   ///< who set the above; empty: by hand
+
+  // behaviour
+  std::string transport;  ///< the forced wire; empty: the best per pair
+  LogLevel log = LogLevel::warn;
+  std::chrono::nanoseconds timeout{std::chrono::seconds{300}};
+  std::string wait;       ///< "spin", "sleep", or empty: by whether ranks outnumber cores
+};
+
+}  // namespace hmc::base

@@ -1,0 +1,101 @@
+#include "runtime/base/segment.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <hmc/error.hpp>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14; glibc 2.36 may lack the name
+#endif
+
+namespace hmc::base {
+
+namespace {
+
+[[noreturn]] void fail(const char* what, std::size_t bytes, int error) {
+  const bool memory = error == ENOMEM || error == ENOSPC || error == EFAULT;
+  ErrorDetail detail;
+  detail.code = memory ? Code::out_of_memory : Code::error;
+  detail.operation = what;
+  detail.size = bytes;
+  detail.has_extent = true;
+  detail.sys_errno = error;
+  detail.message = fmt::format("{} of {} bytes of shared memory: {}", what, bytes, std::strerror(error));
+  if (memory) detail.hint = "ask for less, or raise the memory limit of this container or session";
+  throw Error(std::move(detail));
+}
+
+}  // namespace
+
+std::size_t page_size() noexcept {
+  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+std::shared_ptr<Segment> Segment::create(std::size_t bytes) {
+  const std::size_t rounded = round_up(bytes == 0 ? 1 : bytes, page_size());
+  if (rounded < bytes || rounded > static_cast<std::size_t>(PTRDIFF_MAX)) fail("memfd_create", bytes, ENOMEM);
+  std::shared_ptr<Segment> segment(new Segment);
+  segment->fd_.reset(::memfd_create("hmc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!segment->fd_) fail("memfd_create", bytes, errno);
+  if (::ftruncate(segment->fd_.get(), static_cast<off_t>(rounded)) != 0) fail("ftruncate", bytes, errno);
+  // A peer that shrank the file would turn our loads into SIGBUS.
+  if (::fcntl(segment->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    fail("F_ADD_SEALS", bytes, errno);
+  segment->map_now(rounded, 0);
+  return segment;
+}
+
+std::shared_ptr<Segment> Segment::map(UniqueFd memfd, std::size_t bytes, std::uint64_t file_offset) {
+  struct stat info {};
+  if (::fstat(memfd.get(), &info) != 0) fail("fstat", bytes, errno);
+  const auto file_bytes = static_cast<std::uint64_t>(info.st_size);
+  if (file_offset > file_bytes || bytes > file_bytes - file_offset) {
+    throw Error(Code::out_of_range, "map",
+                fmt::format("a file of {} bytes can't give {} bytes from offset {}", file_bytes, bytes, file_offset));
+  }
+  std::shared_ptr<Segment> segment(new Segment);
+  segment->fd_ = std::move(memfd);
+  segment->map_now(bytes == 0 ? static_cast<std::size_t>(file_bytes - file_offset) : bytes, file_offset);
+  return segment;
+}
+
+void Segment::map_now(std::size_t bytes, std::uint64_t file_offset) {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0) fail("fstat", bytes, errno);
+  identity_ = {static_cast<std::uint64_t>(info.st_dev), static_cast<std::uint64_t>(info.st_ino)};
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), static_cast<off_t>(file_offset));
+  if (base == MAP_FAILED) fail("mmap", bytes, errno);
+  base_ = static_cast<std::byte*>(base);
+  bytes_ = bytes;
+  file_offset_ = file_offset;
+  // Fewer TLB misses where the system offers huge pages for shared memory; a refusal is no error.
+  (void)::madvise(base, bytes, MADV_HUGEPAGE);
+}
+
+Segment::~Segment() {
+  if (base_ != nullptr) ::munmap(base_, bytes_);
+}
+
+void Segment::populate(std::size_t offset, std::size_t bytes) {
+  const std::size_t first = offset / page_size() * page_size();
+  const std::size_t span = std::min(bytes_ - first, round_up(offset + bytes - first, page_size()));
+  if (span == 0) return;
+  int result = 0;
+  do {
+    result = ::madvise(base_ + first, span, MADV_POPULATE_WRITE);
+  } while (result != 0 && (errno == EINTR || errno == EAGAIN));
+  if (result == 0) return;
+  if (errno != EINVAL) fail("populate", bytes, errno);
+  // Before Linux 5.14: let the file system take the pages; they are then mapped at first touch.
+  const auto start = static_cast<off_t>(file_offset_ + first);
+  if (::fallocate(fd_.get(), 0, start, static_cast<off_t>(span)) != 0) fail("fallocate", bytes, errno);
+}
+
+}  // namespace hmc::base

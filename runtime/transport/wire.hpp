@@ -1,0 +1,123 @@
+// The abstract transport: a Wire moves bytes between one rank and its peers' regions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hmc/types.hpp>
+
+#include "runtime/base/bytes.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/segment.hpp"
+#include "runtime/base/status.hpp"
+#include "runtime/base/wait.hpp"
+
+namespace hmc::transport {
+
+/// A transfer under way on a wire. 0 is one that is already done. A ticket stays valid until the
+/// test() that reports it done or failed.
+using Ticket = std::uint64_t;
+inline constexpr Ticket done = 0;
+
+enum class AtomicOp : std::uint8_t { fetch_add, swap, compare_swap, fetch, set, add, band, bor, bxor, fetch_and, fetch_or, fetch_xor };
+constexpr bool returns_value(AtomicOp op) noexcept {
+  return op != AtomicOp::set && op != AtomicOp::add && op != AtomicOp::band && op != AtomicOp::bor && op != AtomicOp::bxor;
+}
+
+/// One atomic on a naturally aligned word of `width` (4 or 8) bytes at the target.
+struct Atomic {
+  AtomicOp op;
+  std::uint8_t width;
+  std::uint64_t operand;  ///< the value added, stored, and-ed ...; for compare_swap the desired one
+  std::uint64_t compare;  ///< compare_swap only: the expected one
+};
+
+/// What one rank exposes: its part of a window.
+struct Region {
+  std::byte* base = nullptr;  ///< an address in `type`'s memory; the host may be unable to read it
+  std::size_t bytes = 0;
+  MemoryType type = MemoryType::CPU;
+  std::shared_ptr<base::Segment> segment;  ///< where the bytes lie in shareable memory; may be null
+  std::size_t segment_offset = 0;
+};
+
+/// What a wire is like. Facts, printed by hmcinfo and read by those who choose.
+struct Capabilities {
+  bool direct = false;           ///< channels give load/store addresses
+  bool needs_target = false;     ///< the target's CPU takes part, so it needs a progress thread
+  std::size_t put_inline_max = 0;  ///< puts up to this size complete locally at once
+};
+
+/// My way into one peer's region. Made by Wire::connect, lives as long as the window.
+/// Hot path: noexcept, no allocation in the steady state, bounds checked by the caller (the window).
+/// One thread at a time, the same as its wire.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  /// Where load and store reach the region's first byte; null where they can't.
+  virtual std::byte* direct() const noexcept { return nullptr; }
+
+  /// The source may be reused when the ticket is done.
+  virtual base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept = 0;
+  /// The bytes have arrived when the ticket is done.
+  virtual base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept = 0;
+  /// The bytes, then a 64-bit store of `value` at `signal_offset`; whoever sees the value (acquire)
+  /// sees the bytes, and everything this rank put to this peer before fence().
+  virtual base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
+                                  std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept = 0;
+  /// `*result` (may be null if the op returns nothing) holds the old value when the ticket is done.
+  virtual base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result, Ticket& ticket) noexcept = 0;
+};
+
+/// A rank's answer to "can this wire serve the pair (me, peer)?"
+struct Reach {
+  bool yes = false;
+  std::string why;  ///< one clause, for people
+};
+
+/// One concrete transport of one rank. Set-up calls may throw hmc::Error; the rest is noexcept.
+/// Threads: one at a time, except what a wire says of its own progress thread.
+///
+/// Contract (tests/conformance checks it for every wire):
+///  - after fence(), puts and atomics to a peer become visible there after those issued before it;
+///  - when a flush ticket is done, earlier puts and atomics are visible at the target, whatever the
+///    target is doing;
+///  - atomics are atomic with each other and with the target's own on the same word;
+///  - a channel outlives the last ticket issued on it, and the wire outlives its channels.
+class Wire : public base::Progress {
+ public:
+  virtual std::string_view name() const noexcept = 0;
+  virtual Capabilities capabilities() const noexcept = 0;
+
+  // ---- set-up
+  /// What peers need to reach me; exchanged once when the job starts.
+  virtual base::Bytes address() = 0;
+  /// Everyone's address(), by rank; empty where that rank has no such wire.
+  virtual void know_peers(std::vector<base::Bytes> addresses) = 0;
+  virtual Reach reaches(int peer) const = 0;
+
+  /// Registers my region; the key goes to the peers. One expose per window, undone by close.
+  virtual base::Bytes expose(const Region& mine) = 0;
+  /// Collective over the ranks of the window: opens the regions of `peers` (those that this wire is
+  /// to serve for me), given everyone's key by rank (empty: no region on this wire).
+  /// `mine` is the region that this rank exposed. May exchange with the peers; connects on first use.
+  virtual std::vector<std::unique_ptr<Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
+                                                        std::span<const int> peers, base::Deadline deadline) = 0;
+  /// Undoes expose. All peers have dropped their channels.
+  virtual void conceal(const Region& mine) noexcept = 0;
+
+  // ---- completion
+  /// in_progress, ok, or what went wrong. Drives nothing: the caller calls progress().
+  virtual base::Status test(Ticket ticket) noexcept = 0;
+  virtual base::Status fence() noexcept = 0;
+  /// peer < 0: all.
+  virtual base::Status flush(int peer, Ticket& ticket) noexcept = 0;
+};
+
+}  // namespace hmc::transport
