@@ -21,7 +21,7 @@ struct EnvVar {
 std::span<const EnvVar> env_table() noexcept;
 
 /// The environment's settings, read once and immutable. Throws Error{invalid_config} naming the
-/// variable, its value and what may be given; an unknown HMC_* variable is warned about.
+/// variable, its value and what may be given.
 class Env {
  public:
   using Lookup = std::optional<std::string> (*)(std::string_view name);

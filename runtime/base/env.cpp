@@ -1,0 +1,102 @@
+#include "runtime/base/env.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+#include <hmc/error.hpp>
+
+namespace hmc::base {
+
+namespace {
+
+constexpr std::array<EnvVar, 10> table{{
+    {"HMC_RANK", "0..HMC_SIZE-1", "", "this process's rank; set by the launcher, or by hand"},
+    {"HMC_SIZE", "1..", "", "the number of ranks in the job"},
+    {"HMC_STORE", "host:port", "", "where the job's rendezvous listens"},
+    {"HMC_SECRET", "64 hex digits", "", "the job's secret; every control message is authenticated with it"},
+    {"HMC_NODE", "a word", "", "a label: ranks with different labels count as being on different nodes"},
+    {"HMC_LAUNCHER", "a word", "", "who set the variables above; empty when they were set by hand"},
+    {"HMC_TRANSPORT", "shm, ucx", "the best per pair", "force one wire for every pair of ranks"},
+    {"HMC_LOG", "error, warn, info, debug", "warn", "how much is told on stderr"},
+    {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
+    {"HMC_WAIT", "spin, sleep", "sleep where ranks outnumber cores", "how a rank waits"},
+}};
+
+[[noreturn]] void refuse(std::string_view name, const std::string& value) {
+  for (const EnvVar& var : table) {
+    if (var.name != name) continue;
+    throw Error(Code::invalid_config, "environment", fmt::format("{}='{}' can't be used", name, value),
+                fmt::format("give {}: {} ({})", name, var.values, var.meaning));
+  }
+  throw Error(Code::invalid_config, "environment", fmt::format("{}='{}' can't be used", name, value));
+}
+
+std::optional<int> read_int(Env::Lookup lookup, std::string_view name, int least) {
+  const auto value = lookup(name);
+  if (!value || value->empty()) return std::nullopt;
+  int number = 0;
+  const char* const end = value->data() + value->size();
+  const auto [stop, error] = std::from_chars(value->data(), end, number);
+  if (error != std::errc{} || stop != end || number < least) refuse(name, *value);
+  return number;
+}
+
+std::chrono::nanoseconds read_seconds(Env::Lookup lookup, std::string_view name, std::chrono::nanoseconds fallback) {
+  const auto value = lookup(name);
+  if (!value || value->empty()) return fallback;
+  double seconds = 0;
+  const char* const end = value->data() + value->size();
+  const auto [stop, error] = std::from_chars(value->data(), end, seconds);
+  // 10^8 s is three years: more would overflow the nanoseconds of a deadline.
+  if (error != std::errc{} || stop != end || !(seconds > 0) || seconds > 1e8) refuse(name, *value);
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+std::string read_word(Env::Lookup lookup, std::string_view name, std::initializer_list<std::string_view> allowed = {}) {
+  const std::string value = lookup(name).value_or("");
+  if (value.empty() || allowed.size() == 0) return value;
+  for (const std::string_view word : allowed)
+    if (value == word) return value;
+  refuse(name, value);
+}
+
+LogLevel read_level(Env::Lookup lookup) {
+  const std::string word = read_word(lookup, "HMC_LOG", {"error", "warn", "info", "debug"});
+  if (word == "error") return LogLevel::error;
+  if (word == "info") return LogLevel::info;
+  if (word == "debug") return LogLevel::debug;
+  return LogLevel::warn;
+}
+
+std::optional<std::string> from_getenv(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+}  // namespace
+
+std::span<const EnvVar> env_table() noexcept { return table; }
+
+Env Env::from_process() { return from(&from_getenv); }
+
+Env Env::from(Lookup lookup) {
+  Env env;
+  env.rank = read_int(lookup, "HMC_RANK", 0);
+  env.size = read_int(lookup, "HMC_SIZE", 1);
+  if (env.rank && env.size && *env.rank >= *env.size) refuse("HMC_RANK", std::to_string(*env.rank));
+  env.store = read_word(lookup, "HMC_STORE");
+  env.secret = read_word(lookup, "HMC_SECRET");
+  env.node = read_word(lookup, "HMC_NODE");
+  env.launcher = read_word(lookup, "HMC_LAUNCHER");
+  env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "ucx"});
+  env.log = read_level(lookup);
+  env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);
+  env.wait = read_word(lookup, "HMC_WAIT", {"spin", "sleep"});
+  return env;
+}
+
+}  // namespace hmc::base

@@ -1,0 +1,101 @@
+#include "runtime/base/wait.hpp"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+
+namespace hmc::base {
+
+namespace {
+
+/// How long one sleep may last: what a wait costs at most when its writer doesn't ring.
+constexpr long longest_sleep_ns = 1'000'000;
+/// After this long in a spinning wait, naps replace yields: somebody is busy elsewhere.
+constexpr std::int64_t patience_ns = 200'000'000;
+constexpr long nap_ns = 50'000;
+
+void nap() noexcept {
+  const timespec span{0, nap_ns};
+  ::nanosleep(&span, nullptr);
+}
+
+/// Says in the rank's line what it waits for, and takes it back at the end.
+class Posted {
+ public:
+  Posted(ActivityLine& line, const WaitNote& note) noexcept : line_(line) {
+    line_.peer.store(note.peer, std::memory_order_relaxed);
+    line_.sequence.store(note.sequence, std::memory_order_relaxed);
+    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
+    line_.activity.store(static_cast<std::uint32_t>(note.activity), std::memory_order_relaxed);
+  }
+  ~Posted() {
+    line_.activity.store(static_cast<std::uint32_t>(Activity::computing), std::memory_order_relaxed);
+    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
+  }
+  Posted(const Posted&) = delete;
+  Posted& operator=(const Posted&) = delete;
+
+ private:
+  ActivityLine& line_;
+};
+
+}  // namespace
+
+int Waiter::drive_wires() noexcept {
+  int happened = 0;
+  for (Progress* const wire : wires_) happened += wire->progress();
+  return happened;
+}
+
+Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
+                            std::chrono::nanoseconds timeout) noexcept {
+  const Posted posted(page_.activity(local_index_), note);
+  const std::int64_t start = now_ns();
+  const std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
+  for (;;) {
+    // A wire that moves is polled without a pause; one that doesn't lets the ladder go on.
+    while (drive_wires() > 0)
+      if (ready(context)) return {};
+    if (ready(context)) return {};
+    const Status aborted = page_.aborted();
+    if (!aborted.ok()) return aborted;
+    const std::int64_t now = now_ns();
+    if (now >= limit) return Status::failure(Code::timeout, "the deadline passed", note.peer);
+    if (sleeps_) {
+      if (sleep_on_bell(ready, context)) return {};
+    } else if (now - start > patience_ns) {
+      nap();
+    } else {
+      for (int i = 0; i < 200; ++i) {
+        if (ready(context)) return {};
+        cpu_relax();
+      }
+    }
+  }
+}
+
+bool Waiter::sleep_on_bell(ReadyFunction ready, void* context) noexcept {
+  Doorbell& door = page_.doorbell(local_index_);
+  const std::uint32_t bell = door.bell.load(std::memory_order_acquire);  // before the RMW: a ring after it changes the value
+  door.sleeping.exchange(1, std::memory_order_seq_cst);                  // the sleeper's RMW of the argument in wait.hpp
+  const bool arrived = ready(context);
+  if (!arrived) {
+    const timespec span{0, longest_sleep_ns};
+    ::syscall(SYS_futex, &door.bell, FUTEX_WAIT, bell, &span, nullptr, 0);
+  }
+  door.sleeping.store(0, std::memory_order_release);
+  return arrived;
+}
+
+void Waiter::ring_now(int local_index) const noexcept {
+  Doorbell& door = page_.doorbell(local_index);
+  if (door.sleeping.fetch_add(0, std::memory_order_seq_cst) == 0) return;  // the ringer's RMW, likewise
+  door.bell.fetch_add(1, std::memory_order_release);
+  ::syscall(SYS_futex, &door.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace hmc::base
