@@ -1,0 +1,36 @@
+// Fences for bytes that were stored with plain instructions (memcpy into a mapped window).
+#pragma once
+
+#include <atomic>
+
+namespace hmc::base {
+
+#if defined(__SANITIZE_THREAD__)
+#define HMC_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HMC_TSAN 1
+#endif
+#endif
+
+/// Earlier stores become visible before later ones. On x86 the hardware does that by itself and this
+/// only holds the compiler; elsewhere it is a store barrier. TSan doesn't model fences and refuses
+/// them; what it can see are the release stores and acquire loads of signals.
+inline void store_fence() noexcept {
+#ifdef HMC_TSAN
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_release);
+#endif
+}
+
+/// Earlier stores are visible to every other CPU before any later load of this one.
+inline void full_fence() noexcept {
+#ifdef HMC_TSAN
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+}  // namespace hmc::base

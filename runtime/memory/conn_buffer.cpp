@@ -1,0 +1,78 @@
+#include <hmc/conn_buffer.hpp>
+
+#include <utility>
+
+#include "runtime/memory/provider.hpp"
+
+namespace hmc {
+
+namespace {
+
+status_t to_older(const base::Status& status) noexcept {
+  const auto number = static_cast<int>(status.code);
+  return number <= static_cast<int>(status_t::NOT_FOUND) ? static_cast<status_t>(number) : status_t::ERROR;
+}
+
+}  // namespace
+
+ConnBuffer::ConnBuffer(int device_id, std::size_t size, MemoryType type)
+    : allocation_(memory::provider_for(type).allocate(device_id, size)) {
+  ptr = allocation_->address;
+  buffer_size = size;
+}
+
+ConnBuffer::~ConnBuffer() = default;
+
+ConnBuffer::ConnBuffer(ConnBuffer&& other) noexcept
+    : ptr(std::exchange(other.ptr, nullptr)),
+      buffer_size(std::exchange(other.buffer_size, 0)),
+      allocation_(std::move(other.allocation_)) {}
+
+ConnBuffer& ConnBuffer::operator=(ConnBuffer&& other) noexcept {
+  ptr = std::exchange(other.ptr, nullptr);
+  buffer_size = std::exchange(other.buffer_size, 0);
+  allocation_ = std::move(other.allocation_);
+  return *this;
+}
+
+MemoryType ConnBuffer::memory_type() const noexcept {
+  return allocation_ ? allocation_->provider->type() : MemoryType::DEFAULT;
+}
+int ConnBuffer::device_id() const noexcept { return allocation_ ? allocation_->device : -1; }
+
+namespace {
+
+/// [bias, bias + size) lies in a buffer of `whole` bytes; written so that nothing can wrap.
+bool inside(std::size_t bias, std::size_t size, std::size_t whole) noexcept { return size <= whole && bias <= whole - size; }
+
+}  // namespace
+
+status_t ConnBuffer::writeFromCpu(const void* src, std::size_t size, std::size_t bias) {
+  if (!inside(bias, size, buffer_size) || (src == nullptr && size > 0)) return status_t::INVALID_CONFIG;
+  if (size == 0) return status_t::SUCCESS;
+  return to_older(allocation_->provider->copy_from_host(allocation_->address + bias, src, size));
+}
+
+status_t ConnBuffer::readToCpu(void* dest, std::size_t size, std::size_t bias) const {
+  if (!inside(bias, size, buffer_size) || (dest == nullptr && size > 0)) return status_t::INVALID_CONFIG;
+  if (size == 0) return status_t::SUCCESS;
+  return to_older(allocation_->provider->copy_to_host(dest, allocation_->address + bias, size));
+}
+
+status_t ConnBuffer::writeFromGpu(const void* src, std::size_t size, std::size_t bias) {
+  if (!inside(bias, size, buffer_size) || (src == nullptr && size > 0)) return status_t::INVALID_CONFIG;
+  return status_t::UNSUPPORT;  // no provider of this build has a GPU's memory
+}
+
+status_t ConnBuffer::readToGpu(void* dest, std::size_t size, std::size_t bias) const {
+  if (!inside(bias, size, buffer_size) || (dest == nullptr && size > 0)) return status_t::INVALID_CONFIG;
+  return status_t::UNSUPPORT;
+}
+
+status_t ConnBuffer::copyWithin(std::size_t dest_bias, std::size_t src_bias, std::size_t size) {
+  if (!inside(dest_bias, size, buffer_size) || !inside(src_bias, size, buffer_size)) return status_t::INVALID_CONFIG;
+  if (size == 0) return status_t::SUCCESS;
+  return to_older(allocation_->provider->copy_within(allocation_->address + dest_bias, allocation_->address + src_bias, size));
+}
+
+}  // namespace hmc

@@ -1,0 +1,114 @@
+#include "runtime/transport/shm/shm_wire.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <hmc/error.hpp>
+
+#include "runtime/base/fences.hpp"
+#include "runtime/transport/shm/shm_channel.hpp"
+
+namespace hmc::transport {
+
+namespace {
+
+/// Which part of which file a rank has mapped.
+struct Mapping {
+  base::Segment::Identity file;
+  std::uint64_t file_offset = 0;
+  std::uint64_t bytes = 0;
+  friend bool operator==(const Mapping&, const Mapping&) = default;
+};
+Mapping mapping_of(const base::Segment& segment) { return {segment.identity(), segment.file_offset(), segment.bytes()}; }
+
+/// What a key says: the mapping, and where in it my region lies.
+struct Place {
+  Mapping mapping;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+base::Bytes encode(const Place& place) {
+  base::ByteWriter out;
+  out.number(place.mapping.file.device).number(place.mapping.file.inode);
+  out.number(place.mapping.file_offset).number(place.mapping.bytes);
+  out.number(place.offset).number(place.bytes);
+  return out.take();
+}
+
+Place decode(base::ByteView key, int peer) {
+  base::ByteReader in(key);
+  Place place;
+  place.mapping.file.device = in.number<std::uint64_t>();
+  place.mapping.file.inode = in.number<std::uint64_t>();
+  place.mapping.file_offset = in.number<std::uint64_t>();
+  place.mapping.bytes = in.number<std::uint64_t>();
+  place.offset = in.number<std::uint64_t>();
+  place.bytes = in.number<std::uint64_t>();
+  if (!in.complete()) throw Error(Code::refused, "shm", fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
+  return place;
+}
+
+}  // namespace
+
+ShmWire::ShmWire(int rank, base::NodeLink& link, const base::Waiter& waiter) : rank_(rank), link_(link), waiter_(waiter) {}
+
+Capabilities ShmWire::capabilities() const noexcept { return {.direct = true, .needs_target = false, .put_inline_max = SIZE_MAX}; }
+
+int ShmWire::local_index(int peer) const noexcept {
+  const auto& members = link_.members();
+  const auto found = std::lower_bound(members.begin(), members.end(), peer);
+  if (found == members.end() || *found != peer) return -1;
+  return static_cast<int>(found - members.begin());
+}
+
+Reach ShmWire::reaches(int peer) const {
+  if (peer == rank_) return {true, "its own memory"};
+  if (local_index(peer) >= 0) return {true, "same node: its memory is mapped here"};
+  return {false, "on another node"};
+}
+
+base::Bytes ShmWire::expose(const Region& mine) {
+  if (mine.segment == nullptr) return {};
+  return encode({mapping_of(*mine.segment), mine.segment_offset, mine.bytes});
+}
+
+std::vector<std::unique_ptr<Channel>> ShmWire::connect(const Region& mine, std::span<const base::Bytes> keys,
+                                                       std::span<const int> peers, base::Deadline deadline) {
+  // All ranks of the node see the same keys, so all take the same branch.
+  bool one_segment = true;
+  for (const int member : link_.members()) {
+    const base::Bytes& key = keys[static_cast<std::size_t>(member)];
+    one_segment = one_segment && !key.empty() && mine.segment != nullptr &&
+                  decode(key, member).mapping == mapping_of(*mine.segment);
+  }
+  std::vector<std::shared_ptr<base::Segment>> segments;
+  if (!one_segment) segments = link_.share(mine.segment, deadline);
+
+  std::vector<std::unique_ptr<Channel>> channels;
+  for (const int peer : peers) {
+    const int index = local_index(peer);
+    const auto segment = one_segment ? mine.segment : segments[static_cast<std::size_t>(index)];
+    const Place place = decode(keys[static_cast<std::size_t>(peer)], peer);
+    if (segment == nullptr || !(mapping_of(*segment) == place.mapping) || place.bytes > segment->bytes() ||
+        place.offset > segment->bytes() - place.bytes) {
+      throw Error(Code::refused, "shm", fmt::format("the memory of rank {} isn't what its key says", peer));
+    }
+    channels.push_back(std::make_unique<ShmChannel>(segment, segment->base() + place.offset, waiter_, index));
+  }
+  return channels;
+}
+
+base::Status ShmWire::fence() noexcept {
+  base::store_fence();
+  return {};
+}
+
+base::Status ShmWire::flush(int, Ticket& ticket) noexcept {
+  base::full_fence();
+  ticket = done;
+  return {};
+}
+
+}  // namespace hmc::transport
