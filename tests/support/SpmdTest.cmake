@@ -1,0 +1,60 @@
+# hmc_spmd_test(target [NAME name] [RANKS 1 2 ...] [MODES threads hmcrun] [LAYOUTS 1 2] [TIMEOUT s]
+#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...])
+#
+# Registers an SPMD program (tests/support/spmd.hpp) with ctest: one entry per mode, number of ranks and
+# layout, which runs the whole program. LAYOUTS are numbers of (pretended) nodes; those above the number
+# of ranks are left out. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s.
+set(HMC_SPMD_RANKS 1 2 3 4 5 8 CACHE STRING "Numbers of ranks that multi-rank tests run with")
+
+function(hmc_spmd_test target)
+  cmake_parse_arguments(T "" "NAME;TIMEOUT" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
+  if(NOT T_NAME)
+    set(T_NAME ${target})
+  endif()
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  if(NOT T_RANKS)
+    set(T_RANKS ${HMC_SPMD_RANKS})
+  endif()
+  if(NOT T_MODES)
+    set(T_MODES threads hmcrun)
+  endif()
+  if(NOT T_LAYOUTS)
+    set(T_LAYOUTS 1 2)
+  endif()
+  # The library's own deadline is shorter than the entry's, so that a hang ends with a text.
+  set(environment HMC_TIMEOUT_S=60 ${T_ENVIRONMENT})
+  if(HMC_SANITIZE STREQUAL "thread")
+    list(APPEND environment TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp)
+  endif()
+
+  foreach(mode IN LISTS T_MODES)
+    set(labels multirank ${mode} ${T_LABELS})
+    if(mode STREQUAL "hmcrun" AND NOT TARGET hmcrun)
+      continue()
+    endif()
+    foreach(ranks IN LISTS T_RANKS)
+      foreach(nodes IN LISTS T_LAYOUTS)
+        if(nodes GREATER ranks)
+          continue()
+        endif()
+        set(test "${T_NAME}.${mode}.np${ranks}.nodes${nodes}")
+        if(mode STREQUAL "threads")
+          add_test(NAME ${test} COMMAND ${target} --ranks ${ranks} --nodes ${nodes} ${T_ARGS})
+        else()
+          add_test(NAME ${test} COMMAND hmcrun -np ${ranks} --nodes ${nodes} --timeout ${T_TIMEOUT}
+                   $<TARGET_FILE:${target}> ${T_ARGS})
+        endif()
+        # hmcrun's own limit strikes first, since it says what each rank was doing. A job of several
+        # ranks fills a small machine: beside another one it would only measure the scheduler.
+        math(EXPR limit "${T_TIMEOUT} + 10")
+        set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${limit}
+                             ENVIRONMENT "${environment}")
+        if(ranks GREATER 1)
+          set_tests_properties(${test} PROPERTIES PROCESSORS 2)
+        endif()
+      endforeach()
+    endforeach()
+  endforeach()
+endfunction()

@@ -1,0 +1,95 @@
+// SPMD tests: written once, run by every rank of a job, whose ranks are threads or processes.
+//
+//   HMC_SPMD_TEST(put, reaches_every_peer) {
+//     hmc::Window win = hmc::Window::create(me.runtime->world(), 4096);
+//     HMC_CHECK_EQ(win.bytes(), 4096u);
+//   }
+//
+// A program of such tests is started in one of two ways:
+//   program --ranks 4 [--nodes 2]     ranks are threads of this process, over the inproc bootstrap
+//   hmcrun -np 4 [--nodes 2] program  ranks are processes (HMC_RANK is set)
+// and takes --list, --filter TEXT, --seed N and --set KEY=VALUE besides.
+//
+// One rank's failure aborts the job. As threads, a new job then goes on with the next test.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "bootstrap/bootstrap.hpp"
+#include "runtime/base/env.hpp"
+#include "tests/support/check.hpp"
+
+namespace hmc {
+class Runtime;
+}
+
+namespace hmc::spmd {
+
+/// What came on the command line, the same for every rank.
+struct Options {
+  int ranks = 1;
+  int nodes = 1;
+  bool processes = false;  ///< started by hmcrun
+  bool list = false;
+  std::string filter;  ///< runs tests whose "suite.name" contains it
+  std::uint64_t seed = 1;
+  std::map<std::string, std::string> settings;
+
+  std::string setting(const std::string& key, const std::string& fallback = {}) const {
+    const auto found = settings.find(key);
+    return found == settings.end() ? fallback : found->second;
+  }
+};
+
+/// One rank's place in the job. Exactly one of `runtime` and `bootstrap` is there, as the program chose.
+struct Me {
+  int rank = 0;
+  int size = 1;
+  const Options& options;
+  const base::Env& env;
+  Runtime* runtime = nullptr;
+  bootstrap::Bootstrap* bootstrap = nullptr;
+
+  int next() const { return (rank + 1) % size; }
+  int previous() const { return (rank + size - 1) % size; }
+};
+
+/// A rank's membership in a job, for as long as its tests run.
+class Member {
+ public:
+  virtual ~Member() = default;
+  virtual void attach(Me& me) = 0;  ///< fills in rank, size and one of the pointers
+  virtual void barrier() = 0;
+  virtual void abort(const std::string& text) noexcept = 0;
+  virtual void close() = 0;
+};
+
+/// How a program's ranks join their job.
+class Joiner {
+ public:
+  virtual ~Joiner() = default;
+  virtual std::unique_ptr<Member> join_as_thread(std::unique_ptr<bootstrap::Bootstrap> place, const base::Env& env) = 0;
+  virtual std::unique_ptr<Member> join_as_process(const base::Env& env) = 0;
+};
+/// Tests get a Runtime. Link hmc_spmd_main for a main() that uses it.
+std::unique_ptr<Joiner> over_runtime();
+/// Tests get the raw Bootstrap and build on it what they want.
+std::unique_ptr<Joiner> over_bootstrap();
+
+using TestFunction = void (*)(Me& me);
+struct Registered {
+  Registered(const char* suite, const char* name, TestFunction function);
+};
+
+/// Runs the registered tests; the result is main()'s.
+int run(int argc, char** argv, Joiner& joiner);
+
+}  // namespace hmc::spmd
+
+#define HMC_SPMD_TEST(suite, name)                                                                 \
+  static void suite##_##name([[maybe_unused]] ::hmc::spmd::Me& me);                                \
+  static const ::hmc::spmd::Registered registered_##suite##_##name(#suite, #name, suite##_##name); \
+  static void suite##_##name([[maybe_unused]] ::hmc::spmd::Me& me)

@@ -1,0 +1,5 @@
+#include "tests/support/spmd.hpp"
+
+int main(int argc, char** argv) {
+  return hmc::spmd::run(argc, argv, *hmc::spmd::over_runtime());
+}
