@@ -1,0 +1,96 @@
+#include "bootstrap/facts.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "runtime/base/fd.hpp"
+
+namespace hmc::bootstrap {
+
+namespace {
+
+/// FNV-1a of the kernel's boot id: equal for all processes on one running kernel.
+std::uint64_t machine_number() {
+  std::array<char, 64> text{};
+  const base::UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  // Without /proc the host name has to do; this number informs, nodes are proven by their page.
+  if (length <= 0) length = ::gethostname(text.data(), text.size()) == 0 ? static_cast<ssize_t>(text.size()) : 0;
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (ssize_t i = 0; i < length; ++i) {
+    hash = (hash ^ static_cast<std::uint8_t>(text[static_cast<std::size_t>(i)])) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+std::array<std::uint64_t, 4> allowed_cpus() {
+  std::array<std::uint64_t, 4> cpus{};
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  for (std::size_t cpu = 0; cpu < 256; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus[cpu / 64] |= std::uint64_t{1} << (cpu % 64);
+  }
+  return cpus;
+}
+
+}  // namespace
+
+RankFacts own_facts(int rank) {
+  RankFacts facts;
+  facts.rank = rank;
+  facts.pid = ::getpid();
+  facts.machine = machine_number();
+  facts.cpus = allowed_cpus();
+  return facts;
+}
+
+void number_nodes(std::vector<RankFacts>& facts) {
+  std::map<std::int32_t, std::pair<std::int32_t, std::int32_t>> nodes;  // given -> (number, ranks so far)
+  for (RankFacts& each : facts) {
+    auto& [number, ranks] = nodes.try_emplace(each.node, static_cast<std::int32_t>(nodes.size()), 0).first->second;
+    each.node = number;
+    each.local_index = ranks++;
+  }
+}
+
+std::vector<int> members_of(const std::vector<RankFacts>& facts, int node) {
+  std::vector<int> members;
+  for (const RankFacts& each : facts) {
+    if (each.node == node) members.push_back(each.rank);
+  }
+  return members;
+}
+
+void sign_page(const base::NodePage& page, const RankFacts& mine) noexcept {
+  // Relaxed: readers want a hint for people, see ActivityLine.
+  base::ActivityLine& line = page.activity(mine.local_index);
+  line.world_rank.store(mine.rank, std::memory_order_relaxed);
+  line.pid.store(mine.pid, std::memory_order_relaxed);
+  line.since_ns.store(base::now_ns(), std::memory_order_relaxed);
+  line.activity.store(static_cast<std::uint32_t>(base::Activity::starting), std::memory_order_relaxed);
+}
+
+std::string list_ranks(const std::vector<int>& ascending) {
+  if (ascending.empty()) return "no rank";
+  std::string text = ascending.size() == 1 ? "rank " : "ranks ";
+  constexpr std::size_t most = 16;  // runs of neighbours, so that a large job's message stays one line
+  std::size_t runs = 0;
+  for (std::size_t i = 0; i < ascending.size();) {
+    if (runs++ == most) return text + fmt::format(", ... ({} in all)", ascending.size());
+    std::size_t last = i;
+    while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1) ++last;
+    if (i != 0) text += ", ";
+    text += last == i       ? fmt::format("{}", ascending[i])
+            : last == i + 1 ? fmt::format("{}, {}", ascending[i], ascending[last])
+                            : fmt::format("{}-{}", ascending[i], ascending[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace hmc::bootstrap

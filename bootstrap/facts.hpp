@@ -1,0 +1,27 @@
+// What a rank says of itself, and how ranks that share a node are numbered.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+
+namespace hmc::bootstrap {
+
+/// This process and thread: pid, machine, the CPUs it may run on. The node is left open.
+RankFacts own_facts(int rank);
+
+/// `facts` by rank; `node` holds any number that is equal for ranks of one node. Afterwards nodes are
+/// numbered by their lowest rank, and local_index is the rank's position on its node.
+void number_nodes(std::vector<RankFacts>& facts);
+
+/// World ranks on `node`, ascending.
+std::vector<int> members_of(const std::vector<RankFacts>& facts, int node);
+
+/// A line of the node page says whose it is: done by every bootstrap once the rank knows its place.
+void sign_page(const base::NodePage& page, const RankFacts& mine) noexcept;
+
+/// "rank 3", "ranks 1, 4-6, 9": for people. "no rank" when empty.
+std::string list_ranks(const std::vector<int>& ascending);
+
+}  // namespace hmc::bootstrap
