@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+"""Reads every #include and fails on an arrow that points back; see ALLOWED for the arrows.
+
+Also: each top-level folder has a README of at most 80 lines. Usage: check_layers.py [repository]
+"""
+import re
+import sys
+from pathlib import Path
+
+# ---- the arrows: who may include whom. A file belongs to the longest room that its path starts with,
+# and may always include its own room. `*` stands for one folder: each wire is a room of its own.
+PUBLIC = "include/hmc"
+CORE = ["runtime/base", "runtime/memory", "runtime/topology", "runtime/observe"]
+ANY = ["*"]
+
+ALLOWED = {
+    "include/hmc": [],
+    "runtime/base": [PUBLIC],
+    "runtime/memory": [PUBLIC, "runtime/base"],
+    "runtime/topology": [PUBLIC, "runtime/base"],
+    "runtime/observe": [PUBLIC, "runtime/base"],
+    "runtime/transport": [PUBLIC, *CORE],
+    "runtime/transport/*": [PUBLIC, *CORE, "runtime/transport"],
+    "runtime/window": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
+    "collectives": [PUBLIC, "runtime/base", "runtime/window"],  # never transport
+    "bootstrap": [PUBLIC, "runtime/base"],  # never transport
+    "runtime/job": ANY,  # the composition root
+    "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap"],  # never window
+    "launcher/hmcinfo": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "runtime/transport/*", "launcher"],
+    "examples": [PUBLIC],
+    "bench": [PUBLIC],
+    "python": [PUBLIC],
+    "tests": ANY,
+}
+
+# ---- libraries of others: who may include their headers.
+LIBRARIES = {
+    "fmt/": ["runtime", "collectives", "bootstrap", "launcher", "bench", "tests"],
+    "hwloc": ["runtime/topology", "tests"],
+    "ucp/": ["runtime/transport/ucx", "tests", "bench"],
+    "uct/": ["runtime/transport/ucx", "tests"],
+    "ucs/": ["runtime/transport/ucx", "tests"],
+    "openssl/": ["bootstrap", "tests"],
+    "CLI/": ["launcher", "bench"],
+    "nlohmann/": ["launcher", "bench", "tests"],
+    "gtest/": ["tests"],
+    "gmock/": ["tests"],
+    "benchmark/": ["bench"],
+    "mpi.h": ["bench", "tests"],
+}
+
+SOURCES = {".cpp", ".hpp", ".c", ".h", ".cu", ".cuh"}
+TOP_FOLDERS = ["bench", "bootstrap", "cmake", "collectives", "docs", "examples", "include", "launcher", "python",
+               "runtime", "tests"]
+README_LINES = 80
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def rooms_of(path):
+    """Every room that `path` lies in, as its table name, longest first."""
+    found = []
+    for room in ALLOWED:
+        parts = room.split("/")
+        if len(path.parts) > len(parts) and all(want in ("*", got) for want, got in zip(parts, path.parts)):
+            found.append(room)
+    return sorted(found, key=lambda room: -len(room.split("/")))
+
+
+def place_of(path, room):
+    """The folder that stands for `room` here: runtime/transport/shm for runtime/transport/*."""
+    return "/".join(path.parts[: len(room.split("/"))])
+
+
+def is_allowed(source, target):
+    source_rooms, target_rooms = rooms_of(source), rooms_of(target)
+    if not source_rooms or not target_rooms:
+        return False
+    allowed, target_room = ALLOWED[source_rooms[0]], target_rooms[0]
+    same = place_of(source, source_rooms[0]) == place_of(target, target_room)
+    return same or allowed == ANY or target_room in allowed
+
+
+def complaint_about(root, source, bracket, name):
+    """Why this include is wrong, or None."""
+    if name.startswith("hmc/"):
+        target = Path("include") / name
+        if not (root / target).is_file():
+            return f"<{name}>: no such public header"
+        if bracket == '"':
+            return f'"{name}": public headers are included as <{name}>'
+        return None
+    if bracket == "<":
+        for prefix, rooms in LIBRARIES.items():
+            if name.startswith(prefix) and not any(source.is_relative_to(room) for room in rooms):
+                return f"<{name}>: only {', '.join(rooms)} may include this library"
+        return None
+    target = Path(name)
+    if not (root / target).is_file():
+        if (root / source.parent / name).is_file():
+            return f'"{name}": internal headers are included by their path from the root'
+        return f'"{name}": no such file'
+    if not is_allowed(source, target):
+        return f'"{name}": {source.parent} may not include {target.parent}'
+    return None
+
+
+def check_includes(root):
+    complaints = []
+    for folder in sorted({room.split("/")[0] for room in ALLOWED}):
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix not in SOURCES:
+                continue
+            source = file.relative_to(root)
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                match = INCLUDE.match(line)
+                why = match and complaint_about(root, source, *match.groups())
+                if why:
+                    complaints.append(f"{source}:{number}: {why}")
+    return complaints
+
+
+def check_readmes(root):
+    complaints = []
+    for folder in TOP_FOLDERS:
+        readme = root / folder / "README.md"
+        if not (root / folder).is_dir():
+            continue
+        if not readme.is_file():
+            complaints.append(f"{folder}: has no README.md")
+        elif len(readme.read_text(encoding="utf-8").splitlines()) > README_LINES:
+            complaints.append(f"{folder}/README.md: more than {README_LINES} lines")
+    return complaints
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve()
+    complaints = check_includes(root) + check_readmes(root)
+    print("\n".join(complaints) if complaints else "every include points the right way")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
