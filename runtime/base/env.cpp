@@ -25,6 +25,13 @@ constexpr std::array<EnvVar, 10> table{{
     {"HMC_WAIT", "spin, sleep", "sleep where ranks outnumber cores", "how a rank waits"},
 }};
 
+constexpr std::array<std::string_view, 14> foreign_table{
+    "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID",                        // torchrun
+    "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",  // PMIx, Open MPI
+    "PMI_RANK", "PMI_SIZE",                                             // PMI-1: MPICH's hydra
+    "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_JOB_ID",
+};
+
 [[noreturn]] void refuse(std::string_view name, const std::string& value) {
   for (const EnvVar& var : table) {
     if (var.name != name) continue;
@@ -81,6 +88,8 @@ std::optional<std::string> from_getenv(std::string_view name) {
 
 std::span<const EnvVar> env_table() noexcept { return table; }
 
+std::span<const std::string_view> Env::foreign_names() noexcept { return foreign_table; }
+
 Env Env::from_process() { return from(&from_getenv); }
 
 Env Env::from(Lookup lookup) {
@@ -92,6 +101,9 @@ Env Env::from(Lookup lookup) {
   env.secret = read_word(lookup, "HMC_SECRET");
   env.node = read_word(lookup, "HMC_NODE");
   env.launcher = read_word(lookup, "HMC_LAUNCHER");
+  for (const std::string_view name : foreign_table) {
+    if (auto value = lookup(name); value && !value->empty()) env.foreign.emplace(name, *std::move(value));
+  }
   env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "ucx"});
   env.log = read_level(lookup);
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,8 +16,8 @@ enum class LogLevel { error, warn, info, debug };
 /// Every HMC_* variable; hmcinfo prints this table, and no code asks for a name that isn't in it.
 struct EnvVar {
   std::string_view name;
-  std::string_view values;   ///< what may be given
-  std::string_view fallback; ///< what holds when it isn't set
+  std::string_view values;    ///< what may be given
+  std::string_view fallback;  ///< what holds when it isn't set
   std::string_view meaning;
 };
 std::span<const EnvVar> env_table() noexcept;
@@ -31,16 +33,20 @@ class Env {
   // the job, as a launcher or a person says it
   std::optional<int> rank;
   std::optional<int> size;
-  std::string store;      ///< host:port, [v6]:port
-  std::string secret;     ///< hex, the job's
-  std::string node;       ///< a label; ranks with different labels are on different (pretended) nodes
-  std::string launcher;   ///< who set the above; empty: by hand
+  std::string store;     ///< host:port, [v6]:port
+  std::string secret;    ///< hex, the job's
+  std::string node;      ///< a label; ranks with different labels are on different (pretended) nodes
+  std::string launcher;  ///< who set the above; empty: by hand
+
+  // what other launchers say: those of foreign_names() that are set
+  std::map<std::string, std::string, std::less<>> foreign;
+  static std::span<const std::string_view> foreign_names() noexcept;
 
   // behaviour
   std::string transport;  ///< the forced wire; empty: the best per pair
   LogLevel log = LogLevel::warn;
   std::chrono::nanoseconds timeout{std::chrono::seconds{300}};
-  std::string wait;       ///< "spin", "sleep", or empty: by whether ranks outnumber cores
+  std::string wait;  ///< "spin", "sleep", or empty: by whether ranks outnumber cores
 };
 
 }  // namespace hmc::base

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/base/deadline.hpp"
@@ -67,9 +68,9 @@ class Waiter {
       if (ready()) return {};
       cpu_relax();
     }
-    return until_slowly(
-        note, [](void* context) noexcept { return (*static_cast<std::remove_reference_t<Ready>*>(context))(); }, &ready,
-        timeout);
+    using Callable = std::remove_reference_t<Ready>;
+    const auto call = [](void* context) noexcept -> bool { return (*static_cast<Callable*>(context))(); };
+    return until_slowly(note, call, const_cast<std::remove_const_t<Callable>*>(&ready), timeout);
   }
 
   /// After something became visible to the rank at `local_index` of this node.

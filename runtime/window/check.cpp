@@ -1,0 +1,80 @@
+// The bad ways of the verbs: what is wrong, said in full. None of this is on the good way.
+#include <fmt/format.h>
+
+#include "runtime/window/core.hpp"
+
+namespace hmc::window {
+
+namespace {
+
+ErrorDetail detail_of(const Fabric& fabric, Code code, const char* operation, int rank, std::uint64_t offset,
+                      std::uint64_t bytes, std::string message) {
+  ErrorDetail detail;
+  detail.code = code;
+  detail.operation = operation;
+  detail.rank = fabric.rank;
+  detail.peer = rank;
+  detail.offset = offset;
+  detail.size = bytes;
+  detail.has_extent = true;
+  detail.message = std::move(message);
+  return detail;
+}
+
+}  // namespace
+
+void Core::refuse_closed(const char* operation) const {
+  ErrorDetail detail;
+  detail.code = Code::closed;
+  detail.operation = operation;
+  detail.rank = fabric_->rank;
+  detail.message = "the window is closed";
+  throw Error(std::move(detail));
+}
+
+void Core::refuse(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
+  if (!open_) {
+    throw Error(detail_of(*fabric_, Code::closed, operation, rank, offset, bytes, "the window is closed"));
+  }
+  if (rank < 0 || rank >= fabric_->size) {
+    throw Error(detail_of(*fabric_, Code::bad_rank, operation, rank, offset, bytes,
+                          fmt::format("there is no rank {} in a team of {}", rank, fabric_->size)));
+  }
+  const std::uint64_t whole = peers_[static_cast<std::size_t>(rank)].bytes;
+  if (bytes > whole || offset > whole - bytes) {
+    throw Error(detail_of(*fabric_, Code::out_of_range, operation, rank, offset, bytes,
+                          fmt::format("offset + size lies beyond the {} bytes of rank {}'s window", whole, rank)));
+  }
+  throw Error(detail_of(*fabric_, Code::invalid_argument, operation, rank, offset, bytes,
+                        local == nullptr ? "the local pointer is null, and the size isn't 0" : "bad argument"));
+}
+
+const Peer& Core::peer(const char* operation, int rank) const {
+  if (static_cast<std::size_t>(rank) >= peers_.size()) [[unlikely]] refuse(operation, rank, 0, nullptr, 0);
+  return peers_[static_cast<std::size_t>(rank)];
+}
+
+const Peer& Core::check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const {
+  const Peer& peer = check(operation, rank, offset, this, width);
+  if (offset % width != 0) [[unlikely]] {
+    throw Error(detail_of(*fabric_, Code::misaligned, operation, rank, offset, width,
+                          fmt::format("a word of {} bytes must lie at a multiple of {}", width, width)));
+  }
+  return peer;
+}
+
+const Peer& Core::check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
+                                const Strides& strides) const {
+  if (strides.rows == 0 || strides.row_bytes == 0) return check(operation, rank, offset, local, 0);
+  if (strides.local_pitch < strides.row_bytes || strides.remote_pitch < strides.row_bytes) {
+    throw Error(detail_of(*fabric_, Code::invalid_argument, operation, rank, offset, strides.row_bytes,
+                          fmt::format("a pitch ({} local, {} remote) is shorter than a row of {} bytes",
+                                      strides.local_pitch, strides.remote_pitch, strides.row_bytes)));
+  }
+  std::size_t extent = 0;
+  const bool wraps = __builtin_mul_overflow(strides.rows - 1, strides.remote_pitch, &extent) ||
+                     __builtin_add_overflow(extent, strides.row_bytes, &extent);
+  return check(operation, rank, offset, local, wraps ? SIZE_MAX : extent);
+}
+
+}  // namespace hmc::window

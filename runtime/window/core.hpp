@@ -1,0 +1,124 @@
+// Core: the state behind a Window, and its verbs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <hmc/window.hpp>
+
+#include "runtime/memory/provider.hpp"
+#include "runtime/window/symmetric_allocator.hpp"
+#include "runtime/window/team_core.hpp"
+
+namespace hmc::window {
+
+/// One rank's part of the window, as this rank reaches it.
+struct Peer {
+  std::byte* direct = nullptr;           ///< load/store address of its first byte; null: use the channel
+  std::uint64_t bytes = 0;
+  transport::Channel* channel = nullptr;
+  int wire = 0;
+  int local_index = -1;                  ///< on my node, or -1
+};
+
+/// Every verb checks its arguments first (one branch on the good way), then copies where the peer is
+/// mapped, or asks the channel. Throws Error. One thread at a time per Fabric.
+class Core {
+ public:
+  enum class Role { user, internal };  ///< internal: not found by window_around
+
+  /// Collective. Null allocation: this rank couldn't get its memory, for the reason given; then every
+  /// rank throws.
+  static std::shared_ptr<Core> open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
+                                    const ErrorDetail& failure, Role role);
+  /// Collective: one segment per node, each rank owning a part of it.
+  static std::shared_ptr<Core> create(TeamCore& team, std::size_t bytes, Role role);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  void close();
+  bool is_open() const noexcept { return open_; }
+  std::uint64_t id() const noexcept { return id_; }
+  Fabric& fabric() const noexcept { return *fabric_; }
+  std::byte* data() const noexcept { return region_.base; }
+  std::size_t bytes() const noexcept { return region_.bytes; }
+  std::span<const Peer> peers() const noexcept { return peers_; }
+  const Peer& peer(const char* operation, int rank) const;
+
+  void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  Request get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides);
+  void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
+  void put_batch(int rank, std::span<const Put> puts);
+  void get_batch(int rank, std::span<const Get> gets);
+  void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                  std::uint64_t value);
+  std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
+  bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
+  std::uint64_t atomic(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset);
+  void fence();
+  void flush(int rank, Timeout timeout);
+  void flush_all(Timeout timeout);
+  std::uint64_t alloc(std::size_t bytes, std::size_t align);
+  void free(std::uint64_t offset);
+
+  // ---- for Request
+  base::Status test_ticket(int wire, transport::Ticket ticket) noexcept;
+
+ private:
+  Core(TeamCore& team, Role role);
+  void adopt(std::shared_ptr<memory::Allocation> allocation);
+  base::Bytes describe(const ErrorDetail& failure);
+  void connect(const std::vector<base::Bytes>& descriptions);
+
+  /// The good way of every transfer: open, rank, range and pointer are right.
+  const Peer& check(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
+    // A closed window has no peers, so one comparison covers "closed" too.
+    if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
+      const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+      if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]] return peer;
+    }
+    refuse(operation, rank, offset, local, bytes);
+  }
+  const Peer& check_strided(const char* operation, int rank, std::uint64_t offset, const void* local, const Strides& strides) const;
+  const Peer& check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const;
+  [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const;
+  [[noreturn]] void refuse_closed(const char* operation) const;
+  void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call);
+  void flush_wire(int wire, int rank, Timeout timeout);
+  void note_put(const Peer& peer) noexcept {
+    ++fabric_->counters.puts_direct;
+    fabric_->waiter.ring(peer.local_index);
+  }
+
+  std::shared_ptr<Fabric> fabric_;
+  std::vector<Peer> peers_;  // by rank; empty once closed
+  transport::Region region_;
+  bool open_ = false;
+  Role role_;
+  std::uint64_t id_ = 0;
+  std::shared_ptr<memory::Allocation> allocation_;
+  std::vector<std::unique_ptr<transport::Channel>> channels_;
+  std::vector<int> wires_in_use_;
+  SymmetricAllocator allocator_{0};
+  std::uint64_t atomic_result_ = 0;  // outlives a call that timed out, so that a late answer hits no dead stack
+};
+
+/// Copies as an aligned word where it is one, so that a reader who polls it never sees half of it.
+inline void copy_bytes(void* destination, const void* source, std::size_t bytes) noexcept {
+  if (bytes == 8) {
+    std::uint64_t word;
+    __builtin_memcpy(&word, source, 8);
+    __builtin_memcpy(destination, &word, 8);
+  } else if (bytes > 0) {
+    __builtin_memcpy(destination, source, bytes);
+  }
+}
+
+}  // namespace hmc::window

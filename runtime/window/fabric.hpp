@@ -1,0 +1,65 @@
+// Fabric: everything between one rank and its peers.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hmc/runtime.hpp>
+
+#include "runtime/base/exchange.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/node_link.hpp"
+#include "runtime/base/wait.hpp"
+#include "runtime/transport/wire.hpp"
+
+namespace hmc::window {
+
+class Core;
+
+/// Made by the job, shared by its teams and windows: a window that outlives its Runtime stays a local
+/// object that can be destroyed. One thread at a time.
+struct Fabric {
+  int rank = 0;
+  int size = 1;
+  std::chrono::nanoseconds timeout{};
+  base::Log log;
+  bool closed = false;  ///< the Runtime was closed: no collective construction any more
+
+  std::shared_ptr<base::Exchange> exchange;  // keeps the bootstrap, and with it node_link
+  base::NodeLink* node_link = nullptr;
+  std::vector<int> local_index;  ///< by rank: position on my node, or -1
+
+  base::Waiter waiter;
+  std::vector<std::unique_ptr<transport::Wire>> wires;
+  std::vector<int> wire_of;  ///< by rank: index into wires
+  std::vector<Path> paths;   ///< by rank
+  Counters counters;
+
+  /// The open windows, ascending by id; ids are equal on all ranks because creation is collective.
+  std::vector<Core*> windows;
+  std::uint64_t next_window_id = 0;
+
+  base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
+  /// job_timeout means this runtime's.
+  std::chrono::nanoseconds resolve(Timeout given) const noexcept { return given < Timeout::zero() ? timeout : given; }
+
+  Core* window_by_id(std::uint64_t id) const noexcept;
+  /// The window in which [address, address + bytes) lies on this rank; null if none.
+  Core* window_around(const void* address, std::size_t bytes) const noexcept;
+};
+
+/// What a failed call looks like to the user: the status, and what only the caller knows.
+struct CallSite {
+  const char* operation;
+  int peer = -1;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  bool has_extent = false;
+};
+[[noreturn]] void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call);
+inline void require(const Fabric& fabric, const base::Status& status, const CallSite& call) {
+  if (!status.ok()) [[unlikely]] throw_status(fabric, status, call);
+}
+
+}  // namespace hmc::window

@@ -1,0 +1,231 @@
+// How a window comes to be and goes: collective, on the control plane.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/window/core.hpp"
+
+namespace hmc::window {
+
+namespace {
+
+/// Above this, pages of peers are mapped at first touch rather than now.
+constexpr std::size_t map_ahead_max = std::size_t{256} << 20;
+
+ErrorDetail detail_of_current_exception() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error.detail();
+  } catch (const std::exception& error) {
+    ErrorDetail detail;
+    detail.message = error.what();
+    return detail;
+  }
+}
+
+/// What every rank tells every other of its part: whether it has one, how large, and a key per wire.
+struct Description {
+  ErrorDetail failure;  // code success: none
+  std::uint64_t bytes = 0;
+  std::vector<base::Bytes> keys;
+};
+
+base::Bytes encode(const Description& description) {
+  base::ByteWriter out;
+  out.number(description.failure.code).text(description.failure.message).text(description.failure.hint);
+  out.number(description.bytes).number(static_cast<std::uint32_t>(description.keys.size()));
+  for (const base::Bytes& key : description.keys) out.blob(key);
+  return out.take();
+}
+
+Description decode(base::ByteView bytes, int rank) {
+  base::ByteReader in(bytes);
+  Description description;
+  description.failure.code = in.number<Code>();
+  description.failure.message = in.text();
+  description.failure.hint = in.text();
+  description.bytes = in.number<std::uint64_t>();
+  const auto keys = in.number<std::uint32_t>();
+  for (std::uint32_t i = 0; i < keys && in.ok(); ++i) {
+    const base::ByteView key = in.blob();
+    description.keys.emplace_back(key.begin(), key.end());
+  }
+  if (!in.complete())
+    throw Error(Code::refused, "Window::create", fmt::format("rank {} sent a malformed description", rank));
+  return description;
+}
+
+}  // namespace
+
+std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role) {
+  Fabric& fabric = team.fabric();
+  const base::Deadline deadline = fabric.deadline();
+  base::ByteWriter mine;
+  mine.number(static_cast<std::uint64_t>(bytes));
+  const std::vector<base::Bytes> sizes = fabric.exchange->allgather(mine.view(), deadline);
+
+  // Everyone's place in the node's segment, in whole pages so that each rank can populate its own.
+  std::size_t total = 0;
+  std::size_t my_offset = 0;
+  bool wraps = false;
+  for (const int member : fabric.node_link->members()) {
+    const auto size = base::ByteReader(sizes[static_cast<std::size_t>(member)]).number<std::uint64_t>();
+    if (member == fabric.rank) my_offset = total;
+    wraps = wraps || size > SIZE_MAX / 2 || __builtin_add_overflow(total, base::round_up(size, base::page_size()), &total);
+  }
+
+  ErrorDetail failure;
+  failure.code = Code::success;
+  std::shared_ptr<base::Segment> segment;
+  const bool first_of_node = fabric.node_link->members().front() == fabric.rank;
+  if (first_of_node) {
+    try {
+      segment = base::Segment::create(wraps ? SIZE_MAX : total);
+    } catch (...) {
+      failure = detail_of_current_exception();
+    }
+  }
+  segment = fabric.node_link->share(segment, deadline).front();
+  std::shared_ptr<memory::Allocation> allocation;
+  if (segment != nullptr) {
+    try {
+      segment->populate(my_offset, bytes);
+      allocation = memory::adopt_segment(segment, my_offset, bytes);
+    } catch (...) {
+      failure = detail_of_current_exception();
+    }
+  } else if (!first_of_node) {
+    failure.code = Code::out_of_memory;
+    failure.message = "the node's first rank couldn't get the segment";
+  }
+  return open(team, std::move(allocation), failure, role);
+}
+
+std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
+                                 const ErrorDetail& failure, Role role) {
+  std::shared_ptr<Core> core(new Core(team, role));
+  ErrorDetail outcome = failure;
+  if (allocation != nullptr) {
+    try {
+      core->adopt(std::move(allocation));
+    } catch (...) {
+      outcome = detail_of_current_exception();
+    }
+  }
+  Fabric& fabric = team.fabric();
+  core->connect(fabric.exchange->allgather(core->describe(outcome), fabric.deadline()));
+  return core;
+}
+
+Core::Core(TeamCore& team, Role role) : fabric_(team.shared_fabric()), role_(role), id_(fabric_->next_window_id++) {}
+
+void Core::adopt(std::shared_ptr<memory::Allocation> allocation) {
+  region_.base = allocation->address;
+  region_.bytes = allocation->bytes;
+  region_.type = allocation->provider->type();
+  region_.segment = allocation->segment;
+  region_.segment_offset = allocation->segment_offset;
+  allocation_ = std::move(allocation);
+}
+
+base::Bytes Core::describe(const ErrorDetail& failure) {
+  Description description;
+  description.failure = failure;
+  description.bytes = region_.bytes;
+  if (failure.code == Code::success) {
+    try {
+      for (const auto& wire : fabric_->wires) description.keys.push_back(wire->expose(region_));
+    } catch (...) {
+      description.failure = detail_of_current_exception();
+    }
+  }
+  return encode(description);
+}
+
+void Core::connect(const std::vector<base::Bytes>& descriptions) {
+  const auto size = static_cast<std::size_t>(fabric_->size);
+  std::vector<Description> ranks;
+  for (std::size_t rank = 0; rank < size; ++rank) ranks.push_back(decode(descriptions[rank], static_cast<int>(rank)));
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    if (ranks[rank].failure.code == Code::success) continue;
+    ErrorDetail detail = ranks[rank].failure;  // every rank reports the same, lowest, failing rank
+    detail.operation = "Window::create";
+    detail.rank = fabric_->rank;
+    detail.peer = static_cast<int>(rank);
+    throw Error(std::move(detail));
+  }
+
+  std::vector<Peer> peers(size);
+  const base::Deadline deadline = fabric_->deadline();
+  for (std::size_t w = 0; w < fabric_->wires.size(); ++w) {
+    std::vector<int> served;
+    for (std::size_t rank = 0; rank < size; ++rank)
+      if (fabric_->wire_of[rank] == static_cast<int>(w)) served.push_back(static_cast<int>(rank));
+    std::vector<base::Bytes> keys(size);
+    for (std::size_t rank = 0; rank < size; ++rank)
+      if (w < ranks[rank].keys.size()) keys[rank] = std::move(ranks[rank].keys[w]);
+    auto channels = fabric_->wires[w]->connect(region_, keys, served, deadline);
+    if (!served.empty()) wires_in_use_.push_back(static_cast<int>(w));
+    for (std::size_t i = 0; i < served.size(); ++i) {
+      Peer& peer = peers[static_cast<std::size_t>(served[i])];
+      peer.channel = channels[i].get();
+      peer.direct = channels[i]->direct();
+      peer.wire = static_cast<int>(w);
+    }
+    for (auto& channel : channels) channels_.push_back(std::move(channel));
+  }
+  std::uint64_t smallest = UINT64_MAX;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    peers[rank].bytes = ranks[rank].bytes;
+    peers[rank].local_index = fabric_->local_index[rank];
+    smallest = std::min(smallest, ranks[rank].bytes);
+  }
+  allocator_ = SymmetricAllocator(smallest);
+  peers_ = std::move(peers);
+  // All ranks have populated their parts by now: map them here too, so that no put pays for it.
+  if (region_.segment != nullptr && region_.segment->bytes() <= map_ahead_max)
+    region_.segment->populate(0, region_.segment->bytes());
+  open_ = true;
+  if (role_ == Role::user) fabric_->windows.push_back(this);
+}
+
+void Core::close() {
+  if (!open_) refuse_closed("Window::close");
+  flush_all(job_timeout);
+  if (!fabric_->closed) fabric_->exchange->barrier(fabric_->deadline());  // from here on nobody touches my part
+  open_ = false;
+  peers_.clear();
+  channels_.clear();
+  std::erase(fabric_->windows, this);
+  for (const auto& wire : fabric_->wires) wire->conceal(region_);
+  region_ = {};
+  allocation_.reset();
+}
+
+Core::~Core() {
+  std::erase(fabric_->windows, this);
+  channels_.clear();
+  if (allocation_ != nullptr)
+    for (const auto& wire : fabric_->wires) wire->conceal(region_);
+}
+
+std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {
+  if (!open_) refuse_closed("Window::alloc");
+  if (bytes == 0 || align == 0 || (align & (align - 1)) != 0) {
+    throw Error(Code::invalid_argument, "Window::alloc",
+                fmt::format("{} bytes aligned to {}: the size must not be 0, the alignment a power of two", bytes, align));
+  }
+  if (const auto offset = allocator_.allocate(bytes, align)) return *offset;
+  throw Error(Code::out_of_memory, "Window::alloc",
+              fmt::format("{} bytes aligned to {} don't fit; the largest free range has {}", bytes, align, allocator_.largest_free()),
+              "create a larger window, or free what isn't used");
+}
+
+void Core::free(std::uint64_t offset) {
+  if (!open_) refuse_closed("Window::free");
+  if (!allocator_.release(offset))
+    throw Error(Code::invalid_argument, "Window::free", fmt::format("offset {} isn't the start of an allocation", offset));
+}
+
+}  // namespace hmc::window

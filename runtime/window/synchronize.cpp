@@ -1,0 +1,141 @@
+// Signals, atomics, and order.
+#include <atomic>
+
+#include "runtime/base/fences.hpp"
+#include "runtime/transport/cpu_atomics.hpp"
+#include "runtime/window/core.hpp"
+
+namespace hmc::window {
+
+using transport::Ticket;
+
+namespace {
+
+bool holds(std::uint64_t seen, Cmp compare, std::uint64_t value) noexcept {
+  switch (compare) {
+    case Cmp::eq: return seen == value;
+    case Cmp::ne: return seen != value;
+    case Cmp::lt: return seen < value;
+    case Cmp::le: return seen <= value;
+    case Cmp::gt: return seen > value;
+    case Cmp::ge: return seen >= value;
+  }
+  return false;
+}
+
+/// Acquire: pairs with the release of put_signal, so that whoever sees the value sees the bytes.
+std::uint64_t load_signal(std::byte* word) noexcept {
+  return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                      std::uint64_t signal_offset, std::uint64_t value) {
+  const Peer& peer = check("put_signal", rank, offset, source, bytes);
+  check_word("put_signal", rank, signal_offset, 8);
+  if (peer.direct != nullptr) [[likely]] {
+    copy_bytes(peer.direct + offset, source, bytes);
+    // Release: pairs with load_signal.
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(peer.direct + signal_offset))
+        .store(value, std::memory_order_release);
+    note_put(peer);
+    return;
+  }
+  const CallSite call{"put_signal", rank, offset, bytes, true};
+  Ticket ticket = transport::done;
+  require(*fabric_, peer.channel->put_signal(offset, source, bytes, signal_offset, value, ticket), call);
+  ++fabric_->counters.puts_wire;
+  wait_ticket(peer, ticket, call);
+}
+
+std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
+  check_word("wait_until", fabric_->rank, offset, 8);
+  std::byte* const word = region_.base + offset;
+  std::uint64_t seen = 0;
+  const auto ready = [&]() noexcept {
+    seen = load_signal(word);
+    return holds(seen, compare, value);
+  };
+  const base::Status status =
+      fabric_->waiter.until({base::Activity::wait_until, -1, offset}, ready, fabric_->resolve(timeout));
+  require(*fabric_, status, {"wait_until", -1, offset, 8, true});
+  return seen;
+}
+
+bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
+  check_word("test_until", fabric_->rank, offset, 8);
+  if (holds(load_signal(region_.base + offset), compare, value)) return true;
+  for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
+  return holds(load_signal(region_.base + offset), compare, value);
+}
+
+std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset) {
+  const Peer& peer = check_word(operation, rank, offset, atomic.width);
+  if (peer.direct != nullptr) [[likely]] {
+    const std::uint64_t old = transport::apply_atomic(atomic, peer.direct + offset);
+    fabric_->waiter.ring(peer.local_index);
+    return old;
+  }
+  const CallSite call{operation, rank, offset, atomic.width, true};
+  Ticket ticket = transport::done;
+  require(*fabric_, peer.channel->atomic(atomic, offset, &atomic_result_, ticket), call);
+  wait_ticket(peer, ticket, call);
+  return atomic_result_;
+}
+
+void Core::fence() {
+  if (!open_) refuse_closed("fence");
+  base::store_fence();
+  for (const int wire : wires_in_use_) require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
+}
+
+void Core::flush(int rank, Timeout timeout) {
+  const Peer& target = peer("flush", rank);
+  if (target.direct != nullptr) {
+    base::full_fence();
+    return;
+  }
+  flush_wire(target.wire, rank, timeout);
+}
+
+void Core::flush_all(Timeout timeout) {
+  if (!open_) refuse_closed("flush");
+  base::full_fence();
+  for (const int wire : wires_in_use_) flush_wire(wire, -1, timeout);
+}
+
+void Core::flush_wire(int wire_index, int rank, Timeout timeout) {
+  transport::Wire& wire = *fabric_->wires[static_cast<std::size_t>(wire_index)];
+  Ticket ticket = transport::done;
+  require(*fabric_, wire.flush(rank, ticket), {"flush", rank});
+  if (ticket == transport::done) return;
+  base::Status result;
+  const auto ready = [&]() noexcept {
+    result = test_ticket(wire_index, ticket);
+    return result.code != Code::in_progress;
+  };
+  require(*fabric_, fabric_->waiter.until({base::Activity::flush, rank}, ready, fabric_->resolve(timeout)), {"flush", rank});
+  require(*fabric_, result, {"flush", rank});
+}
+
+base::Status Core::test_ticket(int wire_index, Ticket ticket) noexcept {
+  transport::Wire& wire = *fabric_->wires[static_cast<std::size_t>(wire_index)];
+  const base::Status status = wire.test(ticket);
+  if (status.code != Code::in_progress) return status;
+  wire.progress();
+  return wire.test(ticket);
+}
+
+void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call) {
+  if (ticket == transport::done) return;
+  base::Status result;
+  const auto ready = [&]() noexcept {
+    result = test_ticket(peer.wire, ticket);
+    return result.code != Code::in_progress;
+  };
+  require(*fabric_, fabric_->waiter.until({base::Activity::wait_request, call.peer}, ready, fabric_->timeout), call);
+  require(*fabric_, result, call);
+}
+
+}  // namespace hmc::window

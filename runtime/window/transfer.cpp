@@ -1,0 +1,161 @@
+// put and get in all their forms.
+#include <array>
+
+#include <fmt/format.h>
+
+#include "runtime/window/core.hpp"
+
+namespace hmc::window {
+
+using transport::Ticket;
+
+void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  const Peer& peer = check("put", rank, offset, source, bytes);
+  if (peer.direct != nullptr) [[likely]] {
+    copy_bytes(peer.direct + offset, source, bytes);
+    note_put(peer);
+    return;
+  }
+  const CallSite call{"put", rank, offset, bytes, true};
+  Ticket ticket = transport::done;
+  require(*fabric_, peer.channel->put(offset, source, bytes, ticket), call);
+  ++fabric_->counters.puts_wire;
+  wait_ticket(peer, ticket, call);
+}
+
+void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  const Peer& peer = check("get", rank, offset, destination, bytes);
+  if (peer.direct != nullptr) [[likely]] {
+    copy_bytes(destination, peer.direct + offset, bytes);
+    return;
+  }
+  const CallSite call{"get", rank, offset, bytes, true};
+  Ticket ticket = transport::done;
+  require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), call);
+  wait_ticket(peer, ticket, call);
+}
+
+Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  const Peer& peer = check("put_nb", rank, offset, source, bytes);
+  if (peer.direct != nullptr) [[likely]] {
+    copy_bytes(peer.direct + offset, source, bytes);
+    note_put(peer);
+    return {};
+  }
+  Ticket ticket = transport::done;
+  require(*fabric_, peer.channel->put(offset, source, bytes, ticket), {"put_nb", rank, offset, bytes, true});
+  ++fabric_->counters.puts_wire;
+  if (ticket == transport::done) return {};
+  return Request(this, peer.wire, ticket, "put_nb", rank);
+}
+
+Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  const Peer& peer = check("get_nb", rank, offset, destination, bytes);
+  if (peer.direct != nullptr) [[likely]] {
+    copy_bytes(destination, peer.direct + offset, bytes);
+    return {};
+  }
+  Ticket ticket = transport::done;
+  require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), {"get_nb", rank, offset, bytes, true});
+  if (ticket == transport::done) return {};
+  return Request(this, peer.wire, ticket, "get_nb", rank);
+}
+
+namespace {
+
+/// Issues many transfers on a wire with a bounded number of them under way.
+template <typename Issue, typename Wait>
+void pipeline(std::size_t count, Issue&& issue, Wait&& wait) {
+  std::array<Ticket, 64> flight;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i - begin == flight.size()) wait(flight[begin++ % flight.size()]);
+    flight[i % flight.size()] = issue(i);
+  }
+  for (; begin < count; ++begin) wait(flight[begin % flight.size()]);
+}
+
+}  // namespace
+
+void Core::put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) {
+  const Peer& peer = check_strided("put_strided", rank, offset, source, strides);
+  const auto* const from = static_cast<const std::byte*>(source);
+  if (peer.direct != nullptr) {
+    for (std::size_t row = 0; row < strides.rows; ++row)
+      copy_bytes(peer.direct + offset + row * strides.remote_pitch, from + row * strides.local_pitch, strides.row_bytes);
+    note_put(peer);
+    return;
+  }
+  const CallSite call{"put_strided", rank, offset, strides.rows * strides.row_bytes, true};
+  ++fabric_->counters.puts_wire;
+  pipeline(
+      strides.rows,
+      [&](std::size_t row) {
+        Ticket ticket = transport::done;
+        require(*fabric_, peer.channel->put(offset + row * strides.remote_pitch, from + row * strides.local_pitch,
+                                            strides.row_bytes, ticket), call);
+        return ticket;
+      },
+      [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
+}
+
+void Core::get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) {
+  const Peer& peer = check_strided("get_strided", rank, offset, destination, strides);
+  auto* const to = static_cast<std::byte*>(destination);
+  if (peer.direct != nullptr) {
+    for (std::size_t row = 0; row < strides.rows; ++row)
+      copy_bytes(to + row * strides.local_pitch, peer.direct + offset + row * strides.remote_pitch, strides.row_bytes);
+    return;
+  }
+  const CallSite call{"get_strided", rank, offset, strides.rows * strides.row_bytes, true};
+  pipeline(
+      strides.rows,
+      [&](std::size_t row) {
+        Ticket ticket = transport::done;
+        require(*fabric_, peer.channel->get(offset + row * strides.remote_pitch, to + row * strides.local_pitch,
+                                            strides.row_bytes, ticket), call);
+        return ticket;
+      },
+      [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
+}
+
+void Core::put_batch(int rank, std::span<const Put> puts) {
+  // All are checked before the first byte moves: a batch is refused whole.
+  for (const Put& put : puts) check("put_batch", rank, put.offset, put.source, put.bytes);
+  const Peer& peer = check("put_batch", rank, 0, nullptr, 0);
+  if (peer.direct != nullptr) {
+    for (const Put& put : puts) copy_bytes(peer.direct + put.offset, put.source, put.bytes);
+    note_put(peer);
+    return;
+  }
+  ++fabric_->counters.puts_wire;
+  pipeline(
+      puts.size(),
+      [&](std::size_t i) {
+        Ticket ticket = transport::done;
+        require(*fabric_, peer.channel->put(puts[i].offset, puts[i].source, puts[i].bytes, ticket),
+                {"put_batch", rank, puts[i].offset, puts[i].bytes, true});
+        return ticket;
+      },
+      [&](Ticket ticket) { wait_ticket(peer, ticket, {"put_batch", rank}); });
+}
+
+void Core::get_batch(int rank, std::span<const Get> gets) {
+  for (const Get& get : gets) check("get_batch", rank, get.offset, get.destination, get.bytes);
+  const Peer& peer = check("get_batch", rank, 0, nullptr, 0);
+  if (peer.direct != nullptr) {
+    for (const Get& get : gets) copy_bytes(get.destination, peer.direct + get.offset, get.bytes);
+    return;
+  }
+  pipeline(
+      gets.size(),
+      [&](std::size_t i) {
+        Ticket ticket = transport::done;
+        require(*fabric_, peer.channel->get(gets[i].offset, gets[i].destination, gets[i].bytes, ticket),
+                {"get_batch", rank, gets[i].offset, gets[i].bytes, true});
+        return ticket;
+      },
+      [&](Ticket ticket) { wait_ticket(peer, ticket, {"get_batch", rank}); });
+}
+
+}  // namespace hmc::window
