@@ -1,0 +1,295 @@
+/* HMC's C ABI: what other languages bind to. The same core as the C++ API in <hmc/hmc.hpp>, whose
+ * comments say what each call promises (ordering, ownership, threads); here is what differs.
+ *
+ * - Every function that can fail returns an hmc_code; hmc_last_error() has the text of this thread's
+ *   last failure. No exception leaves this interface.
+ * - Handles are opaque. X_create makes one, X_close ends its work (collective), X_destroy frees it
+ *   (local, never blocks, takes NULL). A window must be destroyed before its runtime.
+ * - Structs start with struct_size, which the caller sets to sizeof: a later version may append fields
+ *   and still serve a program that was compiled with this one.
+ * - Timeouts are nanoseconds; HMC_JOB_TIMEOUT means the runtime's own (HMC_TIMEOUT_S).
+ */
+#ifndef HMC_HMC_C_H
+#define HMC_HMC_C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HMC_C_API __attribute__((visibility("default")))
+#define HMC_JOB_TIMEOUT ((int64_t)-1)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- errors. The numbers are those of hmc::Code. */
+typedef enum hmc_code {
+  HMC_SUCCESS = 0,
+  HMC_ERROR = 1,
+  HMC_UNSUPPORTED = 2,
+  HMC_INVALID_CONFIG = 3,
+  HMC_TIMEOUT = 4,
+  HMC_NOT_FOUND = 5,
+  HMC_INVALID_ARGUMENT = 6,
+  HMC_OUT_OF_RANGE = 7,
+  HMC_MISALIGNED = 8,
+  HMC_BAD_RANK = 9,
+  HMC_CLOSED = 10,
+  HMC_OUT_OF_MEMORY = 11,
+  HMC_PEER_FAILED = 12,
+  HMC_ABORTED = 13,
+  HMC_MISMATCH = 14,
+  HMC_UNAVAILABLE = 15,
+  HMC_REFUSED = 16,
+  HMC_IN_PROGRESS = 17
+} hmc_code;
+
+/* Fields that don't apply are -1 or 0. */
+typedef struct hmc_error_detail {
+  size_t struct_size;
+  int code;
+  int rank;       /* who reports */
+  int peer;       /* the other side, or the rank that failed */
+  int sys_errno;
+  int has_extent; /* offset and size mean something */
+  int reserved;
+  uint64_t offset;
+  uint64_t size;
+} hmc_error_detail;
+
+HMC_C_API const char* hmc_code_name(hmc_code code);
+/* Of this thread; "" before the first failure; valid until this thread's next failure. */
+HMC_C_API const char* hmc_last_error(void);
+HMC_C_API hmc_code hmc_last_error_detail(hmc_error_detail* detail);
+HMC_C_API const char* hmc_version(void);
+
+/* ---- the vocabulary. The numbers are those of the C++ enums. */
+typedef enum hmc_memory_type {
+  HMC_MEMORY_DEFAULT = 0,
+  HMC_MEMORY_CPU = 1,
+  HMC_MEMORY_NVIDIA_GPU = 2,
+  HMC_MEMORY_AMD_GPU = 3,
+  HMC_MEMORY_CAMBRICON_MLU = 4,
+  HMC_MEMORY_MOORE_GPU = 5
+} hmc_memory_type;
+
+typedef enum hmc_dtype {
+  HMC_I8 = 0,
+  HMC_U8 = 1,
+  HMC_I16 = 2,
+  HMC_U16 = 3,
+  HMC_I32 = 4,
+  HMC_U32 = 5,
+  HMC_I64 = 6,
+  HMC_U64 = 7,
+  HMC_F16 = 8,
+  HMC_BF16 = 9,
+  HMC_F32 = 10,
+  HMC_F64 = 11
+} hmc_dtype;
+
+typedef enum hmc_op {
+  HMC_SUM = 0,
+  HMC_PROD = 1,
+  HMC_MIN = 2,
+  HMC_MAX = 3,
+  HMC_AVG = 4,
+  HMC_BAND = 5,
+  HMC_BOR = 6,
+  HMC_BXOR = 7,
+  HMC_LAND = 8,
+  HMC_LOR = 9
+} hmc_op;
+
+typedef enum hmc_cmp { HMC_EQ = 0, HMC_NE = 1, HMC_LT = 2, HMC_LE = 3, HMC_GT = 4, HMC_GE = 5 } hmc_cmp;
+
+HMC_C_API size_t hmc_dtype_size(hmc_dtype type); /* 0 for a number that is no type */
+HMC_C_API const char* hmc_dtype_name(hmc_dtype type);
+HMC_C_API const char* hmc_op_name(hmc_op op);
+HMC_C_API uint16_t hmc_f16_from_float(float value);
+HMC_C_API float hmc_f16_to_float(uint16_t bits);
+HMC_C_API uint16_t hmc_bf16_from_float(float value);
+HMC_C_API float hmc_bf16_to_float(uint16_t bits);
+
+/* ---- the runtime */
+typedef struct hmc_runtime* hmc_runtime_t;
+typedef struct hmc_team* hmc_team_t;
+typedef struct hmc_buffer* hmc_buffer_t;
+typedef struct hmc_window* hmc_window_t;
+
+typedef struct hmc_path {
+  size_t struct_size;
+  int direct; /* load and store reach the peer's windows */
+  int reserved;
+  char wire[24];
+  char why[224]; /* cut where it doesn't fit */
+} hmc_path;
+
+typedef struct hmc_counters {
+  size_t struct_size;
+  uint64_t puts_direct;
+  uint64_t puts_wire;
+  uint64_t buffers_in_place;
+  uint64_t buffers_staged;
+} hmc_counters;
+
+HMC_C_API hmc_code hmc_runtime_create(hmc_runtime_t* runtime);
+HMC_C_API hmc_code hmc_runtime_close(hmc_runtime_t runtime);
+HMC_C_API void hmc_runtime_destroy(hmc_runtime_t runtime);
+
+/* -1 without a runtime; hmc_runtime_node_of: -1 for a bad rank too. */
+HMC_C_API int hmc_runtime_rank(hmc_runtime_t runtime);
+HMC_C_API int hmc_runtime_size(hmc_runtime_t runtime);
+HMC_C_API int hmc_runtime_node(hmc_runtime_t runtime);
+HMC_C_API int hmc_runtime_node_of(hmc_runtime_t runtime, int rank);
+HMC_C_API int hmc_runtime_node_count(hmc_runtime_t runtime);
+HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
+/* Valid until hmc_runtime_destroy; NULL without a runtime. */
+HMC_C_API const char* hmc_runtime_launcher(hmc_runtime_t runtime);
+HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);
+
+HMC_C_API hmc_code hmc_runtime_path(hmc_runtime_t runtime, int rank, hmc_path* path);
+HMC_C_API hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters);
+/* Ends the whole job with this exit code. */
+HMC_C_API void hmc_runtime_abort(hmc_runtime_t runtime, int exit_code, const char* text);
+
+/* ---- ConnBuffer */
+HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type type, hmc_buffer_t* buffer);
+HMC_C_API void hmc_buffer_destroy(hmc_buffer_t buffer);
+HMC_C_API void* hmc_buffer_ptr(hmc_buffer_t buffer); /* NULL without a buffer */
+HMC_C_API size_t hmc_buffer_size(hmc_buffer_t buffer);
+HMC_C_API hmc_memory_type hmc_buffer_memory_type(hmc_buffer_t buffer);
+HMC_C_API int hmc_buffer_device_id(hmc_buffer_t buffer);
+HMC_C_API hmc_code hmc_buffer_write_from_cpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);
+HMC_C_API hmc_code hmc_buffer_read_to_cpu(hmc_buffer_t buffer, void* destination, size_t bytes, size_t bias);
+HMC_C_API hmc_code hmc_buffer_write_from_gpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);
+HMC_C_API hmc_code hmc_buffer_read_to_gpu(hmc_buffer_t buffer, void* destination, size_t bytes, size_t bias);
+HMC_C_API hmc_code hmc_buffer_copy_within(hmc_buffer_t buffer, size_t to, size_t from, size_t bytes);
+
+/* ---- windows */
+HMC_C_API hmc_code hmc_window_create(hmc_team_t team, size_t bytes, hmc_window_t* window);
+/* The buffer may be destroyed before the window. */
+HMC_C_API hmc_code hmc_window_create_over_buffer(hmc_team_t team, hmc_buffer_t buffer, hmc_window_t* window);
+HMC_C_API hmc_code hmc_window_create_over_memfd(hmc_team_t team, int memfd, size_t bytes, uint64_t file_offset,
+                                                hmc_window_t* window);
+HMC_C_API hmc_code hmc_window_close(hmc_window_t window);
+HMC_C_API void hmc_window_destroy(hmc_window_t window);
+HMC_C_API int hmc_window_is_open(hmc_window_t window);
+
+/* rank < 0: this rank's part */
+HMC_C_API hmc_code hmc_window_bytes(hmc_window_t window, int rank, size_t* bytes);
+HMC_C_API hmc_code hmc_window_data(hmc_window_t window, void** data);
+/* *pointer is NULL where load and store can't reach */
+HMC_C_API hmc_code hmc_window_ptr(hmc_window_t window, int rank, uint64_t offset, void** pointer);
+
+/* The same offset on every rank that makes the same calls in the same order. */
+HMC_C_API hmc_code hmc_window_alloc(hmc_window_t window, size_t bytes, size_t align, uint64_t* offset);
+HMC_C_API hmc_code hmc_window_free(hmc_window_t window, uint64_t offset);
+
+/* ---- transfers */
+typedef struct hmc_put_item {
+  size_t struct_size;
+  uint64_t offset;
+  const void* source;
+  size_t bytes;
+} hmc_put_item;
+
+typedef struct hmc_get_item {
+  size_t struct_size;
+  uint64_t offset;
+  void* destination;
+  size_t bytes;
+} hmc_get_item;
+
+/* `rows` rows of `row_bytes`; row i starts at i * pitch on each side. */
+typedef struct hmc_strides {
+  size_t struct_size;
+  size_t rows;
+  size_t row_bytes;
+  size_t local_pitch;
+  size_t remote_pitch;
+} hmc_strides;
+
+/* A transfer under way: plain bytes, passed and copied by value; all zeros is one that is done. */
+typedef struct hmc_request_t {
+  size_t struct_size;
+  uint64_t opaque[5];
+} hmc_request_t;
+
+HMC_C_API hmc_code hmc_put(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes);
+HMC_C_API hmc_code hmc_get(hmc_window_t window, int rank, uint64_t offset, void* destination, size_t bytes);
+HMC_C_API hmc_code hmc_put_nb(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
+                              hmc_request_t* request);
+HMC_C_API hmc_code hmc_get_nb(hmc_window_t window, int rank, uint64_t offset, void* destination, size_t bytes,
+                              hmc_request_t* request);
+HMC_C_API hmc_code hmc_put_strided(hmc_window_t window, int rank, uint64_t offset, const void* source,
+                                   const hmc_strides* strides);
+HMC_C_API hmc_code hmc_get_strided(hmc_window_t window, int rank, uint64_t offset, void* destination,
+                                   const hmc_strides* strides);
+HMC_C_API hmc_code hmc_put_batch(hmc_window_t window, int rank, const hmc_put_item* items, size_t count);
+HMC_C_API hmc_code hmc_get_batch(hmc_window_t window, int rank, const hmc_get_item* items, size_t count);
+
+HMC_C_API hmc_code hmc_request_test(hmc_request_t* request, int* done);
+HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
+HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
+HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, int64_t timeout_ns, size_t* index);
+
+/* ---- signals: 64-bit words, 8-byte aligned */
+HMC_C_API hmc_code hmc_put_signal(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
+                                  uint64_t signal_offset, uint64_t value);
+/* seen may be NULL */
+HMC_C_API hmc_code hmc_wait_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value,
+                                  int64_t timeout_ns, uint64_t* seen);
+HMC_C_API hmc_code hmc_test_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value, int* holds);
+
+/* ---- atomics on words of 32 and 64 bits, naturally aligned, signed or not. *old may be NULL. */
+HMC_C_API hmc_code hmc_fetch_add_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
+HMC_C_API hmc_code hmc_fetch_and_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
+HMC_C_API hmc_code hmc_fetch_or_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
+HMC_C_API hmc_code hmc_fetch_xor_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
+HMC_C_API hmc_code hmc_swap_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
+HMC_C_API hmc_code hmc_compare_swap_32(hmc_window_t window, int rank, uint64_t offset, uint32_t expected,
+                                       uint32_t desired, uint32_t* old);
+HMC_C_API hmc_code hmc_fetch_32(hmc_window_t window, int rank, uint64_t offset, uint32_t* value);
+HMC_C_API hmc_code hmc_add_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value);
+HMC_C_API hmc_code hmc_set_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value);
+HMC_C_API hmc_code hmc_and_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value);
+HMC_C_API hmc_code hmc_or_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value);
+HMC_C_API hmc_code hmc_xor_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value);
+
+HMC_C_API hmc_code hmc_fetch_add_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value, uint64_t* old);
+HMC_C_API hmc_code hmc_fetch_and_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value, uint64_t* old);
+HMC_C_API hmc_code hmc_fetch_or_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value, uint64_t* old);
+HMC_C_API hmc_code hmc_fetch_xor_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value, uint64_t* old);
+HMC_C_API hmc_code hmc_swap_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value, uint64_t* old);
+HMC_C_API hmc_code hmc_compare_swap_64(hmc_window_t window, int rank, uint64_t offset, uint64_t expected,
+                                       uint64_t desired, uint64_t* old);
+HMC_C_API hmc_code hmc_fetch_64(hmc_window_t window, int rank, uint64_t offset, uint64_t* value);
+HMC_C_API hmc_code hmc_add_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
+HMC_C_API hmc_code hmc_set_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
+HMC_C_API hmc_code hmc_and_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
+HMC_C_API hmc_code hmc_or_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
+HMC_C_API hmc_code hmc_xor_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
+
+/* ---- order */
+HMC_C_API hmc_code hmc_fence(hmc_window_t window);
+HMC_C_API hmc_code hmc_flush(hmc_window_t window, int rank, int64_t timeout_ns);
+HMC_C_API hmc_code hmc_flush_all(hmc_window_t window, int64_t timeout_ns);
+
+/* ---- collectives: called by every rank of the team, in the same order, with matching arguments */
+typedef void (*hmc_reduce_function)(void* accumulated, const void* next, size_t count, hmc_dtype type, void* context);
+
+HMC_C_API int hmc_team_rank(hmc_team_t team); /* -1 without a team */
+HMC_C_API int hmc_team_size(hmc_team_t team);
+HMC_C_API hmc_code hmc_barrier(hmc_team_t team);
+HMC_C_API hmc_code hmc_broadcast(hmc_team_t team, void* data, size_t bytes, int root);
+HMC_C_API hmc_code hmc_allgather(hmc_team_t team, const void* in, void* out, size_t bytes);
+HMC_C_API hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type, hmc_op op);
+HMC_C_API hmc_code hmc_allreduce_user(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                      hmc_reduce_function function, void* context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,90 @@
+// What the files of the C ABI share. They are written against the public C++ API only.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include <hmc/hmc_c.h>
+#include <hmc/hmc.hpp>
+
+struct hmc_team {
+  hmc::Team* team;  // lives in the runtime
+};
+
+struct hmc_runtime {
+  hmc::Runtime runtime;
+  hmc_team world;
+  std::string launcher;
+};
+
+struct hmc_buffer {
+  hmc::ConnBuffer buffer;
+};
+
+struct hmc_window {
+  hmc::Window window;
+};
+
+namespace hmc::c_api {
+
+/// Keeps the failure for hmc_last_error() and returns its number.
+hmc_code remember(const Error& error) noexcept;
+hmc_code remember(Code code, const char* operation, const char* text) noexcept;
+
+/// Runs one call of the C++ API; no exception passes.
+template <typename Call> hmc_code guarded(const char* operation, Call&& call) noexcept {
+  try {
+    call();
+    return HMC_SUCCESS;
+  } catch (const Error& error) {
+    return remember(error);
+  } catch (const std::bad_alloc&) {
+    return remember(Code::out_of_memory, operation, "no memory");
+  } catch (const std::exception& error) {
+    return remember(Code::error, operation, error.what());
+  }
+}
+
+template <typename T> T& required(T* pointer, const char* operation, const char* name) {
+  if (pointer == nullptr) throw Error(Code::invalid_argument, operation, std::string(name) + " is null");
+  return *pointer;
+}
+
+inline Window& window_of(hmc_window_t window, const char* operation) {
+  return required(window, operation, "the window").window;
+}
+
+inline Team& team_of(hmc_team_t team, const char* operation) { return *required(team, operation, "the team").team; }
+
+inline Timeout timeout_of(std::int64_t timeout_ns) { return timeout_ns < 0 ? job_timeout : Timeout{timeout_ns}; }
+
+/// An enum's number as the C++ enum; a number beyond its last is the caller's mistake.
+template <typename To, typename From> To enum_of(From value, int count, const char* operation, const char* name) {
+  const int number = static_cast<int>(value);
+  if (number < 0 || number >= count) {
+    throw Error(Code::invalid_argument, operation, std::string(name) + " " + std::to_string(number) + " doesn't exist");
+  }
+  return static_cast<To>(number);
+}
+
+/// A struct that the library fills: as much of it as the caller knows.
+template <typename T> void copy_out(const T& full, T* out, const char* operation) {
+  const std::size_t known = required(out, operation, "the struct").struct_size;
+  if (known < sizeof(std::size_t)) throw Error(Code::invalid_argument, operation, "struct_size isn't set");
+  std::memcpy(out, &full, std::min(known, sizeof(T)));
+  out->struct_size = known;
+}
+
+/// A struct that the caller fills: fields beyond those it knows are zero.
+template <typename T> T copy_in(const T* in, const char* operation) {
+  const std::size_t known = required(in, operation, "the struct").struct_size;
+  if (known < sizeof(std::size_t)) throw Error(Code::invalid_argument, operation, "struct_size isn't set");
+  T full{};
+  std::memcpy(&full, in, std::min(known, sizeof(T)));
+  return full;
+}
+
+}  // namespace hmc::c_api

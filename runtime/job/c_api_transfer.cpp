@@ -1,0 +1,161 @@
+// The C ABI: transfers and requests.
+#include <array>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/job/c_api.hpp"
+
+using namespace hmc::c_api;  // NOLINT: the functions below are C's
+
+namespace {
+
+// ---- requests travel through C as plain bytes
+static_assert(std::is_trivially_copyable_v<hmc::Request> && sizeof(hmc::Request) <= sizeof(hmc_request_t::opaque));
+
+void to_c(const hmc::Request& from, hmc_request_t& to) {
+  to = {};
+  to.struct_size = sizeof(hmc_request_t);
+  std::memcpy(to.opaque, &from, sizeof from);
+}
+
+hmc::Request from_c(const hmc_request_t& from) {
+  hmc::Request to;
+  // All zeros is a request that is done, as a default-made one is.
+  if (from.struct_size != 0) std::memcpy(static_cast<void*>(&to), from.opaque, sizeof to);
+  return to;
+}
+
+// Runs a call on requests and hands their new state back, whether or not it fails.
+template <typename Call>
+void with_requests(hmc_request_t* requests, std::size_t count, const char* operation, Call&& call) {
+  if (count != 0) required(requests, operation, "the array of requests");
+  std::vector<hmc::Request> inner(count);
+  for (std::size_t i = 0; i < count; ++i) inner[i] = from_c(requests[i]);
+  const auto hand_back = [&] {
+    for (std::size_t i = 0; i < count; ++i) to_c(inner[i], requests[i]);
+  };
+  try {
+    call(std::span<hmc::Request>(inner));
+  } catch (...) {
+    hand_back();
+    throw;
+  }
+  hand_back();
+}
+
+// ---- batches: translated a few at a time, so that nothing is allocated
+constexpr std::size_t chunk = 64;
+
+template <typename To, typename Item, typename Translate, typename Send>
+void in_chunks(const Item* items, std::size_t count, const char* operation, Translate&& translate, Send&& send) {
+  if (count == 0) return;
+  const std::size_t stride = required(items, operation, "the array of items").struct_size;
+  if (stride < sizeof(std::size_t)) throw hmc::Error(hmc::Code::invalid_argument, operation, "struct_size isn't set");
+  const auto* at = reinterpret_cast<const std::byte*>(items);  // the caller's items may be longer than ours
+  std::array<To, chunk> some;
+  while (count != 0) {
+    const std::size_t now = std::min(count, chunk);
+    for (std::size_t i = 0; i < now; ++i, at += stride) {
+      Item item{};
+      std::memcpy(&item, at, std::min(stride, sizeof item));
+      some[i] = translate(item);
+    }
+    send(std::span<const To>(some.data(), now));
+    count -= now;
+  }
+}
+
+hmc::Strides strides_of(const hmc_strides* strides, const char* operation) {
+  const hmc_strides from = copy_in(strides, operation);
+  return {from.rows, from.row_bytes, from.local_pitch, from.remote_pitch};
+}
+
+}  // namespace
+
+hmc_code hmc_put(hmc_window_t window, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  return guarded("put", [&] { window_of(window, "put").put(rank, offset, source, bytes); });
+}
+
+hmc_code hmc_get(hmc_window_t window, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  return guarded("get", [&] { window_of(window, "get").get(rank, offset, destination, bytes); });
+}
+
+hmc_code hmc_put_nb(hmc_window_t window, int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                    hmc_request_t* request) {
+  return guarded("put_nb", [&] {
+    hmc_request_t& out = required(request, "put_nb", "the place for the request");
+    to_c(window_of(window, "put_nb").put_nb(rank, offset, source, bytes), out);
+  });
+}
+
+hmc_code hmc_get_nb(hmc_window_t window, int rank, std::uint64_t offset, void* destination, std::size_t bytes,
+                    hmc_request_t* request) {
+  return guarded("get_nb", [&] {
+    hmc_request_t& out = required(request, "get_nb", "the place for the request");
+    to_c(window_of(window, "get_nb").get_nb(rank, offset, destination, bytes), out);
+  });
+}
+
+hmc_code hmc_put_strided(hmc_window_t window, int rank, std::uint64_t offset, const void* source,
+                         const hmc_strides* strides) {
+  return guarded("put_strided", [&] {
+    window_of(window, "put_strided").put_strided(rank, offset, source, strides_of(strides, "put_strided"));
+  });
+}
+
+hmc_code hmc_get_strided(hmc_window_t window, int rank, std::uint64_t offset, void* destination,
+                         const hmc_strides* strides) {
+  return guarded("get_strided", [&] {
+    window_of(window, "get_strided").get_strided(rank, offset, destination, strides_of(strides, "get_strided"));
+  });
+}
+
+hmc_code hmc_put_batch(hmc_window_t window, int rank, const hmc_put_item* items, std::size_t count) {
+  return guarded("put_batch", [&] {
+    hmc::Window& to = window_of(window, "put_batch");
+    in_chunks<hmc::Put>(
+        items, count, "put_batch",
+        [](const hmc_put_item& item) {
+          return hmc::Put{item.offset, item.source, item.bytes};
+        },
+        [&](std::span<const hmc::Put> some) { to.put_batch(rank, some); });
+  });
+}
+
+hmc_code hmc_get_batch(hmc_window_t window, int rank, const hmc_get_item* items, std::size_t count) {
+  return guarded("get_batch", [&] {
+    hmc::Window& from = window_of(window, "get_batch");
+    in_chunks<hmc::Get>(
+        items, count, "get_batch",
+        [](const hmc_get_item& item) {
+          return hmc::Get{item.offset, item.destination, item.bytes};
+        },
+        [&](std::span<const hmc::Get> some) { from.get_batch(rank, some); });
+  });
+}
+
+hmc_code hmc_request_test(hmc_request_t* request, int* done) {
+  return guarded("Request::test", [&] {
+    int& out = required(done, "Request::test", "the place for the result");
+    with_requests(request, 1, "Request::test", [&](std::span<hmc::Request> one) { out = one[0].test() ? 1 : 0; });
+  });
+}
+
+hmc_code hmc_request_wait(hmc_request_t* request, std::int64_t timeout_ns) {
+  return hmc_request_wait_all(request, 1, timeout_ns);
+}
+
+hmc_code hmc_request_wait_all(hmc_request_t* requests, std::size_t count, std::int64_t timeout_ns) {
+  return guarded("Request::wait", [&] {
+    with_requests(requests, count, "Request::wait",
+                  [&](std::span<hmc::Request> all) { hmc::Request::wait_all(all, timeout_of(timeout_ns)); });
+  });
+}
+
+hmc_code hmc_request_wait_any(hmc_request_t* requests, std::size_t count, std::int64_t timeout_ns, std::size_t* index) {
+  return guarded("Request::wait", [&] {
+    std::size_t& out = required(index, "Request::wait", "the place for the index");
+    with_requests(requests, count, "Request::wait",
+                  [&](std::span<hmc::Request> all) { out = hmc::Request::wait_any(all, timeout_of(timeout_ns)); });
+  });
+}
