@@ -26,22 +26,29 @@ if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-# What every target of ours compiles with; never exported to users.
-add_library(hmc_flags INTERFACE)
-target_include_directories(hmc_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-target_compile_options(hmc_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion)
-if(HMC_WERROR)
-  target_compile_options(hmc_flags INTERFACE -Werror)
-endif()
+# What every program of ours compiles with; never exported to users.
+add_library(hmc_warnings INTERFACE)
+target_compile_options(hmc_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion $<$<BOOL:${HMC_WERROR}>:-Werror>)
+
+set(sanitizer)
 if(HMC_SANITIZE STREQUAL "address")
-  target_compile_options(hmc_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  target_link_options(hmc_flags INTERFACE -fsanitize=address,undefined)
+  set(sanitizer -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(HMC_SANITIZE STREQUAL "thread")
-  target_compile_options(hmc_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
-  target_link_options(hmc_flags INTERFACE -fsanitize=thread)
+  set(sanitizer -fsanitize=thread)
 elseif(HMC_SANITIZE)
   message(FATAL_ERROR "HMC_SANITIZE is '${HMC_SANITIZE}'; it takes address, thread, or nothing")
 endif()
+add_library(hmc_sanitizer INTERFACE)
+if(sanitizer)
+  target_compile_options(hmc_sanitizer INTERFACE ${sanitizer} -fno-omit-frame-pointer)
+  target_link_options(hmc_sanitizer INTERFACE ${sanitizer})
+endif()
+
+# Internals also see the repository's root. Programs that use HMC as its users do (examples, bench) don't:
+# they link hmc, hmc_warnings and hmc_sanitizer.
+add_library(hmc_flags INTERFACE)
+target_include_directories(hmc_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(hmc_flags INTERFACE hmc_warnings hmc_sanitizer)
 
 find_package(Threads REQUIRED)
 

@@ -1,0 +1,82 @@
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/capi/check.h"
+
+void test_buffer(void) {
+  hmc_buffer_t buffer = NULL;
+  hmc_window_t window = NULL;
+  unsigned char bytes[6] = {1, 2, 3, 4, 5, 6}, back[6] = {0};
+  void* data;
+
+  CHECK(hmc_buffer_create(0, 4096, (hmc_memory_type)6, &buffer) == HMC_INVALID_ARGUMENT && buffer == NULL);
+  OK(hmc_buffer_create(0, 4096, HMC_MEMORY_CPU, &buffer));
+  CHECK(hmc_buffer_ptr(buffer) != NULL && hmc_buffer_size(buffer) == 4096);
+  CHECK(hmc_buffer_memory_type(buffer) == HMC_MEMORY_CPU && hmc_buffer_device_id(buffer) == 0);
+
+  OK(hmc_buffer_write_from_cpu(buffer, bytes, 6, 4090));
+  OK(hmc_buffer_copy_within(buffer, 1, 4090, 6));
+  OK(hmc_buffer_read_to_cpu(buffer, back, 6, 1));
+  CHECK(memcmp(bytes, back, 6) == 0);
+  CHECK(hmc_buffer_write_from_cpu(buffer, bytes, 6, 4091) == HMC_INVALID_CONFIG);
+  CHECK(strstr(hmc_last_error(), "writeFromCpu") != NULL);
+  CHECK(hmc_buffer_read_to_cpu(NULL, back, 6, 0) == HMC_INVALID_ARGUMENT);
+
+  /* The window holds the memory on its own. */
+  OK(hmc_window_create_over_buffer(world, buffer, &window));
+  OK(hmc_window_data(window, &data));
+  CHECK(data == hmc_buffer_ptr(buffer));
+  hmc_buffer_destroy(buffer);
+  CHECK(memcmp((char*)data + 4090, bytes, 6) == 0);
+  OK(hmc_window_close(window));
+  hmc_window_destroy(window);
+}
+
+static void check_window_over_memfd(void) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  const int memfd = memfd_create("capi", MFD_CLOEXEC);
+  hmc_window_t window = NULL;
+  char text[] = "written through the window", back[sizeof text];
+  CHECK(memfd >= 0 && ftruncate(memfd, (off_t)(3 * page)) == 0);
+  OK(hmc_window_create_over_memfd(world, memfd, 2 * page, page, &window));
+  OK(hmc_put((window), rank, 100, text, sizeof text));
+  OK(hmc_flush(window, rank, HMC_JOB_TIMEOUT));
+  CHECK(pread(memfd, back, sizeof back, (off_t)page + 100) == (ssize_t)sizeof back);
+  CHECK(memcmp(text, back, sizeof text) == 0);
+  OK(hmc_window_close(window));
+  hmc_window_destroy(window);
+  CHECK(close(memfd) == 0);
+}
+
+void test_window(void) {
+  hmc_window_t window = NULL;
+  size_t bytes = 0;
+  uint64_t first, second;
+  void *data, *pointer;
+  int peer;
+
+  /* Parts may differ by rank. */
+  OK(hmc_window_create(world, 4096 * (size_t)(rank + 1), &window));
+  CHECK(hmc_window_is_open(window));
+  OK(hmc_window_data(window, &data));
+  OK(hmc_window_bytes(window, -1, &bytes));
+  CHECK(data != NULL && bytes == 4096 * (size_t)(rank + 1));
+  for (peer = 0; peer < size; ++peer) {
+    OK(hmc_window_bytes(window, peer, &bytes));
+    CHECK(bytes == 4096 * (size_t)(peer + 1));
+    OK(hmc_window_ptr(window, peer, 8, &pointer));
+    CHECK(peer != rank || pointer == (char*)data + 8);
+  }
+
+  OK(hmc_window_alloc(window, 100, 256, &first));
+  OK(hmc_window_alloc(window, 100, 64, &second));
+  CHECK(first % 256 == 0 && second % 64 == 0 && (second >= first + 100 || first >= second + 100));
+  CHECK(hmc_window_alloc(window, 1 << 30, 64, &second) == HMC_OUT_OF_MEMORY);
+  OK(hmc_window_free(window, first));
+  OK(hmc_window_close(window));
+  hmc_window_destroy(window);
+
+  check_window_over_memfd();
+}
