@@ -1,0 +1,2 @@
+#define HMC_REDUCE_SET avx2
+#include "collectives/reduce/kernels.inl"

@@ -1,0 +1,2 @@
+#define HMC_REDUCE_SET avx512
+#include "collectives/reduce/kernels.inl"

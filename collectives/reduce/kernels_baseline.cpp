@@ -1,0 +1,2 @@
+#define HMC_REDUCE_SET baseline
+#include "collectives/reduce/kernels.inl"

@@ -1,0 +1,172 @@
+// The operations, lane by lane. Each has
+//   first(x)       what the lowest rank's contribution becomes
+//   next(acc, x)   the accumulated value and the next rank's contribution
+//   last(acc)      what is stored
+// Integers of sum, prod and the bitwise and logical operations are always unsigned here: they wrap.
+namespace hmc::collectives::HMC_REDUCE_SET {
+namespace {
+
+template <typename T> constexpr bool is_float = false;
+template <> constexpr bool is_float<float> = true;
+template <> constexpr bool is_float<double> = true;
+
+/// Any NaN becomes the positive quiet one without payload.
+template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> canonical(const Vector<T, lanes>& v) {
+  if constexpr (is_float<T>) {
+    return v != v ? splat<T, lanes>(static_cast<T>(__builtin_nan(""))) : v;
+  } else {
+    return v;
+  }
+}
+
+/// One object per call of a kernel, made of the number of inputs.
+struct Identity {
+  explicit Identity(int) {}
+  template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> first(const Vector<T, lanes>& x) const {
+    return x;
+  }
+  template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> last(const Vector<T, lanes>& x) const {
+    return canonical<T, lanes>(x);
+  }
+};
+
+struct Sum : Identity {
+  using Identity::Identity;
+  template <typename T, std::size_t lanes>
+  HMC_INLINE Vector<T, lanes> next(const Vector<T, lanes>& a, const Vector<T, lanes>& x) const {
+    if constexpr (is_float<T>) {
+      return a + x;
+    } else {
+      using Bits = Vector<Unsigned<T>, lanes>;
+      return (Vector<T, lanes>)((Bits)a + (Bits)x);
+    }
+  }
+};
+
+struct Prod : Identity {
+  using Identity::Identity;
+  template <typename T, std::size_t lanes>
+  HMC_INLINE Vector<T, lanes> next(const Vector<T, lanes>& a, const Vector<T, lanes>& x) const {
+    return a * x;
+  }
+};
+
+/// IEEE 754-2019 minimum. `a < x ? a : x` takes x if either is a NaN, and of equal values x.
+struct Min : Identity {
+  using Identity::Identity;
+  template <typename T, std::size_t lanes>
+  HMC_INLINE Vector<T, lanes> next(const Vector<T, lanes>& a, const Vector<T, lanes>& x) const {
+    using V = Vector<T, lanes>;
+    if constexpr (is_float<T>) {
+      using Bits = Vector<Unsigned<T>, lanes>;
+      const V less = a < x ? a : x;
+      const V number = a == x ? (V)((Bits)a | (Bits)x) : less;  // equal values differ only by a zero's sign
+      return a != a ? a : number;
+    } else {
+      return a < x ? a : x;
+    }
+  }
+};
+
+struct Max : Identity {
+  using Identity::Identity;
+  template <typename T, std::size_t lanes>
+  HMC_INLINE Vector<T, lanes> next(const Vector<T, lanes>& a, const Vector<T, lanes>& x) const {
+    using V = Vector<T, lanes>;
+    if constexpr (is_float<T>) {
+      using Bits = Vector<Unsigned<T>, lanes>;
+      const V more = a > x ? a : x;
+      const V number = a == x ? (V)((Bits)a & (Bits)x) : more;
+      return a != a ? a : number;
+    } else {
+      return a > x ? a : x;
+    }
+  }
+};
+
+constexpr bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
+
+/// For counts that are powers of two. A multiplication by 2^-k rounds as the division by 2^k does.
+struct AvgByShift : Sum {
+  explicit AvgByShift(int in_count) : Sum(in_count), count(in_count) {}
+  template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> last(const Vector<T, lanes>& sum) const {
+    if constexpr (is_float<T>) {
+      return canonical<T, lanes>(sum * splat<T, lanes>(T{1} / static_cast<T>(count)));
+    } else {
+      constexpr int bits = 8 * sizeof(T);
+      const int shift = __builtin_ctz(static_cast<unsigned>(count));
+      if (shift >= bits) return Vector<T, lanes>{};  // more ranks than the type has values
+      if constexpr (T(-1) > T(0)) {
+        return sum >> splat<T, lanes>(static_cast<T>(shift));
+      } else {  // toward zero: a negative sum is raised by count - 1 first
+        const auto raise = splat<T, lanes>(static_cast<T>((std::uint64_t{1} << shift) - 1));
+        const auto sign = sum >> splat<T, lanes>(static_cast<T>(bits - 1));
+        return (sum + (sign & raise)) >> splat<T, lanes>(static_cast<T>(shift));
+      }
+    }
+  }
+  int count;
+};
+
+/// Integers have no vector division: this is one division per element.
+struct AvgByDivision : Sum {
+  explicit AvgByDivision(int in_count) : Sum(in_count), count(in_count) {}
+  template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> last(const Vector<T, lanes>& sum) const {
+    if constexpr (is_float<T>) {
+      return canonical<T, lanes>(sum / splat<T, lanes>(static_cast<T>(count)));
+    } else {
+      // The common type: int for narrow ones, which a count may not fit into; else the element's own.
+      const auto divisor = static_cast<decltype(T{} / T{})>(count);
+      Vector<T, lanes> mean;
+      for (std::size_t i = 0; i < lanes; ++i) mean[i] = static_cast<T>(sum[i] / divisor);
+      return mean;
+    }
+  }
+  int count;
+};
+
+struct BitAnd : Identity {
+  using Identity::Identity;
+  template <typename T, std::size_t lanes>
+  HMC_INLINE Vector<T, lanes> next(const Vector<T, lanes>& a, const Vector<T, lanes>& x) const {
+    return a & x;
+  }
+};
+
+struct BitOr : Identity {
+  using Identity::Identity;
+  template <typename T, std::size_t lanes>
+  HMC_INLINE Vector<T, lanes> next(const Vector<T, lanes>& a, const Vector<T, lanes>& x) const {
+    return a | x;
+  }
+};
+
+struct BitXor : Identity {
+  using Identity::Identity;
+  template <typename T, std::size_t lanes>
+  HMC_INLINE Vector<T, lanes> next(const Vector<T, lanes>& a, const Vector<T, lanes>& x) const {
+    return a ^ x;
+  }
+};
+
+/// The accumulated value is the first contribution while all later ones are nonzero.
+struct LogicalAnd : Identity {
+  using Identity::Identity;
+  template <typename T, std::size_t lanes>
+  HMC_INLINE Vector<T, lanes> next(const Vector<T, lanes>& a, const Vector<T, lanes>& x) const {
+    return x != 0 ? a : Vector<T, lanes>{};
+  }
+  template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> last(const Vector<T, lanes>& a) const {
+    return a != 0 ? splat<T, lanes>(1) : Vector<T, lanes>{};
+  }
+};
+
+struct LogicalOr : BitOr {
+  using BitOr::BitOr;
+  template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> last(const Vector<T, lanes>& a) const {
+    return a != 0 ? splat<T, lanes>(1) : Vector<T, lanes>{};
+  }
+};
+
+}  // namespace
+}  // namespace hmc::collectives::HMC_REDUCE_SET

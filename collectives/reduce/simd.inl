@@ -1,0 +1,159 @@
+// Vectors of this instruction set's width, and how elements get into and out of them.
+//
+// Compiled once per set. Everything here has internal linkage or is a type: were one of these
+// functions merged with its namesake of another set, generic code could run AVX-512 by mistake. For
+// the same reason no inline function of another header is called from here.
+#include <cstddef>
+#include <cstdint>
+#if defined(__F16C__) || defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#define HMC_INLINE inline __attribute__((always_inline))
+
+namespace hmc::collectives::HMC_REDUCE_SET {
+namespace {
+
+#if defined(__AVX512BW__)
+constexpr std::size_t vector_bytes = 64;
+#elif defined(__AVX2__)
+constexpr std::size_t vector_bytes = 32;
+#else
+constexpr std::size_t vector_bytes = 16;
+#endif
+
+// Vectors of the compiler: operators work lane by lane, comparisons give masks of all ones or zero.
+template <typename T, std::size_t lanes> struct VectorOf {
+  typedef T type __attribute__((vector_size(lanes * sizeof(T))));
+};
+template <typename T, std::size_t lanes> using Vector = typename VectorOf<T, lanes>::type;
+
+template <std::size_t bytes> struct UnsignedOf;
+template <> struct UnsignedOf<1> { using type = std::uint8_t; };
+template <> struct UnsignedOf<2> { using type = std::uint16_t; };
+template <> struct UnsignedOf<4> { using type = std::uint32_t; };
+template <> struct UnsignedOf<8> { using type = std::uint64_t; };
+template <typename T> using Unsigned = typename UnsignedOf<sizeof(T)>::type;
+
+template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> splat(T value) {
+  Vector<T, lanes> v;
+  for (std::size_t i = 0; i < lanes; ++i) v[i] = value;
+  return v;
+}
+
+template <typename V> HMC_INLINE V load_raw(const std::byte* from) {
+  V v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+template <typename V> HMC_INLINE void store_raw(std::byte* to, const V& v) { __builtin_memcpy(to, &v, sizeof v); }
+
+// ---- elements: Memory is what lies in a buffer, Work is what is combined
+
+template <typename T> struct Plain {
+  using Memory = T;
+  using Work = T;
+  template <std::size_t lanes> static HMC_INLINE Vector<T, lanes> widen(const Vector<T, lanes>& v) { return v; }
+  template <std::size_t lanes> static HMC_INLINE Vector<T, lanes> narrow(const Vector<T, lanes>& v) { return v; }
+};
+
+/// A NaN must have been made the canonical one before narrow().
+struct Brain16 {
+  using Memory = std::uint16_t;
+  using Work = float;
+  template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint16_t, lanes>& v) {
+    return (Vector<float, lanes>)(__builtin_convertvector(v, Vector<std::uint32_t, lanes>) << 16);
+  }
+  template <std::size_t lanes> static HMC_INLINE Vector<std::uint16_t, lanes> narrow(const Vector<float, lanes>& v) {
+    const auto bits = (Vector<std::uint32_t, lanes>)v;
+    return __builtin_convertvector((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16, Vector<std::uint16_t, lanes>);
+  }
+};
+
+/// IEEE binary16 with integer instructions, as hmc::float16 does it.
+struct Half16Integer {
+  using Memory = std::uint16_t;
+  using Work = float;
+  template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint16_t, lanes>& v) {
+    using Bits = Vector<std::uint32_t, lanes>;
+    using Ints = Vector<std::int32_t, lanes>;
+    const Bits half = __builtin_convertvector(v, Bits);
+    const Bits magnitude = half & 0x7fffU;
+    const Bits subnormal = (Bits)(__builtin_convertvector((Ints)magnitude, Vector<float, lanes>) * 0x1p-24F);
+    const Bits normal = (magnitude << 13) + 0x38000000U;
+    const Bits special = (magnitude << 13) + 0x70000000U;  // infinities and NaNs
+    Bits bits = (Ints)magnitude < 0x0400 ? subnormal : normal;
+    bits = (Ints)magnitude >= 0x7c00 ? special : bits;
+    return (Vector<float, lanes>)(bits | ((half & 0x8000U) << 16));
+  }
+  template <std::size_t lanes> static HMC_INLINE Vector<std::uint16_t, lanes> narrow(const Vector<float, lanes>& v) {
+    using Bits = Vector<std::uint32_t, lanes>;
+    using Ints = Vector<std::int32_t, lanes>;
+    const Bits all = (Bits)v;
+    const Bits magnitude = all & 0x7fffffffU;
+    // The float adder rounds a subnormal at the right bit.
+    const Bits subnormal = (Bits)((Vector<float, lanes>)magnitude + 0.5F) - 0x3f000000U;
+    const Bits normal = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
+    Bits bits = (Ints)magnitude < 0x38800000 ? subnormal : normal;
+    bits = (Ints)magnitude >= 0x477ff000 ? splat<std::uint32_t, lanes>(0x7c00U) : bits;
+    bits = (Ints)magnitude > 0x7f800000 ? splat<std::uint32_t, lanes>(0x7e00U) : bits;
+    return __builtin_convertvector(bits | ((all >> 16) & 0x8000U), Vector<std::uint16_t, lanes>);
+  }
+};
+
+#if defined(__F16C__)
+/// The same with the processor's conversions, which the compilers' vectors don't reach.
+struct Half16Native {
+  using Memory = std::uint16_t;
+  using Work = float;
+  static constexpr int nearest = 0;                   // to even, whatever the caller's rounding mode is
+  static constexpr std::uint16_t all_lanes = 0xffff;  // g++ 12 warns of the forms without a mask
+
+  template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint16_t, lanes>& v) {
+    if constexpr (lanes == 1) {
+      return Vector<float, 1>{_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(v[0])))};
+    } else if constexpr (lanes == 4) {
+      return (Vector<float, 4>)_mm_cvtph_ps(_mm_loadu_si64(&v));
+    } else if constexpr (lanes == 8) {
+      return (Vector<float, 8>)_mm256_cvtph_ps((__m128i)v);
+#if defined(__AVX512F__)
+    } else {
+      static_assert(lanes == 16);
+      return (Vector<float, 16>)_mm512_maskz_cvtph_ps(all_lanes, (__m256i)v);
+#endif
+    }
+  }
+  template <std::size_t lanes> static HMC_INLINE Vector<std::uint16_t, lanes> narrow(const Vector<float, lanes>& v) {
+    if constexpr (lanes == 1) {
+      const __m128i bits = _mm_cvtps_ph(_mm_set_ss(v[0]), nearest);
+      return Vector<std::uint16_t, 1>{static_cast<std::uint16_t>(_mm_cvtsi128_si32(bits))};
+    } else if constexpr (lanes == 4) {
+      Vector<std::uint16_t, 4> half;
+      _mm_storeu_si64(&half, _mm_cvtps_ph((__m128)v, nearest));
+      return half;
+    } else if constexpr (lanes == 8) {
+      return (Vector<std::uint16_t, 8>)_mm256_cvtps_ph((__m256)v, nearest);
+#if defined(__AVX512F__)
+    } else {
+      static_assert(lanes == 16);
+      return (Vector<std::uint16_t, 16>)_mm512_maskz_cvtps_ph(all_lanes, (__m512)v, nearest);
+#endif
+    }
+  }
+};
+using Half16 = Half16Native;
+#else
+using Half16 = Half16Integer;
+#endif
+
+template <typename Element, std::size_t lanes>
+HMC_INLINE Vector<typename Element::Work, lanes> load(const std::byte* from) {
+  return Element::template widen<lanes>(load_raw<Vector<typename Element::Memory, lanes>>(from));
+}
+template <typename Element, std::size_t lanes>
+HMC_INLINE void store(std::byte* to, const Vector<typename Element::Work, lanes>& v) {
+  store_raw(to, Element::template narrow<lanes>(v));
+}
+
+}  // namespace
+}  // namespace hmc::collectives::HMC_REDUCE_SET
