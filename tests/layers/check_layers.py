@@ -28,7 +28,7 @@ ALLOWED = {
     "bootstrap": [PUBLIC, "runtime/base"],  # never transport
     "runtime/job": ANY,  # the composition root
     "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap"],  # never window
-    "launcher/hmcinfo.cpp": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "runtime/transport/*", "launcher"],
+    "launcher/info": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "launcher"],  # hmcinfo: what was found
     "examples": [PUBLIC],
     "bench": [PUBLIC],
     "python": [PUBLIC],
