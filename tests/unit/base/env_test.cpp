@@ -1,0 +1,111 @@
+#include "runtime/base/env.hpp"
+
+#include <gtest/gtest.h>
+
+#include <hmc/error.hpp>
+
+#include <map>
+#include <set>
+
+namespace hmc::base {
+namespace {
+
+std::map<std::string, std::string, std::less<>>& variables() {
+  static std::map<std::string, std::string, std::less<>> map;
+  return map;
+}
+
+Env read(std::map<std::string, std::string, std::less<>> given) {
+  variables() = std::move(given);
+  return Env::from([](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables().find(name);
+    if (found == variables().end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+void expect_refused(const std::string& name, const std::string& value) {
+  try {
+    read({{name, value}});
+    ADD_FAILURE() << name << "=" << value << " was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_config) << error.what();
+    const std::string text = error.what();
+    EXPECT_NE(text.find(name), std::string::npos) << text;
+    EXPECT_NE(text.find("'" + value + "'"), std::string::npos) << text;
+    for (const EnvVar& var : env_table()) {
+      if (var.name == name) {
+        EXPECT_NE(text.find(var.values), std::string::npos) << "what may be given? " << text;
+      }
+    }
+  }
+}
+
+TEST(Env, an_empty_environment_gives_the_defaults_of_the_table) {
+  const Env env = read({});
+  EXPECT_FALSE(env.rank);
+  EXPECT_FALSE(env.size);
+  EXPECT_EQ(env.store, "");
+  EXPECT_EQ(env.transport, "");
+  EXPECT_EQ(env.log, LogLevel::warn);
+  EXPECT_EQ(env.timeout, std::chrono::seconds(300));
+  EXPECT_EQ(env.wait, "");
+}
+
+TEST(Env, every_setting_is_read) {
+  const Env env = read({{"HMC_RANK", "2"},
+                        {"HMC_SIZE", "4"},
+                        {"HMC_STORE", "[::1]:4242"},
+                        {"HMC_SECRET", "abcd"},
+                        {"HMC_NODE", "left"},
+                        {"HMC_LAUNCHER", "hmcrun"},
+                        {"HMC_TRANSPORT", "ucx"},
+                        {"HMC_LOG", "debug"},
+                        {"HMC_TIMEOUT_S", "1.5"},
+                        {"HMC_WAIT", "sleep"}});
+  EXPECT_EQ(env.rank, 2);
+  EXPECT_EQ(env.size, 4);
+  EXPECT_EQ(env.store, "[::1]:4242");
+  EXPECT_EQ(env.secret, "abcd");
+  EXPECT_EQ(env.node, "left");
+  EXPECT_EQ(env.launcher, "hmcrun");
+  EXPECT_EQ(env.transport, "ucx");
+  EXPECT_EQ(env.log, LogLevel::debug);
+  EXPECT_EQ(env.timeout, std::chrono::milliseconds(1500));
+  EXPECT_EQ(env.wait, "sleep");
+}
+
+TEST(Env, an_empty_value_counts_as_not_set) {
+  const Env env = read({{"HMC_RANK", ""}, {"HMC_TIMEOUT_S", ""}, {"HMC_LOG", ""}, {"HMC_TRANSPORT", ""}});
+  EXPECT_FALSE(env.rank);
+  EXPECT_EQ(env.timeout, std::chrono::seconds(300));
+  EXPECT_EQ(env.log, LogLevel::warn);
+}
+
+TEST(Env, a_value_that_cannot_be_used_is_refused_by_name_with_what_may_be_given) {
+  for (const char* value : {"x", "-1", "1x", " 1", "1 ", "99999999999999999999", "0x1", "1.0"})
+    expect_refused("HMC_RANK", value);
+  for (const char* value : {"0", "-4", "four"}) expect_refused("HMC_SIZE", value);
+  for (const char* value : {"0", "-1", "nan", "inf", "1e99", "5s", "soon"}) expect_refused("HMC_TIMEOUT_S", value);
+  for (const char* value : {"verbose", "WARN", "2"}) expect_refused("HMC_LOG", value);
+  for (const char* value : {"tcp", "SHM", "shm,ucx"}) expect_refused("HMC_TRANSPORT", value);
+  for (const char* value : {"yield", "1"}) expect_refused("HMC_WAIT", value);
+}
+
+TEST(Env, a_rank_that_lies_outside_the_size_is_refused) {
+  EXPECT_THROW(read({{"HMC_RANK", "4"}, {"HMC_SIZE", "4"}}), Error);
+  EXPECT_EQ(read({{"HMC_RANK", "3"}, {"HMC_SIZE", "4"}}).rank, 3);
+}
+
+TEST(Env, the_table_names_each_variable_once_and_says_what_it_means) {
+  std::set<std::string_view> names;
+  for (const EnvVar& var : env_table()) {
+    EXPECT_TRUE(names.insert(var.name).second) << var.name;
+    EXPECT_EQ(var.name.substr(0, 4), "HMC_") << var.name;
+    EXPECT_FALSE(var.meaning.empty()) << var.name;
+    EXPECT_FALSE(var.values.empty()) << var.name;
+  }
+}
+
+}  // namespace
+}  // namespace hmc::base

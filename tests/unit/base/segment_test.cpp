@@ -1,0 +1,134 @@
+#include "runtime/base/segment.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <hmc/error.hpp>
+
+namespace hmc::base {
+namespace {
+
+UniqueFd duplicate(const Segment& segment) { return UniqueFd(::fcntl(segment.fd(), F_DUPFD_CLOEXEC, 0)); }
+
+template <typename Function> Code code_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return Code::success;
+}
+
+/// Blocks that the file takes in memory, in bytes.
+std::uint64_t taken(const Segment& segment) {
+  struct stat info {};
+  EXPECT_EQ(::fstat(segment.fd(), &info), 0);
+  return static_cast<std::uint64_t>(info.st_blocks) * 512;
+}
+
+TEST(Segment, it_is_zeroed_and_has_whole_pages) {
+  const auto segment = Segment::create(5000);
+  EXPECT_EQ(segment->bytes(), round_up(5000, page_size()));
+  for (std::size_t i = 0; i < segment->bytes(); ++i) ASSERT_EQ(segment->base()[i], std::byte{0}) << i;
+  EXPECT_EQ(Segment::create(0)->bytes(), page_size());
+}
+
+TEST(Segment, it_can_neither_shrink_nor_grow) {
+  const auto segment = Segment::create(8 * page_size());
+  EXPECT_NE(::ftruncate(segment->fd(), 0), 0);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_NE(::ftruncate(segment->fd(), static_cast<off_t>(100 * page_size())), 0);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_NE(::fcntl(segment->fd(), F_ADD_SEALS, F_SEAL_WRITE), 0) << "nobody may add seals";
+}
+
+TEST(Segment, its_descriptor_is_not_inherited) {
+  const auto segment = Segment::create(1);
+  EXPECT_EQ(::fcntl(segment->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+TEST(Segment, two_mappings_of_one_file_are_the_same_memory_and_know_it) {
+  const auto mine = Segment::create(4 * page_size());
+  const auto theirs = Segment::map(duplicate(*mine));
+  EXPECT_NE(mine->base(), theirs->base());
+  EXPECT_EQ(theirs->bytes(), mine->bytes());
+  EXPECT_EQ(theirs->identity(), mine->identity());
+  std::memcpy(mine->base() + 100, "hello", 5);
+  EXPECT_EQ(std::memcmp(theirs->base() + 100, "hello", 5), 0);
+  EXPECT_FALSE(Segment::create(page_size())->identity() == mine->identity());
+}
+
+TEST(Segment, a_part_of_a_file_can_be_mapped) {
+  const auto whole = Segment::create(4 * page_size());
+  for (std::size_t i = 0; i < whole->bytes(); ++i) whole->base()[i] = static_cast<std::byte>(i / page_size() + 1);
+  const auto part = Segment::map(duplicate(*whole), 2 * page_size(), page_size());
+  EXPECT_EQ(part->bytes(), 2 * page_size());
+  EXPECT_EQ(part->file_offset(), page_size());
+  EXPECT_EQ(part->base()[0], std::byte{2});
+  EXPECT_EQ(part->base()[2 * page_size() - 1], std::byte{3});
+  const auto rest = Segment::map(duplicate(*whole), 0, page_size());
+  EXPECT_EQ(rest->bytes(), 3 * page_size());
+}
+
+TEST(Segment, more_than_the_file_has_is_refused) {
+  const auto whole = Segment::create(2 * page_size());
+  EXPECT_EQ(code_of([&] { Segment::map(duplicate(*whole), 3 * page_size()); }), Code::out_of_range);
+  EXPECT_EQ(code_of([&] { Segment::map(duplicate(*whole), page_size(), 2 * page_size()); }), Code::out_of_range);
+  EXPECT_EQ(code_of([&] { Segment::map(duplicate(*whole), page_size(), UINT64_MAX - 4095); }), Code::out_of_range);
+  EXPECT_EQ(code_of([&] { Segment::map(duplicate(*whole), SIZE_MAX, page_size()); }), Code::out_of_range);
+}
+
+TEST(Segment, a_size_that_cannot_be_is_lack_of_memory) {
+  EXPECT_EQ(code_of([] { Segment::create(SIZE_MAX); }), Code::out_of_memory);
+  EXPECT_EQ(code_of([] { Segment::create(SIZE_MAX / 2 + 1); }), Code::out_of_memory);
+  EXPECT_NE(code_of([] { Segment::create(std::size_t{1} << 60); }), Code::success);
+}
+
+TEST(Segment, a_bad_descriptor_is_an_error) {
+  EXPECT_NE(code_of([] { Segment::map(UniqueFd(-1), 4096); }), Code::success);
+}
+
+TEST(Segment, pages_exist_after_populate_and_only_those) {
+  const std::size_t bytes = std::size_t{64} << 20;
+  const auto segment = Segment::create(bytes);
+  EXPECT_LT(taken(*segment), std::uint64_t{4} << 20);
+  segment->populate(bytes / 2, 1);
+  EXPECT_GE(taken(*segment), page_size());
+  EXPECT_LT(taken(*segment), std::uint64_t{8} << 20);
+  segment->populate(0, bytes);
+  EXPECT_GE(taken(*segment), bytes);
+}
+
+TEST(Segment, populate_keeps_what_is_there_and_takes_odd_ranges) {
+  const auto segment = Segment::create(8 * page_size());
+  std::memset(segment->base(), 7, segment->bytes());
+  segment->populate(3, 2 * page_size());
+  segment->populate(segment->bytes() - 1, 1);
+  segment->populate(0, 0);
+  for (std::size_t i = 0; i < segment->bytes(); ++i) ASSERT_EQ(segment->base()[i], std::byte{7}) << i;
+}
+
+TEST(Segment, the_last_holder_lets_the_memory_go) {
+  UniqueFd fd;
+  std::byte* base = nullptr;
+  {
+    const auto segment = Segment::create(page_size());
+    base = segment->base();
+    const auto also = segment;
+    EXPECT_EQ(also->base(), base);
+  }
+  // msync of an unmapped range says ENOMEM.
+  EXPECT_NE(::msync(base, page_size(), MS_ASYNC), 0);
+  EXPECT_EQ(errno, ENOMEM);
+}
+
+}  // namespace
+}  // namespace hmc::base

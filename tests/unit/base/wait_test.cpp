@@ -1,0 +1,184 @@
+#include "runtime/base/wait.hpp"
+
+#include <gtest/gtest.h>
+
+#include <ctime>
+#include <thread>
+#include <vector>
+
+namespace hmc::base {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::int64_t cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+/// Spinning and sleeping waiters must keep the same promises.
+class Wait : public testing::TestWithParam<bool> {
+ protected:
+  NodePage page_ = NodePage::create(4);
+  Waiter waiter(int index) const { return Waiter(page_, index, GetParam()); }
+};
+
+TEST_P(Wait, what_is_ready_returns_at_once) {
+  Waiter mine = waiter(0);
+  int looks = 0;
+  EXPECT_TRUE(mine.until(
+                      {}, [&]() noexcept { return ++looks > 0; }, 0ns)
+                  .ok());
+  EXPECT_EQ(looks, 1);
+}
+
+TEST_P(Wait, the_deadline_ends_it_and_names_the_peer) {
+  Waiter mine = waiter(0);
+  const auto start = Clock::now();
+  const Status status = mine.until(
+      {Activity::flush, 3}, []() noexcept { return false; }, 50ms);
+  EXPECT_EQ(status.code, Code::timeout);
+  EXPECT_EQ(status.peer, 3);
+  EXPECT_GE(Clock::now() - start, 50ms);
+  EXPECT_LT(Clock::now() - start, 5s);
+}
+
+TEST_P(Wait, an_endless_timeout_does_not_overflow) {
+  Waiter mine = waiter(0);
+  int looks = 0;
+  EXPECT_TRUE(mine.until(
+                      {}, [&]() noexcept { return ++looks > 10'000; }, std::chrono::nanoseconds::max())
+                  .ok());
+}
+
+TEST_P(Wait, a_ring_after_the_store_is_never_missed) {
+  constexpr std::uint64_t rounds = 2000;
+  std::atomic<std::uint64_t> words[2] = {0, 0};
+  // Ping and pong: each side waits for the other's word, so one lost ring shows as a late round.
+  const auto side = [&](int me) {
+    Waiter mine = waiter(me);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      if (me == 0) {
+        words[0].store(round, std::memory_order_release);
+        mine.ring(1);
+      }
+      const auto there = [&]() noexcept { return words[1 - me].load(std::memory_order_acquire) >= round; };
+      ASSERT_TRUE(mine.until({}, there, 30s).ok());
+      if (me == 1) {
+        words[1].store(round, std::memory_order_release);
+        mine.ring(0);
+      }
+    }
+  };
+  const auto start = Clock::now();
+  std::thread other(side, 1);
+  side(0);
+  other.join();
+  EXPECT_LT(Clock::now() - start, 20s);
+}
+
+TEST_P(Wait, a_store_without_a_ring_is_seen_too) {
+  std::atomic<bool> stored{false};
+  std::thread writer([&] {
+    std::this_thread::sleep_for(30ms);
+    stored.store(true, std::memory_order_release);
+  });
+  Waiter mine = waiter(0);
+  const auto start = Clock::now();
+  EXPECT_TRUE(mine.until(
+                      {}, [&]() noexcept { return stored.load(std::memory_order_acquire); }, 30s)
+                  .ok());
+  EXPECT_LT(Clock::now() - start, 5s);
+  writer.join();
+}
+
+TEST_P(Wait, an_abort_ends_every_wait_with_its_cause) {
+  std::vector<std::thread> waiters;
+  std::atomic<int> ended{0};
+  for (int i = 0; i < 3; ++i) {
+    waiters.emplace_back([&, i] {
+      Waiter mine = waiter(i);
+      const Status status = mine.until(
+          {}, []() noexcept { return false; }, 60s);
+      EXPECT_EQ(status.code, Code::peer_failed);
+      EXPECT_EQ(status.peer, 3);
+      ++ended;
+    });
+  }
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(ended.load(), 0);
+  const auto start = Clock::now();
+  page_.raise_abort(Code::peer_failed, 3, "rank 3 is gone");
+  for (std::thread& thread : waiters) thread.join();
+  EXPECT_LT(Clock::now() - start, 2s);
+}
+
+TEST_P(Wait, what_is_ready_wins_over_an_abort) {
+  page_.raise_abort(Code::aborted, 0, "over");
+  Waiter mine = waiter(1);
+  EXPECT_TRUE(mine.until(
+                      {}, []() noexcept { return true; }, 1s)
+                  .ok());
+}
+
+TEST_P(Wait, a_long_wait_says_what_it_waits_for_and_takes_it_back) {
+  std::atomic<bool> go{false};
+  std::thread other([&] {
+    Waiter theirs = waiter(1);
+    EXPECT_TRUE(theirs
+                    .until(
+                        {Activity::barrier, 2, 77}, [&]() noexcept { return go.load(); }, 60s)
+                    .ok());
+  });
+  const ActivityLine& line = page_.activity(1);
+  const auto give_up = Clock::now() + 30s;
+  while (line.activity.load() != static_cast<std::uint32_t>(Activity::barrier) && Clock::now() < give_up)
+    std::this_thread::yield();
+  EXPECT_EQ(line.peer.load(), 2);
+  EXPECT_EQ(line.sequence.load(), 77U);
+  EXPECT_LE(line.since_ns.load(), now_ns());
+  go = true;
+  waiter(0).ring(1);
+  other.join();
+  EXPECT_EQ(line.activity.load(), static_cast<std::uint32_t>(Activity::computing));
+}
+
+TEST_P(Wait, wires_are_driven_while_it_waits) {
+  struct Counting final : Progress {
+    int calls = 0;
+    int progress() noexcept override {
+      ++calls;
+      return 0;
+    }
+  } wire;
+  Waiter mine = waiter(0);
+  mine.add_progress(&wire);
+  EXPECT_TRUE(mine.until(
+                      {}, [&]() noexcept { return wire.calls >= 5; }, 30s)
+                  .ok());
+  mine.remove_progress(&wire);
+  const int before = wire.calls;
+  EXPECT_EQ(mine.until(
+                    {}, []() noexcept { return false; }, 20ms)
+                .code,
+            Code::timeout);
+  EXPECT_EQ(wire.calls, before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ladders, Wait, testing::Bool(),
+                         [](const auto& how) { return std::string(how.param ? "sleeping" : "spinning"); });
+
+TEST(SleepingWaiter, it_leaves_the_core_to_others) {
+  const NodePage page = NodePage::create(1);
+  Waiter mine(page, 0, true);
+  const std::int64_t before = cpu_ns();
+  EXPECT_EQ(mine.until(
+                    {}, []() noexcept { return false; }, 300ms)
+                .code,
+            Code::timeout);
+  EXPECT_LT(cpu_ns() - before, 150'000'000) << "it used more than half of a core while it slept";
+}
+
+}  // namespace
+}  // namespace hmc::base
