@@ -34,12 +34,16 @@ case $how in
     flags=$(PKG_CONFIG_PATH=$libdir pkg-config --cflags --libs hmc)
     rpath=$(PKG_CONFIG_PATH=$libdir pkg-config --variable=libdir hmc)
     eval "c++ -std=c++20 '$here/consumer.cpp' -o '$work/build/consumer_cpp' $flags '-Wl,-rpath,${rpath//\\/}'"
+    # The README's program too, compiled as the README says.
+    # shellcheck disable=SC2016
+    sed -n '/^```cpp$/,/^```$/{/^```/d;p}' "$here/../../README.md" >"$work/ring.cpp"
+    eval "c++ -std=c++20 '$work/ring.cpp' -o '$work/build/consumer_readme' $flags '-Wl,-rpath,${rpath//\\/}'"
     eval "cc -std=c99 -pedantic '$here/consumer.c' -o '$work/build/consumer_c' $flags '-Wl,-rpath,${rpath//\\/}'"
     ;;
 esac
 
 "$prefix/bin/hmcinfo" --version
-for consumer in "$work"/build/consumer_{cpp,c}; do
+for consumer in "$work"/build/consumer_*; do
   "$consumer"
   "$prefix/bin/hmcrun" -np 2 --timeout 60 "$consumer"
 done
