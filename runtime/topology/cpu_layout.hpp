@@ -1,0 +1,38 @@
+// CpuLayout: the cores and NUMA nodes that this process may use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/topology/cpu_set.hpp"
+
+namespace hmc::topology {
+
+struct Core {
+  int index = 0;      ///< 0..: in the order of the machine, near ones beside each other
+  int numa_node = 0;  ///< position in CpuLayout::numa_nodes
+  CpuSet cpus;        ///< its hardware threads
+};
+
+struct NumaNode {
+  int os_index = 0;
+  std::uint64_t memory_bytes = 0;
+  CpuSet cpus;
+};
+
+/// Only what the calling thread's affinity allows is in here. A value; any thread.
+struct CpuLayout {
+  std::string model;  ///< the CPU's name; may be empty
+  CpuSet allowed;
+  std::vector<Core> cores;            ///< at least one
+  std::vector<NumaNode> numa_nodes;   ///< at least one
+};
+
+/// Asks hwloc, which takes some 10 ms: not on the way of every start. Throws hmc::Error.
+CpuLayout load_cpu_layout();
+
+/// For reports: "core 3 (cpus 3,67)", "NUMA node 1 (cpus 8-15)", "cpus 0-3".
+std::string describe(const CpuLayout& layout, const CpuSet& cpus);
+
+}  // namespace hmc::topology
