@@ -19,6 +19,23 @@ Core* Fabric::window_around(const void* address, std::size_t bytes) const noexce
   return nullptr;
 }
 
+base::Status flush_wires(Fabric& fabric) noexcept {
+  for (const auto& wire : fabric.wires) {
+    transport::Ticket ticket = transport::done;
+    if (const base::Status status = wire->flush(-1, ticket); !status.ok()) return status;
+    if (ticket == transport::done) continue;
+    base::Status result;
+    const auto flushed = [&]() noexcept {
+      wire->progress();
+      result = wire->test(ticket);
+      return result.code != Code::in_progress;
+    };
+    if (const base::Status status = fabric.waiter.until({base::Activity::flush}, flushed, fabric.timeout); !status.ok()) return status;
+    if (!result.ok()) return result;
+  }
+  return {};
+}
+
 void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call) {
   ErrorDetail detail;
   detail.code = status.code;

@@ -62,4 +62,8 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
   if (!status.ok()) [[unlikely]] throw_status(fabric, status, call);
 }
 
+
+/// Completes the puts of all windows on all wires, as flush() does per window.
+base::Status flush_wires(Fabric& fabric) noexcept;
+
 }  // namespace hmc::window

@@ -1,0 +1,20 @@
+// allgather: everyone's bytes to all, in rank order.
+#pragma once
+
+#include "collectives/direct/direct_team.hpp"
+#include "collectives/rounds/round_team.hpp"
+
+namespace hmc::collectives {
+
+struct AllgatherCall {
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::size_t bytes = 0;  ///< of one rank
+  Signature signature() const noexcept { return Signature::make(Kind::allgather, bytes); }
+  std::byte* block(int rank) const noexcept { return static_cast<std::byte*>(out) + static_cast<std::size_t>(rank) * bytes; }
+};
+
+base::Status allgather_direct(DirectTeam& team, const AllgatherCall& call) noexcept;
+base::Status allgather_rounds(RoundTeam& team, const AllgatherCall& call) noexcept;
+
+}  // namespace hmc::collectives

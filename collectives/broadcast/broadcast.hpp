@@ -1,0 +1,19 @@
+// broadcast: the root's bytes to all.
+#pragma once
+
+#include "collectives/direct/direct_team.hpp"
+#include "collectives/rounds/round_team.hpp"
+
+namespace hmc::collectives {
+
+struct BroadcastCall {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  int root = 0;
+  Signature signature() const noexcept { return Signature::make(Kind::broadcast, bytes, root); }
+};
+
+base::Status broadcast_direct(DirectTeam& team, const BroadcastCall& call) noexcept;
+base::Status broadcast_rounds(RoundTeam& team, const BroadcastCall& call) noexcept;
+
+}  // namespace hmc::collectives

@@ -1,0 +1,39 @@
+// Board: what each rank shows the others of its team on a node. One writer per line: its owner.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace hmc::collectives {
+
+inline constexpr std::size_t line_bytes = 64;
+inline constexpr std::size_t inline_bytes = 48;   ///< payload that rides in the flag's own line
+inline constexpr std::size_t slot_bytes = 4096;   ///< payload that one flag covers
+
+/// "I have arrived at collective number `sequence`, and called `signature`." Signature and payload are
+/// plain: the release store of the sequence publishes them, and the acquire load of who waits for it
+/// takes them.
+struct alignas(line_bytes) ArrivalLine {
+  std::atomic<std::uint64_t> sequence{0};
+  std::uint64_t signature = 0;
+  std::byte payload[inline_bytes] = {};
+};
+
+/// Steps inside a large collective. Monotonic: waited for with >=.
+enum class Phase : int { staged, reduced, finished };
+inline constexpr int phase_count = 3;
+
+struct alignas(line_bytes) PhaseLine {
+  std::atomic<std::uint64_t> tag{0};
+};
+
+/// Two of everything that a call writes at its start, used in turn. Why two are enough: a rank writes
+/// for call s only when all have arrived at s-1, so all have left s-2, which used the same one.
+struct Board {
+  ArrivalLine arrivals[2];
+  PhaseLine phases[phase_count];
+  alignas(line_bytes) std::byte slots[2][slot_bytes];
+};
+
+}  // namespace hmc::collectives

@@ -1,0 +1,168 @@
+#include "collectives/direct/direct_team.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace hmc::collectives {
+
+using base::Status;
+
+namespace {
+
+constexpr std::size_t staging_at_start = std::size_t{512} << 10;
+constexpr std::size_t staging_at_most = std::size_t{16} << 20;
+
+}  // namespace
+
+DirectTeam::DirectTeam(window::TeamCore& team)
+    : team_(team), fabric_(team.fabric()), rank_(team.rank()), size_(team.size()) {
+  const auto size = static_cast<std::size_t>(size_);
+  ins.resize(size);
+  outs.resize(size);
+  slice_ins.reserve(size);
+  slice_outs.reserve(size + 1);
+  arena_ = window::Core::create(team, sizeof(Board), window::Core::Role::internal);
+  new (arena_->data()) Board;
+  for (const window::Peer& peer : arena_->peers()) boards_.push_back(reinterpret_cast<Board*>(peer.direct));
+  staging_window_ = window::Core::create(team, staging_at_start, window::Core::Role::internal);  // after it, all boards are ready
+  map_staging();
+}
+
+void DirectTeam::map_staging() {
+  staging_.clear();
+  for (const window::Peer& peer : staging_window_->peers()) staging_.push_back(peer.direct);
+}
+
+void DirectTeam::close() {
+  staging_window_->close();
+  arena_->close();
+}
+
+base::Activity DirectTeam::activity() const noexcept {
+  switch (signature_.kind()) {
+    case Kind::broadcast: return base::Activity::broadcast;
+    case Kind::allgather: return base::Activity::allgather;
+    case Kind::allreduce: return base::Activity::allreduce;
+    default: return base::Activity::barrier;
+  }
+}
+
+Status DirectTeam::fail(const Status& status) noexcept {
+  failure_ = status;
+  return status;
+}
+
+Status DirectTeam::begin(Signature signature) noexcept {
+  if (!failure_.ok()) [[unlikely]] return failure_;
+  const std::uint64_t before = sequence_;
+  if (all_arrived_ < before) {  // the last call didn't wait for everyone
+    for (int i = 1; i < size_; ++i) {
+      const int peer = (rank_ + i) % size_;
+      if (const Status status = wait_line(board(peer).arrivals[before & 1], peer, before); !status.ok()) return fail(status);
+    }
+    all_arrived_ = before;
+  }
+  signature_ = signature;
+  ++sequence_;
+  return {};
+}
+
+void DirectTeam::arrive(const void* payload, std::size_t bytes) noexcept {
+  ArrivalLine& line = board(rank_).arrivals[sequence_ & 1];
+  line.signature = signature_.word();
+  if (bytes == 8) {
+    std::memcpy(line.payload, payload, 8);
+  } else if (bytes > 0) {
+    std::memcpy(line.payload, payload, bytes);
+  }
+  // Release: pairs with the acquire in wait_line; line, slot, staging and earlier direct puts come first.
+  line.sequence.store(sequence_, std::memory_order_release);
+  ring_all();
+}
+
+void DirectTeam::ring_all() noexcept {
+  if (!fabric_.waiter.sleeps()) return;
+  for (int i = 1; i < size_; ++i) {
+    const int peer = (rank_ + i) % size_;
+    fabric_.waiter.ring(fabric_.local_index[static_cast<std::size_t>(peer)]);
+  }
+}
+
+Status DirectTeam::wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept {
+  // Acquire: pairs with the release in arrive.
+  const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
+  if (const Status status = fabric_.waiter.until({activity(), rank, sequence}, arrived, fabric_.timeout); !status.ok())
+    return status;
+  // `sequence` is the present call's, and so is signature_; a peer can't be further, since I haven't arrived there.
+  if (line.signature != signature_.word()) [[unlikely]]
+    return Status::failure(Code::mismatch, "ranks called different collectives", rank);
+  return {};
+}
+
+Status DirectTeam::wait_arrival(int rank) noexcept {
+  if (rank == rank_) return {};
+  const Status status = wait_line(board(rank).arrivals[sequence_ & 1], rank, sequence_);
+  return status.ok() ? status : fail(status);
+}
+
+Status DirectTeam::wait_arrivals() noexcept {
+  for (int i = 1; i < size_; ++i) {
+    const int peer = rank_ + i < size_ ? rank_ + i : rank_ + i - size_;
+    if (const Status status = wait_line(board(peer).arrivals[sequence_ & 1], peer, sequence_); !status.ok()) [[unlikely]]
+      return fail(status);
+  }
+  all_arrived_ = sequence_;
+  return {};
+}
+
+void DirectTeam::publish(Phase phase, std::uint64_t tag) noexcept {
+  // Release: pairs with the acquire in wait_phase; what this phase wrote or read comes first.
+  board(rank_).phases[static_cast<int>(phase)].tag.store(tag, std::memory_order_release);
+  ring_all();
+}
+
+Status DirectTeam::wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept {
+  PhaseLine& line = board(rank).phases[static_cast<int>(phase)];
+  // Acquire: pairs with the release in publish.
+  const auto reached = [&]() noexcept { return line.tag.load(std::memory_order_acquire) >= tag; };
+  const Status status = fabric_.waiter.until({activity(), rank, sequence_}, reached, fabric_.timeout);
+  return status.ok() ? status : fail(status);
+}
+
+Status DirectTeam::wait_phases(Phase phase, std::uint64_t tag) noexcept {
+  for (int i = 1; i < size_; ++i) {
+    if (const Status status = wait_phase(phase, (rank_ + i) % size_, tag); !status.ok()) return status;
+  }
+  return {};
+}
+
+bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
+  return staging_bytes() >= std::min(bytes, staging_at_most);
+}
+
+void DirectTeam::grow_staging(std::size_t bytes) {
+  // At least twice what it was: a program that goes through all sizes grows it a few times, not each time.
+  const std::size_t wanted = std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
+  auto larger = window::Core::create(team_, wanted, window::Core::Role::internal);
+  staging_window_->close();
+  staging_window_ = std::move(larger);
+  map_staging();
+  staging_busy_ = 0;  // all have closed the old one, so nobody reads it
+}
+
+Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcept {
+  const window::Core* const window = fabric_.window_around(buffer, bytes);
+  if (window == nullptr) return {};
+  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - window->data());
+  return {offset, static_cast<std::uint32_t>(window->id() + 1)};
+}
+
+std::byte* DirectTeam::reach(int rank, const Placement& placement) const noexcept {
+  const window::Core* const window = fabric_.window_by_id(placement.window - 1);
+  if (window == nullptr) return nullptr;
+  std::byte* const direct = window->peers()[static_cast<std::size_t>(rank)].direct;
+  return direct == nullptr ? nullptr : direct + placement.offset;
+}
+
+}  // namespace hmc::collectives

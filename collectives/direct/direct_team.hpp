@@ -1,0 +1,111 @@
+// DirectTeam: a team whose ranks all reach each other by load and store.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/direct/board.hpp"
+#include "collectives/signature.hpp"
+#include "runtime/base/status.hpp"
+#include "runtime/window/core.hpp"
+
+namespace hmc::collectives {
+
+/// Where a buffer lies in a window, so that peers reach it without a copy. 0: in none.
+struct Placement {
+  std::uint64_t offset = 0;
+  std::uint32_t window = 0;  ///< id + 1
+  explicit operator bool() const noexcept { return window != 0; }
+};
+
+/// What rides in the arrival line of a large collective.
+struct Announcement {
+  Placement in;
+  Placement out;
+};
+
+/// The arena (boards) and the staging of one team, and the few steps that every direct collective is
+/// made of. Failures stick: after one, the team's ranks may be at different calls, so every later call
+/// gives the same status. One thread at a time.
+class DirectTeam {
+ public:
+  explicit DirectTeam(window::TeamCore& team);
+  void close();
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  window::Fabric& fabric() const noexcept { return fabric_; }
+
+  // ---- arrival: once per call
+  /// Begins the next collective: waits until its lines may be written, so that slot() is mine.
+  base::Status begin(Signature signature) noexcept;
+  std::byte* slot(int rank) const noexcept { return board(rank).slots[sequence_ & 1]; }
+  /// Shows that I have arrived, with up to inline_bytes of payload; what I wrote to slot() or staging
+  /// before is visible to who sees it.
+  void arrive(const void* payload, std::size_t bytes) noexcept;
+  base::Status wait_arrival(int rank) noexcept;
+  base::Status wait_arrivals() noexcept;
+  const std::byte* payload(int rank) const noexcept { return board(rank).arrivals[sequence_ & 1].payload; }
+
+  // ---- phases: steps of this call
+  std::uint64_t tag(std::uint64_t step) const noexcept { return (sequence_ << step_bits) + step; }
+  void publish(Phase phase, std::uint64_t tag) noexcept;
+  base::Status wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept;
+  base::Status wait_phases(Phase phase, std::uint64_t tag) noexcept;
+
+  // ---- staging
+  std::byte* staging(int rank) const noexcept { return staging_[static_cast<std::size_t>(rank)]; }
+  std::size_t staging_bytes() const noexcept { return staging_window_->bytes(); }
+  /// It holds `bytes`, or is as large as it may become.
+  bool staging_fits(std::size_t bytes) const noexcept;
+  /// Collective, inside a call that all have arrived at: throws Error. Nothing may be in the staging.
+  void grow_staging(std::size_t bytes);
+  /// Until the peers have taken what they read from my staging in earlier calls.
+  base::Status wait_staging_free() noexcept { return wait_phases(Phase::finished, staging_busy_); }
+  /// From now until all have published `finished` with this tag, peers read from stagings.
+  void staging_in_use_until(std::uint64_t tag) noexcept { staging_busy_ = tag; }
+
+  // ---- windows
+  Placement place(const void* buffer, std::size_t bytes) const noexcept;
+  /// The placement's address as I reach it; null if there is no such window here.
+  std::byte* reach(int rank, const Placement& placement) const noexcept;
+
+  /// Remembers and returns.
+  base::Status fail(const base::Status& status) noexcept;
+  const base::Status& failure() const noexcept { return failure_; }
+  /// Who called what, for Error texts.
+  Signature signature_of(int rank) const noexcept { return Signature(board(rank).arrivals[sequence_ & 1].signature); }
+
+  // scratch of the collectives, so that the steady state doesn't allocate
+  std::vector<const void*> ins;
+  std::vector<void*> outs;
+  std::vector<const void*> slice_ins;
+  std::vector<void*> slice_outs;
+  std::vector<std::byte> scratch;
+
+ private:
+  static constexpr unsigned step_bits = 20;
+  Board& board(int rank) const noexcept { return *boards_[static_cast<std::size_t>(rank)]; }
+  void map_staging();
+  void ring_all() noexcept;
+  base::Activity activity() const noexcept;
+  base::Status wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept;
+
+  window::TeamCore& team_;
+  window::Fabric& fabric_;
+  int rank_;
+  int size_;
+  std::uint64_t sequence_ = 0;     // of the present call
+  std::uint64_t all_arrived_ = 0;  // the last sequence at which I have seen everyone
+  std::uint64_t staging_busy_ = 0;
+  Signature signature_;            // of the present call
+  base::Status failure_;
+  std::vector<Board*> boards_;
+  std::vector<std::byte*> staging_;
+  std::shared_ptr<window::Core> arena_;
+  std::shared_ptr<window::Core> staging_window_;
+};
+
+}  // namespace hmc::collectives

@@ -1,0 +1,13 @@
+// What a failed collective says: who is missing and in what, or who called what.
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/state.hpp"
+
+namespace hmc::collectives {
+
+[[noreturn]] void throw_failure(const window::TeamCore& core, const State& state, const base::Status& status,
+                                const char* operation, std::size_t bytes);
+
+}  // namespace hmc::collectives

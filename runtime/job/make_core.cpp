@@ -1,0 +1,169 @@
+// How a rank joins: bootstrap, settings, wires, world.
+#include <fmt/format.h>
+
+#include <bit>
+
+#include <hmc/version.hpp>
+
+#include "collectives/attach.hpp"
+#include "runtime/job/core.hpp"
+#include "runtime/transport/wires.hpp"
+
+namespace hmc::job {
+
+namespace {
+
+using bootstrap::RankFacts;
+
+/// Do the ranks on this machine outnumber the CPUs that they may use between them?
+bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
+  std::array<std::uint64_t, 4> cpus{};
+  int ranks = 0;
+  for (const RankFacts& rank : facts) {
+    if (rank.machine != machine) continue;
+    ++ranks;
+    for (std::size_t i = 0; i < cpus.size(); ++i) cpus[i] |= rank.cpus[i];
+  }
+  int count = 0;
+  for (const std::uint64_t word : cpus) count += std::popcount(word);
+  return ranks > std::max(1, count);
+}
+
+/// Settings that must be equal on all ranks, and each wire's address.
+struct Greeting {
+  std::string version = HMC_VERSION_STRING;
+  std::string transport;
+  std::vector<base::Bytes> addresses;
+};
+
+base::Bytes encode(const Greeting& greeting) {
+  base::ByteWriter out;
+  out.text(greeting.version).text(greeting.transport).number(static_cast<std::uint32_t>(greeting.addresses.size()));
+  for (const base::Bytes& address : greeting.addresses) out.blob(address);
+  return out.take();
+}
+
+Greeting decode(base::ByteView bytes, int rank) {
+  base::ByteReader in(bytes);
+  Greeting greeting;
+  greeting.version = in.text();
+  greeting.transport = in.text();
+  const auto count = in.number<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+    const base::ByteView address = in.blob();
+    greeting.addresses.emplace_back(address.begin(), address.end());
+  }
+  if (!in.complete()) throw Error(Code::refused, "Runtime::init", fmt::format("rank {} sent a malformed greeting", rank));
+  return greeting;
+}
+
+void require_equal(const char* what, const std::string& mine, const std::string& theirs, int rank, int peer) {
+  if (mine == theirs) return;
+  ErrorDetail detail;
+  detail.code = Code::invalid_config;
+  detail.operation = "Runtime::init";
+  detail.rank = rank;
+  detail.peer = peer;
+  detail.message = fmt::format("{} is '{}' here and '{}' on rank {}", what, mine, theirs, peer);
+  throw Error(std::move(detail));
+}
+
+void know_peers(window::Fabric& fabric, const base::Env& env) {
+  Greeting mine;
+  mine.transport = env.transport;
+  for (const auto& wire : fabric.wires) mine.addresses.push_back(wire->address());
+  const auto answers = fabric.exchange->allgather(encode(mine), fabric.deadline());
+  std::vector<std::vector<base::Bytes>> addresses(fabric.wires.size(), std::vector<base::Bytes>(answers.size()));
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    Greeting theirs = decode(answers[rank], static_cast<int>(rank));
+    require_equal("HMC's version", mine.version, theirs.version, fabric.rank, static_cast<int>(rank));
+    require_equal("HMC_TRANSPORT", mine.transport, theirs.transport, fabric.rank, static_cast<int>(rank));
+    for (std::size_t w = 0; w < fabric.wires.size() && w < theirs.addresses.size(); ++w)
+      addresses[w][rank] = std::move(theirs.addresses[w]);
+  }
+  for (std::size_t w = 0; w < fabric.wires.size(); ++w) fabric.wires[w]->know_peers(std::move(addresses[w]));
+}
+
+/// The first wire that reaches a peer; the reasons of those before it stay part of the answer.
+void choose_wire(window::Fabric& fabric, int peer, const base::Env& env) {
+  std::string passed_over;
+  for (std::size_t w = 0; w < fabric.wires.size(); ++w) {
+    const transport::Wire& wire = *fabric.wires[w];
+    const transport::Reach reach = wire.reaches(peer);
+    if (!reach.yes) {
+      passed_over += fmt::format("; not {}: {}", wire.name(), reach.why);
+      continue;
+    }
+    Path path{std::string(wire.name()), wire.capabilities().direct, reach.why + passed_over};
+    if (!env.transport.empty()) path.why += "; forced by HMC_TRANSPORT";
+    fabric.log.info("rank {} -> {}: {} ({})", fabric.rank, peer, path.wire, path.why);
+    fabric.wire_of.push_back(static_cast<int>(w));
+    fabric.paths.push_back(std::move(path));
+    return;
+  }
+  ErrorDetail detail;
+  detail.code = Code::unavailable;
+  detail.operation = "Runtime::init";
+  detail.rank = fabric.rank;
+  detail.peer = peer;
+  detail.message = fmt::format("no wire reaches rank {}{}", peer, passed_over);
+  if (!env.transport.empty()) detail.hint = fmt::format("HMC_TRANSPORT={} forbids the others", env.transport);
+  throw Error(std::move(detail));
+}
+
+void make_wires(window::Fabric& fabric, const std::vector<RankFacts>& facts, const base::Env& env) {
+  const RankFacts& mine = facts[static_cast<std::size_t>(fabric.rank)];
+  transport::WireContext context;
+  context.rank = fabric.rank;
+  context.size = fabric.size;
+  context.local_index = mine.local_index;
+  for (const RankFacts& rank : facts) {
+    context.several_nodes = context.several_nodes || rank.node != mine.node;
+    context.one_machine = context.one_machine && rank.machine == mine.machine;
+  }
+  context.node_link = fabric.node_link;
+  context.waiter = &fabric.waiter;
+  context.log = &fabric.log;
+  context.env = &env;
+  fabric.wires = transport::make_wires(context);
+  for (const auto& wire : fabric.wires) fabric.waiter.add_progress(wire.get());
+}
+
+std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap, const base::Env& env) {
+  auto fabric = std::make_shared<window::Fabric>();
+  const std::vector<RankFacts>& facts = bootstrap->facts();
+  fabric->rank = bootstrap->rank();
+  fabric->size = bootstrap->size();
+  fabric->timeout = env.timeout;
+  fabric->log = base::Log(env.log, fabric->rank);
+  fabric->exchange = bootstrap;
+  fabric->node_link = &bootstrap->node_link();
+
+  const RankFacts& mine = facts[static_cast<std::size_t>(fabric->rank)];
+  for (const RankFacts& rank : facts) fabric->local_index.push_back(rank.node == mine.node ? rank.local_index : -1);
+  const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
+  fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
+
+  base::ActivityLine& line = bootstrap->node_page().activity(mine.local_index);
+  line.world_rank.store(fabric->rank, std::memory_order_relaxed);
+  line.pid.store(mine.pid, std::memory_order_relaxed);
+
+  make_wires(*fabric, facts, env);
+  know_peers(*fabric, env);
+  for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
+  return fabric;
+}
+
+}  // namespace
+
+std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
+  const std::shared_ptr<bootstrap::Bootstrap> bootstrap = std::move(owned);
+  auto fabric = make_fabric(bootstrap, env);
+  fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
+                   fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
+  auto world = std::make_shared<window::TeamCore>(fabric);
+  collectives::attach(*world);
+  return std::make_unique<Core>(bootstrap, std::move(fabric), std::move(world));
+}
+
+}  // namespace hmc::job
