@@ -1,0 +1,96 @@
+// Engine: one rank's UCX, shared by the wire, its channels and its progress thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/wait.hpp"
+#include "runtime/transport/ucx/peers.hpp"
+#include "runtime/transport/ucx/progress_thread.hpp"
+#include "runtime/transport/ucx/regions.hpp"
+#include "runtime/transport/ucx/target.hpp"
+#include "runtime/transport/ucx/tickets.hpp"
+#include "runtime/transport/ucx/worker.hpp"
+
+namespace hmc::transport::ucx {
+
+struct Options {
+  int rank = 0;
+  int size = 1;
+  /// Whom the progress thread wakes; null: nobody sleeps. Must outlive the wire.
+  const base::Waiter* waiter = nullptr;
+  base::Log log;
+  /// What UCX_TLS would say, unless the user says it: "tcp", "^sm". Empty: UCX chooses.
+  std::string transports;
+};
+
+/// One lock over all of UCX and what belongs to it. The owner (the rank's thread) takes it for every
+/// verb and tries it for progress; the progress thread takes it while it serves.
+class Engine {
+ public:
+  explicit Engine(const Options& options);
+  ~Engine();
+
+  base::Bytes address();
+  void know_peers(std::vector<base::Bytes> addresses);
+  const Peer* peer(int rank) const noexcept;
+  const std::string& transports() const noexcept { return worker_.transports(); }
+
+  /// Starts the progress thread: from now on a peer may need this rank's help.
+  std::uint64_t expose(std::byte* base, std::uint64_t bytes);
+  void conceal(std::byte* base, std::uint64_t bytes) noexcept;
+
+  /// Where a message goes: a region of a peer.
+  struct To {
+    int peer;
+    std::uint64_t region;
+  };
+  base::Status put(To to, std::uint64_t offset, const void* source, std::uint64_t bytes, Ticket& ticket) noexcept;
+  base::Status put_signal(To to, std::uint64_t offset, const void* source, std::uint64_t bytes,
+                          std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept;
+  base::Status get(To to, std::uint64_t offset, void* destination, std::uint64_t bytes, Ticket& ticket) noexcept;
+  base::Status atomic(To to, const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                      Ticket& ticket) noexcept;
+  base::Status flush(int peer, Ticket& ticket) noexcept;
+  base::Status test(Ticket ticket) noexcept { return tickets_.test(ticket, lock_); }
+  int progress() noexcept;
+
+  // ---- for the progress thread
+  /// Raised whenever the owner drives.
+  std::uint64_t driven() const noexcept { return driven_.load(std::memory_order_relaxed); }
+  bool owner_sleeps() const noexcept;
+  bool arm() noexcept;
+  int serve() noexcept;
+
+ private:
+  static ucs_status_t on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
+                                 std::size_t bytes, const ucp_am_recv_param_t* param) noexcept;
+  int progress_locked() noexcept;
+  void relieve() noexcept;
+  base::Status send_chunks(To to, std::uint64_t offset, const std::byte* source, std::uint64_t bytes,
+                           const Message& last, Ticket ticket) noexcept;
+  base::Status write(To to, std::uint64_t offset, const void* source, std::uint64_t bytes, const Message& last,
+                     Ticket& ticket) noexcept;
+  base::Status flush_dirty(int first, int last, Ticket& ticket) noexcept;
+  base::Status start(Peer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket) noexcept;
+  Message message(Kind kind, To to, std::uint64_t offset) const noexcept;
+
+  const Options options_;
+  std::mutex lock_;
+  Worker worker_;
+  Tickets tickets_;
+  Regions regions_;
+  Peers peers_;
+  Target target_;
+  // Relaxed: a hint to the progress thread about who is active; no data hangs on it.
+  std::atomic<std::uint64_t> driven_{0};
+  std::optional<ProgressThread> thread_;
+};
+
+}  // namespace hmc::transport::ucx

@@ -1,0 +1,37 @@
+// Library: libucp, opened when the first wire needs it.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <string>
+
+namespace hmc::transport::ucx {
+
+/// UCX is opened and not linked, because loading it has effects on the whole process: it takes the
+/// handlers of ILL, SEGV, BUS, FPE and HUP (they are put back at once), and costs milliseconds.
+/// So a job that stays on one node never loads it. It stays loaded until the process ends, since its
+/// own threads and thread-local data don't survive dlclose. Threads: any.
+class Library {
+ public:
+  /// Throws Error{unavailable} with the loader's text.
+  static const Library& get();
+  /// "1.13.1", or why it can't be had; for hmcinfo.
+  static std::string describe();
+
+  // The functions, under their own names.
+#define HMC_UCX_FUNCTIONS(X)                                                                                           \
+  X(ucp_get_version_string)                                                                                            \
+  X(ucp_config_read) X(ucp_config_modify) X(ucp_config_release) X(ucp_config_print) X(ucp_init_version) X(ucp_cleanup) \
+      X(ucp_worker_create) X(ucp_worker_destroy) X(ucp_worker_get_address) X(ucp_worker_release_address)               \
+          X(ucp_worker_progress) X(ucp_worker_get_efd) X(ucp_worker_arm) X(ucp_worker_set_am_recv_handler)             \
+              X(ucp_ep_create) X(ucp_ep_close_nbx) X(ucp_ep_print_info) X(ucp_am_send_nbx) X(ucp_request_check_status) \
+                  X(ucp_request_free) X(ucs_status_string)
+#define HMC_UCX_POINTER(name) decltype(&::name) name = nullptr;
+  HMC_UCX_FUNCTIONS(HMC_UCX_POINTER)
+#undef HMC_UCX_POINTER
+
+ private:
+  Library();
+};
+
+}  // namespace hmc::transport::ucx

@@ -1,0 +1,51 @@
+// Message: what UCX wires say to each other. Every verb is an active message to the target.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace hmc::transport::ucx {
+
+enum class Kind : std::uint8_t {
+  // requests, carried out by the target
+  put,         ///< data at `offset`
+  put_signal,  ///< data at `offset`, then the word `second` at offset `first`
+  get,         ///< `bytes` from `offset`
+  atomic,      ///< operand `first`, compare `second`
+  flush,       ///< answered once everything before it was carried out
+  // answers, to the rank that asked
+  got,      ///< data at `offset` of the destination
+  result,   ///< the old value in `first`
+  flushed,  ///< `first` is the sequence of the flush
+  refused,  ///< the request named no region of this rank, or left it
+};
+
+/// The header of every message, in the byte order that all ranks of a job share.
+struct Message {
+  std::uint32_t origin = 0;  ///< the rank that sends this message
+  Kind kind = Kind::put;
+  std::uint8_t op = 0;  ///< AtomicOp
+  std::uint8_t width = 0;
+  std::uint8_t wants_result = 0;
+  std::uint64_t sequence = 0;  ///< counts the messages from origin to this target, from 0
+  std::uint64_t region = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+  std::uint64_t ticket = 0;  ///< the asking rank's; comes back in the answer
+};
+static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 64);
+
+/// Raised with every change to Message; ranks that differ don't talk.
+inline constexpr std::uint8_t protocol_version = 1;
+
+/// More than this goes in several messages. With its header one message must stay below the 64 KiB of
+/// UCX's receive segment, so that it is one fragment: those of one sender arrive in order, and are
+/// read from the socket into one buffer. README.md has the figures.
+inline constexpr std::uint64_t chunk_bytes = 60 * 1024;
+
+/// Up to this size the bytes are copied beside the header, and a put is locally complete at once.
+inline constexpr std::uint64_t inline_bytes = 1024;
+
+}  // namespace hmc::transport::ucx

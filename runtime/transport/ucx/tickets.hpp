@@ -1,0 +1,65 @@
+// Tickets: the transfers under way of one wire.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "runtime/transport/wire.hpp"
+
+namespace hmc::transport::ucx {
+
+/// A transfer's slot is free again the moment it has ended well, so a ticket that nobody asks about
+/// costs nothing; its generation tells a later test() that it is over. A failed one keeps its slot
+/// until it was asked. Memory grows to the largest number ever under way.
+///
+/// Threads: all under the engine's lock, except test(), which the wire's user calls without: it is
+/// also the only one who opens, so slots don't move under it.
+class Tickets {
+ public:
+  struct Transfer {
+    int peer = -1;                     ///< whom it waits for; -1: several
+    std::uint64_t left = 0;            ///< parts or bytes to come
+    std::byte* destination = nullptr;  ///< of a get
+    std::uint64_t bytes = 0;           ///< of a get
+    std::uint64_t* result = nullptr;   ///< of an atomic
+  };
+
+  Ticket open(const Transfer& transfer);
+  /// Null if it is over.
+  Transfer* find(Ticket ticket) noexcept;
+  /// `amount` more is there; ends the transfer when nothing is left.
+  void advance(Ticket ticket, std::uint64_t amount) noexcept;
+  void fail(Ticket ticket, base::Status status) noexcept;
+  /// As if it had never been: for one that couldn't be started.
+  void drop(Ticket ticket) noexcept;
+  /// Everything that waits for `peer`, and all that waits for several ranks.
+  void fail_peer(int peer, base::Status status) noexcept;
+
+  base::Status test(Ticket ticket, std::mutex& lock) noexcept;
+  std::size_t under_way() const noexcept { return slots_.size() - free_.size(); }
+
+ private:
+  struct Slot {
+    // The upper half of the tickets it has given out. Raised (release) when a transfer has ended, so
+    // that test() (acquire) sees its result and its bytes.
+    std::atomic<std::uint32_t> generation{1};
+    // Set (release) after `status`.
+    std::atomic<bool> failed{false};
+    bool open = false;
+    base::Status status;
+    Transfer transfer;
+  };
+  static std::uint32_t index_of(Ticket ticket) noexcept { return static_cast<std::uint32_t>(ticket); }
+  static std::uint32_t generation_of(Ticket ticket) noexcept { return static_cast<std::uint32_t>(ticket >> 32); }
+  void release(std::uint32_t index) noexcept;
+
+  std::deque<Slot> slots_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace hmc::transport::ucx
