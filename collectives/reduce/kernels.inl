@@ -1,8 +1,10 @@
 // The loops, and the table of kernels, for one instruction set (HMC_REDUCE_SET).
 #include "collectives/reduce/instruction_sets.hpp"
-// In this order:
-#include "collectives/reduce/operations.inl"
+
+// simd.inl first: operations.inl stands on it.
 #include "collectives/reduce/simd.inl"
+
+#include "collectives/reduce/operations.inl"
 
 namespace hmc::collectives::HMC_REDUCE_SET {
 namespace {

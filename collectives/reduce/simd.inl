@@ -5,7 +5,7 @@
 // the same reason no inline function of another header is called from here.
 #include <cstddef>
 #include <cstdint>
-#if defined(__F16C__) || defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -28,6 +28,10 @@ template <typename T, std::size_t lanes> struct VectorOf {
 };
 template <typename T, std::size_t lanes> using Vector = typename VectorOf<T, lanes>::type;
 
+#if defined(__AVX512F__)
+constexpr __mmask16 all_16_lanes = 0xffff;  // g++ 12 warns of the intrinsics without a mask
+#endif
+
 template <std::size_t bytes> struct UnsignedOf;
 template <> struct UnsignedOf<1> { using type = std::uint8_t; };
 template <> struct UnsignedOf<2> { using type = std::uint16_t; };
@@ -48,6 +52,34 @@ template <typename V> HMC_INLINE V load_raw(const std::byte* from) {
 }
 template <typename V> HMC_INLINE void store_raw(std::byte* to, const V& v) { __builtin_memcpy(to, &v, sizeof v); }
 
+// ---- 16 bits to 32 and back. g++ 12 makes detours of __builtin_convertvector between these widths.
+
+template <std::size_t lanes> HMC_INLINE Vector<std::uint32_t, lanes> to_32(const Vector<std::uint16_t, lanes>& v) {
+  using Wide = Vector<std::uint32_t, lanes>;
+#if defined(__AVX512F__)
+  if constexpr (lanes == 16) return (Wide)_mm512_maskz_cvtepu16_epi32(all_16_lanes, (__m256i)v);
+#endif
+#if defined(__AVX2__)
+  if constexpr (lanes == 8) return (Wide)_mm256_cvtepu16_epi32((__m128i)v);
+#endif
+  return __builtin_convertvector(v, Wide);
+}
+
+/// Of values below 65536.
+template <std::size_t lanes> HMC_INLINE Vector<std::uint16_t, lanes> to_16(const Vector<std::uint32_t, lanes>& v) {
+  using Narrow = Vector<std::uint16_t, lanes>;
+#if defined(__AVX512F__)
+  if constexpr (lanes == 16) return (Narrow)_mm512_maskz_cvtepi32_epi16(all_16_lanes, (__m512i)v);
+#endif
+#if defined(__AVX2__)
+  if constexpr (lanes == 8) {
+    const __m256i packed = _mm256_packus_epi32((__m256i)v, (__m256i)v);  // each half of v into a quarter, twice
+    return (Narrow)_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+  }
+#endif
+  return __builtin_convertvector(v, Narrow);
+}
+
 // ---- elements: Memory is what lies in a buffer, Work is what is combined
 
 template <typename T> struct Plain {
@@ -61,12 +93,14 @@ template <typename T> struct Plain {
 struct Brain16 {
   using Memory = std::uint16_t;
   using Work = float;
-  template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint16_t, lanes>& v) {
-    return (Vector<float, lanes>)(__builtin_convertvector(v, Vector<std::uint32_t, lanes>) << 16);
+  template <std::size_t lanes>
+  static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint16_t, lanes>& v) {
+    return (Vector<float, lanes>)(to_32<lanes>(v) << 16);
   }
-  template <std::size_t lanes> static HMC_INLINE Vector<std::uint16_t, lanes> narrow(const Vector<float, lanes>& v) {
+  template <std::size_t lanes>
+  static HMC_INLINE Vector<std::uint16_t, lanes> narrow(const Vector<float, lanes>& v) {
     const auto bits = (Vector<std::uint32_t, lanes>)v;
-    return __builtin_convertvector((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16, Vector<std::uint16_t, lanes>);
+    return to_16<lanes>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
   }
 };
 
@@ -77,7 +111,7 @@ struct Half16Integer {
   template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint16_t, lanes>& v) {
     using Bits = Vector<std::uint32_t, lanes>;
     using Ints = Vector<std::int32_t, lanes>;
-    const Bits half = __builtin_convertvector(v, Bits);
+    const Bits half = to_32<lanes>(v);
     const Bits magnitude = half & 0x7fffU;
     const Bits subnormal = (Bits)(__builtin_convertvector((Ints)magnitude, Vector<float, lanes>) * 0x1p-24F);
     const Bits normal = (magnitude << 13) + 0x38000000U;
@@ -97,17 +131,16 @@ struct Half16Integer {
     Bits bits = (Ints)magnitude < 0x38800000 ? subnormal : normal;
     bits = (Ints)magnitude >= 0x477ff000 ? splat<std::uint32_t, lanes>(0x7c00U) : bits;
     bits = (Ints)magnitude > 0x7f800000 ? splat<std::uint32_t, lanes>(0x7e00U) : bits;
-    return __builtin_convertvector(bits | ((all >> 16) & 0x8000U), Vector<std::uint16_t, lanes>);
+    return to_16<lanes>(bits | ((all >> 16) & 0x8000U));
   }
 };
 
-#if defined(__F16C__)
+#if defined(__AVX2__) && defined(__F16C__)
 /// The same with the processor's conversions, which the compilers' vectors don't reach.
 struct Half16Native {
   using Memory = std::uint16_t;
   using Work = float;
   static constexpr int nearest = 0;                   // to even, whatever the caller's rounding mode is
-  static constexpr std::uint16_t all_lanes = 0xffff;  // g++ 12 warns of the forms without a mask
 
   template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint16_t, lanes>& v) {
     if constexpr (lanes == 1) {
@@ -119,7 +152,7 @@ struct Half16Native {
 #if defined(__AVX512F__)
     } else {
       static_assert(lanes == 16);
-      return (Vector<float, 16>)_mm512_maskz_cvtph_ps(all_lanes, (__m256i)v);
+      return (Vector<float, 16>)_mm512_maskz_cvtph_ps(all_16_lanes, (__m256i)v);
 #endif
     }
   }
@@ -136,7 +169,7 @@ struct Half16Native {
 #if defined(__AVX512F__)
     } else {
       static_assert(lanes == 16);
-      return (Vector<std::uint16_t, 16>)_mm512_maskz_cvtps_ph(all_lanes, (__m512)v, nearest);
+      return (Vector<std::uint16_t, 16>)_mm512_maskz_cvtps_ph(all_16_lanes, (__m512)v, nearest);
 #endif
     }
   }
