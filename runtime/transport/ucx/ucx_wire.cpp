@@ -13,7 +13,17 @@ namespace hmc::transport {
 UcxWire::UcxWire(const ucx::Options& options) : engine_(std::make_unique<ucx::Engine>(options)) {}
 UcxWire::~UcxWire() = default;
 
-std::string UcxWire::describe() { return ucx::Library::describe(); }
+std::unique_ptr<Wire> make_ucx_wire(const WireContext& context) {
+  ucx::Options options;
+  options.rank = context.rank;
+  options.size = context.size;
+  options.waiter = context.waiter;
+  if (context.log != nullptr) options.log = *context.log;
+  if (context.one_machine) options.transports = "^sm";
+  return std::make_unique<UcxWire>(options);
+}
+
+std::string ucx_description() { return ucx::Library::describe(); }
 
 Capabilities UcxWire::capabilities() const noexcept {
   return {.direct = false, .needs_target = true, .put_inline_max = ucx::inline_bytes};

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/transport/wire.hpp"
+#include "runtime/transport/wires.hpp"
 
 namespace hmc::transport {
 
@@ -22,9 +23,6 @@ class UcxWire final : public Wire {
   explicit UcxWire(const ucx::Options& options);
   /// Closes its connections; bounded by two seconds if peers are gone.
   ~UcxWire() override;
-
-  /// The version found, or why there is none; for hmcinfo.
-  static std::string describe();
 
   std::string_view name() const noexcept override { return "ucx"; }
   Capabilities capabilities() const noexcept override;
@@ -45,5 +43,10 @@ class UcxWire final : public Wire {
  private:
   std::unique_ptr<ucx::Engine> engine_;
 };
+
+/// As the job needs it: ranks of one machine don't take UCX's shared memory for a network.
+std::unique_ptr<Wire> make_ucx_wire(const WireContext& context);
+/// The version found, or why there is none; loads UCX.
+std::string ucx_description();
 
 }  // namespace hmc::transport
