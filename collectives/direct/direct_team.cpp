@@ -82,10 +82,10 @@ void DirectTeam::arrive(const void* payload, std::size_t bytes) noexcept {
 }
 
 void DirectTeam::ring_all() noexcept {
-  if (!fabric_.waiter.sleeps()) return;
+  if (!fabric_.waiter.sleeps() || !fabric_.waiter.someone_sleeps()) return;
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
-    fabric_.waiter.ring(fabric_.local_index[static_cast<std::size_t>(peer)]);
+    fabric_.waiter.ring_now(fabric_.local_index[static_cast<std::size_t>(peer)]);
   }
 }
 

@@ -18,7 +18,7 @@ namespace hmc::base {
 namespace {
 
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
-constexpr std::uint32_t layout_version = 1;
+constexpr std::uint32_t layout_version = 2;
 constexpr std::size_t abort_text_bytes = 512;
 
 }  // namespace
@@ -33,6 +33,7 @@ struct alignas(64) NodePage::Header {
   alignas(64) std::atomic<std::uint64_t> abort_word;
   std::atomic<std::uint32_t> abort_claim;
   char abort_text[abort_text_bytes];
+  alignas(64) std::atomic<std::uint32_t> sleepers;
 };
 
 const char* name_of(Activity activity) noexcept {
@@ -51,7 +52,10 @@ const char* name_of(Activity activity) noexcept {
   return "unknown";
 }
 
-NodePage::NodePage(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) { abort_word_ = &header().abort_word; }
+NodePage::NodePage(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
+  abort_word_ = &header().abort_word;
+  sleepers_ = &header().sleepers;
+}
 
 NodePage::Header& NodePage::header() const noexcept { return *std::launder(reinterpret_cast<Header*>(segment_->base())); }
 

@@ -40,8 +40,7 @@ struct alignas(64) ActivityLine {
 
 /// Where a rank sleeps when ranks outnumber cores. See Waiter for the protocol.
 struct alignas(64) Doorbell {
-  std::atomic<std::uint32_t> bell{0};      ///< the futex word; rings count up
-  std::atomic<std::uint32_t> sleeping{0};  ///< nonzero: its owner sleeps or is about to
+  std::atomic<std::uint32_t> bell{0};  ///< the futex word; rings count up
 };
 
 /// A view of the page; copyable, holds the memory. Threads: any.
@@ -59,6 +58,8 @@ class NodePage {
 
   ActivityLine& activity(int local_index) const noexcept;
   Doorbell& doorbell(int local_index) const noexcept;
+  /// How many ranks of the node sleep, or are about to.
+  std::atomic<std::uint32_t>& sleepers() const noexcept { return *sleepers_; }
 
   /// The first cause sticks. `peer` is the world rank that failed or called abort. Wakes sleepers.
   void raise_abort(Code code, int peer, std::string_view text) const noexcept;
@@ -77,6 +78,7 @@ class NodePage {
 
   std::shared_ptr<Segment> segment_;
   std::atomic<std::uint64_t>* abort_word_ = nullptr;
+  std::atomic<std::uint32_t>* sleepers_ = nullptr;
 };
 
 }  // namespace hmc::base

@@ -17,6 +17,9 @@ constexpr long longest_sleep_ns = 1'000'000;
 /// After this long in a spinning wait, naps replace yields: somebody is busy elsewhere.
 constexpr std::int64_t patience_ns = 200'000'000;
 constexpr long nap_ns = 50'000;
+/// Yields before sleeping: enough for every rank of a full node to have its turn. Fewer put ranks to sleep
+/// that are awaited next; many more steal time from a rank that computes.
+constexpr int quick_yields = 30;
 
 void nap() noexcept {
   const timespec span{0, nap_ns};
@@ -53,6 +56,12 @@ int Waiter::drive_wires() noexcept {
 
 Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                             std::chrono::nanoseconds timeout) noexcept {
+  if (sleeps_) {  // before anything that costs more than a switch of context
+    for (int i = 0; i < quick_yields; ++i) {
+      ::sched_yield();
+      if (ready(context)) return {};
+    }
+  }
   const Posted posted(page_.activity(local_index_), note);
   const std::int64_t start = now_ns();
   const std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
@@ -70,30 +79,30 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
     } else if (now - start > patience_ns) {
       nap();
     } else {
-      for (int i = 0; i < 200; ++i) {
-        if (ready(context)) return {};
-        cpu_relax();
-      }
+      ::sched_yield();
     }
   }
 }
 
 bool Waiter::sleep_on_bell(ReadyFunction ready, void* context) noexcept {
   Doorbell& door = page_.doorbell(local_index_);
-  const std::uint32_t bell = door.bell.load(std::memory_order_acquire);  // before the RMW: a ring after it changes the value
-  door.sleeping.exchange(1, std::memory_order_seq_cst);                  // the sleeper's RMW of the argument in wait.hpp
+  // Before the fence: a ring after it changes the value, and the futex call returns at once.
+  const std::uint32_t bell = door.bell.load(std::memory_order_acquire);
+  page_.sleepers().fetch_add(1, std::memory_order_seq_cst);
+  full_fence();  // the sleeper's fence of the argument in wait.hpp
   const bool arrived = ready(context);
   if (!arrived) {
     const timespec span{0, longest_sleep_ns};
     ::syscall(SYS_futex, &door.bell, FUTEX_WAIT, bell, &span, nullptr, 0);
   }
-  door.sleeping.store(0, std::memory_order_release);
+  // Relaxed: who still reads the old count rings once for nothing.
+  page_.sleepers().fetch_sub(1, std::memory_order_relaxed);
   return arrived;
 }
 
 void Waiter::ring_now(int local_index) const noexcept {
   Doorbell& door = page_.doorbell(local_index);
-  if (door.sleeping.fetch_add(0, std::memory_order_seq_cst) == 0) return;  // the ringer's RMW, likewise
+  // Release: pairs with the acquire load of the bell; the sleeper that sees it sees the bytes.
   door.bell.fetch_add(1, std::memory_order_release);
   ::syscall(SYS_futex, &door.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/fences.hpp"
 #include "runtime/base/node_page.hpp"
 #include "runtime/base/status.hpp"
 
@@ -35,17 +36,18 @@ struct WaitNote {
   std::uint64_t sequence = 0;
 };
 
-/// The wait ladder. First it polls with `pause`. Then every turn also drives the wires and, now and
-/// then, looks at the abort word and the deadline, and the rank's line says what it waits for. Where
-/// ranks outnumber cores (`sleeps`) it soon sleeps on its doorbell, and whoever makes something
-/// visible to it rings; elsewhere nobody pays for bells.
+/// The wait ladder. A rank with a core to itself polls with `pause`, then yields between polls, then naps.
+/// Where ranks outnumber cores (`sleeps`) it looks once, yields its core a few dozen times (whoever is
+/// awaited is likely to be next in the run queue), and then sleeps on its doorbell; whoever makes
+/// something visible to it rings. From the yields on, every turn also drives the wires and looks at the
+/// abort word and the deadline, and the rank's line says what it waits for.
 ///
-/// The doorbell's argument. The sleeper does RMW(sleeping = 1), looks once more, and sleeps on the
-/// bell value read before the RMW. The ringer makes its bytes visible (release), then does
-/// RMW(sleeping += 0). Both are read-modify-writes of one word, so one comes first: if the sleeper's,
-/// the ringer sees 1, raises the bell and wakes; if the ringer's, the sleeper's RMW reads from it,
-/// acquires, and its last look sees the bytes. A bound on each sleep covers writers that don't ring
-/// (a plain put, a user's own store).
+/// The doorbell's argument. The sleeper does: sleepers += 1; full fence; a last look; sleep on the bell's
+/// value read before. The ringer does: make its bytes visible; full fence; read sleepers. One of the two
+/// fences comes first: if the sleeper's, the ringer reads sleepers > 0, raises the bell and wakes; if
+/// the ringer's, the sleeper's last look sees the bytes. One word per node, so that the usual ringer,
+/// with nobody asleep, reads one line that nobody writes. A bound on each sleep covers writers that
+/// don't ring (a user's own store).
 ///
 /// Threads: `until` by the owner; `ring` by anybody on the node.
 class Waiter {
@@ -64,9 +66,13 @@ class Waiter {
   /// aborted.
   template <typename Ready>
   Status until(const WaitNote& note, Ready&& ready, std::chrono::nanoseconds timeout) noexcept {
-    for (int i = 0; i < quick_polls(); ++i) {
+    if (sleeps_) {
       if (ready()) return {};
-      cpu_relax();
+    } else {
+      for (int i = 0; i < quick_polls; ++i) {
+        if (ready()) return {};
+        cpu_relax();
+      }
     }
     using Callable = std::remove_reference_t<Ready>;
     const auto call = [](void* context) noexcept -> bool { return (*static_cast<Callable*>(context))(); };
@@ -75,17 +81,22 @@ class Waiter {
 
   /// After something became visible to the rank at `local_index` of this node.
   void ring(int local_index) const noexcept {
-    if (sleeps_) ring_now(local_index);
+    if (sleeps_ && someone_sleeps()) ring_now(local_index);
   }
+  /// To ring several: one look for all of them.
+  bool someone_sleeps() const noexcept {
+    full_fence();  // the ringer's fence
+    return page_.sleepers().load(std::memory_order_relaxed) != 0;
+  }
+  void ring_now(int local_index) const noexcept;
 
  private:
   using ReadyFunction = bool (*)(void* context) noexcept;
-  int quick_polls() const noexcept { return sleeps_ ? 40 : 2000; }
+  static constexpr int quick_polls = 2000;
   Status until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                       std::chrono::nanoseconds timeout) noexcept;
   bool sleep_on_bell(ReadyFunction ready, void* context) noexcept;
   int drive_wires() noexcept;
-  void ring_now(int local_index) const noexcept;
 
   NodePage page_;
   int local_index_ = 0;
