@@ -1,0 +1,102 @@
+// One rank dies (or aborts) while the others wait in HMC; each survivor says what it learned, and when.
+//   hmcrun -np N dying_rank HOW WHERE
+//   HOW:   kill | exit0 | exit3 | abort | segv     WHERE: barrier | wait_until | allreduce | flush | get | request |
+//   create
+// A survivor prints "survivor R code CODE peer P after US us: TEXT" and leaves with 0.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "runtime/base/deadline.hpp"
+
+namespace {
+
+using hmc::Runtime;
+using hmc::Window;
+
+constexpr std::uint64_t moment_at = 0;  ///< when the victim died, CLOCK_MONOTONIC
+constexpr std::uint64_t data_at = 4096;
+constexpr std::size_t data_bytes = std::size_t{1} << 20;
+
+[[noreturn]] void die(Runtime& runtime, const std::string& how) {
+  if (how == "kill") ::kill(::getpid(), SIGKILL);
+  if (how == "segv") {
+    ::signal(SIGSEGV, SIG_DFL);
+    ::kill(::getpid(), SIGSEGV);
+  }
+  if (how == "abort") {
+    runtime.abort(7, "rank " + std::to_string(runtime.rank()) + " has had enough");
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    std::_Exit(7);
+  }
+  std::_Exit(how == "exit3" ? 3 : 0);
+}
+
+/// Never returns while all live: something is missing from the victim.
+void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim, std::vector<std::byte>& memory) {
+  const auto forever = [&](auto&& call) {
+    for (;;) call();
+  };
+  if (where == "barrier") runtime.world().barrier();
+  if (where == "wait_until") win.wait_until(data_at, hmc::Cmp::eq, 12345);
+  if (where == "allreduce")
+    runtime.world().allreduce(memory.data(), memory.data(), data_bytes / 4, hmc::DType::f32, hmc::sum);
+  if (where == "create") Window::create(runtime.world(), 4096);
+  if (where == "get") forever([&] { win.get(victim, data_at, memory.data(), data_bytes); });
+  if (where == "flush") {
+    forever([&] {
+      win.put(victim, data_at, memory.data(), data_bytes);
+      win.flush(victim);
+    });
+  }
+  if (where == "request") {
+    forever([&] { win.get_nb(victim, data_at, memory.data(), data_bytes).wait(); });
+  }
+}
+
+int survive(Runtime& runtime, Window& win, const std::string& where, int victim) {
+  std::vector<std::byte> memory(data_bytes);
+  try {
+    wait_in(runtime, win, where, victim, memory);
+    std::printf("survivor %d code none: %s came back\n", runtime.rank(), where.c_str());
+  } catch (const hmc::Error& error) {
+    const std::int64_t now = hmc::base::now_ns();
+    const std::int64_t died = *win.local<std::int64_t>(moment_at);
+    std::printf("survivor %d code %s peer %d after %lld us: %s\n", runtime.rank(), name_of(error.code()), error.peer(),
+                static_cast<long long>((now - died) / 1000), error.what());
+  }
+  std::fflush(stdout);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const std::string how = argv[1];
+  const std::string where = argv[2];
+  ::signal(SIGTERM, SIG_IGN);  // hmcrun ends the survivors: let them tell first
+  Runtime runtime = Runtime::init();
+  // The victim: the last rank; who aborts is rank 0.
+  const int victim = how == "abort" ? 0 : runtime.size() - 1;
+  Window win = Window::create(runtime.world(), data_at + data_bytes);
+  runtime.world().barrier();
+  if (runtime.rank() != victim) {
+    const int code = survive(runtime, win, where, victim);
+    std::fflush(nullptr);
+    std::_Exit(code);  // the job is gone
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const std::int64_t now = hmc::base::now_ns();
+  for (int peer = 0; peer < runtime.size(); ++peer) win.put(peer, moment_at, &now, 8);
+  win.flush();
+  die(runtime, how);
+}

@@ -1,0 +1,154 @@
+// The ordering contract of <hmc/window.hpp>, point by point.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "tests/support/pattern.hpp"
+#include "tests/support/spmd.hpp"
+
+namespace {
+
+using hmc::Cmp;
+using hmc::Window;
+using hmc::spmd::Me;
+using hmc::spmd::Pattern;
+
+constexpr std::uint64_t slots = 8;
+constexpr std::uint64_t slot_bytes = 512;
+constexpr std::uint64_t signal_at = slots * slot_bytes;
+constexpr std::uint64_t ack_at = signal_at + 64;
+constexpr std::uint64_t window_bytes = ack_at + 64;
+
+/// 1 .. slot_bytes, odd ones included, another one in every round.
+std::size_t length_of(std::uint64_t round) { return 1 + (round * 37) % slot_bytes; }
+
+/// The number of rounds that each rank makes, so that the job makes `rounds` together.
+std::uint64_t rounds_of(const Me& me) {
+  const std::uint64_t rounds = std::stoull(me.options.setting("rounds", "100000"));
+  return std::max<std::uint64_t>(1, rounds / static_cast<std::uint64_t>(me.size));
+}
+
+void spoil(std::vector<std::byte>& source) { std::fill(source.begin(), source.end(), std::byte{0xee}); }
+
+/// Waits until the peer has taken so much that the slot of `round` is free again.
+void wait_for_room(Window& win, std::uint64_t round) {
+  if (round >= slots) win.wait_until(ack_at, Cmp::ge, round - slots + 1);
+}
+
+void check_slot(const Me& me, const Window& win, std::uint64_t round, int writer) {
+  const auto* const slot = win.data() + (round % slots) * slot_bytes;
+  const std::string wrong = Pattern{writer, round}.verify({slot, length_of(round)});
+  HMC_CHECK_MSG(wrong.empty(), "round {} from rank {} to {}: {}", round, writer, me.rank, wrong);
+}
+
+}  // namespace
+
+// Each rank sends to the next one and reuses its source at once; the target watches only the signal.
+HMC_SPMD_TEST(ordering, put_signal_with_the_source_reused_at_once) {
+  Window win = Window::create(me.runtime->world(), window_bytes);
+  const std::uint64_t rounds = rounds_of(me);
+  std::vector<std::byte> source(slot_bytes);
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  while (received < rounds) {
+    for (; sent < rounds && sent < received + slots; ++sent) {
+      wait_for_room(win, sent);
+      Pattern{me.rank, sent}.fill({source.data(), length_of(sent)});
+      win.put_signal(me.next(), (sent % slots) * slot_bytes, source.data(), length_of(sent), signal_at, sent + 1);
+      spoil(source);
+    }
+    const std::uint64_t seen = win.wait_until(signal_at, Cmp::ge, received + 1);
+    HMC_CHECK_LE(seen, rounds);
+    for (; received < seen; ++received) check_slot(me, win, received, me.previous());
+    win.put_signal(me.previous(), 0, nullptr, 0, ack_at, received);
+  }
+  me.runtime->world().barrier();
+  win.close();
+}
+
+// Puts, then fence, then a signal: whoever sees the signal sees what was put before the fence.
+HMC_SPMD_TEST(ordering, fence_orders_puts_before_a_later_signal) {
+  Window win = Window::create(me.runtime->world(), window_bytes);
+  const std::uint64_t rounds = std::max<std::uint64_t>(1, rounds_of(me) / 20);
+  std::vector<std::byte> source(slot_bytes);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    wait_for_room(win, round);
+    const std::size_t length = length_of(round);
+    Pattern{me.rank, round}.fill({source.data(), length});
+    const std::size_t half = length / 2;
+    win.put(me.next(), (round % slots) * slot_bytes + half, source.data() + half, length - half);
+    win.put(me.next(), (round % slots) * slot_bytes, source.data(), half);
+    spoil(source);
+    win.fence();
+    win.put_signal(me.next(), 0, nullptr, 0, signal_at, round + 1);
+    win.wait_until(signal_at, Cmp::ge, round + 1);
+    check_slot(me, win, round, me.previous());
+    win.put_signal(me.previous(), 0, nullptr, 0, ack_at, round + 1);
+  }
+  me.runtime->world().barrier();
+  win.close();
+}
+
+// After flush returns, a third rank that is told so finds the bytes at the target.
+HMC_SPMD_TEST(ordering, flushed_bytes_are_there_for_everybody) {
+  Window win = Window::create(me.runtime->world(), window_bytes);
+  const int target = me.next();
+  const int witness = (me.rank + 2) % me.size;
+  const int told_by = (me.rank + 2 * me.size - 2) % me.size;
+  const int look_at = (told_by + 1) % me.size;
+  std::vector<std::byte> bytes(slot_bytes);
+  const std::uint64_t rounds = std::max<std::uint64_t>(1, rounds_of(me) / 40);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    const std::size_t length = length_of(round);
+    Pattern{me.rank, round}.fill({bytes.data(), length});
+    win.put(target, 0, bytes.data(), length);
+    spoil(bytes);
+    round % 2 == 0 ? win.flush(target) : win.flush();
+    win.put_signal(witness, 0, nullptr, 0, signal_at, round + 1);
+    win.wait_until(signal_at, Cmp::ge, round + 1);
+    win.get(look_at, 0, bytes.data(), length);
+    HMC_CHECK_CLEAN((Pattern{told_by, round}.verify({bytes.data(), length})));
+    me.runtime->world().barrier();
+  }
+  win.close();
+}
+
+HMC_SPMD_TEST(ordering, barrier_completes_earlier_puts) {
+  Window win = Window::create(me.runtime->world(), static_cast<std::size_t>(me.size) * slot_bytes);
+  std::vector<std::byte> source(slot_bytes);
+  const std::uint64_t rounds = std::max<std::uint64_t>(1, rounds_of(me) / 100);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    Pattern{me.rank, round}.fill(source);
+    for (int peer = 0; peer < me.size; ++peer)
+      win.put(peer, static_cast<std::uint64_t>(me.rank) * slot_bytes, source.data(), source.size());
+    spoil(source);
+    me.runtime->world().barrier();
+    for (int writer = 0; writer < me.size; ++writer)
+      HMC_CHECK_CLEAN(
+          (Pattern{writer, round}.verify({win.data() + static_cast<std::size_t>(writer) * slot_bytes, slot_bytes})));
+    me.runtime->world().barrier();
+  }
+  win.close();
+}
+
+// Large messages take other ways inside a wire (rendezvous, several packets) than small ones.
+HMC_SPMD_TEST(ordering, large_put_signals_arrive_whole) {
+  constexpr std::size_t most = std::size_t{1} << 20;
+  Window win = Window::create(me.runtime->world(), most + 64);
+  std::vector<std::byte> source(most);
+  std::uint64_t round = 0;
+  for (const std::size_t bytes :
+       {std::size_t{4096}, std::size_t{8191}, std::size_t{65536}, std::size_t{262145}, most}) {
+    for (int again = 0; again < 4; ++again, ++round) {
+      Pattern{me.rank, round}.fill({source.data(), bytes});
+      win.put_signal(me.next(), 0, source.data(), bytes, most, round + 1);
+      spoil(source);
+      win.wait_until(most, Cmp::ge, round + 1);
+      HMC_CHECK_CLEAN((Pattern{me.previous(), round}.verify({win.data(), bytes})));
+      me.runtime->world().barrier();
+    }
+  }
+  win.close();
+}

@@ -1,0 +1,159 @@
+// Requests: transfers under way.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "tests/support/pattern.hpp"
+#include "tests/support/spmd.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using hmc::Request;
+using hmc::Window;
+using hmc::spmd::Me;
+using hmc::spmd::Pattern;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t piece = 1000;
+
+}  // namespace
+
+HMC_SPMD_TEST(requests, one_that_was_never_started_is_done) {
+  Request request;
+  HMC_CHECK(request.test());
+  request.wait();
+  request.wait(0ns);
+  Request none[2];
+  Request::wait_all(none);
+  HMC_CHECK_EQ(Request::wait_any(none), 0U);
+  HMC_CHECK_THROWS(hmc::Code::invalid_argument, Request::wait_any({}));
+}
+
+HMC_SPMD_TEST(requests, many_under_way_all_arrive) {
+  constexpr std::size_t count = 1000;
+  Window win = Window::create(me.runtime->world(), count * piece);
+  std::vector<std::byte> source(count * piece);
+  Pattern{me.rank, 1}.fill(source);
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < count; ++i)
+    requests.push_back(win.put_nb(me.next(), i * piece, source.data() + i * piece, piece));
+  Request::wait_all(requests);
+  for (Request& request : requests) HMC_CHECK(request.test());
+  win.flush();
+  me.runtime->world().barrier();
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 1}.verify({win.data(), count * piece})));
+  me.runtime->world().barrier();
+
+  std::vector<std::byte> got(count * piece);
+  requests.clear();
+  for (std::size_t i = 0; i < count; ++i)
+    requests.push_back(win.get_nb(me.next(), i * piece, got.data() + i * piece, piece));
+  std::reverse(requests.begin(), requests.end());  // waited for in another order than issued
+  for (Request& request : requests) request.wait();
+  HMC_CHECK_CLEAN((Pattern{me.rank, 1}.verify(got)));
+  me.runtime->world().barrier();
+  win.close();
+}
+
+HMC_SPMD_TEST(requests, wait_any_gives_each_one_once) {
+  constexpr std::size_t count = 50;
+  Window win = Window::create(me.runtime->world(), count * piece);
+  Pattern{me.rank, 3}.fill({win.data(), count * piece});
+  me.runtime->world().barrier();
+  std::vector<std::byte> got(count * piece);
+  std::vector<Request> requests;
+  std::vector<std::size_t> index;
+  for (std::size_t i = 0; i < count; ++i) {
+    requests.push_back(win.get_nb(me.next(), i * piece, got.data() + i * piece, piece));
+    index.push_back(i);
+  }
+  while (!requests.empty()) {
+    const std::size_t done = Request::wait_any(requests);
+    HMC_CHECK_LT(done, requests.size());
+    const std::span<const std::byte> bytes(got.data() + index[done] * piece, piece);
+    HMC_CHECK_CLEAN((Pattern{me.next(), 3}.verify(bytes, index[done] * piece)));
+    requests.erase(requests.begin() + static_cast<std::ptrdiff_t>(done));
+    index.erase(index.begin() + static_cast<std::ptrdiff_t>(done));
+  }
+  me.runtime->world().barrier();
+  win.close();
+}
+
+HMC_SPMD_TEST(requests, test_becomes_true_without_a_wait) {
+  constexpr std::size_t bytes = std::size_t{1} << 20;
+  Window win = Window::create(me.runtime->world(), bytes);
+  Pattern{me.rank, 4}.fill({win.data(), bytes});
+  me.runtime->world().barrier();
+  std::vector<std::byte> got(bytes);
+  Request request = win.get_nb(me.next(), 0, got.data(), bytes);
+  const auto give_up = Clock::now() + 30s;
+  while (!request.test()) HMC_CHECK(Clock::now() < give_up);
+  HMC_CHECK(request.test());
+  HMC_CHECK_CLEAN((Pattern{me.next(), 4}.verify(got)));
+  me.runtime->world().barrier();
+  win.close();
+}
+
+// A dropped request's transfer still happens, and flush waits for it.
+HMC_SPMD_TEST(requests, a_dropped_one_is_completed_by_flush) {
+  Window win = Window::create(me.runtime->world(), 100 * piece);
+  std::vector<std::byte> source(100 * piece);
+  Pattern{me.rank, 5}.fill(source);
+  for (std::size_t i = 0; i < 100; ++i)
+    static_cast<void>(win.put_nb(me.next(), i * piece, source.data() + i * piece, piece));
+  win.flush();
+  std::fill(source.begin(), source.end(), std::byte{0xee});
+  me.runtime->world().barrier();
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 5}.verify({win.data(), 100 * piece})));
+  me.runtime->world().barrier();
+  win.close();
+}
+
+// Where the wire needs the target, a stopped process can't answer: the deadline passes, the request
+// stays valid, and is done once the process goes on.
+HMC_SPMD_TEST(requests, one_that_cannot_complete_times_out_and_stays_valid) {
+  if (!me.options.processes || me.size < 2) hmc::spmd::skip("it needs a peer in another process");
+  if (me.runtime->path(me.rank == 0 ? me.size - 1 : 0).direct) hmc::spmd::skip("memory that is mapped answers always");
+  Window win = Window::create(me.runtime->world(), piece + 64);
+  Pattern{me.rank, 6}.fill({win.data(), piece});
+  std::vector<std::byte> got(piece);
+  if (me.rank == 0) win.get(me.size - 1, 0, got.data(), piece);  // connects
+  me.runtime->world().barrier();
+  if (me.rank == me.size - 1) {
+    const pid_t myself = ::getpid();
+    const pid_t waker = ::fork();
+    if (waker == 0) {
+      const timespec a_second{1, 500'000'000};
+      ::nanosleep(&a_second, nullptr);
+      ::kill(myself, SIGCONT);
+      ::_exit(0);
+    }
+    win.put_signal(0, 0, nullptr, 0, piece, 1);
+    win.flush();
+    ::kill(myself, SIGSTOP);
+    ::waitpid(waker, nullptr, 0);
+  } else if (me.rank == 0) {
+    win.wait_until(piece, hmc::Cmp::eq, 1);
+    const timespec until_it_stopped{0, 300'000'000};
+    ::nanosleep(&until_it_stopped, nullptr);
+    Request request = win.get_nb(me.size - 1, 0, got.data(), piece);
+    HMC_CHECK(!request.test());
+    const auto start = Clock::now();
+    HMC_CHECK_THROWS(hmc::Code::timeout, request.wait(100ms));
+    HMC_CHECK_THROWS(hmc::Code::timeout, Request::wait_any({&request, 1}, 50ms));
+    HMC_CHECK_THROWS(hmc::Code::timeout, win.flush(me.size - 1, 50ms));
+    HMC_CHECK_LT(Clock::now() - start, 900ms);
+    HMC_CHECK(!request.test());
+    request.wait(30s);
+    HMC_CHECK_CLEAN((Pattern{me.size - 1, 6}.verify(got)));
+  }
+  me.runtime->world().barrier();
+  win.close();
+}

@@ -1,0 +1,205 @@
+// Windows over all kinds of memory, of all sizes, and the symmetric allocation in them.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/segment.hpp"
+#include "tests/support/pattern.hpp"
+#include "tests/support/spmd.hpp"
+
+namespace {
+
+using hmc::ConnBuffer;
+using hmc::Window;
+using hmc::spmd::Me;
+using hmc::spmd::Pattern;
+
+/// Everyone puts a pattern of all its bytes into the next rank's part, which checks it; and gets it back.
+void exchange(Me& me, Window& win, std::uint64_t call) {
+  const std::size_t theirs = win.bytes(me.next());
+  std::vector<std::byte> bytes(theirs);
+  Pattern{me.rank, call}.fill(bytes);
+  win.put(me.next(), 0, bytes.data(), theirs);
+  me.runtime->world().barrier();
+  HMC_CHECK_CLEAN((Pattern{me.previous(), call}.verify({win.data(), win.bytes()})));
+  std::fill(bytes.begin(), bytes.end(), std::byte{0xcc});
+  win.get(me.next(), 0, bytes.data(), theirs);
+  HMC_CHECK_CLEAN((Pattern{me.rank, call}.verify(bytes)));
+  me.runtime->world().barrier();
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(windows, a_new_one_is_zero_and_knows_its_sizes) {
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{4095}, std::size_t{4097}, std::size_t{1} << 20}) {
+    Window win = Window::create(me.runtime->world(), bytes);
+    HMC_CHECK(win.is_open());
+    HMC_CHECK_EQ(win.bytes(), bytes);
+    for (int rank = 0; rank < me.size; ++rank) HMC_CHECK_EQ(win.bytes(rank), bytes);
+    for (std::size_t i = 0; i < bytes; ++i) HMC_CHECK(win.data()[i] == std::byte{0});
+    me.runtime->world().barrier();
+    exchange(me, win, bytes);
+    win.close();
+  }
+}
+
+HMC_SPMD_TEST(windows, each_rank_may_give_another_size) {
+  const auto size_of = [](int rank) {
+    return static_cast<std::size_t>(rank) * 5000 + static_cast<std::size_t>(rank % 3);
+  };
+  Window win = Window::create(me.runtime->world(), size_of(me.rank));  // rank 0 gives nothing
+  for (int rank = 0; rank < me.size; ++rank) HMC_CHECK_EQ(win.bytes(rank), size_of(rank));
+  std::byte byte{1};
+  HMC_CHECK_THROWS(hmc::Code::out_of_range, win.put(0, 0, &byte, 1));
+  exchange(me, win, 1);
+  win.close();
+}
+
+HMC_SPMD_TEST(windows, over_a_conn_buffer_that_may_go_first) {
+  ConnBuffer buffer(0, 10'000, hmc::MemoryType::CPU);
+  Pattern{me.rank, 9}.fill({static_cast<std::byte*>(buffer.ptr), buffer.buffer_size});
+  Window win = Window::create(me.runtime->world(), buffer);
+  HMC_CHECK_EQ(static_cast<void*>(win.data()), buffer.ptr);
+  HMC_CHECK_EQ(win.bytes(), 10'000U);
+  std::vector<std::byte> bytes(10'000);
+  win.get(me.next(), 0, bytes.data(), bytes.size());
+  HMC_CHECK_CLEAN((Pattern{me.next(), 9}.verify(bytes)));
+  me.runtime->world().barrier();
+  { const ConnBuffer gone = std::move(buffer); }
+  exchange(me, win, 2);
+  win.close();
+}
+
+HMC_SPMD_TEST(windows, two_over_one_conn_buffer_see_the_same_bytes) {
+  ConnBuffer buffer(0, 8192, hmc::MemoryType::CPU);
+  Window one = Window::create(me.runtime->world(), buffer);
+  Window two = Window::create(me.runtime->world(), buffer);
+  std::vector<std::byte> bytes(8192);
+  Pattern{me.rank, 3}.fill(bytes);
+  one.put(me.next(), 0, bytes.data(), bytes.size());
+  me.runtime->world().barrier();
+  two.get(me.next(), 0, bytes.data(), bytes.size());
+  HMC_CHECK_CLEAN((Pattern{me.rank, 3}.verify(bytes)));
+  HMC_CHECK(buffer.readToCpu(bytes.data(), bytes.size()) == hmc::status_t::SUCCESS);
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 3}.verify(bytes)));
+  me.runtime->world().barrier();
+  one.close();
+  exchange(me, two, 4);
+  two.close();
+}
+
+HMC_SPMD_TEST(windows, over_a_memfd_from_an_offset) {
+  const std::size_t page = hmc::base::page_size();
+  hmc::base::UniqueFd memfd(::memfd_create("theirs", MFD_CLOEXEC));
+  HMC_CHECK_EQ(::ftruncate(memfd.get(), static_cast<off_t>(4 * page)), 0);
+  Window win = Window::create_over_memfd(me.runtime->world(), memfd.get(), page + 100, 2 * page);
+  HMC_CHECK_EQ(win.bytes(), page + 100);
+  exchange(me, win, 6);
+  std::vector<std::byte> seen(page + 100);
+  HMC_CHECK_EQ(::pread(memfd.get(), seen.data(), seen.size(), static_cast<off_t>(2 * page)),
+               static_cast<ssize_t>(seen.size()));
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 6}.verify(seen)));
+  me.runtime->world().barrier();
+  win.close();
+  HMC_CHECK_MSG(::lseek(memfd.get(), 0, SEEK_SET) == 0, "the caller's descriptor was closed");
+}
+
+HMC_SPMD_TEST(windows, a_memfd_that_is_too_short_or_none_is_refused_on_all_ranks) {
+  hmc::base::UniqueFd memfd(::memfd_create("short", MFD_CLOEXEC));
+  const std::size_t page = hmc::base::page_size();
+  const bool guilty = me.rank == me.size - 1;
+  HMC_CHECK_EQ(::ftruncate(memfd.get(), static_cast<off_t>(guilty ? page : 2 * page)), 0);
+  HMC_CHECK_THROWS(hmc::Code::out_of_range, Window::create_over_memfd(me.runtime->world(), memfd.get(), 2 * page));
+  HMC_CHECK_THROWS(hmc::Code::invalid_argument,
+                   Window::create_over_memfd(me.runtime->world(), guilty ? -1 : memfd.get(), page));
+}
+
+HMC_SPMD_TEST(windows, ptr_is_there_where_the_path_is_direct_and_null_elsewhere) {
+  Window win = Window::create(me.runtime->world(), 4096);
+  *win.local<std::uint64_t>(8) = 1000 + static_cast<std::uint64_t>(me.rank);
+  me.runtime->world().barrier();
+  for (int rank = 0; rank < me.size; ++rank) {
+    const auto* const word = win.ptr<std::uint64_t>(rank, 8);
+    const hmc::Path path = me.runtime->path(rank);
+    HMC_CHECK_MSG((word != nullptr) == path.direct, "rank {} over {} ({})", rank, path.wire, path.why);
+    if (word != nullptr) HMC_CHECK_EQ(*word, 1000 + static_cast<std::uint64_t>(rank));
+    HMC_CHECK(win.ptr(rank, 4097) == nullptr);
+  }
+  if (me.runtime->path(me.rank).direct) HMC_CHECK(win.ptr(me.rank) == win.data());
+  me.runtime->world().barrier();
+  win.close();
+}
+
+HMC_SPMD_TEST(windows, many_at_once_are_apart) {
+  std::vector<Window> wins;
+  for (std::size_t i = 0; i < 20; ++i) wins.push_back(Window::create(me.runtime->world(), 1000 + i));
+  std::vector<std::byte> bytes(2000);
+  for (std::size_t i = 0; i < wins.size(); ++i) {
+    Pattern{me.rank, i}.fill(bytes);
+    wins[i].put(me.next(), 0, bytes.data(), wins[i].bytes());
+  }
+  me.runtime->world().barrier();
+  for (std::size_t i = 0; i < wins.size(); ++i)
+    HMC_CHECK_CLEAN((Pattern{me.previous(), i}.verify({wins[i].data(), wins[i].bytes()})));
+  for (std::size_t i = 0; i < wins.size(); i += 2) wins[i].close();
+  for (std::size_t i = 1; i < wins.size(); i += 2) exchange(me, wins[i], 100 + i);
+  for (std::size_t i = 1; i < wins.size(); i += 2) wins[i].close();
+}
+
+// The same random calls on every rank: the same offsets, no overlap, and room that comes back.
+HMC_SPMD_TEST(windows, symmetric_allocation_gives_every_rank_the_same_offsets) {
+  constexpr std::uint64_t capacity = 50'000;
+  Window win = Window::create(me.runtime->world(), capacity);
+  std::mt19937_64 random(me.options.seed);
+  std::map<std::uint64_t, std::uint64_t> taken;
+  std::vector<std::uint64_t> history;
+  for (int step = 0; step < 2000; ++step) {
+    if (!taken.empty() && random() % 100 < 45) {
+      const auto victim = std::next(taken.begin(), static_cast<std::ptrdiff_t>(random() % taken.size()));
+      win.free(victim->first);
+      taken.erase(victim);
+      continue;
+    }
+    const std::uint64_t bytes = 1 + random() % 2500;
+    const std::uint64_t align = std::uint64_t{1} << (random() % 10);
+    std::uint64_t offset = capacity;  // what stands for "full" in the history
+    try {
+      offset = win.alloc(bytes, align);
+    } catch (const hmc::Error& error) {
+      HMC_CHECK_EQ(error.code(), hmc::Code::out_of_memory);
+    }
+    history.push_back(offset);
+    if (offset == capacity) continue;
+    HMC_CHECK_EQ(offset % align, 0U);
+    HMC_CHECK_LE(offset + bytes, capacity);
+    const auto after = taken.lower_bound(offset);
+    HMC_CHECK(after == taken.end() || offset + bytes <= after->first);
+    HMC_CHECK(after == taken.begin() || std::prev(after)->first + std::prev(after)->second <= offset);
+    taken[offset] = bytes;
+  }
+  std::vector<std::uint64_t> everyone(history.size() * static_cast<std::size_t>(me.size));
+  me.runtime->world().allgather<std::uint64_t>(history, everyone);
+  for (std::size_t i = 0; i < everyone.size(); ++i) HMC_CHECK_EQ(everyone[i], history[i % history.size()]);
+  for (const auto& [offset, bytes] : taken) win.free(offset);
+  HMC_CHECK_EQ(win.alloc(capacity, 1), 0U);
+  win.close();
+}
+
+HMC_SPMD_TEST(windows, the_counters_say_which_way_puts_went) {
+  Window win = Window::create(me.runtime->world(), 64);
+  const std::uint64_t value = 5;
+  const hmc::Counters before = me.runtime->counters();
+  for (int i = 0; i < 10; ++i) win.put(me.next(), 8, &value, 8);
+  const hmc::Counters after = me.runtime->counters();
+  const bool direct = me.runtime->path(me.next()).direct;
+  HMC_CHECK_EQ(after.puts_direct - before.puts_direct, direct ? 10U : 0U);
+  HMC_CHECK_EQ(after.puts_wire - before.puts_wire, direct ? 0U : 10U);
+  me.runtime->world().barrier();
+  win.close();
+}
