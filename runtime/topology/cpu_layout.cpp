@@ -45,8 +45,7 @@ void add_numa_nodes(hwloc_topology_t topology, CpuLayout& layout) {
   while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr) {
     CpuSet cpus = to_set(node->cpuset, layout.allowed);
     if (cpus.empty()) continue;  // memory without CPUs of ours: nothing to run on
-    layout.numa_nodes.push_back(
-        {static_cast<int>(node->os_index), node->attr->numanode.local_memory, std::move(cpus)});
+    layout.numa_nodes.push_back({static_cast<int>(node->os_index), node->attr->numanode.local_memory, std::move(cpus)});
   }
   if (layout.numa_nodes.empty()) layout.numa_nodes.push_back({0, 0, layout.allowed});
 }

@@ -25,8 +25,8 @@ struct NumaNode {
 struct CpuLayout {
   std::string model;  ///< the CPU's name; may be empty
   CpuSet allowed;
-  std::vector<Core> cores;            ///< at least one
-  std::vector<NumaNode> numa_nodes;   ///< at least one
+  std::vector<Core> cores;           ///< at least one
+  std::vector<NumaNode> numa_nodes;  ///< at least one
 };
 
 /// Asks hwloc, which takes some 10 ms: not on the way of every start. Throws hmc::Error.

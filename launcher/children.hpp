@@ -1,0 +1,13 @@
+// children: who is below us in the tree of processes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace hmc::launcher {
+
+/// The direct children of this process, adopted orphans (PR_SET_CHILD_SUBREAPER) included.
+std::vector<pid_t> children_of_this_process();
+
+}  // namespace hmc::launcher

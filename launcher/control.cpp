@@ -1,0 +1,72 @@
+#include "launcher/control.hpp"
+
+#include <fmt/format.h>
+
+#include <hmc/error.hpp>
+
+namespace hmc::launcher {
+
+namespace {
+
+constexpr std::chrono::seconds start_limit{10};
+
+/// What an activity line says, for people. Its fields are hints; each is read once.
+std::string describe(const base::ActivityLine& line) {
+  const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
+  if (activity == base::Activity::computing) return "in none of HMC's calls";
+  std::string text = fmt::format("in {}", base::name_of(activity));
+  if (const auto sequence = line.sequence.load(std::memory_order_relaxed); sequence != 0)
+    text += fmt::format(" number {}", sequence);
+  if (const auto since = line.since_ns.load(std::memory_order_relaxed); since != 0)
+    text += fmt::format(" for {:.1f} s", static_cast<double>(base::now_ns() - since) * 1e-9);
+  if (const auto peer = line.peer.load(std::memory_order_relaxed); peer >= 0)
+    text += fmt::format(", waiting for rank {}", peer);
+  return text;
+}
+
+std::unique_ptr<bootstrap::StoreServer> open_store(const Plan& plan, const bootstrap::Secret& secret,
+                                                   Mailbox& mailbox) {
+  const auto on_abort = [&mailbox](int rank, int exit_code, std::string text) {
+    mailbox.post({Letter::What::aborted, rank, exit_code, std::move(text)});
+  };
+  // All ranks are on this machine: nobody else needs to reach the store.
+  try {
+    return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "127.0.0.1:0",
+                                                    bootstrap::StoreServer::Events{on_abort});
+  } catch (const Error&) {  // a machine with IPv6 only
+    return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "[::1]:0",
+                                                    bootstrap::StoreServer::Events{on_abort});
+  }
+}
+
+}  // namespace
+
+Control::Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mailbox)
+    : plan_(plan), store_(open_store(plan, secret, mailbox)) {
+  const base::Deadline deadline = base::Deadline::after(start_limit);
+  const auto on_rank_lost = [&mailbox](int rank, std::string_view cause) {
+    mailbox.post({Letter::What::rank_lost, rank, 0, std::string(cause)});
+  };
+  for (int node = 0; node < plan.options.nodes; ++node) {
+    auto agent = bootstrap::NodeAgent::start(secret, store_->address(), node_label(node), plan.options.ranks,
+                                             bootstrap::NodeAgent::Events{on_rank_lost}, deadline);
+    if (!agent) throw Error(Code::error, "hmcrun", "somebody else serves this job's node");
+    agents_.push_back(std::move(agent));
+  }
+}
+
+void Control::report_death(int rank, std::string_view cause) {
+  agents_[static_cast<std::size_t>(plan_.places[static_cast<std::size_t>(rank)].node)]->report_death(rank, cause);
+}
+
+std::string Control::activity_of(int rank) const {
+  const int node = plan_.places[static_cast<std::size_t>(rank)].node;
+  const base::NodePage& page = agents_[static_cast<std::size_t>(node)]->page();
+  for (int i = 0; i < page.capacity(); ++i) {
+    const base::ActivityLine& line = page.activity(i);
+    if (line.world_rank.load(std::memory_order_relaxed) == rank) return describe(line);
+  }
+  return {};
+}
+
+}  // namespace hmc::launcher

@@ -1,0 +1,36 @@
+// Control: the job's control plane, as hmcrun serves it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/tcp/node_agent.hpp"
+#include "bootstrap/tcp/secret.hpp"
+#include "bootstrap/tcp/store_server.hpp"
+#include "launcher/mailbox.hpp"
+#include "launcher/plan.hpp"
+
+namespace hmc::launcher {
+
+/// One store, and one agent for each (pretended) node. They have threads; everything they see is
+/// posted to the mailbox, which must outlive this.
+class Control {
+ public:
+  /// Throws hmc::Error.
+  Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mailbox);
+
+  std::string store_address() const { return store_->address(); }
+  /// The survivors get an error out of whatever they are in.
+  void report_death(int rank, std::string_view cause);
+  /// "in allreduce number 5 for 1.9 s, waiting for rank 3"; empty if the rank says nothing.
+  std::string activity_of(int rank) const;
+
+ private:
+  const Plan& plan_;
+  std::unique_ptr<bootstrap::StoreServer> store_;
+  std::vector<std::unique_ptr<bootstrap::NodeAgent>> agents_;  // by node; ends before the store
+};
+
+}  // namespace hmc::launcher

@@ -1,0 +1,27 @@
+#include "launcher/exit_status.hpp"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstring>
+
+namespace hmc::launcher {
+
+int status_of(int wait_status) noexcept {
+  return WIFSIGNALED(wait_status) ? exit_signal_base + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string describe_end(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return fmt::format("exited with status {}", WEXITSTATUS(wait_status));
+  const int signal = WTERMSIG(wait_status);
+  return fmt::format("was killed by signal {} ({}){}", signal, signal_name(signal),
+                     WCOREDUMP(wait_status) ? ", core dumped" : "");
+}
+
+}  // namespace hmc::launcher

@@ -1,0 +1,32 @@
+// What hmcrun's exit status means. The numbers are those of timeout(1) and env(1).
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace hmc::launcher {
+
+inline constexpr int exit_timeout = 124;      ///< --timeout passed
+inline constexpr int exit_own_failure = 125;  ///< hmcrun itself: bad options, no descriptors, ...
+inline constexpr int exit_not_executable = 126;
+inline constexpr int exit_not_found = 127;
+inline constexpr int exit_signal_base = 128;  ///< + the signal's number
+
+/// hmcrun can't go on: `what()` goes to stderr, `status` to whoever started it.
+class Failure : public std::runtime_error {
+ public:
+  Failure(int status, const std::string& text) : std::runtime_error(text), status_(status) {}
+  int status() const noexcept { return status_; }
+
+ private:
+  int status_;
+};
+
+/// From a wait(2) status: the exit code, or 128 + signal.
+int status_of(int wait_status) noexcept;
+/// "exited with status 3", "was killed by signal 11 (SIGSEGV), core dumped".
+std::string describe_end(int wait_status);
+/// "SIGTERM"; "signal 77" where there is no name.
+std::string signal_name(int signal);
+
+}  // namespace hmc::launcher

@@ -1,0 +1,105 @@
+#include "launcher/keeper.hpp"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "launcher/children.hpp"
+#include "launcher/exit_status.hpp"
+#include "launcher/keeper_process.hpp"
+
+namespace hmc::launcher {
+
+namespace {
+
+[[noreturn]] void fail(const char* what) {
+  throw Failure(exit_own_failure, fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+}  // namespace
+
+Keeper Keeper::start(const Plan& plan, JobStreams& streams, const Inherited& inherited, std::span<char> title_area) {
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
+  base::UniqueFd ours(ends[0]);
+  base::UniqueFd theirs(ends[1]);
+  // Before the fork: should the keeper be killed, its orphans are ours at once.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t pid = ::fork();
+  if (pid < 0) fail("fork");
+  if (pid == 0) {
+    ours.reset();
+    streams.sources.clear();  // hmcrun's sides: ranks must see them end when hmcrun does
+    streams.terminal_feed.reset();
+    KeeperProcess(plan, streams, inherited, std::move(theirs), title_area).run();
+  }
+  ::setpgid(pid, pid);  // it does so itself; whichever is first
+  streams.ranks.clear();
+  streams.terminal_in.reset();
+  return {std::move(ours), pid};
+}
+
+bool Keeper::send(const KeeperRequest& request) noexcept {
+  return ::send(socket_.get(), &request, sizeof(request), MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(request));
+}
+
+void Keeper::launch(std::string_view store) {
+  KeeperRequest request{};
+  request.what = KeeperRequest::What::launch;
+  if (store.size() >= sizeof(request.store)) throw Failure(exit_own_failure, "the store's address is too long");
+  std::memcpy(request.store, store.data(), store.size());
+  send(request);  // a keeper that died is seen by next()
+}
+
+void Keeper::signal(int signal) noexcept {
+  KeeperRequest request{};
+  request.what = KeeperRequest::What::signal;
+  request.signal = signal;
+  send(request);
+}
+
+void Keeper::kill_all() noexcept {
+  KeeperRequest request{};
+  request.what = KeeperRequest::What::kill_all;
+  send(request);
+}
+
+std::optional<KeeperEvent> Keeper::next() {
+  KeeperEvent event{};
+  const ssize_t size = ::recv(socket_.get(), &event, sizeof(event), MSG_DONTWAIT);
+  if (size == static_cast<ssize_t>(sizeof(event))) return event;
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  event = {};
+  event.what = KeeperEvent::What::lost;
+  return event;
+}
+
+void Keeper::end_orphans() {
+  // Its socket ends a moment before its children become ours; once it is reaped, they are.
+  ::kill(pid_, SIGKILL);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  // Only what was started after the keeper: a shell's "a & exec hmcrun" leaves us with a child that
+  // isn't the job's. Its number is lower, or numbers have wrapped and it is spared too.
+  for (int round = 0; round < 200; ++round) {
+    bool some = false;
+    for (const pid_t child : children_of_this_process()) {
+      if (child <= pid_) continue;
+      some = true;
+      ::kill(child, SIGKILL);
+    }
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    if (!some) return;
+    ::usleep(5000);
+  }
+}
+
+}  // namespace hmc::launcher

@@ -1,0 +1,230 @@
+#include "launcher/keeper_process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "launcher/children.hpp"
+
+namespace hmc::launcher {
+
+namespace {
+
+/// For helpers that clean up when their parent is gone (Python's resource tracker); hmcrun's promise
+/// of 2 s leaves room for it.
+constexpr std::chrono::milliseconds grace{500};
+/// A process in an uninterruptible call can't be killed: after this, hmcrun is told and not kept.
+constexpr std::chrono::seconds patience{5};
+constexpr int kill_again_ms = 10;
+
+void rename_process(std::span<char> title_area) noexcept {
+  ::prctl(PR_SET_NAME, "hmc-keeper");
+  if (title_area.empty()) return;
+  std::fill(title_area.begin(), title_area.end(), '\0');
+  constexpr std::string_view title = "hmc-keeper";
+  std::copy_n(title.begin(), std::min(title.size(), title_area.size() - 1), title_area.begin());
+}
+
+base::UniqueFd open_child_events() noexcept {
+  sigset_t children;
+  ::sigemptyset(&children);
+  ::sigaddset(&children, SIGCHLD);
+  // Nothing else reaches it: its end is hmcrun's end, or that of the last process below it.
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  return base::UniqueFd(::signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+base::UniqueFd open_output_file(const std::string& path) noexcept {
+  return base::UniqueFd(path.empty() ? -1 : ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+}
+
+}  // namespace
+
+KeeperProcess::KeeperProcess(const Plan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket,
+                             std::span<char> title_area)
+    : plan_(plan),
+      streams_(streams),
+      inherited_(inherited),
+      socket_(std::move(socket)),
+      ranks_(static_cast<std::size_t>(plan.options.ranks), 0) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  child_events_ = open_child_events();
+  rename_process(title_area);
+}
+
+void KeeperProcess::run() noexcept {
+  try {
+    for (;;) step();
+  } catch (...) {  // no memory: what can still be done is to let the kernel kill the ranks
+  }
+  ::_exit(1);
+}
+
+void KeeperProcess::step() {
+  pollfd fds[2] = {{socket_.get(), POLLIN, 0}, {child_events_.get(), POLLIN, 0}};
+  if (!hmcrun_lives_) fds[0].fd = -1;
+  ::poll(fds, 2, poll_ms());
+  signalfd_siginfo info;
+  while (::read(child_events_.get(), &info, sizeof(info)) > 0) {
+  }
+  if (fds[0].revents != 0) handle_messages();
+  const bool childless = reap();
+  if (stage_ == Stage::waiting) {
+    if (!hmcrun_lives_) ::_exit(0);
+    return;
+  }
+  if (childless || (stage_ == Stage::killing && until_.expired())) {
+    tell({KeeperEvent::What::gone, -1, 0, childless ? 0 : static_cast<int>(children_of_this_process().size()), {}});
+    ::_exit(0);
+  }
+  if (stage_ == Stage::running && (living_ == 0 || !hmcrun_lives_)) begin_ending();
+  if (stage_ == Stage::ending && until_.expired()) begin_killing();
+  if (stage_ == Stage::killing) kill_children();
+}
+
+int KeeperProcess::poll_ms() const noexcept {
+  if (stage_ == Stage::ending) return until_.left_ms();
+  return stage_ == Stage::killing ? kill_again_ms : -1;
+}
+
+void KeeperProcess::handle_messages() {
+  KeeperRequest request{};
+  for (;;) {
+    const ssize_t size = ::recv(socket_.get(), &request, sizeof(request), MSG_DONTWAIT);
+    if (size == static_cast<ssize_t>(sizeof(request))) {
+      handle(request);
+    } else {
+      if (size >= 0 || (errno != EAGAIN && errno != EINTR)) hmcrun_lives_ = false;
+      return;
+    }
+  }
+}
+
+void KeeperProcess::handle(const KeeperRequest& request) {
+  switch (request.what) {
+    case KeeperRequest::What::launch: return launch(request.store);
+    case KeeperRequest::What::signal: return signal_ranks(request.signal);
+    case KeeperRequest::What::kill_all: return begin_killing();
+  }
+}
+
+void KeeperProcess::launch(const char* store) {
+  stage_ = Stage::running;
+  std::vector<char*> argv;
+  for (const std::string& word : plan_.options.command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  std::string store_entry = fmt::format("HMC_STORE={}", store);
+  std::vector<char*> envp;
+  for (const std::string& entry : plan_.common) envp.push_back(const_cast<char*>(entry.c_str()));
+  envp.push_back(store_entry.data());
+  envp.insert(envp.end(), 3, nullptr);  // HMC_RANK, HMC_NODE, the end
+
+  for (int rank = 0; rank < plan_.options.ranks; ++rank) {
+    const SpawnResult result = launch_one(rank, argv, envp);
+    if (result.error == 0) {
+      ranks_[static_cast<std::size_t>(rank)] = result.pid;
+      ++living_;
+      tell({KeeperEvent::What::started, rank, result.pid, 0, {}});
+      continue;
+    }
+    KeeperEvent event{KeeperEvent::What::spawn_failed, rank, 0, result.error, {}};
+    std::strncpy(event.step, result.step, sizeof(event.step) - 1);
+    tell(event);
+    break;
+  }
+  // The ranks' sides are theirs alone now: the end of the last holder is the end of the stream.
+  streams_.ranks.clear();
+  streams_.terminal_in.reset();
+}
+
+SpawnResult KeeperProcess::launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp) {
+  const Place& place = plan_.places[static_cast<std::size_t>(rank)];
+  RankStreams& streams = streams_.ranks[static_cast<std::size_t>(rank)];
+  std::string rank_entry = fmt::format("HMC_RANK={}", rank);
+  std::string node_entry = fmt::format("HMC_NODE={}", node_label(place.node));
+  envp[envp.size() - 3] = rank_entry.data();
+  envp[envp.size() - 2] = node_entry.data();
+
+  const base::UniqueFd out_file = open_output_file(streams.out_file);
+  if (!streams.out_file.empty() && !out_file) return {-1, errno, "open its stdout"};
+  const base::UniqueFd err_file = open_output_file(streams.err_file);
+  if (!streams.err_file.empty() && !err_file) return {-1, errno, "open its stderr"};
+
+  SpawnRequest request;
+  request.program = plan_.program.c_str();
+  request.argv = argv.data();
+  request.envp = envp.data();
+  request.in = streams.in;
+  request.out = out_file ? out_file.get() : streams.out.get();
+  request.err = err_file ? err_file.get() : streams.err.get();
+  request.cpus = &place.cpus;
+  request.inherited = &inherited_;
+  const SpawnResult result = spawn(request);
+  streams.out.reset();
+  streams.err.reset();
+  return result;
+}
+
+void KeeperProcess::signal_ranks(int signal) noexcept {
+  for (const pid_t pid : ranks_) {
+    if (pid == 0) continue;
+    if (::getpgid(pid) != pid) ::kill(pid, signal);  // it has moved to another group
+    ::kill(-pid, signal);
+  }
+}
+
+bool KeeperProcess::reap() {
+  for (;;) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid < 0) return errno == ECHILD;
+    if (pid == 0) return false;
+    const auto found = std::find(ranks_.begin(), ranks_.end(), pid);
+    if (found == ranks_.end()) continue;  // an adopted orphan
+    *found = 0;
+    --living_;
+    tell({KeeperEvent::What::ended, static_cast<int>(found - ranks_.begin()), pid, status, {}});
+  }
+}
+
+void KeeperProcess::begin_ending() {
+  stage_ = Stage::ending;
+  until_ = base::Deadline::after(grace);
+  signal_ranks(SIGTERM);
+  signal_ranks(SIGCONT);  // a stopped process can't end by TERM
+  for (const pid_t child : children_of_this_process()) {
+    if (std::find(ranks_.begin(), ranks_.end(), child) == ranks_.end()) ::kill(child, SIGTERM);
+  }
+}
+
+void KeeperProcess::begin_killing() noexcept {
+  if (stage_ == Stage::killing) return;
+  stage_ = Stage::killing;
+  until_ = base::Deadline::after(patience);
+  signal_ranks(SIGKILL);
+}
+
+void KeeperProcess::kill_children() {
+  // Those further below become children when their parents are gone, and are next.
+  for (const pid_t child : children_of_this_process()) ::kill(child, SIGKILL);
+}
+
+void KeeperProcess::tell(KeeperEvent event) noexcept {
+  if (!hmcrun_lives_) return;
+  if (::send(socket_.get(), &event, sizeof(event), MSG_NOSIGNAL) < 0 && errno != EINTR) hmcrun_lives_ = false;
+}
+
+}  // namespace hmc::launcher

@@ -1,0 +1,58 @@
+// KeeperProcess: what runs in the keeper.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/keeper_protocol.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/spawn.hpp"
+#include "launcher/streams.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/fd.hpp"
+
+namespace hmc::launcher {
+
+/// One thread; never returns into hmcrun's code.
+class KeeperProcess {
+ public:
+  KeeperProcess(const Plan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket,
+                std::span<char> title_area);
+  [[noreturn]] void run() noexcept;
+
+ private:
+  enum class Stage {
+    waiting,  ///< no rank was started yet
+    running,
+    ending,   ///< what is left below was asked to end, and has until `until_`
+    killing,  ///< what is left below is killed, over and over until nothing is
+  };
+
+  void step();
+  int poll_ms() const noexcept;
+  void handle_messages();
+  void handle(const KeeperRequest& request);
+  void launch(const char* store);
+  SpawnResult launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp);
+  void signal_ranks(int signal) noexcept;
+  /// Reaps all that ended. True if there are no children any more.
+  bool reap();
+  void begin_ending();
+  void begin_killing() noexcept;
+  void kill_children();
+  void tell(KeeperEvent event) noexcept;
+
+  const Plan& plan_;
+  JobStreams& streams_;
+  const Inherited& inherited_;
+  base::UniqueFd socket_;
+  base::UniqueFd child_events_;  ///< a signalfd of SIGCHLD
+  Stage stage_ = Stage::waiting;
+  bool hmcrun_lives_ = true;
+  std::vector<pid_t> ranks_;  ///< by rank; 0: not running
+  int living_ = 0;
+  base::Deadline until_ = base::Deadline::after({});
+};
+
+}  // namespace hmc::launcher

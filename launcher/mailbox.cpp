@@ -1,0 +1,34 @@
+#include "launcher/mailbox.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "launcher/exit_status.hpp"
+
+namespace hmc::launcher {
+
+Mailbox::Mailbox() : bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!bell_) throw Failure(exit_own_failure, "eventfd: no descriptor left (ulimit -n)");
+}
+
+void Mailbox::post(Letter letter) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    letters_.push_back(std::move(letter));
+  } catch (...) {  // no memory: the rank's end will still be seen
+  }
+  const std::uint64_t one = 1;
+  (void)!::write(bell_.get(), &one, sizeof(one));
+}
+
+std::vector<Letter> Mailbox::take() {
+  std::uint64_t count = 0;
+  (void)!::read(bell_.get(), &count, sizeof(count));
+  const std::lock_guard lock(mutex_);
+  return std::exchange(letters_, {});
+}
+
+}  // namespace hmc::launcher

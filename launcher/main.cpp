@@ -1,0 +1,126 @@
+// hmcrun: starts N ranks of a program on this machine, serves their control plane, and ends with them.
+
+#include <fmt/format.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <hmc/error.hpp>
+#include <new>
+
+#include "launcher/control.hpp"
+#include "launcher/exit_status.hpp"
+#include "launcher/keeper.hpp"
+#include "launcher/mailbox.hpp"
+#include "launcher/options.hpp"
+#include "launcher/output_pump.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/say.hpp"
+#include "launcher/streams.hpp"
+#include "launcher/supervisor.hpp"
+#include "launcher/terminal_input.hpp"
+
+extern "C" char** environ;  // NOLINT: POSIX leaves its declaration to us
+
+namespace hmc::launcher {
+namespace {
+
+/// Blocks what the supervisor reads from a descriptor, before any thread is there to get it.
+base::UniqueFd take_signals() {
+  sigset_t handled;
+  ::sigemptyset(&handled);
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) ::sigaddset(&handled, signal);
+  struct sigaction hup {};
+  ::sigaction(SIGHUP, nullptr, &hup);
+  if (hup.sa_handler != SIG_IGN) ::sigaddset(&handled, SIGHUP);  // nohup hmcrun ... stays as it was asked
+  sigset_t blocked = handled;
+  ::sigaddset(&blocked, SIGTTIN);  // a background hmcrun is neither stopped by the terminal
+  ::sigaddset(&blocked, SIGTTOU);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+  base::UniqueFd fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) throw Failure(exit_own_failure, "signalfd: no descriptor left (ulimit -n)");
+  return fd;
+}
+
+std::span<char> title_area(int argc, char** argv) {
+  char* end = argv[0];
+  for (int i = 0; i < argc && argv[i] == end; ++i) end += std::strlen(argv[i]) + 1;  // as the kernel laid them out
+  return {argv[0], end};
+}
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+/// An exception mustn't unwind into the pump's join, which waits for the ranks' output to end:
+/// leaving ends the keeper's socket, and so the job.
+int supervise(Keeper& keeper, Control& control, Supervisor& supervisor) {
+  try {
+    keeper.launch(control.store_address());
+    const int status = supervisor.run();
+    if (supervisor.in_a_hurry()) ::_exit(status);  // the pump may be stuck with a reader who doesn't read
+    return status;
+  } catch (const std::exception& error) {
+    say_text(error.what());
+    ::_exit(exit_own_failure);
+  }
+}
+
+int run_job(Plan& plan, std::span<char> title) {
+  const Inherited inherited = Inherited::now();
+  raise_descriptor_limit();
+  const base::UniqueFd signals = take_signals();
+  const bootstrap::Secret secret = bootstrap::Secret::random();
+  set(plan.common, "HMC_SECRET", secret.hex());
+  JobStreams streams = open_streams(plan.options);
+  Keeper keeper = Keeper::start(plan, streams, inherited, title);
+
+  std::signal(SIGPIPE, SIG_IGN);  // a closed output is an errno to us
+  Mailbox mailbox;
+  Control control(plan, secret, mailbox);
+  const bool pumped = !streams.sources.empty();
+  OutputPump pump(std::move(streams.sources), mailbox);
+  Supervisor supervisor(plan, keeper, control, mailbox, signals.get(), TerminalInput(std::move(streams.terminal_feed)),
+                        pumped);
+  return supervise(keeper, control, supervisor);
+}
+
+int run(int argc, char** argv) {
+  fill_standard_descriptors();
+  Options options = parse_options(std::vector<std::string>(argv + 1, argv + argc));
+  if (!options.print.empty()) {
+    print(options.print);
+    return 0;
+  }
+  Plan plan = make_plan(std::move(options), environ);
+  for (const std::string& warning : plan.warnings) say_text(warning);
+  if (plan.options.report_bindings) say_text(describe_bindings(plan));
+  if (plan.options.dry_run) {
+    print(describe_plan(plan));
+    return 0;
+  }
+  return run_job(plan, title_area(argc, argv));
+}
+
+}  // namespace
+}  // namespace hmc::launcher
+
+int main(int argc, char** argv) {
+  using namespace hmc::launcher;
+  try {
+    return run(argc, argv);
+  } catch (const Failure& failure) {
+    say_text(failure.what());
+    return failure.status();
+  } catch (const hmc::Error& error) {
+    say_text(error.what());
+  } catch (const std::bad_alloc&) {
+    say_text("no memory");
+  } catch (const std::exception& error) {
+    say_text(error.what());
+  }
+  return exit_own_failure;
+}

@@ -1,0 +1,133 @@
+#include "launcher/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <hmc/version.hpp>
+
+#include "launcher/exit_status.hpp"
+
+namespace hmc::launcher {
+
+namespace {
+
+constexpr const char* description =
+    "hmcrun starts N ranks of a program and ends when they have ended.\n"
+    "Options end at the first word that is no option; the rest belongs to the program.";
+
+constexpr const char* footer =
+    "Exit status: 0 when every rank ended with 0; else that of the first rank that failed, or\n"
+    "128 + signal; 124 after --timeout; 125 when hmcrun itself fails; 126, 127 when the program\n"
+    "can't be executed or isn't there.\n"
+    "INT TERM HUP QUIT USR1 USR2 go to the ranks; a second INT kills them.\n"
+    "hmcinfo tells every HMC_* variable.";
+
+/// The words as the command line gave them; numbers are read here so that errors name the option.
+struct Words {
+  std::string ranks;
+  std::string nodes;
+  std::string timeout;
+  std::string bind_to;
+};
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Failure(exit_own_failure, text + " (hmcrun --help tells the options)");
+}
+
+int number(const char* option, const std::string& word, int most) {
+  int value = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, value);
+  if (error != std::errc{} || stop != end || value < 1 || value > most)
+    refuse(fmt::format("{} {}: give a number from 1 to {}", option, word, most));
+  return value;
+}
+
+std::chrono::nanoseconds seconds(const char* option, const std::string& word) {
+  double value = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, value);
+  if (error != std::errc{} || stop != end || !(value > 0) || value > 1e8)
+    refuse(fmt::format("{} {}: give seconds, more than 0", option, word));
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(value * 1e9));
+}
+
+BindTo binding(const std::string& word) {
+  if (word == "none") return BindTo::none;
+  if (word == "core") return BindTo::core;
+  if (word == "numa") return BindTo::numa;
+  refuse(fmt::format("--bind-to {}: give none, core or numa", word));
+}
+
+void declare(CLI::App& app, Options& options, Words& words) {
+  app.prefix_command();
+  app.footer(footer);
+  app.set_version_flag("--version", "hmcrun " HMC_VERSION_STRING);
+  app.add_option("-n,--np", words.ranks, "How many ranks; also -np")->type_name("N");
+  app.add_option("-x", options.env, "Give every rank VAR as it is here, or VAR=value; may be repeated")
+      ->type_name("VAR[=value]")
+      ->allow_extra_args(false);
+  app.add_option("--nodes", words.nodes, "Pretend K nodes: rank r is on node r*K/N")->type_name("K");
+  app.add_option("--timeout", words.timeout, "End the job after S seconds, tell what each rank was in, exit 124")
+      ->type_name("S");
+  app.add_flag("--tag-output", options.tag_output, "Begin each line of output with [rank,stdout] or [rank,stderr]");
+  app.add_option("--output-filename", options.output_dir,
+                 "Write each rank's output to DIR/rank.N/stdout and stderr; with --tag-output also to the terminal")
+      ->type_name("DIR");
+  app.add_option("--bind-to", words.bind_to, "none (default), core: one each in turn, numa: a NUMA node's cores")
+      ->type_name("WHAT");
+  app.add_flag("--report-bindings", options.report_bindings, "Tell on stderr where each rank may run");
+  app.add_flag("--dry-run", options.dry_run, "Print what would be run, and run nothing");
+}
+
+/// CLI11 knows -n and --np; -np would be read as -n with the value "p". The replacement may touch
+/// words of the application: those are taken from the original afterwards.
+std::vector<std::string> for_cli11(const std::vector<std::string>& words) {
+  std::vector<std::string> out(words.rbegin(), words.rend());  // CLI11 wants them reversed
+  for (std::string& word : out) {
+    if (word == "-np" || word.starts_with("-np=")) word.insert(0, 1, '-');
+  }
+  return out;
+}
+
+void check(Options& options, const Words& words) {
+  if (words.ranks.empty()) refuse("say how many ranks: hmcrun -np N program");
+  options.ranks = number("-np", words.ranks, most_ranks);
+  if (!words.nodes.empty()) options.nodes = number("--nodes", words.nodes, most_ranks);
+  if (options.nodes > options.ranks)
+    refuse(fmt::format("--nodes {}: there are only {} ranks", options.nodes, options.ranks));
+  if (!words.timeout.empty()) options.timeout = seconds("--timeout", words.timeout);
+  if (!words.bind_to.empty()) options.bind_to = binding(words.bind_to);
+  if (options.command.empty()) refuse("no program is given: hmcrun -np N program");
+}
+
+}  // namespace
+
+Options parse_options(const std::vector<std::string>& words) {
+  Options options;
+  Words values;
+  CLI::App app(description, "hmcrun");
+  declare(app, options, values);
+  try {
+    app.parse(for_cli11(words));
+  } catch (const CLI::CallForHelp&) {
+    options.print = app.help();
+    return options;
+  } catch (const CLI::CallForVersion&) {
+    options.print = "hmcrun " HMC_VERSION_STRING "\n";
+    return options;
+  } catch (const CLI::ParseError& error) {
+    refuse(error.what());
+  }
+  const std::size_t left = app.remaining_size();
+  options.command.assign(words.end() - static_cast<std::ptrdiff_t>(left), words.end());
+  if (!options.command.empty() && options.command.front() == "--")
+    options.command.erase(options.command.begin());
+  else if (!options.command.empty() && options.command.front().starts_with("-"))
+    refuse(fmt::format("{}: no such option", options.command.front()));
+  check(options, values);
+  return options;
+}
+
+}  // namespace hmc::launcher

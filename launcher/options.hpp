@@ -1,0 +1,34 @@
+// Options: what the command line asks for.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hmc::launcher {
+
+enum class BindTo { none, core, numa };
+
+struct Options {
+  int ranks = 0;
+  int nodes = 1;
+  std::vector<std::string> env;  ///< -x, as given: "VAR" or "VAR=value"
+  bool tag_output = false;
+  std::string output_dir;  ///< empty: none
+  std::optional<std::chrono::nanoseconds> timeout;
+  BindTo bind_to = BindTo::none;
+  bool report_bindings = false;
+  bool dry_run = false;
+  std::vector<std::string> command;  ///< the program and its arguments
+
+  /// --help and --version: to be printed, and nothing is run.
+  std::string print;
+};
+
+inline constexpr int most_ranks = 65536;
+
+/// Options end at the first word that is no option: the rest is the application's. Throws Failure.
+Options parse_options(const std::vector<std::string>& words);
+
+}  // namespace hmc::launcher

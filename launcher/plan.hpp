@@ -1,0 +1,35 @@
+// Plan: everything that is decided before anything is started.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/environment.hpp"
+#include "launcher/options.hpp"
+#include "launcher/placement.hpp"
+#include "runtime/topology/cpu_layout.hpp"
+
+namespace hmc::launcher {
+
+struct Plan {
+  Options options;
+  std::string program;  ///< the file that is executed
+  Environment common;   ///< of every rank, before those that differ by rank
+  std::vector<Place> places;
+  std::optional<topology::CpuLayout> layout;  ///< only if binding was asked for
+  std::vector<std::string> warnings;
+};
+
+/// Throws Failure, with 127 or 126 when the program can't be run.
+Plan make_plan(Options options, const char* const* parent_environment);
+
+/// HMC_NODE of the ranks on a node.
+std::string node_label(int node);
+
+/// What --dry-run prints.
+std::string describe_plan(const Plan& plan);
+/// What --report-bindings tells: a line per rank.
+std::string describe_bindings(const Plan& plan);
+
+}  // namespace hmc::launcher

@@ -1,0 +1,18 @@
+// say: hmcrun's own messages, on stderr, each line beginning with "hmcrun: ".
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace hmc::launcher {
+
+/// One write a call, so that ranks' lines don't mix in. A line feed is added.
+void say_text(std::string_view text) noexcept;
+
+template <typename... Args> void say(fmt::format_string<Args...> text, Args&&... args) {
+  say_text(fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace hmc::launcher

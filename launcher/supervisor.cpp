@@ -1,0 +1,238 @@
+#include "launcher/supervisor.hpp"
+
+#include <fmt/format.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "launcher/exit_status.hpp"
+#include "launcher/say.hpp"
+
+namespace hmc::launcher {
+
+namespace {
+
+constexpr std::chrono::seconds term_to_kill{5};
+/// How much later than its consequences a rank's own end may be seen.
+constexpr std::chrono::milliseconds blame_delay{200};
+/// After an end that somebody asked for, a reader of our output who doesn't read isn't waited for longer.
+constexpr std::chrono::seconds drain_limit{2};
+
+}  // namespace
+
+Supervisor::Supervisor(const Plan& plan, Keeper& keeper, Control& control, Mailbox& mailbox, int signals,
+                       TerminalInput input, bool output_pumped)
+    : plan_(plan),
+      keeper_(keeper),
+      control_(control),
+      mailbox_(mailbox),
+      signals_(signals),
+      input_(std::move(input)),
+      ranks_(static_cast<std::size_t>(plan.options.ranks)),
+      output_done_(!output_pumped) {
+  if (plan.options.timeout) job_deadline_ = base::Deadline::after(*plan.options.timeout);
+}
+
+int Supervisor::run() {
+  while (!gone_ || (!output_done_ && !hurry_)) wait_and_handle();
+  return status_.value_or(0);
+}
+
+void Supervisor::wait_and_handle() {
+  std::vector<pollfd> fds{{gone_ ? -1 : keeper_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+  const std::size_t own = fds.size();
+  input_.add_polls(fds);
+  ::poll(fds.data(), fds.size(), poll_ms());
+  if (fds[1].revents != 0) handle_signals();
+  // Before the keeper: a rank whose connection ended first is where to look for the cause.
+  for (const Letter& letter : mailbox_.take()) handle(letter);
+  if (fds[0].revents != 0) handle_keeper();
+  for (std::size_t i = own; i < fds.size(); ++i) input_.handle(fds[i]);
+  handle_deadlines();
+}
+
+int Supervisor::poll_ms() const noexcept {
+  int least = input_.poll_ms();
+  for (const MaybeDeadline* deadline : {&job_deadline_, &kill_deadline_, &blame_deadline_, &drain_deadline_}) {
+    if (*deadline) least = least < 0 ? (*deadline)->left_ms() : std::min(least, (*deadline)->left_ms());
+  }
+  return least;
+}
+
+void Supervisor::handle_deadlines() {
+  const auto passed = [](MaybeDeadline& deadline) {
+    if (!deadline || !deadline->expired()) return false;
+    deadline.reset();
+    return true;
+  };
+  if (passed(blame_deadline_)) blame(blamed_later_);
+  if (passed(job_deadline_) && !status_) timed_out();
+  if (passed(drain_deadline_)) hurry_ = true;
+  if (passed(kill_deadline_)) {
+    say("some ranks didn't end within {} s of TERM: they are killed", term_to_kill.count());
+    keeper_.signal(SIGKILL);
+  }
+}
+
+// ---- the keeper tells
+
+void Supervisor::handle_keeper() {
+  while (!gone_) {
+    const std::optional<KeeperEvent> event = keeper_.next();
+    if (!event) return;
+    handle(*event);
+  }
+}
+
+void Supervisor::handle(const KeeperEvent& event) {
+  switch (event.what) {
+    case KeeperEvent::What::started: at(event.rank) = {State::running, event.pid, 0}; break;
+    case KeeperEvent::What::spawn_failed: spawn_failed(event); break;
+    case KeeperEvent::What::ended: rank_ended(event); break;
+    case KeeperEvent::What::gone:
+      if (event.value > 0) say("{} processes of the job don't die, even of KILL", event.value);
+      if (blame_deadline_) blame(blamed_later_);
+      gone_ = true;
+      job_deadline_.reset();
+      kill_deadline_.reset();
+      if (asked_to_end_) drain_deadline_ = base::Deadline::after(drain_limit);
+      break;
+    case KeeperEvent::What::lost: keeper_lost(); break;
+  }
+}
+
+void Supervisor::rank_ended(const KeeperEvent& event) {
+  at(event.rank) = {State::ended, event.pid, event.value};
+  const bool others = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.state != State::ended; });
+  if (others) control_.report_death(event.rank, describe_end(event.value));
+  if (status_ || status_of(event.value) == 0) return;
+  if (blame_deadline_ && event.rank != first_lost_) return;
+  if (may_be_a_consequence(event.rank)) {
+    blamed_later_ = event.rank;
+    blame_deadline_ = base::Deadline::after(blame_delay);
+  } else {
+    blame(event.rank);
+  }
+}
+
+/// When a rank dies, the others fail within a millisecond, and may be seen to end before it does.
+bool Supervisor::may_be_a_consequence(int rank) {
+  return first_lost_ >= 0 && first_lost_ != rank && at(first_lost_).state == State::running;
+}
+
+void Supervisor::blame(int rank) {
+  blame_deadline_.reset();
+  if (status_) return;
+  const int wait_status = at(rank).wait_status;
+  const bool others =
+      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.state == State::running; });
+  say("{} {}{}", who(rank), describe_end(wait_status), others ? "; the others are ended" : "");
+  end_job(status_of(wait_status));
+}
+
+void Supervisor::spawn_failed(const KeeperEvent& event) {
+  if (status_) return;
+  const int error = event.value;
+  const bool missing = error == ENOENT || error == ENOTDIR;
+  const bool exec = std::strcmp(event.step, "execve") == 0;
+  const char* hint = "";
+  if (exec && missing) hint = " (the interpreter that its first line names, or its loader, is missing)";
+  if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
+  say("rank {} can't be started: {}: {}: {}{}", event.rank, plan_.program, event.step, std::strerror(error), hint);
+  end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable);
+}
+
+void Supervisor::keeper_lost() {
+  gone_ = true;
+  keeper_.end_orphans();
+  if (status_) return;
+  say("its keeper process was killed: the job is over");
+  status_ = exit_signal_base + SIGKILL;
+}
+
+// ---- other threads tell
+
+void Supervisor::handle(const Letter& letter) {
+  switch (letter.what) {
+    case Letter::What::rank_lost:
+      if (first_lost_ < 0) first_lost_ = letter.rank;
+      break;
+    case Letter::What::aborted:
+      if (status_) break;
+      say("rank {} aborted the job{}{}", letter.rank, letter.text.empty() ? "" : ": ", letter.text);
+      end_job(letter.exit_code == 0 ? 1 : letter.exit_code);
+      break;
+    case Letter::What::output_done: output_done_ = true; break;
+  }
+}
+
+// ---- people tell
+
+void Supervisor::handle_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
+    handle_signal(static_cast<int>(info.ssi_signo));
+}
+
+void Supervisor::handle_signal(int signal) {
+  if (signal == SIGTSTP) return stop_with_ranks();
+  const bool ends = signal != SIGUSR1 && signal != SIGUSR2;
+  asked_to_end_ |= ends;
+  if (gone_) {  // only the reader of our output is waited for
+    hurry_ |= ends;
+    if (ends && !status_) status_ = exit_signal_base + signal;
+    return;
+  }
+  if (signal == SIGINT && ++interrupts_ == 2) {
+    say("interrupted twice: all ranks are killed");
+    if (!status_) status_ = exit_signal_base + SIGINT;
+    hurry_ = true;
+    keeper_.kill_all();
+    return;
+  }
+  keeper_.signal(signal);
+}
+
+void Supervisor::stop_with_ranks() {
+  keeper_.signal(SIGTSTP);
+  ::raise(SIGSTOP);
+  keeper_.signal(SIGCONT);
+}
+
+// ---- ends
+
+void Supervisor::timed_out() {
+  std::string text = fmt::format("--timeout: the job isn't done after {:g} s and is ended; its ranks:",
+                                 static_cast<double>(plan_.options.timeout->count()) * 1e-9);
+  for (int rank = 0; rank < plan_.options.ranks; ++rank) text += "\n  " + describe(rank);
+  say_text(text);
+  asked_to_end_ = true;
+  end_job(exit_timeout);
+}
+
+void Supervisor::end_job(int status) {
+  if (!status_) status_ = status;
+  blame_deadline_.reset();
+  keeper_.signal(SIGTERM);
+  keeper_.signal(SIGCONT);  // a stopped rank can't end by TERM
+  if (!kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);
+}
+
+std::string Supervisor::who(int rank) const {
+  return fmt::format("rank {} (pid {}, node {})", rank, at(rank).pid,
+                     plan_.places[static_cast<std::size_t>(rank)].node);
+}
+
+std::string Supervisor::describe(int rank) const {
+  const Rank& state = at(rank);
+  if (state.state == State::waiting) return fmt::format("rank {}: not started", rank);
+  if (state.state == State::ended) return fmt::format("{}: {}", who(rank), describe_end(state.wait_status));
+  const std::string activity = control_.activity_of(rank);
+  return fmt::format("{}: running{}{}", who(rank), activity.empty() ? "" : ", ", activity);
+}
+
+}  // namespace hmc::launcher

@@ -1,0 +1,84 @@
+// Supervisor: watches a running job until it has ended, and says how.
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/control.hpp"
+#include "launcher/keeper.hpp"
+#include "launcher/mailbox.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/terminal_input.hpp"
+#include "runtime/base/deadline.hpp"
+
+namespace hmc::launcher {
+
+/// hmcrun's main thread, which sleeps in one poll: keeper, signals, mailbox, terminal, and the next
+/// of its deadlines. The first cause of an end sticks.
+class Supervisor {
+ public:
+  /// `signals`: a signalfd. `output_pumped`: an output_done will come.
+  Supervisor(const Plan& plan, Keeper& keeper, Control& control, Mailbox& mailbox, int signals, TerminalInput input,
+             bool output_pumped);
+  /// The exit status.
+  int run();
+  /// A second INT: whoever still holds our output isn't waited for.
+  bool in_a_hurry() const noexcept { return hurry_; }
+
+ private:
+  enum class State { waiting, running, ended };
+  struct Rank {
+    State state = State::waiting;
+    pid_t pid = 0;
+    int wait_status = 0;
+  };
+  using MaybeDeadline = std::optional<base::Deadline>;
+
+  void wait_and_handle();
+  int poll_ms() const noexcept;
+  void handle_deadlines();
+  void handle_keeper();
+  void handle(const KeeperEvent& event);
+  void handle(const Letter& letter);
+  void handle_signals();
+  void handle_signal(int signal);
+
+  void rank_ended(const KeeperEvent& event);
+  void blame(int rank);
+  bool may_be_a_consequence(int rank);
+  void spawn_failed(const KeeperEvent& event);
+  void keeper_lost();
+  void timed_out();
+  void stop_with_ranks();
+
+  /// The job is to end with this status: TERM now, KILL later.
+  void end_job(int status);
+  std::string who(int rank) const;
+  std::string describe(int rank) const;
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  const Plan& plan_;
+  Keeper& keeper_;
+  Control& control_;
+  Mailbox& mailbox_;
+  int signals_;
+  TerminalInput input_;
+
+  std::vector<Rank> ranks_;
+  std::optional<int> status_;  ///< the first cause
+  int first_lost_ = -1;        ///< the first rank whose control connection ended early
+  int blamed_later_ = -1;      ///< failed, but perhaps only because first_lost_ did
+  int interrupts_ = 0;
+  bool gone_ = false;
+  bool output_done_;
+  bool asked_to_end_ = false;  ///< by a signal or --timeout, not by the ranks
+  bool hurry_ = false;
+  MaybeDeadline job_deadline_, kill_deadline_, blame_deadline_, drain_deadline_;
+};
+
+}  // namespace hmc::launcher
