@@ -22,7 +22,7 @@ struct RankFacts {
   std::int32_t node = -1;         ///< nodes are numbered by their lowest rank
   std::int32_t local_index = -1;  ///< position among its node's ranks, ascending by rank
   std::int32_t pid = 0;
-  std::uint64_t machine = 0;      ///< equal for ranks of one kernel (pretended nodes share a machine)
+  std::uint64_t machine = 0;            ///< equal for ranks of one kernel (pretended nodes share a machine)
   std::array<std::uint64_t, 4> cpus{};  ///< the first 256 CPUs it may run on
 };
 

@@ -20,8 +20,7 @@ namespace {
 using SharedSegment = std::shared_ptr<base::Segment>;
 
 /// One meeting of a group: everybody brings an item, everybody takes all of them.
-template <typename Item>
-struct Round {
+template <typename Item> struct Round {
   explicit Round(std::size_t members) : items(members) {}
   std::string operation;  // the first comer's; another's is a mismatch
   std::vector<std::optional<Item>> items;
@@ -34,8 +33,7 @@ struct Round {
 struct Job {
   Job(int ranks, int nodes);
 
-  template <typename Item>
-  struct Meetings {
+  template <typename Item> struct Meetings {
     std::vector<int> members;
     std::map<std::uint64_t, Round<Item>> rounds;
   };
@@ -73,8 +71,8 @@ Job::Job(int ranks, int node_count) : left(static_cast<std::size_t>(ranks)) {
 
 class InprocBootstrap final : public Bootstrap, private base::NodeLink {
  public:
-  InprocBootstrap(std::shared_ptr<Job> job, int rank)
-      : job_(std::move(job)), rank_(rank), mine_(job_->facts[static_cast<std::size_t>(rank)]) {}
+  InprocBootstrap(std::shared_ptr<Job> job, int rank, const char* launcher)
+      : job_(std::move(job)), rank_(rank), mine_(job_->facts[static_cast<std::size_t>(rank)]), launcher_(launcher) {}
 
   ~InprocBootstrap() override {
     const std::lock_guard lock(job_->mutex);
@@ -85,7 +83,7 @@ class InprocBootstrap final : public Bootstrap, private base::NodeLink {
 
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return static_cast<int>(job_->facts.size()); }
-  std::string launcher() const override { return "inproc"; }
+  std::string launcher() const override { return launcher_; }
   const std::vector<RankFacts>& facts() const noexcept override { return job_->facts; }
   base::NodeLink& node_link() noexcept override { return *this; }
   const base::NodePage& node_page() const noexcept override { return job_->pages[node()]; }
@@ -133,6 +131,7 @@ class InprocBootstrap final : public Bootstrap, private base::NodeLink {
   std::shared_ptr<Job> job_;
   int rank_;
   RankFacts mine_;
+  const char* launcher_;
   std::uint64_t rounds_ = 0;
   std::uint64_t shares_ = 0;
 };
@@ -203,8 +202,12 @@ std::vector<std::unique_ptr<Bootstrap>> make_inproc(int size, int nodes) {
   }
   const auto job = std::make_shared<Job>(size, nodes);
   std::vector<std::unique_ptr<Bootstrap>> ranks;
-  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<InprocBootstrap>(job, rank));
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<InprocBootstrap>(job, rank, "inproc"));
   return ranks;
+}
+
+std::unique_ptr<Bootstrap> make_alone() {
+  return std::make_unique<InprocBootstrap>(std::make_shared<Job>(1, 1), 0, "alone");
 }
 
 }  // namespace hmc::bootstrap

@@ -12,4 +12,7 @@ namespace hmc::bootstrap {
 /// are dealt in blocks to that many pretended nodes (rank r is on node r * nodes / size).
 std::vector<std::unique_ptr<Bootstrap>> make_inproc(int size, int nodes = 1);
 
+/// Rank 0 of 1.
+std::unique_ptr<Bootstrap> make_alone();
+
 }  // namespace hmc::bootstrap

@@ -20,17 +20,22 @@ namespace hmc::bootstrap {
 class NodeAgent {
  public:
   struct Events {  // called on the agent's thread; must not block
+    /// Seen by the socket's end; not called for what report_death told.
     std::function<void(int rank, std::string_view cause)> on_rank_lost;
   };
-  /// Null if another agent already serves this node. Throws Error if the store can't be reached.
+  /// Null if another agent already serves this node. Throws Error if the store can't be reached or
+  /// doesn't let this node in. Doesn't wait for ranks. `store_rank`: the rank that serves the store,
+  /// if one does; it is blamed when the store goes.
   static std::unique_ptr<NodeAgent> start(const Secret& secret, const std::string& store, std::string_view node_label,
-                                          int job_size, Events events, base::Deadline deadline);
+                                          int job_size, Events events, base::Deadline deadline, int store_rank = -1);
   ~NodeAgent();  ///< stops and joins
 
   const base::NodePage& page() const noexcept;
   /// A rank of this node ended (hmcrun saw it by pidfd, faster than the socket's end): raises the
-  /// abort word and tells the store. Ignored for a rank that said goodbye.
+  /// abort word and tells the store. Ignored for a rank that said goodbye. From any thread.
   void report_death(int rank, std::string_view cause);
+  /// True once every rank of the node said goodbye, or the job failed.
+  bool wait_for_goodbyes(base::Deadline deadline);
 
   /// The abstract socket's name, for ranks of this job and node.
   static std::string socket_name(const Secret& secret, std::string_view node_label);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -10,19 +11,32 @@
 
 namespace hmc::bootstrap {
 
+using Mac = std::array<std::byte, 32>;
+
 class Secret {
  public:
   static constexpr std::size_t bytes = 32;
   static Secret random();
   /// 64 hex digits. Throws Error{invalid_config}.
   static Secret from_hex(std::string_view hex);
+  static Secret from_bytes(const std::array<std::byte, bytes>& key) noexcept;
   std::string hex() const;
+  const std::array<std::byte, bytes>& key() const noexcept { return key_; }
 
-  /// HMAC-SHA256 of `message` under this secret.
-  std::array<std::byte, 32> sign(base::ByteView message) const;
+  /// HMAC-SHA256 of `message`, or of the parts one after the other, under this secret.
+  Mac sign(base::ByteView message) const { return sign({message}); }
+  Mac sign(std::initializer_list<base::ByteView> parts) const;
+  /// A key for one purpose: to know it doesn't help to find this secret.
+  Secret derive(std::initializer_list<base::ByteView> purpose) const { return from_bytes(sign(purpose)); }
 
  private:
   std::array<std::byte, bytes> key_{};
 };
+
+/// In a time that doesn't tell where they differ.
+bool equal(base::ByteView a, base::ByteView b) noexcept;
+
+/// Bytes that nobody can guess. Throws Error.
+std::array<std::byte, 32> random_bytes();
 
 }  // namespace hmc::bootstrap

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "bootstrap/tcp/secret.hpp"
+#include "runtime/base/deadline.hpp"
 
 namespace hmc::bootstrap {
 
@@ -25,6 +26,8 @@ class StoreServer {
   std::size_t connections() const noexcept;  ///< authenticated ones: the nodes
   /// Tells every node that a rank is gone.
   void announce_failure(int rank, std::string_view text);
+  /// True once every rank said goodbye, or the job failed: nobody needs this store any more.
+  bool wait_for_goodbyes(base::Deadline deadline);
 
  private:
   class Server;

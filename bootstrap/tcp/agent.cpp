@@ -1,0 +1,217 @@
+#include "bootstrap/tcp/agent.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <hmc/error.hpp>
+
+#include "bootstrap/facts.hpp"
+#include "bootstrap/tcp/await.hpp"
+#include "bootstrap/tcp/socket.hpp"
+
+namespace hmc::bootstrap {
+
+namespace {
+
+SharedFd duplicate(int fd) {
+  base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy) throw Error(Code::error, "dup", "no descriptor is left", "raise `ulimit -n`");
+  return std::make_shared<base::UniqueFd>(std::move(copy));
+}
+
+}  // namespace
+
+NodeAgent::Agent::Agent(const Secret& secret, base::UniqueFd listener, Connection store, int job_size, Events events,
+                        int store_rank)
+    : job_size_(job_size),
+      store_rank_(store_rank),
+      events_(std::move(events)),
+      page_(base::NodePage::create(job_size)),
+      page_fd_(duplicate(page_.segment()->fd())),
+      loop_(secret, *this) {
+  loop_.add_listener(std::move(listener));
+  store_ = &loop_.add(std::move(store));
+  loop_.start();
+}
+
+NodeAgent::Agent::~Agent() {
+  loop_.stop();
+  if (store_ == nullptr || !all_left()) return;
+  // The goodbyes must arrive: close only when the store has read them and closed as well.
+  Connection& store = store_->connection;
+  const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
+  while (store.wants_write() && !store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
+  store.finish();
+  while (!store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
+}
+
+bool NodeAgent::Agent::admits(int socket) { return peer_of(socket).uid == ::geteuid(); }
+
+void NodeAgent::Agent::report_death(int rank, std::string cause) {
+  loop_.post([this, rank, cause = std::move(cause)] {
+    // A goodbye may lie in its socket unread.
+    const auto found = ranks_.find(rank);
+    if (found != ranks_.end() && found->second.peer != nullptr) loop_.drain(*found->second.peer);
+    lose(rank, cause, false);
+  });
+}
+
+void NodeAgent::Agent::on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) {
+  const bool good = &from == store_ ? dispatch_store(frame) : dispatch_rank(from, frame, fds);
+  if (!good) loop_.drop(from);
+}
+
+void NodeAgent::Agent::on_end(Peer& peer) {
+  const std::string why = peer.connection.fault().empty() ? "" : ": " + peer.connection.fault();
+  if (&peer == store_) {
+    store_ = nullptr;
+    if (!all_left()) lose_store(why);
+    return;
+  }
+  if (!peer.registered) return;
+  ranks_[peer.rank].peer = nullptr;
+  lose(peer.rank, fmt::format("rank {} ended without saying goodbye{}", peer.rank, why), true);
+}
+
+int NodeAgent::Agent::on_turn() {
+  flush_joins();
+  int wanted_ms = -1;
+  for (auto& [number, round] : rounds_) {
+    if (round.unsent.entries.empty()) continue;
+    if (round.arrived == members_.size() || round.send_by.expired()) {
+      send_round(round);
+    } else {
+      const int left_ms = round.send_by.left_ms();
+      wanted_ms = wanted_ms < 0 ? left_ms : std::min(wanted_ms, left_ms);
+    }
+  }
+  return wanted_ms;
+}
+
+void NodeAgent::Agent::flush_joins() {
+  if (joining_.empty()) return;
+  if (store_ != nullptr) store_->connection.send(Join{job_size_, std::move(joining_)});
+  joining_.clear();
+}
+
+void NodeAgent::Agent::send_round(LocalRound& round) {
+  tell_store(round.unsent);
+  round.unsent.entries.clear();
+}
+
+void NodeAgent::Agent::tell_ranks(MessageType type, const base::Bytes& payload) {
+  for (auto& [rank, local] : ranks_) {
+    if (local.peer != nullptr && !local.left) local.peer->connection.send_encoded(type, payload);
+  }
+}
+
+bool NodeAgent::Agent::all_left() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& each) { return each.second.left; });
+}
+
+std::size_t NodeAgent::Agent::seat_of(int rank) const {
+  return static_cast<std::size_t>(std::lower_bound(members_.begin(), members_.end(), rank) - members_.begin());
+}
+
+void NodeAgent::Agent::look_whether_over() {
+  if (failure_ || (!members_.empty() && all_left())) over_.set();
+}
+
+void NodeAgent::Agent::lose(int rank, const std::string& cause, bool tell_events) {
+  if (const auto found = ranks_.find(rank); found != ranks_.end() && found->second.left) return;
+  if (!dead_.insert(rank).second) return;
+  const Notice notice{Code::peer_failed, rank, 0, cause};
+  fail(notice);
+  tell_store(Death(notice));
+  if (tell_events && events_.on_rank_lost) events_.on_rank_lost(rank, cause);
+}
+
+void NodeAgent::Agent::lose_store(const std::string& why) {
+  if (store_rank_ < 0) return fail({Code::aborted, -1, 0, "the connection to the job's store (hmcrun) ended" + why});
+  fail({Code::peer_failed, store_rank_, 0,
+        fmt::format("rank {}, which served the job's store, is gone{}", store_rank_, why)});
+}
+
+void NodeAgent::Agent::fail(const Notice& notice) {
+  // The page first: ranks that spin in a collective see it at once.
+  page_.raise_abort(notice.code, notice.rank, notice.text);
+  if (failure_) return;  // the first cause sticks
+  failure_.emplace(notice);
+  tell_ranks(MessageType::failure, encode(*failure_));
+  look_whether_over();
+}
+
+// ---- from the store
+
+bool NodeAgent::Agent::dispatch_store(const Frame& frame) {
+  switch (frame.type) {
+    case MessageType::table: {
+      const auto table = decode<Table>(frame);
+      return table && know(*table);
+    }
+    case MessageType::result: {
+      const auto result = decode<Result>(frame);
+      if (!result) return false;
+      rounds_.erase(result->round);
+      tell_ranks(frame.type, frame.payload);
+      return true;
+    }
+    case MessageType::round_failed: {
+      const auto failed = decode<RoundFailed>(frame);
+      if (!failed) return false;
+      rounds_.erase(failed->round);
+      tell_ranks(frame.type, frame.payload);
+      return true;
+    }
+    case MessageType::reply: {
+      const auto reply = decode<Reply>(frame);
+      return reply && pass_on(reply->rank, frame.type, frame.payload);
+    }
+    case MessageType::missing_reply: {
+      const auto reply = decode<MissingReply>(frame);
+      return reply && pass_on(reply->rank, frame.type, frame.payload);
+    }
+    case MessageType::failure: {
+      const auto failure = decode<Failure>(frame);
+      if (failure) fail(*failure);
+      return failure.has_value();
+    }
+    case MessageType::refusal: {
+      const auto refusal = decode<Refusal>(frame);
+      return refusal && refuse_rank(*refusal);
+    }
+    default: return false;
+  }
+}
+
+bool NodeAgent::Agent::know(const Table& table) {
+  for (const auto& [rank, local] : ranks_) members_.push_back(rank);
+  shares_.emplace(members_.size());
+  tell_ranks(MessageType::table, encode(table));
+  look_whether_over();
+  return true;
+}
+
+bool NodeAgent::Agent::pass_on(int rank, MessageType type, const base::Bytes& payload) {
+  const auto found = ranks_.find(rank);
+  if (found == ranks_.end()) return false;
+  if (found->second.peer != nullptr) found->second.peer->connection.send_encoded(type, payload);
+  return true;
+}
+
+bool NodeAgent::Agent::refuse_rank(const Refusal& refusal) {
+  const auto found = ranks_.find(refusal.rank);
+  if (found == ranks_.end()) return false;
+  if (Peer* const peer = found->second.peer) {
+    peer->connection.send(refusal);
+    peer->registered = false;  // its end is no death: the job's rank of this number lives elsewhere
+    loop_.drop(*peer);
+  }
+  ranks_.erase(found);
+  return true;
+}
+
+}  // namespace hmc::bootstrap

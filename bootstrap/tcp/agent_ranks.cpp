@@ -1,0 +1,155 @@
+// What an agent does with its ranks' messages.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bootstrap/tcp/agent.hpp"
+
+namespace hmc::bootstrap {
+
+namespace {
+
+/// A round that waits longer is told to the store in part, so that it can say who is missing.
+constexpr auto gather_for = std::chrono::milliseconds(20);
+
+}  // namespace
+
+bool NodeAgent::Agent::dispatch_rank(Peer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
+  if (!from.registered) return take_as<Join>(from, frame);
+  // Before the table there is nothing to gather: the members aren't known.
+  const bool early = members_.empty();
+  switch (frame.type) {
+    case MessageType::contribution: return !early && take_as<Contribution>(from, frame);
+    case MessageType::share_offer: {
+      const auto message = decode<ShareOffer>(frame);
+      return !early && message && take(from, *message, fds);
+    }
+    case MessageType::publish: return take_as<Publish>(from, frame);
+    case MessageType::lookup: return take_as<Lookup>(from, frame);
+    case MessageType::missing_query: return take_as<MissingQuery>(from, frame);
+    case MessageType::abort: return take_as<Abort>(from, frame);
+    case MessageType::goodbye: return take_as<Goodbye>(from, frame);
+    default: return false;
+  }
+}
+
+bool NodeAgent::Agent::take(Peer& from, Join message) {
+  const auto refuse = [&from](std::string text) {
+    from.connection.send(Refusal({Code::invalid_config, -1, 0, std::move(text)}));
+    return false;
+  };
+  if (message.ranks.size() != 1) return false;
+  const RankFacts& facts = message.ranks.front();
+  if (message.job_size != job_size_) {
+    return refuse(fmt::format("this job has {} ranks, rank {} (process {}) speaks of {}", job_size_, facts.rank,
+                              facts.pid, message.job_size));
+  }
+  if (facts.rank < 0 || facts.rank >= job_size_) {
+    return refuse(fmt::format("rank {} isn't in a job of {} ranks", facts.rank, job_size_));
+  }
+  if (ranks_.contains(facts.rank)) return refuse(fmt::format("rank {} has joined already, on this node", facts.rank));
+  if (!members_.empty()) return refuse(fmt::format("rank {} comes late: every rank has joined already", facts.rank));
+
+  from.registered = true;
+  from.rank = facts.rank;
+  ranks_[facts.rank] = Local{&from, false};
+  joining_.push_back(facts);
+  from.connection.send(Page{page_.nonce()}, {page_fd_});
+  if (failure_) from.connection.send(*failure_);
+  return true;
+}
+
+bool NodeAgent::Agent::take(Peer& from, Contribution message) {
+  if (message.entries.size() != 1 || message.entries.front().rank != from.rank) return false;
+  const LocalRound fresh{{message.round, message.kind, {}}, 0, base::Deadline::after(gather_for)};
+  LocalRound& round = rounds_.try_emplace(message.round, fresh).first->second;
+  // A node's message has one kind: what differs goes alone, and the store sees the mismatch.
+  if (round.unsent.kind != message.kind) {
+    send_round(round);
+    round.unsent.kind = message.kind;
+  }
+  round.unsent.entries.push_back(std::move(message.entries.front()));
+  ++round.arrived;
+  return true;
+}
+
+bool NodeAgent::Agent::take(Peer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
+  if (fds.size() > 1) return false;
+  SharedFd fd = fds.empty() ? nullptr : std::make_shared<base::UniqueFd>(std::move(fds.front()));
+  if (shares_->offer(seat_of(from.rank), message, std::move(fd))) {
+    answer_share(message.round);
+    return true;
+  }
+  for (const std::size_t seat : shares_->missing(message.round)) {
+    const int peer = members_[seat];
+    if (!ranks_[peer].left) continue;
+    fail_share(message.round, peer);
+    break;
+  }
+  return true;
+}
+
+void NodeAgent::Agent::answer_share(std::uint64_t round) {
+  for (std::size_t seat = 0; seat < members_.size(); ++seat) {
+    Peer* const peer = ranks_[members_[seat]].peer;
+    if (peer == nullptr) continue;
+    for (NodeShares::Part& part : shares_->answer(round, seat))
+      peer->connection.send(part.message, std::move(part.fds));
+  }
+  shares_->finish(round);
+}
+
+void NodeAgent::Agent::fail_share(std::uint64_t round, int left) {
+  const RoundFailed failed{RoundFailed::Scope::node, round, Code::closed, left,
+                           fmt::format("rank {} has left the job", left)};
+  tell_ranks(MessageType::round_failed, encode(failed));
+}
+
+bool NodeAgent::Agent::take(Peer& from, Publish message) {
+  message.rank = from.rank;
+  tell_store(message);
+  return true;
+}
+
+bool NodeAgent::Agent::take(Peer& from, Lookup message) {
+  message.rank = from.rank;
+  tell_store(message);
+  return true;
+}
+
+bool NodeAgent::Agent::take(Peer& from, MissingQuery message) {
+  message.rank = from.rank;
+  if (message.what == MissingQuery::What::share) {
+    MissingReply reply{message.id, from.rank, {}};
+    if (shares_) {
+      for (const std::size_t seat : shares_->missing(message.round)) reply.missing.push_back(members_[seat]);
+    }
+    from.connection.send(reply);
+    return true;
+  }
+  // The store must know of those who are here before it says who isn't.
+  for (auto& [number, round] : rounds_) {
+    if (!round.unsent.entries.empty()) send_round(round);
+  }
+  tell_store(message);
+  return true;
+}
+
+bool NodeAgent::Agent::take(Peer& from, Abort message) {
+  message.rank = from.rank;
+  tell_store(message);
+  fail(message);
+  return true;
+}
+
+bool NodeAgent::Agent::take(Peer& from, const Goodbye& /*message*/) {
+  ranks_[from.rank].left = true;
+  tell_store(Goodbye{from.rank});
+  if (shares_) {
+    for (const std::uint64_t round : shares_->rounds_without(seat_of(from.rank))) fail_share(round, from.rank);
+  }
+  look_whether_over();
+  return true;
+}
+
+}  // namespace hmc::bootstrap

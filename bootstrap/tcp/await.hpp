@@ -1,0 +1,26 @@
+// Waiting on one connection, for those who have no loop.
+#pragma once
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "bootstrap/tcp/connection.hpp"
+#include "runtime/base/deadline.hpp"
+
+namespace hmc::bootstrap {
+
+/// Sleeps until the connection can move, or for `timeout_ms`; then moves it.
+inline void move_or_sleep(Connection& connection, int timeout_ms) {
+  pollfd wait{connection.fd(), POLLIN, 0};
+  if (connection.stalled()) {
+    timeout_ms = std::min(timeout_ms, 1);
+  } else if (connection.wants_write()) {
+    wait.events |= POLLOUT;
+  }
+  (void)::poll(&wait, 1, timeout_ms);
+  connection.write();
+  if (wait.revents != 0) connection.read();
+}
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,163 @@
+#include "bootstrap/tcp/connection.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+
+#include "bootstrap/tcp/socket.hpp"
+
+namespace hmc::bootstrap {
+
+namespace {
+
+using base::as_bytes;
+
+// Each key has one purpose, so that no frame of one part of the conversation fits into another.
+Secret client_hello_key(const Secret& secret) { return secret.derive({as_bytes("hmc client hello")}); }
+Secret server_hello_key(const Secret& secret, base::ByteView client_nonce) {
+  return secret.derive({as_bytes("hmc server hello"), client_nonce});
+}
+Secret session_key(const Secret& secret, base::ByteView client_nonce, base::ByteView server_nonce) {
+  return secret.derive({as_bytes("hmc session"), client_nonce, server_nonce});
+}
+
+}  // namespace
+
+Connection::Connection(base::UniqueFd socket, const Secret& secret, Side side)
+    : socket_(std::move(socket)), secret_(secret), side_(side), my_nonce_(random_bytes()) {
+  if (side_ == Side::client) {
+    sealer_.rekey(client_hello_key(secret_), Direction::to_server);
+    opener_.rekey(server_hello_key(secret_, my_nonce_), Direction::to_client);
+    send_hello();
+  } else {
+    opener_.rekey(client_hello_key(secret_), Direction::to_server);
+  }
+}
+
+void Connection::send_hello() {
+  push(hello_type, base::Bytes(my_nonce_.begin(), my_nonce_.end()), {});
+  write();
+}
+
+bool Connection::take_hello(const Frame& frame) {
+  if (frame.payload.size() != my_nonce_.size()) return false;
+  const bool client = side_ == Side::client;
+  const base::ByteView theirs = frame.payload;
+  if (!client) {
+    sealer_.rekey(server_hello_key(secret_, theirs), Direction::to_client);
+    send_hello();
+  }
+  const Secret key = client ? session_key(secret_, my_nonce_, theirs) : session_key(secret_, theirs, my_nonce_);
+  sealer_.rekey(key, client ? Direction::to_server : Direction::to_client);
+  opener_.rekey(key, client ? Direction::to_client : Direction::to_server);
+  opener_.hello_only(false);
+  keyed_ = true;
+  // The server's hello is signed over our nonce; a client's could be a recording until its next frame.
+  proven_ = client;
+  for (Waiting& each : waiting_) push(each.type, each.payload, std::move(each.fds));
+  waiting_.clear();
+  write();
+  return true;
+}
+
+void Connection::push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
+  base::Bytes bytes = sealer_.seal(type, payload, static_cast<std::uint16_t>(fds.size()));
+  out_.push_back({std::move(bytes), 0, std::move(fds)});
+}
+
+void Connection::send_encoded(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
+  if (ended_) return;
+  if (!keyed_) {
+    waiting_.push_back({type, payload, std::move(fds)});
+    return;
+  }
+  push(type, payload, std::move(fds));
+  write();
+}
+
+void Connection::write() {
+  stalled_ = false;
+  while (!out_.empty() && !ended_) {
+    Outgoing& first = out_.front();
+    std::vector<int> fds;
+    for (const SharedFd& each : first.fds) fds.push_back(each->get());
+    const IoResult result = send_some(socket_.get(), base::ByteView(first.bytes).subspan(first.sent), fds);
+    if (result.io == Io::would_block) {
+      stalled_ = result.error == ETOOMANYREFS || result.error == ENOBUFS || result.error == ENOMEM;
+      return;
+    }
+    if (result.io == Io::failed) {
+      out_.clear();
+      // What the other side sent before it went may still lie here: reading finds the end.
+      if (result.error != EPIPE && result.error != ECONNRESET) end(std::strerror(result.error));
+      return;
+    }
+    first.fds.clear();
+    first.sent += result.bytes;
+    if (first.sent == first.bytes.size()) out_.pop_front();
+  }
+}
+
+void Connection::read() {
+  std::array<std::byte, 65536> chunk;
+  std::vector<base::UniqueFd> fds;
+  constexpr int fair_share = 32;  // then the others' turn
+  for (int i = 0; i < fair_share && !ended_; ++i) {
+    const IoResult result = receive_some(socket_.get(), chunk, fds);
+    for (base::UniqueFd& each : fds) fds_in_.push_back(std::move(each));
+    fds.clear();
+    if (result.io == Io::would_block) return;
+    if (result.io == Io::ended) return end({});
+    if (result.io == Io::failed) {
+      if (result.error == EMFILE) return end("descriptors were lost on the way: raise `ulimit -n`");
+      return end(result.error == ECONNRESET ? "" : std::strerror(result.error));
+    }
+    opener_.feed(base::ByteView(chunk).first(result.bytes));
+    // Somebody unknown may not make us keep more than one hello brings.
+    if (!keyed_ && !fds_in_.empty()) return end("it sent descriptors before it said who it is");
+    if (result.bytes < chunk.size()) return;
+  }
+}
+
+std::optional<Frame> Connection::next(std::vector<base::UniqueFd>& fds) {
+  for (;;) {
+    std::optional<Frame> frame = opener_.next();
+    if (!frame) {
+      if (opener_.fault() != FrameFault::none) end_for_frame_fault();
+      return std::nullopt;
+    }
+    if (frame->fds > fds_in_.size()) {
+      end("descriptors are missing");
+      return std::nullopt;
+    }
+    if (!keyed_) {
+      if (take_hello(*frame)) continue;
+      end("its hello is malformed");
+      return std::nullopt;
+    }
+    proven_ = true;
+    for (int i = 0; i < frame->fds; ++i) {
+      fds.push_back(std::move(fds_in_.front()));
+      fds_in_.pop_front();
+    }
+    return frame;
+  }
+}
+
+void Connection::end(std::string fault) {
+  ended_ = true;
+  if (fault_.empty()) fault_ = std::move(fault);
+}
+
+void Connection::end_for_frame_fault() {
+  if (opener_.fault() != FrameFault::version) return end(name_of(opener_.fault()));
+  // Our own hello tells the other side which version we speak; it needs no key to be understood.
+  if (side_ == Side::server && !keyed_) send_hello();
+  end(fmt::format("it speaks protocol version {}, this library speaks {}", opener_.peer_version(), protocol_version));
+}
+
+void Connection::finish() noexcept { (void)::shutdown(socket_.get(), SHUT_WR); }
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,85 @@
+// Frames: how one message looks on a socket, and who may have written it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bootstrap/tcp/secret.hpp"
+#include "runtime/base/bytes.hpp"
+
+namespace hmc::bootstrap {
+
+inline constexpr std::uint32_t frame_magic = 0x31434d48;  // "HMC1"
+inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::size_t frame_header_bytes = 16;
+inline constexpr std::size_t frame_mac_bytes = sizeof(Mac);
+/// The kernel passes at most this many descriptors with one message (SCM_MAX_FD).
+inline constexpr std::size_t most_fds_per_frame = 253;
+
+enum class MessageType : std::uint16_t;  // messages.hpp; 1 is the hello
+inline constexpr MessageType hello_type{1};
+/// The most payload that a type may have; nothing for a type that doesn't exist.
+std::optional<std::size_t> payload_limit(MessageType type) noexcept;
+
+struct Frame {
+  MessageType type{};
+  std::uint16_t fds = 0;  ///< descriptors that travel with it
+  base::Bytes payload;
+};
+
+/// Who writes: a frame that is sent back to its writer doesn't verify.
+enum class Direction : std::uint8_t { to_server = 1, to_client = 2 };
+
+enum class FrameFault { none, magic, version, type, length, mac };
+const char* name_of(FrameFault fault) noexcept;
+
+/// Signs with a key, a direction and a counter, so that a frame can neither be replayed nor reflected.
+class FrameSealer {
+ public:
+  /// From here on frames are under `key`, and the counter starts again.
+  void rekey(const Secret& key, Direction direction) noexcept;
+  /// header {magic 4, version 2, type 2, fds 2, zero 2, length 4}, payload, MAC 32.
+  base::Bytes seal(MessageType type, base::ByteView payload, std::uint16_t fds = 0);
+
+ private:
+  Secret key_;
+  Direction direction_{};
+  std::uint64_t counter_ = 0;
+};
+
+/// Takes bytes as they come and gives whole, verified frames. The header is checked before any memory
+/// is taken for the payload, and memory grows only with bytes that have arrived. After a fault it
+/// gives nothing more.
+class FrameOpener {
+ public:
+  void rekey(const Secret& key, Direction direction) noexcept;
+  /// Until the first rekey with `hello_only` false, only a hello is let in: it is what strangers may send.
+  void hello_only(bool yes) noexcept { hello_only_ = yes; }
+  void feed(base::ByteView bytes);
+  std::optional<Frame> next();
+
+  FrameFault fault() const noexcept { return fault_; }
+  std::uint16_t peer_version() const noexcept { return peer_version_; }  ///< after FrameFault::version
+  bool empty() const noexcept { return read_ == buffer_.size(); }
+
+ private:
+  struct Header {
+    MessageType type{};
+    std::uint16_t fds = 0;
+    std::uint32_t length = 0;
+  };
+  bool read_header(Header& header);
+  std::nullopt_t fail(FrameFault fault) noexcept;
+
+  Secret key_;
+  Direction direction_{};
+  std::uint64_t counter_ = 0;
+  bool hello_only_ = true;
+  base::Bytes buffer_;
+  std::size_t read_ = 0;  // bytes of buffer_ that were given out
+  FrameFault fault_ = FrameFault::none;
+  std::uint16_t peer_version_ = 0;
+};
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,36 @@
+// LocalSecret: a job's secret for ranks that were started by hand on one machine without HMC_SECRET.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "bootstrap/tcp/secret.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/fd.hpp"
+
+namespace hmc::bootstrap {
+
+/// Rank 0 makes a random secret and hands it out over an abstract Unix socket named after the store's
+/// address; both sides check by the kernel's word that the other one is the same user. So nobody else
+/// can join, and nothing of it is stored anywhere. Only where the store is on the loopback: across
+/// machines HMC_SECRET is needed.
+class LocalSecret {
+ public:
+  /// Serves a new secret until destroyed. Throws Error when another job serves this address.
+  explicit LocalSecret(const std::string& store);
+  ~LocalSecret();
+  const Secret& secret() const noexcept { return secret_; }
+
+  /// Waits for rank 0. Throws Error{timeout}, or Error{refused} when another user answers.
+  static Secret fetch(const std::string& store, base::Deadline deadline);
+
+ private:
+  void serve();
+  Secret secret_ = Secret::random();
+  base::UniqueFd listener_;
+  base::UniqueFd wake_;
+  std::thread thread_;
+};
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,87 @@
+// PeerLoop: one thread that sleeps in poll and serves connections. The store and the agents are made
+// of it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/tcp/connection.hpp"
+#include "runtime/base/deadline.hpp"
+
+namespace hmc::bootstrap {
+
+/// One connection of a loop. `rank` and `registered` belong to the loop's handler.
+struct Peer {
+  Peer(Connection link, base::Deadline prove_by) : connection(std::move(link)), must_prove_by(prove_by) {}
+  Connection connection;
+  base::Deadline must_prove_by;
+  bool registered = false;  ///< an agent at the store; a rank at its agent
+  int rank = -1;            ///< at an agent: whose connection this is
+  bool dropped = false;     ///< by PeerLoop::drop
+};
+
+/// Strangers (no valid first message in time, bad bytes) are dropped and counted, and the handler
+/// never hears of them. Everything of the handler is called on the loop's thread.
+class PeerLoop {
+ public:
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    /// False for a socket that isn't to be served at all.
+    virtual bool admits(int /*socket*/) { return true; }
+    virtual void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) = 0;
+    /// A proven peer's connection is over; the peer is gone after this.
+    virtual void on_end(Peer& peer) = 0;
+    /// After each turn. Returns in how many ms it wants another one, whatever happens; -1: never.
+    virtual int on_turn() { return -1; }
+  };
+
+  /// Throws Error if the system gives no eventfd.
+  PeerLoop(const Secret& secret, Handler& handler);
+  ~PeerLoop();
+
+  void add_listener(base::UniqueFd listener);  ///< before start()
+  /// A connection that this side opened. Before start(), or on the loop's thread.
+  Peer& add(Connection connection);
+  void start();
+  /// Runs `task` on the loop's thread, soon. From any thread.
+  void post(std::function<void()> task);
+  /// Ends the thread after a last turn. Then the caller may look at the peers.
+  void stop();
+
+  std::vector<std::unique_ptr<Peer>>& peers() noexcept { return peers_; }
+  std::size_t strangers() const noexcept { return strangers_.load(std::memory_order_relaxed); }
+
+  /// Closes it once what was sent is out, or soon; nothing more is heard of it but its end.
+  void drop(Peer& peer);
+  /// Reads what has come from this peer by now, and hands it to the handler.
+  void drain(Peer& peer);
+
+ private:
+  void run();
+  int turn(int timeout_ms);
+  int poll_timeout(int wanted_ms) const;
+  void accept_from(int listener);
+  void run_tasks();
+  void sweep();
+  bool is_over(const Peer& peer) const;
+
+  Secret secret_;
+  Handler& handler_;
+  std::vector<base::UniqueFd> listeners_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  base::UniqueFd wake_;
+  std::mutex mutex_;
+  std::vector<std::function<void()>> tasks_;  // under mutex_
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::size_t> strangers_{0};  // relaxed: a count, nothing is ordered by it
+  bool exhausted_ = false;                 // no descriptor for a caller: don't ask for a moment
+  std::thread thread_;
+};
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,91 @@
+// RankClient: one rank's conversation with its node's agent.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/tcp/connection.hpp"
+
+namespace hmc::bootstrap {
+
+/// Sends what it is asked, and waits for the answer until a deadline, an abort, or the agent's end.
+/// One thread at a time, except abort() and say_goodbye().
+class RankClient {
+ public:
+  RankClient(base::UniqueFd socket, const Secret& secret, RankFacts mine, int job_size);
+
+  /// Waits for the node page and for everybody's facts.
+  void join(base::Deadline deadline);
+  const std::vector<RankFacts>& facts() const noexcept { return facts_; }
+  const std::vector<int>& members() const noexcept { return members_; }
+  const base::NodePage& page() const noexcept { return page_; }
+  int rank() const noexcept { return mine_.rank; }
+
+  std::vector<base::Bytes> meet(RoundKind kind, base::ByteView mine, base::Deadline deadline);
+  std::vector<std::shared_ptr<base::Segment>> share(const std::shared_ptr<base::Segment>& mine,
+                                                    base::Deadline deadline);
+  void publish(std::string_view key, base::ByteView value, base::Deadline deadline);
+  base::Bytes lookup(std::string_view key, base::Deadline deadline);
+
+  void abort(int exit_code, std::string_view text) noexcept;
+  void say_goodbye() noexcept;
+  bool joined() const noexcept { return !facts_.empty(); }
+
+ private:
+  enum class Outcome { ready, expired };
+  using Ready = std::function<bool()>;
+  /// Throws if the job is over, or this rank wasn't let in.
+  Outcome wait(const char* operation, base::Deadline deadline, const Ready& ready);
+  void throw_if_over(const char* operation);
+  void throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round);
+  void take_what_came();
+  void take(const Frame& frame, std::vector<base::UniqueFd> fds);
+  void take_page(const Page& page, std::vector<base::UniqueFd> fds);
+  void take_share(const ShareResult& result, std::vector<base::UniqueFd> fds);
+  void take_ending(const Frame& frame);
+  void lose_agent();
+  [[noreturn]] void report_missing(const char* operation, MissingQuery::What what, std::uint64_t round);
+  Reply ask(const char* operation, std::uint64_t id, base::Deadline deadline);
+  void flush(base::Deadline deadline);
+  void sleep_on_socket(int timeout_ms);
+  template <typename Message> void send(const Message& message, std::vector<SharedFd> fds = {}) {
+    const std::lock_guard lock(mutex_);
+    connection_.send(message, std::move(fds));
+  }
+
+  struct Received {  // of one share
+    ShareResult::Item item;
+    base::UniqueFd fd;
+  };
+
+  RankFacts mine_;
+  int job_size_;
+  int agent_pid_;
+  std::mutex mutex_;  // connection_: abort comes from any thread
+  Connection connection_;
+
+  base::NodePage page_;
+  std::vector<RankFacts> facts_;
+  std::vector<int> members_;
+  std::uint64_t rounds_ = 0;  // the number of the next one
+  std::uint64_t shares_ = 0;
+  std::uint64_t requests_ = 0;
+  std::atomic<bool> left_{false};
+
+  // what came, until somebody takes it
+  std::optional<Result> result_;
+  std::optional<RoundFailed> round_failed_;
+  std::vector<Received> received_;
+  std::optional<Reply> reply_;
+  std::optional<MissingReply> missing_;
+  std::optional<Refusal> refusal_;
+  std::optional<Failure> failure_;
+};
+
+}  // namespace hmc::bootstrap

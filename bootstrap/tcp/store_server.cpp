@@ -1,0 +1,252 @@
+#include "bootstrap/tcp/store_server.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <optional>
+
+#include <hmc/error.hpp>
+
+#include "bootstrap/facts.hpp"
+#include "bootstrap/tcp/completion.hpp"
+#include "bootstrap/tcp/peer_loop.hpp"
+#include "bootstrap/tcp/socket.hpp"
+#include "bootstrap/tcp/store_keys.hpp"
+#include "bootstrap/tcp/store_rounds.hpp"
+
+namespace hmc::bootstrap {
+
+/// Everything but the atomics and `over_` belongs to the loop's thread.
+class StoreServer::Server final : public PeerLoop::Handler {
+ public:
+  Server(const Secret& secret, int job_size, const std::string& bind, Events events)
+      : size_(job_size),
+        events_(std::move(events)),
+        facts_(static_cast<std::size_t>(job_size)),
+        homes_(static_cast<std::size_t>(job_size)),
+        rounds_(job_size),
+        loop_(secret, *this) {
+    base::UniqueFd listener = listen_tcp(bind);
+    address_ = address_of(listener.get());
+    loop_.add_listener(std::move(listener));
+    loop_.start();
+  }
+  ~Server() override { loop_.stop(); }
+
+  const std::string& address() const noexcept { return address_; }
+  std::size_t strangers() const noexcept { return loop_.strangers(); }
+  std::size_t connections() const noexcept { return nodes_.load(std::memory_order_relaxed); }
+  void announce_failure(int rank, std::string text) {
+    loop_.post([this, rank, text = std::move(text)] { fail({Code::peer_failed, rank, 0, text}); });
+  }
+  bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
+
+  void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(Peer& peer) override;
+
+ private:
+  // Each returns false for a message that a well-behaved agent doesn't send.
+  bool take(Peer& from, const NodeHello& message);
+  bool take(Peer& from, const Join& message);
+  bool take(Peer& from, const Contribution& message);
+  bool take(Peer& from, const Publish& message);
+  bool take(Peer& from, const Lookup& message);
+  bool take(Peer& from, const MissingQuery& message);
+  bool take(Peer& from, const Abort& message);
+  bool take(Peer& from, const Death& message);
+  bool take(Peer& from, const Goodbye& message);
+  template <typename Message> bool take_as(Peer& from, const Frame& frame) {
+    const auto message = decode<Message>(frame);
+    return message && take(from, *message);
+  }
+  bool dispatch(Peer& from, const Frame& frame);
+
+  bool in_job(int rank) const noexcept { return rank >= 0 && rank < size_; }
+  bool lives_at(int rank, const Peer& peer) const noexcept { return in_job(rank) && home(rank) == &peer; }
+  Peer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
+
+  template <typename Message> void tell_all(const Message& message) {
+    const base::Bytes payload = encode(message);
+    for (const auto& peer : loop_.peers()) {
+      if (peer->registered) peer->connection.send_encoded(Message::type, payload);
+    }
+  }
+  void tell_homes(const std::vector<Reply>& replies);
+  void welcome_everybody();
+  void fail(Notice notice);
+
+  int size_;
+  Events events_;
+  std::string address_;
+  std::atomic<std::size_t> nodes_{0};  // relaxed: a count, nothing is ordered by it
+  std::vector<RankFacts> facts_;       // rank -1: hasn't joined
+  std::vector<Peer*> homes_;           // by rank: its node's agent
+  int joined_ = 0;
+  std::int32_t registrations_ = 0;
+  StoreRounds rounds_;
+  StoreKeys keys_;
+  std::optional<Failure> failure_;
+  Completion over_;
+  PeerLoop loop_;  // last: its thread uses the rest
+};
+
+bool StoreServer::Server::dispatch(Peer& from, const Frame& frame) {
+  if (!from.registered) return take_as<NodeHello>(from, frame);
+  switch (frame.type) {
+    case MessageType::join: return take_as<Join>(from, frame);
+    case MessageType::contribution: return take_as<Contribution>(from, frame);
+    case MessageType::publish: return take_as<Publish>(from, frame);
+    case MessageType::lookup: return take_as<Lookup>(from, frame);
+    case MessageType::missing_query: return take_as<MissingQuery>(from, frame);
+    case MessageType::abort: return take_as<Abort>(from, frame);
+    case MessageType::death: return take_as<Death>(from, frame);
+    case MessageType::goodbye: return take_as<Goodbye>(from, frame);
+    default: return false;
+  }
+}
+
+void StoreServer::Server::on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> /*fds*/) {
+  if (!dispatch(from, frame)) loop_.drop(from);
+}
+
+bool StoreServer::Server::take(Peer& from, const NodeHello& message) {
+  if (message.job_size != size_) {
+    from.connection.send(Refusal(
+        {Code::invalid_config, -1, 0,
+         fmt::format("this job has {} ranks, the node {} speaks of {}", size_, message.label, message.job_size)}));
+    return false;
+  }
+  from.registered = true;
+  from.rank = registrations_++;  // a number for the node, until ranks give it one
+  nodes_.fetch_add(1, std::memory_order_relaxed);
+  from.connection.send(Welcome{});
+  if (failure_) from.connection.send(*failure_);
+  return true;
+}
+
+bool StoreServer::Server::take(Peer& from, const Join& message) {
+  for (const RankFacts& each : message.ranks) {
+    if (!in_job(each.rank)) return false;
+    const auto index = static_cast<std::size_t>(each.rank);
+    if (facts_[index].rank >= 0) {
+      from.connection.send(
+          Refusal({Code::invalid_config, each.rank, 0,
+                   fmt::format("rank {} has joined already, as process {}", each.rank, facts_[index].pid)}));
+      continue;
+    }
+    facts_[index] = each;
+    facts_[index].node = from.rank;
+    homes_[index] = &from;
+    if (++joined_ == size_) welcome_everybody();
+  }
+  return true;
+}
+
+void StoreServer::Server::welcome_everybody() {
+  number_nodes(facts_);
+  tell_all(Table{facts_});
+}
+
+bool StoreServer::Server::take(Peer& from, const Contribution& message) {
+  for (const Contribution::Entry& each : message.entries) {
+    if (!lives_at(each.rank, from)) return false;
+  }
+  const StoreRounds::Outcome outcome = rounds_.contribute(message);
+  if (const auto* const result = std::get_if<Result>(&outcome)) tell_all(*result);
+  if (const auto* const failed = std::get_if<RoundFailed>(&outcome)) tell_all(*failed);
+  return true;
+}
+
+void StoreServer::Server::tell_homes(const std::vector<Reply>& replies) {
+  for (const Reply& each : replies) {
+    if (Peer* const agent = home(each.rank)) agent->connection.send(each);
+  }
+}
+
+bool StoreServer::Server::take(Peer& from, const Publish& message) {
+  if (!lives_at(message.rank, from)) return false;
+  tell_homes(keys_.publish(message));
+  return true;
+}
+
+bool StoreServer::Server::take(Peer& from, const Lookup& message) {
+  if (!lives_at(message.rank, from)) return false;
+  tell_homes(keys_.lookup(message));
+  return true;
+}
+
+bool StoreServer::Server::take(Peer& from, const MissingQuery& message) {
+  if (!lives_at(message.rank, from)) return false;
+  MissingReply reply{message.id, message.rank, {}};
+  if (message.what == MissingQuery::What::join) {
+    for (int rank = 0; rank < size_; ++rank) {
+      if (home(rank) == nullptr) reply.missing.push_back(rank);
+    }
+  } else {
+    reply.missing = rounds_.missing(message.round);
+  }
+  from.connection.send(reply);
+  return true;
+}
+
+bool StoreServer::Server::take(Peer& from, const Abort& message) {
+  if (!lives_at(message.rank, from)) return false;
+  if (!failure_ && events_.on_abort) events_.on_abort(message.rank, message.exit_code, message.text);
+  fail(message);
+  return true;
+}
+
+bool StoreServer::Server::take(Peer& /*from*/, const Death& message) {
+  // The rank may have ended before it joined, so that it lives nowhere.
+  if (!in_job(message.rank)) return false;
+  if (!rounds_.has_left(message.rank)) fail(message);
+  return true;
+}
+
+bool StoreServer::Server::take(Peer& from, const Goodbye& message) {
+  if (!lives_at(message.rank, from)) return false;
+  keys_.forget(message.rank);
+  for (const RoundFailed& each : rounds_.leave(message.rank)) tell_all(each);
+  if (rounds_.left() == static_cast<std::size_t>(size_)) over_.set();
+  return true;
+}
+
+void StoreServer::Server::on_end(Peer& peer) {
+  if (!peer.registered) return;
+  nodes_.fetch_sub(1, std::memory_order_relaxed);
+  std::vector<int> lost;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (home(rank) != &peer) continue;
+    homes_[static_cast<std::size_t>(rank)] = nullptr;
+    keys_.forget(rank);
+    if (!rounds_.has_left(rank)) lost.push_back(rank);
+  }
+  if (lost.empty()) return;
+  const std::string& fault = peer.connection.fault();
+  fail({Code::peer_failed, lost.front(), 0,
+        fmt::format("the node of {} is gone: its connection ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ",
+                    fault)});
+}
+
+void StoreServer::Server::fail(Notice notice) {
+  if (failure_) return;  // the first cause sticks
+  failure_.emplace(std::move(notice));
+  tell_all(*failure_);
+  over_.set();
+}
+
+StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events) {
+  if (job_size < 1) throw Error(Code::invalid_config, "StoreServer", fmt::format("a job of {} ranks", job_size));
+  server_ = std::make_unique<Server>(secret, job_size, bind, std::move(events));
+}
+StoreServer::~StoreServer() = default;
+
+std::string StoreServer::address() const { return server_->address(); }
+std::size_t StoreServer::strangers() const noexcept { return server_->strangers(); }
+std::size_t StoreServer::connections() const noexcept { return server_->connections(); }
+void StoreServer::announce_failure(int rank, std::string_view text) {
+  server_->announce_failure(rank, std::string(text));
+}
+bool StoreServer::wait_for_goodbyes(base::Deadline deadline) { return server_->wait_for_goodbyes(deadline); }
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,282 @@
+// What every Bootstrap does, whatever it is made of.
+#include "bootstrap/bootstrap.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <sstream>
+#include <thread>
+
+#include "test_job.hpp"
+
+namespace hmc::bootstrap::test {
+namespace {
+
+using testing::HasSubstr;
+
+class EveryBootstrap : public testing::TestWithParam<Shape> {};
+
+std::string shape_name(const testing::TestParamInfo<Shape>& info) {
+  std::ostringstream name;
+  name << info.param;
+  return name.str();
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, EveryBootstrap, testing::ValuesIn(all_shapes(1)), shape_name);
+
+class SeveralRanks : public EveryBootstrap {};
+INSTANTIATE_TEST_SUITE_P(Shapes, SeveralRanks, testing::ValuesIn(all_shapes(2)), shape_name);
+
+/// Differs by rank and round, and in length.
+base::Bytes pattern(int rank, int round) {
+  base::Bytes bytes(static_cast<std::size_t>((rank * 7 + round * 13) % 50));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<std::byte>(static_cast<std::size_t>(rank * 31 + round * 17) + i);
+  }
+  return bytes;
+}
+
+TEST_P(EveryBootstrap, knows_its_place_and_everyone_elses) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    ASSERT_EQ(me.size(), GetParam().size);
+    ASSERT_EQ(me.facts().size(), static_cast<std::size_t>(me.size()));
+    std::map<int, int> ranks_on;
+    for (int rank = 0; rank < me.size(); ++rank) {
+      const RankFacts& facts = me.facts()[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(facts.rank, rank);
+      EXPECT_EQ(facts.node, GetParam().node_of(rank));
+      EXPECT_EQ(facts.local_index, ranks_on[facts.node]++);
+      EXPECT_EQ(facts.pid, ::getpid());
+      EXPECT_EQ(facts.machine, me.facts()[0].machine);
+      EXPECT_NE(facts.cpus[0] | facts.cpus[1] | facts.cpus[2] | facts.cpus[3], 0U);
+    }
+    const auto& members = me.node_link().members();
+    EXPECT_EQ(members.size(), static_cast<std::size_t>(ranks_on[GetParam().node_of(me.rank())]));
+    const auto mine = static_cast<std::size_t>(me.facts()[static_cast<std::size_t>(me.rank())].local_index);
+    EXPECT_EQ(members[mine], me.rank());
+    EXPECT_EQ(me.node_page().activity(static_cast<int>(mine)).world_rank.load(), me.rank());
+  });
+}
+
+TEST_P(EveryBootstrap, allgather_gives_everyones_bytes_by_rank) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    for (int round = 0; round < 20; ++round) {
+      const auto all = me.allgather(pattern(me.rank(), round), soon());
+      ASSERT_EQ(all.size(), static_cast<std::size_t>(me.size()));
+      for (int rank = 0; rank < me.size(); ++rank) {
+        ASSERT_EQ(all[static_cast<std::size_t>(rank)], pattern(rank, round)) << "of rank " << rank;
+      }
+    }
+  });
+}
+
+TEST_P(EveryBootstrap, allgather_carries_large_pieces) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    base::Bytes mine(1 << 20);
+    for (std::size_t i = 0; i < mine.size(); ++i)
+      mine[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(me.rank()));
+    const auto all = me.allgather(mine, soon());
+    for (int rank = 0; rank < me.size(); ++rank) {
+      const base::Bytes& theirs = all[static_cast<std::size_t>(rank)];
+      ASSERT_EQ(theirs.size(), mine.size());
+      for (std::size_t i = 0; i < theirs.size(); i += 997) {
+        ASSERT_EQ(theirs[i], static_cast<std::byte>(i * 7 + static_cast<std::size_t>(rank)));
+      }
+    }
+  });
+}
+
+TEST_P(EveryBootstrap, barrier_lets_nobody_pass_before_the_last_comes) {
+  std::atomic<int> arrived{0};
+  run_job(GetParam(), [&](Bootstrap& me) {
+    for (int round = 1; round <= 10; ++round) {
+      ++arrived;
+      me.barrier(soon());
+      EXPECT_GE(arrived.load(), round * me.size());
+      me.barrier(soon());
+    }
+  });
+}
+
+TEST_P(EveryBootstrap, share_hands_memory_to_the_node) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    for (int round = 0; round < 3; ++round) {
+      std::shared_ptr<base::Segment> mine;
+      const bool gives = (me.rank() + round) % 3 != 1;
+      if (gives) mine = base::Segment::create(5000);
+      if (gives) std::memset(mine->base(), 1 + me.rank() + 10 * round, 5000);
+      const auto& members = me.node_link().members();
+      const auto all = me.node_link().share(mine, soon());
+      ASSERT_EQ(all.size(), members.size());
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        if ((members[i] + round) % 3 == 1) {
+          EXPECT_EQ(all[i], nullptr);
+        } else if (members[i] == me.rank()) {
+          EXPECT_EQ(all[i], mine) << "one's own comes back as it is";
+        } else {
+          ASSERT_NE(all[i], nullptr);
+          ASSERT_GE(all[i]->bytes(), 5000U);
+          EXPECT_EQ(all[i]->base()[4999], static_cast<std::byte>(1 + members[i] + 10 * round));
+        }
+      }
+      me.barrier(soon());
+      if (gives) mine->base()[17] = static_cast<std::byte>(200 + me.rank());
+      me.barrier(soon());
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        if (!all[i]) continue;
+        EXPECT_EQ(all[i]->base()[17], static_cast<std::byte>(200 + members[i])) << "not the same memory";
+      }
+    }
+  });
+}
+
+TEST_P(EveryBootstrap, the_node_page_is_one_page) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    const RankFacts mine = me.facts()[static_cast<std::size_t>(me.rank())];
+    me.node_page().activity(mine.local_index).sequence.store(100U + static_cast<unsigned>(me.rank()));
+    me.barrier(soon());
+    for (const int member : me.node_link().members()) {
+      const int seat = me.facts()[static_cast<std::size_t>(member)].local_index;
+      EXPECT_EQ(me.node_page().activity(seat).sequence.load(), 100U + static_cast<unsigned>(member));
+    }
+    me.barrier(soon());
+  });
+}
+
+TEST_P(EveryBootstrap, lookup_waits_for_publish) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    if (me.rank() == me.size() - 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // so that most of them have to wait
+      me.publish("port", base::as_bytes("4711"));
+    }
+    EXPECT_EQ(base::as_text(me.lookup("port", soon())), "4711");
+    EXPECT_EQ(base::as_text(me.lookup("port", soon())), "4711") << "it stays";
+  });
+}
+
+TEST_P(EveryBootstrap, a_key_is_published_once) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    if (me.rank() == 0) me.publish("key", base::as_bytes("first"));
+    me.barrier(soon());
+    const Error error = error_of([&] { me.publish("key", base::as_bytes("second")); });
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("key"));
+    EXPECT_EQ(base::as_text(me.lookup("key", soon())), "first");
+  });
+}
+
+TEST_P(EveryBootstrap, lookup_of_nothing_is_not_found_at_the_deadline) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    const Error error = error_of([&] { (void)me.lookup("nothing", in_ms(30)); });
+    EXPECT_EQ(error.code(), Code::not_found);
+    EXPECT_THAT(error.what(), HasSubstr("nothing"));
+    me.barrier(soon());
+  });
+}
+
+TEST_P(SeveralRanks, a_deadline_names_who_is_missing) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    const int late = me.size() - 1;
+    if (me.rank() == late) {
+      (void)me.lookup("they gave up", soon());
+      return;
+    }
+    const Error error = error_of([&] { me.barrier(in_ms(200)); });
+    EXPECT_EQ(error.code(), Code::timeout);
+    EXPECT_EQ(error.rank(), me.rank());
+    EXPECT_EQ(error.peer(), late);
+    EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank {}", late)));
+    if (me.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the others give up as well
+      me.publish("they gave up", {});
+    }
+    (void)me.lookup("they gave up", soon());
+  });
+}
+
+TEST_P(EveryBootstrap, a_share_names_who_is_missing) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    const int late = me.node_link().members().back();
+    if (me.rank() != late) {
+      const Error error = error_of([&] { (void)me.node_link().share(nullptr, in_ms(100)); });
+      EXPECT_EQ(error.code(), Code::timeout);
+      EXPECT_EQ(error.peer(), late);
+    }
+    me.barrier(soon());
+  });
+}
+
+TEST_P(SeveralRanks, different_calls_are_a_mismatch) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    const bool odd = me.rank() == me.size() - 1;
+    const Error error = error_of([&] {
+      if (odd) (void)me.allgather({}, soon());
+      if (!odd) me.barrier(soon());
+    });
+    EXPECT_EQ(error.code(), Code::mismatch);
+    EXPECT_THAT(error.what(), HasSubstr("allgather"));
+    EXPECT_THAT(error.what(), HasSubstr("barrier"));
+    me.publish(fmt::format("seen by {}", me.rank()), {});
+    (void)me.lookup(fmt::format("seen by {}", (me.rank() + 1) % me.size()), soon());
+  });
+}
+
+TEST_P(EveryBootstrap, abort_reaches_every_waiting_rank) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    me.barrier(soon());
+    if (me.rank() == me.size() - 1) me.abort(3, "the disk is full");
+    const Error error = error_of([&] { (void)me.lookup("never", soon()); });
+    EXPECT_EQ(error.code(), Code::aborted);
+    EXPECT_EQ(error.peer(), me.size() - 1);
+    EXPECT_THAT(error.what(), HasSubstr("the disk is full"));
+    EXPECT_EQ(error_of([&] { me.barrier(soon()); }).code(), Code::aborted) << "and every later call";
+    EXPECT_EQ(me.node_page().aborted().code, Code::aborted);
+  });
+}
+
+TEST_P(EveryBootstrap, abort_wakes_ones_own_wait) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    me.barrier(soon());
+    if (me.rank() == 0) {
+      std::thread helper([&] { me.abort(1, "by a helper thread"); });
+      EXPECT_EQ(error_of([&] { (void)me.lookup("never", soon()); }).code(), Code::aborted);
+      helper.join();
+    }
+  });
+}
+
+TEST_P(EveryBootstrap, a_raised_page_wakes_a_wait) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    me.barrier(soon());
+    if (me.rank() == me.node_link().members().front())
+      me.node_page().raise_abort(Code::peer_failed, 0, "a test says so");
+    EXPECT_EQ(error_of([&] { (void)me.lookup("never", soon()); }).code(), Code::peer_failed);
+  });
+}
+
+TEST_P(SeveralRanks, a_rank_that_goes_without_goodbye_has_failed) {
+  const int victim = GetParam().size / 2;
+  run_job(GetParam(), [&](Bootstrap& me) {
+    me.barrier(soon());
+    if (me.rank() == victim) throw Gone{};
+    const Error error = error_of([&] { (void)me.lookup("never", soon()); });
+    EXPECT_EQ(error.code(), Code::peer_failed) << error.what();
+    EXPECT_EQ(error.peer(), victim);
+    EXPECT_EQ(me.node_page().aborted().peer, victim);
+  });
+}
+
+TEST_P(SeveralRanks, who_left_is_not_waited_for) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    me.barrier(soon());
+    if (me.rank() == me.size() - 1) return;
+    const Error error = error_of([&] { me.barrier(soon()); });
+    EXPECT_EQ(error.code(), Code::closed) << error.what();
+    EXPECT_EQ(error.peer(), me.size() - 1);
+    EXPECT_TRUE(me.node_page().aborted().ok()) << "a goodbye is no failure";
+  });
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap::test

@@ -1,0 +1,144 @@
+#include "test_job.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "bootstrap/inproc.hpp"
+#include "bootstrap/tcp/socket.hpp"
+#include "bootstrap/tcp/tcp_bootstrap.hpp"
+
+namespace hmc::bootstrap::test {
+
+const char* name_of(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::inproc: return "inproc";
+    case Kind::tcp: return "tcp";
+    case Kind::tcp6: return "tcp6";
+    case Kind::by_hand: return "by_hand";
+  }
+  return "";
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << name_of(shape.kind) << "_" << shape.size << "_ranks_" << shape.nodes << "_nodes";
+}
+
+std::vector<Shape> all_shapes(int least_size) {
+  std::vector<Shape> shapes;
+  for (const Kind kind : {Kind::inproc, Kind::tcp, Kind::tcp6, Kind::by_hand}) {
+    if (kind == Kind::tcp6 && !has_ipv6()) continue;
+    for (const int size : {1, 2, 3, 4, 5, 8}) {
+      if (size < least_size) continue;
+      for (const int nodes : std::set<int>{1, std::min(2, size), std::min(3, size), size}) {
+        if (kind == Kind::tcp6 && size > 3) continue;  // the family matters to the sockets only
+        shapes.push_back({kind, size, nodes});
+      }
+    }
+  }
+  return shapes;
+}
+
+std::string free_address() { return address_of(listen_tcp("127.0.0.1:0").get()); }
+
+bool has_ipv6() {
+  try {
+    (void)listen_tcp("[::1]:0");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TestServers::TestServers(const Shape& shape, Secret secret) : shape_(shape), secret_(secret) {
+  StoreServer::Events events;
+  events.on_abort = [this](int rank, int, std::string text) { aborts.emplace_back(rank, std::move(text)); };
+  const std::string bind = shape.kind == Kind::tcp6 ? "[::1]:0" : "127.0.0.1:0";
+  store_ = std::make_unique<StoreServer>(secret_, shape.size, bind, std::move(events));
+  for (int node = 0; node < shape.nodes; ++node) {
+    NodeAgent::Events lost_events;
+    lost_events.on_rank_lost = [this](int rank, std::string_view) { lost.push_back(rank); };
+    agents_.push_back(NodeAgent::start(secret_, store_->address(), fmt::format("{}", node), shape.size,
+                                       std::move(lost_events), soon()));
+  }
+}
+
+base::Env TestServers::env(int rank) const {
+  base::Env env;
+  env.rank = rank;
+  env.size = shape_.size;
+  env.store = store_->address();
+  env.secret = secret_.hex();
+  env.node = fmt::format("{}", shape_.node_of(rank));
+  env.launcher = "hmcrun";
+  env.timeout = std::chrono::seconds(20);
+  return env;
+}
+
+namespace {
+
+void run_threads(int size, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([rank, &body] {
+      try {
+        body(rank);
+      } catch (const Gone&) {  // its Bootstrap is destroyed by now
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+}
+
+}  // namespace
+
+void run_ranks(const Shape& shape, const std::function<base::Env(int)>& env, const Program& program) {
+  run_threads(shape.size, [&](int rank) {
+    const auto bootstrap = join_tcp(env(rank), soon());
+    program(*bootstrap);
+    bootstrap->leave();
+  });
+}
+
+void run_job(const Shape& shape, const Program& program) {
+  if (shape.kind == Kind::inproc) {
+    auto all = make_inproc(shape.size, shape.nodes);
+    run_threads(shape.size, [&](int rank) {
+      const auto mine = std::move(all[static_cast<std::size_t>(rank)]);
+      program(*mine);
+      mine->leave();
+    });
+  } else if (shape.kind == Kind::by_hand) {
+    const std::string store = free_address();
+    const auto env = [&](int rank) {
+      base::Env by_hand;
+      by_hand.rank = rank;
+      by_hand.size = shape.size;
+      by_hand.store = store;
+      by_hand.node = fmt::format("{}", shape.node_of(rank));
+      by_hand.timeout = std::chrono::seconds(20);
+      return by_hand;
+    };
+    run_ranks(shape, env, program);
+  } else {
+    TestServers servers(shape);
+    run_ranks(
+        shape, [&](int rank) { return servers.env(rank); }, program);
+    EXPECT_EQ(servers.store().strangers(), 0U);
+  }
+}
+
+Error error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(Code::success, "", "");
+}
+
+}  // namespace hmc::bootstrap::test

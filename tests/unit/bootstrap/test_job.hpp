@@ -1,0 +1,72 @@
+// TestJob: a whole job in one process, over any kind of bootstrap.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <hmc/error.hpp>
+
+#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/tcp/node_agent.hpp"
+#include "bootstrap/tcp/store_server.hpp"
+#include "runtime/base/env.hpp"
+
+namespace hmc::bootstrap::test {
+
+enum class Kind { inproc, tcp, tcp6, by_hand };
+const char* name_of(Kind kind) noexcept;
+
+struct Shape {
+  Kind kind = Kind::inproc;
+  int size = 1;
+  int nodes = 1;
+  int node_of(int rank) const noexcept { return rank * nodes / size; }
+};
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// All kinds at sizes 1 2 3 4 5 8, on 1 node up to one node per rank.
+std::vector<Shape> all_shapes(int least_size);
+
+inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
+inline base::Deadline in_ms(int ms) { return base::Deadline::after(std::chrono::milliseconds(ms)); }
+
+/// An address on the loopback whose port is free at the moment.
+std::string free_address();
+bool has_ipv6();
+
+/// Serves the store and an agent per node, as hmcrun does (Kind::tcp, tcp6).
+class TestServers {
+ public:
+  explicit TestServers(const Shape& shape, Secret secret = Secret::random());
+  base::Env env(int rank) const;
+  StoreServer& store() { return *store_; }
+  NodeAgent& agent(int node) { return *agents_[static_cast<std::size_t>(node)]; }
+  const Secret& secret() const { return secret_; }
+
+  std::vector<std::pair<int, std::string>> aborts;  // rank, text
+  std::vector<int> lost;
+
+ private:
+  Shape shape_;
+  Secret secret_;
+  std::unique_ptr<StoreServer> store_;
+  std::vector<std::unique_ptr<NodeAgent>> agents_;
+};
+
+/// Thrown by a rank of a test that is to go without saying goodbye.
+struct Gone {};
+
+using Program = std::function<void(Bootstrap&)>;
+/// Runs `program` as every rank, a thread each; afterwards each rank says goodbye. What a rank throws
+/// is a test failure.
+void run_job(const Shape& shape, const Program& program);
+/// As run_job, with servers that the test made.
+void run_ranks(const Shape& shape, const std::function<base::Env(int)>& env, const Program& program);
+
+/// What `call` throws; an Error with Code::success if it throws nothing.
+Error error_of(const std::function<void()>& call);
+
+}  // namespace hmc::bootstrap::test
