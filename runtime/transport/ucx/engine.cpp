@@ -235,7 +235,7 @@ bool Engine::owner_sleeps() const noexcept {
   if (options_.waiter == nullptr || !options_.waiter->sleeps()) return false;
   const base::Waiter& waiter = *options_.waiter;
   // Relaxed: a hint; a wrong answer costs a nap.
-  return waiter.page().doorbell(waiter.local_index()).sleeping.load(std::memory_order_relaxed) != 0;
+  return waiter.page().sleepers().load(std::memory_order_relaxed) != 0;
 }
 
 bool Engine::arm() noexcept {

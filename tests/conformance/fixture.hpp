@@ -1,0 +1,112 @@
+// What a conformance test stands on: one rank's wire, and windows of raw regions over it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/wait.hpp"
+#include "runtime/transport/wire.hpp"
+#include "tests/support/pattern.hpp"
+#include "tests/support/spmd.hpp"
+
+namespace hmc::conformance {
+
+using transport::Atomic;
+using transport::AtomicOp;
+using transport::Channel;
+using transport::Ticket;
+
+inline constexpr std::chrono::seconds patience{30};
+
+class Window;
+
+/// One rank and its wire, which `--set wire=` names: shm, ucx, sim. Skips the test where that wire
+/// can't be had here. Everything here throws, so that a test reads straight.
+class Fixture {
+ public:
+  explicit Fixture(spmd::Me& me);
+  ~Fixture();
+  Fixture(const Fixture&) = delete;
+  Fixture& operator=(const Fixture&) = delete;
+
+  spmd::Me& me;
+  transport::Wire& wire() noexcept { return *wire_; }
+  /// Ranks that the wire reaches, ascending, this one among them.
+  const std::vector<int>& peers() const noexcept { return peers_; }
+  int index_of(int peer) const;  ///< in peers()
+  /// The neighbours in the ring of peers().
+  int next() const;
+  int previous() const;
+
+  void barrier();  ///< over the control plane; drives nothing
+  void wait(Ticket ticket);
+  void flush(int peer = -1);
+  void fence();
+  /// flush and barrier: afterwards everybody's bytes are where they belong, and may be looked at.
+  void settle();
+  /// Waits as a rank does, driving the wire.
+  template <typename Ready> void until(Ready&& ready) {
+    require(waiter_.until({base::Activity::wait_until}, ready, patience), "waiting");
+  }
+  void require(base::Status status, const char* what) const;
+
+ private:
+  friend class Window;
+  std::unique_ptr<transport::Wire> make(const std::string& name);
+  std::vector<base::Bytes> allgather(base::ByteView mine);
+
+  base::Waiter waiter_;
+  base::Log log_;
+  std::unique_ptr<transport::Wire> wire_;
+  std::vector<int> peers_;
+};
+
+/// A region of each rank. Collective.
+class Window {
+ public:
+  Window(Fixture& fixture, std::size_t bytes);
+  ~Window();  ///< not collective: call close() unless the test failed
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  void close();
+
+  std::span<std::byte> mine() const noexcept { return {region_.base, region_.bytes}; }
+  std::uint64_t* word(std::uint64_t offset) const noexcept {
+    return reinterpret_cast<std::uint64_t*>(region_.base + offset);
+  }
+  Channel& to(int peer) const { return *channels_[static_cast<std::size_t>(fixture_.index_of(peer))]; }
+
+  [[nodiscard]] Ticket put_nb(int peer, std::uint64_t offset, std::span<const std::byte> source) const;
+  [[nodiscard]] Ticket get_nb(int peer, std::uint64_t offset, std::span<std::byte> destination) const;
+  [[nodiscard]] Ticket put_signal_nb(int peer, std::uint64_t offset, std::span<const std::byte> source,
+                                     std::uint64_t signal_offset, std::uint64_t value) const;
+  /// Until the source may be reused.
+  void put(int peer, std::uint64_t offset, std::span<const std::byte> source) const;
+  void get(int peer, std::uint64_t offset, std::span<std::byte> destination) const;
+  void put_signal(int peer, std::uint64_t offset, std::span<const std::byte> source, std::uint64_t signal_offset,
+                  std::uint64_t value) const;
+  /// The old value, where the operation has one.
+  std::uint64_t atomic(int peer, std::uint64_t offset, AtomicOp op, int width, std::uint64_t operand,
+                       std::uint64_t compare = 0) const;
+  /// Waits until this rank's own word is at least `value`.
+  void wait_signal(std::uint64_t offset, std::uint64_t value) const;
+
+ private:
+  Fixture& fixture_;
+  std::shared_ptr<base::Segment> segment_;
+  transport::Region region_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  bool open_ = true;
+};
+
+/// A vector of the pattern's bytes [from, from + bytes).
+std::vector<std::byte> bytes_of(const spmd::Pattern& pattern, std::size_t bytes, std::uint64_t from = 0);
+/// From options: --set KEY=NUMBER.
+std::uint64_t number(const spmd::Me& me, const std::string& key, std::uint64_t fallback);
+
+}  // namespace hmc::conformance

@@ -1,0 +1,110 @@
+// Regions and wires: several at once, many one after the other.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "tests/conformance/fixture.hpp"
+
+namespace hmc::conformance {
+
+using spmd::Pattern;
+
+namespace {
+
+/// Without the one by which we look, and those by which other threads are looking.
+int open_descriptors() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    if (!gone && !target.native().ends_with("/fd")) ++count;
+  }
+  return count;
+}
+
+/// Of the whole process: where ranks are threads, all of them count.
+std::size_t resident_kib() {
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  unsigned long total = 0, resident = 0;
+  HMC_CHECK_EQ(std::fscanf(file, "%lu %lu", &total, &resident), 2);
+  std::fclose(file);
+  return resident * (base::page_size() / 1024);
+}
+
+void use(Fixture& on, Window& window, std::uint64_t call) {
+  const std::size_t bytes = window.mine().size();
+  const auto source = bytes_of({on.me.rank, call}, bytes);
+  window.put(on.next(), 0, source);
+  on.settle();
+  HMC_CHECK_CLEAN((Pattern{on.previous(), call}.verify(window.mine())));
+  on.barrier();
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(lifetime, several_regions_at_once_stay_apart) {
+  Fixture on(me);
+  std::vector<std::unique_ptr<Window>> windows;
+  std::vector<std::vector<std::byte>> sources;
+  for (std::size_t i = 0; i < 8; ++i) windows.push_back(std::make_unique<Window>(on, 1 + i * 4999));
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    sources.push_back(bytes_of({me.rank, i}, windows[i]->mine().size()));
+    (void)windows[i]->put_nb(on.next(), 0, sources.back());
+  }
+  on.settle();
+  for (std::size_t i = 0; i < windows.size(); ++i)
+    HMC_CHECK_CLEAN((Pattern{on.previous(), i}.verify(windows[i]->mine())));
+  on.barrier();
+  // Closed in another order than opened; the others go on working.
+  for (const std::size_t i : {3U, 0U, 7U}) windows[i]->close();
+  for (const std::size_t i : {1U, 2U, 4U, 5U, 6U}) use(on, *windows[i], 100 + i);
+  for (const std::size_t i : {6U, 1U, 5U, 2U, 4U}) windows[i]->close();
+}
+
+HMC_SPMD_TEST(lifetime, regions_come_and_go_without_a_trace) {
+  Fixture on(me);
+  const std::uint64_t rounds = number(me, "window_rounds", 150);
+  int descriptors = 0;
+  std::size_t resident = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    Window window(on, 30000 + round % 3 * 5000);
+    use(on, window, round);
+    window.close();
+    on.barrier();
+    if (round == rounds / 3) {
+      descriptors = open_descriptors();
+      resident = resident_kib();
+      on.barrier();
+    }
+  }
+  on.barrier();
+  HMC_CHECK_LE(open_descriptors(), descriptors);
+  HMC_CHECK_LE(resident_kib(), resident + 4096);
+  on.barrier();
+}
+
+HMC_SPMD_TEST(lifetime, wires_come_and_go_without_a_trace) {
+  const std::uint64_t rounds = number(me, "wire_rounds", 12);
+  const auto all = [&] { me.bootstrap->barrier(base::Deadline::after(patience)); };
+  int descriptors = 0;
+  std::size_t resident = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    {
+      Fixture on(me);
+      Window window(on, 20000);
+      use(on, window, round);
+      window.close();
+    }
+    all();
+    if (round == rounds / 3) {
+      descriptors = open_descriptors();
+      resident = resident_kib();
+      all();
+    }
+  }
+  HMC_CHECK_LE(open_descriptors(), descriptors);
+  HMC_CHECK_LE(resident_kib(), resident + 8192);
+  all();
+}
+
+}  // namespace hmc::conformance

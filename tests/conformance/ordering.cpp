@@ -1,0 +1,149 @@
+// fence, flush and signals.
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "tests/conformance/fixture.hpp"
+
+namespace hmc::conformance {
+
+using spmd::Pattern;
+
+HMC_SPMD_TEST(ordering, puts_after_a_fence_win_over_those_before) {
+  Fixture on(me);
+  constexpr std::size_t slot = 200000;
+  constexpr std::uint64_t layers = 6;
+  Window window(on, slot * static_cast<std::size_t>(me.size));
+  std::mt19937_64 random(me.options.seed);  // the same on all ranks: they check each other's
+  for (std::uint64_t round = 0; round < 25; ++round) {
+    std::vector<std::byte> expected(slot);
+    std::vector<std::vector<std::byte>> kept;
+    for (std::uint64_t layer = 0; layer < layers; ++layer) {
+      const std::size_t bytes = layer == 0 ? slot : 1 + random() % (layer % 2 == 0 ? slot : 3000);
+      const std::size_t at = layer == 0 ? 0 : random() % (slot - bytes + 1);
+      kept.push_back(bytes_of({me.rank, round * layers + layer}, bytes, at));
+      for (const int peer : on.peers())
+        (void)window.put_nb(peer, slot * static_cast<std::size_t>(me.rank) + at, kept.back());
+      on.fence();
+      Pattern{on.previous(), round * layers + layer}.fill(std::span(expected).subspan(at, bytes), at);
+    }
+    on.settle();
+    const auto got = window.mine().subspan(slot * static_cast<std::size_t>(on.previous()), slot);
+    const auto wrong = std::ranges::mismatch(got, expected).in1 - got.begin();
+    HMC_CHECK_MSG(wrong == static_cast<std::ptrdiff_t>(slot), "byte {} in round {} is of an earlier layer", wrong,
+                  round);
+    on.barrier();
+  }
+  window.close();
+}
+
+HMC_SPMD_TEST(ordering, atomics_and_puts_keep_to_fences) {
+  Fixture on(me);
+  Window window(on, 4096 + 8);
+  for (std::uint64_t round = 1; round <= 200; ++round) {
+    const auto source = bytes_of({me.rank, round}, 3000);
+    (void)window.put_nb(on.next(), 8, source);
+    on.fence();
+    (void)window.atomic(on.next(), 0, AtomicOp::set, 8, round);
+    window.wait_signal(0, round);
+    HMC_CHECK_CLEAN((Pattern{on.previous(), round}.verify(window.mine().subspan(8, 3000))));
+    on.settle();
+  }
+  window.close();
+}
+
+HMC_SPMD_TEST(ordering, a_flush_completes_at_a_target_that_sleeps) {
+  Fixture on(me);
+  if (on.peers().size() < 2 && me.size > 1) spmd::skip("no peer on this wire");
+  const auto nap = std::chrono::milliseconds(number(me, "sleep_ms", 1500));
+  constexpr std::size_t bytes = 300000;
+  Window window(on, bytes * static_cast<std::size_t>(me.size) + 64);
+  const std::uint64_t counter = bytes * static_cast<std::uint64_t>(me.size);
+  Pattern{me.rank, 0}.fill(window.mine().first(counter));
+  on.barrier();
+  const int sleeper = on.peers().front();
+  const auto start = std::chrono::steady_clock::now();
+  if (me.rank == sleeper && me.size > 1) {
+    std::this_thread::sleep_for(nap);
+  } else {
+    const auto source = bytes_of({me.rank, 9}, bytes);
+    std::vector<std::byte> got(bytes);
+    const std::uint64_t mine = bytes * static_cast<std::uint64_t>(me.rank);
+    window.get(sleeper, mine, got);
+    HMC_CHECK_CLEAN((Pattern{sleeper, 0}.verify(got, mine)));
+    window.put(sleeper, mine, source);
+    on.flush(sleeper);
+    (void)window.atomic(sleeper, counter, AtomicOp::fetch_add, 8, 1);
+    window.get(sleeper, mine, got);
+    HMC_CHECK_CLEAN((Pattern{me.rank, 9}.verify(got)));
+    const auto took = std::chrono::steady_clock::now() - start;
+    HMC_CHECK_MSG(took < nap / 2, "took {} ms beside a sleeper", took / std::chrono::milliseconds(1));
+  }
+  on.settle();
+  if (me.rank == sleeper) HMC_CHECK_EQ(*window.word(counter), on.peers().size() - (me.size > 1 ? 1 : 0));
+  window.close();
+}
+
+HMC_SPMD_TEST(ordering, whoever_sees_the_signal_sees_the_bytes) {
+  Fixture on(me);
+  const std::uint64_t rounds = number(me, "rounds", 3000);
+  constexpr std::size_t slot = 8192;
+  constexpr std::uint64_t signal = 2 * slot;
+  constexpr std::uint64_t consumed = 2 * slot + 64;
+  Window window(on, 2 * slot + 128);
+  std::mt19937_64 random(me.options.seed);  // the same on all ranks
+  std::vector<std::byte> source(slot);
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    const std::size_t bytes = round % 97 == 0 ? slot : random() % 600;
+    const std::uint64_t at = round % 2 * slot;
+    // Two slots: the one of round-2 must have been read before it is written again.
+    if (round > 2) window.wait_signal(consumed, round - 2);
+    Pattern{me.rank, round}.fill(std::span(source).first(bytes));
+    on.fence();  // a signal is a put: without this, two of them may overtake each other
+    window.put_signal(on.next(), at, std::span(source).first(bytes), signal, round);
+    std::ranges::fill(source, std::byte{0xee});
+    window.wait_signal(signal, round);
+    HMC_CHECK_CLEAN((Pattern{on.previous(), round}.verify(window.mine().subspan(at, bytes))));
+    on.fence();
+    window.put_signal(on.previous(), 0, {}, consumed, round);
+  }
+  window.close();
+}
+
+HMC_SPMD_TEST(ordering, a_signal_after_a_fence_covers_earlier_puts) {
+  Fixture on(me);
+  constexpr std::size_t pieces = 20;
+  constexpr std::size_t piece = 7000;
+  constexpr std::uint64_t signal = pieces * piece;  // a multiple of 8
+  Window window(on, signal + 8);
+  for (std::uint64_t round = 1; round <= 60; ++round) {
+    const auto source = bytes_of({me.rank, round}, pieces * piece);
+    for (std::size_t i = pieces; i-- > 0;)
+      (void)window.put_nb(on.next(), i * piece, std::span(source).subspan(i * piece, piece));
+    on.fence();
+    (void)window.put_signal_nb(on.next(), 0, {}, signal, round);
+    window.wait_signal(signal, round);
+    HMC_CHECK_CLEAN((Pattern{on.previous(), round}.verify(window.mine().first(pieces * piece))));
+    on.settle();
+  }
+  window.close();
+}
+
+HMC_SPMD_TEST(ordering, large_signalled_puts_arrive_whole) {
+  Fixture on(me);
+  constexpr std::size_t bytes = 2500000;
+  constexpr std::uint64_t signal = bytes;
+  Window window(on, bytes + 8);
+  std::vector<std::byte> source(bytes);
+  for (std::uint64_t round = 1; round <= 6; ++round) {
+    Pattern{me.rank, round}.fill(source);
+    window.put_signal(on.next(), 0, source, signal, round);
+    std::ranges::fill(source, std::byte{0xee});
+    window.wait_signal(signal, round);
+    HMC_CHECK_CLEAN((Pattern{on.previous(), round}.verify(window.mine().first(bytes))));
+    on.settle();
+  }
+  window.close();
+}
+
+}  // namespace hmc::conformance
