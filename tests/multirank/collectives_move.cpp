@@ -1,0 +1,148 @@
+// barrier, broadcast and allgather: who waits for whom, and whose bytes end up where.
+#include <chrono>
+#include <thread>
+
+#include "tests/multirank/collectives_support.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+using hmc::Window;
+
+constexpr std::size_t sizes[] = {0, 1, 7, 8, 47, 48, 49, 1000, 4096, 4097, 65'536, 100'003};
+
+/// Late by rank and round, so that each is the last one sometimes.
+void come_late(const Me& me, std::uint64_t round) {
+  const std::uint64_t bits = Pattern{me.rank, round}.word(1);
+  if (bits % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(bits / 4 % 300));
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(barrier, nobody_leaves_before_all_have_come) {
+  hmc::Team& world = me.runtime->world();
+  Window win = Window::create(world, 64);
+  for (std::uint64_t round = 1; round <= 200; ++round) {
+    come_late(me, round);
+    win.fetch_add<std::uint64_t>(0, 0, 1);  // has happened when it returns
+    world.barrier();
+    HMC_CHECK_GE(win.fetch<std::uint64_t>(0, 0), round * static_cast<std::uint64_t>(me.size));
+  }
+  world.barrier();
+  HMC_CHECK_EQ(win.fetch<std::uint64_t>(0, 0), 200 * static_cast<std::uint64_t>(me.size));
+  win.close();
+}
+
+HMC_SPMD_TEST(barrier, completes_earlier_puts) {
+  hmc::Team& world = me.runtime->world();
+  constexpr std::size_t bytes = 20'000;
+  const auto part = [&](int rank) { return static_cast<std::uint64_t>(rank) * bytes; };
+  Window win = Window::create(world, bytes * static_cast<std::size_t>(me.size));
+  std::vector<std::byte> source(bytes);
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    for (int peer = 0; peer < me.size; ++peer) {
+      Pattern{me.rank, round * 100 + static_cast<std::uint64_t>(peer)}.fill(source);
+      win.put(peer, part(me.rank), source.data(), bytes);
+    }
+    world.barrier();
+    for (int from = 0; from < me.size; ++from) {
+      const Pattern expected{from, round * 100 + static_cast<std::uint64_t>(me.rank)};
+      HMC_CHECK_CLEAN(expected.verify({win.data() + part(from), bytes}));
+    }
+    world.barrier();
+  }
+  win.close();
+}
+
+HMC_SPMD_TEST(broadcast, reaches_all_from_every_root) {
+  Grounds grounds(me, 100'003);
+  std::uint64_t call = 0;
+  for (const std::size_t bytes : sizes) {
+    for (int root = 0; root < me.size; ++root) {
+      for (int turn = 0; turn < 3; ++turn) {
+        const Placing place = Placing::any(me.rank, ++call, 4);
+        std::byte* const data = grounds.in(place);
+        Grounds::set_guards(data, bytes);
+        Pattern{me.rank, call}.fill({data, bytes});
+        me.runtime->world().broadcast(data, bytes, root);
+        HMC_CHECK_CLEAN((Pattern{root, call}.verify({data, bytes})));
+        HMC_CHECK_CLEAN(Grounds::check_guards(data, bytes));
+      }
+    }
+  }
+  grounds.close();
+}
+
+HMC_SPMD_TEST(broadcast, the_root_may_reuse_its_buffer_at_once) {
+  Grounds grounds(me, 300'000);
+  for (std::uint64_t call = 0; call < 60; ++call) {
+    const int root = static_cast<int>(call) % me.size;
+    const std::size_t bytes = call % 3 == 0 ? 40 : call % 3 == 1 ? 3000 : 300'000;
+    Placing place;
+    place.in_window = (call / 3) % 2 == 0;
+    std::byte* const data = grounds.in(place);
+    if (me.rank == root) Pattern{root, call}.fill({data, bytes});
+    if (me.rank != root) come_late(me, call);
+    me.runtime->world().broadcast(data, bytes, root);
+    if (me.rank == root) {
+      std::memset(data, 0xee, bytes);
+    } else {
+      HMC_CHECK_CLEAN((Pattern{root, call}.verify({data, bytes})));
+    }
+  }
+  grounds.close();
+}
+
+HMC_SPMD_TEST(broadcast, moves_several_megabytes) {
+  constexpr std::size_t bytes = (std::size_t{5} << 20) + 13;
+  Grounds grounds(me, bytes);
+  for (std::uint64_t call = 0; call < 4; ++call) {
+    const int root = static_cast<int>(call) % me.size;
+    const Placing place = Placing::any(me.rank, call, 1);
+    Pattern{me.rank, call}.fill({grounds.in(place), bytes});
+    me.runtime->world().broadcast(grounds.in(place), bytes, root);
+    HMC_CHECK_CLEAN((Pattern{root, call}.verify({grounds.in(place), bytes})));
+  }
+  grounds.close();
+}
+
+namespace {
+
+void check_allgather(Me& me, Grounds& grounds, Placing place, std::size_t bytes, std::uint64_t call) {
+  const auto total = bytes * static_cast<std::size_t>(me.size);
+  const bool in_place = place.in_place;
+  place.in_place = false;
+  std::byte* const out = grounds.out(place);
+  // In place: a rank's block stands where it will be.
+  std::byte* const in = in_place ? out + bytes * static_cast<std::size_t>(me.rank) : grounds.in(place);
+  Grounds::set_guards(out, total);
+  Pattern{me.rank, call}.fill({in, bytes});
+  me.runtime->world().allgather(in, out, bytes);
+  for (int rank = 0; rank < me.size; ++rank)
+    HMC_CHECK_CLEAN((Pattern{rank, call}.verify({out + bytes * static_cast<std::size_t>(rank), bytes})));
+  HMC_CHECK_CLEAN(Grounds::check_guards(out, total));
+  HMC_CHECK_CLEAN((Pattern{me.rank, call}.verify({in, bytes})));
+  std::memset(in, 0xee, bytes);  // it is the caller's again: a peer that still reads it would see this
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(allgather, collects_in_rank_order) {
+  Grounds grounds(me, 100'003 * static_cast<std::size_t>(me.size));
+  std::uint64_t call = 0;
+  for (const std::size_t bytes : sizes) {
+    for (int turn = 0; turn < 6; ++turn) {
+      ++call;
+      check_allgather(me, grounds, Placing::any(me.rank, call, 4), bytes, call);
+    }
+  }
+  grounds.close();
+}
+
+HMC_SPMD_TEST(allgather, collects_several_megabytes) {
+  constexpr std::size_t bytes = (std::size_t{2} << 20) + 5;
+  Grounds grounds(me, bytes * static_cast<std::size_t>(me.size));
+  for (std::uint64_t call = 100; call < 104; ++call)
+    check_allgather(me, grounds, Placing::any(me.rank, call, 1), bytes, call);
+  grounds.close();
+}
