@@ -1,20 +1,22 @@
 #include "runtime/topology/cpu_layout.hpp"
 
 #include <fmt/format.h>
-#include <hwloc.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include <hmc/error.hpp>
+
+#include "runtime/topology/hwloc_library.hpp"
 
 namespace hmc::topology {
 
 namespace {
 
 struct Destroy {
-  void operator()(hwloc_topology* topology) const noexcept { hwloc_topology_destroy(topology); }
+  void operator()(hwloc_topology* topology) const noexcept { HwlocLibrary::get().topology_destroy(topology); }
 };
 using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 
@@ -24,25 +26,46 @@ using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 }
 
 Topology load() {
+  const HwlocLibrary& hwloc = HwlocLibrary::get();
   hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) fail("hwloc_topology_init");
+  if (hwloc.topology_init(&raw) != 0) fail("hwloc_topology_init");
   Topology topology(raw);
   // Caches, devices and groups cost time and aren't asked for here.
-  hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
-  hwloc_topology_set_type_filter(raw, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  if (hwloc_topology_load(raw) != 0) fail("hwloc_topology_load");
+  hwloc.topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  hwloc.topology_set_type_filter(raw, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  hwloc.topology_set_type_filter(raw, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  if (hwloc.topology_load(raw) != 0) fail("hwloc_topology_load");
   return topology;
 }
 
+/// In the order of the machine.
+std::vector<hwloc_obj_t> objects(const Topology& topology, hwloc_obj_type_t type) {
+  const HwlocLibrary& hwloc = HwlocLibrary::get();
+  const int depth = hwloc.get_type_depth(topology.get(), type);
+  std::vector<hwloc_obj_t> found;
+  if (depth == HWLOC_TYPE_DEPTH_UNKNOWN || depth == HWLOC_TYPE_DEPTH_MULTIPLE) return found;
+  while (hwloc_obj_t object = hwloc.get_obj_by_depth(topology.get(), depth, static_cast<unsigned>(found.size())))
+    found.push_back(object);
+  return found;
+}
+
 CpuSet to_set(hwloc_const_cpuset_t bitmap, const CpuSet& allowed) {
+  const HwlocLibrary& hwloc = HwlocLibrary::get();
   CpuSet set;
-  for (int cpu = hwloc_bitmap_first(bitmap); cpu >= 0; cpu = hwloc_bitmap_next(bitmap, cpu)) set.add(cpu);
+  for (int cpu = hwloc.bitmap_next(bitmap, -1); cpu >= 0; cpu = hwloc.bitmap_next(bitmap, cpu)) set.add(cpu);
   return set & allowed;
 }
 
-void add_numa_nodes(hwloc_topology_t topology, CpuLayout& layout) {
-  hwloc_obj_t node = nullptr;
-  while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr) {
+std::string model_of(const Topology& topology) {
+  for (const hwloc_obj_t package : objects(topology, HWLOC_OBJ_PACKAGE)) {
+    for (unsigned i = 0; i < package->infos_count; ++i)
+      if (std::string_view(package->infos[i].name) == "CPUModel") return package->infos[i].value;
+  }
+  return {};
+}
+
+void add_numa_nodes(const Topology& topology, CpuLayout& layout) {
+  for (const hwloc_obj_t node : objects(topology, HWLOC_OBJ_NUMANODE)) {
     CpuSet cpus = to_set(node->cpuset, layout.allowed);
     if (cpus.empty()) continue;  // memory without CPUs of ours: nothing to run on
     layout.numa_nodes.push_back({static_cast<int>(node->os_index), node->attr->numanode.local_memory, std::move(cpus)});
@@ -63,14 +86,13 @@ void add_core(CpuLayout& layout, CpuSet cpus) {
   layout.cores.push_back({static_cast<int>(layout.cores.size()), numa_node, std::move(cpus)});
 }
 
-void add_cores(hwloc_topology_t topology, CpuLayout& layout) {
-  hwloc_obj_t object = nullptr;
-  while ((object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, object)) != nullptr)
-    add_core(layout, to_set(object->cpuset, layout.allowed));
-  if (!layout.cores.empty()) return;
+void add_cores(const Topology& topology, CpuLayout& layout) {
   // Some virtual machines don't tell their cores: then each CPU is one.
-  while ((object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, object)) != nullptr)
-    add_core(layout, to_set(object->cpuset, layout.allowed));
+  for (const hwloc_obj_type_t type : {HWLOC_OBJ_CORE, HWLOC_OBJ_PU}) {
+    for (const hwloc_obj_t object : objects(topology, type)) add_core(layout, to_set(object->cpuset, layout.allowed));
+    if (!layout.cores.empty()) return;
+  }
+  add_core(layout, layout.allowed);
 }
 
 }  // namespace
@@ -78,12 +100,10 @@ void add_cores(hwloc_topology_t topology, CpuLayout& layout) {
 CpuLayout load_cpu_layout() {
   const Topology topology = load();
   CpuLayout layout;
+  layout.model = model_of(topology);
   layout.allowed = CpuSet::of_this_thread();
-  if (const char* model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology.get()), "CPUModel"))
-    layout.model = model;
-  add_numa_nodes(topology.get(), layout);
-  add_cores(topology.get(), layout);
-  if (layout.cores.empty()) add_core(layout, layout.allowed);
+  add_numa_nodes(topology, layout);
+  add_cores(topology, layout);
   if (layout.cores.empty()) throw Error(Code::unsupported, "load_cpu_layout", "hwloc found no CPU that we may use");
   return layout;
 }
