@@ -14,6 +14,13 @@
 
 namespace hmc::transport::ucx {
 
+namespace {
+
+/// Each of close()'s two steps takes no longer than this.
+constexpr std::int64_t longest_close_ns = 1'000'000'000;
+
+}  // namespace
+
 Peers::~Peers() { close(); }
 
 void Peers::know(std::vector<base::Bytes> addresses) {
@@ -185,12 +192,18 @@ void Peers::close() noexcept {
   // Windows were flushed before, so there is next to nothing to deliver: answers to others at most.
   // A peer that is gone or stuck must not hold us.
   bury();
+  const std::int64_t limit = base::now_ns() + longest_close_ns;
+  while (sending() > 0 && base::now_ns() < limit) (void)worker_.progress();
+  const unsigned flags = sending() > 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0;
   for (Peer& peer : peers_) {
     if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);
-    close_endpoint(peer, 0);
+    close_endpoint(peer, flags);
   }
-  wait_closing(1'000'000'000);
+  wait_closing(longest_close_ns);
+  // UCX wants to be told that nobody will ask about the rest; otherwise it ends the process.
+  for (void* const request : closing_) worker_.ucp().ucp_request_free(request);
   if (!closing_.empty()) log_.debug("ucx: {} connections didn't end in time", closing_.size());
+  closing_.clear();
 }
 
 }  // namespace hmc::transport::ucx

@@ -1,0 +1,170 @@
+// A peer process that dies, or stops answering.
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/transport/ucx/engine.hpp"
+#include "runtime/transport/ucx/ucx_wire.hpp"
+
+namespace hmc::transport {
+namespace {
+
+constexpr std::size_t bytes = 8 << 20;
+
+void send_blob(int socket, const base::Bytes& blob) {
+  const std::uint64_t size = blob.size();
+  if (::write(socket, &size, sizeof size) != sizeof size ||
+      ::write(socket, blob.data(), size) != static_cast<ssize_t>(size))
+    std::abort();
+}
+base::Bytes receive_blob(int socket) {
+  std::uint64_t size = 0;
+  if (::read(socket, &size, sizeof size) != sizeof size) return {};
+  base::Bytes blob(size);
+  if (::read(socket, blob.data(), size) != static_cast<ssize_t>(size)) return {};
+  return blob;
+}
+
+/// One of two ranks, and its way to the other.
+struct Side {
+  std::vector<std::byte> memory = std::vector<std::byte>(bytes);
+  std::unique_ptr<UcxWire> wire;
+  std::unique_ptr<Channel> channel;
+
+  Side(int rank, int socket) {
+    const int peer = 1 - rank;
+    ucx::Options options;
+    options.rank = rank;
+    options.size = 2;
+    options.transports = "tcp";
+    wire = std::make_unique<UcxWire>(options);
+    Region region;
+    region.base = memory.data();
+    region.bytes = bytes;
+    std::vector<base::Bytes> addresses(2), keys(2);
+    addresses[static_cast<std::size_t>(rank)] = wire->address();
+    send_blob(socket, addresses[static_cast<std::size_t>(rank)]);
+    addresses[static_cast<std::size_t>(peer)] = receive_blob(socket);
+    wire->know_peers(addresses);
+    send_blob(socket, wire->expose(region));
+    keys[static_cast<std::size_t>(peer)] = receive_blob(socket);
+    channel = std::move(wire->connect(region, keys, {&peer, 1}, base::Deadline::after(std::chrono::seconds(5)))[0]);
+  }
+
+  base::Status wait(Ticket ticket, std::chrono::seconds limit) const {
+    const auto deadline = base::Deadline::after(limit);
+    base::Status status = wire->test(ticket);
+    while (status.code == Code::in_progress && !deadline.expired()) {
+      wire->progress();
+      status = wire->test(ticket);
+    }
+    return status;
+  }
+  base::Status flush(std::chrono::seconds limit) const {
+    Ticket ticket = done;
+    const base::Status status = wire->flush(-1, ticket);
+    return status.ok() ? wait(ticket, limit) : status;
+  }
+};
+
+constexpr int socket_of_child = 100;
+
+/// The other rank is a process of its own: this program again, see main().
+class UcxPeerDeath : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, pair[1], socket_of_child);
+    std::string program = "/proc/self/exe", role = "--peer";
+    std::array<char*, 3> arguments{program.data(), role.data(), nullptr};
+    ASSERT_EQ(::posix_spawn(&child_, "/proc/self/exe", &actions, nullptr, arguments.data(), environ), 0);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(pair[1]);
+    side_ = std::make_unique<Side>(0, pair[0]);
+    socket_ = pair[0];
+    Ticket ticket = done;
+    ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), 100, ticket).ok());
+    ASSERT_TRUE(side_->flush(std::chrono::seconds(10)).ok());
+  }
+  void TearDown() override {
+    end(SIGKILL);
+    ::close(socket_);
+  }
+  void end(int signal) {
+    if (child_ <= 0) return;
+    ::kill(child_, signal);
+    if (signal == SIGSTOP) return;
+    ::waitpid(child_, nullptr, 0);
+    child_ = -1;
+  }
+  std::unique_ptr<Side> side_;
+  pid_t child_ = -1;
+  int socket_ = -1;
+};
+
+TEST_F(UcxPeerDeath, EndsWhatWaitsForItAndAllThatFollows) {
+  Ticket get = done;
+  ::kill(child_, SIGSTOP);
+  ASSERT_TRUE(side_->channel->get(0, side_->memory.data(), bytes, get).ok());
+  EXPECT_EQ(side_->wait(get, std::chrono::seconds(0)).code, Code::in_progress);
+  end(SIGKILL);
+  const base::Status status = side_->wait(get, std::chrono::seconds(10));
+  EXPECT_EQ(status.code, Code::peer_failed);
+  EXPECT_EQ(status.peer, 1);
+  Ticket ticket = done;
+  EXPECT_EQ(side_->channel->put(0, side_->memory.data(), 8, ticket).code, Code::peer_failed);
+  std::uint64_t result = 0;
+  EXPECT_EQ(side_->channel->atomic({AtomicOp::fetch, 8, 0, 0}, 0, &result, ticket).code, Code::peer_failed);
+}
+
+TEST_F(UcxPeerDeath, FailsAFlushUnderWay) {
+  ::kill(child_, SIGSTOP);
+  Ticket ticket = done;
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), bytes, ticket).ok());
+  Ticket flush = done;
+  ASSERT_TRUE(side_->wire->flush(1, flush).ok());
+  EXPECT_EQ(side_->wait(flush, std::chrono::seconds(0)).code, Code::in_progress);
+  end(SIGKILL);
+  EXPECT_EQ(side_->wait(flush, std::chrono::seconds(10)).code, Code::peer_failed);
+}
+
+TEST_F(UcxPeerDeath, DoesNotHoldAWireThatCloses) {
+  end(SIGKILL);
+  const auto start = base::Clock::now();
+  side_.reset();
+  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(3));
+}
+
+TEST_F(UcxPeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
+  ::kill(child_, SIGSTOP);
+  Ticket ticket = done;
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), bytes, ticket).ok());
+  const auto start = base::Clock::now();
+  side_->channel.reset();
+  side_->wire.reset();
+  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(3));
+}
+
+}  // namespace
+}  // namespace hmc::transport
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--peer") {
+    const hmc::transport::Side side(1, hmc::transport::socket_of_child);
+    for (;;) ::pause();  // serves by its progress thread until it is killed
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

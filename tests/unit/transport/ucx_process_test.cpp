@@ -1,0 +1,79 @@
+// What loading UCX does to the user's process: nothing that lasts.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runtime/transport/ucx/engine.hpp"
+#include "runtime/transport/ucx/ucx_wire.hpp"
+
+extern char** environ;
+
+namespace hmc::transport {
+namespace {
+
+constexpr std::array signals{SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGHUP, SIGALRM, SIGINT, SIGTERM, SIGPIPE};
+constexpr std::array functions{"mmap", "munmap", "mremap", "madvise", "brk", "shmat", "malloc", "free"};
+
+struct Process {
+  std::vector<void*> handlers;
+  std::vector<std::string> environment;
+  std::vector<std::array<unsigned char, 16>> code;
+
+  Process() {
+    for (const int signal : signals) {
+      struct sigaction action {};
+      ::sigaction(signal, nullptr, &action);
+      handlers.push_back(reinterpret_cast<void*>(action.sa_handler));
+    }
+    for (char** variable = environ; *variable != nullptr; ++variable) environment.emplace_back(*variable);
+    for (const char* name : functions) std::memcpy(code.emplace_back().data(), ::dlsym(RTLD_DEFAULT, name), 16);
+  }
+};
+
+TEST(UcxProcess, KeepsItsSignalsItsEnvironmentAndItsAllocator) {
+  ::signal(SIGHUP, [](int) {});
+  ::signal(SIGFPE, [](int) {});
+  const Process before;
+  {
+    ucx::Options options;
+    options.transports = "tcp";
+    UcxWire wire(options);
+    wire.know_peers({wire.address()});
+    std::array<std::byte, 64> memory{};
+    Region region;
+    region.base = memory.data();
+    region.bytes = memory.size();
+    (void)wire.expose(region);
+    const Process during;
+    EXPECT_EQ(during.handlers, before.handlers);
+    EXPECT_EQ(during.environment, before.environment);
+    EXPECT_EQ(during.code, before.code) << "its code was patched";
+    wire.conceal(region);
+  }
+  const Process after;
+  EXPECT_EQ(after.handlers, before.handlers);
+  EXPECT_EQ(after.code, before.code);
+}
+
+TEST(UcxProcess, SaysItsVersion) { EXPECT_TRUE(ucx_description().starts_with("1.")) << ucx_description(); }
+
+TEST(UcxProcess, AnImpossibleTransportIsAnErrorWithAHint) {
+  ucx::Options options;
+  options.transports = "nonesuch";
+  try {
+    const UcxWire wire(options);
+    FAIL() << "took it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unavailable);
+    EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace hmc::transport

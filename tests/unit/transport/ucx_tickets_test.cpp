@@ -1,0 +1,70 @@
+#include "runtime/transport/ucx/tickets.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hmc::transport::ucx {
+namespace {
+
+class UcxTickets : public ::testing::Test {
+ protected:
+  base::Status test(Ticket ticket) { return tickets_.test(ticket, lock_); }
+  Tickets tickets_;
+  std::mutex lock_;
+};
+
+TEST_F(UcxTickets, NumberZeroIsDone) { EXPECT_TRUE(test(done).ok()); }
+
+TEST_F(UcxTickets, EndsWhenNothingIsLeft) {
+  const Ticket ticket = tickets_.open({.peer = 1, .left = 3});
+  EXPECT_NE(ticket, done);
+  tickets_.advance(ticket, 2);
+  EXPECT_EQ(test(ticket).code, Code::in_progress);
+  tickets_.advance(ticket, 1);
+  EXPECT_TRUE(test(ticket).ok());
+  EXPECT_TRUE(test(ticket).ok());
+}
+
+TEST_F(UcxTickets, ASlotIsUsedAgainWithoutAnybodyAsking) {
+  const Ticket first = tickets_.open({.peer = 1, .left = 1});
+  tickets_.advance(first, 1);
+  const Ticket second = tickets_.open({.peer = 1, .left = 1});
+  EXPECT_NE(first, second);
+  EXPECT_EQ(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(second));
+  EXPECT_TRUE(test(first).ok());
+  EXPECT_EQ(test(second).code, Code::in_progress);
+  tickets_.advance(first, 1);  // an answer that comes twice changes nothing
+  EXPECT_EQ(test(second).code, Code::in_progress);
+}
+
+TEST_F(UcxTickets, AFailureIsToldOnceAndThenForgotten) {
+  const Ticket ticket = tickets_.open({.peer = 4, .left = 2});
+  tickets_.fail(ticket, base::Status::failure(Code::peer_failed, "gone", 4));
+  tickets_.advance(ticket, 2);
+  EXPECT_EQ(test(ticket).code, Code::peer_failed);
+  EXPECT_EQ(tickets_.under_way(), 0U);
+  EXPECT_TRUE(test(ticket).ok());
+}
+
+TEST_F(UcxTickets, APeersFailureEndsWhatWaitsForItAndNothingElse) {
+  const Ticket mine = tickets_.open({.peer = 1, .left = 1});
+  const Ticket other = tickets_.open({.peer = 2, .left = 1});
+  const Ticket everybody = tickets_.open({.peer = -1, .left = 2});
+  tickets_.fail_peer(1, base::Status::failure(Code::peer_failed, "gone", 1));
+  EXPECT_EQ(test(mine).peer, 1);
+  EXPECT_EQ(test(other).code, Code::in_progress);
+  EXPECT_EQ(test(everybody).code, Code::peer_failed);
+}
+
+TEST_F(UcxTickets, MemoryFollowsWhatIsUnderWay) {
+  for (int round = 0; round < 100; ++round) {
+    std::vector<Ticket> open;
+    for (int i = 0; i < 50; ++i) open.push_back(tickets_.open({.peer = 0, .left = 1}));
+    EXPECT_EQ(tickets_.under_way(), 50U);
+    for (const Ticket ticket : open) EXPECT_LT(static_cast<std::uint32_t>(ticket), 50U);
+    for (const Ticket ticket : open) tickets_.advance(ticket, 1);
+  }
+  EXPECT_EQ(tickets_.under_way(), 0U);
+}
+
+}  // namespace
+}  // namespace hmc::transport::ucx
