@@ -1,0 +1,199 @@
+#include "bootstrap/tcp/connection.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "bootstrap/tcp/await.hpp"
+#include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/segment.hpp"
+#include "test_job.hpp"
+
+namespace hmc::bootstrap::test {
+namespace {
+
+using Side = Connection::Side;
+
+std::pair<base::UniqueFd, base::UniqueFd> socket_pair() {
+  int fds[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) std::abort();
+  return {base::UniqueFd(fds[0]), base::UniqueFd(fds[1])};
+}
+
+/// The next message, or nothing when the conversation has ended.
+std::optional<Frame> next_of(Connection& one, Connection& other, std::vector<base::UniqueFd>& fds) {
+  const auto deadline = soon();
+  while (!deadline.expired()) {
+    if (auto frame = one.next(fds)) return frame;
+    if (one.ended()) return std::nullopt;
+    move_or_sleep(other, 0);
+    std::vector<base::UniqueFd> none;
+    (void)other.next(none);  // its part of the hello
+    move_or_sleep(one, 1);
+  }
+  ADD_FAILURE() << "nothing came";
+  return std::nullopt;
+}
+
+/// Everything that lies in a socket.
+base::Bytes drain(int socket) {
+  base::Bytes all(65536);
+  std::vector<base::UniqueFd> none;
+  all.resize(receive_some(socket, all, none).bytes);
+  return all;
+}
+
+TEST(Connection, talks_both_ways_once_both_know_the_secret) {
+  auto [a, b] = socket_pair();
+  const Secret secret = Secret::random();
+  Connection client(std::move(a), secret, Side::client);
+  Connection server(std::move(b), secret, Side::server);
+  std::vector<base::UniqueFd> fds;
+  client.send(Goodbye{1});
+  EXPECT_EQ(decode<Goodbye>(*next_of(server, client, fds))->rank, 1);
+  EXPECT_TRUE(server.proven());
+  server.send(Goodbye{2});
+  EXPECT_EQ(decode<Goodbye>(*next_of(client, server, fds))->rank, 2);
+  EXPECT_TRUE(client.proven());
+}
+
+TEST(Connection, another_secret_is_no_conversation) {
+  auto [a, b] = socket_pair();
+  Connection client(std::move(a), Secret::random(), Side::client);
+  Connection server(std::move(b), Secret::random(), Side::server);
+  client.send(Goodbye{1});
+  std::vector<base::UniqueFd> fds;
+  EXPECT_FALSE(next_of(server, client, fds));
+  EXPECT_FALSE(server.proven());
+  EXPECT_FALSE(server.fault().empty());
+}
+
+TEST(Connection, a_recorded_conversation_proves_nothing) {
+  const Secret secret = Secret::random();
+  base::Bytes recording;
+  {
+    auto [a, b] = socket_pair();
+    Connection client(std::move(a), secret, Side::client);
+    recording = drain(b.get());  // its hello
+    ASSERT_EQ(send_some(b.get(), recording, {}).bytes, recording.size());
+  }
+  auto [stranger, b] = socket_pair();
+  Connection server(std::move(b), secret, Side::server);
+  ASSERT_EQ(send_some(stranger.get(), recording, {}).bytes, recording.size());
+  std::vector<base::UniqueFd> fds;
+  server.read();
+  EXPECT_FALSE(server.next(fds));
+  EXPECT_FALSE(server.proven()) << "a hello alone may be a recording";
+  // And what was signed for the recorded conversation doesn't fit into this one.
+  FrameSealer guess;
+  guess.rekey(secret, Direction::to_server);
+  (void)send_some(stranger.get(), guess.seal(MessageType::goodbye, encode(Goodbye{1})), {});
+  server.read();
+  EXPECT_FALSE(server.next(fds));
+  EXPECT_TRUE(server.ended());
+  EXPECT_FALSE(server.proven());
+}
+
+TEST(Connection, a_hello_sent_back_is_no_answer) {
+  auto [a, b] = socket_pair();
+  Connection client(std::move(a), Secret::random(), Side::client);
+  const base::Bytes hello = drain(b.get());
+  (void)send_some(b.get(), hello, {});
+  std::vector<base::UniqueFd> fds;
+  client.read();
+  EXPECT_FALSE(client.next(fds));
+  EXPECT_TRUE(client.ended());
+  EXPECT_FALSE(client.proven());
+}
+
+TEST(Connection, another_version_is_named_on_both_sides) {
+  const Secret secret = Secret::random();
+  auto [a, b] = socket_pair();
+  Connection client(std::move(a), secret, Side::client);
+  base::Bytes hello = drain(b.get());
+  hello[4] = std::byte{9};  // the version's low byte
+  auto [c, d] = socket_pair();
+  Connection server(std::move(d), secret, Side::server);
+  (void)send_some(c.get(), hello, {});
+  std::vector<base::UniqueFd> fds;
+  server.read();
+  EXPECT_FALSE(server.next(fds));
+  EXPECT_THAT(server.fault(), testing::AllOf(testing::HasSubstr("version 9"), testing::HasSubstr("speaks 1")));
+
+  base::Bytes answer = drain(c.get());  // tells the caller which version is spoken here
+  ASSERT_GE(answer.size(), frame_header_bytes);
+  answer[4] = std::byte{9};  // as a server of version 9 would
+  (void)send_some(b.get(), answer, {});
+  client.read();
+  EXPECT_FALSE(client.next(fds));
+  EXPECT_THAT(client.fault(), testing::AllOf(testing::HasSubstr("version 9"), testing::HasSubstr("speaks 1")));
+}
+
+TEST(Connection, carries_descriptors_and_closes_them_on_exec) {
+  auto [a, b] = socket_pair();
+  const Secret secret = Secret::random();
+  Connection client(std::move(a), secret, Side::client);
+  Connection server(std::move(b), secret, Side::server);
+  client.send(Goodbye{1});
+  std::vector<base::UniqueFd> fds;
+  (void)next_of(server, client, fds);
+
+  const auto segment = base::Segment::create(4096);
+  for (std::size_t count : {std::size_t{1}, std::size_t{3}, most_fds_per_frame}) {
+    std::vector<SharedFd> out;
+    for (std::size_t i = 0; i < count; ++i) {
+      out.push_back(std::make_shared<base::UniqueFd>(::fcntl(segment->fd(), F_DUPFD_CLOEXEC, 0)));
+    }
+    client.send(Goodbye{7});  // without any, before and after
+    client.send(Goodbye{8}, std::move(out));
+    client.send(Goodbye{9});
+    for (const int expected : {7, 8, 9}) {
+      fds.clear();
+      const auto frame = next_of(server, client, fds);
+      ASSERT_TRUE(frame);
+      EXPECT_EQ(decode<Goodbye>(*frame)->rank, expected);
+      ASSERT_EQ(fds.size(), expected == 8 ? count : 0U);
+      for (const base::UniqueFd& each : fds) EXPECT_NE(::fcntl(each.get(), F_GETFD) & FD_CLOEXEC, 0);
+    }
+  }
+}
+
+TEST(Connection, a_large_message_crosses_a_small_buffer) {
+  auto [a, b] = socket_pair();
+  const Secret secret = Secret::random();
+  Connection client(std::move(a), secret, Side::client);
+  Connection server(std::move(b), secret, Side::server);
+  Contribution large{1, RoundKind::allgather, {{0, base::Bytes(8U << 20)}}};
+  for (std::size_t i = 0; i < large.entries[0].bytes.size(); ++i)
+    large.entries[0].bytes[i] = static_cast<std::byte>(i % 251);
+  client.send(large);
+  std::vector<base::UniqueFd> fds;
+  const auto frame = next_of(server, client, fds);
+  ASSERT_TRUE(frame);
+  EXPECT_EQ(decode<Contribution>(*frame)->entries[0].bytes, large.entries[0].bytes);
+}
+
+TEST(Connection, what_was_sent_before_the_end_still_comes) {
+  auto [a, b] = socket_pair();
+  const Secret secret = Secret::random();
+  Connection server(std::move(b), secret, Side::server);
+  std::vector<base::UniqueFd> fds;
+  {
+    Connection client(std::move(a), secret, Side::client);
+    client.send(Goodbye{1});
+    (void)next_of(server, client, fds);
+    client.send(Goodbye{2});
+  }
+  server.read();
+  const auto last = server.next(fds);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(decode<Goodbye>(*last)->rank, 2);
+  server.read();
+  EXPECT_FALSE(server.next(fds));
+  EXPECT_TRUE(server.ended());
+  EXPECT_EQ(server.fault(), "");
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap::test

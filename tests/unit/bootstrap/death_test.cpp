@@ -1,0 +1,291 @@
+// Ranks that die, as processes: how fast and in which words the others hear of it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <thread>
+
+#include "bootstrap/inproc.hpp"
+#include "bootstrap/tcp/tcp_bootstrap.hpp"
+#include "test_job.hpp"
+
+namespace hmc::bootstrap::test {
+namespace {
+
+using Clock = base::Clock;
+
+/// What the processes of a test tell each other outside of the job.
+struct Board {
+  std::atomic<bool> servers_up{false};
+  std::atomic<int> ready{0};
+  std::atomic<std::int64_t> killed_at{0};
+  std::atomic<std::int64_t> seen_at[8]{};
+  std::atomic<int> seen_peer[8]{};
+};
+
+class Processes {
+ public:
+  Processes()
+      : board_(new (::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Board) {}
+  ~Processes() {
+    for (const pid_t each : pids_) ::kill(each, SIGKILL);
+    for (const pid_t each : pids_) ::waitpid(each, nullptr, 0);
+    ::munmap(board_, sizeof(Board));
+  }
+  Board& board() { return *board_; }
+  pid_t pid(std::size_t rank) const { return pids_[rank]; }
+
+  /// To be called before the test makes any thread. The rank joins and then looks at nothing but its
+  /// node's page, as one does that spins in a collective.
+  void start(const base::Env& env) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      watch_page(env, *board_);
+      ::_exit(0);
+    }
+    pids_.push_back(child);
+  }
+  void wait_until_ready(int count) {
+    board_->servers_up = true;
+    const auto deadline = soon();
+    while (board_->ready < count && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_EQ(board_->ready, count);
+  }
+  /// Until every rank but `victim` has seen the failure; the slowest one's delay.
+  std::chrono::nanoseconds kill_and_wait(int victim, int count) {
+    board_->killed_at = base::now_ns();
+    ::kill(pids_[static_cast<std::size_t>(victim)], SIGKILL);
+    return wait_for_news(victim, count);
+  }
+  std::chrono::nanoseconds wait_for_news(int victim, int count) {
+    const auto deadline = soon();
+    std::int64_t last = 0;
+    for (int rank = 0; rank < count; ++rank) {
+      if (rank == victim) continue;
+      while (board_->seen_at[rank] == 0 && !deadline.expired())
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_NE(board_->seen_at[rank], 0) << "rank " << rank << " heard nothing";
+      EXPECT_EQ(board_->seen_peer[rank], victim) << "rank " << rank;
+      last = std::max(last, board_->seen_at[rank].load());
+    }
+    return std::chrono::nanoseconds(last - board_->killed_at);
+  }
+
+ private:
+  static void watch_page(const base::Env& env, Board& board) {
+    try {
+      // A rank that is faster than its agent would become the agent.
+      while (!env.launcher.empty() && !board.servers_up) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const auto me = join_tcp(env, soon());
+      me->barrier(soon());
+      ++board.ready;
+      const auto deadline = soon();
+      while (me->node_page().aborted().ok() && !deadline.expired())
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      board.seen_peer[*env.rank] = me->node_page().aborted().peer;
+      board.seen_at[*env.rank] = base::now_ns();
+      std::this_thread::sleep_for(std::chrono::seconds(20));  // nobody's news may come from this one's end
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "rank %d: %s\n", *env.rank, error.what());
+    }
+  }
+
+  Board* board_;
+  std::vector<pid_t> pids_;
+};
+
+base::Env by_hand(int rank, int size, const std::string& store, int node) {
+  base::Env env;
+  env.rank = rank;
+  env.size = size;
+  env.store = store;
+  env.node = fmt::format("{}", node);
+  env.timeout = std::chrono::seconds(20);
+  return env;
+}
+
+/// The quickest of some tries: the machine may be busy, the mechanism must not be slow.
+template <typename Try> void expect_within_5_ms(Try&& attempt) {
+  std::chrono::nanoseconds best = std::chrono::hours(1);
+  for (int i = 0; i < 10 && best > std::chrono::milliseconds(5) && !testing::Test::HasFailure(); ++i) {
+    best = std::min<std::chrono::nanoseconds>(best, attempt());
+  }
+  EXPECT_LE(best, std::chrono::milliseconds(5));
+}
+
+void expect_by_hand(int victim, const std::vector<int>& nodes) {
+  expect_within_5_ms([&] {
+    Processes processes;
+    const std::string store = free_address();
+    const int size = static_cast<int>(nodes.size());
+    for (int rank = 0; rank < size; ++rank) {
+      processes.start(by_hand(rank, size, store, nodes[static_cast<std::size_t>(rank)]));
+    }
+    processes.wait_until_ready(size);
+    return processes.kill_and_wait(victim, size);
+  });
+}
+
+TEST(Death, of_a_rank_by_hand_reaches_its_node) { expect_by_hand(2, {0, 0, 0}); }
+TEST(Death, of_a_rank_by_hand_reaches_other_nodes) { expect_by_hand(3, {0, 0, 1, 1}); }
+TEST(Death, of_the_rank_that_serves_everything_is_noticed) { expect_by_hand(0, {0, 0, 0}); }
+TEST(Death, of_the_rank_that_serves_the_store_reaches_other_nodes) { expect_by_hand(0, {0, 1, 1}); }
+
+base::Env launched(int rank, const Shape& shape, const std::string& store, const Secret& secret) {
+  base::Env env = by_hand(rank, shape.size, store, shape.node_of(rank));
+  env.secret = secret.hex();
+  env.launcher = "test";
+  return env;
+}
+
+struct Servers {
+  Servers(const Shape& shape, const std::string& address, const Secret& secret)
+      : store(secret, shape.size, address, {}) {
+    for (int node = 0; node < shape.nodes; ++node) {
+      NodeAgent::Events events;
+      events.on_rank_lost = [this](int rank, std::string_view) {
+        const std::lock_guard lock(mutex);
+        lost.push_back(rank);
+      };
+      agents.push_back(
+          NodeAgent::start(secret, address, fmt::format("{}", node), shape.size, std::move(events), soon()));
+    }
+  }
+  std::mutex mutex;
+  std::vector<int> lost;
+  StoreServer store;
+  std::vector<std::unique_ptr<NodeAgent>> agents;
+};
+
+TEST(Death, of_a_launched_rank_is_seen_by_its_socket) {
+  expect_within_5_ms([] {
+    const Shape shape{Kind::tcp, 4, 2};
+    const Secret secret = Secret::random();
+    const std::string address = free_address();
+    Processes processes;
+    for (int rank = 0; rank < 4; ++rank) processes.start(launched(rank, shape, address, secret));
+    Servers servers(shape, address, secret);
+    processes.wait_until_ready(4);
+    const auto delay = processes.kill_and_wait(1, 4);
+    const std::lock_guard lock(servers.mutex);
+    EXPECT_EQ(servers.lost, std::vector<int>{1});
+    return delay;
+  });
+}
+
+TEST(Death, reported_by_the_launcher_goes_everywhere_at_once) {
+  expect_within_5_ms([] {
+    const Shape shape{Kind::tcp, 4, 2};
+    const Secret secret = Secret::random();
+    const std::string address = free_address();
+    Processes processes;
+    for (int rank = 0; rank < 4; ++rank) processes.start(launched(rank, shape, address, secret));
+    Servers servers(shape, address, secret);
+    processes.wait_until_ready(4);
+    processes.board().killed_at = base::now_ns();
+    servers.agents[1]->report_death(3, "rank 3 was killed by signal 11");
+    const auto delay = processes.wait_for_news(3, 4);
+    EXPECT_THAT(servers.agents[0]->page().abort_text(), testing::HasSubstr("signal 11"));
+    EXPECT_THAT(servers.agents[1]->page().abort_text(), testing::HasSubstr("signal 11"));
+    return delay;
+  });
+}
+
+TEST(Death, of_a_rank_that_never_joined_ends_the_others_wait) {
+  const Shape shape{Kind::tcp, 2, 1};
+  TestServers servers(shape);
+  std::thread launcher([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    servers.agent(0).report_death(1, "rank 1 exited with code 3");
+  });
+  const Error error = error_of([&] { (void)join_tcp(servers.env(0), soon()); });
+  launcher.join();
+  EXPECT_EQ(error.code(), Code::peer_failed);
+  EXPECT_EQ(error.peer(), 1);
+  EXPECT_THAT(error.what(), testing::HasSubstr("code 3"));
+}
+
+TEST(Death, after_a_goodbye_is_none) {
+  const Shape shape{Kind::tcp, 2, 2};
+  TestServers servers(shape);
+  run_ranks(
+      shape, [&](int rank) { return servers.env(rank); },
+      [&](Bootstrap& me) {
+        me.barrier(soon());
+        if (me.rank() == 0) {
+          me.leave();
+          servers.agent(0).report_death(0, "it exited");  // as a launcher does for every end
+          return;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_TRUE(me.node_page().aborted().ok()) << me.node_page().abort_text();
+      });
+  EXPECT_TRUE(servers.agent(0).page().aborted().ok());
+}
+
+TEST(Death, announced_by_the_store_reaches_every_node) {
+  const Shape shape{Kind::tcp, 3, 3};
+  TestServers servers(shape);
+  run_ranks(
+      shape, [&](int rank) { return servers.env(rank); },
+      [&](Bootstrap& me) {
+        me.barrier(soon());
+        if (me.rank() == 0) servers.store().announce_failure(2, "its machine burns");
+        const Error error = error_of([&] { (void)me.lookup("never", soon()); });
+        EXPECT_EQ(error.code(), Code::peer_failed);
+        EXPECT_EQ(error.peer(), 2);
+        EXPECT_THAT(error.what(), testing::HasSubstr("burns"));
+      });
+}
+
+TEST(Death, an_abort_is_told_to_the_launcher) {
+  const Shape shape{Kind::tcp, 2, 2};
+  std::mutex mutex;
+  std::vector<std::tuple<int, int, std::string>> aborts;
+  const Secret secret = Secret::random();
+  StoreServer::Events events;
+  events.on_abort = [&](int rank, int exit_code, std::string text) {
+    const std::lock_guard lock(mutex);
+    aborts.emplace_back(rank, exit_code, std::move(text));
+  };
+  StoreServer store(secret, 2, "127.0.0.1:0", std::move(events));
+  std::vector<std::unique_ptr<NodeAgent>> agents;
+  for (const char* node : {"0", "1"}) agents.push_back(NodeAgent::start(secret, store.address(), node, 2, {}, soon()));
+  run_ranks(
+      shape, [&](int rank) { return launched(rank, shape, store.address(), secret); },
+      [](Bootstrap& me) {
+        me.barrier(soon());
+        if (me.rank() == 1) me.abort(77, "no more disk");
+        EXPECT_EQ(error_of([&] { (void)me.lookup("never", soon()); }).code(), Code::aborted);
+      });
+  const std::lock_guard lock(mutex);
+  ASSERT_EQ(aborts.size(), 1U);
+  EXPECT_EQ(aborts[0], std::make_tuple(1, 77, std::string("no more disk")));
+}
+
+TEST(Goodbyes, let_the_servers_go) {
+  const Shape shape{Kind::tcp, 2, 2};
+  TestServers servers(shape);
+  run_ranks(
+      shape, [&](int rank) { return servers.env(rank); },
+      [&](Bootstrap& me) {
+        me.barrier(soon());
+        EXPECT_FALSE(servers.store().wait_for_goodbyes(in_ms(1)));
+        me.barrier(soon());
+      });
+  EXPECT_TRUE(servers.agent(0).wait_for_goodbyes(soon()));
+  EXPECT_TRUE(servers.store().wait_for_goodbyes(soon()));
+}
+
+TEST(Inproc, refuses_shapes_that_make_no_sense) {
+  EXPECT_EQ(error_of([] { (void)make_inproc(0); }).code(), Code::invalid_argument);
+  EXPECT_EQ(error_of([] { (void)make_inproc(2, 3); }).code(), Code::invalid_argument);
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap::test

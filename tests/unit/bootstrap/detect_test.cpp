@@ -1,0 +1,100 @@
+#include "bootstrap/detect.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "test_job.hpp"
+
+namespace hmc::bootstrap::test {
+namespace {
+
+using testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+base::Env with(const Variables& variables) {
+  thread_local const Variables* current = nullptr;
+  current = &variables;
+  return base::Env::from([](std::string_view name) -> std::optional<std::string> {
+    const auto found = current->find(std::string(name));
+    return found == current->end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+Candidate candidate(const Variables& variables, const std::string& name) {
+  for (const Candidate& each : candidates(with(variables))) {
+    if (each.name == name) return each;
+  }
+  ADD_FAILURE() << "no candidate " << name;
+  return {};
+}
+
+void expect_alone(const Variables& variables) {
+  const auto bootstrap = detect(with(variables));
+  EXPECT_EQ(bootstrap->rank(), 0);
+  EXPECT_EQ(bootstrap->size(), 1);
+  EXPECT_EQ(bootstrap->launcher(), "alone");
+  bootstrap->barrier(soon());
+  bootstrap->leave();
+}
+
+void expect_refused(const Variables& variables, const std::string& text) {
+  const Error error = error_of([&] { (void)detect(with(variables)); });
+  EXPECT_EQ(error.code(), Code::invalid_config);
+  EXPECT_THAT(error.what(), HasSubstr(text));
+  EXPECT_THAT(error.what(), HasSubstr("hmcrun")) << "and says what to do";
+}
+
+TEST(Detect, no_sign_of_a_job_is_rank_0_of_1) {
+  expect_alone({});
+  const auto all = candidates(with({}));
+  ASSERT_EQ(all.size(), 6U);
+  for (const Candidate& each : all) {
+    EXPECT_EQ(each.available, each.name == "alone");
+    EXPECT_FALSE(each.why.empty());
+  }
+}
+
+TEST(Detect, other_launchers_jobs_of_several_ranks_are_refused) {
+  expect_refused({{"RANK", "1"}, {"WORLD_SIZE", "4"}}, "torchrun: RANK=1 WORLD_SIZE=4");
+  expect_refused({{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}}, "PMIx");
+  expect_refused({{"PMIX_RANK", "0"}}, "unknown size");
+  expect_refused({{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}, "PMI-1: PMI_RANK=2 PMI_SIZE=3");
+  expect_refused({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, "Slurm: SLURM_PROCID=0 SLURM_NTASKS=8");
+}
+
+TEST(Detect, other_launchers_jobs_of_one_rank_are_alone) {
+  expect_alone({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  expect_alone({{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
+  expect_alone({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}});
+  expect_alone({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}});
+  expect_alone({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+}
+
+TEST(Detect, left_over_variables_are_no_sign) {
+  expect_alone({{"WORLD_SIZE", "4"}});
+  expect_alone({{"SLURM_NTASKS", "4"}});
+}
+
+TEST(Detect, explicit_variables_win_over_other_launchers) {
+  expect_alone({{"HMC_RANK", "0"}, {"HMC_SIZE", "1"}, {"RANK", "1"}, {"WORLD_SIZE", "4"}});
+  EXPECT_TRUE(candidate({{"HMC_RANK", "0"}, {"HMC_SIZE", "1"}}, "HMC_RANK").available);
+  EXPECT_FALSE(candidate({{"HMC_RANK", "0"}, {"HMC_SIZE", "1"}}, "alone").available);
+}
+
+TEST(Detect, half_of_the_explicit_variables_is_refused) {
+  expect_refused({{"HMC_RANK", "1"}}, "HMC_SIZE");
+  expect_refused({{"HMC_SIZE", "2"}}, "HMC_RANK");
+  expect_refused({{"HMC_STORE", "127.0.0.1:1"}}, "HMC_RANK");
+  expect_refused({{"HMC_RANK", "0"}, {"HMC_SIZE", "2"}}, "HMC_STORE");
+}
+
+TEST(Detect, a_job_of_one_with_a_store_joins_it) {
+  const auto bootstrap = detect(with({{"HMC_RANK", "0"}, {"HMC_SIZE", "1"}, {"HMC_STORE", free_address()}}));
+  EXPECT_EQ(bootstrap->launcher(), "by hand (HMC_RANK)");
+  bootstrap->leave();
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap::test

@@ -1,0 +1,158 @@
+#include "bootstrap/tcp/frame.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "bootstrap/tcp/messages.hpp"
+
+namespace hmc::bootstrap {
+namespace {
+
+constexpr MessageType some_type = MessageType::goodbye;
+
+class Frames : public testing::Test {
+ protected:
+  Frames() {
+    sealer_.rekey(key_, Direction::to_server);
+    opener_ = fresh_opener();
+  }
+  FrameOpener fresh_opener() const {
+    FrameOpener opener;
+    opener.rekey(key_, Direction::to_server);
+    opener.hello_only(false);
+    return opener;
+  }
+  base::Bytes seal(std::string_view text) { return sealer_.seal(some_type, base::as_bytes(text)); }
+  FrameFault fault_after(const base::Bytes& bytes) {
+    opener_.feed(bytes);
+    EXPECT_FALSE(opener_.next());
+    return opener_.fault();
+  }
+
+  Secret key_ = Secret::random();
+  FrameSealer sealer_;
+  FrameOpener opener_;
+};
+
+TEST_F(Frames, come_out_as_they_went_in) {
+  for (const char* text : {"one", "", "three"}) opener_.feed(seal(text));
+  for (const char* text : {"one", "", "three"}) {
+    const auto frame = opener_.next();
+    ASSERT_TRUE(frame);
+    EXPECT_EQ(frame->type, some_type);
+    EXPECT_EQ(base::as_text(frame->payload), text);
+  }
+  EXPECT_FALSE(opener_.next());
+  EXPECT_EQ(opener_.fault(), FrameFault::none);
+  EXPECT_TRUE(opener_.empty());
+}
+
+TEST_F(Frames, come_out_whole_when_they_arrive_byte_by_byte) {
+  const base::Bytes bytes = seal("slowly");
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_FALSE(opener_.next()) << "after " << i << " bytes";
+    opener_.feed(base::ByteView(bytes).subspan(i, 1));
+  }
+  EXPECT_EQ(base::as_text(opener_.next()->payload), "slowly");
+}
+
+TEST_F(Frames, a_flipped_bit_anywhere_is_seen) {
+  const base::Bytes good = seal("the payload");
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const int bit : {0, 3, 7}) {
+      base::Bytes bad = good;
+      bad[i] ^= static_cast<std::byte>(1 << bit);
+      FrameOpener opener = fresh_opener();
+      opener.feed(bad);
+      // A length that became longer leaves the frame incomplete; what follows then can't verify.
+      opener.feed(base::Bytes(1 << 10));
+      EXPECT_FALSE(opener.next()) << "byte " << i << " bit " << bit;
+      EXPECT_NE(opener.fault(), FrameFault::none) << "byte " << i << " bit " << bit;
+    }
+  }
+}
+
+TEST_F(Frames, a_truncated_frame_never_comes_out) {
+  const base::Bytes good = seal("the payload");
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    FrameOpener opener = fresh_opener();
+    opener.feed(base::ByteView(good).first(length));
+    EXPECT_FALSE(opener.next());
+    EXPECT_EQ(opener.fault(), FrameFault::none);
+  }
+}
+
+TEST_F(Frames, a_replayed_frame_is_refused) {
+  const base::Bytes first = seal("pay 10");
+  opener_.feed(first);
+  ASSERT_TRUE(opener_.next());
+  EXPECT_EQ(fault_after(first), FrameFault::mac);
+}
+
+TEST_F(Frames, frames_in_another_order_are_refused) {
+  const base::Bytes first = seal("one");
+  EXPECT_EQ(fault_after(seal("two")), FrameFault::mac);
+}
+
+TEST_F(Frames, a_reflected_frame_is_refused) {
+  FrameOpener mine;
+  mine.rekey(key_, Direction::to_client);  // I am the client, and get my own bytes back
+  mine.hello_only(false);
+  mine.feed(seal("echo"));
+  EXPECT_FALSE(mine.next());
+  EXPECT_EQ(mine.fault(), FrameFault::mac);
+}
+
+TEST_F(Frames, another_key_is_refused) {
+  sealer_.rekey(Secret::random(), Direction::to_server);
+  EXPECT_EQ(fault_after(seal("stranger")), FrameFault::mac);
+}
+
+base::Bytes header_with(std::uint32_t magic, std::uint16_t version, std::uint16_t type, std::uint32_t length) {
+  base::ByteWriter out;
+  out.number(magic).number(version).number(type).number(std::uint16_t{0}).number(std::uint16_t{0}).number(length);
+  return out.take();
+}
+
+TEST_F(Frames, a_huge_length_is_refused_by_its_header_alone) {
+  const auto type = static_cast<std::uint16_t>(some_type);
+  EXPECT_EQ(fault_after(header_with(frame_magic, protocol_version, type, 0xffffffffU)), FrameFault::length);
+}
+
+TEST_F(Frames, a_length_just_past_its_types_limit_is_refused) {
+  const auto type = static_cast<std::uint16_t>(some_type);
+  const auto limit = static_cast<std::uint32_t>(*payload_limit(some_type));
+  opener_.feed(header_with(frame_magic, protocol_version, type, limit));
+  EXPECT_FALSE(opener_.next());
+  EXPECT_EQ(opener_.fault(), FrameFault::none) << "it waits for the rest";
+  opener_ = fresh_opener();
+  EXPECT_EQ(fault_after(header_with(frame_magic, protocol_version, type, limit + 1)), FrameFault::length);
+}
+
+TEST_F(Frames, unknown_types_and_foreign_protocols_are_refused) {
+  EXPECT_EQ(fault_after(header_with(frame_magic, protocol_version, 999, 0)), FrameFault::type);
+  opener_ = fresh_opener();
+  EXPECT_EQ(fault_after(header_with(0x20544547, protocol_version, 1, 0)), FrameFault::magic);
+}
+
+TEST_F(Frames, another_version_is_told_apart) {
+  EXPECT_EQ(fault_after(header_with(frame_magic, 7, 1, 0)), FrameFault::version);
+  EXPECT_EQ(opener_.peer_version(), 7);
+}
+
+TEST_F(Frames, strangers_may_send_a_hello_only) {
+  opener_.hello_only(true);
+  EXPECT_EQ(fault_after(seal("let me in")), FrameFault::type);
+}
+
+TEST_F(Frames, nothing_comes_out_after_a_fault) {
+  base::Bytes bad = seal("bad");
+  bad.back() ^= std::byte{1};
+  EXPECT_EQ(fault_after(bad), FrameFault::mac);
+  opener_.feed(seal("good"));
+  EXPECT_FALSE(opener_.next());
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap

@@ -1,0 +1,93 @@
+#include "bootstrap/tcp/messages.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hmc::bootstrap {
+namespace {
+
+template <typename Message> Message through_the_wire(const Message& message) {
+  const base::Bytes payload = encode(message);
+  EXPECT_LE(payload.size(), *payload_limit(Message::type));
+  const auto back = decode<Message>(Frame{Message::type, 0, payload});
+  EXPECT_TRUE(back);
+  // Neither less nor more may pass for it.
+  for (std::size_t length = 0; length < payload.size(); ++length) {
+    EXPECT_FALSE(decode<Message>(
+        Frame{Message::type, 0, {payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length)}}));
+  }
+  base::Bytes longer = payload;
+  longer.push_back({});
+  EXPECT_FALSE(decode<Message>(Frame{Message::type, 0, longer}));
+  EXPECT_EQ(encode(*back), payload);
+  return *back;
+}
+
+RankFacts facts_of(int rank) {
+  RankFacts facts;
+  facts.rank = rank;
+  facts.node = rank + 100;
+  facts.local_index = rank + 200;
+  facts.pid = 0x7fffff00 + rank;
+  facts.machine = 0x0123456789abcdefULL + static_cast<std::uint64_t>(rank);
+  facts.cpus = {1, 2, 3, ~std::uint64_t{0}};
+  return facts;
+}
+
+TEST(Messages, facts_survive) {
+  const Join back = through_the_wire(Join{3, {facts_of(0), facts_of(2)}});
+  ASSERT_EQ(back.ranks.size(), 2U);
+  EXPECT_EQ(back.job_size, 3);
+  const RankFacts& facts = back.ranks[1];
+  EXPECT_EQ(facts.rank, 2);
+  EXPECT_EQ(facts.node, 102);
+  EXPECT_EQ(facts.local_index, 202);
+  EXPECT_EQ(facts.pid, 0x7fffff02);
+  EXPECT_EQ(facts.machine, 0x0123456789abcdf1ULL);
+  EXPECT_EQ(facts.cpus, facts_of(2).cpus);
+}
+
+TEST(Messages, a_rank_costs_what_is_promised) {
+  const std::size_t two = encode(Table{{facts_of(0), facts_of(1)}}).size();
+  const std::size_t three = encode(Table{{facts_of(0), facts_of(1), facts_of(2)}}).size();
+  EXPECT_EQ(three - two, rank_facts_bytes);
+  EXPECT_LE(three - two, 128U);
+}
+
+TEST(Messages, each_kind_survives) {
+  through_the_wire(NodeHello{4, "node"});
+  through_the_wire(Welcome{});
+  through_the_wire(Page{0xfedcba9876543210ULL});
+  through_the_wire(Table{{facts_of(1)}});
+  through_the_wire(Contribution{9, RoundKind::barrier, {{1, {std::byte{7}}}, {3, {}}}});
+  through_the_wire(Result{9, {{std::byte{1}}, {}, {std::byte{2}, std::byte{3}}}});
+  through_the_wire(RoundFailed{RoundFailed::Scope::node, 5, Code::mismatch, 2, "text"});
+  through_the_wire(ShareOffer{5, 4096, 8192});
+  through_the_wire(ShareResult{5, {{ShareResult::What::descriptor, 1, 2}, {ShareResult::What::nothing, 0, 0}}});
+  through_the_wire(Publish{1, 2, "key", {std::byte{9}}});
+  through_the_wire(Lookup{1, 2, "key"});
+  through_the_wire(Reply{1, 2, Code::success, {std::byte{9}}});
+  through_the_wire(MissingQuery{1, 2, MissingQuery::What::share, 3});
+  through_the_wire(MissingReply{1, 2, {0, 5, 7}});
+  through_the_wire(Abort({Code::aborted, 1, 42, "text"}));
+  through_the_wire(Death({Code::peer_failed, 1, 0, "text"}));
+  through_the_wire(Goodbye{3});
+}
+
+TEST(Messages, one_kind_does_not_pass_for_another) {
+  EXPECT_FALSE(decode<Abort>(Frame{MessageType::death, 0, encode(Abort({Code::aborted, 1, 2, "text"}))}));
+}
+
+TEST(Messages, a_count_beyond_the_bytes_takes_no_memory) {
+  base::ByteWriter out;
+  out.number(std::uint32_t{0xffffffff});  // four thousand million ranks, and not one byte of them
+  EXPECT_FALSE(decode<Table>(Frame{MessageType::table, 0, out.take()}));
+}
+
+TEST(Messages, an_enum_past_its_end_is_refused) {
+  base::Bytes payload = encode(Contribution{9, RoundKind::barrier, {}});
+  payload[8] = std::byte{2};
+  EXPECT_FALSE(decode<Contribution>(Frame{MessageType::contribution, 0, payload}));
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap

@@ -1,0 +1,117 @@
+// The state machines of the store and the agent, without sockets.
+#include <gtest/gtest.h>
+
+#include "bootstrap/facts.hpp"
+#include "bootstrap/tcp/node_shares.hpp"
+#include "bootstrap/tcp/store_keys.hpp"
+#include "bootstrap/tcp/store_rounds.hpp"
+
+namespace hmc::bootstrap {
+namespace {
+
+Contribution from(int rank, std::uint64_t round, RoundKind kind = RoundKind::allgather) {
+  return {round, kind, {{rank, {static_cast<std::byte>(rank + 1)}}}};
+}
+
+TEST(StoreRounds, gives_the_result_when_the_last_rank_came) {
+  StoreRounds rounds(3);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(2, 0))));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(2, 0)))) << "twice counts once";
+  EXPECT_EQ(rounds.missing(0), (std::vector<std::int32_t>{0, 1}));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(0, 0))));
+  const auto outcome = rounds.contribute(from(1, 0));
+  ASSERT_TRUE(std::holds_alternative<Result>(outcome));
+  EXPECT_EQ(std::get<Result>(outcome).by_rank[2], base::Bytes{std::byte{3}});
+}
+
+TEST(StoreRounds, a_failed_round_is_told_to_those_who_come_late) {
+  StoreRounds rounds(3);
+  (void)rounds.contribute(from(0, 4, RoundKind::barrier));
+  EXPECT_EQ(std::get<RoundFailed>(rounds.contribute(from(1, 4))).code, Code::mismatch);
+  EXPECT_EQ(std::get<RoundFailed>(rounds.contribute(from(2, 4))).code, Code::mismatch);
+}
+
+TEST(StoreRounds, a_goodbye_fails_the_rounds_that_need_the_rank) {
+  StoreRounds rounds(2);
+  (void)rounds.contribute(from(0, 1));
+  const auto failed = rounds.leave(1);
+  ASSERT_EQ(failed.size(), 1U);
+  EXPECT_EQ(failed[0].code, Code::closed);
+  EXPECT_EQ(failed[0].peer, 1);
+  EXPECT_EQ(std::get<RoundFailed>(rounds.contribute(from(0, 2))).peer, 1);
+}
+
+TEST(StoreKeys, tells_those_who_waited) {
+  StoreKeys keys;
+  EXPECT_TRUE(keys.lookup({5, 1, "a"}).empty());
+  EXPECT_TRUE(keys.lookup({6, 1, "b"}).empty()) << "replaces the first: a rank waits for one";
+  EXPECT_TRUE(keys.lookup({9, 2, "b"}).empty());
+  EXPECT_EQ(keys.publish({1, 0, "a", {}}).size(), 1U);
+  const auto replies = keys.publish({2, 0, "b", {std::byte{7}}});
+  ASSERT_EQ(replies.size(), 3U);
+  EXPECT_EQ(replies[1].id, 6U);
+  EXPECT_EQ(replies[2].rank, 2);
+  EXPECT_EQ(replies[2].value, base::Bytes{std::byte{7}});
+}
+
+TEST(StoreKeys, takes_no_more_than_it_should) {
+  StoreKeys keys;
+  EXPECT_EQ(keys.publish({1, 0, std::string(longest_key_bytes + 1, 'k'), {}})[0].code, Code::invalid_argument);
+}
+
+TEST(NodeShares, splits_what_the_kernel_would_not_take_at_once) {
+  constexpr std::size_t members = 600;
+  NodeShares shares(members);
+  const auto fd = std::make_shared<base::UniqueFd>(::dup(0));
+  for (std::size_t seat = 0; seat < members; ++seat) {
+    EXPECT_EQ(shares.offer(seat, {1, seat + 1, seat}, seat == 5 ? nullptr : fd), seat == members - 1);
+  }
+  std::size_t next = 0;
+  std::size_t fds = 0;
+  for (const NodeShares::Part& part : shares.answer(1, 300)) {
+    EXPECT_LE(part.fds.size(), most_fds_per_frame);
+    EXPECT_LE(encode(part.message).size(), *payload_limit(MessageType::share_result));
+    fds += part.fds.size();
+    for (const auto& item : part.message.items) {
+      const auto expected = next == 5     ? ShareResult::What::nothing
+                            : next == 300 ? ShareResult::What::your_own
+                                          : ShareResult::What::descriptor;
+      EXPECT_EQ(item.what, expected);
+      EXPECT_EQ(item.bytes, next + 1);
+      ++next;
+    }
+  }
+  EXPECT_EQ(next, members);
+  EXPECT_EQ(fds, members - 2);
+}
+
+TEST(Facts, nodes_are_numbered_by_their_lowest_rank) {
+  std::vector<RankFacts> facts(5);
+  const int given[] = {7, 3, 7, 9, 3};
+  for (int rank = 0; rank < 5; ++rank) {
+    facts[static_cast<std::size_t>(rank)].rank = rank;
+    facts[static_cast<std::size_t>(rank)].node = given[rank];
+  }
+  number_nodes(facts);
+  const int nodes[] = {0, 1, 0, 2, 1};
+  const int seats[] = {0, 0, 1, 0, 1};
+  for (std::size_t rank = 0; rank < 5; ++rank) {
+    EXPECT_EQ(facts[rank].node, nodes[rank]);
+    EXPECT_EQ(facts[rank].local_index, seats[rank]);
+  }
+  EXPECT_EQ(members_of(facts, 1), (std::vector<int>{1, 4}));
+}
+
+TEST(Facts, lists_of_ranks_read_well) {
+  EXPECT_EQ(list_ranks({}), "no rank");
+  EXPECT_EQ(list_ranks({3}), "rank 3");
+  EXPECT_EQ(list_ranks({3, 4}), "ranks 3, 4");
+  EXPECT_EQ(list_ranks({0, 2, 3, 4, 9}), "ranks 0, 2-4, 9");
+  std::vector<int> odd;
+  for (int rank = 1; rank < 100; rank += 2) odd.push_back(rank);
+  EXPECT_LT(list_ranks(odd).size(), 100U);
+  EXPECT_NE(list_ranks(odd).find("50 in all"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap

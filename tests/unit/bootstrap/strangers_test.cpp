@@ -1,0 +1,194 @@
+// Who isn't let in: strangers, second copies of a rank, ranks of another job.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "bootstrap/tcp/await.hpp"
+#include "bootstrap/tcp/connection.hpp"
+#include "bootstrap/tcp/socket.hpp"
+#include "bootstrap/tcp/tcp_bootstrap.hpp"
+#include "test_job.hpp"
+
+namespace hmc::bootstrap::test {
+namespace {
+
+using testing::HasSubstr;
+
+const Shape two_ranks{Kind::tcp, 2, 1};
+
+/// True once the other side has closed.
+bool ends(int socket) {
+  const auto deadline = soon();
+  std::array<std::byte, 4096> chunk;
+  std::vector<base::UniqueFd> none;
+  while (!deadline.expired()) {
+    const Io io = receive_some(socket, chunk, none).io;
+    if (io == Io::ended || io == Io::failed) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+void wait_for_strangers(StoreServer& store, std::size_t count) {
+  const auto deadline = soon();
+  while (store.strangers() < count && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(store.strangers(), count);
+}
+
+void expect_a_working_job(TestServers& servers) {
+  run_ranks(
+      two_ranks, [&](int rank) { return servers.env(rank); }, [](Bootstrap& me) { me.barrier(soon()); });
+}
+
+TEST(Strangers, are_dropped_and_counted_and_the_job_goes_on) {
+  TestServers servers(two_ranks);
+  base::ByteWriter huge;
+  huge.number(frame_magic).number(protocol_version).number(hello_type).number(0).number(0x7fffffff);
+  const base::Bytes header = huge.take();
+  const std::string_view texts[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                                    base::as_text(header)};
+  std::size_t count = 0;
+  for (const std::string_view text : texts) {
+    const base::UniqueFd socket = connect_tcp(servers.store().address(), soon());
+    const std::string padded = std::string(text) + std::string(16, '\0');
+    (void)send_some(socket.get(), base::as_bytes(padded), {});
+    EXPECT_TRUE(ends(socket.get()));
+    wait_for_strangers(servers.store(), ++count);
+  }
+  EXPECT_EQ(servers.store().connections(), 1U) << "the agent's";
+  expect_a_working_job(servers);
+}
+
+TEST(Strangers, who_say_nothing_are_dropped_after_two_seconds) {
+  TestServers servers(two_ranks);
+  const auto start = base::Clock::now();
+  const base::UniqueFd silent = connect_tcp(servers.store().address(), soon());
+  expect_a_working_job(servers);  // meanwhile
+  EXPECT_TRUE(ends(silent.get()));
+  EXPECT_GE(base::Clock::now() - start, std::chrono::milliseconds(1900));
+  wait_for_strangers(servers.store(), 1);
+}
+
+TEST(Strangers, with_another_secret_are_refused) {
+  TestServers servers(two_ranks);
+  const Error error =
+      error_of([&] { (void)NodeAgent::start(Secret::random(), servers.store().address(), "x", 2, {}, soon()); });
+  EXPECT_EQ(error.code(), Code::refused);
+  EXPECT_THAT(error.what(), HasSubstr("HMC_SECRET"));
+  wait_for_strangers(servers.store(), 1);
+  expect_a_working_job(servers);
+}
+
+TEST(Strangers, a_rank_with_another_secret_is_told_so) {
+  TestServers servers(two_ranks);
+  base::Env env = servers.env(0);
+  env.secret = Secret::random().hex();
+  const Error error = error_of([&] { (void)join_tcp(env, soon()); });
+  EXPECT_EQ(error.code(), Code::refused);
+  EXPECT_THAT(error.what(), HasSubstr("HMC_SECRET"));
+  expect_a_working_job(servers);
+}
+
+TEST(Strangers, a_node_of_another_job_size_is_told_so) {
+  TestServers servers(two_ranks);
+  const Error error =
+      error_of([&] { (void)NodeAgent::start(servers.secret(), servers.store().address(), "x", 3, {}, soon()); });
+  EXPECT_EQ(error.code(), Code::invalid_config);
+  EXPECT_THAT(error.what(), HasSubstr("2 ranks"));
+  expect_a_working_job(servers);
+}
+
+TEST(Strangers, a_rank_of_another_job_size_is_told_so) {
+  TestServers servers(two_ranks);
+  base::Env env = servers.env(1);
+  env.size = 3;
+  const Error error = error_of([&] { (void)join_tcp(env, soon()); });
+  EXPECT_EQ(error.code(), Code::invalid_config);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("2 ranks"), HasSubstr("speaks of 3")));
+  expect_a_working_job(servers);
+}
+
+/// Joins as rank 0 a second time while the first waits for rank 1, then lets the job go on.
+void expect_second_copy_refused(const Shape& shape, const std::string& second_node) {
+  TestServers servers(shape);
+  std::thread first([&] {
+    const auto me = join_tcp(servers.env(0), soon());
+    me->barrier(soon());
+    me->leave();
+  });
+  // Which of the two comes first is open, so the copy that loses must be ours: let the first settle.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  base::Env env = servers.env(0);
+  env.node = second_node;
+  const Error error = error_of([&] { (void)join_tcp(env, soon()); });
+  EXPECT_EQ(error.code(), Code::invalid_config);
+  EXPECT_THAT(error.what(), HasSubstr("rank 0 has joined already"));
+  const auto me = join_tcp(servers.env(1), soon());
+  me->barrier(soon());
+  me->leave();
+  first.join();
+}
+
+TEST(Strangers, a_second_copy_of_a_rank_on_its_node_is_refused) { expect_second_copy_refused({Kind::tcp, 2, 1}, "0"); }
+TEST(Strangers, a_second_copy_of_a_rank_on_another_node_is_refused) {
+  expect_second_copy_refused({Kind::tcp, 2, 2}, "1");
+}
+
+TEST(Strangers, one_agent_per_node) {
+  TestServers servers(two_ranks);
+  EXPECT_EQ(NodeAgent::start(servers.secret(), servers.store().address(), "0", 2, {}, soon()), nullptr);
+  EXPECT_NE(NodeAgent::socket_name(servers.secret(), "0"), NodeAgent::socket_name(servers.secret(), "1"));
+  EXPECT_NE(NodeAgent::socket_name(servers.secret(), "0"), NodeAgent::socket_name(Secret::random(), "0"));
+}
+
+TEST(Strangers, an_agent_without_a_store_says_so_at_its_deadline) {
+  const Error error = error_of([] { (void)NodeAgent::start(Secret::random(), free_address(), "x", 2, {}, in_ms(50)); });
+  EXPECT_EQ(error.code(), Code::timeout);
+  EXPECT_THAT(error.what(), HasSubstr("no store at 127.0.0.1:"));
+}
+
+TEST(Addresses, that_are_none_are_refused) {
+  for (const char* bad : {"", "host", "host:", "host:x", "host:70000", "::1:5", "127.0.0.1"}) {
+    EXPECT_EQ(error_of([&] { (void)listen_tcp(bad); }).code(), Code::invalid_config) << bad;
+  }
+}
+
+TEST(Addresses, of_all_interfaces_serve_both_families) {
+  const Secret secret = Secret::random();
+  StoreServer store(secret, 1, ":0", {});
+  const std::string port = store.address().substr(store.address().rfind(':'));
+  std::vector<std::string> hosts{"127.0.0.1"};
+  if (has_ipv6()) hosts.emplace_back("[::1]");
+  for (const std::string& host : hosts) {
+    EXPECT_NE(NodeAgent::start(secret, host + port, host, 1, {}, soon()), nullptr) << host;
+  }
+}
+
+TEST(ByHand, without_a_secret_works_on_the_loopback_only) {
+  base::Env env;
+  env.rank = 0;
+  env.size = 2;
+  env.store = "192.0.2.1:4242";
+  const Error error = error_of([&] { (void)join_tcp(env, soon()); });
+  EXPECT_EQ(error.code(), Code::invalid_config);
+  EXPECT_THAT(error.what(), HasSubstr("openssl rand -hex 32"));
+  env.launcher = "somebody";
+  EXPECT_EQ(error_of([&] { (void)join_tcp(env, soon()); }).code(), Code::invalid_config);
+}
+
+TEST(ByHand, a_rank_without_the_others_names_them) {
+  base::Env env;
+  env.rank = 0;
+  env.size = 4;
+  env.store = free_address();
+  const Error error = error_of([&] { (void)join_tcp(env, in_ms(100)); });
+  EXPECT_EQ(error.code(), Code::timeout);
+  EXPECT_THAT(error.what(), HasSubstr("ranks 1-3"));
+  env.rank = 1;
+  EXPECT_EQ(error_of([&] { (void)join_tcp(env, in_ms(100)); }).code(), Code::timeout) << "no rank 0";
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap::test
