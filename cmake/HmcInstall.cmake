@@ -1,13 +1,8 @@
 # `cmake --install`: a prefix that may be moved. Programs find the library by find_package(hmc) or by
-# hmc.pc; what the library itself stands on doesn't show.
+# hmc.pc; what the library itself stands on doesn't show. The launcher installs its own programs.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS hmc EXPORT hmc-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-foreach(tool hmcrun hmcinfo)
-  if(TARGET ${tool})
-    install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  endif()
-endforeach()
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -14,7 +14,19 @@ add_library(hmc::hmc ALIAS hmc)
 target_include_directories(hmc PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(hmc PUBLIC cxx_std_20)
-target_link_libraries(hmc PRIVATE $<BUILD_INTERFACE:hmc_flags> ${links})
+# What it stands on is nobody else's business. CMake would export the names of imported shared libraries,
+# which consumers don't know: those are linked as files.
+target_link_libraries(hmc PRIVATE $<BUILD_INTERFACE:hmc_flags>)
+foreach(link IN LISTS links)
+  set(type)
+  if(TARGET ${link})
+    get_target_property(type ${link} TYPE)
+  endif()
+  if(type STREQUAL "SHARED_LIBRARY")
+    set(link $<TARGET_LINKER_FILE:${link}>)
+  endif()
+  target_link_libraries(hmc PRIVATE ${link})
+endforeach()
 set_target_properties(hmc PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
 # What our tools and tests link: everything is reachable.
