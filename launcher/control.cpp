@@ -44,24 +44,22 @@ std::unique_ptr<bootstrap::StoreServer> open_store(const Plan& plan, const boots
 Control::Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mailbox)
     : plan_(plan), store_(open_store(plan, secret, mailbox)) {
   const base::Deadline deadline = base::Deadline::after(start_limit);
-  const auto on_rank_lost = [&mailbox](int rank, std::string_view cause) {
-    mailbox.post({Letter::What::rank_lost, rank, 0, std::string(cause)});
-  };
   for (int node = 0; node < plan.options.nodes; ++node) {
-    auto agent = bootstrap::NodeAgent::start(secret, store_->address(), node_label(node), plan.options.ranks,
-                                             bootstrap::NodeAgent::Events{on_rank_lost}, deadline);
+    auto agent =
+        bootstrap::NodeAgent::start(secret, store_->address(), node_label(node), plan.options.ranks, {}, deadline);
     if (!agent) throw Error(Code::error, "hmcrun", "somebody else serves this job's node");
     agents_.push_back(std::move(agent));
   }
 }
 
-void Control::report_death(int rank, std::string_view cause) {
-  agents_[static_cast<std::size_t>(plan_.places[static_cast<std::size_t>(rank)].node)]->report_death(rank, cause);
+bootstrap::NodeAgent& Control::agent_of(int rank) const noexcept {
+  return *agents_[static_cast<std::size_t>(plan_.places[static_cast<std::size_t>(rank)].node)];
 }
 
+void Control::report_death(int rank, std::string_view cause) { agent_of(rank).report_death(rank, cause); }
+
 std::string Control::activity_of(int rank) const {
-  const int node = plan_.places[static_cast<std::size_t>(rank)].node;
-  const base::NodePage& page = agents_[static_cast<std::size_t>(node)]->page();
+  const base::NodePage& page = agent_of(rank).page();
   for (int i = 0; i < page.capacity(); ++i) {
     const base::ActivityLine& line = page.activity(i);
     if (line.world_rank.load(std::memory_order_relaxed) == rank) return describe(line);

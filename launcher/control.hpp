@@ -24,10 +24,14 @@ class Control {
   std::string store_address() const { return store_->address(); }
   /// The survivors get an error out of whatever they are in.
   void report_death(int rank, std::string_view cause);
+  /// What the ranks on this one's node were told has failed: ok, peer_failed or aborted.
+  base::Status failure_known_to(int rank) const noexcept { return agent_of(rank).page().aborted(); }
   /// "in allreduce number 5 for 1.9 s, waiting for rank 3"; empty if the rank says nothing.
   std::string activity_of(int rank) const;
 
  private:
+  bootstrap::NodeAgent& agent_of(int rank) const noexcept;
+
   const Plan& plan_;
   std::unique_ptr<bootstrap::StoreServer> store_;
   std::vector<std::unique_ptr<bootstrap::NodeAgent>> agents_;  // by node; ends before the store

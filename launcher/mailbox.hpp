@@ -10,7 +10,7 @@
 namespace hmc::launcher {
 
 struct Letter {
-  enum class What { aborted, rank_lost, output_done };
+  enum class What { aborted, output_done };
   What what;
   int rank = -1;
   int exit_code = 0;

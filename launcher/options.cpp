@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <hmc/version.hpp>
+#include <iterator>
 
 #include "launcher/exit_status.hpp"
 
@@ -120,11 +121,10 @@ Options parse_options(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& error) {
     refuse(error.what());
   }
-  const std::size_t left = app.remaining_size();
-  options.command.assign(words.end() - static_cast<std::ptrdiff_t>(left), words.end());
-  if (!options.command.empty() && options.command.front() == "--")
-    options.command.erase(options.command.begin());
-  else if (!options.command.empty() && options.command.front().starts_with("-"))
+  const auto program = words.end() - static_cast<std::ptrdiff_t>(app.remaining_size());
+  options.command.assign(program, words.end());
+  const bool marked = program != words.begin() && *std::prev(program) == "--";  // then it may begin with a dash
+  if (!marked && !options.command.empty() && options.command.front().starts_with("-"))
     refuse(fmt::format("{}: no such option", options.command.front()));
   check(options, values);
   return options;

@@ -19,6 +19,8 @@ namespace {
 constexpr std::chrono::seconds term_to_kill{5};
 /// How much later than its consequences a rank's own end may be seen.
 constexpr std::chrono::milliseconds blame_delay{200};
+/// The survivors of a failure get it as an Error first, and can say what they were in.
+constexpr std::chrono::milliseconds news_delay{200};
 /// After an end that somebody asked for, a reader of our output who doesn't read isn't waited for longer.
 constexpr std::chrono::seconds drain_limit{2};
 
@@ -38,7 +40,7 @@ Supervisor::Supervisor(const Plan& plan, Keeper& keeper, Control& control, Mailb
 }
 
 int Supervisor::run() {
-  while (!gone_ || (!output_done_ && !hurry_)) wait_and_handle();
+  while (!gone_ || blame_deadline_ || (!output_done_ && !hurry_)) wait_and_handle();
   return status_.value_or(0);
 }
 
@@ -48,7 +50,6 @@ void Supervisor::wait_and_handle() {
   input_.add_polls(fds);
   ::poll(fds.data(), fds.size(), poll_ms());
   if (fds[1].revents != 0) handle_signals();
-  // Before the keeper: a rank whose connection ended first is where to look for the cause.
   for (const Letter& letter : mailbox_.take()) handle(letter);
   if (fds[0].revents != 0) handle_keeper();
   for (std::size_t i = own; i < fds.size(); ++i) input_.handle(fds[i]);
@@ -57,7 +58,8 @@ void Supervisor::wait_and_handle() {
 
 int Supervisor::poll_ms() const noexcept {
   int least = input_.poll_ms();
-  for (const MaybeDeadline* deadline : {&job_deadline_, &kill_deadline_, &blame_deadline_, &drain_deadline_}) {
+  for (const MaybeDeadline* deadline :
+       {&job_deadline_, &blame_deadline_, &term_deadline_, &kill_deadline_, &drain_deadline_}) {
     if (*deadline) least = least < 0 ? (*deadline)->left_ms() : std::min(least, (*deadline)->left_ms());
   }
   return least;
@@ -71,6 +73,7 @@ void Supervisor::handle_deadlines() {
   };
   if (passed(blame_deadline_)) blame(blamed_later_);
   if (passed(job_deadline_) && !status_) timed_out();
+  if (passed(term_deadline_)) send_term();
   if (passed(drain_deadline_)) hurry_ = true;
   if (passed(kill_deadline_)) {
     say("some ranks didn't end within {} s of TERM: they are killed", term_to_kill.count());
@@ -95,9 +98,9 @@ void Supervisor::handle(const KeeperEvent& event) {
     case KeeperEvent::What::ended: rank_ended(event); break;
     case KeeperEvent::What::gone:
       if (event.value > 0) say("{} processes of the job don't die, even of KILL", event.value);
-      if (blame_deadline_) blame(blamed_later_);
       gone_ = true;
       job_deadline_.reset();
+      term_deadline_.reset();
       kill_deadline_.reset();
       if (asked_to_end_) drain_deadline_ = base::Deadline::after(drain_limit);
       break;
@@ -106,32 +109,43 @@ void Supervisor::handle(const KeeperEvent& event) {
 }
 
 void Supervisor::rank_ended(const KeeperEvent& event) {
-  at(event.rank) = {State::ended, event.pid, event.value};
-  const bool others = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.state != State::ended; });
-  if (others) control_.report_death(event.rank, describe_end(event.value));
-  if (status_ || status_of(event.value) == 0) return;
-  if (blame_deadline_ && event.rank != first_lost_) return;
-  if (may_be_a_consequence(event.rank)) {
-    blamed_later_ = event.rank;
-    blame_deadline_ = base::Deadline::after(blame_delay);
-  } else {
-    blame(event.rank);
-  }
+  const int rank = event.rank;
+  at(rank).state = State::ended;
+  at(rank).wait_status = event.value;
+  const base::Status news = control_.failure_known_to(rank);  // before its own end becomes the news
+  if (others_run()) control_.report_death(rank, describe_end(event.value));
+  const bool failed = status_of(event.value) != 0;
+  if (blame_deadline_ && rank == suspect_) return blame(failed ? rank : blamed_later_);
+  if (status_ || blame_deadline_ || !failed) return;
+  if (!may_be_a_consequence(rank, news)) return blame(rank);
+  blamed_later_ = rank;
+  blame_deadline_ = base::Deadline::after(blame_delay);
 }
 
-/// When a rank dies, the others fail within a millisecond, and may be seen to end before it does.
-bool Supervisor::may_be_a_consequence(int rank) {
-  return first_lost_ >= 0 && first_lost_ != rank && at(first_lost_).state == State::running;
+/// When a rank dies or aborts, the others fail within a millisecond, and may be seen to end before
+/// its own end, or its message, comes here.
+bool Supervisor::may_be_a_consequence(int rank, const base::Status& news) {
+  suspect_ = -1;
+  if (news.code == Code::aborted) return true;
+  if (news.code != Code::peer_failed || news.peer < 0 || news.peer == rank) return false;
+  suspect_ = news.peer;
+  return at(suspect_).state == State::running;
 }
 
 void Supervisor::blame(int rank) {
   blame_deadline_.reset();
   if (status_) return;
   const int wait_status = at(rank).wait_status;
-  const bool others =
-      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.state == State::running; });
-  say("{} {}{}", who(rank), describe_end(wait_status), others ? "; the others are ended" : "");
-  end_job(status_of(wait_status));
+  const base::Status news = control_.failure_known_to(rank);
+  if (news.code == Code::peer_failed && news.peer >= 0 && at(news.peer).state == State::ended &&
+      status_of(at(news.peer).wait_status) == 0)
+    say("{} ended with status 0 but without Runtime::close: to the others it has failed", who(news.peer));
+  say("{} {}{}", who(rank), describe_end(wait_status), others_run() ? "; the others are ended" : "");
+  end_job(status_of(wait_status), Term::after_the_news);
+}
+
+bool Supervisor::others_run() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.state != State::ended; });
 }
 
 void Supervisor::spawn_failed(const KeeperEvent& event) {
@@ -143,7 +157,7 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   if (exec && missing) hint = " (the interpreter that its first line names, or its loader, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
   say("rank {} can't be started: {}: {}: {}{}", event.rank, plan_.program, event.step, std::strerror(error), hint);
-  end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable);
+  end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
 }
 
 void Supervisor::keeper_lost() {
@@ -158,13 +172,10 @@ void Supervisor::keeper_lost() {
 
 void Supervisor::handle(const Letter& letter) {
   switch (letter.what) {
-    case Letter::What::rank_lost:
-      if (first_lost_ < 0) first_lost_ = letter.rank;
-      break;
     case Letter::What::aborted:
       if (status_) break;
       say("rank {} aborted the job{}{}", letter.rank, letter.text.empty() ? "" : ": ", letter.text);
-      end_job(letter.exit_code == 0 ? 1 : letter.exit_code);
+      end_job(letter.exit_code == 0 ? 1 : letter.exit_code, Term::after_the_news);
       break;
     case Letter::What::output_done: output_done_ = true; break;
   }
@@ -211,12 +222,20 @@ void Supervisor::timed_out() {
   for (int rank = 0; rank < plan_.options.ranks; ++rank) text += "\n  " + describe(rank);
   say_text(text);
   asked_to_end_ = true;
-  end_job(exit_timeout);
+  end_job(exit_timeout, Term::now);
 }
 
-void Supervisor::end_job(int status) {
+void Supervisor::end_job(int status, Term term) {
   if (!status_) status_ = status;
   blame_deadline_.reset();
+  if (term == Term::now)
+    send_term();
+  else if (!kill_deadline_)
+    term_deadline_ = base::Deadline::after(news_delay);
+}
+
+void Supervisor::send_term() {
+  term_deadline_.reset();
   keeper_.signal(SIGTERM);
   keeper_.signal(SIGCONT);  // a stopped rank can't end by TERM
   if (!kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);

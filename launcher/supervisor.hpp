@@ -48,15 +48,18 @@ class Supervisor {
   void handle_signal(int signal);
 
   void rank_ended(const KeeperEvent& event);
+  bool may_be_a_consequence(int rank, const base::Status& news);
   void blame(int rank);
-  bool may_be_a_consequence(int rank);
+  bool others_run() const;
   void spawn_failed(const KeeperEvent& event);
   void keeper_lost();
   void timed_out();
   void stop_with_ranks();
 
-  /// The job is to end with this status: TERM now, KILL later.
-  void end_job(int status);
+  enum class Term { now, after_the_news };
+  /// The job is to end with this status: TERM, and KILL 5 s later.
+  void end_job(int status, Term term);
+  void send_term();
   std::string who(int rank) const;
   std::string describe(int rank) const;
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -71,14 +74,14 @@ class Supervisor {
 
   std::vector<Rank> ranks_;
   std::optional<int> status_;  ///< the first cause
-  int first_lost_ = -1;        ///< the first rank whose control connection ended early
-  int blamed_later_ = -1;      ///< failed, but perhaps only because first_lost_ did
+  int blamed_later_ = -1;      ///< failed, but perhaps only as a consequence,
+  int suspect_ = -1;           ///< of this rank's end, or (-1) of an abort
   int interrupts_ = 0;
   bool gone_ = false;
   bool output_done_;
   bool asked_to_end_ = false;  ///< by a signal or --timeout, not by the ranks
   bool hurry_ = false;
-  MaybeDeadline job_deadline_, kill_deadline_, blame_deadline_, drain_deadline_;
+  MaybeDeadline job_deadline_, blame_deadline_, term_deadline_, kill_deadline_, drain_deadline_;
 };
 
 }  // namespace hmc::launcher

@@ -35,8 +35,7 @@ Json machine() {
 }
 
 /// For everything that answers "here, or not, because ...".
-template <typename List>
-Json availability(const List& list) {
+template <typename List> Json availability(const List& list) {
   Json out = Json::array();
   for (const auto& each : list) out.push_back({{"name", each.name}, {"available", each.available}, {"why", each.why}});
   return out;

@@ -16,8 +16,9 @@ int main(int argc, char** argv) {
   try {
     const auto facts = hmc::launcher::gather_facts();
     // A value of the environment may be no UTF-8: it is shown as far as it is.
-    const std::string text = as_json ? facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
-                                     : hmc::launcher::facts_as_text(facts);
+    const std::string text = as_json
+                                 ? facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
+                                 : hmc::launcher::facts_as_text(facts);
     std::fwrite(text.data(), 1, text.size(), stdout);
     return std::fflush(stdout) == 0 ? 0 : 1;
   } catch (const std::exception& error) {

@@ -28,8 +28,8 @@ std::string machine(const Json& facts) {
 
 std::string variable(const Json& facts) {
   const std::string fallback = word(facts["default"]);
-  const std::string value = facts["value"].is_null() ? (fallback.empty() ? "not set" : "not set: " + fallback)
-                                                     : "= " + word(facts["value"]);
+  const std::string value =
+      facts["value"].is_null() ? (fallback.empty() ? "not set" : "not set: " + fallback) : "= " + word(facts["value"]);
   return fmt::format("  {:<14} {}\n  {:<14}   {} ({})\n", word(facts["name"]), value, "", word(facts["meaning"]),
                      word(facts["values"]));
 }

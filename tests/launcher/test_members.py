@@ -1,0 +1,66 @@
+"""Ranks that joined their job: deaths, aborts, and what hmcrun knows of them."""
+
+import os
+import re
+import time
+
+from common import Job, LauncherTest, main, run
+
+APP = os.environ.get("HMC_MEMBER_APP", "build/tests/member_app")
+
+
+class Members(LauncherTest):
+    layouts = ([], ["--nodes", "2"])
+
+    def test_a_job_that_ends_well(self):
+        for layout in self.layouts:
+            self.assertEqual(run("-np", "4", *layout, APP, "well"), (0, "", ""))
+
+    def test_a_death_decides_the_status_not_its_consequences(self):
+        for layout in self.layouts:
+            for odd in (0, 3):
+                status, _, err = run("-np", "4", *layout, APP, "die", str(odd))
+                self.assertEqual(status, 128 + 9, err)
+                self.assertRegex(err, rf"hmcrun: rank {odd} .* was killed by signal 9")
+
+    def test_survivors_learn_of_a_death_within_milliseconds(self):
+        for layout in self.layouts:
+            best_ms = 1e9
+            for _ in range(5):
+                _, out, _ = run("-np", "3", *layout, APP, "die", "1")
+                died = int(re.search(r"died (\d+)", out)[1])
+                saw = [int(ns) for ns in re.findall(r"saw (\d+) peer_failed 1", out)]
+                self.assertEqual(len(saw), 2, out)
+                best_ms = min(best_ms, (max(saw) - died) / 1e6)
+            print(f"{best_ms:.2f} ms ", end="", flush=True)
+            self.assertLess(best_ms, 50)
+
+    def test_a_rank_that_leaves_without_close_is_told(self):
+        status, out, err = run("-np", "3", APP, "quiet", "2")
+        self.assertEqual(status, 9)
+        self.assertIn("peer_failed 2", out)
+        self.assertRegex(err, r"hmcrun: rank 2 .*without Runtime::close")
+
+    def test_abort_gives_its_status_and_text(self):
+        for layout in self.layouts:
+            started = time.monotonic()
+            status, out, err = run("-np", "4", *layout, APP, "abort", "2")
+            self.assertEqual(status, 7)
+            self.assertIn("hmcrun: rank 2 aborted the job: the test wants it so", err)
+            self.assertLess(time.monotonic() - started, 4)
+
+    def test_timeout_tells_what_each_rank_is_in(self):
+        for layout in self.layouts:
+            status, _, err = run("-np", "3", "--timeout", "1.5", *layout, APP, "absent", "1")
+            self.assertEqual(status, 124)
+            self.assertRegex(err, r"rank 0 \(pid \d+, node 0\): running, in barrier.* for [01]\.\d s")
+            self.assertRegex(err, r"rank 1 .*: running, in ")
+
+    def test_nobody_is_left_when_members_are_killed_with_hmcrun(self):
+        with Job("-np", "4", "--nodes", "2", APP, "absent", "1") as job:
+            time.sleep(0.5)
+            job.process.kill()
+            self.assert_nobody_left(job)
+
+
+main()

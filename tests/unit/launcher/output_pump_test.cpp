@@ -1,0 +1,92 @@
+#include "launcher/output_pump.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace hmc::launcher {
+namespace {
+
+/// A pump whose "stdout" is a file: the test's own, while the test runs.
+class Pump : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    file_ = ::testing::TempDir() + "pump_" + std::to_string(::getpid());
+    saved_.reset(::dup(STDOUT_FILENO));
+    const base::UniqueFd out(::open(file_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600));
+    ::dup2(out.get(), STDOUT_FILENO);
+  }
+  void TearDown() override {
+    ::dup2(saved_.get(), STDOUT_FILENO);
+    ::unlink(file_.c_str());
+  }
+
+  /// The write end of rank `rank`'s stdout.
+  base::UniqueFd add(int rank) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    sources_.push_back({rank, false, base::UniqueFd(ends[0]), {}});
+    return base::UniqueFd(ends[1]);
+  }
+  static void write(const base::UniqueFd& fd, const std::string& text) {
+    ASSERT_EQ(::write(fd.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  std::string written() const {
+    std::ostringstream text;
+    text << std::ifstream(file_).rdbuf();
+    return text.str();
+  }
+  void wait_for(std::size_t bytes) const {
+    while (written().size() < bytes) ::poll(nullptr, 0, 1);
+  }
+
+  std::string file_;
+  base::UniqueFd saved_;
+  Mailbox mailbox_;
+  std::vector<OutputSource> sources_;
+};
+
+TEST_F(Pump, ALineWaitsForItsEnd) {
+  base::UniqueFd zero = add(0);
+  base::UniqueFd one = add(1);
+  {
+    OutputPump pump(std::move(sources_), mailbox_);
+    write(zero, "be");
+    write(zero, "gin ");
+    write(one, "other\n");
+    wait_for(std::string("[1,stdout] other\n").size());
+    write(zero, "end\nnext");
+    zero.reset();
+    one.reset();
+  }
+  EXPECT_EQ(written(), "[1,stdout] other\n[0,stdout] begin end\n[0,stdout] next\n");
+}
+
+TEST_F(Pump, EmptyLinesAndZeroBytesAreKept) {
+  base::UniqueFd zero = add(0);
+  {
+    OutputPump pump(std::move(sources_), mailbox_);
+    write(zero, std::string("\n\na\0b\n", 6));
+    zero.reset();
+  }
+  EXPECT_EQ(written(), std::string("[0,stdout] \n[0,stdout] \n[0,stdout] a\0b\n", 39));
+}
+
+TEST_F(Pump, TellsWhenAllHaveEnded) {
+  base::UniqueFd zero = add(0);
+  OutputPump pump(std::move(sources_), mailbox_);
+  EXPECT_TRUE(mailbox_.take().empty());
+  zero.reset();
+  pollfd wait{mailbox_.fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&wait, 1, 5000), 1);
+  const std::vector<Letter> letters = mailbox_.take();
+  ASSERT_EQ(letters.size(), 1U);
+  EXPECT_EQ(letters.front().what, Letter::What::output_done);
+}
+
+}  // namespace
+}  // namespace hmc::launcher

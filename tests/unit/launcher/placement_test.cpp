@@ -1,0 +1,78 @@
+#include "launcher/placement.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hmc::launcher {
+namespace {
+
+using topology::CpuSet;
+
+topology::CpuLayout two_by_two() {
+  topology::CpuLayout layout;
+  layout.numa_nodes = {{0, 0, CpuSet::of({0, 1})}, {1, 0, CpuSet::of({2, 3})}};
+  for (int cpu = 0; cpu < 4; ++cpu) layout.cores.push_back({cpu, cpu / 2, CpuSet::of({cpu})});
+  layout.allowed = CpuSet::of({0, 1, 2, 3});
+  return layout;
+}
+
+std::vector<Place> places(int ranks, int nodes, BindTo bind_to) {
+  Options options;
+  options.ranks = ranks;
+  options.nodes = nodes;
+  options.bind_to = bind_to;
+  const topology::CpuLayout layout = two_by_two();
+  return place_ranks(options, &layout);
+}
+
+TEST(Placement, NodesAreBlocksThatDifferByOneAtMost) {
+  for (int ranks = 1; ranks <= 40; ++ranks) {
+    for (int nodes = 1; nodes <= ranks; ++nodes) {
+      std::vector<int> count(static_cast<std::size_t>(nodes), 0);
+      int last = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const int node = node_of(rank, ranks, nodes);
+        EXPECT_GE(node, last);
+        last = node;
+        ++count.at(static_cast<std::size_t>(node));
+      }
+      for (const int c : count) EXPECT_TRUE(c == ranks / nodes || c == ranks / nodes + 1);
+    }
+  }
+}
+
+TEST(Placement, NodesAreThoseOfTheFormula) {
+  std::vector<int> nodes;
+  for (int rank = 0; rank < 5; ++rank) nodes.push_back(node_of(rank, 5, 2));
+  EXPECT_EQ(nodes, (std::vector<int>{0, 0, 0, 1, 1}));
+}
+
+TEST(Placement, ManyRanksDoNotOverflow) { EXPECT_EQ(node_of(65535, 65536, 65536), 65535); }
+
+TEST(Placement, NoneBindsNothing) {
+  for (const Place& place : places(3, 1, BindTo::none)) EXPECT_TRUE(place.cpus.empty());
+}
+
+TEST(Placement, CoreCountsThroughOverAllNodesAndBeginsAgain) {
+  const std::vector<Place> found = places(6, 2, BindTo::core);
+  for (int rank = 0; rank < 6; ++rank)
+    EXPECT_EQ(found[static_cast<std::size_t>(rank)].cpus, CpuSet::of({rank % 4})) << rank;
+}
+
+TEST(Placement, NumaGivesBlocks) {
+  const std::vector<Place> found = places(4, 1, BindTo::numa);
+  EXPECT_EQ(found[0].cpus, CpuSet::of({0, 1}));
+  EXPECT_EQ(found[1].cpus, CpuSet::of({0, 1}));
+  EXPECT_EQ(found[2].cpus, CpuSet::of({2, 3}));
+  EXPECT_EQ(found[3].cpus, CpuSet::of({2, 3}));
+}
+
+TEST(Placement, FewerRanksThanNumaNodes) { EXPECT_EQ(places(1, 1, BindTo::numa)[0].cpus, CpuSet::of({0, 1})); }
+
+TEST(Placement, Description) {
+  const topology::CpuLayout layout = two_by_two();
+  EXPECT_EQ(describe_place(3, {1, CpuSet::of({3})}, &layout), "rank 3 (node 1): core 3 (cpus 3)");
+  EXPECT_EQ(describe_place(3, {1, {}}, nullptr).find("rank 3 (node 1): not bound (cpus "), 0U);
+}
+
+}  // namespace
+}  // namespace hmc::launcher

@@ -1,0 +1,56 @@
+#include "runtime/topology/cpu_set.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+namespace hmc::topology {
+namespace {
+
+TEST(CpuSet, AnEmptyOneIsNone) {
+  EXPECT_TRUE(CpuSet().empty());
+  EXPECT_EQ(CpuSet().text(), "none");
+  EXPECT_FALSE(CpuSet().contains(0));
+}
+
+TEST(CpuSet, HoldsWhatWasAdded) {
+  const CpuSet set = CpuSet::of({3, 64, 1000});
+  EXPECT_EQ(set.count(), 3U);
+  EXPECT_TRUE(set.contains(3) && set.contains(64) && set.contains(1000));
+  EXPECT_FALSE(set.contains(4) || set.contains(63) || set.contains(5000) || set.contains(-1));
+}
+
+TEST(CpuSet, TextJoinsNeighbours) {
+  EXPECT_EQ(CpuSet::of({0, 1, 2, 3, 8, 10, 11}).text(), "0-3,8,10-11");
+  EXPECT_EQ(CpuSet::of({63, 64}).text(), "63-64");
+}
+
+TEST(CpuSet, IntersectionKeepsWhatIsInBoth) {
+  EXPECT_EQ((CpuSet::of({0, 1, 70}) & CpuSet::of({1, 2, 70, 500})).text(), "1,70");
+  EXPECT_TRUE((CpuSet::of({200}) & CpuSet::of({1})).empty());
+}
+
+TEST(CpuSet, EqualityIgnoresHowFarTheStorageReaches) {
+  EXPECT_EQ(CpuSet::of({1}), CpuSet::of({1, 500}) & CpuSet::of({1, 2}));
+  EXPECT_EQ(CpuSet::of({500}) & CpuSet::of({1}), CpuSet());
+  EXPECT_FALSE(CpuSet::of({1}) == CpuSet::of({1, 500}));
+}
+
+TEST(CpuSet, OfThisThreadIsWhatTheKernelSays) {
+  const CpuSet set = CpuSet::of_this_thread();
+  EXPECT_FALSE(set.empty());
+  const int cpu = ::sched_getcpu();
+  EXPECT_TRUE(set.contains(cpu));
+}
+
+TEST(CpuSet, OfThisThreadFollowsItsAffinity) {
+  const CpuSet before = CpuSet::of_this_thread();
+  int first = 0;
+  while (!before.contains(first)) ++first;
+  const CpuSet one = CpuSet::of({first});
+  ASSERT_EQ(::sched_setaffinity(0, one.bytes(), reinterpret_cast<const cpu_set_t*>(one.words())), 0);
+  EXPECT_EQ(CpuSet::of_this_thread(), one);
+  ::sched_setaffinity(0, before.bytes(), reinterpret_cast<const cpu_set_t*>(before.words()));
+}
+
+}  // namespace
+}  // namespace hmc::topology
