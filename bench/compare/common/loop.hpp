@@ -1,0 +1,334 @@
+// The loop that every contestant runs: the same buffers, order, dirtying, timing and checks.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lines.hpp"
+#include "pattern.hpp"
+#include "setup.hpp"
+
+namespace compare {
+
+inline double now_ns() {
+  return static_cast<double>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+/// What two readings of the clock with nothing between them differ by; it is taken off every time.
+inline double clock_cost_ns() {
+  std::vector<double> costs(2001);
+  for (double& cost : costs) {
+    const double before = now_ns();
+    cost = now_ns() - before;
+  }
+  std::nth_element(costs.begin(), costs.begin() + 1000, costs.end());
+  return costs[1000];
+}
+
+/// Contestant, the interface of each peer's source:
+///   int rank() const, size() const;
+///   std::string version() const, settings() const;
+///   std::string lacks(Operation) const;       empty, or why it hasn't this one
+///   std::byte *source(), *result(), *target();
+///     source: a rank's input (broadcast: also its result); result: output of allgather, allreduce, get;
+///     target: what a put of another rank writes and a get reads
+///   void put(int peer, size_t bytes);         source -> peer's target, and it is visible there
+///   void get(int peer, size_t bytes);         peer's target -> result, complete
+///   void barrier(); void broadcast(size_t bytes) of rank 0; void allgather(size_t bytes);
+///   void allreduce(size_t bytes) of floats, sum;
+///   void expose();                            never timed: own loads and stores of target meet the others'
+///   void close();                             collective
+template <typename Contestant> class Loop {
+ public:
+  Loop(Contestant& contestant, const Setup& setup, Lines* lines)
+      : it_(contestant), setup_(setup), lines_(lines), clock_cost_(clock_cost_ns()), start_(now_ns()) {}
+
+  void run() {
+    tell_header();
+    for (const Cell& cell : setup_.cells) run(cell);
+  }
+
+ private:
+  struct Times {
+    std::vector<double> call_ns;  // of each pass, for one call of its batch
+    double read_ns = 0;
+  };
+
+  static bool one_sided(Operation operation) { return operation == Operation::put || operation == Operation::get; }
+  bool times(Operation operation) const { return !one_sided(operation) || it_.rank() == 0; }
+
+  void run(const Cell& cell) {
+    if (const std::string why = it_.lacks(cell.operation); !why.empty()) return tell(cell, "lacks", why);
+    if (agree(now_ns() - start_ > setup_.limit_seconds * 1e9 ? 1 : 0) != 0)
+      return tell(cell, "skipped", "this contestant's time for the round was used up");
+    if (!everyone(validate(cell))) return tell(cell, "error", "a rank got wrong bytes or left a barrier early");
+
+    const std::size_t batch = choose_batch(cell);
+    const std::size_t passes = warm_up(cell, batch);
+    Times times;
+    times.call_ns.reserve(passes);
+    for (std::size_t i = 0; i < passes; ++i) pass(cell, batch, times);
+    if (!everyone(cell.operation == Operation::barrier || verify(cell, stamp_)))
+      return tell(cell, "error", "a rank got wrong bytes in the timed loop");
+    tell(cell, batch, times);
+  }
+
+  // ---- one pass: write the input, line up, call, read the result
+  void pass(const Cell& cell, std::size_t batch, Times& times_out) {
+    fill(cell, ++stamp_);
+    if (one_sided(cell.operation)) it_.expose();
+    it_.barrier();
+    if (times(cell.operation)) {
+      const double begin = now_ns();
+      for (std::size_t i = 0; i < batch; ++i) call(cell);
+      const double end = now_ns();
+      read(cell);
+      const double after = now_ns();
+      times_out.call_ns.push_back(std::max(0.0, end - begin - clock_cost_) / static_cast<double>(batch));
+      times_out.read_ns += std::max(0.0, after - end - clock_cost_);
+    }
+    if (one_sided(cell.operation)) {
+      it_.barrier();  // the target may touch its memory again
+      it_.expose();
+      if (cell.operation == Operation::put && it_.rank() == target_rank()) consume(it_.target(), cell.bytes);
+    }
+  }
+
+  void call(const Cell& cell) {
+    switch (cell.operation) {
+      case Operation::put: return it_.put(target_rank(), cell.bytes);
+      case Operation::get: return it_.get(target_rank(), cell.bytes);
+      case Operation::barrier: return it_.barrier();
+      case Operation::broadcast: return it_.broadcast(cell.bytes);
+      case Operation::allgather: return it_.allgather(cell.bytes);
+      case Operation::allreduce: return it_.allreduce(cell.bytes);
+    }
+  }
+
+  void fill(const Cell& cell, std::uint32_t stamp) {
+    const int rank = it_.rank();
+    switch (cell.operation) {
+      case Operation::put:
+      case Operation::broadcast:
+        if (rank == 0) fill_words(it_.source(), cell.bytes, rank, stamp);
+        return;
+      case Operation::get:
+        if (rank == target_rank()) fill_words(it_.target(), cell.bytes, rank, stamp);
+        return;
+      case Operation::allgather: return fill_words(it_.source(), cell.bytes, rank, stamp);
+      case Operation::allreduce: return fill_numbers(it_.source(), cell.bytes, rank, stamp);
+      case Operation::barrier: return;
+    }
+  }
+
+  void read(const Cell& cell) {
+    if (cell.operation == Operation::broadcast)
+      consume(it_.source(), cell.bytes);
+    else if (cell.operation == Operation::allgather)
+      consume(it_.result(), cell.bytes * ranks());
+    else if (cell.operation == Operation::allreduce || cell.operation == Operation::get)
+      consume(it_.result(), cell.bytes);
+  }
+
+  bool verify(const Cell& cell, std::uint32_t stamp) {
+    switch (cell.operation) {
+      case Operation::put: return it_.rank() != target_rank() || holds_words(it_.target(), cell.bytes, 0, stamp);
+      case Operation::get: return it_.rank() != 0 || holds_words(it_.result(), cell.bytes, target_rank(), stamp);
+      case Operation::broadcast: return holds_words(it_.source(), cell.bytes, 0, stamp);
+      case Operation::allreduce: return holds_sums(it_.result(), cell.bytes, it_.size(), stamp);
+      case Operation::allgather:
+        for (std::size_t r = 0; r < ranks(); ++r) {
+          if (!holds_words(it_.result() + r * cell.bytes, cell.bytes, static_cast<int>(r), stamp)) return false;
+        }
+        return true;
+      case Operation::barrier: return true;
+    }
+    return false;
+  }
+
+  // ---- before anything is timed
+  bool validate(const Cell& cell) {
+    if (cell.operation == Operation::barrier) return validate_barrier();
+    bool right = true;
+    for (int i = 0; i < 2; ++i) {
+      std::memset(it_.result(), 0xa5, result_bytes(cell));
+      Times ignored;
+      pass(cell, 1, ignored);
+      right = verify(cell, stamp_) && right;
+      it_.barrier();  // nobody poisons or fills what another still checks
+    }
+    return right;
+  }
+
+  // One rank comes late; nobody may leave before it came. One machine has one clock.
+  bool validate_barrier() {
+    it_.barrier();
+    if (it_.rank() == it_.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    double moments[2] = {now_ns(), 0};
+    it_.barrier();
+    moments[1] = now_ns();
+    const std::vector<double> all = gather(moments, 2);
+    double last_in = 0;
+    double first_out = 1e300;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      last_in = std::max(last_in, all[2 * r]);
+      first_out = std::min(first_out, all[2 * r + 1]);
+    }
+    return first_out >= last_in;
+  }
+
+  // ---- how often: OSU's counts, or what fits the cell's time
+  static std::size_t calls(const Cell& cell) { return cell.bytes <= 8192 ? 1000 : 100; }
+
+  // Collectives with data are timed one by one, as OSU does. What takes nanoseconds is timed in batches.
+  std::size_t choose_batch(const Cell& cell) {
+    if (cell.operation != Operation::barrier && !(one_sided(cell.operation) && cell.bytes <= 8192)) return 1;
+    Times times;
+    for (int i = 0; i < 3; ++i) pass(cell, 1, times);
+    const double one = std::max(1.0, times.call_ns.empty() ? 0 : times.call_ns.back());
+    const double fit = setup_.cell_seconds * 1e9 / 20 / one;
+    return agree(static_cast<std::uint64_t>(std::clamp(fit, 1.0, 50.0)));
+  }
+
+  // Passes that aren't counted: a tenth of OSU's, or a fifth of the cell's time. Returns how many shall be.
+  std::size_t warm_up(const Cell& cell, std::size_t batch) {
+    const std::size_t wanted = std::max<std::size_t>(1, calls(cell) / 10 / batch);
+    const double budget = setup_.cell_seconds * 1e9;
+    std::size_t done = 0;
+    for (std::size_t step = 1;; step *= 2) {
+      const double begin = now_ns();
+      Times ignored;
+      for (std::size_t i = 0; i < step; ++i) pass(cell, batch, ignored);
+      done += step;
+      const double spent = now_ns() - begin;
+      if (agree(done < wanted && spent < budget / 10 ? 1 : 0) != 0) continue;
+      const double fit = std::max(3.0, budget / std::max(1.0, spent / static_cast<double>(step)));
+      const auto most = static_cast<double>(std::max<std::size_t>(3, calls(cell) / batch));
+      return agree(static_cast<std::uint64_t>(std::min(fit, most)));
+    }
+  }
+
+  // ---- ranks agree through the contestant's own collectives
+  std::uint64_t agree(std::uint64_t of_rank_0) {
+    std::memcpy(it_.source(), &of_rank_0, sizeof of_rank_0);
+    it_.broadcast(sizeof of_rank_0);
+    std::memcpy(&of_rank_0, it_.source(), sizeof of_rank_0);
+    return of_rank_0;
+  }
+
+  std::vector<double> gather(const double* values, std::size_t count) {
+    std::memcpy(it_.source(), values, count * sizeof(double));
+    it_.allgather(count * sizeof(double));
+    std::vector<double> all(count * ranks());
+    std::memcpy(all.data(), it_.result(), all.size() * sizeof(double));
+    return all;
+  }
+
+  bool everyone(bool mine) {
+    const double verdict = mine ? 1 : 0;
+    const std::vector<double> all = gather(&verdict, 1);
+    return std::all_of(all.begin(), all.end(), [](double one) { return one == 1; });
+  }
+
+  // ---- what rank 0 tells
+  void tell_header() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    double mine[2] = {0, static_cast<double>(CPU_COUNT(&allowed))};
+    while (mine[0] < CPU_SETSIZE && !CPU_ISSET(static_cast<std::size_t>(mine[0]), &allowed)) ++mine[0];
+    const std::vector<double> all = gather(mine, 2);
+    if (lines_ == nullptr) return;
+    std::string cpus = "[";
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      cpus += (r == 0 ? "[" : ", [") + std::to_string(static_cast<int>(all[2 * r])) + ", " +
+              std::to_string(static_cast<int>(all[2 * r + 1])) + "]";
+    }
+    lines_->begin(setup_.name, it_.size());
+    lines_->text("version", it_.version());
+    lines_->text("settings", it_.settings());
+    lines_->raw("cpus", cpus + "]");  // per rank: the first core allowed, and how many
+    lines_->number("clock_ns", clock_cost_);
+    lines_->end();
+  }
+
+  void tell(const Cell& cell, const char* key, const std::string& why) {
+    if (lines_ == nullptr) return;
+    lines_->begin(setup_.name, it_.size(), cell);
+    lines_->text(key, why);
+    lines_->end();
+  }
+
+  void tell(const Cell& cell, std::size_t batch, Times& times) {
+    const std::size_t passes = times.call_ns.size();
+    double mine[3] = {};
+    if (passes > 0) {
+      const double total = std::accumulate(times.call_ns.begin(), times.call_ns.end(), 0.0);
+      const auto middle = times.call_ns.begin() + static_cast<std::ptrdiff_t>(passes / 2);
+      std::nth_element(times.call_ns.begin(), middle, times.call_ns.end());
+      mine[0] = total / static_cast<double>(passes);
+      mine[1] = *middle;
+      mine[2] = times.read_ns / static_cast<double>(passes);
+    }
+    const std::vector<double> all = gather(mine, 3);
+    if (lines_ == nullptr) return;
+    const std::size_t timed = one_sided(cell.operation) ? 1 : ranks();
+    double sums[3] = {};
+    double least = 1e300, most = 0;
+    for (std::size_t r = 0; r < timed; ++r) {
+      for (std::size_t i = 0; i < 3; ++i) sums[i] += all[3 * r + i];
+      least = std::min(least, all[3 * r]);
+      most = std::max(most, all[3 * r]);
+    }
+    const double per_us = 1e3 * static_cast<double>(timed);
+    lines_->begin(setup_.name, it_.size(), cell);
+    lines_->number("us_mean", sums[0] / per_us);  // averages over the ranks, as OSU prints
+    lines_->number("us_p50", sums[1] / per_us);
+    lines_->number("us_min", least / 1e3);  // of the ranks' means
+    lines_->number("us_max", most / 1e3);
+    lines_->number("us_read", sums[2] / per_us);  // reading the result once, besides
+    lines_->whole("calls", static_cast<long long>(passes * batch));
+    lines_->whole("batch", static_cast<long long>(batch));
+    lines_->end();
+  }
+
+  std::size_t result_bytes(const Cell& cell) const {
+    return cell.bytes * (cell.operation == Operation::allgather ? ranks() : 1);
+  }
+  std::size_t ranks() const { return static_cast<std::size_t>(it_.size()); }
+  int target_rank() const { return it_.size() > 1 ? 1 : 0; }
+
+  Contestant& it_;
+  const Setup& setup_;
+  Lines* lines_;  // null but on rank 0
+  double clock_cost_;
+  double start_;
+  std::uint32_t stamp_ = 0;
+};
+
+/// Everything that a rank does.
+template <typename Contestant> int run_rank(Contestant& contestant, const Setup& setup) {
+  if (setup.hello) {
+    contestant.barrier();
+  } else if (contestant.rank() == 0) {
+    Lines lines(setup.output);
+    Loop<Contestant>(contestant, setup, &lines).run();
+  } else {
+    Loop<Contestant>(contestant, setup, nullptr).run();
+  }
+  contestant.close();
+  return 0;
+}
+
+}  // namespace compare

@@ -1,0 +1,103 @@
+// What the driver asks of a contestant, as read from its command line.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace compare {
+
+enum class Operation { put, get, barrier, broadcast, allgather, allreduce };
+
+inline constexpr std::array<std::string_view, 6> operation_names = {"put",       "get",       "barrier",
+                                                                    "broadcast", "allgather", "allreduce"};
+
+inline std::string_view name_of(Operation operation) { return operation_names[static_cast<std::size_t>(operation)]; }
+
+/// One thing to measure. `bytes` is per rank, as MPI counts: an allgather's result is np times that.
+struct Cell {
+  Operation operation;
+  std::size_t bytes;
+};
+
+struct Setup {
+  std::string name = "contestant";  ///< as the driver calls it; goes into every line
+  int ranks = 0;                    ///< for those that start their own ranks; others ask their launcher
+  bool window_buffers = false;      ///< collectives on registered memory rather than malloc's
+  bool pin = false;                 ///< for those that start their own ranks: rank r on the r-th core allowed
+  bool hello = false;               ///< join, one barrier, leave
+  std::string output;               ///< the file of rank 0's lines
+  std::string scratch;              ///< a folder that the driver removes
+  double cell_seconds = 0.2;        ///< about how long one cell may take
+  double limit_seconds = 600;       ///< cells that would begin later are reported as skipped
+  std::vector<Cell> cells;
+
+  /// Capacity of the buffers for all cells on `ranks` ranks. Never 0: ranks also agree through them.
+  std::size_t source_bytes() const {
+    std::size_t most = 4096;
+    for (const Cell& cell : cells) most = std::max(most, cell.bytes);
+    return most;
+  }
+  std::size_t result_bytes(int of_ranks) const {
+    std::size_t most = static_cast<std::size_t>(of_ranks) * 64;
+    for (const Cell& cell : cells) {
+      const bool gathers = cell.operation == Operation::allgather;
+      most = std::max(most, cell.bytes * (gathers ? static_cast<std::size_t>(of_ranks) : 1));
+    }
+    return std::max<std::size_t>(most, 4096);
+  }
+};
+
+namespace detail {
+
+inline Cell cell_of(const std::string& word) {
+  const std::size_t colon = word.find(':');
+  for (std::size_t i = 0; i < operation_names.size(); ++i) {
+    if (word.substr(0, colon) != operation_names[i]) continue;
+    const std::size_t bytes = colon == std::string::npos ? 0 : std::stoull(word.substr(colon + 1));
+    if (bytes % 4 != 0) break;  // patterns are made of 4-byte words
+    return {static_cast<Operation>(i), bytes};
+  }
+  throw std::invalid_argument("no such cell: " + word);
+}
+
+}  // namespace detail
+
+/// Options are --name=value; every other word is a cell: "barrier", "put:8", "allreduce:65536".
+inline Setup setup_of(int argc, char** argv) {
+  Setup setup;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const std::size_t equals = word.find('=');
+    const std::string option = word.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (option == "--name")
+      setup.name = value;
+    else if (option == "--np")
+      setup.ranks = std::stoi(value);
+    else if (option == "--window")
+      setup.window_buffers = true;
+    else if (option == "--pin")
+      setup.pin = true;
+    else if (option == "--hello")
+      setup.hello = true;
+    else if (option == "--output")
+      setup.output = value;
+    else if (option == "--scratch")
+      setup.scratch = value;
+    else if (option == "--cell-s")
+      setup.cell_seconds = std::stod(value);
+    else if (option == "--limit-s")
+      setup.limit_seconds = std::stod(value);
+    else
+      setup.cells.push_back(detail::cell_of(word));
+  }
+  return setup;
+}
+
+}  // namespace compare

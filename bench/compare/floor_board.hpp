@@ -1,0 +1,118 @@
+// The flags and staging that the bare loops share: one mapping, made before the ranks are forked.
+#pragma once
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+
+#include "common/setup.hpp"
+
+namespace compare::floor {
+
+inline constexpr std::size_t page = 4096;
+inline constexpr std::size_t inline_bytes = 48;        // rides in the flag's own line
+inline constexpr std::size_t block_bytes = 512 << 10;  // staged at once: stays in a core's own cache
+inline constexpr int most_ranks = 64;
+
+struct alignas(128) Line {  // 128: the neighbour line is prefetched with it
+  std::atomic<std::uint64_t> sequence{0};
+  std::byte payload[inline_bytes];
+};
+
+/// Ranks write only their own lines. Every call takes the next sequence number n, the same on all ranks;
+/// two slots alternate, so that a slot is written again when everyone has left call n - 2.
+struct Flags {
+  Line entered[2][most_ranks];
+  Line reduced[2][most_ranks];
+  Line left[most_ranks];  // read by broadcast's root alone: only there nobody answers
+};
+
+class Board {
+ public:
+  Board(const Setup& setup, int ranks)
+      : ranks_(ranks),
+        source_bytes_(round(setup.source_bytes())),
+        result_bytes_(round(setup.result_bytes(ranks))),
+        stride_(2 * source_bytes_ + result_bytes_ + 4 * block_bytes) {
+    if (ranks > most_ranks) throw std::invalid_argument("too many ranks for the bare loops");
+    const std::size_t bytes = round(sizeof(Flags)) + stride_ * static_cast<std::size_t>(ranks);
+    void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) throw std::runtime_error("no shared memory for the bare loops");
+    static_cast<void>(madvise(at, bytes, MADV_HUGEPAGE));  // as HMC's windows ask for
+    base_ = static_cast<std::byte*>(at);
+  }
+
+  Flags& flags() { return *reinterpret_cast<Flags*>(base_); }
+  std::byte* source(int rank) { return part(rank); }
+  std::byte* target(int rank) { return part(rank) + source_bytes_; }
+  std::byte* result(int rank) { return part(rank) + 2 * source_bytes_; }
+  std::byte* staged(int rank, std::uint64_t slot) { return result(rank) + result_bytes_ + slot * block_bytes; }
+  std::byte* staged_out(int rank, std::uint64_t slot) { return staged(rank, slot + 2); }
+  int ranks() const { return ranks_; }
+  std::size_t source_bytes() const { return source_bytes_; }
+  std::size_t result_bytes() const { return result_bytes_; }
+
+ private:
+  static std::size_t round(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+  std::byte* part(int rank) { return base_ + round(sizeof(Flags)) + stride_ * static_cast<std::size_t>(rank); }
+
+  int ranks_;
+  std::size_t source_bytes_, result_bytes_, stride_;
+  std::byte* base_ = nullptr;
+};
+
+/// Pairs with the release store of raise(): what was written before it is seen after this.
+inline void await(const Line& line, std::uint64_t n, bool yields) {
+  for (int polls = 1; line.sequence.load(std::memory_order_acquire) < n; ++polls) {
+    if (yields && polls % 32 == 0)
+      sched_yield();
+    else
+      __builtin_ia32_pause();
+  }
+}
+inline void raise(Line& line, std::uint64_t n) { line.sequence.store(n, std::memory_order_release); }
+
+// One copy of the kernel per instruction set, chosen when the program is loaded.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define COMPARE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define COMPARE_CLONES
+#endif
+
+COMPARE_CLONES inline void add(float* __restrict to, const float* __restrict other, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] += other[i];
+}
+COMPARE_CLONES inline void add(float* __restrict to, const float* __restrict a, const float* __restrict b,
+                               std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
+}
+COMPARE_CLONES inline void add_to_two(float* __restrict to, float* __restrict also, const float* __restrict a,
+                                      const float* __restrict b, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) also[i] = to[i] = a[i] + b[i];
+}
+
+/// to[k][first, last) = the sum of from[r][first, last), in rank order.
+inline void reduce(float* const* to, int tos, const float* const* from, int ranks, std::size_t first,
+                   std::size_t last) {
+  if (ranks == 2 && tos == 2)
+    return add_to_two(to[0] + first, to[1] + first, from[0] + first, from[1] + first, last - first);
+  constexpr std::size_t piece = 1024;
+  alignas(64) float sum[piece];
+  for (std::size_t at = first; at < last; at += piece) {
+    const std::size_t count = std::min(piece, last - at);
+    if (ranks == 1)
+      std::memcpy(sum, from[0] + at, count * sizeof(float));
+    else
+      add(sum, from[0] + at, from[1] + at, count);
+    for (int r = 2; r < ranks; ++r) add(sum, from[r] + at, count);
+    for (int k = 0; k < tos; ++k) std::memcpy(to[k] + at, sum, count * sizeof(float));
+  }
+}
+
+}  // namespace compare::floor

@@ -1,0 +1,87 @@
+// HMC. Started by hmcrun.
+#include <cstdio>
+#include <hmc/hmc.hpp>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/loop.hpp"
+
+namespace {
+
+class Hmc {
+ public:
+  explicit Hmc(const compare::Setup& setup)
+      : runtime_(hmc::Runtime::init()), world_(runtime_.world()), window_buffers_(setup.window_buffers) {
+    if (setup.hello) return;
+    const std::size_t source = setup.source_bytes();
+    const std::size_t result = setup.result_bytes(size());
+    constexpr std::size_t page = 4096;
+    window_ = hmc::Window::create(world_, 2 * source + result + 4 * page);
+    target_offset_ = window_.alloc(source, page);
+    if (window_buffers_) {
+      source_ = window_.data() + window_.alloc(source, page);
+      result_ = window_.data() + window_.alloc(result, page);
+    } else {
+      private_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (source + result + 2 * page) / page * page)));
+      source_ = private_.get();
+      result_ = private_.get() + (source + page - 1) / page * page;
+    }
+  }
+
+  int rank() const { return runtime_.rank(); }
+  int size() const { return runtime_.size(); }
+  std::string version() const { return "HMC " HMC_VERSION_STRING; }
+  std::string settings() const {
+    const hmc::Path path = runtime_.path(size() > 1 ? 1 : 0);
+    return "wire " + path.wire + "; " + (window_buffers_ ? "window" : "private") + " buffers; " +
+           std::to_string(runtime_.node_count()) + " node(s)";
+  }
+  static std::string lacks(compare::Operation) { return ""; }
+
+  std::byte* source() { return source_; }
+  std::byte* result() { return result_; }
+  std::byte* target() { return window_.data() + target_offset_; }
+
+  void put(int peer, std::size_t bytes) {
+    window_.put(peer, target_offset_, source_, bytes);
+    window_.flush(peer);
+  }
+  void get(int peer, std::size_t bytes) { window_.get(peer, target_offset_, result_, bytes); }
+  void barrier() { world_.barrier(); }
+  void broadcast(std::size_t bytes) { world_.broadcast(source_, bytes, 0); }
+  void allgather(std::size_t bytes) { world_.allgather(source_, result_, bytes); }
+  void allreduce(std::size_t bytes) {
+    world_.allreduce(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum);
+  }
+  void expose() {}
+  void close() {
+    if (window_.is_open()) window_.close();
+    runtime_.close();
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+
+  hmc::Runtime runtime_;
+  hmc::Team world_;
+  hmc::Window window_;
+  bool window_buffers_;
+  std::uint64_t target_offset_ = 0;
+  std::unique_ptr<std::byte, Free> private_;
+  std::byte* source_ = nullptr;
+  std::byte* result_ = nullptr;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const compare::Setup setup = compare::setup_of(argc, argv);
+  Hmc contestant(setup);
+  return compare::run_rank(contestant, setup);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,107 @@
+// Open MPI and MPICH: this source is compiled once with each. Started by each one's own mpirun.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "common/loop.hpp"
+
+namespace {
+
+void check(int code, const char* call) {
+  if (code != MPI_SUCCESS) throw std::runtime_error(std::string(call) + " failed");
+}
+
+// Buffers of collectives come from malloc, as in programs; MPI-3 has no registered collectives. The
+// target of put and get is memory that MPI allocated, which is its fast way.
+class Mpi {
+ public:
+  Mpi(int* argc, char*** argv, const compare::Setup& setup) {
+    check(MPI_Init(argc, argv), "MPI_Init");
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+    if (setup.hello) return;
+    constexpr std::size_t page = 4096;
+    const std::size_t source = (setup.source_bytes() + page - 1) / page * page;
+    const std::size_t result = (setup.result_bytes(size_) + page - 1) / page * page;
+    source_ = static_cast<std::byte*>(std::aligned_alloc(page, source));
+    result_ = static_cast<std::byte*>(std::aligned_alloc(page, result));
+    check(MPI_Win_allocate(static_cast<MPI_Aint>(source), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target_, &window_),
+          "MPI_Win_allocate");
+    check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  std::string version() const {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string all(text, static_cast<std::size_t>(length));
+    // "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\nMPICH Release date ..."
+    std::string first = all.substr(0, all.find_first_of(",\n"));
+    if (const std::size_t at = first.find(" Version:\t"); at != std::string::npos) first.replace(at, 10, " ");
+    return first;
+  }
+  std::string settings() const { return "private buffers; put and get: MPI_Win_allocate, lock_all, flush"; }
+  static std::string lacks(compare::Operation) { return ""; }
+
+  std::byte* source() { return source_; }
+  std::byte* result() { return result_; }
+  std::byte* target() { return target_; }
+
+  void put(int peer, std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
+    check(MPI_Put(source_, count, MPI_BYTE, peer, 0, count, MPI_BYTE, window_), "MPI_Put");
+    check(MPI_Win_flush(peer, window_), "MPI_Win_flush");
+  }
+  void get(int peer, std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
+    check(MPI_Get(result_, count, MPI_BYTE, peer, 0, count, MPI_BYTE, window_), "MPI_Get");
+    check(MPI_Win_flush(peer, window_), "MPI_Win_flush");
+  }
+  void barrier() { check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
+  void broadcast(std::size_t bytes) {
+    check(MPI_Bcast(source_, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  }
+  void allgather(std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
+    check(MPI_Allgather(source_, count, MPI_BYTE, result_, count, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
+  }
+  void allreduce(std::size_t bytes) {
+    const int count = static_cast<int>(bytes / sizeof(float));
+    check(MPI_Allreduce(source_, result_, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce");
+  }
+  void expose() { check(MPI_Win_sync(window_), "MPI_Win_sync"); }
+  void close() {
+    if (window_ != MPI_WIN_NULL) {
+      check(MPI_Win_unlock_all(window_), "MPI_Win_unlock_all");
+      check(MPI_Win_free(&window_), "MPI_Win_free");
+    }
+    check(MPI_Finalize(), "MPI_Finalize");
+    std::free(source_);
+    std::free(result_);
+  }
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::byte* target_ = nullptr;
+  std::byte* source_ = nullptr;
+  std::byte* result_ = nullptr;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const compare::Setup setup = compare::setup_of(argc, argv);
+  Mpi contestant(&argc, &argv, setup);
+  return compare::run_rank(contestant, setup);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
