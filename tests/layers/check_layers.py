@@ -51,6 +51,9 @@ LIBRARIES = {
     "mpi.h": ["bench", "tests"],
 }
 
+# Outside the library a program may name its own files from its own folder, or from one above it.
+OWN_FOLDERS = ["bench", "examples", "tests"]
+
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".cu", ".cuh"}
 TOP_FOLDERS = ["bench", "bootstrap", "cmake", "collectives", "docs", "examples", "include", "launcher", "python",
                "runtime", "tests"]
@@ -82,6 +85,14 @@ def is_allowed(source, target):
     return same or allowed == ANY or target_room in allowed
 
 
+def find_target(root, source, name):
+    """The file that this quoted include means, as a path from the root; None if there is none."""
+    folders = [Path()]
+    if source.parts[0] in OWN_FOLDERS:
+        folders += list(source.parents)[:-1]
+    return next((folder / name for folder in folders if (root / folder / name).is_file()), None)
+
+
 def complaint_about(root, source, bracket, name):
     """Why this include is wrong, or None."""
     if name.startswith("hmc/"):
@@ -96,8 +107,8 @@ def complaint_about(root, source, bracket, name):
             if name.startswith(prefix) and not any(source.is_relative_to(room) for room in rooms):
                 return f"<{name}>: only {', '.join(rooms)} may include this library"
         return None
-    target = Path(name)
-    if not (root / target).is_file():
+    target = find_target(root, source, name)
+    if target is None:
         if (root / source.parent / name).is_file():
             return f'"{name}": internal headers are included by their path from the root'
         return f'"{name}": no such file'

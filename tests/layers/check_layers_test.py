@@ -91,6 +91,12 @@ class CheckLayers(unittest.TestCase):
     def test_a_path_that_is_not_from_the_root_is_refused(self):
         self.assert_refused("runtime/transport/bad.hpp", '"wire.hpp"')
 
+    def test_a_program_may_name_its_own_files_from_its_own_folder(self):
+        self.write("bench/compare/common/loop.hpp", "")
+        self.write("bench/compare/hmc.cpp", '#include "common/loop.hpp"\n')
+        self.write("bench/README.md", "# what lives here\n")
+        self.assertEqual(self.check()[0], 0)
+
     def test_a_missing_public_header_is_refused(self):
         self.assert_refused("examples/bad.cpp", "<hmc/nothing.hpp>")
 
