@@ -8,6 +8,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "runtime/transport/cpu_atomics.hpp"
 
@@ -209,6 +210,7 @@ bool SimWire::step(Operation& operation) {
         operation.atomic.width == 8) {
       auto* const word = reinterpret_cast<std::uint64_t*>(operation.remote);
       old = std::atomic_ref(*word).load();
+      std::this_thread::yield();
       std::atomic_ref(*word).store(old + operation.atomic.operand);
     } else {
       old = transport::apply_atomic(operation.atomic, operation.remote);
@@ -233,7 +235,8 @@ bool SimWire::step(Operation& operation) {
 }
 
 int SimWire::progress() noexcept {
-  int happened = 0;
+  // Who waits shouldn't go to sleep over what only it can move.
+  int happened = pending_.empty() ? 0 : 1;
   for (std::uint64_t steps = random(4); steps > 0 && !pending_.empty(); --steps) {
     // From among the next few, so that a long queue doesn't cost its square.
     const std::size_t index = random(std::min<std::size_t>(pending_.size(), 16));
