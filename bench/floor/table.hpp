@@ -1,0 +1,43 @@
+// Rows of the table: a bare form and HMC's, measured in turn.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/floor/bare.hpp"
+
+namespace hmc::floor {
+
+/// Performs an operation so many times. Called on every rank with the same number.
+using Loop = std::function<void(int times)>;
+
+struct Contestant {
+  std::string name;
+  Loop loop;
+};
+
+/// What HMC must keep to, against the best bare form.
+struct Limit {
+  enum Kind { none, ratio, extra_ns } kind = none;
+  double value = 0;
+};
+
+struct Row {
+  std::string name;
+  std::vector<Contestant> bare;  ///< the best of them counts
+  Loop hmc;
+  int times = 1;  ///< per round
+  Limit limit;
+  Loop before = {};  ///< untimed, before each timed call (then a round times single calls)
+};
+
+struct Settings {
+  int rounds = 51;
+  bool all = false;  ///< also print every bare contestant
+};
+
+/// Measures and prints (rank 0) the rows; returns how many miss their limit.
+int measure(Bare& bare, const std::vector<Row>& rows, const Settings& settings);
+
+}  // namespace hmc::floor
