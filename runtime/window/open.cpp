@@ -184,8 +184,13 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   allocator_ = SymmetricAllocator(smallest);
   peers_ = std::move(peers);
   // All ranks have populated their parts by now: map them here too, so that no put pays for it.
-  if (region_.segment != nullptr && region_.segment->bytes() <= map_ahead_max)
-    region_.segment->populate(0, region_.segment->bytes());
+  if (region_.segment != nullptr && region_.segment->bytes() <= map_ahead_max) {
+    try {
+      region_.segment->populate(0, region_.segment->bytes());
+    } catch (const Error&) {
+      // The pages exist, each put there by its owner; without page tables for them puts are slower at first.
+    }
+  }
   open_ = true;
   if (role_ == Role::user) fabric_->windows.push_back(this);
 }
