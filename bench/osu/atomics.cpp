@@ -1,0 +1,149 @@
+// Each atomic, one at a time, on a word of the peer's window; those without a result are completed by flush.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <vector>
+
+#include "bench/osu/kit/transfer.hpp"
+
+namespace {
+
+using bench::Side;
+
+constexpr std::uint64_t word_at = 64;  // in the window
+constexpr int operand = 3;
+constexpr int compared = 90;
+
+// The word before an iteration: compare_swap meets its value in every second one.
+constexpr int word_before(int iteration) { return compared + iteration % 2; }
+
+struct Atomic {
+  const char* name;
+  bool fetches;
+  bench::TransferLoop loop;
+  int (*after)(int word);
+};
+
+template <typename T, typename Call> Atomic fetching(const char* name, Call, int (*after)(int)) {
+  const auto loop = [](Side& side, std::size_t, int repeat) {
+    T result{};
+    for (int i = 0; i < repeat; ++i) result = Call{}(side.window, side.peer);
+    side.returned = static_cast<std::uint64_t>(result);
+  };
+  return {name, true, loop, after};
+}
+
+template <typename Call> Atomic posting(const char* name, Call, int (*after)(int)) {
+  const auto loop = [](Side& side, std::size_t, int repeat) {
+    for (int i = 0; i < repeat; ++i) {
+      Call{}(side.window, side.peer);
+      side.window.flush(side.peer);
+    }
+  };
+  return {name, false, loop, after};
+}
+
+template <typename T> std::vector<Atomic> atomics_on() {
+  using W = hmc::Window;
+  constexpr T value = operand;
+  const auto plus = [](int word) { return word + operand; };
+  const auto both = [](int word) { return word & operand; };
+  const auto either = [](int word) { return word | operand; };
+  const auto one = [](int word) { return word ^ operand; };
+  const auto replaced = [](int) { return operand; };
+  const auto same = [](int word) { return word; };
+  const auto if_equal = [](int word) { return word == compared ? operand : word; };
+  return {
+      fetching<T>(
+          "fetch_add", [](W& w, int peer) { return w.fetch_add<T>(peer, word_at, value); }, plus),
+      fetching<T>(
+          "fetch_and", [](W& w, int peer) { return w.fetch_and<T>(peer, word_at, value); }, both),
+      fetching<T>(
+          "fetch_or", [](W& w, int peer) { return w.fetch_or<T>(peer, word_at, value); }, either),
+      fetching<T>(
+          "fetch_xor", [](W& w, int peer) { return w.fetch_xor<T>(peer, word_at, value); }, one),
+      fetching<T>(
+          "swap", [](W& w, int peer) { return w.swap<T>(peer, word_at, value); }, replaced),
+      fetching<T>(
+          "compare_swap", [](W& w, int peer) { return w.compare_swap<T>(peer, word_at, compared, value); }, if_equal),
+      fetching<T>(
+          "fetch", [](W& w, int peer) { return w.fetch<T>(peer, word_at); }, same),
+      posting(
+          "add", [](W& w, int peer) { w.add<T>(peer, word_at, value); }, plus),
+      posting(
+          "set", [](W& w, int peer) { w.set<T>(peer, word_at, value); }, replaced),
+      posting(
+          "and", [](W& w, int peer) { w.atomic_and<T>(peer, word_at, value); }, both),
+      posting(
+          "or", [](W& w, int peer) { w.atomic_or<T>(peer, word_at, value); }, either),
+      posting(
+          "xor", [](W& w, int peer) { w.atomic_xor<T>(peer, word_at, value); }, one),
+  };
+}
+
+template <typename T> bench::TransferCase case_of(const Atomic& atomic, Side& side) {
+  T* const word = side.window.local<T>(word_at);
+  return {atomic.loop, sizeof(T), [word](int iteration) { std::atomic_ref(*word).store(word_before(iteration)); },
+          [&side, &atomic, word](int iteration) {
+            const int before = word_before(iteration);
+            if (side.starts) return !atomic.fetches || side.returned == static_cast<std::uint64_t>(before);
+            return std::atomic_ref(*word).load() == static_cast<T>(atomic.after(before));
+          },
+          [&side, word] {
+            ++side.returned;
+            std::atomic_ref(*word).fetch_add(1);
+          }};
+}
+
+void add_row(bench::Session& session, const Atomic& atomic, const bench::Figures& figures) {
+  std::vector<bench::Cell> cells{std::string(atomic.name), 1 / figures.main, figures.main};
+  bench::add_cells(session.options, figures, cells);
+  if (!figures.right) {
+    bench::withdraw(cells, 1);
+    session.failed = true;
+  }
+  session.row(cells);
+}
+
+template <typename T> void measure(bench::Session& session) {
+  using namespace bench;
+  const TransferSpec spec{.direction = Direction::put};
+  Buffers buffers(session.team, Place::window, 0);
+  Side side = side_of(session, spec, buffers, 1);
+  side.writes = side.reads;                // the owner of the word sets it
+  side.reads = side.reads || side.starts;  // and both look: at the word, and at what was returned
+
+  print_facts(session, side.peer);
+  std::vector<Column> columns{
+      {"# Operation", "operation", 20, true}, {"Million ops/s", "mops"}, {"Latency (us)", "avg_us"}};
+  add_columns(session.options, Metric::latency, {}, columns);
+  session.report.columns(columns);
+  for (const Atomic& atomic : atomics_on<T>()) {
+    if (session.options.operation != "all" && session.options.operation != atomic.name) continue;
+    session.progress.begin(fmt::format("{}: {}", session.spec.name, atomic.name));
+    add_row(session, atomic, measure_transfer(session, spec, side, case_of<T>(atomic, side)));
+  }
+  buffers.close();
+}
+
+void measure_type(bench::Session& session) {
+  if (session.options.dtype == "i64") return measure<std::int64_t>(session);
+  if (session.options.dtype == "u64") return measure<std::uint64_t>(session);
+  if (session.options.dtype == "i32") return measure<std::int32_t>(session);
+  return measure<std::uint32_t>(session);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace bench;
+  Spec program{.name = "hmc_atomics",
+               .title = "Atomic Operation Rate Test",
+               .flags = timing_flags,
+               .iterations = latency_iterations,
+               .min_ranks = 2,
+               .dtypes = {"i64", "u64", "i32", "u32"},
+               .operations = {"all"}};
+  for (const Atomic& atomic : atomics_on<std::int64_t>()) program.operations.emplace_back(atomic.name);
+  return run(argc, argv, program, measure_type);
+}

@@ -1,0 +1,38 @@
+// Bytes that are cheap to write and to check, and that show a lost, misplaced or stale piece.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <hmc/types.hpp>
+#include <vector>
+
+namespace bench {
+
+/// A sequence of elements with a prime period, shifted from iteration to iteration: neither a block that
+/// went to another power-of-two place nor last iteration's block looks right. Written and compared at
+/// the speed of memory.
+class Pattern {
+ public:
+  /// `one_period` holds `period` elements of `element` bytes.
+  Pattern(std::size_t element, const std::vector<std::byte>& one_period);
+  /// Bytes that depend on `seed`: a rank, say.
+  static Pattern bytes(std::uint64_t seed);
+
+  void write(void* to, std::size_t bytes, int iteration) const;
+  bool matches(const void* data, std::size_t bytes, int iteration) const;
+
+  static constexpr std::size_t period = 1021;
+
+ private:
+  const std::byte* start(int iteration) const;
+
+  std::size_t element_;
+  std::vector<std::byte> twice_;  // two periods, so that one starts anywhere
+};
+
+/// What each rank gives to a reduction: small integers, so that the result is exact in every type.
+Pattern contribution(hmc::Op op, hmc::DType type, int rank, int ranks);
+/// What the reduction over all ranks gives.
+Pattern reduction(hmc::Op op, hmc::DType type, int ranks);
+
+}  // namespace bench

@@ -1,0 +1,36 @@
+// How far a long run is, for whoever watches a terminal.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+namespace bench {
+
+/// One line on stderr that replaces itself. Silent unless `speaks` and stderr is a terminal, and during
+/// the first moments, so that a short run shows nothing. Only called outside of what is timed.
+class Progress {
+ public:
+  explicit Progress(bool speaks);
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void begin(std::string what);
+  void tick(int done, int of) {
+    if (on_) show(done, of);
+  }
+  /// Before a line goes to stdout, which may be the same terminal.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void show(int done, int of);
+
+  bool on_;
+  bool shown_ = false;
+  std::string what_;
+  Clock::time_point next_;
+};
+
+}  // namespace bench

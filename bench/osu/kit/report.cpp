@@ -1,0 +1,114 @@
+#include "bench/osu/kit/report.hpp"
+
+#include <fmt/format.h>
+
+#include <hmc/version.hpp>
+#include <nlohmann/json.hpp>
+
+namespace bench {
+namespace {
+
+// OSU prints two decimals; a machine that reads gets what there is.
+struct AsText {
+  std::string operator()(std::monostate) const { return "-"; }
+  std::string operator()(double number) const { return fmt::format("{:.2f}", number); }
+  std::string operator()(std::uint64_t number) const { return fmt::format("{}", number); }
+  std::string operator()(const std::string& word) const { return word; }
+};
+
+struct AsCsv {
+  std::string operator()(std::monostate) const { return {}; }
+  std::string operator()(double number) const { return fmt::format("{:.4f}", number); }
+  std::string operator()(std::uint64_t number) const { return fmt::format("{}", number); }
+  std::string operator()(const std::string& word) const { return word; }
+};
+
+struct AsJson {
+  nlohmann::ordered_json operator()(std::monostate) const { return nullptr; }
+  nlohmann::ordered_json operator()(double number) const { return number; }
+  nlohmann::ordered_json operator()(std::uint64_t number) const { return number; }
+  nlohmann::ordered_json operator()(const std::string& word) const { return word; }
+};
+
+std::string in_column(const Column& column, const std::string& text) {
+  return column.left ? fmt::format("{:<{}}", text, column.width) : fmt::format("{:>{}}", text, column.width);
+}
+
+std::string joined(const std::vector<std::string>& words, Format format) {
+  return fmt::format("{}\n", fmt::join(words, format == Format::csv ? "," : ""));
+}
+
+}  // namespace
+
+Report::Report(const Spec& spec, Format format, bool speaks, std::FILE* out)
+    : format_(format), speaks_(speaks), out_(out), name_(spec.name), title_(spec.title) {
+  if (format_ == Format::text) say(fmt::format("# HMC {} v{}\n", title_, HMC_VERSION_STRING));
+}
+
+void Report::say(const std::string& text) {
+  if (!speaks_) return;
+  std::fwrite(text.data(), 1, text.size(), out_);
+  std::fflush(out_);
+}
+
+void Report::note(const std::string& title, const std::string& key, const std::string& value) {
+  notes_.emplace_back(key, value);
+  if (format_ == Format::text) say(fmt::format("# {}: {}\n", title, value));
+}
+
+void Report::remark(const std::string& line) {
+  if (format_ == Format::text) say(fmt::format("# {}\n", line));
+}
+
+void Report::line(const std::string& line) {
+  if (format_ == Format::text) say(line + "\n");
+}
+
+void Report::value(const std::string& key, Cell value) { values_.emplace_back(key, std::move(value)); }
+
+void Report::columns(std::vector<Column> columns) {
+  columns_ = std::move(columns);
+  std::vector<std::string> words;
+  for (const Column& column : columns_)
+    words.push_back(format_ == Format::csv ? column.key : in_column(column, column.title));
+  if (format_ != Format::json) say(joined(words, format_));
+}
+
+void Report::row(const std::vector<Cell>& cells) {
+  rows_.push_back(cells);
+  if (format_ != Format::json) print_row(cells);
+}
+
+void Report::print_row(const std::vector<Cell>& cells) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const bool csv = format_ == Format::csv;
+    words.push_back(csv ? std::visit(AsCsv{}, cells[i]) : in_column(columns_[i], std::visit(AsText{}, cells[i])));
+  }
+  say(joined(words, format_));
+}
+
+void Report::finish() {
+  if (format_ == Format::csv && columns_.empty()) {
+    std::vector<std::string> keys;
+    std::vector<std::string> values;
+    for (const auto& [key, value] : values_) {
+      keys.push_back(key);
+      values.push_back(std::visit(AsCsv{}, value));
+    }
+    say(joined(keys, format_) + joined(values, format_));
+  }
+  if (format_ != Format::json) return;
+  nlohmann::ordered_json object{{"program", name_}, {"title", title_}, {"version", HMC_VERSION_STRING}};
+  for (const auto& [key, value] : notes_) object[key] = value;
+  for (const auto& [key, value] : values_) object[key] = std::visit(AsJson{}, value);
+  if (!columns_.empty()) object["rows"] = nlohmann::ordered_json::array();
+  for (const std::vector<Cell>& cells : rows_) {
+    nlohmann::ordered_json row;
+    for (std::size_t i = 0; i < cells.size(); ++i) row[columns_[i].key] = std::visit(AsJson{}, cells[i]);
+    object["rows"].push_back(std::move(row));
+  }
+  say(object.dump(2) + "\n");
+}
+
+}  // namespace bench

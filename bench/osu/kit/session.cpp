@@ -1,0 +1,141 @@
+#include "bench/osu/kit/session.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <hmc/error.hpp>
+#include <set>
+#include <sstream>
+
+#include "bench/osu/kit/stats.hpp"
+
+namespace bench {
+namespace {
+
+// One rank speaks for all, and every rank leaves in order.
+int end_early(hmc::Runtime& rt, const CommandLine& line) {
+  if (rt.rank() == 0) {
+    fmt::print(stdout, "{}", line.out);
+    fmt::print(stderr, "{}", line.err);
+  }
+  rt.close();
+  return line.exit_code;
+}
+
+CommandLine too_few_ranks(const Spec& spec, int ranks) {
+  CommandLine line;
+  line.ends = true;
+  line.exit_code = 2;
+  line.err = fmt::format("{}: needs at least {} ranks, and there {} {}: hmcrun -np {} ...\n", spec.name, spec.min_ranks,
+                         ranks == 1 ? "is" : "are", ranks, spec.min_ranks);
+  return line;
+}
+
+int run_in(hmc::Runtime& rt, double init_us, const Spec& spec, const Options& options,
+           const std::function<void(Session&)>& body) {
+  const bool speaks = rt.rank() == 0;
+  Session session{spec, options, rt, rt.world(), init_us, Report(spec, options.format, speaks), Progress(speaks)};
+  body(session);
+  session.progress.clear();
+  session.report.finish();
+  rt.close();
+  return session.failed ? 1 : 0;
+}
+
+// The wires that any rank uses, in alphabetical order.
+std::string wires_of(Session& session, int peer) {
+  std::set<std::string> mine;
+  for (int other = 0; other < session.ranks(); ++other) {
+    const bool meant = peer < 0 || other == peer;
+    if (meant && (other != session.rank() || session.ranks() == 1)) mine.insert(session.rt.path(other).wire);
+  }
+  constexpr std::size_t room = 64;
+  std::string words;
+  for (const std::string& wire : mine) words += wire + ' ';
+  words.resize(room);
+  std::vector<char> all(room * static_cast<std::size_t>(session.ranks()));
+  session.team.allgather(words.data(), all.data(), room);
+
+  std::set<std::string> wires;
+  for (std::size_t i = 0; i < all.size(); i += room) {
+    std::istringstream list(std::string(&all[i], strnlen(&all[i], room)));
+    for (std::string wire; list >> wire;) wires.insert(wire);
+  }
+  return fmt::format("{}", fmt::join(wires, ", "));
+}
+
+}  // namespace
+
+int run(int argc, char** argv, const Spec& spec, const std::function<void(Session&)>& body) try {
+  const CommandLine line = parse(spec, argc, argv);
+  const Clock::time_point start = Clock::now();
+  hmc::Runtime rt = hmc::Runtime::init();
+  const double init_us = us_between(start, Clock::now());
+  if (line.ends) return end_early(rt, line);
+  if (rt.size() < spec.min_ranks) return end_early(rt, too_few_ranks(spec, rt.size()));
+  return run_in(rt, init_us, spec, line.options, body);
+} catch (const std::exception& error) {
+  fmt::print(stderr, "{}: {}\n", spec.name, error.what());
+  return 1;
+}
+
+void print_facts(Session& session, int peer) {
+  const Options& options = session.options;
+  Report& report = session.report;
+  const int nodes = session.rt.node_count();
+  report.note("Wire", "wire", wires_of(session, peer));
+  report.note("Ranks", "ranks", fmt::format("{} on {} node{}", session.ranks(), nodes, nodes == 1 ? "" : "s"));
+  report.value("ranks", static_cast<std::uint64_t>(session.ranks()));
+  report.value("nodes", static_cast<std::uint64_t>(nodes));
+  report.note("Build", "build", HMC_BENCH_BUILD);
+  if (session.spec.flags & data_flags)
+    report.note("Buffers", "buffers", options.place == Place::window ? "window" : "private");
+  if (!options.dtype.empty()) report.note("Datatype", "dtype", options.dtype);
+  if (!options.operation.empty()) report.note("Op", "operation", options.operation);
+  if (session.spec.flags & window_size_flag)
+    report.value("window_size", static_cast<std::uint64_t>(options.window_size));
+  if (options.in_place) report.note("In place", "in_place", "yes");
+  if (options.fresh)
+    report.remark(
+        "Fresh: input written and result read in every iteration, outside the timer; the last column: inside");
+}
+
+void add_columns(const Options& options, Metric metric, const std::vector<Column>& more, std::vector<Column>& columns) {
+  const bool latency = metric == Metric::latency;
+  const std::string unit = latency ? "us" : "mb_s";
+  if (options.full) {
+    columns.push_back({latency ? "Min Latency(us)" : "Min BW(MB/s)", "min_" + unit});
+    columns.push_back({latency ? "Max Latency(us)" : "Max BW(MB/s)", "max_" + unit});
+    columns.push_back({"Iterations", "iterations", count_width});
+  }
+  if (options.validate) columns.push_back({"Validation", "validation"});
+  for (const int percent : tail_percents) {
+    if (options.tail)
+      columns.push_back({fmt::format("P{} Tail {}", percent, latency ? "Lat(us)" : "BW(MB/s)"),
+                         fmt::format("p{}_{}", percent, unit)});
+  }
+  if (options.full) columns.insert(columns.end(), more.begin(), more.end());
+  if (options.fresh) columns.push_back({latency ? "Fresh Inside(us)" : "Fresh Inside(MB/s)", "fresh_inside_" + unit});
+}
+
+void add_cells(const Options& options, const Figures& figures, std::vector<Cell>& cells) {
+  if (options.full) {
+    cells.emplace_back(figures.min);
+    cells.emplace_back(figures.max);
+    cells.emplace_back(static_cast<std::uint64_t>(figures.iterations));
+  }
+  if (options.validate) cells.emplace_back(figures.right ? "Pass" : "Fail");
+  if (options.tail) cells.insert(cells.end(), figures.tail.begin(), figures.tail.end());
+  if (options.full) cells.insert(cells.end(), figures.more.begin(), figures.more.end());
+  if (options.fresh) cells.emplace_back(figures.fresh);
+}
+
+void withdraw(std::vector<Cell>& cells, std::size_t first_number) {
+  for (std::size_t i = first_number; i < cells.size(); ++i) {
+    if (std::holds_alternative<double>(cells[i])) cells[i] = std::monostate{};
+  }
+}
+
+}  // namespace bench

@@ -1,0 +1,115 @@
+// What the programs share: percentiles, patterns, sizes, iteration rules.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "bench/osu/kit/options.hpp"
+#include "bench/osu/kit/pattern.hpp"
+#include "bench/osu/kit/stats.hpp"
+
+namespace {
+
+using bench::Pattern;
+
+TEST(percentile, takes_the_nearest_rank) {
+  std::vector<double> sorted;
+  for (int i = 1; i <= 1000; ++i) sorted.push_back(i);
+  EXPECT_EQ(bench::percentile(sorted, 50), 500);
+  EXPECT_EQ(bench::percentile(sorted, 90), 900);
+  EXPECT_EQ(bench::percentile(sorted, 99), 990);
+}
+
+TEST(percentile, of_few_values_stays_among_them) {
+  EXPECT_EQ(bench::percentile({7}, 50), 7);
+  EXPECT_EQ(bench::percentile({7}, 99), 7);
+  EXPECT_EQ(bench::percentile({1, 2}, 50), 1);
+  EXPECT_EQ(bench::percentile({}, 50), 0);
+}
+
+class PatternOf : public testing::TestWithParam<std::size_t> {
+ protected:
+  void SetUp() override { Pattern::bytes(3).write(data.data(), data.size(), 5); }
+  std::vector<std::byte> data = std::vector<std::byte>(GetParam());
+  bool matches() const { return Pattern::bytes(3).matches(data.data(), data.size(), 5); }
+};
+
+TEST_P(PatternOf, is_recognised) { EXPECT_TRUE(matches()); }
+
+TEST_P(PatternOf, shows_one_wrong_bit_wherever_it_is) {
+  for (const std::size_t at : {std::size_t{0}, data.size() / 2, data.size() - 1}) {
+    data[at] ^= std::byte{1};
+    EXPECT_FALSE(matches()) << at;
+    data[at] ^= std::byte{1};
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(sizes, PatternOf, testing::Values(1, 7, 8, 1020, 1021, 1022, 4096, 65536, 1000003));
+
+TEST(pattern, differs_from_rank_to_rank_and_from_call_to_call) {
+  std::vector<std::byte> data(16);
+  Pattern::bytes(3).write(data.data(), data.size(), 5);
+  EXPECT_FALSE(Pattern::bytes(4).matches(data.data(), data.size(), 5));
+  EXPECT_FALSE(Pattern::bytes(3).matches(data.data(), data.size(), 6));
+}
+
+TEST(pattern, shows_a_misplaced_block) {
+  constexpr std::size_t block = 4096;
+  std::vector<std::byte> data(16 * block);
+  for (std::size_t from = 1; from < 16; ++from) {
+    Pattern::bytes(3).write(data.data(), data.size(), 5);
+    std::memcpy(data.data(), data.data() + from * block, block);
+    EXPECT_FALSE(Pattern::bytes(3).matches(data.data(), data.size(), 5)) << from;
+  }
+}
+
+TEST(reduction, of_one_rank_is_its_contribution) {
+  std::vector<std::byte> given(4096);
+  for (int op = 0; op < hmc::op_count; ++op) {
+    const auto operation = static_cast<hmc::Op>(op);
+    bench::contribution(operation, hmc::DType::i32, 0, 1).write(given.data(), given.size(), 2);
+    EXPECT_TRUE(bench::reduction(operation, hmc::DType::i32, 1).matches(given.data(), given.size(), 2)) << op;
+  }
+}
+
+// A rank that is left out, or counted twice, must show somewhere in the result.
+TEST(reduction, of_sums_needs_every_rank) {
+  constexpr int ranks = 3;
+  constexpr std::size_t count = 1000;
+  const auto given = [](int rank) {
+    std::vector<float> values(count);
+    bench::contribution(hmc::Op::sum, hmc::DType::f32, rank, ranks).write(values.data(), count * sizeof(float), 0);
+    return values;
+  };
+  std::vector<float> result(count);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < count; ++i) result[i] += given(rank)[i];
+    EXPECT_EQ(bench::reduction(hmc::Op::sum, hmc::DType::f32, ranks).matches(result.data(), count * sizeof(float), 0),
+              rank == ranks - 1);
+  }
+}
+
+TEST(sizes, double_from_min_to_max_in_whole_elements) {
+  bench::Options options;
+  options.min_bytes = 3;
+  options.max_bytes = 13;
+  EXPECT_EQ(bench::sizes_of(options), (std::vector<std::size_t>{3, 6, 12}));
+  EXPECT_EQ(bench::sizes_of(options, 4), (std::vector<std::size_t>{4, 8}));
+  EXPECT_EQ(bench::sizes_of(options, 16), (std::vector<std::size_t>{16}));
+  options.max_bytes = SIZE_MAX;
+  EXPECT_EQ(bench::sizes_of(options).size(), 63U);
+}
+
+TEST(iterations, are_fewer_above_8_kib) {
+  const bench::Spec spec{.iterations = bench::collective_iterations};
+  bench::Options options;
+  EXPECT_EQ(bench::repeats_for(spec, options, 8192).count, 1000);
+  EXPECT_EQ(bench::repeats_for(spec, options, 8192).warmup, 100);
+  EXPECT_EQ(bench::repeats_for(spec, options, 8193).count, 100);
+  EXPECT_EQ(bench::repeats_for(spec, options, 8193).warmup, 10);
+  options.iterations = 7;
+  options.warmup = 0;
+  EXPECT_EQ(bench::repeats_for(spec, options, 1).count, 7);
+  EXPECT_EQ(bench::repeats_for(spec, options, 1).warmup, 0);
+}
+
+}  // namespace

@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+"""Every program's plain output is OSU's: banner, comment lines, columns; in both layouts."""
+import re
+import unittest
+
+from osu_format import Table, check_columns
+from programs import COLLECTIVES, MAIN, MEASURING, SHORT, SIZED, STARTING, TRANSFERS, output
+
+TITLES = {
+    "put_latency": "Put Latency Test",
+    "get_latency": "Get Latency Test",
+    "put_bw": "Put Bandwidth Test",
+    "get_bw": "Get Bandwidth Test",
+    "put_bibw": "Put Bi-Directional Bandwidth Test",
+    "put_mr": "Put Multiple Bandwidth / Message Rate Test",
+    "atomics": "Atomic Operation Rate Test",
+    "put_signal_latency": "Put Signal Latency Test",
+    "barrier": "Barrier Latency Test",
+    "broadcast": "Broadcast Latency Test",
+    "allgather": "Allgather Latency Test",
+    "allreduce": "Allreduce Latency Test",
+    "hello": "Hello World Test",
+    "init": "Init Test",
+}
+SIZES = ["8", "16", "32", "64"]
+
+
+def sized(name):
+    return ["-m", "8:64"] if name in SIZED else []
+
+
+class Format(unittest.TestCase):
+    def check_banner(self, name, table, ranks, nodes):
+        self.assertRegex(table.lines[0], rf"^# HMC {re.escape(TITLES[name])} v\d+\.\d+\.\d+$")
+        wires = {1: "shm", 2: "ucx" if name in TRANSFERS + ["atomics"] or ranks == 2 else "shm, ucx"}
+        self.assertEqual(table.note("Wire"), wires[nodes])
+        self.assertEqual(table.note("Ranks"), f"{ranks} on {nodes} node{'' if nodes == 1 else 's'}")
+        self.assertRegex(table.note("Build"), r"\w+, \w+ \d+")
+
+    def check_run(self, name, ranks, nodes):
+        table = Table(output(name, *SHORT, *sized(name), ranks=ranks, nodes=nodes))
+        self.check_banner(name, table, ranks, nodes)
+        check_columns(table)
+        self.assertTrue(all(number >= 0 for number in table.numbers(MAIN[name])))
+        if name in SIZED:
+            self.assertEqual(table.column("Size"), SIZES)
+
+    def test_every_program_in_every_layout(self):
+        for name in MEASURING:
+            for ranks, nodes in ((2, 1), (4, 1), (2, 2), (4, 2)):
+                with self.subTest(program=name, ranks=ranks, nodes=nodes):
+                    self.check_run(name, ranks, nodes)
+
+    def test_an_odd_rank_looks_on(self):
+        for name in TRANSFERS:
+            with self.subTest(program=name):
+                self.check_run(name, 3, 1)
+
+    def test_collectives_run_alone(self):
+        for name in COLLECTIVES:
+            with self.subTest(program=name):
+                self.check_run(name, 1, 1)
+
+    def test_titles_of_plain_columns(self):
+        for name in SIZED:
+            extra = ["Messages/s"] if name == "put_mr" else []
+            with self.subTest(program=name):
+                self.assertEqual(Table(output(name, *SHORT, "-m", "8")).titles, ["Size", MAIN[name]] + extra)
+
+    def test_barrier_prints_only_the_average(self):
+        table = Table(output("barrier", *SHORT))
+        self.assertEqual(table.header, "# Avg Latency(us)")
+        self.assertEqual([len(row) for row in table.rows], [1])
+
+    def test_message_rate_is_bandwidth_by_size(self):
+        table = Table(output("put_mr", *SHORT, "-m", "1024:4096", ranks=4))
+        self.assertIn("# [ pairs: 2 ] [ window size: 64 ]", table.comments)
+        for size, bandwidth, rate in zip(table.numbers("Size"), table.numbers("MB/s"), table.numbers("Messages/s")):
+            self.assertAlmostEqual(rate * size / 1e6 / bandwidth, 1, delta=0.01)
+
+    def test_atomics_names_each(self):
+        table = Table(output("atomics", *SHORT))
+        self.assertEqual(table.titles, ["Operation", "Million ops/s", "Latency (us)"])
+        self.assertEqual(table.column("Operation"), ["fetch_add", "fetch_and", "fetch_or", "fetch_xor", "swap", "compare_swap",
+                                                     "fetch", "add", "set", "and", "or", "xor"])
+
+    def test_hello(self):
+        table = Table(output("hello", ranks=3))
+        self.check_banner("hello", table, 3, 1)
+        self.assertEqual(table.data_lines, ["This is a test with 3 processes"])
+
+    def test_init(self):
+        table = Table(output("init", ranks=4))
+        self.check_banner("init", table, 4, 1)
+        words = re.fullmatch(r"nprocs: 4, min: (\d+) ms, max: (\d+) ms, avg: (\d+) ms", table.data_lines[0])
+        low, high, mean = map(int, words.groups())
+        self.assertTrue(low <= mean <= high)
+        self.assertRegex(table.note("Microseconds"), r"^min \d+\.\d\d, max \d+\.\d\d, avg \d+\.\d\d$")
+
+    def test_every_program_has_help_and_a_version(self):
+        for name in MEASURING + STARTING:
+            with self.subTest(program=name):
+                self.assertIn("Usage: hmc_" + name, output(name, "--help"))
+                self.assertRegex(output(name, "-v"), rf"^HMC {re.escape(TITLES[name])} v\d+\.\d+\.\d+\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()
