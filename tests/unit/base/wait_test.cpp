@@ -53,7 +53,7 @@ TEST_P(Wait, an_endless_timeout_does_not_overflow) {
 }
 
 TEST_P(Wait, a_ring_after_the_store_is_never_missed) {
-  constexpr std::uint64_t rounds = 2000;
+  constexpr std::uint64_t rounds = 20'000;
   std::atomic<std::uint64_t> words[2] = {0, 0};
   // Ping and pong: each side waits for the other's word, so one lost ring shows as a late round.
   const auto side = [&](int me) {
@@ -75,7 +75,7 @@ TEST_P(Wait, a_ring_after_the_store_is_never_missed) {
   std::thread other(side, 1);
   side(0);
   other.join();
-  EXPECT_LT(Clock::now() - start, 20s);
+  EXPECT_LT(Clock::now() - start, 15s) << "a lost ring costs the bound of a sleep, a millisecond or so";
 }
 
 TEST_P(Wait, a_store_without_a_ring_is_seen_too) {
