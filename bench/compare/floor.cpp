@@ -16,13 +16,14 @@ class Floor {
  public:
   Floor(Board& board, int rank, const Setup& setup)
       : board_(board),
-        flags_(board.flags()),
         rank_(rank),
         size_(board.ranks()),
         yields_(size_ > cores() * (setup.pin ? size_ : 1)),
         windows_(setup.window_buffers),
         source_(windows_ ? board.source(rank) : allocate(board.source_bytes())),
-        result_(windows_ ? board.result(rank) : allocate(board.result_bytes())) {}
+        result_(windows_ ? board.result(rank) : allocate(board.result_bytes())) {
+    for (int i = 1; i < size_; ++i) others_.push_back((rank + i) % size_);
+  }
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -46,38 +47,41 @@ class Floor {
   }
 
   void barrier() {
-    enter(++n_);
-    await_entered(n_);
-    leave(n_);
+    begin();
+    enter();
+    await_entered();
+    leave();
   }
 
   void broadcast(std::size_t bytes) {
-    if (rank_ == 0) await_left(n_);
     if (bytes <= inline_bytes)
       broadcast_inline(bytes);
-    else if (windows_)
+    else if (windows_ && bytes > one_step_bytes)
       broadcast_window(bytes);
     else
-      broadcast_staged(bytes);
+      broadcast_chunks(bytes);
   }
 
   void allgather(std::size_t bytes) {
-    if (bytes <= inline_bytes) return allgather_inline(bytes);
+    if (bytes <= one_step_bytes) return allgather_one_step(bytes);
     if (!windows_) return allgather_staged(bytes);
-    enter(++n_);
-    for (const int r : in_turn()) {
+    begin();
+    enter();
+    std::memcpy(result_ + at(rank_) * bytes, source_, bytes);
+    for (const int r : others_) {
       await(entered(r), n_, yields_);
       std::memcpy(result_ + at(r) * bytes, board_.source(r), bytes);
     }
-    meet_again(n_);
-    leave(n_);
+    meet_again();
+    leave();
   }
 
   void allreduce(std::size_t bytes) {
-    if (bytes <= inline_bytes) return allreduce_inline(bytes / sizeof(float));
+    if (bytes <= one_step_bytes) return allreduce_one_step(bytes);
     if (!windows_) return allreduce_staged(bytes);
-    enter(++n_);
-    await_entered(n_);
+    begin();
+    enter();
+    await_entered();
     float* to[most_ranks];
     const float* from[most_ranks];
     for (int r = 0; r < size_; ++r) {
@@ -86,8 +90,8 @@ class Floor {
     }
     const std::size_t count = bytes / sizeof(float);
     reduce(to, size_, from, size_, slice(rank_, count), slice(rank_ + 1, count));
-    meet_again(n_);
-    leave(n_);
+    meet_again();
+    leave();
   }
 
   void expose() {}
@@ -98,153 +102,164 @@ class Floor {
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
   // ---- flags
-  Line& entered(int rank) { return flags_.entered[n_ & 1][rank]; }
-  Line& reduced(int rank) { return flags_.reduced[n_ & 1][rank]; }
-  void enter(std::uint64_t n) { raise(entered(rank_), n); }
-  void leave(std::uint64_t n) { raise(flags_.left[rank_], n); }
-  void await_entered(std::uint64_t n) {
-    for (int r = 0; r < size_; ++r) await(entered(r), n, yields_);
+  Line& entered(int rank) { return board_.flags(rank).entered[n_ % slots]; }
+  Line& reduced(int rank) { return board_.flags(rank).reduced[n_ % slots]; }
+  void begin() { await_left(++n_ - slots); }
+  void enter() { raise(entered(rank_), n_); }
+  void leave() { raise(board_.flags(rank_).left, n_); }
+  void await_entered() {
+    for (const int r : others_) await(entered(r), n_, yields_);
+    all_left_ = n_ - 1;
   }
+  // Looks at the others' lines only when what it knows isn't enough.
   void await_left(std::uint64_t n) {
-    for (int r = 1; r < size_; ++r) await(flags_.left[r], n, yields_);
+    if (all_left_ >= n) return;
+    for (const int r : others_) await(board_.flags(r).left, n, yields_);
+    all_left_ = n;
   }
-  void meet_again(std::uint64_t n) {
-    raise(reduced(rank_), n);
-    for (int r = 0; r < size_; ++r) await(reduced(r), n, yields_);
-  }
-  // Own part first, then the neighbours': not everyone at the same rank.
-  std::vector<int>& in_turn() {
-    if (turns_.empty()) {
-      for (int i = 0; i < size_; ++i) turns_.push_back((rank_ + i) % size_);
-    }
-    return turns_;
+  void meet_again() {
+    raise(reduced(rank_), n_);
+    for (const int r : others_) await(reduced(r), n_, yields_);
+    all_left_ = n_ - 1;
   }
   // Slices of whole cache lines.
   std::size_t slice(int rank, std::size_t count) const {
     return rank >= size_ ? count : count / 16 * at(rank) / at(size_) * 16;
   }
 
-  // ---- payload in the flag's line
+  // ---- one step: the payload goes with the flag, in its line or in a chunk of the ring
+  std::byte* place(int rank, std::size_t bytes) {
+    return bytes <= inline_bytes ? entered(rank).payload : board_.chunk(rank, n_);
+  }
   void broadcast_inline(std::size_t bytes) {
-    ++n_;
+    begin();
     if (rank_ == 0) {
       std::memcpy(entered(0).payload, source_, bytes);
-      enter(n_);
+      enter();
     } else {
       await(entered(0), n_, yields_);
       std::memcpy(source_, entered(0).payload, bytes);
     }
-    leave(n_);
+    leave();
   }
-  void allgather_inline(std::size_t bytes) {
-    ++n_;
-    std::memcpy(entered(rank_).payload, source_, bytes);
-    enter(n_);
-    for (int r = 0; r < size_; ++r) {
+  void allgather_one_step(std::size_t bytes) {
+    begin();
+    std::memcpy(place(rank_, bytes), source_, bytes);
+    enter();
+    std::memcpy(result_ + at(rank_) * bytes, source_, bytes);
+    for (const int r : others_) {
       await(entered(r), n_, yields_);
-      std::memcpy(result_ + at(r) * bytes, entered(r).payload, bytes);
+      std::memcpy(result_ + at(r) * bytes, place(r, bytes), bytes);
     }
-    leave(n_);
+    all_left_ = n_ - 1;
+    leave();
   }
-  void allreduce_inline(std::size_t count) {
-    ++n_;
-    std::memcpy(entered(rank_).payload, source_, count * sizeof(float));
-    enter(n_);
-    float sum[inline_bytes / sizeof(float)] = {};
-    for (int r = 0; r < size_; ++r) {
-      await(entered(r), n_, yields_);
-      const auto* const part = reinterpret_cast<const float*>(entered(r).payload);
-      for (std::size_t i = 0; i < count; ++i) sum[i] += part[i];
+  void allreduce_one_step(std::size_t bytes) {
+    begin();
+    std::memcpy(place(rank_, bytes), source_, bytes);
+    enter();
+    await_entered();
+    const std::size_t count = bytes / sizeof(float);
+    float* const out = reinterpret_cast<float*>(result_);
+    const float* from[most_ranks];
+    for (int r = 0; r < size_; ++r) from[r] = reinterpret_cast<const float*>(r == rank_ ? source_ : place(r, bytes));
+    if (bytes <= inline_bytes) {
+      for (std::size_t i = 0; i < count; ++i) {
+        float sum = from[0][i];
+        for (int r = 1; r < size_; ++r) sum += from[r][i];
+        out[i] = sum;
+      }
+    } else {
+      reduce(&out, 1, from, size_, 0, count);
     }
-    std::memcpy(result_, sum, count * sizeof(float));
-    leave(n_);
+    leave();
   }
 
   // ---- buffers that others see
   void broadcast_window(std::size_t bytes) {
-    ++n_;
+    begin();
     if (rank_ == 0) {
-      enter(n_);
+      enter();
       await_left(n_);  // the buffer may be written again
     } else {
       await(entered(0), n_, yields_);
       std::memcpy(source_, board_.source(0), bytes);
     }
-    leave(n_);
+    leave();
   }
 
-  // ---- private buffers: block by block through staging
-  void broadcast_staged(std::size_t bytes) {
-    for (std::size_t done = 0; done < bytes; done += block_bytes) {
-      const std::size_t block = std::min(block_bytes, bytes - done);
-      ++n_;
+  // ---- private buffers: piece by piece through staging
+  void broadcast_chunks(std::size_t bytes) {
+    const std::size_t most = bytes <= 2 * chunk_bytes ? chunk_bytes / 4 : chunk_bytes;
+    for (std::size_t done = 0; done < bytes; done += most) {
+      const std::size_t chunk = std::min(most, bytes - done);
+      begin();
       if (rank_ == 0) {
-        await_left(n_ - 2);
-        std::memcpy(board_.staged(0, n_ & 1), source_ + done, block);
-        enter(n_);
+        std::memcpy(board_.chunk(0, n_), source_ + done, chunk);
+        enter();
       } else {
         await(entered(0), n_, yields_);
-        std::memcpy(source_ + done, board_.staged(0, n_ & 1), block);
+        std::memcpy(source_ + done, board_.chunk(0, n_), chunk);
       }
-      leave(n_);
+      leave();
     }
-    if (rank_ == 0) await_left(n_ - 1);  // what comes next may use the slot before this one
   }
   void allgather_staged(std::size_t bytes) {
     for (std::size_t done = 0; done < bytes; done += block_bytes) {
       const std::size_t block = std::min(block_bytes, bytes - done);
-      ++n_;
-      std::memcpy(board_.staged(rank_, n_ & 1), source_ + done, block);
-      enter(n_);
-      for (const int r : in_turn()) {
+      begin();
+      await_left(n_ - 2);
+      std::memcpy(board_.staged(rank_, n_), source_ + done, block);
+      enter();
+      std::memcpy(result_ + at(rank_) * bytes + done, source_ + done, block);
+      for (const int r : others_) {
         await(entered(r), n_, yields_);
-        const std::byte* const from = r == rank_ ? source_ + done : board_.staged(r, n_ & 1);
-        std::memcpy(result_ + at(r) * bytes + done, from, block);
+        std::memcpy(result_ + at(r) * bytes + done, board_.staged(r, n_), block);
       }
-      leave(n_);
+      all_left_ = n_ - 1;
+      leave();
     }
   }
   void allreduce_staged(std::size_t bytes) {
     for (std::size_t done = 0; done < bytes; done += block_bytes)
       allreduce_block(done, std::min(block_bytes, bytes - done) / sizeof(float));
   }
+  // Slices go through staging, and their sums come back to where they lay: whose lines the reducer has.
+  // Nobody looks at a rank's staging after its sums are in it, so it is free when they are copied out.
   void allreduce_block(std::size_t done, std::size_t count) {
-    const std::uint64_t slot = ++n_ & 1;
-    const float* const mine = reinterpret_cast<const float*>(source_ + done);
+    begin();
+    float* const mine = reinterpret_cast<float*>(source_ + done);
     float* const out = reinterpret_cast<float*>(result_ + done);
+    auto* const staged = reinterpret_cast<float*>(board_.sums(rank_));
     const std::size_t first = slice(rank_, count), last = slice(rank_ + 1, count);
-
-    // The others need all of it but the slice that this rank reduces.
-    auto* const staged = reinterpret_cast<float*>(board_.staged(rank_, slot));
     std::memcpy(staged, mine, first * sizeof(float));
     std::memcpy(staged + last, mine + last, (count - last) * sizeof(float));
-    enter(n_);
-    await_entered(n_);
+    enter();
+    await_entered();
 
+    float* to[most_ranks];
     const float* from[most_ranks];
     for (int r = 0; r < size_; ++r) {
-      from[r] = r == rank_ ? mine : reinterpret_cast<const float*>(board_.staged(r, slot));
+      from[r] = r == rank_ ? mine : reinterpret_cast<float*>(board_.sums(r));
+      to[r] = r == rank_ ? out : reinterpret_cast<float*>(board_.sums(r));
     }
-    float* const to[2] = {reinterpret_cast<float*>(board_.staged_out(rank_, slot)), out};
-    reduce(to, 2, from, size_, first, last);
+    reduce(to, size_, from, size_, first, last);
     raise(reduced(rank_), n_);
-    for (const int r : in_turn()) {
-      if (r == rank_) continue;
+    for (const int r : others_) {
       await(reduced(r), n_, yields_);
       const std::size_t begin = slice(r, count), end = slice(r + 1, count);
-      std::memcpy(out + begin, reinterpret_cast<const float*>(board_.staged_out(r, slot)) + begin,
-                  (end - begin) * sizeof(float));
+      std::memcpy(out + begin, staged + begin, (end - begin) * sizeof(float));
     }
-    leave(n_);
+    leave();
   }
 
   Board& board_;
-  Flags& flags_;
   int rank_, size_;
   bool yields_, windows_;
   std::byte *source_, *result_;
-  std::uint64_t n_ = 2;
-  std::vector<int> turns_;
+  std::uint64_t n_ = slots;
+  std::uint64_t all_left_ = slots;  // everyone has left this call, as far as this rank knows
+  std::vector<int> others_;         // from the next rank on: not everyone at the same one
 };
 
 }  // namespace

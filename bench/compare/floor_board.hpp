@@ -17,6 +17,9 @@ namespace compare::floor {
 
 inline constexpr std::size_t page = 4096;
 inline constexpr std::size_t inline_bytes = 48;        // rides in the flag's own line
+inline constexpr std::size_t slots = 8;                // calls that may be under way at once
+inline constexpr std::size_t chunk_bytes = 64 << 10;   // of the ring that goes with the slots
+inline constexpr std::size_t one_step_bytes = 8192;    // up to here everyone reads all of everyone's input
 inline constexpr std::size_t block_bytes = 512 << 10;  // staged at once: stays in a core's own cache
 inline constexpr int most_ranks = 64;
 
@@ -26,12 +29,14 @@ struct alignas(128) Line {  // 128: the neighbour line is prefetched with it
 };
 
 /// Ranks write only their own lines. Every call takes the next sequence number n, the same on all ranks;
-/// two slots alternate, so that a slot is written again when everyone has left call n - 2.
+/// the slot n % slots may be written when everyone has left call n - slots.
 struct Flags {
-  Line entered[2][most_ranks];
-  Line reduced[2][most_ranks];
-  Line left[most_ranks];  // read by broadcast's root alone: only there nobody answers
+  Line entered[slots];
+  Line reduced[slots];
+  Line left;
 };
+
+inline constexpr std::size_t flag_bytes = (most_ranks * sizeof(Flags) + page - 1) / page * page;
 
 class Board {
  public:
@@ -39,38 +44,42 @@ class Board {
       : ranks_(ranks),
         source_bytes_(round(setup.source_bytes())),
         result_bytes_(round(setup.result_bytes(ranks))),
-        stride_(2 * source_bytes_ + result_bytes_ + 4 * block_bytes) {
+        stride_(2 * source_bytes_ + result_bytes_ + 3 * block_bytes + slots * chunk_bytes) {
     if (ranks > most_ranks) throw std::invalid_argument("too many ranks for the bare loops");
-    const std::size_t bytes = round(sizeof(Flags)) + stride_ * static_cast<std::size_t>(ranks);
+    const std::size_t bytes = flag_bytes + stride_ * static_cast<std::size_t>(ranks);
     void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) throw std::runtime_error("no shared memory for the bare loops");
     static_cast<void>(madvise(at, bytes, MADV_HUGEPAGE));  // as HMC's windows ask for
     base_ = static_cast<std::byte*>(at);
   }
 
-  Flags& flags() { return *reinterpret_cast<Flags*>(base_); }
+  Flags& flags(int rank) { return reinterpret_cast<Flags*>(base_)[rank]; }
   std::byte* source(int rank) { return part(rank); }
   std::byte* target(int rank) { return part(rank) + source_bytes_; }
   std::byte* result(int rank) { return part(rank) + 2 * source_bytes_; }
-  std::byte* staged(int rank, std::uint64_t slot) { return result(rank) + result_bytes_ + slot * block_bytes; }
-  std::byte* staged_out(int rank, std::uint64_t slot) { return staged(rank, slot + 2); }
+  std::byte* staged(int rank, std::uint64_t n) { return result(rank) + result_bytes_ + n % 2 * block_bytes; }
+  std::byte* sums(int rank) { return result(rank) + result_bytes_ + 2 * block_bytes; }
+  std::byte* chunk(int rank, std::uint64_t n) {
+    return result(rank) + result_bytes_ + 3 * block_bytes + n % slots * chunk_bytes;
+  }
   int ranks() const { return ranks_; }
   std::size_t source_bytes() const { return source_bytes_; }
   std::size_t result_bytes() const { return result_bytes_; }
 
  private:
   static std::size_t round(std::size_t bytes) { return (bytes + page - 1) / page * page; }
-  std::byte* part(int rank) { return base_ + round(sizeof(Flags)) + stride_ * static_cast<std::size_t>(rank); }
+  std::byte* part(int rank) { return base_ + flag_bytes + stride_ * static_cast<std::size_t>(rank); }
 
   int ranks_;
   std::size_t source_bytes_, result_bytes_, stride_;
   std::byte* base_ = nullptr;
 };
 
-/// Pairs with the release store of raise(): what was written before it is seen after this.
+/// Pairs with the release store of raise(): what was written before it is seen after this. Never called for
+/// a rank's own line: to read what it has just written took half as long again as the others' flags.
 inline void await(const Line& line, std::uint64_t n, bool yields) {
-  for (int polls = 1; line.sequence.load(std::memory_order_acquire) < n; ++polls) {
-    if (yields && polls % 32 == 0)
+  while (line.sequence.load(std::memory_order_acquire) < n) {
+    if (yields)
       sched_yield();
     else
       __builtin_ia32_pause();
@@ -85,16 +94,18 @@ inline void raise(Line& line, std::uint64_t n) { line.sequence.store(n, std::mem
 #define COMPARE_CLONES
 #endif
 
-COMPARE_CLONES inline void add(float* __restrict to, const float* __restrict other, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] += other[i];
-}
-COMPARE_CLONES inline void add(float* __restrict to, const float* __restrict a, const float* __restrict b,
-                               std::size_t count) {
+// Outputs may be inputs, element by element.
+COMPARE_CLONES inline void add(float* to, const float* a, const float* b, std::size_t count) {
+#pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
 }
-COMPARE_CLONES inline void add_to_two(float* __restrict to, float* __restrict also, const float* __restrict a,
-                                      const float* __restrict b, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) also[i] = to[i] = a[i] + b[i];
+COMPARE_CLONES inline void add_to_two(float* to, float* also, const float* a, const float* b, std::size_t count) {
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) {
+    const float sum = a[i] + b[i];
+    to[i] = sum;
+    also[i] = sum;
+  }
 }
 
 /// to[k][first, last) = the sum of from[r][first, last), in rank order.
@@ -110,7 +121,7 @@ inline void reduce(float* const* to, int tos, const float* const* from, int rank
       std::memcpy(sum, from[0] + at, count * sizeof(float));
     else
       add(sum, from[0] + at, from[1] + at, count);
-    for (int r = 2; r < ranks; ++r) add(sum, from[r] + at, count);
+    for (int r = 2; r < ranks; ++r) add(sum, sum, from[r] + at, count);
     for (int k = 0; k < tos; ++k) std::memcpy(to[k] + at, sum, count * sizeof(float));
   }
 }

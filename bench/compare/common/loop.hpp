@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -34,6 +36,16 @@ inline double clock_cost_ns() {
   }
   std::nth_element(costs.begin(), costs.begin() + 1000, costs.end());
   return costs[1000];
+}
+
+/// Received by `lo` since boot: tells which way the bytes went. 0 where /proc doesn't say.
+inline long long loopback_bytes() {
+  std::ifstream file("/proc/net/dev");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t at = line.find("lo:");
+    if (at != std::string::npos) return std::atoll(line.c_str() + at + 3);
+  }
+  return 0;
 }
 
 /// Contestant, the interface of each peer's source:
@@ -63,6 +75,7 @@ template <typename Contestant> class Loop {
   struct Times {
     std::vector<double> call_ns;  // of each pass, for one call of its batch
     double read_ns = 0;
+    long long loopback_bytes = 0;
   };
 
   static bool one_sided(Operation operation) { return operation == Operation::put || operation == Operation::get; }
@@ -78,7 +91,11 @@ template <typename Contestant> class Loop {
     const std::size_t passes = warm_up(cell, batch);
     Times times;
     times.call_ns.reserve(passes);
+    it_.barrier();
+    const long long loopback_before = loopback_bytes();
     for (std::size_t i = 0; i < passes; ++i) pass(cell, batch, times);
+    it_.barrier();
+    times.loopback_bytes = loopback_bytes() - loopback_before;
     if (!everyone(cell.operation == Operation::barrier || verify(cell, stamp_)))
       return tell(cell, "error", "a rank got wrong bytes in the timed loop");
     tell(cell, batch, times);
@@ -298,6 +315,7 @@ template <typename Contestant> class Loop {
     lines_->number("us_min", least / 1e3);  // of the ranks' means
     lines_->number("us_max", most / 1e3);
     lines_->number("us_read", sums[2] / per_us);  // reading the result once, besides
+    lines_->whole("loopback_bytes", times.loopback_bytes);
     lines_->whole("calls", static_cast<long long>(passes * batch));
     lines_->whole("batch", static_cast<long long>(batch));
     lines_->end();

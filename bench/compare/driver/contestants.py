@@ -1,0 +1,109 @@
+"""Who takes part: how each is started, and why one can't be."""
+
+import os
+import shutil
+import subprocess
+
+
+class Contestant:
+    """`kind`: hmc, peer or floor. `buffers`: window or private."""
+
+    def __init__(self, name, label, kind, program, buffers="private", launcher=None, package=None):
+        self.name = name
+        self.label = label
+        self.kind = kind
+        self.program = program
+        self.buffers = buffers
+        self.launcher = launcher  # a path, a word of $PATH, or None: it starts its own ranks
+        self.package = package
+        self.version = ""
+        self.settings = {}  # by layout, as the program told
+
+    def missing(self):
+        """Why it can't run here; empty when it can."""
+        if self.launcher and not shutil.which(self.launcher):
+            return self._advice(f"{os.path.basename(self.launcher)} isn't here")
+        if not os.access(self.program, os.X_OK):
+            return self._advice(f"{os.path.basename(self.program)} wasn't built")
+        return ""
+
+    def _advice(self, what):
+        return f"{what}; Debian's {self.package} has it" if self.package else what
+
+    def command(self, layout, words, bind):
+        """`words`: what the program is given. Every rank has a core of its own, or none is bound."""
+        program = [self.program, f"--name={self.name}", *words]
+        if self.buffers == "window":
+            program.append("--window")
+        return self._start(layout, bind) + program + self._own_ranks(layout, bind)
+
+    def _own_ranks(self, layout, bind):
+        if self.launcher:
+            return []
+        return [f"--np={layout['np']}"] + (["--pin"] if bind else [])
+
+    def _start(self, layout, bind):
+        return []
+
+
+class Hmc(Contestant):
+    def _start(self, layout, bind):
+        nodes = ["--nodes", str(layout["nodes"])] if layout["nodes"] > 1 else []
+        return [self.launcher, "-np", str(layout["np"]), *nodes, "--bind-to", "core" if bind else "none"]
+
+
+class OpenMpi(Contestant):
+    def _start(self, layout, bind):
+        words = [self.launcher, "--allow-run-as-root", "--oversubscribe", "--bind-to", "core" if bind else "none"]
+        if layout["nodes"] > 1:
+            # Every other osc of it goes around the btl, through memory that the ranks share.
+            for name, value in (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo"), ("osc", "pt2pt")):
+                words += ["--mca", name, value]
+        return words + ["-np", str(layout["np"])]
+
+
+class Mpich(Contestant):
+    def _start(self, layout, bind):
+        words = [self.launcher, "-np", str(layout["np"]), "-bind-to", "core" if bind else "none"]
+        if layout["nodes"] > 1:
+            # Without cliques its ranks share memory whatever UCX is told.
+            for name, value in (("UCX_TLS", "tcp,self"), ("MPIR_CVAR_NUM_CLIQUES", str(layout["nodes"])),
+                                ("MPIR_CVAR_CLIQUES_BY_BLOCK", "1")):
+                words += ["-env", name, value]
+        return words
+
+
+def everyone(build):
+    """In the order of tables and legends."""
+    programs = os.path.join(build, "bin", "bench", "compare")
+
+    def program(name):
+        return os.path.join(programs, name)
+
+    hmcrun = os.path.join(build, "bin", "hmcrun")
+    return [
+        Contestant("floor-window", "bare loop, shared buffers", "floor", program("floor"), "window"),
+        Contestant("floor-private", "bare loop, private buffers", "floor", program("floor")),
+        Contestant("floor-tcp", "bare loop over TCP", "floor", program("floor_tcp")),
+        Hmc("hmc-window", "HMC, window buffers", "hmc", program("hmc"), "window", hmcrun),
+        Hmc("hmc-private", "HMC, private buffers", "hmc", program("hmc"), "private", hmcrun),
+        OpenMpi("openmpi", "Open MPI", "peer", program("openmpi"), launcher="mpirun.openmpi",
+                package="openmpi-bin libopenmpi-dev"),
+        Mpich("mpich", "MPICH", "peer", program("mpich"), launcher="mpirun.mpich", package="mpich libmpich-dev"),
+        Contestant("gloo", "Gloo", "peer", program("gloo"), package="libgloo-dev"),
+    ]
+
+
+def floor_of(hmc_name, layout):
+    """The bare loop that this one is held against."""
+    return "floor-tcp" if layout["nodes"] > 1 else hmc_name.replace("hmc-", "floor-")
+
+
+def package_version(name):
+    """What Debian calls the installed version; empty elsewhere."""
+    try:
+        told = subprocess.run(["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True, timeout=10,
+                              check=False)
+    except OSError:
+        return ""
+    return told.stdout.strip() if told.returncode == 0 else ""

@@ -1,0 +1,106 @@
+"""Runs one contestant once, and leaves nobody behind."""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans():
+    """Launchers' children that lose their parent become ours, so that sweep() finds them."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _children():
+    me = os.getpid()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as file:
+                parent = int(file.read().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == me:
+            yield int(entry)
+
+
+def sweep():
+    """Kills what a launcher has left; children of the killed become ours and are killed in turn."""
+    for _ in range(50):
+        left = list(_children())
+        if not left:
+            return
+        for child in left:
+            try:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+
+
+def _last_words(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -=\t")]
+    return " / ".join(lines[-3:])[:300] or "it said nothing"
+
+
+class Outcome:
+    def __init__(self):
+        self.lines = []    # the JSON objects that rank 0 wrote
+        self.failure = ""  # why it ended badly; lines may still hold what came before
+        self.wall_s = 0.0
+
+
+def run(command, timeout_s, output_option=True):
+    """`command` is without --output and --scratch: those are made here and removed."""
+    outcome = Outcome()
+    scratch = tempfile.mkdtemp(prefix="hmc-compare-")
+    lines_path = os.path.join(scratch, "lines")
+    store = os.path.join(scratch, "store")
+    os.mkdir(store)
+    words = command + ([f"--output={lines_path}"] if output_option else []) + [f"--scratch={store}"]
+    log_path = os.path.join(scratch, "log")
+    try:
+        with open(log_path, "wb") as log:
+            begin = time.monotonic()
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=scratch)
+            try:
+                code = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                code = None
+                process.terminate()
+                try:
+                    process.wait(3)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            outcome.wall_s = time.monotonic() - begin
+        with open(log_path, encoding="utf-8", errors="replace") as log:
+            said = log.read()
+        if code is None:
+            outcome.failure = f"not done after {timeout_s:.0f} s"
+        elif code != 0:
+            outcome.failure = f"exit {code}: {_last_words(said)}"
+        if os.path.exists(lines_path):
+            with open(lines_path, encoding="utf-8", errors="replace") as file:
+                outcome.lines = list(_objects(file.read()))
+    except OSError as error:
+        outcome.failure = str(error)
+    finally:
+        sweep()
+        shutil.rmtree(scratch, ignore_errors=True)
+    return outcome
+
+
+def _objects(text):
+    for line in text.splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return  # cut off when the program died

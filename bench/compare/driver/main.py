@@ -1,0 +1,160 @@
+"""./dev bench: the comparison from its options to its files."""
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+
+from . import contestants, launch, machine, plan, report, results, rounds, text
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+RULES = [
+    "One loop for all: a pass writes the input (every byte, another value each time), meets in the contestant's own "
+    "barrier, makes the call with the clock running, and reads the result with the clock stopped.",
+    "Collectives are timed call by call; barriers, and puts and gets up to 8 KiB, in batches of at most 50. The cost of "
+    "reading the clock is taken off.",
+    "Counts as OSU: 1000 calls up to 8 KiB, 100 above, a tenth of it to warm up; fewer (at least 3 passes) where that "
+    "would take longer than the cell's time.",
+    "A rank's figure is its median call where each rank has a core of its own, its mean call where ranks share cores; "
+    "the figure shown is the average over the ranks, and of that the median over the rounds.",
+    "put and get: rank 0 to rank 1, complete at the target; the other ranks wait in a barrier meanwhile.",
+    "Before anything is timed, and after it, every rank checks every byte; a barrier is tested with a late rank.",
+    "Ratios are made round by round, of times taken one after the other, and their median is shown.",
+]
+
+
+def options_of(words):
+    parser = argparse.ArgumentParser(
+        prog="./dev bench", description="HMC, Open MPI, MPICH, Gloo and bare loops, interleaved in one run.")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--quick", action="store_true", help="few sizes and rounds: under 3 minutes on two cores")
+    length.add_argument("--smoke", action="store_true", help="seconds: shows that it works; its numbers say little")
+    parser.add_argument("--np", type=int, action="append", metavar="N", help="only these numbers of ranks")
+    parser.add_argument("--op", action="append", choices=(*plan.OPERATIONS, "hello"), help="only these operations")
+    parser.add_argument("--rounds", type=int, metavar="R", help="instead of the mode's")
+    parser.add_argument("--no-network", action="store_true", help="leave out the layout of two nodes")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"), metavar="DIR", help="where the programs are")
+    parser.add_argument("--output", metavar="DIR", help="for results.json and report.html [BUILD/compare]")
+    parser.add_argument("--render", metavar="RESULTS", help="only make the report of a results.json")
+    options = parser.parse_args(words)
+    options.mode = "quick" if options.quick else "smoke" if options.smoke else "full"
+    options.build = os.path.abspath(options.build)
+    options.output = os.path.abspath(options.output or os.path.join(options.build, "compare"))
+    return options
+
+
+def commit():
+    try:
+        told = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--tags"], capture_output=True,
+                              text=True, timeout=10, check=False)
+    except OSError:
+        return "unknown"
+    return told.stdout.strip() or "unknown"
+
+
+def progress(line):
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{line}")
+        sys.stderr.flush()
+
+
+def measure(options):
+    settings = dict(plan.MODES[options.mode])
+    if options.rounds:
+        settings["rounds"] = settings["hello_rounds"] = options.rounds
+    operations = [op for op in plan.OPERATIONS if not options.op or op in options.op]
+    begin = time.monotonic()
+    facts = machine.facts()
+    facts["load_before"] = machine.load()
+    cpu_before = machine.cpu_times()
+
+    everyone = contestants.everyone(options.build)
+    layouts = plan.layouts(options.mode, machine.cores(), options.np, operations,
+                           not options.no_network) if operations else []
+    hellos = plan.hello_layouts(options.mode, options.np) if not options.op or "hello" in options.op else []
+    work = rounds.Interleaver(everyone, settings, progress)
+    deadlines = Deadlines(settings["budget_s"], len(layouts) + len(hellos))
+    for layout in hellos:  # shortest first: what they leave is the others'
+        work.run_hello(layout, settings["hello_rounds"], deadlines.next())
+    for layout in layouts:
+        work.run(layout, settings["rounds"], deadlines.next())
+    progress("")
+
+    facts["load_after"] = machine.load()
+    facts["steal_share"] = machine.steal_share(cpu_before, machine.cpu_times())
+    every_layout = layouts + hellos
+    return {
+        "format": results.FORMAT, "mode": options.mode, "commit": commit(), "machine": facts, "rules": RULES,
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "contestants": [{"name": c.name, "label": c.label, "kind": c.kind, "buffers": c.buffers,
+                         "version": versions(c), "absent": c.missing()} for c in everyone],
+        "layouts": every_layout, "rows": results.rows(every_layout, everyone, work.samples, work.missing),
+        "samples": work.samples, "notes": work.notes, "failed": sorted(work.failed),
+        "elapsed_s": time.monotonic() - begin,
+    }
+
+
+class Deadlines:
+    """Shares what is left of the budget evenly among the layouts to come."""
+
+    def __init__(self, budget_s, count):
+        self.end = time.monotonic() + budget_s if budget_s else None
+        self.left = count
+
+    def next(self):
+        if self.end is None:
+            return None
+        now = time.monotonic()
+        share = max(0.0, self.end - now) / max(1, self.left)
+        self.left -= 1
+        return now + share
+
+
+PACKAGES = {"openmpi": "libopenmpi3", "mpich": "libmpich12", "gloo": "libgloo0"}
+
+
+def versions(contestant):
+    package = contestants.package_version(PACKAGES[contestant.name]) if contestant.name in PACKAGES else ""
+    return contestant.version + (f" (Debian {package})" if package and contestant.version else "")
+
+
+def write(found, folder):
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "results.json"), "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+        file.write("\n")
+    with open(os.path.join(folder, "report.html"), "w", encoding="utf-8") as file:
+        file.write(report.page(found))
+
+
+def main(words):
+    options = options_of(words)
+    if options.render:
+        with open(options.render, encoding="utf-8") as file:
+            found = json.load(file)
+    else:
+        launch.adopt_orphans()
+        try:
+            found = measure(options)
+        except KeyboardInterrupt:
+            launch.sweep()
+            progress("")
+            return 130
+    wrong = results.problems(found)
+    for problem in wrong:
+        print(f"results.json: {problem}", file=sys.stderr)
+    if wrong:
+        return 2
+    write(found, options.output)
+    print(text.whole(found))
+    print(f"# {found['elapsed_s']:.0f} s; {os.path.join(options.output, 'report.html')} and results.json beside it")
+    # A peer's failure is a line; HMC's own is an error.
+    ours = [name for name in found["failed"] if name.startswith("hmc")]
+    absent = [one["label"] for one in found["contestants"] if one["kind"] == "hmc" and one["absent"]]
+    for name in ours + absent:
+        print(f"{name} failed; see the notes", file=sys.stderr)
+    return 1 if ours or absent else 0

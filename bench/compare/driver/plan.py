@@ -1,0 +1,76 @@
+"""What is measured in each mode, and in which layouts."""
+
+K, M = 1 << 10, 1 << 20
+
+OPERATIONS = ("barrier", "allreduce", "allgather", "broadcast", "put", "get")
+
+# What a size may be for all ranks together: an allgather's result is np times its size.
+MOST_GATHERED = 16 * M
+
+MODES = {
+    "full": {
+        "rounds": 5, "cell_s": 0.1, "limit_s": 8.0, "budget_s": None, "apart": True,
+        "sizes": {2: [8, 64, K, 8 * K, 64 * K, 256 * K, M, 4 * M, 16 * M], 4: [8, K, 64 * K, M, 4 * M],
+                  8: [8, K, 64 * K, M, 4 * M]},
+        "network_sizes": [8, K, 8 * K, 64 * K, M, 4 * M],
+        "hello": [2, 16, 64], "hello_rounds": 5,
+    },
+    "quick": {
+        "rounds": 3, "cell_s": 0.03, "limit_s": 2.5, "budget_s": 150.0, "apart": False,
+        "sizes": {2: [8, 4 * K, 64 * K, M], 4: [8, 64 * K], 8: [8, 64 * K]},
+        "network_sizes": [8, 64 * K, M],
+        "hello": [2, 16, 64], "hello_rounds": 2,
+    },
+    "smoke": {
+        "rounds": 2, "cell_s": 0.002, "limit_s": 2.0, "budget_s": 30.0, "apart": False,
+        "sizes": {2: [8, 4 * K]},
+        "network_sizes": [8],
+        "hello": [2], "hello_rounds": 1,
+    },
+}
+
+
+def cells(sizes, ranks, operations):
+    """The words that tell a contestant what to measure, by operation."""
+    out = {}
+    for operation in operations:
+        if operation == "barrier":
+            out[operation] = ["barrier"]
+        elif operation == "allgather":
+            out[operation] = [f"allgather:{size}" for size in sizes if size * ranks <= MOST_GATHERED]
+        else:
+            out[operation] = [f"{operation}:{size}" for size in sizes]
+    return out
+
+
+def layouts(mode, cores, ranks=None, operations=OPERATIONS, network=True):
+    """Where ranks fit they are pinned and the median call counts: one that the system interrupts says
+    nothing of a library. Where they don't fit, waiting for a core is the cost: the mean counts."""
+    settings = MODES[mode]
+    out = []
+    for count, sizes in settings["sizes"].items():
+        if ranks and count not in ranks:
+            continue
+        fit = count <= cores
+        out.append({
+            "name": f"memory-np{count}", "title": f"one node, {count} ranks on {cores} cores", "np": count, "nodes": 1,
+            "pinned": fit, "figure": "us_p50" if fit else "us_mean", "cells": cells(sizes, count, operations),
+            "contestants": ["floor-window", "floor-private", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
+        })
+    if network and (not ranks or 2 in ranks):
+        fit = cores >= 2
+        out.append({
+            "name": "network-np2", "title": "two nodes of one rank, TCP over loopback", "np": 2, "nodes": 2,
+            "pinned": fit, "figure": "us_p50" if fit else "us_mean",
+            "cells": cells(settings["network_sizes"], 2, operations),
+            "contestants": ["floor-tcp", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
+        })
+    return out
+
+
+def hello_layouts(mode, ranks=None):
+    return [{
+        "name": f"hello-np{count}", "title": f"start, one barrier, stop: {count} ranks", "np": count, "nodes": 1,
+        "pinned": False, "figure": "us", "cells": {"hello": ["hello"]},
+        "contestants": ["floor-private", "hmc-private", "openmpi", "mpich", "gloo"],
+    } for count in MODES[mode]["hello"] if not ranks or count in ranks]

@@ -1,0 +1,191 @@
+"""report.html: one file, nothing fetched, nothing executed."""
+
+from html import escape
+
+from . import svg, text
+
+STYLES = {
+    "floor-window": {"color": "#555555", "dash": "2 3", "width": 1.5, "marker": "square"},
+    "floor-private": {"color": "#999999", "dash": "2 3", "width": 1.5, "marker": "diamond"},
+    "floor-tcp": {"color": "#555555", "dash": "2 3", "width": 1.5, "marker": "square"},
+    "hmc-window": {"color": "#08519c", "dash": "", "width": 2.5, "marker": "circle"},
+    "hmc-private": {"color": "#4ea3dd", "dash": "7 3", "width": 2.5, "marker": "circle"},
+    "openmpi": {"color": "#d95f02", "dash": "", "width": 1.5, "marker": "triangle"},
+    "mpich": {"color": "#1b7837", "dash": "", "width": 1.5, "marker": "square"},
+    "gloo": {"color": "#8e44ad", "dash": "", "width": 1.5, "marker": "diamond"},
+}
+RATIO_STYLES = {
+    ("to_best_peer", "hmc-window"): {"color": "#08519c", "dash": "", "width": 2.5, "marker": "circle"},
+    ("to_best_peer", "hmc-private"): {"color": "#4ea3dd", "dash": "7 3", "width": 2.5, "marker": "circle"},
+    ("to_floor", "hmc-window"): {"color": "#555555", "dash": "2 3", "width": 1.5, "marker": "square"},
+    ("to_floor", "hmc-private"): {"color": "#999999", "dash": "2 3", "width": 1.5, "marker": "diamond"},
+}
+RATIO_LABELS = {"to_best_peer": "to the best peer", "to_floor": "to its bare loop"}
+
+CSS = """
+body { font: 15px/1.45 sans-serif; color: #222; background: #fff; margin: 24px auto; max-width: 1260px; padding: 0 16px }
+h1 { font-size: 24px } h2 { font-size: 20px; border-bottom: 1px solid #ccc; margin-top: 36px } h3 { font-size: 16px }
+.charts { display: flex; flex-wrap: wrap; gap: 16px }
+.charts svg { max-width: 100%; height: auto; flex: 0 1 600px }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; margin: 8px 0 20px }
+td, th { padding: 2px 9px; text-align: right; border-bottom: 1px solid #e4e4e4 }
+td:first-child, th:first-child, table.words td, table.words th { text-align: left; vertical-align: top }
+.wide { overflow-x: auto } .noisy { color: #b00 } code { font-size: 12px; overflow-wrap: anywhere }
+"""
+
+
+def _labels(results):
+    return {one["name"]: one["label"] for one in results["contestants"]}
+
+
+def _sized(results, layout, operation):
+    return [row for row in results["rows"]
+            if row["layout"] == layout["name"] and row["op"] == operation and row["bytes"] > 0]
+
+
+def latency_chart(results, layout, operation):
+    rows, labels, series = _sized(results, layout, operation), _labels(results), []
+    for name in layout["contestants"]:
+        points = []
+        for row in rows:
+            if row["us"].get(name, 0) > 0:
+                noisy = name in row["noisy"]
+                tip = f"{labels[name]}, {text.size_name(row['bytes'])}: {text.time_name(row['us'][name])} us" + (
+                    " (noisy)" if noisy else "")
+                least = row["least"][name] if row["least"][name] > 0 else row["us"][name]
+                points.append((row["bytes"], row["us"][name], least, row["most"][name], noisy, tip))
+        if points:
+            series.append({"label": labels[name], "style": STYLES[name], "points": points})
+    names = {row["bytes"]: text.size_name(row["bytes"]) for row in rows}
+    return svg.line_chart(f"{operation}: {layout['title']}", series, "microseconds", names) if series else ""
+
+
+def ratio_chart(results, layout, operation):
+    rows, labels, series = _sized(results, layout, operation), _labels(results), []
+    for (against, name), style in RATIO_STYLES.items():
+        points = []
+        for row in rows:
+            ratio = row[against].get(name)
+            if ratio and ratio["median"] > 0 and ratio["min"] > 0:
+                tip = f"{labels[name]} {RATIO_LABELS[against]}, {text.size_name(row['bytes'])}: {text.ratio_name(ratio)}"
+                points.append((row["bytes"], ratio["median"], ratio["min"], ratio["max"], ratio["noisy"], tip))
+        if points:
+            series.append({"label": f"{labels[name]}, {RATIO_LABELS[against]}", "style": style, "points": points})
+    names = {row["bytes"]: text.size_name(row["bytes"]) for row in rows}
+    if not series:
+        return ""
+    return svg.line_chart(f"{operation}: HMC's time as a multiple (below 1: faster)", series, "ratio", names, 1.0)
+
+
+def dots(results, row, layout, title, per_unit, unit):
+    labels, rows = _labels(results), []
+    for name in layout["contestants"]:
+        if row["us"].get(name, 0) > 0:
+            noisy = name in row["noisy"]
+            value, low, high = (row[key][name] / per_unit for key in ("us", "least", "most"))
+            rows.append({"label": labels[name], "style": STYLES[name], "value": value, "low": low if low > 0 else value,
+                         "high": high, "noisy": noisy, "text": text.time_name(value) + ("~" if noisy else "")})
+    return svg.dot_chart(title, rows, unit)
+
+
+def _section_of(results, operation):
+    parts = [f"<h2>{operation}</h2>"]
+    for layout in results["layouts"]:
+        if operation not in {row["op"] for row in results["rows"] if row["layout"] == layout["name"]}:
+            continue
+        charts = [latency_chart(results, layout, operation), ratio_chart(results, layout, operation)]
+        if any(charts):
+            parts.append(f"<div class=charts>{''.join(charts)}</div>")
+    return "\n".join(parts)
+
+
+def _dots_section(results, operation, heading, per_unit, unit):
+    charts = []
+    for layout in results["layouts"]:
+        for row in results["rows"]:
+            if row["layout"] == layout["name"] and row["op"] == operation:
+                charts.append(dots(results, row, layout, layout["title"], per_unit, unit))
+    if not any(charts):
+        return ""
+    return f"<h2>{heading}</h2><div class=charts>{''.join(charts)}</div>"
+
+
+def _html_table(header, lines):
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(_cell(cell) for cell in line) + "</tr>" for line in lines)
+    return f"<div class=wide><table><tr>{head}</tr>{body}</table></div>"
+
+
+def _cell(content):
+    return f'<td class="noisy">{escape(content)}</td>' if content.endswith("~") else f"<td>{escape(content)}</td>"
+
+
+def _words(lines):
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in lines)
+    return f"<table class=words>{body}</table>"
+
+
+def _tables(results):
+    return "\n".join(f"<h3>{escape(heading)}</h3>{_html_table(header, lines)}"
+                     for heading, header, lines in text.tables(results))
+
+
+def _who(results):
+    lines = []
+    for one in results["contestants"]:
+        settings = sorted({layout["settings"][one["name"]] for layout in results["layouts"]
+                           if one["name"] in layout["settings"]})
+        told = one["absent"] or one["version"] or "not run"
+        lines.append([escape(one["label"]), escape(told), escape("; or: ".join(settings))])
+    return _words(lines)
+
+
+def _commands(results):
+    lines = []
+    for layout in results["layouts"]:
+        for name, command in layout["commands"].items():
+            carried = layout["loopback_bytes"].get(name)
+            proof = f"{carried / 1e6:.1f} MB of its calls crossed loopback" if carried is not None else ""
+            lines.append([escape(layout["title"]), f"<code>{escape(command)}</code>", proof])
+    return _words(lines)
+
+
+def _machine(results):
+    machine = results["machine"]
+    facts = [("date", results["date"]), ("HMC's commit", results["commit"]),
+             ("mode", f"{results['mode']}, {results['elapsed_s']:.0f} s"),
+             ("processor", f"{machine['cpu']}, {machine['cores']} cores{', virtual' if machine['virtual'] else ''}"),
+             ("memory", f"{machine['memory_gib']} GiB; huge pages: {machine['huge_pages']}, shared: "
+                        f"{machine['shared_huge_pages']}"),
+             ("system", f"{machine['system']}, Linux {machine['kernel']}"),
+             ("load", f"{machine['load_before']:.2f} before, {machine['load_after']:.2f} after; "
+                      f"{machine['steal_share'] * 100:.1f} % of the processor time stolen")]
+    return _words([[escape(key), escape(value)] for key, value in facts])
+
+
+def _list(lines):
+    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def page(results):
+    operations = []
+    for row in results["rows"]:
+        if row["bytes"] > 0 and row["op"] not in operations:
+            operations.append(row["op"])
+    notes = _list(results["notes"]) if results["notes"] else "<p>No contestant failed or was absent.</p>"
+    parts = [
+        "<!DOCTYPE html><html lang=en><head><meta charset=utf-8>",
+        '<meta name=viewport content="width=device-width, initial-scale=1">',
+        f"<title>HMC beside its peers, {escape(results['date'])}</title><style>{CSS}</style></head><body>",
+        f"<h1>HMC beside its peers</h1>{_machine(results)}",
+        "<p>Hollow points and ~ mark what varied more than 30 % between rounds; thin bars show the best and the worst "
+        "round. Only figures of one run can be compared with each other.</p>",
+        f"<h2>Contestants</h2>{_who(results)}<h2>Failures, absences, remarks</h2>{notes}",
+        *[_section_of(results, operation) for operation in operations],
+        _dots_section(results, "barrier", "barrier", 1.0, "microseconds"),
+        _dots_section(results, "hello", "start-up: from the launcher's start to its end", 1000.0, "milliseconds"),
+        f"<h2>Figures</h2>{_tables(results)}",
+        f"<h2>How it was measured</h2>{_list(results['rules'])}{_commands(results)}",
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"

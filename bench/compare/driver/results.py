@@ -1,0 +1,107 @@
+"""From samples to results.json: medians, ratios, marks; and what a valid results.json is."""
+
+from . import stats
+from .contestants import floor_of
+
+FORMAT = 1
+
+
+def rows(layouts, contestants, samples, missing):
+    """One row per layout, operation and size."""
+    kinds = {c.name: c.kind for c in contestants}
+    by_cell = {}
+    for sample in samples:
+        key = (sample["layout"], sample["op"], sample["bytes"])
+        by_cell.setdefault(key, {}).setdefault(sample["contestant"], {})[sample["round"]] = sample
+    out = []
+    for layout in layouts:
+        for operation, cells in layout["cells"].items():
+            for cell in cells:
+                size = int(cell.split(":")[1]) if ":" in cell else 0
+                here = by_cell.get((layout["name"], operation, size), {})
+                why = {name: missing[(layout["name"], name, operation, size)] for name in layout["contestants"]
+                       if name not in here and (layout["name"], name, operation, size) in missing}
+                out.append(_row(layout, operation, size, here, kinds, why))
+    return out
+
+
+def _row(layout, operation, size, here, kinds, why):
+    times = {name: {r: sample[layout["figure"]] for r, sample in rounds.items()} for name, rounds in here.items()}
+    peers = {name: rounds for name, rounds in times.items() if kinds[name] == "peer"}
+    best_peer = stats.best(peers)
+    row = {
+        "layout": layout["name"], "op": operation, "bytes": size,
+        "us": {name: stats.median(rounds.values()) for name, rounds in times.items()},
+        "least": {name: min(rounds.values()) for name, rounds in times.items()},
+        "most": {name: max(rounds.values()) for name, rounds in times.items()},
+        "spread": {name: stats.spread(list(rounds.values())) for name, rounds in times.items()},
+        "noisy": [name for name, rounds in times.items() if stats.is_noisy(list(rounds.values()))],
+        "best_peer": best_peer, "to_best_peer": {}, "to_floor": {}, "missing": why,
+    }
+    for name in times:
+        if kinds[name] != "hmc":
+            continue
+        if best_peer:
+            row["to_best_peer"][name] = stats.ratio(times[name], times[best_peer])
+        floor = "floor-private" if operation == "hello" else floor_of(name, layout)
+        if floor in times:
+            row["to_floor"][name] = stats.ratio(times[name], times[floor])
+    return row
+
+
+NUMBER, TEXT, LIST, TABLE = (int, float), str, list, dict
+
+TOP = {"format": int, "mode": TEXT, "date": TEXT, "commit": TEXT, "machine": TABLE, "rules": LIST, "layouts": LIST,
+       "contestants": LIST, "rows": LIST, "samples": LIST, "notes": LIST, "failed": LIST, "elapsed_s": NUMBER}
+MACHINE = {"cpu": TEXT, "cores": int, "kernel": TEXT, "system": TEXT, "load_before": NUMBER, "load_after": NUMBER,
+           "steal_share": NUMBER}
+CONTESTANT = {"name": TEXT, "label": TEXT, "kind": TEXT, "buffers": TEXT, "version": TEXT, "absent": TEXT}
+LAYOUT = {"name": TEXT, "title": TEXT, "np": int, "nodes": int, "pinned": bool, "figure": TEXT, "rounds": int,
+          "contestants": LIST, "commands": TABLE, "settings": TABLE, "cpus": TABLE, "loopback_bytes": TABLE}
+ROW = {"layout": TEXT, "op": TEXT, "bytes": int, "us": TABLE, "spread": TABLE, "noisy": LIST, "to_best_peer": TABLE,
+       "to_floor": TABLE, "missing": TABLE}
+SAMPLE = {"layout": TEXT, "contestant": TEXT, "op": TEXT, "bytes": int, "round": int}
+
+
+def problems(results):
+    """What is wrong with a results.json; an empty list when nothing is."""
+    found = []
+    if not _check("results", results, TOP, found):
+        return found
+    if results["format"] != FORMAT:
+        found.append(f"results: format {results['format']}, not {FORMAT}")
+    _check("machine", results["machine"], MACHINE, found)
+    for kind, shape in (("contestants", CONTESTANT), ("layouts", LAYOUT), ("rows", ROW), ("samples", SAMPLE)):
+        for index, one in enumerate(results[kind]):
+            _check(f"{kind}[{index}]", one, shape, found)
+    if not found:
+        _check_rows(results, found)
+    return found
+
+
+def _check(where, thing, shape, found):
+    if not isinstance(thing, dict):
+        found.append(f"{where}: isn't an object")
+        return False
+    before = len(found)
+    for key, kind in shape.items():
+        if key not in thing:
+            found.append(f"{where}: lacks {key}")
+        elif not isinstance(thing[key], kind) or (kind is not bool and isinstance(thing[key], bool)):
+            found.append(f"{where}: {key} is {thing[key]!r}")
+    return len(found) == before
+
+
+def _check_rows(results, found):
+    """Each row says something of each of its contestants: a time, or why there is none."""
+    layouts = {layout["name"]: layout for layout in results["layouts"]}
+    for row in results["rows"]:
+        where = f"{row['layout']} {row['op']} {row['bytes']}"
+        if row["layout"] not in layouts:
+            found.append(f"{where}: unknown layout")
+            continue
+        for name in layouts[row["layout"]]["contestants"]:
+            if (name in row["us"]) == (name in row["missing"]):
+                found.append(f"{where}: {name} has neither a time nor a reason, or both")
+            if name in row["us"] and not row["us"][name] >= 0:
+                found.append(f"{where}: {name} took {row['us'][name]}")

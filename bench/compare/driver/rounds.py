@@ -1,0 +1,133 @@
+"""Interleaves the contestants: every round runs each of them once, so that a machine's mood hits all."""
+
+import time
+
+from . import launch
+
+
+class Interleaver:
+    def __init__(self, contestants, settings, say):
+        self.contestants = {c.name: c for c in contestants}
+        self.settings = settings
+        self.say = say      # progress, for a terminal
+        self.samples = []   # one per contestant, operation, size and round
+        self.missing = {}   # (layout, contestant, op, bytes) -> why there is no figure
+        self.notes = []     # failures and absences, for the reader
+        self.failed = set()  # contestants of whom a run or a check failed
+
+    def run(self, layout, rounds, deadline):
+        """As many rounds as asked for, or as the deadline allows; at least one. Fills layout's facts."""
+        present = self._present(layout)
+        slowest = 0.0
+        for number in range(rounds):
+            if number and deadline and time.monotonic() + slowest > deadline:
+                self.notes.append(f"{layout['title']}: {number} of {rounds} rounds, the time for them was used up")
+                break
+            begin = time.monotonic()
+            # Nobody always follows the same neighbour.
+            turn = number % max(1, len(present))
+            for group in self._groups(layout):
+                for contestant in present[turn:] + present[:turn]:
+                    self.say(f"{layout['title']}: round {number + 1} of {rounds}, {contestant.label}")
+                    self._once(layout, contestant, group, number)
+            layout["rounds"] += 1
+            slowest = max(slowest, time.monotonic() - begin)
+
+    def _present(self, layout):
+        layout["rounds"] = 0
+        for facts in ("commands", "settings", "cpus", "loopback_bytes"):
+            layout[facts] = {}
+        return [self.contestants[name] for name in layout["contestants"] if self._is_here(layout, name)]
+
+    def _is_here(self, layout, name):
+        why = self.contestants[name].missing()
+        if why:
+            note = f"{self.contestants[name].label}: absent, {why}"
+            if note not in self.notes:
+                self.notes.append(note)
+            for operation, cells in layout["cells"].items():
+                for cell in cells:
+                    self.missing[(layout["name"], name, operation, size_of(cell))] = "absent"
+        return not why
+
+    def _groups(self, layout):
+        """Operations one by one, or all in one start of the program."""
+        if self.settings["apart"]:
+            return list(layout["cells"].values())
+        return [[cell for cells in layout["cells"].values() for cell in cells]]
+
+    def _once(self, layout, contestant, cells, number):
+        limit = self.settings["limit_s"]
+        words = [f"--cell-s={self.settings['cell_s']}", f"--limit-s={limit}", *cells]
+        command = contestant.command(layout, words, layout["pinned"])
+        layout["commands"].setdefault(contestant.name, " ".join(command))
+        outcome = launch.run(command, timeout_s=limit * 2 + 20)
+        told = {}
+        for line in outcome.lines:
+            if "version" in line:
+                contestant.version = line["version"]
+                layout["settings"][contestant.name] = line["settings"]
+                layout["cpus"][contestant.name] = line["cpus"]
+            elif "op" in line:
+                told[(line["op"], line["bytes"])] = line
+        self._keep(layout, contestant, cells, number, told, outcome.failure)
+        if outcome.failure:
+            self._note_failure(layout, contestant, outcome.failure)
+
+    def _keep(self, layout, contestant, cells, number, told, failure):
+        for cell in cells:
+            operation, size = cell.split(":")[0], size_of(cell)
+            key = (layout["name"], contestant.name, operation, size)
+            line = told.get((operation, size))
+            if line and layout["nodes"] > 1 and not crossed_loopback(line):
+                self.missing[key] = "its bytes didn't go over loopback"
+                self._note_failure(layout, contestant, f"{cell}: fewer bytes crossed loopback than were sent")
+            elif line and "us_mean" in line:
+                crossed = layout["loopback_bytes"]
+                crossed[contestant.name] = crossed.get(contestant.name, 0) + line["loopback_bytes"]
+                sample = {k: line[k] for k in ("us_mean", "us_p50", "us_min", "us_max", "us_read", "loopback_bytes", "calls", "batch")}
+                self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": operation,
+                                     "bytes": size, "round": number, **sample})
+            elif line and "error" in line:
+                self.missing[key] = line["error"]
+                self._note_failure(layout, contestant, f"{operation} of {size} bytes: {line['error']}")
+            elif line:
+                self.missing.setdefault(key, line.get("lacks") or line.get("skipped"))
+            else:
+                self.missing.setdefault(key, failure or "the program said nothing of it")
+
+    def _note_failure(self, layout, contestant, what):
+        self.failed.add(contestant.name)
+        note = f"{contestant.label}, {layout['title']}: {what}"
+        if note not in self.notes:
+            self.notes.append(note)
+
+    # ---- start-up
+    def run_hello(self, layout, rounds, deadline):
+        present = self._present(layout)
+        for number in range(rounds):
+            if number and deadline and time.monotonic() > deadline:
+                self.notes.append(f"{layout['title']}: {number} of {rounds} rounds, the time for them was used up")
+                break
+            turn = number % max(1, len(present))
+            for contestant in present[turn:] + present[:turn]:
+                self.say(f"{layout['title']}: round {number + 1} of {rounds}, {contestant.label}")
+                command = contestant.command(layout, ["--hello"], False)
+                layout["commands"].setdefault(contestant.name, " ".join(command))
+                outcome = launch.run(command, timeout_s=60, output_option=False)
+                if outcome.failure:
+                    self.missing[(layout["name"], contestant.name, "hello", 0)] = outcome.failure
+                    self._note_failure(layout, contestant, outcome.failure)
+                    continue
+                self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": "hello",
+                                     "bytes": 0, "round": number, "us": outcome.wall_s * 1e6})
+            layout["rounds"] += 1
+
+
+def crossed_loopback(line):
+    """Whether a cell's bytes went the way that they should: each call moves at least its size once."""
+    return "us_mean" not in line or line["loopback_bytes"] >= max(1, line["bytes"]) * line["calls"]
+
+
+def size_of(cell):
+    return int(cell.split(":")[1]) if ":" in cell else 0

@@ -1,0 +1,44 @@
+"""Medians, spreads, and ratios of interleaved rounds."""
+
+NOISY_ABOVE = 0.30  # what varies more between rounds is marked
+
+
+def median(values):
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("median of nothing")
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def spread(values):
+    """The distance between the best and the worst round, as a share of the median."""
+    middle = median(values)
+    if middle == 0:
+        return 0.0 if max(values) == min(values) else float("inf")
+    return (max(values) - min(values)) / middle
+
+
+def is_noisy(values):
+    return spread(values) > NOISY_ABOVE
+
+
+def ratios_by_round(ours, theirs):
+    """{round: us} of two contestants -> the ratios of the rounds that both have."""
+    return [ours[r] / theirs[r] for r in sorted(ours) if r in theirs and theirs[r] > 0]
+
+
+def ratio(ours, theirs):
+    """The median of the rounds' ratios and how far they spread; None where no round has both."""
+    by_round = ratios_by_round(ours, theirs)
+    if not by_round:
+        return None
+    return {"median": median(by_round), "min": min(by_round), "max": max(by_round), "noisy": is_noisy(by_round)}
+
+
+def best(times):
+    """{contestant: {round: us}} -> the one with the lowest median, or None."""
+    present = {name: median(rounds.values()) for name, rounds in times.items() if rounds}
+    return min(present, key=present.get) if present else None

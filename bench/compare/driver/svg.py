@@ -1,0 +1,152 @@
+"""Charts as SVG text: lines on two logarithmic axes, and dots on one."""
+
+import math
+from html import escape
+
+WIDTH, PLOT_HEIGHT = 600, 270
+LEFT, RIGHT, TOP, AXIS = 66, 16, 30, 44
+LEGEND_ROW = 18
+INK, GRID, FAINT = "#222", "#ddd", "#eee"
+
+
+def _text(x, y, content, anchor="middle", size=12, color=INK, extra=""):
+    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{color}" {extra}>'
+            f"{escape(content)}</text>")
+
+
+def _line(x1, y1, x2, y2, color, width=1.0, extra=""):
+    return (f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}" '
+            f'stroke-width="{width}" {extra}/>')
+
+
+def _marker(x, y, style, hollow, tip):
+    fill = "#fff" if hollow else style["color"]
+    common = f'fill="{fill}" stroke="{style["color"]}" stroke-width="1.5"'
+    title = f"<title>{escape(tip)}</title>"
+    shape = style["marker"]
+    if shape == "square":
+        return f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" {common}>{title}</rect>'
+    if shape in ("triangle", "diamond"):
+        points = [(0, -5), (5, 4), (-5, 4)] if shape == "triangle" else [(0, -5), (5, 0), (0, 5), (-5, 0)]
+        where = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in points)
+        return f'<polygon points="{where}" {common}>{title}</polygon>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" {common}>{title}</circle>'
+
+
+class LogScale:
+    """Values to positions; the range is widened to whole ticks."""
+
+    def __init__(self, values, begin, end):
+        low, high = min(values), max(values)
+        exponents = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+        # Narrow ranges get 1-2-5 ticks, wide ones decades.
+        steps = (1, 2, 5) if math.log10(high / low) < 2 else (1,)
+        every = [step * 10.0**e for e in exponents for step in steps]
+        first = max(tick for tick in every if tick <= low * 1.0001)
+        last = min(tick for tick in every if tick >= high * 0.9999)
+        if first == last:
+            first, last = first / 2, last * 2
+        self.ticks = [tick for tick in every if first <= tick <= last]
+        self.low, self.high, self.begin, self.end = first, last, begin, end
+
+    def at(self, value):
+        share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        return self.begin + share * (self.end - self.begin)
+
+
+def number_name(value):
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
+
+
+def _frame(parts, height, title):
+    opening = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+               f'height="{height}" role="img" aria-label="{escape(title)}" font-family="sans-serif">')
+    return "\n".join([opening, f"<title>{escape(title)}</title>", *parts, "</svg>"])
+
+
+def _legend(series, top):
+    parts, column = [], (WIDTH - LEFT - RIGHT) / 2
+    for index, one in enumerate(series):
+        x = LEFT + (index % 2) * column
+        y = top + (index // 2) * LEGEND_ROW
+        dash = f'stroke-dasharray="{one["style"]["dash"]}"' if one["style"]["dash"] else ""
+        parts.append(_line(x, y, x + 30, y, one["style"]["color"], one["style"]["width"], dash))
+        parts.append(_marker(x + 15, y, one["style"], False, one["label"]))
+        parts.append(_text(x + 38, y + 4, one["label"], "start"))
+    return parts, math.ceil(len(series) / 2) * LEGEND_ROW
+
+
+def line_chart(title, series, y_label, x_names, reference=None):
+    """`series`: [{label, style, points: [(x, y, low, high, noisy, tip)]}]; `x_names`: {x: its label}.
+    `reference`: a y that gets a line of its own."""
+    points = [point for one in series for point in one["points"]]
+    if not points:
+        return ""
+    lows = [value for point in points for value in (point[1], point[2], point[3]) if value > 0]
+    if not lows:
+        return ""
+    bottom = TOP + PLOT_HEIGHT
+    y_scale = LogScale(lows + ([reference] if reference else []), bottom, TOP)
+    xs = sorted(x_names)
+    x_low, x_high = math.log2(xs[0]) - 0.5, math.log2(xs[-1]) + 0.5
+
+    def at_x(x):
+        return LEFT + (math.log2(x) - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
+
+    parts = [_text(LEFT, 18, title, "start", 14, INK, 'font-weight="bold"')]
+    for tick in y_scale.ticks:
+        parts.append(_line(LEFT, y_scale.at(tick), WIDTH - RIGHT, y_scale.at(tick), GRID))
+        parts.append(_text(LEFT - 8, y_scale.at(tick) + 4, number_name(tick), "end"))
+    for x in xs:
+        parts.append(_line(at_x(x), TOP, at_x(x), bottom, FAINT))
+        parts.append(_text(at_x(x), bottom + 16, x_names[x]))
+    parts.append(_line(LEFT, bottom, WIDTH - RIGHT, bottom, INK))
+    parts.append(_line(LEFT, TOP, LEFT, bottom, INK))
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, bottom + 34, "bytes per rank"))
+    parts.append(_text(16, (TOP + bottom) / 2, y_label, "middle", 12, INK,
+                       f'transform="rotate(-90 16 {(TOP + bottom) / 2:.1f})"'))
+    if reference:
+        parts.append(_line(LEFT, y_scale.at(reference), WIDTH - RIGHT, y_scale.at(reference), INK, 1.5))
+    for one in series:
+        parts += _one_line(one, at_x, y_scale)
+    legend, legend_height = _legend(series, bottom + AXIS + 12)
+    return _frame(parts + legend, bottom + AXIS + 12 + legend_height, title)
+
+
+def _one_line(one, at_x, y_scale):
+    style, parts = one["style"], []
+    where = [(at_x(x), y_scale.at(y)) for x, y, *_ in one["points"]]
+    dash = f'stroke-dasharray="{style["dash"]}"' if style["dash"] else ""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in where)
+    parts.append(f'<polyline points="{path}" fill="none" stroke="{style["color"]}" stroke-width="{style["width"]}" '
+                 f'{dash}/>')
+    for (x, y), (_, _, low, high, noisy, tip) in zip(where, one["points"]):
+        parts.append(_line(x, y_scale.at(low), x, y_scale.at(high), style["color"], 1, 'opacity="0.5"'))
+        parts.append(_marker(x, y, style, noisy, tip))
+    return parts
+
+
+def dot_chart(title, rows, x_label):
+    """`rows`: [{label, style, value, low, high, noisy, text}], one below the other."""
+    values = [value for row in rows for value in (row["value"], row["low"], row["high"]) if value > 0]
+    if not values:
+        return ""
+    left, right, row_height = 190, 76, 26
+    bottom = TOP + 8 + row_height * len(rows)
+    scale = LogScale(values, left, WIDTH - right)
+    parts = [_text(12, 18, title, "start", 14, INK, 'font-weight="bold"')]
+    for tick in scale.ticks:
+        parts.append(_line(scale.at(tick), TOP, scale.at(tick), bottom, GRID))
+        parts.append(_text(scale.at(tick), bottom + 16, number_name(tick)))
+    parts.append(_line(left, bottom, WIDTH - right, bottom, INK))
+    parts.append(_text((left + WIDTH - right) / 2, bottom + 34, x_label))
+    for index, row in enumerate(rows):
+        y = TOP + 8 + row_height * (index + 0.5)
+        parts.append(_text(left - 10, y + 4, row["label"], "end"))
+        parts.append(_line(left, y, WIDTH - right, y, FAINT))
+        parts.append(_line(scale.at(row["low"]), y, scale.at(row["high"]), y, row["style"]["color"], 3, 'opacity="0.4"'))
+        parts.append(_marker(scale.at(row["value"]), y, row["style"], row["noisy"], f"{row['label']}: {row['text']}"))
+        parts.append(_text(WIDTH - right + 8, y + 4, row["text"], "start"))
+    return _frame(parts, bottom + AXIS, title)

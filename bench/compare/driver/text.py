@@ -1,0 +1,97 @@
+"""Tables for the terminal."""
+
+SHORT = {"floor-window": "floor win", "floor-private": "floor priv", "floor-tcp": "floor tcp", "hmc-window": "HMC win",
+         "hmc-private": "HMC priv", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo"}
+
+
+def size_name(size):
+    for unit, letter in ((1 << 20, "M"), (1 << 10, "K")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{letter}"
+    return str(size)
+
+
+def time_name(us):
+    if us >= 1000:
+        return f"{us:.0f}"
+    if us >= 10:
+        return f"{us:.1f}"
+    return f"{us:.3f}" if us < 1 else f"{us:.2f}"
+
+
+def ratio_name(ratio):
+    if ratio is None:
+        return "-"
+    value = ratio["median"]
+    text = f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+    return text + ("~" if ratio["noisy"] else "")
+
+
+def _hmc_names(layout):
+    return [name for name in layout["contestants"] if name.startswith("hmc")]
+
+
+def _cells_of(row, layout, first, per_unit):
+    cells = list(first)
+    for name in layout["contestants"]:
+        if name in row["us"]:
+            cells.append(time_name(row["us"][name] / per_unit) + ("~" if name in row["noisy"] else ""))
+        else:
+            cells.append("-")
+    for against in ("to_best_peer", "to_floor"):
+        cells += [ratio_name(row[against].get(name)) for name in _hmc_names(layout)]
+    cells.append(SHORT.get(row["best_peer"], "-"))
+    worst = max((row["spread"][name] for name in _hmc_names(layout) if name in row["spread"]), default=None)
+    cells.append("-" if worst is None else f"{worst * 100:.0f}%")
+    return cells
+
+
+def _header_of(layout, first):
+    ours = [SHORT[name].replace("HMC ", "") for name in _hmc_names(layout)]
+    return (list(first) + [SHORT[name] for name in layout["contestants"]] + [f"{o}/peer" for o in ours] +
+            [f"{o}/floor" for o in ours] + ["best peer", "spread"])
+
+
+FIGURES = {"us_p50": "median call of pinned ranks", "us_mean": "mean call, ranks not pinned"}
+
+
+def tables(results):
+    """(heading, header, lines) of each layout, and of all start-ups together."""
+    hello = None
+    for layout in results["layouts"]:
+        rows = [row for row in results["rows"] if row["layout"] == layout["name"]]
+        if layout["figure"] == "us":
+            hello = hello or ("start, one barrier, stop; milliseconds, median of the rounds", _header_of(layout, ["np"]), [])
+            hello[2].extend(_cells_of(row, layout, [str(layout["np"])], 1000.0) for row in rows)
+            continue
+        heading = f"{layout['title']}; microseconds, {FIGURES[layout['figure']]}, median of {layout['rounds']} rounds"
+        lines = [_cells_of(row, layout, [row["op"], size_name(row["bytes"]) if row["bytes"] else "-"], 1.0)
+                 for row in rows]
+        yield heading, _header_of(layout, ["op", "bytes"]), lines
+    if hello:
+        yield hello
+
+
+def _aligned(header, lines):
+    lines = [header] + lines
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    return "\n".join("  ".join(cell.ljust(widths[i]) if i == 0 else cell.rjust(widths[i])
+                               for i, cell in enumerate(line)).rstrip() for line in lines)
+
+
+def whole(results):
+    machine = results["machine"]
+    text = [f"# HMC beside its peers, {results['date']}, commit {results['commit']}, mode {results['mode']}",
+            f"# {machine['cpu']}, {machine['cores']} cores, {machine['system']}, Linux {machine['kernel']}; load "
+            f"{machine['load_before']:.1f} before and {machine['load_after']:.1f} after, "
+            f"{machine['steal_share'] * 100:.1f} % stolen",
+            "# x/peer: the median of the rounds' ratios to the best peer (below 1: HMC is faster); x/floor: to the bare",
+            "# loop. ~: varied more than 30 % between rounds. spread: of HMC's times. -: none, see the notes.", ""]
+    for heading, header, lines in tables(results):
+        text += [f"# {heading}", _aligned(header, lines), ""]
+    text.append("# Contestants")
+    for one in results["contestants"]:
+        text.append(f"#   {one['label']}: {one['absent'] or one['version'] or 'not run'}")
+    text.append("# Notes")
+    text += [f"#   {note}" for note in results["notes"]] or ["#   none"]
+    return "\n".join(text)
