@@ -58,13 +58,14 @@ HMC_SPMD_TEST(ordering, put_signal_with_the_source_reused_at_once) {
   std::vector<std::byte> source(slot_bytes);
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
-  while (received < rounds) {
+  while (sent < rounds || received < rounds) {
     for (; sent < rounds && sent < received + depth_at(received); ++sent) {
       wait_for_room(win, sent);
       Pattern{me.rank, sent}.fill({source.data(), length_of(sent)});
       win.put_signal(me.next(), (sent % slots) * slot_bytes, source.data(), length_of(sent), signal_at, sent + 1);
       spoil(source);
     }
+    if (received == rounds) continue;
     const std::uint64_t seen = win.wait_until(signal_at, Cmp::ge, received + 1);
     HMC_CHECK_LE(seen, rounds);
     for (; received < seen; ++received) check_slot(me, win, received, me.previous());
