@@ -108,18 +108,38 @@ struct AvgByShift : Sum {
   int count;
 };
 
-/// Integers have no vector division: this is one division per element.
+template <bool first, typename A, typename B> struct Choose { using type = A; };
+template <typename A, typename B> struct Choose<false, A, B> { using type = B; };
+
+/// Processors divide vectors of floats only. The quotient of two integers that the float type holds
+/// exactly can't be rounded past the next integer, so that cutting it off is exact.
+template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> divide(const Vector<T, lanes>& sum, int count) {
+  Vector<T, lanes> mean;
+  if constexpr (sizeof(T) == 8) {
+    for (std::size_t i = 0; i < lanes; ++i) mean[i] = sum[i] / static_cast<T>(count);
+  } else {
+    using Float = typename Choose<sizeof(T) <= 2, float, double>::type;
+    using Whole = typename Choose<sizeof(T) <= 2, std::int32_t, T>::type;
+    constexpr std::size_t full = vector_bytes / sizeof(Float), n = lanes < full ? lanes : full;
+    for (std::size_t i = 0; i < lanes; i += n) {
+      const auto part = load_raw<Vector<T, n>>(reinterpret_cast<const std::byte*>(&sum) + i * sizeof(T));
+      const auto whole = __builtin_convertvector(part, Vector<Whole, n>);
+      const auto quotient =
+          __builtin_convertvector(whole, Vector<Float, n>) / splat<Float, n>(static_cast<Float>(count));
+      const auto cut = __builtin_convertvector(quotient, Vector<Whole, n>);
+      store_raw(reinterpret_cast<std::byte*>(&mean) + i * sizeof(T), __builtin_convertvector(cut, Vector<T, n>));
+    }
+  }
+  return mean;
+}
+
 struct AvgByDivision : Sum {
   explicit AvgByDivision(int in_count) : Sum(in_count), count(in_count) {}
   template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> last(const Vector<T, lanes>& sum) const {
     if constexpr (is_float<T>) {
       return canonical<T, lanes>(sum / splat<T, lanes>(static_cast<T>(count)));
     } else {
-      // The common type: int for narrow ones, which a count may not fit into; else the element's own.
-      const auto divisor = static_cast<decltype(T{} / T{})>(count);
-      Vector<T, lanes> mean;
-      for (std::size_t i = 0; i < lanes; ++i) mean[i] = static_cast<T>(sum[i] / divisor);
-      return mean;
+      return divide<T, lanes>(sum, count);
     }
   }
   int count;

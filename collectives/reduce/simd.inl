@@ -39,10 +39,9 @@ template <> struct UnsignedOf<4> { using type = std::uint32_t; };
 template <> struct UnsignedOf<8> { using type = std::uint64_t; };
 template <typename T> using Unsigned = typename UnsignedOf<sizeof(T)>::type;
 
+/// x - 0 is x, even for -0.0; compilers know it, and a loop over the lanes would cost them time.
 template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> splat(T value) {
-  Vector<T, lanes> v;
-  for (std::size_t i = 0; i < lanes; ++i) v[i] = value;
-  return v;
+  return value - Vector<T, lanes>{};
 }
 
 template <typename V> HMC_INLINE V load_raw(const std::byte* from) {
