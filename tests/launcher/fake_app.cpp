@@ -91,7 +91,10 @@ void print_descriptors() {
 void act(const std::string& verb, const std::string& argument) {
   if (verb == "exit") std::exit(std::atoi(argument.c_str()));
   if (verb == "sleep") return sleep_seconds(std::atof(argument.c_str()));
-  if (verb == "crash") std::raise(SIGSEGV);
+  if (verb == "crash") {
+    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make it an exit
+    std::raise(SIGSEGV);
+  }
   if (verb == "ignore") std::signal(signals.at(argument), SIG_IGN);
   if (verb == "report") std::signal(signals.at(argument), &on_signal);
   if (verb == "print") std::printf("%s\n", argument.c_str());

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import time
@@ -127,6 +128,7 @@ class Terminal(LauncherTest):
     def read_until(self, terminal, text):
         got = b""
         while text not in got:
+            self.assertTrue(select.select([terminal], [], [], 20)[0], got)
             got += os.read(terminal, 1000)
         return got
 
@@ -144,8 +146,8 @@ class Terminal(LauncherTest):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
 
     def test_what_is_typed_goes_to_rank_0(self):
-        pid, terminal = self.start("-np", "2", APP, "ready", "cat")
-        self.read_until(terminal, b"ready")
+        pid, terminal = self.start("-np", "2", APP, "0:ready", "cat")
+        self.read_until(terminal, b"ready\r\n")
         os.write(terminal, b"hello there\n")
         got = self.read_until(terminal, b"hello there\r\nhello there\r\n")  # the echo, and rank 0's answer
         os.write(terminal, b"\x04")
