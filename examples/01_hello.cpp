@@ -5,7 +5,7 @@
 
 int main() try {
   hmc::Runtime rt = hmc::Runtime::init();
-  std::printf("rank %d of %d on node %d of %d, joined by %s\n", rt.rank(), rt.size(), rt.node(), rt.node_count(),
+  std::printf("rank %d of %d on node %d of %d, launcher: %s\n", rt.rank(), rt.size(), rt.node(), rt.node_count(),
               rt.launcher().c_str());
   std::fflush(stdout);
   rt.world().barrier();

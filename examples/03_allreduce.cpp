@@ -78,7 +78,7 @@ bool allreduce_of(hmc::Runtime& rt, hmc::Window& win, std::size_t count) {
 int main() try {
   hmc::Runtime rt = hmc::Runtime::init();
   if (rt.rank() == 0) {
-    std::printf("HMC " HMC_VERSION_STRING ": %d ranks on %d node%s, joined by %s\n", rt.size(), rt.node_count(),
+    std::printf("HMC " HMC_VERSION_STRING ": %d ranks on %d node%s, launcher: %s\n", rt.size(), rt.node_count(),
                 rt.node_count() == 1 ? "" : "s", rt.launcher().c_str());
   }
   print_wires(rt);
