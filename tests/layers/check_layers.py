@@ -31,6 +31,7 @@ ALLOWED = {
     "launcher/info": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "launcher"],  # hmcinfo: what was found
     "examples": [PUBLIC],
     "bench": [PUBLIC],
+    "bench/micro": ANY,  # one step of the internals at a time
     "python": [PUBLIC],
     "tests": ANY,
 }
