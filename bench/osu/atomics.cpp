@@ -83,7 +83,8 @@ template <typename T> std::vector<Atomic> atomics_on() {
 
 template <typename T> bench::TransferCase case_of(const Atomic& atomic, Side& side) {
   T* const word = side.window.local<T>(word_at);
-  return {atomic.loop, sizeof(T), [word](int iteration) { std::atomic_ref(*word).store(word_before(iteration)); },
+  return {atomic.loop, sizeof(T),
+          [word](int iteration) { std::atomic_ref(*word).store(static_cast<T>(word_before(iteration))); },
           [&side, &atomic, word](int iteration) {
             const int before = word_before(iteration);
             if (side.starts) return !atomic.fetches || side.returned == static_cast<std::uint64_t>(before);
