@@ -26,7 +26,8 @@ void throw_missing(std::string_view operation, int rank, const std::vector<int>&
   detail.operation = operation;
   detail.rank = rank;
   if (missing.size() == 1) detail.peer = missing.front();
-  detail.message = fmt::format("the deadline passed while waiting for {}", list_ranks(missing));
+  detail.message = missing.empty() ? "the deadline passed; every rank has come, but their answer hasn't arrived"
+                                   : fmt::format("the deadline passed while waiting for {}", list_ranks(missing));
   detail.hint = "see what the missing ranks do; HMC_TIMEOUT_S sets the deadline";
   throw Error(std::move(detail));
 }

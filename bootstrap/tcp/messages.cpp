@@ -85,10 +85,11 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
 
 const char* name_of(RoundKind kind) noexcept { return kind == RoundKind::barrier ? "barrier" : "allgather"; }
 
-void NodeHello::write(base::ByteWriter& out) const { out.number(job_size).text(label); }
+void NodeHello::write(base::ByteWriter& out) const { out.number(job_size).number(pid).text(label); }
 NodeHello NodeHello::read(base::ByteReader& in) {
   NodeHello message;
   message.job_size = in.number<std::int32_t>();
+  message.pid = in.number<std::int32_t>();
   message.label = in.text();
   return message;
 }

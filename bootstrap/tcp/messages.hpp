@@ -56,6 +56,7 @@ inline constexpr std::size_t largest_round_bytes = 256U << 20;
 struct NodeHello {  // an agent introduces itself
   static constexpr MessageType type = MessageType::node_hello;
   std::int32_t job_size = 0;
+  std::int32_t pid = 0;  ///< if it is a rank's as well, that rank's end is the agent's
   std::string label;
   void write(base::ByteWriter& out) const;
   static NodeHello read(base::ByteReader& in);

@@ -1,6 +1,7 @@
 #include "bootstrap/tcp/node_agent.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <hmc/error.hpp>
 
@@ -23,7 +24,7 @@ Connection introduce(const Secret& secret, const std::string& store, std::string
                      base::Deadline deadline) {
   Connection link(connect_tcp(store, deadline), secret, Connection::Side::client);
   constexpr std::size_t longest_label = 200;
-  link.send(NodeHello{job_size, std::string(label.substr(0, longest_label))});
+  link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
   std::vector<base::UniqueFd> fds;
   for (;;) {
     if (const auto frame = link.next(fds)) {

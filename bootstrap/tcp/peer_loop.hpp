@@ -22,6 +22,7 @@ struct Peer {
   base::Deadline must_prove_by;
   bool registered = false;  ///< an agent at the store; a rank at its agent
   int rank = -1;            ///< at an agent: whose connection this is
+  int pid = 0;              ///< at the store: the agent's process
   bool dropped = false;     ///< by PeerLoop::drop
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
@@ -118,6 +119,7 @@ bool StoreServer::Server::take(Peer& from, const NodeHello& message) {
   }
   from.registered = true;
   from.rank = registrations_++;  // a number for the node, until ranks give it one
+  from.pid = message.pid;
   nodes_.fetch_add(1, std::memory_order_relaxed);
   from.connection.send(Welcome{});
   if (failure_) from.connection.send(*failure_);
@@ -223,7 +225,10 @@ void StoreServer::Server::on_end(Peer& peer) {
   }
   if (lost.empty()) return;
   const std::string& fault = peer.connection.fault();
-  fail({Code::peer_failed, lost.front(), 0,
+  // Without a launcher one of them ran the agent: it is the one that died.
+  const auto host = std::find_if(lost.begin(), lost.end(),
+                                 [&](int rank) { return facts_[static_cast<std::size_t>(rank)].pid == peer.pid; });
+  fail({Code::peer_failed, host == lost.end() ? lost.front() : *host, 0,
         fmt::format("the node of {} is gone: its connection ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ",
                     fault)});
 }

@@ -54,7 +54,7 @@ TEST(Messages, a_rank_costs_what_is_promised) {
 }
 
 TEST(Messages, each_kind_survives) {
-  through_the_wire(NodeHello{4, "node"});
+  through_the_wire(NodeHello{4, 123, "node"});
   through_the_wire(Welcome{});
   through_the_wire(Page{0xfedcba9876543210ULL});
   through_the_wire(Table{{facts_of(1)}});

@@ -53,15 +53,10 @@ bool has_ipv6() {
 }
 
 TestServers::TestServers(const Shape& shape, Secret secret) : shape_(shape), secret_(secret) {
-  StoreServer::Events events;
-  events.on_abort = [this](int rank, int, std::string text) { aborts.emplace_back(rank, std::move(text)); };
   const std::string bind = shape.kind == Kind::tcp6 ? "[::1]:0" : "127.0.0.1:0";
-  store_ = std::make_unique<StoreServer>(secret_, shape.size, bind, std::move(events));
+  store_ = std::make_unique<StoreServer>(secret_, shape.size, bind, StoreServer::Events{});
   for (int node = 0; node < shape.nodes; ++node) {
-    NodeAgent::Events lost_events;
-    lost_events.on_rank_lost = [this](int rank, std::string_view) { lost.push_back(rank); };
-    agents_.push_back(NodeAgent::start(secret_, store_->address(), fmt::format("{}", node), shape.size,
-                                       std::move(lost_events), soon()));
+    agents_.push_back(NodeAgent::start(secret_, store_->address(), fmt::format("{}", node), shape.size, {}, soon()));
   }
 }
 

@@ -46,9 +46,6 @@ class TestServers {
   NodeAgent& agent(int node) { return *agents_[static_cast<std::size_t>(node)]; }
   const Secret& secret() const { return secret_; }
 
-  std::vector<std::pair<int, std::string>> aborts;  // rank, text
-  std::vector<int> lost;
-
  private:
   Shape shape_;
   Secret secret_;
