@@ -1,5 +1,6 @@
 // Random verbs against a shadow model, verified by the owners of the bytes.
 //   --seed N or HMC_TEST_SEED=N replays one; --set verbs=N, --set seeds=N
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -120,7 +121,7 @@ class Run {
         return;
     }
     model_.apply(action);
-    std::memset(bytes.data(), 0xee, bytes.size());  // local completion: the source is ours again
+    std::fill(bytes.begin(), bytes.end(), std::byte{0xee});  // local completion: the source is ours again
   }
 
   void put_strided(const Action& action, const std::vector<std::byte>& bytes, std::size_t row) {
