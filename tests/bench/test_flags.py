@@ -205,19 +205,31 @@ class OtherForms(unittest.TestCase):
         rows = list(csv.DictReader(io.StringIO(output("init", "--csv"))))
         self.assertEqual(rows[0]["ranks"], "2")
 
-    def test_progress_on_a_terminal_only(self):
-        command = [program("allreduce"), "-m", "65536:65536", "-i", "200000", "-x", "0"]
+    def on_a_terminal(self, command):
+        """What stderr shows on a terminal, and stdout's text in a pipe."""
         terminal, side = pty.openpty()
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=side, timeout=60, check=True, text=True)
-        os.set_blocking(terminal, False)
-        shown = os.read(terminal, 1 << 16).decode()
-        os.close(side)
-        os.close(terminal)
+        with os.fdopen(terminal, "rb", buffering=0) as screen:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=side, timeout=60, check=True, text=True)
+            os.set_blocking(terminal, False)
+            shown = screen.read(1 << 16) or b""
+            os.close(side)
+        return shown.decode(), done.stdout
+
+    def test_progress_on_a_terminal_only(self):
+        iterations = 500_000
+        shown = ""
+        while not shown:  # a fast machine needs more of them for a run that counts as long
+            iterations *= 2
+            command = [program("allreduce"), "-m", "65536:65536", "-i", str(iterations), "-x", "0"]
+            shown, stdout = self.on_a_terminal(command)
         self.assertRegex(shown, r"\rhmc_allreduce: 65536 bytes: \d+ %")
         self.assertTrue(shown.endswith("\r\x1b[K"), shown[-20:])  # nothing stays
-        self.assertNotIn("\r", done.stdout)
+        self.assertNotIn("\r", stdout)
         piped = subprocess.run(command, capture_output=True, timeout=60, check=True, text=True)
         self.assertEqual(piped.stderr, "")
+
+    def test_a_short_run_shows_no_progress(self):
+        self.assertEqual(self.on_a_terminal([program("allreduce"), *SHORT, *SMALL])[0], "")
 
 
 class WrongUse(unittest.TestCase):
