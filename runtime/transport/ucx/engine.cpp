@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/transport/ucx/tsan_order.hpp"
+
 namespace hmc::transport::ucx {
 
 namespace {
@@ -202,6 +204,7 @@ ucs_status_t Engine::on_message(void* argument, const void* header, std::size_t 
   if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return UCS_OK;
   Message message;
   std::memcpy(&message, header, sizeof message);
+  TsanOrder::received(message.origin);
   engine.target_.receive(message, static_cast<const std::byte*>(data), bytes);
   return UCS_OK;
 }

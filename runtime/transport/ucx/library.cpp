@@ -2,14 +2,16 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <ucm/api/ucm.h>
 #include <ucs/debug/log_def.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstdarg>
 #include <cstdio>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include <hmc/error.hpp>
 
@@ -17,22 +19,45 @@ namespace hmc::transport::ucx {
 
 namespace {
 
-/// Puts back the handlers that UCX's constructor takes: those of its UCX_ERROR_SIGNALS, and the one
-/// of UCX_DEBUG_SIGNO, without touching the environment that it reads.
-class SignalKeeper {
+/// UCX's constructor reads the environment and nothing else: unless told not to, it takes the handlers
+/// of ILL, SEGV, BUS, FPE and HUP, and writes jumps over the code of mmap, munmap, madvise and brk (for a
+/// cache of registrations that messages don't need). All of that is the user's. So it is shown another
+/// environment, the user's with these added, for as long as it loads. The real one isn't written to:
+/// other threads may be reading it.
+class LoadEnvironment {
  public:
-  SignalKeeper() {
-    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], nullptr, &saved_[i]);
+  LoadEnvironment() : mine_(environ) {
+    // Kept: a thread that reads the environment just now may read this one a while longer.
+    static std::vector<char*> shown;
+    shown.clear();
+    for (char** variable = mine_; variable != nullptr && *variable != nullptr; ++variable) shown.push_back(*variable);
+    const std::size_t users = shown.size();
+    for (auto& [name_and_value, name_length] : added()) {
+      const std::string_view name(name_and_value, name_length);
+      const bool set = std::any_of(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(users),
+                                   [&](const char* variable) { return std::string_view(variable).starts_with(name); });
+      if (!set) shown.push_back(name_and_value);
+    }
+    shown.push_back(nullptr);
+    environ = shown.data();
   }
-  ~SignalKeeper() {
-    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &saved_[i], nullptr);
-  }
-  SignalKeeper(const SignalKeeper&) = delete;
-  SignalKeeper& operator=(const SignalKeeper&) = delete;
+  ~LoadEnvironment() { environ = mine_; }
+  LoadEnvironment(const LoadEnvironment&) = delete;
+  LoadEnvironment& operator=(const LoadEnvironment&) = delete;
 
  private:
-  static constexpr std::array signals{SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGHUP};
-  std::array<struct sigaction, signals.size()> saved_{};
+  struct Added {
+    char* variable;
+    std::size_t name_length;  ///< with the '='
+  };
+  static std::span<const Added> added() {
+    static char error_signals[] = "UCX_ERROR_SIGNALS=";
+    static char debug_signal[] = "UCX_DEBUG_SIGNO=0";
+    static char memory_events[] = "UCX_MEM_EVENTS=n";
+    static const Added all[] = {{error_signals, 18}, {debug_signal, 16}, {memory_events, 15}};
+    return all;
+  }
+  char** mine_;
 };
 
 /// UCX writes its lines to stdout, which is the user's. The level was already compared.
@@ -58,7 +83,7 @@ template <typename Symbol> void resolve(void* library, const char* name, Symbol*
 Library::Library() {
   void* library = nullptr;
   {
-    const SignalKeeper keeper;
+    const LoadEnvironment environment;
     // Local: none of its symbols may stand in for the program's.
     library = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   }
@@ -72,11 +97,6 @@ Library::Library() {
   decltype(&::ucs_log_push_handler) push_handler = nullptr;
   resolve(library, "ucs_log_push_handler", push_handler);
   push_handler(log_to_stderr);
-  // Otherwise ucp_init writes jumps over the code of mmap, munmap and brk in this process. They serve
-  // a cache of registrations that messages through sockets don't need.
-  decltype(&::ucm_global_opts) memory_options = nullptr;
-  resolve(library, "ucm_global_opts", memory_options);
-  memory_options->enable_events = 0;
 }
 
 const Library& Library::get() {

@@ -7,10 +7,9 @@
 
 namespace hmc::transport::ucx {
 
-/// UCX is opened and not linked, because loading it has effects on the whole process: it takes the
-/// handlers of ILL, SEGV, BUS, FPE and HUP (they are put back at once), and costs milliseconds.
-/// So a job that stays on one node never loads it. It stays loaded until the process ends, since its
-/// own threads and thread-local data don't survive dlclose. Threads: any.
+/// UCX is opened and not linked: loading it costs milliseconds, which a job on one node needn't pay, and
+/// has effects on the whole process unless it is held back (see library.cpp). It stays loaded until the
+/// process ends, since its own threads and thread-local data don't survive dlclose. Threads: any.
 class Library {
  public:
   /// Throws Error{unavailable} with the loader's text.
@@ -21,7 +20,8 @@ class Library {
   // The functions, under their own names.
 #define HMC_UCX_FUNCTIONS(X)                                                                                           \
   X(ucp_get_version_string)                                                                                            \
-  X(ucp_config_read) X(ucp_config_modify) X(ucp_config_release) X(ucp_config_print) X(ucp_init_version) X(ucp_cleanup) \
+  X(ucp_config_read)                                                                                                   \
+  X(ucp_config_modify) X(ucp_config_release) X(ucp_config_print) X(ucp_init_version) X(ucp_cleanup)                    \
       X(ucp_worker_create) X(ucp_worker_destroy) X(ucp_worker_get_address) X(ucp_worker_release_address)               \
           X(ucp_worker_progress) X(ucp_worker_get_efd) X(ucp_worker_arm) X(ucp_worker_set_am_recv_handler)             \
               X(ucp_ep_create) X(ucp_ep_close_nbx) X(ucp_ep_print_info) X(ucp_am_send_nbx) X(ucp_request_check_status) \

@@ -12,6 +12,8 @@
 
 #include <hmc/error.hpp>
 
+#include "runtime/transport/ucx/tsan_order.hpp"
+
 namespace hmc::transport::ucx {
 
 namespace {
@@ -66,6 +68,7 @@ base::Status Peers::send(Peer& peer, const Message& message, const void* data, s
   param.user_data = record;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.memory_type = UCS_MEMORY_TYPE_HOST;  // it needn't look the address up
+  TsanOrder::sends(message.origin);
   void* const request =
       worker_.ucp().ucp_am_send_nbx(peer.endpoint, 0, &record->message, sizeof(Message), data, bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return {};
