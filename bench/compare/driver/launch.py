@@ -54,6 +54,7 @@ class Outcome:
     def __init__(self):
         self.lines = []    # the JSON objects that rank 0 wrote
         self.failure = ""  # why it ended badly; lines may still hold what came before
+        self.hung = False  # it had to be killed
         self.wall_s = 0.0
 
 
@@ -73,7 +74,7 @@ def run(command, timeout_s, output_option=True):
             try:
                 code = process.wait(timeout_s)
             except subprocess.TimeoutExpired:
-                code = None
+                code, outcome.hung = None, True
                 process.terminate()
                 try:
                     process.wait(3)

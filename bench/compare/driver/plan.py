@@ -73,4 +73,5 @@ def hello_layouts(mode, ranks=None):
         "name": f"hello-np{count}", "title": f"start, one barrier, stop: {count} ranks", "np": count, "nodes": 1,
         "pinned": False, "figure": "us", "cells": {"hello": ["hello"]},
         "contestants": ["floor-private", "hmc-private", "openmpi", "mpich", "gloo"],
+        "labels": {"floor-private": "fork and exec", "hmc-private": "HMC"},
     } for count in MODES[mode]["hello"] if not ranks or count in ranks]

@@ -25,7 +25,7 @@ RATIO_LABELS = {"to_best_peer": "to the best peer", "to_floor": "to its bare loo
 CSS = """
 body { font: 15px/1.45 sans-serif; color: #222; background: #fff; margin: 24px auto; max-width: 1260px; padding: 0 16px }
 h1 { font-size: 24px } h2 { font-size: 20px; border-bottom: 1px solid #ccc; margin-top: 36px } h3 { font-size: 16px }
-.charts { display: flex; flex-wrap: wrap; gap: 16px }
+.charts { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 16px }
 .charts svg { max-width: 100%; height: auto; flex: 0 1 600px }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; margin: 8px 0 20px }
 td, th { padding: 2px 9px; text-align: right; border-bottom: 1px solid #e4e4e4 }
@@ -74,11 +74,12 @@ def ratio_chart(results, layout, operation):
     names = {row["bytes"]: text.size_name(row["bytes"]) for row in rows}
     if not series:
         return ""
-    return svg.line_chart(f"{operation}: HMC's time as a multiple (below 1: faster)", series, "ratio", names, 1.0)
+    where = f"np={layout['np']}" + (f", {layout['nodes']} nodes" if layout["nodes"] > 1 else "")
+    return svg.line_chart(f"{operation}, {where}: HMC's time as a multiple (below 1: faster)", series, "ratio", names, 1.0)
 
 
 def dots(results, row, layout, title, per_unit, unit):
-    labels, rows = _labels(results), []
+    labels, rows = _labels(results) | layout.get("labels", {}), []
     for name in layout["contestants"]:
         if row["us"].get(name, 0) > 0:
             noisy = name in row["noisy"]
@@ -172,7 +173,8 @@ def page(results):
     for row in results["rows"]:
         if row["bytes"] > 0 and row["op"] not in operations:
             operations.append(row["op"])
-    notes = _list(results["notes"]) if results["notes"] else "<p>No contestant failed or was absent.</p>"
+    remarks = results["notes"] + text.omissions(results)
+    notes = _list(remarks) if remarks else "<p>No contestant failed or was absent.</p>"
     parts = [
         "<!DOCTYPE html><html lang=en><head><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width, initial-scale=1">',

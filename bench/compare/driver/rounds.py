@@ -13,6 +13,7 @@ class Interleaver:
         self.samples = []   # one per contestant, operation, size and round
         self.missing = {}   # (layout, contestant, op, bytes) -> why there is no figure
         self.notes = []     # failures and absences, for the reader
+        self.hung = set()   # (layout, contestant): not started there again
         self.failed = set()  # contestants of whom a run or a check failed
 
     def run(self, layout, rounds, deadline):
@@ -28,6 +29,9 @@ class Interleaver:
             turn = number % max(1, len(present))
             for group in self._groups(layout):
                 for contestant in present[turn:] + present[:turn]:
+                    if (layout["name"], contestant.name) in self.hung:
+                        self._keep(layout, contestant, group, number, {}, "it hung before")
+                        continue
                     self.say(f"{layout['title']}: round {number + 1} of {rounds}, {contestant.label}")
                     self._once(layout, contestant, group, number)
             layout["rounds"] += 1
@@ -61,18 +65,22 @@ class Interleaver:
         words = [f"--cell-s={self.settings['cell_s']}", f"--limit-s={limit}", *cells]
         command = contestant.command(layout, words, layout["pinned"])
         layout["commands"].setdefault(contestant.name, " ".join(command))
-        outcome = launch.run(command, timeout_s=limit * 2 + 20)
+        outcome = launch.run(command, timeout_s=self.settings.get("timeout_s", limit * 4 + 10))
         told = {}
         for line in outcome.lines:
             if "version" in line:
                 contestant.version = line["version"]
                 layout["settings"][contestant.name] = line["settings"]
                 layout["cpus"][contestant.name] = line["cpus"]
+                if layout["pinned"] and not one_core_each(line["cpus"]):
+                    self._note_failure(layout, contestant, f"its ranks aren't on a core each: {line['cpus']}")
             elif "op" in line:
                 told[(line["op"], line["bytes"])] = line
         self._keep(layout, contestant, cells, number, told, outcome.failure)
         if outcome.failure:
             self._note_failure(layout, contestant, outcome.failure)
+        if outcome.hung:
+            self.hung.add((layout["name"], contestant.name))
 
     def _keep(self, layout, contestant, cells, number, told, failure):
         for cell in cells:
@@ -122,6 +130,11 @@ class Interleaver:
                 self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": "hello",
                                      "bytes": 0, "round": number, "us": outcome.wall_s * 1e6})
             layout["rounds"] += 1
+
+
+def one_core_each(cpus):
+    """`cpus`: of each rank, the first core that it may use and how many these are."""
+    return all(count == 1 for _, count in cpus) and len({first for first, _ in cpus}) == len(cpus)
 
 
 def crossed_loopback(line):

@@ -23,7 +23,7 @@ def ratio_name(ratio):
     if ratio is None:
         return "-"
     value = ratio["median"]
-    text = f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+    text = f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
     return text + ("~" if ratio["noisy"] else "")
 
 
@@ -47,8 +47,9 @@ def _cells_of(row, layout, first, per_unit):
 
 
 def _header_of(layout, first):
-    ours = [SHORT[name].replace("HMC ", "") for name in _hmc_names(layout)]
-    return (list(first) + [SHORT[name] for name in layout["contestants"]] + [f"{o}/peer" for o in ours] +
+    short = SHORT | layout.get("labels", {})
+    ours = [short[name].replace("HMC ", "") for name in _hmc_names(layout)]
+    return (list(first) + [short[name] for name in layout["contestants"]] + [f"{o}/peer" for o in ours] +
             [f"{o}/floor" for o in ours] + ["best peer", "spread"])
 
 
@@ -72,6 +73,21 @@ def tables(results):
         yield hello
 
 
+def omissions(results):
+    """One line for each contestant, layout and reason: what has no figure, and why."""
+    labels = {one["name"]: one["label"] for one in results["contestants"]}
+    absent = {one["name"] for one in results["contestants"] if one["absent"]}
+    titles = {layout["name"]: layout["title"] for layout in results["layouts"]}
+    found = {}
+    for row in results["rows"]:
+        for name, why in row["missing"].items():
+            if name not in absent:
+                sizes = found.setdefault((labels[name], titles[row["layout"]], why), {}).setdefault(row["op"], [])
+                sizes += [size_name(row["bytes"])] if row["bytes"] else []
+    return [f"{label}, {title}: no figure for {', '.join(' '.join([op, *sizes]) for op, sizes in cells.items())}: {why}"
+            for (label, title, why), cells in found.items()]
+
+
 def _aligned(header, lines):
     lines = [header] + lines
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
@@ -93,5 +109,5 @@ def whole(results):
     for one in results["contestants"]:
         text.append(f"#   {one['label']}: {one['absent'] or one['version'] or 'not run'}")
     text.append("# Notes")
-    text += [f"#   {note}" for note in results["notes"]] or ["#   none"]
+    text += [f"#   {note}" for note in results["notes"] + omissions(results)] or ["#   none"]
     return "\n".join(text)

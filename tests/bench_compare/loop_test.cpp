@@ -1,0 +1,190 @@
+// The loop's own checks: a contestant that gets something wrong gets no figure for it.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/compare/common/loop.hpp"
+
+namespace {
+
+using compare::Operation;
+
+enum class Fault {
+  none,
+  lost_put,
+  old_get,
+  shifted_broadcast,
+  one_sum_off,
+  late_sum_off,
+  swapped_gather,
+  open_barrier
+};
+
+constexpr int ranks = 2;
+
+// Two threads, and one mistake at most.
+struct Shared {
+  explicit Shared(Fault planted) : fault(planted) {}
+  Fault fault;
+  std::barrier<> meeting{ranks};
+  std::vector<std::byte> memory[ranks][3];
+};
+
+class Threads {
+ public:
+  Threads(Shared& shared, int rank, const compare::Setup& setup) : shared_(shared), rank_(rank) {
+    for (auto& memory : shared_.memory[rank]) memory.resize(setup.result_bytes(ranks));
+    meet();
+  }
+  int rank() const { return rank_; }
+  int size() const { return ranks; }
+  std::string version() const { return "threads \"1\""; }
+  std::string settings() const { return "none"; }
+  std::string lacks(Operation operation) const {
+    return operation == Operation::get && has(Fault::lost_put) ? "none" : "";
+  }
+  std::byte* source() { return of(rank_, 0); }
+  std::byte* result() { return of(rank_, 1); }
+  std::byte* target() { return of(rank_, 2); }
+
+  void put(int peer, std::size_t bytes) {
+    if (!has(Fault::lost_put)) std::memcpy(of(peer, 2), source(), bytes);
+  }
+  void get(int peer, std::size_t bytes) {
+    ++gets_;
+    if (!has(Fault::old_get) || gets_ < 2) std::memcpy(result(), of(peer, 2), bytes);
+  }
+  void barrier() {
+    // The loop's own agreements stay intact; only the barrier that is asked for is broken.
+    if (!has(Fault::open_barrier)) meet();
+  }
+  void broadcast(std::size_t bytes) {
+    meet();
+    const std::size_t shift = has(Fault::shifted_broadcast) && bytes > 8 ? 4 : 0;
+    if (rank_ != 0) std::memcpy(source(), of(0, 0) + shift, bytes);
+    meet();
+  }
+  void allgather(std::size_t bytes) {
+    meet();
+    for (int r = 0; r < ranks; ++r) {
+      const int from = has(Fault::swapped_gather) && bytes > 24 ? ranks - 1 - r : r;
+      std::memcpy(result() + static_cast<std::size_t>(r) * bytes, of(from, 0), bytes);
+    }
+    meet();
+  }
+  void allreduce(std::size_t bytes) {
+    ++sums_;
+    meet();
+    const auto* const a = reinterpret_cast<const float*>(of(0, 0));
+    const auto* const b = reinterpret_cast<const float*>(of(1, 0));
+    auto* const out = reinterpret_cast<float*>(result());
+    for (std::size_t i = 0; i < bytes / 4; ++i) out[i] = a[i] + b[i];
+    const bool off = has(Fault::one_sum_off) || (has(Fault::late_sum_off) && sums_ > 3);
+    if (off && rank_ == 1) out[bytes / 4 - 1] += 1;
+    meet();
+  }
+  void expose() {}
+  void close() {}
+
+ private:
+  bool has(Fault fault) const { return shared_.fault == fault; }
+  std::byte* of(int rank, std::size_t which) { return shared_.memory[rank][which].data(); }
+  void meet() { shared_.meeting.arrive_and_wait(); }
+
+  Shared& shared_;
+  int rank_;
+  int gets_ = 0;
+  int sums_ = 0;
+};
+
+std::string lines_of(Fault fault, const std::string& cells, double limit_seconds = 60) {
+  std::string path = testing::TempDir() + "compare_loop_XXXXXX";
+  if (const int file = mkstemp(path.data()); file >= 0) ::close(file);
+  std::vector<std::string> words = {"program", "--name=it", "--output=" + path, "--cell-s=0.001",
+                                    "--limit-s=" + std::to_string(limit_seconds)};
+  std::istringstream split(cells);
+  for (std::string cell; split >> cell;) words.push_back(cell);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  const compare::Setup setup = compare::setup_of(static_cast<int>(argv.size()), argv.data());
+
+  Shared shared(fault);
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&shared, &setup, rank] {
+      Threads contestant(shared, rank, setup);
+      compare::run_rank(contestant, setup);
+    });
+  }
+  threads.clear();
+  std::ifstream file(path);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::remove(path.c_str());
+  return text;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Loop, GivesAFigurePerCell) {
+  const std::string text = lines_of(Fault::none, "put:8 get:4096 barrier broadcast:64 allgather:64 allreduce:4096");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 7) << text;
+  for (const auto name : compare::operation_names) EXPECT_TRUE(has(text, "\"" + std::string(name) + "\"")) << text;
+  EXPECT_TRUE(has(text, "\"us_p50\"")) << text;
+  EXPECT_FALSE(has(text, "\"error\"")) << text;
+}
+
+TEST(Loop, QuotesWhatContestantsSay) { EXPECT_TRUE(has(lines_of(Fault::none, ""), R"("threads \"1\"")")); }
+
+struct Planted {
+  const char* name;
+  Fault fault;
+  const char* cell;
+};
+
+void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
+
+class Mistake : public testing::TestWithParam<Planted> {};
+
+TEST_P(Mistake, GetsNoFigure) {
+  const std::string text = lines_of(GetParam().fault, GetParam().cell);
+  EXPECT_TRUE(has(text, "\"error\"")) << text;
+  EXPECT_FALSE(has(text, "\"us_mean\"")) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Loop, Mistake,
+                         testing::Values(Planted{"LostPut", Fault::lost_put, "put:64"},
+                                         Planted{"OldGet", Fault::old_get, "get:64"},
+                                         Planted{"ShiftedBroadcast", Fault::shifted_broadcast, "broadcast:64"},
+                                         Planted{"OneSumOff", Fault::one_sum_off, "allreduce:64"},
+                                         Planted{"LateSumOff", Fault::late_sum_off, "allreduce:64"},
+                                         Planted{"SwappedGather", Fault::swapped_gather, "allgather:64"},
+                                         Planted{"OpenBarrier", Fault::open_barrier, "barrier"}),
+                         [](const auto& planted) { return std::string(planted.param.name); });
+TEST(Loop, TellsWhatAContestantLacks) {
+  EXPECT_TRUE(has(lines_of(Fault::lost_put, "get:8"), R"("op": "get", "bytes": 8, "lacks": "none")"));
+}
+
+TEST(Loop, TellsWhatItSkipsWhenTheTimeIsUsedUp) {
+  const std::string text = lines_of(Fault::none, "put:8 barrier", 0);
+  EXPECT_TRUE(has(text, R"("op": "barrier", "bytes": 0, "skipped")")) << text;
+  EXPECT_FALSE(has(text, "\"us_mean\"")) << text;
+}
+
+TEST(Setup, RefusesWhatItDoesNotKnow) {
+  std::string program = "program";
+  for (std::string word : {"scan:8", "put:7", "--nothing"}) {
+    char* argv[] = {program.data(), word.data()};
+    EXPECT_THROW(compare::setup_of(2, argv), std::invalid_argument) << word;
+  }
+}
+
+}  // namespace

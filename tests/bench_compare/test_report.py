@@ -1,0 +1,98 @@
+"""The report is one file that shows every series, and the tables say the same."""
+
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+import re
+
+import support
+from driver import report, svg, text
+
+
+def charts(page):
+    return [ElementTree.fromstring(found) for found in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+
+
+def titles(chart):
+    return [one.text for one in chart.iter("{http://www.w3.org/2000/svg}title")]
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        self.results = support.complete()
+        self.page = report.page(self.results)
+
+    def test_fetches_nothing_and_runs_nothing(self):
+        for word in ("<script", "<link", "<img", "src=", "url(", "@import"):
+            self.assertNotIn(word, self.page)
+        self.assertEqual(set(re.findall(r'https?://[^" ]*', self.page)), {"http://www.w3.org/2000/svg"})
+
+    def test_has_latency_and_ratio_per_operation_with_sizes_and_dots_for_the_barrier(self):
+        names = [titles(chart)[0] for chart in charts(self.page)]
+        self.assertEqual(names, ["allreduce: one node, 2 ranks",
+                                 "allreduce, np=2: HMC's time as a multiple (below 1: faster)", "one node, 2 ranks"])
+
+    def test_every_contestant_is_in_the_legend(self):
+        chart = charts(self.page)[0]
+        shown = {one.text for one in chart.iter("{http://www.w3.org/2000/svg}text")}
+        labels = {one["label"] for one in self.results["contestants"] if one["name"] in support.NAMES}
+        self.assertLessEqual(labels, shown)
+
+    def test_everything_lies_within_its_picture(self):
+        for chart in charts(self.page):
+            _, _, width, height = (float(word) for word in chart.get("viewBox").split())
+            for one in chart.iter():
+                for key, most in (("x", width), ("x1", width), ("cx", width), ("y", height), ("y2", height)):
+                    if one.get(key):
+                        self.assertTrue(0 <= float(one.get(key)) <= most, (one.tag, one.attrib))
+
+    def test_versions_machine_date_and_rules_are_there(self):
+        for word in ("2030-01-02", "a processor", "Debian", "abc", "Open MPI"):
+            self.assertIn(word, self.page)
+
+    def test_failures_are_lines(self):
+        self.results["notes"].append("MPICH: <broke>")
+        self.assertIn("<li>MPICH: &lt;broke&gt;</li>", report.page(self.results))
+
+    def test_a_missing_figure_is_a_line_even_without_a_note(self):
+        row = self.results["rows"][0]
+        row["us"].pop("gloo")
+        row["missing"]["gloo"] = "no such thing"
+        self.assertIn("Gloo, one node, 2 ranks: no figure for allreduce 8: no such thing", report.page(self.results))
+        self.assertIn("no such thing", text.whole(self.results))
+
+    def test_noise_is_marked_in_the_table_and_hollow_in_the_chart(self):
+        before = self.page.count('fill="#fff"')
+        self.results["rows"][0]["noisy"].append("mpich")
+        page = report.page(self.results)
+        self.assertEqual(page.count('fill="#fff"'), before + 1)
+        self.assertIn('<td class="noisy">6.00~</td>', page)
+
+
+class Table(unittest.TestCase):
+    def test_has_a_row_per_operation_and_size_and_a_column_per_contestant(self):
+        heading, header, lines = next(text.tables(support.complete()))
+        self.assertIn("2 ranks", heading)
+        self.assertEqual([line[:2] for line in lines], [["allreduce", "8"], ["allreduce", "1K"], ["barrier", "-"]])
+        for line in lines:
+            self.assertEqual(len(line), len(header))
+
+    def test_numbers_keep_three_digits(self):
+        self.assertEqual([text.time_name(us) for us in (0.0123, 1.234, 12.34, 12345.6)],
+                         ["0.012", "1.23", "12.3", "12346"])
+        self.assertEqual([text.ratio_name({"median": m, "noisy": n}) for m, n in ((0.0012, False), (1.5, True))],
+                         ["0.0012", "1.50~"])
+
+
+class Scale(unittest.TestCase):
+    def test_covers_its_values_with_whole_ticks(self):
+        for low, high in ((0.03, 20000.0), (5.0, 5.0), (1.0, 10.0), (0.9, 1.1), (7.0, 80.0)):
+            scale = svg.LogScale([low, high], 0, 100)
+            self.assertLessEqual(scale.ticks[0], low * 1.001)
+            self.assertGreaterEqual(scale.ticks[-1], high * 0.999)
+            self.assertTrue(2 <= len(scale.ticks) <= 10, scale.ticks)
+            self.assertTrue(-0.1 <= scale.at(low) <= scale.at(high) <= 100.1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,89 @@
+"""Rows made of samples, and what counts as a valid results.json."""
+
+import copy
+import json
+import unittest
+
+import support
+from driver import results
+
+
+class Rows(unittest.TestCase):
+    def setUp(self):
+        samples = [support.sample(name, r, us) for name, times in (
+            ("hmc-window", [1.0, 1.0, 1.2]), ("floor-window", [0.5, 0.5, 0.6]), ("floor-private", [9.0, 9.0, 9.0]),
+            ("openmpi", [4.0, 2.0, 2.0]), ("mpich", [3.0, 3.0, 3.0])) for r, us in enumerate(times)]
+        missing = {("memory-np2", "gloo", "allreduce", 8): "it lacks this"}
+        self.row = support.whole([support.layout({"allreduce": ["allreduce:8"]})], samples, missing)["rows"][0]
+
+    def test_show_the_median_round(self):
+        self.assertEqual(self.row["us"]["openmpi"], 2.0)
+
+    def test_name_the_best_peer_and_never_a_floor_as_such(self):
+        self.assertEqual(self.row["best_peer"], "openmpi")
+
+    def test_hold_hmc_against_the_best_peer_round_by_round(self):
+        self.assertEqual(self.row["to_best_peer"]["hmc-window"]["median"], 0.5)
+
+    def test_hold_window_buffers_against_the_floor_of_window_buffers(self):
+        self.assertEqual(self.row["to_floor"]["hmc-window"]["median"], 2.0)
+
+    def test_mark_the_noisy(self):
+        self.assertEqual(self.row["noisy"], ["openmpi"])
+
+    def test_say_why_a_figure_is_missing(self):
+        self.assertEqual(self.row["missing"]["gloo"], "it lacks this")
+
+    def test_use_the_mean_where_ranks_share_cores(self):
+        layout = support.layout({"allreduce": ["allreduce:8"]}, figure="us_mean")
+        row = support.whole([layout], [support.sample("mpich", 0, 3.0)], {})["rows"][0]
+        self.assertEqual(row["us"]["mpich"], 6.0)
+
+    def test_between_nodes_the_floor_is_the_tcp_loop(self):
+        layout = support.layout({"put": ["put:8"]}, name="network-np2", nodes=2,
+                                contestants=["floor-tcp", "hmc-private"])
+        samples = [support.sample(name, 0, us, "put", 8, "network-np2")
+                   for name, us in (("floor-tcp", 5.0), ("hmc-private", 10.0))]
+        row = support.whole([layout], samples, {})["rows"][0]
+        self.assertEqual(row["to_floor"]["hmc-private"]["median"], 2.0)
+
+
+class Schema(unittest.TestCase):
+    def setUp(self):
+        self.good = support.complete()
+
+    def problems_after(self, change):
+        broken = copy.deepcopy(self.good)
+        change(broken)
+        return results.problems(broken)
+
+    def test_accepts_what_the_driver_makes(self):
+        self.assertEqual(results.problems(json.loads(json.dumps(self.good))), [])
+
+    def test_refuses_another_format(self):
+        self.assertTrue(self.problems_after(lambda r: r.update(format=99)))
+
+    def test_refuses_a_missing_part(self):
+        for key in results.TOP:
+            self.assertTrue(self.problems_after(lambda r, key=key: r.pop(key)), key)
+
+    def test_refuses_a_silent_omission(self):
+        found = self.problems_after(lambda r: r["rows"][0]["us"].pop("mpich"))
+        self.assertIn("mpich", found[0])
+
+    def test_accepts_an_omission_with_a_reason(self):
+        def change(r):
+            r["rows"][0]["us"].pop("mpich")
+            r["rows"][0]["missing"]["mpich"] = "not installed"
+        self.assertEqual(self.problems_after(change), [])
+
+    def test_refuses_impossible_times(self):
+        self.assertTrue(self.problems_after(lambda r: r["rows"][0]["us"].update(mpich=-1.0)))
+        self.assertTrue(self.problems_after(lambda r: r["rows"][0]["us"].update(mpich=float("nan"))))
+
+    def test_refuses_rows_of_unknown_layouts(self):
+        self.assertTrue(self.problems_after(lambda r: r["rows"][0].update(layout="nowhere")))
+
+
+if __name__ == "__main__":
+    unittest.main()

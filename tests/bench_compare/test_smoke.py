@@ -1,0 +1,61 @@
+"""Runs the comparison's smoke version with what this build has, and checks what it leaves."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import support
+from driver import plan, results
+
+BUILD = sys.argv.pop(1)
+
+
+class Smoke(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        run = os.path.join(support.ROOT, "bench", "compare", "run")
+        cls.done = subprocess.run([run, "--smoke", "--build", BUILD, "--output", cls.folder.name], capture_output=True,
+                                  text=True, timeout=280, check=False)
+        path = os.path.join(cls.folder.name, "results.json")
+        cls.results = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                cls.results = json.load(file)
+
+    def test_ends_well(self):
+        self.assertEqual(self.done.returncode, 0, self.done.stdout + self.done.stderr)
+
+    def test_results_are_valid(self):
+        self.assertEqual(results.problems(self.results), [])
+
+    def test_hmc_and_the_bare_loops_have_every_figure(self):
+        for row in self.results["rows"]:
+            reasons = {name: why for name, why in row["missing"].items() if name.startswith(("hmc", "floor"))}
+            self.assertEqual(reasons, {}, row)
+
+    def test_every_operation_is_there(self):
+        self.assertLessEqual({*plan.OPERATIONS, "hello"}, {row["op"] for row in self.results["rows"]})
+
+    def test_hmc_takes_memory_on_a_node_and_ucx_between_nodes(self):
+        wires = {layout["name"]: layout["settings"]["hmc-window"] for layout in self.results["layouts"]
+                 if "hmc-window" in layout["settings"]}
+        self.assertIn("wire shm; window buffers", wires["memory-np2"])
+        self.assertIn("wire ucx", wires["network-np2"])
+
+    def test_the_report_is_there_and_whole(self):
+        with open(os.path.join(self.folder.name, "report.html"), encoding="utf-8") as file:
+            page = file.read()
+        self.assertTrue(page.startswith("<!DOCTYPE html>") and page.endswith("</body></html>\n"))
+
+    def test_the_table_is_printed_and_progress_is_not(self):
+        self.assertIn("allreduce", self.done.stdout)
+        self.assertNotIn("\r", self.done.stdout + self.done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
