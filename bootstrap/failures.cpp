@@ -8,38 +8,31 @@
 
 namespace hmc::bootstrap {
 
-void throw_if_aborted(const base::NodePage& page, std::string_view operation, int rank) {
-  const base::Status status = page.aborted();
-  if (status.ok()) return;
+void throw_failure(Code code, std::string_view operation, int rank, int peer, std::string text, std::string hint) {
   ErrorDetail detail;
-  detail.code = status.code;
+  detail.code = code;
   detail.operation = operation;
   detail.rank = rank;
-  detail.peer = status.peer;
-  detail.message = page.abort_text();
+  detail.peer = peer;
+  detail.message = std::move(text);
+  detail.hint = std::move(hint);
   throw Error(std::move(detail));
+}
+
+void throw_if_aborted(const base::NodePage& page, std::string_view operation, int rank) {
+  const base::Status status = page.aborted();
+  if (!status.ok()) throw_failure(status.code, operation, rank, status.peer, page.abort_text());
 }
 
 void throw_missing(std::string_view operation, int rank, const std::vector<int>& missing) {
-  ErrorDetail detail;
-  detail.code = Code::timeout;
-  detail.operation = operation;
-  detail.rank = rank;
-  if (missing.size() == 1) detail.peer = missing.front();
-  detail.message = missing.empty() ? "the deadline passed; every rank has come, but their answer hasn't arrived"
-                                   : fmt::format("the deadline passed while waiting for {}", list_ranks(missing));
-  detail.hint = "see what the missing ranks do; HMC_TIMEOUT_S sets the deadline";
-  throw Error(std::move(detail));
+  std::string text = missing.empty() ? "the deadline passed; every rank has come, but their answer hasn't arrived"
+                                     : fmt::format("the deadline passed while waiting for {}", list_ranks(missing));
+  throw_failure(Code::timeout, operation, rank, missing.size() == 1 ? missing.front() : -1, std::move(text),
+                "see what the missing ranks do; HMC_TIMEOUT_S sets the deadline");
 }
 
 void throw_left(std::string_view operation, int rank, int left) {
-  ErrorDetail detail;
-  detail.code = Code::closed;
-  detail.operation = operation;
-  detail.rank = rank;
-  detail.peer = left;
-  detail.message = fmt::format("rank {} has left the job", left);
-  throw Error(std::move(detail));
+  throw_failure(Code::closed, operation, rank, left, fmt::format("rank {} has left the job", left));
 }
 
 std::string mismatch_text(std::string_view expected, std::string_view got, int rank) {

@@ -1,6 +1,7 @@
 // The errors that every bootstrap throws in the same words.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,10 @@ namespace hmc::bootstrap {
 
 /// Throws Error{peer_failed} or Error{aborted} with the page's text if the job is over.
 void throw_if_aborted(const base::NodePage& page, std::string_view operation, int rank);
+
+/// An Error with the fields that a rank's calls know; `peer` -1: nobody in particular.
+[[noreturn]] void throw_failure(Code code, std::string_view operation, int rank, int peer, std::string text,
+                                std::string hint = {});
 
 /// Error{timeout}: `missing` didn't come.
 [[noreturn]] void throw_missing(std::string_view operation, int rank, const std::vector<int>& missing);

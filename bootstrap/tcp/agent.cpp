@@ -34,7 +34,7 @@ NodeAgent::Agent::Agent(const Secret& secret, base::UniqueFd listener, Connectio
       loop_(secret, *this) {
   loop_.add_listener(std::move(listener));
   store_ = &loop_.add(std::move(store));
-  loop_.start();
+  loop_.start("hmc-agent");
 }
 
 NodeAgent::Agent::~Agent() {

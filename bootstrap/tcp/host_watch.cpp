@@ -6,12 +6,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "bootstrap/tcp/service_thread.hpp"
+
 namespace hmc::bootstrap {
 
 HostWatch::HostWatch(pid_t host, int host_rank, base::NodePage page)
     : process_(static_cast<int>(::syscall(SYS_pidfd_open, host, 0))), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!process_ || !wake_) return;
-  thread_ = std::thread([this, host_rank, page = std::move(page)] { watch(host_rank, page); });
+  thread_ = service_thread("hmc-watch", [this, host_rank, page = std::move(page)] { watch(host_rank, page); });
 }
 
 HostWatch::~HostWatch() {

@@ -7,6 +7,7 @@
 
 #include <hmc/error.hpp>
 
+#include "bootstrap/tcp/service_thread.hpp"
 #include "bootstrap/tcp/socket.hpp"
 
 namespace hmc::bootstrap {
@@ -23,7 +24,7 @@ LocalSecret::LocalSecret(const std::string& store)
     throw Error(Code::invalid_config, "join", fmt::format("another job is starting at HMC_STORE={}", store),
                 "choose another port for HMC_STORE");
   }
-  thread_ = std::thread([this] { serve(); });
+  thread_ = service_thread("hmc-secret", [this] { serve(); });
 }
 
 LocalSecret::~LocalSecret() {

@@ -9,6 +9,7 @@
 
 #include <hmc/error.hpp>
 
+#include "bootstrap/tcp/service_thread.hpp"
 #include "bootstrap/tcp/socket.hpp"
 
 namespace hmc::bootstrap {
@@ -34,8 +35,8 @@ Peer& PeerLoop::add(Connection connection) {
   return *peers_.back();
 }
 
-void PeerLoop::start() {
-  thread_ = std::thread([this] { run(); });
+void PeerLoop::start(const char* thread_name) {
+  thread_ = service_thread(thread_name, [this] { run(); });
 }
 
 void PeerLoop::post(std::function<void()> task) {

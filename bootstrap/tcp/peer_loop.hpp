@@ -49,7 +49,7 @@ class PeerLoop {
   void add_listener(base::UniqueFd listener);  ///< before start()
   /// A connection that this side opened. Before start(), or on the loop's thread.
   Peer& add(Connection connection);
-  void start();
+  void start(const char* thread_name);
   /// Runs `task` on the loop's thread, soon. From any thread.
   void post(std::function<void()> task);
   /// Ends the thread after a last turn. Then the caller may look at the peers.

@@ -14,23 +14,7 @@
 
 namespace hmc::bootstrap {
 
-namespace {
-
 using base::Deadline;
-using SharedSegment = std::shared_ptr<base::Segment>;
-
-[[noreturn]] void fail(Code code, const char* operation, int rank, int peer, std::string text, std::string hint = {}) {
-  ErrorDetail detail;
-  detail.code = code;
-  detail.operation = operation;
-  detail.rank = rank;
-  detail.peer = peer;
-  detail.message = std::move(text);
-  detail.hint = std::move(hint);
-  throw Error(std::move(detail));
-}
-
-}  // namespace
 
 RankClient::RankClient(base::UniqueFd socket, const Secret& secret, RankFacts mine, int job_size)
     : mine_(mine),
@@ -82,10 +66,10 @@ void RankClient::take_what_came() {
 }
 
 void RankClient::throw_if_over(const char* operation) {
-  if (refusal_) fail(refusal_->code, operation, mine_.rank, -1, refusal_->text, "is each rank started once?");
-  if (left_) fail(Code::closed, operation, mine_.rank, -1, "this rank has left the job");
+  if (refusal_) throw_failure(refusal_->code, operation, mine_.rank, -1, refusal_->text, "is each rank started once?");
+  if (left_) throw_failure(Code::closed, operation, mine_.rank, -1, "this rank has left the job");
   if (page_.segment()) throw_if_aborted(page_, operation, mine_.rank);
-  if (failure_) fail(failure_->code, operation, mine_.rank, failure_->rank, failure_->text);
+  if (failure_) throw_failure(failure_->code, operation, mine_.rank, failure_->rank, failure_->text);
 }
 
 /// The agent's process ended or dropped us, which nobody else may be able to tell the node.
@@ -114,8 +98,8 @@ void RankClient::report_missing(const char* operation, MissingQuery::What what, 
   send(MissingQuery{id, mine_.rank, what, round});
   const auto answered = [&] { return missing_ && missing_->id == id; };
   if (wait(operation, Deadline::after(std::chrono::seconds(1)), answered) == Outcome::expired) {
-    fail(Code::timeout, operation, mine_.rank, -1,
-         "the deadline passed, and the node's agent or the store doesn't answer");
+    throw_failure(Code::timeout, operation, mine_.rank, -1,
+                  "the deadline passed, and the node's agent or the store doesn't answer");
   }
   throw_missing(operation, mine_.rank, missing_->missing);
 }
@@ -170,119 +154,6 @@ void RankClient::take_share(const ShareResult& result, std::vector<base::UniqueF
     if (each.what == ShareResult::What::descriptor && next < fds.size()) received.fd = std::move(fds[next++]);
     received_.push_back(std::move(received));
   }
-}
-
-// ---- the calls
-
-void RankClient::join(Deadline deadline) {
-  constexpr const char* operation = "join";
-  send(Join{job_size_, {mine_}});
-  if (wait(operation, deadline, [this] { return page_.segment() != nullptr; }) == Outcome::expired) {
-    fail(Code::timeout, operation, mine_.rank, -1, "the node's agent doesn't answer");
-  }
-  if (wait(operation, deadline, [this] { return !facts_.empty(); }) == Outcome::expired) {
-    report_missing(operation, MissingQuery::What::join, 0);
-  }
-  if (facts_.size() != static_cast<std::size_t>(job_size_)) {
-    fail(Code::error, operation, mine_.rank, -1, "the store's table has another size than the job");
-  }
-  mine_ = facts_[static_cast<std::size_t>(mine_.rank)];
-  members_ = members_of(facts_, mine_.node);
-  sign_page(page_, mine_);
-}
-
-void RankClient::throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round) {
-  if (!round_failed_ || round_failed_->scope != scope || round_failed_->round != round) return;
-  fail(round_failed_->code, operation, mine_.rank, round_failed_->peer, round_failed_->text);
-}
-
-std::vector<base::Bytes> RankClient::meet(RoundKind kind, base::ByteView mine, Deadline deadline) {
-  const char* const operation = name_of(kind);
-  if (mine.size() > largest_round_bytes / static_cast<std::size_t>(job_size_)) {
-    fail(Code::invalid_argument, operation, mine_.rank, -1,
-         fmt::format("{} bytes are more than a rank may give to the control plane", mine.size()));
-  }
-  throw_if_over(operation);
-  const std::uint64_t round = rounds_++;
-  send(Contribution{round, kind, {{mine_.rank, {mine.begin(), mine.end()}}}});
-  const auto ready = [&] {
-    throw_if_failed(operation, RoundFailed::Scope::job, round);
-    return result_ && result_->round == round;
-  };
-  if (wait(operation, deadline, ready) == Outcome::expired) {
-    report_missing(operation, MissingQuery::What::round, round);
-  }
-  std::vector<base::Bytes> all = std::move(result_->by_rank);
-  result_.reset();
-  return all;
-}
-
-std::vector<SharedSegment> RankClient::share(const SharedSegment& mine, Deadline deadline) {
-  constexpr const char* operation = "share";
-  throw_if_over(operation);
-  const std::uint64_t round = shares_++;
-  received_.clear();
-  std::vector<SharedFd> fds;
-  if (mine) {
-    base::UniqueFd copy(::fcntl(mine->fd(), F_DUPFD_CLOEXEC, 0));
-    if (!copy) fail(Code::error, operation, mine_.rank, -1, "no descriptor is left", "raise `ulimit -n`");
-    fds.push_back(std::make_shared<base::UniqueFd>(std::move(copy)));
-  }
-  send(ShareOffer{round, mine ? mine->bytes() : 0, mine ? mine->file_offset() : 0}, std::move(fds));
-  const auto ready = [&] {
-    throw_if_failed(operation, RoundFailed::Scope::node, round);
-    return received_.size() == members_.size();
-  };
-  if (wait(operation, deadline, ready) == Outcome::expired) {
-    report_missing(operation, MissingQuery::What::share, round);
-  }
-  std::vector<SharedSegment> all;
-  for (Received& each : received_) {
-    switch (each.item.what) {
-      case ShareResult::What::nothing: all.push_back(nullptr); break;
-      case ShareResult::What::your_own: all.push_back(mine); break;
-      case ShareResult::What::descriptor:
-        all.push_back(base::Segment::map(std::move(each.fd), each.item.bytes, each.item.file_offset));
-        break;
-    }
-  }
-  received_.clear();
-  return all;
-}
-
-Reply RankClient::ask(const char* operation, std::uint64_t id, Deadline deadline) {
-  const auto answered = [&] { return reply_ && reply_->id == id; };
-  if (wait(operation, deadline, answered) == Outcome::ready) return *std::exchange(reply_, std::nullopt);
-  Reply none;
-  none.code = Code::timeout;
-  return none;
-}
-
-void RankClient::publish(std::string_view key, base::ByteView value, Deadline deadline) {
-  constexpr const char* operation = "publish";
-  if (key.size() > longest_key_bytes || value.size() > longest_value_bytes) {
-    fail(Code::invalid_argument, operation, mine_.rank, -1,
-         fmt::format("a key may have {} bytes and its value {}", longest_key_bytes, longest_value_bytes));
-  }
-  throw_if_over(operation);
-  const std::uint64_t id = requests_++;
-  send(Publish{id, mine_.rank, std::string(key), {value.begin(), value.end()}});
-  const Reply reply = ask(operation, id, deadline);
-  if (reply.code == Code::timeout) fail(reply.code, operation, mine_.rank, -1, "the store doesn't answer");
-  if (reply.code != Code::success) fail(reply.code, operation, mine_.rank, -1, std::string(base::as_text(reply.value)));
-}
-
-base::Bytes RankClient::lookup(std::string_view key, Deadline deadline) {
-  constexpr const char* operation = "lookup";
-  if (key.size() > longest_key_bytes) fail(Code::invalid_argument, operation, mine_.rank, -1, "the key is too long");
-  throw_if_over(operation);
-  const std::uint64_t id = requests_++;
-  send(Lookup{id, mine_.rank, std::string(key)});
-  Reply reply = ask(operation, id, deadline);
-  if (reply.code == Code::timeout) {
-    fail(Code::not_found, operation, mine_.rank, -1, fmt::format("nobody published the key '{}' in time", key));
-  }
-  return std::move(reply.value);
 }
 
 // ---- endings

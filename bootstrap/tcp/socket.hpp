@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +24,8 @@ std::string address_of(int listener);
 base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline);
 /// True for addresses of this machine's loopback, as written (127.x, ::1, localhost).
 bool is_loopback(const std::string& address);
+/// Small messages go at once, and a machine that lost its power is noticed.
+void tune_tcp(int socket) noexcept;
 
 // ---- Unix, in the abstract namespace: nothing in a file system
 /// Nothing when the name is in use. Throws Error for the rest.

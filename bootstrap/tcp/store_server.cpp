@@ -30,7 +30,7 @@ class StoreServer::Server final : public PeerLoop::Handler {
     base::UniqueFd listener = listen_tcp(bind);
     address_ = address_of(listener.get());
     loop_.add_listener(std::move(listener));
-    loop_.start();
+    loop_.start("hmc-store");
   }
   ~Server() override { loop_.stop(); }
 
