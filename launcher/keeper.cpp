@@ -81,11 +81,15 @@ std::optional<KeeperEvent> Keeper::next() {
   return event;
 }
 
+void Keeper::reap() noexcept {
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 void Keeper::end_orphans() {
   // Its socket ends a moment before its children become ours; once it is reaped, they are.
   ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  reap();
   // Only what was started after the keeper: a shell's "a & exec hmcrun" leaves us with a child that
   // isn't the job's. Its number is lower, or numbers have wrapped and it is spared too.
   for (int round = 0; round < 200; ++round) {

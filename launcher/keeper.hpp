@@ -41,6 +41,8 @@ class Keeper {
   /// The next event; nothing if there is none now.
   std::optional<KeeperEvent> next();
 
+  /// After `gone`, when it ends at once: a container's first process may reap nothing for us.
+  void reap() noexcept;
   /// After the keeper itself was killed: kills and reaps what this process adopted.
   void end_orphans();
 

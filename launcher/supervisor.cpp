@@ -99,6 +99,7 @@ void Supervisor::handle(const KeeperEvent& event) {
     case KeeperEvent::What::gone:
       if (event.value > 0) say("{} processes of the job don't die, even of KILL", event.value);
       gone_ = true;
+      keeper_.reap();
       job_deadline_.reset();
       term_deadline_.reset();
       kill_deadline_.reset();
