@@ -10,11 +10,17 @@
 #include <cstring>
 #include <new>
 
-#include "runtime/base/wait.hpp"
-
 namespace hmc::floor {
 
 namespace {
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
 
 constexpr std::size_t header_bytes = std::size_t{1} << 20;
 static_assert(sizeof(Shared) <= header_bytes);
@@ -49,8 +55,7 @@ Bare::Bare(Shared* shared, int rank)
 
 void Bare::await(const Line& line, std::uint64_t value) {
   // Acquire: pairs with the release store of whoever owns the line.
-  while (line.sequence.load(std::memory_order_acquire) < value)
-    yields_ ? static_cast<void>(::sched_yield()) : base::cpu_relax();
+  while (line.sequence.load(std::memory_order_acquire) < value) yields_ ? static_cast<void>(::sched_yield()) : pause();
 }
 
 void Bare::barrier() {

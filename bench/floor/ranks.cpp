@@ -12,11 +12,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <random>
 #include <string>
 #include <vector>
-
-#include "bootstrap/tcp/secret.hpp"
-#include "runtime/base/fd.hpp"
 
 namespace hmc::floor {
 
@@ -24,17 +22,25 @@ namespace {
 
 /// A port that was free a moment ago.
 int free_port() {
-  const base::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     std::perror("hmc_floor: bind");
     std::exit(1);
   }
+  ::close(listener);
   return ntohs(address.sin_port);
+}
+
+std::string random_secret() {
+  std::random_device random;
+  std::string hex;
+  while (hex.size() < 64) hex += "0123456789abcdef"[random() % 16];
+  return hex;
 }
 
 void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
@@ -75,7 +81,7 @@ int run_ranks(int count, const std::function<int(int rank)>& body) {
   const pid_t parent = ::getpid();
   set("HMC_SIZE", std::to_string(count));
   set("HMC_STORE", "127.0.0.1:" + std::to_string(free_port()));
-  set("HMC_SECRET", bootstrap::Secret::random().hex());
+  set("HMC_SECRET", random_secret());
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < count; ++rank) {
     const pid_t child = ::fork();

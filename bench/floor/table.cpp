@@ -1,14 +1,18 @@
 #include "bench/floor/table.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <limits>
-
-#include "runtime/base/deadline.hpp"
 
 namespace hmc::floor {
 
 namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 double quantile(std::vector<double> values, double part) {
   if (values.empty()) return 0;
@@ -36,17 +40,17 @@ double time_loop(Bare& bare, const Row& row, const Loop& loop) {
   if (!row.before) {
     loop(std::max(1, row.times / 10));  // warm
     bare.barrier();
-    const std::int64_t start = base::now_ns();
+    const std::int64_t start = now_ns();
     loop(row.times);
-    return slowest(bare, static_cast<double>(base::now_ns() - start) / row.times);
+    return slowest(bare, static_cast<double>(now_ns() - start) / row.times);
   }
   std::vector<double> calls;
   for (int i = 0; i < row.times + 1; ++i) {
     row.before(i);
     bare.barrier();
-    const std::int64_t start = base::now_ns();
+    const std::int64_t start = now_ns();
     loop(1);
-    if (i > 0) calls.push_back(static_cast<double>(base::now_ns() - start));
+    if (i > 0) calls.push_back(static_cast<double>(now_ns() - start));
   }
   bare.barrier();
   return slowest(bare, median(std::move(calls)));
@@ -66,10 +70,10 @@ struct Times {
 Times run(Bare& bare, const Row& row, int rounds) {
   Times times;
   times.bare.resize(row.bare.size());
-  const std::int64_t start = base::now_ns();
+  const std::int64_t start = now_ns();
   for (int round = -1; round < rounds; ++round) {  // the first one warms up
     // A busy machine gets fewer rounds; rank 0's clock decides for all.
-    if (round > 4 && bare.broadcast(static_cast<double>(base::now_ns() - start)) > longest_row_ns) break;
+    if (round > 4 && bare.broadcast(static_cast<double>(now_ns() - start)) > longest_row_ns) break;
     const auto keep = [&](std::vector<double>& list, double value) {
       if (round >= 0) list.push_back(value);
     };
