@@ -78,7 +78,7 @@ class Floor {
 
   void allreduce(std::size_t bytes) {
     if (bytes <= one_step_bytes) return allreduce_one_step(bytes);
-    if (!windows_) return allreduce_staged(bytes);
+    if (!windows_ || bytes <= 4 * one_step_bytes) return allreduce_staged(bytes);
     begin();
     enter();
     await_entered();

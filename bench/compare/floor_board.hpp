@@ -19,8 +19,8 @@ inline constexpr std::size_t page = 4096;
 inline constexpr std::size_t inline_bytes = 48;        // rides in the flag's own line
 inline constexpr std::size_t slots = 8;                // calls that may be under way at once
 inline constexpr std::size_t chunk_bytes = 64 << 10;   // of the ring that goes with the slots
-inline constexpr std::size_t one_step_bytes = 8192;    // up to here everyone reads all of everyone's input
-inline constexpr std::size_t block_bytes = 512 << 10;  // staged at once: stays in a core's own cache
+inline constexpr std::size_t one_step_bytes = 4096;    // up to here everyone reads all of everyone's input
+inline constexpr std::size_t block_bytes = 512 << 10;  // staged at once: fits a core's own cache
 inline constexpr int most_ranks = 64;
 
 struct alignas(128) Line {  // 128: the neighbour line is prefetched with it
@@ -87,20 +87,25 @@ inline void await(const Line& line, std::uint64_t n, bool yields) {
 }
 inline void raise(Line& line, std::uint64_t n) { line.sequence.store(n, std::memory_order_release); }
 
-// One copy of the kernel per instruction set, chosen when the program is loaded.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+// g++ makes one copy of a kernel per instruction set; the right one is chosen when the program is loaded.
+#if defined(__x86_64__) && !defined(__clang__)
 #define COMPARE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define COMPARE_CLONES
 #endif
+#if defined(__clang__)
+#define COMPARE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define COMPARE_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 
 // Outputs may be inputs, element by element.
 COMPARE_CLONES inline void add(float* to, const float* a, const float* b, std::size_t count) {
-#pragma GCC ivdep
+  COMPARE_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
 }
 COMPARE_CLONES inline void add_to_two(float* to, float* also, const float* a, const float* b, std::size_t count) {
-#pragma GCC ivdep
+  COMPARE_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) {
     const float sum = a[i] + b[i];
     to[i] = sum;

@@ -28,7 +28,7 @@ class Contestant:
         return ""
 
     def _advice(self, what):
-        return f"{what}; Debian's {self.package} has it" if self.package else what
+        return f"{what}; Debian has it in {self.package}; then run cmake again" if self.package else what
 
     def command(self, layout, words, bind):
         """`words`: what the program is given. Every rank has a core of its own, or none is bound."""
