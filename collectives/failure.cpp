@@ -38,8 +38,9 @@ void throw_failure(const window::TeamCore& core, const State& state, const base:
   detail.rank = fabric.rank;
   detail.peer = status.peer;
   if (status.code == Code::mismatch) {
-    detail.message = fmt::format("rank {} called {}, rank {} called {}", fabric.rank, state.signature_of(fabric.rank).text(),
-                                 status.peer, state.signature_of(status.peer).text());
+    detail.message =
+        fmt::format("rank {} called {}, rank {} called {}", fabric.rank, state.signature_of(fabric.rank).text(),
+                    status.peer, state.signature_of(status.peer).text());
     detail.hint = "every rank of a team calls the same collectives in the same order, with matching arguments";
   } else {
     detail.message = fmt::format("rank {} didn't come before the deadline of {:.3g} s; {}", status.peer,

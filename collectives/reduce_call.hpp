@@ -16,8 +16,8 @@ struct ReduceCall {
   void* out = nullptr;
   std::size_t count = 0;
   DType type = DType::u8;
-  std::size_t element = 1;             ///< bytes of one
-  ReduceKernel kernel = nullptr;       ///< null: the user's function
+  std::size_t element = 1;        ///< bytes of one
+  ReduceKernel kernel = nullptr;  ///< null: the user's function
   ReduceFunction function = nullptr;
   void* context = nullptr;
   Signature signature;

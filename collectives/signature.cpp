@@ -24,7 +24,8 @@ std::string Signature::text() const {
     case Kind::broadcast: return fmt::format("broadcast({} bytes, root {})", count, root);
     case Kind::allgather: return fmt::format("allgather({} bytes)", count);
     case Kind::allreduce:
-      return fmt::format("allreduce({} x {}, {})", count, hmc::name_of(type), op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op)));
+      return fmt::format("allreduce({} x {}, {})", count, hmc::name_of(type),
+                         op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op)));
     default: return name_of(kind());
   }
 }

@@ -19,10 +19,12 @@ class Signature {
 
   constexpr Signature() = default;
   constexpr explicit Signature(std::uint64_t word) : word_(word) {}
-  static constexpr Signature make(Kind kind, std::uint64_t count, int root = 0, DType type = DType::u8, unsigned op = 0) {
+  static constexpr Signature make(Kind kind, std::uint64_t count, int root = 0, DType type = DType::u8,
+                                  unsigned op = 0) {
     const std::uint64_t folded = (count ^ (count >> 32) * 0x9e3779b1U) & 0xffffffffU;
     return Signature(static_cast<std::uint64_t>(kind) << 60 | static_cast<std::uint64_t>(type) << 56 |
-                     static_cast<std::uint64_t>(op & 15U) << 52 | (static_cast<std::uint64_t>(root) & 0xffffU) << 32 | folded);
+                     static_cast<std::uint64_t>(op & 15U) << 52 | (static_cast<std::uint64_t>(root) & 0xffffU) << 32 |
+                     folded);
   }
   constexpr std::uint64_t word() const { return word_; }
   constexpr Kind kind() const { return static_cast<Kind>(word_ >> 60); }

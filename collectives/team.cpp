@@ -32,13 +32,15 @@ void require_pointer(const char* operation, const void* pointer, std::size_t byt
 std::size_t checked_product(const char* operation, std::size_t count, std::size_t element) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, element, &bytes)) [[unlikely]]
-    throw Error(Code::invalid_argument, operation, fmt::format("{} elements of {} bytes are more than there can be", count, element));
+    throw Error(Code::invalid_argument, operation,
+                fmt::format("{} elements of {} bytes are more than there can be", count, element));
   return bytes;
 }
 
 collectives::ReduceCall make_call(const void* in, void* out, std::size_t count, DType type) {
   if (static_cast<int>(type) >= dtype_count) [[unlikely]]
-    throw Error(Code::invalid_argument, "allreduce", fmt::format("there is no element type {}", static_cast<int>(type)));
+    throw Error(Code::invalid_argument, "allreduce",
+                fmt::format("there is no element type {}", static_cast<int>(type)));
   collectives::ReduceCall call;
   call.in = in;
   call.out = out;
@@ -55,7 +57,8 @@ void run_allreduce(window::TeamCore& core, State& state, collectives::ReduceCall
   call.signature = collectives::Signature::make(collectives::Kind::allreduce, call.count, 0, call.type, op);
   const base::Status status = state.direct() != nullptr ? collectives::allreduce_direct(*state.direct(), call)
                                                         : collectives::allreduce_rounds(*state.rounds(), call);
-  if (!status.ok()) [[unlikely]] collectives::throw_failure(core, state, status, "allreduce", bytes);
+  if (!status.ok()) [[unlikely]]
+    collectives::throw_failure(core, state, status, "allreduce", bytes);
 }
 
 }  // namespace
@@ -65,7 +68,8 @@ int Team::size() const noexcept { return core_->size(); }
 
 void Team::require_equal(const char* operation, std::size_t expected, std::size_t got) {
   if (expected != got)
-    throw Error(Code::invalid_argument, operation, fmt::format("the output has {} elements; it needs {}", got, expected));
+    throw Error(Code::invalid_argument, operation,
+                fmt::format("the output has {} elements; it needs {}", got, expected));
 }
 
 void Team::barrier() {
@@ -83,12 +87,14 @@ void Team::barrier() {
 void Team::broadcast(void* data, std::size_t bytes, int root) {
   State& state = open_state(core_, "broadcast");
   if (root < 0 || root >= size())
-    throw Error(Code::bad_rank, "broadcast", fmt::format("root {}: there is no such rank in a team of {}", root, size()));
+    throw Error(Code::bad_rank, "broadcast",
+                fmt::format("root {}: there is no such rank in a team of {}", root, size()));
   require_pointer("broadcast", data, bytes);
   const collectives::BroadcastCall call{data, bytes, root};
   const base::Status status = state.direct() != nullptr ? collectives::broadcast_direct(*state.direct(), call)
                                                         : collectives::broadcast_rounds(*state.rounds(), call);
-  if (!status.ok()) [[unlikely]] collectives::throw_failure(*core_, state, status, "broadcast", bytes);
+  if (!status.ok()) [[unlikely]]
+    collectives::throw_failure(*core_, state, status, "broadcast", bytes);
 }
 
 void Team::allgather(const void* in, void* out, std::size_t bytes) {
@@ -99,7 +105,8 @@ void Team::allgather(const void* in, void* out, std::size_t bytes) {
   const collectives::AllgatherCall call{in, out, bytes};
   const base::Status status = state.direct() != nullptr ? collectives::allgather_direct(*state.direct(), call)
                                                         : collectives::allgather_rounds(*state.rounds(), call);
-  if (!status.ok()) [[unlikely]] collectives::throw_failure(*core_, state, status, "allgather", bytes);
+  if (!status.ok()) [[unlikely]]
+    collectives::throw_failure(*core_, state, status, "allgather", bytes);
 }
 
 void Team::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
@@ -107,7 +114,8 @@ void Team::allreduce(const void* in, void* out, std::size_t count, DType type, O
   collectives::ReduceCall call = make_call(in, out, count, type);
   call.kernel = collectives::reduce_kernel(type, op);
   if (call.kernel == nullptr) [[unlikely]]
-    throw Error(Code::invalid_argument, "allreduce", fmt::format("{} isn't defined for {}", name_of(op), name_of(type)));
+    throw Error(Code::invalid_argument, "allreduce",
+                fmt::format("{} isn't defined for {}", name_of(op), name_of(type)));
   run_allreduce(*core_, state, call, static_cast<unsigned>(op));
 }
 

@@ -11,7 +11,9 @@ struct AllgatherCall {
   void* out = nullptr;
   std::size_t bytes = 0;  ///< of one rank
   Signature signature() const noexcept { return Signature::make(Kind::allgather, bytes); }
-  std::byte* block(int rank) const noexcept { return static_cast<std::byte*>(out) + static_cast<std::size_t>(rank) * bytes; }
+  std::byte* block(int rank) const noexcept {
+    return static_cast<std::byte*>(out) + static_cast<std::size_t>(rank) * bytes;
+  }
 };
 
 base::Status allgather_direct(DirectTeam& team, const AllgatherCall& call) noexcept;

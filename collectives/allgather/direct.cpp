@@ -60,7 +60,8 @@ Status step_of(DirectTeam& team, const AllgatherCall& call, std::size_t step, st
 
 Status stage(DirectTeam& team, const AllgatherCall& call, std::size_t step, std::size_t chunk) noexcept {
   if (step >= ring_slots) {
-    if (const Status status = team.wait_phases(Phase::finished, team.tag(step - ring_slots)); !status.ok()) return status;
+    if (const Status status = team.wait_phases(Phase::finished, team.tag(step - ring_slots)); !status.ok())
+      return status;
   }
   const std::size_t offset = step * chunk;
   std::memcpy(team.staging(team.rank()) + step % ring_slots * chunk, static_cast<const std::byte*>(call.in) + offset,

@@ -25,7 +25,8 @@ Status all_to_all(RoundTeam& team, const ReduceCall& call) noexcept {
 
 /// Elements [first, first + count), a slice per rank.
 Status slice_wise(RoundTeam& team, const ReduceCall& call, std::size_t first, std::size_t count) noexcept {
-  const std::size_t length = (count + static_cast<std::size_t>(team.size()) - 1) / static_cast<std::size_t>(team.size());
+  const std::size_t length =
+      (count + static_cast<std::size_t>(team.size()) - 1) / static_cast<std::size_t>(team.size());
   const auto begin = [&](int rank) noexcept { return std::min(count, static_cast<std::size_t>(rank) * length); };
   const auto bytes = [&](int rank) noexcept { return std::min(length, count - begin(rank)) * call.element; };
   const auto at = [&](int rank) noexcept { return (first + begin(rank)) * call.element; };
@@ -40,7 +41,8 @@ Status slice_wise(RoundTeam& team, const ReduceCall& call, std::size_t first, st
   void* own = out + at(me);
   reduce(call, &own, 1, team.ins.data(), team.size(), bytes(me) / call.element, team.scratch);
 
-  if (const Status status = team.round([&](int) noexcept { return View(out + at(me), bytes(me)); }); !status.ok()) return status;
+  if (const Status status = team.round([&](int) noexcept { return View(out + at(me), bytes(me)); }); !status.ok())
+    return status;
   for (int rank = 0; rank < team.size(); ++rank)
     if (rank != me && bytes(rank) > 0) std::memcpy(out + at(rank), team.received(rank), bytes(rank));
   return {};
@@ -53,7 +55,8 @@ Status allreduce_rounds(RoundTeam& team, const ReduceCall& call) noexcept {
   if (call.bytes() <= std::min<std::size_t>(team.slot_bytes(), 2048)) return all_to_all(team, call);
   const std::size_t piece = team.slot_bytes() / call.element * static_cast<std::size_t>(team.size());
   for (std::size_t first = 0; first < call.count; first += piece) {
-    if (const Status status = slice_wise(team, call, first, std::min(piece, call.count - first)); !status.ok()) return status;
+    if (const Status status = slice_wise(team, call, first, std::min(piece, call.count - first)); !status.ok())
+      return status;
   }
   return {};
 }

@@ -144,7 +144,8 @@ class Sliced {
   Status finish(const Slices& cut, std::size_t piece) noexcept {
     if (results_wait_ && !pair() && mine_.in) {
       // My result will wait in my staging, which stage() didn't need to find free.
-      const Status status = piece == 0 ? team_.wait_staging_free() : team_.wait_phases(Phase::finished, team_.tag(piece - 1));
+      const Status status =
+          piece == 0 ? team_.wait_staging_free() : team_.wait_phases(Phase::finished, team_.tag(piece - 1));
       if (!status.ok()) return status;
     }
     if (cut.size(team_.rank()) > 0) reduce_own(cut);
@@ -168,13 +169,19 @@ class Sliced {
     for (int rank = 0; rank < team_.size(); ++rank) {
       const auto index = static_cast<std::size_t>(rank);
       const auto* const window = static_cast<const std::byte*>(team_.ins[index]);
-      if (rank == me) inputs_.push_back(in_at(cut, me));
-      else inputs_.push_back(window != nullptr ? window + offset : staged_at(cut, rank, me));
+      if (rank == me)
+        inputs_.push_back(in_at(cut, me));
+      else
+        inputs_.push_back(window != nullptr ? window + offset : staged_at(cut, rank, me));
       auto* const output = static_cast<std::byte*>(team_.outs[index]);
-      if (rank == me) outputs_.push_back(out_at(cut, me));
-      else if (output != nullptr) outputs_.push_back(output + offset);
-      else if (pair()) outputs_.push_back(staged_at(cut, rank, me));
-      else waits_here = true;
+      if (rank == me)
+        outputs_.push_back(out_at(cut, me));
+      else if (output != nullptr)
+        outputs_.push_back(output + offset);
+      else if (pair())
+        outputs_.push_back(staged_at(cut, rank, me));
+      else
+        waits_here = true;
     }
     if (waits_here) outputs_.push_back(staged_at(cut, me, me));
     reduce(call_, outputs_.data(), static_cast<int>(outputs_.size()), inputs_.data(), static_cast<int>(inputs_.size()),

@@ -15,7 +15,8 @@ constexpr std::size_t ring_slots = 8;
 
 /// Chunks small enough that reader and root overlap, large enough that flags don't matter.
 std::size_t chunk_of(std::size_t bytes, std::size_t staging) noexcept {
-  return std::min(staging / ring_slots, bytes <= (std::size_t{128} << 10) ? std::size_t{16} << 10 : std::size_t{64} << 10);
+  return std::min(staging / ring_slots,
+                  bytes <= (std::size_t{128} << 10) ? std::size_t{16} << 10 : std::size_t{64} << 10);
 }
 
 Status small(DirectTeam& team, const BroadcastCall& call, bool in_line) noexcept {
@@ -36,7 +37,8 @@ Status from_window(DirectTeam& team, const BroadcastCall& call) noexcept {
   Announcement root;
   std::memcpy(&root, team.payload(call.root), sizeof root);
   const std::byte* const source = team.reach(call.root, root.in);
-  if (source == nullptr) return team.fail(Status::failure(Code::closed, "the root's window isn't open here", call.root));
+  if (source == nullptr)
+    return team.fail(Status::failure(Code::closed, "the root's window isn't open here", call.root));
   std::memcpy(call.data, source, call.bytes);
   team.publish(Phase::finished, tag);
   return {};
@@ -46,7 +48,8 @@ Status ring_root(DirectTeam& team, const BroadcastCall& call, std::size_t chunk)
   const std::size_t chunks = (call.bytes + chunk - 1) / chunk;
   for (std::size_t i = 0; i < chunks; ++i) {
     if (i >= ring_slots) {
-      if (const Status status = team.wait_phases(Phase::finished, team.tag(i - ring_slots)); !status.ok()) return status;
+      if (const Status status = team.wait_phases(Phase::finished, team.tag(i - ring_slots)); !status.ok())
+        return status;
     }
     const std::size_t offset = i * chunk;
     std::memcpy(team.staging(call.root) + i % ring_slots * chunk, static_cast<std::byte*>(call.data) + offset,

@@ -16,7 +16,8 @@ Status broadcast_rounds(RoundTeam& team, const BroadcastCall& call) noexcept {
   std::size_t offset = 0;
   do {
     const std::size_t piece = std::min(team.slot_bytes(), call.bytes - offset);
-    const std::span<const std::byte> mine = is_root ? std::span<const std::byte>(data + offset, piece) : std::span<const std::byte>{};
+    const std::span<const std::byte> mine =
+        is_root ? std::span<const std::byte>(data + offset, piece) : std::span<const std::byte>{};
     if (const Status status = team.round([&](int) noexcept { return mine; }); !status.ok()) return status;
     if (!is_root && piece > 0) std::memcpy(data + offset, team.received(call.root), piece);
     offset += piece;

@@ -8,8 +8,8 @@
 namespace hmc::collectives {
 
 inline constexpr std::size_t line_bytes = 64;
-inline constexpr std::size_t inline_bytes = 48;   ///< payload that rides in the flag's own line
-inline constexpr std::size_t slot_bytes = 4096;   ///< payload that one flag covers
+inline constexpr std::size_t inline_bytes = 48;  ///< payload that rides in the flag's own line
+inline constexpr std::size_t slot_bytes = 4096;  ///< payload that one flag covers
 
 /// "I have arrived at collective number `sequence`, and called `signature`." Signature and payload are
 /// plain: the release store of the sequence publishes them, and the acquire load of who waits for it

@@ -25,7 +25,8 @@ DirectTeam::DirectTeam(window::TeamCore& team)
   arena_ = window::Core::create(team, sizeof(Board), window::Core::Role::internal);
   new (arena_->data()) Board;
   for (const window::Peer& peer : arena_->peers()) boards_.push_back(reinterpret_cast<Board*>(peer.direct));
-  staging_window_ = window::Core::create(team, staging_at_start, window::Core::Role::internal);  // after it, all boards are ready
+  staging_window_ =
+      window::Core::create(team, staging_at_start, window::Core::Role::internal);  // after it, all boards are ready
   map_staging();
 }
 
@@ -54,12 +55,14 @@ Status DirectTeam::fail(const Status& status) noexcept {
 }
 
 Status DirectTeam::begin(Signature signature) noexcept {
-  if (!failure_.ok()) [[unlikely]] return failure_;
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
   const std::uint64_t before = sequence_;
   if (all_arrived_ < before) {  // the last call didn't wait for everyone
     for (int i = 1; i < size_; ++i) {
       const int peer = (rank_ + i) % size_;
-      if (const Status status = wait_line(board(peer).arrivals[before & 1], peer, before); !status.ok()) return fail(status);
+      if (const Status status = wait_line(board(peer).arrivals[before & 1], peer, before); !status.ok())
+        return fail(status);
     }
     all_arrived_ = before;
   }
@@ -109,7 +112,8 @@ Status DirectTeam::wait_arrival(int rank) noexcept {
 Status DirectTeam::wait_arrivals() noexcept {
   for (int i = 1; i < size_; ++i) {
     const int peer = rank_ + i < size_ ? rank_ + i : rank_ + i - size_;
-    if (const Status status = wait_line(board(peer).arrivals[sequence_ & 1], peer, sequence_); !status.ok()) [[unlikely]]
+    if (const Status status = wait_line(board(peer).arrivals[sequence_ & 1], peer, sequence_); !status.ok())
+        [[unlikely]]
       return fail(status);
   }
   all_arrived_ = sequence_;
@@ -143,7 +147,8 @@ bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
 
 void DirectTeam::grow_staging(std::size_t bytes) {
   // At least twice what it was: a program that goes through all sizes grows it a few times, not each time.
-  const std::size_t wanted = std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
+  const std::size_t wanted =
+      std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
   auto larger = window::Core::create(team_, wanted, window::Core::Role::internal);
   staging_window_->close();
   staging_window_ = std::move(larger);

@@ -100,7 +100,7 @@ class DirectTeam {
   std::uint64_t sequence_ = 0;     // of the present call
   std::uint64_t all_arrived_ = 0;  // the last sequence at which I have seen everyone
   std::uint64_t staging_busy_ = 0;
-  Signature signature_;            // of the present call
+  Signature signature_;  // of the present call
   base::Status failure_;
   std::vector<Board*> boards_;
   std::vector<std::byte*> staging_;

@@ -42,7 +42,9 @@ base::Activity RoundTeam::activity() const noexcept {
   }
 }
 
-std::uint64_t RoundTeam::signal_offset(int source) const noexcept { return static_cast<std::uint64_t>(source) * signal_stride; }
+std::uint64_t RoundTeam::signal_offset(int source) const noexcept {
+  return static_cast<std::uint64_t>(source) * signal_stride;
+}
 
 std::uint64_t RoundTeam::slot_offset(int source) const noexcept {
   const auto size = static_cast<std::uint64_t>(size_);
@@ -50,7 +52,9 @@ std::uint64_t RoundTeam::slot_offset(int source) const noexcept {
   return size * signal_stride + index * (header_bytes + slot_bytes_);
 }
 
-const std::byte* RoundTeam::received(int peer) const noexcept { return arena_->data() + slot_offset(peer) + header_bytes; }
+const std::byte* RoundTeam::received(int peer) const noexcept {
+  return arena_->data() + slot_offset(peer) + header_bytes;
+}
 
 Signature RoundTeam::signature_of(int rank) const noexcept {
   if (rank == rank_) return signature_;  // nobody sends to itself
@@ -77,7 +81,8 @@ Status RoundTeam::send(int peer, std::span<const std::byte> message) noexcept {
   const window::Peer& target = arena_->peers()[static_cast<std::size_t>(peer)];
   transport::Ticket ticket = transport::done;
   const std::size_t bytes = message.empty() ? sizeof word : header_bytes + message.size();
-  Status status = target.channel->put_signal(slot_offset(rank_), message_.data(), bytes, signal_offset(rank_), round_, ticket);
+  Status status =
+      target.channel->put_signal(slot_offset(rank_), message_.data(), bytes, signal_offset(rank_), round_, ticket);
   if (!status.ok() || ticket == transport::done) return status;
   Status result;
   const auto sent = [&]() noexcept {
@@ -91,7 +96,8 @@ Status RoundTeam::send(int peer, std::span<const std::byte> message) noexcept {
 Status RoundTeam::wait_all() noexcept {
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
-    const std::atomic_ref<std::uint64_t> signal(*reinterpret_cast<std::uint64_t*>(arena_->data() + signal_offset(peer)));
+    const std::atomic_ref<std::uint64_t> signal(
+        *reinterpret_cast<std::uint64_t*>(arena_->data() + signal_offset(peer)));
     // Acquire: pairs with put_signal's release; the message comes first.
     const auto arrived = [&]() noexcept { return signal.load(std::memory_order_acquire) >= round_; };
     const Status status = fabric_.waiter.until({activity(), peer, round_}, arrived, fabric_.timeout);

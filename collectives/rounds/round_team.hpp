@@ -29,8 +29,7 @@ class RoundTeam {
 
   base::Status begin(Signature signature) noexcept;
   /// `message_for(peer)` gives what goes to a peer: at most slot_bytes().
-  template <typename MessageFor>
-  base::Status round(MessageFor&& message_for) noexcept {
+  template <typename MessageFor> base::Status round(MessageFor&& message_for) noexcept {
     ++round_;
     for (int i = 1; i < size_; ++i) {
       const int peer = (rank_ + i) % size_;

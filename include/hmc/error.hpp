@@ -20,17 +20,17 @@ enum class Code : int {
   timeout = 4,         ///< the deadline passed; the text names who was missing
   not_found = 5,
   invalid_argument = 6,
-  out_of_range = 7,    ///< offset + size lies beyond the window
-  misaligned = 8,      ///< an atomic or a signal off its natural border
+  out_of_range = 7,  ///< offset + size lies beyond the window
+  misaligned = 8,    ///< an atomic or a signal off its natural border
   bad_rank = 9,
-  closed = 10,         ///< the window, team or runtime was closed
+  closed = 10,  ///< the window, team or runtime was closed
   out_of_memory = 11,
-  peer_failed = 12,    ///< a rank died; Error::peer says which
-  aborted = 13,        ///< a rank called abort, or the launcher ended the job
-  mismatch = 14,       ///< ranks called different collectives, or with different counts, types or ops
-  unavailable = 15,    ///< a forced or needed wire can't be had
-  refused = 16,        ///< authentication or protocol version
-  in_progress = 17,    ///< not an error: a request isn't done yet
+  peer_failed = 12,  ///< a rank died; Error::peer says which
+  aborted = 13,      ///< a rank called abort, or the launcher ended the job
+  mismatch = 14,     ///< ranks called different collectives, or with different counts, types or ops
+  unavailable = 15,  ///< a forced or needed wire can't be had
+  refused = 16,      ///< authentication or protocol version
+  in_progress = 17,  ///< not an error: a request isn't done yet
 };
 
 /// The older API's result type; its numbers are the first of Code.

@@ -19,7 +19,7 @@ struct float16 {
     const std::uint32_t f = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>((f >> 16) & 0x8000U);
     const std::uint32_t magnitude = f & 0x7fffffffU;
-    if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);  // NaN stays quiet
+    if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);   // NaN stays quiet
     if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // rounds to inf
     if (magnitude < 0x38800000U) {  // subnormal: let the float adder round at the right bit
       const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
@@ -55,9 +55,7 @@ struct bfloat16 {
     if ((f & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((f >> 16) | 0x40U);
     return static_cast<std::uint16_t>((f + 0x7fffU + ((f >> 16) & 1U)) >> 16);
   }
-  static constexpr float decode(std::uint16_t half) {
-    return std::bit_cast<float>(std::uint32_t{half} << 16);
-  }
+  static constexpr float decode(std::uint16_t half) { return std::bit_cast<float>(std::uint32_t{half} << 16); }
 };
 
 }  // namespace hmc

@@ -48,8 +48,8 @@ typedef enum hmc_code {
 typedef struct hmc_error_detail {
   size_t struct_size;
   int code;
-  int rank;       /* who reports */
-  int peer;       /* the other side, or the rank that failed */
+  int rank; /* who reports */
+  int peer; /* the other side, or the rank that failed */
   int sys_errno;
   int has_extent; /* offset and size mean something */
   int reserved;

@@ -25,8 +25,8 @@ struct Path {
 
 /// What has happened so far, for tests and tools.
 struct Counters {
-  std::uint64_t puts_direct = 0;    ///< puts that were a copy into mapped memory
-  std::uint64_t puts_wire = 0;      ///< puts that went through a wire
+  std::uint64_t puts_direct = 0;       ///< puts that were a copy into mapped memory
+  std::uint64_t puts_wire = 0;         ///< puts that went through a wire
   std::uint64_t buffers_in_place = 0;  ///< collective buffers that lay in a window and weren't staged
   std::uint64_t buffers_staged = 0;    ///< collective buffers that were copied through staging
 };
@@ -47,15 +47,15 @@ class HMC_API Runtime {
 
   int rank() const noexcept;
   int size() const noexcept;
-  int node() const noexcept;          ///< of this rank; nodes are numbered 0..node_count()-1
+  int node() const noexcept;  ///< of this rank; nodes are numbered 0..node_count()-1
   int node(int rank) const;
   int node_count() const noexcept;
   Team& world() noexcept;
 
   Path path(int rank) const;
-  std::string launcher() const;       ///< how the job was joined
+  std::string launcher() const;  ///< how the job was joined
   Counters counters() const;
-  Timeout timeout() const noexcept;   ///< what job_timeout means here
+  Timeout timeout() const noexcept;  ///< what job_timeout means here
 
   /// Ends the whole job: every rank's present or next call throws Error{aborted} with this text, and
   /// the launcher ends the processes with `exit_code`.

@@ -31,20 +31,16 @@ class HMC_API Team {
   /// `bytes` from each rank; `out` holds size() * bytes in rank order.
   void allgather(const void* in, void* out, std::size_t bytes);
   void allreduce(const void* in, void* out, std::size_t count, DType type, Op op);
-  void allreduce(const void* in, void* out, std::size_t count, DType type, ReduceFunction function,
-                 void* context);
+  void allreduce(const void* in, void* out, std::size_t count, DType type, ReduceFunction function, void* context);
 
-  template <typename T>
-  void broadcast(std::span<T> data, int root) {
+  template <typename T> void broadcast(std::span<T> data, int root) {
     broadcast(static_cast<void*>(data.data()), data.size_bytes(), root);
   }
-  template <typename T>
-  void allgather(std::span<const T> in, std::span<T> out) {
+  template <typename T> void allgather(std::span<const T> in, std::span<T> out) {
     require_equal("allgather", in.size() * static_cast<std::size_t>(size()), out.size());
     allgather(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size_bytes());
   }
-  template <typename T>
-  void allreduce(std::span<const T> in, std::span<T> out, Op op) {
+  template <typename T> void allreduce(std::span<const T> in, std::span<T> out, Op op) {
     require_equal("allreduce", in.size(), out.size());
     allreduce(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), op);
   }

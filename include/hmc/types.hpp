@@ -49,8 +49,7 @@ enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
 /// A user's reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count. It is called with
 /// the ranks' contributions in ascending rank order, so it need not commute; it must be associative.
 /// It must not throw, and must be the same function on every rank.
-using ReduceFunction = void (*)(void* accumulated, const void* next, std::size_t count, DType type,
-                                void* context);
+using ReduceFunction = void (*)(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
 constexpr std::size_t size_of(DType type) noexcept {
   constexpr std::size_t sizes[dtype_count] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
@@ -61,8 +60,7 @@ HMC_API const char* name_of(Op op) noexcept;
 HMC_API const char* name_of(MemoryType type) noexcept;
 
 /// The DType of a C++ type; a compile error where there is none.
-template <typename T>
-constexpr DType dtype_of() noexcept;
+template <typename T> constexpr DType dtype_of() noexcept;
 template <> constexpr DType dtype_of<std::int8_t>() noexcept { return DType::i8; }
 template <> constexpr DType dtype_of<std::uint8_t>() noexcept { return DType::u8; }
 template <> constexpr DType dtype_of<std::int16_t>() noexcept { return DType::i16; }

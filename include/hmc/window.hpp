@@ -74,16 +74,16 @@ class HMC_API Window {
   void close();
   bool is_open() const noexcept;
 
-  std::size_t bytes() const;           ///< of this rank's part
-  std::size_t bytes(int rank) const;   ///< of a rank's part
-  std::byte* data() const;             ///< this rank's part
-  template <typename T>
-  T* local(std::uint64_t offset = 0) const { return reinterpret_cast<T*>(data() + offset); }
+  std::size_t bytes() const;          ///< of this rank's part
+  std::size_t bytes(int rank) const;  ///< of a rank's part
+  std::byte* data() const;            ///< this rank's part
+  template <typename T> T* local(std::uint64_t offset = 0) const { return reinterpret_cast<T*>(data() + offset); }
 
   /// Where load and store reach a rank's byte at `offset`; null where they can't.
   std::byte* ptr(int rank, std::uint64_t offset = 0) const;
-  template <typename T>
-  T* ptr(int rank, std::uint64_t offset = 0) const { return reinterpret_cast<T*>(ptr(rank, offset)); }
+  template <typename T> T* ptr(int rank, std::uint64_t offset = 0) const {
+    return reinterpret_cast<T*>(ptr(rank, offset));
+  }
 
   // ---- transfers
   void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
@@ -97,11 +97,10 @@ class HMC_API Window {
 
   // ---- signals: 64-bit words, 8-byte aligned
   /// The bytes, then `value` at `signal_offset` of the same rank.
-  void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
-                  std::uint64_t signal_offset, std::uint64_t value);
+  void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                  std::uint64_t value);
   /// Waits on this rank's own word; returns the value seen. Error{timeout} at the deadline.
-  std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value,
-                           Timeout timeout = job_timeout);
+  std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout = job_timeout);
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
 
   // ---- atomics on std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, naturally aligned

@@ -24,8 +24,7 @@ inline std::string_view as_text(ByteView bytes) noexcept {
 
 class ByteWriter {
  public:
-  template <typename T>
-  ByteWriter& number(T value) {
+  template <typename T> ByteWriter& number(T value) {
     static_assert(std::is_integral_v<T> || std::is_enum_v<T>);
     auto rest = static_cast<std::uint64_t>(value);
     for (std::size_t i = 0; i < sizeof(T); ++i, rest >>= 8) out_.push_back(static_cast<std::byte>(rest & 0xff));
@@ -54,8 +53,7 @@ class ByteReader {
  public:
   explicit ByteReader(ByteView in) noexcept : in_(in) {}
 
-  template <typename T>
-  T number() noexcept {
+  template <typename T> T number() noexcept {
     static_assert(std::is_integral_v<T> || std::is_enum_v<T>);
     const ByteView bytes = raw(sizeof(T));
     std::uint64_t value = 0;

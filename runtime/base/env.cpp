@@ -26,10 +26,10 @@ constexpr std::array<EnvVar, 10> table{{
 }};
 
 constexpr std::array<std::string_view, 14> foreign_table{
-    "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID",                        // torchrun
-    "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",  // PMIx, Open MPI
-    "PMI_RANK", "PMI_SIZE",                                             // PMI-1: MPICH's hydra
-    "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_JOB_ID",
+    "RANK",         "WORLD_SIZE",     "TORCHELASTIC_RUN_ID",                           // torchrun
+    "PMIX_RANK",    "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",  // PMIx, Open MPI
+    "PMI_RANK",     "PMI_SIZE",                                                        // PMI-1: MPICH's hydra
+    "SLURM_PROCID", "SLURM_NTASKS",   "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "SLURM_JOB_ID",
 };
 
 [[noreturn]] void refuse(std::string_view name, const std::string& value) {

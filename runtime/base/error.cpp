@@ -64,7 +64,8 @@ const char* name_of(Code code) noexcept {
 }
 
 const char* name_of(DType type) noexcept {
-  constexpr const char* names[dtype_count] = {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"};
+  constexpr const char* names[dtype_count] = {"i8",  "u8",  "i16", "u16",  "i32", "u32",
+                                              "i64", "u64", "f16", "bf16", "f32", "f64"};
   const auto index = static_cast<int>(type);
   return index < dtype_count ? names[index] : "unknown";
 }

@@ -17,20 +17,16 @@ class Log {
   explicit Log(LogLevel level = LogLevel::warn, int rank = -1) noexcept : level_(level), rank_(rank) {}
   bool wants(LogLevel level) const noexcept { return level <= level_; }
 
-  template <typename... Args>
-  void error(fmt::format_string<Args...> text, Args&&... args) const {
+  template <typename... Args> void error(fmt::format_string<Args...> text, Args&&... args) const {
     if (wants(LogLevel::error)) write("error", fmt::format(text, std::forward<Args>(args)...));
   }
-  template <typename... Args>
-  void warn(fmt::format_string<Args...> text, Args&&... args) const {
+  template <typename... Args> void warn(fmt::format_string<Args...> text, Args&&... args) const {
     if (wants(LogLevel::warn)) write("warn", fmt::format(text, std::forward<Args>(args)...));
   }
-  template <typename... Args>
-  void info(fmt::format_string<Args...> text, Args&&... args) const {
+  template <typename... Args> void info(fmt::format_string<Args...> text, Args&&... args) const {
     if (wants(LogLevel::info)) write("info", fmt::format(text, std::forward<Args>(args)...));
   }
-  template <typename... Args>
-  void debug(fmt::format_string<Args...> text, Args&&... args) const {
+  template <typename... Args> void debug(fmt::format_string<Args...> text, Args&&... args) const {
     if (wants(LogLevel::debug)) write("debug", fmt::format(text, std::forward<Args>(args)...));
   }
 

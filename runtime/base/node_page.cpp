@@ -57,7 +57,9 @@ NodePage::NodePage(std::shared_ptr<Segment> segment) : segment_(std::move(segmen
   sleepers_ = &header().sleepers;
 }
 
-NodePage::Header& NodePage::header() const noexcept { return *std::launder(reinterpret_cast<Header*>(segment_->base())); }
+NodePage::Header& NodePage::header() const noexcept {
+  return *std::launder(reinterpret_cast<Header*>(segment_->base()));
+}
 
 NodePage NodePage::create(int capacity) {
   const auto count = static_cast<std::size_t>(capacity);
@@ -77,7 +79,9 @@ NodePage NodePage::create(int capacity) {
 }
 
 NodePage NodePage::adopt(std::shared_ptr<Segment> segment, std::uint64_t expected_nonce) {
-  const auto refuse = [](const char* why) { throw Error(Code::refused, "join node", why, "are two builds of HMC mixed in this job?"); };
+  const auto refuse = [](const char* why) {
+    throw Error(Code::refused, "join node", why, "are two builds of HMC mixed in this job?");
+  };
   if (segment->bytes() < sizeof(Header)) refuse("the node page is too short");
   NodePage page(std::move(segment));
   const Header& header = page.header();
@@ -97,7 +101,8 @@ ActivityLine& NodePage::activity(int local_index) const noexcept {
 }
 
 Doorbell& NodePage::doorbell(int local_index) const noexcept {
-  std::byte* const after = segment_->base() + sizeof(Header) + static_cast<std::size_t>(capacity()) * sizeof(ActivityLine);
+  std::byte* const after =
+      segment_->base() + sizeof(Header) + static_cast<std::size_t>(capacity()) * sizeof(ActivityLine);
   return reinterpret_cast<Doorbell*>(after)[local_index];
 }
 

@@ -31,10 +31,10 @@ const char* name_of(Activity activity) noexcept;
 /// relaxed atomics: a reader wants a hint for people, not a consistent snapshot.
 struct alignas(64) ActivityLine {
   std::atomic<std::uint32_t> activity{0};
-  std::atomic<std::int32_t> peer{-1};       ///< whom it waits for, where that is one rank
-  std::atomic<std::uint64_t> sequence{0};   ///< the team's collective number, where it is one
-  std::atomic<std::int64_t> since_ns{0};    ///< CLOCK_MONOTONIC
-  std::atomic<std::int32_t> world_rank{-1}; ///< whose line this is
+  std::atomic<std::int32_t> peer{-1};        ///< whom it waits for, where that is one rank
+  std::atomic<std::uint64_t> sequence{0};    ///< the team's collective number, where it is one
+  std::atomic<std::int64_t> since_ns{0};     ///< CLOCK_MONOTONIC
+  std::atomic<std::int32_t> world_rank{-1};  ///< whose line this is
   std::atomic<std::int32_t> pid{0};
 };
 

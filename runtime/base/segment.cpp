@@ -70,7 +70,8 @@ void Segment::map_now(std::size_t bytes, std::uint64_t file_offset) {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0) fail("fstat", bytes, errno);
   identity_ = {static_cast<std::uint64_t>(info.st_dev), static_cast<std::uint64_t>(info.st_ino)};
-  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), static_cast<off_t>(file_offset));
+  void* const base =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), static_cast<off_t>(file_offset));
   if (base == MAP_FAILED) fail("mmap", bytes, errno);
   base_ = static_cast<std::byte*>(base);
   bytes_ = bytes;

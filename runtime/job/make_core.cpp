@@ -53,7 +53,8 @@ Greeting decode(base::ByteView bytes, int rank) {
     const base::ByteView address = in.blob();
     greeting.addresses.emplace_back(address.begin(), address.end());
   }
-  if (!in.complete()) throw Error(Code::refused, "Runtime::init", fmt::format("rank {} sent a malformed greeting", rank));
+  if (!in.complete())
+    throw Error(Code::refused, "Runtime::init", fmt::format("rank {} sent a malformed greeting", rank));
   return greeting;
 }
 
@@ -129,7 +130,8 @@ void make_wires(window::Fabric& fabric, const std::vector<RankFacts>& facts, con
   for (const auto& wire : fabric.wires) fabric.waiter.add_progress(wire.get());
 }
 
-std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap, const base::Env& env) {
+std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap,
+                                            const base::Env& env) {
   auto fabric = std::make_shared<window::Fabric>();
   const std::vector<RankFacts>& facts = bootstrap->facts();
   fabric->rank = bootstrap->rank();

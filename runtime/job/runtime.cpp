@@ -24,7 +24,8 @@ int Runtime::size() const noexcept { return core_->fabric().size; }
 int Runtime::node() const noexcept { return core_->bootstrap().facts()[static_cast<std::size_t>(rank())].node; }
 
 int Runtime::node(int rank) const {
-  if (rank < 0 || rank >= size()) throw Error(Code::bad_rank, "Runtime::node", "there is no rank " + std::to_string(rank));
+  if (rank < 0 || rank >= size())
+    throw Error(Code::bad_rank, "Runtime::node", "there is no rank " + std::to_string(rank));
   return core_->bootstrap().facts()[static_cast<std::size_t>(rank)].node;
 }
 
@@ -32,7 +33,8 @@ int Runtime::node_count() const noexcept { return core_->node_count(); }
 Team& Runtime::world() noexcept { return core_->world(); }
 
 Path Runtime::path(int rank) const {
-  if (rank < 0 || rank >= size()) throw Error(Code::bad_rank, "Runtime::path", "there is no rank " + std::to_string(rank));
+  if (rank < 0 || rank >= size())
+    throw Error(Code::bad_rank, "Runtime::path", "there is no rank " + std::to_string(rank));
   return core_->fabric().paths[static_cast<std::size_t>(rank)];
 }
 

@@ -43,7 +43,9 @@ int ConnBuffer::device_id() const noexcept { return allocation_ ? allocation_->d
 namespace {
 
 /// [bias, bias + size) lies in a buffer of `whole` bytes; written so that nothing can wrap.
-bool inside(std::size_t bias, std::size_t size, std::size_t whole) noexcept { return size <= whole && bias <= whole - size; }
+bool inside(std::size_t bias, std::size_t size, std::size_t whole) noexcept {
+  return size <= whole && bias <= whole - size;
+}
 
 }  // namespace
 
@@ -72,7 +74,8 @@ status_t ConnBuffer::readToGpu(void* dest, std::size_t size, std::size_t bias) c
 status_t ConnBuffer::copyWithin(std::size_t dest_bias, std::size_t src_bias, std::size_t size) {
   if (!inside(dest_bias, size, buffer_size) || !inside(src_bias, size, buffer_size)) return status_t::INVALID_CONFIG;
   if (size == 0) return status_t::SUCCESS;
-  return to_older(allocation_->provider->copy_within(allocation_->address + dest_bias, allocation_->address + src_bias, size));
+  return to_older(
+      allocation_->provider->copy_within(allocation_->address + dest_bias, allocation_->address + src_bias, size));
 }
 
 }  // namespace hmc

@@ -25,7 +25,8 @@ const Provider& provider_for(MemoryType type) {
               "hmcinfo lists the kinds of memory that it has");
 }
 
-std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment, std::size_t offset, std::size_t bytes) {
+std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment, std::size_t offset,
+                                          std::size_t bytes) {
   auto allocation = std::make_shared<Allocation>();
   allocation->address = segment->base() + offset;
   allocation->bytes = bytes;

@@ -58,6 +58,7 @@ std::vector<ProviderInfo> list_providers();
 const Provider& provider_for(MemoryType type);
 
 /// Memory that the caller already has as a segment, as host memory.
-std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment, std::size_t offset, std::size_t bytes);
+std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment, std::size_t offset,
+                                          std::size_t bytes);
 
 }  // namespace hmc::memory

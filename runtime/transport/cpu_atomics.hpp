@@ -9,8 +9,7 @@
 
 namespace hmc::transport {
 
-template <typename Word>
-Word apply_atomic(const Atomic& atomic, Word& target) noexcept {
+template <typename Word> Word apply_atomic(const Atomic& atomic, Word& target) noexcept {
   // seq_cst throughout: remote atomics build locks and counters of all kinds, and on x86 every
   // read-modify-write is a full barrier anyway.
   std::atomic_ref<Word> word(target);

@@ -25,9 +25,23 @@ namespace hmc::transport {
 using Ticket = std::uint64_t;
 inline constexpr Ticket done = 0;
 
-enum class AtomicOp : std::uint8_t { fetch_add, swap, compare_swap, fetch, set, add, band, bor, bxor, fetch_and, fetch_or, fetch_xor };
+enum class AtomicOp : std::uint8_t {
+  fetch_add,
+  swap,
+  compare_swap,
+  fetch,
+  set,
+  add,
+  band,
+  bor,
+  bxor,
+  fetch_and,
+  fetch_or,
+  fetch_xor
+};
 constexpr bool returns_value(AtomicOp op) noexcept {
-  return op != AtomicOp::set && op != AtomicOp::add && op != AtomicOp::band && op != AtomicOp::bor && op != AtomicOp::bxor;
+  return op != AtomicOp::set && op != AtomicOp::add && op != AtomicOp::band && op != AtomicOp::bor &&
+         op != AtomicOp::bxor;
 }
 
 /// One atomic on a naturally aligned word of `width` (4 or 8) bytes at the target.
@@ -49,8 +63,8 @@ struct Region {
 
 /// What a wire is like. Facts, printed by hmcinfo and read by those who choose.
 struct Capabilities {
-  bool direct = false;           ///< channels give load/store addresses
-  bool needs_target = false;     ///< the target's CPU takes part, so it needs a progress thread
+  bool direct = false;             ///< channels give load/store addresses
+  bool needs_target = false;       ///< the target's CPU takes part, so it needs a progress thread
   std::size_t put_inline_max = 0;  ///< puts up to this size complete locally at once
 };
 
@@ -72,7 +86,8 @@ class Channel {
   virtual base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                   std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept = 0;
   /// `*result` (may be null if the op returns nothing) holds the old value when the ticket is done.
-  virtual base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result, Ticket& ticket) noexcept = 0;
+  virtual base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                              Ticket& ticket) noexcept = 0;
 };
 
 /// A rank's answer to "can this wire serve the pair (me, peer)?"

@@ -26,8 +26,8 @@ struct WireContext {
   int rank = 0;
   int size = 1;
   int local_index = 0;
-  bool several_nodes = false;   ///< some peer is on another (pretended) node
-  bool one_machine = true;      ///< all ranks share a kernel, so "network" must not mean shared memory
+  bool several_nodes = false;  ///< some peer is on another (pretended) node
+  bool one_machine = true;     ///< all ranks share a kernel, so "network" must not mean shared memory
   base::NodeLink* node_link = nullptr;
   base::Waiter* waiter = nullptr;
   const base::Log* log = nullptr;

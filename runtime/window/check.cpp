@@ -50,7 +50,8 @@ void Core::refuse(const char* operation, int rank, std::uint64_t offset, const v
 }
 
 const Peer& Core::peer(const char* operation, int rank) const {
-  if (static_cast<std::size_t>(rank) >= peers_.size()) [[unlikely]] refuse(operation, rank, 0, nullptr, 0);
+  if (static_cast<std::size_t>(rank) >= peers_.size()) [[unlikely]]
+    refuse(operation, rank, 0, nullptr, 0);
   return peers_[static_cast<std::size_t>(rank)];
 }
 

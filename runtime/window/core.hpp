@@ -17,11 +17,11 @@ namespace hmc::window {
 
 /// One rank's part of the window, as this rank reaches it.
 struct Peer {
-  std::byte* direct = nullptr;           ///< load/store address of its first byte; null: use the channel
+  std::byte* direct = nullptr;  ///< load/store address of its first byte; null: use the channel
   std::uint64_t bytes = 0;
   transport::Channel* channel = nullptr;
   int wire = 0;
-  int local_index = -1;                  ///< on my node, or -1
+  int local_index = -1;  ///< on my node, or -1
 };
 
 /// Every verb checks its arguments first (one branch on the good way), then copies where the peer is
@@ -82,13 +82,16 @@ class Core {
     // A closed window has no peers, so one comparison covers "closed" too.
     if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
       const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-      if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]] return peer;
+      if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]]
+        return peer;
     }
     refuse(operation, rank, offset, local, bytes);
   }
-  const Peer& check_strided(const char* operation, int rank, std::uint64_t offset, const void* local, const Strides& strides) const;
+  const Peer& check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
+                            const Strides& strides) const;
   const Peer& check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const;
-  [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const;
+  [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
+                           std::size_t bytes) const;
   [[noreturn]] void refuse_closed(const char* operation) const;
   void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call);
   void flush_wire(int wire, int rank, Timeout timeout);

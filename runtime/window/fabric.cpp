@@ -30,7 +30,8 @@ base::Status flush_wires(Fabric& fabric) noexcept {
       result = wire->test(ticket);
       return result.code != Code::in_progress;
     };
-    if (const base::Status status = fabric.waiter.until({base::Activity::flush}, flushed, fabric.timeout); !status.ok()) return status;
+    if (const base::Status status = fabric.waiter.until({base::Activity::flush}, flushed, fabric.timeout); !status.ok())
+      return status;
     if (!result.ok()) return result;
   }
   return {};
@@ -51,7 +52,8 @@ void throw_status(const Fabric& fabric, const base::Status& status, const CallSi
     const std::string cause = fabric.waiter.page().abort_text();
     if (!cause.empty()) detail.message = cause;
   }
-  if (status.code == Code::timeout) detail.hint = "HMC_TIMEOUT_S sets the deadline; hmcrun --timeout shows what each rank is in";
+  if (status.code == Code::timeout)
+    detail.hint = "HMC_TIMEOUT_S sets the deadline; hmcrun --timeout shows what each rank is in";
   throw Error(std::move(detail));
 }
 

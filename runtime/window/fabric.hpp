@@ -59,9 +59,9 @@ struct CallSite {
 };
 [[noreturn]] void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call);
 inline void require(const Fabric& fabric, const base::Status& status, const CallSite& call) {
-  if (!status.ok()) [[unlikely]] throw_status(fabric, status, call);
+  if (!status.ok()) [[unlikely]]
+    throw_status(fabric, status, call);
 }
-
 
 /// Completes the puts of all windows on all wires, as flush() does per window.
 base::Status flush_wires(Fabric& fabric) noexcept;

@@ -72,7 +72,8 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   for (const int member : fabric.node_link->members()) {
     const auto size = base::ByteReader(sizes[static_cast<std::size_t>(member)]).number<std::uint64_t>();
     if (member == fabric.rank) my_offset = total;
-    wraps = wraps || size > SIZE_MAX / 2 || __builtin_add_overflow(total, base::round_up(size, base::page_size()), &total);
+    wraps =
+        wraps || size > SIZE_MAX / 2 || __builtin_add_overflow(total, base::round_up(size, base::page_size()), &total);
   }
 
   ErrorDetail failure;
@@ -218,19 +219,22 @@ Core::~Core() {
 std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {
   if (!open_) refuse_closed("Window::alloc");
   if (bytes == 0 || align == 0 || (align & (align - 1)) != 0) {
-    throw Error(Code::invalid_argument, "Window::alloc",
-                fmt::format("{} bytes aligned to {}: the size must not be 0, the alignment a power of two", bytes, align));
+    throw Error(
+        Code::invalid_argument, "Window::alloc",
+        fmt::format("{} bytes aligned to {}: the size must not be 0, the alignment a power of two", bytes, align));
   }
   if (const auto offset = allocator_.allocate(bytes, align)) return *offset;
   throw Error(Code::out_of_memory, "Window::alloc",
-              fmt::format("{} bytes aligned to {} don't fit; the largest free range has {}", bytes, align, allocator_.largest_free()),
+              fmt::format("{} bytes aligned to {} don't fit; the largest free range has {}", bytes, align,
+                          allocator_.largest_free()),
               "create a larger window, or free what isn't used");
 }
 
 void Core::free(std::uint64_t offset) {
   if (!open_) refuse_closed("Window::free");
   if (!allocator_.release(offset))
-    throw Error(Code::invalid_argument, "Window::free", fmt::format("offset {} isn't the start of an allocation", offset));
+    throw Error(Code::invalid_argument, "Window::free",
+                fmt::format("offset {} isn't the start of an allocation", offset));
 }
 
 }  // namespace hmc::window

@@ -22,7 +22,8 @@ void Request::wait(Timeout timeout) {
     return result.code != Code::in_progress;
   };
   const window::CallSite call{operation_, peer_};
-  window::require(fabric, fabric.waiter.until({base::Activity::wait_request, peer_}, ready, fabric.resolve(timeout)), call);
+  window::require(fabric, fabric.waiter.until({base::Activity::wait_request, peer_}, ready, fabric.resolve(timeout)),
+                  call);
   window_ = nullptr;
   window::require(fabric, result, call);
 }
@@ -43,7 +44,8 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   const auto one_done = [&]() noexcept {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       Request& request = requests[i];
-      result = request.window_ == nullptr ? base::Status{} : request.window_->test_ticket(request.wire_, request.ticket_);
+      result =
+          request.window_ == nullptr ? base::Status{} : request.window_->test_ticket(request.wire_, request.ticket_);
       finished = i;
       if (result.code != Code::in_progress) return true;
     }

@@ -87,7 +87,8 @@ std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomi
 void Core::fence() {
   if (!open_) refuse_closed("fence");
   base::store_fence();
-  for (const int wire : wires_in_use_) require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
+  for (const int wire : wires_in_use_)
+    require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
 }
 
 void Core::flush(int rank, Timeout timeout) {
@@ -115,7 +116,8 @@ void Core::flush_wire(int wire_index, int rank, Timeout timeout) {
     result = test_ticket(wire_index, ticket);
     return result.code != Code::in_progress;
   };
-  require(*fabric_, fabric_->waiter.until({base::Activity::flush, rank}, ready, fabric_->resolve(timeout)), {"flush", rank});
+  require(*fabric_, fabric_->waiter.until({base::Activity::flush, rank}, ready, fabric_->resolve(timeout)),
+          {"flush", rank});
   require(*fabric_, result, {"flush", rank});
 }
 

@@ -64,8 +64,7 @@ Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::siz
 namespace {
 
 /// Issues many transfers on a wire with a bounded number of them under way.
-template <typename Issue, typename Wait>
-void pipeline(std::size_t count, Issue&& issue, Wait&& wait) {
+template <typename Issue, typename Wait> void pipeline(std::size_t count, Issue&& issue, Wait&& wait) {
   std::array<Ticket, 64> flight;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -82,7 +81,8 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
   const auto* const from = static_cast<const std::byte*>(source);
   if (peer.direct != nullptr) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      copy_bytes(peer.direct + offset + row * strides.remote_pitch, from + row * strides.local_pitch, strides.row_bytes);
+      copy_bytes(peer.direct + offset + row * strides.remote_pitch, from + row * strides.local_pitch,
+                 strides.row_bytes);
     note_put(peer);
     return;
   }
@@ -92,8 +92,10 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
       strides.rows,
       [&](std::size_t row) {
         Ticket ticket = transport::done;
-        require(*fabric_, peer.channel->put(offset + row * strides.remote_pitch, from + row * strides.local_pitch,
-                                            strides.row_bytes, ticket), call);
+        require(*fabric_,
+                peer.channel->put(offset + row * strides.remote_pitch, from + row * strides.local_pitch,
+                                  strides.row_bytes, ticket),
+                call);
         return ticket;
       },
       [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
@@ -112,8 +114,10 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
       strides.rows,
       [&](std::size_t row) {
         Ticket ticket = transport::done;
-        require(*fabric_, peer.channel->get(offset + row * strides.remote_pitch, to + row * strides.local_pitch,
-                                            strides.row_bytes, ticket), call);
+        require(*fabric_,
+                peer.channel->get(offset + row * strides.remote_pitch, to + row * strides.local_pitch,
+                                  strides.row_bytes, ticket),
+                call);
         return ticket;
       },
       [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
@@ -137,7 +141,9 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
                 {"put_batch", rank, puts[i].offset, puts[i].bytes, true});
         return ticket;
       },
-      [&](Ticket ticket) { wait_ticket(peer, ticket, {"put_batch", rank}); });
+      [&](Ticket ticket) {
+        wait_ticket(peer, ticket, {"put_batch", rank});
+      });
 }
 
 void Core::get_batch(int rank, std::span<const Get> gets) {
@@ -155,7 +161,9 @@ void Core::get_batch(int rank, std::span<const Get> gets) {
                 {"get_batch", rank, gets[i].offset, gets[i].bytes, true});
         return ticket;
       },
-      [&](Ticket ticket) { wait_ticket(peer, ticket, {"get_batch", rank}); });
+      [&](Ticket ticket) {
+        wait_ticket(peer, ticket, {"get_batch", rank});
+      });
 }
 
 }  // namespace hmc::window

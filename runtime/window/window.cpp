@@ -24,7 +24,8 @@ window::TeamCore& open_team(Team& team, const char* operation) {
 }
 
 Core& open_core(const std::shared_ptr<Core>& core, const char* operation) {
-  if (core == nullptr) [[unlikely]] throw Error(Code::closed, operation, "the window was never created, or was moved from");
+  if (core == nullptr) [[unlikely]]
+    throw Error(Code::closed, operation, "the window was never created, or was moved from");
   return *core;
 }
 
@@ -54,13 +55,16 @@ Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::
   std::shared_ptr<memory::Allocation> allocation;
   try {
     base::UniqueFd own(::fcntl(memfd, F_DUPFD_CLOEXEC, 0));
-    if (!own) throw Error(Code::invalid_argument, "Window::create_over_memfd", fmt::format("descriptor {}: {}", memfd, std::strerror(errno)));
+    if (!own)
+      throw Error(Code::invalid_argument, "Window::create_over_memfd",
+                  fmt::format("descriptor {}: {}", memfd, std::strerror(errno)));
     if (bytes == 0) throw Error(Code::invalid_argument, "Window::create_over_memfd", "a mapping has at least one byte");
     allocation = memory::adopt_segment(base::Segment::map(std::move(own), bytes, file_offset), 0, bytes);
   } catch (const Error& error) {
     failure = error.detail();
   }
-  return Window(Core::open(open_team(team, "Window::create_over_memfd"), std::move(allocation), failure, Core::Role::user));
+  return Window(
+      Core::open(open_team(team, "Window::create_over_memfd"), std::move(allocation), failure, Core::Role::user));
 }
 
 Window::Window(Window&&) noexcept = default;
@@ -71,7 +75,9 @@ void Window::close() { open_core(core_, "Window::close").close(); }
 bool Window::is_open() const noexcept { return core_ != nullptr && core_->is_open(); }
 
 std::size_t Window::bytes() const { return open_core(core_, "Window::bytes").bytes(); }
-std::size_t Window::bytes(int rank) const { return open_core(core_, "Window::bytes").peer("Window::bytes", rank).bytes; }
+std::size_t Window::bytes(int rank) const {
+  return open_core(core_, "Window::bytes").peer("Window::bytes", rank).bytes;
+}
 std::byte* Window::data() const { return open_core(core_, "Window::data").data(); }
 
 std::byte* Window::ptr(int rank, std::uint64_t offset) const {
@@ -115,7 +121,9 @@ void Window::fence() { open_core(core_, "fence").fence(); }
 void Window::flush(int rank, Timeout timeout) { open_core(core_, "flush").flush(rank, timeout); }
 void Window::flush(Timeout timeout) { open_core(core_, "flush").flush_all(timeout); }
 
-std::uint64_t Window::alloc(std::size_t bytes, std::size_t align) { return open_core(core_, "Window::alloc").alloc(bytes, align); }
+std::uint64_t Window::alloc(std::size_t bytes, std::size_t align) {
+  return open_core(core_, "Window::alloc").alloc(bytes, align);
+}
 void Window::free(std::uint64_t offset) { open_core(core_, "Window::free").free(offset); }
 
 }  // namespace hmc

@@ -23,12 +23,9 @@ struct Skipped : std::runtime_error {
 [[noreturn]] inline void fail_check(const char* file, int line, const std::string& text) {
   throw CheckFailed(fmt::format("{}:{}: {}", file, line, text));
 }
-[[noreturn]] inline void skip(const std::string& why) {
-  throw Skipped(why);
-}
+[[noreturn]] inline void skip(const std::string& why) { throw Skipped(why); }
 
-template <typename T>
-std::string show(const T& value) {
+template <typename T> std::string show(const T& value) {
   if constexpr (std::is_enum_v<T>) {
     return fmt::format("{}", static_cast<long long>(value));
   } else if constexpr (std::is_pointer_v<T>) {

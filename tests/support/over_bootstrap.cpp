@@ -39,8 +39,6 @@ class BootstrapJoiner final : public Joiner {
 
 }  // namespace
 
-std::unique_ptr<Joiner> over_bootstrap() {
-  return std::make_unique<BootstrapJoiner>();
-}
+std::unique_ptr<Joiner> over_bootstrap() { return std::make_unique<BootstrapJoiner>(); }
 
 }  // namespace hmc::spmd

@@ -36,8 +36,6 @@ class RuntimeJoiner final : public Joiner {
 
 }  // namespace
 
-std::unique_ptr<Joiner> over_runtime() {
-  return std::make_unique<RuntimeJoiner>();
-}
+std::unique_ptr<Joiner> over_runtime() { return std::make_unique<RuntimeJoiner>(); }
 
 }  // namespace hmc::spmd

@@ -89,9 +89,7 @@ struct Tally {
   }
 };
 
-bool is_echo(const Error& error) {
-  return error.code() == Code::aborted || error.code() == Code::peer_failed;
-}
+bool is_echo(const Error& error) { return error.code() == Code::aborted || error.code() == Code::peer_failed; }
 
 /// Returns false if the job is broken afterwards.
 bool run_one(const Test& test, Member& member, Me& me, Tally& tally) {

@@ -1,5 +1,3 @@
 #include "tests/support/spmd.hpp"
 
-int main(int argc, char** argv) {
-  return hmc::spmd::run(argc, argv, *hmc::spmd::over_runtime());
-}
+int main(int argc, char** argv) { return hmc::spmd::run(argc, argv, *hmc::spmd::over_runtime()); }

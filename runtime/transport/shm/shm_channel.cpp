@@ -24,13 +24,15 @@ base::Status ShmChannel::put_signal(std::uint64_t offset, const void* source, st
                                     std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
   if (bytes > 0) std::memcpy(base_ + offset, source, bytes);
   // Release: pairs with the acquire load of wait_until and test_until; the bytes come first.
-  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + signal_offset)).store(value, std::memory_order_release);
+  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + signal_offset))
+      .store(value, std::memory_order_release);
   waiter_.ring(peer_index_);
   ticket = done;
   return {};
 }
 
-base::Status ShmChannel::atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result, Ticket& ticket) noexcept {
+base::Status ShmChannel::atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                                Ticket& ticket) noexcept {
   const std::uint64_t old = apply_atomic(atomic, base_ + offset);
   if (result != nullptr) *result = old;
   if (atomic.op != AtomicOp::fetch) waiter_.ring(peer_index_);

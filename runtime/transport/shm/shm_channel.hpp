@@ -18,7 +18,8 @@ class ShmChannel final : public Channel {
   base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override;
   base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                           std::uint64_t value, Ticket& ticket) noexcept override;
-  base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result, Ticket& ticket) noexcept override;
+  base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                      Ticket& ticket) noexcept override;
 
  private:
   std::shared_ptr<base::Segment> segment_;  // keeps the mapping

@@ -20,7 +20,9 @@ struct Mapping {
   std::uint64_t bytes = 0;
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
-Mapping mapping_of(const base::Segment& segment) { return {segment.identity(), segment.file_offset(), segment.bytes()}; }
+Mapping mapping_of(const base::Segment& segment) {
+  return {segment.identity(), segment.file_offset(), segment.bytes()};
+}
 
 /// What a key says: the mapping, and where in it my region lies.
 struct Place {
@@ -46,15 +48,19 @@ Place decode(base::ByteView key, int peer) {
   place.mapping.bytes = in.number<std::uint64_t>();
   place.offset = in.number<std::uint64_t>();
   place.bytes = in.number<std::uint64_t>();
-  if (!in.complete()) throw Error(Code::refused, "shm", fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
+  if (!in.complete())
+    throw Error(Code::refused, "shm", fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
   return place;
 }
 
 }  // namespace
 
-ShmWire::ShmWire(int rank, base::NodeLink& link, const base::Waiter& waiter) : rank_(rank), link_(link), waiter_(waiter) {}
+ShmWire::ShmWire(int rank, base::NodeLink& link, const base::Waiter& waiter)
+    : rank_(rank), link_(link), waiter_(waiter) {}
 
-Capabilities ShmWire::capabilities() const noexcept { return {.direct = true, .needs_target = false, .put_inline_max = SIZE_MAX}; }
+Capabilities ShmWire::capabilities() const noexcept {
+  return {.direct = true, .needs_target = false, .put_inline_max = SIZE_MAX};
+}
 
 int ShmWire::local_index(int peer) const noexcept {
   const auto& members = link_.members();
