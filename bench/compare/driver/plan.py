@@ -16,10 +16,10 @@ MODES = {
         "hello": [2, 16, 64], "hello_rounds": 5,
     },
     "quick": {
-        "rounds": 3, "cell_s": 0.03, "limit_s": 2.5, "budget_s": 150.0, "apart": False,
+        "rounds": 5, "cell_s": 0.03, "limit_s": 2.5, "budget_s": 150.0, "apart": False,
         "sizes": {2: [8, 4 * K, 64 * K, M], 4: [8, 64 * K], 8: [8, 64 * K]},
         "network_sizes": [8, 64 * K, M],
-        "hello": [2, 16, 64], "hello_rounds": 2,
+        "hello": [2, 16, 64], "hello_rounds": 3,
     },
     "smoke": {
         "rounds": 2, "cell_s": 0.002, "limit_s": 2.0, "budget_s": 30.0, "apart": False,

@@ -64,7 +64,8 @@ class Interleaver:
         limit = self.settings["limit_s"]
         words = [f"--cell-s={self.settings['cell_s']}", f"--limit-s={limit}", *cells]
         command = contestant.command(layout, words, layout["pinned"])
-        layout["commands"].setdefault(contestant.name, " ".join(command))
+        without_cells = [word for word in command if word not in cells]
+        layout["commands"].setdefault(contestant.name, " ".join([*without_cells, "operation:bytes ..."]))
         outcome = launch.run(command, timeout_s=self.settings.get("timeout_s", limit * 4 + 10))
         told = {}
         for line in outcome.lines:
