@@ -9,12 +9,17 @@
 #include <cstring>
 
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/direct/stream_copy.hpp"
 
 namespace hmc::collectives {
 
 using base::Status;
 
 namespace {
+
+/// From this size on, results for other ranks' windows go past the cache.
+constexpr std::size_t stream_from = std::size_t{1} << 20;
+constexpr std::size_t stream_block = std::size_t{8} << 10;
 
 /// How one piece (all of it, or what staging holds) is cut into a slice per rank.
 struct Slices {
@@ -159,33 +164,50 @@ class Sliced {
     return {};
   }
 
+  /// My slice of the result: to my output, to the outputs that I reach, and to staging for the rest.
   void reduce_own(const Slices& cut) noexcept {
+    const std::size_t bytes = cut.size(team_.rank()) * call_.element;
+    // Streamed block by block, while the block is in this core's cache.
+    const std::size_t block = streams() ? stream_block : bytes;
+    for (std::size_t done = 0; done < bytes; done += block) reduce_block(cut, done, std::min(block, bytes - done));
+    if (streams()) stream_fence();
+  }
+
+  bool streams() const noexcept { return call_.bytes() >= stream_from; }
+
+  void reduce_block(const Slices& cut, std::size_t done, std::size_t bytes) noexcept {
     const int me = team_.rank();
-    const std::size_t offset = (cut.first + cut.begin(me)) * call_.element;
-    // Own storage: team_.ins and outs keep the windows' starts for the next piece.
+    const std::size_t offset = (cut.first + cut.begin(me)) * call_.element + done;
+    std::byte* const own = out_at(cut, me) + done;
+    // Own storage: team_.ins and outs keep the windows' starts for the next block.
     inputs_.clear();
-    outputs_.clear();
+    outputs_.assign(1, own);
     bool waits_here = false;
     for (int rank = 0; rank < team_.size(); ++rank) {
       const auto index = static_cast<std::size_t>(rank);
       const auto* const window = static_cast<const std::byte*>(team_.ins[index]);
-      if (rank == me)
-        inputs_.push_back(in_at(cut, me));
-      else
-        inputs_.push_back(window != nullptr ? window + offset : staged_at(cut, rank, me));
       auto* const output = static_cast<std::byte*>(team_.outs[index]);
-      if (rank == me)
-        outputs_.push_back(out_at(cut, me));
-      else if (output != nullptr)
-        outputs_.push_back(output + offset);
-      else if (pair())
-        outputs_.push_back(staged_at(cut, rank, me));
-      else
+      if (rank == me) {
+        inputs_.push_back(in_at(cut, me) + done);
+        continue;
+      }
+      inputs_.push_back(window != nullptr ? window + offset : staged_at(cut, rank, me) + done);
+      if (output != nullptr) {
+        if (!streams()) outputs_.push_back(output + offset);
+      } else if (pair()) {
+        outputs_.push_back(staged_at(cut, rank, me) + done);
+      } else {
         waits_here = true;
+      }
     }
-    if (waits_here) outputs_.push_back(staged_at(cut, me, me));
-    reduce(call_, outputs_.data(), static_cast<int>(outputs_.size()), inputs_.data(), static_cast<int>(inputs_.size()),
-           cut.size(me), team_.scratch);
+    if (waits_here) outputs_.push_back(staged_at(cut, me, me) + done);
+    reduce(call_, outputs_.data(), static_cast<int>(outputs_.size()), inputs_.data(), team_.size(),
+           bytes / call_.element, team_.scratch);
+    if (!streams()) return;
+    for (int i = 1; i < team_.size(); ++i) {
+      auto* const output = static_cast<std::byte*>(team_.outs[static_cast<std::size_t>((me + i) % team_.size())]);
+      if (output != nullptr) stream_copy(output + offset, own, bytes);
+    }
   }
 
   void take_results(const Slices& cut) noexcept {

@@ -58,6 +58,8 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
                             std::chrono::nanoseconds timeout) noexcept {
   if (sleeps_) {  // before anything that costs more than a switch of context
     for (int i = 0; i < quick_yields; ++i) {
+      drive_wires();
+      if (ready(context)) return {};
       ::sched_yield();
       if (ready(context)) return {};
     }

@@ -66,13 +66,11 @@ class Waiter {
   /// aborted.
   template <typename Ready>
   Status until(const WaitNote& note, Ready&& ready, std::chrono::nanoseconds timeout) noexcept {
-    if (sleeps_) {
+    // With a wire to drive, the very next step is to drive it: what is awaited may lie in a socket.
+    const int polls = sleeps_ || !wires_.empty() ? 1 : quick_polls;
+    for (int i = 0; i < polls; ++i) {
       if (ready()) return {};
-    } else {
-      for (int i = 0; i < quick_polls; ++i) {
-        if (ready()) return {};
-        cpu_relax();
-      }
+      if (polls > 1) cpu_relax();
     }
     using Callable = std::remove_reference_t<Ready>;
     const auto call = [](void* context) noexcept -> bool { return (*static_cast<Callable*>(context))(); };

@@ -127,7 +127,8 @@ void make_wires(window::Fabric& fabric, const std::vector<RankFacts>& facts, con
   context.log = &fabric.log;
   context.env = &env;
   fabric.wires = transport::make_wires(context);
-  for (const auto& wire : fabric.wires) fabric.waiter.add_progress(wire.get());
+  for (const auto& wire : fabric.wires)
+    if (wire->capabilities().needs_target) fabric.waiter.add_progress(wire.get());
 }
 
 std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap,

@@ -1,8 +1,10 @@
 // Core: the state behind a Window, and its verbs.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -113,14 +115,30 @@ class Core {
   std::uint64_t atomic_result_ = 0;  // outlives a call that timed out, so that a late answer hits no dead stack
 };
 
-/// Copies as an aligned word where it is one, so that a reader who polls it never sees half of it.
-inline void copy_bytes(void* destination, const void* source, std::size_t bytes) noexcept {
-  if (bytes == 8) {
+/// A word that lies aligned in a window moves as one: a reader who polls it never sees half of it.
+/// Relaxed: the word alone promises no order.
+inline bool is_word(const void* in_window, std::size_t bytes) noexcept {
+  return bytes == 8 && reinterpret_cast<std::uintptr_t>(in_window) % 8 == 0;
+}
+
+inline void copy_into_window(std::byte* destination, const void* source, std::size_t bytes) noexcept {
+  if (is_word(destination, bytes)) {
     std::uint64_t word;
-    __builtin_memcpy(&word, source, 8);
-    __builtin_memcpy(destination, &word, 8);
+    std::memcpy(&word, source, 8);
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(destination))
+        .store(word, std::memory_order_relaxed);
   } else if (bytes > 0) {
-    __builtin_memcpy(destination, source, bytes);
+    std::memcpy(destination, source, bytes);
+  }
+}
+
+inline void copy_from_window(void* destination, std::byte* source, std::size_t bytes) noexcept {
+  if (is_word(source, bytes)) {
+    const std::uint64_t word =
+        std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(source)).load(std::memory_order_relaxed);
+    std::memcpy(destination, &word, 8);
+  } else if (bytes > 0) {
+    std::memcpy(destination, source, bytes);
   }
 }
 

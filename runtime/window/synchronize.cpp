@@ -35,7 +35,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
   const Peer& peer = check("put_signal", rank, offset, source, bytes);
   check_word("put_signal", rank, signal_offset, 8);
   if (peer.direct != nullptr) [[likely]] {
-    copy_bytes(peer.direct + offset, source, bytes);
+    copy_into_window(peer.direct + offset, source, bytes);
     // Release: pairs with load_signal.
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(peer.direct + signal_offset))
         .store(value, std::memory_order_release);

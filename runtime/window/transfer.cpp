@@ -12,7 +12,7 @@ using transport::Ticket;
 void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   const Peer& peer = check("put", rank, offset, source, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    copy_bytes(peer.direct + offset, source, bytes);
+    copy_into_window(peer.direct + offset, source, bytes);
     note_put(peer);
     return;
   }
@@ -26,7 +26,7 @@ void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t b
 void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
   const Peer& peer = check("get", rank, offset, destination, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    copy_bytes(destination, peer.direct + offset, bytes);
+    copy_from_window(destination, peer.direct + offset, bytes);
     return;
   }
   const CallSite call{"get", rank, offset, bytes, true};
@@ -38,7 +38,7 @@ void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t by
 Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   const Peer& peer = check("put_nb", rank, offset, source, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    copy_bytes(peer.direct + offset, source, bytes);
+    copy_into_window(peer.direct + offset, source, bytes);
     note_put(peer);
     return {};
   }
@@ -52,7 +52,7 @@ Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::si
 Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
   const Peer& peer = check("get_nb", rank, offset, destination, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    copy_bytes(destination, peer.direct + offset, bytes);
+    copy_from_window(destination, peer.direct + offset, bytes);
     return {};
   }
   Ticket ticket = transport::done;
@@ -81,8 +81,8 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
   const auto* const from = static_cast<const std::byte*>(source);
   if (peer.direct != nullptr) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      copy_bytes(peer.direct + offset + row * strides.remote_pitch, from + row * strides.local_pitch,
-                 strides.row_bytes);
+      copy_into_window(peer.direct + offset + row * strides.remote_pitch, from + row * strides.local_pitch,
+                       strides.row_bytes);
     note_put(peer);
     return;
   }
@@ -106,7 +106,8 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
   auto* const to = static_cast<std::byte*>(destination);
   if (peer.direct != nullptr) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      copy_bytes(to + row * strides.local_pitch, peer.direct + offset + row * strides.remote_pitch, strides.row_bytes);
+      copy_from_window(to + row * strides.local_pitch, peer.direct + offset + row * strides.remote_pitch,
+                       strides.row_bytes);
     return;
   }
   const CallSite call{"get_strided", rank, offset, strides.rows * strides.row_bytes, true};
@@ -128,7 +129,7 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
   for (const Put& put : puts) check("put_batch", rank, put.offset, put.source, put.bytes);
   const Peer& peer = check("put_batch", rank, 0, nullptr, 0);
   if (peer.direct != nullptr) {
-    for (const Put& put : puts) copy_bytes(peer.direct + put.offset, put.source, put.bytes);
+    for (const Put& put : puts) copy_into_window(peer.direct + put.offset, put.source, put.bytes);
     note_put(peer);
     return;
   }
@@ -150,7 +151,7 @@ void Core::get_batch(int rank, std::span<const Get> gets) {
   for (const Get& get : gets) check("get_batch", rank, get.offset, get.destination, get.bytes);
   const Peer& peer = check("get_batch", rank, 0, nullptr, 0);
   if (peer.direct != nullptr) {
-    for (const Get& get : gets) copy_bytes(get.destination, peer.direct + get.offset, get.bytes);
+    for (const Get& get : gets) copy_from_window(get.destination, peer.direct + get.offset, get.bytes);
     return;
   }
   pipeline(
