@@ -46,7 +46,7 @@ float* private_memory(std::size_t bytes) {
 class Rows {
  public:
   Rows(const Options& options, Bare& bare, hmc::Runtime& runtime)
-      : options_(options), bare_(bare), runtime_(runtime), world_(runtime.world()) {
+      : options_(options), bare_(bare), world_(runtime.world()) {
     if (options.ranks != 2) return;
     win_.emplace(hmc::Window::create(world_, 2 * largest));
     in_ = private_memory(largest);
@@ -231,7 +231,6 @@ class Rows {
 
   const Options& options_;
   Bare& bare_;
-  hmc::Runtime& runtime_;
   hmc::Team& world_;
   std::optional<hmc::Window> win_;
   float* in_ = nullptr;

@@ -18,20 +18,22 @@ namespace hmc::base {
 namespace {
 
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
-constexpr std::uint32_t layout_version = 2;
+constexpr std::uint32_t layout_version = 3;
 constexpr std::size_t abort_text_bytes = 512;
 
 }  // namespace
 
 /// The page's first bytes. abort_word: 0, or 1 + peer in the low half and the Code in the high half;
-/// written once, by the compare-exchange that wins `abort_claim`.
+/// written once, by the compare-exchange that finds 0. The text belongs to whoever wins `text_claim`; a
+/// rank that is killed in between costs the text, never the word.
 struct alignas(64) NodePage::Header {
   std::uint32_t magic;
   std::uint32_t version;
   std::uint64_t nonce;
   std::int32_t capacity;
   alignas(64) std::atomic<std::uint64_t> abort_word;
-  std::atomic<std::uint32_t> abort_claim;
+  std::atomic<std::uint32_t> text_claim;
+  std::atomic<std::uint32_t> text_ready;
   char abort_text[abort_text_bytes];
   alignas(64) std::atomic<std::uint32_t> sleepers;
 };
@@ -108,14 +110,19 @@ Doorbell& NodePage::doorbell(int local_index) const noexcept {
 
 void NodePage::raise_abort(Code code, int peer, std::string_view text) const noexcept {
   Header& h = header();
-  // The claim decides the first cause; its winner alone writes the text, and the release store of the
-  // word publishes it to abort_status()'s and abort_text()'s acquire loads.
-  if (h.abort_claim.exchange(1, std::memory_order_acq_rel) != 0) return;
-  const std::size_t length = std::min(text.size(), abort_text_bytes - 1);
-  std::memcpy(h.abort_text, text.data(), length);
-  h.abort_text[length] = '\0';
+  // Relaxed: it only says who may write the text, which text_ready publishes.
+  if (h.text_claim.exchange(1, std::memory_order_relaxed) == 0) {
+    const std::size_t length = std::min(text.size(), abort_text_bytes - 1);
+    std::memcpy(h.abort_text, text.data(), length);
+    h.abort_text[length] = '\0';
+    h.text_ready.store(1, std::memory_order_release);  // pairs with abort_text
+  }
   const auto who = static_cast<std::uint32_t>(peer + 1);
-  h.abort_word.store((static_cast<std::uint64_t>(code) << 32) | who, std::memory_order_release);
+  std::uint64_t none = 0;
+  // Release: who sees the word sees the text of the claimant that stored it. The first cause sticks.
+  if (!h.abort_word.compare_exchange_strong(none, (static_cast<std::uint64_t>(code) << 32) | who,
+                                            std::memory_order_release, std::memory_order_relaxed))
+    return;
   for (int i = 0; i < h.capacity; ++i) {
     Doorbell& door = doorbell(i);
     door.bell.fetch_add(1);
@@ -132,7 +139,7 @@ Status NodePage::abort_status() const noexcept {
 }
 
 std::string NodePage::abort_text() const {
-  if (header().abort_word.load(std::memory_order_acquire) == 0) return {};  // pairs with raise_abort
+  if (header().text_ready.load(std::memory_order_acquire) == 0) return {};  // pairs with raise_abort
   return header().abort_text;
 }
 

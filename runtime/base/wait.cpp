@@ -20,6 +20,7 @@ constexpr long nap_ns = 50'000;
 /// Yields before sleeping: enough for every rank of a full node to have its turn. Fewer put ranks to sleep
 /// that are awaited next; many more steal time from a rank that computes.
 constexpr int quick_yields = 30;
+constexpr int busy_rounds = 64;
 
 void nap() noexcept {
   const timespec span{0, nap_ns};
@@ -68,8 +69,9 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
   const std::int64_t start = now_ns();
   const std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
   for (;;) {
-    // A wire that moves is polled without a pause; one that doesn't lets the ladder go on.
-    while (drive_wires() > 0)
+    // A wire that moves is polled without a pause, but not so long that a peer's steady traffic could hide
+    // the deadline or a death.
+    for (int i = 0; i < busy_rounds && drive_wires() > 0; ++i)
       if (ready(context)) return {};
     if (ready(context)) return {};
     const Status aborted = page_.aborted();

@@ -1,5 +1,6 @@
 // How a rank joins: bootstrap, settings, wires, world.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <bit>
 
@@ -26,6 +27,8 @@ bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t ma
   }
   int count = 0;
   for (const std::uint64_t word : cpus) count += std::popcount(word);
+  if (count == 0)
+    count = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // they run on CPUs that the facts don't name
   return ranks > std::max(1, count);
 }
 

@@ -87,8 +87,13 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
       failure = detail_of_current_exception();
     }
   }
-  segment = fabric.node_link->share(segment, deadline).front();
   std::shared_ptr<memory::Allocation> allocation;
+  try {
+    segment = fabric.node_link->share(segment, deadline).front();
+  } catch (...) {
+    failure = detail_of_current_exception();
+    return open(team, nullptr, failure, role);  // the others are on their way to open, and learn it there
+  }
   if (segment != nullptr) {
     try {
       segment->populate(my_offset, bytes);

@@ -57,8 +57,7 @@ std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t 
     seen = load_signal(word);
     return holds(seen, compare, value);
   };
-  const base::Status status =
-      fabric_->waiter.until({base::Activity::wait_until, -1, offset}, ready, fabric_->resolve(timeout));
+  const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->resolve(timeout));
   require(*fabric_, status, {"wait_until", -1, offset, 8, true});
   return seen;
 }

@@ -62,6 +62,9 @@ Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::
     allocation = memory::adopt_segment(base::Segment::map(std::move(own), bytes, file_offset), 0, bytes);
   } catch (const Error& error) {
     failure = error.detail();
+  } catch (const std::exception& error) {
+    failure.code = Code::error;
+    failure.message = error.what();
   }
   return Window(
       Core::open(open_team(team, "Window::create_over_memfd"), std::move(allocation), failure, Core::Role::user));

@@ -17,7 +17,6 @@ using hmc::spmd::Pattern;
 
 constexpr std::uint64_t slots = 8;
 constexpr std::uint64_t slot_bytes = 16384;
-constexpr std::uint64_t usual_bytes = 512;
 constexpr std::uint64_t signal_at = slots * slot_bytes;
 constexpr std::uint64_t ack_at = signal_at + 64;
 constexpr std::uint64_t window_bytes = ack_at + 64;

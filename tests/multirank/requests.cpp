@@ -102,16 +102,32 @@ HMC_SPMD_TEST(requests, test_becomes_true_without_a_wait) {
 }
 
 // A dropped request's transfer still happens, and flush waits for it.
-HMC_SPMD_TEST(requests, a_dropped_one_is_completed_by_flush) {
-  Window win = Window::create(me.runtime->world(), 100 * piece);
-  std::vector<std::byte> source(100 * piece);
+HMC_SPMD_TEST(requests, a_dropped_put_is_completed_by_flush) {
+  constexpr std::size_t large = 100'000;  // more than any wire takes at once
+  Window win = Window::create(me.runtime->world(), 20 * large);
+  std::vector<std::byte> source(20 * large);
   Pattern{me.rank, 5}.fill(source);
-  for (std::size_t i = 0; i < 100; ++i)
-    static_cast<void>(win.put_nb(me.next(), i * piece, source.data() + i * piece, piece));
+  for (std::size_t i = 0; i < 20; ++i)
+    static_cast<void>(win.put_nb(me.next(), i * large, source.data() + i * large, large));
   win.flush();
   std::fill(source.begin(), source.end(), std::byte{0xee});
   me.runtime->world().barrier();
-  HMC_CHECK_CLEAN((Pattern{me.previous(), 5}.verify({win.data(), 100 * piece})));
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 5}.verify({win.data(), 20 * large})));
+  me.runtime->world().barrier();
+  win.close();
+}
+
+HMC_SPMD_TEST(requests, a_dropped_get_has_arrived_after_flush) {
+  constexpr std::size_t large = 100'000;
+  Window win = Window::create(me.runtime->world(), 20 * large);
+  Pattern{me.rank, 7}.fill({win.data(), 20 * large});
+  me.runtime->world().barrier();
+  win.flush();  // nothing is left to flush but what follows
+  std::vector<std::byte> got(20 * large);
+  for (std::size_t i = 0; i < 20; ++i)
+    static_cast<void>(win.get_nb(me.next(), i * large, got.data() + i * large, large));
+  win.flush();
+  HMC_CHECK_CLEAN((Pattern{me.next(), 7}.verify(got)));
   me.runtime->world().barrier();
   win.close();
 }

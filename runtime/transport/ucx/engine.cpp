@@ -120,7 +120,7 @@ base::Status Engine::send_chunks(To to, std::uint64_t offset, const std::byte* s
     message.offset = bytes > 0 ? offset + at : 0;
     status = peers_.send(peer, message, source + at, bytes - at, ticket, nullptr);
   }
-  peer.written = peer.sent;
+  peer.asked = peer.sent;
   return status;
 }
 
@@ -130,10 +130,13 @@ base::Status Engine::start(Peer& peer, const Message& message, const Tickets::Tr
   Message copy = message;
   copy.ticket = opened;
   const base::Status status = peers_.send(peer, copy, nullptr, 0, done, nullptr);
-  if (status.ok())
-    ticket = opened;
-  else
+  if (!status.ok()) {
     tickets_.drop(opened);
+    return status;
+  }
+  // Answers come in the order of their questions, so a flush that follows covers a get whose request was dropped.
+  peer.asked = peer.sent;
+  ticket = opened;
   return status;
 }
 
@@ -166,7 +169,7 @@ base::Status Engine::atomic(To to, const Atomic& atomic, std::uint64_t offset, s
     status = start(peer, request, {.peer = to.peer, .left = 1, .result = result}, ticket);
   else
     status = peers_.send(peer, request, nullptr, 0, done, nullptr);
-  peer.written = peer.sent;
+  peer.asked = peer.sent;
   return status;
 }
 
@@ -179,7 +182,7 @@ base::Status Engine::flush(int peer, Ticket& ticket) noexcept {
 }
 
 base::Status Engine::flush_dirty(int first, int last, Ticket& ticket) noexcept {
-  const auto dirty = [&](int rank) { return peers_.at(rank).written > peers_.at(rank).flushed; };
+  const auto dirty = [&](int rank) { return peers_.at(rank).asked > peers_.at(rank).flushed; };
   std::uint64_t count = 0;
   for (int rank = first; rank < last; ++rank) count += dirty(rank) ? 1 : 0;
   if (count == 0) return {};

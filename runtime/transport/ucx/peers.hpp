@@ -24,7 +24,7 @@ struct Peer {
   base::Status failure;         ///< sticks
   std::uint64_t sent = 0;       ///< messages to it
   std::uint64_t received = 0;   ///< messages from it
-  std::uint64_t written = 0;    ///< `sent` after the last message that changes its memory
+  std::uint64_t asked = 0;      ///< `sent` after the last message that a flush waits for
   std::uint64_t flushed = 0;    ///< all before this one is visible there
   Peers* owner = nullptr;
 };
