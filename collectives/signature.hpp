@@ -6,10 +6,21 @@
 
 #include <hmc/types.hpp>
 
+#include "runtime/base/node_page.hpp"
+
 namespace hmc::collectives {
 
 enum class Kind : std::uint8_t { none, barrier, broadcast, allgather, allreduce };
 const char* name_of(Kind kind) noexcept;
+/// What a wait in it says of itself; inline, since every wait asks.
+constexpr base::Activity activity_of(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::broadcast: return base::Activity::broadcast;
+    case Kind::allgather: return base::Activity::allgather;
+    case Kind::allreduce: return base::Activity::allreduce;
+    default: return base::Activity::barrier;
+  }
+}
 
 /// kind 4 | type 4 | op 4 | spare 4 | root 16 | count 32, from the top. A count above 32 bits is folded;
 /// so equal words mean equal calls but for one chance in 2^32.

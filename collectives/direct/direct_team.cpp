@@ -40,15 +40,6 @@ void DirectTeam::close() {
   arena_->close();
 }
 
-base::Activity DirectTeam::activity() const noexcept {
-  switch (signature_.kind()) {
-    case Kind::broadcast: return base::Activity::broadcast;
-    case Kind::allgather: return base::Activity::allgather;
-    case Kind::allreduce: return base::Activity::allreduce;
-    default: return base::Activity::barrier;
-  }
-}
-
 Status DirectTeam::fail(const Status& status) noexcept {
   failure_ = status;
   return status;
@@ -95,7 +86,9 @@ void DirectTeam::ring_all() noexcept {
 Status DirectTeam::wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept {
   // Acquire: pairs with the release in arrive.
   const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
-  if (const Status status = fabric_.waiter.until({activity(), rank, sequence}, arrived, fabric_.timeout); !status.ok())
+  if (const Status status =
+          fabric_.waiter.until({activity_of(signature_.kind()), rank, sequence}, arrived, fabric_.timeout);
+      !status.ok())
     return status;
   // `sequence` is the present call's, and so is signature_; a peer can't be further, since I haven't arrived there.
   if (line.signature != signature_.word()) [[unlikely]]
@@ -130,7 +123,8 @@ Status DirectTeam::wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept
   PhaseLine& line = board(rank).phases[static_cast<int>(phase)];
   // Acquire: pairs with the release in publish.
   const auto reached = [&]() noexcept { return line.tag.load(std::memory_order_acquire) >= tag; };
-  const Status status = fabric_.waiter.until({activity(), rank, sequence_}, reached, fabric_.timeout);
+  const Status status =
+      fabric_.waiter.until({activity_of(signature_.kind()), rank, sequence_}, reached, fabric_.timeout);
   return status.ok() ? status : fail(status);
 }
 

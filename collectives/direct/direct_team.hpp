@@ -90,7 +90,6 @@ class DirectTeam {
   Board& board(int rank) const noexcept { return *boards_[static_cast<std::size_t>(rank)]; }
   void map_staging();
   void ring_all() noexcept;
-  base::Activity activity() const noexcept;
   base::Status wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept;
 
   window::TeamCore& team_;

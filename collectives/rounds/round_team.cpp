@@ -33,15 +33,6 @@ RoundTeam::RoundTeam(window::TeamCore& team)
 
 void RoundTeam::close() { arena_->close(); }
 
-base::Activity RoundTeam::activity() const noexcept {
-  switch (signature_.kind()) {
-    case Kind::broadcast: return base::Activity::broadcast;
-    case Kind::allgather: return base::Activity::allgather;
-    case Kind::allreduce: return base::Activity::allreduce;
-    default: return base::Activity::barrier;
-  }
-}
-
 std::uint64_t RoundTeam::signal_offset(int source) const noexcept {
   return static_cast<std::uint64_t>(source) * signal_stride;
 }
@@ -78,19 +69,9 @@ Status RoundTeam::send(int peer, std::span<const std::byte> message) noexcept {
   const std::uint64_t word = signature_.word();
   std::memcpy(message_.data(), &word, sizeof word);
   if (!message.empty()) std::memcpy(message_.data() + header_bytes, message.data(), message.size());
-  const window::Peer& target = arena_->peers()[static_cast<std::size_t>(peer)];
-  transport::Ticket ticket = transport::done;
   const std::size_t bytes = message.empty() ? sizeof word : header_bytes + message.size();
-  Status status =
-      target.channel->put_signal(slot_offset(rank_), message_.data(), bytes, signal_offset(rank_), round_, ticket);
-  if (!status.ok() || ticket == transport::done) return status;
-  Status result;
-  const auto sent = [&]() noexcept {
-    result = arena_->test_ticket(target.wire, ticket);
-    return result.code != Code::in_progress;
-  };
-  status = fabric_.waiter.until({activity(), peer, round_}, sent, fabric_.timeout);
-  return status.ok() ? result : status;
+  return arena_->try_put_signal(peer, slot_offset(rank_), message_.data(), bytes, signal_offset(rank_), round_,
+                                {activity_of(signature_.kind()), peer, round_});
 }
 
 Status RoundTeam::wait_all() noexcept {
@@ -100,7 +81,8 @@ Status RoundTeam::wait_all() noexcept {
         *reinterpret_cast<std::uint64_t*>(arena_->data() + signal_offset(peer)));
     // Acquire: pairs with put_signal's release; the message comes first.
     const auto arrived = [&]() noexcept { return signal.load(std::memory_order_acquire) >= round_; };
-    const Status status = fabric_.waiter.until({activity(), peer, round_}, arrived, fabric_.timeout);
+    const Status status =
+        fabric_.waiter.until({activity_of(signature_.kind()), peer, round_}, arrived, fabric_.timeout);
     if (!status.ok()) return fail(status);
     if (!(signature_of(peer) == signature_))
       return fail(Status::failure(Code::mismatch, "ranks called different collectives", peer));

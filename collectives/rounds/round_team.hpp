@@ -53,7 +53,6 @@ class RoundTeam {
   std::uint64_t signal_offset(int source) const noexcept;
   base::Status send(int peer, std::span<const std::byte> message) noexcept;
   base::Status wait_all() noexcept;
-  base::Activity activity() const noexcept;
 
   window::Fabric& fabric_;
   int rank_;

@@ -70,8 +70,9 @@ class Core {
   std::uint64_t alloc(std::size_t bytes, std::size_t align);
   void free(std::uint64_t offset);
 
-  // ---- for Request
-  base::Status test_ticket(int wire, transport::Ticket ticket) noexcept;
+  /// For the collectives: unchecked, noexcept, done when the source may be reused.
+  base::Status try_put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                              std::uint64_t signal_offset, std::uint64_t value, const base::WaitNote& note) noexcept;
 
  private:
   Core(TeamCore& team, Role role);

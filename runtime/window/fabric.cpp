@@ -19,20 +19,32 @@ Core* Fabric::window_around(const void* address, std::size_t bytes) const noexce
   return nullptr;
 }
 
+base::Status test_ticket(const Fabric& fabric, int wire_index, transport::Ticket ticket) noexcept {
+  transport::Wire& wire = *fabric.wires[static_cast<std::size_t>(wire_index)];
+  const base::Status status = wire.test(ticket);
+  if (status.code != Code::in_progress) return status;
+  wire.progress();
+  return wire.test(ticket);
+}
+
+base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
+                    std::chrono::nanoseconds timeout) noexcept {
+  if (ticket == transport::done) return {};
+  base::Status outcome;
+  const auto over = [&]() noexcept {
+    outcome = test_ticket(fabric, wire, ticket);
+    return outcome.code != Code::in_progress;
+  };
+  const base::Status waited = fabric.waiter.until(note, over, timeout);
+  return waited.ok() ? outcome : waited;
+}
+
 base::Status flush_wires(Fabric& fabric) noexcept {
-  for (const auto& wire : fabric.wires) {
+  for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
     transport::Ticket ticket = transport::done;
-    if (const base::Status status = wire->flush(-1, ticket); !status.ok()) return status;
-    if (ticket == transport::done) continue;
-    base::Status result;
-    const auto flushed = [&]() noexcept {
-      wire->progress();
-      result = wire->test(ticket);
-      return result.code != Code::in_progress;
-    };
-    if (const base::Status status = fabric.waiter.until({base::Activity::flush}, flushed, fabric.timeout); !status.ok())
-      return status;
-    if (!result.ok()) return result;
+    base::Status status = fabric.wires[wire]->flush(-1, ticket);
+    if (status.ok()) status = finish(fabric, static_cast<int>(wire), ticket, {base::Activity::flush}, fabric.timeout);
+    if (!status.ok()) return status;
   }
   return {};
 }

@@ -6,7 +6,7 @@ namespace hmc {
 
 bool Request::test() {
   if (window_ == nullptr) return true;
-  const base::Status status = window_->test_ticket(wire_, ticket_);
+  const base::Status status = test_ticket(window_->fabric(), wire_, ticket_);
   if (status.code == Code::in_progress) return false;
   window::Core* const window = std::exchange(window_, nullptr);  // a failed request is over too
   require(window->fabric(), status, {operation_, peer_});
@@ -16,16 +16,10 @@ bool Request::test() {
 void Request::wait(Timeout timeout) {
   if (window_ == nullptr) return;
   window::Fabric& fabric = window_->fabric();
-  base::Status result;
-  const auto ready = [&]() noexcept {
-    result = window_->test_ticket(wire_, ticket_);
-    return result.code != Code::in_progress;
-  };
-  const window::CallSite call{operation_, peer_};
-  window::require(fabric, fabric.waiter.until({base::Activity::wait_request, peer_}, ready, fabric.resolve(timeout)),
-                  call);
-  window_ = nullptr;
-  window::require(fabric, result, call);
+  const base::Status status =
+      finish(fabric, wire_, ticket_, {base::Activity::wait_request, peer_}, fabric.resolve(timeout));
+  if (status.code != Code::timeout) window_ = nullptr;  // at a deadline the request stays valid
+  window::require(fabric, status, {operation_, peer_});
 }
 
 void Request::wait_all(std::span<Request> requests, Timeout timeout) {
@@ -44,8 +38,8 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   const auto one_done = [&]() noexcept {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       Request& request = requests[i];
-      result =
-          request.window_ == nullptr ? base::Status{} : request.window_->test_ticket(request.wire_, request.ticket_);
+      result = request.window_ == nullptr ? base::Status{}
+                                          : test_ticket(request.window_->fabric(), request.wire_, request.ticket_);
       finished = i;
       if (result.code != Code::in_progress) return true;
     }

@@ -109,34 +109,22 @@ void Core::flush_wire(int wire_index, int rank, Timeout timeout) {
   transport::Wire& wire = *fabric_->wires[static_cast<std::size_t>(wire_index)];
   Ticket ticket = transport::done;
   require(*fabric_, wire.flush(rank, ticket), {"flush", rank});
-  if (ticket == transport::done) return;
-  base::Status result;
-  const auto ready = [&]() noexcept {
-    result = test_ticket(wire_index, ticket);
-    return result.code != Code::in_progress;
-  };
-  require(*fabric_, fabric_->waiter.until({base::Activity::flush, rank}, ready, fabric_->resolve(timeout)),
+  require(*fabric_, finish(*fabric_, wire_index, ticket, {base::Activity::flush, rank}, fabric_->resolve(timeout)),
           {"flush", rank});
-  require(*fabric_, result, {"flush", rank});
-}
-
-base::Status Core::test_ticket(int wire_index, Ticket ticket) noexcept {
-  transport::Wire& wire = *fabric_->wires[static_cast<std::size_t>(wire_index)];
-  const base::Status status = wire.test(ticket);
-  if (status.code != Code::in_progress) return status;
-  wire.progress();
-  return wire.test(ticket);
 }
 
 void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call) {
-  if (ticket == transport::done) return;
-  base::Status result;
-  const auto ready = [&]() noexcept {
-    result = test_ticket(peer.wire, ticket);
-    return result.code != Code::in_progress;
-  };
-  require(*fabric_, fabric_->waiter.until({base::Activity::wait_request, call.peer}, ready, fabric_->timeout), call);
-  require(*fabric_, result, call);
+  require(*fabric_, finish(*fabric_, peer.wire, ticket, {base::Activity::wait_request, call.peer}, fabric_->timeout),
+          call);
+}
+
+base::Status Core::try_put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                                  std::uint64_t signal_offset, std::uint64_t value,
+                                  const base::WaitNote& note) noexcept {
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  Ticket ticket = transport::done;
+  const base::Status status = peer.channel->put_signal(offset, source, bytes, signal_offset, value, ticket);
+  return status.ok() ? finish(*fabric_, peer.wire, ticket, note, fabric_->timeout) : status;
 }
 
 }  // namespace hmc::window
