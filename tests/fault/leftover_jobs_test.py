@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""leftover_jobs_test.py HMCRUN PROGRAM NODES COUNT: jobs of two processes come and go, and leave no file
+and no process behind."""
+import os
+import subprocess
+import sys
+
+
+def our_files():
+    return {f"{folder}/{name}" for folder in ("/dev/shm", "/tmp") for name in os.listdir(folder)
+            if "hmc" in name or "ucx" in name}
+
+
+def processes_of(program):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/exe") == program:
+                found.append(pid)
+        except OSError:  # it has ended, or isn't ours
+            pass
+    return found
+
+
+def main():
+    hmcrun, program, nodes, count = sys.argv[1], os.path.realpath(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    before = our_files()
+    for job in range(count):
+        done = subprocess.run([hmcrun, "-np", "2", "--nodes", nodes, "--timeout", "60", program],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"job {job} ended with {done.returncode}:\n{done.stdout}")
+    left = sorted(our_files() - before)
+    alive = processes_of(program)
+    print(f"{count} jobs on {nodes} node(s): {len(left)} files and {len(alive)} processes left {left} {alive}")
+    sys.exit(bool(left or alive))
+
+
+main()

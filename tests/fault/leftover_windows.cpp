@@ -1,0 +1,58 @@
+// What is left behind: descriptors, memory and files stay flat while windows come and go.
+#include <optional>
+
+#include <hmc/hmc.hpp>
+
+#include "tests/fault/usage.hpp"
+#include "tests/support/spmd.hpp"
+
+namespace {
+
+using hmc::Window;
+using hmc::fault::Usage;
+using hmc::spmd::Me;
+
+constexpr int warm_up = 50;  // malloc's arenas, lazy bindings, wires' pools
+
+/// `round` again and again; processes each look at themselves, of threads one looks at all.
+template <typename Round> void expect_flat(Me& me, Round&& round) {
+  const int rounds = std::stoi(me.options.setting("rounds", "1000"));
+  const bool looks = me.options.processes || me.rank == 0;
+  for (int i = 0; i < warm_up; ++i) round(i);
+  me.runtime->world().barrier();
+  std::optional<Usage> before;
+  if (looks) before.emplace();
+  me.runtime->world().barrier();
+  for (int i = 0; i < rounds; ++i) round(i);
+  me.runtime->world().barrier();
+  // Other processes may come and go with files of theirs while this one looks; of its own job nothing may stay.
+  if (looks) HMC_CHECK_EQ(Usage().growth_since(*before, hmc::fault::memory_is_ours), std::string());
+  me.runtime->world().barrier();
+}
+
+/// A signal goes round, so that every channel of the ring and the window's memory are in use.
+void use(Me& me, Window& win, int round) {
+  const auto value = static_cast<std::uint64_t>(me.rank * 1000 + round);
+  win.put_signal(me.next(), 64, &value, 8, 0, 1);
+  win.wait_until(0, hmc::Cmp::eq, 1);
+  HMC_CHECK_EQ(*win.local<std::uint64_t>(64), static_cast<std::uint64_t>(me.previous() * 1000 + round));
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(leftovers, windows_leave_nothing) {
+  expect_flat(me, [&](int round) {
+    Window win = Window::create(me.runtime->world(), 3 * 4096);
+    use(me, win, round);
+    win.close();
+  });
+}
+
+HMC_SPMD_TEST(leftovers, windows_over_conn_buffers_leave_nothing) {
+  expect_flat(me, [&](int round) {
+    const hmc::ConnBuffer buffer(0, 4096, hmc::MemoryType::CPU);
+    Window win = Window::create(me.runtime->world(), buffer);
+    use(me, win, round);
+    win.close();
+  });
+}

@@ -1,0 +1,81 @@
+// Usage: what this process holds of the system, to be compared with what it held before.
+#pragma once
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+namespace hmc::fault {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool memory_is_ours = false;  // a sanitizer keeps freed memory to itself
+#else
+inline constexpr bool memory_is_ours = true;
+#endif
+
+/// Files that bear our name or UCX's. Others come and go by other programs.
+inline std::set<std::string> our_files() {
+  std::set<std::string> names;
+  for (const char* folder : {"/dev/shm", "/tmp"}) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().filename();
+      if (name.find("hmc") != std::string::npos || name.find("ucx") != std::string::npos) names.insert(entry.path());
+    }
+  }
+  return names;
+}
+
+/// How many arenas malloc spreads threads over, and what it keeps of freed memory, is its own affair: one
+/// arena, trimmed before each look, shows what the program holds.
+inline const bool one_arena = ::mallopt(M_ARENA_MAX, 1) == 1;
+
+struct Usage {
+  std::size_t descriptors = entries("/proc/self/fd");
+  std::size_t threads = entries("/proc/self/task");
+  std::set<std::string> files = our_files();
+  std::size_t resident = 0;
+  std::size_t mappings = 0;
+
+  Usage() {
+    ::malloc_trim(0);
+    std::size_t total = 0;
+    std::ifstream("/proc/self/statm") >> total >> resident;
+    resident *= static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) ++mappings;
+  }
+
+  /// Empty when nothing grew. 300 bytes lost per round show over a thousand rounds.
+  std::string growth_since(const Usage& before, bool count_memory) const {
+    std::string grown;
+    const auto note = [&](const char* what, std::size_t was, std::size_t is, std::size_t allowed) {
+      if (is > was + allowed)
+        grown += std::string(what) + " " + std::to_string(was) + " -> " + std::to_string(is) + "; ";
+    };
+    note("descriptors", before.descriptors, descriptors, 0);
+    note("threads", before.threads, threads, 0);
+    note("mappings", before.mappings, mappings, 8);
+    if (count_memory) note("resident bytes", before.resident, resident, std::size_t{256} << 10);
+    std::set<std::string> left;
+    std::set_difference(files.begin(), files.end(), before.files.begin(), before.files.end(),
+                        std::inserter(left, left.end()));
+    for (const std::string& name : left) grown += name + " was left; ";
+    return grown;
+  }
+
+ private:
+  static std::size_t entries(const char* folder) {
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
+    return count;
+  }
+};
+
+}  // namespace hmc::fault
