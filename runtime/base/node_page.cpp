@@ -18,23 +18,38 @@ namespace hmc::base {
 namespace {
 
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
-constexpr std::uint32_t layout_version = 3;
-constexpr std::size_t abort_text_bytes = 512;
+constexpr std::uint32_t layout_version = 4;
+
+/// What went wrong, in words. As many as may fail in the same instant; the next one's cause has no text.
+struct AbortText {
+  char bytes[512];
+};
+constexpr std::uint32_t abort_texts = 16;
+
+/// The abort word: code 16 | text 16 | peer + 1 32, from the top. 0: no abort.
+constexpr std::uint64_t abort_word_of(Code code, std::uint32_t text, int peer) noexcept {
+  return static_cast<std::uint64_t>(code) << 48 | static_cast<std::uint64_t>(text) << 32 |
+         static_cast<std::uint32_t>(peer + 1);
+}
+constexpr Code code_of(std::uint64_t word) noexcept { return static_cast<Code>(word >> 48); }
+constexpr std::uint32_t text_of(std::uint64_t word) noexcept {
+  return static_cast<std::uint32_t>(word >> 32 & 0xffffU);
+}
+constexpr int peer_of(std::uint64_t word) noexcept { return static_cast<int>(word & 0xffffffffU) - 1; }
 
 }  // namespace
 
-/// The page's first bytes. abort_word: 0, or 1 + peer in the low half and the Code in the high half;
-/// written once, by the compare-exchange that finds 0. The text belongs to whoever wins `text_claim`; a
-/// rank that is killed in between costs the text, never the word.
+/// The page's first bytes. abort_word is written once, by the compare-exchange that finds 0. Whoever raises
+/// one writes its words into a text of its own before; so the winner's are whole when the word is seen,
+/// and a rank that is killed in between costs nothing.
 struct alignas(64) NodePage::Header {
   std::uint32_t magic;
   std::uint32_t version;
   std::uint64_t nonce;
   std::int32_t capacity;
   alignas(64) std::atomic<std::uint64_t> abort_word;
-  std::atomic<std::uint32_t> text_claim;
-  std::atomic<std::uint32_t> text_ready;
-  char abort_text[abort_text_bytes];
+  std::atomic<std::uint32_t> texts_claimed;
+  AbortText texts[abort_texts];
   alignas(64) std::atomic<std::uint32_t> sleepers;
 };
 
@@ -110,18 +125,20 @@ Doorbell& NodePage::doorbell(int local_index) const noexcept {
 
 void NodePage::raise_abort(Code code, int peer, std::string_view text) const noexcept {
   Header& h = header();
-  // Relaxed: it only says who may write the text, which text_ready publishes.
-  if (h.text_claim.exchange(1, std::memory_order_relaxed) == 0) {
-    const std::size_t length = std::min(text.size(), abort_text_bytes - 1);
-    std::memcpy(h.abort_text, text.data(), length);
-    h.abort_text[length] = '\0';
-    h.text_ready.store(1, std::memory_order_release);  // pairs with abort_text
+  // Relaxed: a hint that saves texts for those who may still win.
+  if (h.abort_word.load(std::memory_order_relaxed) != 0) return;
+  // Relaxed: it only hands out numbers; the word publishes the text.
+  const std::uint32_t claimed = std::min(h.texts_claimed.fetch_add(1, std::memory_order_relaxed), abort_texts);
+  if (claimed < abort_texts) {
+    AbortText& mine = h.texts[claimed];
+    const std::size_t length = std::min(text.size(), sizeof mine.bytes - 1);
+    std::memcpy(mine.bytes, text.data(), length);
+    mine.bytes[length] = '\0';
   }
-  const auto who = static_cast<std::uint32_t>(peer + 1);
   std::uint64_t none = 0;
-  // Release: who sees the word sees the text of the claimant that stored it. The first cause sticks.
-  if (!h.abort_word.compare_exchange_strong(none, (static_cast<std::uint64_t>(code) << 32) | who,
-                                            std::memory_order_release, std::memory_order_relaxed))
+  // Release: who sees the word sees the text before it. The first cause sticks.
+  if (!h.abort_word.compare_exchange_strong(none, abort_word_of(code, claimed, peer), std::memory_order_release,
+                                            std::memory_order_relaxed))
     return;
   for (int i = 0; i < h.capacity; ++i) {
     Doorbell& door = doorbell(i);
@@ -133,14 +150,14 @@ void NodePage::raise_abort(Code code, int peer, std::string_view text) const noe
 Status NodePage::abort_status() const noexcept {
   const std::uint64_t word = header().abort_word.load(std::memory_order_acquire);  // pairs with raise_abort
   if (word == 0) return {};
-  const auto peer = static_cast<int>(word & 0xffffffffU) - 1;
-  const auto code = static_cast<Code>(word >> 32);
-  return Status::failure(code, code == Code::peer_failed ? "a rank failed" : "the job was aborted", peer);
+  const Code code = code_of(word);
+  return Status::failure(code, code == Code::peer_failed ? "a rank failed" : "the job was aborted", peer_of(word));
 }
 
 std::string NodePage::abort_text() const {
-  if (header().text_ready.load(std::memory_order_acquire) == 0) return {};  // pairs with raise_abort
-  return header().abort_text;
+  const std::uint64_t word = header().abort_word.load(std::memory_order_acquire);  // pairs with raise_abort
+  if (word == 0 || text_of(word) >= abort_texts) return {};
+  return header().texts[text_of(word)].bytes;
 }
 
 }  // namespace hmc::base
