@@ -23,7 +23,8 @@ struct RankFacts {
   std::int32_t local_index = -1;  ///< position among its node's ranks, ascending by rank
   std::int32_t pid = 0;
   std::uint64_t machine = 0;            ///< equal for ranks of one kernel (pretended nodes share a machine)
-  std::array<std::uint64_t, 4> cpus{};  ///< the first 256 CPUs it may run on
+  std::array<std::uint64_t, 4> cpus{};  ///< which of the first 256 CPUs it may run on
+  std::uint32_t further_cpus = 0;       ///< how many of those after them
 };
 
 /// Cold path: throws hmc::Error. One thread at a time, except that abort may come from any thread.

@@ -27,15 +27,17 @@ std::uint64_t machine_number() {
   return hash;
 }
 
-std::array<std::uint64_t, 4> allowed_cpus() {
-  std::array<std::uint64_t, 4> cpus{};
+void note_cpus(RankFacts& facts) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (std::size_t cpu = 0; cpu < 256; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus[cpu / 64] |= std::uint64_t{1} << (cpu % 64);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    if (cpu / 64 < facts.cpus.size())
+      facts.cpus[cpu / 64] |= std::uint64_t{1} << (cpu % 64);
+    else
+      ++facts.further_cpus;
   }
-  return cpus;
 }
 
 }  // namespace
@@ -45,7 +47,7 @@ RankFacts own_facts(int rank) {
   facts.rank = rank;
   facts.pid = ::getpid();
   facts.machine = machine_number();
-  facts.cpus = allowed_cpus();
+  note_cpus(facts);
   return facts;
 }
 

@@ -47,7 +47,8 @@ struct WaitNote {
 /// fences comes first: if the sleeper's, the ringer reads sleepers > 0, raises the bell and wakes; if
 /// the ringer's, the sleeper's last look sees the bytes. One word per node, so that the usual ringer,
 /// with nobody asleep, reads one line that nobody writes. A bound on each sleep covers writers that
-/// don't ring (a user's own store).
+/// don't ring (a user's own store). A rank that is killed while it sleeps leaves the count above zero: from
+/// then on ringers ring for nothing, which costs a system call and misses nobody.
 ///
 /// Threads: `until` by the owner; `ring` by anybody on the node.
 class Waiter {

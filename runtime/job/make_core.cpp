@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 
 #include <hmc/version.hpp>
@@ -19,16 +20,17 @@ using bootstrap::RankFacts;
 /// Do the ranks on this machine outnumber the CPUs that they may use between them?
 bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
   std::array<std::uint64_t, 4> cpus{};
+  std::uint32_t further = 0;  // at least so many beside those that the facts name
   int ranks = 0;
   for (const RankFacts& rank : facts) {
     if (rank.machine != machine) continue;
     ++ranks;
     for (std::size_t i = 0; i < cpus.size(); ++i) cpus[i] |= rank.cpus[i];
+    further = std::max(further, rank.further_cpus);
   }
-  int count = 0;
+  int count = static_cast<int>(further);
   for (const std::uint64_t word : cpus) count += std::popcount(word);
-  if (count == 0)
-    count = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // they run on CPUs that the facts don't name
+  if (count == 0) count = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // the system didn't say
   return ranks > std::max(1, count);
 }
 

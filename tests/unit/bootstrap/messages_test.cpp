@@ -30,6 +30,7 @@ RankFacts facts_of(int rank) {
   facts.pid = 0x7fffff00 + rank;
   facts.machine = 0x0123456789abcdefULL + static_cast<std::uint64_t>(rank);
   facts.cpus = {1, 2, 3, ~std::uint64_t{0}};
+  facts.further_cpus = 0xfedcba98U;
   return facts;
 }
 
@@ -44,6 +45,7 @@ TEST(Messages, facts_survive) {
   EXPECT_EQ(facts.pid, 0x7fffff02);
   EXPECT_EQ(facts.machine, 0x0123456789abcdf1ULL);
   EXPECT_EQ(facts.cpus, facts_of(2).cpus);
+  EXPECT_EQ(facts.further_cpus, 0xfedcba98U);
 }
 
 TEST(Messages, a_rank_costs_what_is_promised) {
