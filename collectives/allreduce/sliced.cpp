@@ -5,6 +5,17 @@
 // else the result waits in staging until the output's owner takes it. With two ranks it waits in the
 // taker's own staging, in the very lines that the input came from, so that no other line moves between
 // the cores; with more it waits once, in the reducer's.
+//
+// Why nothing in staging is written while someone may still read it. My staging is read by the reducers of
+// its slices, and, where my result waits in it, by that result's takers.
+//  - Piece 0: wait_staging_free() waits for the tag that the last call left with staging_in_use_until(), at
+//    which all its readers had published. A call after which nobody reads leaves none: its readers had
+//    all published `reduced`, which finish() awaited.
+//  - Piece p > 0: finish(p-1) awaited everybody's `reduced`, so the inputs have been read; and where results
+//    waited, stage() awaits everybody's `finished` of p-1, published after take_results().
+//  - A pair's result is stored into the taker's staging by the one that has just read the same lines; the
+//    taker sees `reduced`, takes it, and is the only one to write there again: the order of its own steps.
+// Each publish is a release and each wait an acquire (direct_team.hpp), so what was read before is done.
 #include <algorithm>
 #include <cstring>
 

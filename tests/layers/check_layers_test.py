@@ -57,6 +57,11 @@ class CheckLayers(unittest.TestCase):
     def test_base_may_not_include_transport(self):
         self.assert_refused("runtime/base/bad.cpp", '"runtime/transport/wire.hpp"')
 
+    def test_collectives_may_not_name_what_a_header_of_windows_brings_along(self):
+        self.write("collectives/bad.cpp", "// transport:: may be spoken of\ntransport::Wire* wire = nullptr;\n")
+        code, out = self.check()
+        self.assertEqual((code, out), (1, "collectives/bad.cpp:2: transport::: collectives may not name it\n"))
+
     def test_window_may_not_include_a_wire(self):
         self.assert_refused("runtime/window/bad.cpp", '"runtime/transport/shm/shm.hpp"')
 
