@@ -45,9 +45,9 @@ struct Shape {
 /// alltoallv: counts[r] go to r, receive_counts[r] come from r, and `largest` is the largest count that
 /// any pair of the team exchanges (agreed by all before).
 ///
-/// In place, the two buffers overlap as MPI says: gather, allgather: the input is the caller's own block of the
-/// output (gather: the root's only). scatter: the root's output is its own block of the input. All others:
-/// input and output begin at one address.
+/// In place, the two buffers overlap as MPI says. allgather: the input is the caller's own block of the output.
+/// gather, at the root: the same. scatter, at the root: the output is its own block of the input. broadcast, reduce:
+/// the root's input and output begin at one address. The others: input and output begin at one address.
 struct Call {
   Collective collective = Collective::barrier;
   DType type = DType::u8;

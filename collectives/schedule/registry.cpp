@@ -8,10 +8,10 @@ namespace {
 
 bool always(const Shape&, const Call&) { return true; }
 
-// name, collective, keeps_order, deterministic, hierarchical, suits, build
+// name, collective, keeps_order, deterministic, hierarchical, tuned_by, suits, build
 constexpr Algorithm table[] = {
-    {"dissemination", Collective::barrier, true, true, false, always, barrier_dissemination},
-    {"binomial", Collective::broadcast, true, true, false, always, broadcast_binomial},
+    {"dissemination", Collective::barrier, true, true, false, {}, always, barrier_dissemination},
+    {"binomial", Collective::broadcast, true, true, false, {}, always, broadcast_binomial},
 };
 
 }  // namespace

@@ -67,13 +67,20 @@ struct Schedule {
   }
 };
 
+/// Which of the call's tuning values an algorithm looks at.
+struct Tunable {
+  bool segments = false;
+  bool radix = false;
+};
+
 /// An algorithm makes one rank's schedule without the others'. All functions are pure.
 struct Algorithm {
   std::string_view name;
   Collective collective;
-  bool keeps_order;                                     ///< right for operations that don't commute
-  bool deterministic;                                   ///< folds all contributions in rank order
-  bool hierarchical;                                    ///< made for per_node > 1
+  bool keeps_order;    ///< right for operations that don't commute
+  bool deterministic;  ///< folds all contributions in rank order
+  bool hierarchical;   ///< made for per_node > 1
+  Tunable tuned_by;
   bool (*suits)(const Shape& shape, const Call& call);  ///< what the fields above don't say
   /// Into an empty `out`, whose memory is used again.
   void (*build_into)(const Shape& shape, const Call& call, int rank, Schedule& out);

@@ -1,0 +1,40 @@
+// Case: one collective call of a whole team, and the algorithm that is to do it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collectives/schedule/schedule.hpp"
+
+namespace hmc::verify {
+
+namespace schedule = collectives::schedule;
+
+/// Owns the counts that its calls refer to: neither copied nor moved.
+class Case {
+ public:
+  Case(const schedule::Algorithm& algorithm, schedule::Shape shape, const schedule::Call& call);
+  Case(const Case&) = delete;
+  Case& operator=(const Case&) = delete;
+
+  /// A v-form whose blocks differ (some empty), with gaps between them if asked for. Before applies().
+  void make_irregular(std::uint64_t largest, bool gaps);
+
+  bool applies() const;
+  const schedule::Algorithm& algorithm() const { return algorithm_; }
+  const schedule::Shape& shape() const { return shape_; }
+  schedule::Call call_of(int rank) const;
+  std::vector<schedule::Schedule> build() const;
+  std::string text() const;
+
+ private:
+  using Counts = std::vector<std::uint64_t>;
+
+  const schedule::Algorithm& algorithm_;
+  schedule::Shape shape_;
+  schedule::Call call_;
+  Counts counts_, displacements_;
+  std::vector<Counts> sent_, received_, sent_at_, received_at_;  ///< alltoallv: per rank
+};
+
+}  // namespace hmc::verify

@@ -1,0 +1,392 @@
+// Follows all ranks' steps in an order that signals allow. Which order doesn't matter: of two accesses that
+// aren't ordered by happens-before, the one followed later is seen not to know of the earlier.
+#include "verify/checker.hpp"
+
+#include <algorithm>
+
+#include "verify/contents.hpp"
+#include "verify/storage.hpp"
+#include "verify/structure.hpp"
+
+namespace hmc::verify {
+namespace {
+
+using schedule::Buffer;
+using schedule::Kind;
+using schedule::Schedule;
+using schedule::Step;
+using Schedules = std::vector<Schedule>;
+
+/// A range of one of a rank's memories: 0 input, 1 output (both, where they overlap), 2 scratch.
+struct Range {
+  int memory = 0;
+  std::uint64_t begin = 0, bytes = 0;
+
+  bool overlaps(const Range& other) const {
+    return memory == other.memory && begin < other.begin + other.bytes && other.begin < begin + bytes;
+  }
+  bool operator==(const Range&) const = default;
+};
+
+/// A put's source, which is read until its message has arrived or its rank has settled.
+struct Reading {
+  Range range;
+  std::uint32_t step = 0;
+  std::uint32_t target = 0, arrives = 0;  ///< over when the target's wait is known to be over,
+  std::uint32_t settled = Message::none;  ///< or the reader's settle
+};
+
+struct Rank {
+  Storage memories[3];
+  Overlap overlap;
+  Clock clock;
+  std::shared_ptr<const Clock> sent_clock;  ///< null when `clock` has changed since
+  std::uint32_t at = 0;
+  std::vector<Reading> readings;
+  std::size_t prune_at = 64;  ///< readings, before a look for those that are over
+};
+
+class Checker {
+ public:
+  Checker(const Case& subject, const Schedules& schedules)
+      : subject_(subject), schedules_(schedules), values_(!subject.call_of(0).commutative) {}
+
+  void run() {
+    messages_ = match_messages(schedules_);
+    check_bounds(subject_, schedules_);
+    prepare();
+    follow_all();
+    for (int rank = 0; rank < subject_.shape().size; ++rank) check_end(rank);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Counterexample{static_cast<int>(me_), static_cast<long>(ranks_[me_].at), what};
+  }
+
+  void prepare();
+  void follow_all();
+  bool follow(const Step& step);
+  void follow_put(const Step& step);
+  void follow_fold(const Step& step);
+  void follow_settle();
+  void forget_readings();
+  bool take_message(const Step& step);
+  void check_no_reader(const Range& range, std::uint32_t owner, const char* what) const;
+  bool is_over(const Reading& reading, const Clock& clock, std::uint32_t owner) const;
+  void read(const Range& range, Pieces& out);
+  void write(const Range& range, const Pieces& pieces);
+  void check_own_put_arrived(const Range& range) const;
+  void combine(const Pieces& left, const Pieces& right, Pieces& out);
+  void check_disjoint(const Range& from, const Range& to) const;
+  void check_end(int rank);
+  void report_stuck() const;
+  Range range_of(std::uint32_t rank, Buffer buffer, std::uint64_t at, std::uint64_t bytes) const;
+
+  const Case& subject_;
+  const Schedules& schedules_;
+  Values values_;
+  Messages messages_;
+  std::vector<Rank> ranks_;
+  std::vector<std::uint32_t> ready_;
+  std::uint32_t me_ = 0;  ///< whose step is being followed
+  bool deterministic_ = false, averages_ = false;
+};
+
+Range Checker::range_of(std::uint32_t rank, Buffer buffer, std::uint64_t at, std::uint64_t bytes) const {
+  const Overlap& overlap = ranks_[rank].overlap;
+  if (buffer == Buffer::scratch) return {2, at, bytes};
+  if (overlap.overlaps) return {1, at + (buffer == Buffer::input ? overlap.input_at : overlap.output_at), bytes};
+  return {buffer == Buffer::input ? 0 : 1, at, bytes};
+}
+
+void Checker::prepare() {
+  const auto size = schedules_.size();
+  const schedule::Call call = subject_.call_of(0);
+  deterministic_ = call.deterministic && reduces(call.collective);
+  averages_ = call.op == Op::avg;
+  ranks_.resize(size);
+  for (std::uint32_t r = 0; r < size; ++r) {
+    Rank& rank = ranks_[r];
+    const int number = static_cast<int>(r);
+    const schedule::Call mine = subject_.call_of(number);
+    rank.overlap = overlap_of(subject_, number);
+    const std::uint64_t in = input_bytes(subject_.shape(), mine, number);
+    const std::uint64_t out = output_bytes(subject_.shape(), mine, number);
+    const Overlap& overlap = rank.overlap;
+    rank.memories[0] = Storage(in, undefined);
+    rank.memories[1] =
+        Storage(overlap.overlaps ? std::max(in + overlap.input_at, out + overlap.output_at) : out, callers);
+    rank.memories[2] = Storage(schedules_[r].scratch_bytes, undefined);
+    for (const Content& content : input_of(subject_, number, values_)) {
+      const Range range = range_of(r, Buffer::input, content.begin, content.piece.bytes);
+      rank.memories[range.memory].write(range.begin, {content.piece});
+    }
+    rank.clock.assign(size, 0);
+    ready_.push_back(static_cast<std::uint32_t>(size) - 1 - r);
+  }
+}
+
+void Checker::follow_all() {
+  while (!ready_.empty()) {
+    me_ = ready_.back();
+    ready_.pop_back();
+    Rank& rank = ranks_[me_];
+    const auto& steps = schedules_[me_].steps;
+    while (rank.at < steps.size() && follow(steps[rank.at])) ++rank.at;
+  }
+  for (std::size_t r = 0; r < ranks_.size(); ++r)
+    if (ranks_[r].at < schedules_[r].steps.size()) report_stuck();
+}
+
+/// False: it waits for a message that hasn't been sent.
+bool Checker::follow(const Step& step) {
+  Pieces from, to, result;
+  const Range source = range_of(me_, step.from_buffer, step.from, step.bytes);
+  const Range target = range_of(me_, step.to_buffer, step.to, step.bytes);
+  switch (step.kind) {
+    case Kind::wait: return take_message(step);
+    case Kind::put: follow_put(step); break;
+    case Kind::settle: follow_settle(); break;
+    case Kind::fold: follow_fold(step); break;
+    case Kind::copy:
+      if (source == target) break;  // in place
+      check_disjoint(source, target);
+      read(source, from);
+      write(target, from);
+      break;
+    case Kind::reduce:
+      check_disjoint(source, target);
+      read(source, from);
+      read(target, to);
+      step.reversed ? combine(from, to, result) : combine(to, from, result);
+      write(target, result);
+      break;
+    case Kind::scale:
+      read(target, to);
+      for (Piece& piece : to) piece.value = values_.scaled(piece.value);
+      write(target, to);
+      break;
+  }
+  return true;
+}
+
+bool Checker::take_message(const Step& step) {
+  Message& message = messages_[me_][step.slot];
+  if (!message.raised) return false;
+  Rank& rank = ranks_[me_];
+  const Clock& theirs = *message.clock;
+  for (std::size_t i = 0; i < theirs.size(); ++i) rank.clock[i] = std::max(rank.clock[i], theirs[i]);
+  rank.clock[message.sender] = std::max(rank.clock[message.sender], message.put_step + 1);
+  rank.sent_clock.reset();
+  message.clock.reset();
+  return true;
+}
+
+void Checker::follow_put(const Step& step) {
+  Rank& rank = ranks_[me_];
+  Message& message = messages_[step.peer][step.slot];
+  if (step.bytes > 0) {
+    Pieces pieces;
+    const Range source = range_of(me_, step.from_buffer, step.from, step.bytes);
+    read(source, pieces);
+    if (rank.readings.size() >= rank.prune_at) forget_readings();
+    // What is never written needs no watch.
+    if (source.memory != 0) rank.readings.push_back({source, rank.at, step.peer, message.wait_step, Message::none});
+    const Range target{2, step.to, step.bytes};
+    Storage& memory = ranks_[step.peer].memories[2];
+    const Touched touched = memory.touched(step.to, step.bytes);
+    if (touched.locally > rank.clock[step.peer])
+      refuse("overwrites bytes that rank " + std::to_string(step.peer) + " may still use in its step " +
+             std::to_string(touched.locally - 1));
+    if (touched.arrives > rank.clock[step.peer])
+      refuse("overwrites bytes of another message, which rank " + std::to_string(step.peer) + " awaits in its step " +
+             std::to_string(touched.arrives - 1));
+    check_no_reader(target, step.peer, "overwrites");
+    memory.write(step.to, pieces);
+    memory.touch(step.to, step.bytes, {0, message.wait_step + 1});
+  }
+  if (!rank.sent_clock) rank.sent_clock = std::make_shared<const Clock>(rank.clock);
+  message.clock = rank.sent_clock;
+  message.raised = true;
+  const auto& theirs = schedules_[step.peer].steps;
+  const std::uint32_t at = ranks_[step.peer].at;
+  if (at < theirs.size() && at == message.wait_step) ready_.push_back(step.peer);
+}
+
+void Checker::follow_settle() {
+  Rank& rank = ranks_[me_];
+  for (Reading& reading : rank.readings) reading.settled = std::min(reading.settled, rank.at);
+  forget_readings();
+}
+
+/// Those that are over for this rank. Scratch is written by others too, who must know of it themselves.
+void Checker::forget_readings() {
+  Rank& rank = ranks_[me_];
+  std::erase_if(rank.readings,
+                [&](const Reading& reading) { return reading.range.memory != 2 && is_over(reading, rank.clock, me_); });
+  rank.prune_at = 2 * rank.readings.size() + 64;
+}
+
+bool Checker::is_over(const Reading& reading, const Clock& clock, std::uint32_t owner) const {
+  return clock[reading.target] > reading.arrives ||
+         (reading.settled != Message::none && (owner == me_ || clock[owner] > reading.settled));
+}
+
+/// `owner`'s memory is about to be written by me.
+void Checker::check_no_reader(const Range& range, std::uint32_t owner, const char* what) const {
+  for (const Reading& reading : ranks_[owner].readings)
+    if (reading.range.overlaps(range) && !is_over(reading, ranks_[me_].clock, owner))
+      refuse(std::string(what) + " bytes that the put of rank " + std::to_string(owner) + "'s step " +
+             std::to_string(reading.step) + " may still be reading");
+}
+
+void Checker::check_own_put_arrived(const Range& range) const {
+  if (range.memory != 2) return;
+  const Touched touched = ranks_[me_].memories[2].touched(range.begin, range.bytes);
+  if (touched.arrives > ranks_[me_].at)
+    refuse("uses bytes of a message that it awaits only in step " + std::to_string(touched.arrives - 1));
+}
+
+void Checker::read(const Range& range, Pieces& out) {
+  Rank& rank = ranks_[me_];
+  check_own_put_arrived(range);
+  rank.memories[range.memory].read(range.begin, range.bytes, out);
+  for (const Piece& piece : out)
+    if (piece.value == undefined || piece.value == callers) refuse("reads bytes that nobody has written");
+  if (range.memory == 2) rank.memories[2].touch(range.begin, range.bytes, {rank.at + 1, 0});
+}
+
+void Checker::write(const Range& range, const Pieces& pieces) {
+  Rank& rank = ranks_[me_];
+  check_own_put_arrived(range);
+  check_no_reader(range, me_, "overwrites");
+  rank.memories[range.memory].write(range.begin, pieces);
+  if (range.memory == 2) rank.memories[2].touch(range.begin, range.bytes, {rank.at + 1, 0});
+}
+
+void Checker::combine(const Pieces& left, const Pieces& right, Pieces& out) {
+  out.clear();
+  std::size_t i = 0, j = 0;
+  std::uint64_t used_i = 0, used_j = 0;
+  while (i < left.size() && j < right.size()) {
+    const std::uint64_t bytes = std::min(left[i].bytes - used_i, right[j].bytes - used_j);
+    const std::uint64_t position = left[i].position + used_i;
+    if (position != right[j].position + used_j)
+      refuse("combines byte " + std::to_string(position) + " with byte " + std::to_string(right[j].position + used_j));
+    out.push_back({bytes, position, values_.combine(left[i].value, right[j].value)});
+    used_i += bytes;
+    used_j += bytes;
+    if (used_i == left[i].bytes) ++i, used_i = 0;
+    if (used_j == right[j].bytes) ++j, used_j = 0;
+  }
+}
+
+void Checker::follow_fold(const Step& step) {
+  Pieces part, sum, next;
+  const Range target = range_of(me_, step.to_buffer, step.to, step.bytes);
+  for (std::uint32_t i = 0; i < step.ways; ++i) {
+    const Range source = range_of(me_, step.from_buffer, step.from + i * step.stride(), step.bytes);
+    if (!(source == target)) check_disjoint(source, target);
+    read(source, part);
+    for (const Piece& piece : part)
+      if (deterministic_ && !values_.is_single(piece.value)) refuse("folds what was combined already");
+    if (i == 0)
+      sum = part;
+    else
+      combine(sum, part, next), sum.swap(next);
+  }
+  if (averages_)
+    for (Piece& piece : sum) piece.value = values_.scaled(piece.value);
+  write(target, sum);
+}
+
+void Checker::check_disjoint(const Range& from, const Range& to) const {
+  if (from.overlaps(to)) refuse("its source and its target overlap");
+}
+
+void Checker::check_end(int number) {
+  me_ = static_cast<std::uint32_t>(number);
+  Rank& rank = ranks_[me_];
+  for (const Reading& reading : rank.readings)
+    if (!is_over(reading, rank.clock, me_))
+      throw Counterexample{number, reading.step, "may still be read when the schedule ends"};
+  const Overlap& overlap = rank.overlap;
+  Storage expected(rank.memories[1].size(), callers);
+  if (overlap.overlaps)
+    for (const Content& content : input_of(subject_, number, values_))
+      expected.write(overlap.input_at + content.begin, {content.piece});
+  for (const Content& content : promised_to(subject_, number, values_))
+    expected.write(overlap.output_at + content.begin, {content.piece});
+  // Each run of the result, against what was promised for the same bytes.
+  Pieces have, want;
+  rank.memories[1].read(0, expected.size(), have);
+  std::uint64_t at = 0;
+  for (const Piece& piece : have) {
+    expected.read(at, piece.bytes, want);
+    std::uint64_t inside = 0;
+    for (const Piece& promised : want) {
+      // What exscan gives rank 0 is undefined.
+      const bool is_free = subject_.call_of(number).collective == schedule::Collective::exscan && number == 0;
+      if (!is_free && (piece.value != promised.value || piece.position + inside != promised.position))
+        throw Counterexample{number, -1,
+                             "byte " + std::to_string(at + inside) + " of the output holds byte " +
+                                 std::to_string(piece.position + inside) + " of " + values_.text(piece.value) +
+                                 " instead of byte " + std::to_string(promised.position) + " of " +
+                                 values_.text(promised.value)};
+      inside += promised.bytes;
+    }
+    at += piece.bytes;
+  }
+}
+
+void Checker::report_stuck() const {
+  std::uint32_t rank = 0;
+  while (ranks_[rank].at == schedules_[rank].steps.size()) ++rank;
+  // Whom it waits for is stuck too; after as many hops as there are ranks we're on the cycle.
+  const auto next = [&](std::uint32_t r) { return schedules_[r].steps[ranks_[r].at].peer; };
+  for (std::size_t i = 0; i < ranks_.size(); ++i) rank = next(rank);
+  std::string what = "waits for ever: rank " + std::to_string(rank);
+  std::uint32_t r = rank;
+  do {
+    r = next(r);
+    what += " <- rank " + std::to_string(r) + " in its step " + std::to_string(ranks_[r].at);
+  } while (r != rank && what.size() < 400);
+  throw Counterexample{static_cast<int>(rank), static_cast<long>(ranks_[rank].at), what};
+}
+
+}  // namespace
+
+std::optional<Counterexample> check(const Case& subject, const Schedules& schedules, std::size_t* steps) {
+  if (steps)
+    for (const Schedule& schedule : schedules) *steps += schedule.steps.size();
+  try {
+    Checker(subject, schedules).run();
+  } catch (const Counterexample& found) {
+    return found;
+  }
+  return std::nullopt;
+}
+
+std::string text_of(const Step& step) {
+  constexpr const char* buffers[] = {"input", "output", "scratch"};
+  const std::string from = std::string(buffers[static_cast<int>(step.from_buffer)]) + "+" + std::to_string(step.from);
+  const std::string to = std::string(buffers[static_cast<int>(step.to_buffer)]) + "+" + std::to_string(step.to);
+  const std::string bytes = std::to_string(step.bytes) + " B";
+  const std::string peer = "rank " + std::to_string(step.peer), slot = "slot " + std::to_string(step.slot);
+  switch (step.kind) {
+    case Kind::put: return "put " + bytes + " of " + from + " to " + to + " of " + peer + ", " + slot;
+    case Kind::wait: return "wait for " + slot + " by " + peer;
+    case Kind::settle: return "settle";
+    case Kind::copy: return "copy " + bytes + " of " + from + " to " + to;
+    case Kind::reduce:
+      return "reduce " + bytes + ": " + to + " = " + (step.reversed ? from + " op " + to : to + " op " + from);
+    case Kind::fold:
+      return "fold " + bytes + " of " + std::to_string(step.ways) + " at " + from + ", stride " +
+             std::to_string(step.stride()) + ", to " + to;
+    case Kind::scale: return "scale " + bytes + " of " + to;
+  }
+  return "?";
+}
+
+}  // namespace hmc::verify

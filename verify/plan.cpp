@@ -1,0 +1,153 @@
+#include "verify/plan.hpp"
+
+#include <algorithm>
+
+namespace hmc::verify {
+namespace {
+
+using schedule::Algorithm;
+using schedule::Call;
+using schedule::Collective;
+using schedule::Shape;
+
+enum class Form { uniform, irregular, gaps };
+
+/// One way to call, without its count.
+struct Variant {
+  int per_node = 1;
+  int root = 0;
+  bool in_place = false;
+  bool commutative = true;
+  bool deterministic = false;
+  Op op = Op::sum;
+  Form form = Form::uniform;
+  std::uint64_t segment_bytes = 0;
+  int radix = 0;
+};
+
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
+
+bool has_blocks(Collective collective) {
+  switch (collective) {
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::allgather:
+    case Collective::alltoall:
+    case Collective::reduce_scatter: return true;
+    default: return false;
+  }
+}
+
+/// Multiplies `variants` by the ways that one field can be set.
+template <typename T> void vary(std::vector<Variant>& variants, T Variant::*field, std::vector<T> values) {
+  std::vector<Variant> all;
+  for (const Variant& variant : variants)
+    for (const T& value : values) {
+      all.push_back(variant);
+      all.back().*field = value;
+    }
+  variants = std::move(all);
+}
+
+std::vector<Variant> variants_of(const Algorithm& algorithm, int size) {
+  const Collective collective = algorithm.collective;
+  std::vector<Variant> variants(1);
+  if (collective == Collective::barrier) return variants;
+  if (has_root(collective)) {
+    std::vector<int> roots{0};
+    if (size > 1) roots.push_back(size - 1);
+    if (size > 2) roots.push_back((size + 1) / 2);
+    vary(variants, &Variant::root, roots);
+  }
+  vary(variants, &Variant::in_place, {false, true});
+  if (has_blocks(collective)) {
+    vary(variants, &Variant::form, {Form::uniform, Form::irregular, Form::gaps});
+    std::erase_if(variants, [&](const Variant& variant) {
+      return variant.form == Form::gaps && collective == Collective::reduce_scatter;
+    });
+  }
+  if (reduces(collective)) {
+    std::vector<Variant> all = variants;
+    vary(all, &Variant::commutative, {true, false});
+    std::vector<Variant> other = variants;
+    vary(other, &Variant::deterministic, {true});
+    all.insert(all.end(), other.begin(), other.end());
+    vary(other, &Variant::op, {Op::avg});
+    all.insert(all.end(), other.begin(), other.end());
+    vary(other, &Variant::deterministic, {false});
+    all.insert(all.end(), other.begin(), other.end());
+    variants = std::move(all);
+  }
+  if (algorithm.tuned_by.segments) vary(variants, &Variant::segment_bytes, {0, 16, 72});
+  if (algorithm.tuned_by.radix) vary(variants, &Variant::radix, {0, 2, 3, 5});
+  if (algorithm.hierarchical) vary(variants, &Variant::per_node, {1, 2, 3, 4, 8});
+  return variants;
+}
+
+std::vector<std::uint64_t> counts_for(Collective collective, int size) {
+  if (collective == Collective::barrier) return {0};
+  const auto n = static_cast<std::uint64_t>(size);
+  if (has_blocks(collective)) return {0, 1, n > 1 ? n - 1 : 2, 13, 37};
+  return {0, 1, n > 1 ? n - 1 : 2, 97, 5 * n + 3};
+}
+
+Call call_of(Collective collective, const Variant& variant, std::uint64_t count, std::uint32_t element_bytes) {
+  Call call;
+  call.collective = collective;
+  call.element_bytes = element_bytes;
+  call.count = count;
+  call.root = variant.root;
+  call.in_place = variant.in_place;
+  call.commutative = variant.commutative;
+  call.deterministic = variant.deterministic;
+  call.op = variant.op;
+  call.segment_bytes = variant.segment_bytes;
+  call.radix = variant.radix;
+  return call;
+}
+
+}  // namespace
+
+std::vector<int> sizes_for(Effort effort) {
+  std::vector<int> sizes;
+  if (effort == Effort::quick) return {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 31, 64, 129};
+  for (int size = 1; size <= 64; ++size) sizes.push_back(size);
+  for (const int size : {65, 96, 100, 127, 128, 129, 200, 255, 256, 257, 509, 512, 1000, 1024, 2047, 4096})
+    sizes.push_back(size);
+  return sizes;
+}
+
+void for_each_case(const Algorithm& algorithm, int size, Effort effort, const std::function<void(const Case&)>& take) {
+  const std::vector<Variant> variants = variants_of(algorithm, size);
+  const std::size_t all_up_to = effort == Effort::full ? 16 : 6;
+  const std::size_t few = effort == Effort::full ? 4 : 2;
+  std::size_t turn = static_cast<std::size_t>(size) * 7;
+  for (const std::uint64_t count : counts_for(algorithm.collective, size)) {
+    std::size_t taken = 0;
+    for (std::size_t i = 0; i < variants.size(); ++i, ++turn) {
+      const Variant& variant = variants[(turn * 5 + i) % variants.size()];
+      const std::uint32_t element_bytes = turn % 3 == 0 ? 4 : turn % 3 == 1 ? 1 : 12;
+      const Shape shape{size, variant.per_node};
+      const bool of_all = static_cast<std::size_t>(size) <= all_up_to;
+      const Variant& chosen = of_all ? variants[i] : variant;
+      Case subject(algorithm, of_all ? Shape{size, chosen.per_node} : shape,
+                   call_of(algorithm.collective, chosen, count, element_bytes));
+      if (chosen.form != Form::uniform) subject.make_irregular(count, chosen.form == Form::gaps);
+      if (!subject.applies()) continue;
+      take(subject);
+      if (++taken >= few && !of_all) break;
+    }
+  }
+}
+
+double cost_of(const Case& subject) {
+  const int size = subject.shape().size;
+  schedule::Schedule one;
+  subject.algorithm().build_into(subject.shape(), subject.call_of(0), 0, one);
+  return static_cast<double>(one.steps.size()) * size * (300.0 + size / 3.0);
+}
+
+}  // namespace hmc::verify

@@ -1,0 +1,25 @@
+// Which cases an algorithm is checked with.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "verify/case.hpp"
+
+namespace hmc::verify {
+
+enum class Effort { quick, full };
+
+/// Every size up to 64 (quick: some of them), then samples up to 4096.
+std::vector<int> sizes_for(Effort effort);
+
+/// Gives `take` every case of this size that the algorithm applies to: counts 0, 1, N-1, a prime, large; roots, in
+/// place, orders, v-forms, gaps, segments, nodes. Small teams get the product of all, larger ones a part that
+/// turns with size and count.
+void for_each_case(const schedule::Algorithm& algorithm, int size, Effort effort,
+                   const std::function<void(const Case&)>& take);
+
+/// What checking would cost, in arbitrary units: steps times what each carries. From one rank's schedule.
+double cost_of(const Case& subject);
+
+}  // namespace hmc::verify

@@ -1,0 +1,103 @@
+#include "verify/storage.hpp"
+
+#include <algorithm>
+
+namespace hmc::verify {
+
+Storage::Storage(std::uint64_t size, Value value) : size_(size) {
+  if (size > 0) fragments_.push_back({0, 0, value, {}});
+}
+
+std::size_t Storage::find(std::uint64_t offset) const {
+  const auto after = std::upper_bound(fragments_.begin(), fragments_.end(), offset,
+                                      [](std::uint64_t at, const Fragment& fragment) { return at < fragment.begin; });
+  return static_cast<std::size_t>(after - fragments_.begin()) - 1;
+}
+
+void Storage::read(std::uint64_t begin, std::uint64_t bytes, Pieces& out) const {
+  out.clear();
+  const std::uint64_t end = begin + bytes;
+  for (std::size_t i = bytes > 0 ? find(begin) : fragments_.size(); i < fragments_.size(); ++i) {
+    const Fragment& fragment = fragments_[i];
+    if (fragment.begin >= end) break;
+    const std::uint64_t from = std::max(begin, fragment.begin);
+    out.push_back({std::min(end, end_of(i)) - from, fragment.position + (from - fragment.begin), fragment.value});
+  }
+}
+
+Touched Storage::touched(std::uint64_t begin, std::uint64_t bytes) const {
+  Touched latest;
+  for (std::size_t i = bytes > 0 ? find(begin) : fragments_.size(); i < fragments_.size(); ++i) {
+    const Fragment& fragment = fragments_[i];
+    if (fragment.begin >= begin + bytes) break;
+    latest.locally = std::max(latest.locally, fragment.touched.locally);
+    latest.arrives = std::max(latest.arrives, fragment.touched.arrives);
+  }
+  return latest;
+}
+
+std::size_t Storage::split(std::uint64_t offset) {
+  if (offset == size_) return fragments_.size();
+  const std::size_t at = find(offset);
+  if (fragments_[at].begin == offset) return at;
+  Fragment second = fragments_[at];
+  second.position += offset - second.begin;
+  second.begin = offset;
+  fragments_.insert(fragments_.begin() + static_cast<std::ptrdiff_t>(at) + 1, second);
+  return at + 1;
+}
+
+void Storage::write(std::uint64_t begin, const Pieces& pieces) {
+  std::uint64_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  if (bytes == 0) return;
+  const Touched before = touched(begin, bytes);
+  split(begin);
+  const std::size_t last = split(begin + bytes);
+  const std::size_t first = find(begin);
+  std::vector<Fragment> made;
+  std::uint64_t at = begin;
+  for (const Piece& piece : pieces) {
+    made.push_back({at, piece.position, piece.value, before});
+    at += piece.bytes;
+  }
+  const auto old = fragments_.begin() + static_cast<std::ptrdiff_t>(first);
+  const std::size_t common = std::min(made.size(), last - first);
+  std::copy_n(made.begin(), common, old);
+  if (made.size() < last - first)
+    fragments_.erase(old + static_cast<std::ptrdiff_t>(common), old + static_cast<std::ptrdiff_t>(last - first));
+  else
+    fragments_.insert(old + static_cast<std::ptrdiff_t>(common), made.begin() + static_cast<std::ptrdiff_t>(common),
+                      made.end());
+  merge(first, first + made.size());
+}
+
+void Storage::touch(std::uint64_t begin, std::uint64_t bytes, Touched by) {
+  if (bytes == 0) return;
+  split(begin);
+  const std::size_t last = split(begin + bytes);
+  const std::size_t first = find(begin);
+  for (std::size_t i = first; i < last; ++i) {
+    fragments_[i].touched.locally = std::max(fragments_[i].touched.locally, by.locally);
+    fragments_[i].touched.arrives = std::max(fragments_[i].touched.arrives, by.arrives);
+  }
+  merge(first, last);
+}
+
+/// Joins what goes on from its neighbour, from the one before `first` to the one at `last`.
+void Storage::merge(std::size_t first, std::size_t last) {
+  std::size_t kept = first > 0 ? first - 1 : 0;
+  last = std::min(last, fragments_.size() - 1);
+  for (std::size_t i = kept + 1; i <= last; ++i) {
+    const Fragment &left = fragments_[kept], &right = fragments_[i];
+    const bool follows = left.value == right.value && left.touched.locally == right.touched.locally &&
+                         left.touched.arrives == right.touched.arrives &&
+                         left.position + (right.begin - left.begin) == right.position;
+    if (!follows) fragments_[++kept] = right;
+  }
+  if (kept < last)
+    fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(kept) + 1,
+                     fragments_.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+}
+
+}  // namespace hmc::verify

@@ -1,0 +1,157 @@
+#include "verify/structure.hpp"
+
+namespace hmc::verify {
+namespace {
+
+using schedule::Buffer;
+using schedule::Kind;
+using schedule::Schedule;
+using schedule::Step;
+using Schedules = std::vector<Schedule>;
+
+class Bounds {
+ public:
+  Bounds(const Case& subject, const Schedules& schedules) : subject_(subject), schedules_(schedules) {}
+
+  void check_rank(int rank) {
+    rank_ = rank;
+    const schedule::Call call = subject_.call_of(rank);
+    element_ = call.element_bytes;
+    deterministic_ = call.deterministic && reduces(call.collective);
+    const Schedule& mine = schedules_[static_cast<std::size_t>(rank)];
+    sizes_ = {
+        {input_bytes(subject_.shape(), call, rank), output_bytes(subject_.shape(), call, rank), mine.scratch_bytes}};
+    for (step_ = 0; step_ < mine.steps.size(); ++step_) check_step(mine.steps[step_]);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string what) const { throw Counterexample{rank_, static_cast<long>(step_), what}; }
+
+  void check_range(Buffer buffer, std::uint64_t at, std::uint64_t bytes, std::uint64_t size, const char* what) const {
+    if (bytes > size || at > size - bytes)
+      refuse(std::string(what) + " beyond the end of " +
+             (buffer == Buffer::input    ? "the input"
+              : buffer == Buffer::output ? "the output"
+                                         : "the scratch") +
+             ", which has " + std::to_string(size) + " B");
+  }
+  void check_own(Buffer buffer, std::uint64_t at, std::uint64_t bytes, const char* what) const {
+    check_range(buffer, at, bytes, sizes_.bytes[static_cast<int>(buffer)], what);
+  }
+  void check_written(const Step& step) const {
+    if (step.to_buffer == Buffer::input) refuse("writes to the input");
+    check_own(step.to_buffer, step.to, step.bytes, "writes");
+  }
+  void check_elements(const Step& step) const {
+    if (step.bytes % element_ != 0 || step.to % element_ != 0 ||
+        (step.kind != Kind::scale && step.from % element_ != 0))
+      refuse("cuts an element");
+  }
+
+  void check_step(const Step& step) const {
+    switch (step.kind) {
+      case Kind::put: check_put(step); break;
+      case Kind::wait:
+      case Kind::settle: break;  // match_messages looked
+      case Kind::copy:
+        check_own(step.from_buffer, step.from, step.bytes, "reads");
+        check_written(step);
+        break;
+      case Kind::reduce:
+        if (deterministic_) refuse("rounds by parts: only fold is deterministic");
+        check_own(step.from_buffer, step.from, step.bytes, "reads");
+        check_written(step);
+        check_elements(step);
+        break;
+      case Kind::fold: check_fold(step); break;
+      case Kind::scale:
+        check_written(step);
+        check_elements(step);
+        break;
+    }
+  }
+
+  void check_put(const Step& step) const {
+    if (static_cast<int>(step.peer) == rank_) refuse("puts to itself");
+    if (step.to_buffer != Buffer::scratch) refuse("puts into something else than scratch");
+    if (step.bytes == 0) return;
+    check_own(step.from_buffer, step.from, step.bytes, "reads");
+    check_range(Buffer::scratch, step.to, step.bytes, schedules_[step.peer].scratch_bytes, "puts");
+  }
+
+  void check_fold(const Step& step) const {
+    if (step.ways == 0) refuse("folds nothing");
+    const std::uint64_t stride = step.stride();
+    if (stride % element_ != 0) refuse("cuts an element");
+    const std::uint64_t size = sizes_.bytes[static_cast<int>(step.from_buffer)];
+    if (step.ways > 1 && stride > size / (step.ways - 1)) refuse("reads beyond the end of its buffer");
+    check_own(step.from_buffer, step.from, stride * (step.ways - 1) + step.bytes, "reads");
+    check_written(step);
+    check_elements(step);
+  }
+
+  const Case& subject_;
+  const Schedules& schedules_;
+  int rank_ = 0;
+  std::size_t step_ = 0;
+  std::uint64_t element_ = 1;
+  bool deterministic_ = false;
+  Sizes sizes_{};
+};
+
+void note_put(Messages& messages, const Step& step, std::uint32_t rank, std::uint32_t index) {
+  const auto refuse = [&](const std::string& what) { throw Counterexample{static_cast<int>(rank), index, what}; };
+  if (step.peer >= messages.size()) refuse("no such peer");
+  if (step.slot >= messages[step.peer].size())
+    refuse("rank " + std::to_string(step.peer) + " has no slot " + std::to_string(step.slot));
+  Message& message = messages[step.peer][step.slot];
+  if (message.sender != Message::none)
+    refuse("rank " + std::to_string(message.sender) + " raises this slot too, in its step " +
+           std::to_string(message.put_step));
+  message.sender = rank;
+  message.put_step = index;
+}
+
+void note_wait(Messages& messages, const Step& step, std::uint32_t rank, std::uint32_t index) {
+  const auto refuse = [&](const char* what) { throw Counterexample{static_cast<int>(rank), index, what}; };
+  if (step.slot >= messages[rank].size()) refuse("no such slot");
+  Message& message = messages[rank][step.slot];
+  if (message.wait_step != Message::none) refuse("waits for this slot a second time");
+  message.wait_step = index;
+}
+
+}  // namespace
+
+Messages match_messages(const Schedules& schedules) {
+  Messages messages(schedules.size());
+  for (std::size_t r = 0; r < schedules.size(); ++r) messages[r].resize(schedules[r].slots);
+  for (std::uint32_t r = 0; r < schedules.size(); ++r)
+    for (std::uint32_t i = 0; i < schedules[r].steps.size(); ++i) {
+      const Step& step = schedules[r].steps[i];
+      if (step.kind == Kind::put) note_put(messages, step, r, i);
+      if (step.kind == Kind::wait) note_wait(messages, step, r, i);
+    }
+  for (std::uint32_t r = 0; r < schedules.size(); ++r)
+    for (std::uint32_t slot = 0; slot < messages[r].size(); ++slot) {
+      const Message& message = messages[r][slot];
+      if (message.sender == message.wait_step) continue;  // an unused slot: both none
+      const auto refuse = [&](std::uint32_t rank, std::uint32_t step, const std::string& what) {
+        throw Counterexample{static_cast<int>(rank), step, what};
+      };
+      if (message.sender == Message::none) refuse(r, message.wait_step, "waits for a slot that nobody raises");
+      if (message.wait_step == Message::none)
+        refuse(message.sender, message.put_step,
+               "rank " + std::to_string(r) + " never waits for slot " + std::to_string(slot));
+      const Step& wait = schedules[r].steps[message.wait_step];
+      if (wait.peer != message.sender)
+        refuse(r, message.wait_step, "the slot is raised by rank " + std::to_string(message.sender));
+    }
+  return messages;
+}
+
+void check_bounds(const Case& subject, const Schedules& schedules) {
+  Bounds bounds(subject, schedules);
+  for (int rank = 0; rank < subject.shape().size; ++rank) bounds.check_rank(rank);
+}
+
+}  // namespace hmc::verify

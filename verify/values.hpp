@@ -1,0 +1,57 @@
+// What a byte holds, symbolically: whose contributions, in which order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace hmc::verify {
+
+/// The number of a value in its table.
+using Value = std::uint32_t;
+inline constexpr Value undefined = 0;   ///< nobody wrote it
+inline constexpr Value callers = 1;     ///< what the caller had there before
+inline constexpr Value wrong = 2;       ///< a contribution twice, or an average of averages
+inline constexpr Value all_blocks = 3;  ///< the ranks' blocks in a row; the position says which
+
+/// Numbers each distinct value once. A value is a list of runs of ranks: in the order in which an operation took them
+/// where order matters, sorted where it doesn't. One table per case; not thread-safe.
+class Values {
+ public:
+  explicit Values(bool ordered);
+
+  Value contribution(std::uint32_t rank) { return run(rank, rank + 1); }
+  /// Ranks first..end-1 in order.
+  Value run(std::uint32_t first, std::uint32_t end);
+  Value combine(Value left, Value right);
+  /// Divided by the team's size.
+  Value scaled(Value value);
+  bool is_single(Value value) const;
+  std::string text(Value value) const;
+
+ private:
+  struct Run {
+    std::uint32_t first, end;
+    friend bool operator==(Run, Run) = default;
+  };
+  struct Entry {
+    std::vector<Run> runs;
+    bool is_scaled = false;
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Entry& entry) const;
+  };
+
+  Value number_of(Entry entry);
+  Value combine_new(Value left, Value right);
+  bool is_special(Value value) const { return value <= all_blocks; }
+
+  bool ordered_;
+  std::vector<Entry> entries_;
+  std::unordered_map<Entry, Value, Hash> numbers_;
+  std::unordered_map<std::uint64_t, Value> combined_;
+};
+
+}  // namespace hmc::verify
