@@ -248,10 +248,13 @@ TEST_P(EveryBootstrap, abort_wakes_ones_own_wait) {
 
 TEST_P(EveryBootstrap, a_raised_page_wakes_a_wait) {
   run_job(GetParam(), [&](Bootstrap& me) {
-    me.barrier(soon());
-    if (me.rank() == me.node_link().members().front())
-      me.node_page().raise_abort(Code::peer_failed, 0, "a test says so");
-    EXPECT_EQ(error_of([&] { (void)me.lookup("never", soon()); }).code(), Code::peer_failed);
+    const Error error = error_of([&] {
+      me.barrier(soon());  // who is slow learns of it here already
+      if (me.rank() == me.node_link().members().front())
+        me.node_page().raise_abort(Code::peer_failed, 0, "a test says so");
+      (void)me.lookup("never", soon());
+    });
+    EXPECT_EQ(error.code(), Code::peer_failed) << error.what();
   });
 }
 
