@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# run_model.sh MODEL EXPECTED [-DNAME...]: lets Spin look at every state of a model. `holds` passes if all of
+# them were seen and none is wrong; any other word passes only if Spin reports an error of that name
+# ("assertion violated", "invalid end state").
+set -euo pipefail
+model=$(realpath "$1")
+expected=$2
+shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+# Spin's preprocessor looks for included files where it runs.
+cp "$(dirname "$model")"/*.pml .
+spin -a "$@" "$(basename "$model")" >spin.log 2>&1 || { cat spin.log; exit 1; }
+cc -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=3000 -o pan pan.c
+./pan -m2000000 -w24 >pan.log 2>&1 || true
+grep -E 'errors:|states, stored|elapsed time|actual memory|total actual|pan:|error:' pan.log || cat pan.log
+if [[ $expected != holds ]]; then
+  grep -q "^pan:1: $expected" pan.log && grep -Eq 'errors: [1-9]' pan.log && exit 0
+  echo "Spin didn't find: $expected"
+  exit 1
+fi
+if ! grep -q 'errors: 0' pan.log; then
+  ./pan -r -n 2>&1 | tail -60
+  exit 1
+fi
+# A search that was cut short proves nothing.
+if grep -Eq 'max search depth too small|Search not completed|out of memory' pan.log; then
+  cat pan.log
+  exit 1
+fi
