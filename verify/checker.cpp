@@ -91,6 +91,7 @@ class Checker {
   std::vector<std::uint32_t> ready_;
   std::uint32_t me_ = 0;  ///< whose step is being followed
   bool deterministic_ = false, averages_ = false;
+  std::uint64_t element_bytes_ = 1;
 };
 
 Range Checker::range_of(std::uint32_t rank, Buffer buffer, std::uint64_t at, std::uint64_t bytes) const {
@@ -105,6 +106,7 @@ void Checker::prepare() {
   const schedule::Call call = subject_.call_of(0);
   deterministic_ = call.deterministic && reduces(call.collective);
   averages_ = call.op == Op::avg;
+  element_bytes_ = call.element_bytes;
   ranks_.resize(size);
   for (std::uint32_t r = 0; r < size; ++r) {
     Rank& rank = ranks_[r];
@@ -267,6 +269,7 @@ void Checker::write(const Range& range, const Pieces& pieces) {
 
 void Checker::combine(const Pieces& left, const Pieces& right, Pieces& out) {
   out.clear();
+  if (!left.empty() && left[0].position % element_bytes_ != 0) refuse("begins within an element");
   std::size_t i = 0, j = 0;
   std::uint64_t used_i = 0, used_j = 0;
   while (i < left.size() && j < right.size()) {

@@ -42,10 +42,12 @@ class Bounds {
     if (step.to_buffer == Buffer::input) refuse("writes to the input");
     check_own(step.to_buffer, step.to, step.bytes, "writes");
   }
+  /// Whole elements, at addresses that the kernels' loads may use. Which elements: the checker compares positions.
   void check_elements(const Step& step) const {
-    if (step.bytes % element_ != 0 || step.to % element_ != 0 ||
-        (step.kind != Kind::scale && step.from % element_ != 0))
-      refuse("cuts an element");
+    const std::uint64_t alignment = element_ & (~element_ + 1);
+    if (step.bytes % element_ != 0) refuse("cuts an element");
+    if (step.to % alignment != 0 || (step.kind != Kind::scale && step.from % alignment != 0)) refuse("isn't aligned");
+    if (step.kind == Kind::fold && step.stride() % alignment != 0) refuse("isn't aligned");
   }
 
   void check_step(const Step& step) const {
@@ -82,7 +84,6 @@ class Bounds {
   void check_fold(const Step& step) const {
     if (step.ways == 0) refuse("folds nothing");
     const std::uint64_t stride = step.stride();
-    if (stride % element_ != 0) refuse("cuts an element");
     const std::uint64_t size = sizes_.bytes[static_cast<int>(step.from_buffer)];
     if (step.ways > 1 && stride > size / (step.ways - 1)) refuse("reads beyond the end of its buffer");
     check_own(step.from_buffer, step.from, stride * (step.ways - 1) + step.bytes, "reads");

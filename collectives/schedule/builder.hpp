@@ -1,6 +1,8 @@
 // Builder: what algorithms write their steps with.
 #pragma once
 
+#include <algorithm>
+
 #include "collectives/schedule/schedule.hpp"
 
 namespace hmc::collectives::schedule {
@@ -34,6 +36,13 @@ class Builder {
   void put(Place from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot);
   void signal(int peer, std::uint32_t slot) { put(input(), peer, 0, 0, slot); }
   void wait(int peer, std::uint32_t slot);
+  /// A message, where there is something to carry: both sides know how much, and say nothing of nothing.
+  void send(Place from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot) {
+    if (bytes > 0) put(from, peer, to, bytes, slot);
+  }
+  void receive(int peer, std::uint32_t slot, std::uint64_t bytes) {
+    if (bytes > 0) wait(peer, slot);
+  }
   void settle();
   void copy(Place from, Place to, std::uint64_t bytes);
   /// to = to op from, where `from` comes from ranks after those in `to`.
@@ -46,8 +55,13 @@ class Builder {
 
   /// Scratch of this rank, on a cache line; returns where it begins.
   std::uint64_t take_scratch(std::uint64_t bytes);
-  std::uint64_t scratch_taken() const { return schedule_.scratch_bytes; }
+  /// At least so much in all, where ranks have agreed on places otherwise.
+  void need_scratch(std::uint64_t end) { schedule_.scratch_bytes = std::max(schedule_.scratch_bytes, end); }
   void need_slots(std::uint32_t slots);
+  /// Before the first write to the output: in place, puts may still read the input there.
+  void settle_in_place() {
+    if (call.in_place) settle();
+  }
   /// Settles what is under way. Each algorithm's last word.
   void finish();
 

@@ -6,12 +6,66 @@
 namespace hmc::collectives::schedule {
 namespace {
 
+using C = Collective;
+
 bool always(const Shape&, const Call&) { return true; }
+bool regular(const Shape&, const Call& call) { return !call.irregular(); }
+/// An average over a part of the team isn't defined.
+bool no_average(const Shape&, const Call& call) { return call.op != Op::avg; }
 
 // name, collective, keeps_order, deterministic, hierarchical, tuned_by, suits, build
 constexpr Algorithm table[] = {
-    {"dissemination", Collective::barrier, true, true, false, {}, always, barrier_dissemination},
-    {"binomial", Collective::broadcast, true, true, false, {}, always, broadcast_binomial},
+    {"dissemination", C::barrier, true, true, false, {}, always, barrier_dissemination},
+
+    {"binomial", C::broadcast, true, true, false, {}, always, broadcast_binomial},
+    {"double_tree", C::broadcast, true, true, false, {.segments = true}, always, broadcast_double_tree},
+
+    {"binomial", C::reduce, true, false, false, {}, always, reduce_binomial},
+    {"rabenseifner", C::reduce, true, false, false, {}, always, reduce_rabenseifner},
+    {"fold", C::reduce, true, true, false, {}, always, reduce_fold},
+
+    {"recursive_doubling", C::allreduce, true, false, false, {}, always, allreduce_doubling},
+    {"recursive_multiplying", C::allreduce, true, false, false, {.radix = true}, always, allreduce_multiplying},
+    {"rabenseifner", C::allreduce, true, false, false, {}, always, allreduce_rabenseifner},
+    {"swing", C::allreduce, false, false, false, {}, always, allreduce_swing},
+    {"ring", C::allreduce, false, false, false, {}, always, allreduce_ring},
+    {"ring_segmented", C::allreduce, false, false, false, {.segments = true}, always, allreduce_ring_segmented},
+    {"double_tree", C::allreduce, true, false, false, {.segments = true}, always, allreduce_double_tree},
+    {"fold_slices", C::allreduce, true, true, false, {}, always, allreduce_fold_slices},
+    {"fold_gathered", C::allreduce, true, true, false, {}, always, allreduce_fold_gathered},
+
+    {"binomial", C::gather, true, true, false, {}, always, gather_binomial},
+    {"linear", C::gather, true, true, false, {}, always, gather_linear},
+
+    {"binomial", C::scatter, true, true, false, {}, always, scatter_binomial},
+    {"linear", C::scatter, true, true, false, {}, always, scatter_linear},
+
+    {"bruck", C::allgather, true, true, false, {}, always, allgather_bruck},
+    {"ring", C::allgather, true, true, false, {}, always, allgather_ring},
+    {"ring_segmented", C::allgather, true, true, false, {.segments = true}, always, allgather_ring_segmented},
+    {"pat", C::allgather, true, true, false, {.segments = true}, always, allgather_pat},
+
+    {"bruck", C::alltoall, true, true, false, {}, regular, alltoall_bruck},
+    {"pairwise", C::alltoall, true, true, false, {.segments = true}, always, alltoall_pairwise},
+
+    {"ring", C::reduce_scatter, false, false, false, {}, always, reduce_scatter_ring},
+    {"ring_segmented",
+     C::reduce_scatter,
+     false,
+     false,
+     false,
+     {.segments = true},
+     always,
+     reduce_scatter_ring_segmented},
+    {"pairwise", C::reduce_scatter, false, false, false, {}, always, reduce_scatter_pairwise},
+    {"pat", C::reduce_scatter, false, false, false, {.segments = true}, always, reduce_scatter_pat},
+    {"fold", C::reduce_scatter, true, true, false, {}, always, reduce_scatter_fold},
+
+    {"recursive_doubling", C::scan, true, false, false, {}, no_average, scan_doubling},
+    {"fold", C::scan, true, true, false, {}, no_average, scan_fold},
+
+    {"recursive_doubling", C::exscan, true, false, false, {}, no_average, exscan_doubling},
+    {"fold", C::exscan, true, true, false, {}, no_average, exscan_fold},
 };
 
 }  // namespace

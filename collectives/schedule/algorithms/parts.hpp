@@ -1,0 +1,46 @@
+// What several algorithms are made of: parts of a collective among the members of a group. A part's needs are the
+// same for each member and known without it.
+#pragma once
+
+#include "collectives/schedule/blocks.hpp"
+#include "collectives/schedule/group.hpp"
+
+namespace hmc::collectives::schedule {
+
+struct Needs {
+  std::uint64_t scratch = 0;
+  std::uint32_t slots = 0;
+};
+
+/// Recursive multiplying, see allreduce_recursive.cpp. Returns where the result is, not yet scaled. Reads `from`
+/// by puts that may be under way at its end; writes nothing but scratch.
+Place allreduce_part(Exchange& x, Place from, std::uint64_t bytes, int radix);
+Needs allreduce_needs(int size, std::uint64_t bytes, int radix);
+
+/// Binomial, see broadcast_binomial.cpp. Returns where the message is.
+Place broadcast_part(Exchange& x, int root, Place from, std::uint64_t bytes);
+inline Needs broadcast_needs(std::uint64_t bytes) { return {line_up(bytes), 1}; }
+
+/// Bruck, see allgather_bruck.cpp: block of member i has `bytes_of(i)` bytes. Returns where they are, from mine on,
+/// around the end: needs as many bytes as all have, and two slots a round.
+Place allgather_part(Exchange& x, Place from, const Blocks& blocks);
+Needs allgather_needs(int size, std::uint64_t bytes);
+
+/// Binomial, see gather_binomial.cpp. `blocks` begin at the root. Returns where the root has them, from its own on.
+Place gather_part(Exchange& x, int root, Place from, const Blocks& blocks);
+/// `bytes` is that of this member's subtree; slots: one a round.
+Needs gather_needs(int size, int me, int root, const Blocks& blocks);
+
+/// Blocks from their packed places (from rank blocks.first() on) to the caller's places for them.
+void unrotate(Builder& b, const Blocks& blocks, Place from, Place to);
+/// And back.
+void rotate(Builder& b, const Blocks& blocks, Place from, Place to);
+
+/// Rounds of an algorithm that doubles: the smallest k with 2^k >= size.
+constexpr int rounds_of(int size) {
+  int rounds = 0;
+  while ((std::int64_t{1} << rounds) < size) ++rounds;
+  return rounds;
+}
+
+}  // namespace hmc::collectives::schedule

@@ -1,0 +1,99 @@
+// Blocks and Slices: where each rank's part of a vector begins, in bytes.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "collectives/schedule/call.hpp"
+
+namespace hmc::collectives::schedule {
+
+/// One block per rank, of one size or of several (v-forms). `place` is where it lies in the caller's buffer,
+/// `packed` where it lies when the blocks follow each other from rank `first` on, around the end of the team.
+class Blocks {
+ public:
+  using Counts = std::span<const std::uint64_t>;
+
+  Blocks(int size, const Call& call, int first = 0)
+      : Blocks(size, call.counts, call.displacements, call.count, call.element_bytes, first) {}
+  Blocks(int size, Counts counts, Counts displacements, std::uint64_t count, std::uint64_t element, int first = 0)
+      : size_(size), first_(first), element_(element), count_(count), counts_(counts), displacements_(displacements) {
+    if (counts.empty()) return;
+    before_.reserve(static_cast<std::size_t>(size) + 1);
+    before_.push_back(0);
+    for (int i = 0; i < size; ++i) before_.push_back(before_.back() + counts[index((first + i) % size)]);
+    if (!displacements.empty() || first == 0) return;
+    natural_.reserve(static_cast<std::size_t>(size));
+    std::uint64_t at = 0;
+    for (int i = 0; i < size; ++i) {
+      natural_.push_back(at);
+      at += counts[index(i)];
+    }
+  }
+
+  int size() const { return size_; }
+  int first() const { return first_; }
+  std::uint64_t bytes(int rank) const { return (counts_.empty() ? count_ : counts_[index(rank)]) * element_; }
+  std::uint64_t place(int rank) const {
+    if (counts_.empty()) return static_cast<std::uint64_t>(rank) * count_ * element_;
+    if (!displacements_.empty()) return displacements_[index(rank)] * element_;
+    return (natural_.empty() ? before_ : natural_)[index(rank)] * element_;
+  }
+  std::uint64_t packed(int rank) const { return before((rank - first_ + size_) % size_); }
+  /// All of the first `many` blocks, from rank `first` on.
+  std::uint64_t before(int many) const {
+    return (counts_.empty() ? static_cast<std::uint64_t>(many) * count_ : before_[index(many)]) * element_;
+  }
+  std::uint64_t total() const { return before(size_); }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  int size_, first_;
+  std::uint64_t element_, count_;
+  Counts counts_, displacements_;
+  std::vector<std::uint64_t> before_, natural_;
+};
+
+/// A vector cut into parts that differ by at most one element.
+class Slices {
+ public:
+  Slices(std::uint64_t count, int parts, std::uint64_t element)
+      : each_(count / static_cast<std::uint64_t>(parts)),
+        more_(count % static_cast<std::uint64_t>(parts)),
+        element_(element) {}
+
+  /// Where part `part` begins; part `parts` is the end.
+  std::uint64_t begin(int part) const {
+    const auto p = static_cast<std::uint64_t>(part);
+    return (p * each_ + std::min(p, more_)) * element_;
+  }
+  std::uint64_t bytes(int part) const { return begin(part + 1) - begin(part); }
+  /// From part `first` to before part `end`.
+  std::uint64_t bytes(int first, int end) const { return begin(end) - begin(first); }
+  std::uint64_t largest() const { return (each_ + (more_ > 0 ? 1 : 0)) * element_; }
+
+ private:
+  std::uint64_t each_, more_, element_;
+};
+
+/// Segments of a pipeline: whole elements, at most `most` of them.
+class Segments {
+ public:
+  Segments(std::uint64_t bytes, std::uint64_t wanted, std::uint64_t element, std::uint64_t most = 1024)
+      : bytes_(bytes) {
+    const std::uint64_t least = (bytes + most - 1) / most;
+    size_ = std::max<std::uint64_t>(std::max(wanted, least), 1);
+    size_ = (size_ + element - 1) / element * element;
+    many_ = static_cast<std::uint32_t>((bytes + size_ - 1) / size_);
+  }
+  std::uint32_t many() const { return many_; }
+  std::uint64_t begin(std::uint32_t i) const { return std::min(i * size_, bytes_); }
+  std::uint64_t bytes(std::uint32_t i) const { return begin(i + 1) - begin(i); }
+
+ private:
+  std::uint64_t bytes_, size_;
+  std::uint32_t many_;
+};
+
+}  // namespace hmc::collectives::schedule
