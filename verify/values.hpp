@@ -28,6 +28,12 @@ class Values {
   /// Divided by the team's size.
   Value scaled(Value value);
   bool is_single(Value value) const;
+  bool is_scaled(Value value) const { return entries_[value].is_scaled; }
+  /// In the order in which they were taken.
+  template <typename F> void for_each_rank(Value value, const F& f) const {
+    for (const Run run : entries_[value].runs)
+      for (std::uint32_t rank = run.first; rank < run.end; ++rank) f(rank);
+  }
   std::string text(Value value) const;
 
  private:

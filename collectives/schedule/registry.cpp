@@ -16,9 +16,11 @@ bool no_average(const Shape&, const Call& call) { return call.op != Op::avg; }
 // name, collective, keeps_order, deterministic, hierarchical, tuned_by, suits, build
 constexpr Algorithm table[] = {
     {"dissemination", C::barrier, true, true, false, {}, always, barrier_dissemination},
+    {"hierarchical", C::barrier, true, true, true, {}, always, barrier_hierarchical},
 
     {"binomial", C::broadcast, true, true, false, {}, always, broadcast_binomial},
     {"double_tree", C::broadcast, true, true, false, {.segments = true}, always, broadcast_double_tree},
+    {"hierarchical", C::broadcast, true, true, true, {}, always, broadcast_hierarchical},
 
     {"binomial", C::reduce, true, false, false, {}, always, reduce_binomial},
     {"rabenseifner", C::reduce, true, false, false, {}, always, reduce_rabenseifner},
@@ -33,6 +35,7 @@ constexpr Algorithm table[] = {
     {"double_tree", C::allreduce, true, false, false, {.segments = true}, always, allreduce_double_tree},
     {"fold_slices", C::allreduce, true, true, false, {}, always, allreduce_fold_slices},
     {"fold_gathered", C::allreduce, true, true, false, {}, always, allreduce_fold_gathered},
+    {"hierarchical", C::allreduce, true, false, true, {}, always, allreduce_hierarchical},
 
     {"binomial", C::gather, true, true, false, {}, always, gather_binomial},
     {"linear", C::gather, true, true, false, {}, always, gather_linear},
@@ -44,6 +47,7 @@ constexpr Algorithm table[] = {
     {"ring", C::allgather, true, true, false, {}, always, allgather_ring},
     {"ring_segmented", C::allgather, true, true, false, {.segments = true}, always, allgather_ring_segmented},
     {"pat", C::allgather, true, true, false, {.segments = true}, always, allgather_pat},
+    {"hierarchical", C::allgather, true, true, true, {}, always, allgather_hierarchical},
 
     {"bruck", C::alltoall, true, true, false, {}, regular, alltoall_bruck},
     {"pairwise", C::alltoall, true, true, false, {.segments = true}, always, alltoall_pairwise},

@@ -41,5 +41,9 @@ Build scan_doubling;
 Build scan_fold;
 Build exscan_doubling;
 Build exscan_fold;
+Build barrier_hierarchical;
+Build broadcast_hierarchical;
+Build allreduce_hierarchical;
+Build allgather_hierarchical;
 
 }  // namespace hmc::collectives::schedule

@@ -1,0 +1,213 @@
+// Hierarchical forms, for several ranks per node: the vector is cut into as many slices as a node has ranks, and each
+// slice has a lane of its own between the nodes. So all ranks of a node drive the network at once, and each byte
+// crosses it as rarely as with one rank per node. per_node == 1 is right too, and plain.
+#include "collectives/schedule/algorithms/algorithms.hpp"
+#include "collectives/schedule/algorithms/lanes.hpp"
+#include "collectives/schedule/algorithms/parts.hpp"
+
+namespace hmc::collectives::schedule {
+namespace {
+
+std::uint32_t slot_of(int number) { return static_cast<std::uint32_t>(number); }
+std::uint64_t times(int many, std::uint64_t bytes) { return static_cast<std::uint64_t>(many) * bytes; }
+
+/// The ranks of a node add up a slice each, lanes add those between nodes, and the slices go round on the node.
+class Allreduce {
+ public:
+  explicit Allreduce(Builder& builder)
+      : b(builder),
+        lanes_(b.shape, b.rank),
+        slices_(b.call.count, lanes_.many(), b.call.element_bytes),
+        cell_(line_up(slices_.largest())),
+        needs_(allreduce_needs(lanes_.nodes(), slices_.largest(), radix)) {
+    b.take_scratch(times(lanes_.turns() * lanes_.many(), cell_));
+    between_ = b.take_scratch(times(lanes_.turns(), needs_.scratch));
+    after_ = b.take_scratch(slices_.begin(lanes_.many()));
+    first_between_ = slot_of(lanes_.turns() * lanes_.many());
+    first_after_ = first_between_ + slot_of(lanes_.turns()) * needs_.slots;
+  }
+
+  void build() {
+    send_parts();
+    std::vector<Place> sums;
+    for (int lane = lanes_.local(); lane < lanes_.many(); lane += lanes_.my_ranks()) {
+      const Group group = lanes_.group(lane, between_, needs_.scratch, first_between_, needs_.slots);
+      Exchange x(b, group);
+      sums.push_back(allreduce_part(x, add_parts(lane), slices_.bytes(lane), radix));
+    }
+    b.settle_in_place();
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      hand_out(lanes_.local() + static_cast<int>(i) * lanes_.my_ranks(), sums[i]);
+    for (int lane = 0; lane < lanes_.many(); ++lane) {
+      if (lanes_.is_mine(lane)) continue;
+      const std::uint64_t begin = slices_.begin(lane);
+      b.receive(lanes_.holder(lanes_.node(), lane), first_after_ + slot_of(lane), slices_.bytes(lane));
+      b.copy(scratch(after_ + begin), output(begin), slices_.bytes(lane));
+    }
+    b.finish();
+  }
+
+ private:
+  static constexpr int radix = 2;
+
+  /// For the part of the rank with number `local`, in the k-th of the holder's lanes.
+  int cell_number(int lane, int local) const { return lanes_.turn(lanes_.node(), lane) * lanes_.many() + local; }
+
+  void send_parts() {
+    for (int i = 0; i < lanes_.many(); ++i) {
+      const int lane = (lanes_.local() + i) % lanes_.many(), cell = cell_number(lane, lanes_.local());
+      if (lanes_.is_mine(lane)) continue;
+      b.send(input(slices_.begin(lane)), lanes_.holder(lanes_.node(), lane), times(cell, cell_), slices_.bytes(lane),
+             slot_of(cell));
+    }
+  }
+
+  /// In rank order.
+  Place add_parts(int lane) {
+    const std::uint64_t bytes = slices_.bytes(lane);
+    const auto part = [&](int local) {
+      return local == lanes_.local() ? input(slices_.begin(lane)) : scratch(times(cell_number(lane, local), cell_));
+    };
+    for (int local = 0; local < lanes_.my_ranks(); ++local)
+      if (local != lanes_.local()) b.receive(lanes_.rank_of_local(local), slot_of(cell_number(lane, local)), bytes);
+    if (lanes_.my_ranks() == 1) return part(0);
+    // The first of the others' parts takes the sum; mine may be read only.
+    const int into = lanes_.local() == 0 ? 1 : 0;
+    if (into == 1) b.reduce_before(part(0), part(1), bytes);
+    for (int local = into + 1; local < lanes_.my_ranks(); ++local) b.reduce(part(local), part(into), bytes);
+    return part(into);
+  }
+
+  void hand_out(int lane, Place sum) {
+    const std::uint64_t begin = slices_.begin(lane), bytes = slices_.bytes(lane);
+    b.copy(sum, output(begin), bytes);
+    b.scale(output(begin), bytes);
+    for (int i = 1; i < lanes_.my_ranks(); ++i) {
+      const int other = lanes_.rank_of_local((lanes_.local() + i) % lanes_.my_ranks());
+      b.send(output(begin), other, after_ + begin, bytes, first_after_ + slot_of(lane));
+    }
+  }
+
+  Builder& b;
+  Lanes lanes_;
+  Slices slices_;
+  std::uint64_t cell_;
+  Needs needs_;
+  std::uint64_t between_ = 0, after_ = 0;
+  std::uint32_t first_between_ = 0, first_after_ = 0;
+};
+
+}  // namespace
+
+void barrier_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
+  Builder b(shape, call, rank, out);
+  const Lanes lanes(shape, rank);
+  const int leader = lanes.first_of(lanes.node());
+  const std::uint32_t released = slot_of(lanes.many());
+  if (rank != leader) {
+    b.signal(leader, slot_of(lanes.local()));
+    b.wait(leader, released);
+    b.finish();
+    return;
+  }
+  for (int local = 1; local < lanes.my_ranks(); ++local) b.wait(lanes.rank_of_local(local), slot_of(local));
+  std::uint32_t round = released + 1;
+  for (int distance = 1; distance < lanes.nodes(); distance *= 2, ++round) {
+    b.signal(lanes.first_of((lanes.node() + distance) % lanes.nodes()), round);
+    b.wait(lanes.first_of((lanes.node() - distance + lanes.nodes()) % lanes.nodes()), round);
+  }
+  for (int local = 1; local < lanes.my_ranks(); ++local) b.signal(lanes.rank_of_local(local), released);
+  b.finish();
+}
+
+void allreduce_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
+  Builder b(shape, call, rank, out);
+  Allreduce(b).build();
+}
+
+/// The root gives a slice to each rank of its node; lanes carry them to the other nodes; slices go round on each. A
+/// rank gets each slice once, from one of the three, and always at its place in scratch, with its own slot.
+void broadcast_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
+  Builder b(shape, call, rank, out);
+  const Lanes lanes(shape, rank);
+  const Slices slices(call.count, lanes.many(), call.element_bytes);
+  const int home = shape.node_of(call.root);
+  const bool is_root = rank == call.root;
+  if (!is_root) b.take_scratch(slices.begin(lanes.many()));
+  for (int lane = 0; is_root && lane < lanes.many(); ++lane)
+    if (!lanes.is_mine(lane))
+      b.send(input(slices.begin(lane)), lanes.holder(home, lane), slices.begin(lane), slices.bytes(lane),
+             slot_of(lane));
+  for (int lane = lanes.local(); lane < lanes.many(); lane += lanes.my_ranks()) {
+    const std::uint64_t begin = slices.begin(lane), bytes = slices.bytes(lane);
+    if (!is_root && lanes.node() == home) b.receive(call.root, slot_of(lane), bytes);
+    const Group group{lanes.nodes(), lanes.node(), [&](int node) {
+                        return Member{lanes.holder(node, lane), begin, slot_of(lane)};
+                      }};
+    Exchange x(b, group);
+    const Place slice = broadcast_part(x, home, is_root ? input(begin) : scratch(begin), bytes);
+    for (int i = 1; i < lanes.my_ranks(); ++i) {
+      const int other = lanes.rank_of_local((lanes.local() + i) % lanes.my_ranks());
+      if (other != call.root) b.send(slice, other, begin, bytes, slot_of(lane));
+    }
+    b.copy(slice, output(begin), bytes);
+  }
+  for (int lane = 0; lane < lanes.many(); ++lane) {
+    if (lanes.is_mine(lane)) continue;
+    const std::uint64_t begin = slices.begin(lane), bytes = slices.bytes(lane);
+    if (!is_root) b.receive(lanes.holder(lanes.node(), lane), slot_of(lane), bytes);
+    b.copy(is_root ? input(begin) : scratch(begin), output(begin), bytes);
+  }
+  b.finish();
+}
+
+/// Each lane gathers the blocks of its ranks; then the lanes' blocks go round on the node.
+void allgather_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
+  Builder b(shape, call, rank, out);
+  const Lanes lanes(shape, rank);
+  const Blocks blocks(b.size, call);
+  // counts[lane][node], in bytes; a last node with fewer ranks has no block for some lanes.
+  std::vector<std::vector<std::uint64_t>> counts(static_cast<std::size_t>(lanes.many()));
+  std::uint64_t largest = 0;
+  for (int lane = 0; lane < lanes.many(); ++lane) {
+    auto& of_lane = counts[static_cast<std::size_t>(lane)];
+    for (int node = 0; node < lanes.nodes(); ++node)
+      of_lane.push_back(lane < lanes.ranks_of(node) ? blocks.bytes(lanes.first_of(node) + lane) : 0);
+    largest = std::max(largest, Blocks(lanes.nodes(), of_lane, {}, 0, 1).total());
+  }
+  const Needs needs = allgather_needs(lanes.nodes(), largest);
+  const std::uint64_t between = b.take_scratch(times(lanes.turns(), needs.scratch));
+  const std::uint64_t after = b.take_scratch(times(lanes.many(), needs.scratch));
+  const std::uint32_t first_after = slot_of(lanes.turns()) * needs.slots;
+  const auto copy_out = [&](int lane, Place all) {
+    const Blocks rotated(lanes.nodes(), counts[static_cast<std::size_t>(lane)], {}, 0, 1, lanes.node());
+    for (int node = 0; node < lanes.nodes(); ++node)
+      if (rotated.bytes(node) > 0)
+        b.copy(all + rotated.packed(node), output(blocks.place(lanes.first_of(node) + lane)), rotated.bytes(node));
+  };
+  std::vector<Place> gathered(static_cast<std::size_t>(lanes.many()));
+  for (int lane = lanes.local(); lane < lanes.many(); lane += lanes.my_ranks()) {
+    const Group group = lanes.group(lane, between, needs.scratch, 0, needs.slots);
+    Exchange x(b, group);
+    const Blocks of_lane(lanes.nodes(), counts[static_cast<std::size_t>(lane)], {}, 0, 1);
+    const Place all = allgather_part(x, input(), of_lane);
+    for (int i = 1; i < lanes.my_ranks(); ++i) {
+      const int other = lanes.rank_of_local((lanes.local() + i) % lanes.my_ranks());
+      b.send(all, other, after + times(lane, needs.scratch), of_lane.total(), first_after + slot_of(lane));
+    }
+    gathered[static_cast<std::size_t>(lane)] = all;
+  }
+  for (int i = 0; i < lanes.many(); ++i) {
+    const int lane = (lanes.local() + i) % lanes.many();
+    Place all = gathered[static_cast<std::size_t>(lane)];
+    if (!lanes.is_mine(lane)) {
+      const Blocks of_lane(lanes.nodes(), counts[static_cast<std::size_t>(lane)], {}, 0, 1);
+      b.receive(lanes.holder(lanes.node(), lane), first_after + slot_of(lane), of_lane.total());
+      all = scratch(after + times(lane, needs.scratch));
+    }
+    copy_out(lane, all);
+  }
+  b.finish();
+}
+
+}  // namespace hmc::collectives::schedule

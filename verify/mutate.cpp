@@ -1,0 +1,85 @@
+#include "verify/mutate.hpp"
+
+#include "verify/checker.hpp"
+
+namespace hmc::verify {
+namespace {
+
+using schedule::Kind;
+using schedule::Schedule;
+using schedule::Step;
+
+bool carries(const Step& step) { return step.bytes > 0 && step.kind != Kind::wait && step.kind != Kind::settle; }
+
+bool allows(const std::vector<Step>& steps, std::size_t i, Mistake mistake, std::size_t ranks, std::uint64_t element,
+            bool ordered) {
+  const Step& step = steps[i];
+  switch (mistake) {
+    case Mistake::dropped_step: return step.kind != Kind::wait && step.kind != Kind::settle;
+    case Mistake::dropped_wait: return step.kind == Kind::wait;
+    case Mistake::dropped_settle: return step.kind == Kind::settle;
+    case Mistake::early_step: return i > 0;
+    case Mistake::shifted_from: return carries(step) && step.kind != Kind::scale;
+    case Mistake::shifted_to:
+    case Mistake::longer: return carries(step);
+    case Mistake::shorter: return carries(step) && step.bytes >= element;
+    case Mistake::swapped_peer: return step.kind == Kind::put && ranks > 2;
+    case Mistake::swapped_slot: return step.kind == Kind::put;
+    case Mistake::swapped_order: return step.kind == Kind::reduce && ordered;
+  }
+  return false;
+}
+
+void apply(std::vector<Step>& steps, std::size_t i, Mistake mistake, std::size_t rank, std::size_t ranks,
+           std::uint64_t element, std::mt19937_64& random) {
+  Step& step = steps[i];
+  const auto back_or_on = [&](std::uint64_t& at) {
+    at = at >= element && random() % 2 == 0 ? at - element : at + element;
+  };
+  switch (mistake) {
+    case Mistake::dropped_step:
+    case Mistake::dropped_wait:
+    case Mistake::dropped_settle: steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i)); break;
+    case Mistake::early_step: std::swap(steps[i], steps[i - 1]); break;
+    case Mistake::shifted_from: back_or_on(step.from); break;
+    case Mistake::shifted_to: back_or_on(step.to); break;
+    case Mistake::shorter: step.bytes -= element; break;
+    case Mistake::longer: step.bytes += element; break;
+    case Mistake::swapped_peer: {
+      const std::uint32_t was = step.peer;
+      while (step.peer == was || step.peer == rank) step.peer = static_cast<std::uint32_t>(random() % ranks);
+      break;
+    }
+    case Mistake::swapped_slot: step.slot = step.slot > 0 && random() % 2 == 0 ? step.slot - 1 : step.slot + 1; break;
+    case Mistake::swapped_order: step.reversed = !step.reversed; break;
+  }
+}
+
+}  // namespace
+
+const char* name_of(Mistake mistake) {
+  constexpr const char* names[mistake_count] = {"dropped step", "dropped wait", "dropped settle", "early step",
+                                                "shifted from", "shifted to",   "shorter",        "longer",
+                                                "swapped peer", "swapped slot", "swapped order"};
+  return names[static_cast<int>(mistake)];
+}
+
+std::optional<std::string> mutate(std::vector<Schedule>& schedules, Mistake mistake, std::uint64_t element_bytes,
+                                  bool ordered, std::mt19937_64& random) {
+  struct At {
+    std::size_t rank, step;
+  };
+  std::vector<At> places;
+  for (std::size_t rank = 0; rank < schedules.size(); ++rank)
+    for (std::size_t i = 0; i < schedules[rank].steps.size(); ++i)
+      if (allows(schedules[rank].steps, i, mistake, schedules.size(), element_bytes, ordered))
+        places.push_back({rank, i});
+  if (places.empty()) return std::nullopt;
+  const At at = places[random() % places.size()];
+  std::string text = "rank " + std::to_string(at.rank) + " step " + std::to_string(at.step) + " (" +
+                     text_of(schedules[at.rank].steps[at.step]) + "): " + name_of(mistake);
+  apply(schedules[at.rank].steps, at.step, mistake, at.rank, schedules.size(), element_bytes, random);
+  return text;
+}
+
+}  // namespace hmc::verify

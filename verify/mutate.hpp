@@ -1,0 +1,34 @@
+// Small mistakes, put into a team's schedules on purpose: what a verifier must notice.
+#pragma once
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "collectives/schedule/schedule.hpp"
+
+namespace hmc::verify {
+
+enum class Mistake {
+  dropped_step,
+  dropped_wait,
+  dropped_settle,
+  early_step,     ///< a step changes places with the one before it
+  shifted_from,   ///< by one element
+  shifted_to,     ///< by one element
+  shorter,        ///< by one element
+  longer,         ///< by one element
+  swapped_peer,   ///< a put goes to another rank
+  swapped_slot,   ///< a put raises the slot next to its own
+  swapped_order,  ///< to op from instead of from op to
+};
+inline constexpr int mistake_count = 11;
+const char* name_of(Mistake mistake);
+
+/// What was done ("rank 2 step 3: ..."); nothing where no step allows this mistake. `ordered`: the operation doesn't
+/// commute.
+std::optional<std::string> mutate(std::vector<collectives::schedule::Schedule>& schedules, Mistake mistake,
+                                  std::uint64_t element_bytes, bool ordered, std::mt19937_64& random);
+
+}  // namespace hmc::verify
