@@ -210,7 +210,9 @@ typedef struct hmc_strides {
   size_t remote_pitch;
 } hmc_strides;
 
-/* A transfer under way: plain bytes, passed and copied by value; all zeros is one that is done. */
+/* A transfer under way: plain bytes, passed and copied by value; all zeros is an empty one. One that was
+ * reported as over is empty. After hmc_window_close it gives HMC_CLOSED; after hmc_window_destroy it must
+ * not be used. */
 typedef struct hmc_request_t {
   size_t struct_size;
   uint64_t opaque[5];
@@ -230,8 +232,13 @@ HMC_C_API hmc_code hmc_put_batch(hmc_window_t window, int rank, const hmc_put_it
 HMC_C_API hmc_code hmc_get_batch(hmc_window_t window, int rank, const hmc_get_item* items, size_t count);
 
 HMC_C_API hmc_code hmc_request_test(hmc_request_t* request, int* done);
+/* HMC_TIMEOUT at the deadline, and the request stays valid. */
 HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
+/* Gives the transfer up: its buffers are the caller's again. */
+HMC_C_API hmc_code hmc_request_abandon(hmc_request_t* request);
 HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
+/* The index of one that is done, each one once; HMC_NO_REQUEST if all are empty. */
+#define HMC_NO_REQUEST ((size_t)-1)
 HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, int64_t timeout_ns, size_t* index);
 
 /* ---- signals: 64-bit words, 8-byte aligned */

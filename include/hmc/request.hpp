@@ -4,13 +4,17 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include <hmc/error.hpp>
 
 namespace hmc {
 
+namespace base {
+struct Status;
+}
 namespace window {
 class Core;
 }
@@ -19,33 +23,59 @@ class Core;
 using Timeout = std::chrono::nanoseconds;
 inline constexpr Timeout job_timeout{-1};
 
-/// A put_nb, get_nb or fetching atomic under way. Done means: the source may be reused (put), or
-/// the result has arrived (get). Copyable, small, and a destructor that does nothing: to drop a
-/// request is allowed, its buffers must then stay valid until flush(). A request must not outlive
-/// its window. Same threads as its window.
+/// A put_nb or get_nb under way. Done means: the source may be reused (put), or the result has arrived
+/// (get). A request is over once test or wait has said so, or has thrown anything but a timeout; then it is
+/// empty, as a default-made one is. Small, copyable (of copies, use one), and a destructor that does nothing
+/// to the transfer: to drop a request is allowed, its buffers must then stay valid until flush() or until
+/// the window has gone. After its window was closed or destroyed a request throws Error{closed}. Same
+/// threads as its window.
 class HMC_API Request {
  public:
-  Request() = default;  ///< a request that is done
+  Request() = default;  ///< an empty one
 
   /// True once done; false while under way. Throws Error if the transfer failed.
   bool test();
-  /// Returns once done; Error{timeout} at the deadline, and the request stays valid.
+  /// Returns once done; Error{timeout} at the deadline, and the request stays valid: the transfer goes on
+  /// and its buffers stay in use.
   void wait(Timeout timeout = job_timeout);
+  /// Gives the transfer up: the buffers are the caller's again, and what the transfer does may be done in
+  /// part. May wait for the network, a second at most; a peer that takes nothing for so long is cut off.
+  void abandon() noexcept;
 
   static void wait_all(std::span<Request> requests, Timeout timeout = job_timeout);
-  /// The index of one that is done.
+  /// The index of one that is done, which is empty from then on, so that each is given once; empty ones are
+  /// passed over. `none` if all are empty.
   static std::size_t wait_any(std::span<Request> requests, Timeout timeout = job_timeout);
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+  /// A request as plain bytes, for the C ABI. It may be used until its window is destroyed.
+  struct Raw {
+    window::Core* window;
+    std::uint64_t ticket;
+    const char* operation;
+    std::int32_t wire;
+    std::int32_t peer;
+  };
+  Raw raw() const noexcept;
+  static Request from_raw(const Raw& raw);
 
  private:
   friend class window::Core;
-  Request(window::Core* window, int wire, std::uint64_t ticket, const char* operation, int peer)
-      : window_(window), ticket_(ticket), operation_(operation), wire_(wire), peer_(peer) {}
+  /// Done at once, and not yet asked about.
+  Request(const char* operation, int peer) noexcept : operation_(operation), peer_(peer) {}
+  Request(std::weak_ptr<window::Core> window, int wire, std::uint64_t ticket, const char* operation, int peer) noexcept
+      : window_(std::move(window)), ticket_(ticket), operation_(operation), wire_(wire), peer_(peer) {}
+  bool is_empty() const noexcept { return operation_ == nullptr; }
+  std::shared_ptr<window::Core> window() const noexcept;
+  base::Status look(const window::Core* window) const noexcept;
+  void end(const std::shared_ptr<window::Core>& window, const base::Status& status);
+  Request take() noexcept;
 
-  window::Core* window_ = nullptr;  // null: done
-  std::uint64_t ticket_ = 0;
-  const char* operation_ = "";
-  int wire_ = 0;
-  int peer_ = -1;
+  std::weak_ptr<window::Core> window_;
+  std::uint64_t ticket_ = 0;         // 0: done
+  const char* operation_ = nullptr;  // null: empty
+  std::int32_t wire_ = 0;
+  std::int32_t peer_ = -1;
 };
 
 }  // namespace hmc

@@ -43,14 +43,16 @@ class HMC_API Runtime {
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;
   ~Runtime();
+  /// Error{closed} on one that is closed, or whose close has failed: then the others see a failed rank.
   void close();
 
+  // One that was moved from is rank -1 of 0; what isn't noexcept throws Error{closed}.
   int rank() const noexcept;
   int size() const noexcept;
   int node() const noexcept;  ///< of this rank; nodes are numbered 0..node_count()-1
   int node(int rank) const;
   int node_count() const noexcept;
-  Team& world() noexcept;
+  Team& world();
 
   Path path(int rank) const;
   std::string launcher() const;  ///< how the job was joined
@@ -62,7 +64,7 @@ class HMC_API Runtime {
   void abort(int exit_code, const std::string& text) noexcept;
 
   explicit Runtime(std::unique_ptr<job::Core> core);
-  job::Core& core() const noexcept { return *core_; }
+  job::Core& core() const;
 
  private:
   std::unique_ptr<job::Core> core_;

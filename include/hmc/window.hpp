@@ -51,9 +51,11 @@ struct Strides {
 /// Atomics are atomic with each other on the same word, whichever ranks they come from.
 /// One-sided means one-sided: a target that computes or sleeps doesn't delay the origin.
 ///
-/// The local side of every verb may be any memory of the process. Every verb throws Error with
-/// operation, rank, peer, offset and size. Ownership: a Window holds its memory; windows over a
-/// caller's ConnBuffer share it. Create and close are collective; a destructor is local, never
+/// The local side of every verb may be any memory of the process; where it overlaps the bytes that the verb
+/// writes (a put or get to oneself, or to a rank whose memory is mapped), these are unspecified afterwards,
+/// unless both begin at the same byte. Every verb throws Error with operation, rank, peer, offset and size;
+/// when it has thrown (timeout included), nothing touches the local side any more. Ownership: a Window holds its
+/// memory; windows over a caller's ConnBuffer share it. Create and close are collective; a destructor is local, never
 /// blocks, and then peers must not touch this rank's part any more. Threads: one at a time per
 /// Runtime, except that different Runtimes of one process are independent.
 class HMC_API Window {

@@ -9,20 +9,21 @@ using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
 namespace {
 
-// ---- requests travel through C as plain bytes
-static_assert(std::is_trivially_copyable_v<hmc::Request> && sizeof(hmc::Request) <= sizeof(hmc_request_t::opaque));
+// ---- requests travel through C as plain bytes; all zeros is an empty one
+using Raw = hmc::Request::Raw;
+static_assert(std::is_trivially_copyable_v<Raw> && sizeof(Raw) <= sizeof(hmc_request_t::opaque));
 
 void to_c(const hmc::Request& from, hmc_request_t& to) {
   to = {};
   to.struct_size = sizeof(hmc_request_t);
-  std::memcpy(to.opaque, &from, sizeof from);
+  const Raw raw = from.raw();
+  std::memcpy(to.opaque, &raw, sizeof raw);
 }
 
 hmc::Request from_c(const hmc_request_t& from) {
-  hmc::Request to;
-  // All zeros is a request that is done, as a default-made one is.
-  if (from.struct_size != 0) std::memcpy(static_cast<void*>(&to), from.opaque, sizeof to);
-  return to;
+  Raw raw{};
+  if (from.struct_size != 0) std::memcpy(&raw, from.opaque, sizeof raw);
+  return hmc::Request::from_raw(raw);
 }
 
 // Runs a call on requests and hands their new state back, whether or not it fails.
@@ -143,6 +144,12 @@ hmc_code hmc_request_test(hmc_request_t* request, int* done) {
 
 hmc_code hmc_request_wait(hmc_request_t* request, std::int64_t timeout_ns) {
   return hmc_request_wait_all(request, 1, timeout_ns);
+}
+
+hmc_code hmc_request_abandon(hmc_request_t* request) {
+  return guarded("Request::abandon", [&] {
+    with_requests(request, 1, "Request::abandon", [](std::span<hmc::Request> one) { one[0].abandon(); });
+  });
 }
 
 hmc_code hmc_request_wait_all(hmc_request_t* requests, std::size_t count, std::int64_t timeout_ns) {

@@ -1,6 +1,7 @@
 #include "runtime/job/core.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace hmc::job {
 
@@ -17,6 +18,8 @@ Core::~Core() {
 
 void Core::close() {
   if (fabric_->closed) throw Error(Code::closed, "Runtime::close", "the runtime is closed");
+  // The ranks may stand at different steps by now: nothing that is collective can be begun again.
+  if (std::exchange(closing_, true)) throw Error(Code::closed, "Runtime::close", "an earlier close failed");
   world_.core()->collectives->close();
   bootstrap_->barrier(fabric_->deadline());
   bootstrap_->leave();

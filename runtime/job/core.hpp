@@ -17,6 +17,7 @@ class Core {
   Core(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<window::Fabric> fabric,
        std::shared_ptr<window::TeamCore> world);
   ~Core();
+  /// Once: what follows one that failed throws Error{closed}.
   void close();
 
   bootstrap::Bootstrap& bootstrap() const noexcept { return *bootstrap_; }
@@ -29,6 +30,7 @@ class Core {
   std::shared_ptr<window::Fabric> fabric_;
   Team world_;
   int node_count_ = 1;
+  bool closing_ = false;
 };
 
 /// Collective over the job: agrees on settings, chooses a wire for every pair, makes the world team.

@@ -17,31 +17,42 @@ Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&&) noexcept = default;
 Runtime::~Runtime() = default;
 
-void Runtime::close() { core_->close(); }
+job::Core& Runtime::core() const {
+  if (core_ == nullptr) throw Error(Code::closed, "Runtime", "the runtime was moved from");
+  return *core_;
+}
 
-int Runtime::rank() const noexcept { return core_->fabric().rank; }
-int Runtime::size() const noexcept { return core_->fabric().size; }
-int Runtime::node() const noexcept { return core_->bootstrap().facts()[static_cast<std::size_t>(rank())].node; }
+void Runtime::close() { core().close(); }
+
+int Runtime::rank() const noexcept { return core_ != nullptr ? core_->fabric().rank : -1; }
+int Runtime::size() const noexcept { return core_ != nullptr ? core_->fabric().size : 0; }
+int Runtime::node() const noexcept {
+  return core_ != nullptr ? core_->bootstrap().facts()[static_cast<std::size_t>(rank())].node : -1;
+}
 
 int Runtime::node(int rank) const {
+  const auto& facts = core().bootstrap().facts();
   if (rank < 0 || rank >= size())
     throw Error(Code::bad_rank, "Runtime::node", "there is no rank " + std::to_string(rank));
-  return core_->bootstrap().facts()[static_cast<std::size_t>(rank)].node;
+  return facts[static_cast<std::size_t>(rank)].node;
 }
 
-int Runtime::node_count() const noexcept { return core_->node_count(); }
-Team& Runtime::world() noexcept { return core_->world(); }
+int Runtime::node_count() const noexcept { return core_ != nullptr ? core_->node_count() : 0; }
+Team& Runtime::world() { return core().world(); }
 
 Path Runtime::path(int rank) const {
+  const auto& paths = core().fabric().paths;
   if (rank < 0 || rank >= size())
     throw Error(Code::bad_rank, "Runtime::path", "there is no rank " + std::to_string(rank));
-  return core_->fabric().paths[static_cast<std::size_t>(rank)];
+  return paths[static_cast<std::size_t>(rank)];
 }
 
-std::string Runtime::launcher() const { return core_->bootstrap().launcher(); }
-Counters Runtime::counters() const { return core_->fabric().counters; }
-Timeout Runtime::timeout() const noexcept { return core_->fabric().timeout; }
+std::string Runtime::launcher() const { return core().bootstrap().launcher(); }
+Counters Runtime::counters() const { return core().fabric().counters; }
+Timeout Runtime::timeout() const noexcept { return core_ != nullptr ? core_->fabric().timeout : Timeout::zero(); }
 
-void Runtime::abort(int exit_code, const std::string& text) noexcept { core_->bootstrap().abort(exit_code, text); }
+void Runtime::abort(int exit_code, const std::string& text) noexcept {
+  if (core_ != nullptr) core_->bootstrap().abort(exit_code, text);
+}
 
 }  // namespace hmc

@@ -21,7 +21,7 @@
 namespace hmc::transport {
 
 /// A transfer under way on a wire. 0 is one that is already done. A ticket stays valid until the
-/// test() that reports it done or failed.
+/// test() that reports it done or failed, or until it is abandoned.
 using Ticket = std::uint64_t;
 inline constexpr Ticket done = 0;
 
@@ -68,7 +68,8 @@ struct Capabilities {
   std::size_t put_inline_max = 0;  ///< puts up to this size complete locally at once
 };
 
-/// My way into one peer's region. Made by Wire::connect, lives as long as the window.
+/// My way into one peer's region. Made by Wire::connect, lives as long as the window. Its end abandons
+/// what is still under way on it. A verb that fails at once leaves nothing under way.
 /// Hot path: noexcept, no allocation in the steady state, bounds checked by the caller (the window).
 /// One thread at a time, the same as its wire.
 class Channel {
@@ -104,7 +105,8 @@ struct Reach {
 ///  - when a flush ticket is done, earlier puts and atomics are visible at the target, whatever the
 ///    target is doing;
 ///  - atomics are atomic with each other and with the target's own on the same word;
-///  - a channel outlives the last ticket issued on it, and the wire outlives its channels.
+///  - what is abandoned, or is on a channel that ends, is cut off from local memory before the call returns;
+///    the wire outlives its channels.
 class Wire : public base::Progress {
  public:
   virtual std::string_view name() const noexcept = 0;
@@ -130,6 +132,10 @@ class Wire : public base::Progress {
   // ---- completion
   /// in_progress, ok, or what went wrong. Drives nothing: the caller calls progress().
   virtual base::Status test(Ticket ticket) noexcept = 0;
+  /// Gives a transfer up: afterwards the wire neither writes its destination nor reads its source, and the
+  /// ticket is free. What it does at the target may be done in part. Others go on, unless the peer takes
+  /// nothing any more. May wait, a second at most. Does nothing to a transfer that is over.
+  virtual void abandon(Ticket ticket) noexcept = 0;
   virtual base::Status fence() noexcept = 0;
   /// peer < 0: all.
   virtual base::Status flush(int peer, Ticket& ticket) noexcept = 0;

@@ -17,6 +17,8 @@
 
 namespace hmc::window {
 
+struct Description;  // open.cpp
+
 /// One rank's part of the window, as this rank reaches it.
 struct Peer {
   std::byte* direct = nullptr;  ///< load/store address of its first byte; null: use the channel
@@ -28,7 +30,7 @@ struct Peer {
 
 /// Every verb checks its arguments first (one branch on the good way), then copies where the peer is
 /// mapped, or asks the channel. Throws Error. One thread at a time per Fabric.
-class Core {
+class Core : public std::enable_shared_from_this<Core> {
  public:
   enum class Role { user, internal };  ///< internal: not found by window_around
 
@@ -79,6 +81,10 @@ class Core {
   void adopt(std::shared_ptr<memory::Allocation> allocation);
   base::Bytes describe(const ErrorDetail& failure);
   void connect(const std::vector<base::Bytes>& descriptions);
+  std::vector<Peer> make_peers(std::vector<Description>& ranks);
+  /// What went wrong here, if anything, told to all: throws on every rank if it did on any.
+  void agree(const ErrorDetail& outcome);
+  void map_ahead() noexcept;
 
   /// The good way of every transfer: open, rank, range and pointer are right.
   const Peer& check(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
@@ -96,6 +102,10 @@ class Core {
   [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
                            std::size_t bytes) const;
   [[noreturn]] void refuse_closed(const char* operation) const;
+  transport::Wire& wire_of(const Peer& peer) const noexcept {
+    return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
+  }
+  void conceal() noexcept;
   void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call);
   void flush_wire(int wire, int rank, Timeout timeout);
   void note_put(const Peer& peer) noexcept {
@@ -112,8 +122,8 @@ class Core {
   std::shared_ptr<memory::Allocation> allocation_;
   std::vector<std::unique_ptr<transport::Channel>> channels_;
   std::vector<int> wires_in_use_;
+  std::size_t exposed_ = 0;  // on so many of the wires, from the first
   SymmetricAllocator allocator_{0};
-  std::uint64_t atomic_result_ = 0;  // outlives a call that timed out, so that a late answer hits no dead stack
 };
 
 /// A word that lies aligned in a window moves as one: a reader who polls it never sees half of it.
@@ -129,7 +139,7 @@ inline void copy_into_window(std::byte* destination, const void* source, std::si
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(destination))
         .store(word, std::memory_order_relaxed);
   } else if (bytes > 0) {
-    std::memcpy(destination, source, bytes);
+    std::memmove(destination, source, bytes);  // a put to oneself may overlap
   }
 }
 
@@ -139,7 +149,7 @@ inline void copy_from_window(void* destination, std::byte* source, std::size_t b
         std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(source)).load(std::memory_order_relaxed);
     std::memcpy(destination, &word, 8);
   } else if (bytes > 0) {
-    std::memcpy(destination, source, bytes);
+    std::memmove(destination, source, bytes);
   }
 }
 

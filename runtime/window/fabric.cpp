@@ -27,8 +27,8 @@ base::Status test_ticket(const Fabric& fabric, int wire_index, transport::Ticket
   return wire.test(ticket);
 }
 
-base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
-                    std::chrono::nanoseconds timeout) noexcept {
+base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
+                   std::chrono::nanoseconds timeout) noexcept {
   if (ticket == transport::done) return {};
   base::Status outcome;
   const auto over = [&]() noexcept {
@@ -36,7 +36,17 @@ base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const ba
     return outcome.code != Code::in_progress;
   };
   const base::Status waited = fabric.waiter.until(note, over, timeout);
-  return waited.ok() ? outcome : waited;
+  if (waited.ok()) return outcome;
+  if (waited.code != Code::timeout) fabric.wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+  return waited;
+}
+
+base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
+                    std::chrono::nanoseconds timeout) noexcept {
+  const base::Status status = await(fabric, wire, ticket, note, timeout);
+  // Whoever gets this status reuses the memory at once: nothing may reach it any more.
+  if (status.code == Code::timeout) fabric.wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+  return status;
 }
 
 base::Status flush_wires(Fabric& fabric) noexcept {

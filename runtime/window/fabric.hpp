@@ -65,9 +65,12 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
 
 /// What a ticket says, having driven its wire if it wasn't done.
 base::Status test_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
-/// Waits for a ticket: its outcome, or timeout, peer_failed, aborted.
+/// Waits for a ticket: its outcome, or timeout, peer_failed, aborted; then it is abandoned.
 base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                     std::chrono::nanoseconds timeout) noexcept;
+/// As finish; but at the deadline the transfer goes on.
+base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
+                   std::chrono::nanoseconds timeout) noexcept;
 /// Completes the puts of all windows on all wires, as flush() does per window.
 base::Status flush_wires(Fabric& fabric) noexcept;
 

@@ -7,6 +7,13 @@
 
 namespace hmc::window {
 
+/// What every rank tells every other of its part: whether it has one, how large, and a key per wire.
+struct Description {
+  ErrorDetail failure;  // code success: none
+  std::uint64_t bytes = 0;
+  std::vector<base::Bytes> keys;
+};
+
 namespace {
 
 /// Above this, pages of peers are mapped at first touch rather than now.
@@ -23,13 +30,6 @@ ErrorDetail detail_of_current_exception() {
     return detail;
   }
 }
-
-/// What every rank tells every other of its part: whether it has one, how large, and a key per wire.
-struct Description {
-  ErrorDetail failure;  // code success: none
-  std::uint64_t bytes = 0;
-  std::vector<base::Bytes> keys;
-};
 
 base::Bytes encode(const Description& description) {
   base::ByteWriter out;
@@ -56,6 +56,20 @@ Description decode(base::ByteView bytes, int rank) {
   return description;
 }
 
+/// Every rank throws the same: what the lowest rank said that didn't just wait for another in vain.
+void throw_first_cause(const std::vector<Description>& ranks, int rank) {
+  const auto failed = [](const Description& one) { return one.failure.code != Code::success; };
+  auto cause = std::find_if(ranks.begin(), ranks.end(),
+                            [&](const Description& one) { return failed(one) && one.failure.code != Code::timeout; });
+  if (cause == ranks.end()) cause = std::find_if(ranks.begin(), ranks.end(), failed);
+  if (cause == ranks.end()) return;
+  ErrorDetail detail = cause->failure;
+  detail.operation = "Window::create";
+  detail.rank = rank;
+  detail.peer = static_cast<int>(cause - ranks.begin());
+  throw Error(std::move(detail));
+}
+
 }  // namespace
 
 std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role) {
@@ -70,7 +84,10 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   std::size_t my_offset = 0;
   bool wraps = false;
   for (const int member : fabric.node_link->members()) {
-    const auto size = base::ByteReader(sizes[static_cast<std::size_t>(member)]).number<std::uint64_t>();
+    base::ByteReader in(sizes[static_cast<std::size_t>(member)]);
+    const auto size = in.number<std::uint64_t>();
+    if (!in.complete())  // all ranks see it, and all of them throw
+      throw Error(Code::refused, "Window::create", fmt::format("rank {} sent a malformed size", member));
     if (member == fabric.rank) my_offset = total;
     wraps =
         wraps || size > SIZE_MAX / 2 || __builtin_add_overflow(total, base::round_up(size, base::page_size()), &total);
@@ -141,7 +158,10 @@ base::Bytes Core::describe(const ErrorDetail& failure) {
   description.bytes = region_.bytes;
   if (failure.code == Code::success) {
     try {
-      for (const auto& wire : fabric_->wires) description.keys.push_back(wire->expose(region_));
+      for (const auto& wire : fabric_->wires) {
+        description.keys.push_back(wire->expose(region_));
+        ++exposed_;
+      }
     } catch (...) {
       description.failure = detail_of_current_exception();
     }
@@ -150,18 +170,32 @@ base::Bytes Core::describe(const ErrorDetail& failure) {
 }
 
 void Core::connect(const std::vector<base::Bytes>& descriptions) {
-  const auto size = static_cast<std::size_t>(fabric_->size);
   std::vector<Description> ranks;
-  for (std::size_t rank = 0; rank < size; ++rank) ranks.push_back(decode(descriptions[rank], static_cast<int>(rank)));
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    if (ranks[rank].failure.code == Code::success) continue;
-    ErrorDetail detail = ranks[rank].failure;  // every rank reports the same, lowest, failing rank
-    detail.operation = "Window::create";
-    detail.rank = fabric_->rank;
-    detail.peer = static_cast<int>(rank);
-    throw Error(std::move(detail));
-  }
+  for (std::size_t rank = 0; rank < descriptions.size(); ++rank)
+    ranks.push_back(decode(descriptions[rank], static_cast<int>(rank)));
+  throw_first_cause(ranks, fabric_->rank);
 
+  ErrorDetail outcome;
+  outcome.code = Code::success;
+  std::vector<Peer> peers;
+  try {
+    peers = make_peers(ranks);
+  } catch (...) {
+    outcome = detail_of_current_exception();
+  }
+  // A rank that can't reach another must not leave that one behind with an open window.
+  agree(outcome);
+  peers_ = std::move(peers);
+  std::uint64_t smallest = UINT64_MAX;
+  for (const Peer& peer : peers_) smallest = std::min(smallest, peer.bytes);
+  allocator_ = SymmetricAllocator(smallest);
+  map_ahead();
+  open_ = true;
+  if (role_ == Role::user) fabric_->windows.push_back(this);
+}
+
+std::vector<Peer> Core::make_peers(std::vector<Description>& ranks) {
+  const std::size_t size = ranks.size();
   std::vector<Peer> peers(size);
   const base::Deadline deadline = fabric_->deadline();
   for (std::size_t w = 0; w < fabric_->wires.size(); ++w) {
@@ -181,24 +215,33 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
     }
     for (auto& channel : channels) channels_.push_back(std::move(channel));
   }
-  std::uint64_t smallest = UINT64_MAX;
   for (std::size_t rank = 0; rank < size; ++rank) {
     peers[rank].bytes = ranks[rank].bytes;
     peers[rank].local_index = fabric_->local_index[rank];
-    smallest = std::min(smallest, ranks[rank].bytes);
   }
-  allocator_ = SymmetricAllocator(smallest);
-  peers_ = std::move(peers);
+  return peers;
+}
+
+void Core::agree(const ErrorDetail& outcome) {
+  Description mine;
+  mine.failure = outcome;
+  // A peer may have waited for this rank's part until its own deadline, before it comes here.
+  const auto deadline = base::Deadline::after(2 * fabric_->timeout);
+  const auto answers = fabric_->exchange->allgather(encode(mine), deadline);
+  std::vector<Description> ranks;
+  for (std::size_t rank = 0; rank < answers.size(); ++rank)
+    ranks.push_back(decode(answers[rank], static_cast<int>(rank)));
+  throw_first_cause(ranks, fabric_->rank);
+}
+
+void Core::map_ahead() noexcept {
   // All ranks have populated their parts by now: map them here too, so that no put pays for it.
-  if (region_.segment != nullptr && region_.segment->bytes() <= map_ahead_max) {
-    try {
-      region_.segment->populate(0, region_.segment->bytes());
-    } catch (const Error&) {
-      // The pages exist, each put there by its owner; without page tables for them puts are slower at first.
-    }
+  if (region_.segment == nullptr || region_.segment->bytes() > map_ahead_max) return;
+  try {
+    region_.segment->populate(0, region_.segment->bytes());
+  } catch (const Error&) {
+    // The pages exist, each put there by its owner; without page tables for them puts are slower at first.
   }
-  open_ = true;
-  if (role_ == Role::user) fabric_->windows.push_back(this);
 }
 
 void Core::close() {
@@ -209,16 +252,19 @@ void Core::close() {
   peers_.clear();
   channels_.clear();
   std::erase(fabric_->windows, this);
-  for (const auto& wire : fabric_->wires) wire->conceal(region_);
+  conceal();
   region_ = {};
   allocation_.reset();
 }
 
 Core::~Core() {
   std::erase(fabric_->windows, this);
-  channels_.clear();
-  if (allocation_ != nullptr)
-    for (const auto& wire : fabric_->wires) wire->conceal(region_);
+  channels_.clear();  // what nobody has waited for is abandoned
+  conceal();
+}
+
+void Core::conceal() noexcept {
+  for (; exposed_ > 0; --exposed_) fabric_->wires[exposed_ - 1]->conceal(region_);
 }
 
 std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {

@@ -1,25 +1,79 @@
 #include <hmc/request.hpp>
 
+#include <utility>
+
 #include "runtime/window/core.hpp"
 
 namespace hmc {
 
+namespace {
+
+base::Status closed_status() noexcept { return base::Status::failure(Code::closed, "its window was closed"); }
+
+[[noreturn]] void throw_closed(const char* operation, int peer) {
+  ErrorDetail detail;
+  detail.code = Code::closed;
+  detail.operation = operation;
+  detail.peer = peer;
+  detail.message = closed_status().what;
+  throw Error(std::move(detail));
+}
+
+}  // namespace
+
+Request Request::from_raw(const Raw& raw) {
+  Request request(raw.operation, raw.peer);
+  request.ticket_ = raw.ticket;
+  request.wire_ = raw.wire;
+  if (raw.window != nullptr) request.window_ = raw.window->weak_from_this();
+  return request;
+}
+
+Request::Raw Request::raw() const noexcept { return {window_.lock().get(), ticket_, operation_, wire_, peer_}; }
+
+std::shared_ptr<window::Core> Request::window() const noexcept {
+  std::shared_ptr<window::Core> window = window_.lock();
+  return window != nullptr && window->is_open() ? window : nullptr;
+}
+
+Request Request::take() noexcept { return std::exchange(*this, Request()); }
+
+base::Status Request::look(const window::Core* window) const noexcept {
+  if (ticket_ == transport::done) return {};
+  return window != nullptr ? test_ticket(window->fabric(), wire_, ticket_) : closed_status();
+}
+
+void Request::end(const std::shared_ptr<window::Core>& window, const base::Status& status) {
+  const Request over = take();  // a failed request is over too
+  if (status.ok()) return;
+  if (window == nullptr) throw_closed(over.operation_, over.peer_);
+  throw_status(window->fabric(), status, {over.operation_, over.peer_});
+}
+
 bool Request::test() {
-  if (window_ == nullptr) return true;
-  const base::Status status = test_ticket(window_->fabric(), wire_, ticket_);
+  if (is_empty()) return true;
+  const auto window = this->window();
+  const base::Status status = look(window.get());
   if (status.code == Code::in_progress) return false;
-  window::Core* const window = std::exchange(window_, nullptr);  // a failed request is over too
-  require(window->fabric(), status, {operation_, peer_});
+  end(window, status);
   return true;
 }
 
 void Request::wait(Timeout timeout) {
-  if (window_ == nullptr) return;
-  window::Fabric& fabric = window_->fabric();
+  if (is_empty()) return;
+  const auto window = this->window();
+  if (window == nullptr || ticket_ == transport::done) return end(window, look(window.get()));
+  window::Fabric& fabric = window->fabric();
   const base::Status status =
-      finish(fabric, wire_, ticket_, {base::Activity::wait_request, peer_}, fabric.resolve(timeout));
-  if (status.code != Code::timeout) window_ = nullptr;  // at a deadline the request stays valid
-  window::require(fabric, status, {operation_, peer_});
+      await(fabric, wire_, ticket_, {base::Activity::wait_request, peer_}, fabric.resolve(timeout));
+  if (status.code != Code::timeout) return end(window, status);
+  throw_status(fabric, status, {operation_, peer_});  // at a deadline the request stays valid
+}
+
+void Request::abandon() noexcept {
+  const Request over = take();
+  if (const auto window = over.window())
+    window->fabric().wires[static_cast<std::size_t>(over.wire_)]->abandon(over.ticket_);
 }
 
 void Request::wait_all(std::span<Request> requests, Timeout timeout) {
@@ -33,29 +87,31 @@ void Request::wait_all(std::span<Request> requests, Timeout timeout) {
 
 std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   if (requests.empty()) throw Error(Code::invalid_argument, "Request::wait_any", "there are no requests");
-  std::size_t finished = 0;
+  std::size_t finished = none;
+  std::shared_ptr<window::Core> some;  // a window of one that is under way
   base::Status result;
-  const auto one_done = [&]() noexcept {
+  const auto one_over = [&]() noexcept {
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      Request& request = requests[i];
-      result = request.window_ == nullptr ? base::Status{}
-                                          : test_ticket(request.window_->fabric(), request.wire_, request.ticket_);
+      if (requests[i].is_empty()) continue;
+      auto window = requests[i].window();
+      result = requests[i].look(window.get());
+      if (result.code == Code::in_progress) {
+        if (some == nullptr) some = std::move(window);
+        continue;
+      }
       finished = i;
-      if (result.code != Code::in_progress) return true;
+      return true;
     }
     return false;
   };
-  if (one_done() && requests[finished].window_ == nullptr) return finished;
-  Request& first = requests[finished];
-  window::Fabric& fabric = first.window_->fabric();
-  if (result.code == Code::in_progress) {
+  if (!one_over()) {
+    if (some == nullptr) return none;  // all were reported before
+    window::Fabric& fabric = some->fabric();
     const base::Status status =
-        fabric.waiter.until({base::Activity::wait_request, -1}, one_done, fabric.resolve(timeout));
+        fabric.waiter.until({base::Activity::wait_request, -1}, one_over, fabric.resolve(timeout));
     window::require(fabric, status, {"Request::wait_any"});
   }
-  Request& over = requests[finished];
-  over.window_ = nullptr;
-  window::require(fabric, result, {over.operation_, over.peer_});
+  requests[finished].end(requests[finished].window(), result);
   return finished;
 }
 

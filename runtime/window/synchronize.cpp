@@ -78,9 +78,10 @@ std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomi
   }
   const CallSite call{operation, rank, offset, atomic.width, true};
   Ticket ticket = transport::done;
-  require(*fabric_, peer.channel->atomic(atomic, offset, &atomic_result_, ticket), call);
+  std::uint64_t result = 0;
+  require(*fabric_, peer.channel->atomic(atomic, offset, &result, ticket), call);
   wait_ticket(peer, ticket, call);
-  return atomic_result_;
+  return result;
 }
 
 void Core::fence() {

@@ -40,39 +40,60 @@ Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::si
   if (peer.direct != nullptr) [[likely]] {
     copy_into_window(peer.direct + offset, source, bytes);
     note_put(peer);
-    return {};
+    return Request("put_nb", rank);
   }
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put(offset, source, bytes, ticket), {"put_nb", rank, offset, bytes, true});
   ++fabric_->counters.puts_wire;
-  if (ticket == transport::done) return {};
-  return Request(this, peer.wire, ticket, "put_nb", rank);
+  if (ticket == transport::done) return Request("put_nb", rank);
+  return Request(weak_from_this(), peer.wire, ticket, "put_nb", rank);
 }
 
 Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
   const Peer& peer = check("get_nb", rank, offset, destination, bytes);
   if (peer.direct != nullptr) [[likely]] {
     copy_from_window(destination, peer.direct + offset, bytes);
-    return {};
+    return Request("get_nb", rank);
   }
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), {"get_nb", rank, offset, bytes, true});
-  if (ticket == transport::done) return {};
-  return Request(this, peer.wire, ticket, "get_nb", rank);
+  if (ticket == transport::done) return Request("get_nb", rank);
+  return Request(weak_from_this(), peer.wire, ticket, "get_nb", rank);
 }
 
 namespace {
 
-/// Issues many transfers on a wire with a bounded number of them under way.
-template <typename Issue, typename Wait> void pipeline(std::size_t count, Issue&& issue, Wait&& wait) {
-  std::array<Ticket, 64> flight;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i - begin == flight.size()) wait(flight[begin++ % flight.size()]);
-    flight[i % flight.size()] = issue(i);
+/// Many transfers on one wire, a bounded number of them under way. What is left when one of them fails is
+/// abandoned.
+class Pipeline {
+ public:
+  Pipeline(transport::Wire& wire) noexcept : wire_(wire) {}
+  ~Pipeline() {
+    for (; begin_ < end_; ++begin_) wire_.abandon(flight_[begin_ % flight_.size()]);
   }
-  for (; begin < count; ++begin) wait(flight[begin % flight.size()]);
-}
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  template <typename Issue, typename Wait> void run(std::size_t count, Issue&& issue, Wait&& wait) {
+    while (end_ < count) {
+      if (end_ - begin_ == flight_.size()) wait_first(wait);
+      const Ticket ticket = issue(end_);
+      flight_[end_++ % flight_.size()] = ticket;
+    }
+    while (begin_ < end_) wait_first(wait);
+  }
+
+ private:
+  template <typename Wait> void wait_first(Wait& wait) {
+    const Ticket first = flight_[begin_++ % flight_.size()];  // a wait that fails has abandoned it
+    wait(first);
+  }
+
+  transport::Wire& wire_;
+  std::array<Ticket, 64> flight_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
 
 }  // namespace
 
@@ -88,17 +109,18 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
   }
   const CallSite call{"put_strided", rank, offset, strides.rows * strides.row_bytes, true};
   ++fabric_->counters.puts_wire;
-  pipeline(
-      strides.rows,
-      [&](std::size_t row) {
-        Ticket ticket = transport::done;
-        require(*fabric_,
-                peer.channel->put(offset + row * strides.remote_pitch, from + row * strides.local_pitch,
-                                  strides.row_bytes, ticket),
-                call);
-        return ticket;
-      },
-      [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
+  Pipeline(wire_of(peer))
+      .run(
+          strides.rows,
+          [&](std::size_t row) {
+            Ticket ticket = transport::done;
+            require(*fabric_,
+                    peer.channel->put(offset + row * strides.remote_pitch, from + row * strides.local_pitch,
+                                      strides.row_bytes, ticket),
+                    call);
+            return ticket;
+          },
+          [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
 }
 
 void Core::get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) {
@@ -111,17 +133,18 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
     return;
   }
   const CallSite call{"get_strided", rank, offset, strides.rows * strides.row_bytes, true};
-  pipeline(
-      strides.rows,
-      [&](std::size_t row) {
-        Ticket ticket = transport::done;
-        require(*fabric_,
-                peer.channel->get(offset + row * strides.remote_pitch, to + row * strides.local_pitch,
-                                  strides.row_bytes, ticket),
-                call);
-        return ticket;
-      },
-      [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
+  Pipeline(wire_of(peer))
+      .run(
+          strides.rows,
+          [&](std::size_t row) {
+            Ticket ticket = transport::done;
+            require(*fabric_,
+                    peer.channel->get(offset + row * strides.remote_pitch, to + row * strides.local_pitch,
+                                      strides.row_bytes, ticket),
+                    call);
+            return ticket;
+          },
+          [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
 }
 
 void Core::put_batch(int rank, std::span<const Put> puts) {
@@ -134,17 +157,18 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
     return;
   }
   ++fabric_->counters.puts_wire;
-  pipeline(
-      puts.size(),
-      [&](std::size_t i) {
-        Ticket ticket = transport::done;
-        require(*fabric_, peer.channel->put(puts[i].offset, puts[i].source, puts[i].bytes, ticket),
-                {"put_batch", rank, puts[i].offset, puts[i].bytes, true});
-        return ticket;
-      },
-      [&](Ticket ticket) {
-        wait_ticket(peer, ticket, {"put_batch", rank});
-      });
+  Pipeline(wire_of(peer))
+      .run(
+          puts.size(),
+          [&](std::size_t i) {
+            Ticket ticket = transport::done;
+            require(*fabric_, peer.channel->put(puts[i].offset, puts[i].source, puts[i].bytes, ticket),
+                    {"put_batch", rank, puts[i].offset, puts[i].bytes, true});
+            return ticket;
+          },
+          [&](Ticket ticket) {
+            wait_ticket(peer, ticket, {"put_batch", rank});
+          });
 }
 
 void Core::get_batch(int rank, std::span<const Get> gets) {
@@ -154,17 +178,18 @@ void Core::get_batch(int rank, std::span<const Get> gets) {
     for (const Get& get : gets) copy_from_window(get.destination, peer.direct + get.offset, get.bytes);
     return;
   }
-  pipeline(
-      gets.size(),
-      [&](std::size_t i) {
-        Ticket ticket = transport::done;
-        require(*fabric_, peer.channel->get(gets[i].offset, gets[i].destination, gets[i].bytes, ticket),
-                {"get_batch", rank, gets[i].offset, gets[i].bytes, true});
-        return ticket;
-      },
-      [&](Ticket ticket) {
-        wait_ticket(peer, ticket, {"get_batch", rank});
-      });
+  Pipeline(wire_of(peer))
+      .run(
+          gets.size(),
+          [&](std::size_t i) {
+            Ticket ticket = transport::done;
+            require(*fabric_, peer.channel->get(gets[i].offset, gets[i].destination, gets[i].bytes, ticket),
+                    {"get_batch", rank, gets[i].offset, gets[i].bytes, true});
+            return ticket;
+          },
+          [&](Ticket ticket) {
+            wait_ticket(peer, ticket, {"get_batch", rank});
+          });
 }
 
 }  // namespace hmc::window

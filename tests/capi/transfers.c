@@ -120,6 +120,12 @@ void test_requests(void) {
     OK(hmc_request_test(&requests[i], &done));
     CHECK(done && memcmp(source[i], back[i], bytes) == 0);
   }
+  OK(hmc_request_wait_any(requests, count, HMC_JOB_TIMEOUT, &index));
+  CHECK(index == HMC_NO_REQUEST);
+  OK(hmc_get_nb(window, to_right(), 0, back[0], bytes, &requests[0]));
+  OK(hmc_request_abandon(&requests[0]));
+  OK(hmc_request_wait_any(requests, 1, HMC_JOB_TIMEOUT, &index));
+  CHECK(index == HMC_NO_REQUEST);
   OK(hmc_window_close(window));
   hmc_window_destroy(window);
 }

@@ -79,6 +79,8 @@ class Window {
   std::uint64_t* word(std::uint64_t offset) const noexcept {
     return reinterpret_cast<std::uint64_t*>(region_.base + offset);
   }
+  /// This rank's way to a peer ends, whatever is under way on it.
+  void end_channel(int peer) { channels_[static_cast<std::size_t>(fixture_.index_of(peer))].reset(); }
   Channel& to(int peer) const { return *channels_[static_cast<std::size_t>(fixture_.index_of(peer))]; }
 
   [[nodiscard]] Ticket put_nb(int peer, std::uint64_t offset, std::span<const std::byte> source) const;

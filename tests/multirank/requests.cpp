@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include <hmc/hmc.hpp>
@@ -21,7 +22,8 @@ using hmc::spmd::Me;
 using hmc::spmd::Pattern;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t piece = 1000;
+/// More than any wire takes at once, so that what isn't a copy stays under way.
+constexpr std::size_t piece = 3001;
 
 }  // namespace
 
@@ -32,7 +34,7 @@ HMC_SPMD_TEST(requests, one_that_was_never_started_is_done) {
   request.wait(0ns);
   Request none[2];
   Request::wait_all(none);
-  HMC_CHECK_EQ(Request::wait_any(none), 0U);
+  HMC_CHECK_EQ(Request::wait_any(none), Request::none);
   HMC_CHECK_THROWS(hmc::Code::invalid_argument, Request::wait_any({}));
 }
 
@@ -62,26 +64,106 @@ HMC_SPMD_TEST(requests, many_under_way_all_arrive) {
   win.close();
 }
 
+// As MPI_Waitany: what was given is empty from then on and isn't given again, and the array stays as it is.
 HMC_SPMD_TEST(requests, wait_any_gives_each_one_once) {
   constexpr std::size_t count = 50;
   Window win = Window::create(me.runtime->world(), count * piece);
   Pattern{me.rank, 3}.fill({win.data(), count * piece});
   me.runtime->world().barrier();
   std::vector<std::byte> got(count * piece);
-  std::vector<Request> requests;
-  std::vector<std::size_t> index;
+  std::vector<Request> requests(2 * count);  // every other one is empty from the start
+  for (std::size_t i = 0; i < count; ++i)
+    requests[2 * i] = win.get_nb(me.next(), i * piece, got.data() + i * piece, piece);
+  std::vector<int> times(requests.size());
   for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t index = Request::wait_any(requests);
+    HMC_CHECK_LT(index, requests.size());
+    HMC_CHECK_EQ(index % 2, 0U);
+    HMC_CHECK_EQ(++times[index], 1);
+    const std::span<const std::byte> bytes(got.data() + index / 2 * piece, piece);
+    HMC_CHECK_CLEAN((Pattern{me.next(), 3}.verify(bytes, index / 2 * piece)));
+    HMC_CHECK(requests[index].test());
+  }
+  HMC_CHECK_EQ(Request::wait_any(requests), Request::none);
+  me.runtime->world().barrier();
+  win.close();
+}
+
+// What test() and wait() have said counts as said for wait_any, too.
+HMC_SPMD_TEST(requests, wait_any_passes_over_what_was_waited_for) {
+  Window win = Window::create(me.runtime->world(), 3 * piece);
+  std::vector<std::byte> got(3 * piece);
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < 3; ++i)
     requests.push_back(win.get_nb(me.next(), i * piece, got.data() + i * piece, piece));
-    index.push_back(i);
+  requests[0].wait();
+  HMC_CHECK_NE(Request::wait_any(requests), 0U);
+  HMC_CHECK_NE(Request::wait_any(requests), 0U);
+  HMC_CHECK_EQ(Request::wait_any(requests), Request::none);
+  me.runtime->world().barrier();
+  win.close();
+}
+
+HMC_SPMD_TEST(requests, one_that_outlives_its_window_says_closed) {
+  const auto large = std::size_t{1} << 20;
+  std::vector<std::byte> bytes(large);
+  Request kept, copied;
+  {
+    Window win = Window::create(me.runtime->world(), large);
+    kept = win.get_nb(me.next(), 0, bytes.data(), large);
+    copied = kept;
+    me.runtime->world().barrier();
+    if (me.runtime->path(me.next()).direct) {
+      kept.wait();  // it was done at once; what is said is said
+      win.close();
+      HMC_CHECK(kept.test());
+      return;
+    }
+    win.close();
+    HMC_CHECK_THROWS(hmc::Code::closed, copied.test());
   }
-  while (!requests.empty()) {
-    const std::size_t done = Request::wait_any(requests);
-    HMC_CHECK_LT(done, requests.size());
-    const std::span<const std::byte> bytes(got.data() + index[done] * piece, piece);
-    HMC_CHECK_CLEAN((Pattern{me.next(), 3}.verify(bytes, index[done] * piece)));
-    requests.erase(requests.begin() + static_cast<std::ptrdiff_t>(done));
-    index.erase(index.begin() + static_cast<std::ptrdiff_t>(done));
+  HMC_CHECK_THROWS(hmc::Code::closed, kept.wait());
+  HMC_CHECK(kept.test());  // it was told once, and is empty
+}
+
+// A window that goes while transfers are under way lets go of the caller's memory.
+HMC_SPMD_TEST(requests, a_window_that_is_destroyed_abandons_what_is_under_way) {
+  const auto large = std::size_t{4} << 20;
+  std::vector<std::byte> got(large);
+  Request request;
+  {
+    Window win = Window::create(me.runtime->world(), large);
+    Pattern{me.rank, 8}.fill({win.data(), large});
+    me.runtime->world().barrier();
+    {
+      Window mine = std::move(win);
+      request = mine.get_nb(me.next(), 0, got.data(), large);
+      win = std::move(mine);
+    }
+    if (me.rank % 2 == 0) win = Window();  // others still have theirs: only what is local goes
+    if (me.rank % 2 == 0) std::fill(got.begin(), got.end(), std::byte{0x5a});
+    me.runtime->world().barrier();
+    if (me.rank % 2 == 0 && !me.runtime->path(me.next()).direct)
+      HMC_CHECK_THROWS(hmc::Code::closed, Request::wait_any({&request, 1}));
   }
+  for (int i = 0; i < 20; ++i) me.runtime->world().barrier();  // drives the wires
+  if (me.rank % 2 == 0)
+    HMC_CHECK_EQ(std::count(got.begin(), got.end(), std::byte{0x5a}), static_cast<std::ptrdiff_t>(large));
+}
+
+HMC_SPMD_TEST(requests, one_that_is_abandoned_is_empty_and_its_buffer_is_mine) {
+  const auto large = std::size_t{4} << 20;
+  Window win = Window::create(me.runtime->world(), large);
+  Pattern{me.rank, 9}.fill({win.data(), large});
+  me.runtime->world().barrier();
+  std::vector<std::byte> got(large);
+  Request request = win.get_nb(me.next(), 0, got.data(), large);
+  request.abandon();
+  std::fill(got.begin(), got.end(), std::byte{0x5a});
+  HMC_CHECK(request.test());
+  HMC_CHECK_EQ(Request::wait_any({&request, 1}), Request::none);
+  win.flush();
+  HMC_CHECK_EQ(std::count(got.begin(), got.end(), std::byte{0x5a}), static_cast<std::ptrdiff_t>(large));
   me.runtime->world().barrier();
   win.close();
 }
@@ -139,7 +221,8 @@ HMC_SPMD_TEST(requests, one_that_cannot_complete_times_out_and_stays_valid) {
   int direct = me.runtime->path(me.size - 1).direct ? 1 : 0;
   me.runtime->world().broadcast(&direct, sizeof direct, 0);  // what rank 0 has to say
   if (direct == 1) hmc::spmd::skip("memory that is mapped answers always");
-  Window win = Window::create(me.runtime->world(), piece + 64);
+  constexpr std::uint64_t signal = (piece + 63) / 64 * 64;
+  Window win = Window::create(me.runtime->world(), signal + 64);
   Pattern{me.rank, 6}.fill({win.data(), piece});
   std::vector<std::byte> got(piece);
   if (me.rank == 0) win.get(me.size - 1, 0, got.data(), piece);  // connects
@@ -153,12 +236,12 @@ HMC_SPMD_TEST(requests, one_that_cannot_complete_times_out_and_stays_valid) {
       ::kill(myself, SIGCONT);
       ::_exit(0);
     }
-    win.put_signal(0, 0, nullptr, 0, piece, 1);
+    win.put_signal(0, 0, nullptr, 0, signal, 1);
     win.flush();
     ::kill(myself, SIGSTOP);
     ::waitpid(waker, nullptr, 0);
   } else if (me.rank == 0) {
-    win.wait_until(piece, hmc::Cmp::eq, 1);
+    win.wait_until(signal, hmc::Cmp::eq, 1);
     const timespec until_it_stopped{0, 300'000'000};
     ::nanosleep(&until_it_stopped, nullptr);
     Request request = win.get_nb(me.size - 1, 0, got.data(), piece);

@@ -25,6 +25,7 @@ class SimChannel final : public transport::Channel {
  public:
   SimChannel(SimWire& wire, int peer, const transport::Region& region)
       : wire_(wire), peer_(peer), segment_(region.segment), base_(region.base) {}
+  ~SimChannel() override { wire_.abandon_channel(this); }
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes,
                    transport::Ticket& ticket) noexcept override {
@@ -39,6 +40,7 @@ class SimChannel final : public transport::Channel {
     SimWire::Operation get;
     get.kind = SimWire::Operation::Kind::get;
     get.peer = peer_;
+    get.channel = this;
     get.held = segment_;
     get.remote = base_ + offset;
     get.destination = static_cast<std::byte*>(destination);
@@ -52,6 +54,7 @@ class SimChannel final : public transport::Channel {
     SimWire::Operation operation;
     operation.kind = SimWire::Operation::Kind::atomic;
     operation.peer = peer_;
+    operation.channel = this;
     operation.held = segment_;
     operation.remote = base_ + offset;
     operation.atomic = atomic;
@@ -65,6 +68,7 @@ class SimChannel final : public transport::Channel {
                      std::uint64_t value, transport::Ticket& ticket) noexcept {
     SimWire::Operation put;
     put.peer = peer_;
+    put.channel = this;
     put.held = segment_;
     put.remote = base_ + offset;
     put.source = static_cast<const std::byte*>(source);
@@ -83,7 +87,8 @@ class SimChannel final : public transport::Channel {
 };
 
 SimWire::Fault SimWire::fault_named(std::string_view name) {
-  constexpr std::array<std::string_view, 7> names{"none", "fence", "signal", "flush", "source", "ticket", "atomic"};
+  constexpr std::array<std::string_view, 8> names{"none",   "fence",  "signal", "flush",
+                                                  "source", "ticket", "atomic", "abandon"};
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names[i] == name) return static_cast<Fault>(i);
   throw std::invalid_argument("no such fault: " + std::string(name));
@@ -143,6 +148,27 @@ transport::Ticket SimWire::new_ticket() {
 void SimWire::end_ticket(Operation& operation) {
   if (operation.ticket != transport::done) open_tickets_[operation.ticket - 1] = false;
   operation.ticket = transport::done;
+}
+
+bool SimWire::give_up(Operation& operation) {
+  using Kind = Operation::Kind;
+  if (fault_ == Fault::abandon) return false;
+  end_ticket(operation);
+  if (operation.kind != Kind::put) return true;
+  if (operation.source != nullptr) operation.captured.assign(operation.source, operation.source + operation.bytes);
+  operation.source = nullptr;
+  return false;
+}
+
+void SimWire::abandon(transport::Ticket ticket) noexcept {
+  if (ticket == transport::done) return;
+  std::erase_if(pending_, [&](Operation& operation) { return operation.ticket == ticket && give_up(operation); });
+}
+
+void SimWire::abandon_channel(const void* channel) noexcept {
+  std::erase_if(pending_, [&](Operation& operation) {
+    return operation.channel == channel && operation.ticket != transport::done && give_up(operation);
+  });
 }
 
 void SimWire::cut(Operation& operation) {

@@ -18,13 +18,14 @@ class SimChannel;
 /// For ranks that are threads of one process. Nothing happens before progress(), and then only a few
 /// steps: each takes one of the operations that may go next, at random, and applies a random piece of
 /// it. Puts overtake each other unless a fence stands between, arrive in pieces in any order, and let
-/// go of their source long before or exactly when the last byte is there. A flush says so late.
+/// go of their source long before or exactly when the last byte is there. A flush says so late. A put that
+/// is given up still arrives.
 ///
 /// Deterministic: what one rank's calls do depends on the seed, its rank and its calls.
 class SimWire final : public transport::Wire {
  public:
   /// What to break on purpose, to see the conformance suite fail.
-  enum class Fault { none, fence, signal, flush, source, ticket, atomic };
+  enum class Fault { none, fence, signal, flush, source, ticket, atomic, abandon };
   static Fault fault_named(std::string_view name);
 
   SimWire(int rank, std::uint64_t seed, Fault fault = Fault::none);
@@ -44,6 +45,7 @@ class SimWire final : public transport::Wire {
 
   int progress() noexcept override;
   base::Status test(transport::Ticket ticket) noexcept override;
+  void abandon(transport::Ticket ticket) noexcept override;
   base::Status fence() noexcept override;
   base::Status flush(int peer, transport::Ticket& ticket) noexcept override;
 
@@ -66,11 +68,15 @@ class SimWire final : public transport::Wire {
     transport::Atomic atomic{};
     std::uint64_t* result = nullptr;
     transport::Ticket ticket = transport::done;
+    const void* channel = nullptr;
   };
 
   std::uint64_t random(std::uint64_t below) { return random_() % below; }
   transport::Ticket new_ticket();
   void end_ticket(Operation& operation);
+  /// Lets go of its local memory; true if nothing of it is left to do.
+  bool give_up(Operation& operation);
+  void abandon_channel(const void* channel) noexcept;
   void cut(Operation& operation);
   void issue(Operation operation, transport::Ticket& ticket);
   bool may_go(const Operation& operation) const;

@@ -9,34 +9,42 @@ namespace hmc::transport::ucx {
 
 namespace {
 
-/// More messages than this under way, and whoever issues another helps to send them first: memory
-/// stays in proportion to what the network takes.
+/// More messages and verbs than this under way, and whoever issues another helps to send them first: memory
+/// stays in proportion to what the network takes. The help is bounded, so beside a peer that takes nothing
+/// the number grows by ten in a second.
 constexpr std::size_t most_sending = 4096;
 constexpr std::int64_t longest_help_ns = 100'000'000;
 /// How long UCX may take to let go of memory that answers are read from.
-constexpr std::int64_t longest_conceal_ns = 2'000'000'000;
+constexpr std::int64_t longest_conceal_ns = 1'500'000'000;
+/// How long a peer may take for what UCX holds of a put that is given up: some 2 MiB at most.
+constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
+constexpr std::int64_t longest_close_ns = 500'000'000;
 
 }  // namespace
 
 Engine::Engine(const Options& options)
     : options_(options),
+      secret_(make_nonce()),
       worker_(options.size, options.transports),
       peers_(worker_, tickets_, options.log),
-      target_(options.rank, peers_, tickets_, regions_, options.log) {
+      target_(options.rank, secret_, peers_, tickets_, regions_, options.log) {
   worker_.on_message(on_message, this);
 }
 
 Engine::~Engine() {
   thread_.reset();
+  const std::int64_t limit = base::now_ns() + longest_close_ns;
+  while (target_.owes() && base::now_ns() < limit) progress_locked();  // answers to ranks that still wait
   peers_.close();
+  // Before the records that it reads, and before those whom it calls back.
+  worker_.destroy();
 }
 
 base::Bytes Engine::address() {
   const std::lock_guard guard(lock_);
-  base::Bytes bytes{std::byte{protocol_version}};
-  const base::Bytes worker = worker_.address();
-  bytes.insert(bytes.end(), worker.begin(), worker.end());
-  return bytes;
+  base::ByteWriter out;
+  out.number(protocol_version).number(secret_).raw(worker_.address());
+  return out.take();
 }
 
 void Engine::know_peers(std::vector<base::Bytes> addresses) {
@@ -48,7 +56,7 @@ const Peer* Engine::peer(int rank) const noexcept {
   return rank >= 0 && rank < peers_.count() ? &peers_.at(rank) : nullptr;
 }
 
-std::uint64_t Engine::expose(std::byte* base, std::uint64_t bytes) {
+Regions::Key Engine::expose(std::byte* base, std::uint64_t bytes) {
   if (!thread_) thread_.emplace(*this, worker_.event_fd());
   const std::lock_guard guard(lock_);
   return regions_.add(base, bytes);
@@ -62,65 +70,67 @@ void Engine::conceal(std::byte* base, std::uint64_t bytes) noexcept {
     --region->uses;
     return;
   }
+  region->uses = 0;  // from here on no message finds it
+  target_.forget(*region);
   const std::int64_t limit = base::now_ns() + longest_conceal_ns;
   while (region->sending > 0 && base::now_ns() < limit) progress_locked();
-  if (region->sending > 0) options_.log.warn("ucx: {} messages still read a region that is concealed", region->sending);
-  region->uses = 0;
+  if (region->sending == 0) return;
+  options_.log.warn("ucx: {} messages still read a region that is concealed: their connections are cut",
+                    region->sending);
+  peers_.fail_readers(*region, base::Status::failure(Code::peer_failed, "it takes no answers"));
+  peers_.bury();
 }
 
-Message Engine::message(Kind kind, To to, std::uint64_t offset) const noexcept {
+Message Engine::message(Kind kind, const Regions::Key& region, std::uint64_t offset) const noexcept {
   Message message;
   message.origin = static_cast<std::uint32_t>(options_.rank);
   message.kind = kind;
-  message.region = to.region;
+  message.region = region.index;
+  message.nonce = region.nonce;
   message.offset = offset;
   return message;
+}
+
+base::Status Engine::ready(To to) noexcept {
+  relieve();
+  if (!target_.was_refused(to.peer, to.region)) [[likely]]
+    return {};
+  return base::Status::failure(Code::error, "the peer doesn't expose that region", to.peer);
 }
 
 base::Status Engine::put(To to, std::uint64_t offset, const void* source, std::uint64_t bytes,
                          Ticket& ticket) noexcept {
   ticket = done;
   if (bytes == 0) return {};
-  return write(to, offset, source, bytes, message(Kind::put, to, 0), ticket);
+  return write(to, source, bytes, message(Kind::put, to.region, offset), ticket);
 }
 
 base::Status Engine::put_signal(To to, std::uint64_t offset, const void* source, std::uint64_t bytes,
                                 std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
   ticket = done;
-  Message last = message(Kind::put_signal, to, 0);
+  Message last = message(Kind::put_signal, to.region, bytes > 0 ? offset : 0);
   last.first = signal_offset;
   last.second = value;
-  return write(to, offset, source, bytes, last, ticket);
+  return write(to, source, bytes, last, ticket);
 }
 
-/// `last` is the message that carries the last chunk: what it does follows all bytes.
-base::Status Engine::write(To to, std::uint64_t offset, const void* source, std::uint64_t bytes, const Message& last,
+/// `last` goes with the last chunk: what it does follows all bytes.
+base::Status Engine::write(To to, const void* source, std::uint64_t bytes, const Message& last,
                            Ticket& ticket) noexcept {
   const std::lock_guard guard(lock_);
-  relieve();
+  if (const base::Status status = ready(to); !status.ok()) return status;
   Ticket opened = done;
-  if (bytes > inline_bytes) opened = tickets_.open({.peer = to.peer, .left = (bytes + chunk_bytes - 1) / chunk_bytes});
-  const base::Status status = send_chunks(to, offset, static_cast<const std::byte*>(source), bytes, last, opened);
-  if (!status.ok())
-    tickets_.drop(opened);
-  else if (tickets_.find(opened) != nullptr)
-    ticket = opened;
-  return status;
-}
-
-base::Status Engine::send_chunks(To to, std::uint64_t offset, const std::byte* source, std::uint64_t bytes,
-                                 const Message& last, Ticket ticket) noexcept {
+  if (bytes > inline_bytes)
+    opened = tickets_.open({.peer = to.peer, .left = (bytes + chunk_bytes - 1) / chunk_bytes, .channel = to.channel});
   Peer& peer = peers_.at(to.peer);
-  std::uint64_t at = 0;
-  base::Status status;
-  for (; status.ok() && bytes - at > chunk_bytes; at += chunk_bytes)
-    status = peers_.send(peer, message(Kind::put, to, offset + at), source + at, chunk_bytes, ticket, nullptr);
-  if (status.ok()) {
-    Message message = last;
-    message.offset = bytes > 0 ? offset + at : 0;
-    status = peers_.send(peer, message, source + at, bytes - at, ticket, nullptr);
+  const base::Status status = peers_.post(peer, last, source, bytes, opened);
+  peer.asked = peer.posted;
+  if (!status.ok()) {
+    peers_.bury();  // UCX lets go of the chunks before this one
+    tickets_.drop(opened);
+  } else if (tickets_.find(opened) != nullptr) {
+    ticket = opened;
   }
-  peer.asked = peer.sent;
   return status;
 }
 
@@ -129,13 +139,13 @@ base::Status Engine::start(Peer& peer, const Message& message, const Tickets::Tr
   const Ticket opened = tickets_.open(transfer);
   Message copy = message;
   copy.ticket = opened;
-  const base::Status status = peers_.send(peer, copy, nullptr, 0, done, nullptr);
+  const base::Status status = peers_.post(peer, copy, nullptr, 0, done);
   if (!status.ok()) {
     tickets_.drop(opened);
     return status;
   }
   // Answers come in the order of their questions, so a flush that follows covers a get whose request was dropped.
-  peer.asked = peer.sent;
+  peer.asked = peer.posted;
   ticket = opened;
   return status;
 }
@@ -144,11 +154,15 @@ base::Status Engine::get(To to, std::uint64_t offset, void* destination, std::ui
   ticket = done;
   if (bytes == 0) return {};
   const std::lock_guard guard(lock_);
-  relieve();
-  Message request = message(Kind::get, to, offset);
-  request.bytes = bytes;
+  if (const base::Status status = ready(to); !status.ok()) return status;
+  Message request = message(Kind::get, to.region, offset);
+  request.first = bytes;
   return start(peers_.at(to.peer), request,
-               {.peer = to.peer, .left = bytes, .destination = static_cast<std::byte*>(destination), .bytes = bytes},
+               {.peer = to.peer,
+                .left = bytes,
+                .destination = static_cast<std::byte*>(destination),
+                .bytes = bytes,
+                .channel = to.channel},
                ticket);
 }
 
@@ -156,9 +170,9 @@ base::Status Engine::atomic(To to, const Atomic& atomic, std::uint64_t offset, s
                             Ticket& ticket) noexcept {
   ticket = done;
   const std::lock_guard guard(lock_);
-  relieve();
+  if (const base::Status status = ready(to); !status.ok()) return status;
   Peer& peer = peers_.at(to.peer);
-  Message request = message(Kind::atomic, to, offset);
+  Message request = message(Kind::atomic, to.region, offset);
   request.op = static_cast<std::uint8_t>(atomic.op);
   request.width = atomic.width;
   request.first = atomic.operand;
@@ -166,10 +180,10 @@ base::Status Engine::atomic(To to, const Atomic& atomic, std::uint64_t offset, s
   request.wants_result = returns_value(atomic.op) ? 1 : 0;
   base::Status status;
   if (request.wants_result != 0)
-    status = start(peer, request, {.peer = to.peer, .left = 1, .result = result}, ticket);
+    status = start(peer, request, {.peer = to.peer, .left = 1, .result = result, .channel = to.channel}, ticket);
   else
-    status = peers_.send(peer, request, nullptr, 0, done, nullptr);
-  peer.asked = peer.sent;
+    status = peers_.post(peer, request, nullptr, 0, done);
+  peer.asked = peer.posted;
   return status;
 }
 
@@ -189,9 +203,11 @@ base::Status Engine::flush_dirty(int first, int last, Ticket& ticket) noexcept {
   const Ticket opened = tickets_.open({.peer = last - first == 1 ? first : -1, .left = count});
   for (int rank = first; rank < last; ++rank) {
     if (!dirty(rank)) continue;
-    Message request = message(Kind::flush, {rank, 0}, 0);
+    Peer& to = peers_.at(rank);
+    Message request = message(Kind::flush, {}, 0);
     request.ticket = opened;
-    const base::Status status = peers_.send(peers_.at(rank), request, nullptr, 0, done, nullptr);
+    request.first = to.posted;
+    const base::Status status = peers_.post(to, request, nullptr, 0, done);
     if (status.ok()) continue;
     tickets_.drop(opened);
     return status;
@@ -200,11 +216,63 @@ base::Status Engine::flush_dirty(int first, int last, Ticket& ticket) noexcept {
   return {};
 }
 
+void Engine::give_up(Ticket ticket) noexcept {
+  const Tickets::Transfer* const transfer = tickets_.known(ticket);
+  if (transfer != nullptr && transfer->peer >= 0) peers_.unqueue(transfer->peer, ticket);
+}
+
+void Engine::reclaim(Ticket ticket, std::int64_t limit) noexcept {
+  const auto held = [&]() noexcept {
+    const Tickets::Transfer* const transfer = tickets_.known(ticket);
+    return transfer != nullptr && transfer->sending > 0;
+  };
+  // UCX can't take a message back, and copying each one beforehand would cost every put: so wait, as the
+  // network is about to take them, and else cut it off.
+  while (held() && base::now_ns() < limit) progress_locked();
+  if (held()) {
+    Peer& peer = peers_.at(tickets_.known(ticket)->peer);
+    options_.log.warn("ucx: rank {} doesn't take a put that was given up: its connection is cut", peer.rank);
+    peers_.fail(peer, base::Status::failure(Code::peer_failed, "it took no bytes, and was cut off", peer.rank));
+    peers_.bury();
+  }
+  tickets_.drop(ticket);
+}
+
+void Engine::abandon(Ticket ticket) noexcept {
+  const std::lock_guard guard(lock_);
+  give_up(ticket);
+  reclaim(ticket, base::now_ns() + longest_reclaim_ns);
+}
+
+void Engine::abandon_channel(const void* channel) noexcept {
+  const std::lock_guard guard(lock_);
+  std::size_t index = 0;
+  for (Ticket ticket = tickets_.next_of(channel, index); ticket != done; ticket = tickets_.next_of(channel, index))
+    give_up(ticket);
+  const std::int64_t limit = base::now_ns() + longest_reclaim_ns;
+  index = 0;
+  for (Ticket ticket = tickets_.next_of(channel, index); ticket != done; ticket = tickets_.next_of(channel, index))
+    reclaim(ticket, limit);
+}
+
+Target::Refusals Engine::refusals() noexcept {
+  const std::lock_guard guard(lock_);
+  return target_.refusals();
+}
+
+std::size_t Engine::records() noexcept {
+  const std::lock_guard guard(lock_);
+  return peers_.records();
+}
+
 ucs_status_t Engine::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
                                 std::size_t bytes, const ucp_am_recv_param_t* param) noexcept {
   auto& engine = *static_cast<Engine*>(argument);
   // We send eager messages with our header only; anything else isn't from a rank of this job.
-  if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return UCS_OK;
+  if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+    engine.target_.refuse_stranger();
+    return UCS_OK;
+  }
   Message message;
   std::memcpy(&message, header, sizeof message);
   TsanOrder::received(message.origin);
@@ -220,8 +288,14 @@ int Engine::progress_locked() noexcept {
     if (events == 0) break;
     happened += static_cast<int>(events);
   }
-  happened += target_.answer();
-  peers_.bury();
+  do {
+    peers_.bury();  // first, since while it waits, room becomes free that nobody would be told of
+    // By turns, so that neither my own transfers nor the answers to others' take all the room.
+    const bool answers_first = (++turn_ & 1) == 0;
+    if (answers_first) happened += target_.answer();
+    happened += peers_.pump();
+    if (!answers_first) happened += target_.answer();
+  } while (peers_.any_failed());
   return happened;
 }
 

@@ -43,13 +43,15 @@ class Engine {
   const std::string& transports() const noexcept { return worker_.transports(); }
 
   /// Starts the progress thread: from now on a peer may need this rank's help.
-  std::uint64_t expose(std::byte* base, std::uint64_t bytes);
+  Regions::Key expose(std::byte* base, std::uint64_t bytes);
+  /// Afterwards nothing reads or writes it, and its key is worth nothing; bounded by two seconds.
   void conceal(std::byte* base, std::uint64_t bytes) noexcept;
 
-  /// Where a message goes: a region of a peer.
+  /// Where a message goes: a region of a peer, on behalf of a channel.
   struct To {
     int peer;
-    std::uint64_t region;
+    Regions::Key region;
+    const void* channel;
   };
   base::Status put(To to, std::uint64_t offset, const void* source, std::uint64_t bytes, Ticket& ticket) noexcept;
   base::Status put_signal(To to, std::uint64_t offset, const void* source, std::uint64_t bytes,
@@ -58,8 +60,18 @@ class Engine {
   base::Status atomic(To to, const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
                       Ticket& ticket) noexcept;
   base::Status flush(int peer, Ticket& ticket) noexcept;
+  /// Afterwards nothing reads or writes the transfer's local memory. A put whose bytes the peer doesn't
+  /// take within a second costs the connection to that peer.
+  void abandon(Ticket ticket) noexcept;
+  /// All transfers of a channel that goes.
+  void abandon_channel(const void* channel) noexcept;
   base::Status test(Ticket ticket) noexcept { return tickets_.test(ticket, lock_); }
   int progress() noexcept;
+
+  /// What strangers sent, and what ranks of the job asked of regions that aren't there.
+  Target::Refusals refusals() noexcept;
+  /// Records that were ever needed at once: verbs in the queues, and messages in UCX's hands.
+  std::size_t records() noexcept;
 
   // ---- for the progress thread
   /// Raised whenever the owner drives.
@@ -73,21 +85,26 @@ class Engine {
                                  std::size_t bytes, const ucp_am_recv_param_t* param) noexcept;
   int progress_locked() noexcept;
   void relieve() noexcept;
-  base::Status send_chunks(To to, std::uint64_t offset, const std::byte* source, std::uint64_t bytes,
-                           const Message& last, Ticket ticket) noexcept;
-  base::Status write(To to, std::uint64_t offset, const void* source, std::uint64_t bytes, const Message& last,
-                     Ticket& ticket) noexcept;
+  /// Whether a verb may be posted; makes room for it.
+  base::Status ready(To to) noexcept;
+  /// Takes it out of the queue, so that only what UCX has is left.
+  void give_up(Ticket ticket) noexcept;
+  /// Waits until UCX has let go of what it reads for a transfer, at the cost of the connection after `limit`.
+  void reclaim(Ticket ticket, std::int64_t limit) noexcept;
+  base::Status write(To to, const void* source, std::uint64_t bytes, const Message& last, Ticket& ticket) noexcept;
   base::Status flush_dirty(int first, int last, Ticket& ticket) noexcept;
   base::Status start(Peer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket) noexcept;
-  Message message(Kind kind, To to, std::uint64_t offset) const noexcept;
+  Message message(Kind kind, const Regions::Key& region, std::uint64_t offset) const noexcept;
 
   const Options options_;
+  const std::uint64_t secret_;
   std::mutex lock_;
   Worker worker_;
   Tickets tickets_;
   Regions regions_;
   Peers peers_;
   Target target_;
+  unsigned turn_ = 0;
   // Relaxed: a hint to the progress thread about who is active; no data hangs on it.
   std::atomic<std::uint64_t> driven_{0};
   std::optional<ProgressThread> thread_;

@@ -10,13 +10,13 @@ enum class Kind : std::uint8_t {
   // requests, carried out by the target
   put,         ///< data at `offset`
   put_signal,  ///< data at `offset`, then the word `second` at offset `first`
-  get,         ///< `bytes` from `offset`
+  get,         ///< `first` bytes from `offset`
   atomic,      ///< operand `first`, compare `second`
-  flush,       ///< answered once everything before it was carried out
+  flush,       ///< answered once everything before it was carried out; `first` comes back
   // answers, to the rank that asked
   got,      ///< data at `offset` of the destination
   result,   ///< the old value in `first`
-  flushed,  ///< `first` is the sequence of the flush
+  flushed,  ///< `first` of the flush
   refused,  ///< the request named no region of this rank, or left it
 };
 
@@ -27,18 +27,19 @@ struct Message {
   std::uint8_t op = 0;  ///< AtomicOp
   std::uint8_t width = 0;
   std::uint8_t wants_result = 0;
+  std::uint64_t secret = 0;    ///< the receiving wire's: who doesn't know it is no rank of this job
   std::uint64_t sequence = 0;  ///< counts the messages from origin to this target, from 0
-  std::uint64_t region = 0;
+  std::uint64_t region = 0;    ///< which of the target's, and
+  std::uint64_t nonce = 0;     ///< the number that its key holds
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   std::uint64_t ticket = 0;  ///< the asking rank's; comes back in the answer
 };
-static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 64);
+static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 72);
 
 /// Raised with every change to Message; ranks that differ don't talk.
-inline constexpr std::uint8_t protocol_version = 1;
+inline constexpr std::uint8_t protocol_version = 2;
 
 /// More than this goes in several messages. With its header one message must stay below the 64 KiB of
 /// UCX's receive segment, so that it is one fragment: those of one sender arrive in order, and are
@@ -47,5 +48,9 @@ inline constexpr std::uint64_t chunk_bytes = 60 * 1024;
 
 /// Up to this size the bytes are copied beside the header, and a put is locally complete at once.
 inline constexpr std::uint64_t inline_bytes = 1024;
+
+/// So many messages to one peer may be in UCX's hands; what follows waits in the peer's queue. It bounds
+/// the memory that UCX takes for a large transfer, and what a transfer that is given up waits for.
+inline constexpr std::uint32_t most_in_flight = 32;
 
 }  // namespace hmc::transport::ucx

@@ -1,6 +1,7 @@
 #include "runtime/transport/ucx/peers.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <chrono>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <hmc/error.hpp>
 
@@ -20,6 +22,8 @@ namespace {
 
 /// Each of close()'s two steps takes no longer than this.
 constexpr std::int64_t longest_close_ns = 1'000'000'000;
+/// How long UCX may take to give back what it holds for a connection that was ended.
+constexpr std::int64_t longest_burial_ns = 200'000'000;
 
 }  // namespace
 
@@ -32,51 +36,144 @@ void Peers::know(std::vector<base::Bytes> addresses) {
     peer.rank = static_cast<int>(i);
     peer.owner = this;
     if (addresses[i].empty()) continue;
-    if (addresses[i][0] != std::byte{protocol_version}) {
+    base::ByteReader in(addresses[i]);
+    const auto version = in.number<std::uint8_t>();
+    if (version != protocol_version) {
       throw Error(Code::refused, "ucx",
-                  fmt::format("rank {} speaks version {} of this wire, and we speak {}", i,
-                              static_cast<int>(addresses[i][0]), protocol_version),
+                  fmt::format("rank {} speaks version {} of this wire, and we speak {}", i, version, protocol_version),
                   "all ranks must run the same build");
     }
-    peer.address.assign(addresses[i].begin() + 1, addresses[i].end());
+    peer.secret = in.number<std::uint64_t>();
+    const base::ByteView worker = in.raw(in.left());
+    if (!in.complete() || worker.empty())
+      throw Error(Code::refused, "ucx", fmt::format("rank {} sent an address of {} bytes", i, addresses[i].size()));
+    peer.address.assign(worker.begin(), worker.end());
   }
   failed_.reserve(peers_.size());
+  queued_.reserve(peers_.size());
 }
 
-base::Status Peers::send(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
-                         std::uint64_t* reading) noexcept {
+base::Status Peers::ready(Peer& peer) noexcept {
   if (!peer.failure.ok()) return peer.failure;
-  if (peer.endpoint == nullptr) {
-    const base::Status status = connect(peer);
-    if (!status.ok()) return status;
-  }
-  Sending* const record = take();
+  return peer.endpoint != nullptr ? base::Status{} : connect(peer);
+}
+
+base::Status Peers::post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes,
+                         Ticket ticket) noexcept {
+  if (const base::Status status = ready(peer); !status.ok()) return status;
+  Sending* const record = take(peer, message);
   if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank);
-  record->message = message;
-  record->message.sequence = peer.sent++;
+  ++peer.posted;
   record->ticket = ticket;
-  record->reading = reading;
-  if (reading != nullptr) ++*reading;
+  record->source = static_cast<const std::byte*>(data);
+  record->bytes = bytes;
   if (bytes > 0 && bytes <= inline_bytes) {
     std::memcpy(record->data, data, bytes);
-    data = record->data;
+    record->source = record->data;
   }
+  if (peer.first == nullptr && bytes <= chunk_bytes && has_room(peer)) return hand_over(*record);
+  enqueue(peer, *record);
+  while (peer.first != nullptr && has_room(peer))
+    if (const base::Status status = send_first(peer); !status.ok()) return status;
+  return {};
+}
+
+base::Status Peers::send(Peer& peer, const Message& message, const void* data, std::uint64_t bytes,
+                         Regions::Exposed* reading) noexcept {
+  if (const base::Status status = ready(peer); !status.ok()) return status;
+  Sending* const record = take(peer, message);
+  if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank);
+  record->source = static_cast<const std::byte*>(data);
+  record->bytes = bytes;
+  record->reading = reading;
+  return hand_over(*record);
+}
+
+void Peers::enqueue(Peer& peer, Sending& record) noexcept {
+  if (peer.first == nullptr) {
+    peer.first = peer.last = &record;
+    queued_.push_back(peer.rank);
+    return;
+  }
+  peer.last = peer.last->next = &record;
+}
+
+Sending* Peers::dequeue(Peer& peer) noexcept {
+  Sending* const record = std::exchange(peer.first, peer.first->next);
+  record->next = nullptr;
+  if (peer.first == nullptr) {
+    peer.last = nullptr;
+    std::erase(queued_, peer.rank);
+  }
+  return record;
+}
+
+base::Status Peers::send_first(Peer& peer) noexcept {
+  Sending& verb = *peer.first;
+  if (verb.bytes <= chunk_bytes) return hand_over(*dequeue(peer));
+  Message message = verb.message;
+  message.kind = Kind::put;
+  Sending* const chunk = take(peer, message);
+  if (chunk == nullptr) {
+    fail(peer, base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank));
+    return peer.failure;
+  }
+  chunk->ticket = verb.ticket;
+  chunk->source = verb.source;
+  chunk->bytes = chunk_bytes;
+  verb.source += chunk_bytes;
+  verb.message.offset += chunk_bytes;
+  verb.bytes -= chunk_bytes;
+  return hand_over(*chunk);
+}
+
+int Peers::pump() noexcept {
+  int count = 0;
+  // From the end: a queue that becomes empty leaves the list.
+  for (std::size_t i = queued_.size(); i-- > 0;) {
+    Peer& peer = at(queued_[i]);
+    for (; peer.failure.ok() && peer.first != nullptr && has_room(peer); ++count) (void)send_first(peer);
+  }
+  return count;
+}
+
+void Peers::unqueue(int rank, Ticket ticket) noexcept {
+  Peer& peer = at(rank);
+  Sending* rest = peer.first;
+  peer.first = peer.last = nullptr;
+  std::erase(queued_, rank);
+  while (rest != nullptr) {
+    Sending* const record = std::exchange(rest, rest->next);
+    record->next = nullptr;
+    if (ticket == done || record->ticket == ticket)
+      give_back(*record);
+    else
+      enqueue(peer, *record);
+  }
+}
+
+base::Status Peers::hand_over(Sending& record) noexcept {
+  Peer& peer = *record.peer;
+  record.message.sequence = peer.sent++;
+  record.message.secret = peer.secret;
+  ++peer.in_flight;
+  if (record.reading != nullptr) ++record.reading->sending;
+  if (record.ticket != done)
+    if (Tickets::Transfer* const transfer = tickets_.known(record.ticket)) ++transfer->sending;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
                        UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   param.cb.send = on_sent;
-  param.user_data = record;
+  param.user_data = &record;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.memory_type = UCS_MEMORY_TYPE_HOST;  // it needn't look the address up
-  TsanOrder::sends(message.origin);
-  void* const request =
-      worker_.ucp().ucp_am_send_nbx(peer.endpoint, 0, &record->message, sizeof(Message), data, bytes, &param);
+  TsanOrder::sends(record.message.origin);
+  void* const request = worker_.ucp().ucp_am_send_nbx(peer.endpoint, 0, &record.message, sizeof(Message), record.source,
+                                                      record.bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return {};
   const ucs_status_t sent = request == nullptr ? UCS_OK : UCS_PTR_STATUS(request);
-  finish(*record, sent);
-  if (sent == UCS_OK) return {};
-  fail(peer, base::Status::failure(Code::peer_failed, worker_.ucp().ucs_status_string(sent), peer.rank));
-  return peer.failure;
+  finish(record, sent);
+  return sent == UCS_OK ? base::Status{} : peer.failure;
 }
 
 base::Status Peers::connect(Peer& peer) noexcept {
@@ -114,38 +211,45 @@ void Peers::describe(const Peer& peer) const {
   log_.info("ucx: connected to rank {} by {}", peer.rank, line);
 }
 
-Sending* Peers::take() {
+Sending* Peers::take(Peer& peer, const Message& message) noexcept {
   if (free_.empty()) {
     // A message that finds no free record is the only one that allocates.
     auto record = std::unique_ptr<Sending>(new (std::nothrow) Sending);
     if (record == nullptr) return nullptr;
-    record->owner = this;
     if (free_.capacity() <= records_.size())
-      free_.reserve(2 * records_.size() + 16);  // so that finish() never allocates
+      free_.reserve(2 * records_.size() + 16);  // so that give_back() never allocates
     free_.push_back(record.get());
     records_.push_back(std::move(record));
   }
   Sending* const record = free_.back();
   free_.pop_back();
+  record->message = message;
+  record->peer = &peer;
+  record->ticket = done;
+  record->reading = nullptr;
+  record->next = nullptr;
   return record;
 }
 
 void Peers::finish(Sending& record, ucs_status_t status) noexcept {
-  if (record.reading != nullptr) --*record.reading;
+  Peer& peer = *record.peer;
+  --peer.in_flight;
+  if (Regions::Exposed* const region = std::exchange(record.reading, nullptr)) --region->sending;
   if (record.ticket != done) {
-    if (status == UCS_OK)
-      tickets_.advance(record.ticket, 1);
-    else
-      tickets_.fail(record.ticket, base::Status::failure(Code::peer_failed, "the connection was lost"));
+    if (Tickets::Transfer* const transfer = tickets_.known(record.ticket)) --transfer->sending;
+    // The others are failed by bury(), together, once UCX has let go of their memory.
+    if (status == UCS_OK) tickets_.advance(record.ticket, 1);
   }
-  free_.push_back(&record);
+  give_back(record);
+  if (status != UCS_OK)
+    fail(peer, base::Status::failure(Code::peer_failed, worker_.ucp().ucs_status_string(status), peer.rank));
 }
 
 void Peers::on_sent(void* request, ucs_status_t status, void* user_data) noexcept {
   auto& record = *static_cast<Sending*>(user_data);
-  const Library& ucp = record.owner->worker_.ucp();
-  record.owner->finish(record, status);
-  ucp.ucp_request_free(request);
+  Peers& peers = *record.peer->owner;
+  peers.finish(record, status);
+  peers.worker_.ucp().ucp_request_free(request);
 }
 
 void Peers::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
@@ -161,12 +265,24 @@ void Peers::fail(Peer& peer, base::Status status) noexcept {
   failed_.push_back(peer.rank);
 }
 
+void Peers::fail_readers(const Regions::Exposed& region, base::Status status) noexcept {
+  for (const auto& record : records_)
+    if (record->reading == &region) fail(*record->peer, status);
+}
+
 void Peers::bury() noexcept {
-  for (const int rank : failed_) {
-    tickets_.fail_peer(rank, at(rank).failure);
-    close_endpoint(at(rank), UCP_EP_CLOSE_FLAG_FORCE);
-  }
+  // By index: while UCX gives back what it held, more may fail.
+  for (std::size_t i = 0; i < failed_.size(); ++i) bury(at(failed_[i]));
   failed_.clear();
+}
+
+void Peers::bury(Peer& peer) noexcept {
+  unqueue(peer.rank, done);
+  close_endpoint(peer, UCP_EP_CLOSE_FLAG_FORCE);
+  const std::int64_t limit = base::now_ns() + longest_burial_ns;
+  while (peer.in_flight > 0 && base::now_ns() < limit) (void)worker_.progress();
+  if (peer.in_flight > 0) log_.warn("ucx: UCX keeps {} messages to rank {}", peer.in_flight, peer.rank);
+  tickets_.fail_peer(peer.rank, peer.failure);
 }
 
 void Peers::close_endpoint(Peer& peer, unsigned flags) noexcept {
@@ -192,11 +308,16 @@ void Peers::wait_closing(std::int64_t limit_ns) noexcept {
 }
 
 void Peers::close() noexcept {
+  if (std::exchange(closed_, true)) return;
   // Windows were flushed before, so there is next to nothing to deliver: answers to others at most.
   // A peer that is gone or stuck must not hold us.
   bury();
   const std::int64_t limit = base::now_ns() + longest_close_ns;
-  while (sending() > 0 && base::now_ns() < limit) (void)worker_.progress();
+  while (sending() > 0 && base::now_ns() < limit) {
+    if (worker_.progress() == 0) ::sched_yield();
+    bury();
+    pump();
+  }
   const unsigned flags = sending() > 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0;
   for (Peer& peer : peers_) {
     if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <deque>
 
+#include "runtime/transport/ucx/nonce.hpp"
+
 namespace hmc::transport::ucx {
 
 /// Numbers regions for their keys. The same memory exposed twice is one region, counted. Under the
@@ -14,23 +16,33 @@ class Regions {
   struct Exposed {
     std::byte* base = nullptr;
     std::uint64_t bytes = 0;
-    std::uint32_t generation = 0;  ///< so that a key of a region that is gone isn't taken for its heir's
+    /// New for every exposure, and known only to whom the key was given: a key of a region that is gone
+    /// isn't taken for its heir's, and a stranger's message finds nothing.
+    std::uint64_t nonce = 0;
     int uses = 0;
     std::uint64_t sending = 0;  ///< messages under way that UCX reads from here
   };
+  /// What a peer must name.
+  struct Key {
+    std::uint64_t index = 0;
+    std::uint64_t nonce = 0;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
 
-  std::uint64_t add(std::byte* base, std::uint64_t bytes) {
+  /// Throws Error if there are no random numbers.
+  Key add(std::byte* base, std::uint64_t bytes) {
     std::size_t index = slots_.size();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].uses == 0) index = i;
+      // A slot that messages are still read from stays with the old region.
+      if (slots_[i].uses == 0 && slots_[i].sending == 0) index = i;
       if (slots_[i].uses == 0 || slots_[i].base != base || slots_[i].bytes != bytes) continue;
       ++slots_[i].uses;
-      return id_of(i);
+      return {i, slots_[i].nonce};
     }
+    const std::uint64_t nonce = make_nonce();
     if (index == slots_.size()) slots_.emplace_back();
-    Exposed& slot = slots_[index];
-    slot = Exposed{base, bytes, slot.generation + 1, 1, 0};
-    return id_of(index);
+    slots_[index] = Exposed{base, bytes, nonce, 1, 0};
+    return {index, nonce};
   }
 
   Exposed* of(const std::byte* base, std::uint64_t bytes) noexcept {
@@ -39,20 +51,16 @@ class Regions {
     return nullptr;
   }
 
-  /// Null unless `id` is exposed now and has [offset, offset + bytes).
-  Exposed* find(std::uint64_t id, std::uint64_t offset, std::uint64_t bytes) noexcept {
-    const auto index = static_cast<std::uint32_t>(id);
-    if (index >= slots_.size()) return nullptr;
-    Exposed& slot = slots_[index];
-    if (slot.uses == 0 || slot.generation != static_cast<std::uint32_t>(id >> 32)) return nullptr;
+  /// Null unless `key` is exposed now and has [offset, offset + bytes).
+  Exposed* find(Key key, std::uint64_t offset, std::uint64_t bytes) noexcept {
+    if (key.index >= slots_.size()) return nullptr;
+    Exposed& slot = slots_[key.index];
+    if (slot.uses == 0 || slot.nonce != key.nonce) return nullptr;
     if (offset > slot.bytes || bytes > slot.bytes - offset) return nullptr;
     return &slot;
   }
 
  private:
-  std::uint64_t id_of(std::size_t index) const noexcept {
-    return (std::uint64_t{slots_[index].generation} << 32) | index;
-  }
   std::deque<Exposed> slots_;  // addresses hold while messages are under way
 };
 

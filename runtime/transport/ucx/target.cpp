@@ -8,8 +8,20 @@
 
 namespace hmc::transport::ucx {
 
+namespace {
+
+/// So many regions that peers have refused are remembered; a program that goes on is broken anyway.
+constexpr std::size_t most_refused = 256;
+
+/// The first, and then ever fewer: who floods us shall not fill the log too.
+bool worth_a_line(std::uint64_t count) noexcept { return (count & (count - 1)) == 0; }
+
+}  // namespace
+
 void Target::receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
-  if (message.origin >= static_cast<std::uint32_t>(peers_.count())) return;  // no rank of ours
+  // Before anything else, and before it counts as a message of that rank.
+  if (message.secret != secret_ || message.origin >= static_cast<std::uint32_t>(peers_.count()))
+    return refuse_stranger();
   Peer& peer = peers_.at(static_cast<int>(message.origin));
   if (message.sequence != peer.received++) {
     // Fences and signals rest on this order; to go on would be to corrupt silently.
@@ -23,24 +35,30 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
     take_in(message, data, bytes);
 }
 
+void Target::refuse_stranger() noexcept {
+  if (worth_a_line(++refusals_.strangers))
+    log_.warn("ucx: {} messages were dropped that don't hold this wire's secret", refusals_.strangers);
+}
+
 void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
   switch (message.kind) {
     case Kind::put:
     case Kind::put_signal: return do_put(message, data, bytes);
     case Kind::atomic: return do_atomic(message);
     case Kind::get: return do_get(message);
-    case Kind::flush: reply(message, Kind::flushed).message.first = message.sequence; return;
+    case Kind::flush: reply(message, Kind::flushed).message.first = message.first; return;
     default: return;
   }
 }
 
 void Target::do_put(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
-  Regions::Exposed* const region = regions_.find(message.region, message.offset, bytes);
-  if (region == nullptr) return refuse(message);
+  Regions::Exposed* const region = regions_.find(key_of(message), message.offset, bytes);
+  const bool signals = message.kind == Kind::put_signal;
+  const bool sound =
+      !signals || (message.first % 8 == 0 && regions_.find(key_of(message), message.first, 8) != nullptr);
+  if (region == nullptr || !sound) return refuse(message);
   if (bytes > 0) std::memcpy(region->base + message.offset, data, bytes);
-  ++deliveries_;
-  if (message.kind == Kind::put) return;
-  if (message.first % 8 != 0 || regions_.find(message.region, message.first, 8) == nullptr) return refuse(message);
+  if (!signals) return;
   auto* const word = reinterpret_cast<std::uint64_t*>(region->base + message.first);
   // Release: pairs with the acquire load of whoever waits for the signal; the bytes were stored above,
   // and those of earlier messages before that, by a thread that held the engine's lock.
@@ -50,33 +68,42 @@ void Target::do_put(const Message& message, const std::byte* data, std::uint64_t
 void Target::do_atomic(const Message& message) noexcept {
   const bool sound = (message.width == 4 || message.width == 8) && message.offset % message.width == 0 &&
                      message.op <= static_cast<std::uint8_t>(AtomicOp::fetch_xor);
-  Regions::Exposed* const region = sound ? regions_.find(message.region, message.offset, message.width) : nullptr;
+  Regions::Exposed* const region = sound ? regions_.find(key_of(message), message.offset, message.width) : nullptr;
   if (region == nullptr) return refuse(message);
   // By this CPU, so that it is atomic with what the ranks of this node do to the word.
   const Atomic atomic{static_cast<AtomicOp>(message.op), message.width, message.first, message.second};
   const std::uint64_t old = apply_atomic(atomic, region->base + message.offset);
-  ++deliveries_;
   if (message.wants_result != 0) reply(message, Kind::result).message.first = old;
 }
 
 void Target::do_get(const Message& message) noexcept {
-  Regions::Exposed* const region = regions_.find(message.region, message.offset, message.bytes);
+  Regions::Exposed* const region = regions_.find(key_of(message), message.offset, message.first);
   if (region == nullptr) return refuse(message);
   Answer& answer = reply(message, Kind::got);
   answer.region = region;
   answer.offset = message.offset;
-  answer.bytes = message.bytes;
+  answer.bytes = message.first;
 }
 
 void Target::refuse(const Message& message) noexcept {
-  log_.error("ucx: rank {} asked for bytes from {} of a region that isn't exposed, or is shorter", message.origin,
-             message.offset);
-  reply(message, Kind::refused);
+  if (worth_a_line(++refusals_.requests))
+    log_.error("ucx: rank {} asked for bytes from {} of a region that isn't exposed, or is shorter ({} such requests)",
+               message.origin, message.offset, refusals_.requests);
+  Message& answer = reply(message, Kind::refused).message;
+  answer.region = message.region;
+  answer.nonce = message.nonce;
 }
 
 Target::Answer& Target::reply(const Message& to, Kind kind) noexcept {
-  Answer& answer = answers_.emplace_back();
-  answer.to = static_cast<int>(to.origin);
+  const int rank = static_cast<int>(to.origin);
+  auto due = std::find_if(due_.begin(), due_.end(), [&](const Due& one) { return one.rank == rank; });
+  if (due == due_.end()) {
+    if (spare_.empty()) spare_.emplace_back();
+    due = due_.insert(due_.end(), std::move(spare_.back()));
+    spare_.pop_back();
+    due->rank = rank;
+  }
+  Answer& answer = due->answers.emplace_back();
   answer.message.origin = static_cast<std::uint32_t>(rank_);
   answer.message.kind = kind;
   answer.message.ticket = to.ticket;
@@ -85,14 +112,9 @@ Target::Answer& Target::reply(const Message& to, Kind kind) noexcept {
 
 void Target::take_in(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
   Peer& peer = peers_.at(static_cast<int>(message.origin));
-  ++deliveries_;
-  if (message.kind == Kind::refused) {
-    const auto why = base::Status::failure(Code::error, "the peer doesn't expose that region", peer.rank);
-    tickets_.fail(message.ticket, why);
-    peers_.fail(peer, why);
-    return;
-  }
-  if (message.kind == Kind::flushed) peer.flushed = std::max(peer.flushed, message.first);
+  if (message.kind == Kind::refused) return take_refusal(message);
+  if (message.kind == Kind::flushed && message.first <= peer.posted)
+    peer.flushed = std::max(peer.flushed, message.first);
   Tickets::Transfer* const transfer = tickets_.find(message.ticket);
   if (transfer == nullptr) return;
   switch (message.kind) {
@@ -110,29 +132,64 @@ void Target::take_in(const Message& message, const std::byte* data, std::uint64_
   }
 }
 
+void Target::take_refusal(const Message& message) noexcept {
+  const int rank = static_cast<int>(message.origin);
+  log_.error("ucx: rank {} doesn't expose a region that this rank asked of it", rank);
+  tickets_.fail(message.ticket, base::Status::failure(Code::error, "the peer doesn't expose that region", rank));
+  // A put has nobody who waits for it: the next verb on that way says so. Everything else goes on.
+  if (message.nonce != 0 && !was_refused(rank, key_of(message)) && refused_.size() < most_refused)
+    refused_.emplace_back(rank, key_of(message));
+}
+
+bool Target::was_refused(int peer, const Regions::Key& region) const noexcept {
+  return !refused_.empty() && std::find(refused_.begin(), refused_.end(), std::pair(peer, region)) != refused_.end();
+}
+
 int Target::answer() noexcept {
-  // Sending delivers nothing, so the list doesn't grow under us.
-  for (const Answer& answer : answers_) {
-    if (answer.message.kind == Kind::got)
-      send_region(answer);
-    else
-      (void)peers_.send(peers_.at(answer.to), answer.message, nullptr, 0, done, nullptr);
+  // Sending delivers nothing, so the lists don't grow under us.
+  int count = 0;
+  for (Due& due : due_) {
+    Peer& peer = peers_.at(due.rank);
+    for (; due.first < due.answers.size() && Peers::has_room(peer); ++count)
+      if (send_part(peer, due.answers[due.first])) ++due.first;
+    // What was sent makes place, now and then.
+    if (due.first > 64 && due.first > due.answers.size() / 2) {
+      due.answers.erase(due.answers.begin(), due.answers.begin() + static_cast<std::ptrdiff_t>(due.first));
+      due.first = 0;
+    }
   }
-  const int count = static_cast<int>(answers_.size());
-  answers_.clear();
+  std::erase_if(due_, [&](Due& due) {
+    if (due.first < due.answers.size()) return false;
+    due.first = 0;
+    due.answers.clear();
+    spare_.push_back(std::move(due));
+    return true;
+  });
   return count;
 }
 
-void Target::send_region(const Answer& answer) noexcept {
-  Peer& peer = peers_.at(answer.to);
-  for (std::uint64_t at = 0; at < answer.bytes; at += chunk_bytes) {
-    const std::uint64_t bytes = std::min(chunk_bytes, answer.bytes - at);
-    Message message = answer.message;
-    message.offset = at;
-    // A peer that failed asks for nothing any more; its own side knows.
-    const base::Status status =
-        peers_.send(peer, message, answer.region->base + answer.offset + at, bytes, done, &answer.region->sending);
-    if (!status.ok()) return;
+bool Target::send_part(Peer& peer, Answer& answer) noexcept {
+  if (answer.region == nullptr) {
+    (void)peers_.send(peer, answer.message, nullptr, 0, nullptr);
+    return true;
+  }
+  const std::uint64_t bytes = std::min(chunk_bytes, answer.bytes);
+  // A peer that failed asks for nothing any more; its own side knows.
+  const base::Status status =
+      peers_.send(peer, answer.message, answer.region->base + answer.offset, bytes, answer.region);
+  answer.message.offset += bytes;
+  answer.offset += bytes;
+  answer.bytes -= bytes;
+  return !status.ok() || answer.bytes == 0;
+}
+
+void Target::forget(const Regions::Exposed& region) noexcept {
+  for (Due& due : due_) {
+    for (Answer& answer : due.answers) {
+      if (answer.region != &region) continue;
+      answer.region = nullptr;
+      answer.message.kind = Kind::refused;
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "runtime/transport/ucx/message.hpp"
@@ -12,26 +13,46 @@
 namespace hmc::transport::ucx {
 
 /// Requests change memory at once, in the order in which they arrive; answers are sent afterwards, by
-/// answer(), since UCX's callbacks are no place to connect. Nothing in a message is believed before it
-/// was checked against what is exposed or under way. Under the engine's lock.
+/// answer(), as far as there is room: UCX's callbacks are no place to connect, and a large get's bytes
+/// aren't queued all at once. Nothing in a message is believed before it was checked against this wire's
+/// secret, and then against what is exposed or under way. Under the engine's lock.
+///
+/// What is refused is dropped, counted and logged. A stranger's message changes nothing else; that of a
+/// rank of the job fails the transfer that it belongs to, or ends that rank's way into the region.
 class Target {
  public:
-  Target(int rank, Peers& peers, Tickets& tickets, Regions& regions, base::Log log)
-      : rank_(rank), peers_(peers), tickets_(tickets), regions_(regions), log_(log) {}
+  struct Refusals {
+    std::uint64_t strangers = 0;  ///< messages without the secret
+    std::uint64_t requests = 0;   ///< from ranks of the job, for regions that aren't there, or beyond them
+  };
+
+  Target(int rank, std::uint64_t secret, Peers& peers, Tickets& tickets, Regions& regions, base::Log log)
+      : rank_(rank), secret_(secret), peers_(peers), tickets_(tickets), regions_(regions), log_(log) {}
 
   void receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
-  /// Sends the answers due; returns how many.
+  /// A message that isn't even of our shape.
+  void refuse_stranger() noexcept;
+  /// Sends the answers due, as far as there is room; returns how many messages.
   int answer() noexcept;
-  /// Counts the messages that changed this rank's memory or ended one of its transfers.
-  std::uint64_t deliveries() const noexcept { return deliveries_; }
+  bool owes() const noexcept { return !due_.empty(); }
+  /// Answers that read this region aren't sent any more; who asked is told.
+  void forget(const Regions::Exposed& region) noexcept;
+  Refusals refusals() const noexcept { return refusals_; }
+  /// A peer has said that it doesn't expose this.
+  bool was_refused(int peer, const Regions::Key& region) const noexcept;
 
  private:
   struct Answer {
     Message message;
     Regions::Exposed* region = nullptr;  ///< of a get
-    std::uint64_t offset = 0;
-    std::uint64_t bytes = 0;
-    int to = -1;
+    std::uint64_t offset = 0;            ///< in the region, of what isn't sent
+    std::uint64_t bytes = 0;             ///< not sent
+  };
+  /// The answers due to one rank, in the order of its questions.
+  struct Due {
+    int rank = -1;
+    std::size_t first = 0;
+    std::vector<Answer> answers;
   };
   void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
   void take_in(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
@@ -39,16 +60,22 @@ class Target {
   void do_atomic(const Message& message) noexcept;
   void do_get(const Message& message) noexcept;
   void refuse(const Message& message) noexcept;
+  void take_refusal(const Message& message) noexcept;
   Answer& reply(const Message& to, Kind kind) noexcept;
-  void send_region(const Answer& answer) noexcept;
+  /// Sends one message of an answer; true if that was its last, or it can't be sent.
+  bool send_part(Peer& peer, Answer& answer) noexcept;
+  static Regions::Key key_of(const Message& message) noexcept { return {message.region, message.nonce}; }
 
   int rank_;
+  std::uint64_t secret_;
   Peers& peers_;
   Tickets& tickets_;
   Regions& regions_;
   base::Log log_;
-  std::vector<Answer> answers_;
-  std::uint64_t deliveries_ = 0;
+  std::vector<Due> due_;    // only ranks to whom answers are due
+  std::vector<Due> spare_;  // empty ones, with their memory
+  std::vector<std::pair<int, Regions::Key>> refused_;
+  Refusals refusals_;
 };
 
 }  // namespace hmc::transport::ucx

@@ -17,11 +17,26 @@ Ticket Tickets::open(const Transfer& transfer) {
   return (Ticket{slot.generation.load(std::memory_order_relaxed)} << 32) | index;
 }
 
-Tickets::Transfer* Tickets::find(Ticket ticket) noexcept {
+Tickets::Transfer* Tickets::known(Ticket ticket) noexcept {
   if (ticket == done || index_of(ticket) >= slots_.size()) return nullptr;
   Slot& slot = slots_[index_of(ticket)];
   const bool current = slot.generation.load(std::memory_order_relaxed) == generation_of(ticket);  // under the lock
-  return current && slot.open && !slot.failed.load(std::memory_order_relaxed) ? &slot.transfer : nullptr;
+  return current && slot.open ? &slot.transfer : nullptr;
+}
+
+Tickets::Transfer* Tickets::find(Ticket ticket) noexcept {
+  Transfer* const transfer = known(ticket);
+  if (transfer == nullptr) return nullptr;
+  return slots_[index_of(ticket)].failed.load(std::memory_order_relaxed) ? nullptr : transfer;  // under the lock
+}
+
+Ticket Tickets::next_of(const void* channel, std::size_t& index) const noexcept {
+  while (index < slots_.size()) {
+    const Slot& slot = slots_[index++];
+    if (slot.open && slot.transfer.channel == channel)
+      return (Ticket{slot.generation.load(std::memory_order_relaxed)} << 32) | (index - 1);  // under the lock
+  }
+  return done;
 }
 
 void Tickets::advance(Ticket ticket, std::uint64_t amount) noexcept {
@@ -39,7 +54,7 @@ void Tickets::fail(Ticket ticket, base::Status status) noexcept {
 }
 
 void Tickets::drop(Ticket ticket) noexcept {
-  if (find(ticket) != nullptr) release(index_of(ticket));
+  if (known(ticket) != nullptr) release(index_of(ticket));
 }
 
 void Tickets::fail_peer(int peer, base::Status status) noexcept {

@@ -15,7 +15,8 @@ namespace hmc::transport::ucx {
 
 /// A transfer's slot is free again the moment it has ended well, so a ticket that nobody asks about
 /// costs nothing; its generation tells a later test() that it is over. A failed one keeps its slot
-/// until it was asked. Memory grows to the largest number ever under way.
+/// until it was asked, was given up, or its channel ends. Memory grows to the largest number ever under
+/// way.
 ///
 /// Threads: all under the engine's lock, except test(), which the wire's user calls without: it is
 /// also the only one who opens, so slots don't move under it.
@@ -27,15 +28,21 @@ class Tickets {
     std::byte* destination = nullptr;  ///< of a get
     std::uint64_t bytes = 0;           ///< of a get
     std::uint64_t* result = nullptr;   ///< of an atomic
+    const void* channel = nullptr;     ///< with whose end it is given up; null: none
+    std::uint32_t sending = 0;         ///< messages in UCX's hands that it reads the caller's memory for
   };
 
   Ticket open(const Transfer& transfer);
   /// Null if it is over.
   Transfer* find(Ticket ticket) noexcept;
+  /// One that failed, too, as long as it has its slot.
+  Transfer* known(Ticket ticket) noexcept;
+  /// The next transfer of `channel` at or after slot `index`, which moves past it; `done` after the last.
+  Ticket next_of(const void* channel, std::size_t& index) const noexcept;
   /// `amount` more is there; ends the transfer when nothing is left.
   void advance(Ticket ticket, std::uint64_t amount) noexcept;
   void fail(Ticket ticket, base::Status status) noexcept;
-  /// As if it had never been: for one that couldn't be started.
+  /// As if it had never been: for one that couldn't be started, or was given up.
   void drop(Ticket ticket) noexcept;
   /// Everything that waits for `peer`, and all that waits for several ranks.
   void fail_peer(int peer, base::Status status) noexcept;

@@ -8,7 +8,9 @@ namespace hmc::transport {
 
 class UcxChannel final : public Channel {
  public:
-  UcxChannel(ucx::Engine& engine, ucx::Engine::To to) noexcept : engine_(engine), to_(to) {}
+  UcxChannel(ucx::Engine& engine, int peer, ucx::Regions::Key region) noexcept
+      : engine_(engine), to_{peer, region, this} {}
+  ~UcxChannel() override { engine_.abandon_channel(this); }
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override {
     return engine_.put(to_, offset, source, bytes, ticket);

@@ -42,8 +42,9 @@ Reach UcxWire::reaches(int peer) const {
 base::Bytes UcxWire::expose(const Region& mine) {
   if (mine.type != MemoryType::CPU && mine.type != MemoryType::DEFAULT)
     throw Error(Code::unsupported, "ucx", "this wire reaches host memory only");
+  const ucx::Regions::Key region = engine_->expose(mine.base, mine.bytes);
   base::ByteWriter key;
-  key.number(engine_->expose(mine.base, mine.bytes));
+  key.number(region.index).number(region.nonce);
   return key.take();
 }
 
@@ -53,10 +54,12 @@ std::vector<std::unique_ptr<Channel>> UcxWire::connect(const Region&, std::span<
   for (const int peer : peers) {
     const base::Bytes& key = keys[static_cast<std::size_t>(peer)];
     base::ByteReader in(key);
-    const auto region = in.number<std::uint64_t>();
+    ucx::Regions::Key region;
+    region.index = in.number<std::uint64_t>();
+    region.nonce = in.number<std::uint64_t>();
     if (!in.complete())
       throw Error(Code::refused, "ucx", fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
-    channels.push_back(std::make_unique<UcxChannel>(*engine_, ucx::Engine::To{peer, region}));
+    channels.push_back(std::make_unique<UcxChannel>(*engine_, peer, region));
   }
   return channels;
 }
@@ -64,6 +67,7 @@ std::vector<std::unique_ptr<Channel>> UcxWire::connect(const Region&, std::span<
 void UcxWire::conceal(const Region& mine) noexcept { engine_->conceal(mine.base, mine.bytes); }
 int UcxWire::progress() noexcept { return engine_->progress(); }
 base::Status UcxWire::test(Ticket ticket) noexcept { return engine_->test(ticket); }
+void UcxWire::abandon(Ticket ticket) noexcept { engine_->abandon(ticket); }
 base::Status UcxWire::flush(int peer, Ticket& ticket) noexcept { return engine_->flush(peer, ticket); }
 
 }  // namespace hmc::transport

@@ -36,9 +36,12 @@ class UcxWire final : public Wire {
 
   int progress() noexcept override;
   base::Status test(Ticket ticket) noexcept override;
+  /// Waits for the peer to take what the network holds of a put, a second at most; then cuts it off.
+  void abandon(Ticket ticket) noexcept override;
   /// Messages to one peer are carried out in the order in which they were sent, so nothing is to do.
   base::Status fence() noexcept override { return {}; }
   base::Status flush(int peer, Ticket& ticket) noexcept override;
+  ucx::Engine& engine() noexcept { return *engine_; }  ///< for tests of what lies below
 
  private:
   std::unique_ptr<ucx::Engine> engine_;

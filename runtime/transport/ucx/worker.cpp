@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include <hmc/error.hpp>
 
@@ -87,9 +88,10 @@ Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get(
   }
 }
 
-Worker::~Worker() {
-  ucp_.ucp_worker_destroy(worker_);
-  ucp_.ucp_cleanup(context_);
+void Worker::destroy() noexcept {
+  if (worker_ == nullptr) return;
+  ucp_.ucp_worker_destroy(std::exchange(worker_, nullptr));
+  ucp_.ucp_cleanup(std::exchange(context_, nullptr));
 }
 
 base::Bytes Worker::address() const {

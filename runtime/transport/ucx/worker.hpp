@@ -13,7 +13,10 @@ class Worker {
  public:
   /// `transports`: what UCX_TLS would say; taken unless the user has set UCX_TLS. Empty: UCX chooses.
   Worker(int job_size, const std::string& transports);
-  ~Worker();
+  ~Worker() { destroy(); }
+  /// Ends what is left; UCX may call back once more for messages that it kept, so whoever is called must
+  /// still be there. Nothing may be asked of this worker afterwards.
+  void destroy() noexcept;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 

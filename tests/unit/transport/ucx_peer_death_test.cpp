@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -147,6 +148,76 @@ TEST_F(UcxPeerDeath, DoesNotHoldAWireThatCloses) {
   EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(3));
 }
 
+TEST_F(UcxPeerDeath, APutThatAStoppedPeerDoesNotTakeIsGivenUpInTime) {
+  ::kill(child_, SIGSTOP);
+  auto source = std::make_unique<std::vector<std::byte>>(bytes);
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(side_->channel->put(0, source->data(), bytes, tickets.emplace_back()).ok());
+  const std::uint32_t held = side_->wire->engine().peer(1)->in_flight;
+  EXPECT_GT(held, 0U);
+  EXPECT_LE(held, ucx::most_in_flight) << "the network was given all of it at once";
+  EXPECT_LT(side_->wire->engine().records(), 100U);
+  const auto start = base::Clock::now();
+  for (const Ticket ticket : tickets) side_->wire->abandon(ticket);
+  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(2));
+  EXPECT_EQ(side_->wire->engine().peer(1)->in_flight, 0U) << "UCX still reads the source";
+  source.reset();
+  for (const Ticket ticket : tickets) EXPECT_TRUE(side_->wire->test(ticket).ok()) << "a slot is kept";
+  // That peer is cut off, and what follows says so.
+  ::kill(child_, SIGCONT);
+  Ticket ticket = done;
+  EXPECT_EQ(side_->channel->put(0, side_->memory.data(), 8, ticket).code, Code::peer_failed);
+}
+
+TEST_F(UcxPeerDeath, AGetThatAStoppedPeerDoesNotAnswerCostsNothing) {
+  ::kill(child_, SIGSTOP);
+  std::vector<std::byte> got(bytes, std::byte{0x5a});
+  Ticket get = done;
+  ASSERT_TRUE(side_->channel->get(0, got.data(), bytes, get).ok());
+  std::uint64_t result = 7;
+  Ticket fetch = done;
+  ASSERT_TRUE(side_->channel->atomic({AtomicOp::fetch_add, 8, 1, 0}, 0, &result, fetch).ok());
+  const auto start = base::Clock::now();
+  side_->wire->abandon(get);
+  side_->wire->abandon(fetch);
+  EXPECT_LT(base::Clock::now() - start, std::chrono::milliseconds(500));
+  ::kill(child_, SIGCONT);
+  // The connection is as it was; the answers come, and nobody takes them.
+  ASSERT_TRUE(side_->flush(std::chrono::seconds(10)).ok());
+  EXPECT_EQ(std::ranges::count(got, std::byte{0x5a}), static_cast<std::ptrdiff_t>(bytes));
+  EXPECT_EQ(result, 7U);
+}
+
+TEST_F(UcxPeerDeath, APutGivenUpBesideAPeerThatGoesOnCostsNothing) {
+  ::kill(child_, SIGSTOP);
+  Ticket first = done, second = done;
+  std::vector<std::byte> source(bytes, std::byte{1});
+  ASSERT_TRUE(side_->channel->put(0, source.data(), bytes, first).ok());
+  ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), 64, second).ok());
+  ::kill(child_, SIGCONT);
+  side_->wire->abandon(first);
+  EXPECT_TRUE(side_->flush(std::chrono::seconds(10)).ok());
+}
+
+TEST_F(UcxPeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
+  // The child asks for all of this side's memory, and stops reading in the middle.
+  const char ask = 'g';
+  ASSERT_EQ(::write(socket_, &ask, 1), 1);
+  const ucx::Peer* const peer = side_->wire->engine().peer(1);
+  const auto give_up = base::Deadline::after(std::chrono::seconds(10));
+  while (peer->in_flight == 0 && !give_up.expired()) side_->wire->progress();
+  ::kill(child_, SIGSTOP);
+  Region region;
+  region.base = side_->memory.data();
+  region.bytes = bytes;
+  EXPECT_LE(side_->wire->engine().peer(1)->in_flight, ucx::most_in_flight);
+  EXPECT_LT(side_->wire->engine().records(), 100U) << "the answer was queued whole";
+  const auto start = base::Clock::now();
+  side_->wire->conceal(region);
+  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(3));
+  EXPECT_EQ(peer->in_flight, 0U) << "UCX still reads the region";
+}
+
 TEST_F(UcxPeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
   ::kill(child_, SIGSTOP);
   Ticket ticket = done;
@@ -163,7 +234,12 @@ TEST_F(UcxPeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--peer") {
     const hmc::transport::Side side(1, hmc::transport::socket_of_child);
-    for (;;) ::pause();  // serves by its progress thread until it is killed
+    // Serves by its progress thread until it is killed; for each byte from its parent it asks for everything.
+    char ask = 0;
+    std::vector<std::byte> got(hmc::transport::bytes);
+    for (std::vector<hmc::transport::Ticket> tickets; ::read(hmc::transport::socket_of_child, &ask, 1) == 1;)
+      for (int i = 0; i < 50; ++i) (void)side.channel->get(0, got.data(), got.size(), tickets.emplace_back());
+    for (;;) ::pause();
   }
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -5,18 +5,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <random>
 
 namespace hmc::transport::ucx {
 namespace {
 
 constexpr std::byte untouched{0x5a};
+constexpr std::uint64_t secret = 0x1122334455667788;
 
 class UcxTarget : public ::testing::Test {
  protected:
   UcxTarget() {
     memory_.fill(untouched);
-    peers_.know(std::vector<base::Bytes>(2));
+    peers_.know(std::vector<base::Bytes>(3));
     region_ = regions_.add(memory_.data() + 64, 128);  // with room on both sides to see strays
   }
   Message from_peer(Kind kind) {
@@ -24,11 +26,18 @@ class UcxTarget : public ::testing::Test {
     message.origin = 1;
     message.kind = kind;
     message.sequence = sequence_++;
-    message.region = region_;
+    message.secret = secret;
+    message.region = region_.index;
+    message.nonce = region_.nonce;
     message.width = 8;
     return message;
   }
   void receive(const Message& message, std::size_t bytes) { target_.receive(message, data_.data(), bytes); }
+  std::uint64_t word(std::size_t offset) const {
+    std::uint64_t value = 0;
+    std::memcpy(&value, memory_.data() + 64 + offset, 8);
+    return value;
+  }
   bool clean() const { return std::ranges::count(memory_, untouched) == static_cast<std::ptrdiff_t>(memory_.size()); }
 
   Worker worker_{2, "tcp"};
@@ -36,10 +45,10 @@ class UcxTarget : public ::testing::Test {
   Regions regions_;
   base::Log quiet_{static_cast<base::LogLevel>(-1)};
   Peers peers_{worker_, tickets_, quiet_};
-  Target target_{0, peers_, tickets_, regions_, quiet_};
+  Target target_{0, secret, peers_, tickets_, regions_, quiet_};
   alignas(8) std::array<std::byte, 256> memory_{};
   std::array<std::byte, 256> data_{};
-  std::uint64_t region_ = 0;
+  Regions::Key region_;
   std::uint64_t sequence_ = 0;
 };
 
@@ -65,7 +74,7 @@ TEST_F(UcxTarget, WritesNothingPastTheEnd) {
       --sequence_;
     Message get = from_peer(Kind::get);
     get.offset = offset;
-    get.bytes = UINT64_MAX;
+    get.first = UINT64_MAX;
     receive(get, 0);
   }
   target_.answer();
@@ -95,6 +104,87 @@ TEST_F(UcxTarget, DistrustsAPeerWhoseMessagesWereReordered) {
   EXPECT_EQ(peers_.at(1).failure.code, Code::error);
 }
 
+TEST_F(UcxTarget, AStrangersMessageChangesNothing) {
+  for (const std::uint64_t guess : {0UL, secret + 1, region_.nonce, UINT64_MAX}) {
+    Message put = from_peer(Kind::put);
+    put.secret = guess;
+    receive(put, 8);
+    Message answer = from_peer(Kind::refused);
+    answer.secret = guess;
+    receive(answer, 0);
+    sequence_ -= 2;
+  }
+  EXPECT_TRUE(clean());
+  EXPECT_EQ(target_.refusals().strangers, 8U);
+  EXPECT_FALSE(target_.owes()) << "it was answered";
+  // The rank under whose name it came isn't hurt: its next message is the one that was due.
+  receive(from_peer(Kind::put), 8);
+  EXPECT_EQ(word(0), 0U);
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+  EXPECT_EQ(target_.refusals().strangers, 8U);
+}
+
+TEST_F(UcxTarget, ARefusedRequestHurtsNothingElse) {
+  Message put = from_peer(Kind::put);
+  ++put.nonce;  // of a region that is gone
+  receive(put, 8);
+  Message signal = from_peer(Kind::put_signal);
+  signal.first = 128;  // one beyond the end: not even its bytes are stored
+  receive(signal, 8);
+  EXPECT_TRUE(clean());
+  EXPECT_EQ(target_.refusals().requests, 2U);
+  EXPECT_TRUE(target_.owes()) << "whoever asked is told";
+  receive(from_peer(Kind::put), 8);
+  EXPECT_EQ(word(0), 0U);
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+}
+
+TEST_F(UcxTarget, ARefusalEndsItsTransferAndThatWayOnly) {
+  const Regions::Key gone{3, 77};
+  const Ticket get = tickets_.open({.peer = 1, .left = 8});
+  const Ticket other = tickets_.open({.peer = 1, .left = 8});
+  Message refused = from_peer(Kind::refused);
+  refused.ticket = get;
+  refused.region = gone.index;
+  refused.nonce = gone.nonce;
+  receive(refused, 0);
+  std::mutex lock;
+  EXPECT_EQ(tickets_.test(get, lock).code, Code::error);
+  EXPECT_EQ(tickets_.test(other, lock).code, Code::in_progress);
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+  EXPECT_TRUE(target_.was_refused(1, gone));
+  EXPECT_FALSE(target_.was_refused(1, region_));
+  EXPECT_FALSE(target_.was_refused(2, gone));
+}
+
+TEST_F(UcxTarget, AnAnswerToWhatWasGivenUpIsDropped) {
+  std::array<std::byte, 8> destination{};
+  const Ticket get = tickets_.open({.peer = 1, .left = 8, .destination = destination.data(), .bytes = 8});
+  tickets_.drop(get);
+  const Ticket heir = tickets_.open({.peer = 1, .left = 8});
+  EXPECT_EQ(static_cast<std::uint32_t>(get), static_cast<std::uint32_t>(heir));
+  data_.fill(std::byte{1});
+  Message got = from_peer(Kind::got);
+  got.ticket = get;
+  receive(got, 8);
+  EXPECT_EQ(std::ranges::count(destination, std::byte{0}), 8);
+  std::mutex lock;
+  EXPECT_EQ(tickets_.test(heir, lock).code, Code::in_progress);
+}
+
+TEST_F(UcxTarget, AnswersFromARegionThatGoesAreNotSent) {
+  Message get = from_peer(Kind::get);
+  get.first = 128;
+  receive(get, 0);
+  Regions::Exposed* const region = regions_.find(region_, 0, 1);
+  region->uses = 0;
+  target_.forget(*region);
+  EXPECT_TRUE(target_.owes()) << "whoever asked is told";
+  target_.answer();
+  EXPECT_EQ(region->sending, 0U);
+  EXPECT_FALSE(target_.owes());
+}
+
 TEST_F(UcxTarget, SurvivesAnyMessage) {
   std::mt19937_64 random(7);
   alignas(8) std::array<std::byte, 64> destination{};
@@ -112,11 +202,12 @@ TEST_F(UcxTarget, SurvivesAnyMessage) {
     message.op = static_cast<std::uint8_t>(random() % 14);
     message.width = static_cast<std::uint8_t>(pick({4, 8}));
     message.wants_result = static_cast<std::uint8_t>(random() % 2);
-    message.sequence = message.origin < 2 ? peers_.at(static_cast<int>(message.origin)).received : 0;
-    message.region = pick({region_, region_, region_, 0});
+    message.sequence = message.origin < 3 ? peers_.at(static_cast<int>(message.origin)).received : 0;
+    message.secret = pick({secret, secret, secret, secret, 0});
+    message.region = pick({region_.index, region_.index, region_.index, 1});
+    message.nonce = pick({region_.nonce, region_.nonce, region_.nonce, 0});
     message.offset = pick({0, 8, 120, 127, 128, UINT64_MAX});
-    message.bytes = pick({0, 1, 128, 129, UINT64_MAX});
-    message.first = pick({0, 3, 8, 120, 128, UINT64_MAX});
+    message.first = pick({0, 1, 3, 8, 120, 128, 129, UINT64_MAX});
     message.ticket = pick({0, get, fetch, get + 1});
     receive(message, random() % data_.size());
     if (i % 100 == 0) target_.answer();

@@ -45,6 +45,34 @@ TEST_F(UcxTickets, AFailureIsToldOnceAndThenForgotten) {
   EXPECT_TRUE(test(ticket).ok());
 }
 
+TEST_F(UcxTickets, OneThatFailedAndIsDroppedKeepsNoSlot) {
+  const Ticket ticket = tickets_.open({.peer = 4, .left = 2});
+  tickets_.fail(ticket, base::Status::failure(Code::peer_failed, "gone", 4));
+  EXPECT_EQ(tickets_.find(ticket), nullptr);
+  EXPECT_NE(tickets_.known(ticket), nullptr);
+  tickets_.drop(ticket);
+  EXPECT_EQ(tickets_.under_way(), 0U);
+  tickets_.drop(ticket);
+  EXPECT_EQ(tickets_.under_way(), 0U);
+  const Ticket next = tickets_.open({.peer = 4, .left = 2});
+  EXPECT_EQ(static_cast<std::uint32_t>(ticket), static_cast<std::uint32_t>(next));
+  EXPECT_EQ(test(next).code, Code::in_progress);
+}
+
+TEST_F(UcxTickets, FindsThoseOfAChannelAlsoTheFailed) {
+  const int mine = 0, others = 0;
+  (void)tickets_.open({.peer = 1, .left = 1, .channel = &others});
+  const Ticket first = tickets_.open({.peer = 1, .left = 1, .channel = &mine});
+  const Ticket over = tickets_.open({.peer = 1, .left = 1, .channel = &mine});
+  const Ticket failed = tickets_.open({.peer = 1, .left = 1, .channel = &mine});
+  tickets_.advance(over, 1);
+  tickets_.fail(failed, base::Status::failure(Code::peer_failed, "gone", 1));
+  std::size_t index = 0;
+  EXPECT_EQ(tickets_.next_of(&mine, index), first);
+  EXPECT_EQ(tickets_.next_of(&mine, index), failed);
+  EXPECT_EQ(tickets_.next_of(&mine, index), done);
+}
+
 TEST_F(UcxTickets, APeersFailureEndsWhatWaitsForItAndNothingElse) {
   const Ticket mine = tickets_.open({.peer = 1, .left = 1});
   const Ticket other = tickets_.open({.peer = 2, .left = 1});
