@@ -21,7 +21,16 @@ enum class MemoryType : int {
   AMD_GPU = 3,
   CAMBRICON_MLU = 4,
   MOORE_GPU = 5,
+  ASCEND_NPU = 6,
+  OPENCL = 7,
+  // What both the host and a vendor's devices reach: host memory that devices read and write, and
+  // memory that moves between them by itself.
+  NVIDIA_PINNED = 8,
+  NVIDIA_MANAGED = 9,
+  AMD_PINNED = 10,
+  AMD_MANAGED = 11,
 };
+inline constexpr int memory_type_count = 12;
 
 /// The element types of collectives.
 enum class DType : std::uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };

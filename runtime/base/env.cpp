@@ -12,7 +12,7 @@ namespace hmc::base {
 
 namespace {
 
-constexpr std::array<EnvVar, 10> table{{
+constexpr auto table = std::to_array<EnvVar>({
     {"HMC_RANK", "0..HMC_SIZE-1", "", "this process's rank; set by the launcher, or by hand"},
     {"HMC_SIZE", "1..", "", "the number of ranks in the job"},
     {"HMC_STORE", "host:port", "", "where the job's rendezvous listens"},
@@ -23,7 +23,13 @@ constexpr std::array<EnvVar, 10> table{{
     {"HMC_LOG", "error, warn, info, debug", "warn", "how much is told on stderr"},
     {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
     {"HMC_WAIT", "spin, sleep", "sleep where ranks outnumber cores", "how a rank waits"},
-}};
+    {"HMC_CUDA_LIBRARY", "a file, none", "libcuda.so.1", "NVIDIA's driver library; none: don't use it"},
+    {"HMC_HIP_LIBRARY", "a file, none", "libamdhip64.so", "AMD's (and Hygon's) runtime library"},
+    {"HMC_MUSA_LIBRARY", "a file, none", "libmusart.so", "Moore Threads' runtime library"},
+    {"HMC_CNRT_LIBRARY", "a file, none", "libcnrt.so", "Cambricon's runtime library"},
+    {"HMC_ACL_LIBRARY", "a file, none", "libascendcl.so", "Ascend's runtime library"},
+    {"HMC_OPENCL_LIBRARY", "a file, none", "libOpenCL.so.1", "the OpenCL loader"},
+});
 
 constexpr std::array<std::string_view, 14> foreign_table{
     "RANK",         "WORLD_SIZE",     "TORCHELASTIC_RUN_ID",                           // torchrun
@@ -89,6 +95,8 @@ std::optional<std::string> from_getenv(std::string_view name) {
 std::span<const EnvVar> env_table() noexcept { return table; }
 
 std::span<const std::string_view> Env::foreign_names() noexcept { return foreign_table; }
+
+std::string Env::library(std::string_view variable) { return from_getenv(variable).value_or(""); }
 
 Env Env::from_process() { return from(&from_getenv); }
 

@@ -42,6 +42,9 @@ class Env {
   std::map<std::string, std::string, std::less<>> foreign;
   static std::span<const std::string_view> foreign_names() noexcept;
 
+  /// The file that HMC_*_LIBRARY names; empty when it isn't set. Read when a library is first wanted.
+  static std::string library(std::string_view variable);
+
   // behaviour
   std::string transport;  ///< the forced wire; empty: the best per pair
   LogLevel log = LogLevel::warn;

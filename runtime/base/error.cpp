@@ -84,6 +84,12 @@ const char* name_of(MemoryType type) noexcept {
     case MemoryType::AMD_GPU: return "AMD_GPU";
     case MemoryType::CAMBRICON_MLU: return "CAMBRICON_MLU";
     case MemoryType::MOORE_GPU: return "MOORE_GPU";
+    case MemoryType::ASCEND_NPU: return "ASCEND_NPU";
+    case MemoryType::OPENCL: return "OPENCL";
+    case MemoryType::NVIDIA_PINNED: return "NVIDIA_PINNED";
+    case MemoryType::NVIDIA_MANAGED: return "NVIDIA_MANAGED";
+    case MemoryType::AMD_PINNED: return "AMD_PINNED";
+    case MemoryType::AMD_MANAGED: return "AMD_MANAGED";
   }
   return "unknown";
 }

@@ -11,6 +11,7 @@ namespace {
 static_assert(HMC_IN_PROGRESS == static_cast<int>(Code::in_progress) &&
               HMC_MISMATCH == static_cast<int>(Code::mismatch));
 static_assert(HMC_MEMORY_MOORE_GPU == static_cast<int>(MemoryType::MOORE_GPU));
+static_assert(HMC_MEMORY_AMD_MANAGED == static_cast<int>(MemoryType::AMD_MANAGED));
 static_assert(HMC_F64 == static_cast<int>(DType::f64) && HMC_F64 + 1 == dtype_count);
 static_assert(HMC_LOR == static_cast<int>(Op::lor) && HMC_LOR + 1 == op_count);
 static_assert(HMC_GE == static_cast<int>(Cmp::ge));

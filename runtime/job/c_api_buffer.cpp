@@ -24,7 +24,7 @@ hmc::ConnBuffer& buffer_of(hmc_buffer_t buffer, const char* operation) {
 hmc_code hmc_buffer_create(int device_id, std::size_t size, hmc_memory_type type, hmc_buffer_t* buffer) {
   return guarded("ConnBuffer", [&] {
     hmc_buffer_t& out = required(buffer, "ConnBuffer", "the place for the result");
-    const auto memory = enum_of<hmc::MemoryType>(type, HMC_MEMORY_MOORE_GPU + 1, "ConnBuffer", "memory type");
+    const auto memory = enum_of<hmc::MemoryType>(type, hmc::memory_type_count, "ConnBuffer", "memory type");
     out = new hmc_buffer{hmc::ConnBuffer(device_id, size, memory)};
   });
 }

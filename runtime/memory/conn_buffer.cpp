@@ -16,7 +16,7 @@ status_t to_older(const base::Status& status) noexcept {
 }  // namespace
 
 ConnBuffer::ConnBuffer(int device_id, std::size_t size, MemoryType type)
-    : allocation_(memory::provider_for(type).allocate(device_id, size)) {
+    : allocation_(memory::provider_for(type).allocate(device_id, size, memory::backing_for(type))) {
   ptr = allocation_->address;
   buffer_size = size;
 }
@@ -61,14 +61,27 @@ status_t ConnBuffer::readToCpu(void* dest, std::size_t size, std::size_t bias) c
   return to_older(allocation_->provider->copy_to_host(dest, allocation_->address + bias, size));
 }
 
+namespace {
+
+/// A device's pointer, of whatever vendor; memory that the host reads too will do.
+bool on_device(const void* pointer) noexcept {
+  return memory::owner_of(pointer).info.kind != memory::PointerKind::unknown;
+}
+
+}  // namespace
+
 status_t ConnBuffer::writeFromGpu(const void* src, std::size_t size, std::size_t bias) {
   if (!inside(bias, size, buffer_size) || (src == nullptr && size > 0)) return status_t::INVALID_CONFIG;
-  return status_t::UNSUPPORT;  // no provider of this build has a GPU's memory
+  if (size == 0) return status_t::SUCCESS;
+  if (!on_device(src)) return status_t::UNSUPPORT;
+  return to_older(memory::copy_between(allocation_->address + bias, src, size));
 }
 
 status_t ConnBuffer::readToGpu(void* dest, std::size_t size, std::size_t bias) const {
   if (!inside(bias, size, buffer_size) || (dest == nullptr && size > 0)) return status_t::INVALID_CONFIG;
-  return status_t::UNSUPPORT;
+  if (size == 0) return status_t::SUCCESS;
+  if (!on_device(dest)) return status_t::UNSUPPORT;
+  return to_older(memory::copy_between(dest, allocation_->address + bias, size));
 }
 
 status_t ConnBuffer::copyWithin(std::size_t dest_bias, std::size_t src_bias, std::size_t size) {

@@ -5,16 +5,46 @@
 
 namespace hmc::memory {
 
+/// Where host memory lies. A node of -1: near the thread that allocates.
+struct HostPlacement {
+  int numa_node = -1;
+  enum class Pages { as_the_system_likes, huge, small } pages = Pages::as_the_system_likes;
+};
+
+/// Device 0 is all of it. Its streams do everything at once.
 class HostProvider final : public Provider {
  public:
   std::string name() const override { return "host"; }
   MemoryType type() const noexcept override { return MemoryType::CPU; }
   std::string why_not() const override { return {}; }
   bool host_accessible() const noexcept override { return true; }
-  std::shared_ptr<Allocation> allocate(int device, std::size_t bytes) const override;
-  base::Status copy_from_host(void* destination, const void* source, std::size_t bytes) const noexcept override;
-  base::Status copy_to_host(void* destination, const void* source, std::size_t bytes) const noexcept override;
+  std::vector<DeviceInfo> devices() const override;
+
+  using Provider::allocate;
+  std::shared_ptr<Allocation> allocate(int device, std::size_t bytes, Backing backing) const override;
+  /// Throws Error{invalid_argument} for a node that this machine hasn't.
+  std::shared_ptr<Allocation> allocate_at(std::size_t bytes, const HostPlacement& placement) const;
+  std::string why_not(Backing backing) const override;
+
+  std::unique_ptr<Stream> make_stream(int device) const override;
+  std::unique_ptr<Stream> borrow_stream(int device, void* native) const override;
+  std::unique_ptr<Event> make_event(int device) const override;
+
+  base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept override;
+  base::Status fill_async(void* destination, unsigned char value, std::size_t bytes,
+                          Stream& stream) const noexcept override;
+  base::Status copy(const Transfer& transfer) const noexcept override;
+  base::Status fill(void* destination, unsigned char value, std::size_t bytes) const noexcept override;
   base::Status copy_within(void* destination, const void* source, std::size_t bytes) const noexcept override;
+  PointerInfo query(const void* address) const noexcept override;
+  NativeMemory native(const void* address) const noexcept override { return {const_cast<void*>(address), 0}; }
+  void* native_context(int) const noexcept override { return nullptr; }
+
+  /// Segments are shared by descriptor through base::NodeLink, and need none of this.
+  std::string why_not(SharingKind kind) const override;
+  Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const override;
+  std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const override;
+  std::shared_ptr<Allocation> import(Exported exported, int device) const override;
 };
 
 }  // namespace hmc::memory

@@ -2,11 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <atomic>
+#include <mutex>
+
 #include <hmc/error.hpp>
 
+#include "runtime/memory/device_provider.hpp"
 #include "runtime/memory/host.hpp"
 
 namespace hmc::memory {
+
+const char* name_of(Backing backing) noexcept {
+  switch (backing) {
+    case Backing::best: return "best";
+    case Backing::plain: return "plain";
+    case Backing::vmm: return "vmm";
+    case Backing::stream_ordered: return "stream-ordered";
+    case Backing::pinned: return "pinned";
+    case Backing::managed: return "managed";
+  }
+  return "unknown";
+}
 
 namespace {
 
@@ -15,14 +32,131 @@ const HostProvider& host() {
   return provider;
 }
 
+/// What this machine has, found once in a process. Each library is opened when its provider is first
+/// asked for: opening one costs up to a second, and most ranks want one of them at most. Never closed:
+/// memory may be freed after main.
+class Registry {
+ public:
+  using Open = std::unique_ptr<Vendor> (*)();
+  static Registry& instance() {
+    static Registry* const registry = new Registry;
+    return *registry;
+  }
+
+  const DeviceProvider& get(std::size_t which) {
+    Slot& slot = slots_[which];
+    std::call_once(slot.once, [&] {
+      slot.owned = std::make_unique<DeviceProvider>(openers[which].open());
+      slot.opened.store(slot.owned.get(), std::memory_order_release);  // pairs with peek()'s acquire
+    });
+    return *slot.owned;
+  }
+  /// Null while no address of this process can be its own: nobody has opened the library.
+  const DeviceProvider* peek(std::size_t which) noexcept {
+    const auto* const opened = slots_[which].opened.load(std::memory_order_acquire);  // pairs with get()'s release
+    if (opened != nullptr) return opened;
+    // OpenCL has addresses only where HMC itself made them.
+    if (openers[which].type == MemoryType::OPENCL || !Library::is_loaded(openers[which].library)) return nullptr;
+    try {
+      return &get(which);
+    } catch (const std::exception&) {
+      return nullptr;
+    }
+  }
+
+  struct Opener {
+    MemoryType type;
+    const LibraryNames& library;
+    Open open;
+  };
+  static constexpr std::array<Opener, 6> openers{{{MemoryType::NVIDIA_GPU, cuda_library, &open_cuda},
+                                                  {MemoryType::AMD_GPU, hip_library, &open_hip},
+                                                  {MemoryType::MOORE_GPU, musa_library, &open_musa},
+                                                  {MemoryType::CAMBRICON_MLU, cnrt_library, &open_cnrt},
+                                                  {MemoryType::ASCEND_NPU, acl_library, &open_acl},
+                                                  {MemoryType::OPENCL, opencl_library, &open_opencl}}};
+
+ private:
+  struct Slot {
+    std::once_flag once;
+    std::unique_ptr<DeviceProvider> owned;
+    std::atomic<const DeviceProvider*> opened{nullptr};
+  };
+  std::array<Slot, openers.size()> slots_;
+};
+
+MemoryType device_type_of(MemoryType type) noexcept {
+  switch (type) {
+    case MemoryType::NVIDIA_PINNED:
+    case MemoryType::NVIDIA_MANAGED: return MemoryType::NVIDIA_GPU;
+    case MemoryType::AMD_PINNED:
+    case MemoryType::AMD_MANAGED: return MemoryType::AMD_GPU;
+    default: return type;
+  }
+}
+
 }  // namespace
 
-std::vector<ProviderInfo> list_providers() { return {{host().name(), true, "memfd-backed, device 0"}}; }
+std::span<const Provider* const> all_providers() {
+  static const auto all = [] {
+    std::array<const Provider*, Registry::openers.size() + 1> found{&host()};
+    for (std::size_t i = 0; i < Registry::openers.size(); ++i) found[i + 1] = &Registry::instance().get(i);
+    return found;
+  }();
+  return all;
+}
+
+std::vector<ProviderInfo> list_providers() {
+  std::vector<ProviderInfo> list;
+  for (const Provider* provider : all_providers()) {
+    const std::string why = provider->why_not();
+    if (provider == &host()) {
+      list.push_back({"host", true, "memfd-backed, device 0"});
+    } else if (!why.empty()) {
+      list.push_back({provider->name(), false, why});
+    } else {
+      const LibraryInfo library = provider->library();
+      list.push_back({provider->name(), true,
+                      fmt::format("{} devices, {}{}{}", provider->devices().size(), library.version,
+                                  library.version.empty() ? "" : ", ", library.path)});
+    }
+  }
+  return list;
+}
 
 const Provider& provider_for(MemoryType type) {
   if (type == MemoryType::DEFAULT || type == MemoryType::CPU) return host();
-  throw Error(Code::unsupported, "ConnBuffer", fmt::format("this build has no provider for {} memory", name_of(type)),
-              "hmcinfo lists the kinds of memory that it has");
+  const MemoryType device_type = device_type_of(type);
+  for (std::size_t i = 0; i < Registry::openers.size(); ++i) {
+    if (Registry::openers[i].type != device_type) continue;
+    const DeviceProvider& provider = Registry::instance().get(i);
+    if (provider.why_not().empty()) return provider;
+    throw Error(Code::unsupported, "ConnBuffer",
+                fmt::format("no {} memory here: {}", name_of(type), provider.why_not()),
+                "hmcinfo devices lists the kinds of memory that this machine has");
+  }
+  throw Error(Code::unsupported, "ConnBuffer",
+              fmt::format("there is no kind of memory with number {}", static_cast<int>(type)));
+}
+
+Backing backing_for(MemoryType type) noexcept {
+  switch (type) {
+    case MemoryType::NVIDIA_PINNED:
+    case MemoryType::AMD_PINNED: return Backing::pinned;
+    case MemoryType::NVIDIA_MANAGED:
+    case MemoryType::AMD_MANAGED: return Backing::managed;
+    default: return Backing::best;
+  }
+}
+
+Owner owner_of(const void* address) noexcept {
+  for (std::size_t i = 0; i < Registry::openers.size(); ++i) {
+    const DeviceProvider* const provider = Registry::instance().peek(i);
+    if (provider == nullptr) continue;
+    const PointerInfo info = provider->query(address);
+    if (info.kind != PointerKind::unknown) return {provider, info};
+  }
+  return {&host(), {}};
 }
 
 std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment, std::size_t offset,
@@ -31,6 +165,8 @@ std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment
   allocation->address = segment->base() + offset;
   allocation->bytes = bytes;
   allocation->provider = &host();
+  allocation->backing = Backing::plain;
+  allocation->host_accessible = true;
   allocation->segment = std::move(segment);
   allocation->segment_offset = offset;
   return allocation;

@@ -1,0 +1,109 @@
+// What a DeviceProvider gives: its own memory, a user's, or another process's.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "runtime/memory/device_stream.hpp"
+#include "runtime/memory/share_book.hpp"
+#include "runtime/memory/vmm.hpp"
+
+namespace hmc::memory {
+
+/// Memory of this process: it can be shared.
+class OwnAllocation : public Allocation {
+ public:
+  std::uint64_t serial = 0;
+  /// Null unless it is physical memory.
+  virtual const VmmMemory* vmm() const noexcept { return nullptr; }
+};
+
+/// By the vendor's malloc of whatever kind.
+class PlainAllocation final : public OwnAllocation {
+ public:
+  PlainAllocation(const Vendor& vendor, const Failures& failures, int on, std::size_t size, Backing how)
+      : vendor_(vendor) {
+    device = on;
+    bytes = size;
+    backing = how;
+    const OnDevice here(vendor, on);
+    failures.check(here.answer(), "allocate");
+    if (how == Backing::stream_ordered) failures.check(vendor.create_stream(stream_), "allocate");
+    void* got = nullptr;
+    const Answer answer = vendor.allocate(got, size, how, stream_);
+    if (!answer.ok() && stream_ != nullptr) (void)vendor.destroy_stream(stream_);
+    failures.check(answer, "allocate");
+    address = static_cast<std::byte*>(got);
+    host_accessible = how == Backing::pinned || how == Backing::managed;
+  }
+  PlainAllocation(const PlainAllocation&) = delete;
+  PlainAllocation& operator=(const PlainAllocation&) = delete;
+  ~PlainAllocation() override {
+    const OnDevice here(vendor_, device);
+    (void)vendor_.free(address, backing, stream_);
+    if (stream_ == nullptr) return;
+    (void)vendor_.synchronize_stream(stream_);
+    (void)vendor_.destroy_stream(stream_);
+  }
+
+ private:
+  const Vendor& vendor_;
+  void* stream_ = nullptr;  ///< stream-ordered memory is given and taken in an order of its own
+};
+
+class VmmAllocation final : public OwnAllocation {
+ public:
+  VmmAllocation(std::unique_ptr<VmmMemory> memory, int on, std::size_t size) : memory_(std::move(memory)) {
+    address = static_cast<std::byte*>(memory_->address());
+    device = on;
+    bytes = size;
+    backing = Backing::vmm;
+  }
+  const VmmMemory* vmm() const noexcept override { return memory_.get(); }
+
+ private:
+  std::unique_ptr<VmmMemory> memory_;
+};
+
+/// A user's memory, which stays the user's.
+class BorrowedAllocation final : public OwnAllocation {};
+
+/// Another process's memory.
+class ImportedAllocation final : public Allocation {
+ public:
+  explicit ImportedAllocation(std::shared_ptr<Opened> opened) : opened_(std::move(opened)) {}
+
+ private:
+  std::shared_ptr<Opened> opened_;
+};
+
+class OpenedVmm final : public Opened {
+ public:
+  explicit OpenedVmm(std::unique_ptr<VmmMemory> memory) : memory_(std::move(memory)) {
+    start = static_cast<std::byte*>(memory_->address());
+  }
+
+ private:
+  std::unique_ptr<VmmMemory> memory_;
+};
+
+class OpenedIpc final : public Opened {
+ public:
+  OpenedIpc(const Vendor& vendor, const Failures& failures, int device, const IpcHandle& handle)
+      : vendor_(vendor), device_(device) {
+    void* got = nullptr;
+    failures.check(on_device(vendor, device, [&] { return vendor.ipc()->open(got, handle); }), "import");
+    start = static_cast<std::byte*>(got);
+  }
+  OpenedIpc(const OpenedIpc&) = delete;
+  OpenedIpc& operator=(const OpenedIpc&) = delete;
+  ~OpenedIpc() override {
+    (void)on_device(vendor_, device_, [&] { return vendor_.ipc()->close(start); });
+  }
+
+ private:
+  const Vendor& vendor_;
+  int device_;
+};
+
+}  // namespace hmc::memory

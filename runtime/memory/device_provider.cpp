@@ -1,0 +1,224 @@
+#include "runtime/memory/device_provider.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/memory/device_allocation.hpp"
+
+namespace hmc::memory {
+
+/// A stream of the provider's own for one call.
+class DeviceProvider::Lease {
+ public:
+  Lease(const DeviceProvider& provider, int device) noexcept : provider_(provider), device_(device) {
+    {
+      const std::scoped_lock lock(provider_.mutex_);
+      auto& idle = provider_.idle_streams_[static_cast<std::size_t>(device)];
+      if (!idle.empty()) {
+        stream_ = idle.back();
+        idle.pop_back();
+        return;
+      }
+    }
+    answer_ = on_device(*provider.vendor_, device, [&] { return provider_.vendor_->create_stream(stream_); });
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() {
+    if (!answer_.ok()) return;
+    try {
+      const std::scoped_lock lock(provider_.mutex_);
+      provider_.idle_streams_[static_cast<std::size_t>(device_)].push_back(stream_);
+    } catch (const std::bad_alloc&) {
+      (void)on_device(*provider_.vendor_, device_, [&] { return provider_.vendor_->destroy_stream(stream_); });
+    }
+  }
+  /// Puts work in and waits for it. A failed start is waited for too: rows may be under way.
+  template <typename Put> Answer run(Put&& put) noexcept {
+    if (!answer_.ok()) return answer_;
+    return on_device(*provider_.vendor_, device_, [&] {
+      const Answer started = put(stream_);
+      const Answer finished = provider_.vendor_->synchronize_stream(stream_);
+      return started.ok() ? finished : started;
+    });
+  }
+
+ private:
+  const DeviceProvider& provider_;
+  int device_;
+  void* stream_ = nullptr;
+  Answer answer_;
+};
+
+DeviceProvider::DeviceProvider(std::unique_ptr<Vendor> vendor)
+    : vendor_(std::move(vendor)),
+      failures_(*vendor_),
+      idle_streams_(static_cast<std::size_t>(vendor_->device_count())) {}
+
+DeviceProvider::~DeviceProvider() {
+  for (std::size_t device = 0; device < idle_streams_.size(); ++device)
+    for (void* stream : idle_streams_[device])
+      (void)on_device(*vendor_, static_cast<int>(device), [&] { return vendor_->destroy_stream(stream); });
+}
+
+std::vector<DeviceInfo> DeviceProvider::devices() const {
+  std::vector<DeviceInfo> found;
+  for (int i = 0; i < vendor_->device_count(); ++i)
+    found.push_back({i, vendor_->device_name(i), vendor_->device_bytes(i)});
+  return found;
+}
+
+void DeviceProvider::check_device(int device, const char* operation) const {
+  if (!why_not().empty()) throw Error(Code::unsupported, operation, fmt::format("{}: {}", name(), why_not()));
+  if (device < 0 || device >= vendor_->device_count())
+    throw Error(Code::invalid_argument, operation,
+                fmt::format("{} has devices 0 to {}, not {}", name(), vendor_->device_count() - 1, device));
+}
+
+// ---- allocation
+
+std::string DeviceProvider::why_not(Backing backing) const {
+  if (!why_not().empty()) return why_not();
+  if (backing == Backing::best) return {};
+  if (backing == Backing::vmm) return why_not(SharingKind::vmm_fd);
+  return vendor_->has(backing) ? "" : fmt::format("{} has no {} memory", name(), name_of(backing));
+}
+
+std::shared_ptr<Allocation> DeviceProvider::make(int device, std::size_t bytes, Backing backing) const {
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  std::shared_ptr<OwnAllocation> made;
+  if (backing == Backing::vmm)
+    made = std::make_shared<VmmAllocation>(VmmMemory::create(*vendor_, failures_, device, size), device, bytes);
+  else
+    made = std::make_shared<PlainAllocation>(*vendor_, failures_, device, size, backing);
+  made->bytes = bytes;
+  made->provider = this;
+  made->serial = book_.next_serial();
+  return made;
+}
+
+std::shared_ptr<Allocation> DeviceProvider::allocate(int device, std::size_t bytes, Backing backing) const {
+  check_device(device, "allocate");
+  // HIP's older handles work on every version of it; its virtual memory does on some.
+  const bool prefers_vmm = type() == MemoryType::NVIDIA_GPU;
+  if (backing == Backing::best)
+    backing = prefers_vmm && why_not(SharingKind::vmm_fd).empty() ? Backing::vmm : Backing::plain;
+  if (const std::string why = why_not(backing); !why.empty()) throw Error(Code::unsupported, "allocate", why);
+  auto allocation = make(device, bytes, backing);
+  Lease lease(*this, device);
+  const Answer zeroed = lease.run(
+      [&](void* stream) { return vendor_->fill(allocation->address, 0, std::max<std::size_t>(bytes, 1), stream); });
+  failures_.check(zeroed, "allocate");
+  return allocation;
+}
+
+std::shared_ptr<Allocation> DeviceProvider::borrow(void* address, std::size_t bytes, int device) const {
+  check_device(device, "borrow");
+  auto borrowed = std::make_shared<BorrowedAllocation>();
+  borrowed->address = static_cast<std::byte*>(address);
+  borrowed->bytes = bytes;
+  borrowed->device = device;
+  borrowed->provider = this;
+  borrowed->backing = Backing::plain;
+  borrowed->serial = book_.next_serial();
+  return borrowed;
+}
+
+// ---- streams
+
+std::unique_ptr<Stream> DeviceProvider::make_stream(int device) const {
+  check_device(device, "make_stream");
+  return std::make_unique<DeviceStream>(*vendor_, failures_, device);
+}
+std::unique_ptr<Stream> DeviceProvider::borrow_stream(int device, void* native) const {
+  check_device(device, "borrow_stream");
+  return std::make_unique<DeviceStream>(*vendor_, failures_, device, native);
+}
+std::unique_ptr<Event> DeviceProvider::make_event(int device) const {
+  check_device(device, "make_event");
+  return std::make_unique<DeviceEvent>(*vendor_, failures_, device);
+}
+
+// ---- copies
+
+Answer DeviceProvider::put_rows(const Transfer& transfer, void* stream) const noexcept {
+  Transfer row = transfer;
+  row.height = 1;
+  for (std::size_t i = 0; i < transfer.height; ++i) {
+    row.destination = static_cast<std::byte*>(transfer.destination) + i * transfer.destination_pitch;
+    row.source = static_cast<const std::byte*>(transfer.source) + i * transfer.source_pitch;
+    if (const Answer answer = vendor_->copy(row, stream); !answer.ok()) return answer;
+  }
+  return {};
+}
+
+Answer DeviceProvider::put(const Transfer& transfer, void* stream) const noexcept {
+  if (transfer.width == 0 || transfer.height == 0) return {};
+  if (transfer.height == 1) return vendor_->copy(transfer, stream);
+  if (transfer.source_device != transfer.destination_device) return put_rows(transfer, stream);
+  const Answer answer = vendor_->copy_2d(transfer, stream);
+  return answer.code == Answer::missing ? put_rows(transfer, stream) : answer;
+}
+
+base::Status DeviceProvider::copy_async(const Transfer& transfer, Stream& stream) const noexcept {
+  return failures_.to_status(on_device(*vendor_, stream.device(), [&] { return put(transfer, stream.native()); }));
+}
+
+base::Status DeviceProvider::fill_async(void* destination, unsigned char value, std::size_t bytes,
+                                        Stream& stream) const noexcept {
+  if (bytes == 0) return {};
+  return failures_.to_status(
+      on_device(*vendor_, stream.device(), [&] { return vendor_->fill(destination, value, bytes, stream.native()); }));
+}
+
+int DeviceProvider::device_of(const void* address) const noexcept {
+  const int device = vendor_->query(address).device;
+  return device >= 0 && device < vendor_->device_count() ? device : 0;
+}
+
+base::Status DeviceProvider::copy(const Transfer& transfer) const noexcept {
+  if (transfer.width == 0 || transfer.height == 0) return {};
+  const bool reads = transfer.direction == Direction::device_to_host;
+  int device = reads ? transfer.source_device : transfer.destination_device;
+  if (device < 0) device = device_of(reads ? transfer.source : transfer.destination);
+  Lease lease(*this, device);
+  return failures_.to_status(lease.run([&](void* stream) { return put(transfer, stream); }));
+}
+
+base::Status DeviceProvider::fill(void* destination, unsigned char value, std::size_t bytes) const noexcept {
+  if (bytes == 0) return {};
+  Lease lease(*this, device_of(destination));
+  return failures_.to_status(lease.run([&](void* stream) { return vendor_->fill(destination, value, bytes, stream); }));
+}
+
+base::Status DeviceProvider::copy_within(void* destination, const void* source, std::size_t bytes) const noexcept {
+  if (bytes == 0 || destination == source) return {};
+  const auto to = reinterpret_cast<std::uintptr_t>(destination), from = reinterpret_cast<std::uintptr_t>(source);
+  const bool overlap = to < from + bytes && from < to + bytes;
+  if (!overlap) return copy({destination, source, bytes, Direction::device_to_device});
+  // No vendor promises anything for ranges that overlap.
+  try {
+    const auto between = make(device_of(destination), bytes, Backing::plain);
+    if (const auto status = copy({between->address, source, bytes, Direction::device_to_device}); !status.ok())
+      return status;
+    return copy({destination, between->address, bytes, Direction::device_to_device});
+  } catch (const Error& error) {
+    return base::Status::failure(error.code(), "no device memory to copy overlapping ranges");
+  } catch (const std::exception&) {
+    return base::Status::failure(Code::out_of_memory, "no memory to copy overlapping ranges");
+  }
+}
+
+PointerInfo DeviceProvider::query(const void* address) const noexcept {
+  if (!vendor_->why_not().empty() || address == nullptr) return {};
+  PointerInfo info;
+  (void)on_device(*vendor_, 0, [&] {
+    info = vendor_->query(address);
+    return Answer{};
+  });
+  return info;
+}
+
+}  // namespace hmc::memory

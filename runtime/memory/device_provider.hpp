@@ -1,0 +1,85 @@
+// DeviceProvider: a Provider made of a vendor's calls. All that is not a vendor's peculiarity is here.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/memory/failure.hpp"
+#include "runtime/memory/provider.hpp"
+#include "runtime/memory/share_book.hpp"
+#include "runtime/memory/vendor.hpp"
+
+namespace hmc::memory {
+
+/// Outlives everything that it gave. Any thread.
+class DeviceProvider final : public Provider {
+ public:
+  explicit DeviceProvider(std::unique_ptr<Vendor> vendor);
+  DeviceProvider(const DeviceProvider&) = delete;
+  DeviceProvider& operator=(const DeviceProvider&) = delete;
+  ~DeviceProvider() override;
+
+  std::string name() const override { return vendor_->name(); }
+  MemoryType type() const noexcept override { return vendor_->type(); }
+  std::string why_not() const override { return vendor_->why_not(); }
+  bool host_accessible() const noexcept override { return false; }
+  LibraryInfo library() const override { return vendor_->library(); }
+  std::vector<DeviceInfo> devices() const override;
+
+  using Provider::allocate;
+  std::shared_ptr<Allocation> allocate(int device, std::size_t bytes, Backing backing) const override;
+  std::string why_not(Backing backing) const override;
+
+  std::unique_ptr<Stream> make_stream(int device) const override;
+  std::unique_ptr<Stream> borrow_stream(int device, void* native) const override;
+  std::unique_ptr<Event> make_event(int device) const override;
+
+  base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept override;
+  base::Status fill_async(void* destination, unsigned char value, std::size_t bytes,
+                          Stream& stream) const noexcept override;
+  base::Status copy(const Transfer& transfer) const noexcept override;
+  base::Status fill(void* destination, unsigned char value, std::size_t bytes) const noexcept override;
+  base::Status copy_within(void* destination, const void* source, std::size_t bytes) const noexcept override;
+
+  PointerInfo query(const void* address) const noexcept override;
+  NativeMemory native(const void* address) const noexcept override { return vendor_->native(address); }
+  void* native_context(int device) const noexcept override { return vendor_->native_context(device); }
+
+  std::string why_not(SharingKind kind) const override;
+  Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const override;
+  std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const override;
+  std::shared_ptr<Allocation> import(Exported exported, int device) const override;
+
+  const Vendor& vendor() const noexcept { return *vendor_; }
+  const Failures& failures() const noexcept { return failures_; }
+
+ private:
+  class Lease;
+  void check_device(int device, const char* operation) const;
+  std::shared_ptr<Allocation> make(int device, std::size_t bytes, Backing backing) const;
+  Answer put(const Transfer& transfer, void* stream) const noexcept;
+  Answer put_rows(const Transfer& transfer, void* stream) const noexcept;
+  int device_of(const void* address) const noexcept;
+  std::string try_vmm() const;
+  std::string try_ipc() const;
+
+  std::unique_ptr<Vendor> vendor_;
+  Failures failures_;
+  mutable ShareBook book_;
+
+  // Streams for the copies that are done when they return: as many as threads were ever in one at once.
+  mutable std::mutex mutex_;
+  mutable std::vector<std::vector<void*>> idle_streams_;
+
+  struct Trial {
+    std::once_flag once;
+    std::string why_not;
+  };
+  mutable Trial vmm_trial_;
+  mutable Trial ipc_trial_;
+};
+
+}  // namespace hmc::memory

@@ -1,0 +1,142 @@
+// Sharing between processes, for every vendor that has calls for it.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "runtime/memory/device_allocation.hpp"
+#include "runtime/memory/device_provider.hpp"
+
+namespace hmc::memory {
+
+std::string DeviceProvider::why_not(SharingKind kind) const {
+  if (!why_not().empty()) return why_not();
+  const auto tried = [](Trial& trial, auto&& attempt) {
+    std::call_once(trial.once, [&] { trial.why_not = attempt(); });
+    return trial.why_not;
+  };
+  switch (kind) {
+    case SharingKind::same_process: return {};
+    case SharingKind::vmm_fd:
+      if (vendor_->vmm() == nullptr) return fmt::format("HMC doesn't use {}'s virtual memory", name());
+      return tried(vmm_trial_, [&] { return try_vmm(); });
+    case SharingKind::ipc:
+      if (vendor_->ipc() == nullptr) return fmt::format("HMC doesn't use {}'s handles between processes", name());
+      return tried(ipc_trial_, [&] { return try_ipc(); });
+  }
+  return "no such kind";
+}
+
+namespace {
+
+constexpr std::uint64_t trial_word = 0x1122334455667788;
+
+/// What was written through one mapping is read through the other.
+std::string same_memory(const DeviceProvider& provider, void* written, void* read) {
+  std::uint64_t back = 0;
+  if (const auto status = provider.copy_from_host(written, &trial_word, sizeof trial_word); !status.ok())
+    return status.what;
+  if (const auto status = provider.copy_to_host(&back, read, sizeof back); !status.ok()) return status.what;
+  return back == trial_word ? "" : "what was written through one mapping isn't seen through another";
+}
+
+}  // namespace
+
+// All the way: made, exported, imported and mapped again, in this process.
+std::string DeviceProvider::try_vmm() const {
+  if (std::string why = vendor_->vmm()->why_not(0); !why.empty()) return why;
+  try {
+    const auto memory = VmmMemory::create(*vendor_, failures_, 0, 1);
+    int fd = -1;
+    failures_.check(memory->export_fd(fd), "share");
+    const base::UniqueFd owned(fd);
+    const auto again = VmmMemory::import(*vendor_, failures_, 0, owned.get(), memory->bytes());
+    return same_memory(*this, memory->address(), again->address());
+  } catch (const Error& error) {
+    return error.detail().message;
+  }
+}
+
+// A handle is opened by another process only: here it's seen whether one is given. Whether it opens is
+// seen when a pair connects.
+std::string DeviceProvider::try_ipc() const {
+  try {
+    const auto memory = make(0, 1, Backing::plain);
+    IpcHandle handle;
+    void* start = nullptr;
+    std::size_t bytes = 0;
+    failures_.check(on_device(*vendor_, 0, [&] { return vendor_->ipc()->get(handle, memory->address); }), "share");
+    failures_.check(on_device(*vendor_, 0, [&] { return vendor_->ipc()->range(start, bytes, memory->address); }),
+                    "share");
+    return {};
+  } catch (const Error& error) {
+    return error.detail().message;
+  }
+}
+
+Exported DeviceProvider::share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const {
+  const auto own = std::dynamic_pointer_cast<OwnAllocation>(allocation);
+  if (own == nullptr || own->provider != this)
+    throw Error(Code::invalid_argument, "share", "this memory wasn't made here; share it where it was made");
+  if (const std::string why = why_not(kind); !why.empty()) throw Error(Code::unsupported, "share", why);
+
+  Exported exported;
+  ShareTicket ticket;
+  ticket.kind = kind;
+  ticket.type = type();
+  ticket.process = book_.process();
+  ticket.serial = own->serial;
+  ticket.bytes = own->bytes;
+  if (kind == SharingKind::vmm_fd) {
+    if (own->vmm() == nullptr)
+      throw Error(Code::unsupported, "share", "this memory wasn't allocated to be shared by descriptor");
+    int fd = -1;
+    failures_.check(own->vmm()->export_fd(fd), "share");
+    exported.fd.reset(fd);
+    (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    ticket.mapped = own->vmm()->bytes();
+  } else if (kind == SharingKind::ipc) {
+    if (own->backing != Backing::plain)
+      throw Error(Code::unsupported, "share", fmt::format("{} memory has no handle", name_of(own->backing)));
+    void* start = nullptr;
+    std::size_t bytes = 0;
+    const auto& calls = *vendor_->ipc();
+    failures_.check(on_device(*vendor_, own->device, [&] { return calls.get(ticket.handle, own->address); }), "share");
+    failures_.check(on_device(*vendor_, own->device, [&] { return calls.range(start, bytes, own->address); }), "share");
+    ticket.offset = static_cast<std::uint64_t>(own->address - static_cast<std::byte*>(start));
+  }
+  book_.gave(own->serial, allocation);
+  exported.bytes = ticket.encode();
+  return exported;
+}
+
+std::shared_ptr<Allocation> DeviceProvider::import(Exported exported, int device) const {
+  check_device(device, "import");
+  const ShareTicket ticket = ShareTicket::decode(exported.bytes);
+  if (ticket.type != type())
+    throw Error(Code::invalid_argument, "import", fmt::format("this is {} memory", name_of(ticket.type)));
+  if (auto own = book_.own(ticket)) return own;
+  if (ticket.kind == SharingKind::same_process)
+    throw Error(Code::unsupported, "import", "this memory is another process's, or was freed");
+  if (const std::string why = why_not(ticket.kind); !why.empty()) throw Error(Code::unsupported, "import", why);
+  if (ticket.kind == SharingKind::vmm_fd && !exported.fd)
+    throw Error(Code::invalid_argument, "import", "the descriptor is missing");
+
+  // Each device of this process has its own mapping.
+  const std::string key = ticket.key() + static_cast<char>(device);
+  auto opened = book_.open(key, [&]() -> std::unique_ptr<Opened> {
+    if (ticket.kind == SharingKind::ipc) return std::make_unique<OpenedIpc>(*vendor_, failures_, device, ticket.handle);
+    return std::make_unique<OpenedVmm>(
+        VmmMemory::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped));
+  });
+  auto imported = std::make_shared<ImportedAllocation>(opened);
+  imported->address = opened->start + ticket.offset;
+  imported->bytes = ticket.bytes;
+  imported->device = device;
+  imported->provider = this;
+  imported->backing = ticket.kind == SharingKind::vmm_fd ? Backing::vmm : Backing::plain;
+  return imported;
+}
+
+}  // namespace hmc::memory

@@ -1,0 +1,85 @@
+// DeviceStream and DeviceEvent: a vendor's streams and events with owners.
+#pragma once
+
+#include "runtime/memory/failure.hpp"
+#include "runtime/memory/stream.hpp"
+#include "runtime/memory/vendor.hpp"
+
+namespace hmc::memory {
+
+/// Runs `call` on `device`, and says what it answered.
+template <typename Call> Answer on_device(const Vendor& vendor, int device, Call&& call) noexcept {
+  const OnDevice here(vendor, device);
+  return here.answer().ok() ? call() : here.answer();
+}
+
+class DeviceEvent final : public Event {
+ public:
+  DeviceEvent(const Vendor& vendor, const Failures& failures, int device)
+      : vendor_(vendor), failures_(failures), device_(device) {
+    failures_.check(on_device(vendor_, device_, [&] { return vendor_.create_event(event_); }), "make_event");
+  }
+  ~DeviceEvent() override {
+    (void)on_device(vendor_, device_, [&] { return vendor_.destroy_event(event_); });
+  }
+  base::Status record(Stream& stream) noexcept override {
+    return done(on_device(vendor_, device_, [&] { return vendor_.record_event(event_, stream.native()); }));
+  }
+  base::Status synchronize() noexcept override {
+    return done(on_device(vendor_, device_, [&] { return vendor_.synchronize_event(event_); }));
+  }
+  base::Status query() noexcept override {
+    bool is_done = false;
+    const auto status = done(on_device(vendor_, device_, [&] { return vendor_.query_event(is_done, event_); }));
+    return status.ok() && !is_done ? base::Status::in_progress() : status;
+  }
+  void* native() const noexcept override { return event_; }
+
+ private:
+  base::Status done(const Answer& answer) const noexcept { return failures_.to_status(answer); }
+
+  const Vendor& vendor_;
+  const Failures& failures_;
+  int device_;
+  void* event_ = nullptr;
+};
+
+class DeviceStream final : public Stream {
+ public:
+  DeviceStream(const Vendor& vendor, const Failures& failures, int device)
+      : vendor_(vendor), failures_(failures), device_(device), owned_(true) {
+    failures_.check(on_device(vendor_, device_, [&] { return vendor_.create_stream(stream_); }), "make_stream");
+  }
+  DeviceStream(const Vendor& vendor, const Failures& failures, int device, void* native)
+      : vendor_(vendor), failures_(failures), device_(device), owned_(false), stream_(native) {}
+  ~DeviceStream() override {
+    if (!owned_) return;
+    // Work in flight uses memory that the caller may free next.
+    (void)on_device(vendor_, device_, [&] { return vendor_.synchronize_stream(stream_); });
+    (void)on_device(vendor_, device_, [&] { return vendor_.destroy_stream(stream_); });
+  }
+  int device() const noexcept override { return device_; }
+  void* native() const noexcept override { return stream_; }
+  base::Status synchronize() noexcept override {
+    return done(on_device(vendor_, device_, [&] { return vendor_.synchronize_stream(stream_); }));
+  }
+  base::Status query() noexcept override {
+    bool is_done = false;
+    const auto status = done(on_device(vendor_, device_, [&] { return vendor_.query_stream(is_done, stream_); }));
+    return status.ok() && !is_done ? base::Status::in_progress() : status;
+  }
+  base::Status wait(Event& event) noexcept override {
+    return done(on_device(vendor_, device_, [&] { return vendor_.stream_wait(stream_, event.native()); }));
+  }
+
+ private:
+  base::Status done(const Answer& answer) const noexcept { return failures_.to_status(answer); }
+
+  const Vendor& vendor_;
+  const Failures& failures_;
+  int device_;
+  bool owned_;
+  void* stream_ = nullptr;
+};
+
+}  // namespace hmc::memory

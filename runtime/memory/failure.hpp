@@ -1,0 +1,36 @@
+// What a vendor's library answered, as HMC says it: call and code by name.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <hmc/error.hpp>
+
+#include "runtime/base/status.hpp"
+#include "runtime/memory/vendor.hpp"
+
+namespace hmc::memory {
+
+class Failures {
+ public:
+  explicit Failures(const Vendor& vendor) : vendor_(vendor) {}
+
+  Code code_of(const Answer& answer) const noexcept;
+  /// "cuMemCreate answered CUDA_ERROR_OUT_OF_MEMORY (2)".
+  std::string text_of(const Answer& answer) const;
+
+  base::Status to_status(const Answer& answer) const noexcept;
+  /// Throws for an answer that isn't success.
+  void check(const Answer& answer, std::string_view operation) const;
+
+ private:
+  const Vendor& vendor_;
+  // A Status carries a text that outlives it: as many are kept as there are calls and codes.
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<const char*, long>, std::string> texts_;
+};
+
+}  // namespace hmc::memory

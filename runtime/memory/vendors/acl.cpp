@@ -1,0 +1,179 @@
+// Ascend. A thread has no device until it sets one; that is left set, as its own programs do. Sharing
+// between processes isn't used yet: its keys want a list of the importers' process numbers.
+#include <fmt/format.h>
+
+#include "runtime/memory/vendor.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+struct PointerAttributes {
+  unsigned device;
+  int type;  ///< 0 host, 1 device, 2 unregistered, 4 host of a NUMA node
+  unsigned page_size;
+  unsigned reserved[4];
+  char room[64];  ///< for fields that later versions add
+};
+
+constexpr int error_repeat_initialize = 100002;
+constexpr int error_memory_allocation = 207001;  // ACL_ERROR_RT_MEMORY_ALLOCATION
+constexpr int error_bad_alloc = 200000;
+constexpr int error_storage_over_limit = 200002;
+
+struct Api {
+  explicit Api(Library& from) : library(from) {}
+  Library& library;
+  template <typename S> using Call = Symbol<S>;
+  static constexpr Need optional = Need::optional;
+  using Stream = void*;
+  using Event = void*;
+
+  Call<int(const char*)> init{library, "aclInit"};
+  Call<int(int*, int*, int*)> version{library, "aclrtGetVersion", optional};
+  Call<int(unsigned*)> device_count{library, "aclrtGetDeviceCount"};
+  Call<int(int*)> get_device{library, "aclrtGetDevice"};
+  Call<int(int)> set_device{library, "aclrtSetDevice"};
+  Call<const char*()> soc_name{library, "aclrtGetSocName", optional};
+  Call<int(void**, std::size_t, int)> allocate{library, "aclrtMalloc"};
+  Call<int(void*)> free{library, "aclrtFree"};
+  Call<int(void**, std::size_t)> allocate_host{library, "aclrtMallocHost"};
+  Call<int(void*)> free_host{library, "aclrtFreeHost"};
+  Call<int(const void*, PointerAttributes*)> pointer{library, "aclrtPointerGetAttributes", optional};
+  Call<int(void*, std::size_t, const void*, std::size_t, int, Stream)> copy{library, "aclrtMemcpyAsync"};
+  Call<int(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, int, Stream)> copy_2d{
+      library, "aclrtMemcpy2dAsync", optional};
+  Call<int(void*, std::size_t, int, std::size_t, Stream)> fill{library, "aclrtMemsetAsync"};
+  Call<int(Stream*)> create_stream{library, "aclrtCreateStream"};
+  Call<int(Stream)> destroy_stream{library, "aclrtDestroyStream"};
+  Call<int(Stream)> synchronize_stream{library, "aclrtSynchronizeStream"};
+  Call<int(Stream, int*)> query_stream{library, "aclrtStreamQuery"};
+  Call<int(Stream, Event)> stream_wait{library, "aclrtStreamWaitEvent"};
+  Call<int(Event*, unsigned)> create_event{library, "aclrtCreateEventWithFlag"};
+  Call<int(Event)> destroy_event{library, "aclrtDestroyEvent"};
+  Call<int(Event, Stream)> record_event{library, "aclrtRecordEvent"};
+  Call<int(Event)> synchronize_event{library, "aclrtSynchronizeEvent"};
+  Call<int(Event, int*)> query_event{library, "aclrtQueryEventStatus"};
+};
+
+class AclVendor final : public Vendor {
+ public:
+  AclVendor() : library_(acl_library), api_(library_) {
+    why_not_ = library_.why_not();
+    if (why_not_.empty()) start();
+  }
+
+  const char* name() const noexcept override { return "acl"; }
+  MemoryType type() const noexcept override { return MemoryType::ASCEND_NPU; }
+  const std::string& why_not() const noexcept override { return why_not_; }
+  LibraryInfo library() const override {
+    int major = 0, minor = 0, patch = 0;
+    if (!api_.version(&major, &minor, &patch).ok()) return {library_.path(), {}};
+    return {library_.path(), fmt::format("ACL {}.{}.{}", major, minor, patch)};
+  }
+  int device_count() const noexcept override { return count_; }
+  std::string device_name(int) const override {
+    const char* const text = api_.soc_name ? api_.soc_name.raw()() : nullptr;
+    return text == nullptr ? "" : text;
+  }
+  std::size_t device_bytes(int) const override { return 0; }
+  std::string code_name(long) const override { return {}; }
+  bool means_out_of_memory(long code) const noexcept override {
+    return code == error_memory_allocation || code == error_bad_alloc || code == error_storage_over_limit;
+  }
+
+  Answer enter(int device, void*& previous) const noexcept override {
+    previous = nullptr;
+    int current = -1;
+    // An error here means that this thread has none yet: there is nothing to restore then.
+    const bool had = api_.get_device(&current).ok();
+    if (had && current == device) return {api_.set_device.name(), 0};
+    if (had) previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current) + 1);
+    return api_.set_device(device);
+  }
+  void leave(void* previous) const noexcept override {
+    if (previous != nullptr) (void)api_.set_device(static_cast<int>(reinterpret_cast<std::intptr_t>(previous)) - 1);
+  }
+
+  bool has(Backing backing) const noexcept override { return backing == Backing::plain || backing == Backing::pinned; }
+  Answer allocate(void*& address, std::size_t bytes, Backing backing, void*) const noexcept override {
+    constexpr int huge_first = 0;
+    return backing == Backing::pinned ? api_.allocate_host(&address, bytes)
+                                      : api_.allocate(&address, bytes, huge_first);
+  }
+  Answer free(void* address, Backing backing, void*) const noexcept override {
+    return backing == Backing::pinned ? api_.free_host(address) : api_.free(address);
+  }
+
+  Answer copy(const Transfer& transfer, void* stream) const noexcept override {
+    return api_.copy(transfer.destination, transfer.width, transfer.source, transfer.width, kind_of(transfer.direction),
+                     stream);
+  }
+  Answer copy_2d(const Transfer& transfer, void* stream) const noexcept override {
+    // Between host and device only.
+    if (transfer.direction == Direction::device_to_device) return {api_.copy_2d.name(), Answer::missing};
+    return api_.copy_2d(transfer.destination, transfer.destination_pitch, transfer.source, transfer.source_pitch,
+                        transfer.width, transfer.height, kind_of(transfer.direction), stream);
+  }
+  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override {
+    return api_.fill(destination, bytes, value, bytes, stream);
+  }
+
+  Answer create_stream(void*& stream) const noexcept override { return api_.create_stream(&stream); }
+  Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
+  Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
+  Answer query_stream(bool& done, void* stream) const noexcept override {
+    int status = 1;  // ACL_STREAM_STATUS_COMPLETE is 0
+    const Answer answer = api_.query_stream(stream, &status);
+    done = status == 0;
+    return answer;
+  }
+  Answer create_event(void*& event) const noexcept override {
+    constexpr unsigned sync = 1;  // ACL_EVENT_SYNC: order, no time
+    return api_.create_event(&event, sync);
+  }
+  Answer destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
+  Answer record_event(void* event, void* stream) const noexcept override { return api_.record_event(event, stream); }
+  Answer synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
+  Answer query_event(bool& done, void* event) const noexcept override {
+    int status = 0;  // ACL_EVENT_RECORDED_STATUS_COMPLETE is 1
+    const Answer answer = api_.query_event(event, &status);
+    done = status == 1;
+    return answer;
+  }
+  Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event); }
+
+  PointerInfo query(const void* address) const noexcept override {
+    PointerAttributes attributes{};
+    if (!api_.pointer(address, &attributes).ok()) return {};
+    const int device = static_cast<int>(attributes.device);
+    if (attributes.type == 1) return {PointerKind::device, device};
+    if (attributes.type == 0 || attributes.type == 4) return {PointerKind::pinned, device};
+    return {};
+  }
+
+ private:
+  static int kind_of(Direction direction) noexcept {
+    return direction == Direction::host_to_device ? 1 : direction == Direction::device_to_host ? 2 : 3;
+  }
+  void start() {
+    Answer answer = api_.init(nullptr);
+    if (answer.code == error_repeat_initialize) answer.code = 0;  // the program uses it too
+    unsigned count = 0;
+    if (answer.ok()) answer = api_.device_count(&count);
+    if (!answer.ok()) why_not_ = fmt::format("{} answered {}", answer.call, answer.code);
+    if (answer.ok() && count == 0) why_not_ = "the library sees no device";
+    count_ = answer.ok() ? static_cast<int>(count) : 0;
+  }
+
+  Library library_;
+  Api api_;
+  std::string why_not_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Vendor> open_acl() { return std::make_unique<AclVendor>(); }
+
+}  // namespace hmc::memory

@@ -1,0 +1,165 @@
+// Cambricon's runtime. Its streams are queues, its events notifiers; its 2D copy stays on the device
+// and has small limits, so that rows are copied one by one. Sharing between processes isn't used yet.
+#include <fmt/format.h>
+
+#include "runtime/memory/vendor.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+struct PointerAttributes {
+  int type;  ///< 0 unregistered, 1 host, 2 device
+  int device;
+  std::size_t size;
+  void* device_pointer;
+  void* host_pointer;
+  int cache_mode;
+  void* base;
+  char room[64];  ///< for fields that later versions add
+};
+
+struct Api {
+  explicit Api(Library& from) : library(from) {}
+  Library& library;
+  template <typename S> using Call = Symbol<S>;
+  static constexpr Need optional = Need::optional;
+  using Queue = void*;
+  using Notifier = void*;
+
+  Call<int(int*, int*, int*)> version{library, "cnrtGetLibVersion", optional};
+  Call<int(unsigned*)> device_count{library, "cnrtGetDeviceCount"};
+  Call<int(int*)> get_device{library, "cnrtGetDevice"};
+  Call<int(int)> set_device{library, "cnrtSetDevice"};
+  Call<const char*(int)> error_name{library, "cnrtGetErrorName"};
+  Call<int(void**, std::size_t)> allocate{library, "cnrtMalloc"};
+  Call<int(void*)> free{library, "cnrtFree"};
+  Call<int(void**, std::size_t)> allocate_host{library, "cnrtHostMalloc", optional};
+  Call<int(void*)> free_host{library, "cnrtFreeHost", optional};
+  Call<int(PointerAttributes*, const void*)> pointer{library, "cnrtPointerGetAttributes"};
+  Call<int(void*, void*, std::size_t, Queue, int)> copy{library, "cnrtMemcpyAsync"};
+  Call<int(void*, int, std::size_t, Queue)> fill{library, "cnrtMemsetAsync"};
+  Call<int(Queue*)> create_queue{library, "cnrtQueueCreate"};
+  Call<int(Queue)> destroy_queue{library, "cnrtQueueDestroy"};
+  Call<int(Queue)> synchronize_queue{library, "cnrtQueueSync"};
+  Call<int(Queue)> query_queue{library, "cnrtQueueQuery"};
+  Call<int(Notifier*)> create_notifier{library, "cnrtNotifierCreate"};
+  Call<int(Notifier)> destroy_notifier{library, "cnrtNotifierDestroy"};
+  Call<int(Notifier, Queue)> place_notifier{library, "cnrtPlaceNotifier"};
+  Call<int(Notifier)> wait_notifier{library, "cnrtWaitNotifier"};
+  Call<int(Notifier)> query_notifier{library, "cnrtQueryNotifier"};
+  Call<int(Notifier, Queue, unsigned)> queue_wait{library, "cnrtQueueWaitNotifier"};
+};
+
+class CnrtVendor final : public Vendor {
+ public:
+  CnrtVendor() : library_(cnrt_library), api_(library_) {
+    why_not_ = library_.why_not();
+    if (!why_not_.empty()) return;
+    unsigned count = 0;
+    const Answer answer = api_.device_count(&count);
+    if (!answer.ok()) why_not_ = fmt::format("{} answered {} ({})", answer.call, code_name(answer.code), answer.code);
+    if (answer.ok() && count == 0) why_not_ = "the library sees no device";
+    count_ = answer.ok() ? static_cast<int>(count) : 0;
+  }
+
+  const char* name() const noexcept override { return "cnrt"; }
+  MemoryType type() const noexcept override { return MemoryType::CAMBRICON_MLU; }
+  const std::string& why_not() const noexcept override { return why_not_; }
+  LibraryInfo library() const override {
+    int major = 0, minor = 0, patch = 0;
+    if (!api_.version(&major, &minor, &patch).ok()) return {library_.path(), {}};
+    return {library_.path(), fmt::format("CNRT {}.{}.{}", major, minor, patch)};
+  }
+  int device_count() const noexcept override { return count_; }
+  std::string device_name(int) const override { return {}; }
+  std::size_t device_bytes(int) const override { return 0; }
+  std::string code_name(long code) const override {
+    const char* const text = api_.error_name.raw()(static_cast<int>(code));
+    return text == nullptr ? "" : text;
+  }
+  // Its numbers changed with its version 5; its names say the same in both.
+  bool means_out_of_memory(long code) const noexcept override { return names(code, "NoMem") || names(code, "NO_MEM"); }
+
+  Answer enter(int device, void*& previous) const noexcept override {
+    previous = nullptr;
+    int current = -1;
+    if (const Answer answer = api_.get_device(&current); !answer.ok()) return answer;
+    if (current == device) return {api_.set_device.name(), 0};
+    previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current) + 1);
+    return api_.set_device(device);
+  }
+  void leave(void* previous) const noexcept override {
+    if (previous != nullptr) (void)api_.set_device(static_cast<int>(reinterpret_cast<std::intptr_t>(previous)) - 1);
+  }
+
+  bool has(Backing backing) const noexcept override {
+    return backing == Backing::plain || (backing == Backing::pinned && api_.allocate_host);
+  }
+  Answer allocate(void*& address, std::size_t bytes, Backing backing, void*) const noexcept override {
+    return backing == Backing::pinned ? api_.allocate_host(&address, bytes) : api_.allocate(&address, bytes);
+  }
+  Answer free(void* address, Backing backing, void*) const noexcept override {
+    return backing == Backing::pinned ? api_.free_host(address) : api_.free(address);
+  }
+
+  Answer copy(const Transfer& transfer, void* queue) const noexcept override {
+    constexpr int to_device = 0, within = 1, to_host = 2, peer = 4;
+    const bool two = transfer.source_device != transfer.destination_device;
+    const int direction = transfer.direction == Direction::host_to_device   ? to_device
+                          : transfer.direction == Direction::device_to_host ? to_host
+                          : two                                             ? peer
+                                                                            : within;
+    return api_.copy(transfer.destination, const_cast<void*>(transfer.source), transfer.width, queue, direction);
+  }
+  Answer copy_2d(const Transfer&, void*) const noexcept override { return {"cnrtMemcpy2D", Answer::missing}; }
+  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* queue) const noexcept override {
+    return api_.fill(destination, value, bytes, queue);
+  }
+
+  Answer create_stream(void*& stream) const noexcept override { return api_.create_queue(&stream); }
+  Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_queue(stream); }
+  Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_queue(stream); }
+  Answer query_stream(bool& done, void* stream) const noexcept override {
+    const Answer answer = api_.query_queue(stream);
+    return done_or(done, answer, not_yet(answer));
+  }
+  Answer create_event(void*& event) const noexcept override { return api_.create_notifier(&event); }
+  Answer destroy_event(void* event) const noexcept override { return api_.destroy_notifier(event); }
+  Answer record_event(void* event, void* stream) const noexcept override { return api_.place_notifier(event, stream); }
+  Answer synchronize_event(void* event) const noexcept override { return api_.wait_notifier(event); }
+  Answer query_event(bool& done, void* event) const noexcept override {
+    const Answer answer = api_.query_notifier(event);
+    return done_or(done, answer, not_yet(answer));
+  }
+  Answer stream_wait(void* stream, void* event) const noexcept override { return api_.queue_wait(event, stream, 0); }
+
+  PointerInfo query(const void* address) const noexcept override {
+    PointerAttributes attributes{};
+    if (!api_.pointer(&attributes, address).ok()) return {};
+    if (attributes.type == 2) return {PointerKind::device, attributes.device};
+    if (attributes.type == 1) return {PointerKind::pinned, attributes.device};
+    return {};
+  }
+
+ private:
+  bool names(long code, const char* part) const noexcept {
+    const char* const text = api_.error_name.raw()(static_cast<int>(code));
+    return text != nullptr && std::strstr(text, part) != nullptr;
+  }
+  bool not_yet(const Answer& answer) const noexcept {
+    return !answer.ok() &&
+           (names(answer.code, "NotReady") || names(answer.code, "NOT_READY") || names(answer.code, "Busy"));
+  }
+
+  Library library_;
+  Api api_;
+  std::string why_not_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Vendor> open_cnrt() { return std::make_unique<CnrtVendor>(); }
+
+}  // namespace hmc::memory

@@ -1,0 +1,271 @@
+// NVIDIA, through the driver API. Every call runs in the device's primary context, which is the one
+// that CUDA's runtime uses too; the caller's own context is put back.
+#include <fmt/format.h>
+
+#include <array>
+#include <mutex>
+#include <vector>
+
+#include "runtime/memory/vendor.hpp"
+#include "runtime/memory/vendors/cuda_api.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+using namespace cuda;
+
+Address to_address(const void* pointer) noexcept { return reinterpret_cast<Address>(pointer); }
+void* to_pointer(Address address) noexcept { return reinterpret_cast<void*>(address); }
+
+class CudaIpc final : public IpcCalls {
+ public:
+  explicit CudaIpc(const Api& api) : api_(api) {}
+  Answer get(IpcHandle& handle, void* address) const noexcept override {
+    static_assert(sizeof(IpcMemHandle) == sizeof handle.bytes);
+    return api_.ipc_get(reinterpret_cast<IpcMemHandle*>(handle.bytes), to_address(address));
+  }
+  Answer open(void*& address, const IpcHandle& handle) const noexcept override {
+    IpcMemHandle theirs;
+    std::memcpy(&theirs, handle.bytes, sizeof theirs);
+    Address found = 0;
+    const Answer answer = api_.ipc_open(&found, theirs, ipc_lazy_peer_access);
+    address = to_pointer(found);
+    return answer;
+  }
+  Answer close(void* address) const noexcept override { return api_.ipc_close(to_address(address)); }
+  Answer range(void*& start, std::size_t& bytes, void* address) const noexcept override {
+    Address found = 0;
+    const Answer answer = api_.range(&found, &bytes, to_address(address));
+    start = to_pointer(found);
+    return answer;
+  }
+
+ private:
+  const Api& api_;
+};
+
+AllocationProp prop_of(int device) noexcept {
+  AllocationProp prop{};
+  prop.type = allocation_pinned;
+  prop.handle_types = handle_posix_fd;
+  prop.location = {location_device, device};
+  return prop;
+}
+
+class CudaVmm final : public VmmCalls {
+ public:
+  explicit CudaVmm(const Api& api) : api_(api) {}
+
+  std::string why_not(int device) const override {
+    if (!api_.create || !api_.import_handle || !api_.set_access) return "the driver is older than CUDA 11";
+    int yes = 0;
+    if (!api_.device_attribute(&yes, attribute_vmm, device).ok() || yes == 0)
+      return "the device has no virtual memory management";
+    if (!api_.device_attribute(&yes, attribute_posix_fd, device).ok() || yes == 0)
+      return "the device's memory can't be exported as a file descriptor";
+    return {};
+  }
+  Answer granularity(std::size_t& bytes, int device) const noexcept override {
+    const AllocationProp prop = prop_of(device);
+    return api_.granularity(&bytes, &prop, granularity_recommended);
+  }
+  Answer create(Handle& handle, std::size_t bytes, int device) const noexcept override {
+    const AllocationProp prop = prop_of(device);
+    return api_.create(&handle, bytes, &prop, 0);
+  }
+  Answer release(Handle handle) const noexcept override { return api_.release(handle); }
+  Answer export_fd(int& fd, Handle handle) const noexcept override {
+    return api_.export_handle(&fd, handle, handle_posix_fd, 0);
+  }
+  Answer import_fd(Handle& handle, int fd) const noexcept override {
+    return api_.import_handle(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), handle_posix_fd);
+  }
+  Answer reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept override {
+    Address found = 0;
+    const Answer answer = api_.reserve(&found, bytes, alignment, 0, 0);
+    address = to_pointer(found);
+    return answer;
+  }
+  Answer unreserve(void* address, std::size_t bytes) const noexcept override {
+    return api_.unreserve(to_address(address), bytes);
+  }
+  Answer map(void* address, std::size_t bytes, Handle handle) const noexcept override {
+    return api_.map(to_address(address), bytes, 0, handle, 0);
+  }
+  Answer unmap(void* address, std::size_t bytes) const noexcept override {
+    return api_.unmap(to_address(address), bytes);
+  }
+  Answer set_access(void* address, std::size_t bytes, int device) const noexcept override {
+    const AccessDesc access{{location_device, device}, access_read_write};
+    return api_.set_access(to_address(address), bytes, &access, 1);
+  }
+
+ private:
+  const Api& api_;
+};
+
+class CudaVendor final : public Vendor {
+ public:
+  CudaVendor() : library_(cuda_library), api_(library_), ipc_(api_), vmm_(api_) {
+    why_not_ = library_.why_not();
+    if (why_not_.empty()) start();
+  }
+  ~CudaVendor() override {
+    for (std::size_t i = 0; i < contexts_.size(); ++i)
+      if (contexts_[i] != nullptr) (void)api_.release_context(static_cast<int>(i));
+  }
+
+  const char* name() const noexcept override { return "cuda"; }
+  MemoryType type() const noexcept override { return MemoryType::NVIDIA_GPU; }
+  const std::string& why_not() const noexcept override { return why_not_; }
+  LibraryInfo library() const override {
+    int version = 0;
+    if (!api_.driver_version || !api_.driver_version(&version).ok()) return {library_.path(), {}};
+    return {library_.path(), fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10)};
+  }
+  int device_count() const noexcept override { return count_; }
+  std::string device_name(int device) const override {
+    std::array<char, 256> text{};
+    if (!api_.device_name(text.data(), static_cast<int>(text.size()) - 1, device).ok()) return {};
+    return text.data();
+  }
+  std::size_t device_bytes(int device) const override {
+    std::size_t bytes = 0;
+    return api_.device_bytes(&bytes, device).ok() ? bytes : 0;
+  }
+  std::string code_name(long code) const override {
+    const char* text = nullptr;
+    if (!api_.error_name(static_cast<int>(code), &text).ok() || text == nullptr) return {};
+    return text;
+  }
+  bool means_out_of_memory(long code) const noexcept override { return code == error_out_of_memory; }
+
+  Answer enter(int device, void*& previous) const noexcept override {
+    previous = nullptr;  // pushed contexts are a stack: popping is enough
+    void* context = nullptr;
+    if (const Answer answer = context_of(context, device); !answer.ok()) return answer;
+    return api_.push_context(context);
+  }
+  void leave(void*) const noexcept override {
+    Context popped = nullptr;
+    (void)api_.pop_context(&popped);
+  }
+
+  bool has(Backing backing) const noexcept override {
+    if (backing == Backing::stream_ordered) return static_cast<bool>(api_.allocate_async);
+    return true;
+  }
+  Answer allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept override {
+    if (backing == Backing::pinned) return api_.allocate_host(&address, bytes, host_alloc_portable);
+    Address found = 0;
+    const Answer answer = backing == Backing::managed          ? api_.allocate_managed(&found, bytes, attach_global)
+                          : backing == Backing::stream_ordered ? api_.allocate_async(&found, bytes, stream)
+                                                               : api_.allocate(&found, bytes);
+    address = to_pointer(found);
+    return answer;
+  }
+  Answer free(void* address, Backing backing, void* stream) const noexcept override {
+    if (backing == Backing::pinned) return api_.free_host(address);
+    if (backing == Backing::stream_ordered) return api_.free_async(to_address(address), stream);
+    return api_.free(to_address(address));
+  }
+
+  Answer copy(const Transfer& transfer, void* stream) const noexcept override {
+    const Address to = to_address(transfer.destination), from = to_address(transfer.source);
+    if (transfer.direction == Direction::host_to_device)
+      return api_.to_device(to, transfer.source, transfer.width, stream);
+    if (transfer.direction == Direction::device_to_host)
+      return api_.to_host(transfer.destination, from, transfer.width, stream);
+    if (transfer.source_device == transfer.destination_device) return api_.within(to, from, transfer.width, stream);
+    void *to_context = nullptr, *from_context = nullptr;
+    if (const Answer answer = context_of(to_context, transfer.destination_device); !answer.ok()) return answer;
+    if (const Answer answer = context_of(from_context, transfer.source_device); !answer.ok()) return answer;
+    return api_.peer(to, to_context, from, from_context, transfer.width, stream);
+  }
+  Answer copy_2d(const Transfer& transfer, void* stream) const noexcept override {
+    Copy2D copy{};
+    const bool to_host = transfer.direction == Direction::device_to_host;
+    const bool from_host = transfer.direction == Direction::host_to_device;
+    copy.source_type = from_host ? memory_host : memory_device;
+    copy.source_host = from_host ? transfer.source : nullptr;
+    copy.source_device = from_host ? 0 : to_address(transfer.source);
+    copy.source_pitch = transfer.source_pitch;
+    copy.destination_type = to_host ? memory_host : memory_device;
+    copy.destination_host = to_host ? transfer.destination : nullptr;
+    copy.destination_device = to_host ? 0 : to_address(transfer.destination);
+    copy.destination_pitch = transfer.destination_pitch;
+    copy.width = transfer.width;
+    copy.height = transfer.height;
+    return api_.copy_2d(&copy, stream);
+  }
+  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override {
+    return api_.fill(to_address(destination), value, bytes, stream);
+  }
+
+  Answer create_stream(void*& stream) const noexcept override {
+    return api_.create_stream(&stream, stream_non_blocking);
+  }
+  Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
+  Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
+  Answer query_stream(bool& done, void* stream) const noexcept override {
+    const Answer answer = api_.query_stream(stream);
+    return done_or(done, answer, answer.code == error_not_ready);
+  }
+  Answer create_event(void*& event) const noexcept override { return api_.create_event(&event, event_disable_timing); }
+  Answer destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
+  Answer record_event(void* event, void* stream) const noexcept override { return api_.record_event(event, stream); }
+  Answer synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
+  Answer query_event(bool& done, void* event) const noexcept override {
+    const Answer answer = api_.query_event(event);
+    return done_or(done, answer, answer.code == error_not_ready);
+  }
+  Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event, 0); }
+
+  PointerInfo query(const void* address) const noexcept override {
+    unsigned kind = 0, managed = 0;
+    int device = -1;
+    if (!api_.pointer_attribute(&kind, pointer_memory_type, to_address(address)).ok()) return {};
+    (void)api_.pointer_attribute(&managed, pointer_is_managed, to_address(address));
+    (void)api_.pointer_attribute(&device, pointer_device, to_address(address));
+    if (managed != 0) return {PointerKind::managed, device};
+    return {kind == memory_device ? PointerKind::device : PointerKind::pinned, device};
+  }
+
+  const IpcCalls* ipc() const noexcept override { return &ipc_; }
+  const VmmCalls* vmm() const noexcept override { return &vmm_; }
+
+ private:
+  void start() {
+    Answer answer = api_.init(0);
+    if (answer.ok()) answer = api_.device_count(&count_);
+    if (!answer.ok()) why_not_ = fmt::format("{} answered {} ({})", answer.call, code_name(answer.code), answer.code);
+    if (answer.ok() && count_ == 0) why_not_ = "the driver sees no device";
+    contexts_.resize(static_cast<std::size_t>(count_), nullptr);
+  }
+
+  /// Retained at first use: a context costs hundreds of megabytes on a device that nobody asked for.
+  Answer context_of(void*& context, int device) const noexcept {
+    const std::scoped_lock lock(mutex_);
+    void*& slot = contexts_[static_cast<std::size_t>(device)];
+    Answer answer{api_.retain_context.name(), 0};
+    if (slot == nullptr) answer = api_.retain_context(&slot, device);
+    context = slot;
+    return answer;
+  }
+
+  Library library_;
+  Api api_;
+  CudaIpc ipc_;
+  CudaVmm vmm_;
+  std::string why_not_;
+  int count_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<void*> contexts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Vendor> open_cuda() { return std::make_unique<CudaVendor>(); }
+
+}  // namespace hmc::memory

@@ -1,0 +1,150 @@
+// AMD, and Hygon's DTK, which has the same library.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "runtime/memory/vendors/runtime_vendor.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+using namespace runtime_api;
+
+constexpr Names names = HMC_RUNTIME_NAMES("hip", "hipInit", "hipHostMalloc", "hipHostFree");
+
+constexpr int version_of(int major, int minor) { return major * 10'000'000 + minor * 100'000; }
+
+class HipIpc final : public IpcCalls {
+ public:
+  HipIpc(const Api& api, const HipApi& hip) : api_(api), hip_(hip) {}
+  Answer get(IpcHandle& handle, void* address) const noexcept override {
+    return api_.ipc_get(reinterpret_cast<IpcMemHandle*>(handle.bytes), address);
+  }
+  Answer open(void*& address, const IpcHandle& handle) const noexcept override {
+    IpcMemHandle theirs;
+    std::memcpy(&theirs, handle.bytes, sizeof theirs);
+    return api_.ipc_open(&address, theirs, ipc_lazy_peer_access);
+  }
+  Answer close(void* address) const noexcept override { return api_.ipc_close(address); }
+  // HIP writes both results without looking for null.
+  Answer range(void*& start, std::size_t& bytes, void* address) const noexcept override {
+    return hip_.range(&start, &bytes, address);
+  }
+
+ private:
+  const Api& api_;
+  const HipApi& hip_;
+};
+
+AllocationProp prop_of(int device) noexcept {
+  AllocationProp prop{};
+  prop.type = allocation_pinned;
+  prop.handle_type = handle_posix_fd;
+  prop.location = {location_device, device};
+  return prop;
+}
+
+void* to_native(VmmCalls::Handle handle) noexcept { return reinterpret_cast<void*>(handle); }
+
+class HipVmm final : public VmmCalls {
+ public:
+  HipVmm(const HipApi& hip, int version) : hip_(hip), version_(version) {}
+
+  // Which attribute tells whether a device can differs between versions: the trial decides.
+  std::string why_not(int) const override {
+    return hip_.create && hip_.import_handle && hip_.set_access ? "" : "the library has no virtual memory management";
+  }
+  Answer granularity(std::size_t& bytes, int device) const noexcept override {
+    const AllocationProp prop = prop_of(device);
+    return hip_.granularity(&bytes, &prop, granularity_recommended);
+  }
+  Answer create(VmmCalls::Handle& handle, std::size_t bytes, int device) const noexcept override {
+    const AllocationProp prop = prop_of(device);
+    void* made = nullptr;
+    const Answer answer = hip_.create(&made, bytes, &prop, 0);
+    handle = reinterpret_cast<VmmCalls::Handle>(made);
+    return answer;
+  }
+  Answer release(VmmCalls::Handle handle) const noexcept override { return hip_.release(to_native(handle)); }
+  Answer export_fd(int& fd, VmmCalls::Handle handle) const noexcept override {
+    return hip_.export_handle(&fd, to_native(handle), handle_posix_fd, 0);
+  }
+  Answer import_fd(VmmCalls::Handle& handle, int fd) const noexcept override {
+    // Until ROCm 7.1 the call takes the descriptor's address, since then the descriptor itself.
+    void* const os_handle =
+        version_ >= version_of(7, 1) ? reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)) : &fd;
+    void* made = nullptr;
+    const Answer answer = hip_.import_handle(&made, os_handle, handle_posix_fd);
+    handle = reinterpret_cast<VmmCalls::Handle>(made);
+    return answer;
+  }
+  Answer reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept override {
+    return hip_.reserve(&address, bytes, alignment, nullptr, 0);
+  }
+  Answer unreserve(void* address, std::size_t bytes) const noexcept override { return hip_.unreserve(address, bytes); }
+  Answer map(void* address, std::size_t bytes, VmmCalls::Handle handle) const noexcept override {
+    return hip_.map(address, bytes, 0, to_native(handle), 0);
+  }
+  Answer unmap(void* address, std::size_t bytes) const noexcept override { return hip_.unmap(address, bytes); }
+  Answer set_access(void* address, std::size_t bytes, int device) const noexcept override {
+    const AccessDesc access{{location_device, device}, access_read_write};
+    return hip_.set_access(address, bytes, &access, 1);
+  }
+
+ private:
+  const HipApi& hip_;
+  int version_;
+};
+
+class HipVendor final : public RuntimeVendor {
+ public:
+  HipVendor()
+      : RuntimeVendor(hip_library, names),
+        hip_(library_),
+        version_(version()),
+        ipc_(api_, hip_),
+        vmm_(hip_, version_) {}
+
+  const char* name() const noexcept override { return "hip"; }
+  MemoryType type() const noexcept override { return MemoryType::AMD_GPU; }
+  std::string device_name(int device) const override {
+    std::array<char, 256> text{};
+    if (!hip_.device_name(text.data(), static_cast<int>(text.size()) - 1, device).ok()) return {};
+    return text.data();
+  }
+  std::size_t device_bytes(int device) const override {
+    std::size_t bytes = 0;
+    return hip_.device_bytes(&bytes, device).ok() ? bytes : 0;
+  }
+  const IpcCalls* ipc() const noexcept override { return api_.ipc_get && hip_.range ? &ipc_ : nullptr; }
+  const VmmCalls* vmm() const noexcept override { return &vmm_; }
+
+ protected:
+  std::string version_text() const override {
+    if (version_ == 0) return {};
+    return fmt::format("HIP {}.{}", version_ / 10'000'000, version_ / 100'000 % 100);
+  }
+  PointerKind kind_of(const PointerAttributes& attributes) const noexcept override {
+    if (attributes.is_managed != 0) return PointerKind::managed;
+    // ROCm 6 gave the numbers CUDA's meaning: until then 0 was the host and 1 a device.
+    const int shift = version_ >= version_of(6, 0) ? 0 : 1;
+    const int type = attributes.type + shift;
+    return type == 2   ? PointerKind::device
+           : type == 1 ? PointerKind::pinned
+           : type == 3 ? PointerKind::managed
+                       : PointerKind::unknown;
+  }
+
+ private:
+  HipApi hip_;
+  int version_;
+  HipIpc ipc_;
+  HipVmm vmm_;
+};
+
+}  // namespace
+
+std::unique_ptr<Vendor> open_hip() { return std::make_unique<HipVendor>(); }
+
+}  // namespace hmc::memory

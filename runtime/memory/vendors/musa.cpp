@@ -1,0 +1,41 @@
+// Moore Threads. Sharing between processes isn't used yet: its runtime can't tell where an allocation
+// starts, which the handle with an offset needs.
+#include <fmt/format.h>
+
+#include "runtime/memory/vendors/runtime_vendor.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+using namespace runtime_api;
+
+constexpr Names names = HMC_RUNTIME_NAMES("musa", "musaInit", "musaHostAlloc", "musaFreeHost");
+
+class MusaVendor final : public RuntimeVendor {
+ public:
+  MusaVendor() : RuntimeVendor(musa_library, names) {}
+  const char* name() const noexcept override { return "musa"; }
+  MemoryType type() const noexcept override { return MemoryType::MOORE_GPU; }
+
+ protected:
+  std::string version_text() const override {
+    const int number = version();
+    if (number == 0) return {};
+    // As CUDA counts (11020), or with two digits more (40301).
+    return number >= 20'000 ? fmt::format("MUSA {}.{}", number / 10'000, number / 100 % 100)
+                            : fmt::format("MUSA {}.{}", number / 1000, number % 1000 / 10);
+  }
+  PointerKind kind_of(const PointerAttributes& attributes) const noexcept override {
+    return attributes.type == 2   ? PointerKind::device
+           : attributes.type == 1 ? PointerKind::pinned
+           : attributes.type == 3 ? PointerKind::managed
+                                  : PointerKind::unknown;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Vendor> open_musa() { return std::make_unique<MusaVendor>(); }
+
+}  // namespace hmc::memory

@@ -1,0 +1,251 @@
+// OpenCL, any implementation behind the loader. One context per device; its streams are in-order
+// command queues. A copy between two devices has no call here: it goes through the host.
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <vector>
+
+#include "runtime/memory/vendor.hpp"
+#include "runtime/memory/vendors/opencl_addresses.hpp"
+#include "runtime/memory/vendors/opencl_api.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+using namespace opencl;
+
+struct Device {
+  Object id = nullptr;
+  Object context = nullptr;
+};
+
+/// OpenCL has no current device: this is enter()'s.
+thread_local int current_device = 0;
+
+class OpenClVendor final : public Vendor {
+ public:
+  OpenClVendor() : library_(opencl_library), api_(library_) {
+    why_not_ = library_.why_not();
+    if (why_not_.empty()) start();
+  }
+  ~OpenClVendor() override {
+    for (const Device& device : devices_) (void)api_.release_context(device.context);
+  }
+
+  const char* name() const noexcept override { return "opencl"; }
+  MemoryType type() const noexcept override { return MemoryType::OPENCL; }
+  const std::string& why_not() const noexcept override { return why_not_; }
+  LibraryInfo library() const override { return {library_.path(), version_}; }
+  int device_count() const noexcept override { return static_cast<int>(devices_.size()); }
+  std::string device_name(int device) const override {
+    return text_of(api_.device_info, at(device).id, opencl::device_name);
+  }
+  std::size_t device_bytes(int device) const override {
+    unsigned long bytes = 0;
+    return api_.device_info(at(device).id, device_global_bytes, sizeof bytes, &bytes, nullptr).ok() ? bytes : 0;
+  }
+  std::string code_name(long code) const override {
+    switch (code) {
+      case -4: return "CL_MEM_OBJECT_ALLOCATION_FAILURE";
+      case -5: return "CL_OUT_OF_RESOURCES";
+      case -6: return "CL_OUT_OF_HOST_MEMORY";
+      case -8: return "CL_MEM_COPY_OVERLAP";
+      case -30: return "CL_INVALID_VALUE";
+      case -34: return "CL_INVALID_CONTEXT";
+      case -36: return "CL_INVALID_COMMAND_QUEUE";
+      case -38: return "CL_INVALID_MEM_OBJECT";
+      case -61: return "CL_INVALID_BUFFER_SIZE";
+      default: return {};
+    }
+  }
+  bool means_out_of_memory(long code) const noexcept override {
+    return code == error_allocation || code == error_out_of_resources || code == error_out_of_host_memory ||
+           code == -61;
+  }
+
+  Answer enter(int device, void*& previous) const noexcept override {
+    previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current_device));
+    current_device = device;
+    return {};
+  }
+  void leave(void* previous) const noexcept override {
+    current_device = static_cast<int>(reinterpret_cast<std::intptr_t>(previous));
+  }
+
+  bool has(Backing backing) const noexcept override { return backing == Backing::plain; }
+  Answer allocate(void*& address, std::size_t bytes, Backing, void*) const noexcept override {
+    Result code = 0;
+    Object const buffer =
+        api_.create_buffer.raw()(at(current_device).context, memory_read_write, bytes, nullptr, &code);
+    if (code != 0) return {api_.create_buffer.name(), code};
+    address = addresses_.add(buffer, bytes, current_device);
+    if (address != nullptr) return {api_.create_buffer.name(), 0};
+    (void)api_.release_buffer(buffer);
+    return {"mmap", error_out_of_host_memory};
+  }
+  Answer free(void* address, Backing, void*) const noexcept override {
+    Object const buffer = addresses_.remove(address);
+    if (buffer == nullptr) return {api_.release_buffer.name(), -38};
+    return api_.release_buffer(buffer);
+  }
+
+  Answer copy(const Transfer& transfer, void* queue) const noexcept override {
+    const auto to = addresses_.find(transfer.destination), from = addresses_.find(transfer.source);
+    if (transfer.direction == Direction::host_to_device)
+      return flushed(queue,
+                     api_.write(queue, to.buffer, 0, to.offset, transfer.width, transfer.source, 0, nullptr, nullptr));
+    if (transfer.direction == Direction::device_to_host)
+      return flushed(queue, api_.read(queue, from.buffer, 0, from.offset, transfer.width, transfer.destination, 0,
+                                      nullptr, nullptr));
+    if (to.device != from.device) return {api_.copy.name(), Answer::missing};
+    return flushed(
+        queue, api_.copy(queue, from.buffer, to.buffer, from.offset, to.offset, transfer.width, 0, nullptr, nullptr));
+  }
+  Answer copy_2d(const Transfer& transfer, void* queue) const noexcept override {
+    if (transfer.direction == Direction::device_to_device) return {"clEnqueueCopyBufferRect", Answer::missing};
+    const bool writes = transfer.direction == Direction::host_to_device;
+    const auto place = addresses_.find(writes ? transfer.destination : transfer.source);
+    const std::size_t pitch = writes ? transfer.destination_pitch : transfer.source_pitch;
+    const std::size_t host_pitch = writes ? transfer.source_pitch : transfer.destination_pitch;
+    // Rows of a rectangle start at multiples of the pitch, so the offset is split into both.
+    const std::array<std::size_t, 3> origin{place.offset % pitch, place.offset / pitch, 0}, host_origin{};
+    const std::array<std::size_t, 3> region{transfer.width, transfer.height, 1};
+    if (origin[0] + transfer.width > pitch) return {api_.write_rect.name(), Answer::missing};
+    const Answer answer =
+        writes ? api_.write_rect(queue, place.buffer, 0, origin.data(), host_origin.data(), region.data(), pitch, 0,
+                                 host_pitch, 0, transfer.source, 0, nullptr, nullptr)
+               : api_.read_rect(queue, place.buffer, 0, origin.data(), host_origin.data(), region.data(), pitch, 0,
+                                host_pitch, 0, transfer.destination, 0, nullptr, nullptr);
+    return flushed(queue, answer);
+  }
+  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* queue) const noexcept override {
+    const auto to = addresses_.find(destination);
+    return flushed(queue, api_.fill(queue, to.buffer, &value, 1, to.offset, bytes, 0, nullptr, nullptr));
+  }
+
+  Answer create_stream(void*& stream) const noexcept override {
+    Result code = 0;
+    stream = api_.create_queue.raw()(at(current_device).context, at(current_device).id, 0, &code);
+    return {api_.create_queue.name(), code};
+  }
+  Answer destroy_stream(void* stream) const noexcept override { return api_.release_queue(stream); }
+  Answer synchronize_stream(void* stream) const noexcept override { return api_.finish(stream); }
+  Answer query_stream(bool& done, void* stream) const noexcept override {
+    Object event = nullptr;
+    if (const Answer answer = api_.marker(stream, 0, nullptr, &event); !answer.ok()) return answer;
+    Answer answer = flushed(stream, {});
+    if (answer.ok()) answer = status_of(done, event);
+    (void)api_.release_event(event);
+    return answer;
+  }
+
+  // An event here is a box for OpenCL's, which exist from their recording on.
+  struct Box {
+    Object event = nullptr;
+  };
+  Answer create_event(void*& event) const noexcept override {
+    event = new (std::nothrow) Box;
+    return {"new", event == nullptr ? error_out_of_host_memory : 0};
+  }
+  Answer destroy_event(void* event) const noexcept override {
+    Box* const box = static_cast<Box*>(event);
+    const Answer answer = box->event == nullptr ? Answer{} : api_.release_event(box->event);
+    delete box;
+    return answer;
+  }
+  Answer record_event(void* event, void* stream) const noexcept override {
+    Box* const box = static_cast<Box*>(event);
+    Object recorded = nullptr;
+    if (const Answer answer = api_.marker(stream, 0, nullptr, &recorded); !answer.ok()) return answer;
+    if (box->event != nullptr) (void)api_.release_event(box->event);
+    box->event = recorded;
+    return flushed(stream, {});
+  }
+  Answer synchronize_event(void* event) const noexcept override {
+    Box* const box = static_cast<Box*>(event);
+    return box->event == nullptr ? Answer{} : api_.wait_events(1, &box->event);
+  }
+  Answer query_event(bool& done, void* event) const noexcept override {
+    Box* const box = static_cast<Box*>(event);
+    done = true;
+    return box->event == nullptr ? Answer{} : status_of(done, box->event);
+  }
+  Answer stream_wait(void* stream, void* event) const noexcept override {
+    Box* const box = static_cast<Box*>(event);
+    if (box->event == nullptr) return {};
+    return flushed(stream, api_.barrier(stream, 1, &box->event, nullptr));
+  }
+
+  PointerInfo query(const void* address) const noexcept override {
+    const auto place = addresses_.find(address);
+    if (place.buffer == nullptr) return {};
+    return {PointerKind::device, place.device};
+  }
+  NativeMemory native(const void* address) const noexcept override {
+    const auto place = addresses_.find(address);
+    return {place.buffer, place.offset};
+  }
+  void* native_context(int device) const noexcept override { return at(device).context; }
+
+ private:
+  const Device& at(int device) const noexcept { return devices_[static_cast<std::size_t>(device)]; }
+
+  /// What was put into a queue may wait there for ever until it's flushed.
+  Answer flushed(void* queue, Answer answer) const noexcept { return answer.ok() ? api_.flush(queue) : answer; }
+  Answer status_of(bool& done, Object event) const noexcept {
+    int status = 0;  // 0 complete, 1 running, 2 submitted, 3 queued; below 0 the command's error
+    const Answer answer = api_.event_info(event, event_status, sizeof status, &status, nullptr);
+    done = status <= 0;
+    if (answer.ok() && status < 0) return {answer.call, status};
+    return answer;
+  }
+
+  static std::string text_of(const Symbol<Api::Info>& info, Object object, Uint what) {
+    std::size_t bytes = 0;
+    if (!info(object, what, 0, nullptr, &bytes).ok() || bytes == 0) return {};
+    std::string text(bytes, '\0');
+    if (!info(object, what, bytes, text.data(), nullptr).ok()) return {};
+    text.resize(std::strlen(text.c_str()));
+    return text;
+  }
+
+  void start() {
+    Uint count = 0;
+    const Answer answer = api_.platforms(0, nullptr, &count);
+    if (!answer.ok() && answer.code != error_no_platform) {
+      why_not_ = fmt::format("{} answered {}", answer.call, answer.code);
+      return;
+    }
+    std::vector<Object> platforms(count);
+    if (count > 0) (void)api_.platforms(count, platforms.data(), nullptr);
+    for (Object platform : platforms) add_devices(platform);
+    if (devices_.empty()) why_not_ = "the OpenCL loader finds no device";
+  }
+  void add_devices(Object platform) {
+    Uint count = 0;
+    if (!api_.devices(platform, device_type_all, 0, nullptr, &count).ok()) return;
+    std::vector<Object> ids(count);
+    if (!api_.devices(platform, device_type_all, count, ids.data(), nullptr).ok()) return;
+    if (version_.empty()) version_ = text_of(api_.platform_info, platform, platform_version);
+    for (Object id : ids) {
+      Result code = 0;
+      Object const context = api_.create_context.raw()(nullptr, 1, &id, nullptr, nullptr, &code);
+      if (code == 0) devices_.push_back({id, context});
+    }
+  }
+
+  Library library_;
+  Api api_;
+  std::string why_not_;
+  std::string version_;
+  std::vector<Device> devices_;
+  mutable OpenClAddresses addresses_;
+};
+
+}  // namespace
+
+std::unique_ptr<Vendor> open_opencl() { return std::make_unique<OpenClVendor>(); }
+
+}  // namespace hmc::memory

@@ -1,0 +1,114 @@
+#include "runtime/memory/vendors/runtime_vendor.hpp"
+
+#include <fmt/format.h>
+
+namespace hmc::memory {
+
+using namespace runtime_api;
+
+RuntimeVendor::RuntimeVendor(const LibraryNames& library, const Names& names)
+    : library_(library), api_(library_, names) {
+  why_not_ = library_.why_not();
+  if (!why_not_.empty()) return;
+  const Answer answer = api_.device_count(&count_);
+  if (!answer.ok()) {
+    count_ = 0;
+    why_not_ = fmt::format("{} answered {} ({})", answer.call, code_name(answer.code), answer.code);
+  } else if (count_ == 0) {
+    why_not_ = "the library sees no device";
+  }
+}
+
+int RuntimeVendor::version() const noexcept {
+  int number = 0;
+  return api_.version(&number).ok() ? number : 0;
+}
+
+std::string RuntimeVendor::code_name(long code) const {
+  if (!api_.error_name) return {};
+  const char* const text = api_.error_name.raw()(static_cast<int>(code));
+  return text == nullptr ? "" : text;
+}
+
+// The thread's device is one number; it is put back as `previous - 1`, so that null means: leave it.
+Answer RuntimeVendor::enter(int device, void*& previous) const noexcept {
+  previous = nullptr;
+  int current = -1;
+  if (const Answer answer = api_.get_device(&current); !answer.ok()) return answer;
+  if (current == device) return {api_.set_device.name(), 0};
+  previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current) + 1);
+  return api_.set_device(device);
+}
+void RuntimeVendor::leave(void* previous) const noexcept {
+  if (previous != nullptr) (void)api_.set_device(static_cast<int>(reinterpret_cast<std::intptr_t>(previous)) - 1);
+}
+
+bool RuntimeVendor::has(Backing backing) const noexcept {
+  switch (backing) {
+    case Backing::pinned: return static_cast<bool>(api_.allocate_host);
+    case Backing::managed: return static_cast<bool>(api_.allocate_managed);
+    case Backing::stream_ordered: return static_cast<bool>(api_.allocate_async);
+    default: return true;
+  }
+}
+
+Answer RuntimeVendor::allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept {
+  switch (backing) {
+    case Backing::pinned: return api_.allocate_host(&address, bytes, host_alloc_portable);
+    case Backing::managed: return api_.allocate_managed(&address, bytes, attach_global);
+    case Backing::stream_ordered: return api_.allocate_async(&address, bytes, stream);
+    default: return api_.allocate(&address, bytes);
+  }
+}
+Answer RuntimeVendor::free(void* address, Backing backing, void* stream) const noexcept {
+  if (backing == Backing::pinned) return api_.free_host(address);
+  if (backing == Backing::stream_ordered) return api_.free_async(address, stream);
+  return api_.free(address);
+}
+
+namespace {
+
+int kind_of(Direction direction) noexcept {
+  return direction == Direction::host_to_device ? to_device : direction == Direction::device_to_host ? to_host : within;
+}
+
+}  // namespace
+
+Answer RuntimeVendor::copy(const Transfer& transfer, void* stream) const noexcept {
+  if (transfer.direction == Direction::device_to_device && transfer.source_device != transfer.destination_device &&
+      api_.copy_peer)
+    return api_.copy_peer(transfer.destination, transfer.destination_device, transfer.source, transfer.source_device,
+                          transfer.width, stream);
+  return api_.copy(transfer.destination, transfer.source, transfer.width, memory::kind_of(transfer.direction), stream);
+}
+Answer RuntimeVendor::copy_2d(const Transfer& transfer, void* stream) const noexcept {
+  return api_.copy_2d(transfer.destination, transfer.destination_pitch, transfer.source, transfer.source_pitch,
+                      transfer.width, transfer.height, memory::kind_of(transfer.direction), stream);
+}
+Answer RuntimeVendor::fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept {
+  return api_.fill(destination, value, bytes, stream);
+}
+
+Answer RuntimeVendor::create_stream(void*& stream) const noexcept {
+  return api_.create_stream(&stream, stream_non_blocking);
+}
+Answer RuntimeVendor::create_event(void*& event) const noexcept {
+  return api_.create_event(&event, event_disable_timing);
+}
+Answer RuntimeVendor::query_stream(bool& done, void* stream) const noexcept {
+  const Answer answer = api_.query_stream(stream);
+  return done_or(done, answer, answer.code == error_not_ready || answer.code == error_not_ready_older);
+}
+Answer RuntimeVendor::query_event(bool& done, void* event) const noexcept {
+  const Answer answer = api_.query_event(event);
+  return done_or(done, answer, answer.code == error_not_ready || answer.code == error_not_ready_older);
+}
+
+PointerInfo RuntimeVendor::query(const void* address) const noexcept {
+  PointerAttributes attributes{};
+  if (!api_.pointer(&attributes, address).ok()) return {};
+  const PointerKind kind = kind_of(attributes);
+  return {kind, kind == PointerKind::unknown ? -1 : attributes.device};
+}
+
+}  // namespace hmc::memory

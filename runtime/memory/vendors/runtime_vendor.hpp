@@ -1,0 +1,53 @@
+// RuntimeVendor: what HIP and MUSA share.
+#pragma once
+
+#include "runtime/memory/vendor.hpp"
+#include "runtime/memory/vendors/runtime_api.hpp"
+
+namespace hmc::memory {
+
+class RuntimeVendor : public Vendor {
+ public:
+  const std::string& why_not() const noexcept override { return why_not_; }
+  LibraryInfo library() const override { return {library_.path(), version_text()}; }
+  int device_count() const noexcept override { return count_; }
+  std::string device_name(int) const override { return {}; }
+  std::size_t device_bytes(int) const override { return 0; }
+  std::string code_name(long code) const override;
+  bool means_out_of_memory(long code) const noexcept override { return code == runtime_api::error_out_of_memory; }
+
+  Answer enter(int device, void*& previous) const noexcept override;
+  void leave(void* previous) const noexcept override;
+  bool has(Backing backing) const noexcept override;
+  Answer allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept override;
+  Answer free(void* address, Backing backing, void* stream) const noexcept override;
+  Answer copy(const Transfer& transfer, void* stream) const noexcept override;
+  Answer copy_2d(const Transfer& transfer, void* stream) const noexcept override;
+  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override;
+
+  Answer create_stream(void*& stream) const noexcept override;
+  Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
+  Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
+  Answer query_stream(bool& done, void* stream) const noexcept override;
+  Answer create_event(void*& event) const noexcept override;
+  Answer destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
+  Answer record_event(void* event, void* stream) const noexcept override { return api_.record_event(event, stream); }
+  Answer synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
+  Answer query_event(bool& done, void* event) const noexcept override;
+  Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event, 0); }
+  PointerInfo query(const void* address) const noexcept override;
+
+ protected:
+  RuntimeVendor(const LibraryNames& library, const runtime_api::Names& names);
+  int version() const noexcept;
+  virtual std::string version_text() const = 0;
+  /// What PointerAttributes::type means in this version of the library.
+  virtual PointerKind kind_of(const runtime_api::PointerAttributes& attributes) const noexcept = 0;
+
+  Library library_;
+  runtime_api::Api api_;
+  std::string why_not_;
+  int count_ = 0;
+};
+
+}  // namespace hmc::memory

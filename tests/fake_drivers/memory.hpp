@@ -1,0 +1,133 @@
+// The memory of a fake device. An address of it lies in a window of this process that nobody can ever
+// touch; the bytes are memfds, mapped in a second window at the same distance, which only the driver
+// knows. What a driver's call isn't allowed to reach, faults.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tests/fake_drivers/control.hpp"
+
+namespace fake {
+
+enum class Result {
+  ok,
+  invalid_value,
+  out_of_memory,
+  not_initialized,
+  invalid_device,
+  invalid_context,
+  invalid_handle,
+  not_ready,
+  already_mapped,
+  not_supported,
+};
+
+/// Bytes of a device: a memfd.
+class Physical {
+ public:
+  /// Takes `fd` over.
+  Physical(int fd, std::size_t bytes, int device);
+  ~Physical();
+  Physical(const Physical&) = delete;
+  Physical& operator=(const Physical&) = delete;
+  int fd() const noexcept { return fd_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  int device() const noexcept { return device_; }
+
+ private:
+  int fd_;
+  std::size_t bytes_;
+  int device_;
+};
+
+enum class Kind { malloced, reserved, imported };
+enum class Side { host, device, any };
+
+struct Found {
+  void* start = nullptr;
+  std::size_t bytes = 0;
+  int device = -1;
+  Kind kind = Kind::malloced;
+};
+struct HostBlock {
+  std::size_t bytes = 0;
+  int device = 0;
+  bool managed = false;
+  int fd = -1;
+};
+
+/// What a legacy handle holds.
+struct IpcContent {
+  std::uint64_t magic, pid, fd, inode, bytes, device;
+};
+
+/// Any thread.
+class Memory {
+ public:
+  static constexpr std::size_t granularity = std::size_t{2} << 20;
+  Memory();
+
+  // ---- plain memory
+  Result allocate(void*& address, std::size_t bytes, int device);
+  Result free(void* address);
+  Result allocate_host(void*& address, std::size_t bytes, int device, bool managed);
+  Result free_host(void* address);
+
+  // ---- physical memory and ranges
+  Result create(std::uint64_t& handle, std::size_t bytes, int device);
+  Result release(std::uint64_t handle);
+  Result export_fd(int& fd, std::uint64_t handle);
+  Result import_fd(std::uint64_t& handle, int fd, int device);
+  Result reserve(void*& address, std::size_t bytes);
+  Result unreserve(void* address, std::size_t bytes);
+  Result map(void* address, std::size_t bytes, std::uint64_t handle);
+  Result unmap(void* address, std::size_t bytes);
+  Result set_access(void* address, std::size_t bytes);
+
+  // ---- handles between processes
+  Result ipc_get(IpcContent& content, void* address);
+  Result ipc_open(void*& address, const IpcContent& content, int device);
+  Result ipc_close(void* address);
+
+  /// Where the driver finds [address, address + bytes); null when `side` forbids it or it isn't mapped.
+  std::byte* resolve(const void* address, std::size_t bytes, Side side);
+  bool find(Found& found, const void* address);
+  bool find_host(HostBlock& block, const void* address);
+
+ private:
+  struct Range {
+    std::size_t bytes = 0;     ///< asked for: whoever goes beyond is refused
+    std::size_t reserved = 0;  ///< of the window
+    Kind kind = Kind::reserved;
+    std::shared_ptr<Physical> physical;  ///< null: only reserved
+    std::size_t mapped = 0;
+    std::uint64_t inode = 0;
+  };
+  using Ranges = std::map<std::size_t, Range>;  // by offset in the window
+
+  std::byte* shadow(std::size_t offset) const noexcept { return shadow_ + offset; }
+  bool in_window(const void* address, std::size_t& offset) const noexcept;
+  Ranges::iterator exact(void* address);
+  Ranges::iterator around(std::size_t offset);
+  Result place(Ranges::iterator& placed, std::size_t bytes, Kind kind);
+  Result back(Ranges::iterator range, std::shared_ptr<Physical> physical, bool readable);
+  void clear(Ranges::iterator range);
+  Result make_physical(std::shared_ptr<Physical>& made, std::size_t bytes, int device);
+  Result drop(void* address, Kind kind);
+
+  std::mutex mutex_;
+  std::byte* window_;
+  std::byte* shadow_;
+  Ranges ranges_;
+  std::map<std::uint64_t, std::shared_ptr<Physical>> handles_;
+  std::uint64_t next_handle_ = 0x1000;
+  std::map<std::uintptr_t, HostBlock> host_;
+};
+
+Memory& memory();
+
+}  // namespace fake

@@ -1,0 +1,155 @@
+// Every call of a driver fails once: the error names it and its code, and nothing is left behind.
+#include <algorithm>
+#include <set>
+
+#include "tests/unit/memory/fake.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+/// Calls whose failure hides nothing: the pointer isn't classified, or something is being given back.
+bool may_fail_unseen(const std::string& call) {
+  static const char* const parts[] = {
+      "Free",  "Release",    "Destroy",           "Unmap",         "PopCurrent", "PointerGetAttr",
+      "Close", "GetCurrent", "PrimaryCtxRelease", "aclrtGetDevice"};
+  return std::any_of(std::begin(parts), std::end(parts),
+                     [&](const char* part) { return call.find(part) != std::string::npos; });
+}
+/// Calls that make a device this thread's. One that fails while something is given back keeps that.
+bool enters(const std::string& call) {
+  return call.find("PushCurrent") != std::string::npos || call.find("etDevice") != std::string::npos;
+}
+/// Calls that give back: one that fails has given nothing back.
+bool gives_back(const std::string& call) {
+  static const char* const parts[] = {"Free", "Release", "Destroy", "Unmap", "PopCurrent", "Close"};
+  return std::any_of(std::begin(parts), std::end(parts),
+                     [&](const char* part) { return call.find(part) != std::string::npos; });
+}
+
+void throw_if_bad(const base::Status& status) {
+  if (!status.ok()) throw Error(status.code, "copy", status.what);
+}
+
+/// Everything that a provider does for one process, with each backing.
+void use_all(const DeviceProvider& provider, Backing backing) {
+  const auto memory = provider.allocate(0, 5000, backing);
+  const auto data = pattern(5000, 1);
+  std::vector<unsigned char> back(5000);
+  throw_if_bad(provider.copy_from_host(memory->address, data.data(), 5000));
+  throw_if_bad(provider.fill(memory->address, 3, 100));
+  throw_if_bad(provider.copy_within(memory->address + 2000, memory->address, 1000));
+  throw_if_bad(provider.copy({memory->address, data.data(), 10, Direction::host_to_device, 4, 64, 10}));
+  const auto stream = provider.make_stream(0), second = provider.make_stream(0);
+  const auto event = provider.make_event(0);
+  throw_if_bad(provider.copy_async({back.data(), memory->address, 5000, Direction::device_to_host}, *stream));
+  throw_if_bad(event->record(*stream));
+  throw_if_bad(second->wait(*event));
+  throw_if_bad(event->synchronize());
+  if (const auto status = event->query(); status.code != Code::in_progress) throw_if_bad(status);
+  throw_if_bad(second->synchronize());
+  if (const auto status = second->query(); status.code != Code::in_progress) throw_if_bad(status);
+  if (back[4999] != data[4999]) throw Error(Code::error, "use_all", "the bytes are wrong");
+}
+
+struct Case {
+  Which which;
+  Backing backing;
+};
+class EveryCall : public testing::TestWithParam<Case> {};
+
+TEST_P(EveryCall, that_fails_is_named_and_leaves_nothing) {
+  use_fakes();
+  const auto [which, backing] = GetParam();
+  const Fake fake(which.name);
+  fake.arm("");
+  {
+    const DeviceProvider provider(which.open());
+    ASSERT_EQ(provider.why_not(), "");
+    if (!provider.why_not(backing).empty()) GTEST_SKIP() << provider.why_not(backing);
+    fake.arm("");
+    use_all(provider, backing);
+  }
+  const auto calls = fake.seen();
+  const long left = fake.live();
+  ASSERT_EQ(left, 0);
+  ASSERT_GT(calls.size(), 10u);
+
+  int failed = 0;
+  for (const auto& [call, times] : calls) {
+    if (gives_back(call)) continue;
+    for (int nth = 1; nth <= times; ++nth) {
+      std::string message;
+      const long before = fake.live();
+      {
+        const DeviceProvider provider(which.open());
+        (void)provider.why_not(backing);  // the trial is over before the failure is armed
+        fake.arm(call + ":" + std::to_string(nth) + ":719");
+        try {
+          use_all(provider, backing);
+        } catch (const Error& error) {
+          message = error.what();
+        }
+        fake.arm("");
+      }
+      if (message.empty() && enters(call)) continue;
+      EXPECT_EQ(fake.live(), before) << call << " " << nth;
+      if (message.empty() && may_fail_unseen(call)) continue;
+      EXPECT_NE(message.find(call), std::string::npos) << call << " " << nth << ": " << message;
+      EXPECT_NE(message.find("719"), std::string::npos) << message;
+      ++failed;
+    }
+  }
+  EXPECT_GT(failed, 15);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Which& which : whiches)
+    for (const Backing backing : {Backing::plain, Backing::vmm, Backing::stream_ordered, Backing::pinned})
+      if (which.is_fake) all.push_back({which, backing});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Vendors, EveryCall, testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name = std::string(info.param.which.name) + "_" + name_of(info.param.backing);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(Failure, of_memory_that_there_is_not_says_so) {
+  use_fakes();
+  for (const Which& which : whiches) {
+    if (!which.is_fake) continue;
+    const DeviceProvider provider(which.open());
+    try {
+      (void)provider.allocate(0, std::size_t{5} << 30);
+      ADD_FAILURE() << which.name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::out_of_memory) << which.name << ": " << error.what();
+    }
+  }
+}
+
+TEST(Failure, at_the_start_of_a_library_is_why_it_cannot_be_used) {
+  use_fakes();
+  const struct {
+    const Which& which;
+    const char* call;
+  } starts[] = {{whiches[0], "cuInit"},
+                {whiches[0], "cuDeviceGetCount"},
+                {whiches[1], "hipGetDeviceCount"},
+                {whiches[3], "cnrtGetDeviceCount"},
+                {whiches[4], "aclInit"}};
+  for (const auto& start : starts) {
+    const Fake fake(start.which.name);
+    fake.arm(std::string(start.call) + ":1");
+    const DeviceProvider provider(start.which.open());
+    EXPECT_NE(provider.why_not().find(start.call), std::string::npos) << provider.why_not();
+    EXPECT_THROW((void)provider.allocate(0, 1), Error);
+    fake.arm("");
+  }
+}
+
+}  // namespace
+
+}  // namespace hmc::memory
