@@ -42,7 +42,7 @@ struct Rank {
   Clock clock;
   std::shared_ptr<const Clock> sent_clock;  ///< null when `clock` has changed since
   std::uint32_t at = 0;
-  std::vector<Reading> readings;
+  std::vector<Reading> readings, input_readings;
   std::size_t prune_at = 64;  ///< readings, before a look for those that are over
 };
 
@@ -193,8 +193,9 @@ void Checker::follow_put(const Step& step) {
     const Range source = range_of(me_, step.from_buffer, step.from, step.bytes);
     read(source, pieces);
     if (rank.readings.size() >= rank.prune_at) forget_readings();
-    // What is never written needs no watch.
-    if (source.memory != 0) rank.readings.push_back({source, rank.at, step.peer, message.wait_step, Message::none});
+    // An input of its own is never written, and matters only at the end.
+    (source.memory == 0 ? rank.input_readings : rank.readings)
+        .push_back({source, rank.at, step.peer, message.wait_step, Message::none});
     const Range target{2, step.to, step.bytes};
     Storage& memory = ranks_[step.peer].memories[2];
     const Touched touched = memory.touched(step.to, step.bytes);
@@ -219,6 +220,7 @@ void Checker::follow_put(const Step& step) {
 void Checker::follow_settle() {
   Rank& rank = ranks_[me_];
   for (Reading& reading : rank.readings) reading.settled = std::min(reading.settled, rank.at);
+  rank.input_readings.clear();
   forget_readings();
 }
 
@@ -311,9 +313,10 @@ void Checker::check_disjoint(const Range& from, const Range& to) const {
 void Checker::check_end(int number) {
   me_ = static_cast<std::uint32_t>(number);
   Rank& rank = ranks_[me_];
-  for (const Reading& reading : rank.readings)
-    if (!is_over(reading, rank.clock, me_))
-      throw Counterexample{number, reading.step, "may still be read when the schedule ends"};
+  for (const auto* readings : {&rank.readings, &rank.input_readings})
+    for (const Reading& reading : *readings)
+      if (!is_over(reading, rank.clock, me_))
+        throw Counterexample{number, reading.step, "its source may still be read when the schedule has ended"};
   const Overlap& overlap = rank.overlap;
   Storage expected(rank.memories[1].size(), callers);
   if (overlap.overlaps)

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "verify/checker.hpp"
+#include "verify/mutants.hpp"
 #include "verify/plan.hpp"
 
 namespace {
@@ -20,8 +21,11 @@ struct Options {
   bool quick = false, list = false;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   std::string only;
-  int size = 0;
-  double limit = 3e8;
+  int size = 0, up_to = 4096;
+  double limit = 1e8;
+  bool mutants = false;
+  std::uint64_t seed = 1;
+  unsigned thin = 1;
 };
 
 struct Row {
@@ -60,7 +64,8 @@ class Run {
     // The largest teams first: no core is left alone with one at the end.
     std::vector<int> sizes = options.size > 0 ? std::vector<int>{options.size} : sizes_for(effort);
     for (auto size = sizes.rbegin(); size != sizes.rend(); ++size)
-      for (Row& row : rows_) jobs_.push_back({&row, *size});
+      for (Row& row : rows_)
+        if (*size <= options.up_to) jobs_.push_back({&row, *size});
   }
 
   void work() {
@@ -120,15 +125,37 @@ int report(const std::vector<Row>& rows, double seconds) {
     cases += row.cases;
     steps += row.steps;
     // An algorithm that no case applies to hasn't been shown right.
-    if (!row.wrong.empty() || row.cases == 0) ++wrong;
+    if (!row.wrong.empty() || row.cases + row.skipped == 0) ++wrong;
   }
   for (const Row& row : rows) {
     if (!row.wrong.empty()) fmt::print("\nWRONG {}", row.wrong);
-    if (row.cases == 0) fmt::print("\n{}: no case applies\n", name_of(*row.algorithm));
+    if (row.cases + row.skipped == 0) fmt::print("\n{}: no case applies\n", name_of(*row.algorithm));
   }
   fmt::print("\n{} algorithms, {} cases, {} steps in {:.1f} s: {}\n", rows.size(), cases, steps, seconds,
              wrong == 0 ? "all proved" : fmt::format("{} not proved", wrong));
   return wrong == 0 && !rows.empty() ? 0 : 1;
+}
+
+/// 0 where every mistake was refuted or is none.
+int report_mutants(const Options& options) {
+  const MutantReport report = test_mutants(options.only, options.seed, options.thin);
+  fmt::print("{:<16} {:>8} {:>8} {:>9} {:>7}\n", "mistake", "made", "refuted", "harmless", "missed");
+  bool all_seen = true;
+  for (int i = 0; i < mistake_count; ++i) {
+    const MistakeCount& count = report.mistakes[static_cast<std::size_t>(i)];
+    fmt::print("{:<16} {:>8} {:>8} {:>9} {:>7}\n", hmc::verify::name_of(static_cast<Mistake>(i)), count.made,
+               count.refuted, count.harmless, count.missed);
+    all_seen = all_seen && count.missed == 0 && (count.refuted > 0 || !options.only.empty());
+  }
+  fmt::print("\nharmless: proved right all the same, and never wrong when executed. The first of each:\n");
+  for (const std::string& text : report.harmless) fmt::print("  {}\n", text);
+  for (const std::string& text : report.missed) fmt::print("MISSED {}\n", text);
+  for (const std::string& text : report.wrong_executions) fmt::print("WRONG WHEN EXECUTED {}\n", text);
+  for (const std::string& text : report.never_refuted) fmt::print("NOTHING REFUTED IN {}\n", text);
+  const bool is_good =
+      all_seen && report.algorithms > 0 && report.wrong_executions.empty() && report.never_refuted.empty();
+  fmt::print("\n{} algorithms: {}\n", report.algorithms, is_good ? "no mistake was missed" : "MISTAKES WERE MISSED");
+  return is_good ? 0 : 1;
 }
 
 }  // namespace
@@ -140,13 +167,18 @@ int main(int argc, char** argv) {
   app.add_flag("--list", options.list, "the algorithms' names");
   app.add_option("--only", options.only, "a part of collective:algorithm");
   app.add_option("--size", options.size, "this size of team alone");
+  app.add_option("--up-to", options.up_to, "no larger teams");
   app.add_option("--threads", options.threads, "default: one per core")->check(CLI::Range(1, 1024));
   app.add_option("--limit", options.limit, "skip cases of more than 64 ranks that cost more (about 1e9 a second)");
+  app.add_flag("--mutants", options.mutants, "plant mistakes in every algorithm, and see that they're refuted");
+  app.add_option("--seed", options.seed, "of the mistakes");
+  app.add_option("--thin", options.thin, "plant in one of so many cases")->check(CLI::Range(1U, 1000000U));
   CLI11_PARSE(app, argc, argv);
   if (options.list) {
     for (const auto& algorithm : schedule::algorithms()) fmt::print("{}\n", name_of(algorithm));
     return 0;
   }
+  if (options.mutants) return report_mutants(options);
   const auto begin = Clock::now();
   Run run(options);
   std::vector<std::thread> others;

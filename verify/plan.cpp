@@ -115,30 +115,30 @@ std::vector<int> sizes_for(Effort effort) {
   std::vector<int> sizes;
   if (effort == Effort::quick) return {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 31, 64, 129};
   for (int size = 1; size <= 64; ++size) sizes.push_back(size);
-  for (const int size : {65, 96, 100, 127, 128, 129, 200, 255, 256, 257, 509, 512, 1000, 1024, 2047, 4096})
-    sizes.push_back(size);
+  for (const int size : {65, 96, 100, 127, 128, 129, 255, 256, 257, 509, 1000, 1024, 2047, 4096}) sizes.push_back(size);
   return sizes;
 }
 
 void for_each_case(const Algorithm& algorithm, int size, Effort effort, const std::function<void(const Case&)>& take) {
   const std::vector<Variant> variants = variants_of(algorithm, size);
-  const std::size_t all_up_to = effort == Effort::full ? 16 : 6;
-  const std::size_t few = effort == Effort::full ? 4 : 2;
-  std::size_t turn = static_cast<std::size_t>(size) * 7;
+  const int all_up_to = effort == Effort::full ? 20 : 6;
+  const std::size_t few = size > 64 ? 1 : effort == Effort::full ? 8 : 2;
+  // A prime, so that few are spread over all.
+  constexpr std::size_t stride = 7919;
+  std::size_t turn = static_cast<std::size_t>(size) * 5;
   for (const std::uint64_t count : counts_for(algorithm.collective, size)) {
     std::size_t taken = 0;
-    for (std::size_t i = 0; i < variants.size(); ++i, ++turn) {
-      const Variant& variant = variants[(turn * 5 + i) % variants.size()];
+    for (std::size_t i = 0; i < variants.size() && (taken < few || size <= all_up_to); ++i, ++turn) {
+      const Variant& chosen = variants[turn * stride % variants.size()];
+      // N counts on each of N ranks.
+      if (chosen.form != Form::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
       const std::uint32_t element_bytes = turn % 3 == 0 ? 4 : turn % 3 == 1 ? 1 : 12;
-      const Shape shape{size, variant.per_node};
-      const bool of_all = static_cast<std::size_t>(size) <= all_up_to;
-      const Variant& chosen = of_all ? variants[i] : variant;
-      Case subject(algorithm, of_all ? Shape{size, chosen.per_node} : shape,
+      Case subject(algorithm, Shape{size, chosen.per_node},
                    call_of(algorithm.collective, chosen, count, element_bytes));
       if (chosen.form != Form::uniform) subject.make_irregular(count, chosen.form == Form::gaps);
       if (!subject.applies()) continue;
       take(subject);
-      if (++taken >= few && !of_all) break;
+      ++taken;
     }
   }
 }

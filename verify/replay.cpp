@@ -64,6 +64,7 @@ class Replay {
       if (prefers_network ? move_network() || move_rank() : move_rank() || move_network()) continue;
       break;
     }
+    if (wrong_) return wrong_;
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       if (ranks_[r].at < schedules_[r].steps.size()) return "rank " + std::to_string(r) + " waits for ever";
     for (int rank = 0; rank < subject_.shape().size; ++rank)
@@ -120,11 +121,18 @@ class Replay {
       const std::size_t r = (start + i) % ranks_.size();
       Rank& rank = ranks_[r];
       if (rank.at < schedules_[r].steps.size() && take(r, schedules_[r].steps[rank.at])) {
-        ++rank.at;
+        if (++rank.at == schedules_[r].steps.size()) note_end(r);
         return true;
       }
     }
     return false;
+  }
+
+  /// The caller may take its buffers away now.
+  void note_end(std::size_t r) {
+    for (const Put& put : puts_)
+      if (put.from == r && put.state == Put::issued && put.step.bytes > 0)
+        wrong_ = "rank " + std::to_string(r) + " ends while a put still has to read";
   }
 
   bool take(std::size_t r, const Step& step) {
@@ -215,6 +223,7 @@ class Replay {
   Values values_;
   std::vector<Rank> ranks_;
   std::vector<Put> puts_;
+  std::optional<std::string> wrong_;
 };
 
 }  // namespace
