@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/loop.hpp"
+#include "common/memory.hpp"
 #include "common/spawn.hpp"
 #include "floor_board.hpp"
 
@@ -18,10 +19,12 @@ class Floor {
       : board_(board),
         rank_(rank),
         size_(board.ranks()),
-        yields_(size_ > cores() * (setup.pin ? size_ : 1)),
+        yields_(size_ > cores(setup)),
         windows_(setup.window_buffers),
-        source_(windows_ ? board.source(rank) : allocate(board.source_bytes())),
-        result_(windows_ ? board.result(rank) : allocate(board.result_bytes())) {
+        private_source_(board.source_bytes()),
+        private_result_(board.result_bytes()),
+        source_(windows_ ? board.source(rank) : private_source_.data()),
+        result_(windows_ ? board.result(rank) : private_result_.data()) {
     for (int i = 1; i < size_; ++i) others_.push_back((rank + i) % size_);
   }
 
@@ -98,7 +101,6 @@ class Floor {
   void close() {}
 
  private:
-  static std::byte* allocate(std::size_t bytes) { return static_cast<std::byte*>(std::aligned_alloc(page, bytes)); }
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
   // ---- flags
@@ -256,6 +258,7 @@ class Floor {
   Board& board_;
   int rank_, size_;
   bool yields_, windows_;
+  Memory private_source_, private_result_;
   std::byte *source_, *result_;
   std::uint64_t n_ = slots;
   std::uint64_t all_left_ = slots;  // everyone has left this call, as far as this rank knows
@@ -269,10 +272,10 @@ int main(int argc, char** argv) try {
   const compare::Setup setup = compare::setup_of(argc, argv);
   if (setup.ranks == 0) return 0;  // what --hello executes
   if (setup.hello) {
-    return compare::run_ranks(setup.ranks, setup.pin, [&](int) { return execl("/proc/self/exe", argv[0], nullptr); });
+    return compare::run_ranks(setup, [&](int) { return execl("/proc/self/exe", argv[0], nullptr); });
   }
   compare::floor::Board board(setup, setup.ranks);
-  return compare::run_ranks(setup.ranks, setup.pin, [&](int rank) {
+  return compare::run_ranks(setup, [&](int rank) {
     compare::floor::Floor contestant(board, rank, setup);
     return compare::run_rank(contestant, setup);
   });

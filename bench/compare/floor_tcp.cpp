@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/loop.hpp"
+#include "common/memory.hpp"
 #include "common/spawn.hpp"
 
 namespace compare::floor {
@@ -128,7 +129,7 @@ class FloorTcp {
   int socket_;
   int rank_;
   bool peer_is_here_ = false;
-  std::vector<std::byte> source_, result_, target_;
+  Memory source_, result_, target_;
 };
 
 // Both ends of a connection over loopback.
@@ -159,7 +160,7 @@ int main(int argc, char** argv) try {
   if (setup.ranks != 2) throw std::invalid_argument("these bare loops have two ranks");
   int ends[2];
   compare::floor::connect_pair(ends);
-  return compare::run_ranks(2, setup.pin, [&](int rank) {
+  return compare::run_ranks(setup, [&](int rank) {
     close(ends[1 - rank]);
     compare::floor::FloorTcp contestant(ends[rank], rank, setup);
     return compare::run_rank(contestant, setup);

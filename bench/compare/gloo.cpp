@@ -9,15 +9,18 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/loop.hpp"
+#include "common/memory.hpp"
 #include "common/spawn.hpp"
 
 namespace {
@@ -33,8 +36,8 @@ class Gloo {
     context->setTimeout(std::chrono::seconds(120));
     context->connectFullMesh(store, device);
     context_ = context;
-    source_.resize(setup.source_bytes() / sizeof(float));
-    result_.resize(setup.result_bytes(size_) / sizeof(float));
+    source_ = compare::Memory(setup.source_bytes());
+    result_ = compare::Memory(setup.result_bytes(size_));
     barrier_.emplace(context_);
   }
 
@@ -50,8 +53,8 @@ class Gloo {
     return one_sided ? "Gloo of this version has no one-sided transfers" : "";
   }
 
-  std::byte* source() { return reinterpret_cast<std::byte*>(source_.data()); }
-  std::byte* result() { return reinterpret_cast<std::byte*>(result_.data()); }
+  std::byte* source() { return source_.data(); }
+  std::byte* result() { return result_.data(); }
   std::byte* target() { return source(); }
 
   void put(int, std::size_t) {}
@@ -60,59 +63,70 @@ class Gloo {
 
   // Options register buffers; they are made once per size, which is the fast way to use them.
   void broadcast(std::size_t bytes) {
-    if (broadcast_bytes_ != bytes) {
-      broadcast_.emplace(context_);
-      broadcast_->setOutput(source_.data(), bytes / sizeof(float));
-      broadcast_->setRoot(0);
-      broadcast_bytes_ = bytes;
+    const auto [found, added] = broadcasts_.try_emplace(bytes, context_);
+    if (added) {
+      found->second.setOutput(floats(source_), bytes / sizeof(float));
+      found->second.setRoot(0);
     }
-    gloo::broadcast(*broadcast_);
+    gloo::broadcast(found->second);
   }
   void allgather(std::size_t bytes) {
-    if (allgather_bytes_ != bytes) {
-      allgather_.emplace(context_);
+    const auto [found, added] = allgathers_.try_emplace(bytes, context_);
+    if (added) {
       const std::size_t count = bytes / sizeof(float);
-      allgather_->setInput(source_.data(), count);
-      allgather_->setOutput(result_.data(), count * static_cast<std::size_t>(size_));
-      allgather_bytes_ = bytes;
+      found->second.setInput(floats(source_), count);
+      found->second.setOutput(floats(result_), count * static_cast<std::size_t>(size_));
     }
-    gloo::allgather(*allgather_);
+    gloo::allgather(found->second);
   }
   void allreduce(std::size_t bytes) {
-    if (allreduce_bytes_ != bytes) {
-      allreduce_.emplace(context_);
-      allreduce_->setInput(source_.data(), bytes / sizeof(float));
-      allreduce_->setOutput(result_.data(), bytes / sizeof(float));
-      allreduce_->setReduceFunction(
+    const auto [found, added] = allreduces_.try_emplace(bytes, context_);
+    if (added) {
+      found->second.setInput(floats(source_), bytes / sizeof(float));
+      found->second.setOutput(floats(result_), bytes / sizeof(float));
+      found->second.setReduceFunction(
           static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
-      allreduce_bytes_ = bytes;
     }
-    gloo::allreduce(*allreduce_);
+    gloo::allreduce(found->second);
   }
   void expose() {}
   // A rank that leaves early would break the others' connections.
   void close() { barrier(); }
 
  private:
+  static float* floats(const compare::Memory& memory) { return reinterpret_cast<float*>(memory.data()); }
+
   int rank_;
   int size_;
   std::shared_ptr<gloo::Context> context_;
-  std::vector<float> source_, result_;
+  compare::Memory source_, result_;
   std::optional<gloo::BarrierOptions> barrier_;
-  std::optional<gloo::BroadcastOptions> broadcast_;
-  std::optional<gloo::AllgatherOptions> allgather_;
-  std::optional<gloo::AllreduceOptions> allreduce_;
-  std::size_t broadcast_bytes_ = 0, allgather_bytes_ = 0, allreduce_bytes_ = 0;
+  std::map<std::size_t, gloo::BroadcastOptions> broadcasts_;  // by size
+  std::map<std::size_t, gloo::AllgatherOptions> allgathers_;
+  std::map<std::size_t, gloo::AllreduceOptions> allreduces_;
 };
+
+int run_as(int rank, const compare::Setup& setup) {
+  Gloo contestant(setup, rank);
+  return compare::run_rank(contestant, setup);
+}
+
+// A start-up counts with what a launcher does: each rank is a program of its own.
+int execute_as(int rank, int argc, char** argv) {
+  std::vector<char*> words(argv, argv + argc);
+  std::string mine = "--rank=" + std::to_string(rank);
+  words.push_back(mine.data());
+  words.push_back(nullptr);
+  return execv("/proc/self/exe", words.data());
+}
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   const compare::Setup setup = compare::setup_of(argc, argv);
-  return compare::run_ranks(setup.ranks, setup.pin, [&](int rank) {
-    Gloo contestant(setup, rank);
-    return compare::run_rank(contestant, setup);
-  });
+  if (setup.rank >= 0) return run_as(setup.rank, setup);
+  return compare::run_ranks(setup,
+                            [&](int rank) { return setup.hello ? execute_as(rank, argc, argv) : run_as(rank, setup); });
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -1,11 +1,10 @@
 // HMC. Started by hmcrun.
 #include <cstdio>
 #include <hmc/hmc.hpp>
-#include <memory>
-#include <optional>
-#include <vector>
 
+#include "common/bind.hpp"
 #include "common/loop.hpp"
+#include "common/memory.hpp"
 
 namespace {
 
@@ -16,16 +15,17 @@ class Hmc {
     if (setup.hello) return;
     const std::size_t source = setup.source_bytes();
     const std::size_t result = setup.result_bytes(size());
-    constexpr std::size_t page = 4096;
+    constexpr std::size_t page = compare::page_bytes;
     window_ = hmc::Window::create(world_, 2 * source + result + 4 * page);
     target_offset_ = window_.alloc(source, page);
     if (window_buffers_) {
       source_ = window_.data() + window_.alloc(source, page);
       result_ = window_.data() + window_.alloc(result, page);
     } else {
-      private_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (source + result + 2 * page) / page * page)));
-      source_ = private_.get();
-      result_ = private_.get() + (source + page - 1) / page * page;
+      private_source_ = compare::Memory(source);
+      private_result_ = compare::Memory(result);
+      source_ = private_source_.data();
+      result_ = private_result_.data();
     }
   }
 
@@ -61,16 +61,12 @@ class Hmc {
   }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-
   hmc::Runtime runtime_;
   hmc::Team world_;
   hmc::Window window_;
   bool window_buffers_;
   std::uint64_t target_offset_ = 0;
-  std::unique_ptr<std::byte, Free> private_;
+  compare::Memory private_source_, private_result_;
   std::byte* source_ = nullptr;
   std::byte* result_ = nullptr;
 };
@@ -79,6 +75,7 @@ class Hmc {
 
 int main(int argc, char** argv) try {
   const compare::Setup setup = compare::setup_of(argc, argv);
+  compare::bind_launched(setup);
   Hmc contestant(setup);
   return compare::run_rank(contestant, setup);
 } catch (const std::exception& error) {

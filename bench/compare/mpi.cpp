@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "common/bind.hpp"
 #include "common/loop.hpp"
+#include "common/memory.hpp"
 
 namespace {
 
@@ -24,12 +26,10 @@ class Mpi {
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
     if (setup.hello) return;
-    constexpr std::size_t page = 4096;
-    const std::size_t source = (setup.source_bytes() + page - 1) / page * page;
-    const std::size_t result = (setup.result_bytes(size_) + page - 1) / page * page;
-    source_ = static_cast<std::byte*>(std::aligned_alloc(page, source));
-    result_ = static_cast<std::byte*>(std::aligned_alloc(page, result));
-    check(MPI_Win_allocate(static_cast<MPI_Aint>(source), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target_, &window_),
+    source_ = compare::Memory(setup.source_bytes());
+    result_ = compare::Memory(setup.result_bytes(size_));
+    const std::size_t target = compare::whole_pages(setup.source_bytes());
+    check(MPI_Win_allocate(static_cast<MPI_Aint>(target), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target_, &window_),
           "MPI_Win_allocate");
     check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
   }
@@ -49,31 +49,31 @@ class Mpi {
   std::string settings() const { return "private buffers; put and get: MPI_Win_allocate, lock_all, flush"; }
   static std::string lacks(compare::Operation) { return ""; }
 
-  std::byte* source() { return source_; }
-  std::byte* result() { return result_; }
+  std::byte* source() { return source_.data(); }
+  std::byte* result() { return result_.data(); }
   std::byte* target() { return target_; }
 
   void put(int peer, std::size_t bytes) {
     const int count = static_cast<int>(bytes);
-    check(MPI_Put(source_, count, MPI_BYTE, peer, 0, count, MPI_BYTE, window_), "MPI_Put");
+    check(MPI_Put(source(), count, MPI_BYTE, peer, 0, count, MPI_BYTE, window_), "MPI_Put");
     check(MPI_Win_flush(peer, window_), "MPI_Win_flush");
   }
   void get(int peer, std::size_t bytes) {
     const int count = static_cast<int>(bytes);
-    check(MPI_Get(result_, count, MPI_BYTE, peer, 0, count, MPI_BYTE, window_), "MPI_Get");
+    check(MPI_Get(result(), count, MPI_BYTE, peer, 0, count, MPI_BYTE, window_), "MPI_Get");
     check(MPI_Win_flush(peer, window_), "MPI_Win_flush");
   }
   void barrier() { check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
   void broadcast(std::size_t bytes) {
-    check(MPI_Bcast(source_, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    check(MPI_Bcast(source(), static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
   }
   void allgather(std::size_t bytes) {
     const int count = static_cast<int>(bytes);
-    check(MPI_Allgather(source_, count, MPI_BYTE, result_, count, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
+    check(MPI_Allgather(source(), count, MPI_BYTE, result(), count, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
   }
   void allreduce(std::size_t bytes) {
     const int count = static_cast<int>(bytes / sizeof(float));
-    check(MPI_Allreduce(source_, result_, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce");
+    check(MPI_Allreduce(source(), result(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce");
   }
   void expose() { check(MPI_Win_sync(window_), "MPI_Win_sync"); }
   void close() {
@@ -82,8 +82,6 @@ class Mpi {
       check(MPI_Win_free(&window_), "MPI_Win_free");
     }
     check(MPI_Finalize(), "MPI_Finalize");
-    std::free(source_);
-    std::free(result_);
   }
 
  private:
@@ -91,14 +89,14 @@ class Mpi {
   int size_ = 1;
   MPI_Win window_ = MPI_WIN_NULL;
   std::byte* target_ = nullptr;
-  std::byte* source_ = nullptr;
-  std::byte* result_ = nullptr;
+  compare::Memory source_, result_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   const compare::Setup setup = compare::setup_of(argc, argv);
+  compare::bind_launched(setup);
   Mpi contestant(&argc, &argv, setup);
   return compare::run_rank(contestant, setup);
 } catch (const std::exception& error) {

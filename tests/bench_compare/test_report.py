@@ -30,7 +30,8 @@ class Page(unittest.TestCase):
     def test_has_latency_and_ratio_per_operation_with_sizes_and_dots_for_the_barrier(self):
         names = [titles(chart)[0] for chart in charts(self.page)]
         self.assertEqual(names, ["allreduce: one node, 2 ranks",
-                                 "allreduce, np=2: HMC's time as a multiple (below 1: faster)", "one node, 2 ranks"])
+                                 "allreduce, np=2: HMC's time as a multiple (below 1: faster)",
+                                 "barrier: one node, 2 ranks", "barrier: HMC's time as a multiple (below 1: faster)"])
 
     def test_every_contestant_is_in_the_legend(self):
         chart = charts(self.page)[0]
@@ -45,6 +46,27 @@ class Page(unittest.TestCase):
                 for key, most in (("x", width), ("x1", width), ("cx", width), ("y", height), ("y2", height)):
                     if one.get(key):
                         self.assertTrue(0 <= float(one.get(key)) <= most, (one.tag, one.attrib))
+
+    def test_names_in_a_legend_do_not_run_into_each_other(self):
+        for chart in charts(self.page):
+            rows = {}
+            for one in chart.iter("{http://www.w3.org/2000/svg}text"):
+                if one.get("text-anchor") == "start" and one.get("font-weight") is None:
+                    rows.setdefault(one.get("y"), []).append((float(one.get("x")), one.text))
+            for row in rows.values():
+                for (x, name), (after, _) in zip(sorted(row), sorted(row)[1:]):
+                    self.assertLess(x + len(name) * 6.5, after - 38, name)
+
+    def test_every_point_has_a_bar_from_its_best_round_to_its_worst(self):
+        self.assertEqual(self.page.count('class="spread"'), self.page.count("<title>") - len(charts(self.page)) - 1 -
+                         self.legend_markers())
+
+    def legend_markers(self):
+        return sum(len(one["contestants"]) for one in self.results["layouts"]) + 6  # of times, of ratios
+
+    def test_settings_are_told_by_layout(self):
+        self.results["layouts"][0]["settings"]["mpich"] = "this and that"
+        self.assertIn("memory-np2: this and that", report.page(self.results))
 
     def test_versions_machine_date_and_rules_are_there(self):
         for word in ("2030-01-02", "a processor", "Debian", "abc", "Open MPI"):

@@ -48,6 +48,65 @@ class Rows(unittest.TestCase):
         self.assertEqual(row["to_floor"]["hmc-private"]["median"], 2.0)
 
 
+class Doubts(unittest.TestCase):
+    """What isn't clean in every round isn't shown as if it were."""
+
+    def row(self, counts, rounds=5, withdrawn=None, **changes):
+        samples = [support.sample(name, r, 2.0) for name, count in counts.items() for r in range(count)]
+        for one in samples:
+            one.update(changes)
+        layout = support.layout({"allreduce": ["allreduce:8"]}, rounds=rounds)
+        found = support.whole([layout], samples, {}, withdrawn)
+        return found["rows"][0], next(support.text.tables(found))[2][0]
+
+    def test_what_went_wrong_in_one_round_has_no_figure_and_says_why(self):
+        key = ("memory-np2", "mpich", "allreduce", 8)
+        row, _ = self.row({"hmc-window": 5, "mpich": 4}, withdrawn={key: "wrong bytes (round 5)"})
+        self.assertNotIn("mpich", row["us"])
+        self.assertEqual((row["missing"]["mpich"], row["best_peer"]), ("wrong bytes (round 5)", None))
+
+    def test_rounds_are_counted_for_each_and_printed_where_some_are_missing(self):
+        row, line = self.row({"hmc-window": 5, "mpich": 4})
+        self.assertEqual(row["rounds"], {"hmc-window": 5, "mpich": 4})
+        self.assertIn("2.00 4/5", line)
+        self.assertIn("2.00", line)
+        self.assertEqual(row["noisy"], [])
+
+    def test_fewer_than_three_rounds_are_noisy(self):
+        row, line = self.row({"hmc-window": 3, "mpich": 2}, rounds=3)
+        self.assertEqual(row["noisy"], ["mpich"])
+        self.assertIn("2.00~ 2/3", line)
+        self.assertTrue(row["to_best_peer"]["hmc-window"]["noisy"])
+
+    def test_fewer_than_60_percent_of_the_rounds_are_noisy(self):
+        row, _ = self.row({"hmc-window": 10, "mpich": 6, "openmpi": 5}, rounds=10)
+        self.assertEqual(row["noisy"], ["openmpi"])
+
+    def test_a_hurried_pass_is_noisy(self):
+        row, _ = self.row({"mpich": 5}, hurried=True)
+        self.assertEqual(row["noisy"], ["mpich"])
+
+
+class Reading(unittest.TestCase):
+    """A call that leaves its result far away is cheap, and its reader pays."""
+
+    def setUp(self):
+        samples = [support.sample(name, r, us, read=read) for name, us, read in
+                   (("hmc-window", 1.0, 2.0), ("openmpi", 2.0, 2.0), ("mpich", 2.5, 0.5)) for r in range(3)]
+        self.found = support.whole([support.layout({"allreduce": ["allreduce:8"]})], samples, {})
+        self.row = self.found["rows"][0]
+
+    def test_is_a_ratio_of_its_own_with_its_own_best_peer(self):
+        self.assertEqual(self.row["to_best_peer"]["hmc-window"]["median"], 0.5)
+        self.assertEqual(self.row["with_read"]["best_peer"], "mpich")
+        self.assertEqual(self.row["with_read"]["to_best_peer"]["hmc-window"]["median"], 1.0)
+
+    def test_is_a_column_of_the_table(self):
+        _, header, lines = next(support.text.tables(self.found))
+        self.assertEqual(lines[0][header.index("win/peer")], "0.50")
+        self.assertEqual(lines[0][header.index("win+read/peer")], "1.00")
+
+
 class Schema(unittest.TestCase):
     def setUp(self):
         self.good = support.complete()

@@ -8,7 +8,7 @@ import time
 import unittest
 
 import support
-from driver import contestants, launch, plan, results, rounds
+from driver import contestants, launch, machine, plan, results, rounds
 
 # Plays a contestant: writes lines for its cells as the real programs do, or misbehaves.
 PLAYER = r'''#!/usr/bin/python3
@@ -23,9 +23,12 @@ if how == "crashes":
     sys.exit(3)
 if how == "hangs":
     time.sleep(1000)
+if how == "falters":  # wrong in the second round only
+    with open(os.path.join(os.path.dirname(sys.argv[0]), "order")) as order:
+        how = "is_wrong" if order.read().split().count("falters") == 2 else how
 if how == "litters":
     subprocess.Popen(["sleep", "1000"], start_new_session=True)
-cpus = [[0, 2], [0, 2]] if how == "unpinned" else [[0, 1], [1, 1]]
+cpus = {"unpinned": [[0, 2], [0, 2]], "elsewhere": [[1, 1], [0, 1]]}.get(how, [[0, 1], [1, 1]])
 with open(options["output"], "w") as out:
     out.write(json.dumps({"contestant": how, "np": 2, "version": "1.0", "settings": "none", "cpus": cpus}) + "\n")
     for cell in cells:
@@ -36,7 +39,8 @@ with open(options["output"], "w") as out:
         elif how == "lacks_it":
             line["lacks"] = "no such thing"
         else:
-            line.update(us_mean=2.0, us_p50=1.0, us_min=1.0, us_max=3.0, us_read=0.1, calls=10, batch=1,
+            line.update(us_mean=2.0, us_p50=1.0, us_min=1.0, us_max=3.0, us_read=0.1, us_both_mean=2.1,
+                        us_both_p50=1.1, calls=10, batch=1,
                         loopback_bytes=0 if how == "cheats" else 10**6)
         out.write(json.dumps(line) + "\n")
         if how == "dies_between":
@@ -52,7 +56,7 @@ class Rounds(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
 
-    def play(self, *players, rounds_wanted=1, nodes=1, timeout_s=10, apart=False):
+    def play(self, *players, rounds_wanted=1, nodes=1, timeout_s=10, apart=False, seed=1):
         """Runs these, with two cells; returns the interleaver and the layout."""
         everyone = []
         for player in players:
@@ -64,24 +68,36 @@ class Rounds(unittest.TestCase):
             everyone.append(contestants.Contestant(player, player.upper(), "peer", path, package="its-package"))
         settings = {"cell_s": 0.01, "limit_s": 1.0, "timeout_s": timeout_s, "apart": apart}
         layout = support.layout({"put": ["put:8"], "barrier": ["barrier"]}, nodes=nodes, contestants=list(players))
-        work = rounds.Interleaver(everyone, settings, lambda line: None)
+        work = rounds.Interleaver(everyone, settings, lambda line: None, seed)
         work.run(layout, rounds_wanted, None)
-        self.rows = results.rows([layout], everyone, work.samples, work.missing)
+        self.rows = results.rows([layout], everyone, work.samples, work.missing, work.withdrawn)
         return work, layout
 
     def order(self):
         with open(os.path.join(self.folder.name, "order"), encoding="utf-8") as file:
             return file.read().split()
 
-    def test_every_round_runs_everyone_and_begins_with_another(self):
-        work, layout = self.play("one", "two", "three", rounds_wanted=3)
-        self.assertEqual(self.order(), ["one", "two", "three", "two", "three", "one", "three", "one", "two"])
-        self.assertEqual(len(work.samples), 3 * 3 * 2)
-        self.assertEqual((layout["rounds"], work.notes), (3, []))
+    def test_every_round_runs_everyone_once_in_an_order_of_its_own(self):
+        work, layout = self.play("one", "two", "three", rounds_wanted=8, seed=3)
+        order = self.order()
+        found = {tuple(order[at:at + 3]) for at in range(0, len(order), 3)}
+        self.assertTrue(all(sorted(each) == ["one", "three", "two"] for each in found), found)
+        self.assertGreater(len(found), 2)
+        # Neither a place nor a neighbour is fixed: a rotation would have one follower for each.
+        after_one = {each[each.index("one") + 1] for each in found if each[2] != "one"}
+        self.assertEqual(after_one, {"two", "three"})
+        self.assertEqual(len(work.samples), 8 * 3 * 2)
+        self.assertEqual((layout["rounds"], work.notes), (8, []))
+
+    def test_a_seed_gives_the_same_order_again(self):
+        for _ in range(2):
+            self.play("one", "two", "three", rounds_wanted=4, seed=7)
+        order = self.order()
+        self.assertEqual(order[:12], order[12:])
 
     def test_operations_can_be_interleaved_one_by_one(self):
         self.play("one", "two", apart=True)
-        self.assertEqual(self.order(), ["one", "two", "one", "two"])
+        self.assertEqual([sorted(self.order()[at:at + 2]) for at in (0, 2)], [["one", "two"]] * 2)
 
     def test_a_deadline_ends_the_rounds_and_says_so(self):
         work, layout = self.play("one")
@@ -100,6 +116,13 @@ class Rounds(unittest.TestCase):
         work, _ = self.play("dies_between")
         self.assertEqual([sample["op"] for sample in work.samples], ["put"])
         self.assertIn("exit 7", self.rows[1]["missing"]["dies_between"])
+        self.assertNotIn(("memory-np2", "dies_between", "put", 8), work.withdrawn)
+
+    def test_wrong_bytes_in_one_round_withdraw_the_cell(self):
+        work, _ = self.play("falters", rounds_wanted=3)
+        self.assertEqual(len(work.samples), 2 * 2)  # the other rounds' figures are there, and aren't shown
+        for row in self.rows:
+            self.assertEqual((row["us"], row["missing"]), ({}, {"falters": "wrong bytes (round 2)"}))
 
     def test_who_hangs_is_killed_told_and_not_started_again(self):
         work, _ = self.play("hangs", "one", rounds_wanted=2, timeout_s=0.5, apart=True)
@@ -127,9 +150,18 @@ class Rounds(unittest.TestCase):
         self.assertEqual({sample["contestant"] for sample in work.samples}, {"one"})
         self.assertEqual(work.failed, {"cheats"})
 
-    def test_ranks_that_are_not_pinned_alike_are_told(self):
-        work, _ = self.play("unpinned")
-        self.assertIn("core each", work.notes[0])
+    def test_ranks_that_are_not_where_they_shall_be_are_told(self):
+        for player in ("unpinned", "elsewhere"):
+            work, _ = self.play(player)
+            self.assertIn("not on [[0, 1], [1, 1]]", work.notes[0])
+
+    def test_contestants_that_are_on_different_cpus_are_told(self):
+        work, _ = self.play("elsewhere", "one")
+        self.assertIn("weren't on the same CPUs", work.notes[-1])
+
+    def test_everyone_is_given_the_same_cpus(self):
+        _, layout = self.play("one")
+        self.assertIn("--cpus=0,1", layout["commands"]["one"])
 
     def test_nobody_is_left_behind(self):
         self.play("litters")
@@ -137,15 +169,33 @@ class Rounds(unittest.TestCase):
                               check=False).stdout.split()
         self.assertNotIn("sleep", mine)
 
+    def test_the_time_of_a_start_is_not_rounded_to_a_poll(self):
+        # A poll at 1, 3, 7 ... 63, 113, 163 ms would say 163.
+        least = min(launch.run(["sh", "-c", "exec sleep 0.12"], 10).wall_s for _ in range(8))
+        self.assertTrue(0.12 <= least < 0.13, least)
+
 
 class Plan(unittest.TestCase):
     def test_ranks_that_fit_are_pinned_and_the_median_call_counts(self):
-        found = {one["np"]: (one["pinned"], one["figure"]) for one in plan.layouts("full", 4) if one["nodes"] == 1}
+        found = {one["np"]: (one["pinned"], one["figure"]) for one in plan.layouts("full", [0, 2, 4, 6]) if one["nodes"] == 1}
         self.assertEqual(found, {2: (True, "us_p50"), 4: (True, "us_p50"), 8: (False, "us_mean")})
+
+    def test_ranks_go_round_the_cores_where_they_do_not_fit(self):
+        found = {one["np"]: one["cpu_list"] for one in plan.layouts("full", [0, 2, 4, 6], nodes=(1,))}
+        self.assertEqual(found, {2: [0, 2], 4: [0, 2, 4, 6], 8: [0, 2, 4, 6]})
+
+    def test_one_thread_of_each_core_is_taken(self):
+        siblings = {0: "0,4", 1: "1,5", 2: "2,6", 4: "0,4", 5: "1,5", 7: ""}
+        self.assertEqual(machine.cores({0, 1, 2, 4, 5, 7}, siblings.get), [0, 1, 2, 7])
+
+    def test_nodes_choose_layouts(self):
+        nodes = [{one["nodes"] for one in plan.layouts("quick", [0, 1], nodes=chosen)} for chosen in ((1,), (2,), (1, 2))]
+        self.assertEqual(nodes, [{1}, {2}, {1, 2}])
+        self.assertEqual(plan.hello_layouts("quick", nodes=(2,)), [])
 
     def test_all_operations_are_in_every_layout(self):
         for mode in plan.MODES:
-            for layout in plan.layouts(mode, 2):
+            for layout in plan.layouts(mode, [0, 1]):
                 self.assertEqual(set(layout["cells"]), set(plan.OPERATIONS))
 
     def test_sizes_are_whole_words(self):

@@ -38,6 +38,28 @@ class Smoke(unittest.TestCase):
             reasons = {name: why for name, why in row["missing"].items() if name.startswith(("hmc", "floor"))}
             self.assertEqual(reasons, {}, row)
 
+    def test_every_peer_has_figures_or_a_line_that_it_is_absent(self):
+        for one in self.results["contestants"]:
+            if one["kind"] != "peer":
+                continue
+            rows = [row for row in self.results["rows"] if one["name"] in row["us"]]
+            if one["absent"]:
+                self.assertEqual(rows, [])
+                self.assertTrue(any(note.startswith(f"{one['label']}: absent") for note in self.results["notes"]))
+            else:
+                lacked = {"put", "get"} if one["name"] == "gloo" else set()
+                self.assertEqual({row["op"] for row in rows}, {*plan.OPERATIONS, "hello"} - lacked, one["name"])
+
+    def test_everyone_runs_on_the_same_cpus(self):
+        for layout in self.results["layouts"]:
+            self.assertLessEqual(len({str(cpus) for cpus in layout["cpus"].values()}), 1, layout["cpus"])
+
+    def test_settings_of_the_network_are_named(self):
+        network = next(layout for layout in self.results["layouts"] if layout["nodes"] == 2)["settings"]
+        self.assertIn("UCX_TLS=", network["hmc-window"])
+        for name, word in (("openmpi", "osc=pt2pt"), ("mpich", "MPIR_CVAR_NUM_CLIQUES=2")):
+            self.assertTrue(name not in network or word in network[name], network)
+
     def test_every_operation_is_there(self):
         self.assertLessEqual({*plan.OPERATIONS, "hello"}, {row["op"] for row in self.results["rows"]})
 

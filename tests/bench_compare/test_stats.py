@@ -63,6 +63,13 @@ class Ratio(unittest.TestCase):
         self.assertTrue(stats.ratio({0: 1.0, 1: 2.0}, {0: 1.0, 1: 1.0})["noisy"])
 
 
+class Enough(unittest.TestCase):
+    def test_three_rounds_and_60_percent_are_enough(self):
+        self.assertFalse(stats.too_few(3, 5))
+        self.assertTrue(stats.too_few(2, 2))
+        self.assertTrue(stats.too_few(5, 10))
+
+
 class Best(unittest.TestCase):
     def test_has_the_lowest_median(self):
         self.assertEqual(stats.best({"a": {0: 1.0, 1: 9.0, 2: 9.0}, "b": {0: 5.0, 1: 5.0, 2: 5.0}}), "b")

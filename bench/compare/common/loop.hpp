@@ -10,11 +10,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "figures.hpp"
 #include "lines.hpp"
 #include "pattern.hpp"
 #include "setup.hpp"
@@ -72,23 +72,17 @@ template <typename Contestant> class Loop {
   }
 
  private:
-  struct Times {
-    std::vector<double> call_ns;  // of each pass, for one call of its batch
-    double read_ns = 0;
-    long long loopback_bytes = 0;
-  };
-
   static bool one_sided(Operation operation) { return operation == Operation::put || operation == Operation::get; }
   bool times(Operation operation) const { return !one_sided(operation) || it_.rank() == 0; }
 
   void run(const Cell& cell) {
     if (const std::string why = it_.lacks(cell.operation); !why.empty()) return tell(cell, "lacks", why);
-    if (agree(now_ns() - start_ > setup_.limit_seconds * 1e9 ? 1 : 0) != 0)
-      return tell(cell, "skipped", "this contestant's time for the round was used up");
+    // A slow contestant's last cells get one pass each: were they left out, it would always be the same ones.
+    const bool hurried = agree(now_ns() - start_ > setup_.limit_seconds * 1e9 ? 1 : 0) != 0;
     if (!everyone(validate(cell))) return tell(cell, "error", "a rank got wrong bytes or left a barrier early");
 
-    const std::size_t batch = choose_batch(cell);
-    const std::size_t passes = warm_up(cell, batch);
+    const std::size_t batch = hurried ? 1 : choose_batch(cell);
+    const std::size_t passes = hurried ? 1 : warm_up(cell, batch);
     Times times;
     times.call_ns.reserve(passes);
     it_.barrier();
@@ -98,7 +92,7 @@ template <typename Contestant> class Loop {
     times.loopback_bytes = loopback_bytes() - loopback_before;
     if (!everyone(cell.operation == Operation::barrier || verify(cell, stamp_)))
       return tell(cell, "error", "a rank got wrong bytes in the timed loop");
-    tell(cell, batch, times);
+    tell(cell, batch, hurried, times);
   }
 
   // ---- one pass: write the input, line up, call, read the result
@@ -110,15 +104,13 @@ template <typename Contestant> class Loop {
       const double begin = now_ns();
       for (std::size_t i = 0; i < batch; ++i) call(cell);
       const double end = now_ns();
-      read(cell);
-      const double after = now_ns();
       times_out.call_ns.push_back(std::max(0.0, end - begin - clock_cost_) / static_cast<double>(batch));
-      times_out.read_ns += std::max(0.0, after - end - clock_cost_);
+      if (cell.operation != Operation::put) read(cell, times_out);
     }
     if (one_sided(cell.operation)) {
       it_.barrier();  // the target may touch its memory again
       it_.expose();
-      if (cell.operation == Operation::put && it_.rank() == target_rank()) consume(it_.target(), cell.bytes);
+      if (cell.operation == Operation::put && it_.rank() == target_rank()) read(cell, times_out);
     }
   }
 
@@ -149,8 +141,16 @@ template <typename Contestant> class Loop {
     }
   }
 
-  void read(const Cell& cell) {
-    if (cell.operation == Operation::broadcast)
+  // What a consumer pays to have the result, which also depends on where the library left it.
+  void read(const Cell& cell, Times& times_out) {
+    const double begin = now_ns();
+    consume_result(cell);
+    times_out.read_ns.push_back(std::max(0.0, now_ns() - begin - clock_cost_));
+  }
+  void consume_result(const Cell& cell) {
+    if (cell.operation == Operation::put)
+      consume(it_.target(), cell.bytes);
+    else if (cell.operation == Operation::broadcast)
       consume(it_.source(), cell.bytes);
     else if (cell.operation == Operation::allgather)
       consume(it_.result(), cell.bytes * ranks());
@@ -287,38 +287,43 @@ template <typename Contestant> class Loop {
     lines_->end();
   }
 
-  void tell(const Cell& cell, std::size_t batch, Times& times) {
-    const std::size_t passes = times.call_ns.size();
-    double mine[3] = {};
-    if (passes > 0) {
-      const double total = std::accumulate(times.call_ns.begin(), times.call_ns.end(), 0.0);
-      const auto middle = times.call_ns.begin() + static_cast<std::ptrdiff_t>(passes / 2);
-      std::nth_element(times.call_ns.begin(), middle, times.call_ns.end());
-      mine[0] = total / static_cast<double>(passes);
-      mine[1] = *middle;
-      mine[2] = times.read_ns / static_cast<double>(passes);
-    }
-    const std::vector<double> all = gather(mine, 3);
+  void tell(const Cell& cell, std::size_t batch, bool hurried, const Times& times) {
+    const Figures mine = figures_of(times);
+    const std::vector<double> all = gather(mine.data(), mine.size());
     if (lines_ == nullptr) return;
-    const std::size_t timed = one_sided(cell.operation) ? 1 : ranks();
-    double sums[3] = {};
-    double least = 1e300, most = 0;
-    for (std::size_t r = 0; r < timed; ++r) {
-      for (std::size_t i = 0; i < 3; ++i) sums[i] += all[3 * r + i];
-      least = std::min(least, all[3 * r]);
-      most = std::max(most, all[3 * r]);
+    std::vector<Figures> ranks_figures(ranks());
+    for (std::size_t i = 0; i < all.size(); ++i) ranks_figures[i / mine.size()][i % mine.size()] = all[i];
+    if (cell.operation == Operation::put) {  // its target is who reads
+      const Figures& target = ranks_figures[static_cast<std::size_t>(target_rank())];
+      ranks_figures[0][read_mean] = target[read_mean];
+      ranks_figures[0][both_p50] = ranks_figures[0][p50] + target[read_p50];
     }
-    const double per_us = 1e3 * static_cast<double>(timed);
+    ranks_figures.resize(one_sided(cell.operation) ? 1 : ranks());
+    tell(cell, ranks_figures);
+    lines_->whole("loopback_bytes", times.loopback_bytes);
+    lines_->whole("calls", static_cast<long long>(times.call_ns.size() * batch));
+    lines_->whole("batch", static_cast<long long>(batch));
+    if (hurried) lines_->whole("hurried", 1);
+    lines_->end();
+  }
+
+  void tell(const Cell& cell, const std::vector<Figures>& timed) {
+    Figures sums{};
+    double least = 1e300, most = 0;
+    for (const Figures& one : timed) {
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += one[i];
+      least = std::min(least, one[mean]);
+      most = std::max(most, one[mean]);
+    }
+    const double per_us = 1e3 * static_cast<double>(timed.size());
     lines_->begin(setup_.name, it_.size(), cell);
-    lines_->number("us_mean", sums[0] / per_us);  // averages over the ranks, as OSU prints
-    lines_->number("us_p50", sums[1] / per_us);
+    lines_->number("us_mean", sums[mean] / per_us);  // averages over the ranks, as OSU prints
+    lines_->number("us_p50", sums[p50] / per_us);
     lines_->number("us_min", least / 1e3);  // of the ranks' means
     lines_->number("us_max", most / 1e3);
-    lines_->number("us_read", sums[2] / per_us);  // reading the result once, besides
-    lines_->whole("loopback_bytes", times.loopback_bytes);
-    lines_->whole("calls", static_cast<long long>(passes * batch));
-    lines_->whole("batch", static_cast<long long>(batch));
-    lines_->end();
+    lines_->number("us_read", sums[read_mean] / per_us);  // reading the result once, besides
+    lines_->number("us_both_mean", (sums[mean] + sums[read_mean]) / per_us);
+    lines_->number("us_both_p50", sums[both_p50] / per_us);
   }
 
   std::size_t result_bytes(const Cell& cell) const {

@@ -5,43 +5,59 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 namespace compare {
 
-inline std::uint32_t word_at(int rank, std::uint32_t stamp, std::size_t index) {
-  const std::uint32_t seed = static_cast<std::uint32_t>(rank + 1) * 0x85ebca6bU ^ stamp * 0x9e3779b1U;
-  return static_cast<std::uint32_t>(index) * 2654435761U ^ seed;
+// Mixes all bits: no two places, calls or ranks have values that follow from each other.
+inline std::uint32_t mixed(std::uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x7feb352dU;
+  x = (x ^ (x >> 15)) * 0x846ca68bU;
+  return x ^ (x >> 16);
+}
+
+inline std::uint32_t seed_of(int rank, std::uint32_t stamp) {
+  return mixed(mixed(static_cast<std::uint32_t>(rank) + 0x9e3779b9U) + stamp);
+}
+
+inline std::uint32_t word_at(std::uint32_t seed, std::size_t index) {
+  return mixed(static_cast<std::uint32_t>(index) ^ seed);
 }
 
 inline void fill_words(void* to, std::size_t bytes, int rank, std::uint32_t stamp) {
   auto* words = static_cast<std::uint32_t*>(to);
-  for (std::size_t i = 0; i < bytes / 4; ++i) words[i] = word_at(rank, stamp, i);
+  const std::uint32_t seed = seed_of(rank, stamp);
+  for (std::size_t i = 0; i < bytes / 4; ++i) words[i] = word_at(seed, i);
 }
 
 inline bool holds_words(const void* at, std::size_t bytes, int rank, std::uint32_t stamp) {
   const auto* words = static_cast<const std::uint32_t*>(at);
+  const std::uint32_t seed = seed_of(rank, stamp);
   for (std::size_t i = 0; i < bytes / 4; ++i) {
-    if (words[i] != word_at(rank, stamp, i)) return false;
+    if (words[i] != word_at(seed, i)) return false;
   }
   return true;
 }
 
-// Small integers: their sums are exact in floats, in whatever order a library adds.
-inline std::uint32_t number_at(std::uint32_t stamp, std::size_t index) {
-  return ((static_cast<std::uint32_t>(index) + stamp) & 63U) + 1;
-}
+// Integers below 1024: the sums of many ranks are exact in floats, in whatever order a library adds. Each rank has
+// numbers of its own, so that one counted twice can't stand for another.
+inline std::uint32_t number_at(std::uint32_t seed, std::size_t index) { return word_at(seed, index) >> 22; }
 
 inline void fill_numbers(void* to, std::size_t bytes, int rank, std::uint32_t stamp) {
   auto* numbers = static_cast<float*>(to);
-  const auto weight = static_cast<std::uint32_t>(rank + 1);
-  for (std::size_t i = 0; i < bytes / 4; ++i) numbers[i] = static_cast<float>(weight * number_at(stamp, i));
+  const std::uint32_t seed = seed_of(rank, stamp);
+  for (std::size_t i = 0; i < bytes / 4; ++i)
+    numbers[i] = static_cast<float>(static_cast<std::int32_t>(number_at(seed, i)));
 }
 
 inline bool holds_sums(const void* at, std::size_t bytes, int ranks, std::uint32_t stamp) {
   const auto* numbers = static_cast<const float*>(at);
-  const auto weight = static_cast<std::uint32_t>(ranks * (ranks + 1) / 2);
+  std::vector<std::uint32_t> seeds;
+  for (int rank = 0; rank < ranks; ++rank) seeds.push_back(seed_of(rank, stamp));
   for (std::size_t i = 0; i < bytes / 4; ++i) {
-    if (numbers[i] != static_cast<float>(weight * number_at(stamp, i))) return false;
+    std::uint32_t sum = 0;
+    for (const std::uint32_t seed : seeds) sum += number_at(seed, i);
+    if (numbers[i] != static_cast<float>(sum)) return false;
   }
   return true;
 }

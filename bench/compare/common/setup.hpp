@@ -1,6 +1,7 @@
 // What the driver asks of a contestant, as read from its command line.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +30,8 @@ struct Setup {
   std::string name = "contestant";  ///< as the driver calls it; goes into every line
   int ranks = 0;                    ///< for those that start their own ranks; others ask their launcher
   bool window_buffers = false;      ///< collectives on registered memory rather than malloc's
-  bool pin = false;                 ///< for those that start their own ranks: rank r on the r-th core allowed
+  std::vector<int> cpus;            ///< rank r runs on the r-th, round and round; empty: no rank is bound
+  int rank = -1;                    ///< of a program that --hello has executed anew; -1 where it starts the ranks
   bool hello = false;               ///< join, one barrier, leave
   std::string output;               ///< the file of rank 0's lines
   std::string scratch;              ///< a folder that the driver removes
@@ -66,6 +68,17 @@ inline Cell cell_of(const std::string& word) {
   throw std::invalid_argument("no such cell: " + word);
 }
 
+// "0,2,4"
+inline std::vector<int> numbers_of(const std::string& list) {
+  std::vector<int> numbers;
+  for (std::size_t at = 0; at < list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    numbers.push_back(std::stoi(list.substr(at, comma - at)));
+    at = comma + 1;
+  }
+  return numbers;
+}
+
 }  // namespace detail
 
 /// Options are --name=value; every other word is a cell: "barrier", "put:8", "allreduce:65536".
@@ -82,8 +95,10 @@ inline Setup setup_of(int argc, char** argv) {
       setup.ranks = std::stoi(value);
     else if (option == "--window")
       setup.window_buffers = true;
-    else if (option == "--pin")
-      setup.pin = true;
+    else if (option == "--cpus")
+      setup.cpus = detail::numbers_of(value);
+    else if (option == "--rank")
+      setup.rank = std::stoi(value);
     else if (option == "--hello")
       setup.hello = true;
     else if (option == "--output")

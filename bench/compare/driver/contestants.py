@@ -30,47 +30,67 @@ class Contestant:
     def _advice(self, what):
         return f"{what}; Debian has it in {self.package}; then run cmake again" if self.package else what
 
-    def command(self, layout, words, bind):
-        """`words`: what the program is given. Every rank has a core of its own, or none is bound."""
+    def command(self, layout, words, cpus=()):
+        """`words`: what the program is given. Rank r binds itself to the r-th of `cpus`, round and round, before it
+        starts its library: the launchers' own ideas of a core differ. No `cpus`: no rank is bound."""
         program = [self.program, f"--name={self.name}", *words]
         if self.buffers == "window":
             program.append("--window")
-        return self._start(layout, bind) + program + self._own_ranks(layout, bind)
+        if cpus:
+            program.append("--cpus=" + ",".join(map(str, cpus)))
+        return self._start(layout) + program + ([] if self.launcher else [f"--np={layout['np']}"])
 
-    def _own_ranks(self, layout, bind):
-        if self.launcher:
-            return []
-        return [f"--np={layout['np']}"] + (["--pin"] if bind else [])
-
-    def _start(self, layout, bind):
+    def _start(self, layout):
         return []
+
+    def settings_in(self, layout):
+        """What it is given in this layout beyond its defaults, for the report."""
+        return ""
 
 
 class Hmc(Contestant):
-    def _start(self, layout, bind):
+    def _start(self, layout):
         nodes = ["--nodes", str(layout["nodes"])] if layout["nodes"] > 1 else []
-        return [self.launcher, "-np", str(layout["np"]), *nodes, "--bind-to", "core" if bind else "none"]
+        return [self.launcher, "-np", str(layout["np"]), *nodes, "--bind-to", "none"]
+
+    def settings_in(self, layout):
+        if layout["nodes"] == 1:
+            return ""
+        tls = os.environ.get("UCX_TLS", "^sm (HMC's default on one machine; leaves tcp)")
+        return f"UCX {package_version('libucx0') or 'of unknown version'}; UCX_TLS={tls}"
 
 
 class OpenMpi(Contestant):
-    def _start(self, layout, bind):
-        words = [self.launcher, "--allow-run-as-root", "--oversubscribe", "--bind-to", "core" if bind else "none"]
+    # Every other osc of it goes around the btl, through memory that the ranks share.
+    network = (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo"), ("osc", "pt2pt"))
+
+    def _start(self, layout):
+        words = [self.launcher, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
         if layout["nodes"] > 1:
-            # Every other osc of it goes around the btl, through memory that the ranks share.
-            for name, value in (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo"), ("osc", "pt2pt")):
+            for name, value in self.network:
                 words += ["--mca", name, value]
         return words + ["-np", str(layout["np"])]
 
+    def settings_in(self, layout):
+        given = [f"{name}={value}" for name, value in self.network] if layout["nodes"] > 1 else ["default transports"]
+        return " ".join(given) + "; --oversubscribe"
+
 
 class Mpich(Contestant):
-    def _start(self, layout, bind):
-        words = [self.launcher, "-np", str(layout["np"]), "-bind-to", "core" if bind else "none"]
+    # Without cliques its ranks share memory whatever UCX is told.
+    network = (("UCX_TLS", "tcp,self"), ("MPIR_CVAR_NUM_CLIQUES", "2"), ("MPIR_CVAR_CLIQUES_BY_BLOCK", "1"))
+
+    def _start(self, layout):
+        words = [self.launcher, "-np", str(layout["np"]), "-bind-to", "none"]
         if layout["nodes"] > 1:
-            # Without cliques its ranks share memory whatever UCX is told.
-            for name, value in (("UCX_TLS", "tcp,self"), ("MPIR_CVAR_NUM_CLIQUES", str(layout["nodes"])),
-                                ("MPIR_CVAR_CLIQUES_BY_BLOCK", "1")):
+            for name, value in self.network:
                 words += ["-env", name, value]
         return words
+
+    def settings_in(self, layout):
+        ucx = f"UCX {package_version('libucx0') or 'of unknown version'}"
+        given = [f"{name}={value}" for name, value in self.network] if layout["nodes"] > 1 else ["default transports"]
+        return " ".join(given) + "; " + ucx
 
 
 def everyone(build):

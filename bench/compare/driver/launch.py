@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -58,6 +59,25 @@ class Outcome:
         self.wall_s = 0.0
 
 
+def _ended(process, timeout_s):
+    """The moment at which it ended, or None. Popen.wait(timeout) won't do: it looks every 1, 2, 4 ... 50 ms."""
+    watch = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(watch, select.POLLIN)
+        ready = poll.poll(timeout_s * 1000)
+        return time.monotonic() if ready else None
+    finally:
+        os.close(watch)
+
+
+def _stop(process):
+    process.terminate()
+    if _ended(process, 3) is None:
+        process.kill()
+    process.wait()
+
+
 def run(command, timeout_s, output_option=True):
     """`command` is without --output and --scratch: those are made here and removed."""
     outcome = Outcome()
@@ -71,17 +91,14 @@ def run(command, timeout_s, output_option=True):
         with open(log_path, "wb") as log:
             begin = time.monotonic()
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=scratch)
-            try:
-                code = process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
+            end = _ended(process, timeout_s)
+            if end is None:
                 code, outcome.hung = None, True
-                process.terminate()
-                try:
-                    process.wait(3)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-            outcome.wall_s = time.monotonic() - begin
+                _stop(process)
+                end = time.monotonic()
+            else:
+                code = process.wait()
+            outcome.wall_s = end - begin
         with open(log_path, encoding="utf-8", errors="replace") as log:
             said = log.read()
         if code is None:

@@ -18,8 +18,17 @@ def _first(pattern, text, otherwise):
     return found.group(1).strip() if found else otherwise
 
 
-def cores():
-    return len(os.sched_getaffinity(0))
+def cores(allowed=None, siblings=None):
+    """The CPUs that ranks are bound to: of each core that this process may use, the first thread that it may use."""
+    allowed = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
+    siblings = siblings or (lambda cpu: _text(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+    seen, out = set(), []
+    for cpu in allowed:
+        core = siblings(cpu).strip() or str(cpu)
+        if core not in seen:
+            seen.add(core)
+            out.append(cpu)
+    return out
 
 
 def facts():
@@ -27,7 +36,8 @@ def facts():
     thp = "/sys/kernel/mm/transparent_hugepage/"
     return {
         "cpu": _first(r"^model name\s*:\s*(.*)$", cpu, platform.machine()),
-        "cores": cores(),
+        "cores": len(cores()),
+        "threads": len(os.sched_getaffinity(0)),
         "virtual": " hypervisor" in cpu,
         "memory_gib": round(int(_first(r"^MemTotal:\s+(\d+)", _text("/proc/meminfo"), "0")) / 2**20, 1),
         "kernel": platform.release(),

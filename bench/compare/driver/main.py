@@ -4,6 +4,7 @@ import argparse
 import datetime
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -14,17 +15,31 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 
 RULES = [
     "One loop for all: a pass writes the input (every byte, another value each time), meets in the contestant's own "
-    "barrier, makes the call with the clock running, and reads the result with the clock stopped.",
-    "Collectives are timed call by call; barriers, and puts and gets up to 8 KiB, in batches of at most 50. The cost of "
-    "reading the clock is taken off.",
+    "barrier, makes the call, and reads the result; call and reading have a clock each. x/peer compares calls, "
+    "x+read/peer calls with the reading of their results (of a put: by its target).",
+    "Collectives are timed call by call; barriers, and puts and gets up to 8 KiB, in batches of at most 50: only the "
+    "first call of a batch meets data that were just written, the others repeat it. The cost of reading the clock is "
+    "taken off.",
     "Counts as OSU: 1000 calls up to 8 KiB, 100 above, a tenth of it to warm up; fewer (at least 3 passes) where that "
     "would take longer than the cell's time.",
+    "Rank r binds itself to the r-th core, round and round, before its library starts: the same CPUs for everyone, one "
+    "thread of each core.",
     "A rank's figure is its median call where each rank has a core of its own, its mean call where ranks share cores; "
     "the figure shown is the average over the ranks, and of that the median over the rounds.",
+    "The order of the contestants is drawn anew for every round from the seed in results.json.",
+    "A contestant that is over its time for a round makes one pass of each cell that is left (marked ~). A wrong result "
+    "or a death in any round withdraws the cell; fewer than 3 rounds, or than 60 % of them, are marked ~.",
     "put and get: rank 0 to rank 1, complete at the target; the other ranks wait in a barrier meanwhile.",
     "Before anything is timed, and after it, every rank checks every byte; a barrier is tested with a late rank.",
     "Ratios are made round by round, of times taken one after the other, and their median is shown.",
 ]
+
+
+APART = {
+    True: "Each operation is a start of its own: within a round the contestants' figures for it follow each other directly.",
+    False: "In this mode a contestant makes all operations in one start: within a round its figures for an operation and "
+           "another's lie as far apart as such a start takes, seconds.",
+}
 
 
 def options_of(words):
@@ -36,11 +51,15 @@ def options_of(words):
     parser.add_argument("--np", type=int, action="append", metavar="N", help="only these numbers of ranks")
     parser.add_argument("--op", action="append", choices=(*plan.OPERATIONS, "hello"), help="only these operations")
     parser.add_argument("--rounds", type=int, metavar="R", help="instead of the mode's")
-    parser.add_argument("--no-network", action="store_true", help="leave out the layout of two nodes")
+    parser.add_argument("--nodes", type=int, choices=(1, 2),
+                        help="1: only the layouts within a node, and start-up; 2: only the network path, over loopback")
+    parser.add_argument("--seed", type=int, metavar="S", help="of the contestants' order in each round [drawn]")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), metavar="DIR", help="where the programs are")
     parser.add_argument("--output", metavar="DIR", help="for results.json and report.html [BUILD/compare]")
     parser.add_argument("--render", metavar="RESULTS", help="only make the report of a results.json")
     options = parser.parse_args(words)
+    options.nodes = (options.nodes,) if options.nodes else (1, 2)
+    options.seed = random.randrange(2**31) if options.seed is None else options.seed
     options.mode = "quick" if options.quick else "smoke" if options.smoke else "full"
     options.build = os.path.abspath(options.build)
     options.output = os.path.abspath(options.output or os.path.join(options.build, "compare"))
@@ -73,10 +92,10 @@ def measure(options):
     cpu_before = machine.cpu_times()
 
     everyone = contestants.everyone(options.build)
-    layouts = plan.layouts(options.mode, machine.cores(), options.np, operations,
-                           not options.no_network) if operations else []
-    hellos = plan.hello_layouts(options.mode, options.np) if not options.op or "hello" in options.op else []
-    work = rounds.Interleaver(everyone, settings, progress)
+    layouts = plan.layouts(options.mode, machine.cores(), options.np, operations, options.nodes) if operations else []
+    hellos = (plan.hello_layouts(options.mode, options.np, options.nodes)
+              if not options.op or "hello" in options.op else [])
+    work = rounds.Interleaver(everyone, settings, progress, options.seed)
     deadlines = Deadlines(settings["budget_s"], len(layouts) + len(hellos))
     for layout in hellos:  # shortest first: what they leave is the others'
         work.run_hello(layout, settings["hello_rounds"], deadlines.next())
@@ -88,11 +107,12 @@ def measure(options):
     facts["steal_share"] = machine.steal_share(cpu_before, machine.cpu_times())
     every_layout = layouts + hellos
     return {
-        "format": results.FORMAT, "mode": options.mode, "commit": commit(), "machine": facts, "rules": RULES,
+        "format": results.FORMAT, "mode": options.mode, "commit": commit(), "machine": facts,
+        "rules": [*RULES, APART[settings["apart"]]], "seed": options.seed,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "contestants": [{"name": c.name, "label": c.label, "kind": c.kind, "buffers": c.buffers,
                          "version": versions(c), "absent": c.missing()} for c in everyone],
-        "layouts": every_layout, "rows": results.rows(every_layout, everyone, work.samples, work.missing),
+        "layouts": every_layout, "rows": results.rows(every_layout, everyone, work.samples, work.missing, work.withdrawn),
         "samples": work.samples, "notes": work.notes, "failed": sorted(work.failed),
         "elapsed_s": time.monotonic() - begin,
     }
@@ -114,12 +134,14 @@ class Deadlines:
         return now + share
 
 
-PACKAGES = {"openmpi": "libopenmpi3", "mpich": "libmpich12", "gloo": "libgloo0"}
+PACKAGES = {"openmpi": ["libopenmpi3"], "mpich": ["libmpich12", "libucx0"], "gloo": ["libgloo0"],
+            "hmc-window": ["libucx0"], "hmc-private": ["libucx0"]}
 
 
 def versions(contestant):
-    package = contestants.package_version(PACKAGES[contestant.name]) if contestant.name in PACKAGES else ""
-    return contestant.version + (f" (Debian {package})" if package and contestant.version else "")
+    found = [(name, contestants.package_version(name)) for name in PACKAGES.get(contestant.name, [])]
+    packages = ", ".join(f"{name} {version}" for name, version in found if version)
+    return contestant.version + (f" (Debian: {packages})" if packages and contestant.version else "")
 
 
 def write(found, folder):

@@ -7,6 +7,8 @@ OPERATIONS = ("barrier", "allreduce", "allgather", "broadcast", "put", "get")
 # What a size may be for all ranks together: an allgather's result is np times its size.
 MOST_GATHERED = 16 * M
 
+# apart: each operation is a start of its own, so that the contestants' figures for it lie close together in time.
+# Where it is False a contestant makes all operations in one start, which saves the starts.
 MODES = {
     "full": {
         "rounds": 5, "cell_s": 0.1, "limit_s": 8.0, "budget_s": None, "apart": True,
@@ -43,35 +45,40 @@ def cells(sizes, ranks, operations):
     return out
 
 
-def layouts(mode, cores, ranks=None, operations=OPERATIONS, network=True):
-    """Where ranks fit they are pinned and the median call counts: one that the system interrupts says
-    nothing of a library. Where they don't fit, waiting for a core is the cost: the mean counts."""
+def placed(ranks, cpus):
+    """Where ranks fit each has a core of its own and the median call counts: one that the system interrupts says
+    nothing of a library. Where they don't fit, rank r is on core r % cores, and waiting for a core is the cost: the
+    mean counts."""
+    fit = ranks <= len(cpus)
+    return {"pinned": fit, "figure": "us_p50" if fit else "us_mean", "cpu_list": list(cpus[:ranks])}
+
+
+def layouts(mode, cpus, ranks=None, operations=OPERATIONS, nodes=(1, 2)):
+    """`cpus`: one of each core."""
     settings = MODES[mode]
     out = []
     for count, sizes in settings["sizes"].items():
-        if ranks and count not in ranks:
+        if 1 not in nodes or (ranks and count not in ranks):
             continue
-        fit = count <= cores
         out.append({
-            "name": f"memory-np{count}", "title": f"one node, {count} ranks on {cores} cores", "np": count, "nodes": 1,
-            "pinned": fit, "figure": "us_p50" if fit else "us_mean", "cells": cells(sizes, count, operations),
+            "name": f"memory-np{count}", "title": f"one node, {count} ranks on {len(cpus)} cores", "np": count, "nodes": 1,
+            **placed(count, cpus), "cells": cells(sizes, count, operations),
             "contestants": ["floor-window", "floor-private", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
         })
-    if network and (not ranks or 2 in ranks):
-        fit = cores >= 2
+    if 2 in nodes and (not ranks or 2 in ranks):
         out.append({
             "name": "network-np2", "title": "two nodes of one rank, TCP over loopback", "np": 2, "nodes": 2,
-            "pinned": fit, "figure": "us_p50" if fit else "us_mean",
-            "cells": cells(settings["network_sizes"], 2, operations),
+            **placed(2, cpus), "cells": cells(settings["network_sizes"], 2, operations),
             "contestants": ["floor-tcp", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
         })
     return out
 
 
-def hello_layouts(mode, ranks=None):
+def hello_layouts(mode, ranks=None, nodes=(1, 2)):
     return [{
         "name": f"hello-np{count}", "title": f"start, one barrier, stop: {count} ranks", "np": count, "nodes": 1,
-        "pinned": False, "figure": "us", "cells": {"hello": ["hello"]},
+        "pinned": False, "figure": "us", "cpu_list": [], "cells": {"hello": ["hello"]},
         "contestants": ["floor-private", "hmc-private", "openmpi", "mpich", "gloo"],
-        "labels": {"floor-private": "fork and exec", "hmc-private": "HMC"},
-    } for count in MODES[mode]["hello"] if not ranks or count in ranks]
+        "labels": {"floor-private": "fork and exec, no barrier", "hmc-private": "HMC, hmcrun",
+                   "openmpi": "Open MPI, mpirun", "mpich": "MPICH, mpirun", "gloo": "Gloo, fork and exec"},
+    } for count in MODES[mode]["hello"] if 1 in nodes and (not ranks or count in ranks)]

@@ -14,13 +14,16 @@ STYLES = {
     "mpich": {"color": "#1b7837", "dash": "", "width": 1.5, "marker": "square"},
     "gloo": {"color": "#8e44ad", "dash": "", "width": 1.5, "marker": "diamond"},
 }
-RATIO_STYLES = {
+RATIO_STYLES = {  # by what is held against what
     ("to_best_peer", "hmc-window"): {"color": "#08519c", "dash": "", "width": 2.5, "marker": "circle"},
     ("to_best_peer", "hmc-private"): {"color": "#4ea3dd", "dash": "7 3", "width": 2.5, "marker": "circle"},
+    ("read_to_peer", "hmc-window"): {"color": "#b2182b", "dash": "", "width": 1.5, "marker": "triangle"},
+    ("read_to_peer", "hmc-private"): {"color": "#ef8a62", "dash": "7 3", "width": 1.5, "marker": "triangle"},
     ("to_floor", "hmc-window"): {"color": "#555555", "dash": "2 3", "width": 1.5, "marker": "square"},
     ("to_floor", "hmc-private"): {"color": "#999999", "dash": "2 3", "width": 1.5, "marker": "diamond"},
 }
-RATIO_LABELS = {"to_best_peer": "to the best peer", "to_floor": "to its bare loop"}
+RATIO_LABELS = {"to_best_peer": "to the best peer", "read_to_peer": "call and reading, to the best peer",
+                "to_floor": "to its bare loop"}
 
 CSS = """
 body { font: 15px/1.45 sans-serif; color: #222; background: #fff; margin: 24px auto; max-width: 1260px; padding: 0 16px }
@@ -60,13 +63,20 @@ def latency_chart(results, layout, operation):
     return svg.line_chart(f"{operation}: {layout['title']}", series, "microseconds", names) if series else ""
 
 
+def _ratio(row, against, name):
+    """What is drawn of it, or None."""
+    ratios = row["with_read"].get("to_best_peer", {}) if against == "read_to_peer" else row[against]
+    ratio = ratios.get(name)
+    return ratio if ratio and ratio["median"] > 0 and ratio["min"] > 0 else None
+
+
 def ratio_chart(results, layout, operation):
     rows, labels, series = _sized(results, layout, operation), _labels(results), []
     for (against, name), style in RATIO_STYLES.items():
         points = []
         for row in rows:
-            ratio = row[against].get(name)
-            if ratio and ratio["median"] > 0 and ratio["min"] > 0:
+            ratio = _ratio(row, against, name)
+            if ratio:
                 tip = f"{labels[name]} {RATIO_LABELS[against]}, {text.size_name(row['bytes'])}: {text.ratio_name(ratio)}"
                 points.append((row["bytes"], ratio["median"], ratio["min"], ratio["max"], ratio["noisy"], tip))
         if points:
@@ -89,6 +99,23 @@ def dots(results, row, layout, title, per_unit, unit):
     return svg.dot_chart(title, rows, unit)
 
 
+def ratio_dots(results, operation, title):
+    """Of an operation without sizes: every layout's ratios, one below the other."""
+    labels, rows = _labels(results), []
+    for layout in results["layouts"]:
+        where = f"np={layout['np']}" + (f" on {layout['nodes']} nodes" if layout["nodes"] > 1 else "")
+        for row in results["rows"]:
+            if row["layout"] != layout["name"] or row["op"] != operation:
+                continue
+            for (against, name), style in RATIO_STYLES.items():
+                ratio = _ratio(row, against, name)
+                if ratio:
+                    rows.append({"label": f"{where}: {labels[name]}, {RATIO_LABELS[against]}", "style": style,
+                                 "value": ratio["median"], "low": ratio["min"], "high": ratio["max"],
+                                 "noisy": ratio["noisy"], "text": text.ratio_name(ratio)})
+    return svg.dot_chart(title, rows, "ratio", 1.0) if rows else ""
+
+
 def _section_of(results, operation):
     parts = [f"<h2>{operation}</h2>"]
     for layout in results["layouts"]:
@@ -105,9 +132,12 @@ def _dots_section(results, operation, heading, per_unit, unit):
     for layout in results["layouts"]:
         for row in results["rows"]:
             if row["layout"] == layout["name"] and row["op"] == operation:
-                charts.append(dots(results, row, layout, layout["title"], per_unit, unit))
+                title = layout["title"] if operation == "hello" else f"{operation}: {layout['title']}"
+                charts.append(dots(results, row, layout, title, per_unit, unit))
     if not any(charts):
         return ""
+    name = "start-up" if operation == "hello" else operation
+    charts.append(ratio_dots(results, operation, f"{name}: HMC's time as a multiple (below 1: faster)"))
     return f"<h2>{heading}</h2><div class=charts>{''.join(charts)}</div>"
 
 
@@ -134,10 +164,13 @@ def _tables(results):
 def _who(results):
     lines = []
     for one in results["contestants"]:
-        settings = sorted({layout["settings"][one["name"]] for layout in results["layouts"]
-                           if one["name"] in layout["settings"]})
+        settings = {}  # what was set -> in which layouts
+        for layout in results["layouts"]:
+            if one["name"] in layout["settings"]:
+                settings.setdefault(layout["settings"][one["name"]], []).append(layout["name"])
         told = one["absent"] or one["version"] or "not run"
-        lines.append([escape(one["label"]), escape(told), escape("; or: ".join(settings))])
+        lines.append([escape(one["label"]), escape(told),
+                      "<br>".join(escape(f"{', '.join(names)}: {what}") for what, names in settings.items())])
     return _words(lines)
 
 
@@ -146,7 +179,7 @@ def _commands(results):
     for layout in results["layouts"]:
         for name, command in layout["commands"].items():
             carried = layout["loopback_bytes"].get(name)
-            proof = f"{carried / 1e6:.1f} MB of its calls crossed loopback" if carried is not None else ""
+            proof = f"{carried / 1e6:.1f} MB crossed loopback during its calls" if carried is not None else ""
             lines.append([escape(layout["title"]), f"<code>{escape(command)}</code>", proof])
     return _words(lines)
 
@@ -180,8 +213,8 @@ def page(results):
         '<meta name=viewport content="width=device-width, initial-scale=1">',
         f"<title>HMC beside its peers, {escape(results['date'])}</title><style>{CSS}</style></head><body>",
         f"<h1>HMC beside its peers</h1>{_machine(results)}",
-        "<p>Hollow points and ~ mark what varied more than 30 % between rounds; thin bars show the best and the worst "
-        "round. Only figures of one run can be compared with each other.</p>",
+        "<p>Hollow points and ~ mark what varied more than 30 % between rounds, or was measured in too few of them; bars "
+        "reach from the best round to the worst. Only figures of one run can be compared with each other.</p>",
         f"<h2>Contestants</h2>{_who(results)}<h2>Failures, absences, remarks</h2>{notes}",
         *[_section_of(results, operation) for operation in operations],
         _dots_section(results, "barrier", "barrier", 1.0, "microseconds"),

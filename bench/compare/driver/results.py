@@ -3,11 +3,13 @@
 from . import stats
 from .contestants import floor_of
 
-FORMAT = 1
+FORMAT = 2
 
 
-def rows(layouts, contestants, samples, missing):
-    """One row per layout, operation and size."""
+def rows(layouts, contestants, samples, missing, withdrawn=None):
+    """One row per layout, operation and size. `withdrawn`: cells in which something went wrong in any round; what the
+    other rounds gave there isn't shown."""
+    withdrawn = withdrawn or {}
     kinds = {c.name: c.kind for c in contestants}
     by_cell = {}
     for sample in samples:
@@ -18,48 +20,63 @@ def rows(layouts, contestants, samples, missing):
         for operation, cells in layout["cells"].items():
             for cell in cells:
                 size = int(cell.split(":")[1]) if ":" in cell else 0
-                here = by_cell.get((layout["name"], operation, size), {})
-                why = {name: missing[(layout["name"], name, operation, size)] for name in layout["contestants"]
-                       if name not in here and (layout["name"], name, operation, size) in missing}
+                key_of = {name: (layout["name"], name, operation, size) for name in layout["contestants"]}
+                here = {name: rounds for name, rounds in by_cell.get((layout["name"], operation, size), {}).items()
+                        if key_of[name] not in withdrawn}
+                why = {name: withdrawn.get(key) or missing[key] for name, key in key_of.items()
+                       if name not in here and (key in withdrawn or key in missing)}
                 out.append(_row(layout, operation, size, here, kinds, why))
     return out
 
 
 def _row(layout, operation, size, here, kinds, why):
     times = {name: {r: sample[layout["figure"]] for r, sample in rounds.items()} for name, rounds in here.items()}
-    peers = {name: rounds for name, rounds in times.items() if kinds[name] == "peer"}
-    best_peer = stats.best(peers)
+    hurried = {name for name, rounds in here.items() if any(sample.get("hurried") for sample in rounds.values())}
     row = {
         "layout": layout["name"], "op": operation, "bytes": size,
         "us": {name: stats.median(rounds.values()) for name, rounds in times.items()},
         "least": {name: min(rounds.values()) for name, rounds in times.items()},
         "most": {name: max(rounds.values()) for name, rounds in times.items()},
         "spread": {name: stats.spread(list(rounds.values())) for name, rounds in times.items()},
-        "noisy": [name for name, rounds in times.items() if stats.is_noisy(list(rounds.values()))],
-        "best_peer": best_peer, "to_best_peer": {}, "to_floor": {}, "missing": why,
+        "rounds": {name: len(rounds) for name, rounds in times.items()},
+        "noisy": [name for name, rounds in times.items() if stats.is_noisy(list(rounds.values())) or
+                  stats.too_few(len(rounds), layout["rounds"]) or name in hurried],
+        "missing": why, **_against_peers(times, kinds, layout), "to_floor": {}, "with_read": {},
     }
-    for name in times:
-        if kinds[name] != "hmc":
-            continue
-        if best_peer:
-            row["to_best_peer"][name] = stats.ratio(times[name], times[best_peer])
+    for name in _ours(times, kinds):
         floor = "floor-private" if operation == "hello" else floor_of(name, layout)
         if floor in times:
-            row["to_floor"][name] = stats.ratio(times[name], times[floor])
+            row["to_floor"][name] = stats.ratio(times[name], times[floor], layout["rounds"])
+    if operation not in ("barrier", "hello"):
+        both = layout["figure"].replace("us_", "us_both_")
+        with_read = {name: {r: sample[both] for r, sample in rounds.items()} for name, rounds in here.items()}
+        row["with_read"] = {"us": {name: stats.median(rounds.values()) for name, rounds in with_read.items()},
+                            **_against_peers(with_read, kinds, layout)}
     return row
+
+
+def _ours(times, kinds):
+    return [name for name in times if kinds[name] == "hmc"]
+
+
+def _against_peers(times, kinds, layout):
+    best_peer = stats.best({name: rounds for name, rounds in times.items() if kinds[name] == "peer"})
+    ratios = {name: stats.ratio(times[name], times[best_peer], layout["rounds"]) for name in _ours(times, kinds)
+              if best_peer}
+    return {"best_peer": best_peer, "to_best_peer": ratios}
 
 
 NUMBER, TEXT, LIST, TABLE = (int, float), str, list, dict
 
-TOP = {"format": int, "mode": TEXT, "date": TEXT, "commit": TEXT, "machine": TABLE, "rules": LIST, "layouts": LIST,
+TOP = {"format": int, "mode": TEXT, "seed": int, "date": TEXT, "commit": TEXT, "machine": TABLE, "rules": LIST, "layouts": LIST,
        "contestants": LIST, "rows": LIST, "samples": LIST, "notes": LIST, "failed": LIST, "elapsed_s": NUMBER}
 MACHINE = {"cpu": TEXT, "cores": int, "kernel": TEXT, "system": TEXT, "load_before": NUMBER, "load_after": NUMBER,
            "steal_share": NUMBER}
 CONTESTANT = {"name": TEXT, "label": TEXT, "kind": TEXT, "buffers": TEXT, "version": TEXT, "absent": TEXT}
-LAYOUT = {"name": TEXT, "title": TEXT, "np": int, "nodes": int, "pinned": bool, "figure": TEXT, "rounds": int,
+LAYOUT = {"name": TEXT, "title": TEXT, "np": int, "nodes": int, "pinned": bool, "figure": TEXT, "rounds": int, "cpu_list": LIST,
           "contestants": LIST, "commands": TABLE, "settings": TABLE, "cpus": TABLE, "loopback_bytes": TABLE}
-ROW = {"layout": TEXT, "op": TEXT, "bytes": int, "us": TABLE, "spread": TABLE, "noisy": LIST, "to_best_peer": TABLE,
-       "to_floor": TABLE, "missing": TABLE}
+ROW = {"layout": TEXT, "op": TEXT, "bytes": int, "us": TABLE, "spread": TABLE, "rounds": TABLE, "noisy": LIST,
+       "to_best_peer": TABLE, "to_floor": TABLE, "with_read": TABLE, "missing": TABLE}
 SAMPLE = {"layout": TEXT, "contestant": TEXT, "op": TEXT, "bytes": int, "round": int}
 
 

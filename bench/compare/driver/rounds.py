@@ -1,20 +1,25 @@
-"""Interleaves the contestants: every round runs each of them once, so that a machine's mood hits all."""
+"""Interleaves the contestants: every round runs each of them once, in an order of its own."""
 
+import random
 import time
 
 from . import launch
 
+KEPT = ("us_mean", "us_p50", "us_min", "us_max", "us_read", "us_both_mean", "us_both_p50", "loopback_bytes", "calls", "batch")
+
 
 class Interleaver:
-    def __init__(self, contestants, settings, say):
+    def __init__(self, contestants, settings, say, seed=0):
         self.contestants = {c.name: c for c in contestants}
         self.settings = settings
-        self.say = say      # progress, for a terminal
-        self.samples = []   # one per contestant, operation, size and round
-        self.missing = {}   # (layout, contestant, op, bytes) -> why there is no figure
-        self.notes = []     # failures and absences, for the reader
-        self.hung = set()   # (layout, contestant): not started there again
-        self.failed = set()  # contestants of whom a run or a check failed
+        self.say = say        # progress, for a terminal
+        self.seed = seed      # of the orders
+        self.samples = []     # one per contestant, operation, size and round
+        self.missing = {}     # (layout, contestant, op, bytes) -> why a round has no figure
+        self.withdrawn = {}   # the same key -> what went wrong there in any round: no figure, whatever the others gave
+        self.notes = []       # failures and absences, for the reader
+        self.hung = set()     # (layout, contestant): not started there again
+        self.failed = set()   # contestants of whom a run or a check failed
 
     def run(self, layout, rounds, deadline):
         """As many rounds as asked for, or as the deadline allows; at least one. Fills layout's facts."""
@@ -25,17 +30,22 @@ class Interleaver:
                 self.notes.append(f"{layout['title']}: {number} of {rounds} rounds, the time for them was used up")
                 break
             begin = time.monotonic()
-            # Nobody always follows the same neighbour.
-            turn = number % max(1, len(present))
-            for group in self._groups(layout):
-                for contestant in present[turn:] + present[:turn]:
+            for index, group in enumerate(self._groups(layout)):
+                for contestant in self._shuffled(present, layout, number, index):
                     if (layout["name"], contestant.name) in self.hung:
-                        self._keep(layout, contestant, group, number, {}, "it hung before")
+                        self._keep(layout, contestant, group, number, {}, "it hung before", started=False)
                         continue
                     self.say(f"{layout['title']}: round {number + 1} of {rounds}, {contestant.label}")
                     self._once(layout, contestant, group, number)
             layout["rounds"] += 1
             slowest = max(slowest, time.monotonic() - begin)
+        self._compare_places(layout)
+
+    def _shuffled(self, present, layout, number, group):
+        """Drawn anew for every round and group: nobody has a fixed place or neighbour, and a seed gives it again."""
+        order = list(present)
+        random.Random(f"{self.seed}/{layout['name']}/{number}/{group}").shuffle(order)
+        return order
 
     def _present(self, layout):
         layout["rounds"] = 0
@@ -63,18 +73,14 @@ class Interleaver:
     def _once(self, layout, contestant, cells, number):
         limit = self.settings["limit_s"]
         words = [f"--cell-s={self.settings['cell_s']}", f"--limit-s={limit}", *cells]
-        command = contestant.command(layout, words, layout["pinned"])
+        command = contestant.command(layout, words, layout["cpu_list"])
         without_cells = [word for word in command if word not in cells]
         layout["commands"].setdefault(contestant.name, " ".join([*without_cells, "operation:bytes ..."]))
         outcome = launch.run(command, timeout_s=self.settings.get("timeout_s", limit * 4 + 10))
         told = {}
         for line in outcome.lines:
             if "version" in line:
-                contestant.version = line["version"]
-                layout["settings"][contestant.name] = line["settings"]
-                layout["cpus"][contestant.name] = line["cpus"]
-                if layout["pinned"] and not one_core_each(line["cpus"]):
-                    self._note_failure(layout, contestant, f"its ranks aren't on a core each: {line['cpus']}")
+                self._meet(layout, contestant, line)
             elif "op" in line:
                 told[(line["op"], line["bytes"])] = line
         self._keep(layout, contestant, cells, number, told, outcome.failure)
@@ -83,27 +89,50 @@ class Interleaver:
         if outcome.hung:
             self.hung.add((layout["name"], contestant.name))
 
-    def _keep(self, layout, contestant, cells, number, told, failure):
+    def _meet(self, layout, contestant, line):
+        """What the program says of itself before its first cell."""
+        contestant.version = line["version"]
+        given = contestant.settings_in(layout)
+        layout["settings"][contestant.name] = line["settings"] + (f"; {given}" if given else "")
+        layout["cpus"][contestant.name] = line["cpus"]
+        cores = layout["cpu_list"]
+        wanted = [[cores[rank % len(cores)], 1] for rank in range(layout["np"])]
+        if line["cpus"] != wanted:
+            self._note_failure(layout, contestant, f"its ranks are on {line['cpus']} ([first CPU, how many] of each), "
+                                                   f"not on {wanted}")
+
+    def _compare_places(self, layout):
+        if len({str(cpus) for cpus in layout["cpus"].values()}) > 1:
+            self.notes.append(f"{layout['title']}: the contestants' ranks weren't on the same CPUs, see results.json")
+
+    def _keep(self, layout, contestant, cells, number, told, failure, started=True):
+        """A cell's line becomes a sample. What is wrong, or the cell in which the program died, withdraws it."""
+        died = failure if started else ""
         for cell in cells:
             operation, size = cell.split(":")[0], size_of(cell)
             key = (layout["name"], contestant.name, operation, size)
             line = told.get((operation, size))
             if line and layout["nodes"] > 1 and not crossed_loopback(line):
-                self.missing[key] = "its bytes didn't go over loopback"
+                self._withdraw(key, "its bytes didn't go over loopback", number)
                 self._note_failure(layout, contestant, f"{cell}: fewer bytes crossed loopback than were sent")
             elif line and "us_mean" in line:
                 crossed = layout["loopback_bytes"]
                 crossed[contestant.name] = crossed.get(contestant.name, 0) + line["loopback_bytes"]
-                sample = {k: line[k] for k in ("us_mean", "us_p50", "us_min", "us_max", "us_read", "loopback_bytes", "calls", "batch")}
-                self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": operation,
-                                     "bytes": size, "round": number, **sample})
+                self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": operation, "bytes": size,
+                                     "round": number, "hurried": bool(line.get("hurried")), **{k: line[k] for k in KEPT}})
             elif line and "error" in line:
-                self.missing[key] = line["error"]
+                self._withdraw(key, line["error"], number)
                 self._note_failure(layout, contestant, f"{operation} of {size} bytes: {line['error']}")
             elif line:
-                self.missing.setdefault(key, line.get("lacks") or line.get("skipped"))
+                self.missing.setdefault(key, line["lacks"])
+            elif died:
+                self._withdraw(key, died, number)
+                died = ""  # the cells after it weren't begun
             else:
                 self.missing.setdefault(key, failure or "the program said nothing of it")
+
+    def _withdraw(self, key, why, number):
+        self.withdrawn.setdefault(key, f"{why} (round {number + 1})")
 
     def _note_failure(self, layout, contestant, what):
         self.failed.add(contestant.name)
@@ -118,14 +147,13 @@ class Interleaver:
             if number and deadline and time.monotonic() > deadline:
                 self.notes.append(f"{layout['title']}: {number} of {rounds} rounds, the time for them was used up")
                 break
-            turn = number % max(1, len(present))
-            for contestant in present[turn:] + present[:turn]:
+            for contestant in self._shuffled(present, layout, number, 0):
                 self.say(f"{layout['title']}: round {number + 1} of {rounds}, {contestant.label}")
-                command = contestant.command(layout, ["--hello"], False)
+                command = contestant.command(layout, ["--hello"])
                 layout["commands"].setdefault(contestant.name, " ".join(command))
                 outcome = launch.run(command, timeout_s=60, output_option=False)
                 if outcome.failure:
-                    self.missing[(layout["name"], contestant.name, "hello", 0)] = outcome.failure
+                    self._withdraw((layout["name"], contestant.name, "hello", 0), outcome.failure, number)
                     self._note_failure(layout, contestant, outcome.failure)
                     continue
                 self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": "hello",
@@ -133,13 +161,10 @@ class Interleaver:
             layout["rounds"] += 1
 
 
-def one_core_each(cpus):
-    """`cpus`: of each rank, the first core that it may use and how many these are."""
-    return all(count == 1 for _, count in cpus) and len({first for first, _ in cpus}) == len(cpus)
-
-
 def crossed_loopback(line):
-    """Whether a cell's bytes went the way that they should: each call moves at least its size once."""
+    """Whether a cell's bytes can have gone the way that they should: each call moves at least its size once. `lo`
+    counts the whole machine's traffic, headers too: too few bytes prove a detour, enough of them prove nothing while
+    something else talks over `lo`."""
     return "us_mean" not in line or line["loopback_bytes"] >= max(1, line["bytes"]) * line["calls"]
 
 

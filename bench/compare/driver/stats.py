@@ -1,6 +1,8 @@
 """Medians, spreads, and ratios of interleaved rounds."""
 
-NOISY_ABOVE = 0.30  # what varies more between rounds is marked
+NOISY_ABOVE = 0.30  # what varies more between rounds is marked,
+LEAST_ROUNDS = 3    # and so is what fewer rounds have,
+LEAST_SHARE = 0.6   # or less than this of all
 
 
 def median(values):
@@ -25,17 +27,23 @@ def is_noisy(values):
     return spread(values) > NOISY_ABOVE
 
 
+def too_few(count, of):
+    return count < LEAST_ROUNDS or count < LEAST_SHARE * of
+
+
 def ratios_by_round(ours, theirs):
     """{round: us} of two contestants -> the ratios of the rounds that both have."""
     return [ours[r] / theirs[r] for r in sorted(ours) if r in theirs and theirs[r] > 0]
 
 
-def ratio(ours, theirs):
-    """The median of the rounds' ratios and how far they spread; None where no round has both."""
+def ratio(ours, theirs, of_rounds=0):
+    """The median of the rounds' ratios and how far they spread; None where no round has both. Noisy also when too few
+    of `of_rounds` rounds have both."""
     by_round = ratios_by_round(ours, theirs)
     if not by_round:
         return None
-    return {"median": median(by_round), "min": min(by_round), "max": max(by_round), "noisy": is_noisy(by_round)}
+    return {"median": median(by_round), "min": min(by_round), "max": max(by_round), "rounds": len(by_round),
+            "spread": spread(by_round), "noisy": is_noisy(by_round) or too_few(len(by_round), of_rounds)}
 
 
 def best(times):

@@ -66,16 +66,33 @@ def _frame(parts, height, title):
     return "\n".join([opening, f"<title>{escape(title)}</title>", *parts, "</svg>"])
 
 
+def _text_width(content, size=12):
+    return len(content) * size * 0.56  # a generous mean of sans-serif letters
+
+
 def _legend(series, top):
-    parts, column = [], (WIDTH - LEFT - RIGHT) / 2
+    """Two columns where the names leave room for it."""
+    room = WIDTH - LEFT - RIGHT
+    widest = max(_text_width(one["label"]) for one in series) + 38 + 16
+    columns = 2 if 2 * widest <= room else 1
+    parts = []
     for index, one in enumerate(series):
-        x = LEFT + (index % 2) * column
-        y = top + (index // 2) * LEGEND_ROW
+        x = LEFT + (index % columns) * room / 2
+        y = top + (index // columns) * LEGEND_ROW
         dash = f'stroke-dasharray="{one["style"]["dash"]}"' if one["style"]["dash"] else ""
         parts.append(_line(x, y, x + 30, y, one["style"]["color"], one["style"]["width"], dash))
         parts.append(_marker(x + 15, y, one["style"], False, one["label"]))
         parts.append(_text(x + 38, y + 4, one["label"], "start"))
-    return parts, math.ceil(len(series) / 2) * LEGEND_ROW
+    return parts, math.ceil(len(series) / columns) * LEGEND_ROW
+
+
+def _spread_bar(x1, y1, x2, y2, color):
+    """From the best to the worst round, with an end on either side that shows beside the marker."""
+    across = (4, 0) if x1 == x2 else (0, 4)
+    parts = [_line(x1, y1, x2, y2, color, 1.5, 'class="spread"')]
+    for x, y in ((x1, y1), (x2, y2)):
+        parts.append(_line(x - across[0], y - across[1], x + across[0], y + across[1], color, 1.5))
+    return parts
 
 
 def line_chart(title, series, y_label, x_names, reference=None):
@@ -123,30 +140,33 @@ def _one_line(one, at_x, y_scale):
     parts.append(f'<polyline points="{path}" fill="none" stroke="{style["color"]}" stroke-width="{style["width"]}" '
                  f'{dash}/>')
     for (x, y), (_, _, low, high, noisy, tip) in zip(where, one["points"]):
-        parts.append(_line(x, y_scale.at(low), x, y_scale.at(high), style["color"], 1, 'opacity="0.5"'))
+        parts += _spread_bar(x, y_scale.at(low), x, y_scale.at(high), style["color"])
         parts.append(_marker(x, y, style, noisy, tip))
     return parts
 
 
-def dot_chart(title, rows, x_label):
-    """`rows`: [{label, style, value, low, high, noisy, text}], one below the other."""
+def dot_chart(title, rows, x_label, reference=None):
+    """`rows`: [{label, style, value, low, high, noisy, text}], one below the other. `reference`: an x that gets a line
+    of its own."""
     values = [value for row in rows for value in (row["value"], row["low"], row["high"]) if value > 0]
     if not values:
         return ""
-    left, right, row_height = 190, 76, 26
+    left, right, row_height = 20 + max(_text_width(row["label"]) for row in rows), 76, 26
     bottom = TOP + 8 + row_height * len(rows)
-    scale = LogScale(values, left, WIDTH - right)
+    scale = LogScale(values + ([reference] if reference else []), left, WIDTH - right)
     parts = [_text(12, 18, title, "start", 14, INK, 'font-weight="bold"')]
     for tick in scale.ticks:
         parts.append(_line(scale.at(tick), TOP, scale.at(tick), bottom, GRID))
         parts.append(_text(scale.at(tick), bottom + 16, number_name(tick)))
     parts.append(_line(left, bottom, WIDTH - right, bottom, INK))
     parts.append(_text((left + WIDTH - right) / 2, bottom + 34, x_label))
+    if reference:
+        parts.append(_line(scale.at(reference), TOP, scale.at(reference), bottom, INK, 1.5))
     for index, row in enumerate(rows):
         y = TOP + 8 + row_height * (index + 0.5)
         parts.append(_text(left - 10, y + 4, row["label"], "end"))
         parts.append(_line(left, y, WIDTH - right, y, FAINT))
-        parts.append(_line(scale.at(row["low"]), y, scale.at(row["high"]), y, row["style"]["color"], 3, 'opacity="0.4"'))
+        parts += _spread_bar(scale.at(row["low"]), y, scale.at(row["high"]), y, row["style"]["color"])
         parts.append(_marker(scale.at(row["value"]), y, row["style"], row["noisy"], f"{row['label']}: {row['text']}"))
         parts.append(_text(WIDTH - right + 8, y + 4, row["text"], "start"))
     return _frame(parts, bottom + AXIS, title)

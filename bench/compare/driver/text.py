@@ -1,7 +1,7 @@
 """Tables for the terminal."""
 
-SHORT = {"floor-window": "floor win", "floor-private": "floor priv", "floor-tcp": "floor tcp", "hmc-window": "HMC win",
-         "hmc-private": "HMC priv", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo"}
+SHORT = {"floor-window": "bare loop win", "floor-private": "bare loop priv", "floor-tcp": "bare loop tcp",
+         "hmc-window": "HMC win", "hmc-private": "HMC priv", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo"}
 
 
 def size_name(size):
@@ -35,25 +35,43 @@ def _cells_of(row, layout, first, per_unit):
     cells = list(first)
     for name in layout["contestants"]:
         if name in row["us"]:
-            cells.append(time_name(row["us"][name] / per_unit) + ("~" if name in row["noisy"] else ""))
+            rounds = row["rounds"][name]
+            cells.append(time_name(row["us"][name] / per_unit) + ("~" if name in row["noisy"] else "") +
+                         (f" {rounds}/{layout['rounds']}" if rounds < layout["rounds"] else ""))
         else:
             cells.append("-")
-    for against in ("to_best_peer", "to_floor"):
-        cells += [ratio_name(row[against].get(name)) for name in _hmc_names(layout)]
+    ours = _hmc_names(layout)
+    cells += [ratio_name(row["to_best_peer"].get(name)) for name in ours]
+    if _has_reads(layout):
+        cells += [ratio_name(row["with_read"].get("to_best_peer", {}).get(name)) for name in ours]
+    cells += [ratio_name(row["to_floor"].get(name)) for name in ours]
     cells.append(SHORT.get(row["best_peer"], "-"))
-    worst = max((row["spread"][name] for name in _hmc_names(layout) if name in row["spread"]), default=None)
-    cells.append("-" if worst is None else f"{worst * 100:.0f}%")
+    cells.append(_worst(row["spread"].get(name) for name in ours))
+    cells.append(_worst((row["to_best_peer"].get(name) or {}).get("spread") for name in ours))
     return cells
+
+
+def _worst(shares):
+    known = [share for share in shares if share is not None]
+    return f"{max(known) * 100:.0f}%" if known else "-"
+
+
+def _has_reads(layout):
+    return layout["figure"] != "us"
 
 
 def _header_of(layout, first):
     short = SHORT | layout.get("labels", {})
-    ours = [short[name].replace("HMC ", "") for name in _hmc_names(layout)]
+    ours = [SHORT[name].replace("HMC ", "") for name in _hmc_names(layout)]
+    if len(ours) == 1:
+        ours = ["HMC"]
     return (list(first) + [short[name] for name in layout["contestants"]] + [f"{o}/peer" for o in ours] +
-            [f"{o}/floor" for o in ours] + ["best peer", "spread"])
+            ([f"{o}+read/peer" for o in ours] if _has_reads(layout) else []) + [f"{o}/bare" for o in ours] +
+            ["best peer", "spread", "of ratio"])
 
 
-FIGURES = {"us_p50": "median call of pinned ranks", "us_mean": "mean call, ranks not pinned"}
+FIGURES = {"us_p50": "median call, each rank on a core of its own",
+           "us_mean": "mean call, rank r on core r modulo their number, so that waiting for a core counts"}
 
 
 def tables(results):
@@ -101,8 +119,9 @@ def whole(results):
             f"# {machine['cpu']}, {machine['cores']} cores, {machine['system']}, Linux {machine['kernel']}; load "
             f"{machine['load_before']:.1f} before and {machine['load_after']:.1f} after, "
             f"{machine['steal_share'] * 100:.1f} % stolen",
-            "# x/peer: the median of the rounds' ratios to the best peer (below 1: HMC is faster); x/floor: to the bare",
-            "# loop. ~: varied more than 30 % between rounds. spread: of HMC's times. -: none, see the notes.", ""]
+            "# x/peer: the median of the rounds' ratios to the best peer (below 1: HMC is faster); x+read/peer: of call and",
+            "# reading the result; x/bare: to the bare loop. ~: varied more than 30 % between rounds, or too few of them;",
+            "# 3/5: of 5 rounds 3 gave a figure. spread: of HMC's times; of ratio: of x/peer. -: none, see the notes.", ""]
     for heading, header, lines in tables(results):
         text += [f"# {heading}", _aligned(header, lines), ""]
     text.append("# Contestants")
