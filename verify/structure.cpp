@@ -135,7 +135,7 @@ Messages match_messages(const Schedules& schedules) {
   for (std::uint32_t r = 0; r < schedules.size(); ++r)
     for (std::uint32_t slot = 0; slot < messages[r].size(); ++slot) {
       const Message& message = messages[r][slot];
-      if (message.sender == message.wait_step) continue;  // an unused slot: both none
+      if (message.sender == Message::none && message.wait_step == Message::none) continue;  // an unused slot
       const auto refuse = [&](std::uint32_t rank, std::uint32_t step, const std::string& what) {
         throw Counterexample{static_cast<int>(rank), step, what};
       };

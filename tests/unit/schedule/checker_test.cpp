@@ -1,0 +1,310 @@
+// The verifier refutes each kind of wrong schedule, for the right reason: schedules written by hand.
+#include <gtest/gtest.h>
+
+#include "collectives/schedule/builder.hpp"
+#include "verify/checker.hpp"
+
+namespace {
+
+using namespace hmc::collectives::schedule;
+using hmc::verify::Case;
+using hmc::verify::check;
+
+/// A team whose ranks' steps a test writes itself. The algorithm only gives the case its name.
+class Team {
+ public:
+  Team(int size, const Call& call)
+      : call_(call),
+        algorithm_(algorithm_of(call.collective)),
+        shape_{size, 1},
+        schedules_(static_cast<std::size_t>(size)) {}
+
+  template <typename Write> Team& rank(int rank, const Write& write) {
+    Builder b(shape_, call_, rank, schedules_[static_cast<std::size_t>(rank)]);
+    write(b);
+    return *this;
+  }
+  std::vector<Schedule>& schedules() { return schedules_; }
+  /// Empty: proved.
+  std::string verdict() const {
+    const Case subject(algorithm_, shape_, call_);
+    const auto found = check(subject, schedules_);
+    return found ? found->what : "";
+  }
+
+ private:
+  static const Algorithm& algorithm_of(Collective collective) {
+    for (const Algorithm& algorithm : algorithms())
+      if (algorithm.collective == collective) return algorithm;
+    throw std::logic_error("no algorithm");
+  }
+
+  Call call_;
+  const Algorithm& algorithm_;
+  Shape shape_;
+  std::vector<Schedule> schedules_;
+};
+
+Call call_of(Collective collective, std::uint64_t count, std::uint32_t element_bytes = 4) {
+  Call call;
+  call.collective = collective;
+  call.count = count;
+  call.element_bytes = element_bytes;
+  return call;
+}
+
+::testing::AssertionResult says(const std::string& verdict, const std::string& words) {
+  if (verdict.find(words) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "says '" << verdict << "', not '" << words << "'";
+}
+
+/// A right broadcast of 8 bytes from rank 0 to rank 1.
+Team broadcast() {
+  Team team(2, call_of(Collective::broadcast, 2));
+  team.rank(0, [](Builder& b) {
+    b.put(input(), 1, 0, 8, 0);
+    b.copy(input(), output(), 8);
+    b.settle();
+  });
+  team.rank(1, [](Builder& b) {
+    b.take_scratch(8);
+    b.wait(0, 0);
+    b.copy(scratch(), output(), 8);
+  });
+  return team;
+}
+
+/// A right allreduce of two ranks, in rank order.
+Team allreduce(bool commutative) {
+  Call call = call_of(Collective::allreduce, 2);
+  call.commutative = commutative;
+  Team team(2, call);
+  for (const int rank : {0, 1})
+    team.rank(rank, [rank](Builder& b) {
+      b.take_scratch(8);
+      b.put(input(), 1 - rank, 0, 8, 0);
+      b.wait(1 - rank, 0);
+      b.copy(input(), output(), 8);
+      if (rank == 0)
+        b.reduce(scratch(), output(), 8);
+      else
+        b.reduce_before(scratch(), output(), 8);
+      b.settle();
+    });
+  return team;
+}
+
+TEST(Checker, proves_right_schedules) {
+  EXPECT_EQ(broadcast().verdict(), "");
+  EXPECT_EQ(allreduce(true).verdict(), "");
+  EXPECT_EQ(allreduce(false).verdict(), "");
+}
+
+TEST(Checker, a_step_too_few_leaves_the_output_wrong) {
+  Team team = broadcast();
+  team.schedules()[1].steps.pop_back();
+  EXPECT_TRUE(says(team.verdict(), "instead of byte 0 of the contributions of 0"));
+}
+
+TEST(Checker, bytes_used_before_their_wait) {
+  Team team = broadcast();
+  std::swap(team.schedules()[1].steps[0], team.schedules()[1].steps[1]);
+  EXPECT_TRUE(says(team.verdict(), "nobody has written") || says(team.verdict(), "awaits only in step 1"));
+}
+
+TEST(Checker, a_slot_that_nobody_raises) {
+  Team team = broadcast();
+  team.schedules()[0].steps.erase(team.schedules()[0].steps.begin());
+  EXPECT_TRUE(says(team.verdict(), "waits for a slot that nobody raises"));
+}
+
+TEST(Checker, a_slot_that_nobody_awaits) {
+  Team team = broadcast();
+  team.schedules()[1].steps.clear();
+  EXPECT_TRUE(says(team.verdict(), "never waits for slot 0"));
+}
+
+TEST(Checker, a_slot_that_is_raised_twice) {
+  Team team = broadcast();
+  team.rank(0, [](Builder& b) { b.signal(1, 0); });
+  EXPECT_TRUE(says(team.verdict(), "raises this slot too"));
+}
+
+TEST(Checker, a_wait_that_names_the_wrong_rank) {
+  Team team(3, call_of(Collective::barrier, 0));
+  team.rank(0, [](Builder& b) { b.signal(1, 0); }).rank(1, [](Builder& b) { b.wait(2, 0); });
+  EXPECT_TRUE(says(team.verdict(), "is raised by rank 0"));
+}
+
+TEST(Checker, a_cycle_of_waits) {
+  Team team(2, call_of(Collective::barrier, 0));
+  for (const int rank : {0, 1})
+    team.rank(rank, [rank](Builder& b) {
+      b.wait(1 - rank, 0);
+      b.signal(1 - rank, 0);
+    });
+  EXPECT_TRUE(says(team.verdict(), "waits for ever: rank 0 <- rank 1 in its step 0 <- rank 0"));
+}
+
+TEST(Checker, what_lies_beyond_a_buffer) {
+  Team put = broadcast(), read = broadcast(), write = broadcast();
+  put.schedules()[1].scratch_bytes = 7;
+  EXPECT_TRUE(says(put.verdict(), "puts beyond the end of the scratch"));
+  read.schedules()[0].steps[0].from = ~std::uint64_t{0} - 3;
+  EXPECT_TRUE(says(read.verdict(), "reads beyond the end of the input"));
+  write.schedules()[1].steps[1].to = 4;
+  EXPECT_TRUE(says(write.verdict(), "writes beyond the end of the output"));
+}
+
+TEST(Checker, a_put_into_another_buffer_or_to_itself) {
+  Team other = broadcast(), self = broadcast();
+  other.schedules()[0].steps[0].to_buffer = Buffer::output;
+  EXPECT_TRUE(says(other.verdict(), "something else than scratch"));
+  Team team(2, call_of(Collective::barrier, 0));
+  team.rank(0, [](Builder& b) {
+    b.signal(0, 0);
+    b.wait(0, 0);
+  });
+  EXPECT_TRUE(says(team.verdict(), "puts to itself"));
+}
+
+TEST(Checker, a_source_that_may_still_be_read_at_the_end) {
+  Team team = broadcast();
+  team.schedules()[0].steps.pop_back();
+  EXPECT_TRUE(says(team.verdict(), "when the schedule has ended"));
+}
+
+TEST(Checker, a_source_overwritten_while_a_put_reads_it) {
+  // In place, rank 0 adds into what it is sending.
+  Call call = call_of(Collective::allreduce, 2);
+  call.in_place = true;
+  const auto write = [](bool settles) {
+    return [settles](Builder& b) {
+      const int other = 1 - b.rank;
+      b.take_scratch(8);
+      b.put(input(), other, 0, 8, 0);
+      b.wait(other, 0);
+      if (settles) b.settle();
+      b.reduce(scratch(), output(), 8);
+      b.settle();
+    };
+  };
+  Team wrong(2, call), right(2, call);
+  for (const int rank : {0, 1}) {
+    wrong.rank(rank, write(false));
+    right.rank(rank, write(true));
+  }
+  EXPECT_TRUE(says(wrong.verdict(), "may still be reading"));
+  EXPECT_EQ(right.verdict(), "");
+}
+
+/// Rank 0 sends two messages into one place of rank 1, which uses the first before the second comes only if
+/// rank 0 waits for its word.
+Team reused(bool waits) {
+  Call call = call_of(Collective::alltoall, 1, 8);
+  Team team(2, call);
+  team.rank(0, [&](Builder& b) {
+    b.take_scratch(8);
+    b.put(input(), 1, 0, 8, 0);
+    if (waits) b.wait(1, 1);
+    b.put(input(8), 1, 0, 8, 1);
+    b.copy(input(), output(), 8);
+    b.wait(1, 0);
+    b.copy(scratch(), output(8), 8);
+    b.settle();
+  });
+  team.rank(1, [&](Builder& b) {
+    b.take_scratch(8);
+    b.wait(0, 0);
+    if (waits) b.signal(0, 1);
+    b.wait(0, 1);
+    b.copy(scratch(), output(), 8);
+    b.copy(input(8), output(8), 8);
+    b.put(input(), 0, 0, 8, 0);
+    b.settle();
+  });
+  if (!waits) team.schedules()[0].slots = 1;
+  return team;
+}
+
+TEST(Checker, two_messages_into_one_place) {
+  EXPECT_EQ(reused(true).verdict(), "");
+  EXPECT_TRUE(says(reused(false).verdict(), "overwrites bytes of another message"));
+}
+
+TEST(Checker, a_message_into_bytes_that_their_owner_still_uses) {
+  Team team = reused(true);
+  // Rank 1 reads the first message after it has said that it may be overwritten.
+  Step late;
+  late.kind = Kind::copy;
+  late.from_buffer = Buffer::scratch;
+  late.to_buffer = Buffer::output;
+  late.bytes = 8;
+  auto& steps = team.schedules()[1].steps;
+  steps.insert(steps.begin() + 2, late);
+  EXPECT_TRUE(says(team.verdict(), "may still use in its step 2") || says(team.verdict(), "awaits only in step"));
+}
+
+TEST(Checker, a_contribution_twice_or_in_the_wrong_order) {
+  Team twice = allreduce(true), order = allreduce(false);
+  auto& steps = twice.schedules()[0].steps;
+  steps.insert(steps.begin() + 3, steps[3]);
+  EXPECT_TRUE(says(twice.verdict(), "a wrong combination"));
+  order.schedules()[0].steps[3].reversed = true;
+  EXPECT_TRUE(says(order.verdict(), "the contributions of 1 then 0"));
+}
+
+TEST(Checker, elements_that_are_cut_or_shifted) {
+  Team cut = allreduce(true), shifted = allreduce(true);
+  cut.schedules()[0].steps[3].bytes = 6;
+  EXPECT_TRUE(says(cut.verdict(), "cuts an element"));
+  shifted.schedules()[0].steps[3].bytes = 4;
+  shifted.schedules()[0].steps[3].from = 4;
+  EXPECT_TRUE(says(shifted.verdict(), "combines byte 0 with byte 4"));
+}
+
+TEST(Checker, a_deterministic_result_from_parts) {
+  Call call = call_of(Collective::allreduce, 2);
+  call.deterministic = true;
+  Team team(1, call);
+  team.rank(0, [](Builder& b) {
+    b.copy(input(), output(), 8);
+    b.take_scratch(8);
+    b.copy(input(), scratch(), 8);
+    b.reduce(scratch(), output(), 8);
+  });
+  EXPECT_TRUE(says(team.verdict(), "only fold is deterministic"));
+}
+
+TEST(Checker, an_average_that_is_never_divided) {
+  Call call = call_of(Collective::allreduce, 2);
+  call.op = hmc::Op::avg;
+  Team team(1, call);
+  team.rank(0, [](Builder& b) { b.copy(input(), output(), 8); });
+  EXPECT_TRUE(says(team.verdict(), "instead of byte 0 of the average of"));
+  team.rank(0, [](Builder& b) { b.scale(output(), 8); });
+  EXPECT_EQ(team.verdict(), "");
+}
+
+TEST(Checker, a_write_into_a_gap_of_the_callers_buffer) {
+  const std::vector<std::uint64_t> counts{1, 1}, displacements{0, 2};
+  Call call = call_of(Collective::gather, 0, 8);
+  call.counts = counts;
+  call.displacements = displacements;
+  Team team(2, call);
+  team.rank(0, [](Builder& b) {
+    b.take_scratch(8);
+    b.copy(input(), output(), 8);
+    b.wait(1, 0);
+    b.copy(scratch(), output(16), 8);
+  });
+  team.rank(1, [](Builder& b) {
+    b.put(input(), 0, 0, 8, 0);
+    b.settle();
+  });
+  EXPECT_EQ(team.verdict(), "");
+  team.rank(0, [](Builder& b) { b.copy(scratch(), output(8), 8); });
+  EXPECT_TRUE(says(team.verdict(), "instead of byte 8 of the caller's old bytes"));
+}
+
+}  // namespace
