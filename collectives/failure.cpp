@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <iterator>
+#include <string>
+#include <vector>
 
 namespace hmc::collectives {
 
@@ -25,11 +28,33 @@ std::string what_ranks_are_in(const window::Fabric& fabric) {
   return text;
 }
 
-}  // namespace
+/// "rank 1 called barrier; ranks 0 and 2 called allreduce(...)": each thing once, by who called it.
+std::string who_called_what(int size, const std::function<Signature(int rank)>& signature_of) {
+  std::string text;
+  std::vector<bool> told(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
+    if (told[static_cast<std::size_t>(rank)]) continue;
+    const Signature called = signature_of(rank);
+    std::vector<int> ranks;
+    for (int other = rank; other < size; ++other) {
+      if (!(signature_of(other) == called)) continue;
+      told[static_cast<std::size_t>(other)] = true;
+      ranks.push_back(other);
+    }
+    constexpr std::size_t most = 16;
+    const std::string more = ranks.size() > most ? fmt::format(" and {} more", ranks.size() - most) : "";
+    if (ranks.size() > most) ranks.resize(most);
+    fmt::format_to(std::back_inserter(text), "{}{} {}{} {}", text.empty() ? "" : ", ",
+                   ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), more,
+                   called.kind() == Kind::none ? "didn't say what" : "called " + called.text());
+  }
+  return text;
+}
 
-void throw_failure(const window::TeamCore& core, const State& state, const base::Status& status, const char* operation,
-                   std::size_t bytes) {
-  const window::Fabric& fabric = core.fabric();
+using Text = std::function<std::string()>;
+
+[[noreturn]] void throw_it(const window::Fabric& fabric, const base::Status& status, const char* operation,
+                           std::size_t bytes, const Text& mismatch) {
   if (status.code != Code::mismatch && status.code != Code::timeout)
     window::throw_status(fabric, status, {operation, status.peer, 0, bytes, bytes > 0});
   ErrorDetail detail;
@@ -38,9 +63,7 @@ void throw_failure(const window::TeamCore& core, const State& state, const base:
   detail.rank = fabric.rank;
   detail.peer = status.peer;
   if (status.code == Code::mismatch) {
-    detail.message =
-        fmt::format("rank {} called {}, rank {} called {}", fabric.rank, state.signature_of(fabric.rank).text(),
-                    status.peer, state.signature_of(status.peer).text());
+    detail.message = mismatch();
     detail.hint = "every rank of a team calls the same collectives in the same order, with matching arguments";
   } else {
     detail.message = fmt::format("rank {} didn't come before the deadline of {:.3g} s; {}", status.peer,
@@ -48,6 +71,23 @@ void throw_failure(const window::TeamCore& core, const State& state, const base:
     detail.hint = "HMC_TIMEOUT_S sets the deadline";
   }
   throw Error(std::move(detail));
+}
+
+}  // namespace
+
+void throw_failure(const window::TeamCore& core, const DirectTeam& team, const base::Status& status,
+                   const char* operation, std::size_t bytes) {
+  const int rank = core.rank();
+  throw_it(core.fabric(), status, operation, bytes, [&] {
+    return fmt::format("rank {} called {}, rank {} called {}", rank, team.signature_of(rank).text(), status.peer,
+                       team.signature_of(status.peer).text());
+  });
+}
+
+void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status&, const char* operation,
+                   std::size_t bytes) {
+  throw_it(core.fabric(), team.explain(), operation, bytes,
+           [&] { return who_called_what(core.size(), [&](int rank) { return team.signature_of(rank); }); });
 }
 
 }  // namespace hmc::collectives

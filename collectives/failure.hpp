@@ -7,7 +7,9 @@
 
 namespace hmc::collectives {
 
-[[noreturn]] void throw_failure(const window::TeamCore& core, const State& state, const base::Status& status,
+[[noreturn]] void throw_failure(const window::TeamCore& core, const DirectTeam& team, const base::Status& status,
+                                const char* operation, std::size_t bytes);
+[[noreturn]] void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status& status,
                                 const char* operation, std::size_t bytes);
 
 }  // namespace hmc::collectives

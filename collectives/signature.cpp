@@ -11,23 +11,39 @@ const char* name_of(Kind kind) noexcept {
     case Kind::broadcast: return "broadcast";
     case Kind::allgather: return "allgather";
     case Kind::allreduce: return "allreduce";
+    case Kind::reduce: return "reduce";
+    case Kind::gather: return "gather";
+    case Kind::scatter: return "scatter";
+    case Kind::alltoall: return "alltoall";
+    case Kind::reduce_scatter: return "reduce_scatter";
+    case Kind::scan: return "scan";
+    case Kind::exscan: return "exscan";
   }
   return "unknown";
 }
 
 std::string Signature::text() const {
   const std::uint64_t count = word_ & 0xffffffffU;
-  const auto root = (word_ >> 32) & 0xffffU;
-  const auto op = static_cast<unsigned>(word_ >> 52) & 15U;
-  const auto type = static_cast<DType>((word_ >> 56) & 15U);
+  const auto root = (word_ >> 32) & 0x7fffU;
+  const auto op = static_cast<unsigned>(word_ >> 49) & 31U;
+  const auto type = static_cast<DType>((word_ >> 54) & 31U);
+  const bool irregular = (word_ & irregular_bit) != 0;
+  const std::string name =
+      fmt::format("{}{}{}", (word_ & non_blocking_bit) != 0 ? "i" : "", name_of(kind()), irregular ? "v" : "");
+  const std::string amount = irregular ? fmt::format("counts with hash {:08x}", count) : std::to_string(count);
   switch (kind()) {
-    case Kind::broadcast: return fmt::format("broadcast({} bytes, root {})", count, root);
-    case Kind::allgather: return fmt::format("allgather({} bytes)", count);
-    case Kind::allreduce:
-      return fmt::format("allreduce({} x {}, {})", count, hmc::name_of(type),
-                         op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op)));
-    default: return name_of(kind());
+    case Kind::none:
+    case Kind::barrier: return name;
+    case Kind::allgather:
+    case Kind::alltoall: return fmt::format("{}({} bytes)", name, amount);
+    case Kind::broadcast:
+    case Kind::gather:
+    case Kind::scatter: return fmt::format("{}({} bytes, root {})", name, amount, root);
+    default: break;
   }
+  const char* const how = op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op));
+  const std::string what = fmt::format("{}({} x {}, {}", name, amount, hmc::name_of(type), how);
+  return kind() == Kind::reduce ? fmt::format("{}, root {})", what, root) : what + ")";
 }
 
 }  // namespace hmc::collectives

@@ -10,7 +10,20 @@
 
 namespace hmc::collectives {
 
-enum class Kind : std::uint8_t { none, barrier, broadcast, allgather, allreduce };
+enum class Kind : std::uint8_t {
+  none,
+  barrier,
+  broadcast,
+  allgather,
+  allreduce,
+  reduce,
+  gather,
+  scatter,
+  alltoall,
+  reduce_scatter,
+  scan,
+  exscan,
+};
 const char* name_of(Kind kind) noexcept;
 /// What a wait in it says of itself; inline, since every wait asks.
 constexpr base::Activity activity_of(Kind kind) noexcept {
@@ -18,32 +31,45 @@ constexpr base::Activity activity_of(Kind kind) noexcept {
     case Kind::broadcast: return base::Activity::broadcast;
     case Kind::allgather: return base::Activity::allgather;
     case Kind::allreduce: return base::Activity::allreduce;
+    case Kind::reduce: return base::Activity::reduce;
+    case Kind::gather: return base::Activity::gather;
+    case Kind::scatter: return base::Activity::scatter;
+    case Kind::alltoall: return base::Activity::alltoall;
+    case Kind::reduce_scatter: return base::Activity::reduce_scatter;
+    case Kind::scan: return base::Activity::scan;
+    case Kind::exscan: return base::Activity::exscan;
     default: return base::Activity::barrier;
   }
 }
 
-/// kind 4 | type 4 | op 4 | spare 4 | root 16 | count 32, from the top. A count above 32 bits is folded;
-/// so equal words mean equal calls but for one chance in 2^32.
+/// kind 5 | type 5 | op 5 | irregular 1 | non-blocking 1 | root 15 | count 32, from the top. A count above
+/// 32 bits is folded, the counts of a v-form are hashed; so equal words mean equal calls but for one chance in
+/// 2^32.
 class Signature {
  public:
-  static constexpr unsigned user_op = 15;
+  static constexpr unsigned user_op = 31;
 
   constexpr Signature() = default;
   constexpr explicit Signature(std::uint64_t word) : word_(word) {}
   static constexpr Signature make(Kind kind, std::uint64_t count, int root = 0, DType type = DType::u8,
                                   unsigned op = 0) {
     const std::uint64_t folded = (count ^ (count >> 32) * 0x9e3779b1U) & 0xffffffffU;
-    return Signature(static_cast<std::uint64_t>(kind) << 60 | static_cast<std::uint64_t>(type) << 56 |
-                     static_cast<std::uint64_t>(op & 15U) << 52 | (static_cast<std::uint64_t>(root) & 0xffffU) << 32 |
+    return Signature(static_cast<std::uint64_t>(kind) << 59 | static_cast<std::uint64_t>(type) << 54 |
+                     static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & 0x7fffU) << 32 |
                      folded);
   }
+  constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
+  constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }
+
   constexpr std::uint64_t word() const { return word_; }
-  constexpr Kind kind() const { return static_cast<Kind>(word_ >> 60); }
+  constexpr Kind kind() const { return static_cast<Kind>(word_ >> 59); }
   friend constexpr bool operator==(Signature, Signature) = default;
-  /// "allreduce(4096 x f32, sum)", "broadcast(100 bytes, root 2)".
+  /// "allreduce(4096 x f32, sum)", "broadcast(100 bytes, root 2)", "iallgather(8 bytes)".
   std::string text() const;
 
  private:
+  static constexpr std::uint64_t irregular_bit = std::uint64_t{1} << 48;
+  static constexpr std::uint64_t non_blocking_bit = std::uint64_t{1} << 47;
   std::uint64_t word_ = 0;
 };
 

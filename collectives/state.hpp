@@ -1,30 +1,38 @@
-// State: what a team's collectives stand on, one of two kinds.
+// State: what a team's collectives stand on.
 #pragma once
 
 #include <memory>
 
+#include "collectives/attach.hpp"
 #include "collectives/direct/direct_team.hpp"
-#include "collectives/rounds/round_team.hpp"
+#include "collectives/execute/schedule_team.hpp"
+#include "collectives/select/selector.hpp"
 #include "runtime/window/team_core.hpp"
 
 namespace hmc::collectives {
 
-/// All ranks agree on the kind: direct if every pair of the team reaches each other by load and store.
+/// Schedules, over any wires; and, where every pair of the team reaches each other by load and store, a few
+/// collectives that are written for that. All ranks agree on whether there are such.
 class State final : public window::CollectiveState {
  public:
-  explicit State(window::TeamCore& team);
+  State(window::TeamCore& team, const Settings& settings);
   void close() override;
 
-  DirectTeam* direct() const noexcept { return direct_.get(); }
-  RoundTeam* rounds() const noexcept { return rounds_.get(); }
-  bool is_open() const noexcept { return open_; }
-  /// Who called what; the present call of a rank.
-  Signature signature_of(int rank) const noexcept;
+  /// For `collective`: null if it isn't to be carried out by load and store.
+  DirectTeam* direct(schedule::Collective collective) const noexcept {
+    return selector_.forces(collective) ? nullptr : direct_.get();
+  }
+  ScheduleTeam& schedules() const noexcept { return *schedules_; }
+  Selector& selector() noexcept { return selector_; }
+  bool deterministic() const noexcept { return deterministic_; }
+  const schedule::Shape& shape() const noexcept { return shape_; }
 
  private:
+  Selector selector_;
+  bool deterministic_;
+  schedule::Shape shape_;
   std::unique_ptr<DirectTeam> direct_;
-  std::unique_ptr<RoundTeam> rounds_;
-  bool open_ = true;
+  std::unique_ptr<ScheduleTeam> schedules_;
 };
 
 }  // namespace hmc::collectives

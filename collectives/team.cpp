@@ -1,64 +1,36 @@
-// The public Team: checks the arguments, takes the direct or the general form, and says what went wrong.
+// The public Team, blocking: takes the direct or the general form, and says what went wrong.
 #include <hmc/team.hpp>
 
 #include <fmt/format.h>
-
-#include <cstring>
 
 #include "collectives/allgather/allgather.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/broadcast/broadcast.hpp"
+#include "collectives/calls.hpp"
 #include "collectives/failure.hpp"
 #include "collectives/state.hpp"
 
 namespace hmc {
 
-using collectives::State;
+using collectives::DirectTeam;
+using collectives::Given;
+using collectives::OpenTeam;
+using schedule_kind = collectives::schedule::Collective;
 
 namespace {
 
-State& open_state(const std::shared_ptr<window::TeamCore>& core, const char* operation) {
-  if (core == nullptr || core->fabric().closed || core->collectives == nullptr) [[unlikely]]
-    throw Error(Code::closed, operation, "the runtime is closed");
-  return static_cast<State&>(*core->collectives);
-}
-
-void require_pointer(const char* operation, const void* pointer, std::size_t bytes) {
-  if (pointer == nullptr && bytes > 0) [[unlikely]]
-    throw Error(Code::invalid_argument, operation, fmt::format("a buffer of {} bytes is null", bytes));
-}
-
-std::size_t checked_product(const char* operation, std::size_t count, std::size_t element) {
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(count, element, &bytes)) [[unlikely]]
-    throw Error(Code::invalid_argument, operation,
-                fmt::format("{} elements of {} bytes are more than there can be", count, element));
-  return bytes;
-}
-
-collectives::ReduceCall make_call(const void* in, void* out, std::size_t count, DType type) {
-  if (static_cast<int>(type) >= dtype_count) [[unlikely]]
-    throw Error(Code::invalid_argument, "allreduce",
-                fmt::format("there is no element type {}", static_cast<int>(type)));
-  collectives::ReduceCall call;
-  call.in = in;
-  call.out = out;
-  call.count = count;
-  call.type = type;
-  call.element = size_of(type);
-  return call;
-}
-
-void run_allreduce(window::TeamCore& core, State& state, collectives::ReduceCall& call, unsigned op) {
-  const std::size_t bytes = checked_product("allreduce", call.count, call.element);
-  require_pointer("allreduce", call.in, bytes);
-  require_pointer("allreduce", call.out, bytes);
-  call.signature = collectives::Signature::make(collectives::Kind::allreduce, call.count, 0, call.type, op);
-  const base::Status status = state.direct() != nullptr ? collectives::allreduce_direct(*state.direct(), call)
-                                                        : collectives::allreduce_rounds(*state.rounds(), call);
+void run(const OpenTeam& team, const Given& given) {
+  const base::Status status = team.state.schedules().run(given);
   if (!status.ok()) [[unlikely]]
-    collectives::throw_failure(core, state, status, "allreduce", bytes);
+    collectives::throw_failure(team.core, team.state.schedules(), status, given.operation, given.bytes());
+}
+
+/// Of a collective by load and store.
+void require(const OpenTeam& team, const DirectTeam& direct, const base::Status& status, const char* operation,
+             std::size_t bytes) {
+  if (!status.ok()) [[unlikely]]
+    collectives::throw_failure(team.core, direct, status, operation, bytes);
 }
 
 }  // namespace
@@ -73,59 +45,113 @@ void Team::require_equal(const char* operation, std::size_t expected, std::size_
 }
 
 void Team::barrier() {
-  State& state = open_state(core_, "barrier");
-  if (collectives::DirectTeam* const direct = state.direct()) [[likely]] {
-    if (const base::Status status = collectives::barrier_direct(*direct); !status.ok()) [[unlikely]]
-      collectives::throw_failure(*core_, state, status, "barrier", 0);
-    return;
+  const OpenTeam team(core_, "barrier");
+  if (DirectTeam* const direct = team.state.direct(schedule_kind::barrier)) [[likely]] {
+    return require(team, *direct, collectives::barrier_direct(*direct), "barrier", 0);
   }
-  base::Status status = window::flush_wires(core_->fabric());
-  if (status.ok()) status = collectives::barrier_rounds(*state.rounds());
-  if (!status.ok()) collectives::throw_failure(*core_, state, status, "barrier", 0);
+  if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok())
+    window::throw_status(core_->fabric(), status, {"barrier"});
+  run(team, collectives::barrier_call());
 }
 
 void Team::broadcast(void* data, std::size_t bytes, int root) {
-  State& state = open_state(core_, "broadcast");
-  if (root < 0 || root >= size())
-    throw Error(Code::bad_rank, "broadcast",
-                fmt::format("root {}: there is no such rank in a team of {}", root, size()));
-  require_pointer("broadcast", data, bytes);
-  const collectives::BroadcastCall call{data, bytes, root};
-  const base::Status status = state.direct() != nullptr ? collectives::broadcast_direct(*state.direct(), call)
-                                                        : collectives::broadcast_rounds(*state.rounds(), call);
-  if (!status.ok()) [[unlikely]]
-    collectives::throw_failure(*core_, state, status, "broadcast", bytes);
+  const OpenTeam team(core_, "broadcast");
+  DirectTeam* const direct = team.state.direct(schedule_kind::broadcast);
+  if (direct == nullptr) return run(team, collectives::broadcast_call(team, data, bytes, root));
+  collectives::check_broadcast(team, data, bytes, root);
+  require(team, *direct, collectives::broadcast_direct(*direct, {data, bytes, root}), "broadcast", bytes);
 }
 
 void Team::allgather(const void* in, void* out, std::size_t bytes) {
-  State& state = open_state(core_, "allgather");
-  checked_product("allgather", bytes, static_cast<std::size_t>(size()));
-  require_pointer("allgather", in, bytes);
-  require_pointer("allgather", out, bytes);
-  const collectives::AllgatherCall call{in, out, bytes};
-  const base::Status status = state.direct() != nullptr ? collectives::allgather_direct(*state.direct(), call)
-                                                        : collectives::allgather_rounds(*state.rounds(), call);
-  if (!status.ok()) [[unlikely]]
-    collectives::throw_failure(*core_, state, status, "allgather", bytes);
+  const OpenTeam team(core_, "allgather");
+  DirectTeam* const direct = team.state.direct(schedule_kind::allgather);
+  if (direct == nullptr) return run(team, collectives::allgather_call(team, in, out, bytes));
+  collectives::check_allgather(team, in, out, bytes);
+  require(team, *direct, collectives::allgather_direct(*direct, {in, out, bytes}), "allgather", bytes);
+}
+
+void Team::allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+  const OpenTeam team(core_, "allreduce");
+  if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce)) {
+    const collectives::ReduceCall call = collectives::allreduce_direct_call(in, out, count, type, how);
+    return require(team, *direct, collectives::allreduce_direct(*direct, call), "allreduce", call.bytes());
+  }
+  run(team, collectives::reduction_call(team, schedule_kind::allreduce, in, out, count, type, how));
 }
 
 void Team::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
-  State& state = open_state(core_, "allreduce");
-  collectives::ReduceCall call = make_call(in, out, count, type);
-  call.kernel = collectives::reduce_kernel(type, op);
-  if (call.kernel == nullptr) [[unlikely]]
-    throw Error(Code::invalid_argument, "allreduce",
-                fmt::format("{} isn't defined for {}", name_of(op), name_of(type)));
-  run_allreduce(*core_, state, call, static_cast<unsigned>(op));
+  allreduce(in, out, count, type, Reduction(op));
+}
+void Team::allreduce(const void* in, void* out, std::size_t count, DType type, ReduceFunction function, void* context) {
+  allreduce(in, out, count, type, Reduction(function, context));
 }
 
-void Team::allreduce(const void* in, void* out, std::size_t count, DType type, ReduceFunction function, void* context) {
-  State& state = open_state(core_, "allreduce");
-  if (function == nullptr) throw Error(Code::invalid_argument, "allreduce", "the user's function is null");
-  collectives::ReduceCall call = make_call(in, out, count, type);
-  call.function = function;
-  call.context = context;
-  run_allreduce(*core_, state, call, collectives::Signature::user_op);
+void Team::gather(const void* in, void* out, std::size_t bytes, int root) {
+  const OpenTeam team(core_, "gather");
+  run(team, collectives::gather_call(team, in, out, bytes, root));
+}
+void Team::gatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element) {
+  const OpenTeam team(core_, "gatherv");
+  run(team, collectives::gatherv_call(team, in, out, {counts, displacements}, root, element));
+}
+void Team::scatter(const void* in, void* out, std::size_t bytes, int root) {
+  const OpenTeam team(core_, "scatter");
+  run(team, collectives::scatter_call(team, in, out, bytes, root));
+}
+void Team::scatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element) {
+  const OpenTeam team(core_, "scatterv");
+  run(team, collectives::scatterv_call(team, in, out, {counts, displacements}, root, element));
+}
+void Team::allgatherv(const void* in, void* out, Counts counts, Counts displacements, std::size_t element) {
+  const OpenTeam team(core_, "allgatherv");
+  run(team, collectives::allgatherv_call(team, in, out, {counts, displacements}, element));
+}
+void Team::alltoall(const void* in, void* out, std::size_t bytes) {
+  const OpenTeam team(core_, "alltoall");
+  run(team, collectives::alltoall_call(team, in, out, bytes));
+}
+void Team::alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
+                     Counts receive_displacements, std::size_t element) {
+  const OpenTeam team(core_, "alltoallv");
+  Given given = collectives::alltoallv_call(team, in, out, {counts, displacements},
+                                            {receive_counts, receive_displacements}, element);
+  // How a call is cut depends on the largest count of any pair, so all must know it.
+  std::uint64_t largest = given.call.largest;
+  Given agree = collectives::reduction_call(team, schedule_kind::allreduce, &largest, &largest, 1, DType::u64, Op::max);
+  agree.signature = given.signature;
+  agree.operation = given.operation;
+  run(team, agree);
+  given.call.largest = largest;
+  run(team, given);
+}
+
+void Team::reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root) {
+  const OpenTeam team(core_, "reduce");
+  run(team, collectives::reduction_call(team, schedule_kind::reduce, in, out, count, type, how, root));
+}
+void Team::reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+  const OpenTeam team(core_, "reduce_scatter");
+  run(team, collectives::reduction_call(team, schedule_kind::reduce_scatter, in, out, count, type, how));
+}
+void Team::reduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how) {
+  const OpenTeam team(core_, "reduce_scatterv");
+  run(team, collectives::reduce_scatterv_call(team, in, out, counts, type, how));
+}
+void Team::scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+  const OpenTeam team(core_, "scan");
+  run(team, collectives::reduction_call(team, schedule_kind::scan, in, out, count, type, how));
+}
+void Team::exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+  const OpenTeam team(core_, "exscan");
+  run(team, collectives::reduction_call(team, schedule_kind::exscan, in, out, count, type, how));
+}
+
+std::uint64_t Team::carried_out(std::string_view collective, std::string_view algorithm) const {
+  const OpenTeam team(core_, "carried_out");
+  for (const auto& each : collectives::schedule::algorithms())
+    if (collectives::schedule::name_of(each.collective) == collective && each.name == algorithm)
+      return team.state.schedules().taken(each);
+  return 0;
 }
 
 }  // namespace hmc

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "collectives/direct/direct_team.hpp"
-#include "collectives/rounds/round_team.hpp"
 
 namespace hmc::collectives {
 
@@ -17,6 +16,5 @@ struct AllgatherCall {
 };
 
 base::Status allgather_direct(DirectTeam& team, const AllgatherCall& call) noexcept;
-base::Status allgather_rounds(RoundTeam& team, const AllgatherCall& call) noexcept;
 
 }  // namespace hmc::collectives

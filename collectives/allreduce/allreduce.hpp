@@ -3,13 +3,11 @@
 
 #include "collectives/direct/direct_team.hpp"
 #include "collectives/reduce_call.hpp"
-#include "collectives/rounds/round_team.hpp"
 
 namespace hmc::collectives {
 
 /// Throws Error only if the staging can't grow; all else is in the Status.
 base::Status allreduce_direct(DirectTeam& team, const ReduceCall& call);
 base::Status allreduce_sliced(DirectTeam& team, const ReduceCall& call);  ///< the large form
-base::Status allreduce_rounds(RoundTeam& team, const ReduceCall& call) noexcept;
 
 }  // namespace hmc::collectives

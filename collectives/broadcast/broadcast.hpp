@@ -2,7 +2,6 @@
 #pragma once
 
 #include "collectives/direct/direct_team.hpp"
-#include "collectives/rounds/round_team.hpp"
 
 namespace hmc::collectives {
 
@@ -14,6 +13,5 @@ struct BroadcastCall {
 };
 
 base::Status broadcast_direct(DirectTeam& team, const BroadcastCall& call) noexcept;
-base::Status broadcast_rounds(RoundTeam& team, const BroadcastCall& call) noexcept;
 
 }  // namespace hmc::collectives

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include <hmc/error.hpp>
+#include <hmc/reduction.hpp>
 #include <hmc/request.hpp>
 #include <hmc/types.hpp>
 
@@ -21,29 +24,92 @@ class TeamCore;
 /// buffer, and may not overlap otherwise. All ranks get bit-identical results; 16-bit floats are
 /// summed in 32 bits. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names who is missing.
 /// Threads: one at a time per Runtime. A Team is a handle: copies mean the same team.
+///
+/// Blocks: where a buffer holds a block per rank, they lie in rank order. In place means that gather and
+/// allgather find the caller's block where it belongs in `out`, and scatter leaves the root's in `in`.
+/// A v-form takes a count per rank, the same on every rank (alltoallv: each rank's own), and optionally
+/// where each block begins; counts and displacements are in elements of `element` bytes.
 class HMC_API Team {
  public:
+  using Counts = std::span<const std::size_t>;
+
   int rank() const noexcept;
   int size() const noexcept;
 
   void barrier();
   void broadcast(void* data, std::size_t bytes, int root);
+  /// `bytes` from each rank; `out` holds size() * bytes, on the root.
+  void gather(const void* in, void* out, std::size_t bytes, int root);
+  void gatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  /// `bytes` to each rank; `in` holds size() * bytes, on the root.
+  void scatter(const void* in, void* out, std::size_t bytes, int root);
+  void scatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
   /// `bytes` from each rank; `out` holds size() * bytes in rank order.
   void allgather(const void* in, void* out, std::size_t bytes);
+  void allgatherv(const void* in, void* out, Counts counts, Counts displacements = {}, std::size_t element = 1);
+  /// `bytes` from each rank to each; `in` and `out` hold size() * bytes.
+  void alltoall(const void* in, void* out, std::size_t bytes);
+  void alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
+                 Counts receive_displacements, std::size_t element = 1);
+
+  void reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
   void allreduce(const void* in, void* out, std::size_t count, DType type, Op op);
   void allreduce(const void* in, void* out, std::size_t count, DType type, ReduceFunction function, void* context);
+  void allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  /// `in` holds size() * count elements; `out` gets this rank's `count` of the result.
+  void reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  void reduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how);
+  /// Of ranks 0 to this one.
+  void scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  /// Of the ranks before this one; rank 0's `out` isn't touched.
+  void exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
+  // ---- the same over spans
   template <typename T> void broadcast(std::span<T> data, int root) {
     broadcast(static_cast<void*>(data.data()), data.size_bytes(), root);
+  }
+  template <typename T> void gather(std::span<const T> in, std::span<T> out, int root) {
+    if (rank() == root) require_equal("gather", in.size() * static_cast<std::size_t>(size()), out.size());
+    gather(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size_bytes(), root);
+  }
+  template <typename T> void scatter(std::span<const T> in, std::span<T> out, int root) {
+    if (rank() == root) require_equal("scatter", in.size(), out.size() * static_cast<std::size_t>(size()));
+    scatter(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), out.size_bytes(), root);
   }
   template <typename T> void allgather(std::span<const T> in, std::span<T> out) {
     require_equal("allgather", in.size() * static_cast<std::size_t>(size()), out.size());
     allgather(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size_bytes());
   }
+  template <typename T> void alltoall(std::span<const T> in, std::span<T> out) {
+    require_equal("alltoall", in.size(), out.size());
+    require_equal("alltoall", in.size() / static_cast<std::size_t>(size()) * static_cast<std::size_t>(size()),
+                  in.size());
+    alltoall(static_cast<const void*>(in.data()), static_cast<void*>(out.data()),
+             in.size_bytes() / static_cast<std::size_t>(size()));
+  }
+  template <typename T> void reduce(std::span<const T> in, std::span<T> out, const Reduction& how, int root) {
+    if (rank() == root) require_equal("reduce", in.size(), out.size());
+    reduce(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how, root);
+  }
   template <typename T> void allreduce(std::span<const T> in, std::span<T> out, Op op) {
     require_equal("allreduce", in.size(), out.size());
     allreduce(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), op);
   }
+  template <typename T> void reduce_scatter(std::span<const T> in, std::span<T> out, const Reduction& how) {
+    require_equal("reduce_scatter", in.size(), out.size() * static_cast<std::size_t>(size()));
+    reduce_scatter(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), out.size(), dtype_of<T>(), how);
+  }
+  template <typename T> void scan(std::span<const T> in, std::span<T> out, const Reduction& how) {
+    require_equal("scan", in.size(), out.size());
+    scan(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how);
+  }
+  template <typename T> void exscan(std::span<const T> in, std::span<T> out, const Reduction& how) {
+    require_equal("exscan", in.size(), out.size());
+    exscan(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how);
+  }
+
+  /// How many calls (of "allreduce") an algorithm ("ring") has carried out; 0 of an unknown one.
+  std::uint64_t carried_out(std::string_view collective, std::string_view algorithm) const;
 
   const std::shared_ptr<window::TeamCore>& core() const noexcept { return core_; }
   explicit Team(std::shared_ptr<window::TeamCore> core) noexcept : core_(std::move(core)) {}

@@ -22,6 +22,8 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_TRANSPORT", "shm, ucx", "the best per pair", "force one wire for every pair of ranks"},
     {"HMC_LOG", "error, warn, info, debug", "warn", "how much is told on stderr"},
     {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
+    {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
+    {"HMC_DETERMINISTIC", "0, 1", "0", "reductions whose bits depend on the team's size and the values alone"},
     {"HMC_WAIT", "spin, sleep", "sleep where ranks outnumber cores", "how a rank waits"},
     {"HMC_CUDA_LIBRARY", "a file, none", "libcuda.so.1", "NVIDIA's driver library; none: don't use it"},
     {"HMC_HIP_LIBRARY", "a file, none", "libamdhip64.so", "AMD's (and Hygon's) runtime library"},
@@ -115,6 +117,8 @@ Env Env::from(Lookup lookup) {
   env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "ucx"});
   env.log = read_level(lookup);
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);
+  env.coll = read_word(lookup, "HMC_COLL");
+  env.deterministic = read_word(lookup, "HMC_DETERMINISTIC", {"0", "1"}) == "1";
   env.wait = read_word(lookup, "HMC_WAIT", {"spin", "sleep"});
   return env;
 }

@@ -49,7 +49,9 @@ class Env {
   std::string transport;  ///< the forced wire; empty: the best per pair
   LogLevel log = LogLevel::warn;
   std::chrono::nanoseconds timeout{std::chrono::seconds{300}};
-  std::string wait;  ///< "spin", "sleep", or empty: by whether ranks outnumber cores
+  std::string coll;            ///< forced algorithms: "allreduce:ring,broadcast:binomial"
+  bool deterministic = false;  ///< reductions' bits depend on the team's size and the contributions alone
+  std::string wait;            ///< "spin", "sleep", or empty: by whether ranks outnumber cores
 };
 
 }  // namespace hmc::base

@@ -65,6 +65,13 @@ const char* name_of(Activity activity) noexcept {
     case Activity::allgather: return "allgather";
     case Activity::allreduce: return "allreduce";
     case Activity::closing: return "closing";
+    case Activity::reduce: return "reduce";
+    case Activity::gather: return "gather";
+    case Activity::scatter: return "scatter";
+    case Activity::alltoall: return "alltoall";
+    case Activity::reduce_scatter: return "reduce_scatter";
+    case Activity::scan: return "scan";
+    case Activity::exscan: return "exscan";
   }
   return "unknown";
 }

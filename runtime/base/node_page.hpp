@@ -24,6 +24,13 @@ enum class Activity : std::uint32_t {
   allgather,
   allreduce,
   closing,
+  reduce,
+  gather,
+  scatter,
+  alltoall,
+  reduce_scatter,
+  scan,
+  exscan,
 };
 const char* name_of(Activity activity) noexcept;
 

@@ -170,7 +170,7 @@ std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, con
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
                    fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
   auto world = std::make_shared<window::TeamCore>(fabric);
-  collectives::attach(*world);
+  collectives::attach(*world, {env.coll, env.deterministic});
   // The bootstrap had said "starting". Relaxed: a hint for people.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);

@@ -1,0 +1,322 @@
+#include "collectives/calls.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collectives/reduce/reduce.hpp"
+
+namespace hmc::collectives {
+
+using schedule::Collective;
+
+namespace {
+
+Kind kind_of(Collective collective) noexcept {
+  constexpr Kind kinds[schedule::collective_count] = {
+      Kind::barrier,   Kind::broadcast, Kind::reduce,         Kind::allreduce, Kind::gather, Kind::scatter,
+      Kind::allgather, Kind::alltoall,  Kind::reduce_scatter, Kind::scan,      Kind::exscan};
+  return kinds[static_cast<int>(collective)];
+}
+
+void require_pointer(const char* operation, const void* pointer, std::size_t bytes) {
+  if (pointer == nullptr && bytes > 0) [[unlikely]]
+    throw Error(Code::invalid_argument, operation, fmt::format("a buffer of {} bytes is null", bytes));
+}
+
+std::size_t checked_product(const char* operation, std::size_t count, std::size_t element) {
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element, &bytes)) [[unlikely]]
+    throw Error(Code::invalid_argument, operation,
+                fmt::format("{} elements of {} bytes are more than there can be", count, element));
+  return bytes;
+}
+
+void require_root(const OpenTeam& team, const char* operation, int root) {
+  if (root < 0 || root >= team.size()) [[unlikely]]
+    throw Error(Code::bad_rank, operation,
+                fmt::format("root {}: there is no such rank in a team of {}", root, team.size()));
+}
+
+Given make(Collective collective, const void* in, void* out) {
+  Given given;
+  given.call.collective = collective;
+  given.operation = schedule::name_of(collective);
+  given.input = in;
+  given.output = out;
+  return given;
+}
+
+/// A call that only moves bytes.
+Given moving(Collective collective, const void* in, void* out, std::size_t bytes, int root) {
+  Given given = make(collective, in, out);
+  given.call.count = bytes;
+  given.call.root = root;
+  given.signature = Signature::make(kind_of(collective), bytes, root);
+  return given;
+}
+
+/// How many elements a buffer of such blocks reaches over; checks that there is a count per rank.
+std::size_t reach_of(const OpenTeam& team, const char* operation, const Layout& blocks) {
+  const auto size = static_cast<std::size_t>(team.size());
+  if (blocks.counts.size() != size || (!blocks.displacements.empty() && blocks.displacements.size() != size))
+    throw Error(Code::invalid_argument, operation,
+                fmt::format("{} counts and {} displacements; the team has {} ranks", blocks.counts.size(),
+                            blocks.displacements.size(), size));
+  std::size_t reach = 0, next = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::size_t begin = blocks.displacements.empty() ? next : blocks.displacements[i];
+    if (__builtin_add_overflow(begin, blocks.counts[i], &next))
+      throw Error(Code::invalid_argument, operation, "the counts are more than there can be");
+    if (blocks.counts[i] > 0) reach = std::max(reach, next);
+  }
+  return reach;
+}
+
+std::uint64_t hash_of(Counts counts, std::size_t element) noexcept {
+  std::uint64_t hash = 0x9e3779b97f4a7c15U;
+  for (const std::size_t count : counts) {
+    hash = (hash ^ count * element) * 0xd1342543de82ef95U;
+    hash ^= hash >> 29;
+  }
+  return hash & 0xffffffffU;
+}
+
+/// The blocks are the larger buffer's: `whole` is that buffer, `own` the other.
+Given irregular(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
+                const Layout& blocks, int root, std::size_t element) {
+  Given given = make(collective, in, out);
+  given.operation = operation;
+  given.call.counts = blocks.counts;
+  given.call.displacements = blocks.displacements;
+  given.call.root = root;
+  given.call.element_bytes = static_cast<std::uint32_t>(element);
+  given.signature = Signature::make(kind_of(collective), hash_of(blocks.counts, element), root).irregular();
+  if (element == 0 || element > UINT32_MAX)
+    throw Error(Code::invalid_argument, operation, fmt::format("an element of {} bytes", element));
+  checked_product(operation, reach_of(team, operation, blocks), element);
+  return given;
+}
+
+const void* begin_of_block(const void* buffer, const Layout& blocks, int rank, std::size_t element) noexcept {
+  const auto index = static_cast<std::size_t>(rank);
+  std::size_t at = 0;
+  if (blocks.displacements.empty()) {
+    for (std::size_t i = 0; i < index; ++i) at += blocks.counts[i];
+  } else {
+    at = blocks.displacements[index];
+  }
+  return static_cast<const std::byte*>(buffer) + at * element;
+}
+
+}  // namespace
+
+namespace {
+
+window::TeamCore& require_open(const std::shared_ptr<window::TeamCore>& team, const char* operation) {
+  if (team == nullptr || team->fabric().closed || team->collectives == nullptr) [[unlikely]]
+    throw Error(Code::closed, operation, "the runtime is closed");
+  return *team;
+}
+
+}  // namespace
+
+OpenTeam::OpenTeam(const std::shared_ptr<window::TeamCore>& team, const char* operation)
+    : core(require_open(team, operation)), state(static_cast<State&>(*core.collectives)) {}
+
+Given barrier_call() {
+  Given given = make(Collective::barrier, nullptr, nullptr);
+  given.signature = Signature::make(Kind::barrier, 0);
+  return given;
+}
+
+void check_broadcast(const OpenTeam& team, const void* data, std::size_t bytes, int root) {
+  require_root(team, "broadcast", root);
+  require_pointer("broadcast", data, bytes);
+}
+
+void check_allgather(const OpenTeam& team, const void* in, const void* out, std::size_t bytes) {
+  checked_product("allgather", bytes, static_cast<std::size_t>(team.size()));
+  require_pointer("allgather", in, bytes);
+  require_pointer("allgather", out, bytes);
+}
+
+Given broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int root) {
+  check_broadcast(team, data, bytes, root);
+  Given given = moving(Collective::broadcast, data, data, bytes, root);
+  given.call.in_place = true;
+  return given;
+}
+
+Given gather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
+  require_root(team, "gather", root);
+  checked_product("gather", bytes, static_cast<std::size_t>(team.size()));
+  require_pointer("gather", in, bytes);
+  if (team.rank() == root) require_pointer("gather", out, bytes);
+  Given given = moving(Collective::gather, in, out, bytes, root);
+  given.call.in_place =
+      team.rank() == root && in == static_cast<std::byte*>(out) + bytes * static_cast<std::size_t>(root);
+  return given;
+}
+
+Given scatter_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
+  require_root(team, "scatter", root);
+  checked_product("scatter", bytes, static_cast<std::size_t>(team.size()));
+  require_pointer("scatter", out, bytes);
+  if (team.rank() == root) require_pointer("scatter", in, bytes);
+  Given given = moving(Collective::scatter, in, out, bytes, root);
+  given.call.in_place =
+      team.rank() == root && out == static_cast<const std::byte*>(in) + bytes * static_cast<std::size_t>(root);
+  return given;
+}
+
+Given allgather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
+  check_allgather(team, in, out, bytes);
+  Given given = moving(Collective::allgather, in, out, bytes, 0);
+  given.call.in_place = in == static_cast<std::byte*>(out) + bytes * static_cast<std::size_t>(team.rank());
+  return given;
+}
+
+Given alltoall_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
+  checked_product("alltoall", bytes, static_cast<std::size_t>(team.size()));
+  require_pointer("alltoall", in, bytes);
+  require_pointer("alltoall", out, bytes);
+  Given given = moving(Collective::alltoall, in, out, bytes, 0);
+  given.call.in_place = in == out;
+  return given;
+}
+
+Given gatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+                   std::size_t element) {
+  require_root(team, "gatherv", root);
+  Given given = irregular(team, Collective::gather, "gatherv", in, out, blocks, root, element);
+  require_pointer("gatherv", in, blocks.counts[static_cast<std::size_t>(team.rank())]);
+  if (team.rank() != root) return given;
+  require_pointer("gatherv", out, reach_of(team, "gatherv", blocks));
+  given.call.in_place = in == begin_of_block(out, blocks, root, element);
+  return given;
+}
+
+Given scatterv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+                    std::size_t element) {
+  require_root(team, "scatterv", root);
+  Given given = irregular(team, Collective::scatter, "scatterv", in, out, blocks, root, element);
+  require_pointer("scatterv", out, blocks.counts[static_cast<std::size_t>(team.rank())]);
+  if (team.rank() != root) return given;
+  require_pointer("scatterv", in, reach_of(team, "scatterv", blocks));
+  given.call.in_place = out == begin_of_block(in, blocks, root, element);
+  return given;
+}
+
+Given allgatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, std::size_t element) {
+  Given given = irregular(team, Collective::allgather, "allgatherv", in, out, blocks, 0, element);
+  require_pointer("allgatherv", in, blocks.counts[static_cast<std::size_t>(team.rank())]);
+  require_pointer("allgatherv", out, reach_of(team, "allgatherv", blocks));
+  given.call.in_place = in == begin_of_block(out, blocks, team.rank(), element);
+  return given;
+}
+
+Given alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent, const Layout& received,
+                     std::size_t element) {
+  Given given = irregular(team, Collective::alltoall, "alltoallv", in, out, sent, 0, element);
+  require_pointer("alltoallv", in, reach_of(team, "alltoallv", sent));
+  const std::size_t reach = reach_of(team, "alltoallv", received);
+  checked_product("alltoallv", reach, element);
+  require_pointer("alltoallv", out, reach);
+  given.call.receive_counts = received.counts;
+  given.call.receive_displacements = received.displacements;
+  given.call.largest = std::max(*std::max_element(sent.counts.begin(), sent.counts.end()),
+                                *std::max_element(received.counts.begin(), received.counts.end()));
+  given.call.in_place = in == out;
+  // Every rank has its own counts; what they share is the element.
+  given.signature = Signature::make(Kind::alltoall, element).irregular();
+  return given;
+}
+
+namespace {
+
+void require_type(const char* operation, DType type) {
+  if (static_cast<int>(type) >= dtype_count) [[unlikely]]
+    throw Error(Code::invalid_argument, operation, fmt::format("there is no element type {}", static_cast<int>(type)));
+}
+
+/// Type, function or kernel.
+void resolve(ReduceCall& call, const char* operation, DType type, const Reduction& how) {
+  require_type(operation, type);
+  call.type = type;
+  call.element = size_of(type);
+  if (how.is_function) {
+    if (how.function == nullptr) throw Error(Code::invalid_argument, operation, "the user's function is null");
+    call.function = how.function;
+    call.context = how.context;
+    return;
+  }
+  call.kernel = static_cast<int>(how.op) < op_count ? reduce_kernel(type, how.op) : nullptr;
+  if (call.kernel == nullptr) [[unlikely]]
+    throw Error(Code::invalid_argument, operation,
+                fmt::format("{} isn't defined for {}", name_of(how.op), name_of(type)));
+}
+
+Given reducing(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
+               DType type, const Reduction& how) {
+  Given given = make(collective, in, out);
+  resolve(given.reduction, operation, type, how);
+  given.operation = operation;
+  given.call.type = type;
+  given.call.element_bytes = static_cast<std::uint32_t>(size_of(type));
+  given.call.in_place = in == out;
+  given.call.deterministic = how.deterministic || team.state.deterministic();
+  given.call.commutative = !how.is_function || how.commutative;
+  if (!how.is_function) given.call.op = how.op;
+  return given;
+}
+
+unsigned op_number(const Reduction& how) noexcept {
+  return how.is_function ? Signature::user_op : static_cast<unsigned>(how.op);
+}
+
+}  // namespace
+
+ReduceCall allreduce_direct_call(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+  ReduceCall call;
+  resolve(call, "allreduce", type, how);
+  const std::size_t bytes = checked_product("allreduce", count, call.element);
+  require_pointer("allreduce", in, bytes);
+  require_pointer("allreduce", out, bytes);
+  call.in = in;
+  call.out = out;
+  call.count = count;
+  call.signature = Signature::make(Kind::allreduce, count, 0, type, op_number(how));
+  return call;
+}
+
+Given reduction_call(const OpenTeam& team, Collective collective, const void* in, void* out, std::size_t count,
+                     DType type, const Reduction& how, int root) {
+  const char* const operation = schedule::name_of(collective);
+  if (collective == Collective::reduce) require_root(team, operation, root);
+  Given given = reducing(team, collective, operation, in, out, type, how);
+  given.call.count = count;
+  given.call.root = root;
+  std::size_t bytes = checked_product(operation, count, given.call.element_bytes);
+  if (collective != Collective::reduce || team.rank() == root) require_pointer(operation, out, bytes);
+  if (collective == Collective::reduce_scatter)
+    bytes = checked_product(operation, bytes, static_cast<std::size_t>(team.size()));
+  require_pointer(operation, in, bytes);
+  given.signature = Signature::make(kind_of(collective), count, root, type, op_number(how));
+  return given;
+}
+
+Given reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Counts counts, DType type,
+                           const Reduction& how) {
+  Given given = reducing(team, Collective::reduce_scatter, "reduce_scatterv", in, out, type, how);
+  const Layout blocks{counts, {}};
+  const std::size_t reach = reach_of(team, "reduce_scatterv", blocks);
+  checked_product("reduce_scatterv", reach, given.call.element_bytes);
+  require_pointer("reduce_scatterv", in, reach);
+  require_pointer("reduce_scatterv", out, counts[static_cast<std::size_t>(team.rank())]);
+  given.call.counts = counts;
+  given.signature = Signature::make(Kind::reduce_scatter, hash_of(counts, 1), 0, type, op_number(how)).irregular();
+  return given;
+}
+
+}  // namespace hmc::collectives

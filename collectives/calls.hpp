@@ -1,0 +1,58 @@
+// From a caller's arguments to a Given: everything is checked here. Throws Error.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <hmc/team.hpp>
+
+#include "collectives/execute/given.hpp"
+#include "collectives/state.hpp"
+
+namespace hmc::collectives {
+
+using Counts = std::span<const std::size_t>;
+
+/// The team as its calls see it; Error{closed} if it is.
+struct OpenTeam {
+  window::TeamCore& core;
+  State& state;
+  OpenTeam(const std::shared_ptr<window::TeamCore>& core, const char* operation);
+  int rank() const noexcept { return core.rank(); }
+  int size() const noexcept { return core.size(); }
+};
+
+/// One rank's block or vector of a v-form: where blocks begin is optional.
+struct Layout {
+  Counts counts;
+  Counts displacements;
+};
+
+// ---- what the collectives by load and store need: the checks, without a Given
+void check_broadcast(const OpenTeam& team, const void* data, std::size_t bytes, int root);
+void check_allgather(const OpenTeam& team, const void* in, const void* out, std::size_t bytes);
+ReduceCall allreduce_direct_call(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+
+Given barrier_call();
+Given broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int root);
+Given gather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root);
+Given scatter_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root);
+Given allgather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes);
+Given alltoall_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes);
+
+Given gatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+                   std::size_t element);
+Given scatterv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+                    std::size_t element);
+Given allgatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, std::size_t element);
+/// `largest` is still to be agreed on.
+Given alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent, const Layout& received,
+                     std::size_t element);
+
+/// reduce, allreduce, reduce_scatter, scan, exscan. `root`: of reduce.
+Given reduction_call(const OpenTeam& team, schedule::Collective collective, const void* in, void* out,
+                     std::size_t count, DType type, const Reduction& how, int root = 0);
+Given reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Counts counts, DType type,
+                           const Reduction& how);
+
+}  // namespace hmc::collectives

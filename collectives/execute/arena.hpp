@@ -1,0 +1,74 @@
+// Arena: the memory that a team's schedules put into.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "collectives/execute/report.hpp"
+#include "collectives/signature.hpp"
+#include "runtime/window/core.hpp"
+
+namespace hmc::collectives {
+
+/// One window per team. In it, on each rank:
+///   control:  the alarm word, a slot per round of a guard, a report per rank
+///   areas:    each has 64-bit signal slots, and scratch; call number n uses area n % areas
+/// Which area a call uses, and when that is free, is Numbering's matter.
+///
+/// A slot of a call's area holds a stamp, which begins with the call's number. Numbers only rise, so nobody
+/// ever clears a slot.
+class Arena {
+ public:
+  static constexpr int areas = 8;
+
+  explicit Arena(window::TeamCore& team);
+  void close() { window_->close(); }
+  const window::Core& window() const noexcept { return *window_; }
+  const std::shared_ptr<window::Core>& shared_window() const noexcept { return window_; }
+
+  std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
+  std::uint32_t slots() const noexcept { return slots_; }
+
+  std::uint64_t slot_offset(std::uint64_t number, std::uint32_t slot) const noexcept {
+    return area(number) + std::uint64_t{slot} * 8;
+  }
+  std::uint64_t scratch_offset(std::uint64_t number) const noexcept { return area(number) + std::uint64_t{slots_} * 8; }
+  std::byte* scratch(std::uint64_t number) const noexcept { return window_->data() + scratch_offset(number); }
+
+  static constexpr std::uint64_t alarm_offset = 0;
+  static std::uint64_t guard_offset(unsigned round) noexcept { return 64 + std::uint64_t{round} * 8; }
+  static std::uint64_t report_offset(int rank) noexcept {
+    return control_head + static_cast<std::uint64_t>(rank) * sizeof(Report);
+  }
+  const Report& report(int rank) const noexcept {
+    return *reinterpret_cast<const Report*>(window_->data() + report_offset(rank));
+  }
+
+  /// Acquire: pairs with put_signal's release; what was put before the signal is visible.
+  std::uint64_t word(std::uint64_t offset) const noexcept {
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(window_->data() + offset))
+        .load(std::memory_order_acquire);
+  }
+  std::uint64_t slot(std::uint64_t number, std::uint32_t index) const noexcept {
+    return word(slot_offset(number, index));
+  }
+
+  static constexpr unsigned tag_bits = 24;
+  static constexpr std::uint64_t stamp(std::uint64_t number, std::uint64_t hash) noexcept {
+    return number << tag_bits | hash >> (64 - tag_bits);
+  }
+
+ private:
+  static constexpr std::uint64_t control_head = 1024;  // the alarm's line, and guards of up to 2^64 ranks
+  std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
+
+  std::uint64_t scratch_bytes_;
+  std::uint32_t slots_;
+  std::uint64_t first_area_;
+  std::uint64_t area_bytes_;
+  std::shared_ptr<window::Core> window_;
+};
+
+}  // namespace hmc::collectives

@@ -1,0 +1,21 @@
+// Given: a collective as its caller gave it, checked and resolved.
+#pragma once
+
+#include "collectives/reduce_call.hpp"
+#include "collectives/schedule/call.hpp"
+#include "collectives/signature.hpp"
+
+namespace hmc::collectives {
+
+struct Given {
+  schedule::Call call;
+  const void* input = nullptr;
+  void* output = nullptr;
+  Signature signature;
+  const char* operation = "";
+  ReduceCall reduction;  ///< type, kernel or user's function; its buffers aren't used
+
+  std::uint64_t bytes() const noexcept { return call.count * call.element_bytes; }
+};
+
+}  // namespace hmc::collectives

@@ -1,0 +1,143 @@
+#include "collectives/execute/operation.hpp"
+
+#include <algorithm>
+
+namespace hmc::collectives {
+
+using base::Status;
+using schedule::Call;
+using schedule::Collective;
+
+bool has_blocks(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::allgather:
+    case Collective::alltoall:
+    case Collective::reduce_scatter: return true;
+    default: return false;
+  }
+}
+
+std::uint64_t extent_of(const Call& call) noexcept {
+  if (!call.irregular()) return call.count;
+  if (call.collective == Collective::alltoall) return call.largest;
+  return *std::max_element(call.counts.begin(), call.counts.end());
+}
+
+namespace {
+
+/// Where the blocks of a v-form begin that says nothing of it: one after the other.
+void copy_blocks(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> displacements,
+                 std::vector<std::uint64_t>& to_counts, std::vector<std::uint64_t>& to_displacements) {
+  to_counts.assign(counts.begin(), counts.end());
+  to_displacements.assign(displacements.begin(), displacements.end());
+  if (!displacements.empty()) return;
+  std::uint64_t at = 0;
+  for (const std::uint64_t count : counts) {
+    to_displacements.push_back(at);
+    at += count;
+  }
+}
+
+}  // namespace
+
+void Operation::take(const Given& given, const schedule::Algorithm& algorithm, std::uint64_t longest, int size) {
+  given_ = given;
+  algorithm_ = &algorithm;
+  size_ = size;
+  kept_.clear();
+  Call& call = given_.call;
+  total_ = extent_of(call);
+  if (call.irregular()) {
+    copy_blocks(call.counts, call.displacements, whole_.counts, whole_.displacements);
+    call.counts = whole_.counts;
+    call.displacements = whole_.displacements;
+    if (call.collective == Collective::alltoall) {
+      copy_blocks(call.receive_counts, call.receive_displacements, whole_received_.counts,
+                  whole_received_.displacements);
+      call.receive_counts = whole_received_.counts;
+      call.receive_displacements = whole_received_.displacements;
+    }
+  }
+  pieces_ = total_ <= longest ? 1 : (total_ + longest - 1) / longest;
+  // All of about one length, in whole lines.
+  const std::uint64_t line = std::max<std::uint64_t>(64 / call.element_bytes, 1);
+  length_ = pieces_ == 1 ? total_ : std::min(longest, ((total_ + pieces_ - 1) / pieces_ + line - 1) / line * line);
+  if (pieces_ > 1) pieces_ = (total_ + length_ - 1) / length_;
+}
+
+bool Operation::synchronises() const noexcept {
+  switch (given_.call.collective) {
+    case Collective::barrier: return true;
+    case Collective::allreduce:
+    case Collective::allgather:
+    case Collective::alltoall:
+    case Collective::reduce_scatter: return given_.call.count > 0;  // a v-form has 0: someone may have nothing
+    default: return false;
+  }
+}
+
+void Operation::cut_counts(std::uint64_t first, std::uint64_t count) {
+  const auto cut = [&](const Blocks& whole, Blocks& part) {
+    const std::size_t ranks = whole.counts.size();
+    part.counts.resize(ranks);
+    part.displacements.resize(ranks);
+    for (std::size_t i = 0; i < ranks; ++i) {
+      part.counts[i] = std::min(count, whole.counts[i] - std::min(whole.counts[i], first));
+      part.displacements[i] = part.counts[i] > 0 ? whole.displacements[i] : 0;
+    }
+  };
+  cut(whole_, part_);
+  if (given_.call.collective == Collective::alltoall) cut(whole_received_, part_received_);
+}
+
+/// Elements [first, first + length_) of the vector or of every block. The buffers begin `first` further on
+/// (load), so that blocks keep their displacements.
+Call Operation::piece_call(std::uint64_t first) {
+  Call call = given_.call;
+  if (pieces_ == 1) return call;
+  const std::uint64_t count = std::min(length_, total_ - first);
+  if (!has_blocks(call.collective)) {
+    call.count = count;
+    return call;
+  }
+  if (!call.irregular()) {
+    make_uniform(call, size_, count, total_, part_.counts, part_.displacements);
+    return call;
+  }
+  cut_counts(first, count);
+  call.counts = part_.counts;
+  call.displacements = part_.displacements;
+  if (call.collective == Collective::alltoall) {
+    call.receive_counts = part_received_.counts;
+    call.receive_displacements = part_received_.displacements;
+    call.largest = count;
+  }
+  return call;
+}
+
+void Operation::keep_plans(Plans& plans) {
+  constexpr std::uint64_t most = 64;  // more pieces than these cost much more to run than to build
+  for (std::uint64_t i = 0; i < std::min(pieces_, most); ++i) {
+    auto plan = plans.get(*algorithm_, piece_call(i * length_));
+    if (plan == nullptr) return;  // load says so
+    kept_.push_back(std::move(plan));
+  }
+}
+
+Status Operation::load(Plans& plans) {
+  const std::uint64_t first = piece_ * length_;
+  auto plan = piece_ < kept_.size() ? kept_[piece_] : plans.get(*algorithm_, piece_call(first));
+  if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
+  const std::uint64_t shift = first * given_.call.element_bytes;
+  const auto* const input = static_cast<const std::byte*>(given_.input);
+  auto* const output = static_cast<std::byte*>(given_.output);
+  // Null where a rank gives or gets nothing (not the root's).
+  runner_.load(std::move(plan), given_, turn, input == nullptr ? nullptr : input + shift,
+               output == nullptr ? nullptr : output + shift);
+  running_ = true;
+  return {};
+}
+
+}  // namespace hmc::collectives

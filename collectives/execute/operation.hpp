@@ -1,0 +1,88 @@
+// Operation: a collective under way, from its first piece to its last.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/execute/given.hpp"
+#include "collectives/execute/numbering.hpp"
+#include "collectives/execute/plan.hpp"
+#include "collectives/execute/runner.hpp"
+
+namespace hmc::collectives {
+
+/// What doesn't fit into an area is cut into pieces, each a call with a number of its own, one after the other.
+/// A vector is cut by range; where every rank has a block, a piece is a part of each block (a v-form with
+/// displacements). One thread.
+class Operation {
+ public:
+  explicit Operation(const Arena& arena) : runner_(arena) {}
+
+  /// Takes the call over: counts of a v-form are copied, so that the caller's may go. May throw bad_alloc.
+  void take(const Given& given, const schedule::Algorithm& algorithm, std::uint64_t longest, int size);
+  /// Builds all pieces' plans and keeps them, for a call that is made many times.
+  void keep_plans(Plans& plans);
+
+  const Given& given() const noexcept { return given_; }
+  const schedule::Algorithm& algorithm() const noexcept { return *algorithm_; }
+  std::uint64_t pieces() const noexcept { return pieces_; }
+
+  // ---- one run through all pieces
+  void start(bool blocking) noexcept {
+    piece_ = 0;
+    blocking_ = blocking;
+    running_ = false;
+  }
+  bool blocking() const noexcept { return blocking_; }
+  Turn turn;          ///< of the present piece
+  Numbering numbers;  ///< non-blocking: the turns that were reserved for it, from the present one on
+  std::uint64_t id = 0;
+  bool under_way = false;
+  base::Status outcome;
+
+  bool running() const noexcept { return running_; }
+  /// The turn has come: loads the present piece's steps. May throw bad_alloc.
+  base::Status load(Plans& plans);
+  base::Status advance() noexcept { return runner_.advance(); }
+  /// True if there is another piece.
+  bool next_piece() noexcept {
+    running_ = false;
+    runner_.drop_plan();
+    return ++piece_ < pieces_;
+  }
+  void drop_plan() noexcept { runner_.drop_plan(); }
+  void abandon() noexcept { runner_.abandon(); }
+  std::uint64_t steps_taken() const noexcept { return runner_.steps_taken() + piece_; }
+  int awaited() const noexcept { return running_ ? runner_.awaited() : -1; }
+  /// Its end on one rank proves that all ranks have started it.
+  bool synchronises() const noexcept;
+
+ private:
+  schedule::Call piece_call(std::uint64_t first);
+  void cut_counts(std::uint64_t first, std::uint64_t count);
+
+  Given given_;
+  const schedule::Algorithm* algorithm_ = nullptr;
+  int size_ = 1;
+  std::uint64_t total_ = 0;   // elements of the vector, or of the largest block
+  std::uint64_t length_ = 0;  // of a piece
+  std::uint64_t pieces_ = 1;
+  std::uint64_t piece_ = 0;
+  bool blocking_ = true;
+  bool running_ = false;
+  Runner runner_;
+  std::vector<std::shared_ptr<const Plan>> kept_;
+  struct Blocks {
+    std::vector<std::uint64_t> counts, displacements;
+  };
+  Blocks whole_, whole_received_;  // copies of the caller's
+  Blocks part_, part_received_;    // of the present piece
+};
+
+/// One count for all ranks' blocks, and not one vector.
+bool has_blocks(schedule::Collective collective) noexcept;
+/// Elements of the whole vector, or of the largest block: what pieces are cut from.
+std::uint64_t extent_of(const schedule::Call& call) noexcept;
+
+}  // namespace hmc::collectives

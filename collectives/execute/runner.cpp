@@ -1,0 +1,117 @@
+#include "collectives/execute/runner.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/reduce/divide.hpp"
+#include "runtime/window/begin.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+using StepKind = schedule::Kind;
+using schedule::Step;
+
+void Runner::load(std::shared_ptr<const Plan> plan, const Given& given, const Turn& turn, const std::byte* input,
+                  std::byte* output) {
+  plan_ = std::move(plan);
+  next_ = 0;
+  number_ = turn.number;
+  stamp_ = turn.stamp;
+  // Only read, unless the call is in place: then it is the output too.
+  buffers_[static_cast<std::size_t>(schedule::Buffer::input)] = const_cast<std::byte*>(input);
+  buffers_[static_cast<std::size_t>(schedule::Buffer::output)] = output;
+  buffers_[static_cast<std::size_t>(schedule::Buffer::scratch)] = arena_->scratch(number_);
+  puts_.clear();
+  settled_ = 0;
+  if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
+  if (!schedule::reduces(given.call.collective)) return;
+  ins_.resize(static_cast<std::size_t>(arena_->window().fabric().size));
+  step_ = fold_ = given.reduction;
+  if (given.call.op == Op::avg) step_.kernel = reduce_kernel(given.call.type, Op::sum);
+}
+
+Status Runner::advance() noexcept {
+  const std::vector<Step>& steps = plan_->schedule.steps;
+  for (; next_ < steps.size(); ++next_, ++taken_) {
+    if (const Status status = take(steps[next_]); !status.ok()) return status;
+  }
+  return settle();
+}
+
+Status Runner::take(const Step& step) noexcept {
+  switch (step.kind) {
+    case StepKind::put: return put(step);
+    case StepKind::wait: return look_for(step);
+    case StepKind::settle: return settle();
+    case StepKind::copy: {
+      std::byte* const to = at(step.to_buffer, step.to);
+      const std::byte* const from = at(step.from_buffer, step.from);
+      if (to != from) std::memcpy(to, from, step.bytes);  // equal where a call in place leaves nothing to do
+      return {};
+    }
+    case StepKind::reduce: reduce(step); return {};
+    case StepKind::fold: fold(step); return {};
+    case StepKind::scale:
+      divide(fold_.type, at(step.to_buffer, step.to), step.bytes / fold_.element, arena_->window().fabric().size);
+      return {};
+  }
+  return {};
+}
+
+Status Runner::put(const Step& step) noexcept {
+  // A schedule that reaches past an area is a mistake of ours: told, and never carried out.
+  if (step.to > arena_->scratch_bytes() || step.bytes > arena_->scratch_bytes() - step.to ||
+      step.slot >= arena_->slots()) [[unlikely]]
+    return Status::failure(Code::out_of_range, "a schedule reaches past its area", static_cast<int>(step.peer));
+  const auto peer = static_cast<int>(step.peer);
+  std::uint64_t ticket = 0;
+  const Status status = window::begin_put_signal(arena_->window(), peer, arena_->scratch_offset(number_) + step.to,
+                                                 at(step.from_buffer, step.from), step.bytes,
+                                                 arena_->slot_offset(number_, step.slot), stamp_, ticket);
+  if (status.ok() && ticket != 0) puts_.push_back({peer, ticket});
+  return status;
+}
+
+Status Runner::look_for(const Step& step) noexcept {
+  const std::uint64_t seen = arena_->slot(number_, step.slot);
+  if (seen == stamp_) [[likely]]
+    return {};
+  const auto peer = static_cast<int>(step.peer);
+  if (seen >> Arena::tag_bits >= number_)
+    return Status::failure(Code::mismatch, "ranks called different collectives", peer);
+  awaited_ = peer;
+  return Status::in_progress();
+}
+
+Status Runner::settle() noexcept {
+  for (; settled_ < puts_.size(); ++settled_, ++taken_) {
+    const Put& put = puts_[settled_];
+    const Status status = window::look(arena_->window(), put.peer, put.ticket);
+    if (status.ok()) continue;
+    awaited_ = put.peer;
+    return status;
+  }
+  return {};
+}
+
+void Runner::abandon() noexcept {
+  for (; settled_ < puts_.size(); ++settled_)
+    window::abandon(arena_->window(), puts_[settled_].peer, puts_[settled_].ticket);
+}
+
+void Runner::reduce(const Step& step) noexcept {
+  void* to = at(step.to_buffer, step.to);
+  const void* const from = at(step.from_buffer, step.from);
+  const void* const ins[2] = {step.reversed ? from : to, step.reversed ? to : from};
+  collectives::reduce(step_, &to, 1, ins, 2, step.bytes / step_.element, accumulator_);
+}
+
+void Runner::fold(const Step& step) noexcept {
+  void* to = at(step.to_buffer, step.to);
+  for (std::size_t i = 0; i < step.ways; ++i) ins_[i] = at(step.from_buffer, step.from + i * step.stride());
+  collectives::reduce(fold_, &to, 1, ins_.data(), static_cast<int>(step.ways), step.bytes / fold_.element,
+                      accumulator_);
+}
+
+}  // namespace hmc::collectives

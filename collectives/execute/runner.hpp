@@ -1,0 +1,65 @@
+// Runner: takes one rank's steps as far as they go.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/execute/arena.hpp"
+#include "collectives/execute/given.hpp"
+#include "collectives/execute/numbering.hpp"
+#include "collectives/execute/plan.hpp"
+#include "runtime/base/status.hpp"
+
+namespace hmc::collectives {
+
+/// A state machine over a schedule: where it is, and which puts haven't read their sources yet. One thread.
+class Runner {
+ public:
+  explicit Runner(const Arena& arena) : arena_(&arena) {}
+
+  /// Gets ready for the first step; may throw bad_alloc.
+  void load(std::shared_ptr<const Plan> plan, const Given& given, const Turn& turn, const std::byte* input,
+            std::byte* output);
+  /// ok at the end, in_progress where it must wait, or what went wrong. It has moved if steps_taken() has.
+  base::Status advance() noexcept;
+  std::uint64_t steps_taken() const noexcept { return taken_; }
+  /// Whom it waits for.
+  int awaited() const noexcept { return awaited_; }
+  void drop_plan() noexcept { plan_.reset(); }
+  /// After a failure: nothing of the caller's is read or written any more.
+  void abandon() noexcept;
+
+ private:
+  struct Put {
+    int peer;
+    std::uint64_t ticket;
+  };
+  base::Status take(const schedule::Step& step) noexcept;
+  base::Status put(const schedule::Step& step) noexcept;
+  base::Status look_for(const schedule::Step& step) noexcept;
+  base::Status settle() noexcept;
+  void reduce(const schedule::Step& step) noexcept;
+  void fold(const schedule::Step& step) noexcept;
+  std::byte* at(schedule::Buffer buffer, std::uint64_t offset) const noexcept {
+    return buffers_[static_cast<std::size_t>(buffer)] + offset;
+  }
+
+  const Arena* arena_;
+  std::shared_ptr<const Plan> plan_;
+  std::size_t next_ = 0;
+  std::uint64_t taken_ = 0;
+  std::uint64_t number_ = 0;
+  std::uint64_t stamp_ = 0;
+  int awaited_ = -1;
+  std::byte* buffers_[3] = {};
+  std::vector<Put> puts_;
+  std::size_t settled_ = 0;
+  ReduceCall step_;  // of two: an avg is summed
+  ReduceCall fold_;  // of all
+  std::vector<const void*> ins_;
+  std::vector<std::byte> accumulator_;
+};
+
+}  // namespace hmc::collectives

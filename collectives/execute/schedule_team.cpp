@@ -1,0 +1,183 @@
+#include "collectives/execute/schedule_team.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "runtime/window/begin.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+using schedule::Algorithm;
+using schedule::Call;
+
+ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape, const Selector& selector)
+    : fabric_(team.fabric()),
+      rank_(team.rank()),
+      size_(team.size()),
+      shape_(shape),
+      selector_(selector),
+      arena_(team),
+      plans_(arena_, shape, rank_),
+      blocking_(arena_) {
+  active_.reserve(16);
+  taken_.resize(schedule::algorithms().size());
+}
+
+ScheduleTeam::~ScheduleTeam() = default;
+
+void ScheduleTeam::close() { arena_.close(); }
+
+std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
+  return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
+}
+
+/// The algorithm, and the length of a piece.
+Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept {
+  try {
+    const Call& call = given.call;
+    const std::uint64_t extent = extent_of(call);
+    const std::uint64_t bytes = extent * call.element_bytes;
+    const Algorithm* algorithm = selector_.choose(shape_, call, bytes);
+    std::uint64_t longest = algorithm == nullptr ? 0 : plans_.longest(*algorithm, call);
+    if (extent > longest && !call.irregular() && has_blocks(call.collective)) {
+      Call cut = call;
+      std::vector<std::uint64_t> counts, displacements;
+      make_uniform(cut, size_, 1, 1, counts, displacements);
+      algorithm = selector_.choose(shape_, cut, bytes);
+      longest = algorithm == nullptr ? 0 : plans_.longest(*algorithm, cut);
+    }
+    if (algorithm == nullptr || (longest == 0 && extent > 0))
+      return Status::failure(Code::unsupported, "there is no algorithm for this call");
+    operation.take(given, *algorithm, longest, size_);
+    ++taken_[static_cast<std::size_t>(algorithm - schedule::algorithms().data())];
+    return {};
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a schedule");
+  }
+}
+
+Status ScheduleTeam::run(const Given& given) noexcept {
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  if (const Status status = prepare(blocking_, given); !status.ok()) return fail(status);
+  blocking_.start(true);
+  blocking_.turn = numbers_.next(given.signature, true);
+  active_.push_back(&blocking_);
+  begin_piece(blocking_);
+  const Status status = wait_for(blocking_);
+  std::erase(active_, &blocking_);
+  return status;
+}
+
+Status ScheduleTeam::wait_for(Operation& operation) noexcept {
+  const base::Activity activity = activity_of(operation.given().signature.kind());
+  std::uint64_t before = moves_;
+  Status status;
+  const auto moved = [&]() noexcept {
+    progress();
+    status = failure_.ok() ? operation.outcome : failure_;
+    return status.code != Code::in_progress || moves_ != before;
+  };
+  for (;;) {
+    before = moves_;
+    if (moved()) {
+      if (status.code != Code::in_progress) return status;
+      continue;
+    }
+    // The deadline is that of one wait: a large call may take as long as it moves.
+    const Status waited =
+        fabric_.waiter.until({activity, operation.awaited(), operation.turn.number}, moved, fabric_.timeout);
+    if (!waited.ok())
+      return fail(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, operation.awaited()));
+    if (status.code != Code::in_progress) return status;
+  }
+}
+
+int ScheduleTeam::progress() noexcept {
+  if (!failure_.ok()) return 0;
+  if (arena_.word(Arena::alarm_offset) != 0) [[unlikely]] {
+    fail(Status::failure(Code::timeout, "a rank of the team has given up",
+                         static_cast<int>(arena_.word(Arena::alarm_offset)) - 1));
+    return 1;
+  }
+  const std::uint64_t before = moves_;
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    Operation& operation = *active_[i];
+    if (operation.outcome.code != Code::in_progress) continue;
+    const std::uint64_t steps = operation.steps_taken();
+    const Status status = advance(operation);
+    moves_ += operation.steps_taken() - steps;
+    if (status.code == Code::in_progress) continue;
+    ++moves_;
+    operation.outcome = status;
+    operation.drop_plan();
+    if (!status.ok()) fail(status);
+  }
+  return static_cast<int>(moves_ - before);
+}
+
+void ScheduleTeam::begin_piece(Operation& operation) noexcept {
+  operation.outcome = Status::in_progress();
+  report_.remember(operation.turn.number, operation.given().signature);
+}
+
+Status ScheduleTeam::advance(Operation& operation) noexcept {
+  for (;;) {
+    if (!operation.running()) {
+      if (const Status status = await_turn(operation); !status.ok()) return status;
+      try {
+        if (const Status status = operation.load(plans_); !status.ok()) return status;
+      } catch (const std::bad_alloc&) {
+        return Status::failure(Code::out_of_memory, "no memory for a schedule");
+      }
+    }
+    if (const Status status = operation.advance(); !status.ok()) return status;
+    if (operation.blocking() && operation.synchronises()) numbers_.synchronised(operation.turn.number);
+    if (!operation.next_piece()) return {};
+    const Signature signature = operation.given().signature;
+    operation.turn = operation.blocking() ? numbers_.next(signature, true) : operation.numbers.next(signature, false);
+    begin_piece(operation);
+  }
+}
+
+/// A call that is under way hasn't finished its present number; what is before it, it has.
+bool ScheduleTeam::finished_here(std::uint64_t number) const noexcept {
+  return std::none_of(active_.begin(), active_.end(), [&](const Operation* operation) {
+    return operation->outcome.code == Code::in_progress && operation->turn.number <= number;
+  });
+}
+
+Status ScheduleTeam::await_turn(Operation& operation) noexcept {
+  const Turn& turn = operation.turn;
+  if (guards_done_ >= turn.guard) return {};
+  if (!turn.runs_guard || guards_done_ + 1 < turn.guard || !finished_here(turn.before)) return Status::in_progress();
+  return run_guard(turn.guard);
+}
+
+Status ScheduleTeam::run_guard(std::uint64_t guard) noexcept {
+  const auto signal = [&](int distance) noexcept {
+    std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
+    return window::begin_put_signal(arena_.window(), (rank_ + distance) % size_, 0, nullptr, 0,
+                                    Arena::guard_offset(guard_round_), guard, ticket);
+  };
+  if (guard_entered_ < guard) {
+    guard_entered_ = guard;
+    guard_round_ = 0;
+    if (size_ > 1) {
+      if (const Status status = signal(1); !status.ok()) return status;
+    }
+  }
+  for (int distance = 1 << guard_round_; distance < size_; distance *= 2) {
+    if (arena_.word(Arena::guard_offset(guard_round_)) < guard) return Status::in_progress();
+    ++guard_round_;
+    ++moves_;
+    if (distance * 2 >= size_) break;
+    if (const Status status = signal(distance * 2); !status.ok()) return status;
+  }
+  guards_done_ = guard;
+  ++moves_;
+  return {};
+}
+
+}  // namespace hmc::collectives

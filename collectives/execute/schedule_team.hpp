@@ -1,0 +1,76 @@
+// ScheduleTeam: a team's collectives as schedules over put_signal, on any wires.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "collectives/execute/arena.hpp"
+#include "collectives/execute/numbering.hpp"
+#include "collectives/execute/operation.hpp"
+#include "collectives/execute/plan.hpp"
+#include "collectives/select/selector.hpp"
+
+namespace hmc::collectives {
+
+/// Blocking calls drive their operation until it is over. Non-blocking ones are driven from every wait of this
+/// rank, and whenever somebody asks for them. Failures stick: after one, the team's ranks may be at different
+/// calls, so every later call gives the same status. One thread at a time.
+class ScheduleTeam final : public base::Progress {
+ public:
+  ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
+  ~ScheduleTeam() override;
+  void close();
+
+  /// Blocking.
+  base::Status run(const Given& given) noexcept;
+
+  base::Status failure() const noexcept { return failure_; }
+  /// After a failure: hears what the others were in, for as long as a moment, and settles what it was.
+  base::Status explain() noexcept;
+  /// Who called what, in the call that failed; valid after explain().
+  Signature signature_of(int rank) const noexcept;
+
+  /// How many calls an algorithm has carried out.
+  std::uint64_t taken(const schedule::Algorithm& algorithm) const noexcept;
+
+  int progress() noexcept override;
+
+ private:
+  base::Status prepare(Operation& operation, const Given& given) noexcept;
+  base::Status wait_for(Operation& operation) noexcept;
+  base::Status advance(Operation& operation) noexcept;
+  base::Status await_turn(Operation& operation) noexcept;
+  base::Status run_guard(std::uint64_t guard) noexcept;
+  bool finished_here(std::uint64_t number) const noexcept;
+  void begin_piece(Operation& operation) noexcept;
+  const base::Status& fail(const base::Status& status) noexcept;
+  void send_report() noexcept;
+
+  window::Fabric& fabric_;
+  int rank_;
+  int size_;
+  schedule::Shape shape_;
+  const Selector& selector_;
+  Arena arena_;
+  Plans plans_;
+  Numbering numbers_;
+
+  // guards: see Numbering
+  std::uint64_t guards_done_ = 0;
+  std::uint64_t guard_entered_ = 0;
+  unsigned guard_round_ = 0;
+
+  std::vector<Operation*> active_;  // in the order in which they were started
+  std::uint64_t moves_ = 0;
+  Operation blocking_;
+  std::vector<std::uint64_t> taken_;
+
+  base::Status failure_;
+  bool explained_ = false;
+  std::uint64_t conflict_ = 0;  // the call that wasn't the same
+  Report report_;
+};
+
+}  // namespace hmc::collectives

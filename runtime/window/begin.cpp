@@ -1,0 +1,20 @@
+#include "runtime/window/begin.hpp"
+
+namespace hmc::window {
+
+base::Status begin_put_signal(const Core& core, int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                              std::uint64_t signal_offset, std::uint64_t value, std::uint64_t& ticket) noexcept {
+  return core.peers()[static_cast<std::size_t>(rank)].channel->put_signal(offset, source, bytes, signal_offset, value,
+                                                                          ticket);
+}
+
+base::Status look(const Core& core, int rank, std::uint64_t ticket) noexcept {
+  return test_ticket(core.fabric(), core.peers()[static_cast<std::size_t>(rank)].wire, ticket);
+}
+
+void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
+  const int wire = core.peers()[static_cast<std::size_t>(rank)].wire;
+  core.fabric().wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+}
+
+}  // namespace hmc::window
