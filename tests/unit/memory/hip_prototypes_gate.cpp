@@ -1,0 +1,45 @@
+// Holds vendors/runtime_api.hpp against HIP's headers. Compiled where they are, never run.
+#define __HIP_PLATFORM_AMD__ 1
+#include <hip/hip_runtime_api.h>
+
+#include "runtime/memory/vendors/runtime_api.hpp"
+#include "tests/unit/memory/prototype_gate.hpp"
+
+namespace hmc::memory::runtime_api {
+
+HMC_SAME_CALL(HipApi, range, hipMemGetAddressRange);
+HMC_SAME_CALL(HipApi, granularity, hipMemGetAllocationGranularity);
+HMC_SAME_CALL(HipApi, create, hipMemCreate);
+HMC_SAME_CALL(HipApi, release, hipMemRelease);
+HMC_SAME_CALL(HipApi, export_handle, hipMemExportToShareableHandle);
+HMC_SAME_CALL(HipApi, import_handle, hipMemImportFromShareableHandle);
+HMC_SAME_CALL(HipApi, reserve, hipMemAddressReserve);
+HMC_SAME_CALL(HipApi, unreserve, hipMemAddressFree);
+HMC_SAME_CALL(HipApi, map, hipMemMap);
+HMC_SAME_CALL(HipApi, unmap, hipMemUnmap);
+HMC_SAME_CALL(HipApi, set_access, hipMemSetAccess);
+HMC_SAME_CALL(Api, copy, hipMemcpyAsync);
+HMC_SAME_CALL(Api, copy_peer, hipMemcpyPeerAsync);
+HMC_SAME_CALL(Api, copy_2d, hipMemcpy2DAsync);
+HMC_SAME_CALL(Api, fill, hipMemsetAsync);
+HMC_SAME_CALL(Api, create_stream, hipStreamCreateWithFlags);
+HMC_SAME_CALL(Api, stream_wait, hipStreamWaitEvent);
+HMC_SAME_CALL(Api, create_event, hipEventCreateWithFlags);
+HMC_SAME_CALL(Api, record_event, hipEventRecord);
+HMC_SAME_CALL(Api, query_event, hipEventQuery);
+HMC_SAME_CALL(Api, ipc_get, hipIpcGetMemHandle);
+HMC_SAME_CALL(Api, ipc_open, hipIpcOpenMemHandle);
+HMC_SAME_CALL(Api, ipc_close, hipIpcCloseMemHandle);
+
+static_assert(sizeof(AllocationProp) == sizeof(hipMemAllocationProp));
+static_assert(offsetof(AllocationProp, location) == offsetof(hipMemAllocationProp, location));
+static_assert(sizeof(AccessDesc) == sizeof(hipMemAccessDesc));
+static_assert(sizeof(PointerAttributes) >= sizeof(hipPointerAttribute_t));
+static_assert(offsetof(PointerAttributes, is_managed) == offsetof(hipPointerAttribute_t, isManaged));
+static_assert(sizeof(IpcMemHandle) == sizeof(hipIpcMemHandle_t));
+static_assert(allocation_pinned == hipMemAllocationTypePinned && location_device == hipMemLocationTypeDevice);
+static_assert(handle_posix_fd == hipMemHandleTypePosixFileDescriptor);
+static_assert(access_read_write == hipMemAccessFlagsProtReadWrite);
+static_assert(error_not_ready == hipErrorNotReady && error_out_of_memory == hipErrorOutOfMemory);
+
+}  // namespace hmc::memory::runtime_api

@@ -1,0 +1,278 @@
+// Memory that two real processes share, on the fake drivers: the contract of sharing.hpp for each kind.
+#include <dirent.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "tests/unit/memory/fake.hpp"
+#include "tests/unit/memory/share_peer.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+struct Way {
+  const char* vendor;
+  SharingKind kind;
+  int hip_version;
+};
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  DIR* const folder = ::opendir("/proc/self/fd");
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::size_t>(
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+}
+
+class EveryWay : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    use_fakes();
+    ::setenv("FAKE_HIP_VERSION", std::to_string(GetParam().hip_version).c_str(), 1);
+    fake_ = std::make_unique<Fake>(GetParam().vendor);
+    fake_->arm("");
+    fake_->set_hip_version(GetParam().hip_version);
+    provider_ = open();
+    ASSERT_EQ(provider_->why_not(GetParam().kind), "");
+    peer_ = std::make_unique<Peer>(GetParam().vendor);
+  }
+  void TearDown() override {
+    peer_.reset();
+    provider_.reset();
+    EXPECT_EQ(fake_->live(), 0);
+  }
+  std::unique_ptr<DeviceProvider> open() const {
+    for (const Which& which : whiches)
+      if (GetParam().vendor == std::string(which.name)) return std::make_unique<DeviceProvider>(which.open());
+    return nullptr;
+  }
+  Backing backing() const { return GetParam().kind == SharingKind::vmm_fd ? Backing::vmm : Backing::plain; }
+  /// Memory of the peer with pattern(seed) in it.
+  Exported theirs(std::size_t bytes, unsigned seed) const {
+    return std::move(peer_->ask({'e', seed, bytes, GetParam().kind, {}, {}}).memory);
+  }
+  long live_imports() const { return fake_->live("import") + fake_->live("mapping"); }
+
+  std::unique_ptr<Fake> fake_;
+  std::unique_ptr<DeviceProvider> provider_;
+  std::unique_ptr<Peer> peer_;
+};
+
+TEST_P(EveryWay, each_side_sees_what_the_other_wrote) {
+  for (const std::size_t bytes : {std::size_t{1}, granularity - 1, granularity, granularity + 1}) {
+    const auto mine = provider_->allocate(0, bytes, backing());
+    write(*provider_, mine->address, pattern(bytes, 40));
+    peer_->ask({'i', 40, bytes, GetParam().kind, {}, provider_->share(mine, GetParam().kind)});
+    EXPECT_EQ(read_back(*provider_, mine->address, bytes), pattern(bytes, 41)) << bytes;
+
+    const auto imported = provider_->import(theirs(bytes, 50), 1);
+    EXPECT_EQ(imported->bytes, bytes);
+    EXPECT_EQ(read_back(*provider_, imported->address, bytes), pattern(bytes, 50)) << bytes;
+    write(*provider_, imported->address, pattern(bytes, 51));
+    peer_->ask({'v', 51, 0, {}, {}, {}});
+  }
+}
+
+TEST_P(EveryWay, the_exporters_death_leaves_importers_valid) {
+  const auto imported = provider_->import(theirs(10'000, 3), 0);
+  peer_->kill();
+  EXPECT_EQ(read_back(*provider_, imported->address, 10'000), pattern(10'000, 3));
+  write(*provider_, imported->address, pattern(10'000, 4));
+  EXPECT_EQ(read_back(*provider_, imported->address, 10'000), pattern(10'000, 4));
+}
+
+TEST_P(EveryWay, importing_twice_opens_once_and_the_last_holder_closes) {
+  const long before = live_imports();
+  const Exported exported = theirs(5000, 5);
+  auto first = provider_->import(duplicate(exported), 0);
+  auto second = provider_->import(duplicate(exported), 0);
+  EXPECT_EQ(first->address, second->address);
+  EXPECT_EQ(live_imports(), before + 1);
+  first.reset();
+  EXPECT_EQ(read_back(*provider_, second->address, 5000), pattern(5000, 5));
+  second.reset();
+  EXPECT_EQ(live_imports(), before);
+  const auto again = provider_->import(duplicate(exported), 0);
+  EXPECT_EQ(read_back(*provider_, again->address, 5000), pattern(5000, 5));
+}
+
+TEST_P(EveryWay, imports_close_in_any_order) {
+  std::vector<std::shared_ptr<Allocation>> imports;
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (unsigned i = 0; i < 4; ++i) {
+    peers.push_back(std::make_unique<Peer>(GetParam().vendor));
+    imports.push_back(
+        provider_->import(std::move(peers.back()->ask({'e', i, 3000, GetParam().kind, {}, {}}).memory), 0));
+  }
+  for (const std::size_t i : {2u, 0u, 3u, 1u}) {
+    EXPECT_EQ(read_back(*provider_, imports[i]->address, 3000), pattern(3000, static_cast<unsigned>(i)));
+    imports[i].reset();
+  }
+  EXPECT_EQ(live_imports(), 0);
+}
+
+TEST_P(EveryWay, a_thousand_cycles_leave_no_descriptor_and_no_mapping) {
+  std::size_t descriptors = 0, maps = 0;
+  std::uint64_t theirs_live = 0;
+  for (int i = 0; i < 1000; ++i) {
+    {
+      const auto mine = provider_->allocate(0, 100, backing());
+      write(*provider_, mine->address, pattern(100, 1));
+      peer_->ask({'i', 1, 0, GetParam().kind, {}, provider_->share(mine, GetParam().kind)});
+      const auto imported = provider_->import(theirs(100, 2), 1);
+      ASSERT_EQ(read_back(*provider_, imported->address, 100), pattern(100, 2));
+    }
+    const std::uint64_t live = peer_->ask({'c', 0, 0, {}, {}, {}}).number;
+    if (i == 10) descriptors = open_descriptors(), maps = mappings(), theirs_live = live;
+  }
+  EXPECT_EQ(open_descriptors(), descriptors);
+  EXPECT_NEAR(static_cast<double>(mappings()), static_cast<double>(maps), 3);  // malloc's own may come and go
+  EXPECT_EQ(peer_->ask({'c', 0, 0, {}, {}, {}}).number, theirs_live);
+  EXPECT_EQ(theirs_live, 0u);
+}
+
+TEST_P(EveryWay, each_call_of_an_import_that_fails_is_named_rolled_back_and_can_be_tried_again) {
+  const Exported exported = theirs(5000, 9);
+  const long before =
+      fake_->live("import") + fake_->live("mapping") + fake_->live("reservation") + fake_->live("physical");
+  { const auto once = provider_->import(duplicate(exported), 1); }  // what is done once is done
+  fake_->arm("");
+  { const auto once = provider_->import(duplicate(exported), 1); }
+  const auto calls = fake_->seen();
+  int failed = 0;
+  for (const auto& [call, times] : calls) {
+    const bool gives_back = call.find("Unmap") != std::string::npos || call.find("Free") != std::string::npos ||
+                            call.find("Release") != std::string::npos || call.find("Close") != std::string::npos ||
+                            call.find("Pop") != std::string::npos;
+    if (gives_back) continue;
+    fake_->arm(call + ":1:719");
+    try {
+      const auto imported = provider_->import(duplicate(exported), 1);
+      ADD_FAILURE() << call << " failed and nobody noticed";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(call), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("719"), std::string::npos) << error.what();
+      ++failed;
+    }
+    fake_->arm("");
+    EXPECT_EQ(fake_->live("import") + fake_->live("mapping") + fake_->live("reservation") + fake_->live("physical"),
+              before)
+        << call;
+    const auto again = provider_->import(duplicate(exported), 1);
+    EXPECT_EQ(read_back(*provider_, again->address, 5000), pattern(5000, 9)) << call;
+  }
+  EXPECT_GE(failed, GetParam().kind == SharingKind::vmm_fd ? 4 : 1);
+}
+
+TEST_P(EveryWay, each_call_of_an_export_that_fails_is_named) {
+  const auto mine = provider_->allocate(0, 100, backing());
+  fake_->arm("");
+  { const Exported once = provider_->share(mine, GetParam().kind); }
+  int failed = 0;
+  for (const auto& [call, times] : fake_->seen()) {
+    if (call.find("Pop") != std::string::npos) continue;
+    fake_->arm(call + ":1:719");
+    try {
+      (void)provider_->share(mine, GetParam().kind);
+      ADD_FAILURE() << call;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(call), std::string::npos) << error.what();
+      ++failed;
+    }
+    fake_->arm("");
+  }
+  EXPECT_GE(failed, 1);
+}
+
+TEST_P(EveryWay, what_comes_back_to_its_own_process_is_the_allocation_itself) {
+  const auto mine = provider_->allocate(0, 100, backing());
+  EXPECT_EQ(provider_->import(provider_->share(mine, GetParam().kind), 1), mine);
+  EXPECT_EQ(provider_->import(provider_->share(mine, SharingKind::same_process), 0), mine);
+  EXPECT_THROW((void)provider_->import({theirs(10, 0).bytes, {}}, 7), Error);  // no such device
+}
+
+TEST_P(EveryWay, bytes_that_are_no_ticket_are_refused) {
+  const Exported exported = theirs(10, 0);
+  for (std::size_t length = 0; length < exported.bytes.size(); length += 7) {
+    Exported part = duplicate(exported);
+    part.bytes.resize(length);
+    EXPECT_THROW((void)provider_->import(std::move(part), 0), Error) << length;
+  }
+  Exported other = duplicate(exported);
+  other.bytes[0] ^= std::byte{1};
+  EXPECT_THROW((void)provider_->import(std::move(other), 0), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryWay,
+                         testing::Values(Way{"cuda", SharingKind::vmm_fd, 70'100'000},
+                                         Way{"cuda", SharingKind::ipc, 70'100'000},
+                                         Way{"hip", SharingKind::vmm_fd, 70'000'000},
+                                         Way{"hip", SharingKind::vmm_fd, 70'100'000},
+                                         Way{"hip", SharingKind::ipc, 60'000'000}),
+                         [](const auto& info) {
+                           return std::string(info.param.vendor) +
+                                  (info.param.kind == SharingKind::ipc ? "_ipc_" : "_vmm_") +
+                                  std::to_string(info.param.hip_version / 100'000);
+                         });
+
+TEST(Sharing, a_users_pointer_in_the_middle_of_an_allocation_goes_over_with_its_offset) {
+  use_fakes();
+  const DeviceProvider provider(open_cuda());
+  const Peer peer("cuda");
+  const auto whole = provider.allocate(0, 10'000, Backing::plain);
+  write(provider, whole->address, pattern(10'000, 1));
+  write(provider, whole->address + 4096, pattern(100, 60));
+  write(provider, whole->address + 8192, pattern(100, 70));
+  // Two of them in one allocation: the handle is one, and may be opened once.
+  for (const unsigned at : {4096u, 8192u}) {
+    const auto part = provider.borrow(whole->address + at, 100, 0);
+    peer.ask({'i', at == 4096 ? 60u : 70u, 100, SharingKind::ipc, {}, provider.share(part, SharingKind::ipc)});
+  }
+  EXPECT_EQ(read_back(provider, whole->address + 4096, 100), pattern(100, 61));
+  EXPECT_EQ(read_back(provider, whole->address + 8192, 100), pattern(100, 71));
+  EXPECT_EQ(read_back(provider, whole->address + 4095, 1)[0], pattern(10'000, 1)[4095]);
+}
+
+TEST(Sharing, says_why_a_vendor_or_a_backing_has_none) {
+  use_fakes();
+  for (const Which& which : whiches) {
+    if (!which.is_fake || std::string(which.name) == "cuda" || std::string(which.name) == "hip") continue;
+    const DeviceProvider provider(which.open());
+    EXPECT_NE(provider.why_not(SharingKind::vmm_fd), "") << which.name;
+    EXPECT_THROW((void)provider.share(provider.allocate(0, 10), SharingKind::ipc), Error) << which.name;
+  }
+  const DeviceProvider cuda(open_cuda());
+  EXPECT_THROW((void)cuda.share(cuda.allocate(0, 10, Backing::plain), SharingKind::vmm_fd), Error);
+  EXPECT_THROW((void)cuda.share(cuda.allocate(0, 10, Backing::vmm), SharingKind::ipc), Error);
+}
+
+TEST(Sharing, a_trial_that_fails_is_the_reason_and_another_backing_is_taken) {
+  use_fakes();
+  const Fake fake("cuda");
+  for (const char* call : {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemMap",
+                           "cuMemSetAccess", "cuMemAddressReserve"}) {
+    fake.arm(std::string(call) + ":1");
+    const DeviceProvider provider(open_cuda());
+    EXPECT_NE(provider.why_not(SharingKind::vmm_fd).find(call), std::string::npos)
+        << provider.why_not(SharingKind::vmm_fd);
+    EXPECT_EQ(provider.allocate(0, 10)->backing, Backing::plain);
+    EXPECT_EQ(fake.live("mapping") + fake.live("reservation"), 0) << call;
+  }
+  fake.arm("");
+}
+
+}  // namespace
+
+}  // namespace hmc::memory
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--peer") return hmc::memory::serve_peer(3, argv[2]);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
