@@ -28,6 +28,7 @@ ALLOWED = {
     "bootstrap": [PUBLIC, "runtime/base"],  # never transport
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock
     "verify": [PUBLIC, "collectives/schedule"],
+    "sim": [PUBLIC, "runtime/base", "collectives/schedule"],
     "runtime/job": ANY,  # the composition root
     "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap"],  # never window
     "launcher/info": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "launcher"],  # hmcinfo: what was found
@@ -40,14 +41,14 @@ ALLOWED = {
 
 # ---- libraries of others: who may include their headers.
 LIBRARIES = {
-    "fmt/": ["runtime", "collectives", "bootstrap", "launcher", "verify", "bench", "tests"],
+    "fmt/": ["runtime", "collectives", "bootstrap", "launcher", "verify", "sim", "bench", "tests"],
     "hwloc": ["runtime/topology", "tests"],
     "ucp/": ["runtime/transport/ucx", "tests", "bench"],
     "uct/": ["runtime/transport/ucx", "tests"],
     "ucs/": ["runtime/transport/ucx", "tests"],
     "openssl/": ["bootstrap", "tests"],
-    "CLI/": ["launcher", "verify", "bench"],
-    "nlohmann/": ["launcher", "bench", "tests"],
+    "CLI/": ["launcher", "verify", "sim", "bench"],
+    "nlohmann/": ["launcher", "sim", "bench", "tests"],
     "gtest/": ["tests"],
     "gmock/": ["tests"],
     "benchmark/": ["bench"],
@@ -64,7 +65,7 @@ OWN_FOLDERS = ["bench", "examples", "tests"]
 
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".cu", ".cuh"}
 TOP_FOLDERS = ["bench", "bootstrap", "cmake", "collectives", "docs", "examples", "include", "launcher", "python",
-               "runtime", "tests", "verify"]
+               "runtime", "sim", "tests", "verify"]
 README_LINES = 80
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -1,0 +1,61 @@
+// hmc-sim: what a collective would take on a machine that isn't here.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <hmc/version.hpp>
+
+#include "sim/options.hpp"
+#include "sim/survey.hpp"
+
+namespace {
+
+using namespace hmc::sim;
+
+std::vector<rules::Question> questions(const Options& options) {
+  std::vector<rules::Question> all;
+  for (const int ranks : options.ranks)
+    for (const std::uint64_t bytes : options.bytes)
+      all.push_back({options.collective, bytes, {ranks, std::min(options.per_node, ranks)}});
+  return all;
+}
+
+void write_file(const std::string& name, const std::string& text) {
+  std::ofstream file(name, std::ios::binary);
+  file << text;
+  if (!file.flush()) throw std::runtime_error("can't write " + name);
+}
+
+int simulate(const Options& options) {
+  Surveyor surveyor(options.model, options.limits, options.algorithms);
+  std::vector<Survey> surveys;
+  for (const rules::Question& question : questions(options)) {
+    surveys.push_back(surveyor.survey(question));
+    if (surveys.back().ours.empty()) throw std::runtime_error("no algorithm of that name for this collective");
+    if (!options.json) fmt::print("{}{}", surveys.size() > 1 ? "\n" : "", as_text(surveys.back()));
+  }
+  if (options.json) fmt::print("{}", as_json(surveys, options.model));
+  if (!options.plot.empty()) write_file(options.plot, as_svg(surveys));
+  return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("hmc-sim replays the schedules of HMC's collectives under LogGP with nodes, for teams of any size.",
+               "hmc-sim");
+  app.set_version_flag("--version", "hmc-sim " HMC_VERSION_STRING);
+  Options options;
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+    finish(options);
+    return options.measure ? measure(options) : simulate(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "hmc-sim: {}\n", error.what());
+    return 1;
+  }
+}

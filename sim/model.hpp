@@ -1,0 +1,53 @@
+// What a message and a byte of work cost. Times are whole picoseconds, so that sums are exact and every
+// machine prints the same.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace hmc::sim {
+
+using Time = std::int64_t;  ///< picoseconds
+
+constexpr Time from_ns(double ns) { return static_cast<Time>(ns * 1000.0 + (ns < 0 ? -0.5 : 0.5)); }
+constexpr double to_us(Time time) { return static_cast<double>(time) / 1e6; }
+
+/// LogGP. A put costs its sender `overhead`; then its bytes enter the link one per `per_byte_ps`; the first is
+/// there `latency` later; who waits for it pays `overhead` again. The next message enters `gap` after the last
+/// byte of the one before, and the same holds where messages leave the link.
+struct Link {
+  Time latency = 0;
+  Time overhead = 0;
+  Time gap = 0;
+  double per_byte_ps = 0;
+
+  /// All bytes but the first.
+  Time stream(std::uint64_t bytes) const {
+    return bytes <= 1 ? 0 : static_cast<Time>(std::llround(static_cast<double>(bytes - 1) * per_byte_ps));
+  }
+};
+
+/// Two levels of switches: `leaf_nodes` nodes on each leaf, all leaves on one spine. A leaf's way up carries what
+/// its nodes can send, divided by `oversubscription`; so does its way down. Crossing it costs `hop` each way.
+struct Tree {
+  bool enabled = false;
+  int leaf_nodes = 32;
+  double oversubscription = 2;
+  Time hop = from_ns(200);
+};
+
+struct Model {
+  /// On a node a put is a copy by the sender, so its bytes keep the sender busy; nothing is shared.
+  Link node{from_ns(100), from_ns(30), 0, 100};
+  /// Between nodes: one adapter per node, which its ranks share.
+  Link network{from_ns(1500), from_ns(300), from_ns(100), 80};
+  Tree tree;
+  double copy_ps = 100;    ///< a byte copied by a schedule's copy step
+  double reduce_ps = 100;  ///< a byte of one contribution reduced
+
+  Time work(double per_byte_ps, std::uint64_t bytes) const {
+    return static_cast<Time>(std::llround(static_cast<double>(bytes) * per_byte_ps));
+  }
+};
+
+}  // namespace hmc::sim

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "sim/replay.hpp"
+
+namespace hmc::sim {
+
+struct Options {
+  schedule::Collective collective = schedule::Collective::allreduce;
+  std::vector<std::uint64_t> bytes;
+  std::vector<int> ranks;
+  int per_node = 1;
+  std::vector<std::string> algorithms;
+  Model model;
+  Limits limits;
+  std::string plot;
+  bool json = false;
+  bool measure = false;
+
+  // as written, until finish()
+  std::string collective_word;
+  std::vector<std::string> bytes_words, ranks_words;
+  std::string algorithm_words = "all";
+  double node_ns[4], network_ns[4];  // L o g G
+  double copy_ns, reduce_ns, hop_ns;
+};
+
+void declare(CLI::App& app, Options& options);
+/// Words into values; throws std::invalid_argument.
+void finish(Options& options);
+
+/// "64", "4K", "1M": powers of 1024.
+std::uint64_t bytes_from(const std::string& word);
+
+/// L, o, g, G of this machine, by put_signal between ranks, printed as flags. Starts ranks through hmcrun unless it
+/// is one of them.
+int measure(const Options& options);
+
+}  // namespace hmc::sim

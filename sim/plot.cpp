@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "sim/survey.hpp"
+
+namespace hmc::sim {
+
+namespace {
+
+constexpr double left = 70, top = 40, width = 620, height = 400, legend = 230;
+constexpr std::array colours{"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b",
+                             "#e377c2", "#bcbd22", "#7f7f7f", "#003f5c", "#58508d", "#ffa600"};
+
+struct Curve {
+  std::string name;
+  bool library = false;
+  std::vector<std::pair<double, double>> points;  // x, microseconds
+};
+
+/// A logarithmic axis onto [0, 1].
+struct Axis {
+  double low = 1, high = 1;
+  double at(double value) const { return high > low ? std::log(value / low) / std::log(high / low) : 0.5; }
+};
+
+Axis axis_of(const std::vector<Curve>& curves, bool vertical) {
+  Axis axis{1e300, 0};
+  for (const Curve& curve : curves) {
+    for (const auto& [x, y] : curve.points) {
+      const double value = vertical ? y : x;
+      axis.low = std::min(axis.low, value);
+      axis.high = std::max(axis.high, value);
+    }
+  }
+  if (!vertical || axis.high == 0) return axis;
+  return {std::pow(10, std::floor(std::log10(axis.low))), std::pow(10, std::ceil(std::log10(axis.high)))};
+}
+
+bool over_ranks(const std::vector<Survey>& surveys) {
+  return std::any_of(surveys.begin(), surveys.end(),
+                     [&](const Survey& s) { return s.question.shape.size != surveys.front().question.shape.size; });
+}
+
+std::vector<Curve> curves_of(const std::vector<Survey>& surveys, bool ranks) {
+  std::vector<Curve> curves;
+  const auto add = [&](const std::string& name, bool library, const Survey& survey, const Line& line) {
+    auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& c) { return c.name == name; });
+    if (found == curves.end()) found = curves.insert(curves.end(), {name, library, {}});
+    const double x = ranks ? survey.question.shape.size : static_cast<double>(survey.question.bytes);
+    if (line.time && *line.time > 0 && x > 0) found->points.emplace_back(x, to_us(*line.time));
+  };
+  for (const Survey& survey : surveys) {
+    for (const Line& line : survey.ours) add(line.name, false, survey, line);
+    // A library's curve goes on where it takes another algorithm.
+    for (const Line& line : survey.libraries) add(line.name.substr(0, line.name.find(':')), true, survey, line);
+  }
+  std::erase_if(curves, [](const Curve& curve) { return curve.points.empty(); });
+  std::sort(curves.begin(), curves.end(),
+            [](const Curve& a, const Curve& b) { return a.library != b.library ? b.library : a.name < b.name; });
+  return curves;
+}
+
+std::string text_at(double x, double y, const char* anchor, const std::string& text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, text);
+}
+
+std::string grid(const std::vector<Survey>& surveys, bool ranks, const Axis& across, const Axis& up) {
+  std::string svg;
+  double last = -1;
+  for (const Survey& survey : surveys) {
+    const double value = ranks ? survey.question.shape.size : static_cast<double>(survey.question.bytes);
+    if (value <= 0 || value == last) continue;
+    last = value;
+    const double x = left + width * across.at(value);
+    svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}V{:.1f}\"/>\n", x, top, top + height);
+    svg += text_at(x, top + height + 18, "middle", words_of_bytes(static_cast<std::uint64_t>(value)));
+  }
+  for (double value = up.low; value <= up.high * 1.001; value *= 10) {
+    const double y = top + height * (1 - up.at(value));
+    svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", left, y, left + width);
+    svg += text_at(left - 8, y + 4, "end", fmt::format("{:g}", value));
+  }
+  return svg;
+}
+
+std::string drawn(const Curve& curve, std::size_t number, const Axis& across, const Axis& up) {
+  const char* const colour = curve.library ? "#000" : colours[number % colours.size()];
+  const char* const dash = !curve.library ? "" : curve.name == "mpich" ? "2 4" : "8 4";
+  std::string path;
+  for (const auto& [x, y] : curve.points)
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", left + width * across.at(x),
+                        top + height * (1 - up.at(y)));
+  const double y = top + 10 + 20 * static_cast<double>(number);
+  const double x = left + width + 20;
+  return fmt::format("<path class=\"curve\" stroke=\"{}\" stroke-dasharray=\"{}\" d=\"{}\"/>\n", colour, dash, path) +
+         fmt::format("<path class=\"curve\" stroke=\"{}\" stroke-dasharray=\"{}\" d=\"M{:.1f} {:.1f}h24\"/>\n", colour,
+                     dash, x, y) +
+         text_at(x + 30, y + 4, "start", curve.name);
+}
+
+}  // namespace
+
+std::string as_svg(const std::vector<Survey>& surveys) {
+  const bool ranks = over_ranks(surveys);
+  const std::vector<Curve> curves = curves_of(surveys, ranks);
+  const Axis across = axis_of(curves, false), up = axis_of(curves, true);
+  const double tall = std::max(top + height + 50, top + 30 + 20 * static_cast<double>(curves.size()));
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
+      "{1:.0f}\">\n"
+      "<style>text{{font:12px sans-serif}} .grid{{stroke:#ddd}} .curve{{fill:none;stroke-width:2}}</style>\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
+      left + width + legend, tall);
+  if (surveys.empty() || curves.empty()) return svg + "</svg>\n";
+  const rules::Question& q = surveys.front().question;
+  svg += text_at(left, 22, "start",
+                 ranks ? fmt::format("{} of {} bytes, {} ranks per node: predicted microseconds over ranks",
+                                     name_of(q.collective), words_of_bytes(q.bytes), q.shape.per_node)
+                       : fmt::format("{} on {} ranks, {} per node: predicted microseconds over bytes",
+                                     name_of(q.collective), q.shape.size, q.shape.per_node));
+  svg += grid(surveys, ranks, across, up);
+  for (std::size_t i = 0; i < curves.size(); ++i) svg += drawn(curves[i], i, across, up);
+  return svg + "</svg>\n";
+}
+
+}  // namespace hmc::sim

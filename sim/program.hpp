@@ -1,0 +1,65 @@
+// Program: the steps of many ranks, small enough that a million ranks fit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "collectives/schedule/schedule.hpp"
+#include "sim/model.hpp"
+
+namespace hmc::sim {
+
+namespace schedule = hmc::collectives::schedule;
+
+/// Writes one rank's schedule into an empty one.
+using Builder = std::function<void(int rank, schedule::Schedule& out)>;
+
+/// More steps than the limit allows.
+struct TooLarge : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class OpKind : std::uint32_t { put, wait, settle, work };
+
+/// A step as far as time depends on it. Neighbouring copies, reductions and folds are one `work`.
+struct Op {
+  std::uint64_t value;  ///< bytes of a put, picoseconds of work
+  std::uint32_t peer;
+  std::uint32_t slot_and_kind;
+
+  OpKind kind() const { return static_cast<OpKind>(slot_and_kind & 3U); }
+  std::uint32_t slot() const { return slot_and_kind >> 2; }
+};
+static_assert(sizeof(Op) == 16);
+
+/// The ranks [first, first + count).
+class Program {
+ public:
+  Program(int first, int count, const Builder& build, const Model& model, std::uint64_t most_ops);
+
+  int first() const { return first_; }
+  int count() const { return static_cast<int>(begins_.size()); }
+  std::span<const Op> ops(int index) const { return begins_[static_cast<std::size_t>(index)]; }
+  /// Slots of all ranks stand in one row; this rank's begin here.
+  std::uint64_t slots_begin(int index) const { return slots_[static_cast<std::size_t>(index)]; }
+  std::uint64_t slots() const { return slots_.back(); }
+  std::uint64_t total_ops() const { return total_ops_; }
+
+ private:
+  void translate(const schedule::Schedule& schedule, const Model& model, std::vector<Op>& out) const;
+  std::span<const Op> keep(const std::vector<Op>& ops);
+
+  int first_;
+  std::uint64_t total_ops_ = 0;
+  std::vector<std::span<const Op>> begins_;
+  std::vector<std::uint64_t> slots_;
+  std::vector<std::unique_ptr<Op[]>> chunks_;
+  std::size_t chunk_left_ = 0;
+  Op* chunk_next_ = nullptr;
+};
+
+}  // namespace hmc::sim

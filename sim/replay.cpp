@@ -1,0 +1,258 @@
+#include "sim/replay.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "sim/queue.hpp"
+
+namespace hmc::sim {
+
+namespace {
+
+using schedule::Shape;
+
+/// Where a message is on its way; each stage is taken in the order of time.
+enum class Stage : std::uint8_t { adapter, up, down, arrival };
+
+struct Message {
+  Time at;
+  std::uint64_t bytes;
+  std::uint32_t from;
+  std::uint32_t to;
+  std::uint32_t slot;
+  Stage stage;
+};
+
+/// A rank runs ahead on its own clock until it waits for a message that hasn't come, or for its adapter. What
+/// several share (adapters, ways up and down) is given in the order of time, by the queue.
+class Replayer {
+ public:
+  Replayer(const Shape& shape, const Program& program, const Model& model, bool mirrored)
+      : shape_(shape),
+        program_(program),
+        model_(model),
+        mirrored_(mirrored),
+        shared_(shape.per_node > 1 || model.tree.enabled),
+        ranks_(static_cast<std::size_t>(program.count())),
+        arrivals_(program.slots(), unset) {
+    const std::size_t nodes = mirrored ? 1 : static_cast<std::size_t>(shape.nodes());
+    out_free_.assign(nodes, 0);
+    in_free_.assign(nodes, 0);
+    if (!model.tree.enabled) return;
+    const std::size_t leaves = mirrored ? 1 : nodes / static_cast<std::size_t>(model.tree.leaf_nodes) + 1;
+    up_free_.assign(leaves, 0);
+    down_free_.assign(leaves, 0);
+  }
+
+  Prediction run() {
+    for (int i = 0; i < program_.count(); ++i) {
+      runnable_.push_back(i);
+      run_all();
+    }
+    while (!queue_.empty()) {
+      advance(queue_.pop());
+      run_all();
+    }
+    return result();
+  }
+
+ private:
+  static constexpr Time unset = -1;
+
+  struct Rank {
+    Time now = 0;
+    Time injected = 0;  // when the adapter has read all my puts so far
+    std::uint32_t next = 0;
+    std::uint32_t pending = 0;  // puts that the adapter hasn't begun
+  };
+
+  int node_of(std::uint32_t rank) const { return shape_.node_of(static_cast<int>(rank)); }
+  std::size_t adapter_of(std::uint32_t rank) const { return mirrored_ ? 0 : static_cast<std::size_t>(node_of(rank)); }
+  std::size_t leaf_of(std::uint32_t rank) const {
+    return mirrored_ ? 0 : static_cast<std::size_t>(node_of(rank) / model_.tree.leaf_nodes);
+  }
+  const Link& link(std::uint32_t a, std::uint32_t b) const {
+    return node_of(a) == node_of(b) ? model_.node : model_.network;
+  }
+  /// Who takes a message to `rank`: mirrored, the rank of this node that stands at its place.
+  int index_of(std::uint32_t rank) const {
+    return mirrored_ ? static_cast<int>(rank) % shape_.per_node : static_cast<int>(rank) - program_.first();
+  }
+
+  void run_all() {
+    while (!runnable_.empty()) {
+      const int index = runnable_.back();
+      runnable_.pop_back();
+      run_rank(index);
+    }
+  }
+
+  void run_rank(int index) {
+    const std::span<const Op> ops = program_.ops(index);
+    Rank& rank = ranks_[static_cast<std::size_t>(index)];
+    const auto me = static_cast<std::uint32_t>(program_.first() + index);
+    for (; rank.next < ops.size(); ++rank.next) {
+      const Op& op = ops[rank.next];
+      switch (op.kind()) {
+        case OpKind::work: rank.now += static_cast<Time>(op.value); break;
+        case OpKind::put: put(rank, me, op); break;
+        case OpKind::settle:
+          if (rank.pending > 0) return;
+          rank.now = std::max(rank.now, rank.injected);
+          break;
+        case OpKind::wait: {
+          const Time arrival = arrivals_[program_.slots_begin(index) + op.slot()];
+          if (arrival == unset) return;
+          rank.now = std::max(rank.now, arrival) + link(me, op.peer).overhead;
+          ++result_.received;
+          break;
+        }
+      }
+    }
+  }
+
+  void put(Rank& rank, std::uint32_t me, const Op& op) {
+    ++result_.sent;
+    const Link& link = this->link(me, op.peer);
+    rank.now += link.overhead;
+    if (&link == &model_.node) {
+      rank.now += link.stream(op.value);
+      deliver(op.peer, op.slot(), rank.now + link.latency);
+      return;
+    }
+    ++result_.network_messages;
+    result_.network_bytes += op.value;
+    const Message message{rank.now, op.value, me, op.peer, op.slot(), Stage::adapter};
+    ++rank.pending;
+    // An adapter of one's own serves in the order of the program.
+    shared_ ? queue_.push(message) : advance(message);
+  }
+
+  /// Takes `now` or later, and keeps what serves it until `busy` later. Returns the start.
+  static Time serve(Time& free, Time now, Time busy) {
+    const Time start = std::max(free, now);
+    free = start + busy;
+    return start;
+  }
+
+  void advance(Message message) {
+    const Link& net = model_.network;
+    const Time bytes = net.stream(message.bytes);
+    switch (message.stage) {
+      case Stage::adapter: {
+        const Time start = serve(out_free_[adapter_of(message.from)], message.at, bytes + net.gap);
+        injected(index_of(message.from), start + bytes);
+        const bool crosses = model_.tree.enabled && node_of(message.from) / model_.tree.leaf_nodes !=
+                                                        node_of(message.to) / model_.tree.leaf_nodes;
+        forward(message, start + net.latency, crosses ? Stage::up : Stage::arrival);
+        break;
+      }
+      case Stage::up:
+        forward(message, serve(up_free_[leaf_of(message.from)], message.at, trunk(message.bytes)) + model_.tree.hop,
+                Stage::down);
+        break;
+      case Stage::down:
+        forward(message, serve(down_free_[leaf_of(message.to)], message.at, trunk(message.bytes)) + model_.tree.hop,
+                Stage::arrival);
+        break;
+      case Stage::arrival: {
+        const Time start = serve(in_free_[adapter_of(message.to)], message.at, bytes + net.gap);
+        deliver(message.to, message.slot, start + bytes);
+      }
+    }
+  }
+
+  void forward(Message message, Time at, Stage stage) {
+    message.at = at;
+    message.stage = stage;
+    queue_.push(message);
+  }
+
+  /// How long a message keeps a leaf's way up. One node stands for all of its leaf where it is mirrored.
+  Time trunk(std::uint64_t bytes) const {
+    const double ways = mirrored_ ? 1 : model_.tree.leaf_nodes;
+    return model_.work(model_.network.per_byte_ps * model_.tree.oversubscription / ways, bytes);
+  }
+
+  void injected(int index, Time until) {
+    Rank& rank = ranks_[static_cast<std::size_t>(index)];
+    rank.injected = std::max(rank.injected, until);
+    const std::span<const Op> ops = program_.ops(index);
+    if (--rank.pending == 0 && shared_ && rank.next < ops.size() && ops[rank.next].kind() == OpKind::settle)
+      runnable_.push_back(index);
+  }
+
+  void deliver(std::uint32_t to, std::uint32_t slot, Time at) {
+    const int index = index_of(to);
+    const std::uint64_t place = program_.slots_begin(index) + slot;
+    if (place >= program_.slots_begin(index + 1)) complain("a message for a slot that isn't there", index, slot);
+    if (arrivals_[place] != unset) complain("two messages for one slot", index, slot);
+    arrivals_[place] = at;
+    const Rank& rank = ranks_[static_cast<std::size_t>(index)];
+    const std::span<const Op> ops = program_.ops(index);
+    if (rank.next >= ops.size()) return;
+    const Op& op = ops[rank.next];
+    if (op.kind() == OpKind::wait && op.slot() == slot) runnable_.push_back(index);
+  }
+
+  Prediction result() {
+    result_.earliest = ranks_.empty() ? 0 : ranks_.front().now;
+    for (int i = 0; i < program_.count(); ++i) {
+      const Rank& rank = ranks_[static_cast<std::size_t>(i)];
+      const std::span<const Op> ops = program_.ops(i);
+      if (rank.next < ops.size()) complain("a wait that nothing ends", i, ops[rank.next].slot());
+      result_.time = std::max(result_.time, rank.now);
+      result_.earliest = std::min(result_.earliest, rank.now);
+    }
+    if (result_.sent != result_.received) throw std::runtime_error("a message that nobody waits for");
+    result_.estimated = mirrored_;
+    return result_;
+  }
+
+  [[noreturn]] void complain(const char* what, int index, std::uint32_t slot) const {
+    throw std::runtime_error(std::string(what) + ": rank " + std::to_string(program_.first() + index) + ", slot " +
+                             std::to_string(slot));
+  }
+
+  const Shape& shape_;
+  const Program& program_;
+  const Model& model_;
+  const bool mirrored_;
+  const bool shared_;
+  std::vector<Rank> ranks_;
+  std::vector<Time> arrivals_;
+  std::vector<Time> out_free_, in_free_, up_free_, down_free_;
+  RadixQueue<Message> queue_;
+  std::vector<int> runnable_;
+  Prediction result_;
+};
+
+}  // namespace
+
+Prediction replay(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {
+  const Program program(0, shape.size, build, model, limits.ops);
+  return Replayer(shape, program, model, false).run();
+}
+
+Prediction replay_one_node(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {
+  if (shape.size % shape.per_node != 0) throw std::runtime_error("nodes differ: the last one has fewer ranks");
+  const Program program(shape.nodes() / 2 * shape.per_node, shape.per_node, build, model, limits.ops);
+  return Replayer(shape, program, model, true).run();
+}
+
+Prediction predict(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {
+  try {
+    return replay(shape, build, model, limits);
+  } catch (const TooLarge&) {
+  }
+  try {
+    return replay_one_node(shape, build, model, limits);
+  } catch (const TooLarge&) {
+    throw;
+  } catch (const std::runtime_error&) {
+    throw TooLarge("too many messages, and no node stands for all");
+  }
+}
+
+}  // namespace hmc::sim

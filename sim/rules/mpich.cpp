@@ -1,0 +1,162 @@
+// MPICH 4.0.2 with ch4, the selection that is compiled in, for commutative built-in operations.
+//
+// Source of the facts: github.com/pmodels/mpich, tag v4.0.2: maint/tuning/coll/mpir/generic.json (flat algorithms),
+// maint/tuning/coll/ch4/generic.json and src/mpid/ch4/src/ch4_coll_impl.h (what is done node by node), and
+// maint/tuning/coll/ch4/posix_generic.json (on a node: trees in shared memory, here as binomial trees).
+#include <span>
+
+#include "sim/rules/rules.hpp"
+
+namespace hmc::sim::rules {
+
+namespace {
+
+using C = schedule::Collective;
+
+constexpr int any = 0;
+constexpr int power_of_two = -1;
+
+/// For fewer ranks than `below`, or for powers of two, or for any: algorithms by bytes.
+struct Row {
+  C collective;
+  int below;
+  bool total;  ///< bytes of all ranks together, not of one
+  std::string_view algorithms;
+};
+
+constexpr Row rows[] = {
+    {C::barrier, any, false, "dissemination"},
+    {C::broadcast, 8, false, "binomial"},
+    {C::broadcast, power_of_two, false,
+     "binomial <=12288, scatter_recursive_doubling_allgather <=524288, scatter_ring_allgather"},
+    {C::broadcast, any, false, "binomial <=12288, scatter_ring_allgather"},
+    {C::reduce, any, false, "binomial <=2048, reduce_scatter_gather"},
+    {C::allreduce, any, false, "recursive_doubling <=8, reduce_scatter_allgather"},
+    {C::gather, any, false, "binomial"},
+    {C::scatter, any, false, "binomial"},
+    {C::allgather, power_of_two, true, "recursive_doubling <524288, ring"},
+    {C::allgather, any, true, "brucks <81920, ring"},
+    {C::alltoall, 8, false, "scattered <=32768, pairwise"},
+    {C::alltoall, any, false, "brucks <=256, scattered <=32768, pairwise"},
+    {C::reduce_scatter, any, true, "recursive_halving <524288, pairwise"},
+    {C::scan, any, false, "recursive_doubling"},
+    {C::exscan, any, false, "recursive_doubling"},
+};
+
+struct Name {
+  C collective;
+  std::string_view theirs;
+  std::string_view ours;
+};
+
+/// What of ours is the same (no mark) or alike (~).
+constexpr Name names[] = {
+    {C::barrier, "dissemination", "dissemination"},
+    {C::broadcast, "binomial", "binomial"},
+    {C::broadcast, "scatter_recursive_doubling_allgather", "~scatter+bruck"},
+    {C::broadcast, "scatter_ring_allgather", "scatter+ring"},
+    {C::reduce, "binomial", "binomial"},
+    {C::reduce, "reduce_scatter_gather", "rabenseifner"},
+    {C::allreduce, "recursive_doubling", "recursive_doubling"},
+    {C::allreduce, "reduce_scatter_allgather", "rabenseifner"},
+    {C::gather, "binomial", "binomial"},
+    {C::scatter, "binomial", "binomial"},
+    {C::allgather, "recursive_doubling", "~bruck"},
+    {C::allgather, "brucks", "bruck"},
+    {C::allgather, "ring", "ring"},
+    {C::alltoall, "brucks", "bruck"},
+    {C::alltoall, "scattered", "~pairwise"},
+    {C::alltoall, "pairwise", "pairwise"},
+    {C::reduce_scatter, "recursive_halving", "~pat"},
+    {C::reduce_scatter, "pairwise", "pairwise"},
+    {C::scan, "recursive_doubling", "recursive_doubling"},
+    {C::exscan, "recursive_doubling", "recursive_doubling"},
+};
+
+/// Collectives that are done node by node, from so many bytes on no more (0: at any size).
+constexpr std::uint64_t broadcast_by_nodes_below = 12288;
+constexpr std::uint64_t broadcast_by_nodes_power_of_two_below = 524288;
+constexpr int few_ranks = 8;
+
+bool is_power_of_two(int ranks) { return power_of_two_below(ranks) == ranks; }
+
+std::string_view flat_name(const Question& q) {
+  for (const Row& row : rows) {
+    if (row.collective != q.collective) continue;
+    if (row.below == power_of_two && !is_power_of_two(q.shape.size)) continue;
+    if (row.below > 0 && q.shape.size >= row.below) continue;
+    const auto ranks = static_cast<std::uint64_t>(q.shape.size);
+    const std::string_view name = pick(row.algorithms, row.total ? q.bytes * ranks : q.bytes);
+    // Less than an element for each of the largest power of two: nothing to scatter.
+    const bool little = q.bytes / 4 < static_cast<std::uint64_t>(power_of_two_below(q.shape.size));
+    if (little && name == "reduce_scatter_allgather") return "recursive_doubling";
+    if (little && name == "reduce_scatter_gather") return "binomial";
+    return name;
+  }
+  return {};
+}
+
+Choice flat(const Question& q, Scope scope) {
+  const std::string_view theirs = flat_name(q);
+  for (const Name& name : names) {
+    if (name.collective != q.collective || name.theirs != theirs) continue;
+    Choice choice{std::string(theirs), {}, name.ours.starts_with('~')};
+    const std::string_view ours = name.ours.substr(choice.alike ? 1 : 0);
+    if (ours.starts_with("scatter+")) {
+      const std::uint64_t block = q.bytes / static_cast<std::uint64_t>(q.shape.size);
+      choice.phases = {{scope, C::scatter, block, "binomial"}, {scope, C::allgather, block, ours.substr(8)}};
+    } else {
+      choice.phases = {{scope, q.collective, q.bytes, ours}};
+    }
+    return choice;
+  }
+  return {"(no rule)", {}, false};
+}
+
+bool goes_by_nodes(const Question& q) {
+  switch (q.collective) {
+    case C::barrier:
+    case C::reduce:
+    case C::allreduce: return true;
+    case C::broadcast:
+      return q.shape.size < few_ranks || q.bytes < broadcast_by_nodes_below ||
+             (is_power_of_two(q.shape.size) && q.bytes < broadcast_by_nodes_power_of_two_below);
+    default: return false;
+  }
+}
+
+/// On each node to its first rank, between the nodes' first ranks, on each node from there.
+Choice by_nodes(const Question& q) {
+  const schedule::Shape leaders{q.shape.nodes(), 1};
+  const bool up = q.collective != C::broadcast;
+  const bool down = q.collective != C::reduce;
+  Choice choice = flat({q.collective, q.bytes, leaders}, Scope::leaders);
+  const std::uint64_t bytes = q.collective == C::barrier ? 4 : q.bytes;
+  if (up) choice.phases.insert(choice.phases.begin(), {Scope::node, C::reduce, bytes, "binomial"});
+  if (down) choice.phases.push_back({Scope::node, C::broadcast, bytes, "binomial"});
+  choice.theirs += " of nodes";
+  choice.alike = true;  // on the node
+  return choice;
+}
+
+}  // namespace
+
+Choice mpich(const Question& question) {
+  const bool several = question.shape.per_node > 1 && question.shape.size > 1;
+  if (several && question.shape.nodes() == 1 && goes_by_nodes(question)) {
+    Choice choice{"release_gather", {}, true};  // in shared memory
+    const std::uint64_t bytes = question.collective == C::barrier ? 4 : question.bytes;
+    if (question.collective != C::broadcast) choice.phases.push_back({Scope::all, C::reduce, bytes, "binomial"});
+    if (question.collective != C::reduce) choice.phases.push_back({Scope::all, C::broadcast, bytes, "binomial"});
+    return choice;
+  }
+  if (several && goes_by_nodes(question)) return by_nodes(question);
+  Choice choice = flat(question, Scope::all);
+  if (several && question.collective == C::scan) {  // node by node, where ranks of a node are consecutive
+    choice.theirs = "smp";
+    choice.alike = true;
+  }
+  return choice;
+}
+
+}  // namespace hmc::sim::rules

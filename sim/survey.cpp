@@ -1,0 +1,101 @@
+#include "sim/survey.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hmc::sim {
+
+using rules::Question;
+using schedule::Algorithm;
+using schedule::Call;
+using schedule::Shape;
+
+Call call_of(const Question& question) {
+  Call call;
+  call.collective = question.collective;
+  const bool fours = question.bytes % 4 == 0;
+  call.type = fours ? DType::f32 : DType::u8;
+  call.element_bytes = fours ? 4 : 1;
+  call.count = question.bytes / call.element_bytes;
+  return call;
+}
+
+bool Surveyor::wanted(std::string_view name) const {
+  return names_.empty() || std::find(names_.begin(), names_.end(), name) != names_.end();
+}
+
+Line Surveyor::predict_one(const Algorithm& algorithm, const Question& question) {
+  const Key key{question.collective, std::string(algorithm.name), question.bytes, question.shape.size,
+                question.shape.per_node};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  Line line;
+  line.name = std::string(algorithm.name);
+  const Call call = call_of(question);
+  if (!algorithm.applies(question.shape, call)) {
+    line.remark = "not for this call";
+    return known_[key] = line;
+  }
+  const Builder build = [&](int rank, schedule::Schedule& out) {
+    algorithm.build_into(question.shape, call, rank, out);
+  };
+  try {
+    const Prediction prediction = predict(question.shape, build, model_, limits_);
+    line.time = prediction.time;
+    line.estimated = prediction.estimated;
+    line.network_messages = prediction.network_messages;
+    line.network_bytes = prediction.network_bytes;
+  } catch (const TooLarge& error) {
+    line.remark = error.what();
+  } catch (const std::runtime_error& error) {
+    line.remark = fmt::format("not replayed: {}", error.what());
+  }
+  return known_[key] = line;
+}
+
+Line Surveyor::library(const char* name, const rules::Choice& choice, const Shape& shape) {
+  Line line;
+  line.name = fmt::format("{}: {}", name, choice.theirs);
+  line.alike = choice.alike;
+  if (choice.phases.empty()) {
+    line.remark = choice.theirs.starts_with("(") ? "" : "no schedule of ours is near";
+    return line;
+  }
+  Time sum = 0;
+  for (const rules::Phase& phase : choice.phases) {
+    Question part{phase.collective, phase.bytes, shape};
+    if (phase.scope == rules::Scope::node) part.shape = {shape.per_node, shape.per_node};
+    if (phase.scope == rules::Scope::leaders) part.shape = {shape.nodes(), 1};
+    const char* const where = phase.scope == rules::Scope::node      ? " on nodes"
+                              : phase.scope == rules::Scope::leaders ? " between nodes"
+                                                                     : "";
+    line.remark +=
+        fmt::format("{}{} {}{}", line.remark.empty() ? "as " : ", ", name_of(phase.collective), phase.algorithm, where);
+    const Algorithm* const algorithm = schedule::find(phase.collective, phase.algorithm);
+    const Line done = algorithm == nullptr ? Line{} : predict_one(*algorithm, part);
+    if (!done.time) {
+      line.remark += fmt::format(" ({})", algorithm == nullptr ? "we have none" : done.remark);
+      return line;
+    }
+    sum += *done.time;
+    line.estimated = line.estimated || done.estimated;
+  }
+  line.time = sum;
+  return line;
+}
+
+Survey Surveyor::survey(const Question& question) {
+  Survey survey;
+  survey.question = question;
+  for (const Algorithm& algorithm : schedule::algorithms())
+    if (algorithm.collective == question.collective && wanted(algorithm.name))
+      survey.ours.push_back(predict_one(algorithm, question));
+  std::stable_sort(survey.ours.begin(), survey.ours.end(), [](const Line& a, const Line& b) {
+    return a.time && b.time ? *a.time < *b.time : a.time.has_value() && !b.time.has_value();
+  });
+  survey.libraries.push_back(library("open mpi", rules::openmpi(question), question.shape));
+  survey.libraries.push_back(library("mpich", rules::mpich(question), question.shape));
+  return survey;
+}
+
+}  // namespace hmc::sim

@@ -1,0 +1,63 @@
+// Predictions for one call: every algorithm of ours, and what other libraries would take.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "sim/replay.hpp"
+#include "sim/rules/rules.hpp"
+
+namespace hmc::sim {
+
+struct Line {
+  std::string name;
+  std::optional<Time> time;
+  bool estimated = false;  ///< from one node's ranks
+  bool alike = false;      ///< another library's algorithm, replayed as one of ours of the same shape
+  std::string remark;      ///< why there is no time, or what was replayed
+  std::uint64_t network_messages = 0;
+  std::uint64_t network_bytes = 0;
+};
+
+struct Survey {
+  rules::Question question;
+  std::vector<Line> ours;       ///< fastest first, then those without a time
+  std::vector<Line> libraries;  ///< "open mpi", "mpich"
+};
+
+class Surveyor {
+ public:
+  /// `names` empty: all that apply.
+  Surveyor(const Model& model, const Limits& limits, std::vector<std::string> names)
+      : model_(model), limits_(limits), names_(std::move(names)) {}
+
+  Survey survey(const rules::Question& question);
+
+ private:
+  using Key = std::tuple<schedule::Collective, std::string, std::uint64_t, int, int>;
+  Line predict_one(const schedule::Algorithm& algorithm, const rules::Question& question);
+  Line library(const char* name, const rules::Choice& choice, const schedule::Shape& shape);
+  bool wanted(std::string_view name) const;
+
+  Model model_;
+  Limits limits_;
+  std::vector<std::string> names_;
+  std::map<Key, Line> known_;
+};
+
+/// The call of a question, over 4-byte elements, or bytes where they don't come in fours.
+schedule::Call call_of(const rules::Question& question);
+
+// ---- how surveys are shown
+std::string as_text(const Survey& survey);
+std::string as_json(const std::vector<Survey>& surveys, const Model& model);
+/// Predicted time over bytes, or over ranks where only those differ. Both axes are logarithmic.
+std::string as_svg(const std::vector<Survey>& surveys);
+
+std::string words_of_bytes(std::uint64_t bytes);  ///< "1M"
+std::string words_of_time(Time time);             ///< "12.3 us"
+
+}  // namespace hmc::sim
