@@ -14,7 +14,8 @@ constexpr std::uint64_t word_at = 64;  // in the window
 constexpr int operand = 3;
 constexpr int compared = 90;
 
-// The word before an iteration: compare_swap meets its value in every second one.
+// The word before an iteration: compare_swap meets its value in every second one. Without -c the word is written once:
+// then the first compare_swap finds its value, and what is measured is one that doesn't.
 constexpr int word_before(int iteration) { return compared + iteration % 2; }
 
 struct Atomic {

@@ -36,15 +36,17 @@ class Table:
         raise KeyError(title)
 
 
-def widths_of(titles):
+def widths_of(titles, value_width):
     first = {"Size": SIZE_WIDTH, "Operation": OPERATION_WIDTH, "Avg Latency(us)": BARRIER_WIDTH}[titles[0]]
-    return [first] + [COUNT_WIDTH if title == "Iterations" else VALUE_WIDTH for title in titles[1:]]
+    return [first] + [COUNT_WIDTH if title == "Iterations" else value_width for title in titles[1:]]
 
 
 def cells_of(line, widths):
     cells, at = [], 0
     for width in widths:
         cells.append(line[at : at + width])
+        if len(cells[-1]) < width and len(cells) > 1:
+            raise AssertionError(f"the last column is narrow: {line!r}")
         at += width
     if line[at:]:
         raise AssertionError(f"beyond the last column: {line!r}")
@@ -65,12 +67,20 @@ def check_cell(title, cell):
         assert word == "-" or NUMBER.match(word), cell
 
 
-def check_columns(table):
-    """Every line of the table stands exactly in OSU's columns."""
-    widths = widths_of(table.titles)
-    header = cells_of(table.header, widths)
-    assert table.header.startswith("# "), table.header
-    assert [cell.lstrip("# ").strip() for cell in header] == table.titles, header
+def check_header(titles, header):
+    """A title stands to the side of its column where the values stand."""
+    assert header[0].startswith("# "), header
+    for title, cell in zip(titles, header, strict=True):
+        if cell is header[0]:
+            assert cell.rstrip() == "# " + title, f"not to the left: {cell!r}"
+        else:
+            assert cell == title.rjust(len(cell)), f"not to the right: {cell!r}"
+
+
+def check_columns(table, value_width=VALUE_WIDTH):
+    """Every line of the table stands exactly in OSU's columns, which are `value_width` wide."""
+    widths = widths_of(table.titles, value_width)
+    check_header(table.titles, cells_of(table.header, widths))
     for line in table.data_lines:
         for title, cell in zip(table.titles, cells_of(line, widths), strict=True):
             check_cell(title, cell)

@@ -29,15 +29,20 @@ def program(name):
     return str(BIN / "bench" / f"hmc_{name}")
 
 
-def launch(name, *args, ranks=2, nodes=1):
+def command(name, *args, ranks=2, nodes=1, launcher=(), before=()):
+    """`launcher`: options of hmcrun; `before`: words before each rank's program."""
+    words = [str(BIN / "hmcrun"), "-np", str(ranks), "--nodes", str(nodes), "--timeout", str(TIMEOUT_S - 10), *launcher]
+    return [*words, *before, program(name), *map(str, args)]
+
+
+def launch(name, *args, **layout):
     """The finished process."""
-    command = [str(BIN / "hmcrun"), "-np", str(ranks), "--nodes", str(nodes), "--timeout", str(TIMEOUT_S - 10)]
-    return subprocess.run([*command, program(name), *map(str, args)], capture_output=True, text=True, timeout=TIMEOUT_S,
+    return subprocess.run(command(name, *args, **layout), capture_output=True, text=True, timeout=TIMEOUT_S,
                           stdin=subprocess.DEVNULL, check=False)
 
 
-def output(name, *args, ranks=2, nodes=1):
+def output(name, *args, **layout):
     """stdout of a run that must succeed and say nothing on stderr."""
-    done = launch(name, *args, ranks=ranks, nodes=nodes)
+    done = launch(name, *args, **layout)
     assert done.returncode == 0 and done.stderr == "", (name, args, done.returncode, done.stdout, done.stderr)
     return done.stdout

@@ -10,7 +10,7 @@ import unittest
 
 from osu_format import Table, check_columns
 from programs import (BANDWIDTH, COLLECTIVES, LATENCY, MAIN, MEASURING, SHORT, SIZED, SIZED_COLLECTIVES, STARTING, TRANSFERS,
-                      launch, output, program)
+                      command, launch, output, program)
 
 SMALL = ["-m", "64"]
 WITH_DATA = TRANSFERS + SIZED_COLLECTIVES
@@ -143,6 +143,22 @@ class Data(unittest.TestCase):
                 if name in TRANSFERS:  # the same iterations: exactly the time with the data is added
                     self.assertTrue(inside < outside if name in BANDWIDTH else inside > outside, (outside, inside))
 
+    def test_fresh_of_collectives_costs_more_inside(self):
+        for name in SIZED_COLLECTIVES:
+            with self.subTest(program=name):
+                for _ in range(5):  # a rank that loses its core in one form and not in the other turns it round
+                    table = table_of(name, "-i", "40", "-x", "4", "-m", "1048576:1048576", "--fresh")
+                    outside, inside = table.numbers(MAIN[name])[0], table.numbers("Fresh Inside(us)")[0]
+                    if inside > outside:
+                        break
+                self.assertGreater(inside, outside)
+
+    def test_validation_says_that_it_changes_what_is_measured(self):
+        for name in ("put_latency", "allreduce"):
+            said = [line for line in table_of(name, *SHORT, *SMALL, "-c").comments if line.startswith("# Validation: ")]
+            self.assertEqual(len(said), 1)
+            self.assertNotIn("# Validation: ", output(name, *SHORT, *SMALL))
+
     def test_window_size(self):
         for name in BANDWIDTH:
             with self.subTest(program=name):
@@ -183,6 +199,18 @@ class Data(unittest.TestCase):
         self.assertEqual(table_of("atomics", *SHORT, "-o", "compare_swap").column("Operation"), ["compare_swap"])
 
 
+class SeveralTimedRanks(unittest.TestCase):
+    def spans(self, name, ranks):
+        """Of one iteration each: the repeats' minimum is their maximum."""
+        rows = json.loads(output(name, "-i", "1", "-x", "0", "-m", "1024:65536", "-f", "--json", ranks=ranks))["rows"]
+        return [row["max_mb_s"] - row["min_mb_s"] for row in rows]
+
+    def test_minimum_and_maximum_are_those_of_the_ranks(self):
+        self.assertTrue(any(span > 0 for span in self.spans("put_mr", 4)))
+        self.assertTrue(any(span > 0 for span in self.spans("put_bibw", 2)))
+        self.assertEqual(set(self.spans("put_bw", 2)), {0.0})
+
+
 class OtherForms(unittest.TestCase):
     def test_json(self):
         for name in MEASURING:
@@ -190,8 +218,12 @@ class OtherForms(unittest.TestCase):
                 values = json.loads(output(name, *args_for(name), "-f", "-c", "--json"))
                 self.assertEqual((values["program"], values["ranks"], values["nodes"]), ("hmc_" + name, 2, 1))
                 for row in values["rows"]:
-                    self.assertEqual((row["iterations"], row["validation"]), (4, "Pass"))
+                    self.assertEqual((row["iterations"], row["warmup"], row["validation"]), (4, 1, "Pass"))
                     self.assertGreater(row["mb_s" if name in BANDWIDTH else "avg_us"], 0)
+        rows = json.loads(output("allreduce", "-m", "8192:16384", "-x", "3", "--json"))["rows"]
+        self.assertEqual([row["warmup"] for row in rows], [3, 3])
+        rows = json.loads(output("allreduce", "-m", "8192:16384", "--json"))["rows"]
+        self.assertEqual([row["warmup"] for row in rows], [100, 10])  # OSU's rule
         for name in STARTING:
             self.assertEqual(json.loads(output(name, "--json"))["ranks"], 2)
 
@@ -202,6 +234,11 @@ class OtherForms(unittest.TestCase):
                 self.assertTrue(rows)
                 for row in rows:
                     self.assertEqual((row["iterations"], row["validation"]), ("4", "Pass"))
+                    self.assertEqual((row["wire"], row["ranks"], row["nodes"]), ("shm", "2", "1"))
+                    self.assertNotIn(None, row)  # no more values than keys
+        row = next(csv.DictReader(io.StringIO(output("allreduce", *SHORT, "-m", "8:8", "-t", "f64", "-b", "private", "--csv",
+                                                     ranks=4, nodes=2))))
+        self.assertEqual((row["wire"], row["dtype"], row["buffers"]), ("shm, ucx", "f64", "private"))
         rows = list(csv.DictReader(io.StringIO(output("init", "--csv"))))
         self.assertEqual(rows[0]["ranks"], "2")
 
@@ -215,17 +252,30 @@ class OtherForms(unittest.TestCase):
             os.close(side)
         return shown.decode(), done.stdout
 
-    def test_progress_on_a_terminal_only(self):
-        iterations = 500_000
-        shown = ""
-        while not shown:  # a fast machine needs more of them for a run that counts as long
+    def long_enough(self, words, iterations):
+        """The first run that is long enough to show something: a fast machine needs more iterations for it."""
+        for _ in range(8):
+            called = [*words, "-i", str(iterations), "-x", "0"]
+            shown, stdout = self.on_a_terminal(called)
+            if shown:
+                return called, shown, stdout
             iterations *= 2
-            command = [program("allreduce"), "-m", "65536:65536", "-i", str(iterations), "-x", "0"]
-            shown, stdout = self.on_a_terminal(command)
+        self.fail(f"{iterations} iterations, and nothing was shown")
+
+    def test_progress_of_transfers(self):
+        for more in ([], ["-f"]):  # one clock around all, a clock around each
+            words = command("put_latency", "-m", "65536:65536", *more)
+            _, shown, stdout = self.long_enough(words, 100_000)
+            self.assertRegex(shown, r"\rhmc_put_latency: 65536 bytes: \d+ %")
+            self.assertTrue(shown.endswith("\r\x1b[K"), shown[-20:])
+            self.assertEqual(len(Table(stdout).rows), 1)
+
+    def test_progress_on_a_terminal_only(self):
+        called, shown, stdout = self.long_enough([program("allreduce"), "-m", "65536:65536"], 500_000)
         self.assertRegex(shown, r"\rhmc_allreduce: 65536 bytes: \d+ %")
         self.assertTrue(shown.endswith("\r\x1b[K"), shown[-20:])  # nothing stays
         self.assertNotIn("\r", stdout)
-        piped = subprocess.run(command, capture_output=True, timeout=60, check=True, text=True)
+        piped = subprocess.run(called, capture_output=True, timeout=60, check=True, text=True)
         self.assertEqual(piped.stderr, "")
 
     def test_a_short_run_shows_no_progress(self):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Every program's plain output is OSU's: banner, comment lines, columns; in both layouts."""
+import os
 import re
 import unittest
 
@@ -29,6 +30,67 @@ def sized(name):
     return ["-m", "8:64"] if name in SIZED else []
 
 
+# As OSU 7.4 prints them, whose columns of values are 18 wide.
+OSU_74 = {
+    "collective": """
+# OSU MPI Allreduce Latency Test v7.4
+# Datatype: MPI_FLOAT.
+# Size       Avg Latency(us)
+4                       1.83
+8                       1.79
+1048576               412.07
+""",
+    "full": """
+# OSU MPI Allgather Latency Test v7.4
+# Datatype: MPI_CHAR.
+# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
+1                       1.02              0.98              1.11        1000
+16384                  21.40             20.87             22.03         100
+""",
+    "bandwidth": """
+# OSU MPI Bandwidth Test v7.4
+# Datatype: MPI_CHAR.
+# Size      Bandwidth (MB/s)
+1                       4.61
+4194304             11872.55
+""",
+    "barrier": """
+# OSU MPI Barrier Latency Test v7.4
+# Avg Latency(us)
+             1.37
+""",
+}
+
+
+class Osu(unittest.TestCase):
+    """What reads our output also reads OSU's own."""
+
+    def test_is_read_by_the_same_parser(self):
+        for name, text in OSU_74.items():
+            with self.subTest(output=name):
+                table = Table(text.lstrip("\n"))
+                check_columns(table, value_width=18)
+                self.assertTrue(all(len(row) == len(table.titles) for row in table.rows))
+        table = Table(OSU_74["collective"].lstrip("\n"))
+        self.assertEqual(table.numbers("Avg Latency(us)"), [1.83, 1.79, 412.07])
+        self.assertEqual(table.column("Size"), ["4", "8", "1048576"])
+        full = Table(OSU_74["full"].lstrip("\n"))
+        self.assertEqual(full.column("Iterations"), ["1000", "100"])
+
+    def test_has_our_columns_but_for_their_width(self):
+        for name, ours in (("collective", ("allreduce",)), ("full", ("allgather", "-f")), ("bandwidth", ("put_bw",)),
+                           ("barrier", ("barrier",))):
+            osu = Table(OSU_74[name].lstrip("\n"))
+            table = Table(output(*ours, *SHORT, *(["-m", "8"] if ours[0] in SIZED else [])))
+            self.assertEqual(table.titles[:len(osu.titles)], osu.titles)
+
+    def test_a_shifted_header_is_seen(self):
+        with self.assertRaises(AssertionError):
+            check_columns(Table("# Size       Avg Latency(us) \n4                       1.83\n"), value_width=18)
+        with self.assertRaises(AssertionError):
+            check_columns(Table("# Size      Avg Latency(us)\n4                       1.83\n"), value_width=18)
+
+
 class Format(unittest.TestCase):
     def check_banner(self, name, table, ranks, nodes):
         self.assertRegex(table.lines[0], rf"^# HMC {re.escape(TITLES[name])} v\d+\.\d+\.\d+$")
@@ -36,6 +98,7 @@ class Format(unittest.TestCase):
         self.assertEqual(table.note("Wire"), wires[nodes])
         self.assertEqual(table.note("Ranks"), f"{ranks} on {nodes} node{'' if nodes == 1 else 's'}")
         self.assertRegex(table.note("Build"), r"\w+, \w+ \d+")
+        self.assertEqual(table.note("Binding"), "none")
 
     def check_run(self, name, ranks, nodes):
         table = Table(output(name, *SHORT, *sized(name), ranks=ranks, nodes=nodes))
@@ -83,6 +146,14 @@ class Format(unittest.TestCase):
         self.assertEqual(table.titles, ["Operation", "Million ops/s", "Latency (us)"])
         self.assertEqual(table.column("Operation"), ["fetch_add", "fetch_and", "fetch_or", "fetch_xor", "swap", "compare_swap",
                                                      "fetch", "add", "set", "and", "or", "xor"])
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one CPU is always all of them")
+    def test_binding_is_what_the_launcher_did(self):
+        for bind, told in (("core", "core"), ("none", "none")):
+            table = Table(output("barrier", *SHORT, launcher=["--bind-to", bind]))
+            self.assertEqual(table.note("Binding"), told)
+        mixed = ["sh", "-c", 'test "$HMC_RANK" = 0 && exec taskset -c 0 "$0" "$@"; exec "$0" "$@"']
+        self.assertEqual(Table(output("barrier", *SHORT, before=mixed)).note("Binding"), "differs between ranks")
 
     def test_hello(self):
         table = Table(output("hello", ranks=3))

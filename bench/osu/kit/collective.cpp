@@ -11,57 +11,72 @@ namespace {
 
 struct Loop {
   double total_us = 0;
+  double with_data_us = 0;      // with --fresh: of write, call and read
   std::vector<double> each_us;  // with -z
+  int warmup = 0;               // so many iterations weren't counted
   bool right = true;
 };
 
-void spoil_if_asked(Session& session, const CollectiveCase& the_case, std::size_t bytes, int left) {
-  if (session.options.corrupt_bytes == bytes && left == 0 && session.rank() == session.ranks() - 1) the_case.spoil();
+// Two forms take turns with --fresh, and each writes what the other hasn't.
+enum class Form { plain, with_data };
+int data_of(int iteration, Form form) { return 2 * iteration + (form == Form::with_data ? 1 : 0); }
+
+void spoil_if_asked(Session& session, const CollectiveCase& the_case, std::size_t bytes, bool last) {
+  if (session.options.corrupt_bytes == bytes && last && session.rank() == session.ranks() - 1) the_case.spoil();
 }
 
 // Writing and reading stay outside the timer.
-Loop time_calls(Session& session, const CollectiveCase& the_case, std::size_t bytes, Repeats repeats) {
+double time_call(Session& session, const CollectiveCase& the_case, std::size_t bytes, int iteration, bool last,
+                 Loop& loop) {
+  const int data = data_of(iteration, Form::plain);
   const bool touches = session.options.touches();
+  if (touches) {
+    the_case.write(data);
+    if (the_case.lines_up) session.team.barrier();
+  }
+  const Clock::time_point start = Clock::now();
+  the_case.call();
+  const Clock::time_point end = Clock::now();
+  if (touches) {  // before the barrier, which would hide a call that returns too early
+    spoil_if_asked(session, the_case, bytes, last);
+    loop.right &= the_case.read(data);
+  }
+  session.team.barrier();
+  return us_between(start, end);
+}
+
+// Writing and reading count.
+double time_with_data(Session& session, const CollectiveCase& the_case, int iteration, Loop& loop) {
+  const int data = data_of(iteration, Form::with_data);
+  const Clock::time_point start = Clock::now();
+  the_case.write(data);
+  the_case.call();
+  const bool right = the_case.read(data);
+  const Clock::time_point end = Clock::now();
+  loop.right &= right;
+  session.team.barrier();
+  return us_between(start, end);
+}
+
+// Both forms iteration by iteration, so that whatever the machine does meets both.
+Loop time_calls(Session& session, const CollectiveCase& the_case, std::size_t bytes, Repeats repeats) {
   Loop loop;
   the_case.write(0);
   session.team.barrier();
   for (int i = -repeats.warmup; i < repeats.count; ++i) {
     const int iteration = i + repeats.warmup;
-    if (touches) {
-      the_case.write(iteration);
-      if (the_case.lines_up) session.team.barrier();
-    }
-    const Clock::time_point start = Clock::now();
-    the_case.call();
-    const Clock::time_point end = Clock::now();
-    if (touches) {  // before the barrier, which would hide a call that returns too early
-      spoil_if_asked(session, the_case, bytes, repeats.count - 1 - i);
-      loop.right &= the_case.read(iteration);
-    }
-    session.team.barrier();
+    const double us = time_call(session, the_case, bytes, iteration, i == repeats.count - 1, loop);
+    const double with_data_us = session.options.fresh ? time_with_data(session, the_case, iteration, loop) : 0;
     session.progress.tick(iteration, repeats.warmup + repeats.count);
-    if (i < 0) continue;
-    loop.total_us += us_between(start, end);
-    if (session.options.tail) loop.each_us.push_back(us_between(start, end));
+    if (i < 0) {
+      ++loop.warmup;
+      continue;
+    }
+    loop.total_us += us;
+    loop.with_data_us += with_data_us;
+    if (session.options.tail) loop.each_us.push_back(us);
   }
   return loop;
-}
-
-// Writing and reading count: the mean, in us.
-double time_with_data(Session& session, const CollectiveCase& the_case, Repeats repeats) {
-  double total_us = 0;
-  for (int i = -repeats.warmup; i < repeats.count; ++i) {
-    const int iteration = i + repeats.warmup;
-    session.team.barrier();
-    const Clock::time_point start = Clock::now();
-    the_case.write(iteration);
-    the_case.call();
-    the_case.read(iteration);
-    const Clock::time_point end = Clock::now();
-    if (i >= 0) total_us += us_between(start, end);
-    session.progress.tick(iteration, repeats.warmup + repeats.count);
-  }
-  return total_us / repeats.count;
 }
 
 Figures figures_of(Session& session, const CollectiveCase& the_case, const Loop& loop, Repeats repeats) {
@@ -73,6 +88,8 @@ Figures figures_of(Session& session, const CollectiveCase& the_case, const Loop&
   figures.min = min_over_ranks(team, mean);
   figures.max = max_over_ranks(team, mean);
   figures.iterations = repeats.count;
+  figures.warmup = loop.warmup;
+  if (session.options.fresh) figures.fresh = sum_over_ranks(team, loop.with_data_us / repeats.count) / ranks;
   figures.right = sum_over_ranks(team, loop.right ? 0 : 1) == 0;
   if (session.options.tail) {
     std::vector<double> each = sum_over_ranks(team, loop.each_us);
@@ -89,10 +106,7 @@ Figures figures_of(Session& session, const CollectiveCase& the_case, const Loop&
 Figures measure(Session& session, const CollectiveCase& the_case, std::size_t bytes) {
   const Repeats repeats = repeats_for(session.spec, session.options, bytes);
   const Loop loop = time_calls(session, the_case, bytes, repeats);
-  const double with_data = session.options.fresh ? time_with_data(session, the_case, repeats) : 0;
-  Figures figures = figures_of(session, the_case, loop, repeats);
-  figures.fresh = session.options.fresh ? sum_over_ranks(session.team, with_data) / session.ranks() : 0;
-  return figures;
+  return figures_of(session, the_case, loop, repeats);
 }
 
 void add_row(Session& session, std::vector<Cell> cells, const Figures& figures) {

@@ -16,6 +16,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  bool on() const { return on_; }
   void begin(std::string what);
   void tick(int done, int of) {
     if (on_) show(done, of);

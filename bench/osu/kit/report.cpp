@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <hmc/version.hpp>
 #include <nlohmann/json.hpp>
 
@@ -16,11 +17,18 @@ struct AsText {
   std::string operator()(const std::string& word) const { return word; }
 };
 
+std::string quoted(const std::string& word) {
+  if (word.find_first_of(",\"\n") == std::string::npos) return word;
+  std::string out = "\"";
+  for (const char c : word) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + '"';
+}
+
 struct AsCsv {
   std::string operator()(std::monostate) const { return {}; }
   std::string operator()(double number) const { return fmt::format("{:.4f}", number); }
   std::string operator()(std::uint64_t number) const { return fmt::format("{}", number); }
-  std::string operator()(const std::string& word) const { return word; }
+  std::string operator()(const std::string& word) const { return quoted(word); }
 };
 
 struct AsJson {
@@ -66,12 +74,29 @@ void Report::line(const std::string& line) {
 
 void Report::value(const std::string& key, Cell value) { values_.emplace_back(key, std::move(value)); }
 
+// What a line of comma-separated values says of its run, after its figures: lines of several runs stand in one file.
+std::vector<std::string> Report::csv_facts(bool keys) const {
+  std::vector<std::string> words;
+  for (const auto& [key, value] : values_) words.push_back(keys ? key : std::visit(AsCsv{}, value));
+  for (const auto& [key, value] : notes_) {
+    const bool known = std::any_of(values_.begin(), values_.end(), [&](const auto& one) { return one.first == key; });
+    if (!known) words.push_back(keys ? key : quoted(value));
+  }
+  return words;
+}
+
 void Report::columns(std::vector<Column> columns) {
   columns_ = std::move(columns);
+  if (format_ == Format::json) return;
+  const bool csv = format_ == Format::csv;
   std::vector<std::string> words;
-  for (const Column& column : columns_)
-    words.push_back(format_ == Format::csv ? column.key : in_column(column, column.title));
-  if (format_ != Format::json) say(joined(words, format_));
+  for (const Column& column : columns_) {
+    if (csv || column.in_text) words.push_back(csv ? column.key : in_column(column, column.title));
+  }
+  if (csv) {
+    for (std::string& key : csv_facts(true)) words.push_back(std::move(key));
+  }
+  say(joined(words, format_));
 }
 
 void Report::row(const std::vector<Cell>& cells) {
@@ -80,24 +105,23 @@ void Report::row(const std::vector<Cell>& cells) {
 }
 
 void Report::print_row(const std::vector<Cell>& cells) {
+  const bool csv = format_ == Format::csv;
   std::vector<std::string> words;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    const bool csv = format_ == Format::csv;
-    words.push_back(csv ? std::visit(AsCsv{}, cells[i]) : in_column(columns_[i], std::visit(AsText{}, cells[i])));
+    if (csv)
+      words.push_back(std::visit(AsCsv{}, cells[i]));
+    else if (columns_[i].in_text)
+      words.push_back(in_column(columns_[i], std::visit(AsText{}, cells[i])));
+  }
+  if (csv) {
+    for (std::string& value : csv_facts(false)) words.push_back(std::move(value));
   }
   say(joined(words, format_));
 }
 
 void Report::finish() {
-  if (format_ == Format::csv && columns_.empty()) {
-    std::vector<std::string> keys;
-    std::vector<std::string> values;
-    for (const auto& [key, value] : values_) {
-      keys.push_back(key);
-      values.push_back(std::visit(AsCsv{}, value));
-    }
-    say(joined(keys, format_) + joined(values, format_));
-  }
+  if (format_ == Format::csv && columns_.empty())
+    say(joined(csv_facts(true), format_) + joined(csv_facts(false), format_));
   if (format_ != Format::json) return;
   nlohmann::ordered_json object{{"program", name_}, {"title", title_}, {"version", HMC_VERSION_STRING}};
   for (const auto& [key, value] : notes_) object[key] = value;

@@ -18,10 +18,11 @@ inline constexpr int value_width = 20;
 inline constexpr int count_width = 12;
 
 struct Column {
-  std::string title;  // as OSU's: "Avg Latency(us)"
-  std::string key;    // in JSON and CSV: "avg_us"
+  std::string title{};  // as OSU's: "Avg Latency(us)"
+  std::string key{};    // in JSON and CSV: "avg_us"
   int width = value_width;
   bool left = false;
+  bool in_text = true;  // else in JSON and CSV only: OSU has no such column
 };
 
 /// Nothing is a number that may not be printed: "-", null, or an empty field.
@@ -45,6 +46,7 @@ class Report {
   void finish();
 
  private:
+  std::vector<std::string> csv_facts(bool keys) const;
   void print_row(const std::vector<Cell>& cells);
   void say(const std::string& text);
 

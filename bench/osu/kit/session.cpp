@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <sched.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cctype>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <hmc/error.hpp>
 #include <set>
 #include <sstream>
@@ -44,6 +50,17 @@ int run_in(hmc::Runtime& rt, double init_us, const Spec& spec, const Options& op
   return session.failed ? 1 : 0;
 }
 
+// The bits set in a file of hexadecimal words and commas; 0 when it can't be read.
+long bits_in(const std::string& path) {
+  std::ifstream file(path);
+  long bits = 0;
+  for (char c = 0; file.get(c);) {
+    const int digit = std::isxdigit(static_cast<unsigned char>(c)) ? std::stoi(std::string(1, c), nullptr, 16) : 0;
+    bits += std::popcount(static_cast<unsigned>(digit));
+  }
+  return bits;
+}
+
 // The wires that any rank uses, in alphabetical order.
 std::string wires_of(Session& session, int peer) {
   std::set<std::string> mine;
@@ -64,6 +81,27 @@ std::string wires_of(Session& session, int peer) {
     for (std::string wire; list >> wire;) wires.insert(wire);
   }
   return fmt::format("{}", fmt::join(wires, ", "));
+}
+
+// Where this process may run, against the machine: 0 anywhere, 1 on one core, 2 on a part of it.
+int binding_code() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 0;
+  const long count = CPU_COUNT(&allowed);
+  if (count >= sysconf(_SC_NPROCESSORS_ONLN)) return 0;
+  std::size_t first = 0;
+  while (first < CPU_SETSIZE && !CPU_ISSET(first, &allowed)) ++first;
+  // A core with two threads is one core.
+  const std::string threads = "/sys/devices/system/cpu/cpu" + std::to_string(first) + "/topology/thread_siblings";
+  return count == 1 || count <= bits_in(threads) ? 1 : 2;
+}
+
+std::string binding_of(Session& session) {
+  const double mine = binding_code();
+  const double least = min_over_ranks(session.team, mine);
+  if (least != max_over_ranks(session.team, mine)) return "differs between ranks";
+  return least == 0 ? "none" : least == 1 ? "core" : "part of the machine";
 }
 
 }  // namespace
@@ -87,6 +125,7 @@ void print_facts(Session& session, int peer) {
   const int nodes = session.rt.node_count();
   report.note("Wire", "wire", wires_of(session, peer));
   report.note("Ranks", "ranks", fmt::format("{} on {} node{}", session.ranks(), nodes, nodes == 1 ? "" : "s"));
+  report.note("Binding", "binding", binding_of(session));
   report.value("ranks", static_cast<std::uint64_t>(session.ranks()));
   report.value("nodes", static_cast<std::uint64_t>(nodes));
   report.note("Build", "build", HMC_BENCH_BUILD);
@@ -100,6 +139,10 @@ void print_facts(Session& session, int peer) {
   if (options.fresh)
     report.remark(
         "Fresh: input written and result read in every iteration, outside the timer; the last column: inside");
+  else if (options.validate)
+    report.remark(
+        "Validation: every iteration writes its input and reads its result, outside the timer: figures differ from "
+        "those without -c");
 }
 
 void add_columns(const Options& options, Metric metric, const std::vector<Column>& more, std::vector<Column>& columns) {
@@ -111,6 +154,7 @@ void add_columns(const Options& options, Metric metric, const std::vector<Column
     columns.push_back({"Iterations", "iterations", count_width});
   }
   if (options.validate) columns.push_back({"Validation", "validation"});
+  columns.push_back({.key = "warmup", .in_text = false});
   for (const int percent : tail_percents) {
     if (options.tail)
       columns.push_back({fmt::format("P{} Tail {}", percent, latency ? "Lat(us)" : "BW(MB/s)"),
@@ -127,6 +171,7 @@ void add_cells(const Options& options, const Figures& figures, std::vector<Cell>
     cells.emplace_back(static_cast<std::uint64_t>(figures.iterations));
   }
   if (options.validate) cells.emplace_back(figures.right ? "Pass" : "Fail");
+  cells.emplace_back(static_cast<std::uint64_t>(figures.warmup));
   if (options.tail) cells.insert(cells.end(), figures.tail.begin(), figures.tail.end());
   if (options.full) cells.insert(cells.end(), figures.more.begin(), figures.more.end());
   if (options.fresh) cells.emplace_back(figures.fresh);

@@ -50,6 +50,7 @@ struct Figures {
   double min = 0;
   double max = 0;
   int iterations = 0;
+  int warmup = 0;
   bool right = true;
   std::vector<double> tail;
   std::vector<double> more;  // beyond OSU's columns

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <tuple>
 
 #include "bench/osu/kit/pattern.hpp"
 #include "bench/osu/kit/stats.hpp"
@@ -17,16 +19,29 @@ struct Loop {
   bool right = true;
 };
 
+// The loop, and its time. Where somebody watches it stops a hundred times, with its clock, to say how far it is.
+double run_loop(Session& session, Side& side, const TransferCase& the_case, int count, int done, int of) {
+  const int slices = session.progress.on() ? std::clamp(count, 1, 100) : 1;
+  double us = 0;
+  for (int slice = 0; slice < slices; ++slice) {
+    const auto at = [&](int s) { return static_cast<int>(static_cast<long>(count) * s / slices); };
+    const Clock::time_point start = Clock::now();
+    the_case.loop(side, the_case.bytes, at(slice + 1) - at(slice));
+    us += us_between(start, Clock::now());
+    session.progress.tick(done + at(slice + 1), of);
+  }
+  return us;
+}
+
 // The fastest form: one clock around the whole loop.
 Loop time_whole(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
   Loop loop;
   if (side.writes) the_case.write(0);
   session.team.barrier();
   if (side.acts) {
-    the_case.loop(side, the_case.bytes, repeats.warmup);
-    const Clock::time_point start = Clock::now();
-    the_case.loop(side, the_case.bytes, repeats.count);
-    const double us = us_between(start, Clock::now());
+    const int all = repeats.warmup + repeats.count;
+    run_loop(session, side, the_case, repeats.warmup, 0, all);
+    const double us = run_loop(session, side, the_case, repeats.count, repeats.warmup, all);
     if (side.timed) loop.total_us = us;
   }
   session.team.barrier();
@@ -40,11 +55,14 @@ Loop time_each(Session& session, Side& side, const TransferCase& the_case, Repea
   if (side.writes) the_case.write(0);
   session.team.barrier();
   if (side.acts) {
-    the_case.loop(side, the_case.bytes, repeats.warmup);
+    const int all = repeats.warmup + repeats.count;
+    run_loop(session, side, the_case, repeats.warmup, 0, all);
+    int done = repeats.warmup;
     for (double& each : loop.each_us) {
       const Clock::time_point start = Clock::now();
       the_case.loop(side, the_case.bytes, 1);
       const double us = us_between(start, Clock::now());
+      session.progress.tick(++done, all);
       if (!side.timed) continue;
       each = us;
       loop.total_us += us;
@@ -190,6 +208,7 @@ Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side,
   const double total = sum_over_ranks(session.team, loop.total_us) / timed;
   figures.main = as_metric(mean(total));
   figures.iterations = repeats.count;
+  figures.warmup = repeats.warmup;
   figures.right = sum_over_ranks(session.team, loop.right ? 0 : 1) == 0;
   // What both sides of a pair do with the data, one after the other; if both are timed, at the same time.
   const double data = sum_over_ranks(session.team, loop.data_us) / timed;
@@ -201,6 +220,12 @@ Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side,
   std::sort(each.begin(), each.end());
   figures.min = each.front();
   figures.max = each.back();
+  if (timed > 1) {  // of the ranks' means, as OSU's; else of the repeats
+    constexpr double none = std::numeric_limits<double>::infinity();
+    const double fastest = min_over_ranks(session.team, side.timed ? loop.total_us : none);
+    const double slowest = max_over_ranks(session.team, side.timed ? loop.total_us : 0);
+    std::tie(figures.min, figures.max) = std::minmax({as_metric(mean(fastest)), as_metric(mean(slowest))});
+  }
   for (const int percent : tail_percents) figures.tail.push_back(percentile(each, percent));
   return figures;
 }
