@@ -1,0 +1,115 @@
+// Messages of the ucx wire: what it costs to write a header, and to check one and do what it says, without a network.
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <vector>
+
+#include "runtime/transport/ucx/target.hpp"
+
+namespace {
+
+using namespace hmc::transport;
+using namespace hmc::transport::ucx;
+namespace base = hmc::base;
+
+constexpr std::uint64_t secret = 0x1122334455667788;
+
+/// A target with one region, and a rank 1 that sends to it.
+class Wire {
+ public:
+  Wire() : memory_(chunk_bytes + 64), data_(chunk_bytes, std::byte{0x5a}) {
+    peers_.know(std::vector<base::Bytes>(2));
+    region_ = regions_.add(memory_.data(), memory_.size());
+  }
+  Message write(Kind kind) {
+    Message message;
+    message.origin = 1;
+    message.kind = kind;
+    message.sequence = sequence_++;
+    message.secret = secret;
+    message.region = region_.index;
+    message.nonce = region_.nonce;
+    message.width = 8;
+    return message;
+  }
+  /// As the bytes come from UCX: the header is copied before it is looked at.
+  void read(const Message& sent, std::size_t bytes) {
+    Message message;
+    std::memcpy(&message, &sent, sizeof message);
+    benchmark::DoNotOptimize(message);
+    target_.receive(message, data_.data(), bytes);
+  }
+  bool took_all() const {
+    return target_.refusals().strangers + target_.refusals().requests == 0 && peers_.at(1).failure.ok();
+  }
+
+ private:
+  Worker worker_{2, "tcp"};
+  Tickets tickets_;
+  Regions regions_;
+  base::Log quiet_{static_cast<base::LogLevel>(-1)};
+  Peers peers_{worker_, tickets_, quiet_};
+  Target target_{0, secret, peers_, tickets_, regions_, quiet_};
+  std::vector<std::byte> memory_;
+  std::vector<std::byte> data_;
+  Regions::Key region_;
+  std::uint64_t sequence_ = 0;
+};
+
+void header_write(benchmark::State& state) {
+  Wire wire;
+  for (auto _ : state) {
+    Message message = wire.write(Kind::put);
+    benchmark::DoNotOptimize(message);
+  }
+}
+BENCHMARK(header_write);
+
+void check_all_read(benchmark::State& state, const Wire& wire) {
+  if (!wire.took_all()) state.SkipWithError("a message was refused");
+}
+
+void put_read(benchmark::State& state) {
+  Wire wire;
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  for (auto _ : state) wire.read(wire.write(Kind::put), bytes);
+  check_all_read(state, wire);
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(put_read)->Arg(8)->Arg(1024)->Arg(static_cast<std::int64_t>(chunk_bytes));
+
+void put_signal_read(benchmark::State& state) {
+  Wire wire;
+  for (auto _ : state) {
+    Message message = wire.write(Kind::put_signal);
+    message.first = chunk_bytes;
+    message.second = 7;
+    wire.read(message, static_cast<std::size_t>(state.range(0)));
+  }
+  check_all_read(state, wire);
+}
+BENCHMARK(put_signal_read)->Arg(8)->Arg(1024);
+
+void atomic_read(benchmark::State& state) {
+  Wire wire;
+  for (auto _ : state) {
+    Message message = wire.write(Kind::atomic);
+    message.op = static_cast<std::uint8_t>(AtomicOp::add);
+    message.first = 1;
+    wire.read(message, 0);
+  }
+  check_all_read(state, wire);
+}
+BENCHMARK(atomic_read);
+
+/// One without the secret is dropped: what a stranger can cost.
+void stranger_refuse(benchmark::State& state) {
+  Wire wire;
+  Message message = wire.write(Kind::put);
+  message.secret = 0;
+  for (auto _ : state) wire.read(message, 8);
+  if (wire.took_all()) state.SkipWithError("a stranger's message was taken");
+}
+BENCHMARK(stranger_refuse);
+
+}  // namespace
