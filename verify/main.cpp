@@ -22,7 +22,7 @@ struct Options {
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   std::string only;
   int size = 0, up_to = 4096;
-  double limit = 1e8;
+  double limit = 2e8;
   bool mutants = false;
   std::uint64_t seed = 1;
   unsigned thin = 1;

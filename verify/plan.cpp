@@ -81,17 +81,28 @@ std::vector<Variant> variants_of(const Algorithm& algorithm, int size) {
     all.insert(all.end(), other.begin(), other.end());
     variants = std::move(all);
   }
-  if (algorithm.tuned_by.segments) vary(variants, &Variant::segment_bytes, {0, 16, 72});
+  // Many segments of many ranks cost much and show nothing that fewer ranks don't.
+  if (algorithm.tuned_by.segments)
+    vary(variants, &Variant::segment_bytes,
+         size <= 24 ? std::vector<std::uint64_t>{0, 16, 72} : std::vector<std::uint64_t>{0, 200});
   if (algorithm.tuned_by.radix) vary(variants, &Variant::radix, {0, 2, 3, 5});
   if (algorithm.hierarchical) vary(variants, &Variant::per_node, {1, 2, 3, 4, 8});
   return variants;
 }
 
+constexpr std::uint64_t huge = std::uint64_t{1} << 32;
+
 std::vector<std::uint64_t> counts_for(Collective collective, int size) {
   if (collective == Collective::barrier) return {0};
   const auto n = static_cast<std::uint64_t>(size);
-  if (has_blocks(collective)) return {0, 1, n > 1 ? n - 1 : 2, 13, 37};
-  return {0, 1, n > 1 ? n - 1 : 2, 97, 5 * n + 3};
+  std::vector<std::uint64_t> counts{0, 1, n > 1 ? n - 1 : 2};
+  if (has_blocks(collective))
+    counts.insert(counts.end(), {13, 37});
+  else
+    counts.insert(counts.end(), {97, 5 * n + 3});
+  // Beyond 32 bits: bytes cost nothing here.
+  if (size <= 9) counts.push_back(2 * huge + 7);
+  return counts;
 }
 
 Call call_of(Collective collective, const Variant& variant, std::uint64_t count, std::uint32_t element_bytes) {
@@ -122,7 +133,7 @@ std::vector<int> sizes_for(Effort effort) {
 void for_each_case(const Algorithm& algorithm, int size, Effort effort, const std::function<void(const Case&)>& take) {
   const std::vector<Variant> variants = variants_of(algorithm, size);
   const int all_up_to = effort == Effort::full ? 20 : 6;
-  const std::size_t few = size > 64 ? 1 : effort == Effort::full ? 8 : 2;
+  const std::size_t few = size > 64 ? 1 : effort == Effort::full ? 6 : 2;
   // A prime, so that few are spread over all.
   constexpr std::size_t stride = 7919;
   std::size_t turn = static_cast<std::size_t>(size) * 5;
@@ -133,8 +144,10 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
       // N counts on each of N ranks.
       if (chosen.form != Form::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
       const std::uint32_t element_bytes = turn % 3 == 0 ? 4 : turn % 3 == 1 ? 1 : 12;
-      Case subject(algorithm, Shape{size, chosen.per_node},
-                   call_of(algorithm.collective, chosen, count, element_bytes));
+      Call call = call_of(algorithm.collective, chosen, count, element_bytes);
+      // A few segments show what many do.
+      if (count > huge) call.segment_bytes = count / 2;
+      Case subject(algorithm, Shape{size, chosen.per_node}, call);
       if (chosen.form != Form::uniform) subject.make_irregular(count, chosen.form == Form::gaps);
       if (!subject.applies()) continue;
       take(subject);
