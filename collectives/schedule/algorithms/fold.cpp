@@ -86,7 +86,7 @@ void reduce_scatter_fold(const Shape& shape, const Call& call, int rank, Schedul
   Builder b(shape, call, rank, out);
   const Blocks blocks(b.size, call);
   const Contributions parts = exchange_parts(
-      b, [&](int block) { return blocks.packed(block); }, [&](int block) { return blocks.bytes(block); });
+      b, [&](int block) { return blocks.place(block); }, [&](int block) { return blocks.bytes(block); });
   b.settle_in_place();
   b.fold(parts.first, parts.stride, b.size, output(), blocks.bytes(rank));
   b.finish();

@@ -85,11 +85,11 @@ void reduce_scatter_pairwise(const Shape& shape, const Call& call, int rank, Sch
   b.take_scratch(others * area);
   // In place the output lies over blocks that are still being sent.
   const Place sum = call.in_place && b.size > 1 ? scratch(b.take_scratch(bytes)) : output();
-  b.copy(input(blocks.packed(rank)), sum, bytes);
+  b.copy(input(blocks.place(rank)), sum, bytes);
   for (int round = 1; round < b.size; ++round) {
     const int to = (rank + round) % b.size, from = (rank - round + b.size) % b.size;
     const auto slot = static_cast<std::uint32_t>(round - 1);
-    b.send(input(blocks.packed(to)), to, slot * line_up(blocks.bytes(to)), blocks.bytes(to), slot);
+    b.send(input(blocks.place(to)), to, slot * line_up(blocks.bytes(to)), blocks.bytes(to), slot);
     b.receive(from, slot, bytes);
     b.reduce(scratch(slot * area), sum, bytes);
   }

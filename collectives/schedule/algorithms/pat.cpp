@@ -44,7 +44,7 @@ class Pat {
   void reduce_scatter() {
     towards_owner_ = true;
     b.need_scratch(arrived_at(b.rank, rounds()).bytes);
-    for (int block = 0; block < b.size; ++block) where_.push_back(input(blocks_.packed(block)));
+    for (int block = 0; block < b.size; ++block) where_.push_back(input(blocks_.place(block)));
     for (int round = 0; round < rounds(); ++round) {
       hand_over(round);
       for (const Message& message : take(round)) add_arrived(message);

@@ -124,10 +124,11 @@ void reduce_scatter_by(bool segmented, const Shape& shape, const Call& call, int
     b.copy(input(), output(), blocks.bytes(0));
     b.scale(output(), blocks.bytes(0));
   }
-  const auto place = [&](int block) { return blocks.packed(block); };
+  const auto place = [&](int block) { return blocks.place(block); };
+  const auto packed = [&](int block) { return blocks.packed(block); };
   if (b.size > 1)
     reduce_scatter_rounds(
-        ring, place, place, [&](int block) { return blocks.bytes(block); }, output());
+        ring, place, packed, [&](int block) { return blocks.bytes(block); }, output());
   b.finish();
 }
 
