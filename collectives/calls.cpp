@@ -294,6 +294,8 @@ Given reduction_call(const OpenTeam& team, Collective collective, const void* in
                      DType type, const Reduction& how, int root) {
   const char* const operation = schedule::name_of(collective);
   if (collective == Collective::reduce) require_root(team, operation, root);
+  if ((collective == Collective::scan || collective == Collective::exscan) && !how.is_function && how.op == Op::avg)
+    throw Error(Code::invalid_argument, operation, "avg isn't defined for a part of the team");
   Given given = reducing(team, collective, operation, in, out, type, how);
   given.call.count = count;
   given.call.root = root;

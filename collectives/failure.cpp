@@ -84,9 +84,9 @@ void throw_failure(const window::TeamCore& core, const DirectTeam& team, const b
   });
 }
 
-void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status&, const char* operation,
+void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status& status, const char* operation,
                    std::size_t bytes) {
-  throw_it(core.fabric(), team.explain(), operation, bytes,
+  throw_it(core.fabric(), team.failure().ok() ? status : team.explain(), operation, bytes,
            [&] { return who_called_what(core.size(), [&](int rank) { return team.signature_of(rank); }); });
 }
 

@@ -1,6 +1,7 @@
 #include "collectives/execute/operation.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace hmc::collectives {
 
@@ -65,6 +66,15 @@ void Operation::take(const Given& given, const schedule::Algorithm& algorithm, s
   const std::uint64_t line = std::max<std::uint64_t>(64 / call.element_bytes, 1);
   length_ = pieces_ == 1 ? total_ : std::min(longest, ((total_ + pieces_ - 1) / pieces_ + line - 1) / line * line);
   if (pieces_ > 1) pieces_ = (total_ + length_ - 1) / length_;
+  // Its schedules keep what the output would overwrite in scratch, gaps between blocks and all, which may not fit.
+  stages_ = call.collective == Collective::alltoall && call.in_place && (pieces_ > 1 || call.irregular());
+  if (stages_) call.in_place = false;
+}
+
+void Operation::stage_input() {
+  staged_.resize(schedule::input_bytes({size_, 1}, given_.call, 0));
+  if (!staged_.empty()) std::memcpy(staged_.data(), given_.output, staged_.size());
+  given_.input = staged_.data();
 }
 
 bool Operation::synchronises() const noexcept {
@@ -128,6 +138,7 @@ void Operation::keep_plans(Plans& plans) {
 
 Status Operation::load(Plans& plans) {
   const std::uint64_t first = piece_ * length_;
+  if (stages_ && piece_ == 0) stage_input();
   auto plan = piece_ < kept_.size() ? kept_[piece_] : plans.get(*algorithm_, piece_call(first));
   if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
   const std::uint64_t shift = first * given_.call.element_bytes;

@@ -61,6 +61,7 @@ class Operation {
  private:
   schedule::Call piece_call(std::uint64_t first);
   void cut_counts(std::uint64_t first, std::uint64_t count);
+  void stage_input();
 
   Given given_;
   const schedule::Algorithm* algorithm_ = nullptr;
@@ -71,6 +72,8 @@ class Operation {
   std::uint64_t piece_ = 0;
   bool blocking_ = true;
   bool running_ = false;
+  bool stages_ = false;
+  std::vector<std::byte> staged_;  // an alltoall in place: its input, which the output would overwrite
   Runner runner_;
   std::vector<std::shared_ptr<const Plan>> kept_;
   struct Blocks {

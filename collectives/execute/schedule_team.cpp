@@ -32,25 +32,34 @@ std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
   return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
 }
 
+ScheduleTeam::Way ScheduleTeam::way_of(Call& call, std::uint64_t bytes) {
+  const Algorithm* const algorithm = selector_.choose(shape_, call, bytes);
+  if (algorithm == nullptr) return {};
+  // The pairwise exchange takes as many cells as it is allowed to: an area's worth.
+  if (call.collective == schedule::Collective::alltoall && algorithm->tuned_by.segments)
+    call.segment_bytes = arena_.scratch_bytes() / 16;
+  return {algorithm, plans_.longest(*algorithm, call)};
+}
+
 /// The algorithm, and the length of a piece.
 Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept {
   try {
-    const Call& call = given.call;
+    Given resolved = given;
+    Call& call = resolved.call;
     const std::uint64_t extent = extent_of(call);
     const std::uint64_t bytes = extent * call.element_bytes;
-    const Algorithm* algorithm = selector_.choose(shape_, call, bytes);
-    std::uint64_t longest = algorithm == nullptr ? 0 : plans_.longest(*algorithm, call);
-    if (extent > longest && !call.irregular() && has_blocks(call.collective)) {
-      Call cut = call;
+    Way way = way_of(call, bytes);
+    if (extent > way.longest && !call.irregular() && has_blocks(call.collective)) {
+      Call cut = call;  // its pieces are v-forms, which not every algorithm does
       std::vector<std::uint64_t> counts, displacements;
       make_uniform(cut, size_, 1, 1, counts, displacements);
-      algorithm = selector_.choose(shape_, cut, bytes);
-      longest = algorithm == nullptr ? 0 : plans_.longest(*algorithm, cut);
+      way = way_of(cut, bytes);
+      call.segment_bytes = cut.segment_bytes;
     }
-    if (algorithm == nullptr || (longest == 0 && extent > 0))
+    if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
       return Status::failure(Code::unsupported, "there is no algorithm for this call");
-    operation.take(given, *algorithm, longest, size_);
-    ++taken_[static_cast<std::size_t>(algorithm - schedule::algorithms().data())];
+    operation.take(resolved, *way.algorithm, way.longest, size_);
+    ++taken_[static_cast<std::size_t>(way.algorithm - schedule::algorithms().data())];
     return {};
   } catch (const std::bad_alloc&) {
     return Status::failure(Code::out_of_memory, "no memory for a schedule");
@@ -60,7 +69,7 @@ Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept 
 Status ScheduleTeam::run(const Given& given) noexcept {
   if (!failure_.ok()) [[unlikely]]
     return failure_;
-  if (const Status status = prepare(blocking_, given); !status.ok()) return fail(status);
+  if (const Status status = prepare(blocking_, given); !status.ok()) return status;  // the same on every rank
   blocking_.start(true);
   blocking_.turn = numbers_.next(given.signature, true);
   active_.push_back(&blocking_);
@@ -112,9 +121,20 @@ int ScheduleTeam::progress() noexcept {
     ++moves_;
     operation.outcome = status;
     operation.drop_plan();
+    if (status.ok() && size_ == 1) reduce_alone(operation.given());
     if (!status.ok()) fail(status);
   }
   return static_cast<int>(moves_ - before);
+}
+
+/// One contribution isn't combined with anything, and yet becomes what the operation makes of it (land: 0 or 1).
+void ScheduleTeam::reduce_alone(const Given& given) noexcept {
+  const schedule::Collective collective = given.call.collective;
+  if (!schedule::reduces(collective) || collective == schedule::Collective::exscan) return;
+  const std::uint64_t count = given.call.irregular() ? given.call.counts[0] : given.call.count;
+  void* const out = given.output;
+  std::vector<std::byte> scratch;
+  if (given.reduction.kernel != nullptr) reduce(given.reduction, &out, 1, &given.input, 1, count, scratch);
 }
 
 void ScheduleTeam::begin_piece(Operation& operation) noexcept {

@@ -38,12 +38,18 @@ class ScheduleTeam final : public base::Progress {
   int progress() noexcept override;
 
  private:
+  struct Way {
+    const schedule::Algorithm* algorithm = nullptr;
+    std::uint64_t longest = 0;
+  };
+  Way way_of(schedule::Call& call, std::uint64_t bytes);
   base::Status prepare(Operation& operation, const Given& given) noexcept;
   base::Status wait_for(Operation& operation) noexcept;
   base::Status advance(Operation& operation) noexcept;
   base::Status await_turn(Operation& operation) noexcept;
   base::Status run_guard(std::uint64_t guard) noexcept;
   bool finished_here(std::uint64_t number) const noexcept;
+  void reduce_alone(const Given& given) noexcept;
   void begin_piece(Operation& operation) noexcept;
   const base::Status& fail(const base::Status& status) noexcept;
   void send_report() noexcept;

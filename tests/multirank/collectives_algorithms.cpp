@@ -1,0 +1,120 @@
+// Every collective by every algorithm, in all its forms.
+#include "tests/multirank/collectives_every.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+using hmc::collectives::schedule::algorithms;
+using hmc::collectives::schedule::reduces;
+
+bool has_v_form(Collective collective) {
+  switch (collective) {
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::allgather:
+    case Collective::alltoall:
+    case Collective::reduce_scatter: return true;
+    default: return false;
+  }
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
+
+void run_one(Me& me, const Algorithm& algorithm, const Every& what) {
+  EveryCall call(me.rank, me.size, what);
+  call.blocking(me.runtime->world());
+  const std::string wrong = call.check();
+  HMC_CHECK_MSG(wrong.empty(), "{} by {}: {} (count {}, root {}{}{}{})", name_of(what.collective), algorithm.name,
+                wrong, what.count, what.root, what.irregular ? ", v-form" : "", what.in_place ? ", in place" : "",
+                what.user ? ", user's function" : "");
+}
+
+/// In every form that this collective has, with this count.
+void run_forms(Me& me, const Algorithm& algorithm, std::size_t count, std::uint64_t& number) {
+  for (const bool irregular : {false, true}) {
+    if (irregular && !has_v_form(algorithm.collective)) continue;
+    for (const bool in_place : {false, true}) {
+      for (const bool user : {false, true}) {
+        if (user && !(reduces(algorithm.collective) && algorithm.keeps_order)) continue;
+        for (const int root : {0, me.size - 1, me.size / 2}) {
+          if (root > 0 && !has_root(algorithm.collective)) continue;
+          Every what;
+          what.collective = algorithm.collective;
+          what.count = count;
+          what.root = root;
+          what.irregular = irregular;
+          // Ranks may choose differently.
+          what.in_place = in_place && (number % 2 == 0 || (number + static_cast<std::uint64_t>(me.rank)) % 3 != 0);
+          what.user = user;
+          what.call = ++number;
+          run_one(me, algorithm, what);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(algorithms, each_does_every_count_and_form) {
+  std::uint64_t number = 0;
+  for (const Algorithm& algorithm : algorithms()) {
+    const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
+    for (const std::size_t count : {0, 1, me.size - 1, me.size, 13, 700})
+      run_forms(me, algorithm, static_cast<std::size_t>(count), number);
+  }
+}
+
+HMC_SPMD_TEST(algorithms, each_is_cut_into_pieces) {
+  std::uint64_t number = 1'000'000;
+  for (const Algorithm& algorithm : algorithms()) {
+    const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
+    // A block of a few pieces, or a vector of as many: areas hold half a MiB at most.
+    const std::size_t words = has_v_form(algorithm.collective) ? 300'001 / static_cast<std::size_t>(me.size) : 200'003;
+    run_forms(me, algorithm, words, number);
+  }
+}
+
+HMC_SPMD_TEST(algorithms, the_forced_one_is_taken) {
+  hmc::Team& world = me.runtime->world();
+  for (const Algorithm& algorithm : algorithms()) {
+    const Forced forced(world, algorithm.collective, &algorithm);
+    const std::uint64_t before = world.carried_out(name_of(algorithm.collective), algorithm.name);
+    Every what;
+    what.collective = algorithm.collective;
+    what.count = 5;
+    EveryCall call(me.rank, me.size, what);
+    call.blocking(world);
+    const std::uint64_t now = world.carried_out(name_of(algorithm.collective), algorithm.name);
+    const auto& state = static_cast<hmc::collectives::State&>(*world.core()->collectives);
+    hmc::collectives::schedule::Call plain;
+    plain.collective = algorithm.collective;
+    plain.count = 5;
+    HMC_CHECK_EQ(now - before, algorithm.applies(state.shape(), plain) ? 1U : 0U);
+  }
+}
+
+HMC_SPMD_TEST(algorithms, reductions_do_every_type_and_operation) {
+  Grounds grounds(me, 1000 * 8);
+  std::uint64_t call = 0;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective != Collective::allreduce) continue;
+    const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
+    for (const hmc::DType type : hmc::collectives::all_types) {
+      for (const hmc::Op op : hmc::collectives::all_ops) {
+        if (!is_defined(type, op)) continue;
+        hmc::collectives::with_type(type, [&](auto zero) {
+          using T = decltype(zero);
+          for (const std::size_t count : {std::size_t{1}, std::size_t{37}, std::size_t{1000}}) {
+            ++call;
+            check_allreduce<T>(me, grounds, Placing::any(me.rank, call, sizeof(T)), count, op, call);
+          }
+        });
+      }
+    }
+  }
+  grounds.close();
+}
