@@ -12,4 +12,8 @@ nlohmann::ordered_json gather_facts();
 /// The same for people.
 std::string facts_as_text(const nlohmann::ordered_json& facts);
 
+/// What `hmcinfo devices` tells: kinds of memory, libraries, and trials of sharing with a second process.
+nlohmann::ordered_json gather_devices();
+std::string devices_as_text(const nlohmann::ordered_json& facts);
+
 }  // namespace hmc::launcher

@@ -5,6 +5,7 @@
 #include <hmc/version.hpp>
 
 #include "launcher/info/facts.hpp"
+#include "launcher/info/trial.hpp"
 
 int main(int argc, char** argv) {
   CLI::App app("hmcinfo tells what this build of HMC can do here: wires, memory, launchers, and every HMC_* variable.",
@@ -12,13 +13,21 @@ int main(int argc, char** argv) {
   bool as_json = false;
   app.add_flag("--json", as_json, "For programs: one JSON document");
   app.set_version_flag("--version", "hmcinfo " HMC_VERSION_STRING);
+  CLI::App* const devices = app.add_subcommand(
+      "devices", "Kinds of device memory: libraries, versions, and which ways of sharing pass a trial");
+  devices->add_flag("--json", as_json, "For programs: one JSON document");
+  std::string trial_of;
+  CLI::App* const trial = app.add_subcommand("share-trial")->group("");  // what a trial starts
+  trial->add_option("provider", trial_of);
   CLI11_PARSE(app, argc, argv);
+  if (*trial) return hmc::launcher::run_share_trial(trial_of);
   try {
-    const auto facts = hmc::launcher::gather_facts();
+    const auto facts = *devices ? hmc::launcher::gather_devices() : hmc::launcher::gather_facts();
     // A value of the environment may be no UTF-8: it is shown as far as it is.
     const std::string text = as_json
                                  ? facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
-                                 : hmc::launcher::facts_as_text(facts);
+                             : *devices ? hmc::launcher::devices_as_text(facts)
+                                        : hmc::launcher::facts_as_text(facts);
     std::fwrite(text.data(), 1, text.size(), stdout);
     return std::fflush(stdout) == 0 ? 0 : 1;
   } catch (const std::exception& error) {

@@ -27,13 +27,16 @@ class DeviceProvider::Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
   ~Lease() {
-    if (!answer_.ok()) return;
-    try {
-      const std::scoped_lock lock(provider_.mutex_);
-      provider_.idle_streams_[static_cast<std::size_t>(device_)].push_back(stream_);
-    } catch (const std::bad_alloc&) {
-      (void)on_device(*provider_.vendor_, device_, [&] { return provider_.vendor_->destroy_stream(stream_); });
+    if (stream_ == nullptr) return;
+    if (!broken_) {
+      try {
+        const std::scoped_lock lock(provider_.mutex_);
+        provider_.idle_streams_[static_cast<std::size_t>(device_)].push_back(stream_);
+        return;
+      } catch (const std::bad_alloc&) {
+      }
     }
+    (void)on_device(*provider_.vendor_, device_, [&] { return provider_.vendor_->destroy_stream(stream_); });
   }
   /// Puts work in and waits for it. A failed start is waited for too: rows may be under way.
   template <typename Put> Answer run(Put&& put) noexcept {
@@ -41,6 +44,10 @@ class DeviceProvider::Lease {
     return on_device(*provider_.vendor_, device_, [&] {
       const Answer started = put(stream_);
       const Answer finished = provider_.vendor_->synchronize_stream(stream_);
+      // What was put in may still run, over memory that the caller frees next: one more chance to wait
+      // for it, and nobody gets this stream again.
+      broken_ = !finished.ok();
+      if (broken_) (void)provider_.vendor_->synchronize_stream(stream_);
       return started.ok() ? finished : started;
     });
   }
@@ -49,6 +56,7 @@ class DeviceProvider::Lease {
   const DeviceProvider& provider_;
   int device_;
   void* stream_ = nullptr;
+  bool broken_ = false;
   Answer answer_;
 };
 

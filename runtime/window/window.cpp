@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <hmc/team.hpp>
 
@@ -46,8 +47,12 @@ Window Window::create(Team& team, const ConnBuffer& buffer) {
   if (buffer.allocation() == nullptr) {
     failure.code = Code::invalid_argument;
     failure.message = "the ConnBuffer was moved from";
+  } else if (!buffer.allocation()->host_accessible) {
+    failure.code = Code::unsupported;
+    failure.message = fmt::format("no window over {} memory: the host can't reach it", name_of(buffer.memory_type()));
   }
-  return Window(Core::open(open_team(team, "Window::create"), buffer.allocation(), failure, Core::Role::user));
+  auto allocation = failure.code == Code::success ? buffer.allocation() : nullptr;
+  return Window(Core::open(open_team(team, "Window::create"), std::move(allocation), failure, Core::Role::user));
 }
 
 Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::uint64_t file_offset) {

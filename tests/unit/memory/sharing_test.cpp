@@ -17,6 +17,8 @@ struct Way {
   int hip_version;
 };
 
+void PrintTo(const Way& way, std::ostream* out) { *out << way.vendor << " " << name_of(way.kind); }
+
 std::size_t open_descriptors() {
   std::size_t count = 0;
   DIR* const folder = ::opendir("/proc/self/fd");

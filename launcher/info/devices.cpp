@@ -1,0 +1,92 @@
+// hmcinfo devices: every kind of memory, through which library, and which ways of sharing work.
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+
+#include "launcher/info/facts.hpp"
+#include "launcher/info/trial.hpp"
+#include "runtime/memory/provider.hpp"
+
+namespace hmc::launcher {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json sharing_of(const memory::Provider& provider) {
+  Json list = Json::array();
+  for (const memory::SharingKind kind : {memory::SharingKind::vmm_fd, memory::SharingKind::ipc}) {
+    const TrialResult result = try_sharing(provider, kind);
+    Json each{{"kind", name_of(kind)}, {"passed", result.passed}, {"why", result.why}};
+    if (result.passed) {
+      each["gigabytes_per_s"] = result.gigabytes_per_s;
+      each["latency_us"] = result.latency_us;
+    }
+    list.push_back(each);
+  }
+  return list;
+}
+
+Json backings_of(const memory::Provider& provider) {
+  using memory::Backing;
+  Json list = Json::array();
+  for (const Backing backing :
+       {Backing::plain, Backing::vmm, Backing::stream_ordered, Backing::pinned, Backing::managed})
+    list.push_back({{"name", name_of(backing)},
+                    {"available", provider.why_not(backing).empty()},
+                    {"why", provider.why_not(backing)}});
+  return list;
+}
+
+}  // namespace
+
+nlohmann::ordered_json gather_devices() {
+  Json list = Json::array();
+  for (const memory::Provider* provider : memory::all_providers()) {
+    const std::string why = provider->why_not();
+    Json each{{"name", provider->name()},
+              {"memory_type", name_of(provider->type())},
+              {"available", why.empty()},
+              {"why", why}};
+    if (why.empty()) {
+      const memory::LibraryInfo library = provider->library();
+      each["library"] = {{"path", library.path}, {"version", library.version}};
+      each["devices"] = Json::array();
+      for (const memory::DeviceInfo& device : provider->devices())
+        each["devices"].push_back({{"index", device.index}, {"name", device.name}, {"bytes", device.bytes}});
+      each["backings"] = backings_of(*provider);
+      each["sharing"] = sharing_of(*provider);
+    }
+    list.push_back(each);
+  }
+  return {{"providers", list}};
+}
+
+std::string devices_as_text(const nlohmann::ordered_json& facts) {
+  const auto word = [](const Json& json) { return json.get<std::string>(); };
+  std::string text;
+  for (const Json& each : facts["providers"]) {
+    text += fmt::format("{}{:<8} {}\n", text.empty() ? "" : "\n", word(each["name"]),
+                        each["available"].get<bool>() ? word(each["memory_type"]) : "no: " + word(each["why"]));
+    if (!each["available"].get<bool>()) continue;
+    if (const std::string path = word(each["library"]["path"]); !path.empty())
+      text += fmt::format("  library   {}, {}\n", path, word(each["library"]["version"]));
+    for (const Json& device : each["devices"]) {
+      const auto mebibytes = device["bytes"].get<std::uint64_t>() >> 20;
+      text += fmt::format("  device {}  {}{}\n", device["index"].get<int>(), word(device["name"]),
+                          mebibytes == 0 ? "" : fmt::format(", {} MiB", mebibytes));
+    }
+    for (const Json& backing : each["backings"])
+      if (backing["available"].get<bool>()) text += fmt::format("  memory    {}\n", word(backing["name"]));
+    for (const Json& way : each["sharing"])
+      text +=
+          way["passed"].get<bool>()
+              ? fmt::format("  sharing   {}: passed between two processes, {:.1f} GB/s, {:.1f} us\n", word(way["kind"]),
+                            way["gigabytes_per_s"].get<double>(), way["latency_us"].get<double>())
+              : fmt::format("  sharing   {}: no, {}\n", word(way["kind"]), word(way["why"]));
+  }
+  return text;
+}
+
+}  // namespace hmc::launcher

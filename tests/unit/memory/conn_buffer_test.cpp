@@ -1,0 +1,116 @@
+// ConnBuffers of every kind, and copies between any two, through the process's own registry.
+#include <hmc/conn_buffer.hpp>
+
+#include "runtime/memory/host.hpp"
+#include "tests/unit/memory/fake.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+constexpr MemoryType kinds[] = {MemoryType::CPU,           MemoryType::NVIDIA_GPU,    MemoryType::AMD_GPU,
+                                MemoryType::CAMBRICON_MLU, MemoryType::MOORE_GPU,     MemoryType::ASCEND_NPU,
+                                MemoryType::OPENCL,        MemoryType::NVIDIA_PINNED, MemoryType::NVIDIA_MANAGED,
+                                MemoryType::AMD_PINNED,    MemoryType::AMD_MANAGED};
+constexpr std::size_t bytes = 150'000;  // more than one piece of what goes through the host
+
+/// Null where this machine has no such memory: only OpenCL may be missing.
+std::unique_ptr<ConnBuffer> make(MemoryType type, int device = 0) {
+  try {
+    return std::make_unique<ConnBuffer>(device, bytes, type);
+  } catch (const Error& error) {
+    EXPECT_EQ(type, MemoryType::OPENCL) << error.what();
+    return nullptr;
+  }
+}
+
+class ConnBuffers : public testing::Test {
+ protected:
+  ConnBuffers() { use_fakes(); }
+};
+
+TEST_F(ConnBuffers, of_every_kind_start_zeroed_and_keep_what_the_host_writes) {
+  for (const MemoryType kind : kinds) {
+    const auto buffer = make(kind);
+    if (buffer == nullptr) continue;
+    std::vector<unsigned char> back(bytes, 0xEE);
+    ASSERT_EQ(buffer->readToCpu(back.data(), bytes), status_t::SUCCESS) << name_of(kind);
+    EXPECT_EQ(back, std::vector<unsigned char>(bytes, 0)) << name_of(kind);
+    const auto data = pattern(1000, 1);
+    ASSERT_EQ(buffer->writeFromCpu(data.data(), 1000, 500), status_t::SUCCESS);
+    ASSERT_EQ(buffer->copyWithin(700, 500, 1000), status_t::SUCCESS);
+    back.resize(1000);
+    ASSERT_EQ(buffer->readToCpu(back.data(), 1000, 700), status_t::SUCCESS);
+    EXPECT_EQ(back, data) << name_of(kind);
+    EXPECT_EQ(buffer->writeFromCpu(data.data(), 1000, bytes - 999), status_t::INVALID_CONFIG);
+  }
+}
+
+TEST_F(ConnBuffers, take_bytes_from_and_give_them_to_every_devices_memory) {
+  for (const MemoryType from : kinds) {
+    for (const MemoryType to : kinds) {
+      const auto source = make(from);
+      const auto target = make(to, to == from && to != MemoryType::CPU && to != MemoryType::OPENCL ? 1 : 0);
+      if (source == nullptr || target == nullptr) continue;
+      const auto data = pattern(bytes, static_cast<unsigned>(from) * 16 + static_cast<unsigned>(to));
+      ASSERT_EQ(source->writeFromCpu(data.data(), bytes), status_t::SUCCESS);
+      const auto* const middle = static_cast<const std::byte*>(source->ptr) + 100;
+      const status_t expected = from == MemoryType::CPU ? status_t::UNSUPPORT : status_t::SUCCESS;
+      ASSERT_EQ(target->writeFromGpu(middle, bytes - 100, 50), expected) << name_of(from) << " " << name_of(to);
+      if (expected != status_t::SUCCESS) continue;
+      std::vector<unsigned char> back(bytes - 100);
+      ASSERT_EQ(target->readToCpu(back.data(), back.size(), 50), status_t::SUCCESS);
+      EXPECT_TRUE(std::equal(back.begin(), back.end(), data.begin() + 100)) << name_of(from) << " " << name_of(to);
+
+      // The same the other way: the target gives.
+      ASSERT_EQ(target->readToGpu(source->ptr, 500, 50), status_t::SUCCESS);
+      ASSERT_EQ(source->readToCpu(back.data(), 500), status_t::SUCCESS);
+      EXPECT_TRUE(std::equal(back.begin(), back.begin() + 500, data.begin() + 100))
+          << name_of(from) << " " << name_of(to);
+    }
+  }
+}
+
+TEST_F(ConnBuffers, of_a_kind_that_is_not_here_say_why) {
+  try {
+    const ConnBuffer buffer(0, 100, static_cast<MemoryType>(memory_type_count));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unsupported);
+  }
+}
+
+TEST_F(ConnBuffers, a_failing_copy_is_an_error_by_its_number) {
+  const auto buffer = make(MemoryType::NVIDIA_GPU);
+  const Fake fake("cuda");
+  char byte = 1;
+  fake.arm("cuMemcpyHtoDAsync_v2:1");
+  EXPECT_EQ(buffer->writeFromCpu(&byte, 1), status_t::ERROR);
+  fake.arm("");
+  EXPECT_EQ(buffer->writeFromCpu(&byte, 1), status_t::SUCCESS);
+}
+
+TEST_F(ConnBuffers, owner_of_knows_whose_memory_an_address_is) {
+  const auto cuda = make(MemoryType::NVIDIA_GPU, 1);
+  const auto hip = make(MemoryType::AMD_PINNED);
+  int local = 0;
+  EXPECT_EQ(owner_of(cuda->ptr).provider->name(), "cuda");
+  EXPECT_EQ(owner_of(cuda->ptr).info.device, 1);
+  EXPECT_EQ(owner_of(hip->ptr).provider->name(), "hip");
+  EXPECT_EQ(owner_of(hip->ptr).info.kind, PointerKind::pinned);
+  EXPECT_EQ(owner_of(&local).info.kind, PointerKind::unknown);
+}
+
+TEST(HostProvider, binds_to_a_node_that_there_is_and_refuses_one_that_there_is_not) {
+  const HostProvider host;
+  HostPlacement placement;
+  placement.pages = HostPlacement::Pages::small;
+  const auto memory = host.allocate_at(10'000, placement);
+  EXPECT_EQ(memory->address[9999], std::byte{0});
+  placement.numa_node = 900;
+  EXPECT_THROW((void)host.allocate_at(10'000, placement), Error);
+}
+
+}  // namespace
+
+}  // namespace hmc::memory

@@ -1,0 +1,70 @@
+#!/usr/bin/python3
+"""hmcinfo devices, over fake drivers: what it finds, which sharing passes between two processes, why not.
+
+Usage: hmcinfo_devices_test.py HMCINFO FOLDER_OF_FAKES
+"""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+HMCINFO, FAKES = sys.argv[1:3]
+
+
+def devices(*args, **env):
+    fakes = {f"HMC_{name.upper()}_LIBRARY": f"{FAKES}/libfake_{name}.so" for name in ("cuda", "hip")}
+    off = {f"HMC_{name}_LIBRARY": "none" for name in ("MUSA", "CNRT", "ACL", "OPENCL")}
+    done = subprocess.run([HMCINFO, "devices", *args], env={**os.environ, **fakes, **off, **env}, timeout=100,
+                          capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def providers(**env):
+    return {each["name"]: each for each in json.loads(devices("--json", **env))["providers"]}
+
+
+def ways(provider):
+    return {each["kind"]: each for each in provider["sharing"]}
+
+
+class Devices(unittest.TestCase):
+    def test_names_library_version_and_devices(self):
+        cuda = providers()["cuda"]
+        self.assertEqual(cuda["library"], {"path": f"{FAKES}/libfake_cuda.so", "version": "CUDA 13.0"})
+        self.assertEqual([each["index"] for each in cuda["devices"]], [0, 1])
+
+    def test_sharing_passes_between_two_processes(self):
+        for name in ("cuda", "hip"):
+            for kind, way in ways(providers()[name]).items():
+                self.assertTrue(way["passed"], (name, kind, way))
+                self.assertGreater(way["gigabytes_per_s"], 0)
+
+    def test_the_older_import_convention_of_hip_passes_too(self):
+        self.assertTrue(ways(providers(FAKE_HIP_VERSION="70000000")["hip"])["vmm fd"]["passed"])
+
+    def test_a_failed_trial_says_which_call_answered_what(self):
+        way = ways(providers(FAKE_FAIL="cuMemMap:1:2")["cuda"])["vmm fd"]
+        self.assertFalse(way["passed"])
+        self.assertEqual(way["why"], "cuMemMap answered CUDA_ERROR_OUT_OF_MEMORY (2)")
+
+    def test_a_failure_in_the_other_process_is_told(self):
+        way = ways(providers(FAKE_FAIL="cuIpcOpenMemHandle_v2:1")["cuda"])["ipc handle"]
+        self.assertFalse(way["passed"])
+        self.assertIn("cuIpcOpenMemHandle_v2", way["why"])
+
+    def test_an_absent_library_is_a_reason(self):
+        found = providers(HMC_CUDA_LIBRARY="/nowhere.so")
+        self.assertFalse(found["cuda"]["available"])
+        self.assertIn("HMC_CUDA_LIBRARY", found["cuda"]["why"])
+        self.assertIn("turned off", found["musa"]["why"])
+
+    def test_the_text_says_the_same(self):
+        text = devices()
+        self.assertIn("fake CUDA device 1", text)
+        self.assertIn("vmm fd: passed between two processes", text)
+        self.assertIn("musa     no: turned off by HMC_MUSA_LIBRARY=none", text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
