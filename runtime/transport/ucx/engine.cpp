@@ -1,5 +1,7 @@
 #include "runtime/transport/ucx/engine.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -34,7 +36,8 @@ Engine::Engine(const Options& options)
 Engine::~Engine() {
   thread_.reset();
   const std::int64_t limit = base::now_ns() + longest_close_ns;
-  while (target_.owes() && base::now_ns() < limit) progress_locked();  // answers to ranks that still wait
+  while (target_.owes() && base::now_ns() < limit)  // answers to ranks that still wait
+    if (progress_locked() == 0) ::sched_yield();
   peers_.close();
   // Before the records that it reads, and before those whom it calls back.
   worker_.destroy();

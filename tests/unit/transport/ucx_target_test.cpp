@@ -5,8 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/wait.hpp"
 
 namespace hmc::transport::ucx {
 namespace {
@@ -102,6 +107,41 @@ TEST_F(UcxTarget, DistrustsAPeerWhoseMessagesWereReordered) {
   receive(from_peer(Kind::put), 8);
   EXPECT_TRUE(clean());
   EXPECT_EQ(peers_.at(1).failure.code, Code::error);
+}
+
+// Whoever polls on another core sees the bytes when it sees the signal. (A rank that drives its wire itself
+// can't tell: it looks before or after the whole message.)
+TEST_F(UcxTarget, TheSignalComesAfterTheBytes) {
+  constexpr std::uint64_t over = UINT64_MAX;
+  constexpr std::size_t bytes = 8192;
+  std::vector<std::uint64_t> memory(bytes / 8 + 1);
+  const Regions::Key key = regions_.add(reinterpret_cast<std::byte*>(memory.data()), bytes + 8);
+  const std::atomic_ref<std::uint64_t> signal(memory.back());
+  std::atomic<std::uint64_t> seen{0};
+  std::uint64_t early = 0;
+  std::thread observer([&] {
+    for (std::uint64_t round = 1; round != over; ++round) {
+      while (signal.load(std::memory_order_acquire) < round) base::cpu_relax();
+      if (signal.load(std::memory_order_acquire) == over) return;
+      early += memory[bytes / 8 - 1] != round ? 1 : 0;
+      seen.store(round, std::memory_order_release);
+    }
+  });
+  std::vector<std::uint64_t> data(bytes / 8);
+  const auto give_up = base::Deadline::after(std::chrono::seconds(2));
+  for (std::uint64_t round = 1; round <= 20000 && !give_up.expired(); ++round) {
+    std::ranges::fill(data, round);
+    Message put = from_peer(Kind::put_signal);
+    put.region = key.index;
+    put.nonce = key.nonce;
+    put.first = bytes;
+    put.second = round;
+    target_.receive(put, reinterpret_cast<const std::byte*>(data.data()), bytes);
+    while (seen.load(std::memory_order_acquire) < round) base::cpu_relax();
+  }
+  signal.store(over, std::memory_order_release);
+  observer.join();
+  EXPECT_EQ(early, 0U);
 }
 
 TEST_F(UcxTarget, AStrangersMessageChangesNothing) {
