@@ -79,6 +79,7 @@ class Checker {
   void check_own_put_arrived(const Range& range) const;
   void combine(const Pieces& left, const Pieces& right, Pieces& out);
   void check_disjoint(const Range& from, const Range& to) const;
+  void check_heard_of_all() const;
   void check_end(int rank);
   void report_stuck() const;
   Range range_of(std::uint32_t rank, Buffer buffer, std::uint64_t at, std::uint64_t bytes) const;
@@ -310,9 +311,18 @@ void Checker::check_disjoint(const Range& from, const Range& to) const {
   if (from.overlaps(to)) refuse("its source and its target overlap");
 }
 
+/// Whoever leaves a barrier knows that all others have come to it.
+void Checker::check_heard_of_all() const {
+  const Clock& clock = ranks_[me_].clock;
+  for (std::uint32_t other = 0; other < clock.size(); ++other)
+    if (other != me_ && clock[other] == 0)
+      throw Counterexample{static_cast<int>(me_), -1, "ends without having heard of rank " + std::to_string(other)};
+}
+
 void Checker::check_end(int number) {
   me_ = static_cast<std::uint32_t>(number);
   Rank& rank = ranks_[me_];
+  if (subject_.call_of(number).collective == schedule::Collective::barrier) check_heard_of_all();
   for (const auto* readings : {&rank.readings, &rank.input_readings})
     for (const Reading& reading : *readings)
       if (!is_over(reading, rank.clock, me_))

@@ -24,6 +24,7 @@ struct Counterexample {
 /// - no byte is read before it's written, nor written while anybody may still read or write it: every pair of
 ///   accesses of which one is a put's is ordered by program order, signals and settles;
 /// - each output holds the promised contributions, in order where the operation needs it, and nothing else changed;
+/// - whoever leaves a barrier knows that all others have come to it;
 /// - at its end every rank's puts have read their sources.
 /// `steps` counts what was looked at.
 std::optional<Counterexample> check(const Case& subject, const std::vector<schedule::Schedule>& schedules,

@@ -128,11 +128,15 @@ class Replay {
     return false;
   }
 
-  /// The caller may take its buffers away now.
+  /// The caller may take its buffers away now; and a barrier is over.
   void note_end(std::size_t r) {
     for (const Put& put : puts_)
       if (put.from == r && put.state == Put::issued && put.step.bytes > 0)
         wrong_ = "rank " + std::to_string(r) + " ends while a put still has to read";
+    if (call_.collective != schedule::Collective::barrier) return;
+    for (std::size_t other = 0; other < ranks_.size(); ++other)
+      if (ranks_[other].at == 0)
+        wrong_ = "rank " + std::to_string(r) + " leaves before rank " + std::to_string(other) + " comes";
   }
 
   bool take(std::size_t r, const Step& step) {

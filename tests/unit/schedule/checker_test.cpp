@@ -136,6 +136,16 @@ TEST(Checker, a_wait_that_names_the_wrong_rank) {
   EXPECT_TRUE(says(team.verdict(), "is raised by rank 0"));
 }
 
+TEST(Checker, a_barrier_that_does_not_wait_for_all) {
+  Team team(3, call_of(Collective::barrier, 0));
+  for (const int rank : {0, 1, 2})
+    team.rank(rank, [rank](Builder& b) {
+      b.signal((rank + 1) % 3, 0);
+      b.wait((rank + 2) % 3, 0);
+    });
+  EXPECT_TRUE(says(team.verdict(), "ends without having heard of rank 1"));
+}
+
 TEST(Checker, a_cycle_of_waits) {
   Team team(2, call_of(Collective::barrier, 0));
   for (const int rank : {0, 1})
