@@ -106,6 +106,19 @@ class Table(unittest.TestCase):
                          ["0.0012", "1.50~"])
 
 
+class Dots(unittest.TestCase):
+    def test_names_of_ticks_leave_each_other_room(self):
+        style = {"color": "#000", "dash": "", "width": 1, "marker": "circle"}
+        row = {"label": "a name that takes much of the width there is", "style": style, "value": 1.0, "low": 2e-5,
+               "high": 9e3, "noisy": False, "text": "1.00"}
+        chart = ElementTree.fromstring(svg.dot_chart("title", [row], "ratio", 1.0))
+        names = sorted((float(one.get("x")), one.text) for one in chart.iter("{http://www.w3.org/2000/svg}text")
+                       if one.get("text-anchor") == "middle" and one.text != "ratio")
+        self.assertIn("1", [name for _, name in names])
+        for (x, name), (after, other) in zip(names, names[1:]):
+            self.assertGreater(after - x, 6.0 * (len(name) + len(other)) / 2)
+
+
 class Scale(unittest.TestCase):
     def test_covers_its_values_with_whole_ticks(self):
         for low, high in ((0.03, 20000.0), (5.0, 5.0), (1.0, 10.0), (0.9, 1.1), (7.0, 80.0)):

@@ -56,7 +56,7 @@ class Hmc(Contestant):
     def settings_in(self, layout):
         if layout["nodes"] == 1:
             return ""
-        tls = os.environ.get("UCX_TLS", "^sm (HMC's default on one machine; leaves tcp)")
+        tls = os.environ.get("UCX_TLS", "^sm (HMC's default on one machine)")
         return f"UCX {package_version('libucx0') or 'of unknown version'}; UCX_TLS={tls}"
 
 

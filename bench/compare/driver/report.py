@@ -33,7 +33,7 @@ h1 { font-size: 24px } h2 { font-size: 20px; border-bottom: 1px solid #ccc; marg
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; margin: 8px 0 20px }
 td, th { padding: 2px 9px; text-align: right; border-bottom: 1px solid #e4e4e4 }
 td:first-child, th:first-child, table.words td, table.words th { text-align: left; vertical-align: top }
-.wide { overflow-x: auto } .noisy { color: #b00 } code { font-size: 12px; overflow-wrap: anywhere }
+.wide { overflow-x: auto } .wide td { white-space: nowrap } .wide th { vertical-align: bottom } .noisy { color: #b00 } code { font-size: 12px; overflow-wrap: anywhere }
 """
 
 
@@ -101,16 +101,20 @@ def dots(results, row, layout, title, per_unit, unit):
 
 def ratio_dots(results, operation, title):
     """Of an operation without sizes: every layout's ratios, one below the other."""
-    labels, rows = _labels(results), []
+    rows = []
     for layout in results["layouts"]:
         where = f"np={layout['np']}" + (f" on {layout['nodes']} nodes" if layout["nodes"] > 1 else "")
+        one_form = sum(name.startswith("hmc") for name in layout["contestants"]) == 1
+        bare = layout.get("labels", {}).get("floor-private", "its bare loop")
         for row in results["rows"]:
             if row["layout"] != layout["name"] or row["op"] != operation:
                 continue
             for (against, name), style in RATIO_STYLES.items():
                 ratio = _ratio(row, against, name)
                 if ratio:
-                    rows.append({"label": f"{where}: {labels[name]}, {RATIO_LABELS[against]}", "style": style,
+                    form = "" if one_form else f"{name.replace('hmc-', '')}, "
+                    rows.append({"label": f"{where}: {form}to {'best peer' if against == 'to_best_peer' else bare}",
+                                 "style": style,
                                  "value": ratio["median"], "low": ratio["min"], "high": ratio["max"],
                                  "noisy": ratio["noisy"], "text": text.ratio_name(ratio)})
     return svg.dot_chart(title, rows, "ratio", 1.0) if rows else ""

@@ -55,9 +55,23 @@ class LogScale:
 
 
 def number_name(value):
+    if value < 1e-3:
+        return f"1e{round(math.log10(value))}" if f"{value:e}".startswith("1.0") else f"{value:.0e}"
     if value >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
+
+
+def _tick_names(scale, y):
+    """Below an axis, as many as there is room for, and 1 in any case: it is what ratios are read against."""
+    parts, taken = [], []
+    for tick in sorted(scale.ticks, key=lambda one: one != 1):
+        half = _text_width(number_name(tick)) / 2 + 3
+        x = scale.at(tick)
+        if all(abs(x - other) >= half + other_half for other, other_half in taken):
+            taken.append((x, half))
+            parts.append(_text(x, y, number_name(tick)))
+    return parts
 
 
 def _frame(parts, height, title):
@@ -157,7 +171,7 @@ def dot_chart(title, rows, x_label, reference=None):
     parts = [_text(12, 18, title, "start", 14, INK, 'font-weight="bold"')]
     for tick in scale.ticks:
         parts.append(_line(scale.at(tick), TOP, scale.at(tick), bottom, GRID))
-        parts.append(_text(scale.at(tick), bottom + 16, number_name(tick)))
+    parts += _tick_names(scale, bottom + 16)
     parts.append(_line(left, bottom, WIDTH - right, bottom, INK))
     parts.append(_text((left + WIDTH - right) / 2, bottom + 34, x_label))
     if reference:

@@ -78,9 +78,10 @@ void Report::value(const std::string& key, Cell value) { values_.emplace_back(ke
 std::vector<std::string> Report::csv_facts(bool keys) const {
   std::vector<std::string> words;
   for (const auto& [key, value] : values_) words.push_back(keys ? key : std::visit(AsCsv{}, value));
-  for (const auto& [key, value] : notes_) {
-    const bool known = std::any_of(values_.begin(), values_.end(), [&](const auto& one) { return one.first == key; });
-    if (!known) words.push_back(keys ? key : quoted(value));
+  for (const auto& note : notes_) {  // a number says more than the note of the same name
+    const bool known =
+        std::any_of(values_.begin(), values_.end(), [&](const auto& value) { return value.first == note.first; });
+    if (!known) words.push_back(keys ? note.first : quoted(note.second));
   }
   return words;
 }
