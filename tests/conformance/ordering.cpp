@@ -128,6 +128,34 @@ HMC_SPMD_TEST(ordering, a_signal_after_a_fence_covers_earlier_puts) {
   window.close();
 }
 
+// More than a wire takes at once, so that it waits somewhere, and then a little that could pass it by.
+HMC_SPMD_TEST(ordering, nothing_small_overtakes_a_large_put) {
+  Fixture on(me);
+  constexpr std::size_t bytes = 16 << 20;
+  Window window(on, bytes + 8);
+  std::vector<std::byte> source(bytes);
+  for (std::uint64_t round = 1; round <= 4; ++round) {
+    const Pattern sent{me.rank, round};
+    sent.fill(source);
+    const auto small = bytes_of({me.rank, 1000 + round}, 500);
+    (void)window.put_nb(on.next(), 0, source);
+    on.fence();
+    (void)window.put_nb(on.next(), bytes - 1000, small);
+    on.fence();
+    if (round % 2 == 0)
+      (void)window.atomic(on.next(), bytes, AtomicOp::set, 8, round);
+    else
+      (void)window.put_signal_nb(on.next(), 0, {}, bytes, round);
+    window.wait_signal(bytes, round);
+    const Pattern large{on.previous(), round};
+    HMC_CHECK_CLEAN(large.verify(window.mine().subspan(bytes - 500, 500), bytes - 500));
+    HMC_CHECK_CLEAN((Pattern{on.previous(), 1000 + round}.verify(window.mine().subspan(bytes - 1000, 500))));
+    HMC_CHECK_CLEAN(large.verify(window.mine().first(bytes - 1000)));
+    on.settle();
+  }
+  window.close();
+}
+
 HMC_SPMD_TEST(ordering, large_signalled_puts_arrive_whole) {
   Fixture on(me);
   constexpr std::size_t bytes = 2500000;
