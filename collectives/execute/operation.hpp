@@ -37,9 +37,12 @@ class Operation {
   bool blocking() const noexcept { return blocking_; }
   Turn turn;          ///< of the present piece
   Numbering numbers;  ///< non-blocking: the turns that were reserved for it, from the present one on
-  std::uint64_t id = 0;
-  bool under_way = false;
   base::Status outcome;
+
+  // ---- of a non-blocking one
+  std::uint64_t ticket = 0;  ///< of the present run
+  bool under_way = false;
+  bool is_kept = false;  ///< a plan's: not free when it is over
 
   bool running() const noexcept { return running_; }
   /// The turn has come: loads the present piece's steps. May throw bad_alloc.

@@ -12,7 +12,8 @@ using schedule::Algorithm;
 using schedule::Call;
 
 ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape, const Selector& selector)
-    : fabric_(team.fabric()),
+    : team_(team),
+      fabric_(team.fabric()),
       rank_(team.rank()),
       size_(team.size()),
       shape_(shape),
@@ -22,11 +23,20 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
       blocking_(arena_) {
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
+  source_index_ = -1 - static_cast<int>(fabric_.sources.size());
+  fabric_.sources.push_back(this);
 }
 
-ScheduleTeam::~ScheduleTeam() = default;
+ScheduleTeam::~ScheduleTeam() {
+  fabric_.waiter.remove_progress(this);
+  fabric_.sources[static_cast<std::size_t>(-1 - source_index_)] = nullptr;
+}
 
-void ScheduleTeam::close() { arena_.close(); }
+void ScheduleTeam::close() {
+  fabric_.waiter.remove_progress(this);
+  driven_ = false;
+  arena_.close();
+}
 
 std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
   return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
@@ -70,6 +80,7 @@ Status ScheduleTeam::run(const Given& given) noexcept {
   if (!failure_.ok()) [[unlikely]]
     return failure_;
   if (const Status status = prepare(blocking_, given); !status.ok()) return status;  // the same on every rank
+  tidy();
   blocking_.start(true);
   blocking_.turn = numbers_.next(given.signature, true);
   active_.push_back(&blocking_);
@@ -122,7 +133,14 @@ int ScheduleTeam::progress() noexcept {
     operation.outcome = status;
     operation.drop_plan();
     if (status.ok() && size_ == 1) reduce_alone(operation.given());
-    if (!status.ok()) fail(status);
+    if (!status.ok()) {
+      fail(status);
+      break;
+    }
+    if (!operation.blocking()) {
+      retire(operation);
+      --i;
+    }
   }
   return static_cast<int>(moves_ - before);
 }

@@ -17,7 +17,7 @@ namespace hmc::collectives {
 /// Blocking calls drive their operation until it is over. Non-blocking ones are driven from every wait of this
 /// rank, and whenever somebody asks for them. Failures stick: after one, the team's ranks may be at different
 /// calls, so every later call gives the same status. One thread at a time.
-class ScheduleTeam final : public base::Progress {
+class ScheduleTeam final : public base::Progress, public window::TicketSource {
  public:
   ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
   ~ScheduleTeam() override;
@@ -25,6 +25,18 @@ class ScheduleTeam final : public base::Progress {
 
   /// Blocking.
   base::Status run(const Given& given) noexcept;
+
+  /// Non-blocking: begins it, and never waits. 0 is a ticket that is done.
+  base::Status start(const Given& given, std::uint64_t& ticket) noexcept;
+  base::Status test(std::uint64_t ticket) noexcept override;
+  void expired(std::uint64_t ticket) noexcept override;
+  [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
+  Request request_of(std::uint64_t ticket, const char* operation) const;
+
+  /// Persistent: prepared once, with all its schedules; then started as often as wanted, one run at a time.
+  base::Status prepare_kept(const Given& given, Operation*& operation) noexcept;
+  base::Status start_kept(Operation& operation, std::uint64_t& ticket) noexcept;
+  void release_kept(Operation& operation) noexcept;
 
   base::Status failure() const noexcept { return failure_; }
   /// After a failure: hears what the others were in, for as long as a moment, and settles what it was.
@@ -44,6 +56,10 @@ class ScheduleTeam final : public base::Progress {
   };
   Way way_of(schedule::Call& call, std::uint64_t bytes);
   base::Status prepare(Operation& operation, const Given& given) noexcept;
+  Operation& take_operation();
+  base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
+  void retire(Operation& operation) noexcept;
+  void tidy() noexcept;
   base::Status wait_for(Operation& operation) noexcept;
   base::Status advance(Operation& operation) noexcept;
   base::Status await_turn(Operation& operation) noexcept;
@@ -54,6 +70,7 @@ class ScheduleTeam final : public base::Progress {
   const base::Status& fail(const base::Status& status) noexcept;
   void send_report() noexcept;
 
+  window::TeamCore& team_;
   window::Fabric& fabric_;
   int rank_;
   int size_;
@@ -71,6 +88,10 @@ class ScheduleTeam final : public base::Progress {
   std::vector<Operation*> active_;  // in the order in which they were started
   std::uint64_t moves_ = 0;
   Operation blocking_;
+  std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
+  std::vector<Operation*> free_;
+  bool driven_ = false;  // by the waiter
+  int source_index_ = 0;
   std::vector<std::uint64_t> taken_;
 
   base::Status failure_;

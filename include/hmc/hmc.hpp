@@ -4,6 +4,8 @@
 #include <hmc/conn_buffer.hpp>
 #include <hmc/error.hpp>
 #include <hmc/float16.hpp>
+#include <hmc/plan.hpp>
+#include <hmc/reduction.hpp>
 #include <hmc/request.hpp>
 #include <hmc/runtime.hpp>
 #include <hmc/team.hpp>

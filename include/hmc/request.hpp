@@ -23,8 +23,8 @@ class Core;
 using Timeout = std::chrono::nanoseconds;
 inline constexpr Timeout job_timeout{-1};
 
-/// A put_nb or get_nb under way. Done means: the source may be reused (put), or the result has arrived
-/// (get). A request is over once test or wait has said so, or has thrown anything but a timeout; then it is
+/// A put_nb, get_nb or non-blocking collective under way. Done means: the source may be reused (put), or the result has arrived
+/// (get), or the rank's part in the collective is over. A request is over once test or wait has said so, or has thrown anything but a timeout; then it is
 /// empty, as a default-made one is. Small, copyable (of copies, use one), and a destructor that does nothing
 /// to the transfer: to drop a request is allowed, its buffers must then stay valid until flush() or until
 /// the window has gone. After its window was closed or destroyed a request throws Error{closed}. Same
@@ -40,6 +40,7 @@ class HMC_API Request {
   void wait(Timeout timeout = job_timeout);
   /// Gives the transfer up: the buffers are the caller's again, and what the transfer does may be done in
   /// part. May wait for the network, a second at most; a peer that takes nothing for so long is cut off.
+  /// A collective goes on all the same, and its buffers stay in use.
   void abandon() noexcept;
 
   static void wait_all(std::span<Request> requests, Timeout timeout = job_timeout);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <hmc/error.hpp>
+#include <hmc/plan.hpp>
 #include <hmc/reduction.hpp>
 #include <hmc/request.hpp>
 #include <hmc/types.hpp>
@@ -107,6 +108,46 @@ class HMC_API Team {
     require_equal("exscan", in.size(), out.size());
     exscan(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how);
   }
+
+  // ---- non-blocking: begun here, over when the request is. Buffers stay in use until then; counts may go. Progress is
+  // made in every wait of this rank and in test(). ibarrier doesn't complete earlier puts, as barrier does: flush
+  // before. alltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank.
+  Request ibarrier();
+  Request ibroadcast(void* data, std::size_t bytes, int root);
+  Request igather(const void* in, void* out, std::size_t bytes, int root);
+  Request igatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  Request iscatter(const void* in, void* out, std::size_t bytes, int root);
+  Request iscatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  Request iallgather(const void* in, void* out, std::size_t bytes);
+  Request iallgatherv(const void* in, void* out, Counts counts, Counts displacements = {}, std::size_t element = 1);
+  Request ialltoall(const void* in, void* out, std::size_t bytes);
+  Request ialltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
+                     Counts receive_displacements, std::size_t largest, std::size_t element = 1);
+  Request ireduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
+  Request iallreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  Request ireduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  Request ireduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how);
+  Request iscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  Request iexscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+
+  // ---- persistent: see Plan
+  Plan plan_barrier();
+  Plan plan_broadcast(void* data, std::size_t bytes, int root);
+  Plan plan_gather(const void* in, void* out, std::size_t bytes, int root);
+  Plan plan_gatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  Plan plan_scatter(const void* in, void* out, std::size_t bytes, int root);
+  Plan plan_scatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  Plan plan_allgather(const void* in, void* out, std::size_t bytes);
+  Plan plan_allgatherv(const void* in, void* out, Counts counts, Counts displacements = {}, std::size_t element = 1);
+  Plan plan_alltoall(const void* in, void* out, std::size_t bytes);
+  Plan plan_alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
+                      Counts receive_displacements, std::size_t largest, std::size_t element = 1);
+  Plan plan_reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
+  Plan plan_allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  Plan plan_reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  Plan plan_reduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how);
+  Plan plan_scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  Plan plan_exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
   /// How many calls (of "allreduce") an algorithm ("ring") has carried out; 0 of an unknown one.
   std::uint64_t carried_out(std::string_view collective, std::string_view algorithm) const;

@@ -20,6 +20,7 @@ Core* Fabric::window_around(const void* address, std::size_t bytes) const noexce
 }
 
 base::Status test_ticket(const Fabric& fabric, int wire_index, transport::Ticket ticket) noexcept {
+  if (TicketSource* const source = source_of(fabric, wire_index)) return source->test(ticket);
   transport::Wire& wire = *fabric.wires[static_cast<std::size_t>(wire_index)];
   const base::Status status = wire.test(ticket);
   if (status.code != Code::in_progress) return status;
@@ -37,7 +38,7 @@ base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const bas
   };
   const base::Status waited = fabric.waiter.until(note, over, timeout);
   if (waited.ok()) return outcome;
-  if (waited.code != Code::timeout) fabric.wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+  if (waited.code != Code::timeout && wire >= 0) fabric.wires[static_cast<std::size_t>(wire)]->abandon(ticket);
   return waited;
 }
 

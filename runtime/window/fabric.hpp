@@ -17,6 +17,18 @@ namespace hmc::window {
 
 class Core;
 
+/// Gives out tickets as a wire does, for what isn't one transfer: a team's non-blocking collectives. In place of a
+/// wire's index stands -1 - its index in Fabric::sources.
+class TicketSource {
+ public:
+  virtual ~TicketSource() = default;
+  /// Drives it; ok, in_progress, or what went wrong.
+  virtual base::Status test(std::uint64_t ticket) noexcept = 0;
+  /// The job's deadline has passed in a wait for it.
+  virtual void expired(std::uint64_t ticket) noexcept = 0;
+  [[noreturn]] virtual void throw_failure(const base::Status& status, const char* operation) = 0;
+};
+
 /// Made by the job, shared by its teams and windows: a window that outlives its Runtime stays a local
 /// object that can be destroyed. One thread at a time.
 struct Fabric {
@@ -33,6 +45,7 @@ struct Fabric {
   base::Waiter waiter;
   std::vector<std::unique_ptr<transport::Wire>> wires;
   std::vector<int> wire_of;  ///< by rank: index into wires
+  std::vector<TicketSource*> sources;
   std::vector<Path> paths;   ///< by rank
   Counters counters;
 
@@ -63,6 +76,10 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
     throw_status(fabric, status, call);
 }
 
+/// A ticket's source; null if it is a wire's.
+inline TicketSource* source_of(const Fabric& fabric, int wire) noexcept {
+  return wire < 0 ? fabric.sources[static_cast<std::size_t>(-1 - wire)] : nullptr;
+}
 /// What a ticket says, having driven its wire if it wasn't done.
 base::Status test_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
 /// Waits for a ticket: its outcome, or timeout, peer_failed, aborted; then it is abandoned.

@@ -47,6 +47,7 @@ void Request::end(const std::shared_ptr<window::Core>& window, const base::Statu
   const Request over = take();  // a failed request is over too
   if (status.ok()) return;
   if (window == nullptr) throw_closed(over.operation_, over.peer_);
+  if (auto* const source = source_of(window->fabric(), over.wire_)) source->throw_failure(status, over.operation_);
   throw_status(window->fabric(), status, {over.operation_, over.peer_});
 }
 
@@ -66,13 +67,19 @@ void Request::wait(Timeout timeout) {
   window::Fabric& fabric = window->fabric();
   const base::Status status =
       await(fabric, wire_, ticket_, {base::Activity::wait_request, peer_}, fabric.resolve(timeout));
+  window::TicketSource* const source = source_of(fabric, wire_);
+  if (source != nullptr && status.code == Code::timeout && timeout < Timeout::zero()) {
+    source->expired(ticket_);  // a collective that nobody will complete any more
+    return end(window, status);
+  }
   if (status.code != Code::timeout) return end(window, status);
   throw_status(fabric, status, {operation_, peer_});  // at a deadline the request stays valid
 }
 
 void Request::abandon() noexcept {
   const Request over = take();
-  if (const auto window = over.window())
+  // A collective can't be given up by one rank: it goes on, and its buffers stay in use.
+  if (const auto window = over.window(); window != nullptr && over.wire_ >= 0)
     window->fabric().wires[static_cast<std::size_t>(over.wire_)]->abandon(over.ticket_);
 }
 

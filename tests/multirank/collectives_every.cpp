@@ -205,7 +205,7 @@ std::string EveryCall::check() const {
   return {};
 }
 
-#define HMC_EVERY(call_on, prefix)                                                                                    \
+#define HMC_EVERY(call_on, prefix, ...)                                                                               \
   switch (what_.collective) {                                                                                         \
     case Collective::barrier: return call_on.prefix##barrier();                                                       \
     case Collective::broadcast: return call_on.prefix##broadcast(in_, what_.count * 8, what_.root);                   \
@@ -225,14 +225,21 @@ std::string EveryCall::check() const {
     case Collective::alltoall:                                                                                        \
       if (what_.irregular)                                                                                            \
         return call_on.prefix##alltoallv(in_, counts_, displacements_, out_, receive_counts_, receive_displacements_, \
-                                         8);                                                                          \
+                                         __VA_ARGS__);                                                                \
       return call_on.prefix##alltoall(in_, out_, what_.count * 8);                                                    \
     case Collective::reduce_scatter:                                                                                  \
       if (what_.irregular) return call_on.prefix##reduce_scatterv(in_, out_, counts_, DType::u64, how());             \
       return call_on.prefix##reduce_scatter(in_, out_, what_.count, DType::u64, how());                               \
   }
 
-void EveryCall::blocking(Team& team){HMC_EVERY(team, )}
+void EveryCall::blocking(Team& team){HMC_EVERY(team, , 8)} Request EveryCall::start(Team& team) {
+  HMC_EVERY(team, i, what_.count, 8)
+  return {};
+}
+Plan EveryCall::plan(Team& team) {
+  HMC_EVERY(team, plan_, what_.count, 8)
+  return {};
+}
 
 Forced::Forced(Team& team, Collective collective, const Algorithm* algorithm)
     : selector_(static_cast<collectives::State&>(*team.core()->collectives).selector()), collective_(collective) {

@@ -31,6 +31,8 @@ class EveryCall {
  public:
   EveryCall(int rank, int size, const Every& what);
   void blocking(Team& team);
+  Request start(Team& team);
+  Plan plan(Team& team);
   /// New data of another call number, in the same buffers.
   void fill(std::uint64_t call);
   std::string check() const;

@@ -1,0 +1,124 @@
+// Non-blocking and persistent collectives.
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/multirank/collectives_every.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+
+Every some(Collective collective, std::size_t count, std::uint64_t call) {
+  Every what;
+  what.collective = collective;
+  what.count = count;
+  what.call = call;
+  return what;
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(started, each_collective_without_blocking) {
+  std::uint64_t number = 0;
+  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{90'001}}) {
+      for (const bool irregular : {false, true}) {
+        Every what = some(static_cast<Collective>(i), count, ++number);
+        what.irregular = irregular;
+        EveryCall call(me.rank, me.size, what);
+        hmc::Request request = call.start(me.runtime->world());
+        request.wait();
+        HMC_CHECK_CLEAN(call.check());
+        HMC_CHECK(request.test());
+      }
+    }
+  }
+}
+
+HMC_SPMD_TEST(started, an_ibarrier_ends_when_all_have_begun_it) {
+  hmc::Team& world = me.runtime->world();
+  hmc::Window win = hmc::Window::create(world, 64);
+  for (std::uint64_t round = 1; round <= 50; ++round) {
+    if (me.rank == me.size - 1) std::this_thread::yield();
+    win.fetch_add<std::uint64_t>(0, 0, 1);
+    hmc::Request request = world.ibarrier();
+    while (!request.test()) std::this_thread::yield();
+    HMC_CHECK_GE(win.fetch<std::uint64_t>(0, 0), round * static_cast<std::uint64_t>(me.size));
+  }
+  world.barrier();
+  win.close();
+}
+
+HMC_SPMD_TEST(started, go_on_while_this_rank_waits_for_something_else) {
+  if (me.size < 2) skip("needs a peer");
+  hmc::Team& world = me.runtime->world();
+  hmc::Window win = hmc::Window::create(world, 64);
+  EveryCall call(me.rank, me.size, some(Collective::allreduce, 70'000, 5));
+  hmc::Request request = call.start(world);
+  // Rank 0 ends its part first and only then lets the others go, who are in no call of that collective.
+  if (me.rank == 0) {
+    request.wait();
+    for (int peer = 1; peer < me.size; ++peer) win.put_signal(peer, 0, nullptr, 0, 8, 1);
+  } else {
+    win.wait_until(8, hmc::Cmp::eq, 1);
+    request.wait();
+  }
+  HMC_CHECK_CLEAN(call.check());
+  win.close();
+}
+
+HMC_SPMD_TEST(started, more_than_there_are_areas) {
+  constexpr std::size_t many = 50;
+  std::vector<std::unique_ptr<EveryCall>> calls;
+  std::vector<hmc::Request> requests;
+  for (std::size_t i = 0; i < many; ++i) {
+    calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, some(Collective::broadcast, i * 10, i)));
+    requests.push_back(calls.back()->start(me.runtime->world()));
+  }
+  std::size_t over = 0;
+  while (hmc::Request::wait_any(requests) != hmc::Request::none) ++over;
+  HMC_CHECK_EQ(over, many);
+  for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
+}
+
+HMC_SPMD_TEST(planned, runs_a_thousand_times) {
+  hmc::Team& world = me.runtime->world();
+  EveryCall sums(me.rank, me.size, some(Collective::allreduce, 100, 1));
+  EveryCall blocks(me.rank, me.size, some(Collective::alltoall, 7, 2));
+  hmc::Plan first = sums.plan(world);
+  hmc::Plan second = blocks.plan(world);
+  for (std::uint64_t run = 0; run < 1000; ++run) {
+    sums.fill(10 + 2 * run);
+    blocks.fill(11 + 2 * run);
+    first.start();
+    second.start();
+    if (run % 2 == static_cast<std::uint64_t>(me.rank) % 2) {
+      first.wait();
+      second.wait();
+    } else {
+      second.wait();
+      first.wait();
+    }
+    HMC_CHECK_CLEAN(sums.check());
+    HMC_CHECK_CLEAN(blocks.check());
+  }
+}
+
+HMC_SPMD_TEST(planned, every_collective_in_pieces) {
+  std::uint64_t number = 0;
+  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+    for (const bool irregular : {false, true}) {
+      Every what = some(static_cast<Collective>(i), 100'003 / static_cast<std::size_t>(me.size), ++number);
+      what.irregular = irregular;
+      EveryCall call(me.rank, me.size, what);
+      hmc::Plan plan = call.plan(me.runtime->world());
+      for (int run = 0; run < 3; ++run) {
+        call.fill(++number);
+        plan.start();
+        plan.wait();
+        HMC_CHECK_CLEAN(call.check());
+      }
+    }
+  }
+}
