@@ -25,9 +25,11 @@ double now_ns() {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
-  return values[values.size() / 2];
+/// What it takes when nobody else wants the core: one in ten took less.
+double undisturbed(std::vector<double> values) {
+  const auto tenth = values.begin() + static_cast<long>(values.size() / 10);
+  std::nth_element(values.begin(), tenth, values.end());
+  return *tenth;
 }
 
 /// Rank 0 and `peer` play. Each step leaves both words at the count so far.
@@ -43,7 +45,7 @@ class PingPong {
       exchange(bytes, 1, nullptr);
       samples.push_back((now_ns() - start) / 2);
     }
-    return median(samples);
+    return undisturbed(samples);
   }
 
   /// What a put_signal keeps its caller.
@@ -54,7 +56,7 @@ class PingPong {
       exchange(8, 1, &call);
       samples.push_back(call);
     }
-    return median(samples);
+    return undisturbed(samples);
   }
 
   /// Between the messages of a burst.
@@ -68,7 +70,7 @@ class PingPong {
       exchange(8, burst, nullptr);
       many.push_back(now_ns() - start);
     }
-    return std::max(0.0, median(many) - median(one)) / (burst - 1);
+    return std::max(0.0, undisturbed(many) - undisturbed(one)) / (burst - 1);
   }
 
  private:
@@ -105,8 +107,10 @@ std::string measure_link(Runtime& runtime, const char* name, int peer) {
     const double small = play.one_way(8, rounds), overhead = play.overhead(), gap = play.gap();
     const double middle = play.one_way(largest / 4, large_rounds), large = play.one_way(largest, large_rounds);
     const double per_byte = (large - middle) / (largest - largest / 4);
-    const double latency = std::max(0.0, small - 2 * overhead);
-    text = fmt::format("--{0}-L {1:.0f} --{0}-o {2:.0f} --{0}-g {3:.0f} --{0}-G {4:.4f}", name, latency, overhead, gap,
+    // The model has one overhead for both sides: where twice the sender's is more than the whole way, it is half.
+    const double both = std::min(overhead, small / 2);
+    const double latency = small - 2 * both;
+    text = fmt::format("--{0}-L {1:.0f} --{0}-o {2:.0f} --{0}-g {3:.0f} --{0}-G {4:.4f}", name, latency, both, gap,
                        std::max(0.0, per_byte));
   }
   runtime.world().barrier();
@@ -127,14 +131,16 @@ std::string measure_work() {
     sums.push_back(now_ns() - start);
     a[static_cast<std::size_t>(i)] += b[static_cast<std::size_t>(i)];  // so that no round can be left out
   }
-  return fmt::format("--copy {:.4f} --reduce {:.4f}", median(copies) / largest, median(sums) / largest);
+  return fmt::format("--copy {:.4f} --reduce {:.4f}", undisturbed(copies) / largest, undisturbed(sums) / largest);
 }
 
 /// Two ranks of this same program, on so many pretended nodes; more would share the cores that are measured.
 int run_pair(const char* nodes) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string hmcrun = (self.parent_path() / "hmcrun").string();
-  const char* const words[] = {hmcrun.c_str(), "-np", "2", "--nodes", nodes, self.c_str(), "--measure", nullptr};
+  // Bound: two ranks that meet on one core wait for the scheduler.
+  const char* const words[] = {hmcrun.c_str(), "-np",  "2",          "--nodes",   nodes,
+                               "--bind-to",    "core", self.c_str(), "--measure", nullptr};
   pid_t child = 0;
   if (::posix_spawn(&child, words[0], nullptr, nullptr, const_cast<char* const*>(words), environ) != 0)
     throw std::runtime_error("can't start " + hmcrun);

@@ -118,8 +118,8 @@ std::string as_svg(const std::vector<Survey>& surveys) {
   if (surveys.empty() || curves.empty()) return svg + "</svg>\n";
   const rules::Question& q = surveys.front().question;
   svg += text_at(left, 22, "start",
-                 ranks ? fmt::format("{} of {} bytes, {} ranks per node: predicted microseconds over ranks",
-                                     name_of(q.collective), words_of_bytes(q.bytes), q.shape.per_node)
+                 ranks ? fmt::format("{}{}, {} per node: predicted microseconds over ranks", name_of(q.collective),
+                                     q.bytes > 0 ? " of " + words_of_bytes(q.bytes) : "", q.shape.per_node)
                        : fmt::format("{} on {} ranks, {} per node: predicted microseconds over bytes",
                                      name_of(q.collective), q.shape.size, q.shape.per_node));
   svg += grid(surveys, ranks, across, up);

@@ -74,6 +74,13 @@ class HmcSim(unittest.TestCase):
         self.assertNotIn("~", out)
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 4 << 20)  # KiB
 
+    def test_measures_a_model_that_it_takes(self):
+        flags = run("--measure").split()
+        self.assertEqual(flags[::2], [f"--node-{letter}" for letter in "LogG"] + ["--copy", "--reduce"] +
+                         [f"--network-{letter}" for letter in "LogG"])
+        self.assertTrue(all(float(value) >= 0 for value in flags[1::2]), flags)
+        self.assertIn("dissemination", run("barrier", "--per-node", "8", *flags))
+
     def test_says_what_is_wrong(self):
         self.assertIn("is no collective", run("allredeuce", code=1))
         self.assertIn("is no number", run("allreduce", "--bytes", "1X", code=1))

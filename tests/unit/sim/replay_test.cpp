@@ -64,7 +64,7 @@ TEST(ClosedForm, Dissemination) {
     const Prediction p = run(Collective::barrier, "dissemination", ranks, 0, model);
     EXPECT_EQ(p.time, rounds * (model.network.latency + 2 * model.network.overhead)) << ranks;
     EXPECT_EQ(p.earliest, p.time) << ranks;
-    EXPECT_EQ(p.sent, static_cast<std::uint64_t>(rounds * ranks)) << ranks;
+    EXPECT_EQ(p.sent, static_cast<std::uint64_t>(rounds) * static_cast<std::uint64_t>(ranks)) << ranks;
   }
 }
 
