@@ -301,6 +301,73 @@ HMC_C_API hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, siz
 HMC_C_API hmc_code hmc_allreduce_user(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                       hmc_reduce_function function, void* context);
 
+/* How a reduction combines. All zeros (but struct_size) is a sum. */
+typedef struct hmc_reduction {
+  size_t struct_size;
+  hmc_op op;
+  int deterministic;            /* the bits depend on the contributions and the team's size alone */
+  hmc_reduce_function function; /* instead of op, unless NULL; the same on every rank */
+  void* context;
+  int commutative; /* of the function */
+} hmc_reduction;
+
+/* v-forms: a count per rank, the same on every rank (alltoallv: each rank's own), in elements of `element` bytes;
+ * `displacements` may be NULL: one block after the other. */
+HMC_C_API hmc_code hmc_gather(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
+HMC_C_API hmc_code hmc_gatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                               const size_t* displacements, int root, size_t element);
+HMC_C_API hmc_code hmc_scatter(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
+HMC_C_API hmc_code hmc_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                const size_t* displacements, int root, size_t element);
+HMC_C_API hmc_code hmc_allgatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                  const size_t* displacements, size_t element);
+HMC_C_API hmc_code hmc_alltoall(hmc_team_t team, const void* in, void* out, size_t bytes);
+HMC_C_API hmc_code hmc_alltoallv(hmc_team_t team, const void* in, const size_t* counts, const size_t* displacements,
+                                 void* out, const size_t* receive_counts, const size_t* receive_displacements,
+                                 size_t element);
+HMC_C_API hmc_code hmc_reduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                              const hmc_reduction* how, int root);
+HMC_C_API hmc_code hmc_reduce_scatter(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                      const hmc_reduction* how);
+HMC_C_API hmc_code hmc_reduce_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts, hmc_dtype type,
+                                       const hmc_reduction* how);
+HMC_C_API hmc_code hmc_scan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                            const hmc_reduction* how);
+HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                              const hmc_reduction* how);
+
+/* Non-blocking: the request is over when this rank's part is. Buffers stay in use until then. ialltoallv: `largest` is
+ * the largest count that any two ranks exchange. */
+HMC_C_API hmc_code hmc_ibarrier(hmc_team_t team, hmc_request_t* request);
+HMC_C_API hmc_code hmc_ibroadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_request_t* request);
+HMC_C_API hmc_code hmc_iallgather(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_request_t* request);
+HMC_C_API hmc_code hmc_iallreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                  const hmc_reduction* how, hmc_request_t* request);
+HMC_C_API hmc_code hmc_igather(hmc_team_t team, const void* in, void* out, size_t bytes, int root,
+                               hmc_request_t* request);
+HMC_C_API hmc_code hmc_igatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                const size_t* displacements, int root, size_t element, hmc_request_t* request);
+HMC_C_API hmc_code hmc_iscatter(hmc_team_t team, const void* in, void* out, size_t bytes, int root,
+                                hmc_request_t* request);
+HMC_C_API hmc_code hmc_iscatterv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                 const size_t* displacements, int root, size_t element, hmc_request_t* request);
+HMC_C_API hmc_code hmc_iallgatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                   const size_t* displacements, size_t element, hmc_request_t* request);
+HMC_C_API hmc_code hmc_ialltoall(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_request_t* request);
+HMC_C_API hmc_code hmc_ialltoallv(hmc_team_t team, const void* in, const size_t* counts, const size_t* displacements,
+                                  void* out, const size_t* receive_counts, const size_t* receive_displacements,
+                                  size_t largest, size_t element, hmc_request_t* request);
+HMC_C_API hmc_code hmc_ireduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                               const hmc_reduction* how, int root, hmc_request_t* request);
+HMC_C_API hmc_code hmc_ireduce_scatter(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                       const hmc_reduction* how, hmc_request_t* request);
+HMC_C_API hmc_code hmc_ireduce_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                        hmc_dtype type, const hmc_reduction* how, hmc_request_t* request);
+HMC_C_API hmc_code hmc_iscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                             const hmc_reduction* how, hmc_request_t* request);
+HMC_C_API hmc_code hmc_iexscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                               const hmc_reduction* how, hmc_request_t* request);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,13 +5,21 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <list>
 #include <string>
 
 #include <hmc/hmc_c.h>
 #include <hmc/hmc.hpp>
 
+/// A user's reduction as C gives it.
+struct hmc_user_function {
+  hmc_reduce_function function;
+  void* context;
+};
+
 struct hmc_team {
-  hmc::Team* team;  // lives in the runtime
+  hmc::Team* team;                           // lives in the runtime
+  std::list<hmc_user_function> functions{};  // what non-blocking calls refer to; each once
 };
 
 struct hmc_runtime {
@@ -60,6 +68,9 @@ inline Window& window_of(hmc_window_t window, const char* operation) {
 inline Team& team_of(hmc_team_t team, const char* operation) { return *required(team, operation, "the team").team; }
 
 inline Timeout timeout_of(std::int64_t timeout_ns) { return timeout_ns < 0 ? job_timeout : Timeout{timeout_ns}; }
+
+/// A request as plain bytes.
+void to_c(const Request& from, hmc_request_t& to);
 
 /// An enum's number as the C++ enum; a number beyond its last is the caller's mistake.
 template <typename To, typename From> To enum_of(From value, int count, const char* operation, const char* name) {

@@ -13,13 +13,6 @@ namespace {
 using Raw = hmc::Request::Raw;
 static_assert(std::is_trivially_copyable_v<Raw> && sizeof(Raw) <= sizeof(hmc_request_t::opaque));
 
-void to_c(const hmc::Request& from, hmc_request_t& to) {
-  to = {};
-  to.struct_size = sizeof(hmc_request_t);
-  const Raw raw = from.raw();
-  std::memcpy(to.opaque, &raw, sizeof raw);
-}
-
 hmc::Request from_c(const hmc_request_t& from) {
   Raw raw{};
   if (from.struct_size != 0) std::memcpy(&raw, from.opaque, sizeof raw);
@@ -72,6 +65,13 @@ hmc::Strides strides_of(const hmc_strides* strides, const char* operation) {
 }
 
 }  // namespace
+
+void hmc::c_api::to_c(const hmc::Request& from, hmc_request_t& to) {
+  to = {};
+  to.struct_size = sizeof(hmc_request_t);
+  const Raw raw = from.raw();
+  std::memcpy(to.opaque, &raw, sizeof raw);
+}
 
 hmc_code hmc_put(hmc_window_t window, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   return guarded("put", [&] { window_of(window, "put").put(rank, offset, source, bytes); });

@@ -34,6 +34,41 @@ static void check_allreduce(void) {
   CHECK(size == 1 || calls > 0);
 }
 
+static void check_blocks(void) {
+  int64_t in[64], out[64], sum = 0;
+  size_t counts[64];
+  int i;
+  for (i = 0; i < size; ++i) in[i] = 1000 * rank + i;
+  OK(hmc_alltoall(world, in, out, sizeof in[0]));
+  for (i = 0; i < size; ++i) CHECK(out[i] == 1000 * i + rank);
+  for (i = 0; i < size; ++i) counts[i] = i % 2 == 0 ? 1 : 0;
+  OK(hmc_allgatherv(world, in, out, counts, NULL, sizeof in[0]));
+  for (i = 0; i < size; i += 2) CHECK(out[i / 2] == 1000 * i);
+  OK(hmc_gather(world, &in[0], out, sizeof in[0], 0));
+  for (i = 0; i < size && rank == 0; ++i) CHECK(out[i] == 1000 * i);
+  CHECK(hmc_gatherv(world, in, out, NULL, NULL, 0, 8) == HMC_INVALID_ARGUMENT);
+
+  hmc_reduction how = {0};
+  how.struct_size = sizeof how;
+  OK(hmc_reduce_scatter(world, in, &sum, 1, HMC_I64, &how));
+  CHECK(sum == 500 * size * (size - 1) + (int64_t)size * rank);
+  OK(hmc_scan(world, &in[0], &sum, 1, HMC_I64, &how));
+  CHECK(sum == 500 * rank * (rank + 1));
+}
+
+static void check_non_blocking(void) {
+  int32_t mine[3] = {rank, -rank, 7}, most[3] = {0}, calls = 0;
+  hmc_request_t requests[2] = {{0}};
+  hmc_reduction how = {0};
+  how.struct_size = sizeof how;
+  how.function = larger_magnitude;
+  how.context = &calls;
+  OK(hmc_iallreduce(world, mine, most, 3, HMC_I32, &how, &requests[0]));
+  OK(hmc_ibarrier(world, &requests[1]));
+  OK(hmc_request_wait_all(requests, 2, -1));
+  CHECK(most[0] == size - 1 && most[1] == 1 - size && most[2] == 7);
+}
+
 void test_collectives(void) {
   static int64_t all[64];
   int64_t mine = 100 + rank;
@@ -52,4 +87,6 @@ void test_collectives(void) {
   }
   CHECK(hmc_broadcast(world, text, sizeof text, size) == HMC_BAD_RANK);
   check_allreduce();
+  check_blocks();
+  check_non_blocking();
 }
