@@ -160,7 +160,9 @@ double cost_of(const Case& subject) {
   const int size = subject.shape().size;
   schedule::Schedule one;
   subject.algorithm().build_into(subject.shape(), subject.call_of(0), 0, one);
-  return static_cast<double>(one.steps.size()) * size * (300.0 + size / 3.0);
+  double steps = 0;
+  for (const schedule::Step& step : one.steps) steps += step.kind == schedule::Kind::fold ? step.ways : 1.0;
+  return steps * size * (300.0 + size / 3.0);
 }
 
 }  // namespace hmc::verify
