@@ -1,6 +1,7 @@
 // HMC's C++ API in one header.
 #pragma once
 
+#include <hmc/buffer.hpp>
 #include <hmc/conn_buffer.hpp>
 #include <hmc/error.hpp>
 #include <hmc/float16.hpp>

@@ -47,9 +47,9 @@ Window Window::create(Team& team, const ConnBuffer& buffer) {
   if (buffer.allocation() == nullptr) {
     failure.code = Code::invalid_argument;
     failure.message = "the ConnBuffer was moved from";
-  } else if (!buffer.allocation()->host_accessible) {
+  } else if (buffer.allocation()->segment == nullptr) {
     failure.code = Code::unsupported;
-    failure.message = fmt::format("no window over {} memory: the host can't reach it", name_of(buffer.memory_type()));
+    failure.message = fmt::format("no window over {} memory: no wire reaches it", name_of(buffer.memory_type()));
   }
   auto allocation = failure.code == Code::success ? buffer.allocation() : nullptr;
   return Window(Core::open(open_team(team, "Window::create"), std::move(allocation), failure, Core::Role::user));

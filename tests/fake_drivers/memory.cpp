@@ -296,7 +296,6 @@ std::byte* Memory::resolve(const void* address, std::size_t bytes, Side side) {
   const std::scoped_lock lock(mutex_);
   std::size_t offset = 0;
   if (!in_window(address, offset)) {
-    HostBlock block;
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     auto found = host_.upper_bound(at);
     const bool registered = found != host_.begin() && at < (--found)->first + found->second.bytes;

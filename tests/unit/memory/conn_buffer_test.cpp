@@ -1,5 +1,7 @@
 // ConnBuffers of every kind, and copies between any two, through the process's own registry.
 #include <hmc/conn_buffer.hpp>
+#include <hmc/runtime.hpp>
+#include <hmc/window.hpp>
 
 #include "runtime/memory/host.hpp"
 #include "tests/unit/memory/fake.hpp"
@@ -78,6 +80,21 @@ TEST_F(ConnBuffers, of_a_kind_that_is_not_here_say_why) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::unsupported);
   }
+}
+
+TEST_F(ConnBuffers, that_no_wire_reaches_carry_no_window) {
+  Runtime runtime = Runtime::init();
+  for (const MemoryType kind : {MemoryType::NVIDIA_GPU, MemoryType::OPENCL, MemoryType::AMD_PINNED}) {
+    const auto buffer = make(kind);
+    if (buffer == nullptr) continue;
+    try {
+      (void)Window::create(runtime.world(), *buffer);
+      ADD_FAILURE() << name_of(kind);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unsupported) << error.what();
+    }
+  }
+  runtime.close();
 }
 
 TEST_F(ConnBuffers, a_failing_copy_is_an_error_by_its_number) {
