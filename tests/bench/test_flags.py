@@ -143,15 +143,18 @@ class Data(unittest.TestCase):
                 if name in TRANSFERS:  # the same iterations: exactly the time with the data is added
                     self.assertTrue(inside < outside if name in BANDWIDTH else inside > outside, (outside, inside))
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "ranks that share a core wait for it in both forms")
     def test_fresh_of_collectives_costs_more_inside(self):
         for name in SIZED_COLLECTIVES:
             with self.subTest(program=name):
-                for _ in range(5):  # a rank that loses its core in one form and not in the other turns it round
-                    table = table_of(name, "-i", "40", "-x", "4", "-m", "1048576:1048576", "--fresh")
-                    outside, inside = table.numbers(MAIN[name])[0], table.numbers("Fresh Inside(us)")[0]
-                    if inside > outside:
-                        break
-                self.assertGreater(inside, outside)
+                outside, inside = [], []
+                for _ in range(8):  # the least of each: a rank that loses its core meets one form only
+                    table = table_of(name, "-i", "10", "-x", "2", "-m", "1048576:1048576", "--fresh",
+                                     launcher=["--bind-to", "core"])
+                    outside += table.numbers(MAIN[name])
+                    inside += table.numbers("Fresh Inside(us)")
+                # To write or read 1 MiB takes tens of us.
+                self.assertGreater(min(inside), min(outside) + 10, (outside, inside))
 
     def test_validation_says_that_it_changes_what_is_measured(self):
         for name in ("put_latency", "allreduce"):
@@ -254,7 +257,7 @@ class OtherForms(unittest.TestCase):
 
     def long_enough(self, words, iterations):
         """The first run that is long enough to show something: a fast machine needs more iterations for it."""
-        for _ in range(8):
+        for _ in range(6):
             called = [*words, "-i", str(iterations), "-x", "0"]
             shown, stdout = self.on_a_terminal(called)
             if shown:
