@@ -16,6 +16,7 @@ namespace hmc::sim {
 template <typename Item> class RadixQueue {
  public:
   bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
 
   void push(const Item& item) {
     assert(item.at >= last_);

@@ -28,10 +28,11 @@ struct Message {
 /// several share (adapters, ways up and down) is given in the order of time, by the queue.
 class Replayer {
  public:
-  Replayer(const Shape& shape, const Program& program, const Model& model, bool mirrored)
+  Replayer(const Shape& shape, const Program& program, const Model& model, const Limits& limits, bool mirrored)
       : shape_(shape),
         program_(program),
         model_(model),
+        most_messages_(limits.messages),
         mirrored_(mirrored),
         shared_(shape.per_node > 1 || model.tree.enabled),
         ranks_(static_cast<std::size_t>(program.count())),
@@ -126,6 +127,7 @@ class Replayer {
     const Message message{rank.now, op.value, me, op.peer, op.slot(), Stage::adapter};
     ++rank.pending;
     // An adapter of one's own serves in the order of the program.
+    if (queue_.size() >= most_messages_) throw TooLarge("too many messages at one time");
     shared_ ? queue_.push(message) : advance(message);
   }
 
@@ -218,6 +220,7 @@ class Replayer {
   const Shape& shape_;
   const Program& program_;
   const Model& model_;
+  const std::uint64_t most_messages_;
   const bool mirrored_;
   const bool shared_;
   std::vector<Rank> ranks_;
@@ -232,13 +235,13 @@ class Replayer {
 
 Prediction replay(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {
   const Program program(0, shape.size, build, model, limits.ops);
-  return Replayer(shape, program, model, false).run();
+  return Replayer(shape, program, model, limits, false).run();
 }
 
 Prediction replay_one_node(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {
   if (shape.size % shape.per_node != 0) throw std::runtime_error("nodes differ: the last one has fewer ranks");
   const Program program(shape.nodes() / 2 * shape.per_node, shape.per_node, build, model, limits.ops);
-  return Replayer(shape, program, model, true).run();
+  return Replayer(shape, program, model, limits, true).run();
 }
 
 Prediction predict(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {

@@ -19,7 +19,8 @@ struct Prediction {
 };
 
 struct Limits {
-  std::uint64_t ops = 150'000'000;  ///< steps that are held at once: 16 bytes each
+  std::uint64_t ops = 120'000'000;      ///< steps that are held at once: 16 bytes each
+  std::uint64_t messages = 16'000'000;  ///< on their way at one time: 32 bytes each, and as much again while sorted
 };
 
 /// Every rank, every message. Throws TooLarge, or std::runtime_error where the schedules don't fit together (a wait

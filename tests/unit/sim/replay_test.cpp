@@ -250,6 +250,7 @@ TEST(Limits, TooManyStepsTakeOneNode) {
   EXPECT_THROW(replay(shape, build, Model{}, {.ops = 10'000}), TooLarge);
   EXPECT_TRUE(predict(shape, build, Model{}, {.ops = 10'000}).estimated);
   EXPECT_FALSE(predict(shape, build, Model{}).estimated);
+  EXPECT_THROW(replay(shape, build, Model{}, {.messages = 2}), TooLarge);
 }
 
 }  // namespace
