@@ -81,6 +81,7 @@ class Checker {
   void check_disjoint(const Range& from, const Range& to) const;
   void check_heard_of_all() const;
   void check_end(int rank);
+  void compare(const Storage& result, const Storage& expected) const;
   void report_stuck() const;
   Range range_of(std::uint32_t rank, Buffer buffer, std::uint64_t at, std::uint64_t bytes) const;
 
@@ -334,18 +335,22 @@ void Checker::check_end(int number) {
       expected.write(overlap.input_at + content.begin, {content.piece});
   for (const Content& content : promised_to(subject_, number, values_))
     expected.write(overlap.output_at + content.begin, {content.piece});
-  // Each run of the result, against what was promised for the same bytes.
+  // What exscan gives rank 0 is undefined.
+  if (subject_.call_of(number).collective == schedule::Collective::exscan && number == 0) return;
+  compare(rank.memories[1], expected);
+}
+
+/// Each run of the result, against what was promised for the same bytes.
+void Checker::compare(const Storage& result, const Storage& expected) const {
   Pieces have, want;
-  rank.memories[1].read(0, expected.size(), have);
+  result.read(0, expected.size(), have);
   std::uint64_t at = 0;
   for (const Piece& piece : have) {
     expected.read(at, piece.bytes, want);
     std::uint64_t inside = 0;
     for (const Piece& promised : want) {
-      // What exscan gives rank 0 is undefined.
-      const bool is_free = subject_.call_of(number).collective == schedule::Collective::exscan && number == 0;
-      if (!is_free && (piece.value != promised.value || piece.position + inside != promised.position))
-        throw Counterexample{number, -1,
+      if (piece.value != promised.value || piece.position + inside != promised.position)
+        throw Counterexample{static_cast<int>(me_), -1,
                              "byte " + std::to_string(at + inside) + " of the output holds byte " +
                                  std::to_string(piece.position + inside) + " of " + values_.text(piece.value) +
                                  " instead of byte " + std::to_string(promised.position) + " of " +
@@ -382,27 +387,6 @@ std::optional<Counterexample> check(const Case& subject, const Schedules& schedu
     return found;
   }
   return std::nullopt;
-}
-
-std::string text_of(const Step& step) {
-  constexpr const char* buffers[] = {"input", "output", "scratch"};
-  const std::string from = std::string(buffers[static_cast<int>(step.from_buffer)]) + "+" + std::to_string(step.from);
-  const std::string to = std::string(buffers[static_cast<int>(step.to_buffer)]) + "+" + std::to_string(step.to);
-  const std::string bytes = std::to_string(step.bytes) + " B";
-  const std::string peer = "rank " + std::to_string(step.peer), slot = "slot " + std::to_string(step.slot);
-  switch (step.kind) {
-    case Kind::put: return "put " + bytes + " of " + from + " to " + to + " of " + peer + ", " + slot;
-    case Kind::wait: return "wait for " + slot + " by " + peer;
-    case Kind::settle: return "settle";
-    case Kind::copy: return "copy " + bytes + " of " + from + " to " + to;
-    case Kind::reduce:
-      return "reduce " + bytes + ": " + to + " = " + (step.reversed ? from + " op " + to : to + " op " + from);
-    case Kind::fold:
-      return "fold " + bytes + " of " + std::to_string(step.ways) + " at " + from + ", stride " +
-             std::to_string(step.stride()) + ", to " + to;
-    case Kind::scale: return "scale " + bytes + " of " + to;
-  }
-  return "?";
 }
 
 }  // namespace hmc::verify

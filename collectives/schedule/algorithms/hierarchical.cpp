@@ -97,6 +97,67 @@ class Allreduce {
   std::uint32_t first_between_ = 0, first_after_ = 0;
 };
 
+/// Each lane gathers the blocks of its ranks; then the lanes' blocks go round on the node.
+class Allgather {
+ public:
+  explicit Allgather(Builder& builder)
+      : b(builder), lanes_(b.shape, b.rank), blocks_(b.size, b.call), counts_(static_cast<std::size_t>(lanes_.many())) {
+    std::uint64_t largest = 0;
+    for (int lane = 0; lane < lanes_.many(); ++lane) {
+      for (int node = 0; node < lanes_.nodes(); ++node)
+        counts_[index(lane)].push_back(lane < lanes_.ranks_of(node) ? blocks_.bytes(lanes_.first_of(node) + lane) : 0);
+      largest = std::max(largest, blocks_of(lane).total());
+    }
+    needs_ = allgather_needs(lanes_.nodes(), largest);
+    between_ = b.take_scratch(times(lanes_.turns(), needs_.scratch));
+    after_ = b.take_scratch(times(lanes_.many(), needs_.scratch));
+  }
+
+  void build() {
+    for (int lane = lanes_.local(); lane < lanes_.many(); lane += lanes_.my_ranks()) gather(lane);
+    for (int i = 0; i < lanes_.many(); ++i) {
+      const int lane = (lanes_.local() + i) % lanes_.many();
+      if (lanes_.is_mine(lane)) continue;
+      b.receive(lanes_.holder(lanes_.node(), lane), slot(lane), blocks_of(lane).total());
+      copy_out(lane, scratch(after_ + times(lane, needs_.scratch)));
+    }
+    b.finish();
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  std::uint32_t slot(int lane) const { return slot_of(lanes_.turns()) * needs_.slots + slot_of(lane); }
+  /// One per node, from node `first` on. A last node with fewer ranks has none for some lanes.
+  Blocks blocks_of(int lane, int first = 0) const {
+    return Blocks(lanes_.nodes(), counts_[index(lane)], {}, 0, 1, first);
+  }
+
+  void gather(int lane) {
+    const Group group = lanes_.group(lane, between_, needs_.scratch, 0, needs_.slots);
+    Exchange x(b, group);
+    const Place all = allgather_part(x, input(), blocks_of(lane));
+    for (int i = 1; i < lanes_.my_ranks(); ++i) {
+      const int other = lanes_.rank_of_local((lanes_.local() + i) % lanes_.my_ranks());
+      b.send(all, other, after_ + times(lane, needs_.scratch), blocks_of(lane).total(), slot(lane));
+    }
+    copy_out(lane, all);
+  }
+
+  void copy_out(int lane, Place all) {
+    const Blocks turned = blocks_of(lane, lanes_.node());
+    for (int node = 0; node < lanes_.nodes(); ++node)
+      if (turned.bytes(node) > 0)
+        b.copy(all + turned.packed(node), output(blocks_.place(lanes_.first_of(node) + lane)), turned.bytes(node));
+  }
+
+  Builder& b;
+  Lanes lanes_;
+  Blocks blocks_;
+  std::vector<std::vector<std::uint64_t>> counts_;  ///< of bytes: counts_[lane][node]
+  Needs needs_;
+  std::uint64_t between_ = 0, after_ = 0;
+};
+
 }  // namespace
 
 void barrier_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
@@ -161,53 +222,9 @@ void broadcast_hierarchical(const Shape& shape, const Call& call, int rank, Sche
   b.finish();
 }
 
-/// Each lane gathers the blocks of its ranks; then the lanes' blocks go round on the node.
 void allgather_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
-  const Lanes lanes(shape, rank);
-  const Blocks blocks(b.size, call);
-  // counts[lane][node], in bytes; a last node with fewer ranks has no block for some lanes.
-  std::vector<std::vector<std::uint64_t>> counts(static_cast<std::size_t>(lanes.many()));
-  std::uint64_t largest = 0;
-  for (int lane = 0; lane < lanes.many(); ++lane) {
-    auto& of_lane = counts[static_cast<std::size_t>(lane)];
-    for (int node = 0; node < lanes.nodes(); ++node)
-      of_lane.push_back(lane < lanes.ranks_of(node) ? blocks.bytes(lanes.first_of(node) + lane) : 0);
-    largest = std::max(largest, Blocks(lanes.nodes(), of_lane, {}, 0, 1).total());
-  }
-  const Needs needs = allgather_needs(lanes.nodes(), largest);
-  const std::uint64_t between = b.take_scratch(times(lanes.turns(), needs.scratch));
-  const std::uint64_t after = b.take_scratch(times(lanes.many(), needs.scratch));
-  const std::uint32_t first_after = slot_of(lanes.turns()) * needs.slots;
-  const auto copy_out = [&](int lane, Place all) {
-    const Blocks rotated(lanes.nodes(), counts[static_cast<std::size_t>(lane)], {}, 0, 1, lanes.node());
-    for (int node = 0; node < lanes.nodes(); ++node)
-      if (rotated.bytes(node) > 0)
-        b.copy(all + rotated.packed(node), output(blocks.place(lanes.first_of(node) + lane)), rotated.bytes(node));
-  };
-  std::vector<Place> gathered(static_cast<std::size_t>(lanes.many()));
-  for (int lane = lanes.local(); lane < lanes.many(); lane += lanes.my_ranks()) {
-    const Group group = lanes.group(lane, between, needs.scratch, 0, needs.slots);
-    Exchange x(b, group);
-    const Blocks of_lane(lanes.nodes(), counts[static_cast<std::size_t>(lane)], {}, 0, 1);
-    const Place all = allgather_part(x, input(), of_lane);
-    for (int i = 1; i < lanes.my_ranks(); ++i) {
-      const int other = lanes.rank_of_local((lanes.local() + i) % lanes.my_ranks());
-      b.send(all, other, after + times(lane, needs.scratch), of_lane.total(), first_after + slot_of(lane));
-    }
-    gathered[static_cast<std::size_t>(lane)] = all;
-  }
-  for (int i = 0; i < lanes.many(); ++i) {
-    const int lane = (lanes.local() + i) % lanes.many();
-    Place all = gathered[static_cast<std::size_t>(lane)];
-    if (!lanes.is_mine(lane)) {
-      const Blocks of_lane(lanes.nodes(), counts[static_cast<std::size_t>(lane)], {}, 0, 1);
-      b.receive(lanes.holder(lanes.node(), lane), first_after + slot_of(lane), of_lane.total());
-      all = scratch(after + times(lane, needs.scratch));
-    }
-    copy_out(lane, all);
-  }
-  b.finish();
+  Allgather(b).build();
 }
 
 }  // namespace hmc::collectives::schedule
