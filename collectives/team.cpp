@@ -26,11 +26,20 @@ void run(const OpenTeam& team, const Given& given) {
     collectives::throw_failure(team.core, team.state.schedules(), status, given.operation, given.bytes());
 }
 
+[[noreturn]] void refuse(const OpenTeam& team, const DirectTeam& direct, const base::Status& status,
+                         const char* operation, std::size_t bytes) {
+  collectives::ScheduleTeam& schedules = team.state.schedules();
+  // Whoever is awaited may be in a collective of the other form.
+  if (status.code == Code::timeout && schedules.explain_other(status).code == Code::mismatch)
+    collectives::throw_failure(team.core, schedules, status, operation, bytes);
+  collectives::throw_failure(team.core, direct, status, operation, bytes);
+}
+
 /// Of a collective by load and store.
 void require(const OpenTeam& team, const DirectTeam& direct, const base::Status& status, const char* operation,
              std::size_t bytes) {
   if (!status.ok()) [[unlikely]]
-    collectives::throw_failure(team.core, direct, status, operation, bytes);
+    refuse(team, direct, status, operation, bytes);
 }
 
 }  // namespace
@@ -47,6 +56,7 @@ void Team::require_equal(const char* operation, std::size_t expected, std::size_
 void Team::barrier() {
   const OpenTeam team(core_, "barrier");
   if (DirectTeam* const direct = team.state.direct(schedule_kind::barrier)) [[likely]] {
+    team.state.schedules().note(collectives::Signature::make(collectives::Kind::barrier, 0));
     return require(team, *direct, collectives::barrier_direct(*direct), "barrier", 0);
   }
   if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok())
@@ -59,7 +69,9 @@ void Team::broadcast(void* data, std::size_t bytes, int root) {
   DirectTeam* const direct = team.state.direct(schedule_kind::broadcast);
   if (direct == nullptr) return run(team, collectives::broadcast_call(team, data, bytes, root));
   collectives::check_broadcast(team, data, bytes, root);
-  require(team, *direct, collectives::broadcast_direct(*direct, {data, bytes, root}), "broadcast", bytes);
+  const collectives::BroadcastCall call{data, bytes, root};
+  team.state.schedules().note(call.signature());
+  require(team, *direct, collectives::broadcast_direct(*direct, call), "broadcast", bytes);
 }
 
 void Team::allgather(const void* in, void* out, std::size_t bytes) {
@@ -67,13 +79,16 @@ void Team::allgather(const void* in, void* out, std::size_t bytes) {
   DirectTeam* const direct = team.state.direct(schedule_kind::allgather);
   if (direct == nullptr) return run(team, collectives::allgather_call(team, in, out, bytes));
   collectives::check_allgather(team, in, out, bytes);
-  require(team, *direct, collectives::allgather_direct(*direct, {in, out, bytes}), "allgather", bytes);
+  const collectives::AllgatherCall call{in, out, bytes};
+  team.state.schedules().note(call.signature());
+  require(team, *direct, collectives::allgather_direct(*direct, call), "allgather", bytes);
 }
 
 void Team::allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
   const OpenTeam team(core_, "allreduce");
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce)) {
     const collectives::ReduceCall call = collectives::allreduce_direct_call(in, out, count, type, how);
+    team.state.schedules().note(call.signature);
     return require(team, *direct, collectives::allreduce_direct(*direct, call), "allreduce", call.bytes());
   }
   run(team, collectives::reduction_call(team, schedule_kind::allreduce, in, out, count, type, how));

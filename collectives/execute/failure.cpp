@@ -70,6 +70,12 @@ Status ScheduleTeam::explain() noexcept {
   return failure_;
 }
 
+Status ScheduleTeam::explain_other(const Status& status) noexcept {
+  fail(status);
+  const Status explained = explain();
+  return explained.code == Code::mismatch ? explained : status;
+}
+
 Signature ScheduleTeam::signature_of(int rank) const noexcept {
   const std::uint64_t number = conflict_ != 0 ? conflict_ : report_.latest;
   return (rank == rank_ ? report_ : arena_.report(rank)).signature_of(number);

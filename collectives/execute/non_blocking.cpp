@@ -34,6 +34,7 @@ Operation& ScheduleTeam::take_operation() {
 Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
   tidy();
   const Signature signature = operation.given().signature;
+  report_.remember(++calls_, signature);
   operation.start(false);
   operation.numbers = numbers_;
   for (std::uint64_t i = 0; i < operation.pieces(); ++i) static_cast<void>(numbers_.next(signature, false));

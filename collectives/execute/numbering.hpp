@@ -43,8 +43,7 @@ class Numbering {
   Turn next(Signature signature, bool blocking) noexcept {
     Turn turn;
     turn.number = ++last_;
-    history_ = (history_ ^ signature.word()) * 0x9e3779b97f4a7c15U;
-    history_ ^= history_ >> 32;
+    note(signature);
     turn.stamp = Arena::stamp(turn.number, history_);
     set_blocking(last_, blocking);
     if (last_ > Arena::areas && last_ - Arena::areas > finished_) {
@@ -57,6 +56,11 @@ class Numbering {
     }
     turn.guard = guards_;
     return turn;
+  }
+  /// A call that isn't carried out by a schedule is a part of the history too.
+  void note(Signature signature) noexcept {
+    history_ = (history_ ^ signature.word()) * 0x9e3779b97f4a7c15U;
+    history_ ^= history_ >> 32;
   }
   /// Call `number`, blocking and of every rank with every other, is over here.
   void synchronised(std::uint64_t number) noexcept { finished_ = std::max(finished_, blocking_up_to(number - 1)); }

@@ -9,7 +9,8 @@
 
 namespace hmc::collectives {
 
-/// The calls that a rank had at hand last, and why it gives up. Plain data, put with `given` as its signal.
+/// The calls that a rank made last, in the order of the program, and why it gives up. Plain data, put with `given`
+/// as its signal.
 struct Report {
   static constexpr int remembered = 8;
 

@@ -82,6 +82,7 @@ Status ScheduleTeam::run(const Given& given) noexcept {
   if (const Status status = prepare(blocking_, given); !status.ok()) return status;  // the same on every rank
   tidy();
   blocking_.start(true);
+  report_.remember(++calls_, given.signature);
   blocking_.turn = numbers_.next(given.signature, true);
   active_.push_back(&blocking_);
   begin_piece(blocking_);
@@ -155,10 +156,7 @@ void ScheduleTeam::reduce_alone(const Given& given) noexcept {
   if (given.reduction.kernel != nullptr) reduce(given.reduction, &out, 1, &given.input, 1, count, scratch);
 }
 
-void ScheduleTeam::begin_piece(Operation& operation) noexcept {
-  operation.outcome = Status::in_progress();
-  report_.remember(operation.turn.number, operation.given().signature);
-}
+void ScheduleTeam::begin_piece(Operation& operation) noexcept { operation.outcome = Status::in_progress(); }
 
 Status ScheduleTeam::advance(Operation& operation) noexcept {
   for (;;) {

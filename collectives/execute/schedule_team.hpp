@@ -23,6 +23,15 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   ~ScheduleTeam() override;
   void close();
 
+  /// A collective of this team is carried out otherwise. So ranks of which one calls that and another a schedule
+  /// learn of it with the next schedule's first message.
+  void note(Signature signature) noexcept {
+    numbers_.note(signature);
+    report_.remember(++calls_, signature);
+  }
+  /// Such a call has met its deadline: mismatch if the reports say so, else `status`.
+  base::Status explain_other(const base::Status& status) noexcept;
+
   /// Blocking.
   base::Status run(const Given& given) noexcept;
 
@@ -97,6 +106,7 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   base::Status failure_;
   bool explained_ = false;
   std::uint64_t conflict_ = 0;  // the call that wasn't the same
+  std::uint64_t calls_ = 0;     // all, by schedules and otherwise
   Report report_;
 };
 

@@ -38,12 +38,15 @@ bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t ma
 struct Greeting {
   std::string version = HMC_VERSION_STRING;
   std::string transport;
+  std::string coll;
+  std::string deterministic;
   std::vector<base::Bytes> addresses;
 };
 
 base::Bytes encode(const Greeting& greeting) {
   base::ByteWriter out;
-  out.text(greeting.version).text(greeting.transport).number(static_cast<std::uint32_t>(greeting.addresses.size()));
+  out.text(greeting.version).text(greeting.transport).text(greeting.coll).text(greeting.deterministic);
+  out.number(static_cast<std::uint32_t>(greeting.addresses.size()));
   for (const base::Bytes& address : greeting.addresses) out.blob(address);
   return out.take();
 }
@@ -53,6 +56,8 @@ Greeting decode(base::ByteView bytes, int rank) {
   Greeting greeting;
   greeting.version = in.text();
   greeting.transport = in.text();
+  greeting.coll = in.text();
+  greeting.deterministic = in.text();
   const auto count = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
     const base::ByteView address = in.blob();
@@ -77,6 +82,8 @@ void require_equal(const char* what, const std::string& mine, const std::string&
 void know_peers(window::Fabric& fabric, const base::Env& env) {
   Greeting mine;
   mine.transport = env.transport;
+  mine.coll = env.coll;
+  mine.deterministic = std::to_string(int{env.deterministic});
   for (const auto& wire : fabric.wires) mine.addresses.push_back(wire->address());
   const auto answers = fabric.exchange->allgather(encode(mine), fabric.deadline());
   std::vector<std::vector<base::Bytes>> addresses(fabric.wires.size(), std::vector<base::Bytes>(answers.size()));
@@ -84,6 +91,8 @@ void know_peers(window::Fabric& fabric, const base::Env& env) {
     Greeting theirs = decode(answers[rank], static_cast<int>(rank));
     require_equal("HMC's version", mine.version, theirs.version, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_TRANSPORT", mine.transport, theirs.transport, fabric.rank, static_cast<int>(rank));
+    require_equal("HMC_COLL", mine.coll, theirs.coll, fabric.rank, static_cast<int>(rank));
+    require_equal("HMC_DETERMINISTIC", mine.deterministic, theirs.deterministic, fabric.rank, static_cast<int>(rank));
     for (std::size_t w = 0; w < fabric.wires.size() && w < theirs.addresses.size(); ++w)
       addresses[w][rank] = std::move(theirs.addresses[w]);
   }

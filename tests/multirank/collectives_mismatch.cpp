@@ -13,6 +13,7 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/inproc.hpp"
+#include "collectives/select/selector.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/job/core.hpp"
 
@@ -170,6 +171,50 @@ TEST_P(Mismatch, of_roots_and_sizes) {
   }
 }
 
+// Collectives that are always schedules.
+TEST_P(Mismatch, of_schedules) {
+  const auto call = [&](Team& world, int kind) {
+    auto out = output();
+    constexpr std::size_t bytes = 4000;
+    switch (kind) {
+      case 0: return world.gather(in.data(), out.data(), bytes, 0);
+      case 1: return world.gather(in.data(), out.data(), bytes, ranks() - 1);
+      case 2: return world.gather(in.data(), out.data(), bytes + 8, 0);
+      case 3: return world.scatter(in.data(), out.data(), bytes, 0);
+      case 4: return world.alltoall(in.data(), out.data(), bytes);
+      case 5: return world.reduce_scatter(in.data(), out.data(), bytes / 8, DType::u64, sum);
+      case 6: return world.scan(in.data(), out.data(), bytes / 8, DType::u64, sum);
+      case 7: return world.scan(in.data(), out.data(), bytes / 8, DType::u64, max);
+      case 8: return world.igather(in.data(), out.data(), bytes, 0).wait();
+      default: return world.reduce(in.data(), out.data(), 0, DType::u64, sum, 0);
+    }
+  };
+  for (int kind = 0; kind < 10; ++kind) {
+    const int other = (kind + 1) % 10;
+    SCOPED_TRACE(testing::Message() << "kind " << kind << " against " << other);
+    for (const int odd : {0, ranks() - 1}) {
+      expect_mismatch(run(
+          [&](Team& world, int rank) {
+            call(world, rank == odd ? other : kind);
+            call(world, 4);  // who was done with the one learns of it in the next
+          },
+          2s));
+    }
+  }
+}
+
+// One is carried out by load and store where that is possible, the other never.
+TEST_P(Mismatch, of_a_schedule_and_another_collective) {
+  const auto outcomes = run([&](Team& world, int rank) {
+    auto out = output();
+    if (rank == 0) world.barrier();
+    world.gather(in.data(), out.data(), 8, ranks() - 1);
+    if (rank != 0) world.barrier();
+    world.alltoall(in.data(), out.data(), 8);
+  });
+  expect_mismatch(outcomes);
+}
+
 TEST_P(Mismatch, ends_the_team) {
   const auto outcomes = run([&](Team& world, int rank) {
     std::uint64_t out = 0;
@@ -212,6 +257,52 @@ TEST_P(Mismatch, a_rank_that_never_comes_is_named) {
     EXPECT_GE(outcome.took, 500ms);
     EXPECT_LT(outcome.took, 5s);
   }
+}
+
+TEST(Algorithms, an_unknown_one_is_refused_with_the_names_there_are) {
+  for (const char* const setting :
+       {"allreduce:nothing", "nothing:ring", "allreduce", "allreduce:ring,,", "barrier:ring"}) {
+    try {
+      const collectives::Selector selector(setting);
+      ADD_FAILURE() << setting;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_config);
+      EXPECT_NE(std::string(error.what()).find("allreduce: recursive_doubling"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Algorithms, the_environment_forces_them) {
+  auto places = bootstrap::make_inproc(2, 1);
+  std::vector<std::thread> threads;
+  for (auto& place : places) {
+    threads.emplace_back([&place] {
+      base::Env env = base::Env::from_process();
+      env.coll = "broadcast:binomial,allreduce:ring";
+      Runtime runtime(job::make_core(std::move(place), env));
+      std::uint64_t value = 3;
+      runtime.world().allreduce(&value, &value, 1, DType::u64, sum);
+      EXPECT_EQ(value, 6U);
+      EXPECT_EQ(runtime.world().carried_out("allreduce", "ring"), 1U);
+      EXPECT_EQ(runtime.world().carried_out("broadcast", "binomial"), 0U);
+      runtime.close();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Algorithms, all_ranks_force_the_same) {
+  auto places = bootstrap::make_inproc(2, 1);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      base::Env env = base::Env::from_process();
+      env.coll = rank == 0 ? "" : "allreduce:ring";
+      env.timeout = 4s;
+      EXPECT_THROW(Runtime(job::make_core(std::move(places[static_cast<std::size_t>(rank)]), env)), Error);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Mismatch, testing::Values(std::tuple(2, 1), std::tuple(3, 1), std::tuple(4, 2)),

@@ -1,0 +1,84 @@
+// Deterministic reductions: the bits are those of one fold in rank order, whatever the algorithm, the way a call is
+// cut, the wires and the layout. What is expected is computed from the contributions alone.
+#include <cmath>
+#include <cstring>
+
+#include "tests/multirank/collectives_every.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+using hmc::Reduction;
+namespace reference = hmc::collectives::reference;
+
+/// Of very different sizes, so that every other order of adding gives other bits.
+template <typename T> T rough(int rank, std::size_t index) {
+  const std::uint64_t bits = Pattern{rank, 5}.word(index);
+  const float mantissa = 1.0F + static_cast<float>(bits % 997) / 997.0F;
+  return static_cast<T>(std::ldexp((bits & 1024) != 0 ? mantissa : -mantissa, static_cast<int>(bits >> 20 & 7)));
+}
+
+template <typename T> std::vector<T> contribution_of(int rank, std::size_t count) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = rough<T>(rank, i);
+  return values;
+}
+
+template <typename T> T folded(hmc::Op op, int ranks, std::size_t index) {
+  std::vector<T> column;
+  for (int rank = 0; rank < ranks; ++rank) column.push_back(rough<T>(rank, index));
+  return *reference::reduce<T>(op, column);
+}
+
+template <typename T> bool same_bits(const T& a, const T& b) { return std::memcmp(&a, &b, sizeof(T)) == 0; }
+
+template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op) {
+  hmc::Team& world = me.runtime->world();
+  const Reduction how = deterministic(Reduction(op));
+  const auto n = static_cast<std::size_t>(me.size);
+  const std::vector<T> in = contribution_of<T>(me.rank, count * n);
+  std::vector<T> out(count);
+  const auto check = [&](const char* what, std::size_t first, int ranks) {
+    for (std::size_t i = 0; i < count; ++i)
+      HMC_CHECK_MSG(same_bits(out[i], folded<T>(op, ranks, first + i)), "{}: element {} of {}", what, i, count);
+  };
+  world.allreduce(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
+  check("allreduce", 0, me.size);
+  world.reduce(in.data(), out.data(), count, hmc::dtype_of<T>(), how, me.size - 1);
+  if (me.rank == me.size - 1) check("reduce", 0, me.size);
+  world.reduce_scatter(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
+  check("reduce_scatter", static_cast<std::size_t>(me.rank) * count, me.size);
+  if (op == hmc::Op::avg) return;
+  world.scan(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
+  check("scan", 0, me.rank + 1);
+  world.exscan(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
+  if (me.rank > 0) check("exscan", 0, me.rank);
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(deterministic, bits_are_those_of_one_fold) {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{100'001}}) {
+    check_all<float>(me, count, hmc::sum);
+    check_all<hmc::float16>(me, count, hmc::sum);
+    if (count > 1000) continue;
+    check_all<double>(me, count, hmc::avg);
+    check_all<hmc::bfloat16>(me, count, hmc::prod);
+  }
+}
+
+HMC_SPMD_TEST(deterministic, whatever_is_forced) {
+  for (const Algorithm& algorithm : hmc::collectives::schedule::algorithms()) {
+    if (!hmc::collectives::schedule::reduces(algorithm.collective)) continue;
+    const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
+    check_all<float>(me, 333, hmc::sum);
+  }
+}
+
+HMC_SPMD_TEST(deterministic, sixteen_bit_floats_are_rounded_once_in_any_case) {
+  constexpr std::size_t count = 500;
+  const auto in = contribution_of<hmc::bfloat16>(me.rank, count);
+  std::vector<hmc::bfloat16> out(count);
+  me.runtime->world().allreduce(in.data(), out.data(), count, hmc::DType::bf16, hmc::sum);
+  for (std::size_t i = 0; i < count; ++i) HMC_CHECK(same_bits(out[i], folded<hmc::bfloat16>(hmc::sum, me.size, i)));
+}
