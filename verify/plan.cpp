@@ -158,11 +158,13 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
 
 double cost_of(const Case& subject) {
   const int size = subject.shape().size;
-  schedule::Schedule one;
-  subject.algorithm().build_into(subject.shape(), subject.call_of(0), 0, one);
   double steps = 0;
-  for (const schedule::Step& step : one.steps) steps += step.kind == schedule::Kind::fold ? step.ways : 1.0;
-  return steps * size * (300.0 + size / 3.0);
+  // A root's, and that of one at the other end.
+  for (const int rank : {0, size - 1}) {
+    const schedule::Schedule one = schedule::build(subject.algorithm(), subject.shape(), subject.call_of(rank), rank);
+    for (const schedule::Step& step : one.steps) steps += step.kind == schedule::Kind::fold ? 2.0 * step.ways : 1.0;
+  }
+  return steps / 2 * size * (300.0 + size / 3.0);
 }
 
 }  // namespace hmc::verify

@@ -19,7 +19,7 @@ std::vector<int> sizes_for(Effort effort);
 void for_each_case(const schedule::Algorithm& algorithm, int size, Effort effort,
                    const std::function<void(const Case&)>& take);
 
-/// What checking would cost, in arbitrary units: steps times what each carries. From one rank's schedule.
+/// What checking would cost, in arbitrary units: steps times what each carries. From two ranks' schedules.
 double cost_of(const Case& subject);
 
 }  // namespace hmc::verify
