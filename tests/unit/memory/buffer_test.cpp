@@ -10,10 +10,11 @@ namespace hmc {
 
 namespace {
 
+[[maybe_unused]] const bool with_fakes = (memory::use_fakes(), true);  // each test may be the first
+
 /// Those that this machine has: all but OpenCL are fakes.
 const std::vector<Allocator>& places() {
   static const std::vector<Allocator> found = [] {
-    memory::use_fakes();
     std::vector<Allocator> list;
     for (int i = 0; i < allocator_count; ++i) {
       try {

@@ -1,5 +1,6 @@
 // Memory that two real processes share, on the fake drivers: the contract of sharing.hpp for each kind.
 #include <dirent.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -239,6 +240,27 @@ TEST(Sharing, a_users_pointer_in_the_middle_of_an_allocation_goes_over_with_its_
   EXPECT_EQ(read_back(provider, whole->address + 4096, 100), pattern(100, 61));
   EXPECT_EQ(read_back(provider, whole->address + 8192, 100), pattern(100, 71));
   EXPECT_EQ(read_back(provider, whole->address + 4095, 1)[0], pattern(10'000, 1)[4095]);
+}
+
+TEST(Sharing, a_process_that_ends_leaves_no_handle_behind) {
+  use_fakes();
+  const std::string file = testing::TempDir() + "/hmc_fake_dump." + std::to_string(::getpid());
+  ::setenv("FAKE_DUMP", file.c_str(), 1);
+  {
+    const DeviceProvider provider(open_cuda());
+    const Peer peer("cuda");
+    const auto mine = provider.allocate(0, 100, Backing::vmm);
+    write(provider, mine->address, pattern(100, 1));
+    peer.ask({'i', 1, 0, SharingKind::vmm_fd, {}, provider.share(mine, SharingKind::vmm_fd)});
+    peer.ask({'e', 1, 100, SharingKind::ipc, {}, {}});
+  }
+  ::unsetenv("FAKE_DUMP");
+  std::ifstream in(file);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  ::unlink(file.c_str());
+  EXPECT_NE(text.find(" memory=0 physical=0 reservation=0 mapping=0 stream=0 event=0 import=0 host=0 context=0\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Sharing, says_why_a_vendor_or_a_backing_has_none) {
