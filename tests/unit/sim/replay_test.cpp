@@ -139,6 +139,61 @@ TEST(ClosedForm, RanksOfANodeShareItsAdapter) {
   EXPECT_EQ(replay(shape, build, model).time, net.overhead + 3 * one + net.latency + net.stream(bytes) + net.overhead);
 }
 
+TEST(ClosedForm, MessagesLeaveOneAdapterAfterEachOther) {
+  Model model = network_only();
+  model.network.gap = from_ns(1000);
+  const Link& net = model.network;
+  const Shape shape{4, 1};
+  const Builder build = [](int rank, Schedule& out) {  // 0 to all others; the gap is longer than the overhead
+    out.slots = 1;
+    out.steps = rank == 0 ? std::vector{put(1, 1, 0), put(2, 1, 0), put(3, 1, 0)} : std::vector{wait(0, 0)};
+  };
+  EXPECT_EQ(replay(shape, build, model).time, net.overhead + 2 * net.gap + net.latency + net.overhead);
+}
+
+TEST(ClosedForm, MessagesEnterOneAdapterAfterEachOther) {
+  const Model model = network_only();
+  const Link& net = model.network;
+  const Shape shape{5, 1};
+  const std::uint64_t bytes = 10'001;
+  const Builder build = [&](int rank, Schedule& out) {  // all others to 0
+    out.slots = 4;
+    out.steps = {put(0, bytes, static_cast<std::uint32_t>(rank - 1))};
+    if (rank == 0) out.steps = {wait(1, 0), wait(2, 1), wait(3, 2), wait(4, 3)};
+  };
+  const Time first = net.overhead + net.latency + net.stream(bytes);
+  EXPECT_EQ(replay(shape, build, model).time, first + 3 * (net.stream(bytes) + net.gap) + net.overhead);
+}
+
+TEST(ClosedForm, SettleWaitsForTheAdapter) {
+  const Model model = network_only();
+  const Link& net = model.network;
+  const std::uint64_t bytes = 10'001;
+  for (const int per_node : {1, 2}) {  // an adapter of one's own, and a shared one
+    const Shape shape{2 * per_node, per_node};
+    const Builder build = [&](int rank, Schedule& out) {
+      out.slots = 1;
+      Step settle;
+      if (rank < per_node) out.steps = {put(rank + per_node, bytes, 0), settle};
+      if (rank >= per_node) out.steps = {wait(rank - per_node, 0)};
+    };
+    EXPECT_EQ(replay(shape, build, model).earliest, net.overhead + net.stream(bytes)) << per_node;
+  }
+}
+
+TEST(ClosedForm, AFoldReadsEveryContribution) {
+  Model model = network_only();
+  model.reduce_ps = 250;
+  const Builder build = [](int, Schedule& out) {
+    Step fold;
+    fold.kind = schedule::Kind::fold;
+    fold.bytes = 1000;
+    fold.ways = 3;
+    out.steps = {fold};
+  };
+  EXPECT_EQ(replay(Shape{1, 1}, build, model).time, 3 * 1000 * 250);
+}
+
 TEST(ClosedForm, AnOversubscribedTreeIsAsSlowAsItsTrunk) {
   Model model = network_only();
   model.tree = {.enabled = true, .leaf_nodes = 4, .oversubscription = 4, .hop = from_ns(200)};
