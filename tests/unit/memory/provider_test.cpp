@@ -1,6 +1,7 @@
 // What every provider does, on its fake driver; OpenCL on whatever OpenCL there is.
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "tests/unit/memory/fake.hpp"
 
@@ -170,6 +171,22 @@ TEST_P(EveryProvider, a_users_stream_may_be_borrowed) {
   }
   ASSERT_TRUE(users->synchronize().ok());  // it is still there
   EXPECT_EQ(read_back(*provider_, memory->address + 63, 1)[0], 9);
+}
+
+TEST_P(EveryProvider, serves_several_threads_at_once) {
+  std::vector<std::thread> threads;
+  for (unsigned id = 0; id < 4; ++id) {
+    threads.emplace_back([this, id] {
+      const int device = static_cast<int>(id % provider_->devices().size());
+      for (unsigned round = 0; round < 20; ++round) {
+        const auto memory = provider_->allocate(device, 3000);
+        const auto data = pattern(3000, id * 100 + round);
+        EXPECT_TRUE(provider_->copy_from_host(memory->address, data.data(), data.size()).ok());
+        EXPECT_EQ(read_back(*provider_, memory->address, 3000), data) << id << " " << round;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_P(EveryProvider, knows_its_own_pointers_by_kind_and_device) {
