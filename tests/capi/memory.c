@@ -11,7 +11,8 @@ void test_buffer(void) {
   unsigned char bytes[6] = {1, 2, 3, 4, 5, 6}, back[6] = {0};
   void* data;
 
-  CHECK(hmc_buffer_create(0, 4096, (hmc_memory_type)6, &buffer) == HMC_INVALID_ARGUMENT && buffer == NULL);
+  CHECK(hmc_buffer_create(0, 4096, (hmc_memory_type)(HMC_MEMORY_AMD_MANAGED + 1), &buffer) == HMC_INVALID_ARGUMENT &&
+        buffer == NULL);
   OK(hmc_buffer_create(0, 4096, HMC_MEMORY_CPU, &buffer));
   CHECK(hmc_buffer_ptr(buffer) != NULL && hmc_buffer_size(buffer) == 4096);
   CHECK(hmc_buffer_memory_type(buffer) == HMC_MEMORY_CPU && hmc_buffer_device_id(buffer) == 0);
