@@ -63,7 +63,7 @@ HMC_SPMD_TEST(algorithms, each_does_every_count_and_form) {
   std::uint64_t number = 0;
   for (const Algorithm& algorithm : algorithms()) {
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
-    for (const std::size_t count : {0, 1, me.size - 1, me.size, 13, 700})
+    for (const int count : {0, 1, me.size - 1, me.size, 13, 700})
       run_forms(me, algorithm, static_cast<std::size_t>(count), number);
   }
 }
