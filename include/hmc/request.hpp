@@ -23,11 +23,11 @@ class Core;
 using Timeout = std::chrono::nanoseconds;
 inline constexpr Timeout job_timeout{-1};
 
-/// A put_nb, get_nb or non-blocking collective under way. Done means: the source may be reused (put), or the result has arrived
-/// (get), or the rank's part in the collective is over. A request is over once test or wait has said so, or has thrown anything but a timeout; then it is
-/// empty, as a default-made one is. Small, copyable (of copies, use one), and a destructor that does nothing
-/// to the transfer: to drop a request is allowed, its buffers must then stay valid until flush() or until
-/// the window has gone. After its window was closed or destroyed a request throws Error{closed}. Same
+/// A put_nb, get_nb or non-blocking collective under way. Done means: the source may be reused (put), or the result has
+/// arrived (get), or the rank's part in the collective is over. A request is over once test or wait has said so, or has
+/// thrown anything but a timeout; then it is empty, as a default-made one is. Small, copyable (of copies, use one), and
+/// a destructor that does nothing to the transfer: to drop a request is allowed, its buffers must then stay valid until
+/// flush() or until the window has gone. After its window was closed or destroyed a request throws Error{closed}. Same
 /// threads as its window.
 class HMC_API Request {
  public:

@@ -46,7 +46,7 @@ struct Fabric {
   std::vector<std::unique_ptr<transport::Wire>> wires;
   std::vector<int> wire_of;  ///< by rank: index into wires
   std::vector<TicketSource*> sources;
-  std::vector<Path> paths;   ///< by rank
+  std::vector<Path> paths;  ///< by rank
   Counters counters;
 
   /// The open windows, ascending by id; ids are equal on all ranks because creation is collective.
