@@ -81,7 +81,7 @@ void Engine::conceal(std::byte* base, std::uint64_t bytes) noexcept {
   options_.log.warn("ucx: {} messages still read a region that is concealed: their connections are cut",
                     region->sending);
   peers_.fail_readers(*region, base::Status::failure(Code::peer_failed, "it takes no answers"));
-  peers_.bury();
+  progress_locked();
 }
 
 Message Engine::message(Kind kind, const Regions::Key& region, std::uint64_t offset) const noexcept {
@@ -129,7 +129,7 @@ base::Status Engine::write(To to, const void* source, std::uint64_t bytes, const
   const base::Status status = peers_.post(peer, last, source, bytes, opened);
   peer.asked = peer.posted;
   if (!status.ok()) {
-    peers_.bury();  // UCX lets go of the chunks before this one
+    progress_locked();  // buries the peer: UCX lets go of the chunks before this one
     tickets_.drop(opened);
   } else if (tickets_.find(opened) != nullptr) {
     ticket = opened;
@@ -236,7 +236,7 @@ void Engine::reclaim(Ticket ticket, std::int64_t limit) noexcept {
     Peer& peer = peers_.at(tickets_.known(ticket)->peer);
     options_.log.warn("ucx: rank {} doesn't take a put that was given up: its connection is cut", peer.rank);
     peers_.fail(peer, base::Status::failure(Code::peer_failed, "it took no bytes, and was cut off", peer.rank));
-    peers_.bury();
+    progress_locked();
   }
   tickets_.drop(ticket);
 }

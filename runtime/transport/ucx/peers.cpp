@@ -216,10 +216,14 @@ Sending* Peers::take(Peer& peer, const Message& message) noexcept {
     // A message that finds no free record is the only one that allocates.
     auto record = std::unique_ptr<Sending>(new (std::nothrow) Sending);
     if (record == nullptr) return nullptr;
-    if (free_.capacity() <= records_.size())
-      free_.reserve(2 * records_.size() + 16);  // so that give_back() never allocates
-    free_.push_back(record.get());
-    records_.push_back(std::move(record));
+    try {
+      if (free_.capacity() <= records_.size())
+        free_.reserve(2 * records_.size() + 16);  // so that give_back() never allocates
+      records_.push_back(std::move(record));
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+    free_.push_back(records_.back().get());
   }
   Sending* const record = free_.back();
   free_.pop_back();
@@ -235,14 +239,15 @@ void Peers::finish(Sending& record, ucs_status_t status) noexcept {
   Peer& peer = *record.peer;
   --peer.in_flight;
   if (Regions::Exposed* const region = std::exchange(record.reading, nullptr)) --region->sending;
-  if (record.ticket != done) {
-    if (Tickets::Transfer* const transfer = tickets_.known(record.ticket)) --transfer->sending;
-    // The others are failed by bury(), together, once UCX has let go of their memory.
-    if (status == UCS_OK) tickets_.advance(record.ticket, 1);
-  }
+  const Ticket ticket = record.ticket;
+  Tickets::Transfer* const transfer = tickets_.known(ticket);
+  const bool was_last = transfer != nullptr && --transfer->sending == 0;
+  if (status == UCS_OK) tickets_.advance(ticket, 1);
   give_back(record);
   if (status != UCS_OK)
     fail(peer, base::Status::failure(Code::peer_failed, worker_.ucp().ucs_status_string(status), peer.rank));
+  // Failed only now that UCX reads its memory no more; bury() fails those that UCX holds nothing of.
+  if (was_last && !peer.failure.ok()) tickets_.fail(ticket, peer.failure);
 }
 
 void Peers::on_sent(void* request, ucs_status_t status, void* user_data) noexcept {
@@ -318,8 +323,9 @@ void Peers::close() noexcept {
     bury();
     pump();
   }
-  const unsigned flags = sending() > 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0;
   for (Peer& peer : peers_) {
+    // Only who doesn't take what is sent is cut off; the others get all of it.
+    const unsigned flags = peer.in_flight > 0 || peer.first != nullptr ? UCP_EP_CLOSE_FLAG_FORCE : 0;
     if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);
     close_endpoint(peer, flags);
   }

@@ -31,6 +31,8 @@ struct Peer {
   std::uint64_t posted = 0;     ///< verbs for it, each of which is one message or several
   std::uint64_t asked = 0;      ///< `posted` after the last verb that a flush waits for
   std::uint64_t flushed = 0;    ///< all verbs before this one are visible there
+  bool reordered = false;       ///< its messages came out of order: none is believed any more
+  bool put_refused = false;     ///< it refused a put since the last flush
   std::uint32_t in_flight = 0;  ///< messages that UCX hasn't let go of
   Sending* first = nullptr;     ///< the queue: what is posted and not yet UCX's
   Sending* last = nullptr;

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
+#include <utility>
 
+#include "runtime/base/fences.hpp"
 #include "runtime/transport/cpu_atomics.hpp"
 
 namespace hmc::transport::ucx {
@@ -23,16 +26,22 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
   if (message.secret != secret_ || message.origin >= static_cast<std::uint32_t>(peers_.count()))
     return refuse_stranger();
   Peer& peer = peers_.at(static_cast<int>(message.origin));
+  if (peer.reordered) return;
   if (message.sequence != peer.received++) {
     // Fences and signals rest on this order; to go on would be to corrupt silently.
+    peer.reordered = true;
     log_.error("ucx: message {} from rank {} came where {} was due", message.sequence, peer.rank, peer.received - 1);
     peers_.fail(peer, base::Status::failure(Code::error, "the network reordered messages", peer.rank));
     return;
   }
-  if (message.kind < Kind::got)
-    carry_out(message, data, bytes);
-  else
-    take_in(message, data, bytes);
+  try {
+    if (message.kind < Kind::got)
+      carry_out(message, data, bytes);
+    else
+      take_in(message, data, bytes);
+  } catch (const std::bad_alloc&) {  // of the lists of answers: who asks for so much has to do without
+    peers_.fail(peer, base::Status::failure(Code::out_of_memory, "no memory for an answer", peer.rank));
+  }
 }
 
 void Target::refuse_stranger() noexcept {
@@ -40,7 +49,7 @@ void Target::refuse_stranger() noexcept {
     log_.warn("ucx: {} messages were dropped that don't hold this wire's secret", refusals_.strangers);
 }
 
-void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
+void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) {
   switch (message.kind) {
     case Kind::put:
     case Kind::put_signal: return do_put(message, data, bytes);
@@ -51,13 +60,24 @@ void Target::carry_out(const Message& message, const std::byte* data, std::uint6
   }
 }
 
-void Target::do_put(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
+void Target::do_put(const Message& message, const std::byte* data, std::uint64_t bytes) {
   Regions::Exposed* const region = regions_.find(key_of(message), message.offset, bytes);
   const bool signals = message.kind == Kind::put_signal;
   const bool sound =
       !signals || (message.first % 8 == 0 && regions_.find(key_of(message), message.first, 8) != nullptr);
   if (region == nullptr || !sound) return refuse(message);
-  if (bytes > 0) std::memcpy(region->base + message.offset, data, bytes);
+  // Messages are carried out in order, so that a fence needs no message of its own; each one's stores come
+  // after those before it on every CPU.
+  base::store_fence();
+  std::byte* const to = region->base + message.offset;
+  if (bytes == 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
+    // A word moves as one: a reader who polls it never sees half of it. Relaxed: the fence orders it.
+    std::uint64_t word;
+    std::memcpy(&word, data, 8);
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_relaxed);
+  } else if (bytes > 0) {
+    std::memcpy(to, data, bytes);
+  }
   if (!signals) return;
   auto* const word = reinterpret_cast<std::uint64_t*>(region->base + message.first);
   // Release: pairs with the acquire load of whoever waits for the signal; the bytes were stored above,
@@ -65,7 +85,7 @@ void Target::do_put(const Message& message, const std::byte* data, std::uint64_t
   std::atomic_ref<std::uint64_t>(*word).store(message.second, std::memory_order_release);
 }
 
-void Target::do_atomic(const Message& message) noexcept {
+void Target::do_atomic(const Message& message) {
   const bool sound = (message.width == 4 || message.width == 8) && message.offset % message.width == 0 &&
                      message.op <= static_cast<std::uint8_t>(AtomicOp::fetch_xor);
   Regions::Exposed* const region = sound ? regions_.find(key_of(message), message.offset, message.width) : nullptr;
@@ -76,7 +96,7 @@ void Target::do_atomic(const Message& message) noexcept {
   if (message.wants_result != 0) reply(message, Kind::result).message.first = old;
 }
 
-void Target::do_get(const Message& message) noexcept {
+void Target::do_get(const Message& message) {
   Regions::Exposed* const region = regions_.find(key_of(message), message.offset, message.first);
   if (region == nullptr) return refuse(message);
   Answer& answer = reply(message, Kind::got);
@@ -85,7 +105,7 @@ void Target::do_get(const Message& message) noexcept {
   answer.bytes = message.first;
 }
 
-void Target::refuse(const Message& message) noexcept {
+void Target::refuse(const Message& message) {
   if (worth_a_line(++refusals_.requests))
     log_.error("ucx: rank {} asked for bytes from {} of a region that isn't exposed, or is shorter ({} such requests)",
                message.origin, message.offset, refusals_.requests);
@@ -94,7 +114,7 @@ void Target::refuse(const Message& message) noexcept {
   answer.nonce = message.nonce;
 }
 
-Target::Answer& Target::reply(const Message& to, Kind kind) noexcept {
+Target::Answer& Target::reply(const Message& to, Kind kind) {
   const int rank = static_cast<int>(to.origin);
   auto due = std::find_if(due_.begin(), due_.end(), [&](const Due& one) { return one.rank == rank; });
   if (due == due_.end()) {
@@ -110,7 +130,7 @@ Target::Answer& Target::reply(const Message& to, Kind kind) noexcept {
   return answer;
 }
 
-void Target::take_in(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
+void Target::take_in(const Message& message, const std::byte* data, std::uint64_t bytes) {
   Peer& peer = peers_.at(static_cast<int>(message.origin));
   if (message.kind == Kind::refused) return take_refusal(message);
   if (message.kind == Kind::flushed && message.first <= peer.posted)
@@ -127,16 +147,24 @@ void Target::take_in(const Message& message, const std::byte* data, std::uint64_
     case Kind::result:
       if (transfer->result != nullptr) *transfer->result = message.first;
       return tickets_.advance(message.ticket, 1);
-    case Kind::flushed: return tickets_.advance(message.ticket, 1);
+    case Kind::flushed:
+      // The refusal of a put comes before the answer to the flush that covers it.
+      if (std::exchange(peer.put_refused, false))
+        return tickets_.fail(
+            message.ticket,
+            base::Status::failure(Code::error, "a put went to a region that the peer doesn't expose", peer.rank));
+      return tickets_.advance(message.ticket, 1);
     default: return;
   }
 }
 
-void Target::take_refusal(const Message& message) noexcept {
+void Target::take_refusal(const Message& message) {
   const int rank = static_cast<int>(message.origin);
   log_.error("ucx: rank {} doesn't expose a region that this rank asked of it", rank);
   tickets_.fail(message.ticket, base::Status::failure(Code::error, "the peer doesn't expose that region", rank));
-  // A put has nobody who waits for it: the next verb on that way says so. Everything else goes on.
+  // A put has nobody who waits for it: the next flush says so, and the next verb on that way. Everything else
+  // goes on.
+  if (message.ticket == done) peers_.at(rank).put_refused = true;
   if (message.nonce != 0 && !was_refused(rank, key_of(message)) && refused_.size() < most_refused)
     refused_.emplace_back(rank, key_of(message));
 }
@@ -146,7 +174,7 @@ bool Target::was_refused(int peer, const Regions::Key& region) const noexcept {
 }
 
 int Target::answer() noexcept {
-  // Sending delivers nothing, so the lists don't grow under us.
+  // The lists don't grow under us: what sending may deliver (to this rank itself) are answers, which ask for none.
   int count = 0;
   for (Due& due : due_) {
     Peer& peer = peers_.at(due.rank);

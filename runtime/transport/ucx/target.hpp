@@ -54,14 +54,14 @@ class Target {
     std::size_t first = 0;
     std::vector<Answer> answers;
   };
-  void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
-  void take_in(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
-  void do_put(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
-  void do_atomic(const Message& message) noexcept;
-  void do_get(const Message& message) noexcept;
-  void refuse(const Message& message) noexcept;
-  void take_refusal(const Message& message) noexcept;
-  Answer& reply(const Message& to, Kind kind) noexcept;
+  void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes);
+  void take_in(const Message& message, const std::byte* data, std::uint64_t bytes);
+  void do_put(const Message& message, const std::byte* data, std::uint64_t bytes);
+  void do_atomic(const Message& message);
+  void do_get(const Message& message);
+  void refuse(const Message& message);
+  void take_refusal(const Message& message);
+  Answer& reply(const Message& to, Kind kind);
   /// Sends one message of an answer; true if that was its last, or it can't be sent.
   bool send_part(Peer& peer, Answer& answer) noexcept;
   static Regions::Key key_of(const Message& message) noexcept { return {message.region, message.nonce}; }

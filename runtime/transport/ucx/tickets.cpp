@@ -61,6 +61,7 @@ void Tickets::fail_peer(int peer, base::Status status) noexcept {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (!slot.open || (slot.transfer.peer >= 0 && slot.transfer.peer != peer)) continue;
+    if (slot.transfer.sending > 0) continue;  // failed when the last of its messages comes back
     fail((Ticket{slot.generation.load(std::memory_order_relaxed)} << 32) | i, status);  // under the lock
   }
 }

@@ -44,7 +44,7 @@ class Tickets {
   void fail(Ticket ticket, base::Status status) noexcept;
   /// As if it had never been: for one that couldn't be started, or was given up.
   void drop(Ticket ticket) noexcept;
-  /// Everything that waits for `peer`, and all that waits for several ranks.
+  /// Everything that waits for `peer`, and all that waits for several ranks, except whose memory is still read.
   void fail_peer(int peer, base::Status status) noexcept;
 
   base::Status test(Ticket ticket, std::mutex& lock) noexcept;

@@ -107,6 +107,8 @@ TEST_F(UcxTarget, DistrustsAPeerWhoseMessagesWereReordered) {
   receive(from_peer(Kind::put), 8);
   EXPECT_TRUE(clean());
   EXPECT_EQ(peers_.at(1).failure.code, Code::error);
+  receive(from_peer(Kind::put), 8);  // the next of those that were sent: in order again, and too late
+  EXPECT_TRUE(clean());
 }
 
 // Whoever polls on another core sees the bytes when it sees the signal. (A rank that drives its wire itself
@@ -195,6 +197,18 @@ TEST_F(UcxTarget, ARefusalEndsItsTransferAndThatWayOnly) {
   EXPECT_TRUE(target_.was_refused(1, gone));
   EXPECT_FALSE(target_.was_refused(1, region_));
   EXPECT_FALSE(target_.was_refused(2, gone));
+}
+
+TEST_F(UcxTarget, ARefusedPutIsToldByTheNextFlush) {
+  std::mutex lock;
+  for (const bool refused : {true, false}) {
+    if (refused) receive(from_peer(Kind::refused), 0);
+    const Ticket flush = tickets_.open({.peer = 1, .left = 1});
+    Message flushed = from_peer(Kind::flushed);
+    flushed.ticket = flush;
+    receive(flushed, 0);
+    EXPECT_EQ(tickets_.test(flush, lock).code, refused ? Code::error : Code::success);
+  }
 }
 
 TEST_F(UcxTarget, AnAnswerToWhatWasGivenUpIsDropped) {

@@ -94,5 +94,13 @@ TEST_F(UcxTickets, MemoryFollowsWhatIsUnderWay) {
   EXPECT_EQ(tickets_.under_way(), 0U);
 }
 
+TEST_F(UcxTickets, OneWhoseMemoryIsStillReadFailsLater) {
+  const Ticket read = tickets_.open({.peer = 1, .left = 2, .sending = 1});
+  const Ticket idle = tickets_.open({.peer = 1, .left = 2});
+  tickets_.fail_peer(1, base::Status::failure(Code::peer_failed, "gone"));
+  EXPECT_EQ(test(read).code, Code::in_progress);
+  EXPECT_EQ(test(idle).code, Code::peer_failed);
+}
+
 }  // namespace
 }  // namespace hmc::transport::ucx
