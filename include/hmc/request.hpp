@@ -43,6 +43,7 @@ class HMC_API Request {
   /// A collective goes on all the same, and its buffers stay in use.
   void abandon() noexcept;
 
+  /// Of several: if one throws anything but a timeout, the others are given up.
   static void wait_all(std::span<Request> requests, Timeout timeout = job_timeout);
   /// The index of one that is done, which is empty from then on, so that each is given once; empty ones are
   /// passed over. `none` if all are empty.
@@ -61,6 +62,7 @@ class HMC_API Request {
   static Request from_raw(const Raw& raw);
 
  private:
+  static void abandon_all(std::span<Request> requests) noexcept;
   friend class window::Core;
   /// Done at once, and not yet asked about.
   Request(const char* operation, int peer) noexcept : operation_(operation), peer_(peer) {}

@@ -16,7 +16,11 @@ inline std::int64_t now_ns() noexcept {
 /// Made once at the top of a blocking call and handed down, so that nested waits share one bound.
 class Deadline {
  public:
-  static Deadline after(std::chrono::nanoseconds span) noexcept { return Deadline(Clock::now() + span); }
+  /// A span past the end of the clock is for ever.
+  static Deadline after(std::chrono::nanoseconds span) noexcept {
+    const auto now = Clock::now();
+    return Deadline(span > Clock::time_point::max() - now ? Clock::time_point::max() : now + span);
+  }
 
   bool expired() const noexcept { return Clock::now() >= at_; }
   std::chrono::nanoseconds left() const noexcept {

@@ -88,6 +88,7 @@ NodePage::Header& NodePage::header() const noexcept {
 NodePage NodePage::create(int capacity) {
   const auto count = static_cast<std::size_t>(capacity);
   auto segment = Segment::create(sizeof(Header) + count * (sizeof(ActivityLine) + sizeof(Doorbell)));
+  segment->populate(0, segment->bytes());  // lack of memory is an error here
   auto* const header = new (segment->base()) Header{};
   header->magic = magic;
   header->version = layout_version;

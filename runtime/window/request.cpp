@@ -54,8 +54,13 @@ void Request::end(const std::shared_ptr<window::Core>& window, const base::Statu
 bool Request::test() {
   if (is_empty()) return true;
   const auto window = this->window();
-  const base::Status status = look(window.get());
-  if (status.code == Code::in_progress) return false;
+  base::Status status = look(window.get());
+  if (status.code == Code::in_progress) {
+    // Whoever polls instead of waiting learns of a death here.
+    status = window->fabric().waiter.page().aborted();
+    if (status.ok()) return false;
+    if (wire_ >= 0) window->fabric().wires[static_cast<std::size_t>(wire_)]->abandon(ticket_);
+  }
   end(window, status);
   return true;
 }
@@ -84,12 +89,17 @@ void Request::abandon() noexcept {
 }
 
 void Request::wait_all(std::span<Request> requests, Timeout timeout) {
-  if (timeout < Timeout::zero()) {
-    for (Request& request : requests) request.wait(timeout);
-    return;
-  }
   const base::Deadline deadline = base::Deadline::after(timeout);
-  for (Request& request : requests) request.wait(deadline.left());
+  try {
+    for (Request& request : requests) request.wait(timeout < Timeout::zero() ? timeout : deadline.left());
+  } catch (const Error& error) {
+    if (error.code() != Code::timeout) abandon_all(requests);
+    throw;
+  }
+}
+
+void Request::abandon_all(std::span<Request> requests) noexcept {
+  for (Request& request : requests) request.abandon();
 }
 
 std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
@@ -116,6 +126,7 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
     window::Fabric& fabric = some->fabric();
     const base::Status status =
         fabric.waiter.until({base::Activity::wait_request, -1}, one_over, fabric.resolve(timeout));
+    if (!status.ok() && status.code != Code::timeout) abandon_all(requests);
     window::require(fabric, status, {"Request::wait_any"});
   }
   requests[finished].end(requests[finished].window(), result);

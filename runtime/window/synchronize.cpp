@@ -66,7 +66,10 @@ bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   check_word("test_until", fabric_->rank, offset, 8);
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
   for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
-  return holds(load_signal(region_.base + offset), compare, value);
+  if (holds(load_signal(region_.base + offset), compare, value)) return true;
+  // Whoever polls instead of waiting learns of a death here.
+  require(*fabric_, fabric_->waiter.page().aborted(), {"test_until", -1, offset, 8, true});
+  return false;
 }
 
 std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset) {

@@ -99,6 +99,7 @@ class Pipeline {
 
 void Core::put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) {
   const Peer& peer = check_strided("put_strided", rank, offset, source, strides);
+  if (strides.rows == 0 || strides.row_bytes == 0) return;
   const auto* const from = static_cast<const std::byte*>(source);
   if (peer.direct != nullptr) {
     for (std::size_t row = 0; row < strides.rows; ++row)
@@ -125,6 +126,7 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
 
 void Core::get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) {
   const Peer& peer = check_strided("get_strided", rank, offset, destination, strides);
+  if (strides.rows == 0 || strides.row_bytes == 0) return;
   auto* const to = static_cast<std::byte*>(destination);
   if (peer.direct != nullptr) {
     for (std::size_t row = 0; row < strides.rows; ++row)

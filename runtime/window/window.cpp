@@ -64,7 +64,9 @@ Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::
       throw Error(Code::invalid_argument, "Window::create_over_memfd",
                   fmt::format("descriptor {}: {}", memfd, std::strerror(errno)));
     if (bytes == 0) throw Error(Code::invalid_argument, "Window::create_over_memfd", "a mapping has at least one byte");
-    allocation = memory::adopt_segment(base::Segment::map(std::move(own), bytes, file_offset), 0, bytes);
+    auto segment = base::Segment::map(std::move(own), bytes, file_offset);
+    segment->populate(0, bytes);  // a file may have holes; lack of memory is an error here, not a signal later
+    allocation = memory::adopt_segment(std::move(segment), 0, bytes);
   } catch (const Error& error) {
     failure = error.detail();
   } catch (const std::exception& error) {

@@ -1,7 +1,7 @@
 // One rank dies (or aborts) while the others wait in HMC; each survivor says what it learned, and when.
 //   hmcrun -np N dying_rank HOW WHERE
-//   HOW:   kill | exit0 | exit3 | abort | segv     WHERE: barrier | wait_until | allreduce | flush | get | request |
-//   create
+//   HOW:   kill | exit0 | exit3 | abort | segv
+//   WHERE: barrier | wait_until | allreduce | flush | get | request | create | test | test_until
 // A survivor prints "survivor R code CODE peer P after US us: TEXT" and leaves with 0.
 #include <signal.h>
 #include <unistd.h>
@@ -49,6 +49,11 @@ void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim
   if (where == "wait_until") win.wait_until(data_at, hmc::Cmp::eq, 12345);
   if (where == "allreduce")
     runtime.world().allreduce(memory.data(), memory.data(), data_bytes / 4, hmc::DType::f32, hmc::sum);
+  if (where == "test_until") forever([&] { win.test_until(data_at, hmc::Cmp::eq, 12345); });
+  if (where == "test") {
+    hmc::Request request = runtime.world().ibarrier();
+    forever([&] { request.test(); });
+  }
   if (where == "create") Window::create(runtime.world(), 4096);
   if (where == "get") forever([&] { win.get(victim, data_at, memory.data(), data_bytes); });
   if (where == "flush") {

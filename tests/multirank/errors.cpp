@@ -206,6 +206,8 @@ HMC_SPMD_TEST(errors, strides_that_cannot_be) {
   HMC_CHECK_THROWS(Code::out_of_range, win.put_strided(peer, 0, local.data(), {2, 16, 16, far - 8}));
   HMC_CHECK_THROWS(Code::out_of_range, win.get_strided(peer, 0, local.data(), {far, 16, 16, 4096}));
   win.put_strided(peer, 0, local.data(), {2, 16, 16, window_bytes - 16});
+  win.put_strided(peer, 0, local.data(), {far, 0, 16, 16});  // nothing, however often
+  win.get_strided(peer, 0, local.data(), {far, 0, 16, 16});
   me.runtime->world().barrier();
   win.close();
 }

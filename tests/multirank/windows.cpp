@@ -1,5 +1,6 @@
 // Windows over all kinds of memory, of all sizes, and the symmetric allocation in them.
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <map>
@@ -100,6 +101,9 @@ HMC_SPMD_TEST(windows, over_a_memfd_from_an_offset) {
   HMC_CHECK_EQ(::ftruncate(memfd.get(), static_cast<off_t>(4 * page)), 0);
   Window win = Window::create_over_memfd(me.runtime->world(), memfd.get(), page + 100, 2 * page);
   HMC_CHECK_EQ(win.bytes(), page + 100);
+  struct stat file {};
+  HMC_CHECK_EQ(::fstat(memfd.get(), &file), 0);
+  HMC_CHECK_EQ(static_cast<std::size_t>(file.st_blocks) * 512, 2 * page);  // its pages exist, and only those
   exchange(me, win, 6);
   std::vector<std::byte> seen(page + 100);
   HMC_CHECK_EQ(::pread(memfd.get(), seen.data(), seen.size(), static_cast<off_t>(2 * page)),

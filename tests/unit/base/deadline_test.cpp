@@ -36,6 +36,12 @@ TEST(Deadline, a_far_deadline_fits_into_the_argument_of_poll) {
   EXPECT_LE(left, 1'000'000'000);
 }
 
+TEST(Deadline, the_longest_span_is_for_ever) {
+  const Deadline never = Deadline::after(std::chrono::nanoseconds::max());
+  EXPECT_FALSE(never.expired());
+  EXPECT_GT(never.left(), std::chrono::hours(24 * 365 * 100));
+}
+
 TEST(Deadline, now_is_monotonic) {
   std::int64_t before = now_ns();
   for (int i = 0; i < 1000; ++i) {

@@ -75,6 +75,24 @@ TEST_F(WindowAbandon, NotByARequestAtItsDeadlineButByItsAbandonAndByAnAbort) {
   EXPECT_TRUE(rank_.wire->under_way.empty());
 }
 
+TEST_F(WindowAbandon, ByAnAbortOfAllRequestsThatAreWaitedForTogether) {
+  const auto three = [&] {
+    std::vector<Request> requests;
+    for (int i = 0; i < 3; ++i) requests.push_back(core_->get_nb(0, 0, memory_.data(), 100));
+    return requests;
+  };
+  std::vector<Request> any = three(), all = three(), polled = three();
+  static_cast<bootstrap::Bootstrap&>(*rank_.fabric->exchange).abort(1, "the end");
+  EXPECT_EQ(code_of([&] { (void)Request::wait_any(any, 10s); }), Code::aborted);
+  EXPECT_EQ(rank_.wire->under_way.size(), 6U);
+  EXPECT_EQ(code_of([&] { Request::wait_all(all, 10s); }), Code::aborted);
+  EXPECT_EQ(rank_.wire->under_way.size(), 3U);
+  // Whoever polls learns of it too.
+  for (Request& request : polled) EXPECT_EQ(code_of([&] { (void)request.test(); }), Code::aborted);
+  EXPECT_TRUE(rank_.wire->under_way.empty());
+  EXPECT_EQ(code_of([&] { (void)core_->test_until(0, Cmp::eq, 1); }), Code::aborted);
+}
+
 TEST_F(WindowAbandon, ByTheWindowsEndAndItsRequestsSayClosed) {
   std::vector<Request> requests;
   for (int i = 0; i < 5; ++i) requests.push_back(core_->put_nb(0, 0, memory_.data(), 100));
