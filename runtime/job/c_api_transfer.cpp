@@ -38,25 +38,26 @@ void with_requests(hmc_request_t* requests, std::size_t count, const char* opera
 }
 
 // ---- batches: translated a few at a time, so that nothing is allocated
-constexpr std::size_t chunk = 64;
+/// Batches up to this long need no memory of their own.
+constexpr std::size_t short_batch = 64;
 
+/// The batch in C++'s items, sent as one, so that it is refused whole.
 template <typename To, typename Item, typename Translate, typename Send>
-void in_chunks(const Item* items, std::size_t count, const char* operation, Translate&& translate, Send&& send) {
+void as_batch(const Item* items, std::size_t count, const char* operation, Translate&& translate, Send&& send) {
   if (count == 0) return;
   const std::size_t stride = required(items, operation, "the array of items").struct_size;
   if (stride < sizeof(std::size_t)) throw hmc::Error(hmc::Code::invalid_argument, operation, "struct_size isn't set");
   const auto* at = reinterpret_cast<const std::byte*>(items);  // the caller's items may be longer than ours
-  std::array<To, chunk> some;
-  while (count != 0) {
-    const std::size_t now = std::min(count, chunk);
-    for (std::size_t i = 0; i < now; ++i, at += stride) {
-      Item item{};
-      std::memcpy(&item, at, std::min(stride, sizeof item));
-      some[i] = translate(item);
-    }
-    send(std::span<const To>(some.data(), now));
-    count -= now;
+  std::array<To, short_batch> few;
+  std::vector<To> many(count > short_batch ? count : 0);
+  const std::span<To> all(many.empty() ? few.data() : many.data(), count);
+  for (To& to : all) {
+    Item item{};
+    std::memcpy(&item, at, std::min(stride, sizeof item));
+    to = translate(item);
+    at += stride;
   }
+  send(std::span<const To>(all));
 }
 
 hmc::Strides strides_of(const hmc_strides* strides, const char* operation) {
@@ -114,24 +115,24 @@ hmc_code hmc_get_strided(hmc_window_t window, int rank, std::uint64_t offset, vo
 hmc_code hmc_put_batch(hmc_window_t window, int rank, const hmc_put_item* items, std::size_t count) {
   return guarded("put_batch", [&] {
     hmc::Window& to = window_of(window, "put_batch");
-    in_chunks<hmc::Put>(
+    as_batch<hmc::Put>(
         items, count, "put_batch",
         [](const hmc_put_item& item) {
           return hmc::Put{item.offset, item.source, item.bytes};
         },
-        [&](std::span<const hmc::Put> some) { to.put_batch(rank, some); });
+        [&](std::span<const hmc::Put> all) { to.put_batch(rank, all); });
   });
 }
 
 hmc_code hmc_get_batch(hmc_window_t window, int rank, const hmc_get_item* items, std::size_t count) {
   return guarded("get_batch", [&] {
     hmc::Window& from = window_of(window, "get_batch");
-    in_chunks<hmc::Get>(
+    as_batch<hmc::Get>(
         items, count, "get_batch",
         [](const hmc_get_item& item) {
           return hmc::Get{item.offset, item.destination, item.bytes};
         },
-        [&](std::span<const hmc::Get> some) { from.get_batch(rank, some); });
+        [&](std::span<const hmc::Get> all) { from.get_batch(rank, all); });
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include "tests/capi/check.h"
 
-enum { part = 1 << 16, items = 150 }; /* more items than one chunk of the library's translation */
+enum { part = 1 << 16, items = 150 }; /* more than a short batch of the C ABI */
 
 static unsigned char pattern(int of, size_t at) { return (unsigned char)(7 * at + at / 251 + 31 * (size_t)of + 1); }
 
@@ -70,6 +70,12 @@ static void check_batches(hmc_window_t window, unsigned char* mine) {
   CHECK(memcmp(source, back, items) == 0);
   OK(hmc_barrier(world));
   for (i = 0; i < items; ++i) CHECK(mine[4096 + 3 * i] == pattern(from_left(), i) && mine[4096 + 3 * i + 1] == 0);
+  /* Refused whole, however long. */
+  fill(source, items, rank + 100);
+  puts[items - 1].offset = (size_t)-1;
+  CHECK(hmc_put_batch(window, to_right(), puts, items) == HMC_OUT_OF_RANGE);
+  OK(hmc_barrier(world));
+  for (i = 0; i < items; ++i) CHECK(mine[4096 + 3 * i] == pattern(from_left(), i));
   OK(hmc_put_batch(window, to_right(), NULL, 0));
   CHECK(hmc_put_batch(window, to_right(), NULL, 1) == HMC_INVALID_ARGUMENT);
   puts[0].struct_size = 0;
