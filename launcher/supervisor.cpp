@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds term_to_kill{5};
 /// How much later than its consequences a rank's own end may be seen.
-constexpr std::chrono::milliseconds blame_delay{200};
+constexpr std::chrono::milliseconds blame_delay{1000};
 /// The survivors of a failure get it as an Error first, and can say what they were in.
 constexpr std::chrono::milliseconds news_delay{200};
 /// After an end that somebody asked for, a reader of our output who doesn't read isn't waited for longer.
