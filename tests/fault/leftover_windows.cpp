@@ -18,8 +18,10 @@ constexpr int warm_up = 50;  // malloc's arenas, lazy bindings, wires' pools
 template <typename Round> void expect_flat(Me& me, Round&& round) {
   const int rounds = std::stoi(me.options.setting("rounds", "1000"));
   const bool looks = me.options.processes || me.rank == 0;
-  for (int i = 0; i < warm_up; ++i) round(i);
-  me.runtime->world().barrier();
+  for (int i = 0; i < warm_up; ++i) {
+    round(i);
+    me.runtime->world().barrier();  // its connections are made now, all of them, and not while somebody looks
+  }
   std::optional<Usage> before;
   if (looks) before.emplace();
   me.runtime->world().barrier();
