@@ -74,9 +74,9 @@ std::size_t reach_of(const OpenTeam& team, const char* operation, const Layout& 
 }
 
 std::uint64_t hash_of(Counts counts, std::size_t element) noexcept {
-  std::uint64_t hash = 0x9e3779b97f4a7c15U;
+  std::uint64_t hash = 0x9e3779b97f4a7c15U + element;
   for (const std::size_t count : counts) {
-    hash = (hash ^ count * element) * 0xd1342543de82ef95U;
+    hash = (hash ^ count) * 0xd1342543de82ef95U;
     hash ^= hash >> 29;
   }
   return hash & 0xffffffffU;
@@ -286,7 +286,8 @@ ReduceCall allreduce_direct_call(const void* in, void* out, std::size_t count, D
   call.in = in;
   call.out = out;
   call.count = count;
-  call.signature = Signature::make(Kind::allreduce, count, 0, type, op_number(how));
+  call.signature = Signature::make(Kind::allreduce, count, 0, type, op_number(how))
+                       .reducing(how.deterministic, !how.is_function || how.commutative);
   return call;
 }
 
@@ -304,7 +305,8 @@ Given reduction_call(const OpenTeam& team, Collective collective, const void* in
   if (collective == Collective::reduce_scatter)
     bytes = checked_product(operation, bytes, static_cast<std::size_t>(team.size()));
   require_pointer(operation, in, bytes);
-  given.signature = Signature::make(kind_of(collective), count, root, type, op_number(how));
+  given.signature = Signature::make(kind_of(collective), count, root, type, op_number(how))
+                        .reducing(given.call.deterministic, given.call.commutative);
   return given;
 }
 
@@ -317,7 +319,9 @@ Given reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Coun
   require_pointer("reduce_scatterv", in, reach);
   require_pointer("reduce_scatterv", out, counts[static_cast<std::size_t>(team.rank())]);
   given.call.counts = counts;
-  given.signature = Signature::make(Kind::reduce_scatter, hash_of(counts, 1), 0, type, op_number(how)).irregular();
+  given.signature = Signature::make(Kind::reduce_scatter, hash_of(counts, 1), 0, type, op_number(how))
+                        .irregular()
+                        .reducing(given.call.deterministic, given.call.commutative);
   return given;
 }
 

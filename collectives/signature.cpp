@@ -24,7 +24,7 @@ const char* name_of(Kind kind) noexcept {
 
 std::string Signature::text() const {
   const std::uint64_t count = word_ & 0xffffffffU;
-  const auto root = (word_ >> 32) & 0x7fffU;
+  const auto root = (word_ >> 32) & root_mask;
   const auto op = static_cast<unsigned>(word_ >> 49) & 31U;
   const auto type = static_cast<DType>((word_ >> 54) & 31U);
   const bool irregular = (word_ & irregular_bit) != 0;
@@ -41,7 +41,9 @@ std::string Signature::text() const {
     case Kind::scatter: return fmt::format("{}({} bytes, root {})", name, amount, root);
     default: break;
   }
-  const char* const how = op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op));
+  const std::string how = fmt::format("{}{}{}", (word_ & deterministic_bit) != 0 ? "deterministic " : "",
+                                      op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op)),
+                                      (word_ & ordered_bit) != 0 ? " in rank order" : "");
   const std::string what = fmt::format("{}({} x {}, {}", name, amount, hmc::name_of(type), how);
   return kind() == Kind::reduce ? fmt::format("{}, root {})", what, root) : what + ")";
 }

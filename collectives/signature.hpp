@@ -42,9 +42,9 @@ constexpr base::Activity activity_of(Kind kind) noexcept {
   }
 }
 
-/// kind 5 | type 5 | op 5 | irregular 1 | non-blocking 1 | root 15 | count 32, from the top. A count above
-/// 32 bits is folded, the counts of a v-form are hashed; so equal words mean equal calls but for one chance in
-/// 2^32.
+/// kind 5 | type 5 | op 5 | irregular 1 | non-blocking 1 | deterministic 1 | ordered 1 | root 13 | count 32, from the
+/// top: all that chooses an algorithm or a piece's length. A count above 32 bits is folded, a root's bits above 13
+/// too, and the counts of a v-form are hashed; so equal words mean equal calls but for one chance in 2^32.
 class Signature {
  public:
   static constexpr unsigned user_op = 31;
@@ -53,13 +53,18 @@ class Signature {
   constexpr explicit Signature(std::uint64_t word) : word_(word) {}
   static constexpr Signature make(Kind kind, std::uint64_t count, int root = 0, DType type = DType::u8,
                                   unsigned op = 0) {
-    const std::uint64_t folded = (count ^ (count >> 32) * 0x9e3779b1U) & 0xffffffffU;
+    const std::uint64_t above = (count >> 32) + (static_cast<std::uint64_t>(root) >> 13);
+    const std::uint64_t folded = (count ^ above * 0x9e3779b1U) & 0xffffffffU;
     return Signature(static_cast<std::uint64_t>(kind) << 59 | static_cast<std::uint64_t>(type) << 54 |
-                     static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & 0x7fffU) << 32 |
+                     static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
                      folded);
   }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
   constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }
+  /// How a reduction is to be done: with the same bits everywhere; in rank order.
+  constexpr Signature reducing(bool deterministic, bool commutative) const {
+    return Signature(word_ | (deterministic ? deterministic_bit : 0) | (commutative ? 0 : ordered_bit));
+  }
 
   constexpr std::uint64_t word() const { return word_; }
   constexpr Kind kind() const { return static_cast<Kind>(word_ >> 59); }
@@ -70,6 +75,9 @@ class Signature {
  private:
   static constexpr std::uint64_t irregular_bit = std::uint64_t{1} << 48;
   static constexpr std::uint64_t non_blocking_bit = std::uint64_t{1} << 47;
+  static constexpr std::uint64_t deterministic_bit = std::uint64_t{1} << 46;
+  static constexpr std::uint64_t ordered_bit = std::uint64_t{1} << 45;
+  static constexpr std::uint64_t root_mask = 0x1fff;
   std::uint64_t word_ = 0;
 };
 

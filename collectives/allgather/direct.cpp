@@ -82,6 +82,8 @@ Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
 
   const std::size_t chunk = team.staging_bytes() / ring_slots;
   const std::size_t steps = (call.bytes + chunk - 1) / chunk;
+  if (steps >= DirectTeam::too_many_steps)
+    return team.fail(Status::failure(Code::invalid_argument, "blocks that are too large to go chunk by chunk"));
   team.staging_in_use_until(team.tag(steps - 1));
   std::size_t staged = 0;
   for (std::size_t step = 0; step < steps; ++step) {

@@ -88,6 +88,8 @@ Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
   if (root.in) return from_window(team, call);
 
   const std::size_t chunk = chunk_of(call.bytes, team.staging_bytes());
+  if (call.bytes / chunk >= DirectTeam::too_many_steps - 1)
+    return team.fail(Status::failure(Code::invalid_argument, "a buffer outside of windows that is too large to stage"));
   // The root itself reads nothing: it has finished by definition, for those who will wait for all.
   if (is_root) team.publish(Phase::finished, team.tag((call.bytes - 1) / chunk));
   team.staging_in_use_until(team.tag((call.bytes - 1) / chunk));

@@ -51,6 +51,8 @@ class DirectTeam {
 
   // ---- phases: steps of this call
   std::uint64_t tag(std::uint64_t step) const noexcept { return (sequence_ << step_bits) + step; }
+  /// A call of this many steps would run into the next one's tags.
+  static constexpr std::uint64_t too_many_steps = std::uint64_t{1} << 20;
   void publish(Phase phase, std::uint64_t tag) noexcept;
   base::Status wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept;
   base::Status wait_phases(Phase phase, std::uint64_t tag) noexcept;
@@ -87,6 +89,7 @@ class DirectTeam {
 
  private:
   static constexpr unsigned step_bits = 20;
+  static_assert(too_many_steps == std::uint64_t{1} << step_bits);
   Board& board(int rank) const noexcept { return *boards_[static_cast<std::size_t>(rank)]; }
   void map_staging();
   void ring_all() noexcept;

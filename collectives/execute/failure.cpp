@@ -9,14 +9,24 @@ namespace hmc::collectives {
 
 using base::Status;
 
+namespace {
+
+bool waited_in_vain(const Report& report) noexcept {
+  const auto code = static_cast<Code>(report.code);
+  return code == Code::timeout || code == Code::mismatch;
+}
+
+}  // namespace
+
 /// Whoever gives up first writes its report to all others and raises their alarm; who sees the alarm does the
 /// same. So a rank that waits for someone who will never come learns of it at once, wherever in the algorithm
-/// the two are. Deaths and aborts are known to all by the node's page: for them nothing is sent.
+/// the two are. Deaths and aborts are known to all by the node's page: for them nothing is sent; whatever else a
+/// rank fails of is told.
 const Status& ScheduleTeam::fail(const Status& status) noexcept {
   if (!failure_.ok()) return failure_;
   failure_ = status;
   for (Operation* const operation : active_) operation->abandon();
-  if (status.code == Code::timeout || status.code == Code::mismatch || status.code == Code::out_of_range) send_report();
+  if (status.code != Code::peer_failed && status.code != Code::aborted) send_report();
   return failure_;
 }
 
@@ -52,11 +62,13 @@ Status ScheduleTeam::explain() noexcept {
   if (waited.code == Code::peer_failed || waited.code == Code::aborted) return failure_ = waited;
 
   int missing = -1;
+  int cause = -1;  // who failed of something else than waiting
   int other = failure_.code == Code::mismatch ? failure_.peer : -1;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     const bool heard = arena_.word(Arena::report_offset(rank)) != 0;
     if (!heard && missing < 0) missing = rank;
+    if (heard && cause < 0 && !waited_in_vain(arena_.report(rank))) cause = rank;
     const std::uint64_t number = heard ? Report::conflict(report_, arena_.report(rank)) : 0;
     if (number == 0 || (conflict_ != 0 && other != rank)) continue;
     conflict_ = number;
@@ -64,6 +76,9 @@ Status ScheduleTeam::explain() noexcept {
   }
   if (conflict_ != 0 || failure_.code == Code::mismatch) {
     failure_ = Status::failure(Code::mismatch, "ranks called different collectives", other);
+  } else if (cause >= 0) {
+    const auto code = static_cast<Code>(arena_.report(cause).code);
+    failure_ = Status::failure(code, "a rank of the team gave up the call", cause);
   } else if (missing >= 0) {
     failure_ = Status::failure(Code::timeout, "the deadline passed", missing);
   }

@@ -66,8 +66,9 @@ void Operation::take(const Given& given, const schedule::Algorithm& algorithm, s
   const std::uint64_t line = std::max<std::uint64_t>(64 / call.element_bytes, 1);
   length_ = pieces_ == 1 ? total_ : std::min(longest, ((total_ + pieces_ - 1) / pieces_ + line - 1) / line * line);
   if (pieces_ > 1) pieces_ = (total_ + length_ - 1) / length_;
-  // Its schedules keep what the output would overwrite in scratch, gaps between blocks and all, which may not fit.
-  stages_ = call.collective == Collective::alltoall && call.in_place && (pieces_ > 1 || call.irregular());
+  // Its schedules would keep what the output overwrites in scratch, gaps between blocks and all: a part of the room
+  // that whole pieces can have.
+  stages_ = call.collective == Collective::alltoall && call.in_place;
   if (stages_) call.in_place = false;
 }
 

@@ -73,6 +73,7 @@ bool Plans::fits(const Algorithm& algorithm, Call call, std::uint64_t count) {
     call.count = count;
   }
   for (const bool in_place : {false, true}) {
+    if (in_place && call.collective == schedule::Collective::alltoall) break;  // Operation stages it
     call.in_place = in_place;
     for (int rank = 0; rank < shape_.size; ++rank) {
       trial_.clear();

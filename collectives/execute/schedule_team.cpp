@@ -79,7 +79,8 @@ Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept 
 Status ScheduleTeam::run(const Given& given) noexcept {
   if (!failure_.ok()) [[unlikely]]
     return failure_;
-  if (const Status status = prepare(blocking_, given); !status.ok()) return status;  // the same on every rank
+  if (const Status status = prepare(blocking_, given); !status.ok())  // the same on every rank, but for memory
+    return status.code == Code::out_of_memory ? fail(status) : status;
   tidy();
   blocking_.start(true);
   report_.remember(++calls_, given.signature);

@@ -126,6 +126,20 @@ TEST_P(Mismatch, of_operations) {
   }
 }
 
+// How a reduction is done chooses the algorithm, so it is part of what was called.
+TEST_P(Mismatch, of_how_a_reduction_is_done) {
+  expect_mismatch(run([&](Team& world, int rank) {
+    auto out = output();
+    world.reduce_scatter(in.data(), out.data(), 6, DType::u64, rank == 1 ? deterministic(sum) : Reduction(sum));
+    world.barrier();
+  }));
+  expect_mismatch(run([&](Team& world, int rank) {
+    auto out = output();
+    world.reduce_scatter(in.data(), out.data(), 6, DType::u64, Reduction(reduce_nothing, nullptr, rank == 1));
+    world.barrier();
+  }));
+}
+
 TEST_P(Mismatch, of_collectives) {
   const auto call = [&](Team& world, int kind, std::size_t bytes) {
     auto out = output();
