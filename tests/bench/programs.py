@@ -11,6 +11,8 @@ LATENCY = ["put_latency", "get_latency", "put_signal_latency"]
 TRANSFERS = LATENCY + BANDWIDTH
 SIZED_COLLECTIVES = ["broadcast", "allgather", "allreduce"]
 COLLECTIVES = ["barrier"] + SIZED_COLLECTIVES
+# Without -l, -t and -o.
+FURTHER = ["gather", "scatter", "alltoall", "reduce", "reduce_scatter", "scan", "exscan"]
 SIZED = TRANSFERS + SIZED_COLLECTIVES
 MEASURING = SIZED + ["barrier", "atomics"]
 STARTING = ["hello", "init"]

@@ -5,7 +5,7 @@ import re
 import unittest
 
 from osu_format import Table, check_columns
-from programs import COLLECTIVES, MAIN, MEASURING, SHORT, SIZED, STARTING, TRANSFERS, output
+from programs import COLLECTIVES, FURTHER, MAIN, MEASURING, SHORT, SIZED, STARTING, TRANSFERS, output
 
 TITLES = {
     "put_latency": "Put Latency Test",
@@ -89,6 +89,18 @@ class Osu(unittest.TestCase):
             check_columns(Table("# Size       Avg Latency(us) \n4                       1.83\n"), value_width=18)
         with self.assertRaises(AssertionError):
             check_columns(Table("# Size      Avg Latency(us)\n4                       1.83\n"), value_width=18)
+
+
+class Further(unittest.TestCase):
+    def test_columns_and_right_results(self):
+        for name in FURTHER:
+            for ranks, nodes in ((2, 1), (3, 1), (4, 2)):
+                with self.subTest(program=name, ranks=ranks, nodes=nodes):
+                    table = Table(output(name, *SHORT, "-m", "8:64", "-c", ranks=ranks, nodes=nodes))
+                    check_columns(table)
+                    self.assertIn(f"# HMC {name.capitalize()} Latency Test v", table.lines[0])
+                    self.assertEqual(table.column("Size"), SIZES)
+                    self.assertEqual(set(table.column("Validation")), {"Pass"})
 
 
 class Format(unittest.TestCase):

@@ -125,12 +125,25 @@ Pattern contribution(hmc::Op op, hmc::DType type, int rank, int ranks) {
   return pattern_of(type, [=](std::int64_t index) { return given(op, rank, ranks, index); });
 }
 
+namespace {
+
+std::int64_t combined(hmc::Op op, int count, int ranks, std::int64_t index) {
+  std::int64_t result = given(op, 0, ranks, index);
+  for (int rank = 1; rank < count; ++rank) result = combine(op, result, given(op, rank, ranks, index));
+  return result;
+}
+
+}  // namespace
+
 Pattern reduction(hmc::Op op, hmc::DType type, int ranks) {
   return pattern_of(type, [=](std::int64_t index) {
-    std::int64_t result = given(op, 0, ranks, index);
-    for (int rank = 1; rank < ranks; ++rank) result = combine(op, result, given(op, rank, ranks, index));
+    const std::int64_t result = combined(op, ranks, ranks, index);
     return op == hmc::Op::avg ? result / ranks : result;
   });
+}
+
+Pattern prefix(hmc::Op op, hmc::DType type, int count, int ranks) {
+  return pattern_of(type, [=](std::int64_t index) { return combined(op, count, ranks, index); });
 }
 
 }  // namespace bench

@@ -34,5 +34,7 @@ class Pattern {
 Pattern contribution(hmc::Op op, hmc::DType type, int rank, int ranks);
 /// What the reduction over all ranks gives.
 Pattern reduction(hmc::Op op, hmc::DType type, int ranks);
+/// What the contributions of the first `count` of the ranks give, at least one; for avg, their sum.
+Pattern prefix(hmc::Op op, hmc::DType type, int count, int ranks);
 
 }  // namespace bench
