@@ -263,6 +263,11 @@ Target::Refusals Engine::refusals() noexcept {
   return target_.refusals();
 }
 
+std::uint32_t Engine::in_flight(int rank) noexcept {
+  const std::lock_guard guard(lock_);
+  return peers_.at(rank).in_flight;
+}
+
 std::size_t Engine::records() noexcept {
   const std::lock_guard guard(lock_);
   return peers_.records();

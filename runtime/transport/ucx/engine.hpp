@@ -72,6 +72,8 @@ class Engine {
   Target::Refusals refusals() noexcept;
   /// Records that were ever needed at once: verbs in the queues, and messages in UCX's hands.
   std::size_t records() noexcept;
+  /// Messages to a rank that UCX hasn't let go of.
+  std::uint32_t in_flight(int rank) noexcept;
 
   // ---- for the progress thread
   /// Raised whenever the owner drives.

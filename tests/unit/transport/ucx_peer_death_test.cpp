@@ -158,14 +158,14 @@ TEST_F(UcxPeerDeath, APutThatAStoppedPeerDoesNotTakeIsGivenUpInTime) {
   auto source = std::make_unique<std::vector<std::byte>>(bytes);
   std::vector<Ticket> tickets;
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(side_->channel->put(0, source->data(), bytes, tickets.emplace_back()).ok());
-  const std::uint32_t held = side_->wire->engine().peer(1)->in_flight;
+  const std::uint32_t held = side_->wire->engine().in_flight(1);
   EXPECT_GT(held, 0U);
   EXPECT_LE(held, ucx::most_in_flight) << "the network was given all of it at once";
   EXPECT_LT(side_->wire->engine().records(), 100U);
   const auto start = base::Clock::now();
   for (const Ticket ticket : tickets) side_->wire->abandon(ticket);
   EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(2));
-  EXPECT_EQ(side_->wire->engine().peer(1)->in_flight, 0U) << "UCX still reads the source";
+  EXPECT_EQ(side_->wire->engine().in_flight(1), 0U) << "UCX still reads the source";
   source.reset();
   for (const Ticket ticket : tickets) EXPECT_TRUE(side_->wire->test(ticket).ok()) << "a slot is kept";
   // That peer is cut off, and what follows says so.
@@ -210,19 +210,18 @@ TEST_F(UcxPeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
   // The child asks for all of this side's memory, and stops reading in the middle.
   const char ask = 'g';
   ASSERT_EQ(::write(socket_, &ask, 1), 1);
-  const ucx::Peer* const peer = side_->wire->engine().peer(1);
   const auto give_up = base::Deadline::after(std::chrono::seconds(10));
-  while (peer->in_flight == 0 && !give_up.expired()) side_->wire->progress();
+  while (side_->wire->engine().in_flight(1) == 0 && !give_up.expired()) side_->wire->progress();
   stop();
   Region region;
   region.base = side_->memory.data();
   region.bytes = bytes;
-  EXPECT_LE(side_->wire->engine().peer(1)->in_flight, ucx::most_in_flight);
+  EXPECT_LE(side_->wire->engine().in_flight(1), ucx::most_in_flight);
   EXPECT_LT(side_->wire->engine().records(), 100U) << "the answer was queued whole";
   const auto start = base::Clock::now();
   side_->wire->conceal(region);
   EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(3));
-  EXPECT_EQ(peer->in_flight, 0U) << "UCX still reads the region";
+  EXPECT_EQ(side_->wire->engine().in_flight(1), 0U) << "UCX still reads the region";
 }
 
 TEST_F(UcxPeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
@@ -243,7 +242,7 @@ TEST_F(UcxPeerDeath, NorDoSmallPutsThatNobodyTakes) {
   for (int i = 0; i < 100000 && side_->wire->engine().records() < 2000; ++i)
     ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), 1024, ticket).ok());
   EXPECT_GE(side_->wire->engine().records(), 2000U);
-  EXPECT_LE(side_->wire->engine().peer(1)->in_flight, ucx::most_in_flight);
+  EXPECT_LE(side_->wire->engine().in_flight(1), ucx::most_in_flight);
   const auto closing = base::Clock::now();
   side_->channel.reset();
   side_->wire.reset();
