@@ -9,7 +9,9 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <hmc/hmc.hpp>
@@ -46,17 +48,26 @@ void stop_for(std::chrono::milliseconds span) {
   ::waitpid(waker, nullptr, 0);
 }
 
+/// Until the system says that it is stopped, threads and all.
+void wait_until_it_stands(std::uint64_t pid) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  for (std::string stat; stat.find(") T ") == std::string::npos; sleep_for(std::chrono::milliseconds(1))) {
+    HMC_CHECK(std::chrono::steady_clock::now() < limit);
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::getline(file, stat);
+  }
+}
+
 /// Rank 1 stops; rank 0 makes `call`, which must time out, and then `after`, while rank 1 still stands.
 void while_rank_1_is_stopped(Me& me, Window& win, const std::function<void()>& call,
                              const std::function<void()>& after) {
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(me.runtime->timeout());
   if (me.rank == 1) {
-    win.put_signal(0, 0, nullptr, 0, signal_at, 1);
+    win.put_signal(0, 0, nullptr, 0, signal_at, static_cast<std::uint64_t>(::getpid()));
     win.flush();
     stop_for(limit + std::chrono::milliseconds(1500));
   } else {
-    win.wait_until(signal_at, hmc::Cmp::eq, 1);
-    sleep_for(std::chrono::milliseconds(300));  // until it stands
+    wait_until_it_stands(win.wait_until(signal_at, hmc::Cmp::ne, 0));
     HMC_CHECK_THROWS(Code::timeout, call());
     after();
   }
