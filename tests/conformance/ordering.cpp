@@ -54,7 +54,7 @@ HMC_SPMD_TEST(ordering, atomics_and_puts_keep_to_fences) {
 
 HMC_SPMD_TEST(ordering, a_flush_completes_at_a_target_that_sleeps) {
   Fixture on(me);
-  const auto nap = std::chrono::milliseconds(number(me, "sleep_ms", 1500));
+  const auto nap = std::chrono::milliseconds(number(me, "sleep_ms", 800));
   constexpr std::size_t bytes = 300000;
   Window window(on, bytes * static_cast<std::size_t>(me.size) + 64);
   const std::uint64_t counter = bytes * static_cast<std::uint64_t>(me.size);

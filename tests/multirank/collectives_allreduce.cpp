@@ -63,7 +63,7 @@ HMC_SPMD_TEST(allreduce, takes_odd_counts_of_large_buffers) {
   constexpr std::size_t sizes[] = {longest};
 #else
   constexpr std::size_t longest = (std::size_t{9} << 20) + 7;
-  constexpr std::size_t sizes[] = {(std::size_t{4} << 20) - 4096, (std::size_t{4} << 20) + 12, longest};
+  constexpr std::size_t sizes[] = {(std::size_t{1} << 20) - 4096, (std::size_t{1} << 20) + 12, longest};
 #endif
   Grounds grounds(me, longest);
   std::uint64_t call = 2000;

@@ -17,7 +17,7 @@ using hmc::spmd::Pattern;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t area = std::size_t{1} << 20;
-constexpr std::chrono::seconds sleep_time{3};
+constexpr std::chrono::milliseconds sleep_time{1500};
 
 struct Layout {
   explicit Layout(int size) : control(static_cast<std::uint64_t>(size) * area), bytes(control + 4096) {}

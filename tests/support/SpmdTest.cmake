@@ -1,13 +1,14 @@
 # hmc_spmd_test(target [NAME name] [RANKS 1 2 ...] [MODES threads hmcrun] [LAYOUTS 1 2] [TIMEOUT s]
-#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...])
+#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [WAITS])
 #
 # Registers an SPMD program (tests/support/spmd.hpp) with ctest: one entry per mode, number of ranks and
 # layout, which runs the whole program. LAYOUTS are numbers of (pretended) nodes; those above the number
-# of ranks are left out. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s.
+# of ranks are left out. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s. WAITS: its ranks
+# sleep for most of their time, so another entry may run beside it.
 set(HMC_SPMD_RANKS 1 2 3 4 5 8 CACHE STRING "Numbers of ranks that multi-rank tests run with")
 
 function(hmc_spmd_test target)
-  cmake_parse_arguments(T "" "NAME;TIMEOUT" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(T "WAITS" "NAME;TIMEOUT" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
   if(NOT T_NAME)
     set(T_NAME ${target})
   endif()
@@ -56,7 +57,7 @@ function(hmc_spmd_test target)
         math(EXPR limit "${T_TIMEOUT} + 10")
         set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${limit}
                              ENVIRONMENT "${environment}")
-        if(ranks GREATER 1)
+        if(ranks GREATER 1 AND NOT T_WAITS)
           set_tests_properties(${test} PROPERTIES PROCESSORS 2)
         endif()
       endforeach()
