@@ -8,6 +8,7 @@
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/broadcast/broadcast.hpp"
 #include "collectives/calls.hpp"
+#include "collectives/direct/pull.hpp"
 #include "collectives/failure.hpp"
 #include "collectives/state.hpp"
 
@@ -19,12 +20,6 @@ using collectives::OpenTeam;
 using schedule_kind = collectives::schedule::Collective;
 
 namespace {
-
-void run(const OpenTeam& team, const Given& given) {
-  const base::Status status = team.state.schedules().run(given);
-  if (!status.ok()) [[unlikely]]
-    collectives::throw_failure(team.core, team.state.schedules(), status, given.operation, given.bytes());
-}
 
 [[noreturn]] void refuse(const OpenTeam& team, const DirectTeam& direct, const base::Status& status,
                          const char* operation, std::size_t bytes) {
@@ -40,6 +35,18 @@ void require(const OpenTeam& team, const DirectTeam& direct, const base::Status&
              std::size_t bytes) {
   if (!status.ok()) [[unlikely]]
     refuse(team, direct, status, operation, bytes);
+}
+
+void run(const OpenTeam& team, const Given& given) {
+  collectives::ScheduleTeam& schedules = team.state.schedules();
+  if (DirectTeam* const direct = team.state.direct(given.call.collective);
+      direct != nullptr && collectives::pulls(*direct, given)) {
+    schedules.note(given.signature);
+    return require(team, *direct, collectives::pull(*direct, given), given.operation, given.bytes());
+  }
+  const base::Status status = schedules.run(given);
+  if (!status.ok()) [[unlikely]]
+    collectives::throw_failure(team.core, schedules, status, given.operation, given.bytes());
 }
 
 }  // namespace

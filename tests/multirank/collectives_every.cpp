@@ -114,6 +114,7 @@ void EveryCall::lay_out() {
   out_memory_.resize(out_count_ + 2 * guard);
   in_ = in_memory_.data() + guard;
   out_ = out_memory_.data() + guard;
+  if (!what_.window.empty() && in_count_ <= what_.window.size()) in_ = what_.window.data();
   if (!what_.in_place) return;
   const std::size_t block = displacements_[static_cast<std::size_t>(rank_)];
   if (collective == Collective::gather || collective == Collective::allgather) {
@@ -194,7 +195,9 @@ std::string EveryCall::check() const {
       return {};
     case Collective::alltoall:
       for (int r = 0; r < size_; ++r) {
-        const EveryCall theirs(r, size_, what_);  // for where it keeps my block
+        Every elsewhere = what_;
+        elsewhere.window = {};
+        const EveryCall theirs(r, size_, elsewhere);  // for where it keeps my block
         const auto index = static_cast<std::size_t>(r);
         for (std::size_t i = 0; i < receive_counts_[index]; ++i)
           if (out_[receive_displacements_[index] + i] != value(r, theirs.displacements_[own] + i))

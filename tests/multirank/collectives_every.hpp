@@ -24,6 +24,7 @@ struct Every {
   bool user = false;       ///< a user's function that doesn't commute
   bool deterministic = false;
   std::uint64_t call = 0;
+  std::span<std::uint64_t> window{};  ///< where the input shall lie (and the output, where it is the input)
 };
 
 /// Buffers of one such call on this rank; elements are 64-bit words. `begin` fills, `check` verifies.
