@@ -9,6 +9,7 @@
 #include "common/memory.hpp"
 #include "common/spawn.hpp"
 #include "floor_board.hpp"
+#include "floor_roles.hpp"
 
 namespace compare::floor {
 namespace {
@@ -92,10 +93,18 @@ class Floor {
       from[r] = reinterpret_cast<const float*>(board_.source(r));
     }
     const std::size_t count = bytes / sizeof(float);
-    reduce(to, size_, from, size_, slice(rank_, count), slice(rank_ + 1, count));
+    floor::reduce(to, size_, from, size_, slice(rank_, count), slice(rank_ + 1, count));
     meet_again();
     leave();
   }
+
+  void gather(std::size_t bytes) { pull(Operation::gather, bytes); }
+  void scatter(std::size_t bytes) { pull(Operation::scatter, bytes); }
+  void alltoall(std::size_t bytes) { pull(Operation::alltoall, bytes); }
+  void reduce(std::size_t bytes) { pull(Operation::reduce, bytes); }
+  void reduce_scatter(std::size_t bytes) { pull(Operation::reduce_scatter, bytes); }
+  void scan(std::size_t bytes) { pull(Operation::scan, bytes); }
+  void exscan(std::size_t bytes) { pull(Operation::exscan, bytes); }
 
   void expose() {}
   void close() {}
@@ -172,7 +181,7 @@ class Floor {
         out[i] = sum;
       }
     } else {
-      reduce(&out, 1, from, size_, 0, count);
+      floor::reduce(&out, 1, from, size_, 0, count);
     }
     leave();
   }
@@ -245,7 +254,7 @@ class Floor {
       from[r] = r == rank_ ? mine : reinterpret_cast<float*>(board_.sums(r));
       to[r] = r == rank_ ? out : reinterpret_cast<float*>(board_.sums(r));
     }
-    reduce(to, size_, from, size_, first, last);
+    floor::reduce(to, size_, from, size_, first, last);
     raise(reduced(rank_), n_);
     for (const int r : others_) {
       await(reduced(r), n_, yields_);
@@ -253,6 +262,50 @@ class Floor {
       std::memcpy(out + begin, staged + begin, (end - begin) * sizeof(float));
     }
     leave();
+  }
+
+  // ---- each takes its part of the others' inputs
+  void pull(Operation operation, std::size_t bytes) {
+    const Roles roles{operation, rank_, size_};
+    const std::size_t whole = bytes * roles.parts();
+    const bool reads_inputs = windows_ && whole > one_step_bytes;
+    const std::size_t most = whole <= one_step_bytes || reads_inputs ? bytes : block_bytes / roles.parts() / 64 * 64;
+    for (std::size_t done = 0; done < bytes; done += most) {
+      const std::size_t piece = std::min(most, bytes - done);
+      begin();
+      if (!reads_inputs && whole > one_step_bytes) await_left(n_ - 2);
+      // `bytes` of each part lie `pitch` apart, where the takers look for them.
+      const std::size_t pitch = reads_inputs ? bytes : piece;
+      const auto given = [&](int rank) {
+        if (reads_inputs) return board_.source(rank) + done;
+        return whole <= one_step_bytes ? place(rank, whole) : board_.staged(rank, n_);
+      };
+      if (roles.gives() && !reads_inputs) {
+        for (std::size_t part = 0; part < roles.parts(); ++part)
+          std::memcpy(given(rank_) + part * pitch, source_ + part * bytes + done, piece);
+      }
+      enter();
+      for (const int r : others_)
+        if (roles.takes_from(r)) await(entered(r), n_, yields_);
+      if (roles.takes()) take(roles, bytes, done, piece, [&](int rank) { return given(rank) + roles.part() * pitch; });
+      if (reads_inputs) meet_again();
+      leave();
+    }
+  }
+  template <typename Given>
+  void take(const Roles& roles, std::size_t bytes, std::size_t done, std::size_t piece, const Given& given) {
+    const std::byte* const own = source_ + roles.part() * bytes + done;
+    if (!roles.sums()) {
+      if (roles.operation != Operation::scatter || rank_ == 0)
+        std::memcpy(result_ + roles.place(rank_) * bytes + done, own, piece);
+      for (const int r : others_)
+        if (roles.takes_from(r)) std::memcpy(result_ + roles.place(r) * bytes + done, given(r), piece);
+      return;
+    }
+    const float* from[most_ranks];
+    for (int r = 0; r < roles.end(); ++r) from[r] = reinterpret_cast<const float*>(r == rank_ ? own : given(r));
+    float* const to = reinterpret_cast<float*>(result_ + done);
+    floor::reduce(&to, 1, from, roles.end(), 0, piece / sizeof(float));
   }
 
   Board& board_;

@@ -42,9 +42,10 @@ class Board {
  public:
   Board(const Setup& setup, int ranks)
       : ranks_(ranks),
-        source_bytes_(round(setup.source_bytes())),
+        source_bytes_(round(setup.source_bytes(ranks))),
         result_bytes_(round(setup.result_bytes(ranks))),
-        stride_(2 * source_bytes_ + result_bytes_ + 3 * block_bytes + slots * chunk_bytes) {
+        target_bytes_(round(setup.target_bytes())),
+        stride_(source_bytes_ + target_bytes_ + result_bytes_ + 3 * block_bytes + slots * chunk_bytes) {
     if (ranks > most_ranks) throw std::invalid_argument("too many ranks for the bare loops");
     const std::size_t bytes = flag_bytes + stride_ * static_cast<std::size_t>(ranks);
     void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -56,7 +57,7 @@ class Board {
   Flags& flags(int rank) { return reinterpret_cast<Flags*>(base_)[rank]; }
   std::byte* source(int rank) { return part(rank); }
   std::byte* target(int rank) { return part(rank) + source_bytes_; }
-  std::byte* result(int rank) { return part(rank) + 2 * source_bytes_; }
+  std::byte* result(int rank) { return target(rank) + target_bytes_; }
   std::byte* staged(int rank, std::uint64_t n) { return result(rank) + result_bytes_ + n % 2 * block_bytes; }
   std::byte* sums(int rank) { return result(rank) + result_bytes_ + 2 * block_bytes; }
   std::byte* chunk(int rank, std::uint64_t n) {
@@ -71,7 +72,7 @@ class Board {
   std::byte* part(int rank) { return base_ + flag_bytes + stride_ * static_cast<std::size_t>(rank); }
 
   int ranks_;
-  std::size_t source_bytes_, result_bytes_, stride_;
+  std::size_t source_bytes_, result_bytes_, target_bytes_, stride_;
   std::byte* base_ = nullptr;
 };
 

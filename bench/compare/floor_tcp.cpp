@@ -28,9 +28,9 @@ class FloorTcp {
   FloorTcp(int socket, int rank, const Setup& setup)
       : socket_(socket),
         rank_(rank),
-        source_(setup.source_bytes()),
+        source_(setup.source_bytes(2)),
         result_(setup.result_bytes(2)),
-        target_(setup.source_bytes()) {}
+        target_(setup.target_bytes()) {}
 
   int rank() const { return rank_; }
   int size() const { return 2; }
@@ -70,14 +70,56 @@ class FloorTcp {
   }
   void allreduce(std::size_t bytes) {
     exchange(source_.data(), bytes, result_.data(), bytes);
-    const auto* const mine = reinterpret_cast<const float*>(source_.data());
-    auto* const sum = reinterpret_cast<float*>(result_.data());
-    for (std::size_t i = 0; i < bytes / sizeof(float); ++i) sum[i] += mine[i];
+    add(source_.data(), bytes);
+  }
+  void gather(std::size_t bytes) {
+    if (rank_ == 1) return exchange(source_.data(), bytes, nullptr, 0);
+    exchange(nullptr, 0, result_.data() + bytes, bytes);
+    std::memcpy(result_.data(), source_.data(), bytes);
+  }
+  void scatter(std::size_t bytes) {
+    if (rank_ == 1) return exchange(nullptr, 0, result_.data(), bytes);
+    exchange(source_.data() + bytes, bytes, nullptr, 0);
+    std::memcpy(result_.data(), source_.data(), bytes);
+  }
+  void alltoall(std::size_t bytes) {
+    exchange(theirs(source_, bytes), bytes, theirs(result_, bytes), bytes);
+    std::memcpy(mine(result_, bytes), mine(source_, bytes), bytes);
+  }
+  void reduce(std::size_t bytes) {
+    if (rank_ == 1) return exchange(source_.data(), bytes, nullptr, 0);
+    exchange(nullptr, 0, result_.data(), bytes);
+    add(source_.data(), bytes);
+  }
+  void reduce_scatter(std::size_t bytes) {
+    exchange(theirs(source_, bytes), bytes, result_.data(), bytes);
+    add(mine(source_, bytes), bytes);
+  }
+  void scan(std::size_t bytes) {
+    exscan(bytes);
+    if (rank_ == 0)
+      std::memcpy(result_.data(), source_.data(), bytes);
+    else
+      add(source_.data(), bytes);
+  }
+  void exscan(std::size_t bytes) {
+    if (rank_ == 0)
+      exchange(source_.data(), bytes, nullptr, 0);
+    else
+      exchange(nullptr, 0, result_.data(), bytes);
   }
   void expose() {}
   void close() { ::close(socket_); }
 
  private:
+  std::byte* mine(Memory& memory, std::size_t block) const { return memory.data() + (rank_ == 0 ? 0 : block); }
+  std::byte* theirs(Memory& memory, std::size_t block) const { return memory.data() + (rank_ == 0 ? block : 0); }
+  void add(const std::byte* to_result, std::size_t bytes) {
+    const auto* const more = reinterpret_cast<const float*>(to_result);
+    auto* const sum = reinterpret_cast<float*>(result_.data());
+    for (std::size_t i = 0; i < bytes / sizeof(float); ++i) sum[i] += more[i];
+  }
+
   void send_header(Header::Kind kind, std::size_t bytes) {
     const Header header{kind, static_cast<std::uint32_t>(bytes)};
     exchange(reinterpret_cast<const std::byte*>(&header), sizeof header, nullptr, 0);

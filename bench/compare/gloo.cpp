@@ -2,12 +2,16 @@
 // its ranks itself, which meet through files in --scratch.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/config.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
+#include <gloo/reduce.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
+#include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 #include <unistd.h>
 
@@ -36,7 +40,7 @@ class Gloo {
     context->setTimeout(std::chrono::seconds(120));
     context->connectFullMesh(store, device);
     context_ = context;
-    source_ = compare::Memory(setup.source_bytes());
+    source_ = compare::Memory(setup.source_bytes(size_));
     result_ = compare::Memory(setup.result_bytes(size_));
     barrier_.emplace(context_);
   }
@@ -49,8 +53,14 @@ class Gloo {
   }
   std::string settings() const { return "private buffers; TCP over 127.0.0.1; its default algorithms"; }
   static std::string lacks(compare::Operation operation) {
-    const bool one_sided = operation == compare::Operation::put || operation == compare::Operation::get;
-    return one_sided ? "Gloo of this version has no one-sided transfers" : "";
+    switch (operation) {
+      case compare::Operation::put:
+      case compare::Operation::get: return "Gloo of this version has no one-sided transfers";
+      case compare::Operation::reduce_scatter: return "Gloo of this version has reduce_scatter only in its older form";
+      case compare::Operation::scan:
+      case compare::Operation::exscan: return "Gloo has no scan";
+      default: return "";
+    }
   }
 
   std::byte* source() { return source_.data(); }
@@ -89,6 +99,51 @@ class Gloo {
     }
     gloo::allreduce(found->second);
   }
+  void gather(std::size_t bytes) {
+    const auto [found, added] = gathers_.try_emplace(bytes, context_);
+    if (added) {
+      found->second.setInput(floats(source_), bytes / sizeof(float));
+      if (rank_ == 0) found->second.setOutput(floats(result_), bytes / sizeof(float) * static_cast<std::size_t>(size_));
+      found->second.setRoot(0);
+    }
+    gloo::gather(found->second);
+  }
+  void scatter(std::size_t bytes) {
+    const auto [found, added] = scatters_.try_emplace(bytes, context_);
+    if (added) {
+      const std::size_t count = bytes / sizeof(float);
+      std::vector<float*> blocks;
+      for (int r = 0; r < size_ && rank_ == 0; ++r)
+        blocks.push_back(floats(source_) + count * static_cast<std::size_t>(r));
+      found->second.setInputs(blocks, count);
+      found->second.setOutput(floats(result_), count);
+      found->second.setRoot(0);
+    }
+    gloo::scatter(found->second);
+  }
+  void alltoall(std::size_t bytes) {
+    const auto [found, added] = alltoalls_.try_emplace(bytes, context_);
+    if (added) {
+      const std::size_t count = bytes / sizeof(float) * static_cast<std::size_t>(size_);
+      found->second.setInput(floats(source_), count);
+      found->second.setOutput(floats(result_), count);
+    }
+    gloo::alltoall(found->second);
+  }
+  void reduce(std::size_t bytes) {
+    const auto [found, added] = reduces_.try_emplace(bytes, context_);
+    if (added) {
+      found->second.setInput(floats(source_), bytes / sizeof(float));
+      found->second.setOutput(floats(result_), bytes / sizeof(float));
+      found->second.setRoot(0);
+      found->second.setReduceFunction(
+          static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
+    }
+    gloo::reduce(found->second);
+  }
+  void reduce_scatter(std::size_t) {}
+  void scan(std::size_t) {}
+  void exscan(std::size_t) {}
   void expose() {}
   // A rank that leaves early would break the others' connections.
   void close() { barrier(); }
@@ -104,6 +159,10 @@ class Gloo {
   std::map<std::size_t, gloo::BroadcastOptions> broadcasts_;  // by size
   std::map<std::size_t, gloo::AllgatherOptions> allgathers_;
   std::map<std::size_t, gloo::AllreduceOptions> allreduces_;
+  std::map<std::size_t, gloo::GatherOptions> gathers_;
+  std::map<std::size_t, gloo::ScatterOptions> scatters_;
+  std::map<std::size_t, gloo::AlltoallOptions> alltoalls_;
+  std::map<std::size_t, gloo::ReduceOptions> reduces_;
 };
 
 int run_as(int rank, const compare::Setup& setup) {

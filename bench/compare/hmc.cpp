@@ -13,11 +13,12 @@ class Hmc {
   explicit Hmc(const compare::Setup& setup)
       : runtime_(hmc::Runtime::init()), world_(runtime_.world()), window_buffers_(setup.window_buffers) {
     if (setup.hello) return;
-    const std::size_t source = setup.source_bytes();
+    const std::size_t source = setup.source_bytes(size());
     const std::size_t result = setup.result_bytes(size());
+    const std::size_t target = setup.target_bytes();
     constexpr std::size_t page = compare::page_bytes;
-    window_ = hmc::Window::create(world_, 2 * source + result + 4 * page);
-    target_offset_ = window_.alloc(source, page);
+    window_ = hmc::Window::create(world_, target + source + result + 4 * page);
+    target_offset_ = window_.alloc(target, page);
     if (window_buffers_) {
       source_ = window_.data() + window_.alloc(source, page);
       result_ = window_.data() + window_.alloc(result, page);
@@ -54,6 +55,17 @@ class Hmc {
   void allreduce(std::size_t bytes) {
     world_.allreduce(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum);
   }
+  void gather(std::size_t bytes) { world_.gather(source_, result_, bytes, 0); }
+  void scatter(std::size_t bytes) { world_.scatter(source_, result_, bytes, 0); }
+  void alltoall(std::size_t bytes) { world_.alltoall(source_, result_, bytes); }
+  void reduce(std::size_t bytes) {
+    world_.reduce(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum, 0);
+  }
+  void reduce_scatter(std::size_t bytes) {
+    world_.reduce_scatter(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum);
+  }
+  void scan(std::size_t bytes) { world_.scan(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum); }
+  void exscan(std::size_t bytes) { world_.exscan(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum); }
   void expose() {}
   void close() {
     if (window_.is_open()) window_.close();

@@ -26,9 +26,9 @@ class Mpi {
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
     if (setup.hello) return;
-    source_ = compare::Memory(setup.source_bytes());
+    source_ = compare::Memory(setup.source_bytes(size_));
     result_ = compare::Memory(setup.result_bytes(size_));
-    const std::size_t target = compare::whole_pages(setup.source_bytes());
+    const std::size_t target = compare::whole_pages(setup.target_bytes());
     check(MPI_Win_allocate(static_cast<MPI_Aint>(target), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target_, &window_),
           "MPI_Win_allocate");
     check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
@@ -72,8 +72,32 @@ class Mpi {
     check(MPI_Allgather(source(), count, MPI_BYTE, result(), count, MPI_BYTE, MPI_COMM_WORLD), "MPI_Allgather");
   }
   void allreduce(std::size_t bytes) {
-    const int count = static_cast<int>(bytes / sizeof(float));
-    check(MPI_Allreduce(source(), result(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce");
+    check(MPI_Allreduce(source(), result(), floats(bytes), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce");
+  }
+  void gather(std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
+    check(MPI_Gather(source(), count, MPI_BYTE, result(), count, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Gather");
+  }
+  void scatter(std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
+    check(MPI_Scatter(source(), count, MPI_BYTE, result(), count, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Scatter");
+  }
+  void alltoall(std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
+    check(MPI_Alltoall(source(), count, MPI_BYTE, result(), count, MPI_BYTE, MPI_COMM_WORLD), "MPI_Alltoall");
+  }
+  void reduce(std::size_t bytes) {
+    check(MPI_Reduce(source(), result(), floats(bytes), MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD), "MPI_Reduce");
+  }
+  void reduce_scatter(std::size_t bytes) {
+    check(MPI_Reduce_scatter_block(source(), result(), floats(bytes), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD),
+          "MPI_Reduce_scatter_block");
+  }
+  void scan(std::size_t bytes) {
+    check(MPI_Scan(source(), result(), floats(bytes), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Scan");
+  }
+  void exscan(std::size_t bytes) {
+    check(MPI_Exscan(source(), result(), floats(bytes), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Exscan");
   }
   void expose() { check(MPI_Win_sync(window_), "MPI_Win_sync"); }
   void close() {
@@ -85,6 +109,8 @@ class Mpi {
   }
 
  private:
+  static int floats(std::size_t bytes) { return static_cast<int>(bytes / sizeof(float)); }
+
   int rank_ = 0;
   int size_ = 1;
   MPI_Win window_ = MPI_WIN_NULL;

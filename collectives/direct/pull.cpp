@@ -20,7 +20,11 @@ using schedule::Collective;
 namespace {
 
 constexpr std::size_t ring_slots = 4;
-constexpr std::size_t most_staged_at_once = std::size_t{64} << 10;  // chunks that stay in a core's cache
+
+/// Of a block: small enough that giver and taker overlap, large enough that flags don't matter.
+constexpr std::size_t staged_at_once(std::size_t block) noexcept {
+  return block <= std::size_t{128} << 10 ? std::size_t{32} << 10 : std::size_t{64} << 10;
+}
 
 class Pull {
  public:
@@ -158,7 +162,7 @@ class Pull {
 
   /// Of a block: a slot of the ring holds one of each part, in whole elements and lines.
   std::size_t chunk() const noexcept {
-    const std::size_t most = std::min(team_.staging_bytes() / ring_slots, most_staged_at_once * parts_) / parts_;
+    const std::size_t most = std::min(team_.staging_bytes() / ring_slots / parts_, staged_at_once(block_));
     return most / line_bytes * line_bytes / given_.call.element_bytes * given_.call.element_bytes;
   }
   std::size_t length(std::size_t step) const noexcept { return std::min(chunk_, block_ - step * chunk_); }

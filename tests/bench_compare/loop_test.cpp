@@ -28,7 +28,14 @@ enum class Fault {
   swapped_gather,
   shifted_sum,
   stale_sum,
-  open_barrier
+  open_barrier,
+  gather_loses_a_block,
+  scatter_gives_the_first_to_all,
+  alltoall_is_allgather,
+  reduce_forgets_a_rank,
+  reduce_scatter_gives_the_first_to_all,
+  scan_counts_all,
+  exscan_counts_itself
 };
 
 constexpr int ranks = 2;
@@ -44,7 +51,8 @@ struct Shared {
 class Threads {
  public:
   Threads(Shared& shared, int rank, const compare::Setup& setup) : shared_(shared), rank_(rank) {
-    for (auto& memory : shared_.memory[rank]) memory.resize(setup.result_bytes(ranks));
+    for (auto& memory : shared_.memory[rank])
+      memory.resize(std::max(setup.result_bytes(ranks), setup.source_bytes(ranks)));
     meet();
   }
   int rank() const { return rank_; }
@@ -99,10 +107,56 @@ class Threads {
     if (off && rank_ == 1) out[bytes / 4 - 1] += 1;
     meet();
   }
+  void gather(std::size_t bytes) {
+    meet();
+    for (int r = 0; r < (has(Fault::gather_loses_a_block) ? 1 : ranks) && rank_ == 0; ++r)
+      std::memcpy(result() + block(r, bytes), of(r, 0), bytes);
+    meet();
+  }
+  void scatter(std::size_t bytes) {
+    meet();
+    const int part = has(Fault::scatter_gives_the_first_to_all) ? 0 : rank_;
+    std::memcpy(result(), of(0, 0) + block(part, bytes), bytes);
+    meet();
+  }
+  void alltoall(std::size_t bytes) {
+    meet();
+    const int part = has(Fault::alltoall_is_allgather) ? 0 : rank_;
+    for (int r = 0; r < ranks; ++r) std::memcpy(result() + block(r, bytes), of(r, 0) + block(part, bytes), bytes);
+    meet();
+  }
+  void reduce(std::size_t bytes) {
+    meet();
+    if (rank_ == 0) sum(has(Fault::reduce_forgets_a_rank) ? 1 : ranks, 0, bytes);
+    meet();
+  }
+  void reduce_scatter(std::size_t bytes) {
+    meet();
+    sum(ranks, has(Fault::reduce_scatter_gives_the_first_to_all) ? 0 : block(rank_, bytes), bytes);
+    meet();
+  }
+  void scan(std::size_t bytes) {
+    meet();
+    sum(has(Fault::scan_counts_all) ? ranks : rank_ + 1, 0, bytes);
+    meet();
+  }
+  void exscan(std::size_t bytes) {
+    meet();
+    if (rank_ > 0) sum(has(Fault::exscan_counts_itself) ? rank_ + 1 : rank_, 0, bytes);
+    meet();
+  }
   void expose() {}
   void close() {}
 
  private:
+  static std::size_t block(int index, std::size_t bytes) { return static_cast<std::size_t>(index) * bytes; }
+  void sum(int end, std::size_t offset, std::size_t bytes) {
+    auto* const out = reinterpret_cast<float*>(result());
+    for (std::size_t i = 0; i < bytes / 4; ++i) {
+      out[i] = 0;
+      for (int r = 0; r < end; ++r) out[i] += reinterpret_cast<const float*>(of(r, 0) + offset)[i];
+    }
+  }
   // What was right 64 calls ago: with one cell of sums, a call's number is its stamp.
   void write_old_sums(float* out, std::size_t count) const {
     std::vector<float> one(count);
@@ -151,8 +205,10 @@ std::string lines_of(Fault fault, const std::string& cells, double limit_seconds
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Loop, GivesAFigurePerCell) {
-  const std::string text = lines_of(Fault::none, "put:8 get:4096 barrier broadcast:64 allgather:64 allreduce:4096");
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 7) << text;
+  const std::string text = lines_of(Fault::none,
+                                    "put:8 get:4096 barrier broadcast:64 allgather:64 allreduce:4096 gather:64 "
+                                    "scatter:64 alltoall:64 reduce:64 reduce_scatter:64 scan:64 exscan:64");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 14) << text;
   for (const auto name : compare::operation_names) EXPECT_TRUE(has(text, "\"" + std::string(name) + "\"")) << text;
   EXPECT_TRUE(has(text, "\"us_p50\"")) << text;
   EXPECT_FALSE(has(text, "\"error\"")) << text;
@@ -176,17 +232,24 @@ TEST_P(Mistake, GetsNoFigure) {
   EXPECT_FALSE(has(text, "\"us_mean\"")) << text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Loop, Mistake,
-                         testing::Values(Planted{"LostPut", Fault::lost_put, "put:64"},
-                                         Planted{"OldGet", Fault::old_get, "get:64"},
-                                         Planted{"ShiftedBroadcast", Fault::shifted_broadcast, "broadcast:64"},
-                                         Planted{"OneSumOff", Fault::one_sum_off, "allreduce:64"},
-                                         Planted{"LateSumOff", Fault::late_sum_off, "allreduce:64"},
-                                         Planted{"ShiftedSum", Fault::shifted_sum, "allreduce:16384"},
-                                         Planted{"StaleSum", Fault::stale_sum, "allreduce:64"},
-                                         Planted{"SwappedGather", Fault::swapped_gather, "allgather:64"},
-                                         Planted{"OpenBarrier", Fault::open_barrier, "barrier"}),
-                         [](const auto& planted) { return std::string(planted.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Loop, Mistake,
+    testing::Values(Planted{"LostPut", Fault::lost_put, "put:64"}, Planted{"OldGet", Fault::old_get, "get:64"},
+                    Planted{"ShiftedBroadcast", Fault::shifted_broadcast, "broadcast:64"},
+                    Planted{"OneSumOff", Fault::one_sum_off, "allreduce:64"},
+                    Planted{"LateSumOff", Fault::late_sum_off, "allreduce:64"},
+                    Planted{"ShiftedSum", Fault::shifted_sum, "allreduce:16384"},
+                    Planted{"StaleSum", Fault::stale_sum, "allreduce:64"},
+                    Planted{"SwappedGather", Fault::swapped_gather, "allgather:64"},
+                    Planted{"Gather", Fault::gather_loses_a_block, "gather:64"},
+                    Planted{"Scatter", Fault::scatter_gives_the_first_to_all, "scatter:64"},
+                    Planted{"Alltoall", Fault::alltoall_is_allgather, "alltoall:64"},
+                    Planted{"Reduce", Fault::reduce_forgets_a_rank, "reduce:64"},
+                    Planted{"ReduceScatter", Fault::reduce_scatter_gives_the_first_to_all, "reduce_scatter:64"},
+                    Planted{"Scan", Fault::scan_counts_all, "scan:64"},
+                    Planted{"Exscan", Fault::exscan_counts_itself, "exscan:64"},
+                    Planted{"OpenBarrier", Fault::open_barrier, "barrier"}),
+    [](const auto& planted) { return std::string(planted.param.name); });
 TEST(Loop, TellsWhatAContestantLacks) {
   EXPECT_TRUE(has(lines_of(Fault::lost_put, "get:8"), R"("op": "get", "bytes": 8, "lacks": "none")"));
 }
@@ -237,7 +300,7 @@ TEST(Setup, ReadsTheCpus) {
 
 TEST(Setup, RefusesWhatItDoesNotKnow) {
   std::string program = "program";
-  for (std::string word : {"scan:8", "put:7", "--nothing"}) {
+  for (std::string word : {"sort:8", "put:7", "--nothing"}) {
     char* argv[] = {program.data(), word.data()};
     EXPECT_THROW(compare::setup_of(2, argv), std::invalid_argument) << word;
   }

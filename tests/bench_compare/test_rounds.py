@@ -194,13 +194,22 @@ class Plan(unittest.TestCase):
         self.assertEqual(plan.hello_layouts("quick", nodes=(2,)), [])
 
     def test_all_operations_are_in_every_layout(self):
+        for layout in plan.layouts("full", [0, 1]):
+            wanted = plan.COMPOSED if layout["name"] == "network-np4" else plan.OPERATIONS
+            self.assertEqual(set(layout["cells"]), set(wanted))
+
+    def test_the_shorter_modes_have_the_first_ones_everywhere_and_all_of_them_somewhere(self):
         for mode in plan.MODES:
-            for layout in plan.layouts(mode, [0, 1]):
-                self.assertEqual(set(layout["cells"]), set(plan.OPERATIONS))
+            layouts = plan.layouts(mode, [0, 1])
+            self.assertEqual(set().union(*(layout["cells"] for layout in layouts)), set(plan.OPERATIONS))
+            for layout in layouts:
+                wanted = plan.COMPOSED if layout["name"] == "network-np4" else plan.FIRST
+                self.assertLessEqual(set(wanted), set(layout["cells"]))
 
     def test_sizes_are_whole_words(self):
         for mode in plan.MODES.values():
-            for size in [*mode["network_sizes"], *(size for sizes in mode["sizes"].values() for size in sizes)]:
+            by_ranks = [*mode["sizes"].values(), *mode["further_sizes"].values()]
+            for size in [*mode["network_sizes"], *mode["further_network_sizes"], *mode["composed_sizes"], *sum(by_ranks, [])]:
                 self.assertEqual(size % 8, 0)
 
 

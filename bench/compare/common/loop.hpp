@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "data.hpp"
 #include "figures.hpp"
 #include "lines.hpp"
-#include "pattern.hpp"
 #include "setup.hpp"
 
 namespace compare {
@@ -53,18 +53,25 @@ inline long long loopback_bytes() {
 ///   std::string version() const, settings() const;
 ///   std::string lacks(Operation) const;       empty, or why it hasn't this one
 ///   std::byte *source(), *result(), *target();
-///     source: a rank's input (broadcast: also its result); result: output of allgather, allreduce, get;
+///     source: a rank's input (broadcast: also its result); result: output of the other collectives, and of get;
 ///     target: what a put of another rank writes and a get reads
 ///   void put(int peer, size_t bytes);         source -> peer's target, and it is visible there
 ///   void get(int peer, size_t bytes);         peer's target -> result, complete
 ///   void barrier(); void broadcast(size_t bytes) of rank 0; void allgather(size_t bytes);
-///   void allreduce(size_t bytes) of floats, sum;
+///   void allreduce(size_t bytes) of floats, sum; and so gather, scatter, alltoall, reduce, reduce_scatter, scan,
+///   exscan,
+///     with rank 0 as the root, `bytes` of a block (Cell)
 ///   void expose();                            never timed: own loads and stores of target meet the others'
 ///   void close();                             collective
 template <typename Contestant> class Loop {
  public:
   Loop(Contestant& contestant, const Setup& setup, Lines* lines)
-      : it_(contestant), setup_(setup), lines_(lines), clock_cost_(clock_cost_ns()), start_(now_ns()) {}
+      : it_(contestant),
+        data_(contestant),
+        setup_(setup),
+        lines_(lines),
+        clock_cost_(clock_cost_ns()),
+        start_(now_ns()) {}
 
   void run() {
     tell_header();
@@ -72,7 +79,6 @@ template <typename Contestant> class Loop {
   }
 
  private:
-  static bool one_sided(Operation operation) { return operation == Operation::put || operation == Operation::get; }
   bool times(Operation operation) const { return !one_sided(operation) || it_.rank() == 0; }
 
   void run(const Cell& cell) {
@@ -90,14 +96,14 @@ template <typename Contestant> class Loop {
     for (std::size_t i = 0; i < passes; ++i) pass(cell, batch, times);
     it_.barrier();
     times.loopback_bytes = loopback_bytes() - loopback_before;
-    if (!everyone(cell.operation == Operation::barrier || verify(cell, stamp_)))
+    if (!everyone(cell.operation == Operation::barrier || data_.verify(cell, stamp_)))
       return tell(cell, "error", "a rank got wrong bytes in the timed loop");
     tell(cell, batch, hurried, times);
   }
 
   // ---- one pass: write the input, line up, call, read the result
   void pass(const Cell& cell, std::size_t batch, Times& times_out) {
-    fill(cell, ++stamp_);
+    data_.fill(cell, ++stamp_);
     if (one_sided(cell.operation)) it_.expose();
     it_.barrier();
     if (times(cell.operation)) {
@@ -110,68 +116,33 @@ template <typename Contestant> class Loop {
     if (one_sided(cell.operation)) {
       it_.barrier();  // the target may touch its memory again
       it_.expose();
-      if (cell.operation == Operation::put && it_.rank() == target_rank()) read(cell, times_out);
+      if (cell.operation == Operation::put && it_.rank() == data_.target_rank()) read(cell, times_out);
     }
   }
 
   void call(const Cell& cell) {
     switch (cell.operation) {
-      case Operation::put: return it_.put(target_rank(), cell.bytes);
-      case Operation::get: return it_.get(target_rank(), cell.bytes);
+      case Operation::put: return it_.put(data_.target_rank(), cell.bytes);
+      case Operation::get: return it_.get(data_.target_rank(), cell.bytes);
       case Operation::barrier: return it_.barrier();
       case Operation::broadcast: return it_.broadcast(cell.bytes);
       case Operation::allgather: return it_.allgather(cell.bytes);
       case Operation::allreduce: return it_.allreduce(cell.bytes);
-    }
-  }
-
-  void fill(const Cell& cell, std::uint32_t stamp) {
-    const int rank = it_.rank();
-    switch (cell.operation) {
-      case Operation::put:
-      case Operation::broadcast:
-        if (rank == 0) fill_words(it_.source(), cell.bytes, rank, stamp);
-        return;
-      case Operation::get:
-        if (rank == target_rank()) fill_words(it_.target(), cell.bytes, rank, stamp);
-        return;
-      case Operation::allgather: return fill_words(it_.source(), cell.bytes, rank, stamp);
-      case Operation::allreduce: return fill_numbers(it_.source(), cell.bytes, rank, stamp);
-      case Operation::barrier: return;
+      case Operation::gather: return it_.gather(cell.bytes);
+      case Operation::scatter: return it_.scatter(cell.bytes);
+      case Operation::alltoall: return it_.alltoall(cell.bytes);
+      case Operation::reduce: return it_.reduce(cell.bytes);
+      case Operation::reduce_scatter: return it_.reduce_scatter(cell.bytes);
+      case Operation::scan: return it_.scan(cell.bytes);
+      case Operation::exscan: return it_.exscan(cell.bytes);
     }
   }
 
   // What a consumer pays to have the result, which also depends on where the library left it.
   void read(const Cell& cell, Times& times_out) {
     const double begin = now_ns();
-    consume_result(cell);
+    data_.read(cell);
     times_out.read_ns.push_back(std::max(0.0, now_ns() - begin - clock_cost_));
-  }
-  void consume_result(const Cell& cell) {
-    if (cell.operation == Operation::put)
-      consume(it_.target(), cell.bytes);
-    else if (cell.operation == Operation::broadcast)
-      consume(it_.source(), cell.bytes);
-    else if (cell.operation == Operation::allgather)
-      consume(it_.result(), cell.bytes * ranks());
-    else if (cell.operation == Operation::allreduce || cell.operation == Operation::get)
-      consume(it_.result(), cell.bytes);
-  }
-
-  bool verify(const Cell& cell, std::uint32_t stamp) {
-    switch (cell.operation) {
-      case Operation::put: return it_.rank() != target_rank() || holds_words(it_.target(), cell.bytes, 0, stamp);
-      case Operation::get: return it_.rank() != 0 || holds_words(it_.result(), cell.bytes, target_rank(), stamp);
-      case Operation::broadcast: return holds_words(it_.source(), cell.bytes, 0, stamp);
-      case Operation::allreduce: return holds_sums(it_.result(), cell.bytes, it_.size(), stamp);
-      case Operation::allgather:
-        for (std::size_t r = 0; r < ranks(); ++r) {
-          if (!holds_words(it_.result() + r * cell.bytes, cell.bytes, static_cast<int>(r), stamp)) return false;
-        }
-        return true;
-      case Operation::barrier: return true;
-    }
-    return false;
   }
 
   // ---- before anything is timed
@@ -179,10 +150,10 @@ template <typename Contestant> class Loop {
     if (cell.operation == Operation::barrier) return validate_barrier();
     bool right = true;
     for (int i = 0; i < 2; ++i) {
-      std::memset(it_.result(), 0xa5, result_bytes(cell));
+      data_.poison(cell);
       Times ignored;
       pass(cell, 1, ignored);
-      right = verify(cell, stamp_) && right;
+      right = data_.verify(cell, stamp_) && right;
       it_.barrier();  // nobody poisons or fills what another still checks
     }
     return right;
@@ -294,7 +265,7 @@ template <typename Contestant> class Loop {
     std::vector<Figures> ranks_figures(ranks());
     for (std::size_t i = 0; i < all.size(); ++i) ranks_figures[i / mine.size()][i % mine.size()] = all[i];
     if (cell.operation == Operation::put) {  // its target is who reads
-      const Figures& target = ranks_figures[static_cast<std::size_t>(target_rank())];
+      const Figures& target = ranks_figures[static_cast<std::size_t>(data_.target_rank())];
       ranks_figures[0][read_mean] = target[read_mean];
       ranks_figures[0][both_p50] = ranks_figures[0][p50] + target[read_p50];
     }
@@ -326,13 +297,10 @@ template <typename Contestant> class Loop {
     lines_->number("us_both_p50", sums[both_p50] / per_us);
   }
 
-  std::size_t result_bytes(const Cell& cell) const {
-    return cell.bytes * (cell.operation == Operation::allgather ? ranks() : 1);
-  }
   std::size_t ranks() const { return static_cast<std::size_t>(it_.size()); }
-  int target_rank() const { return it_.size() > 1 ? 1 : 0; }
 
   Contestant& it_;
+  Data<Contestant> data_;
   const Setup& setup_;
   Lines* lines_;  // null but on rank 0
   double clock_cost_;

@@ -50,10 +50,11 @@ inline void fill_numbers(void* to, std::size_t bytes, int rank, std::uint32_t st
     numbers[i] = static_cast<float>(static_cast<std::int32_t>(number_at(seed, i)));
 }
 
-inline bool holds_sums(const void* at, std::size_t bytes, int ranks, std::uint32_t stamp) {
+/// Of what `ranks` ranks filled as first, first + step, ...
+inline bool holds_sums(const void* at, std::size_t bytes, int ranks, std::uint32_t stamp, int first = 0, int step = 1) {
   const auto* numbers = static_cast<const float*>(at);
   std::vector<std::uint32_t> seeds;
-  for (int rank = 0; rank < ranks; ++rank) seeds.push_back(seed_of(rank, stamp));
+  for (int rank = 0; rank < ranks; ++rank) seeds.push_back(seed_of(first + rank * step, stamp));
   for (std::size_t i = 0; i < bytes / 4; ++i) {
     std::uint32_t sum = 0;
     for (const std::uint32_t seed : seeds) sum += number_at(seed, i);

@@ -13,14 +13,38 @@
 
 namespace compare {
 
-enum class Operation { put, get, barrier, broadcast, allgather, allreduce };
+enum class Operation {
+  put,
+  get,
+  barrier,
+  broadcast,
+  allgather,
+  allreduce,
+  gather,
+  scatter,
+  alltoall,
+  reduce,
+  reduce_scatter,
+  scan,
+  exscan
+};
 
-inline constexpr std::array<std::string_view, 6> operation_names = {"put",       "get",       "barrier",
-                                                                    "broadcast", "allgather", "allreduce"};
+inline constexpr std::array<std::string_view, 13> operation_names = {
+    "put",     "get",      "barrier", "broadcast",      "allgather", "allreduce", "gather",
+    "scatter", "alltoall", "reduce",  "reduce_scatter", "scan",      "exscan"};
 
 inline std::string_view name_of(Operation operation) { return operation_names[static_cast<std::size_t>(operation)]; }
 
-/// One thing to measure. `bytes` is per rank, as MPI counts: an allgather's result is np times that.
+/// Of a rank's input, or result: one block, or one for each rank.
+inline bool has_block_per_rank_in(Operation operation) {
+  return operation == Operation::scatter || operation == Operation::alltoall || operation == Operation::reduce_scatter;
+}
+inline bool has_block_per_rank_out(Operation operation) {
+  return operation == Operation::allgather || operation == Operation::gather || operation == Operation::alltoall;
+}
+
+/// One thing to measure. `bytes` is a block's, as MPI counts: an allgather's result is np times that, and so is a
+/// scatter's input. Roots are rank 0.
 struct Cell {
   Operation operation;
   std::size_t bytes;
@@ -40,18 +64,19 @@ struct Setup {
   std::vector<Cell> cells;
 
   /// Capacity of the buffers for all cells on `ranks` ranks. Never 0: ranks also agree through them.
-  std::size_t source_bytes() const {
-    std::size_t most = 4096;
-    for (const Cell& cell : cells) most = std::max(most, cell.bytes);
-    return most;
+  std::size_t source_bytes(int of_ranks) const { return most(of_ranks, has_block_per_rank_in); }
+  std::size_t result_bytes(int of_ranks) const { return most(of_ranks, has_block_per_rank_out); }
+  /// What a put or get reaches.
+  std::size_t target_bytes() const {
+    return most(1, [](Operation) { return false; });
   }
-  std::size_t result_bytes(int of_ranks) const {
-    std::size_t most = static_cast<std::size_t>(of_ranks) * 64;
-    for (const Cell& cell : cells) {
-      const bool gathers = cell.operation == Operation::allgather;
-      most = std::max(most, cell.bytes * (gathers ? static_cast<std::size_t>(of_ranks) : 1));
-    }
-    return std::max<std::size_t>(most, 4096);
+
+ private:
+  template <typename HasBlocks> std::size_t most(int of_ranks, HasBlocks has_blocks) const {
+    const auto ranks = static_cast<std::size_t>(of_ranks);
+    std::size_t bytes = std::max<std::size_t>(4096, ranks * 64);
+    for (const Cell& cell : cells) bytes = std::max(bytes, cell.bytes * (has_blocks(cell.operation) ? ranks : 1));
+    return bytes;
   }
 };
 
