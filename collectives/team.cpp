@@ -62,12 +62,12 @@ void Team::require_equal(const char* operation, std::size_t expected, std::size_
 
 void Team::barrier() {
   const OpenTeam team(core_, "barrier");
+  if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok()) [[unlikely]]
+    window::throw_status(core_->fabric(), status, {"barrier"});
   if (DirectTeam* const direct = team.state.direct(schedule_kind::barrier)) [[likely]] {
     team.state.schedules().note(collectives::Signature::make(collectives::Kind::barrier, 0));
     return require(team, *direct, collectives::barrier_direct(*direct), "barrier", 0);
   }
-  if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok())
-    window::throw_status(core_->fabric(), status, {"barrier"});
   run(team, collectives::barrier_call());
 }
 

@@ -51,12 +51,15 @@ base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const ba
 }
 
 base::Status flush_wires(Fabric& fabric) noexcept {
+  const std::uint64_t given = fabric.counters.puts_wire + fabric.wire_atomics;
+  if (fabric.wires_flushed == given) return {};
   for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
     transport::Ticket ticket = transport::done;
     base::Status status = fabric.wires[wire]->flush(-1, ticket);
     if (status.ok()) status = finish(fabric, static_cast<int>(wire), ticket, {base::Activity::flush}, fabric.timeout);
     if (!status.ok()) return status;
   }
+  fabric.wires_flushed = given;
   return {};
 }
 

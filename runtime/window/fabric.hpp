@@ -48,6 +48,8 @@ struct Fabric {
   std::vector<TicketSource*> sources;
   std::vector<Path> paths;  ///< by rank
   Counters counters;
+  std::uint64_t wire_atomics = 0;   ///< that windows have given to wires
+  std::uint64_t wires_flushed = 0;  ///< puts and atomics that flush_wires has seen completed
 
   /// The open windows, ascending by id; ids are equal on all ranks because creation is collective.
   std::vector<Core*> windows;
@@ -88,7 +90,8 @@ base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const ba
 /// As finish; but at the deadline the transfer goes on.
 base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                    std::chrono::nanoseconds timeout) noexcept;
-/// Completes the puts of all windows on all wires, as flush() does per window.
+/// Completes the puts of all windows on all wires, as flush() does per window; free where nothing is to complete.
+/// What collectives put isn't meant: who needs it waits for its signal.
 base::Status flush_wires(Fabric& fabric) noexcept;
 
 }  // namespace hmc::window

@@ -82,6 +82,7 @@ std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomi
   const CallSite call{operation, rank, offset, atomic.width, true};
   Ticket ticket = transport::done;
   std::uint64_t result = 0;
+  ++fabric_->wire_atomics;
   require(*fabric_, peer.channel->atomic(atomic, offset, &result, ticket), call);
   wait_ticket(peer, ticket, call);
   return result;

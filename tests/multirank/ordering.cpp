@@ -139,6 +139,24 @@ HMC_SPMD_TEST(ordering, barrier_completes_earlier_puts) {
   win.close();
 }
 
+// A barrier's own messages go in steps of 1, 2, 4 ...: to a rank 3 away they come by others, past a large put.
+HMC_SPMD_TEST(ordering, barrier_completes_puts_that_its_messages_overtake) {
+  constexpr std::size_t bytes = std::size_t{2} << 20;
+  Window win = Window::create(me.runtime->world(), bytes);
+  const int to = (me.rank + 3) % me.size;
+  const int from = (me.rank + 3 * (me.size - 1)) % me.size;
+  std::vector<std::byte> source(bytes);
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    Pattern{me.rank, round}.fill(source);
+    hmc::Request put = win.put_nb(to, 0, source.data(), bytes);
+    me.runtime->world().barrier();
+    HMC_CHECK_CLEAN((Pattern{from, round}.verify({win.data(), bytes})));
+    put.wait();
+    me.runtime->world().barrier();
+  }
+  win.close();
+}
+
 // Large messages take other ways inside a wire (rendezvous, several packets) than small ones.
 HMC_SPMD_TEST(ordering, large_put_signals_arrive_whole) {
   constexpr std::size_t most = std::size_t{1} << 20;

@@ -38,7 +38,7 @@ MODES = {
         "sizes": {2: [8, 4 * K]},
         "further_sizes": {2: [8]},
         "network_sizes": [8], "further_network_sizes": [8],
-        "composed_sizes": [8],
+        "composed_sizes": [],
         "hello": [2], "hello_rounds": 1,
     },
 }
@@ -84,7 +84,7 @@ def layouts(mode, cpus, ranks=None, operations=OPERATIONS, nodes=(1, 2)):
             "contestants": ["floor-tcp", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
         })
     composed = [operation for operation in operations if operation in COMPOSED]
-    if 2 in nodes and (not ranks or 4 in ranks) and composed:
+    if 2 in nodes and (not ranks or 4 in ranks) and composed and settings["composed_sizes"]:
         out.append({
             "name": "network-np4", "title": f"two nodes of two ranks, TCP over loopback, {len(cpus)} cores", "np": 4, "nodes": 2,
             **placed(4, cpus), "cells": cells(settings["composed_sizes"], [], 4, composed),
