@@ -22,6 +22,10 @@ constexpr std::int64_t longest_conceal_ns = 1'500'000'000;
 constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
 constexpr std::int64_t longest_close_ns = 500'000'000;
 
+base::Status no_memory(int peer) noexcept {
+  return base::Status::failure(Code::out_of_memory, "no memory for a transfer", peer);
+}
+
 }  // namespace
 
 Engine::Engine(const Options& options)
@@ -123,8 +127,10 @@ base::Status Engine::write(To to, const void* source, std::uint64_t bytes, const
   const std::lock_guard guard(lock_);
   if (const base::Status status = ready(to); !status.ok()) return status;
   Ticket opened = done;
-  if (bytes > inline_bytes)
+  if (bytes > inline_bytes) {
     opened = tickets_.open({.peer = to.peer, .left = (bytes + chunk_bytes - 1) / chunk_bytes, .channel = to.channel});
+    if (opened == done) return no_memory(to.peer);
+  }
   Peer& peer = peers_.at(to.peer);
   const base::Status status = peers_.post(peer, last, source, bytes, opened);
   peer.asked = peer.posted;
@@ -140,6 +146,7 @@ base::Status Engine::write(To to, const void* source, std::uint64_t bytes, const
 base::Status Engine::start(Peer& peer, const Message& message, const Tickets::Transfer& transfer,
                            Ticket& ticket) noexcept {
   const Ticket opened = tickets_.open(transfer);
+  if (opened == done) return no_memory(peer.rank);
   Message copy = message;
   copy.ticket = opened;
   const base::Status status = peers_.post(peer, copy, nullptr, 0, done);
@@ -204,6 +211,7 @@ base::Status Engine::flush_dirty(int first, int last, Ticket& ticket) noexcept {
   for (int rank = first; rank < last; ++rank) count += dirty(rank) ? 1 : 0;
   if (count == 0) return {};
   const Ticket opened = tickets_.open({.peer = last - first == 1 ? first : -1, .left = count});
+  if (opened == done) return no_memory(-1);
   for (int rank = first; rank < last; ++rank) {
     if (!dirty(rank)) continue;
     Peer& to = peers_.at(rank);

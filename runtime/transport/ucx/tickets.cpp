@@ -1,11 +1,18 @@
 #include "runtime/transport/ucx/tickets.hpp"
 
+#include <new>
+
 namespace hmc::transport::ucx {
 
-Ticket Tickets::open(const Transfer& transfer) {
+Ticket Tickets::open(const Transfer& transfer) noexcept {
   if (free_.empty()) {
-    slots_.emplace_back();
-    if (free_.capacity() < slots_.size()) free_.reserve(2 * slots_.size() + 16);  // so that release() never allocates
+    try {
+      // First, so that neither the push below nor release() ever allocates.
+      if (free_.capacity() < slots_.size() + 1) free_.reserve(2 * slots_.size() + 16);
+      slots_.emplace_back();
+    } catch (const std::bad_alloc&) {
+      return done;
+    }
     free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
   }
   const std::uint32_t index = free_.back();

@@ -32,7 +32,8 @@ class Tickets {
     std::uint32_t sending = 0;         ///< messages in UCX's hands that it reads the caller's memory for
   };
 
-  Ticket open(const Transfer& transfer);
+  /// `done` if there is no memory for one more.
+  Ticket open(const Transfer& transfer) noexcept;
   /// Null if it is over.
   Transfer* find(Ticket ticket) noexcept;
   /// One that failed, too, as long as it has its slot.

@@ -2,6 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <new>
+
+namespace {
+thread_local bool memory_is_out = false;
+}
+// This program's: so that a test can see what happens without memory.
+void* operator new(std::size_t bytes) {
+  void* const memory = memory_is_out ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
 namespace hmc::transport::ucx {
 namespace {
 
@@ -13,6 +28,29 @@ class UcxTickets : public ::testing::Test {
 };
 
 TEST_F(UcxTickets, NumberZeroIsDone) { EXPECT_TRUE(test(done).ok()); }
+
+TEST_F(UcxTickets, WithoutMemoryThereIsNone) {
+  std::vector<Ticket> before;
+  before.reserve(1000);
+  before.push_back(tickets_.open({.peer = 1, .left = 1}));
+  memory_is_out = true;
+  Ticket last = done;
+  do {
+    last = tickets_.open({.peer = 1, .left = 1});
+    if (last != done) before.push_back(last);
+  } while (last != done && before.size() < 1000);
+  memory_is_out = false;
+  EXPECT_EQ(last, done);
+  // Those that there are go on, and with memory there is one more.
+  const Ticket next = tickets_.open({.peer = 1, .left = 1});
+  EXPECT_NE(next, done);
+  before.push_back(next);
+  for (const Ticket ticket : before) {
+    EXPECT_EQ(test(ticket).code, Code::in_progress);
+    tickets_.advance(ticket, 1);
+    EXPECT_TRUE(test(ticket).ok());
+  }
+}
 
 TEST_F(UcxTickets, EndsWhenNothingIsLeft) {
   const Ticket ticket = tickets_.open({.peer = 1, .left = 3});
