@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include <hmc/error.hpp>
 
@@ -45,6 +46,7 @@ struct Job {
   std::vector<bool> left;
   Meetings<base::Bytes> world;
   std::vector<Meetings<SharedSegment>> nodes;
+  std::map<std::pair<int, std::uint64_t>, Meetings<SharedSegment>> groups;  // by node and round
   std::map<std::string, base::Bytes, std::less<>> published;
 
   void raise(Code code, int peer, std::string_view text) noexcept {
@@ -99,6 +101,8 @@ class InprocBootstrap final : public Bootstrap, private base::NodeLink {
     return meet(job_->nodes[node()], shares_++, static_cast<std::size_t>(mine_.local_index), SharedSegment(mine),
                 "share", deadline);
   }
+  std::vector<SharedSegment> share_among(const base::ShareGroup& group, const SharedSegment& mine,
+                                         base::Deadline deadline) override;
 
   void publish(std::string_view key, base::ByteView value) override;
   base::Bytes lookup(std::string_view key, base::Deadline deadline) override;
@@ -170,6 +174,24 @@ std::vector<Item> InprocBootstrap::meet(Job::Meetings<Item>& place, std::uint64_
   std::vector<Item> all;
   for (const std::optional<Item>& item : round.items) all.push_back(*item);
   if (++round.gone == round.items.size()) place.rounds.erase(number);
+  return all;
+}
+
+std::vector<SharedSegment> InprocBootstrap::share_among(const base::ShareGroup& group, const SharedSegment& mine,
+                                                        base::Deadline deadline) {
+  const auto seat = std::lower_bound(group.members.begin(), group.members.end(), rank_) - group.members.begin();
+  const std::pair<int, std::uint64_t> key{mine_.node, round_of(group)};
+  Job::Meetings<SharedSegment>* place = nullptr;
+  {
+    const std::lock_guard lock(job_->mutex);
+    place = &job_->groups[key];
+    place->members = group.members;
+  }
+  auto all = meet(*place, 0, static_cast<std::size_t>(seat), SharedSegment(mine), "share", deadline);
+  const std::lock_guard lock(job_->mutex);
+  // The last to leave takes it down, and may have done so by now.
+  if (const auto found = job_->groups.find(key); found != job_->groups.end() && found->second.rounds.empty())
+    job_->groups.erase(found);
   return all;
 }
 

@@ -74,7 +74,7 @@ bool NodeAgent::Agent::take(Peer& from, Contribution message) {
 }
 
 bool NodeAgent::Agent::take(Peer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
-  if (fds.size() > 1) return false;
+  if (fds.size() > 1 || !shares_->admits(seat_of(from.rank), message)) return false;
   SharedFd fd = fds.empty() ? nullptr : std::make_shared<base::UniqueFd>(std::move(fds.front()));
   if (shares_->offer(seat_of(from.rank), message, std::move(fd))) {
     answer_share(message.round);
@@ -90,7 +90,7 @@ bool NodeAgent::Agent::take(Peer& from, const ShareOffer& message, std::vector<b
 }
 
 void NodeAgent::Agent::answer_share(std::uint64_t round) {
-  for (std::size_t seat = 0; seat < members_.size(); ++seat) {
+  for (const std::size_t seat : shares_->seats(round)) {
     Peer* const peer = ranks_[members_[seat]].peer;
     if (peer == nullptr) continue;
     for (NodeShares::Part& part : shares_->answer(round, seat))

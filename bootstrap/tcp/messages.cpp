@@ -63,7 +63,6 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::hello: return 32;
     case MessageType::welcome: return 0;
     case MessageType::page:
-    case MessageType::share_offer:
     case MessageType::missing_query:
     case MessageType::goodbye: return small;
     case MessageType::node_hello:
@@ -77,6 +76,7 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::join:
     case MessageType::table:
     case MessageType::missing_reply: return table;
+    case MessageType::share_offer:  // a node may have many ranks
     case MessageType::publish:
     case MessageType::reply: return longest_value_bytes + text;
     case MessageType::contribution:
@@ -160,12 +160,18 @@ RoundFailed RoundFailed::read(base::ByteReader& in) {
   return message;
 }
 
-void ShareOffer::write(base::ByteWriter& out) const { out.number(round).number(bytes).number(file_offset); }
+void ShareOffer::write(base::ByteWriter& out) const {
+  out.number(round).number(bytes).number(file_offset);
+  write_count(out, seats);
+  for (const std::uint32_t each : seats) out.number(each);
+}
 ShareOffer ShareOffer::read(base::ByteReader& in) {
   ShareOffer message;
   message.round = in.number<std::uint64_t>();
   message.bytes = in.number<std::uint64_t>();
   message.file_offset = in.number<std::uint64_t>();
+  message.seats.resize(read_count(in, 4));
+  for (std::uint32_t& each : message.seats) each = in.number<std::uint32_t>();
   return message;
 }
 

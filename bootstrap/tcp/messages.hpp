@@ -131,6 +131,7 @@ struct ShareOffer {  // the segment's memfd travels along, if there is one
   std::uint64_t round = 0;
   std::uint64_t bytes = 0;
   std::uint64_t file_offset = 0;
+  std::vector<std::uint32_t> seats;  ///< who takes part, ascending; empty: the whole node
   void write(base::ByteWriter& out) const;
   static ShareOffer read(base::ByteReader& in);
 };

@@ -1,29 +1,57 @@
 #include "bootstrap/tcp/node_shares.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 namespace hmc::bootstrap {
 
+/// seats.size() of one that takes no part.
+std::size_t NodeShares::Round::place_of(std::size_t seat) const {
+  const auto found = std::lower_bound(seats.begin(), seats.end(), seat);
+  if (found == seats.end() || *found != seat) return seats.size();
+  return static_cast<std::size_t>(found - seats.begin());
+}
+
+std::vector<std::uint32_t> NodeShares::seats_of(const ShareOffer& offer) const {
+  if (!offer.seats.empty()) return offer.seats;
+  std::vector<std::uint32_t> all(members_);
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
+bool NodeShares::admits(std::size_t seat, const ShareOffer& offer) const {
+  const Round asked{seats_of(offer), {}, 0};
+  const bool ascending =
+      std::adjacent_find(asked.seats.begin(), asked.seats.end(), std::greater_equal<>()) == asked.seats.end();
+  if (!ascending || asked.seats.back() >= members_ || asked.place_of(seat) == asked.seats.size()) return false;
+  const auto found = rounds_.find(offer.round);
+  return found == rounds_.end() || found->second.seats == asked.seats;
+}
+
 bool NodeShares::offer(std::size_t seat, const ShareOffer& offer, SharedFd fd) {
   Round& round = rounds_[offer.round];
-  round.by_seat.resize(members_);
-  if (!round.by_seat[seat]) {
-    round.by_seat[seat] = Offered{offer, std::move(fd)};
+  if (round.seats.empty()) round.seats = seats_of(offer);
+  round.offers.resize(round.seats.size());
+  std::optional<Offered>& mine = round.offers[round.place_of(seat)];
+  if (!mine) {
+    mine = Offered{offer, std::move(fd)};
     ++round.arrived;
   }
-  return round.arrived == members_;
+  return round.arrived == round.seats.size();
 }
 
 std::vector<NodeShares::Part> NodeShares::answer(std::uint64_t number, std::size_t seat) const {
   using What = ShareResult::What;
   const Round& round = rounds_.at(number);
+  const std::size_t own = round.place_of(seat);
   std::vector<Part> parts;
-  for (std::size_t first = 0; first < members_; first += most_fds_per_frame) {
+  for (std::size_t first = 0; first < round.offers.size(); first += most_fds_per_frame) {
     Part part{{number, {}}, {}};
-    const std::size_t last = std::min(first + most_fds_per_frame, members_);
+    const std::size_t last = std::min(first + most_fds_per_frame, round.offers.size());
     for (std::size_t i = first; i < last; ++i) {
-      const Offered& offered = *round.by_seat[i];
-      const What what = !offered.fd ? What::nothing : i == seat ? What::your_own : What::descriptor;
+      const Offered& offered = *round.offers[i];
+      const What what = !offered.fd ? What::nothing : i == own ? What::your_own : What::descriptor;
       part.message.items.push_back({what, offered.offer.bytes, offered.offer.file_offset});
       if (what == What::descriptor) part.fds.push_back(offered.fd);
     }
@@ -36,8 +64,9 @@ std::vector<std::size_t> NodeShares::missing(std::uint64_t number) const {
   std::vector<std::size_t> seats;
   const auto found = rounds_.find(number);
   if (found == rounds_.end()) return seats;
-  for (std::size_t seat = 0; seat < members_; ++seat) {
-    if (!found->second.by_seat[seat]) seats.push_back(seat);
+  const Round& round = found->second;
+  for (std::size_t i = 0; i < round.seats.size(); ++i) {
+    if (!round.offers[i]) seats.push_back(round.seats[i]);
   }
   return seats;
 }
@@ -45,7 +74,8 @@ std::vector<std::size_t> NodeShares::missing(std::uint64_t number) const {
 std::vector<std::uint64_t> NodeShares::rounds_without(std::size_t seat) const {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, round] : rounds_) {
-    if (!round.by_seat[seat]) numbers.push_back(number);
+    const std::size_t place = round.place_of(seat);
+    if (place < round.seats.size() && !round.offers[place]) numbers.push_back(number);
   }
   return numbers;
 }

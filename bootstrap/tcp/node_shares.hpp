@@ -15,7 +15,10 @@ class NodeShares {
  public:
   explicit NodeShares(std::size_t members) : members_(members) {}
 
-  /// True once everybody has offered: then answer() each seat, and finish().
+  /// Whether a rank may say this: those that it names are there, itself among them, and others of the round
+  /// have named the same.
+  bool admits(std::size_t seat, const ShareOffer& offer) const;
+  /// True once everybody has offered: then answer() each of seats(), and finish(). For what is admitted.
   bool offer(std::size_t seat, const ShareOffer& offer, SharedFd fd);
   /// In parts, because one message carries a bounded number of descriptors.
   struct Part {
@@ -23,6 +26,7 @@ class NodeShares {
     std::vector<SharedFd> fds;
   };
   std::vector<Part> answer(std::uint64_t round, std::size_t seat) const;
+  const std::vector<std::uint32_t>& seats(std::uint64_t round) const { return rounds_.at(round).seats; }
   void finish(std::uint64_t round) { rounds_.erase(round); }
 
   std::vector<std::size_t> missing(std::uint64_t round) const;
@@ -35,9 +39,12 @@ class NodeShares {
     SharedFd fd;  // null: nothing to share
   };
   struct Round {
-    std::vector<std::optional<Offered>> by_seat;
+    std::vector<std::uint32_t> seats;
+    std::vector<std::optional<Offered>> offers;  // of each of the seats
     std::size_t arrived = 0;
+    std::size_t place_of(std::size_t seat) const;
   };
+  std::vector<std::uint32_t> seats_of(const ShareOffer& offer) const;
   std::size_t members_;
   std::map<std::uint64_t, Round> rounds_;
 };

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <hmc/error.hpp>
@@ -58,10 +59,20 @@ std::vector<base::Bytes> RankClient::meet(RoundKind kind, base::ByteView mine, D
   return all;
 }
 
-std::vector<SharedSegment> RankClient::share(const SharedSegment& mine, Deadline deadline) {
+std::vector<SharedSegment> RankClient::share_among(const std::vector<int>& members, std::uint64_t round,
+                                                   const SharedSegment& mine, Deadline deadline) {
+  ShareRound among{round, {}, members.size()};
+  for (const int member : members) {
+    const auto seat = std::lower_bound(members_.begin(), members_.end(), member) - members_.begin();
+    among.seats.push_back(static_cast<std::uint32_t>(seat));
+  }
+  return share(among, mine, deadline);
+}
+
+std::vector<SharedSegment> RankClient::share(const ShareRound& round, const SharedSegment& mine, Deadline deadline) {
   constexpr const char* operation = "share";
   throw_if_over(operation);
-  const std::uint64_t round = shares_++;
+  share_round_ = round.number;
   received_.clear();
   std::vector<SharedFd> fds;
   if (mine) {
@@ -69,13 +80,13 @@ std::vector<SharedSegment> RankClient::share(const SharedSegment& mine, Deadline
     if (!copy) throw_failure(Code::error, operation, mine_.rank, -1, "no descriptor is left", "raise `ulimit -n`");
     fds.push_back(std::make_shared<base::UniqueFd>(std::move(copy)));
   }
-  send(ShareOffer{round, mine ? mine->bytes() : 0, mine ? mine->file_offset() : 0}, std::move(fds));
+  send(ShareOffer{round.number, mine ? mine->bytes() : 0, mine ? mine->file_offset() : 0, round.seats}, std::move(fds));
   const auto ready = [&] {
-    throw_if_failed(operation, RoundFailed::Scope::node, round);
-    return received_.size() == members_.size();
+    throw_if_failed(operation, RoundFailed::Scope::node, round.number);
+    return received_.size() == round.members;
   };
   if (wait(operation, deadline, ready) == Outcome::expired) {
-    report_missing(operation, MissingQuery::What::share, round);
+    report_missing(operation, MissingQuery::What::share, round.number);
   }
   std::vector<SharedSegment> all;
   for (Received& each : received_) {

@@ -147,7 +147,7 @@ void RankClient::take_page(const Page& page, std::vector<base::UniqueFd> fds) {
 }
 
 void RankClient::take_share(const ShareResult& result, std::vector<base::UniqueFd> fds) {
-  if (result.round != shares_ - 1) return;  // of a share that timed out
+  if (result.round != share_round_) return;  // of a share that timed out
   std::size_t next = 0;
   for (const ShareResult::Item& each : result.items) {
     Received received{each, {}};

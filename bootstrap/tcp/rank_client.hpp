@@ -29,7 +29,12 @@ class RankClient {
 
   std::vector<base::Bytes> meet(RoundKind kind, base::ByteView mine, base::Deadline deadline);
   std::vector<std::shared_ptr<base::Segment>> share(const std::shared_ptr<base::Segment>& mine,
-                                                    base::Deadline deadline);
+                                                    base::Deadline deadline) {
+    return share({shares_++, {}, members_.size()}, mine, deadline);
+  }
+  std::vector<std::shared_ptr<base::Segment>> share_among(const std::vector<int>& members, std::uint64_t round,
+                                                          const std::shared_ptr<base::Segment>& mine,
+                                                          base::Deadline deadline);
   void publish(std::string_view key, base::ByteView value, base::Deadline deadline);
   base::Bytes lookup(std::string_view key, base::Deadline deadline);
 
@@ -39,6 +44,11 @@ class RankClient {
 
  private:
   enum class Outcome { ready, expired };
+  struct ShareRound {
+    std::uint64_t number = 0;
+    std::vector<std::uint32_t> seats;  // empty: the whole node
+    std::size_t members = 0;
+  };
   using Ready = std::function<bool()>;
   /// Throws if the job is over, or this rank wasn't let in.
   Outcome wait(const char* operation, base::Deadline deadline, const Ready& ready);
@@ -49,6 +59,8 @@ class RankClient {
   void take_page(const Page& page, std::vector<base::UniqueFd> fds);
   void take_share(const ShareResult& result, std::vector<base::UniqueFd> fds);
   void take_ending(const Frame& frame);
+  std::vector<std::shared_ptr<base::Segment>> share(const ShareRound& round, const std::shared_ptr<base::Segment>& mine,
+                                                    base::Deadline deadline);
   void lose_agent();
   [[noreturn]] void report_missing(const char* operation, MissingQuery::What what, std::uint64_t round);
   Reply ask(const char* operation, std::uint64_t id, base::Deadline deadline);
@@ -75,6 +87,7 @@ class RankClient {
   std::vector<int> members_;
   std::uint64_t rounds_ = 0;  // the number of the next one
   std::uint64_t shares_ = 0;
+  std::uint64_t share_round_ = 0;  // that `received_` belongs to
   std::uint64_t requests_ = 0;
   std::atomic<bool> left_{false};
 

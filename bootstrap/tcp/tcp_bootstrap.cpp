@@ -46,6 +46,11 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
                                                     Deadline deadline) override {
     return client_->share(mine, deadline);
   }
+  std::vector<std::shared_ptr<base::Segment>> share_among(const base::ShareGroup& group,
+                                                          const std::shared_ptr<base::Segment>& mine,
+                                                          Deadline deadline) override {
+    return client_->share_among(group.members, round_of(group), mine, deadline);
+  }
   void publish(std::string_view key, base::ByteView value) override {
     client_->publish(key, value, Deadline::after(timeout_));
   }

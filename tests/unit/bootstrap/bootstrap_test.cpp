@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 #include <thread>
@@ -127,6 +128,30 @@ TEST_P(EveryBootstrap, share_hands_memory_to_the_node) {
         if (!all[i]) continue;
         EXPECT_EQ(all[i]->base()[17], static_cast<std::byte>(200 + members[i])) << "not the same memory";
       }
+    }
+  });
+}
+
+TEST_P(EveryBootstrap, groups_of_a_node_share_at_once) {
+  run_job(GetParam(), [&](Bootstrap& me) {
+    const auto& members = me.node_link().members();
+    // Odd and even places of the node; the second of two groups that overlap comes while others are in the first.
+    for (const int parts : {2, 1, 2}) {
+      base::ShareGroup group;
+      const auto at = std::find(members.begin(), members.end(), me.rank()) - members.begin();
+      for (std::size_t i = static_cast<std::size_t>(at % parts); i < members.size();
+           i += static_cast<std::size_t>(parts))
+        group.members.push_back(members[i]);
+      const std::uint64_t drawn = me.node_link().next_share();
+      const auto numbers = me.allgather(base::ByteWriter().number(drawn).view(), soon());
+      group.number = base::ByteReader(numbers[static_cast<std::size_t>(group.members.front())]).number<std::uint64_t>();
+      auto mine = base::Segment::create(100);
+      mine->base()[99] = static_cast<std::byte>(10 + me.rank());
+      const auto all = me.node_link().share_among(group, mine, soon());
+      ASSERT_EQ(all.size(), group.members.size());
+      for (std::size_t i = 0; i < all.size(); ++i)
+        EXPECT_EQ(all[i]->base()[99], static_cast<std::byte>(10 + group.members[i]));
+      me.barrier(soon());
     }
   });
 }

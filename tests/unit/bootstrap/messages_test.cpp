@@ -63,7 +63,7 @@ TEST(Messages, each_kind_survives) {
   through_the_wire(Contribution{9, RoundKind::barrier, {{1, {std::byte{7}}}, {3, {}}}});
   through_the_wire(Result{9, {{std::byte{1}}, {}, {std::byte{2}, std::byte{3}}}});
   through_the_wire(RoundFailed{RoundFailed::Scope::node, 5, Code::mismatch, 2, "text"});
-  through_the_wire(ShareOffer{5, 4096, 8192});
+  through_the_wire(ShareOffer{5, 4096, 8192, {0, 3, 9}});
   through_the_wire(ShareResult{5, {{ShareResult::What::descriptor, 1, 2}, {ShareResult::What::nothing, 0, 0}}});
   through_the_wire(Publish{1, 2, "key", {std::byte{9}}});
   through_the_wire(Lookup{1, 2, "key"});

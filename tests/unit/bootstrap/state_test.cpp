@@ -64,7 +64,7 @@ TEST(NodeShares, splits_what_the_kernel_would_not_take_at_once) {
   NodeShares shares(members);
   const auto fd = std::make_shared<base::UniqueFd>(::dup(0));
   for (std::size_t seat = 0; seat < members; ++seat) {
-    EXPECT_EQ(shares.offer(seat, {1, seat + 1, seat}, seat == 5 ? nullptr : fd), seat == members - 1);
+    EXPECT_EQ(shares.offer(seat, {1, seat + 1, seat, {}}, seat == 5 ? nullptr : fd), seat == members - 1);
   }
   std::size_t next = 0;
   std::size_t fds = 0;
@@ -83,6 +83,36 @@ TEST(NodeShares, splits_what_the_kernel_would_not_take_at_once) {
   }
   EXPECT_EQ(next, members);
   EXPECT_EQ(fds, members - 2);
+}
+
+TEST(NodeShares, a_group_shares_without_the_rest) {
+  NodeShares shares(5);
+  const auto fd = std::make_shared<base::UniqueFd>(::dup(0));
+  EXPECT_FALSE(shares.offer(0, {1, 10, 0, {}}, fd)) << "the whole node's round waits";
+  EXPECT_FALSE(shares.offer(3, {77, 13, 0, {1, 3}}, fd));
+  EXPECT_EQ(shares.missing(77), std::vector<std::size_t>{1});
+  EXPECT_EQ(shares.rounds_without(1), (std::vector<std::uint64_t>{1, 77}));
+  EXPECT_EQ(shares.rounds_without(2), std::vector<std::uint64_t>{1});
+  EXPECT_TRUE(shares.offer(1, {77, 11, 0, {1, 3}}, nullptr));
+  EXPECT_EQ(shares.seats(77), (std::vector<std::uint32_t>{1, 3}));
+  const auto parts = shares.answer(77, 3);
+  ASSERT_EQ(parts.size(), 1U);
+  ASSERT_EQ(parts[0].message.items.size(), 2U);
+  EXPECT_EQ(parts[0].message.items[0].what, ShareResult::What::nothing);
+  EXPECT_EQ(parts[0].message.items[1].what, ShareResult::What::your_own);
+  EXPECT_EQ(parts[0].message.items[1].bytes, 13U);
+}
+
+TEST(NodeShares, admits_only_groups_that_can_be) {
+  NodeShares shares(4);
+  EXPECT_TRUE(shares.admits(2, {1, 0, 0, {}}));
+  EXPECT_TRUE(shares.admits(2, {1, 0, 0, {0, 2}}));
+  EXPECT_FALSE(shares.admits(1, {1, 0, 0, {0, 2}})) << "it isn't one of them";
+  EXPECT_FALSE(shares.admits(2, {1, 0, 0, {2, 0}})) << "not ascending";
+  EXPECT_FALSE(shares.admits(2, {1, 0, 0, {2, 2}})) << "twice";
+  EXPECT_FALSE(shares.admits(2, {1, 0, 0, {2, 4}})) << "there is no such seat";
+  (void)shares.offer(0, {1, 0, 0, {0, 2}}, nullptr);
+  EXPECT_FALSE(shares.admits(2, {1, 0, 0, {1, 2}})) << "others said another group";
 }
 
 TEST(Facts, nodes_are_numbered_by_their_lowest_rank) {
