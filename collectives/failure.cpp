@@ -11,25 +11,32 @@ namespace hmc::collectives {
 
 namespace {
 
-/// "rank 3 is computing since 2.1 s; ..." for the ranks of this node, whose lines we can read.
-std::string what_ranks_are_in(const window::Fabric& fabric) {
+/// How errors of this team speak of ranks: of another team than the world by their world ranks, and say so.
+const char* rank_word(const window::TeamCore& team) { return team.is_world() ? "rank" : "world rank"; }
+
+/// "rank 3 is computing since 2.1 s; ..." for the team's ranks on this node, whose lines we can read.
+std::string what_ranks_are_in(const window::TeamCore& team) {
+  const window::Fabric& fabric = team.fabric();
   std::string text;
   const std::int64_t now = base::now_ns();
-  for (int rank = 0; rank < fabric.size; ++rank) {
+  for (const int member : team.local_ranks()) {
+    const int rank = team.world_rank(member);
     const int index = fabric.local_index[static_cast<std::size_t>(rank)];
     if (index < 0 || rank == fabric.rank) continue;
     const base::ActivityLine& line = fabric.waiter.page().activity(index);
     // Relaxed: a hint for people.
     const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
     const std::int64_t since = line.since_ns.load(std::memory_order_relaxed);
-    fmt::format_to(std::back_inserter(text), "{}rank {} is in {}", text.empty() ? "" : "; ", rank, name_of(activity));
+    fmt::format_to(std::back_inserter(text), "{}{} {} is in {}", text.empty() ? "" : "; ", rank_word(team), rank,
+                   name_of(activity));
     if (since > 0) fmt::format_to(std::back_inserter(text), " since {:.1f} s", static_cast<double>(now - since) * 1e-9);
   }
   return text;
 }
 
 /// "rank 1 called barrier; ranks 0 and 2 called allreduce(...)": each thing once, by who called it.
-std::string who_called_what(int size, const std::function<Signature(int rank)>& signature_of) {
+std::string who_called_what(const window::TeamCore& team, const std::function<Signature(int rank)>& signature_of) {
+  const int size = team.size();
   std::string text;
   std::vector<bool> told(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
@@ -39,13 +46,13 @@ std::string who_called_what(int size, const std::function<Signature(int rank)>& 
     for (int other = rank; other < size; ++other) {
       if (!(signature_of(other) == called)) continue;
       told[static_cast<std::size_t>(other)] = true;
-      ranks.push_back(other);
+      ranks.push_back(team.world_rank(other));
     }
     constexpr std::size_t most = 16;
     const std::string more = ranks.size() > most ? fmt::format(" and {} more", ranks.size() - most) : "";
     if (ranks.size() > most) ranks.resize(most);
-    fmt::format_to(std::back_inserter(text), "{}{} {}{} {}", text.empty() ? "" : ", ",
-                   ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), more,
+    fmt::format_to(std::back_inserter(text), "{}{}{} {}{} {}", text.empty() ? "" : ", ", rank_word(team),
+                   ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), more,
                    called.kind() == Kind::none ? "didn't say what" : "called " + called.text());
   }
   return text;
@@ -53,8 +60,9 @@ std::string who_called_what(int size, const std::function<Signature(int rank)>& 
 
 using Text = std::function<std::string()>;
 
-[[noreturn]] void throw_it(const window::Fabric& fabric, const base::Status& status, const char* operation,
+[[noreturn]] void throw_it(const window::TeamCore& team, const base::Status& status, const char* operation,
                            std::size_t bytes, const Text& mismatch) {
+  const window::Fabric& fabric = team.fabric();
   if (status.code != Code::mismatch && status.code != Code::timeout)
     window::throw_status(fabric, status, {operation, status.peer, 0, bytes, bytes > 0});
   ErrorDetail detail;
@@ -66,8 +74,8 @@ using Text = std::function<std::string()>;
     detail.message = mismatch();
     detail.hint = "every rank of a team calls the same collectives in the same order, with matching arguments";
   } else {
-    detail.message = fmt::format("rank {} didn't come before the deadline of {:.3g} s; {}", status.peer,
-                                 std::chrono::duration<double>(fabric.timeout).count(), what_ranks_are_in(fabric));
+    detail.message = fmt::format("{} {} didn't come before the deadline of {:.3g} s; {}", rank_word(team), status.peer,
+                                 std::chrono::duration<double>(fabric.timeout).count(), what_ranks_are_in(team));
     detail.hint = "HMC_TIMEOUT_S sets the deadline";
   }
   throw Error(std::move(detail));
@@ -77,17 +85,18 @@ using Text = std::function<std::string()>;
 
 void throw_failure(const window::TeamCore& core, const DirectTeam& team, const base::Status& status,
                    const char* operation, std::size_t bytes) {
-  const int rank = core.rank();
-  throw_it(core.fabric(), status, operation, bytes, [&] {
-    return fmt::format("rank {} called {}, rank {} called {}", rank, team.signature_of(rank).text(), status.peer,
-                       team.signature_of(status.peer).text());
+  throw_it(core, status, operation, bytes, [&] {
+    const char* const word = rank_word(core);
+    return fmt::format("{} {} called {}, {} {} called {}", word, core.fabric().rank,
+                       team.signature_of(core.rank()).text(), word, status.peer,
+                       team.signature_of(core.rank_of(status.peer)).text());
   });
 }
 
 void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status& status, const char* operation,
                    std::size_t bytes) {
-  throw_it(core.fabric(), team.failure().ok() ? status : team.explain(), operation, bytes,
-           [&] { return who_called_what(core.size(), [&](int rank) { return team.signature_of(rank); }); });
+  throw_it(core, team.failure().ok() ? status : team.explain(), operation, bytes,
+           [&] { return who_called_what(core, [&](int rank) { return team.signature_of(rank); }); });
 }
 
 }  // namespace hmc::collectives

@@ -18,6 +18,7 @@ const char* name_of(Kind kind) noexcept {
     case Kind::reduce_scatter: return "reduce_scatter";
     case Kind::scan: return "scan";
     case Kind::exscan: return "exscan";
+    case Kind::construction: return "what makes or closes a team or window";
   }
   return "unknown";
 }
@@ -33,6 +34,7 @@ std::string Signature::text() const {
   const std::string amount = irregular ? fmt::format("counts with hash {:08x}", count) : std::to_string(count);
   switch (kind()) {
     case Kind::none:
+    case Kind::construction:
     case Kind::barrier: return name;
     case Kind::allgather:
     case Kind::alltoall: return fmt::format("{}({} bytes)", name, amount);

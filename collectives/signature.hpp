@@ -23,6 +23,7 @@ enum class Kind : std::uint8_t {
   reduce_scatter,
   scan,
   exscan,
+  construction,  ///< what ranks of a team say to each other while a team or a window comes or goes
 };
 const char* name_of(Kind kind) noexcept;
 /// What a wait in it says of itself; inline, since every wait asks.
@@ -38,6 +39,7 @@ constexpr base::Activity activity_of(Kind kind) noexcept {
     case Kind::reduce_scatter: return base::Activity::reduce_scatter;
     case Kind::scan: return base::Activity::scan;
     case Kind::exscan: return base::Activity::exscan;
+    case Kind::construction: return base::Activity::construction;
     default: return base::Activity::barrier;
   }
 }

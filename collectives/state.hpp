@@ -24,12 +24,13 @@ class State final : public window::CollectiveState {
   }
   ScheduleTeam& schedules() const noexcept { return *schedules_; }
   Selector& selector() noexcept { return selector_; }
-  bool deterministic() const noexcept { return deterministic_; }
+  bool deterministic() const noexcept { return settings_.deterministic; }
+  const Settings& settings() const noexcept { return settings_; }
   const schedule::Shape& shape() const noexcept { return shape_; }
 
  private:
   Selector selector_;
-  bool deterministic_;
+  Settings settings_;
   schedule::Shape shape_;
   std::unique_ptr<DirectTeam> direct_;
   std::unique_ptr<ScheduleTeam> schedules_;

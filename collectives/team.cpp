@@ -8,6 +8,7 @@
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/broadcast/broadcast.hpp"
 #include "collectives/calls.hpp"
+#include "collectives/construction/derive.hpp"
 #include "collectives/direct/pull.hpp"
 #include "collectives/failure.hpp"
 #include "collectives/state.hpp"
@@ -51,8 +52,26 @@ void run(const OpenTeam& team, const Given& given) {
 
 }  // namespace
 
-int Team::rank() const noexcept { return core_->rank(); }
-int Team::size() const noexcept { return core_->size(); }
+int Team::rank() const noexcept { return core_ != nullptr ? core_->rank() : -1; }
+int Team::size() const noexcept { return core_ != nullptr ? core_->size() : 0; }
+
+int Team::world_rank(int rank) const {
+  if (rank < 0 || rank >= size())
+    throw Error(Code::bad_rank, "Team::world_rank", fmt::format("there is no rank {} in a team of {}", rank, size()));
+  return core_->world_rank(rank);
+}
+
+Team Team::split(int colour, int key) { return Team(collectives::split(OpenTeam(core_, "split"), colour, key)); }
+Team Team::subset(std::span<const int> ranks) { return Team(collectives::subset(OpenTeam(core_, "subset"), ranks)); }
+Team Team::duplicate() { return Team(collectives::duplicate(OpenTeam(core_, "duplicate"))); }
+Team Team::node_team() { return Team(collectives::node_team(OpenTeam(core_, "node_team"))); }
+Team Team::leaders() { return Team(collectives::leaders(OpenTeam(core_, "leaders"))); }
+
+void Team::close() {
+  const OpenTeam team(core_, "Team::close");
+  if (core_->is_world()) throw Error(Code::invalid_argument, "Team::close", "the world is closed by Runtime::close");
+  collectives::close(team);
+}
 
 void Team::require_equal(const char* operation, std::size_t expected, std::size_t got) {
   if (expected != got)

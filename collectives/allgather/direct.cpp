@@ -47,7 +47,8 @@ Status step_of(DirectTeam& team, const AllgatherCall& call, std::size_t step, st
     const Announcement theirs = announcement_of(team, peer);
     if (theirs.in) {
       const std::byte* const source = team.reach(peer, theirs.in);
-      if (source == nullptr) return team.fail(Status::failure(Code::closed, "a peer's window isn't open here", peer));
+      if (source == nullptr)
+        return team.fail(Status::failure(Code::closed, "a peer's window isn't open here", team.world(peer)));
       std::memcpy(call.block(peer) + offset, source + offset, bytes);
       continue;
     }

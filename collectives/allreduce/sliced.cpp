@@ -149,7 +149,7 @@ class Sliced {
       team_.ins[index] = theirs.in ? team_.reach(rank, theirs.in) : nullptr;
       team_.outs[index] = theirs.out ? team_.reach(rank, theirs.out) : nullptr;
       if ((theirs.in && team_.ins[index] == nullptr) || (theirs.out && team_.outs[index] == nullptr))
-        return team_.fail(Status::failure(Code::closed, "a peer's window isn't open here", rank));
+        return team_.fail(Status::failure(Code::closed, "a peer's window isn't open here", team_.world(rank)));
       someone_stages_ = someone_stages_ || !theirs.in || !theirs.out;
       results_wait_ = results_wait_ || !theirs.out;
     }

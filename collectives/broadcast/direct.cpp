@@ -38,7 +38,7 @@ Status from_window(DirectTeam& team, const BroadcastCall& call) noexcept {
   std::memcpy(&root, team.payload(call.root), sizeof root);
   const std::byte* const source = team.reach(call.root, root.in);
   if (source == nullptr)
-    return team.fail(Status::failure(Code::closed, "the root's window isn't open here", call.root));
+    return team.fail(Status::failure(Code::closed, "the root's window isn't open here", team.world(call.root)));
   std::memcpy(call.data, source, call.bytes);
   team.publish(Phase::finished, tag);
   return {};

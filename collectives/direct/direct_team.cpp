@@ -24,7 +24,8 @@ DirectTeam::DirectTeam(window::TeamCore& team)
   slice_outs.reserve(size + 1);
   arena_ = window::Core::create(team, sizeof(Board), window::Core::Role::internal);
   new (arena_->data()) Board;
-  for (const window::Peer& peer : arena_->peers()) boards_.push_back(reinterpret_cast<Board*>(peer.direct));
+  for (const window::Peer& peer : arena_->peers())
+    seats_.push_back({reinterpret_cast<Board*>(peer.direct), peer.world, peer.local_index});
   staging_window_ =
       window::Core::create(team, staging_at_start, window::Core::Role::internal);  // after it, all boards are ready
   map_staging();
@@ -79,7 +80,7 @@ void DirectTeam::ring_all() noexcept {
   if (!fabric_.waiter.sleeps() || !fabric_.waiter.someone_sleeps()) return;
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
-    fabric_.waiter.ring_now(fabric_.local_index[static_cast<std::size_t>(peer)]);
+    fabric_.waiter.ring_now(seats_[static_cast<std::size_t>(peer)].local_index);
   }
 }
 
@@ -87,12 +88,12 @@ Status DirectTeam::wait_line(ArrivalLine& line, int rank, std::uint64_t sequence
   // Acquire: pairs with the release in arrive.
   const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
   if (const Status status =
-          fabric_.waiter.until({activity_of(signature_.kind()), rank, sequence}, arrived, fabric_.timeout);
+          fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence}, arrived, fabric_.timeout);
       !status.ok())
     return status;
   // `sequence` is the present call's, and so is signature_; a peer can't be further, since I haven't arrived there.
   if (line.signature != signature_.word()) [[unlikely]]
-    return Status::failure(Code::mismatch, "ranks called different collectives", rank);
+    return Status::failure(Code::mismatch, "ranks called different collectives", world(rank));
   return {};
 }
 
@@ -124,7 +125,7 @@ Status DirectTeam::wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept
   // Acquire: pairs with the release in publish.
   const auto reached = [&]() noexcept { return line.tag.load(std::memory_order_acquire) >= tag; };
   const Status status =
-      fabric_.waiter.until({activity_of(signature_.kind()), rank, sequence_}, reached, fabric_.timeout);
+      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence_}, reached, fabric_.timeout);
   return status.ok() ? status : fail(status);
 }
 
@@ -151,7 +152,7 @@ void DirectTeam::grow_staging(std::size_t bytes) {
 }
 
 Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcept {
-  const window::Core* const window = fabric_.window_around(buffer, bytes);
+  const window::Core* const window = fabric_.window_around(buffer, bytes, team_.id());
   if (window == nullptr) return {};
   const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - window->data());
   return {offset, static_cast<std::uint32_t>(window->id() + 1)};
@@ -160,7 +161,8 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
 std::byte* DirectTeam::reach(int rank, const Placement& placement) const noexcept {
   const window::Core* const window = fabric_.window_by_id(placement.window - 1);
   if (window == nullptr) return nullptr;
-  std::byte* const direct = window->peers()[static_cast<std::size_t>(rank)].direct;
+  const int there = window->team_id() == 0 ? world(rank) : rank;
+  std::byte* const direct = window->peers()[static_cast<std::size_t>(there)].direct;
   return direct == nullptr ? nullptr : direct + placement.offset;
 }
 

@@ -36,6 +36,8 @@ class DirectTeam {
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
+  /// What statuses and notes of waits name.
+  int world(int rank) const noexcept { return seats_[static_cast<std::size_t>(rank)].world; }
   window::Fabric& fabric() const noexcept { return fabric_; }
 
   // ---- arrival: once per call
@@ -90,7 +92,12 @@ class DirectTeam {
  private:
   static constexpr unsigned step_bits = 20;
   static_assert(too_many_steps == std::uint64_t{1} << step_bits);
-  Board& board(int rank) const noexcept { return *boards_[static_cast<std::size_t>(rank)]; }
+  struct Seat {
+    Board* board;
+    int world;        ///< rank
+    int local_index;  ///< on the node
+  };
+  Board& board(int rank) const noexcept { return *seats_[static_cast<std::size_t>(rank)].board; }
   void map_staging();
   void ring_all() noexcept;
   base::Status wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept;
@@ -104,7 +111,7 @@ class DirectTeam {
   std::uint64_t staging_busy_ = 0;
   Signature signature_;  // of the present call
   base::Status failure_;
-  std::vector<Board*> boards_;
+  std::vector<Seat> seats_;
   std::vector<std::byte*> staging_;
   std::shared_ptr<window::Core> arena_;
   std::shared_ptr<window::Core> staging_window_;

@@ -213,7 +213,8 @@ class Pull {
         continue;
       }
       const std::byte* const input = team_.reach(peer, theirs.in);
-      if (input == nullptr) return team_.fail(Status::failure(Code::closed, "a peer's window isn't open here", peer));
+      if (input == nullptr)
+        return team_.fail(Status::failure(Code::closed, "a peer's window isn't open here", team_.world(peer)));
       source(peer) = input + my_part() * block_ + step * chunk_;
     }
     return {};

@@ -11,8 +11,7 @@ constexpr std::uint64_t kib = 1024;
 /// About 4 MiB in all areas for a small team, less for each rank of a large one, which are many. On one node every
 /// team pays for its pages when it starts, and pieces do best in a core's cache.
 std::uint64_t scratch_for(const window::TeamCore& team) noexcept {
-  const auto& paths = team.fabric().paths;
-  const bool one_node = std::all_of(paths.begin(), paths.end(), [](const Path& path) { return path.direct; });
+  const bool one_node = team.all_direct();
   const auto size = static_cast<std::uint64_t>(team.size());
   return std::clamp<std::uint64_t>(8192 * kib / size / kib * kib, 64 * kib, (one_node ? 64 : 512) * kib);
 }

@@ -28,6 +28,10 @@ class Arena {
   const window::Core& window() const noexcept { return *window_; }
   const std::shared_ptr<window::Core>& shared_window() const noexcept { return window_; }
 
+  int size() const noexcept { return static_cast<int>(window_->peers().size()); }
+  /// What statuses and notes of waits name.
+  int world(int rank) const noexcept { return rank < 0 ? -1 : window_->peers()[static_cast<std::size_t>(rank)].world; }
+
   std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
   std::uint32_t slots() const noexcept { return slots_; }
 

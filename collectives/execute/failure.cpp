@@ -63,7 +63,7 @@ Status ScheduleTeam::explain() noexcept {
 
   int missing = -1;
   int cause = -1;  // who failed of something else than waiting
-  int other = failure_.code == Code::mismatch ? failure_.peer : -1;
+  int other = failure_.code == Code::mismatch ? team_.rank_of(failure_.peer) : -1;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     const bool heard = arena_.word(Arena::report_offset(rank)) != 0;
@@ -75,12 +75,12 @@ Status ScheduleTeam::explain() noexcept {
     other = rank;
   }
   if (conflict_ != 0 || failure_.code == Code::mismatch) {
-    failure_ = Status::failure(Code::mismatch, "ranks called different collectives", other);
+    failure_ = Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(other));
   } else if (cause >= 0) {
     const auto code = static_cast<Code>(arena_.report(cause).code);
-    failure_ = Status::failure(code, "a rank of the team gave up the call", cause);
+    failure_ = Status::failure(code, "a rank of the team gave up the call", arena_.world(cause));
   } else if (missing >= 0) {
-    failure_ = Status::failure(Code::timeout, "the deadline passed", missing);
+    failure_ = Status::failure(Code::timeout, "the deadline passed", arena_.world(missing));
   }
   return failure_;
 }

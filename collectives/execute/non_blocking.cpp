@@ -98,7 +98,7 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
 
 void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
   const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
-  fail(Status::failure(Code::timeout, "the deadline passed", operation.awaited()));
+  fail(Status::failure(Code::timeout, "the deadline passed", arena_.world(operation.awaited())));
 }
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {

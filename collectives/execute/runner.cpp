@@ -26,7 +26,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const Given& given, const Tu
   settled_ = 0;
   if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
   if (!schedule::reduces(given.call.collective)) return;
-  ins_.resize(static_cast<std::size_t>(arena_->window().fabric().size));
+  ins_.resize(static_cast<std::size_t>(arena_->size()));
   step_ = fold_ = given.reduction;
   if (given.call.op == Op::avg) step_.kernel = reduce_kernel(given.call.type, Op::sum);
 }
@@ -53,7 +53,7 @@ Status Runner::take(const Step& step) noexcept {
     case StepKind::reduce: reduce(step); return {};
     case StepKind::fold: fold(step); return {};
     case StepKind::scale:
-      divide(fold_.type, at(step.to_buffer, step.to), step.bytes / fold_.element, arena_->window().fabric().size);
+      divide(fold_.type, at(step.to_buffer, step.to), step.bytes / fold_.element, arena_->size());
       return {};
   }
   return {};
@@ -63,7 +63,8 @@ Status Runner::put(const Step& step) noexcept {
   // A schedule that reaches past an area is a mistake of ours: told, and never carried out.
   if (step.to > arena_->scratch_bytes() || step.bytes > arena_->scratch_bytes() - step.to ||
       step.slot >= arena_->slots()) [[unlikely]]
-    return Status::failure(Code::out_of_range, "a schedule reaches past its area", static_cast<int>(step.peer));
+    return Status::failure(Code::out_of_range, "a schedule reaches past its area",
+                           arena_->world(static_cast<int>(step.peer)));
   const auto peer = static_cast<int>(step.peer);
   std::uint64_t ticket = 0;
   const Status status = window::begin_put_signal(arena_->window(), peer, arena_->scratch_offset(number_) + step.to,
@@ -79,7 +80,7 @@ Status Runner::look_for(const Step& step) noexcept {
     return {};
   const auto peer = static_cast<int>(step.peer);
   if (seen >> Arena::tag_bits >= number_)
-    return Status::failure(Code::mismatch, "ranks called different collectives", peer);
+    return Status::failure(Code::mismatch, "ranks called different collectives", arena_->world(peer));
   awaited_ = peer;
   return Status::in_progress();
 }

@@ -25,7 +25,7 @@ class Runner {
   /// ok at the end, in_progress where it must wait, or what went wrong. It has moved if steps_taken() has.
   base::Status advance() noexcept;
   std::uint64_t steps_taken() const noexcept { return taken_; }
-  /// Whom it waits for.
+  /// Whom of the team it waits for.
   int awaited() const noexcept { return awaited_; }
   void drop_plan() noexcept { plan_.reset(); }
   /// After a failure: nothing of the caller's is read or written any more.

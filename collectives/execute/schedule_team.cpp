@@ -23,13 +23,26 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
       blocking_(arena_) {
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
-  source_index_ = -1 - static_cast<int>(fabric_.sources.size());
-  fabric_.sources.push_back(this);
+  // Requests of a team that has gone don't get as far as its place here: their window is closed.
+  auto& sources = fabric_.sources;
+  const auto place = std::find(sources.begin(), sources.end(), nullptr);
+  source_index_ = -1 - static_cast<int>(place - sources.begin());
+  if (place == sources.end()) {
+    sources.push_back(this);
+  } else {
+    *place = this;
+  }
 }
 
 ScheduleTeam::~ScheduleTeam() {
   fabric_.waiter.remove_progress(this);
   fabric_.sources[static_cast<std::size_t>(-1 - source_index_)] = nullptr;
+}
+
+Status ScheduleTeam::drain() noexcept {
+  while (!active_.empty())
+    if (const Status status = wait_for(*active_.front()); !status.ok()) return status;
+  return {};
 }
 
 void ScheduleTeam::close() {
@@ -94,6 +107,7 @@ Status ScheduleTeam::run(const Given& given) noexcept {
 
 Status ScheduleTeam::wait_for(Operation& operation) noexcept {
   const base::Activity activity = activity_of(operation.given().signature.kind());
+  const auto awaited = [&] { return arena_.world(operation.awaited()); };
   std::uint64_t before = moves_;
   Status status;
   const auto moved = [&]() noexcept {
@@ -108,10 +122,8 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
       continue;
     }
     // The deadline is that of one wait: a large call may take as long as it moves.
-    const Status waited =
-        fabric_.waiter.until({activity, operation.awaited(), operation.turn.number}, moved, fabric_.timeout);
-    if (!waited.ok())
-      return fail(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, operation.awaited()));
+    const Status waited = fabric_.waiter.until({activity, awaited(), operation.turn.number}, moved, fabric_.timeout);
+    if (!waited.ok()) return fail(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, awaited()));
     if (status.code != Code::in_progress) return status;
   }
 }
@@ -120,7 +132,7 @@ int ScheduleTeam::progress() noexcept {
   if (!failure_.ok()) return 0;
   if (arena_.word(Arena::alarm_offset) != 0) [[unlikely]] {
     fail(Status::failure(Code::timeout, "a rank of the team has given up",
-                         static_cast<int>(arena_.word(Arena::alarm_offset)) - 1));
+                         arena_.world(static_cast<int>(arena_.word(Arena::alarm_offset)) - 1)));
     return 1;
   }
   const std::uint64_t before = moves_;

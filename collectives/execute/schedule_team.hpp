@@ -22,6 +22,8 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
   ~ScheduleTeam() override;
   void close();
+  /// Until what is under way is over.
+  base::Status drain() noexcept;
 
   /// A collective of this team is carried out otherwise. So ranks of which one calls that and another a schedule
   /// learn of it with the next schedule's first message.

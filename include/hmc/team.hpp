@@ -26,6 +26,10 @@ class TeamCore;
 /// summed in 32 bits. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names who is missing.
 /// Threads: one at a time per Runtime. A Team is a handle: copies mean the same team.
 ///
+/// Teams are made of others by calls that are collective over the parent. Each has its own ranks, 0 to size() - 1;
+/// errors name world ranks. A team doesn't need its parent afterwards. Teams may overlap: as ever, ranks that are in
+/// several call their blocking collectives and constructions in an order that can't wait in a circle.
+///
 /// Blocks: where a buffer holds a block per rank, they lie in rank order. In place means that gather and
 /// allgather find the caller's block where it belongs in `out`, and scatter leaves the root's in `in`.
 /// A v-form takes a count per rank, the same on every rank (alltoallv: each rank's own), and optionally
@@ -34,8 +38,30 @@ class HMC_API Team {
  public:
   using Counts = std::span<const std::size_t>;
 
+  /// The empty team, which a rank has of a team that it isn't in: rank() -1 of size() 0.
+  Team() = default;
+  explicit operator bool() const noexcept { return core_ != nullptr; }
+
   int rank() const noexcept;
   int size() const noexcept;
+  /// In the runtime's world, of a rank of this team.
+  int world_rank(int rank) const;
+
+  // ---- teams of this one's ranks; each rank gets the one that it is in, or the empty team
+  /// Those of one colour, by key and then by rank here. A negative colour: in none.
+  Team split(int colour, int key = 0);
+  /// These ranks, in this order. The same list on every rank, also of those who aren't in it.
+  Team subset(std::span<const int> ranks);
+  Team duplicate();
+  /// Those on this rank's node.
+  Team node_team();
+  /// The first of each node.
+  Team leaders();
+  /// Collective: completes what is under way and gives back the team's memory. Wait for requests before, since they
+  /// go with it. Error{invalid_argument} on every rank if one has windows of the team open. The world is closed by
+  /// Runtime::close. The last handle's destructor without this is local and never blocks; then peers must not be in
+  /// a call of the team any more.
+  void close();
 
   void barrier();
   void broadcast(void* data, std::size_t bytes, int root);

@@ -72,6 +72,7 @@ const char* name_of(Activity activity) noexcept {
     case Activity::reduce_scatter: return "reduce_scatter";
     case Activity::scan: return "scan";
     case Activity::exscan: return "exscan";
+    case Activity::construction: return "the construction of a team or window";
   }
   return "unknown";
 }

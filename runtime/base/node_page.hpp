@@ -31,6 +31,7 @@ enum class Activity : std::uint32_t {
   reduce_scatter,
   scan,
   exscan,
+  construction,
 };
 const char* name_of(Activity activity) noexcept;
 

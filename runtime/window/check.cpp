@@ -23,6 +23,11 @@ ErrorDetail detail_of(const Fabric& fabric, Code code, const char* operation, in
 
 }  // namespace
 
+std::string Core::name_of_rank(int rank) const {
+  return team_ == nullptr ? fmt::format("rank {}", rank)
+                          : fmt::format("team rank {} (world rank {})", rank, team_->world_rank(rank));
+}
+
 void Core::refuse_closed(const char* operation) const {
   ErrorDetail detail;
   detail.code = Code::closed;
@@ -36,16 +41,17 @@ void Core::refuse(const char* operation, int rank, std::uint64_t offset, const v
   if (!open_) {
     throw Error(detail_of(*fabric_, Code::closed, operation, rank, offset, bytes, "the window is closed"));
   }
-  if (rank < 0 || rank >= fabric_->size) {
+  if (static_cast<std::size_t>(rank) >= peers_.size()) {
     throw Error(detail_of(*fabric_, Code::bad_rank, operation, rank, offset, bytes,
-                          fmt::format("there is no rank {} in a team of {}", rank, fabric_->size)));
+                          fmt::format("there is no rank {} in a team of {}", rank, peers_.size())));
   }
-  const std::uint64_t whole = peers_[static_cast<std::size_t>(rank)].bytes;
-  if (bytes > whole || offset > whole - bytes) {
-    throw Error(detail_of(*fabric_, Code::out_of_range, operation, rank, offset, bytes,
-                          fmt::format("offset + size lies beyond the {} bytes of rank {}'s window", whole, rank)));
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (bytes > peer.bytes || offset > peer.bytes - bytes) {
+    throw Error(detail_of(
+        *fabric_, Code::out_of_range, operation, peer.world, offset, bytes,
+        fmt::format("offset + size lies beyond the {} bytes of {}'s window", peer.bytes, name_of_rank(rank))));
   }
-  throw Error(detail_of(*fabric_, Code::invalid_argument, operation, rank, offset, bytes,
+  throw Error(detail_of(*fabric_, Code::invalid_argument, operation, peer.world, offset, bytes,
                         local == nullptr ? "the local pointer is null, and the size isn't 0" : "bad argument"));
 }
 
@@ -58,7 +64,7 @@ const Peer& Core::peer(const char* operation, int rank) const {
 const Peer& Core::check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const {
   const Peer& peer = check(operation, rank, offset, this, width);
   if (offset % width != 0) [[unlikely]] {
-    throw Error(detail_of(*fabric_, Code::misaligned, operation, rank, offset, width,
+    throw Error(detail_of(*fabric_, Code::misaligned, operation, peer.world, offset, width,
                           fmt::format("a word of {} bytes must lie at a multiple of {}", width, width)));
   }
   return peer;
@@ -68,7 +74,8 @@ const Peer& Core::check_strided(const char* operation, int rank, std::uint64_t o
                                 const Strides& strides) const {
   if (strides.rows == 0 || strides.row_bytes == 0) return check(operation, rank, offset, local, 0);
   if (strides.local_pitch < strides.row_bytes || strides.remote_pitch < strides.row_bytes) {
-    throw Error(detail_of(*fabric_, Code::invalid_argument, operation, rank, offset, strides.row_bytes,
+    throw Error(detail_of(*fabric_, Code::invalid_argument, operation, peer(operation, rank).world, offset,
+                          strides.row_bytes,
                           fmt::format("a pitch ({} local, {} remote) is shorter than a row of {} bytes",
                                       strides.local_pitch, strides.remote_pitch, strides.row_bytes)));
   }

@@ -24,12 +24,15 @@ struct Peer {
   std::byte* direct = nullptr;  ///< load/store address of its first byte; null: use the channel
   std::uint64_t bytes = 0;
   transport::Channel* channel = nullptr;
-  int wire = 0;
-  int local_index = -1;  ///< on my node, or -1
+  std::int32_t world = -1;  ///< its world rank
+  std::int16_t wire = 0;
+  std::int16_t local_index = -1;  ///< on my node, or -1
 };
+static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
 
 /// Every verb checks its arguments first (one branch on the good way), then copies where the peer is
-/// mapped, or asks the channel. Throws Error. One thread at a time per Fabric.
+/// mapped, or asks the channel. Throws Error. One thread at a time per Fabric. Ranks are the team's; errors name
+/// world ranks.
 class Core : public std::enable_shared_from_this<Core> {
  public:
   enum class Role { user, internal };  ///< internal: not found by window_around
@@ -47,6 +50,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void close();
   bool is_open() const noexcept { return open_; }
   std::uint64_t id() const noexcept { return id_; }
+  std::uint64_t team_id() const noexcept { return team_ != nullptr ? team_->id() : 0; }
   Fabric& fabric() const noexcept { return *fabric_; }
   std::byte* data() const noexcept { return region_.base; }
   std::size_t bytes() const noexcept { return region_.bytes; }
@@ -79,6 +83,10 @@ class Core : public std::enable_shared_from_this<Core> {
  private:
   Core(TeamCore& team, Role role);
   void adopt(std::shared_ptr<memory::Allocation> allocation);
+  base::Exchange& exchange() const noexcept { return team_ != nullptr ? team_->exchange() : *fabric_->exchange; }
+  int world_rank(int rank) const noexcept { return team_ != nullptr ? team_->world_rank(rank) : rank; }
+  /// "rank 3", or of a team that isn't the world "team rank 3 (world rank 7)".
+  std::string name_of_rank(int rank) const;
   base::Bytes describe(const ErrorDetail& failure);
   void connect(const std::vector<base::Bytes>& descriptions);
   std::vector<Peer> make_peers(std::vector<Description>& ranks);
@@ -114,6 +122,9 @@ class Core : public std::enable_shared_from_this<Core> {
   }
 
   std::shared_ptr<Fabric> fabric_;
+  TeamCore* team_ = nullptr;              // null: the world, which may go before its windows do
+  std::shared_ptr<TeamCore> keeps_team_;  // a user's window; internal ones are the team's own
+  int rank_;
   std::vector<Peer> peers_;  // by rank; empty once closed
   transport::Region region_;
   bool open_ = false;

@@ -10,9 +10,10 @@ Core* Fabric::window_by_id(std::uint64_t id) const noexcept {
   return nullptr;
 }
 
-Core* Fabric::window_around(const void* address, std::size_t bytes) const noexcept {
+Core* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   for (Core* const window : windows) {
+    if (window->team_id() != 0 && window->team_id() != team) continue;
     const auto start = reinterpret_cast<std::uintptr_t>(window->data());
     if (first >= start && first - start <= window->bytes() && bytes <= window->bytes() - (first - start)) return window;
   }

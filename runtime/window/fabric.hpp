@@ -41,6 +41,7 @@ struct Fabric {
   std::shared_ptr<base::Exchange> exchange;  // keeps the bootstrap, and with it node_link
   base::NodeLink* node_link = nullptr;
   std::vector<int> local_index;  ///< by rank: position on my node, or -1
+  std::vector<int> node_of;      ///< by rank
 
   base::Waiter waiter;
   std::vector<std::unique_ptr<transport::Wire>> wires;
@@ -51,17 +52,19 @@ struct Fabric {
   std::uint64_t wire_atomics = 0;   ///< that windows have given to wires
   std::uint64_t wires_flushed = 0;  ///< puts and atomics that flush_wires has seen completed
 
-  /// The open windows, ascending by id; ids are equal on all ranks because creation is collective.
+  /// The open windows, ascending by id. All ranks of a window have the same id for it, the largest of their next
+  /// ones; so none of them has had another window of that id.
   std::vector<Core*> windows;
   std::uint64_t next_window_id = 0;
+  std::uint64_t last_team = 0;  ///< teams made here, but the world
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
   /// job_timeout means this runtime's.
   std::chrono::nanoseconds resolve(Timeout given) const noexcept { return given < Timeout::zero() ? timeout : given; }
 
   Core* window_by_id(std::uint64_t id) const noexcept;
-  /// The window in which [address, address + bytes) lies on this rank; null if none.
-  Core* window_around(const void* address, std::size_t bytes) const noexcept;
+  /// The window of this team or of the world in which [address, address + bytes) lies on this rank; null if none.
+  Core* window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
 };
 
 /// What a failed call looks like to the user: the status, and what only the caller knows.

@@ -11,6 +11,7 @@ namespace hmc::window {
 struct Description {
   ErrorDetail failure;  // code success: none
   std::uint64_t bytes = 0;
+  std::uint64_t next_id = 0;
   std::vector<base::Bytes> keys;
 };
 
@@ -34,7 +35,7 @@ ErrorDetail detail_of_current_exception() {
 base::Bytes encode(const Description& description) {
   base::ByteWriter out;
   out.number(description.failure.code).text(description.failure.message).text(description.failure.hint);
-  out.number(description.bytes).number(static_cast<std::uint32_t>(description.keys.size()));
+  out.number(description.bytes).number(description.next_id).number(static_cast<std::uint32_t>(description.keys.size()));
   for (const base::Bytes& key : description.keys) out.blob(key);
   return out.take();
 }
@@ -46,6 +47,7 @@ Description decode(base::ByteView bytes, int rank) {
   description.failure.message = in.text();
   description.failure.hint = in.text();
   description.bytes = in.number<std::uint64_t>();
+  description.next_id = in.number<std::uint64_t>();
   const auto keys = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < keys && in.ok(); ++i) {
     const base::ByteView key = in.blob();
@@ -57,7 +59,7 @@ Description decode(base::ByteView bytes, int rank) {
 }
 
 /// Every rank throws the same: what the lowest rank said that didn't just wait for another in vain.
-void throw_first_cause(const std::vector<Description>& ranks, int rank) {
+void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabric, const TeamCore* team) {
   const auto failed = [](const Description& one) { return one.failure.code != Code::success; };
   auto cause = std::find_if(ranks.begin(), ranks.end(),
                             [&](const Description& one) { return failed(one) && one.failure.code != Code::timeout; });
@@ -65,8 +67,9 @@ void throw_first_cause(const std::vector<Description>& ranks, int rank) {
   if (cause == ranks.end()) return;
   ErrorDetail detail = cause->failure;
   detail.operation = "Window::create";
-  detail.rank = rank;
-  detail.peer = static_cast<int>(cause - ranks.begin());
+  detail.rank = fabric.rank;
+  const auto guilty = static_cast<int>(cause - ranks.begin());
+  detail.peer = team != nullptr ? team->world_rank(guilty) : guilty;
   throw Error(std::move(detail));
 }
 
@@ -74,21 +77,27 @@ void throw_first_cause(const std::vector<Description>& ranks, int rank) {
 
 std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role) {
   Fabric& fabric = team.fabric();
-  const base::Deadline deadline = fabric.deadline();
+  // A rank that waits in vain for its node's others isn't late where all of the team meet.
+  const base::Deadline deadline = base::Deadline::after(team.is_world() ? fabric.timeout : fabric.timeout / 2);
   base::ByteWriter mine;
-  mine.number(static_cast<std::uint64_t>(bytes));
-  const std::vector<base::Bytes> sizes = fabric.exchange->allgather(mine.view(), deadline);
+  mine.number(static_cast<std::uint64_t>(bytes)).number(fabric.node_link->next_share());
+  const std::vector<base::Bytes> sizes = team.exchange().allgather(mine.view(), deadline);
 
   // Everyone's place in the node's segment, in whole pages so that each rank can populate its own.
   std::size_t total = 0;
   std::size_t my_offset = 0;
   bool wraps = false;
-  for (const int member : fabric.node_link->members()) {
+  base::ShareGroup group;  // those of the team that are on this node
+  for (const int member : team.local_ranks()) {
     base::ByteReader in(sizes[static_cast<std::size_t>(member)]);
     const auto size = in.number<std::uint64_t>();
+    const auto share = in.number<std::uint64_t>();
     if (!in.complete())  // all ranks see it, and all of them throw
-      throw Error(Code::refused, "Window::create", fmt::format("rank {} sent a malformed size", member));
-    if (member == fabric.rank) my_offset = total;
+      throw Error(Code::refused, "Window::create",
+                  fmt::format("rank {} sent a malformed size", team.world_rank(member)));
+    if (group.members.empty()) group.number = share;
+    group.members.push_back(team.world_rank(member));
+    if (member == team.rank()) my_offset = total;
     wraps =
         wraps || size > SIZE_MAX / 2 || __builtin_add_overflow(total, base::round_up(size, base::page_size()), &total);
   }
@@ -96,7 +105,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   ErrorDetail failure;
   failure.code = Code::success;
   std::shared_ptr<base::Segment> segment;
-  const bool first_of_node = fabric.node_link->members().front() == fabric.rank;
+  const bool first_of_node = group.members.front() == fabric.rank;
   if (first_of_node) {
     try {
       segment = base::Segment::create(wraps ? SIZE_MAX : total);
@@ -106,7 +115,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   }
   std::shared_ptr<memory::Allocation> allocation;
   try {
-    segment = fabric.node_link->share(segment, deadline).front();
+    segment = fabric.node_link->share_within(group, segment, deadline).front();
   } catch (...) {
     failure = detail_of_current_exception();
     return open(team, nullptr, failure, role);  // the others are on their way to open, and learn it there
@@ -136,12 +145,14 @@ std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocat
       outcome = detail_of_current_exception();
     }
   }
-  Fabric& fabric = team.fabric();
-  core->connect(fabric.exchange->allgather(core->describe(outcome), fabric.deadline()));
+  core->connect(team.exchange().allgather(core->describe(outcome), team.fabric().deadline()));
   return core;
 }
 
-Core::Core(TeamCore& team, Role role) : fabric_(team.shared_fabric()), role_(role), id_(fabric_->next_window_id++) {}
+Core::Core(TeamCore& team, Role role)
+    : fabric_(team.shared_fabric()), team_(team.is_world() ? nullptr : &team), rank_(team.rank()), role_(role) {
+  if (team_ != nullptr && role == Role::user) keeps_team_ = team.shared_from_this();
+}
 
 void Core::adopt(std::shared_ptr<memory::Allocation> allocation) {
   region_.base = allocation->address;
@@ -156,6 +167,7 @@ base::Bytes Core::describe(const ErrorDetail& failure) {
   Description description;
   description.failure = failure;
   description.bytes = region_.bytes;
+  description.next_id = fabric_->next_window_id;
   if (failure.code == Code::success) {
     try {
       for (const auto& wire : fabric_->wires) {
@@ -173,7 +185,9 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   std::vector<Description> ranks;
   for (std::size_t rank = 0; rank < descriptions.size(); ++rank)
     ranks.push_back(decode(descriptions[rank], static_cast<int>(rank)));
-  throw_first_cause(ranks, fabric_->rank);
+  for (const Description& rank : ranks) id_ = std::max(id_, rank.next_id);
+  fabric_->next_window_id = id_ + 1;
+  throw_first_cause(ranks, *fabric_, team_);
 
   ErrorDetail outcome;
   outcome.code = Code::success;
@@ -192,6 +206,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   map_ahead();
   open_ = true;
   if (role_ == Role::user) fabric_->windows.push_back(this);
+  if (keeps_team_ != nullptr) ++keeps_team_->open_windows;
 }
 
 std::vector<Peer> Core::make_peers(std::vector<Description>& ranks) {
@@ -199,25 +214,32 @@ std::vector<Peer> Core::make_peers(std::vector<Description>& ranks) {
   std::vector<Peer> peers(size);
   const base::Deadline deadline = fabric_->deadline();
   for (std::size_t w = 0; w < fabric_->wires.size(); ++w) {
-    std::vector<int> served;
-    for (std::size_t rank = 0; rank < size; ++rank)
-      if (fabric_->wire_of[rank] == static_cast<int>(w)) served.push_back(static_cast<int>(rank));
-    std::vector<base::Bytes> keys(size);
-    for (std::size_t rank = 0; rank < size; ++rank)
-      if (w < ranks[rank].keys.size()) keys[rank] = std::move(ranks[rank].keys[w]);
+    std::vector<int> served;             // by this wire: world ranks,
+    std::vector<std::size_t> served_as;  // and which ranks of the team they are
+    std::vector<base::Bytes> keys(fabric_->wire_of.size());
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      const int world = world_rank(static_cast<int>(rank));
+      if (fabric_->wire_of[static_cast<std::size_t>(world)] == static_cast<int>(w)) {
+        served.push_back(world);
+        served_as.push_back(rank);
+      }
+      if (w < ranks[rank].keys.size()) keys[static_cast<std::size_t>(world)] = std::move(ranks[rank].keys[w]);
+    }
     auto channels = fabric_->wires[w]->connect(region_, keys, served, deadline);
     if (!served.empty()) wires_in_use_.push_back(static_cast<int>(w));
     for (std::size_t i = 0; i < served.size(); ++i) {
-      Peer& peer = peers[static_cast<std::size_t>(served[i])];
+      Peer& peer = peers[served_as[i]];
       peer.channel = channels[i].get();
       peer.direct = channels[i]->direct();
-      peer.wire = static_cast<int>(w);
+      peer.wire = static_cast<std::int16_t>(w);
     }
     for (auto& channel : channels) channels_.push_back(std::move(channel));
   }
   for (std::size_t rank = 0; rank < size; ++rank) {
     peers[rank].bytes = ranks[rank].bytes;
-    peers[rank].local_index = fabric_->local_index[rank];
+    peers[rank].world = world_rank(static_cast<int>(rank));
+    peers[rank].local_index =
+        static_cast<std::int16_t>(fabric_->local_index[static_cast<std::size_t>(peers[rank].world)]);
   }
   return peers;
 }
@@ -227,11 +249,11 @@ void Core::agree(const ErrorDetail& outcome) {
   mine.failure = outcome;
   // A peer may have waited for this rank's part until its own deadline, before it comes here.
   const auto deadline = base::Deadline::after(2 * fabric_->timeout);
-  const auto answers = fabric_->exchange->allgather(encode(mine), deadline);
+  const auto answers = exchange().allgather(encode(mine), deadline);
   std::vector<Description> ranks;
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
     ranks.push_back(decode(answers[rank], static_cast<int>(rank)));
-  throw_first_cause(ranks, fabric_->rank);
+  throw_first_cause(ranks, *fabric_, team_);
 }
 
 void Core::map_ahead() noexcept {
@@ -247,8 +269,11 @@ void Core::map_ahead() noexcept {
 void Core::close() {
   if (!open_) refuse_closed("Window::close");
   flush_all(job_timeout);
-  if (!fabric_->closed) fabric_->exchange->barrier(fabric_->deadline());  // from here on nobody touches my part
+  if (!fabric_->closed) exchange().barrier(fabric_->deadline());  // from here on nobody touches my part
+  // The barrier may have gone through this very window, and nothing of mine may be lost with it.
+  if (team_ != nullptr) flush_all(job_timeout);
   open_ = false;
+  if (keeps_team_ != nullptr) --keeps_team_->open_windows;
   peers_.clear();
   channels_.clear();
   std::erase(fabric_->windows, this);
@@ -258,6 +283,7 @@ void Core::close() {
 }
 
 Core::~Core() {
+  if (open_ && keeps_team_ != nullptr) --keeps_team_->open_windows;
   std::erase(fabric_->windows, this);
   channels_.clear();  // what nobody has waited for is abandoned
   conceal();

@@ -42,7 +42,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
     note_put(peer);
     return;
   }
-  const CallSite call{"put_signal", rank, offset, bytes, true};
+  const CallSite call{"put_signal", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put_signal(offset, source, bytes, signal_offset, value, ticket), call);
   ++fabric_->counters.puts_wire;
@@ -50,7 +50,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
 }
 
 std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
-  check_word("wait_until", fabric_->rank, offset, 8);
+  check_word("wait_until", rank_, offset, 8);
   std::byte* const word = region_.base + offset;
   std::uint64_t seen = 0;
   const auto ready = [&]() noexcept {
@@ -63,7 +63,7 @@ std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t 
 }
 
 bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
-  check_word("test_until", fabric_->rank, offset, 8);
+  check_word("test_until", rank_, offset, 8);
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
   for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
@@ -79,7 +79,7 @@ std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomi
     fabric_->waiter.ring(peer.local_index);
     return old;
   }
-  const CallSite call{operation, rank, offset, atomic.width, true};
+  const CallSite call{operation, peer.world, offset, atomic.width, true};
   Ticket ticket = transport::done;
   std::uint64_t result = 0;
   ++fabric_->wire_atomics;
@@ -101,7 +101,7 @@ void Core::flush(int rank, Timeout timeout) {
     base::full_fence();
     return;
   }
-  flush_wire(target.wire, rank, timeout);
+  flush_wire(target.wire, target.world, timeout);
 }
 
 void Core::flush_all(Timeout timeout) {
@@ -110,12 +110,12 @@ void Core::flush_all(Timeout timeout) {
   for (const int wire : wires_in_use_) flush_wire(wire, -1, timeout);
 }
 
-void Core::flush_wire(int wire_index, int rank, Timeout timeout) {
+void Core::flush_wire(int wire_index, int world, Timeout timeout) {
   transport::Wire& wire = *fabric_->wires[static_cast<std::size_t>(wire_index)];
   Ticket ticket = transport::done;
-  require(*fabric_, wire.flush(rank, ticket), {"flush", rank});
-  require(*fabric_, finish(*fabric_, wire_index, ticket, {base::Activity::flush, rank}, fabric_->resolve(timeout)),
-          {"flush", rank});
+  require(*fabric_, wire.flush(world, ticket), {"flush", world});
+  require(*fabric_, finish(*fabric_, wire_index, ticket, {base::Activity::flush, world}, fabric_->resolve(timeout)),
+          {"flush", world});
 }
 
 void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call) {

@@ -1,7 +1,9 @@
 // TeamCore: an ordered set of ranks, and what windows and collectives keep for it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "runtime/window/fabric.hpp"
 
@@ -15,20 +17,51 @@ class CollectiveState {
   virtual void close() = 0;
 };
 
-/// The world is the one team so far, so a team's ranks are the fabric's.
-class TeamCore {
+/// Two numberings meet here: a team's ranks, which its windows and collectives take, and world ranks, in which the
+/// fabric speaks: its wires, notes of waits, statuses and errors. world_rank() and rank_of() are the way between.
+class TeamCore : public std::enable_shared_from_this<TeamCore> {
  public:
-  explicit TeamCore(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)) {}
+  /// The world: a rank is its own world rank.
+  explicit TeamCore(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)), rank_(fabric_->rank) {}
+  /// `members` are world ranks; this rank is members[rank].
+  TeamCore(std::shared_ptr<Fabric> fabric, std::vector<int> members, int rank)
+      : fabric_(std::move(fabric)), members_(std::move(members)), rank_(rank), id_(++fabric_->last_team) {}
 
-  int rank() const noexcept { return fabric_->rank; }
-  int size() const noexcept { return fabric_->size; }
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return is_world() ? fabric_->size : static_cast<int>(members_.size()); }
+  bool is_world() const noexcept { return id_ == 0; }
+  /// Of this rank's teams; 0 is the world. Not equal on all ranks.
+  std::uint64_t id() const noexcept { return id_; }
+
+  int world_rank(int rank) const noexcept { return is_world() ? rank : members_[static_cast<std::size_t>(rank)]; }
+  /// -1: it isn't a member.
+  int rank_of(int world) const noexcept {
+    if (is_world()) return world;
+    const auto found = std::find(members_.begin(), members_.end(), world);
+    return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
+  }
+  /// Whether load and store reach the windows of every member.
+  bool all_direct() const noexcept;
+  /// The team's ranks on this rank's node, by world rank.
+  std::vector<int> local_ranks() const;
+
   Fabric& fabric() const noexcept { return *fabric_; }
   const std::shared_ptr<Fabric>& shared_fabric() const noexcept { return fabric_; }
 
+  /// How its windows come to be: the job's control plane for the world, the team's own collectives for another.
+  base::Exchange& exchange() const noexcept { return exchange_ != nullptr ? *exchange_ : *fabric_->exchange; }
+  void use_exchange(std::shared_ptr<base::Exchange> exchange) noexcept { exchange_ = std::move(exchange); }
+
   std::unique_ptr<CollectiveState> collectives;
+  bool closed = false;
+  int open_windows = 0;  ///< the user's
 
  private:
   std::shared_ptr<Fabric> fabric_;
+  std::vector<int> members_;  // empty for the world
+  int rank_;
+  std::uint64_t id_ = 0;
+  std::shared_ptr<base::Exchange> exchange_;  // null: the fabric's
 };
 
 }  // namespace hmc::window

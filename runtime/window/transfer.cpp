@@ -16,7 +16,7 @@ void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t b
     note_put(peer);
     return;
   }
-  const CallSite call{"put", rank, offset, bytes, true};
+  const CallSite call{"put", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put(offset, source, bytes, ticket), call);
   ++fabric_->counters.puts_wire;
@@ -29,7 +29,7 @@ void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t by
     copy_from_window(destination, peer.direct + offset, bytes);
     return;
   }
-  const CallSite call{"get", rank, offset, bytes, true};
+  const CallSite call{"get", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), call);
   wait_ticket(peer, ticket, call);
@@ -40,25 +40,25 @@ Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::si
   if (peer.direct != nullptr) [[likely]] {
     copy_into_window(peer.direct + offset, source, bytes);
     note_put(peer);
-    return Request("put_nb", rank);
+    return Request("put_nb", peer.world);
   }
   Ticket ticket = transport::done;
-  require(*fabric_, peer.channel->put(offset, source, bytes, ticket), {"put_nb", rank, offset, bytes, true});
+  require(*fabric_, peer.channel->put(offset, source, bytes, ticket), {"put_nb", peer.world, offset, bytes, true});
   ++fabric_->counters.puts_wire;
-  if (ticket == transport::done) return Request("put_nb", rank);
-  return Request(weak_from_this(), peer.wire, ticket, "put_nb", rank);
+  if (ticket == transport::done) return Request("put_nb", peer.world);
+  return Request(weak_from_this(), peer.wire, ticket, "put_nb", peer.world);
 }
 
 Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
   const Peer& peer = check("get_nb", rank, offset, destination, bytes);
   if (peer.direct != nullptr) [[likely]] {
     copy_from_window(destination, peer.direct + offset, bytes);
-    return Request("get_nb", rank);
+    return Request("get_nb", peer.world);
   }
   Ticket ticket = transport::done;
-  require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), {"get_nb", rank, offset, bytes, true});
-  if (ticket == transport::done) return Request("get_nb", rank);
-  return Request(weak_from_this(), peer.wire, ticket, "get_nb", rank);
+  require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), {"get_nb", peer.world, offset, bytes, true});
+  if (ticket == transport::done) return Request("get_nb", peer.world);
+  return Request(weak_from_this(), peer.wire, ticket, "get_nb", peer.world);
 }
 
 namespace {
@@ -108,7 +108,7 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
     note_put(peer);
     return;
   }
-  const CallSite call{"put_strided", rank, offset, strides.rows * strides.row_bytes, true};
+  const CallSite call{"put_strided", peer.world, offset, strides.rows * strides.row_bytes, true};
   ++fabric_->counters.puts_wire;
   Pipeline(wire_of(peer))
       .run(
@@ -134,7 +134,7 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
                        strides.row_bytes);
     return;
   }
-  const CallSite call{"get_strided", rank, offset, strides.rows * strides.row_bytes, true};
+  const CallSite call{"get_strided", peer.world, offset, strides.rows * strides.row_bytes, true};
   Pipeline(wire_of(peer))
       .run(
           strides.rows,
@@ -165,11 +165,11 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
           [&](std::size_t i) {
             Ticket ticket = transport::done;
             require(*fabric_, peer.channel->put(puts[i].offset, puts[i].source, puts[i].bytes, ticket),
-                    {"put_batch", rank, puts[i].offset, puts[i].bytes, true});
+                    {"put_batch", peer.world, puts[i].offset, puts[i].bytes, true});
             return ticket;
           },
           [&](Ticket ticket) {
-            wait_ticket(peer, ticket, {"put_batch", rank});
+            wait_ticket(peer, ticket, {"put_batch", peer.world});
           });
 }
 
@@ -186,11 +186,11 @@ void Core::get_batch(int rank, std::span<const Get> gets) {
           [&](std::size_t i) {
             Ticket ticket = transport::done;
             require(*fabric_, peer.channel->get(gets[i].offset, gets[i].destination, gets[i].bytes, ticket),
-                    {"get_batch", rank, gets[i].offset, gets[i].bytes, true});
+                    {"get_batch", peer.world, gets[i].offset, gets[i].bytes, true});
             return ticket;
           },
           [&](Ticket ticket) {
-            wait_ticket(peer, ticket, {"get_batch", rank});
+            wait_ticket(peer, ticket, {"get_batch", peer.world});
           });
 }
 

@@ -20,7 +20,9 @@ namespace {
 
 window::TeamCore& open_team(Team& team, const char* operation) {
   window::TeamCore* const core = team.core().get();
-  if (core == nullptr || core->fabric().closed) throw Error(Code::closed, operation, "the runtime is closed");
+  if (core == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
+  if (core->fabric().closed) throw Error(Code::closed, operation, "the runtime is closed");
+  if (core->closed) throw Error(Code::closed, operation, "the team is closed");
   return *core;
 }
 

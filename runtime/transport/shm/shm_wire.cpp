@@ -29,13 +29,14 @@ struct Place {
   Mapping mapping;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t share = 0;  ///< drawn for this window, in case that segments have to be shared
 };
 
 base::Bytes encode(const Place& place) {
   base::ByteWriter out;
   out.number(place.mapping.file.device).number(place.mapping.file.inode);
   out.number(place.mapping.file_offset).number(place.mapping.bytes);
-  out.number(place.offset).number(place.bytes);
+  out.number(place.offset).number(place.bytes).number(place.share);
   return out.take();
 }
 
@@ -48,6 +49,7 @@ Place decode(base::ByteView key, int peer) {
   place.mapping.bytes = in.number<std::uint64_t>();
   place.offset = in.number<std::uint64_t>();
   place.bytes = in.number<std::uint64_t>();
+  place.share = in.number<std::uint64_t>();
   if (!in.complete())
     throw Error(Code::refused, "shm", fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
   return place;
@@ -77,31 +79,35 @@ Reach ShmWire::reaches(int peer) const {
 
 base::Bytes ShmWire::expose(const Region& mine) {
   if (mine.segment == nullptr) return {};
-  return encode({mapping_of(*mine.segment), mine.segment_offset, mine.bytes});
+  return encode({mapping_of(*mine.segment), mine.segment_offset, mine.bytes, link_.next_share()});
 }
 
 std::vector<std::unique_ptr<Channel>> ShmWire::connect(const Region& mine, std::span<const base::Bytes> keys,
                                                        std::span<const int> peers, base::Deadline deadline) {
-  // All ranks of the node see the same keys, so all take the same branch.
+  if (peers.empty()) return {};
+  // The window's ranks on this node serve each other, see the same keys, and so take the same branch.
+  base::ShareGroup group{{peers.begin(), peers.end()}, 0};
+  std::sort(group.members.begin(), group.members.end());
   bool one_segment = true;
-  for (const int member : link_.members()) {
-    const base::Bytes& key = keys[static_cast<std::size_t>(member)];
-    one_segment = one_segment && !key.empty() && mine.segment != nullptr &&
-                  decode(key, member).mapping == mapping_of(*mine.segment);
+  for (const int member : group.members) {
+    const Place place = decode(keys[static_cast<std::size_t>(member)], member);
+    if (member == group.members.front()) group.number = place.share;
+    one_segment = one_segment && mine.segment != nullptr && place.mapping == mapping_of(*mine.segment);
   }
   std::vector<std::shared_ptr<base::Segment>> segments;
-  if (!one_segment) segments = link_.share(mine.segment, deadline);
+  if (!one_segment) segments = link_.share_within(group, mine.segment, deadline);
 
   std::vector<std::unique_ptr<Channel>> channels;
   for (const int peer : peers) {
-    const int index = local_index(peer);
-    const auto segment = one_segment ? mine.segment : segments[static_cast<std::size_t>(index)];
+    const auto in_group = std::lower_bound(group.members.begin(), group.members.end(), peer) - group.members.begin();
+    const auto segment = one_segment ? mine.segment : segments[static_cast<std::size_t>(in_group)];
     const Place place = decode(keys[static_cast<std::size_t>(peer)], peer);
     if (segment == nullptr || !(mapping_of(*segment) == place.mapping) || place.bytes > segment->bytes() ||
         place.offset > segment->bytes() - place.bytes) {
       throw Error(Code::refused, "shm", fmt::format("the memory of rank {} isn't what its key says", peer));
     }
-    channels.push_back(std::make_unique<ShmChannel>(segment, segment->base() + place.offset, waiter_, index));
+    channels.push_back(
+        std::make_unique<ShmChannel>(segment, segment->base() + place.offset, waiter_, local_index(peer)));
   }
   return channels;
 }

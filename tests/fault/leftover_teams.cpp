@@ -1,0 +1,34 @@
+// What is left behind: descriptors, mappings and memory stay flat while teams come and go.
+#include <optional>
+
+#include <hmc/hmc.hpp>
+
+#include "tests/fault/usage.hpp"
+#include "tests/support/spmd.hpp"
+
+using hmc::Team;
+
+HMC_SPMD_TEST(leftovers, a_hundred_teams_leave_nothing) {
+  Team& world = me.runtime->world();
+  const auto round = [&](int number) {
+    Team team = world.split((me.rank + number) % 2, number % 3 == 0 ? -me.rank : me.rank);
+    hmc::Window win = hmc::Window::create(team, 4096);
+    const auto value = static_cast<std::uint64_t>(number);
+    win.put_signal((team.rank() + 1) % team.size(), 64, &value, 8, 0, 1);
+    win.wait_until(0, hmc::Cmp::eq, 1);
+    team.iallreduce(&value, win.data() + 128, 1, hmc::DType::u64, hmc::max).wait();
+    HMC_CHECK_EQ(*win.local<std::uint64_t>(128), value);
+    win.close();
+    team.close();
+  };
+  for (int i = 0; i < 20; ++i) round(i);  // malloc's arenas, lazy bindings, wires' pools, connections
+  world.barrier();
+  std::optional<hmc::fault::Usage> before;
+  const bool looks = me.options.processes || me.rank == 0;
+  if (looks) before.emplace();
+  world.barrier();
+  for (int i = 0; i < 100; ++i) round(i);
+  world.barrier();
+  if (looks) HMC_CHECK_EQ(hmc::fault::Usage().growth_since(*before, hmc::fault::memory_is_ours), std::string());
+  world.barrier();
+}

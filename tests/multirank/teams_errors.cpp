@@ -1,0 +1,70 @@
+// Arguments that make no team.
+#include <string>
+#include <vector>
+
+#include "tests/multirank/collectives_support.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+using hmc::Team;
+
+/// The parent is as good as before.
+void use(Me& me, Team& team) {
+  const std::int32_t mine = me.rank;
+  std::int32_t most = -1;
+  team.allreduce<std::int32_t>({&mine, 1}, {&most, 1}, hmc::max);
+  HMC_CHECK_EQ(most, me.size - 1);
+}
+
+/// Every rank gets this code, and a text that names the guilty one.
+template <typename Make> void check_refused(Me& me, hmc::Code code, int guilty, Make&& make) {
+  try {
+    make();
+    fail_check(__FILE__, __LINE__, "a team was made");
+  } catch (const hmc::Error& error) {
+    HMC_CHECK_MSG(error.code() == code, "threw '{}'", error.what());
+    HMC_CHECK_EQ(error.peer(), guilty);
+    HMC_CHECK_EQ(error.rank(), me.rank);
+    HMC_CHECK_MSG(std::string(error.what()).find(fmt::format("{}", guilty)) != std::string::npos, "said '{}'",
+                  error.what());
+  }
+  use(me, me.runtime->world());
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(team_errors, lists_that_cannot_be) {
+  Team& world = me.runtime->world();
+  const int last = me.size - 1;
+  check_refused(me, hmc::Code::invalid_argument, 0, [&] { (void)world.subset(std::vector<int>{0, me.size}); });
+  check_refused(me, hmc::Code::invalid_argument, 0, [&] { (void)world.subset(std::vector<int>{-1}); });
+  check_refused(me, hmc::Code::invalid_argument, 0, [&] { (void)world.subset(std::vector<int>{0, last, 0, last}); });
+  // One rank alone is wrong, and all are told.
+  check_refused(me, hmc::Code::invalid_argument, last,
+                [&] { (void)world.subset(std::vector<int>{me.rank == last ? me.size : 0}); });
+}
+
+HMC_SPMD_TEST(team_errors, lists_that_differ) {
+  if (me.size < 2) skip("needs two lists");
+  Team& world = me.runtime->world();
+  const int last = me.size - 1;
+  check_refused(me, hmc::Code::mismatch, last, [&] {
+    (void)world.subset(me.rank == last ? std::vector<int>{0, 1} : std::vector<int>{1, 0});
+  });
+  check_refused(me, hmc::Code::mismatch, last, [&] {
+    if (me.rank == last) {
+      (void)world.duplicate();
+    } else {
+      (void)world.split(0);
+    }
+  });
+}
+
+HMC_SPMD_TEST(team_errors, the_world_is_not_closed_as_a_team) {
+  Team& world = me.runtime->world();
+  HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.close());
+  HMC_CHECK_THROWS(hmc::Code::bad_rank, (void)world.world_rank(me.size));
+  HMC_CHECK_THROWS(hmc::Code::bad_rank, (void)world.world_rank(-1));
+  use(me, world);
+}

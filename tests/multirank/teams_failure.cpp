@@ -1,0 +1,158 @@
+// What ranks of a team learn when one of them calls something else, doesn't come, or dies: in time, and by its
+// world rank. Ranks are threads; each case ends its job.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "bootstrap/inproc.hpp"
+#include "runtime/base/env.hpp"
+#include "runtime/job/core.hpp"
+
+namespace hmc {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int ranks = 5;
+
+/// (Pretended) nodes, and whether HMC_TRANSPORT forces ucx.
+class TeamFailure : public testing::TestWithParam<std::tuple<int, bool>> {
+ protected:
+  using Body = std::function<void(Runtime& runtime, Team& team)>;
+
+  /// On every rank of a new job; the team is that of ranks 4, 2 and 1, which others leave out. What each member
+  /// met, by world rank.
+  static std::vector<std::optional<Error>> run(const Body& body, std::chrono::nanoseconds deadline = 5s) {
+    auto places = bootstrap::make_inproc(ranks, std::get<0>(GetParam()));
+    std::vector<std::optional<Error>> met(ranks);
+    std::barrier everybody(ranks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank, place = std::move(places[static_cast<std::size_t>(rank)])]() mutable {
+        base::Env env = base::Env::from_process();
+        env.timeout = deadline;
+        if (std::get<1>(GetParam())) env.transport = "ucx";
+        Runtime runtime(job::make_core(std::move(place), env));
+        const int members[] = {4, 2, 1};
+        Team team = runtime.world().subset(members);
+        everybody.arrive_and_wait();  // who gives up ends whatever others of its team are in
+        try {
+          if (team) body(runtime, team);
+        } catch (const Error& error) {
+          met[static_cast<std::size_t>(rank)] = error;
+        }
+        everybody.arrive_and_wait();  // who goes earlier has failed in the eyes of the others
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return met;
+  }
+
+  static void expect(const std::optional<Error>& error, Code code, int peer, const std::string& text) {
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), code) << error->what();
+    EXPECT_EQ(error->peer(), peer) << error->what();
+    EXPECT_NE(std::string(error->what()).find(text), std::string::npos) << error->what();
+  }
+};
+
+TEST_P(TeamFailure, what_ranks_called_is_told_by_world_rank) {
+  const auto met = run(
+      [](Runtime& runtime, Team& team) {
+        std::uint64_t value = 1;
+        if (runtime.rank() == 2) {
+          team.allreduce(&value, &value, 1, DType::u64, sum);
+        } else {
+          team.barrier();
+        }
+        team.barrier();
+      },
+      1s);
+  int told = 0;
+  for (const int rank : {1, 2, 4}) {
+    const auto& error = met[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(error.has_value()) << rank;
+    if (error->code() != Code::mismatch) continue;
+    ++told;
+    const std::string text = error->what();
+    EXPECT_NE(text.find("world rank"), std::string::npos) << text;
+    EXPECT_NE(text.find("world rank 2 called allreduce"), std::string::npos) << text;
+    EXPECT_EQ(text.find("rank 0"), std::string::npos) << text;
+  }
+  EXPECT_GE(told, 1);
+}
+
+TEST_P(TeamFailure, a_split_against_a_collective_is_a_mismatch) {
+  const auto met = run(
+      [](Runtime& runtime, Team& team) {
+        if (runtime.rank() == 1) {
+          (void)team.split(0);
+        } else {
+          (void)team.ibarrier().wait();
+        }
+        (void)team.split(0);
+      },
+      1s);
+  int told = 0;
+  for (const int rank : {1, 2, 4}) {
+    ASSERT_TRUE(met[static_cast<std::size_t>(rank)].has_value()) << rank;
+    told += met[static_cast<std::size_t>(rank)]->code() == Code::mismatch ? 1 : 0;
+  }
+  EXPECT_GE(told, 1);
+}
+
+TEST_P(TeamFailure, who_does_not_come_is_named_by_world_rank) {
+  const auto met = run(
+      [](Runtime& runtime, Team& team) {
+        if (runtime.rank() != 2) team.barrier();
+      },
+      400ms);
+  for (const int rank : {1, 4}) {
+    const auto& error = met[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), Code::timeout) << error->what();
+    EXPECT_EQ(error->peer(), 2) << error->what();
+    EXPECT_NE(std::string(error->what()).find("world rank 2"), std::string::npos) << error->what();
+  }
+}
+
+TEST_P(TeamFailure, a_members_death_is_told_by_world_rank) {
+  const auto met = run([](Runtime& runtime, Team& team) {
+    team.barrier();
+    if (runtime.rank() == 4) {
+      const Runtime gone = std::move(runtime);  // without a goodbye; all that holds the job goes
+      team = Team();
+      return;
+    }
+    for (;;) team.ibarrier().wait();
+  });
+  for (const int rank : {1, 2}) expect(met[static_cast<std::size_t>(rank)], Code::peer_failed, 4, "rank 4");
+}
+
+TEST_P(TeamFailure, a_put_that_cannot_be_names_the_world_rank) {
+  const auto met = run([](Runtime&, Team& team) {
+    Window win = Window::create(team, 64);
+    const char byte = 0;
+    if (team.rank() == 0) win.put(1, 100, &byte, 1);
+  });
+  expect(met[4], Code::out_of_range, 2, "team rank 1 (world rank 2)");
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, TeamFailure,
+                         testing::Values(std::tuple(1, false), std::tuple(2, false), std::tuple(1, true)),
+                         [](const auto& info) {
+                           return std::to_string(std::get<0>(info.param)) + "_nodes" +
+                                  (std::get<1>(info.param) ? "_ucx" : "");
+                         });
+
+}  // namespace
+}  // namespace hmc
