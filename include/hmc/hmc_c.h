@@ -294,6 +294,17 @@ typedef void (*hmc_reduce_function)(void* accumulated, const void* next, size_t 
 
 HMC_C_API int hmc_team_rank(hmc_team_t team); /* -1 without a team */
 HMC_C_API int hmc_team_size(hmc_team_t team);
+HMC_C_API int hmc_team_world_rank(hmc_team_t team, int rank); /* -1 for a bad rank too */
+/* Teams of a team's ranks: collective over it. *result is NULL on a rank that isn't in the new one. Destroy them before
+ * the runtime; the world is the runtime's, and hmc_team_destroy leaves it alone. */
+HMC_C_API hmc_code hmc_team_split(hmc_team_t team, int colour, int key, hmc_team_t* result); /* colour < 0: in none */
+HMC_C_API hmc_code hmc_team_subset(hmc_team_t team, const int* ranks, size_t count, hmc_team_t* result);
+HMC_C_API hmc_code hmc_team_duplicate(hmc_team_t team, hmc_team_t* result);
+HMC_C_API hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result);
+HMC_C_API hmc_code hmc_team_leaders(hmc_team_t team, hmc_team_t* result);
+HMC_C_API hmc_code hmc_team_close(hmc_team_t team);
+HMC_C_API void hmc_team_destroy(hmc_team_t team);
+
 HMC_C_API hmc_code hmc_barrier(hmc_team_t team);
 HMC_C_API hmc_code hmc_broadcast(hmc_team_t team, void* data, size_t bytes, int root);
 HMC_C_API hmc_code hmc_allgather(hmc_team_t team, const void* in, void* out, size_t bytes);

@@ -98,7 +98,7 @@ hmc_code hmc_runtime_create(hmc_runtime_t* runtime) {
   return guarded("Runtime::init", [&] {
     hmc_runtime_t& out = required(runtime, "Runtime::init", "the place for the result");
     auto made = std::make_unique<hmc_runtime>(hmc_runtime{hmc::Runtime::init(), {}, {}});
-    made->world.team = &made->runtime.world();
+    made->world = {made->runtime.world(), true, {}};
     made->launcher = made->runtime.launcher();
     out = made.release();
   });

@@ -18,7 +18,8 @@ struct hmc_user_function {
 };
 
 struct hmc_team {
-  hmc::Team* team;                           // lives in the runtime
+  hmc::Team team;
+  bool is_world = false;                     // lives in the runtime
   std::list<hmc_user_function> functions{};  // what non-blocking calls refer to; each once
 };
 
@@ -65,7 +66,7 @@ inline Window& window_of(hmc_window_t window, const char* operation) {
   return required(window, operation, "the window").window;
 }
 
-inline Team& team_of(hmc_team_t team, const char* operation) { return *required(team, operation, "the team").team; }
+inline Team& team_of(hmc_team_t team, const char* operation) { return required(team, operation, "the team").team; }
 
 inline Timeout timeout_of(std::int64_t timeout_ns) { return timeout_ns < 0 ? job_timeout : Timeout{timeout_ns}; }
 

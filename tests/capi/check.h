@@ -31,5 +31,6 @@ void test_requests(void);
 void test_signals(void);
 void test_atomics(void);
 void test_collectives(void);
+void test_teams(void);
 
 #endif

@@ -21,6 +21,7 @@ int main(void) {
   test_signals();
   test_atomics();
   test_collectives();
+  test_teams();
 
   OK(hmc_runtime_close(runtime));
   CHECK(hmc_barrier(world) == HMC_CLOSED);
