@@ -34,13 +34,17 @@ void check_members(Me& me, const Team& team, const std::vector<int>& expected) {
   HMC_CHECK_EQ(team.world_rank(team.rank()), me.rank);
 }
 
-/// Proof that its ranks and nobody else are in it: a sum of world ranks, and a barrier.
+/// Proof that its ranks and nobody else are in it: a sum of world ranks, their mean by a schedule, and a barrier.
 void use(Me& me, Team& team) {
   const std::int64_t mine = 1 + me.rank;
   std::int64_t sum = 0, expected = 0;
   team.allreduce<std::int64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
   for (int rank = 0; rank < team.size(); ++rank) expected += 1 + team.world_rank(rank);
   HMC_CHECK_EQ(sum, expected);
+  const auto real = static_cast<double>(mine);
+  double mean = 0;
+  team.iallreduce(&real, &mean, 1, hmc::DType::f64, hmc::avg).wait();
+  HMC_CHECK_EQ(mean, static_cast<double>(expected) / team.size());
   team.barrier();
 }
 

@@ -147,6 +147,28 @@ TEST_P(TeamFailure, a_put_that_cannot_be_names_the_world_rank) {
   expect(met[4], Code::out_of_range, 2, "team rank 1 (world rank 2)");
 }
 
+TEST_P(TeamFailure, a_team_that_is_open_when_its_runtime_closes_is_closed_too) {
+  std::vector<std::thread> threads;
+  for (auto& each : bootstrap::make_inproc(ranks, std::get<0>(GetParam()))) {
+    threads.emplace_back([place = std::move(each)]() mutable {
+      base::Env env = base::Env::from_process();
+      if (std::get<1>(GetParam())) env.transport = "ucx";
+      Runtime runtime(job::make_core(std::move(place), env));
+      Team team = runtime.world().split(runtime.rank() % 2);
+      Window win = Window::create(team, 64);
+      team.barrier();
+      runtime.close();
+      try {
+        team.barrier();
+        ADD_FAILURE() << "a barrier without a job";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::closed) << error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, TeamFailure,
                          testing::Values(std::tuple(1, false), std::tuple(2, false), std::tuple(1, true)),
                          [](const auto& info) {
