@@ -1,4 +1,7 @@
 // Arguments that make no team.
+#include <sys/resource.h>
+
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -59,6 +62,29 @@ HMC_SPMD_TEST(team_errors, lists_that_differ) {
       (void)world.split(0);
     }
   });
+}
+
+HMC_SPMD_TEST(team_errors, a_team_that_gets_no_memory_does_not_put_others_out_of_step) {
+  if (!me.options.processes || me.size < 2) skip("limits a process");
+  Team& world = me.runtime->world();
+  const bool limited = me.rank % 2 == 1;
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  HMC_CHECK_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little{4096, before.rlim_max};
+  if (limited) HMC_CHECK_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  std::string failure;
+  Team team;
+  try {
+    team = world.split(limited ? 1 : 0, -me.rank);
+  } catch (const hmc::Error& error) {
+    failure = error.what();
+  }
+  HMC_CHECK_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  HMC_CHECK_MSG(failure.empty() == !limited, "'{}'", failure);
+  use(me, world);
+  if (team) team.close();
+  world.split(limited ? 1 : 0).close();
 }
 
 HMC_SPMD_TEST(team_errors, the_world_is_not_closed_as_a_team) {
