@@ -38,7 +38,7 @@ enum class status_t : int { SUCCESS = 0, ERROR, UNSUPPORT, INVALID_CONFIG, TIMEO
 
 HMC_API const char* name_of(Code code) noexcept;
 
-/// Everything that is known about a failure. Fields that don't apply are -1 or 0.
+/// Everything that is known about a failure. Fields that don't apply are -1 or 0; ranks are the world's.
 struct ErrorDetail {
   Code code = Code::error;
   std::string operation;  ///< the call as the user knows it: "put", "allreduce", "Window::create"
