@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "collectives/schedule/cost.hpp"
 #include "runtime/window/team_core.hpp"
 
 namespace hmc::collectives {
@@ -11,6 +12,9 @@ namespace hmc::collectives {
 struct Settings {
   std::string algorithms;  ///< HMC_COLL
   bool deterministic = false;
+  std::string rows;       ///< what stands in HMC_COLL_FILE
+  std::string rows_file;  ///< its name, for errors
+  schedule::Parameters parameters;
 };
 
 /// Collective over the team: makes the arenas and the engines, and puts them into team.collectives.

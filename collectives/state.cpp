@@ -31,12 +31,19 @@ schedule::Shape shape_of(const window::TeamCore& team) {
 // all_direct: a wire serves a pair both ways, and whether a peer is on my node is the same seen from it; so one look at
 // my own paths would miss pairs that don't include me: with several nodes each rank has a peer that it can't reach
 // directly, hence all see the same answer.
-State::State(window::TeamCore& team, const Settings& settings) : selector_(settings.algorithms), settings_(settings) {
+State::State(window::TeamCore& team, const Settings& settings)
+    : selector_(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters),
+      settings_(settings),
+      log_(team.fabric().log) {
   const bool direct = team.all_direct();
   shape_ = direct ? schedule::Shape{team.size(), team.size()} : shape_of(team);
   schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_);
   if (!team.is_world()) team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
   if (direct) direct_ = std::make_unique<DirectTeam>(team);
+}
+
+void State::tell_direct(schedule::Collective collective) const noexcept {
+  if (schedules_->rank() == 0) log_.info("{}, {} ranks: direct, by load and store", name_of(collective), shape_.size);
 }
 
 void State::close() {

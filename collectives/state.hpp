@@ -1,6 +1,7 @@
 // State: what a team's collectives stand on.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "collectives/attach.hpp"
@@ -18,9 +19,20 @@ class State final : public window::CollectiveState {
   State(window::TeamCore& team, const Settings& settings);
   void close() override;
 
-  /// For `collective`: null if it isn't to be carried out by load and store.
-  DirectTeam* direct(schedule::Collective collective) const noexcept {
-    return selector_.forces(collective) ? nullptr : direct_.get();
+  /// For a call of `collective`: null if it isn't to be carried out by load and store. `bytes`: of the vector, or of
+  /// one rank's block.
+  DirectTeam* direct(schedule::Collective collective, std::size_t bytes) const noexcept {
+    return direct_ == nullptr || selector_.wants_schedule(shape_, collective, bytes) ? nullptr : direct_.get();
+  }
+  /// A call is carried out so: counted, and known to the schedules.
+  void note_direct(schedule::Collective collective, Signature signature) noexcept {
+    if (direct_taken_[static_cast<std::size_t>(collective)]++ == 0) [[unlikely]]
+      tell_direct(collective);
+    schedules_->note(signature);
+  }
+  /// How many calls were carried out by load and store.
+  std::uint64_t direct_taken(schedule::Collective collective) const noexcept {
+    return direct_taken_[static_cast<std::size_t>(collective)];
   }
   ScheduleTeam& schedules() const noexcept { return *schedules_; }
   Selector& selector() noexcept { return selector_; }
@@ -32,7 +44,11 @@ class State final : public window::CollectiveState {
   Selector selector_;
   Settings settings_;
   schedule::Shape shape_;
+  void tell_direct(schedule::Collective collective) const noexcept;
+
+  const base::Log& log_;
   std::unique_ptr<DirectTeam> direct_;
+  std::array<std::uint64_t, schedule::collective_count> direct_taken_{};
   std::unique_ptr<ScheduleTeam> schedules_;
 };
 

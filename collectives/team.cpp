@@ -40,9 +40,9 @@ void require(const OpenTeam& team, const DirectTeam& direct, const base::Status&
 
 void run(const OpenTeam& team, const Given& given) {
   collectives::ScheduleTeam& schedules = team.state.schedules();
-  if (DirectTeam* const direct = team.state.direct(given.call.collective);
+  if (DirectTeam* const direct = team.state.direct(given.call.collective, given.bytes());
       direct != nullptr && collectives::pulls(*direct, given)) {
-    schedules.note(given.signature);
+    team.state.note_direct(given.call.collective, given.signature);
     return require(team, *direct, collectives::pull(*direct, given), given.operation, given.bytes());
   }
   const base::Status status = schedules.run(given);
@@ -83,8 +83,8 @@ void Team::barrier() {
   const OpenTeam team(core_, "barrier");
   if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok()) [[unlikely]]
     window::throw_status(core_->fabric(), status, {"barrier"});
-  if (DirectTeam* const direct = team.state.direct(schedule_kind::barrier)) [[likely]] {
-    team.state.schedules().note(collectives::Signature::make(collectives::Kind::barrier, 0));
+  if (DirectTeam* const direct = team.state.direct(schedule_kind::barrier, 0)) [[likely]] {
+    team.state.note_direct(schedule_kind::barrier, collectives::Signature::make(collectives::Kind::barrier, 0));
     return require(team, *direct, collectives::barrier_direct(*direct), "barrier", 0);
   }
   run(team, collectives::barrier_call());
@@ -92,29 +92,30 @@ void Team::barrier() {
 
 void Team::broadcast(void* data, std::size_t bytes, int root) {
   const OpenTeam team(core_, "broadcast");
-  DirectTeam* const direct = team.state.direct(schedule_kind::broadcast);
+  DirectTeam* const direct = team.state.direct(schedule_kind::broadcast, bytes);
   if (direct == nullptr) return run(team, collectives::broadcast_call(team, data, bytes, root));
   collectives::check_broadcast(team, data, bytes, root);
   const collectives::BroadcastCall call{data, bytes, root};
-  team.state.schedules().note(call.signature());
+  team.state.note_direct(schedule_kind::broadcast, call.signature());
   require(team, *direct, collectives::broadcast_direct(*direct, call), "broadcast", bytes);
 }
 
 void Team::allgather(const void* in, void* out, std::size_t bytes) {
   const OpenTeam team(core_, "allgather");
-  DirectTeam* const direct = team.state.direct(schedule_kind::allgather);
+  DirectTeam* const direct = team.state.direct(schedule_kind::allgather, bytes);
   if (direct == nullptr) return run(team, collectives::allgather_call(team, in, out, bytes));
   collectives::check_allgather(team, in, out, bytes);
   const collectives::AllgatherCall call{in, out, bytes};
-  team.state.schedules().note(call.signature());
+  team.state.note_direct(schedule_kind::allgather, call.signature());
   require(team, *direct, collectives::allgather_direct(*direct, call), "allgather", bytes);
 }
 
 void Team::allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
   const OpenTeam team(core_, "allreduce");
-  if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce)) {
+  const bool known = static_cast<int>(type) < dtype_count;  // else the check below says so
+  if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, known ? count * size_of(type) : 0)) {
     const collectives::ReduceCall call = collectives::allreduce_direct_call(in, out, count, type, how);
-    team.state.schedules().note(call.signature);
+    team.state.note_direct(schedule_kind::allreduce, call.signature);
     return require(team, *direct, collectives::allreduce_direct(*direct, call), "allreduce", call.bytes());
   }
   run(team, collectives::reduction_call(team, schedule_kind::allreduce, in, out, count, type, how));
@@ -192,6 +193,9 @@ std::uint64_t Team::carried_out(std::string_view collective, std::string_view al
   for (const auto& each : collectives::schedule::algorithms())
     if (collectives::schedule::name_of(each.collective) == collective && each.name == algorithm)
       return team.state.schedules().taken(each);
+  for (int i = 0; algorithm == "direct" && i < collectives::schedule::collective_count; ++i)
+    if (collectives::schedule::name_of(static_cast<schedule_kind>(i)) == collective)
+      return team.state.direct_taken(static_cast<schedule_kind>(i));
   return 0;
 }
 

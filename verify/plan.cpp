@@ -30,17 +30,6 @@ bool has_root(Collective collective) {
          collective == Collective::scatter;
 }
 
-bool has_blocks(Collective collective) {
-  switch (collective) {
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::allgather:
-    case Collective::alltoall:
-    case Collective::reduce_scatter: return true;
-    default: return false;
-  }
-}
-
 /// Multiplies `variants` by the ways that one field can be set.
 template <typename T> void vary(std::vector<Variant>& variants, T Variant::*field, std::vector<T> values) {
   std::vector<Variant> all;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "collectives/execute/report.hpp"
+#include "collectives/select/room.hpp"
 #include "collectives/signature.hpp"
 #include "runtime/window/core.hpp"
 
@@ -32,14 +33,19 @@ class Arena {
   /// What statuses and notes of waits name.
   int world(int rank) const noexcept { return rank < 0 ? -1 : window_->peers()[static_cast<std::size_t>(rank)].world; }
 
-  std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
-  std::uint32_t slots() const noexcept { return slots_; }
+  std::uint64_t scratch_bytes() const noexcept { return room_.scratch_bytes; }
+  std::uint32_t slots() const noexcept { return room_.slots; }
 
   std::uint64_t slot_offset(std::uint64_t number, std::uint32_t slot) const noexcept {
     return area(number) + std::uint64_t{slot} * 8;
   }
-  std::uint64_t scratch_offset(std::uint64_t number) const noexcept { return area(number) + std::uint64_t{slots_} * 8; }
+  std::uint64_t scratch_offset(std::uint64_t number) const noexcept {
+    return area(number) + std::uint64_t{room_.slots} * 8;
+  }
   std::byte* scratch(std::uint64_t number) const noexcept { return window_->data() + scratch_offset(number); }
+
+  /// Of each area.
+  const Room& room() const noexcept { return room_; }
 
   static constexpr std::uint64_t alarm_offset = 0;
   static std::uint64_t guard_offset(unsigned round) noexcept { return 64 + std::uint64_t{round} * 8; }
@@ -68,8 +74,7 @@ class Arena {
   static constexpr std::uint64_t control_head = 1024;  // the alarm's line, and guards of up to 2^64 ranks
   std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
 
-  std::uint64_t scratch_bytes_;
-  std::uint32_t slots_;
+  Room room_;
   std::uint64_t first_area_;
   std::uint64_t area_bytes_;
   std::shared_ptr<window::Core> window_;

@@ -9,17 +9,6 @@ using base::Status;
 using schedule::Call;
 using schedule::Collective;
 
-bool has_blocks(Collective collective) noexcept {
-  switch (collective) {
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::allgather:
-    case Collective::alltoall:
-    case Collective::reduce_scatter: return true;
-    default: return false;
-  }
-}
-
 std::uint64_t extent_of(const Call& call) noexcept {
   if (!call.irregular()) return call.count;
   if (call.collective == Collective::alltoall) return call.largest;
@@ -109,7 +98,7 @@ Call Operation::piece_call(std::uint64_t first) {
   Call call = given_.call;
   if (pieces_ == 1) return call;
   const std::uint64_t count = std::min(length_, total_ - first);
-  if (!has_blocks(call.collective)) {
+  if (!schedule::has_blocks(call.collective)) {
     call.count = count;
     return call;
   }

@@ -86,8 +86,6 @@ class Operation {
   Blocks part_, part_received_;    // of the present piece
 };
 
-/// One count for all ranks' blocks, and not one vector.
-bool has_blocks(schedule::Collective collective) noexcept;
 /// Elements of the whole vector, or of the largest block: what pieces are cut from.
 std::uint64_t extent_of(const schedule::Call& call) noexcept;
 

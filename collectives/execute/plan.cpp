@@ -57,53 +57,13 @@ std::shared_ptr<const Plan> Plans::get(const Algorithm& algorithm, const Call& c
   plan->algorithm = nullptr;  // until it is whole
   plan->schedule.clear();
   algorithm.build_into(shape_, call, rank_, plan->schedule);
-  if (plan->schedule.scratch_bytes > arena_.scratch_bytes() || plan->schedule.slots > arena_.slots()) return nullptr;
+  if (plan->schedule.scratch_bytes > room_.scratch_bytes || plan->schedule.slots > room_.slots) return nullptr;
   plan->used = ++clock_;
   if (!irregular) {
     plan->call = call;
     plan->algorithm = &algorithm;
   }
   return plan;
-}
-
-bool Plans::fits(const Algorithm& algorithm, Call call, std::uint64_t count) {
-  if (call.irregular()) {
-    make_uniform(call, shape_.size, count, count, counts_, displacements_);
-  } else {
-    call.count = count;
-  }
-  for (const bool in_place : {false, true}) {
-    if (in_place && call.collective == schedule::Collective::alltoall) break;  // Operation stages it
-    call.in_place = in_place;
-    for (int rank = 0; rank < shape_.size; ++rank) {
-      trial_.clear();
-      algorithm.build_into(shape_, call, rank, trial_);
-      if (trial_.scratch_bytes > arena_.scratch_bytes() || trial_.slots > arena_.slots()) return false;
-    }
-  }
-  return true;
-}
-
-std::uint64_t Plans::longest(const Algorithm& algorithm, const Call& call) {
-  const bool irregular = call.irregular();
-  for (const Limit& limit : limits_)
-    if (limit.algorithm == &algorithm && limit.element == call.element_bytes && limit.root == call.root &&
-        limit.irregular == irregular && limit.commutative == call.commutative)
-      return limit.count;
-  // 4, 3, 2, 1.5, 1, 3/4 ... of the area, in whole lines where there is room for one. Some algorithms keep less
-  // than the whole message in scratch, others several times as much.
-  std::uint64_t count = 0;
-  for (std::uint64_t bytes = 4 * arena_.scratch_bytes(); bytes >= call.element_bytes && count == 0; bytes /= 2) {
-    for (const std::uint64_t candidate : {bytes, bytes / 4 * 3}) {
-      const std::uint64_t elements = std::max<std::uint64_t>(
-          candidate >= 64 ? candidate / 64 * 64 / call.element_bytes : candidate / call.element_bytes, 1);
-      if (!fits(algorithm, call, elements)) continue;
-      count = elements;
-      break;
-    }
-  }
-  limits_.push_back({&algorithm, call.element_bytes, call.root, irregular, call.commutative, count});
-  return count;
 }
 
 }  // namespace hmc::collectives

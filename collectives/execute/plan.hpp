@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/execute/arena.hpp"
 #include "collectives/schedule/schedule.hpp"
+#include "collectives/select/room.hpp"
 
 namespace hmc::collectives {
 
@@ -18,40 +18,25 @@ struct Plan {
   std::uint64_t used = 0;
 };
 
-/// The last few plans of a team, and how large a call of each algorithm may be. One thread.
+/// The last few plans of one rank of a team. One thread.
 class Plans {
  public:
-  Plans(const Arena& arena, const schedule::Shape& shape, int rank) : arena_(arena), shape_(shape), rank_(rank) {}
+  Plans(const Room& room, const schedule::Shape& shape, int rank) : room_(room), shape_(shape), rank_(rank) {}
 
   /// Builds it if it isn't there. Calls with counts of their own (v-forms) are built each time. Null if it
-  /// needs more than an area has, which is a mistake of `longest`. May throw bad_alloc.
+  /// needs more than an area has, which `longest_piece` is to prevent. May throw bad_alloc.
   std::shared_ptr<const Plan> get(const schedule::Algorithm& algorithm, const schedule::Call& call);
-  /// The largest count (of a block, or of the whole vector) for which no rank needs more than an area has. Equal
-  /// on all ranks, since it is found by building all of their schedules, once per kind of call.
-  std::uint64_t longest(const schedule::Algorithm& algorithm, const schedule::Call& call);
 
  private:
   static constexpr std::size_t kept = 32;
-  struct Limit {
-    const schedule::Algorithm* algorithm;
-    std::uint32_t element;
-    int root;
-    bool irregular;
-    bool commutative;
-    std::uint64_t count;
-  };
   std::shared_ptr<Plan> take_place();
-  bool fits(const schedule::Algorithm& algorithm, schedule::Call call, std::uint64_t count);
 
-  const Arena& arena_;
+  Room room_;
   schedule::Shape shape_;
   int rank_;
   std::uint64_t clock_ = 0;
   std::vector<std::shared_ptr<Plan>> plans_;
-  std::vector<Limit> limits_;
   std::shared_ptr<Plan> irregular_;
-  schedule::Schedule trial_;
-  std::vector<std::uint64_t> counts_, displacements_;
 };
 
 /// The call with another count for everyone; spans in the v-form point to the two vectors, which are filled.

@@ -17,9 +17,9 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
       rank_(team.rank()),
       size_(team.size()),
       shape_(shape),
-      selector_(selector),
       arena_(team),
-      plans_(arena_, shape, rank_),
+      choices_(selector, shape, arena_.room()),
+      plans_(arena_.room(), shape, rank_),
       blocking_(arena_) {
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
@@ -55,13 +55,12 @@ std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
   return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
 }
 
-ScheduleTeam::Way ScheduleTeam::way_of(Call& call, std::uint64_t bytes) {
-  const Algorithm* const algorithm = selector_.choose(shape_, call, bytes);
-  if (algorithm == nullptr) return {};
-  // The pairwise exchange takes as many cells as it is allowed to: an area's worth.
-  if (call.collective == schedule::Collective::alltoall && algorithm->tuned_by.segments)
-    call.segment_bytes = arena_.scratch_bytes() / 16;
-  return {algorithm, plans_.longest(*algorithm, call)};
+/// Once per kind of call and class of sizes, by one rank.
+void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t bytes) const {
+  if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
+  fabric_.log.info("{} of {} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
+                   call.irregular() ? "blocks" : "one size", Selector::class_begin(bytes), size_,
+                   choice.algorithm->name, name_of(choice.origin), choice.predicted_ns / 1000);
 }
 
 /// The algorithm, and the length of a piece.
@@ -71,16 +70,13 @@ Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept 
     Call& call = resolved.call;
     const std::uint64_t extent = extent_of(call);
     const std::uint64_t bytes = extent * call.element_bytes;
-    Way way = way_of(call, bytes);
-    if (extent > way.longest && !call.irregular() && has_blocks(call.collective)) {
-      Call cut = call;  // its pieces are v-forms, which not every algorithm does
-      std::vector<std::uint64_t> counts, displacements;
-      make_uniform(cut, size_, 1, 1, counts, displacements);
-      way = way_of(cut, bytes);
-      call.segment_bytes = cut.segment_bytes;
-    }
+    const Choices::Answer answer = choices_.get(call, bytes);
+    const Choice& way = answer.choice;
     if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
       return Status::failure(Code::unsupported, "there is no algorithm for this call");
+    if (answer.is_new) [[unlikely]]
+      tell(way, call, bytes);
+    call.segment_bytes = way.segment_bytes;
     operation.take(resolved, *way.algorithm, way.longest, size_);
     ++taken_[static_cast<std::size_t>(way.algorithm - schedule::algorithms().data())];
     return {};

@@ -10,7 +10,7 @@
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/operation.hpp"
 #include "collectives/execute/plan.hpp"
-#include "collectives/select/selector.hpp"
+#include "collectives/select/choices.hpp"
 
 namespace hmc::collectives {
 
@@ -55,17 +55,14 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   /// Who called what, in the call that failed; valid after explain().
   Signature signature_of(int rank) const noexcept;
 
+  int rank() const noexcept { return rank_; }
   /// How many calls an algorithm has carried out.
   std::uint64_t taken(const schedule::Algorithm& algorithm) const noexcept;
 
   int progress() noexcept override;
 
  private:
-  struct Way {
-    const schedule::Algorithm* algorithm = nullptr;
-    std::uint64_t longest = 0;
-  };
-  Way way_of(schedule::Call& call, std::uint64_t bytes);
+  void tell(const Choice& choice, const schedule::Call& call, std::uint64_t bytes) const;
   base::Status prepare(Operation& operation, const Given& given) noexcept;
   Operation& take_operation();
   base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
@@ -86,8 +83,8 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   int rank_;
   int size_;
   schedule::Shape shape_;
-  const Selector& selector_;
   Arena arena_;
+  Choices choices_;
   Plans plans_;
   Numbering numbers_;
 

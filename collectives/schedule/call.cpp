@@ -22,6 +22,17 @@ bool reduces(Collective collective) noexcept {
   }
 }
 
+bool has_blocks(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::allgather:
+    case Collective::alltoall:
+    case Collective::reduce_scatter: return true;
+    default: return false;
+  }
+}
+
 namespace {
 
 std::uint64_t extent_of(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> displacements) {

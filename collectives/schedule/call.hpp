@@ -25,6 +25,8 @@ inline constexpr int collective_count = 11;
 const char* name_of(Collective collective) noexcept;
 /// Whether it combines contributions (and so has an operation).
 bool reduces(Collective collective) noexcept;
+/// One count for all ranks' blocks, and not one vector. The pieces of a large call are v-forms then.
+bool has_blocks(Collective collective) noexcept;
 
 /// The team: `size` ranks, `per_node` consecutive ones on each node (the last node may have fewer).
 struct Shape {

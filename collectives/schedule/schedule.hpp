@@ -73,6 +73,14 @@ struct Tunable {
   bool radix = false;
 };
 
+/// What a schedule takes of a rank's memory for others to put into.
+struct Needs {
+  std::uint64_t scratch = 0;
+  std::uint32_t slots = 0;
+};
+
+class Path;  // cost.hpp
+
 /// An algorithm makes one rank's schedule without the others'. All functions are pure.
 struct Algorithm {
   std::string_view name;
@@ -84,6 +92,11 @@ struct Algorithm {
   bool (*suits)(const Shape& shape, const Call& call);  ///< what the fields above don't say
   /// Into an empty `out`, whose memory is used again.
   void (*build_into)(const Shape& shape, const Call& call, int rank, Schedule& out);
+  /// What the rank that needs most may need, whatever the root. Of a v-form no block is larger than `count`, which
+  /// stands in for its counts.
+  Needs (*needs)(const Shape& shape, const Call& call);
+  /// Goes through the critical path, in a time that grows like log N. Blocks of a v-form as above.
+  void (*cost)(Path& path, const Call& call);
 
   bool applies(const Shape& shape, const Call& call) const;
 };

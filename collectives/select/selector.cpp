@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
-#include <string>
+#include <algorithm>
+#include <bit>
 
 #include <hmc/error.hpp>
-
-#include "collectives/select/table.hpp"
 
 namespace hmc::collectives {
 
@@ -18,34 +16,17 @@ using schedule::Shape;
 
 namespace {
 
-/// "barrier: dissemination; broadcast: binomial, chain"
-std::string names_there_are() {
-  std::string text;
-  for (int i = 0; i < schedule::collective_count; ++i) {
-    const auto collective = static_cast<Collective>(i);
-    const char* separator = ": ";
-    for (const Algorithm& algorithm : schedule::algorithms()) {
-      if (algorithm.collective != collective) continue;
-      if (separator[0] == ':') text += fmt::format("{}{}", text.empty() ? "" : "; ", name_of(collective));
-      text += fmt::format("{}{}", separator, algorithm.name);
-      separator = ", ";
-    }
-  }
-  return text;
-}
+std::size_t index_of(Collective collective) noexcept { return static_cast<std::size_t>(collective); }
 
-[[noreturn]] void refuse(std::string_view item) {
-  throw Error(Code::invalid_config, "environment", fmt::format("HMC_COLL: there is no '{}'", item),
-              "give collective:algorithm,...  There are " + names_there_are());
-}
-
-const Algorithm* parse(std::string_view item) {
+/// "allreduce:ring"; null of "allreduce:direct".
+const Algorithm* parse(std::string_view item, Collective& collective) {
   const auto colon = item.find(':');
-  if (colon == std::string_view::npos) refuse(item);
-  for (const Algorithm& algorithm : schedule::algorithms())
-    if (name_of(algorithm.collective) == item.substr(0, colon) && algorithm.name == item.substr(colon + 1))
-      return &algorithm;
-  refuse(item);
+  const Algorithm* algorithm = nullptr;
+  if (colon == std::string_view::npos ||
+      !find_by_name(item.substr(0, colon), item.substr(colon + 1), collective, algorithm))
+    throw Error(Code::invalid_config, "environment", fmt::format("HMC_COLL: there is no '{}'", item),
+                "give collective:algorithm,...  There are " + names_there_are());
+  return algorithm;
 }
 
 /// 16-bit floats are to be rounded once, so they take an algorithm that folds all contributions at once.
@@ -54,34 +35,146 @@ bool rounds_often(const Call& call) noexcept {
          call.op != Op::min && call.op != Op::max;
 }
 
+std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const Call& call) noexcept {
+  if (algorithm.applies(shape, call)) return {};
+  if (schedule::reduces(call.collective)) {
+    if (call.deterministic && !algorithm.deterministic) return "its bits depend on how it is done";
+    if (!call.commutative && !algorithm.keeps_order) return "it doesn't keep the order of ranks";
+    if (call.op == Op::avg) return "no averages over parts of the team";
+  }
+  return "no v-forms";
+}
+
+std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const Room& room) noexcept {
+  // The pairwise exchange takes as many cells as it is allowed to: an area's worth.
+  if (call.collective == Collective::alltoall && algorithm.tuned_by.segments) return room.scratch_bytes / 16;
+  return call.segment_bytes;
+}
+
 }  // namespace
 
-Selector::Selector(std::string_view setting) {
+const char* name_of(Origin origin) noexcept {
+  constexpr const char* names[] = {"model", "HMC_COLL", "HMC_COLL_FILE"};
+  return names[static_cast<int>(origin)];
+}
+
+Selector::Selector(std::string_view setting, std::vector<Override> overrides, const schedule::Parameters& parameters)
+    : overrides_(std::move(overrides)), parameters_(parameters) {
+  for (const Override& row : overrides_) has_word_[index_of(row.collective)] = true;
   while (!setting.empty()) {
     const auto comma = setting.find(',');
-    const Algorithm* const algorithm = parse(setting.substr(0, comma));
-    force(algorithm->collective, algorithm);
+    Collective collective{};
+    const Algorithm* const algorithm = parse(setting.substr(0, comma), collective);
+    force(collective, algorithm);
     setting = comma == std::string_view::npos ? std::string_view() : setting.substr(comma + 1);
   }
 }
 
-const Algorithm* Selector::choose(const Shape& shape, const Call& call, std::uint64_t bytes) const noexcept {
-  const Algorithm* const wanted = forced(call.collective);
-  if (wanted != nullptr && wanted->applies(shape, call)) return wanted;
-  if (rounds_often(call)) {
-    Call exact = call;
-    exact.deterministic = true;
-    for (const Algorithm& algorithm : schedule::algorithms())
-      if (algorithm.applies(shape, exact)) return &algorithm;
+void Selector::force(Collective collective, const Algorithm* algorithm) noexcept {
+  forced_[index_of(collective)] = algorithm;
+  has_word_[index_of(collective)] =
+      algorithm != nullptr || std::any_of(overrides_.begin(), overrides_.end(),
+                                          [&](const Override& row) { return row.collective == collective; });
+  ++version_;
+}
+
+std::uint32_t Selector::said(const Shape& shape, Collective collective, std::uint64_t bytes) const noexcept {
+  if (!has_word_[index_of(collective)]) return 0;
+  if (forced_[index_of(collective)] != nullptr) return 1;
+  for (std::size_t i = 0; i < overrides_.size(); ++i)
+    if (overrides_[i].covers(shape, collective, bytes)) return static_cast<std::uint32_t>(i) + 2;
+  return 0;
+}
+
+const Algorithm* Selector::wanted(std::uint32_t said, Collective collective) const noexcept {
+  return said == 0 ? nullptr : said == 1 ? forced_[index_of(collective)] : overrides_[said - 2].algorithm;
+}
+
+std::uint64_t Selector::class_begin(std::uint64_t bytes) noexcept {
+  const int width = static_cast<int>(std::bit_width(bytes));
+  return width <= 3 ? bytes : bytes >> (width - 3) << (width - 3);
+}
+
+std::uint64_t Selector::class_end(std::uint64_t bytes) noexcept {
+  const int width = static_cast<int>(std::bit_width(bytes));
+  const std::uint64_t step = width <= 3 ? 1 : std::uint64_t{1} << (width - 3);
+  const std::uint64_t begin = class_begin(bytes);
+  return begin > UINT64_MAX - step ? UINT64_MAX : begin + step;
+}
+
+/// As a call of its class: any that is in it costs the same here.
+Candidate Selector::consider(const Algorithm& algorithm, const Shape& shape, const Call& given, std::uint64_t bytes,
+                             const Room& room, bool exact) const noexcept {
+  Candidate candidate;
+  candidate.algorithm = &algorithm;
+  Call call = given;
+  call.segment_bytes = segment_for(algorithm, call, room);
+  candidate.why_not = why_not(algorithm, shape, call);
+  if (candidate.why_not.empty() && exact && !algorithm.deterministic)
+    candidate.why_not = "it rounds 16-bit floats more than once";
+  if (candidate.why_not.empty() && algorithm.hierarchical && shape.per_node == 1)
+    candidate.why_not = "for several ranks per node";
+  const std::uint64_t count = bytes > 0 ? std::max<std::uint64_t>(class_begin(bytes) / call.element_bytes, 1) : 0;
+  const std::uint64_t largest = class_end(bytes) / call.element_bytes;
+  candidate.longest =
+      fits(algorithm, shape, call, largest, room) ? largest : longest_piece(algorithm, shape, call, room);
+  if (candidate.why_not.empty() && bytes > 0 && candidate.longest == 0)
+    candidate.why_not = "it needs more than an area of scratch has";
+  if (!candidate.why_not.empty()) return candidate;
+  candidate.pieces = count > candidate.longest ? (count + candidate.longest - 1) / candidate.longest : 1;
+  if (candidate.longest < largest && schedule::has_blocks(call.collective) && !call.irregular()) {
+    const std::uint64_t one = 1;
+    Call cut = call;
+    cut.counts = {&one, 1};
+    if (!algorithm.applies(shape, cut)) candidate.why_not = "too large for one piece, and no v-forms";
   }
-  for (const Preference& row : preferences) {
-    if (row.collective != call.collective || bytes > row.bytes || shape.size > row.ranks) continue;
-    const Algorithm* const algorithm = schedule::find(row.collective, row.algorithm);
-    if (algorithm != nullptr && algorithm->applies(shape, call)) return algorithm;
+  call.count = candidate.pieces == 1 ? count : (count + candidate.pieces - 1) / candidate.pieces;
+  schedule::Path path(shape, parameters_);
+  path.repeat(static_cast<double>(candidate.pieces), [&](schedule::Path& piece) { algorithm.cost(piece, call); });
+  candidate.cost = path.cost();
+  return candidate;
+}
+
+bool Selector::any_exact(const Shape& shape, const Call& call) const noexcept {
+  if (!rounds_often(call)) return false;
+  const auto all = schedule::algorithms();
+  return std::any_of(all.begin(), all.end(), [&](const Algorithm& algorithm) {
+    return algorithm.deterministic && algorithm.applies(shape, call);
+  });
+}
+
+Choice Selector::choose(const Shape& shape, const Call& call, std::uint64_t bytes, const Room& room) const noexcept {
+  const std::uint32_t outside = said(shape, call.collective, bytes);
+  if (const Algorithm* const algorithm = wanted(outside, call.collective)) {
+    Call tuned = call;
+    if (outside > 1 && overrides_[outside - 2].segment_bytes > 0)
+      tuned.segment_bytes = overrides_[outside - 2].segment_bytes;
+    const Candidate candidate = consider(*algorithm, shape, tuned, bytes, room, false);
+    // Asked for by name, it need not be a good idea.
+    const bool possible = algorithm->applies(shape, call) && (candidate.longest > 0 || bytes == 0) &&
+                          (candidate.why_not.empty() || (algorithm->hierarchical && shape.per_node == 1));
+    if (possible)
+      return {algorithm, candidate.longest, segment_for(*algorithm, tuned, room),
+              outside == 1 ? Origin::forced : Origin::file, candidate.cost.ns};
   }
+  Choice best;
+  const bool exact = any_exact(shape, call);
+  for (const Algorithm& algorithm : schedule::algorithms()) {
+    if (algorithm.collective != call.collective) continue;
+    const Candidate candidate = consider(algorithm, shape, call, bytes, room, exact);
+    if (!candidate.why_not.empty() || (best.algorithm != nullptr && candidate.cost.ns >= best.predicted_ns)) continue;
+    best = {&algorithm, candidate.longest, segment_for(algorithm, call, room), Origin::model, candidate.cost.ns};
+  }
+  return best;
+}
+
+std::vector<Candidate> Selector::candidates(const Shape& shape, const Call& call, std::uint64_t bytes,
+                                            const Room& room) const {
+  std::vector<Candidate> all;
+  const bool exact = any_exact(shape, call);
   for (const Algorithm& algorithm : schedule::algorithms())
-    if (algorithm.applies(shape, call)) return &algorithm;
-  return nullptr;
+    if (algorithm.collective == call.collective) all.push_back(consider(algorithm, shape, call, bytes, room, exact));
+  return all;
 }
 
 }  // namespace hmc::collectives

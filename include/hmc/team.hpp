@@ -175,7 +175,8 @@ class HMC_API Team {
   Plan plan_scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Plan plan_exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
-  /// How many calls (of "allreduce") an algorithm ("ring") has carried out; 0 of an unknown one.
+  /// How many calls (of "allreduce") an algorithm ("ring") has carried out; 0 of an unknown one. "direct": by load and
+  /// store, on one node.
   std::uint64_t carried_out(std::string_view collective, std::string_view algorithm) const;
 
   const std::shared_ptr<window::TeamCore>& core() const noexcept { return core_; }

@@ -23,6 +23,8 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_LOG", "error, warn, info, debug", "warn", "how much is told on stderr"},
     {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
+    {"HMC_COLL_FILE", "a file", "", "rows in JSON that say which algorithm is taken when; see docs/selection.md"},
+    {"HMC_CACHE", "a folder, off", "$XDG_CACHE_HOME/hmc", "where what was measured of this machine is kept"},
     {"HMC_DETERMINISTIC", "0, 1", "0", "reductions whose bits depend on the team's size and the values alone"},
     {"HMC_WAIT", "spin, sleep", "sleep where ranks outnumber cores", "how a rank waits"},
     {"HMC_CUDA_LIBRARY", "a file, none", "libcuda.so.1", "NVIDIA's driver library; none: don't use it"},
@@ -86,6 +88,20 @@ LogLevel read_level(Env::Lookup lookup) {
   return LogLevel::warn;
 }
 
+/// As the XDG base directory specification says: a relative XDG_CACHE_HOME counts as not set.
+std::string cache_folder(Env::Lookup lookup) {
+  const std::string given = read_word(lookup, "HMC_CACHE");
+  if (given == "off") return {};
+  if (!given.empty()) return given;
+  const auto absolute = [&](std::string_view name) {
+    auto value = lookup(name).value_or("");
+    return value.starts_with('/') ? value : std::string();
+  };
+  if (const std::string home = absolute("XDG_CACHE_HOME"); !home.empty()) return home + "/hmc";
+  const std::string home = absolute("HOME");
+  return home.empty() ? home : home + "/.cache/hmc";
+}
+
 std::optional<std::string> from_getenv(std::string_view name) {
   const char* const value = std::getenv(std::string(name).c_str());
   if (value == nullptr) return std::nullopt;
@@ -118,6 +134,8 @@ Env Env::from(Lookup lookup) {
   env.log = read_level(lookup);
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);
   env.coll = read_word(lookup, "HMC_COLL");
+  env.coll_file = read_word(lookup, "HMC_COLL_FILE");
+  env.cache = cache_folder(lookup);
   env.deterministic = read_word(lookup, "HMC_DETERMINISTIC", {"0", "1"}) == "1";
   env.wait = read_word(lookup, "HMC_WAIT", {"spin", "sleep"});
   return env;

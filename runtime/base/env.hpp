@@ -50,6 +50,8 @@ class Env {
   LogLevel log = LogLevel::warn;
   std::chrono::nanoseconds timeout{std::chrono::seconds{300}};
   std::string coll;            ///< forced algorithms: "allreduce:ring,broadcast:binomial"
+  std::string coll_file;       ///< rows that say which algorithm is taken when
+  std::string cache;           ///< the folder of what was measured of this machine; empty: none
   bool deterministic = false;  ///< reductions' bits depend on the team's size and the contributions alone
   std::string wait;            ///< "spin", "sleep", or empty: by whether ranks outnumber cores
 };

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <fstream>
+#include <iterator>
 
 #include <hmc/version.hpp>
 
@@ -39,13 +41,18 @@ struct Greeting {
   std::string version = HMC_VERSION_STRING;
   std::string transport;
   std::string coll;
+  std::string coll_rows;
   std::string deterministic;
   std::vector<base::Bytes> addresses;
 };
 
 base::Bytes encode(const Greeting& greeting) {
   base::ByteWriter out;
-  out.text(greeting.version).text(greeting.transport).text(greeting.coll).text(greeting.deterministic);
+  out.text(greeting.version)
+      .text(greeting.transport)
+      .text(greeting.coll)
+      .text(greeting.coll_rows)
+      .text(greeting.deterministic);
   out.number(static_cast<std::uint32_t>(greeting.addresses.size()));
   for (const base::Bytes& address : greeting.addresses) out.blob(address);
   return out.take();
@@ -57,6 +64,7 @@ Greeting decode(base::ByteView bytes, int rank) {
   greeting.version = in.text();
   greeting.transport = in.text();
   greeting.coll = in.text();
+  greeting.coll_rows = in.text();
   greeting.deterministic = in.text();
   const auto count = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
@@ -79,8 +87,27 @@ void require_equal(const char* what, const std::string& mine, const std::string&
   throw Error(std::move(detail));
 }
 
-void know_peers(window::Fabric& fabric, const base::Env& env) {
+/// What stands in HMC_COLL_FILE; nothing where it isn't set.
+std::string read_rows(const std::string& file) {
+  if (file.empty()) return {};
+  std::ifstream in(file, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in || text.empty())
+    throw Error(Code::invalid_config, "environment",
+                fmt::format("HMC_COLL_FILE={}: it can't be read, or is empty", file), "give a file of rows in JSON");
+  return text;
+}
+
+/// Of a file's contents only this is told to the others.
+std::string fingerprint(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return text.empty() ? "not set" : fmt::format("{} bytes, {:016x}", text.size(), hash);
+}
+
+void know_peers(window::Fabric& fabric, const base::Env& env, const std::string& coll_rows) {
   Greeting mine;
+  mine.coll_rows = fingerprint(coll_rows);
   mine.transport = env.transport;
   mine.coll = env.coll;
   mine.deterministic = std::to_string(int{env.deterministic});
@@ -92,6 +119,7 @@ void know_peers(window::Fabric& fabric, const base::Env& env) {
     require_equal("HMC's version", mine.version, theirs.version, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_TRANSPORT", mine.transport, theirs.transport, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_COLL", mine.coll, theirs.coll, fabric.rank, static_cast<int>(rank));
+    require_equal("HMC_COLL_FILE", mine.coll_rows, theirs.coll_rows, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_DETERMINISTIC", mine.deterministic, theirs.deterministic, fabric.rank, static_cast<int>(rank));
     for (std::size_t w = 0; w < fabric.wires.size() && w < theirs.addresses.size(); ++w)
       addresses[w][rank] = std::move(theirs.addresses[w]);
@@ -146,7 +174,7 @@ void make_wires(window::Fabric& fabric, const std::vector<RankFacts>& facts, con
 }
 
 std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap,
-                                            const base::Env& env) {
+                                            const base::Env& env, const std::string& coll_rows) {
   auto fabric = std::make_shared<window::Fabric>();
   const std::vector<RankFacts>& facts = bootstrap->facts();
   fabric->rank = bootstrap->rank();
@@ -167,7 +195,7 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
   line.pid.store(mine.pid, std::memory_order_relaxed);
 
   make_wires(*fabric, facts, env);
-  know_peers(*fabric, env);
+  know_peers(*fabric, env, coll_rows);
   for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
   return fabric;
 }
@@ -176,11 +204,16 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
 
 std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
   const std::shared_ptr<bootstrap::Bootstrap> bootstrap = std::move(owned);
-  auto fabric = make_fabric(bootstrap, env);
+  collectives::Settings settings;
+  settings.algorithms = env.coll;
+  settings.deterministic = env.deterministic;
+  settings.rows = read_rows(env.coll_file);
+  settings.rows_file = env.coll_file;
+  auto fabric = make_fabric(bootstrap, env, settings.rows);
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
                    fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
   auto world = std::make_shared<window::TeamCore>(fabric);
-  collectives::attach(*world, {env.coll, env.deterministic});
+  collectives::attach(*world, settings);
   // The bootstrap had said "starting". Relaxed: a hint for people.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);

@@ -24,14 +24,17 @@ ALLOWED = {
     "runtime/transport/wires.cpp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/*"],  # lists the wires
     "runtime/transport/*": [PUBLIC, *CORE, "runtime/transport"],
     "runtime/window": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
-    "collectives": [PUBLIC, "runtime/base", "runtime/window", "collectives/schedule"],  # never transport
+    "collectives": [PUBLIC, "runtime/base", "runtime/window", "collectives/schedule", "collectives/select"],
+    # never transport
+    "collectives/select": [PUBLIC, "runtime/base", "collectives/schedule"],  # pure: hmcinfo asks it, too
     "bootstrap": [PUBLIC, "runtime/base"],  # never transport
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock
     "verify": [PUBLIC, "collectives/schedule"],
     "sim": [PUBLIC, "runtime/base", "collectives/schedule"],
     "runtime/job": ANY,  # the composition root
     "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap"],  # never window
-    "launcher/info": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "launcher"],  # hmcinfo: what was found
+    "launcher/info": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "launcher",  # hmcinfo: what was found
+                      "collectives/schedule", "collectives/select"],  # and what would be taken
     "examples": [PUBLIC],
     "bench": [PUBLIC],
     "bench/micro": ANY,  # one step of the internals at a time
@@ -48,7 +51,7 @@ LIBRARIES = {
     "ucs/": ["runtime/transport/ucx", "tests"],
     "openssl/": ["bootstrap", "tests"],
     "CLI/": ["launcher", "verify", "sim", "bench"],
-    "nlohmann/": ["launcher", "sim", "bench", "tests"],
+    "nlohmann/": ["launcher", "sim", "bench", "tests", "collectives/select"],
     "gtest/": ["tests"],
     "gmock/": ["tests"],
     "benchmark/": ["bench"],

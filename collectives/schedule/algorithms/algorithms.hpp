@@ -1,49 +1,70 @@
-// Every algorithm's build function; registry.cpp says what each is good for.
+// Every algorithm's functions; registry.cpp says what each is good for.
 #pragma once
 
+#include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/schedule.hpp"
+
+#define HMC_FOR_EACH_ALGORITHM(X)   \
+  X(barrier_dissemination)          \
+  X(broadcast_binomial)             \
+  X(broadcast_double_tree)          \
+  X(reduce_binomial)                \
+  X(reduce_rabenseifner)            \
+  X(reduce_fold)                    \
+  X(allreduce_doubling)             \
+  X(allreduce_multiplying)          \
+  X(allreduce_rabenseifner)         \
+  X(allreduce_swing)                \
+  X(allreduce_ring)                 \
+  X(allreduce_ring_segmented)       \
+  X(allreduce_double_tree)          \
+  X(allreduce_fold_slices)          \
+  X(allreduce_fold_gathered)        \
+  X(gather_binomial)                \
+  X(gather_linear)                  \
+  X(scatter_binomial)               \
+  X(scatter_linear)                 \
+  X(allgather_bruck)                \
+  X(allgather_ring)                 \
+  X(allgather_ring_segmented)       \
+  X(allgather_pat)                  \
+  X(alltoall_bruck)                 \
+  X(alltoall_pairwise)              \
+  X(reduce_scatter_ring)            \
+  X(reduce_scatter_ring_segmented)  \
+  X(reduce_scatter_pairwise)        \
+  X(reduce_scatter_pat)             \
+  X(reduce_scatter_fold)            \
+  X(scan_doubling)                  \
+  X(scan_fold)                      \
+  X(exscan_doubling)                \
+  X(exscan_fold)                    \
+  X(barrier_hierarchical)           \
+  X(broadcast_hierarchical)         \
+  X(allreduce_hierarchical)         \
+  X(allreduce_hierarchical_halving) \
+  X(allgather_hierarchical)
 
 namespace hmc::collectives::schedule {
 
-using Build = void(const Shape& shape, const Call& call, int rank, Schedule& out);
+#define HMC_DECLARE(name) void name(const Shape& shape, const Call& call, int rank, Schedule& out);
+HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
+#undef HMC_DECLARE
 
-Build barrier_dissemination;
-Build broadcast_binomial;
-Build broadcast_double_tree;
-Build reduce_binomial;
-Build reduce_rabenseifner;
-Build reduce_fold;
-Build allreduce_doubling;
-Build allreduce_multiplying;
-Build allreduce_rabenseifner;
-Build allreduce_swing;
-Build allreduce_ring;
-Build allreduce_ring_segmented;
-Build allreduce_double_tree;
-Build allreduce_fold_slices;
-Build allreduce_fold_gathered;
-Build gather_binomial;
-Build gather_linear;
-Build scatter_binomial;
-Build scatter_linear;
-Build allgather_bruck;
-Build allgather_ring;
-Build allgather_ring_segmented;
-Build allgather_pat;
-Build alltoall_bruck;
-Build alltoall_pairwise;
-Build reduce_scatter_ring;
-Build reduce_scatter_ring_segmented;
-Build reduce_scatter_pairwise;
-Build reduce_scatter_pat;
-Build reduce_scatter_fold;
-Build scan_doubling;
-Build scan_fold;
-Build exscan_doubling;
-Build exscan_fold;
-Build barrier_hierarchical;
-Build broadcast_hierarchical;
-Build allreduce_hierarchical;
-Build allgather_hierarchical;
+/// needs.cpp
+namespace needs {
+#define HMC_DECLARE(name) Needs name(const Shape& shape, const Call& call);
+HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
+#undef HMC_DECLARE
+}  // namespace needs
+
+/// costs_move.cpp, costs_reduce.cpp
+namespace costs {
+#define HMC_DECLARE(name) void name(Path& path, const Call& call);
+HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
+#undef HMC_DECLARE
+}  // namespace costs
+
+#undef HMC_FOR_EACH_ALGORITHM
 
 }  // namespace hmc::collectives::schedule

@@ -10,7 +10,6 @@
 namespace hmc::collectives::schedule {
 namespace {
 
-constexpr std::uint64_t default_segment = 32 << 10;
 constexpr int none = -1;
 
 /// An in-order tree: with positions counted from 1, the lowest bit of a position is its height.
@@ -60,7 +59,7 @@ struct Tree {
   int top() const { return member(tree().top() - 1); }
 };
 
-std::uint64_t wanted_segment(const Call& call) { return call.segment_bytes > 0 ? call.segment_bytes : default_segment; }
+std::uint64_t wanted_segment(const Call& call) { return call.segment_bytes > 0 ? call.segment_bytes : tree_segment; }
 
 /// The vector's halves, and their segments. Segment i of tree t has the number 2 * i + t.
 struct Halves {

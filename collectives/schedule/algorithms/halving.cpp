@@ -50,150 +50,179 @@ struct Range {
   }
 };
 
+/// How the members of a group share the work, and where each keeps what arrives.
+struct Layout {
+  Layout(int size, std::uint64_t count, std::uint32_t element)
+      : bunches{size, power_within(size, 2)},
+        rounds(rounds_of(bunches.many)),
+        bytes(count * element),
+        slices(count, bunches.many, element) {
+    std::uint64_t at = bunch_scratch(bunches, bytes);
+    for (int round = 0; round < rounds; ++round) {
+      areas[round] = at;
+      at += line_up(static_cast<std::uint64_t>(bunches.many >> (round + 1)) * slices.largest());
+    }
+    whole = at;
+  }
+  /// One slot more, and reduce needs no other.
+  Needs needs() const { return {whole + bytes, bunch_slots(bunches) + static_cast<std::uint32_t>(2 * rounds + 1)}; }
+
+  Bunches bunches;
+  int rounds;
+  std::uint64_t bytes;
+  Slices slices;
+  std::uint64_t areas[32] = {};  ///< where each round's message lies
+  std::uint64_t whole = 0;       ///< where what comes back lies, each slice at its place
+};
+
+/// Of the elements at `from`, among a group; the result goes to `to`.
 class Halving {
  public:
-  Halving(Builder& builder, const Partners& partners)
-      : b(builder),
+  Halving(Exchange& exchange, const Partners& partners, Place from, Place to, std::uint64_t count)
+      : x(exchange),
+        b(exchange.b),
         partners_(partners),
-        bunches_{b.size, power_within(b.size, 2)},
-        rounds_(rounds_of(bunches_.many)),
-        bytes_(b.call.count * b.call.element_bytes),
-        slices_(b.call.count, bunches_.many, b.call.element_bytes) {
-    std::uint64_t at = bunch_scratch(bunches_, bytes_);
-    for (int round = 0; round < rounds_; ++round) {
-      areas_.push_back(at);
-      at += line_up(static_cast<std::uint64_t>(bunches_.many >> (round + 1)) * slices_.largest());
-    }
-    whole_ = at;
-    group_ = whole_team(b, b.take_scratch(at + bytes_));
-  }
+        from_(from),
+        to_(to),
+        layout_(exchange.group.size, count, exchange.b.call.element_bytes),
+        me_(layout_.bunches.of(exchange.group.me)) {}
 
   void allreduce() {
-    Exchange x(b, group_);
-    const Place sum = add_up(x);
-    if (is_first()) share(x, sum);
-    const Place result = leave_bunch(x, bunches_, output(), bytes_);
+    const Place sum = add_up();
+    if (is_first()) share(sum);
+    const Place result = leave_bunch(x, layout_.bunches, to_, layout_.bytes);
     if (!is_first()) b.settle_in_place();
-    b.copy(result, output(), bytes_);
-    b.finish();
+    b.copy(result, to_, layout_.bytes);
   }
 
-  void reduce() {
-    Exchange x(b, group_);
-    const Place sum = add_up(x);
-    const int home = bunches_.first(bunches_.of(b.call.root));
-    if (is_first()) collect(x, sum);
-    if (home != b.call.root) {
-      if (b.rank == home) x.send(x.mine(whole_), b.call.root, whole_, bytes_, slot(2 * rounds_));
-      if (b.rank == b.call.root) x.receive(home, slot(2 * rounds_), bytes_);
+  void reduce(int root) {
+    const Place sum = add_up();
+    const int home = first_of(layout_.bunches.of(root));
+    if (is_first()) collect(sum, layout_.bunches.of(root));
+    const Place whole = x.mine(layout_.whole);
+    if (home != root) {
+      if (x.group.me == home) x.send(whole, root, layout_.whole, layout_.bytes, slot(2 * layout_.rounds));
+      if (x.group.me == root) x.receive(home, slot(2 * layout_.rounds), layout_.bytes);
     }
-    if (b.rank == b.call.root) {
-      b.settle_in_place();
-      b.copy(x.mine(whole_), output(), bytes_);
-      b.scale(output(), bytes_);
-    }
-    b.finish();
+    if (x.group.me != root) return;
+    b.settle_in_place();
+    b.copy(whole, to_, layout_.bytes);
+    b.scale(to_, layout_.bytes);
   }
 
  private:
-  bool is_first() const { return b.rank == bunches_.first(bunches_.of(b.rank)); }
-  std::uint32_t slot(int index) const { return bunch_slots(bunches_) + static_cast<std::uint32_t>(index); }
-  int peer(int round) const { return bunches_.first(partners_.partner(bunches_.of(b.rank), round, bunches_.many)); }
-  bool keeps_upper(int round) const { return partners_.keeps_upper(bunches_.of(b.rank), round, rounds_); }
-  std::uint64_t bytes(Range range) const { return slices_.bytes(range.begin, range.end); }
+  int first_of(int bunch) const { return layout_.bunches.first(bunch); }
+  bool is_first() const { return x.group.me == first_of(me_); }
+  std::uint32_t slot(int index) const { return bunch_slots(layout_.bunches) + static_cast<std::uint32_t>(index); }
+  int peer(int round) const { return first_of(partners_.partner(me_, round, layout_.bunches.many)); }
+  bool keeps_upper(int round) const { return partners_.keeps_upper(me_, round, layout_.rounds); }
+  std::uint64_t begin(Range range) const { return layout_.slices.begin(range.begin); }
+  std::uint64_t bytes(Range range) const { return layout_.slices.bytes(range.begin, range.end); }
 
   /// The ranges that this rank holds before each round, and after the last.
   std::vector<Range> ranges() const {
-    std::vector<Range> ranges{{0, bunches_.many}};
-    for (int round = 0; round < rounds_; ++round) ranges.push_back(ranges.back().half(keeps_upper(round)));
+    std::vector<Range> ranges{{0, layout_.bunches.many}};
+    for (int round = 0; round < layout_.rounds; ++round) ranges.push_back(ranges.back().half(keeps_upper(round)));
     return ranges;
   }
 
   /// Returns where the sum of this rank's slice is.
-  Place add_up(Exchange& x) {
-    Place sum = gather_bunch(x, bunches_, input(), bytes_);
+  Place add_up() {
+    Place sum = gather_bunch(x, layout_.bunches, from_, layout_.bytes);
     if (!is_first()) return sum;
     std::uint64_t base = 0;
-    Range mine{0, bunches_.many};
-    for (int round = 0; round < rounds_; ++round) {
+    Range mine{0, layout_.bunches.many};
+    for (int round = 0; round < layout_.rounds; ++round) {
       const bool upper = keeps_upper(round);
       const Range theirs = mine.half(!upper);
       mine = mine.half(upper);
-      const std::uint64_t area = areas_[static_cast<std::size_t>(round)];
-      x.send(sum + (slices_.begin(theirs.begin) - base), peer(round), area, bytes(theirs), slot(round));
+      const std::uint64_t area = layout_.areas[round];
+      x.send(sum + (begin(theirs) - base), peer(round), area, bytes(theirs), slot(round));
       x.receive(peer(round), slot(round), bytes(mine));
-      const Place kept = sum + (slices_.begin(mine.begin) - base);
+      const Place kept = sum + (begin(mine) - base);
       if (upper)
         b.reduce(kept, x.mine(area), bytes(mine));
       else
         b.reduce_before(kept, x.mine(area), bytes(mine));
       sum = x.mine(area);
-      base = slices_.begin(mine.begin);
+      base = begin(mine);
     }
     return sum;
   }
 
   /// My slice to my output, then twice as much with every round back.
-  void share(Exchange& x, Place sum) {
+  void share(Place sum) {
     const std::vector<Range> held = ranges();
     const Range slice = held.back();
     b.settle_in_place();
-    b.copy(sum, output(slices_.begin(slice.begin)), bytes(slice));
-    b.scale(output(slices_.begin(slice.begin)), bytes(slice));
-    for (int round = rounds_ - 1; round >= 0; --round) {
+    b.copy(sum, to_ + begin(slice), bytes(slice));
+    b.scale(to_ + begin(slice), bytes(slice));
+    for (int round = layout_.rounds - 1; round >= 0; --round) {
       const Range mine = held[static_cast<std::size_t>(round) + 1];
       const Range theirs = held[static_cast<std::size_t>(round)].half(!keeps_upper(round));
-      const std::uint64_t begin = slices_.begin(mine.begin), other = slices_.begin(theirs.begin);
-      x.send(output(begin), peer(round), whole_ + begin, bytes(mine), slot(rounds_ + round));
-      x.receive(peer(round), slot(rounds_ + round), bytes(theirs));
-      b.copy(x.mine(whole_ + other), output(other), bytes(theirs));
+      x.send(to_ + begin(mine), peer(round), layout_.whole + begin(mine), bytes(mine), slot(layout_.rounds + round));
+      x.receive(peer(round), slot(layout_.rounds + round), bytes(theirs));
+      b.copy(x.mine(layout_.whole + begin(theirs)), to_ + begin(theirs), bytes(theirs));
     }
   }
 
-  /// The slices come together in the scratch of the root's bunch. Partners by bits only.
-  void collect(Exchange& x, Place sum) {
+  /// The slices come together in the scratch of bunch `home`. Partners by bits only.
+  void collect(Place sum, int home) {
     const std::vector<Range> held = ranges();
-    const int home = bunches_.of(b.call.root), me = bunches_.of(b.rank);
-    const Range slice = held.back();
-    b.copy(sum, x.mine(whole_ + slices_.begin(slice.begin)), bytes(slice));
-    for (int round = rounds_ - 1; round >= 0; --round) {
+    const std::uint64_t whole = layout_.whole;
+    b.copy(sum, x.mine(whole + begin(held.back())), bytes(held.back()));
+    for (int round = layout_.rounds - 1; round >= 0; --round) {
       const Range mine = held[static_cast<std::size_t>(round) + 1];
-      const std::uint64_t begin = slices_.begin(mine.begin);
-      if (((me ^ home) >> round & 1) != 0) {
-        x.send(x.mine(whole_ + begin), peer(round), whole_ + begin, bytes(mine), slot(rounds_ + round));
+      if (((me_ ^ home) >> round & 1) != 0) {
+        x.send(x.mine(whole + begin(mine)), peer(round), whole + begin(mine), bytes(mine),
+               slot(layout_.rounds + round));
         return;
       }
       const Range theirs = held[static_cast<std::size_t>(round)].half(!keeps_upper(round));
-      x.receive(peer(round), slot(rounds_ + round), bytes(theirs));
+      x.receive(peer(round), slot(layout_.rounds + round), bytes(theirs));
     }
   }
 
+  Exchange& x;
   Builder& b;
   const Partners& partners_;
-  Bunches bunches_;
-  int rounds_;
-  std::uint64_t bytes_;
-  Slices slices_;
-  std::vector<std::uint64_t> areas_;  ///< where each round's message lies
-  std::uint64_t whole_ = 0;           ///< where what comes back lies, each slice at its place
-  Group group_;
+  Place from_, to_;
+  Layout layout_;
+  int me_;  ///< my bunch
 };
+
+void allreduce_by(const Partners& partners, const Shape& shape, const Call& call, int rank, Schedule& out) {
+  Builder b(shape, call, rank, out);
+  const Group group = whole_team(b, b.take_scratch(halving_needs(b.size, call.count, call.element_bytes).scratch));
+  Exchange x(b, group);
+  Halving(x, partners, input(), output(), call.count).allreduce();
+  b.finish();
+}
 
 }  // namespace
 
+Needs halving_needs(int size, std::uint64_t count, std::uint32_t element_bytes) {
+  return Layout(size, count, element_bytes).needs();
+}
+
+void halving_part(Exchange& x, Place from, Place to, std::uint64_t count) {
+  Halving(x, neighbours, from, to, count).allreduce();
+}
+
 void allreduce_rabenseifner(const Shape& shape, const Call& call, int rank, Schedule& out) {
-  Builder b(shape, call, rank, out);
-  Halving(b, neighbours).allreduce();
+  allreduce_by(neighbours, shape, call, rank, out);
 }
 
 void allreduce_swing(const Shape& shape, const Call& call, int rank, Schedule& out) {
-  Builder b(shape, call, rank, out);
-  Halving(b, swing).allreduce();
+  allreduce_by(swing, shape, call, rank, out);
 }
 
 void reduce_rabenseifner(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
-  Halving(b, neighbours).reduce();
+  const Group group = whole_team(b, b.take_scratch(halving_needs(b.size, call.count, call.element_bytes).scratch));
+  Exchange x(b, group);
+  Halving(x, neighbours, input(), output(), call.count).reduce(call.root);
+  b.finish();
 }
 
 }  // namespace hmc::collectives::schedule

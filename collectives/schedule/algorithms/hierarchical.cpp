@@ -11,15 +11,21 @@ namespace {
 std::uint32_t slot_of(int number) { return static_cast<std::uint32_t>(number); }
 std::uint64_t times(int many, std::uint64_t bytes) { return static_cast<std::uint64_t>(many) * bytes; }
 
-/// The ranks of a node add up a slice each, lanes add those between nodes, and the slices go round on the node.
+/// The ranks of a node add up a slice each, lanes add those between nodes, and the slices go round on the node. A lane
+/// doubles (few messages, each of the whole slice) or halves (each byte crosses twice).
 class Allreduce {
  public:
-  explicit Allreduce(Builder& builder)
+  enum class Lane { doubles, halves };
+
+  Allreduce(Builder& builder, Lane lane)
       : b(builder),
+        way_(lane),
         lanes_(b.shape, b.rank),
         slices_(b.call.count, lanes_.many(), b.call.element_bytes),
         cell_(line_up(slices_.largest())),
-        needs_(allreduce_needs(lanes_.nodes(), slices_.largest(), radix)) {
+        needs_(lane == Lane::doubles
+                   ? allreduce_needs(lanes_.nodes(), slices_.largest(), radix)
+                   : halving_needs(lanes_.nodes(), slices_.largest() / b.call.element_bytes, b.call.element_bytes)) {
     b.take_scratch(times(lanes_.turns() * lanes_.many(), cell_));
     between_ = b.take_scratch(times(lanes_.turns(), needs_.scratch));
     after_ = b.take_scratch(slices_.begin(lanes_.many()));
@@ -33,11 +39,15 @@ class Allreduce {
     for (int lane = lanes_.local(); lane < lanes_.many(); lane += lanes_.my_ranks()) {
       const Group group = lanes_.group(lane, between_, needs_.scratch, first_between_, needs_.slots);
       Exchange x(b, group);
-      sums.push_back(allreduce_part(x, add_parts(lane), slices_.bytes(lane), radix));
+      const Place part = add_parts(lane);
+      if (way_ == Lane::doubles)
+        sums.push_back(allreduce_part(x, part, slices_.bytes(lane), radix));
+      else
+        halving_part(x, part, output(slices_.begin(lane)), slices_.bytes(lane) / b.call.element_bytes);
     }
     b.settle_in_place();
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      hand_out(lanes_.local() + static_cast<int>(i) * lanes_.my_ranks(), sums[i]);
+    for (std::size_t i = 0; i < sums.size(); ++i) take_out(my_lane(i), sums[i]);
+    for (int lane = lanes_.local(); lane < lanes_.many(); lane += lanes_.my_ranks()) hand_out(lane);
     for (int lane = 0; lane < lanes_.many(); ++lane) {
       if (lanes_.is_mine(lane)) continue;
       const std::uint64_t begin = slices_.begin(lane);
@@ -50,6 +60,7 @@ class Allreduce {
  private:
   static constexpr int radix = 2;
 
+  int my_lane(std::size_t i) const { return lanes_.local() + static_cast<int>(i) * lanes_.my_ranks(); }
   /// For the part of the rank with number `local`, in the k-th of the holder's lanes.
   int cell_number(int lane, int local) const { return lanes_.turn(lanes_.node(), lane) * lanes_.many() + local; }
 
@@ -78,10 +89,13 @@ class Allreduce {
     return part(into);
   }
 
-  void hand_out(int lane, Place sum) {
+  void take_out(int lane, Place sum) {
+    b.copy(sum, output(slices_.begin(lane)), slices_.bytes(lane));
+    b.scale(output(slices_.begin(lane)), slices_.bytes(lane));
+  }
+
+  void hand_out(int lane) {
     const std::uint64_t begin = slices_.begin(lane), bytes = slices_.bytes(lane);
-    b.copy(sum, output(begin), bytes);
-    b.scale(output(begin), bytes);
     for (int i = 1; i < lanes_.my_ranks(); ++i) {
       const int other = lanes_.rank_of_local((lanes_.local() + i) % lanes_.my_ranks());
       b.send(output(begin), other, after_ + begin, bytes, first_after_ + slot_of(lane));
@@ -89,6 +103,7 @@ class Allreduce {
   }
 
   Builder& b;
+  Lane way_;
   Lanes lanes_;
   Slices slices_;
   std::uint64_t cell_;
@@ -183,7 +198,12 @@ void barrier_hierarchical(const Shape& shape, const Call& call, int rank, Schedu
 
 void allreduce_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
-  Allreduce(b).build();
+  Allreduce(b, Allreduce::Lane::doubles).build();
+}
+
+void allreduce_hierarchical_halving(const Shape& shape, const Call& call, int rank, Schedule& out) {
+  Builder b(shape, call, rank, out);
+  Allreduce(b, Allreduce::Lane::halves).build();
 }
 
 /// The root gives a slice to each rank of its node; lanes carry them to the other nodes; slices go round on each. A

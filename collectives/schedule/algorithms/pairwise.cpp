@@ -5,13 +5,10 @@
 // used again its owner tells the next sender: a credit.
 // reduce_scatter: every rank gets all contributions to its block, and adds them as they come.
 #include "collectives/schedule/algorithms/algorithms.hpp"
-#include "collectives/schedule/blocks.hpp"
-#include "collectives/schedule/builder.hpp"
+#include "collectives/schedule/algorithms/parts.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {
-
-constexpr std::uint64_t scratch_wanted = 4 << 20;
 
 class Alltoall {
  public:
@@ -20,7 +17,7 @@ class Alltoall {
         sent_(b.size, b.call),
         received_(b.size, b.call.receive_counts, b.call.receive_displacements, b.call.count, b.call.element_bytes),
         cell_(line_up((b.call.irregular() ? b.call.largest : b.call.count) * b.call.element_bytes)) {
-    const std::uint64_t wanted = b.call.segment_bytes > 0 ? b.call.segment_bytes * 16 : scratch_wanted;
+    const std::uint64_t wanted = b.call.segment_bytes > 0 ? b.call.segment_bytes * 16 : alltoall_cells;
     const std::uint64_t fit = cell_ > 0 ? wanted / cell_ : wanted;
     cells_ = static_cast<int>(
         std::min<std::uint64_t>(std::max<std::uint64_t>(fit, 2), static_cast<std::uint64_t>(std::max(b.size - 1, 1))));

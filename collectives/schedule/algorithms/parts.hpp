@@ -7,15 +7,20 @@
 
 namespace hmc::collectives::schedule {
 
-struct Needs {
-  std::uint64_t scratch = 0;
-  std::uint32_t slots = 0;
-};
+// Lengths of pipelines' segments, and of aggregated messages, where a call doesn't say.
+inline constexpr std::uint64_t tree_segment = 32 << 10;
+inline constexpr std::uint64_t ring_segment = 64 << 10;
+inline constexpr std::uint64_t pat_message = 64 << 10;
+inline constexpr std::uint64_t alltoall_cells = 4 << 20;
 
 /// Recursive multiplying, see allreduce_recursive.cpp. Returns where the result is, not yet scaled. Reads `from`
 /// by puts that may be under way at its end; writes nothing but scratch.
 Place allreduce_part(Exchange& x, Place from, std::uint64_t bytes, int radix);
 Needs allreduce_needs(int size, std::uint64_t bytes, int radix);
+
+/// Rabenseifner, see halving.cpp: of `count` elements at `from` to `to`, scaled. Reads `from` by puts, too.
+void halving_part(Exchange& x, Place from, Place to, std::uint64_t count);
+Needs halving_needs(int size, std::uint64_t count, std::uint32_t element_bytes);
 
 /// Binomial, see broadcast_binomial.cpp. Returns where the message is.
 Place broadcast_part(Exchange& x, int root, Place from, std::uint64_t bytes);

@@ -11,8 +11,6 @@
 namespace hmc::collectives::schedule {
 namespace {
 
-constexpr std::uint64_t default_message = 64 << 10;
-
 /// The blocks that a rank hands over in one round, in messages of at most so many bytes (or one block).
 struct Message {
   std::vector<int> blocks;
@@ -23,7 +21,7 @@ struct Message {
 class Pat {
  public:
   explicit Pat(Builder& builder)
-      : b(builder), blocks_(b.size, b.call), most_(b.call.segment_bytes > 0 ? b.call.segment_bytes : default_message) {}
+      : b(builder), blocks_(b.size, b.call), most_(b.call.segment_bytes > 0 ? b.call.segment_bytes : pat_message) {}
 
   void allgather() {
     towards_owner_ = false;

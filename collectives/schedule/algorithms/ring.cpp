@@ -6,13 +6,10 @@
 #include <functional>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
-#include "collectives/schedule/blocks.hpp"
-#include "collectives/schedule/builder.hpp"
+#include "collectives/schedule/algorithms/parts.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {
-
-constexpr std::uint64_t default_segment = 64 << 10;
 
 /// Rounds of a ring, in segments. Every block has its own place in scratch, at each rank.
 class Ring {
@@ -23,7 +20,7 @@ class Ring {
         first_slot_(first_slot),
         wanted_(!segmented             ? largest_block
                 : b.call.segment_bytes ? b.call.segment_bytes
-                                       : default_segment),
+                                       : ring_segment),
         most_(cut(largest_block).many()) {}
 
   Segments cut(std::uint64_t bytes) const { return Segments(bytes, wanted_, b.call.element_bytes); }

@@ -1,0 +1,47 @@
+#include "collectives/select/room.hpp"
+
+#include <algorithm>
+
+namespace hmc::collectives {
+
+using schedule::Algorithm;
+using schedule::Call;
+using schedule::Shape;
+
+namespace {
+
+constexpr std::uint64_t kib = 1024;
+
+}  // namespace
+
+/// About 4 MiB in all areas for a small team, less for each rank of a large one, which are many. On one node every
+/// team pays for its pages when it starts, and pieces do best in a core's cache. Slots: enough for algorithms that cut
+/// a message into segments, and for those with a message per rank.
+Room room_of(int size, bool one_node) noexcept {
+  const auto ranks = static_cast<std::uint64_t>(size);
+  return {std::clamp<std::uint64_t>(8192 * kib / ranks / kib * kib, 64 * kib, (one_node ? 64 : 512) * kib),
+          (1024 + 4 * static_cast<std::uint32_t>(size) + 7) / 8 * 8};
+}
+
+bool fits(const Algorithm& algorithm, const Shape& shape, const Call& call, std::uint64_t count, const Room& room) {
+  Call largest = call;
+  largest.count = count;
+  largest.in_place = call.collective != schedule::Collective::alltoall;  // which Operation stages itself
+  const schedule::Needs needs = algorithm.needs(shape, largest);
+  return needs.scratch <= room.scratch_bytes && needs.slots <= room.slots;
+}
+
+std::uint64_t longest_piece(const Algorithm& algorithm, const Shape& shape, const Call& call, const Room& room) {
+  // 4, 3, 2, 1.5, 1, 3/4 ... of the area, in whole lines where there is room for one. Some algorithms keep less
+  // than the whole message in scratch, others several times as much.
+  for (std::uint64_t bytes = 4 * room.scratch_bytes; bytes >= call.element_bytes; bytes /= 2) {
+    for (const std::uint64_t candidate : {bytes, bytes / 4 * 3}) {
+      const std::uint64_t elements = std::max<std::uint64_t>(
+          candidate >= 64 ? candidate / 64 * 64 / call.element_bytes : candidate / call.element_bytes, 1);
+      if (fits(algorithm, shape, call, elements, room)) return elements;
+    }
+  }
+  return 0;
+}
+
+}  // namespace hmc::collectives
