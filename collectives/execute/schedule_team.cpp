@@ -58,9 +58,9 @@ std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
 /// Once per kind of call and class of sizes, by one rank.
 void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t bytes) const {
   if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
-  fabric_.log.info("{} of {} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
-                   call.irregular() ? "blocks" : "one size", Selector::class_begin(bytes), size_,
-                   choice.algorithm->name, name_of(choice.origin), choice.predicted_ns / 1000);
+  fabric_.log.info("{}{} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
+                   call.irregular() ? "v" : "", Selector::class_begin(bytes), size_, choice.algorithm->name,
+                   name_of(choice.origin), choice.predicted_ns / 1000);
 }
 
 /// The algorithm, and the length of a piece.

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <hmc/error.hpp>
@@ -68,7 +70,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view keys = "collective, algorithm, bytes_up_to, ranks_up_to, per_node, segment";
+constexpr std::string_view keys[] = {"collective", "algorithm", "bytes_up_to", "ranks_up_to", "per_node", "segment"};
+constexpr std::string_view all_keys = "collective, algorithm, bytes_up_to, ranks_up_to, per_node, segment";
 
 /// One row on its way to an Override; its complaints name it.
 class Row {
@@ -76,10 +79,10 @@ class Row {
   Row(const Json& json, std::size_t number, std::string_view file) : json_(json), number_(number), file_(file) {}
 
   Override read() const {
-    if (!json_.is_object()) refuse("it is no object", fmt::format("give {{{}}}", keys));
+    if (!json_.is_object()) refuse("it is no object", fmt::format("give {{{}}}", all_keys));
     for (const auto& item : json_.items())
-      if (item.key().empty() || keys.find(item.key()) == std::string_view::npos)
-        refuse(fmt::format("there is no '{}'", item.key()), fmt::format("there are {}", keys));
+      if (std::find(std::begin(keys), std::end(keys), item.key()) == std::end(keys))
+        refuse(fmt::format("there is no '{}'", item.key()), fmt::format("there are {}", all_keys));
     Override row;
     const std::string collective = word("collective"), algorithm = word("algorithm");
     if (!find_by_name(collective, algorithm, row.collective, row.algorithm))
@@ -139,7 +142,7 @@ std::vector<Override> read_overrides(std::string_view text, std::string_view fil
   }
   if (!json.is_array())
     throw Error(Code::invalid_config, "environment", fmt::format("HMC_COLL_FILE={}: it is no array", file),
-                fmt::format("give [{{{}}}, ...]", keys));
+                fmt::format("give [{{{}}}, ...]", all_keys));
   for (std::size_t i = 0; i < json.size(); ++i) rows.push_back(Row(json[i], i + 1, file).read());
   return rows;
 }

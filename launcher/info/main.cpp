@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <hmc/version.hpp>
 
+#include "launcher/info/explain.hpp"
 #include "launcher/info/facts.hpp"
 #include "launcher/info/trial.hpp"
 
@@ -16,17 +17,32 @@ int main(int argc, char** argv) {
   CLI::App* const devices = app.add_subcommand(
       "devices", "Kinds of device memory: libraries, versions, and which ways of sharing pass a trial");
   devices->add_flag("--json", as_json, "For programs: one JSON document");
+  hmc::launcher::Question question;
+  CLI::App* const explain =
+      app.add_subcommand("explain", "Which algorithm a collective would take, what each is predicted to cost, and why");
+  explain->add_option("collective", question.collective, "allreduce, broadcast, ...")->required();
+  explain->add_option("bytes", question.bytes, "Of the vector, or of one rank's block: 8, 64K, 1M");
+  explain->add_option("--ranks", question.ranks, "The team's size")->capture_default_str();
+  explain->add_option("--per-node", question.per_node, "Ranks on each node")->capture_default_str();
+  explain->add_option("--type", question.type, "Of a reduction's elements")->capture_default_str();
+  explain->add_option("--op", question.op, "Of a reduction")->capture_default_str();
+  explain->add_option("--parameters", question.parameters, "A file of the model's figures; else this machine's");
+  explain->add_flag("--one-machine", question.one_machine, "Nodes are pretended, as by hmcrun --nodes");
+  explain->add_flag("--json", as_json, "For programs: one JSON document");
   std::string trial_of;
   CLI::App* const trial = app.add_subcommand("share-trial")->group("");  // what a trial starts
   trial->add_option("provider", trial_of);
   CLI11_PARSE(app, argc, argv);
   if (*trial) return hmc::launcher::run_share_trial(trial_of);
   try {
-    const auto facts = *devices ? hmc::launcher::gather_devices() : hmc::launcher::gather_facts();
+    const auto facts = *devices   ? hmc::launcher::gather_devices()
+                       : *explain ? hmc::launcher::gather_explanation(question)
+                                  : hmc::launcher::gather_facts();
     // A value of the environment may be no UTF-8: it is shown as far as it is.
     const std::string text = as_json
                                  ? facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
                              : *devices ? hmc::launcher::devices_as_text(facts)
+                             : *explain ? hmc::launcher::explanation_as_text(facts)
                                         : hmc::launcher::facts_as_text(facts);
     std::fwrite(text.data(), 1, text.size(), stdout);
     return std::fflush(stdout) == 0 ? 0 : 1;

@@ -6,11 +6,13 @@
 #include <bit>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include <hmc/version.hpp>
 
 #include "collectives/attach.hpp"
 #include "runtime/job/core.hpp"
+#include "runtime/job/model.hpp"
 #include "runtime/transport/wires.hpp"
 
 namespace hmc::job {
@@ -42,6 +44,7 @@ struct Greeting {
   std::string transport;
   std::string coll;
   std::string coll_rows;
+  ModelGreeting model;
   std::string deterministic;
   std::vector<base::Bytes> addresses;
 };
@@ -53,6 +56,7 @@ base::Bytes encode(const Greeting& greeting) {
       .text(greeting.coll)
       .text(greeting.coll_rows)
       .text(greeting.deterministic);
+  out.text(greeting.model.cached).number(static_cast<std::uint8_t>(greeting.model.can_measure));
   out.number(static_cast<std::uint32_t>(greeting.addresses.size()));
   for (const base::Bytes& address : greeting.addresses) out.blob(address);
   return out.take();
@@ -66,6 +70,8 @@ Greeting decode(base::ByteView bytes, int rank) {
   greeting.coll = in.text();
   greeting.coll_rows = in.text();
   greeting.deterministic = in.text();
+  greeting.model.cached = in.text();
+  greeting.model.can_measure = in.number<std::uint8_t>() != 0;
   const auto count = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
     const base::ByteView address = in.blob();
@@ -105,8 +111,9 @@ std::string fingerprint(const std::string& text) {
   return text.empty() ? "not set" : fmt::format("{} bytes, {:016x}", text.size(), hash);
 }
 
-void know_peers(window::Fabric& fabric, const base::Env& env, const std::string& coll_rows) {
+void know_peers(window::Fabric& fabric, const base::Env& env, const std::string& coll_rows, NetworkModel& model) {
   Greeting mine;
+  mine.model = model.greet(fabric);
   mine.coll_rows = fingerprint(coll_rows);
   mine.transport = env.transport;
   mine.coll = env.coll;
@@ -121,6 +128,7 @@ void know_peers(window::Fabric& fabric, const base::Env& env, const std::string&
     require_equal("HMC_COLL", mine.coll, theirs.coll, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_COLL_FILE", mine.coll_rows, theirs.coll_rows, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_DETERMINISTIC", mine.deterministic, theirs.deterministic, fabric.rank, static_cast<int>(rank));
+    model.hear(static_cast<int>(rank), std::move(theirs.model));
     for (std::size_t w = 0; w < fabric.wires.size() && w < theirs.addresses.size(); ++w)
       addresses[w][rank] = std::move(theirs.addresses[w]);
   }
@@ -174,7 +182,8 @@ void make_wires(window::Fabric& fabric, const std::vector<RankFacts>& facts, con
 }
 
 std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap,
-                                            const base::Env& env, const std::string& coll_rows) {
+                                            const base::Env& env, const collectives::Settings& settings,
+                                            std::optional<NetworkModel>& model) {
   auto fabric = std::make_shared<window::Fabric>();
   const std::vector<RankFacts>& facts = bootstrap->facts();
   fabric->rank = bootstrap->rank();
@@ -195,7 +204,8 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
   line.pid.store(mine.pid, std::memory_order_relaxed);
 
   make_wires(*fabric, facts, env);
-  know_peers(*fabric, env, coll_rows);
+  model.emplace(*fabric, facts, env);
+  know_peers(*fabric, env, settings.rows, *model);
   for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
   return fabric;
 }
@@ -209,10 +219,12 @@ std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, con
   settings.deterministic = env.deterministic;
   settings.rows = read_rows(env.coll_file);
   settings.rows_file = env.coll_file;
-  auto fabric = make_fabric(bootstrap, env, settings.rows);
+  std::optional<NetworkModel> model;
+  auto fabric = make_fabric(bootstrap, env, settings, model);
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
                    fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
   auto world = std::make_shared<window::TeamCore>(fabric);
+  settings.parameters = model->agree(*world);
   collectives::attach(*world, settings);
   // The bootstrap had said "starting". Relaxed: a hint for people.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import tempfile
 
 from common import HMCINFO, LauncherTest, main
 
@@ -71,5 +72,60 @@ class Info(LauncherTest):
     def test_an_unknown_option_is_refused(self):
         self.assertNotEqual(info("--nonsense").returncode, 0)
 
+
+class Explain(LauncherTest):
+    def explain(self, *words, **variables):
+        variables.setdefault("HMC_CACHE", "off")
+        result = info("explain", *words, "--json", **variables)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_the_cheapest_candidate_is_taken(self):
+        facts = self.explain("allreduce", "1M", "--ranks", "64", "--per-node", "8")
+        able = [each for each in facts["candidates"] if not each["why_not"]]
+        self.assertEqual(facts["taken"], min(able, key=lambda each: each["microseconds"])["algorithm"])
+        self.assertEqual((facts["bytes"], facts["why"]), (1 << 20, "the cheapest by the model"))
+        self.assertIn("hierarchical_halving", [each["algorithm"] for each in able])
+
+    def test_who_cannot_do_it_says_why(self):
+        facts = self.explain("allreduce", "8", "--ranks", "4", HMC_DETERMINISTIC="1")
+        reasons = {each["algorithm"]: each["why_not"] for each in facts["candidates"]}
+        self.assertTrue(reasons["ring"])
+        self.assertFalse(reasons["fold_slices"])
+
+    def test_where_the_answer_came_from(self):
+        self.assertEqual(self.explain("allreduce", "8", HMC_COLL="allreduce:ring")["why"], "forced by HMC_COLL")
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as rows:
+            rows.write('[{"collective": "scan", "algorithm": "fold"}, {"collective": "allreduce", "algorithm": "swing"}]')
+            rows.flush()
+            facts = self.explain("allreduce", "8", HMC_COLL_FILE=rows.name)
+            self.assertEqual((facts["taken"], facts["why"]), ("swing", "row 2 of HMC_COLL_FILE"))
+
+    def test_one_node_goes_by_load_and_store(self):
+        self.assertTrue(self.explain("allreduce", "8", "--ranks", "4", "--per-node", "4")["direct"])
+        self.assertFalse(self.explain("scan", "8", "--ranks", "4", "--per-node", "4")["direct"])
+        self.assertFalse(self.explain("allreduce", "8", "--ranks", "4", "--per-node", "2")["direct"])
+
+    def test_parameters_change_the_answer(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as figures:
+            link = {"latency_ns": 1, "overhead_ns": 1, "gap_ns": 0, "byte_ns": 100}
+            json.dump({"hmc_model": 1, "machine": "", "wire": "", "one_machine": False, "node": link, "network": link,
+                       "copy_byte_ns": 0.01, "reduce_byte_ns": 0.01}, figures)
+            figures.flush()
+            facts = self.explain("allreduce", "64K", "--ranks", "16", "--parameters", figures.name)
+            self.assertNotIn(facts["taken"], ("recursive_doubling", "recursive_multiplying"))
+            self.assertEqual(facts["parameters"], figures.name)
+
+    def test_for_people(self):
+        text = info("explain", "broadcast", "64K", "--ranks", "8", HMC_CACHE="off").stdout
+        self.assertRegex(text, r"(?m)^taken +\w+: the cheapest by the model$")
+        self.assertRegex(text, r"(?m)^\* \w+ +[\d.]+")
+
+    def test_mistakes_are_told(self):
+        for words in (["nothing", "8"], ["allreduce", "8Q"], ["allreduce", "8", "--type", "f31"],
+                      ["allreduce", "8", "--ranks", "0"], ["allreduce", "8", "--parameters", "/nowhere"]):
+            result = info("explain", *words, HMC_CACHE="off")
+            self.assertEqual(result.returncode, 1, words)
+            self.assertIn("hmcinfo: ", result.stderr)
 
 main()

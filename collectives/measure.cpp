@@ -1,0 +1,141 @@
+#include "collectives/measure.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "runtime/window/core.hpp"
+
+namespace hmc::collectives {
+
+using schedule::Parameters;
+
+namespace {
+
+constexpr std::size_t large = 512 << 10, middle = 64 << 10;
+constexpr std::uint64_t ping = large, pong = large + 64;
+constexpr int small_rounds = 40, middle_rounds = 8, large_rounds = 4, bursts = 6, burst = 32;
+
+double now_ns() {
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What it takes when nobody disturbs: noise only adds.
+double lower_quartile(std::vector<double>& values) {
+  const auto quarter = values.begin() + static_cast<long>(values.size() / 4);
+  std::nth_element(values.begin(), quarter, values.end());
+  return *quarter;
+}
+
+/// Rank 0 and the partner.
+class PingPong {
+ public:
+  PingPong(window::Core& window, int me, int partner)
+      : window_(window), is_first_(me == 0), peer_(me == 0 ? partner : 0), source_(large, std::byte{1}) {}
+
+  Parameters play(Parameters parameters) {
+    const double call = exchanges(8, 1, small_rounds / 2).call;  // connects, warms
+    static_cast<void>(call);
+    const Times small = exchanges(8, 1, small_rounds), many = exchanges(8, burst, bursts);
+    const Times mid = exchanges(middle, 1, middle_rounds), whole = exchanges(large, 1, large_rounds);
+    schedule::Link& link = parameters.network;
+    // One overhead for both sides: where twice the sender's is more than the whole way, it is half of that.
+    link.overhead = std::min(small.call, small.way / 2);
+    link.latency = small.way - 2 * link.overhead;
+    link.gap = std::max(0.0, 2 * (many.way - small.way) / (burst - 1));
+    link.per_byte = std::max(1e-3, (whole.way - mid.way) / static_cast<double>(large - middle));
+    return parameters;
+  }
+
+ private:
+  struct Times {
+    double way = 0;   ///< half of there and back
+    double call = 0;  ///< what sending keeps the sender
+  };
+
+  Times exchanges(std::size_t bytes, int count, int rounds) {
+    std::vector<double> ways, calls;
+    for (int i = 0; i < rounds; ++i) {
+      const double start = now_ns();
+      double call = start;
+      exchange(bytes, count, call);
+      ways.push_back((now_ns() - start) / 2);
+      calls.push_back(call);
+    }
+    return {lower_quartile(ways), lower_quartile(calls)};
+  }
+
+  /// `count` messages there, one as long back (after a burst: a short one).
+  void exchange(std::size_t bytes, int count, double& call) {
+    const std::uint64_t sent = sent_ += static_cast<std::uint64_t>(count);
+    ++answered_;
+    if (is_first_) {
+      for (int i = count - 1; i >= 0; --i) {
+        const double start = now_ns();
+        window_.put_signal(peer_, 0, source_.data(), bytes, ping, sent - static_cast<std::uint64_t>(i));
+        call = now_ns() - start;
+      }
+      window_.wait_until(pong, Cmp::ge, answered_, job_timeout);
+    } else {
+      window_.wait_until(ping, Cmp::ge, sent, job_timeout);
+      window_.put_signal(peer_, 0, source_.data(), count > 1 ? 8 : bytes, pong, answered_);
+    }
+  }
+
+  window::Core& window_;
+  bool is_first_;
+  int peer_;
+  std::uint64_t sent_ = 0, answered_ = 0;
+  std::vector<std::byte> source_;
+};
+
+/// Of a copy and of a float sum, out of a core's cache.
+void measure_work(Parameters& parameters) {
+  constexpr std::size_t many = (256 << 10) / sizeof(float);
+  std::vector<float> a(many, 1.5F), b(many, 0.25F);
+  std::vector<double> copies, sums;
+  for (std::size_t round = 0; round < 8; ++round) {
+    double start = now_ns();
+    std::memcpy(b.data(), a.data(), many * sizeof(float));
+    copies.push_back(now_ns() - start);
+    start = now_ns();
+    for (std::size_t i = 0; i < many; ++i) b[i] += a[i];
+    sums.push_back(now_ns() - start);
+    a[round] += b[round];  // so that no round can be left out
+  }
+  parameters.copy = lower_quartile(copies) / static_cast<double>(many * sizeof(float));
+  parameters.reduce = lower_quartile(sums) / static_cast<double>(many * sizeof(float));
+  parameters.node.per_byte = parameters.copy;  // a put on the node is a copy
+}
+
+bool is_reasonable(const Parameters& parameters) {
+  const schedule::Link& link = parameters.network;
+  return link.latency + link.overhead < 5e6 && link.gap < 5e6 && link.per_byte < 100;
+}
+
+}  // namespace
+
+Parameters measure(window::TeamCore& team, int partner, const Parameters& otherwise) {
+  const auto window = window::Core::create(team, large + 128, window::Core::Role::internal);
+  Parameters mine = otherwise;
+  if (team.rank() == 0 || team.rank() == partner) {
+    mine = PingPong(*window, team.rank(), partner).play(otherwise);
+    if (team.rank() == 0) measure_work(mine);
+    if (!is_reasonable(mine)) mine = otherwise;
+  }
+  base::ByteWriter out;
+  std::uint64_t words[sizeof(Parameters) / 8];
+  static_assert(sizeof(Parameters) == sizeof words && std::is_trivially_copyable_v<Parameters>);
+  std::memcpy(words, &mine, sizeof words);
+  for (const std::uint64_t word : words) out.number(word);
+  const auto answers = team.fabric().exchange->allgather(out.view(), team.fabric().deadline());
+  base::ByteReader in(answers.front());
+  for (std::uint64_t& word : words) word = in.number<std::uint64_t>();
+  if (!in.complete()) throw Error(Code::refused, "Runtime::init", "rank 0 sent malformed parameters");
+  std::memcpy(static_cast<void*>(&mine), words, sizeof words);
+  window->close();
+  return mine;
+}
+
+}  // namespace hmc::collectives

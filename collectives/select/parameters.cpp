@@ -1,0 +1,126 @@
+#include "collectives/select/parameters.hpp"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+namespace hmc::collectives {
+
+using schedule::Link;
+using schedule::Parameters;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int version = 1;
+
+Json json_of(const Link& link) {
+  return {
+      {"latency_ns", link.latency}, {"overhead_ns", link.overhead}, {"gap_ns", link.gap}, {"byte_ns", link.per_byte}};
+}
+
+/// Nothing takes longer than a second, or goes backwards.
+double figure(const Json& json, const char* key) {
+  const double value = json.at(key).get<double>();
+  if (!(value >= 0 && value <= 1e9)) throw std::range_error(fmt::format("{} is {}", key, value));
+  return value;
+}
+
+Link link_of(const Json& json) {
+  return {figure(json, "latency_ns"), figure(json, "overhead_ns"), figure(json, "gap_ns"), figure(json, "byte_ns")};
+}
+
+}  // namespace
+
+Parameters builtin_parameters(bool one_machine) noexcept {
+  Parameters parameters;
+  if (one_machine) parameters.network = {500, 2200, 2900, 0.18};
+  return parameters;
+}
+
+Place Place::here(std::string_view wire, bool one_machine) {
+  utsname name{};
+  ::uname(&name);
+  return {fmt::format("{}, {}, {} cpus", name.nodename, name.machine, ::sysconf(_SC_NPROCESSORS_ONLN)),
+          std::string(wire), one_machine};
+}
+
+std::string Place::file(std::string_view folder) const {
+  if (folder.empty()) return {};
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a: machines may share the folder
+  for (const char c : machine) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return fmt::format("{}/model-{}{}-{:016x}.json", folder, wire, one_machine ? "-one-machine" : "", hash);
+}
+
+std::string text_of(const Parameters& parameters, const Place& place) {
+  const Json json{{"hmc_model", version},
+                  {"machine", place.machine},
+                  {"wire", place.wire},
+                  {"one_machine", place.one_machine},
+                  {"node", json_of(parameters.node)},
+                  {"network", json_of(parameters.network)},
+                  {"copy_byte_ns", parameters.copy},
+                  {"reduce_byte_ns", parameters.reduce}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+bool read_parameters(std::string_view text, const Place* place, Parameters& parameters, std::string& why_not) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("hmc_model").get<int>() != version) throw std::range_error("it is of another version");
+    if (place != nullptr &&
+        (json.at("machine").get<std::string>() != place->machine || json.at("wire").get<std::string>() != place->wire ||
+         json.at("one_machine").get<bool>() != place->one_machine))
+      throw std::range_error("it was measured elsewhere");
+    Parameters read;
+    read.node = link_of(json.at("node"));
+    read.network = link_of(json.at("network"));
+    read.copy = figure(json, "copy_byte_ns");
+    read.reduce = figure(json, "reduce_byte_ns");
+    parameters = read;
+    return true;
+  } catch (const std::exception& error) {
+    why_not = error.what();
+    return false;
+  }
+}
+
+bool read_file(const std::string& path, std::string& text) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return false;
+  text.assign(std::istreambuf_iterator<char>(in), {});
+  return !in.bad();
+}
+
+bool write_whole(const std::string& path, std::string_view text) noexcept {
+  try {
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+    // Several jobs may start at once: each writes a file of its own.
+    const std::string beside = fmt::format("{}.{}.{}", path, ::getpid(), static_cast<const void*>(&error));
+    {
+      std::ofstream out(beside, std::ios::binary);
+      out.write(text.data(), static_cast<std::streamsize>(text.size()));
+      out.close();
+      if (!out) {
+        std::remove(beside.c_str());
+        return false;
+      }
+    }
+    std::filesystem::rename(beside, path, error);
+    if (error) std::remove(beside.c_str());
+    return !error;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,177 @@
+#include "launcher/info/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <hmc/error.hpp>
+
+#include "collectives/select/parameters.hpp"
+#include "collectives/select/selector.hpp"
+#include "runtime/base/env.hpp"
+
+namespace hmc::launcher {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using collectives::Candidate;
+using collectives::Selector;
+using collectives::schedule::Call;
+using collectives::schedule::Collective;
+using collectives::schedule::Parameters;
+using collectives::schedule::Shape;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& hint) {
+  throw Error(Code::invalid_argument, "explain", what, hint);
+}
+
+/// The enumerator with this name, of `count`.
+template <typename Enum> Enum named(const std::string& name, int count, const char* what) {
+  std::string all;
+  for (int i = 0; i < count; ++i) {
+    const char* const each = name_of(static_cast<Enum>(i));
+    if (name == each) return static_cast<Enum>(i);
+    all += (all.empty() ? "" : ", ") + std::string(each);
+  }
+  refuse(fmt::format("there is no {} '{}'", what, name), "there are " + all);
+}
+
+Call call_of(const Question& question, std::uint64_t bytes, bool deterministic) {
+  Call call;
+  call.collective = named<Collective>(question.collective, collectives::schedule::collective_count, "collective");
+  if (reduces(call.collective)) {
+    call.type = named<DType>(question.type, dtype_count, "type");
+    call.op = named<Op>(question.op, op_count, "operation");
+    call.element_bytes = static_cast<std::uint32_t>(size_of(call.type));
+    call.deterministic = deterministic;
+  }
+  call.count = bytes / call.element_bytes;
+  return call;
+}
+
+std::string content_of(const std::string& file) {
+  std::string text;
+  if (!collectives::read_file(file, text)) refuse(fmt::format("{} can't be read", file), "give a file");
+  return text;
+}
+
+/// And where they are from.
+Parameters parameters_for(const Question& question, const base::Env& env, std::string& origin) {
+  Parameters parameters;
+  std::string text, why_not;
+  if (!question.parameters.empty()) {
+    if (!collectives::read_parameters(content_of(question.parameters), nullptr, parameters, why_not))
+      refuse(fmt::format("{} holds no parameters: {}", question.parameters, why_not),
+             "a job over several nodes leaves such files in HMC_CACHE");
+    origin = question.parameters;
+    return parameters;
+  }
+  const auto place = collectives::Place::here("ucx", question.one_machine);
+  const std::string file = place.file(env.cache);
+  if (!file.empty() && collectives::read_file(file, text)) {
+    if (collectives::read_parameters(text, &place, parameters, why_not)) {
+      origin = "measured here: " + file;
+      return parameters;
+    }
+    origin = fmt::format("built in ({} isn't used: {})", file, why_not);
+  } else {
+    origin = "built in: nothing was measured here";
+  }
+  return collectives::builtin_parameters(question.one_machine);
+}
+
+Json json_of(const Candidate& candidate) {
+  Json json{{"algorithm", candidate.algorithm->name}, {"why_not", candidate.why_not}};
+  if (!candidate.why_not.empty()) return json;
+  const auto& cost = candidate.cost;
+  json["microseconds"] = cost.ns / 1000;
+  json["pieces"] = candidate.pieces;
+  json["messages"] = cost.messages;
+  json["network_messages"] = cost.network_messages;
+  json["bytes"] = cost.bytes;
+  json["network_bytes"] = cost.network_bytes;
+  json["copied"] = cost.copied;
+  json["reduced"] = cost.reduced;
+  return json;
+}
+
+std::string origin_of(const collectives::Choice& choice, std::uint32_t said) {
+  if (choice.origin == collectives::Origin::file) return fmt::format("row {} of HMC_COLL_FILE", said - 1);
+  if (choice.origin == collectives::Origin::forced) return "forced by HMC_COLL";
+  return said == 0 ? "the cheapest by the model" : "the cheapest by the model; what is asked for by name can't do it";
+}
+
+}  // namespace
+
+nlohmann::ordered_json gather_explanation(const Question& question) {
+  const base::Env env = base::Env::from_process();
+  std::uint64_t bytes = 0;
+  if (!collectives::parse_bytes(question.bytes, bytes))
+    refuse(fmt::format("'{}' is no number of bytes", question.bytes), "give a number, 64K, 1M");
+  if (question.ranks < 1 || question.per_node < 1) refuse("a team has ranks, and a node too", "give 1 or more");
+  const Shape shape{question.ranks, std::min(question.per_node, question.ranks)};
+  const Call call = call_of(question, bytes, env.deterministic);
+  bytes = call.count * call.element_bytes;
+  std::string origin;
+  const Parameters parameters = parameters_for(question, env, origin);
+  const std::string rows = env.coll_file.empty() ? "" : content_of(env.coll_file);
+  const Selector selector(env.coll, collectives::read_overrides(rows, env.coll_file), parameters);
+  const bool one_node = shape.nodes() == 1;
+  const collectives::Room room = collectives::room_of(shape.size, one_node);
+
+  auto candidates = selector.candidates(shape, call, bytes, room);
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.why_not.empty() == b.why_not.empty() ? a.cost.ns < b.cost.ns : a.why_not.empty();
+  });
+  const collectives::Choice choice = selector.choose(shape, call, bytes, room);
+  Json facts{
+      {"collective", question.collective}, {"bytes", bytes}, {"ranks", shape.size}, {"per_node", shape.per_node}};
+  if (reduces(call.collective)) {
+    facts["type"] = question.type;
+    facts["op"] = question.op;
+    facts["deterministic"] = call.deterministic;
+  }
+  facts["parameters"] = origin;
+  facts["taken"] = choice.algorithm == nullptr ? Json() : Json(choice.algorithm->name);
+  facts["why"] = choice.algorithm == nullptr ? "no algorithm does this call"
+                                             : origin_of(choice, selector.said(shape, call.collective, bytes));
+  facts["direct"] = one_node && collectives::has_direct_form(call.collective) &&
+                    !selector.wants_schedule(shape, call.collective, bytes);
+  facts["candidates"] = Json::array();
+  for (const Candidate& candidate : candidates) facts["candidates"].push_back(json_of(candidate));
+  return facts;
+}
+
+std::string explanation_as_text(const nlohmann::ordered_json& facts) {
+  const auto word = [](const Json& json) { return json.get<std::string>(); };
+  const auto number = [](const Json& json) { return json.get<double>(); };
+  const auto size = [&](const Json& json) {
+    return collectives::text_of_bytes(static_cast<std::uint64_t>(number(json) + 0.5));
+  };
+  std::string text = fmt::format("{} of {}, {} ranks, {} per node", word(facts["collective"]), size(facts["bytes"]),
+                                 facts["ranks"].get<int>(), facts["per_node"].get<int>());
+  if (facts.contains("op"))
+    text += fmt::format(", {} of {}{}", word(facts["op"]), word(facts["type"]),
+                        facts["deterministic"].get<bool>() ? ", deterministic" : "");
+  const std::string taken = facts["taken"].is_null() ? "none" : word(facts["taken"]);
+  if (facts["direct"].get<bool>())
+    text += fmt::format("\ntaken       direct: a blocking call on one node goes by load and store; others: {}", taken);
+  else
+    text += fmt::format("\ntaken       {}", taken);
+  text += fmt::format(": {}\nparameters  {}\n\n", word(facts["why"]), word(facts["parameters"]));
+  text += fmt::format("  {:<22} {:>12} {:>7} {:>9} {:>9} {:>12} {:>12}\n", "on the critical path", "us", "pieces",
+                      "messages", "network", "sent", "network");
+  for (const Json& each : facts["candidates"]) {
+    const std::string name = word(each["algorithm"]);
+    if (const std::string why_not = word(each["why_not"]); !why_not.empty()) {
+      text += fmt::format("  {:<22} {:>12} {}\n", name, "no:", why_not);
+      continue;
+    }
+    text += fmt::format("{} {:<22} {:>12.1f} {:>7} {:>9.0f} {:>9.0f} {:>12} {:>12}\n", name == taken ? '*' : ' ', name,
+                        number(each["microseconds"]), each["pieces"].get<std::uint64_t>(), number(each["messages"]),
+                        number(each["network_messages"]), size(each["bytes"]), size(each["network_bytes"]));
+  }
+  return text;
+}
+
+}  // namespace hmc::launcher

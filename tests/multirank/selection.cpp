@@ -1,0 +1,88 @@
+// All ranks take the same algorithm, and a counter tells which; a file's rows are followed, over real wires.
+#include "collectives/state.hpp"
+#include "tests/multirank/collectives_every.hpp"
+
+namespace {
+
+using hmc::collectives::State;
+using hmc::collectives::schedule::Algorithm;
+using hmc::collectives::schedule::algorithms;
+using hmc::spmd::Every;
+using hmc::spmd::EveryCall;
+using hmc::spmd::Me;
+using Collective = hmc::collectives::schedule::Collective;
+
+State& state_of(hmc::Team& team) { return static_cast<State&>(*team.core()->collectives); }
+
+/// How often each algorithm of allreduce was taken, and load and store.
+std::vector<std::uint64_t> counters(const hmc::Team& team) {
+  std::vector<std::uint64_t> all;
+  for (const Algorithm& algorithm : algorithms())
+    if (algorithm.collective == Collective::allreduce) all.push_back(team.carried_out("allreduce", algorithm.name));
+  all.push_back(team.carried_out("allreduce", "direct"));
+  return all;
+}
+
+std::string run(Me& me, hmc::Team& world, std::size_t count, std::uint64_t call) {
+  Every what;
+  what.collective = Collective::allreduce;
+  what.count = count;
+  what.call = call;
+  EveryCall each(me.rank, me.size, what);
+  each.blocking(world);
+  return each.check();
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(selection, ranks_agree_on_parameters_and_on_every_choice) {
+  hmc::Team& world = me.runtime->world();
+  const auto& parameters = state_of(world).selector().parameters();
+  std::vector<unsigned char> mine(sizeof parameters), all(sizeof parameters * static_cast<std::size_t>(me.size));
+  std::memcpy(mine.data(), &parameters, sizeof parameters);
+  world.allgather(mine.data(), all.data(), mine.size());
+  for (int rank = 0; rank < me.size; ++rank)
+    HMC_CHECK_EQ(std::memcmp(all.data() + static_cast<std::size_t>(rank) * mine.size(), mine.data(), mine.size()), 0);
+
+  std::uint64_t call = 0;
+  for (const std::size_t count : {1, 3, 100, 5000, 60'001}) {
+    HMC_CHECK_EQ(run(me, world, count, ++call), "");
+    const std::vector<std::uint64_t> taken = counters(world);
+    std::vector<std::uint64_t> least(taken.size()), most(taken.size());
+    world.allreduce(taken.data(), least.data(), taken.size(), hmc::DType::u64, hmc::min);
+    world.allreduce(taken.data(), most.data(), taken.size(), hmc::DType::u64, hmc::max);
+    HMC_CHECK(least == most);
+  }
+}
+
+HMC_SPMD_TEST(selection, load_and_store_is_counted_where_it_is_taken) {
+  hmc::Team& world = me.runtime->world();
+  const bool one_node = state_of(world).shape().nodes() == 1 && me.runtime->path((me.rank + 1) % me.size).direct;
+  for (const char* const collective : {"barrier", "allreduce"}) {
+    const std::uint64_t before = world.carried_out(collective, "direct");
+    std::uint64_t value = 1;
+    if (collective[0] == 'b')
+      world.barrier();
+    else
+      world.allreduce(&value, &value, 1, hmc::DType::u64, hmc::sum);
+    HMC_CHECK_EQ(world.carried_out(collective, "direct") - before, one_node ? 1U : 0U);
+  }
+  HMC_CHECK_EQ(world.carried_out("scan", "direct"), 0U);
+  HMC_CHECK_EQ(world.carried_out("nothing", "direct"), 0U);
+}
+
+/// Run with HMC_COLL_FILE=selection_rows.json; its rows: up to 64 bytes swing, up to 4K fold_slices, then none.
+HMC_SPMD_TEST(selection_file, rows_are_followed) {
+  hmc::Team& world = me.runtime->world();
+  const auto taken = [&](const char* algorithm) { return world.carried_out("allreduce", algorithm); };
+  const std::uint64_t swing = taken("swing"), fold = taken("fold_slices");
+  HMC_CHECK_EQ(run(me, world, 8, 1), "");
+  HMC_CHECK_EQ(taken("swing") - swing, 1U);
+  HMC_CHECK_EQ(run(me, world, 9, 2), "");
+  HMC_CHECK_EQ(run(me, world, 512, 3), "");
+  HMC_CHECK_EQ(taken("fold_slices") - fold, 2U);
+  const std::uint64_t direct = taken("direct");
+  HMC_CHECK_EQ(run(me, world, 513, 4), "");
+  HMC_CHECK_EQ(taken("swing") + taken("fold_slices") - swing - fold, 3U);
+  if (state_of(world).shape().nodes() == 1 && me.runtime->path(0).direct) HMC_CHECK_EQ(taken("direct") - direct, 1U);
+}

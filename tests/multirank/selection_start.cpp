@@ -1,0 +1,150 @@
+// How a job comes to what it chooses algorithms by: rows that must be equal, and figures from the machine's cache.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "bootstrap/inproc.hpp"
+#include "collectives/select/parameters.hpp"
+#include "collectives/state.hpp"
+#include "runtime/job/core.hpp"
+
+namespace hmc {
+namespace {
+
+using collectives::Place;
+using collectives::schedule::Parameters;
+
+struct TemporaryFolder {
+  TemporaryFolder() {
+    char name[] = "/tmp/hmc-select-XXXXXX";
+    path = ::mkdtemp(name);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path + "/" + name) << text;
+    return path + "/" + name;
+  }
+  std::string path;
+};
+
+/// What each rank's start says, or "".
+std::vector<std::string> start(int ranks, int nodes, const std::function<void(base::Env&, int)>& settings,
+                               const std::function<void(Runtime&)>& use) {
+  auto places = bootstrap::make_inproc(ranks, nodes);
+  std::vector<std::string> outcomes(places.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < places.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        base::Env env = base::Env::from_process();
+        env.log = base::LogLevel::error;
+        settings(env, static_cast<int>(rank));
+        Runtime runtime(job::make_core(std::move(places[rank]), env));
+        use(runtime);
+        runtime.close();
+      } catch (const Error& error) {
+        outcomes[rank] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+Parameters parameters_of(Runtime& runtime) {
+  return static_cast<collectives::State&>(*runtime.world().core()->collectives).selector().parameters();
+}
+
+TEST(SelectionStart, rows_that_differ_are_refused_by_every_rank) {
+  const TemporaryFolder folder;
+  const std::string one = folder.write("one.json", R"([{"collective": "allreduce", "algorithm": "ring"}])");
+  const std::string other = folder.write("other.json", R"([{"collective": "allreduce", "algorithm": "swing"}])");
+  for (const std::string& of_rank_2 : {other, std::string()})
+    for (const std::string& text : start(
+             3, 1, [&](base::Env&env, int rank) { env.coll_file = rank == 2 ? of_rank_2 : one; }, [](Runtime&) {}))
+      EXPECT_NE(text.find("HMC_COLL_FILE"), std::string::npos) << text;
+  // The same rows may lie at several places.
+  const std::string copy = folder.write("copy.json", R"([{"collective": "allreduce", "algorithm": "ring"}])");
+  for (const std::string& text : start(
+           2, 1, [&](base::Env&env, int rank) { env.coll_file = rank == 0 ? one : copy; }, [](Runtime&) {}))
+    EXPECT_EQ(text, "");
+}
+
+TEST(SelectionStart, a_file_that_is_not_there_or_not_right_is_told) {
+  const TemporaryFolder folder;
+  const std::string wrong = folder.write("wrong.json", R"([{"collective": "allreduce", "algorithm": "rung"}])");
+  for (const std::string& file : {folder.path + "/nothing.json", wrong})
+    for (const std::string& text : start(
+             2, 1, [&](base::Env&env, int) { env.coll_file = file; }, [](Runtime&) {})) {
+      EXPECT_NE(text.find("HMC_COLL_FILE=" + file), std::string::npos) << text;
+      if (file == wrong) {
+        EXPECT_NE(text.find("row 1"), std::string::npos) << text;
+      }
+    }
+}
+
+TEST(SelectionStart, what_was_measured_before_is_taken_by_all) {
+  const TemporaryFolder folder;
+  Parameters peculiar;
+  peculiar.network = {1234, 567, 89, 0.25};
+  const Place here = Place::here("ucx", true);
+  ASSERT_TRUE(collectives::write_whole(here.file(folder.path), collectives::text_of(peculiar, here)));
+  for (const int nodes : {2, 3})
+    for (const std::string& text : start(
+             3, nodes, [&](base::Env&env, int) { env.cache = folder.path; },
+             [&](Runtime&runtime) { EXPECT_EQ(parameters_of(runtime), peculiar); }))
+      EXPECT_EQ(text, "");
+}
+
+TEST(SelectionStart, a_cache_that_is_broken_or_off_or_cannot_be_written_does_no_harm) {
+  const TemporaryFolder folder;
+  folder.write(std::filesystem::path(Place::here("ucx", true).file(folder.path)).filename(), "{\"hmc_model\": ");
+  for (const std::string& cache : {folder.path, std::string(), std::string("/proc/nowhere")}) {
+    std::vector<Parameters> seen(2);
+    for (const std::string& text : start(
+             2, 2, [&](base::Env&env, int) { env.cache = cache, env.wait = "sleep"; },
+             [&](Runtime&runtime) { seen[static_cast<std::size_t>(runtime.rank())] = parameters_of(runtime); }))
+      EXPECT_EQ(text, "");
+    EXPECT_EQ(seen[0], collectives::builtin_parameters(true));
+    EXPECT_EQ(seen[1], seen[0]);
+  }
+}
+
+TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
+  const TemporaryFolder folder;
+  std::vector<Parameters> seen(3);
+  for (const std::string& text : start(
+           3, 2, [&](base::Env&env, int) { env.cache = folder.path, env.wait = "spin"; },
+           [&](Runtime&runtime) { seen[static_cast<std::size_t>(runtime.rank())] = parameters_of(runtime); }))
+    EXPECT_EQ(text, "");
+  EXPECT_EQ(seen[1], seen[0]);
+  EXPECT_EQ(seen[2], seen[0]);
+  EXPECT_GT(seen[0].network.per_byte, 0);
+  const Place here = Place::here("ucx", true);
+  std::string text, why_not;
+  Parameters kept;
+  if (!collectives::read_file(here.file(folder.path), text)) {  // under a sanitizer nothing is measured
+    EXPECT_EQ(seen[0], collectives::builtin_parameters(true));
+    return;
+  }
+  ASSERT_TRUE(collectives::read_parameters(text, &here, kept, why_not)) << why_not;
+  EXPECT_EQ(kept, seen[0]);
+}
+
+TEST(SelectionStart, on_one_node_nothing_is_read_or_measured) {
+  const TemporaryFolder folder;
+  for (const std::string& text : start(
+           2, 1, [&](base::Env&env, int) { env.cache = folder.path + "/none"; },
+           [&](Runtime&runtime) { EXPECT_EQ(parameters_of(runtime), collectives::builtin_parameters(true)); }))
+    EXPECT_EQ(text, "");
+  EXPECT_FALSE(std::filesystem::exists(folder.path + "/none"));
+}
+
+}  // namespace
+}  // namespace hmc

@@ -1,0 +1,282 @@
+// Selection: what is asked for by name, by a file's rows, and by the model; and what is kept of a machine.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <hmc/error.hpp>
+
+#include "collectives/execute/plan.hpp"
+#include "collectives/select/choices.hpp"
+#include "collectives/select/parameters.hpp"
+
+namespace hmc::collectives {
+namespace {
+
+using schedule::Algorithm;
+using schedule::Call;
+using schedule::Collective;
+using schedule::Parameters;
+using schedule::Shape;
+
+Call allreduce(std::uint64_t bytes) {
+  Call call;
+  call.collective = Collective::allreduce;
+  call.type = DType::f32;
+  call.element_bytes = 4;
+  call.count = bytes / 4;
+  return call;
+}
+
+std::string chosen(const Selector& selector, const Shape& shape, const Call& call) {
+  const std::uint64_t bytes = call.count * call.element_bytes;
+  return std::string(selector.choose(shape, call, bytes, room_of(shape.size, shape.nodes() == 1)).algorithm->name);
+}
+
+std::string complaint(std::string_view rows) {
+  try {
+    static_cast<void>(read_overrides(rows, "rows.json"));
+    return "none";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_config);
+    return error.what();
+  }
+}
+
+TEST(Overrides, the_first_row_that_covers_a_call_counts) {
+  const Selector selector({}, read_overrides(R"([
+    {"collective": "allreduce", "bytes_up_to": 100, "ranks_up_to": 8, "algorithm": "swing"},
+    {"collective": "allreduce", "bytes_up_to": "4K", "per_node": 2, "algorithm": "ring_segmented", "segment": "1K"},
+    {"collective": "allreduce", "algorithm": "fold_slices"}])",
+                                             "rows.json"));
+  EXPECT_EQ(chosen(selector, {8, 1}, allreduce(100)), "swing");
+  EXPECT_EQ(chosen(selector, {8, 1}, allreduce(104)), "fold_slices");
+  EXPECT_EQ(chosen(selector, {9, 1}, allreduce(8)), "fold_slices");
+  EXPECT_EQ(chosen(selector, {16, 2}, allreduce(4096)), "ring_segmented");
+  EXPECT_EQ(chosen(selector, {16, 2}, allreduce(4100)), "fold_slices");
+  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, room_of(16, false)).segment_bytes, 1024U);
+  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, room_of(16, false)).origin, Origin::file);
+}
+
+TEST(Overrides, what_is_forced_goes_before_rows_and_what_does_not_apply_is_passed_over) {
+  const auto rows = read_overrides(R"([{"collective": "allreduce", "algorithm": "ring"}])", "rows.json");
+  EXPECT_EQ(chosen(Selector("allreduce:swing", rows), {8, 1}, allreduce(64)), "swing");
+  Call ordered = allreduce(64);
+  ordered.commutative = false;
+  const Choice choice = Selector("allreduce:swing", rows).choose({8, 1}, ordered, 64, room_of(8, false));
+  EXPECT_TRUE(choice.algorithm->keeps_order);
+  EXPECT_EQ(choice.origin, Origin::model);
+}
+
+TEST(Overrides, direct_lets_load_and_store_be_and_others_make_it_stand_back) {
+  const Selector selector({}, read_overrides(R"([
+    {"collective": "allreduce", "bytes_up_to": 64, "algorithm": "direct"},
+    {"collective": "allreduce", "bytes_up_to": 128, "algorithm": "ring"}])",
+                                             "rows.json"));
+  EXPECT_FALSE(selector.wants_schedule({4, 4}, Collective::allreduce, 64));
+  EXPECT_TRUE(selector.wants_schedule({4, 4}, Collective::allreduce, 65));
+  EXPECT_FALSE(selector.wants_schedule({4, 4}, Collective::allreduce, 129));
+  EXPECT_FALSE(selector.wants_schedule({4, 4}, Collective::barrier, 0));
+}
+
+TEST(Overrides, mistakes_are_told_with_their_row_and_what_there_is) {
+  EXPECT_EQ(complaint(""), "none");
+  EXPECT_EQ(complaint("[]"), "none");
+  const auto expect = [](std::string_view rows, std::string_view part, std::string_view other) {
+    const std::string text = complaint(rows);
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+    EXPECT_NE(text.find(other), std::string::npos) << text;
+    EXPECT_NE(text.find("rows.json"), std::string::npos) << text;
+  };
+  expect("[\n{\"collective\": }]", "line 2", "array of rows");
+  expect("{}", "no array", "collective, algorithm");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring"}, {"collective": "allreduce", "algorithm": "rung"}])",
+         "row 2: there is no 'allreduce:rung'", "swing");
+  expect(R"([{"collective": "alreduce", "algorithm": "ring"}])", "row 1: there is no 'alreduce:ring'",
+         "reduce_scatter: ");
+  expect(R"([{"algorithm": "ring"}])", "'collective' is missing", "barrier: dissemination");
+  expect(R"([{"collective": "scan", "algorithm": "direct"}])", "no 'scan:direct'", "recursive_doubling");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring", "bytes": 3}])", "there is no 'bytes'", "bytes_up_to");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring", "bytes_up_to": "3Q"}])", "no number of bytes", "64K");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring", "ranks_up_to": 0}])", "no number of ranks", "1 or more");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring", "segment": 64}])", "'ring' has no segments", "segment");
+  expect(R"([7])", "row 1: it is no object", "collective");
+}
+
+TEST(Selector, an_answer_is_one_of_the_candidates_and_the_cheapest) {
+  const Selector selector;
+  for (const Shape& shape : {Shape{2, 1}, Shape{7, 7}, Shape{64, 8}, Shape{13, 4}, Shape{100'000, 8}})
+    for (int c = 0; c < schedule::collective_count; ++c)
+      for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{5000}, std::uint64_t{1} << 20}) {
+        Call call = allreduce(bytes);
+        call.collective = static_cast<Collective>(c);
+        const Room room = room_of(shape.size, shape.nodes() == 1);
+        const Choice choice = selector.choose(shape, call, bytes, room);
+        if (choice.algorithm == nullptr) continue;
+        for (const Candidate& candidate : selector.candidates(shape, call, bytes, room)) {
+          if (candidate.algorithm == choice.algorithm) {
+            EXPECT_EQ(candidate.why_not, "");
+          }
+          if (candidate.why_not.empty()) {
+            EXPECT_GE(candidate.cost.ns, choice.predicted_ns) << candidate.algorithm->name;
+          }
+        }
+      }
+}
+
+TEST(Selector, dear_messages_and_dear_bytes_are_answered_differently) {
+  Parameters dear_messages, dear_bytes;
+  dear_messages.network = {50'000, 10'000, 10'000, 0.001};
+  dear_bytes.network = {1, 1, 0, 10};
+  const std::uint64_t bytes = 64 << 10;
+  const std::string few = chosen(Selector({}, {}, dear_messages), {16, 1}, allreduce(bytes));
+  const std::string lean = chosen(Selector({}, {}, dear_bytes), {16, 1}, allreduce(bytes));
+  EXPECT_TRUE(few == "recursive_doubling" || few == "recursive_multiplying") << few;
+  EXPECT_TRUE(lean != "recursive_doubling" && lean != "recursive_multiplying" && lean != "fold_gathered") << lean;
+}
+
+TEST(Selector, half_floats_are_folded_and_deterministic_calls_too) {
+  Call call = allreduce(4096);
+  call.deterministic = true;
+  EXPECT_TRUE(schedule::find(Collective::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
+  call = allreduce(4096);
+  call.type = DType::bf16;
+  EXPECT_TRUE(schedule::find(Collective::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
+  call.op = Op::max;
+  EXPECT_FALSE(schedule::find(Collective::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
+}
+
+TEST(Selector, sizes_of_one_class_lie_together) {
+  std::uint64_t before = 0;
+  for (std::uint64_t bytes = 0; bytes < 5000; ++bytes) {
+    const std::uint64_t begin = Selector::class_begin(bytes), end = Selector::class_end(bytes);
+    ASSERT_LE(begin, bytes);
+    ASSERT_GT(end, bytes);
+    ASSERT_EQ(Selector::class_begin(begin), begin);
+    ASSERT_EQ(Selector::class_begin(end), end);
+    ASSERT_GE(begin, before);
+    before = begin;
+  }
+  EXPECT_EQ(Selector::class_end(UINT64_MAX), UINT64_MAX);
+  EXPECT_EQ(Selector::class_begin(1 << 20), 1U << 20);
+}
+
+TEST(Choices, an_answer_is_found_once_and_again_after_a_change) {
+  Selector selector;
+  Choices choices(selector, {8, 1}, room_of(8, false));
+  EXPECT_TRUE(choices.get(allreduce(8192), 8192).is_new);
+  EXPECT_FALSE(choices.get(allreduce(8192), 8192).is_new);
+  EXPECT_FALSE(choices.get(allreduce(8200), 8200).is_new);
+  EXPECT_TRUE(choices.get(allreduce(16384), 16384).is_new);
+  Call other = allreduce(8192);
+  other.commutative = false;
+  EXPECT_TRUE(choices.get(other, 8192).is_new);
+  const Algorithm* const ring = schedule::find(Collective::allreduce, "ring");
+  selector.force(Collective::allreduce, ring);
+  EXPECT_EQ(choices.get(allreduce(8192), 8192).choice.algorithm, ring);
+}
+
+double cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+TEST(Choices, for_a_hundred_thousand_ranks_take_a_moment_and_a_plan_little_memory) {
+  const Shape shape{100'000, 8};
+  const Room room = room_of(shape.size, false);
+  const Selector selector;
+  Choices choices(selector, shape, room);
+  Plans plans(room, shape, 77'777);
+  const double start = cpu_seconds();
+  for (const std::uint64_t bytes : {8, 4096}) {
+    Call call = allreduce(bytes);
+    const Choice choice = choices.get(call, bytes).choice;
+    ASSERT_NE(choice.algorithm, nullptr);
+    ASSERT_GE(choice.longest, call.count);
+    const auto plan = plans.get(*choice.algorithm, call);
+    ASSERT_NE(plan, nullptr);
+    EXPECT_LT(plan->schedule.steps.size(), 500U);
+  }
+  EXPECT_LT(cpu_seconds() - start, 0.02);
+}
+
+TEST(Room, pieces_of_every_algorithm_fit) {
+  for (const Algorithm& algorithm : schedule::algorithms())
+    for (const Shape& shape : {Shape{1, 1}, Shape{2, 1}, Shape{9, 3}, Shape{64, 8}}) {
+      Call call = allreduce(0);
+      call.collective = algorithm.collective;
+      const Room room = room_of(shape.size, false);
+      const std::uint64_t longest = longest_piece(algorithm, shape, call, room);
+      ASSERT_GT(longest, 0U) << algorithm.name;
+      call.count = longest;
+      if (algorithm.collective == Collective::alltoall && algorithm.tuned_by.segments)
+        call.segment_bytes = room.scratch_bytes / 16;
+      for (int rank = 0; rank < shape.size; ++rank) {
+        const schedule::Schedule schedule = build(algorithm, shape, call, rank);
+        ASSERT_LE(schedule.scratch_bytes, room.scratch_bytes) << algorithm.name;
+        ASSERT_LE(schedule.slots, room.slots) << algorithm.name;
+      }
+    }
+}
+
+struct TemporaryFolder {
+  TemporaryFolder() {
+    char name[] = "/tmp/hmc-select-XXXXXX";
+    path = ::mkdtemp(name);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+TEST(ParametersFile, comes_back_as_it_was_written_and_leaves_nothing_beside_it) {
+  const TemporaryFolder folder;
+  Parameters written;
+  written.network = {628.25, 1941, 3521.5, 0.125};
+  written.reduce = 0.0275;
+  const Place here = Place::here("ucx", true);
+  const std::string file = here.file(folder.path + "/deeper/still");
+  ASSERT_TRUE(write_whole(file, text_of(written, here)));
+  ASSERT_TRUE(write_whole(file, text_of(written, here)));
+  std::string text, why_not;
+  Parameters read;
+  ASSERT_TRUE(read_file(file, text));
+  ASSERT_TRUE(read_parameters(text, &here, read, why_not)) << why_not;
+  EXPECT_EQ(read, written);
+  int files = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator(folder.path + "/deeper/still")) ++files;
+  EXPECT_EQ(files, 1);
+  EXPECT_NE(here.file("x"), Place::here("ucx", false).file("x"));
+  EXPECT_EQ(here.file(""), "");
+}
+
+TEST(ParametersFile, of_another_machine_or_version_or_broken_is_refused_with_a_reason) {
+  const Place here = Place::here("ucx", false);
+  const std::string good = text_of(Parameters{}, here);
+  const auto refused = [&](std::string text) {
+    Parameters read;
+    std::string why_not;
+    EXPECT_FALSE(read_parameters(text, &here, read, why_not)) << text;
+    EXPECT_FALSE(why_not.empty());
+    EXPECT_EQ(read, Parameters{});
+  };
+  const auto with = [&](std::string_view from, std::string_view to) {
+    std::string text = good;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  refused("");
+  refused(good.substr(0, good.size() / 2));
+  refused("[1, 2]");
+  refused(with("\"hmc_model\": 1", "\"hmc_model\": 2"));
+  refused(with(here.machine, "elsewhere"));
+  refused(with("\"wire\": \"ucx\"", "\"wire\": \"verbs\""));
+  refused(with("\"copy_byte_ns\": 0.1", "\"copy_byte_ns\": -1"));
+  refused(with("\"copy_byte_ns\": 0.1", "\"copy_byte_ns\": \"fast\""));
+  EXPECT_FALSE(write_whole("/proc/nowhere/at/all", good));
+}
+
+}  // namespace
+}  // namespace hmc::collectives
