@@ -14,11 +14,6 @@ namespace hmc::collectives {
 using schedule::Algorithm;
 using schedule::Collective;
 
-bool has_direct_form(Collective collective) noexcept {
-  return collective == Collective::barrier || collective == Collective::broadcast ||
-         collective == Collective::allreduce || collective == Collective::allgather;
-}
-
 std::string names_there_are() {
   std::string text;
   for (int i = 0; i < schedule::collective_count; ++i) {
@@ -30,7 +25,7 @@ std::string names_there_are() {
       text += fmt::format("{}{}", separator, algorithm.name);
       separator = ", ";
     }
-    if (has_direct_form(collective)) text += ", direct";
+    text += ", direct";
   }
   return text;
 }
@@ -41,7 +36,7 @@ bool find_by_name(std::string_view collective, std::string_view algorithm, Colle
     found = static_cast<Collective>(i);
     if (name_of(found) != collective) continue;
     of_it = schedule::find(found, algorithm);
-    return of_it != nullptr || (algorithm == "direct" && has_direct_form(found));
+    return of_it != nullptr || algorithm == "direct";
   }
   return false;
 }

@@ -34,12 +34,9 @@ std::vector<Override> read_overrides(std::string_view text, std::string_view fil
 
 /// "barrier: dissemination; broadcast: binomial, ..."
 std::string names_there_are();
-/// The algorithm, or null for "direct" (of a collective that has that form). False if there is neither.
+/// The algorithm, or null for "direct". False if there is neither.
 bool find_by_name(std::string_view collective, std::string_view algorithm, schedule::Collective& found,
                   const schedule::Algorithm*& of_it) noexcept;
-/// Of one node's ranks a few collectives have a form by load and store.
-bool has_direct_form(schedule::Collective collective) noexcept;
-
 /// "64K", "1M", "3G", "100". False if it isn't one.
 bool parse_bytes(std::string_view text, std::uint64_t& bytes) noexcept;
 std::string text_of_bytes(std::uint64_t bytes);

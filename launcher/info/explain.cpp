@@ -135,8 +135,7 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   facts["taken"] = choice.algorithm == nullptr ? Json() : Json(choice.algorithm->name);
   facts["why"] = choice.algorithm == nullptr ? "no algorithm does this call"
                                              : origin_of(choice, selector.said(shape, call.collective, bytes));
-  facts["direct"] = one_node && collectives::has_direct_form(call.collective) &&
-                    !selector.wants_schedule(shape, call.collective, bytes);
+  facts["direct"] = one_node && !selector.wants_schedule(shape, call.collective, bytes);
   facts["candidates"] = Json::array();
   for (const Candidate& candidate : candidates) facts["candidates"].push_back(json_of(candidate));
   return facts;
@@ -155,7 +154,8 @@ std::string explanation_as_text(const nlohmann::ordered_json& facts) {
                         facts["deterministic"].get<bool>() ? ", deterministic" : "");
   const std::string taken = facts["taken"].is_null() ? "none" : word(facts["taken"]);
   if (facts["direct"].get<bool>())
-    text += fmt::format("\ntaken       direct: a blocking call on one node goes by load and store; others: {}", taken);
+    text += fmt::format(
+        "\ntaken       direct: blocking calls on one node go by load and store; others, and v-forms: {}", taken);
   else
     text += fmt::format("\ntaken       {}", taken);
   text += fmt::format(": {}\nparameters  {}\n\n", word(facts["why"]), word(facts["parameters"]));

@@ -98,7 +98,6 @@ TEST(Overrides, mistakes_are_told_with_their_row_and_what_there_is) {
   expect(R"([{"collective": "alreduce", "algorithm": "ring"}])", "row 1: there is no 'alreduce:ring'",
          "reduce_scatter: ");
   expect(R"([{"algorithm": "ring"}])", "'collective' is missing", "barrier: dissemination");
-  expect(R"([{"collective": "scan", "algorithm": "direct"}])", "no 'scan:direct'", "recursive_doubling");
   expect(R"([{"collective": "allreduce", "algorithm": "ring", "bytes": 3}])", "there is no 'bytes'", "bytes_up_to");
   expect(R"([{"collective": "allreduce", "algorithm": "ring", "bytes_up_to": "3Q"}])", "no number of bytes", "64K");
   expect(R"([{"collective": "allreduce", "algorithm": "ring", "ranks_up_to": 0}])", "no number of ranks", "1 or more");
