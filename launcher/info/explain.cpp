@@ -95,6 +95,22 @@ Json json_of(const Candidate& candidate) {
   return json;
 }
 
+Json json_of(const Question& question, const Shape& shape, const Call& call, std::uint64_t bytes) {
+  Json json{{"collective", question.collective}, {"bytes", bytes}, {"ranks", shape.size}, {"per_node", shape.per_node}};
+  if (!reduces(call.collective)) return json;
+  json["type"] = question.type;
+  json["op"] = question.op;
+  json["deterministic"] = call.deterministic;
+  return json;
+}
+
+std::vector<Candidate> cheapest_first(std::vector<Candidate> candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.why_not.empty() == b.why_not.empty() ? a.cost.ns < b.cost.ns : a.why_not.empty();
+  });
+  return candidates;
+}
+
 std::string origin_of(const collectives::Choice& choice, std::uint32_t said) {
   if (choice.origin == collectives::Origin::file) return fmt::format("row {} of HMC_COLL_FILE", said - 1);
   if (choice.origin == collectives::Origin::forced) return "forced by HMC_COLL";
@@ -119,25 +135,16 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   const bool one_node = shape.nodes() == 1;
   const collectives::Room room = collectives::room_of(shape.size, one_node);
 
-  auto candidates = selector.candidates(shape, call, bytes, room);
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.why_not.empty() == b.why_not.empty() ? a.cost.ns < b.cost.ns : a.why_not.empty();
-  });
   const collectives::Choice choice = selector.choose(shape, call, bytes, room);
-  Json facts{
-      {"collective", question.collective}, {"bytes", bytes}, {"ranks", shape.size}, {"per_node", shape.per_node}};
-  if (reduces(call.collective)) {
-    facts["type"] = question.type;
-    facts["op"] = question.op;
-    facts["deterministic"] = call.deterministic;
-  }
+  Json facts = json_of(question, shape, call, bytes);
   facts["parameters"] = origin;
   facts["taken"] = choice.algorithm == nullptr ? Json() : Json(choice.algorithm->name);
   facts["why"] = choice.algorithm == nullptr ? "no algorithm does this call"
                                              : origin_of(choice, selector.said(shape, call.collective, bytes));
   facts["direct"] = one_node && !selector.wants_schedule(shape, call.collective, bytes);
   facts["candidates"] = Json::array();
-  for (const Candidate& candidate : candidates) facts["candidates"].push_back(json_of(candidate));
+  for (const Candidate& candidate : cheapest_first(selector.candidates(shape, call, bytes, room)))
+    facts["candidates"].push_back(json_of(candidate));
   return facts;
 }
 

@@ -45,7 +45,7 @@ HMC_SPMD_TEST(selection, ranks_agree_on_parameters_and_on_every_choice) {
     HMC_CHECK_EQ(std::memcmp(all.data() + static_cast<std::size_t>(rank) * mine.size(), mine.data(), mine.size()), 0);
 
   std::uint64_t call = 0;
-  for (const std::size_t count : {1, 3, 100, 5000, 60'001}) {
+  for (const std::size_t count : {1U, 3U, 100U, 5000U, 60'001U}) {
     HMC_CHECK_EQ(run(me, world, count, ++call), "");
     const std::vector<std::uint64_t> taken = counters(world);
     std::vector<std::uint64_t> least(taken.size()), most(taken.size());

@@ -191,7 +191,7 @@ TEST(Choices, for_a_hundred_thousand_ranks_take_a_moment_and_a_plan_little_memor
   Choices choices(selector, shape, room);
   Plans plans(room, shape, 77'777);
   const double start = cpu_seconds();
-  for (const std::uint64_t bytes : {8, 4096}) {
+  for (const std::uint64_t bytes : {8U, 4096U}) {
     Call call = allreduce(bytes);
     const Choice choice = choices.get(call, bytes).choice;
     ASSERT_NE(choice.algorithm, nullptr);

@@ -68,7 +68,7 @@ TEST(Needs, bound_what_any_rank_of_any_team_needs) {
     for (int size = 1; size <= 64; ++size)
       for (const int per_node : {1, 3, 8, size}) {
         if (per_node > size || (per_node > 1 && !algorithm.hierarchical)) continue;
-        for (const std::uint64_t count : {0, 1, 63, 20011})
+        for (const std::uint64_t count : {0U, 1U, 63U, 20011U})
           check(algorithm, {size, per_node}, call_of(algorithm, count, 4));
         check(algorithm, {size, per_node}, call_of(algorithm, 300, 7));
       }
