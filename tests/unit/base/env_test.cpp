@@ -107,5 +107,14 @@ TEST(Env, the_table_names_each_variable_once_and_says_what_it_means) {
   }
 }
 
+TEST(Env, the_cache_lies_where_the_desktop_specification_says) {
+  EXPECT_EQ(read({}).cache, "");
+  EXPECT_EQ(read({{"HOME", "/home/me"}}).cache, "/home/me/.cache/hmc");
+  EXPECT_EQ(read({{"HOME", "/home/me"}, {"XDG_CACHE_HOME", "/fast"}}).cache, "/fast/hmc");
+  EXPECT_EQ(read({{"HOME", "/home/me"}, {"XDG_CACHE_HOME", "relative"}}).cache, "/home/me/.cache/hmc");
+  EXPECT_EQ(read({{"HOME", "/home/me"}, {"HMC_CACHE", "/mine"}}).cache, "/mine");
+  EXPECT_EQ(read({{"HOME", "/home/me"}, {"HMC_CACHE", "off"}}).cache, "");
+}
+
 }  // namespace
 }  // namespace hmc::base
