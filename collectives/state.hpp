@@ -41,11 +41,11 @@ class State final : public window::CollectiveState {
   const schedule::Shape& shape() const noexcept { return shape_; }
 
  private:
+  void tell_direct(schedule::Collective collective) const noexcept;
+
   Selector selector_;
   Settings settings_;
   schedule::Shape shape_;
-  void tell_direct(schedule::Collective collective) const noexcept;
-
   const base::Log& log_;
   std::unique_ptr<DirectTeam> direct_;
   std::array<std::uint64_t, schedule::collective_count> direct_taken_{};
