@@ -47,14 +47,14 @@ void measure(bench::Session& session) {
 std::vector<std::string> dtypes() {
   std::vector<std::string> names{hmc::name_of(hmc::DType::f32)};
   for (int type = 0; type < hmc::dtype_count; ++type) {
-    if (static_cast<hmc::DType>(type) != hmc::DType::f32)
+    if (static_cast<hmc::DType>(type) != hmc::DType::f32 && !hmc::is_located(static_cast<hmc::DType>(type)))
       names.emplace_back(hmc::name_of(static_cast<hmc::DType>(type)));
   }
   return names;
 }
 std::vector<std::string> operations() {
   std::vector<std::string> names;
-  for (int op = 0; op < hmc::op_count; ++op) names.emplace_back(hmc::name_of(static_cast<hmc::Op>(op)));
+  for (int op = 0; op < static_cast<int>(hmc::maxloc); ++op) names.emplace_back(hmc::name_of(static_cast<hmc::Op>(op)));
   return names;
 }
 

@@ -49,6 +49,9 @@ void divide(DType type, void* data, std::size_t count, int ranks) noexcept {
     case DType::bf16: return divide_all<bfloat16>(bytes, count, ranks);
     case DType::f32: return divide_all<float>(bytes, count, ranks);
     case DType::f64: return divide_all<double>(bytes, count, ranks);
+    case DType::e4m3: return divide_all<float8_e4m3>(bytes, count, ranks);
+    case DType::e5m2: return divide_all<float8_e5m2>(bytes, count, ranks);
+    default: return;  // located values have no average
   }
 }
 

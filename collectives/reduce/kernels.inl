@@ -135,6 +135,7 @@ template <typename T> ReduceKernel of_integers(Op op) {
     case Op::bxor: return kernel<Bits, BitXor>;
     case Op::land: return kernel<Bits, LogicalAnd>;
     case Op::lor: return kernel<Bits, LogicalOr>;
+    default: return nullptr;
   }
   return nullptr;
 }
@@ -155,6 +156,9 @@ ReduceKernel find_kernel(DType type, Op op) noexcept {
     case DType::bf16: return of_floats<Brain16>(op);
     case DType::f32: return of_floats<Plain<float>>(op);
     case DType::f64: return of_floats<Plain<double>>(op);
+    case DType::e4m3: return of_floats<E4m3>(op);
+    case DType::e5m2: return of_floats<E5m2>(op);
+    default: return nullptr;  // located values: located.cpp
   }
   return nullptr;
 }

@@ -1,6 +1,7 @@
 #include "collectives/reduce/reduce.hpp"
 
 #include "collectives/reduce/instruction_sets.hpp"
+#include "collectives/reduce/located.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -34,6 +35,7 @@ InstructionSet best() noexcept {
 }
 
 ReduceKernel find(DType type, Op op, InstructionSet set) noexcept {
+  if (is_located(type)) return located_kernel(type, op);
 #if defined(__x86_64__)
   if (set == InstructionSet::avx512) return avx512::find_kernel(type, op);
   if (set == InstructionSet::avx2) return avx2::find_kernel(type, op);

@@ -178,6 +178,76 @@ using Half16 = Half16Native;
 using Half16 = Half16Integer;
 #endif
 
+// ---- 8 bits to 32 and back
+
+template <std::size_t lanes> HMC_INLINE Vector<std::uint32_t, lanes> to_32(const Vector<std::uint8_t, lanes>& v) {
+  using Wide = Vector<std::uint32_t, lanes>;
+#if defined(__AVX512F__)
+  if constexpr (lanes == 16) return (Wide)_mm512_maskz_cvtepu8_epi32(all_16_lanes, (__m128i)v);
+#endif
+#if defined(__AVX2__)
+  if constexpr (lanes == 8) return (Wide)_mm256_cvtepu8_epi32(_mm_loadu_si64(&v));
+#endif
+  return __builtin_convertvector(v, Wide);
+}
+
+/// Of values below 256.
+template <std::size_t lanes> HMC_INLINE Vector<std::uint8_t, lanes> to_8(const Vector<std::uint32_t, lanes>& v) {
+  using Narrow = Vector<std::uint8_t, lanes>;
+#if defined(__AVX512F__)
+  if constexpr (lanes == 16) return (Narrow)_mm512_maskz_cvtepi32_epi8(all_16_lanes, (__m512i)v);
+#endif
+#if defined(__AVX2__)
+  if constexpr (lanes == 8) {
+    const auto half = (__m128i)to_16<lanes>(v);
+    Narrow bytes;
+    _mm_storeu_si64(&bytes, _mm_packus_epi16(half, half));
+    return bytes;
+  }
+#endif
+  return __builtin_convertvector(v, Narrow);
+}
+
+/// The OCP formats with integer instructions, as hmc::float8_e4m3 and float8_e5m2 do it.
+template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float8 {
+  using Memory = std::uint8_t;
+  using Work = float;
+  static constexpr unsigned shift = 23 - mantissa_bits;
+  static constexpr std::uint32_t rebias = (127 - bias) << 23;
+  static constexpr std::int32_t first_special = has_infinity ? 0x7c : 0x7f;
+  static constexpr std::int32_t first_too_large = has_infinity ? 0x47700000 : 0x43e80001;
+  static constexpr std::uint32_t steps = (151U - bias - mantissa_bits) << 23;  // a float in steps of the smallest
+
+  template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint8_t, lanes>& v) {
+    using Bits = Vector<std::uint32_t, lanes>;
+    using Ints = Vector<std::int32_t, lanes>;
+    const Bits all = to_32<lanes>(v);
+    const Bits magnitude = all & 0x7fU;
+    constexpr float smallest = __builtin_bit_cast(float, (128U - bias - mantissa_bits) << 23);
+    const Bits subnormal = (Bits)(__builtin_convertvector((Ints)magnitude, Vector<float, lanes>) * smallest);
+    const Bits normal = (magnitude << shift) + rebias;
+    const Bits special = has_infinity ? (magnitude - 0x7cU) << shift | 0x7f800000U : (magnitude | 0x7fc00000U);
+    Bits bits = (Ints)magnitude < (1 << mantissa_bits) ? subnormal : normal;
+    bits = (Ints)magnitude >= first_special ? special : bits;
+    return (Vector<float, lanes>)(bits | ((all & 0x80U) << 24));
+  }
+  template <std::size_t lanes> static HMC_INLINE Vector<std::uint8_t, lanes> narrow(const Vector<float, lanes>& v) {
+    using Bits = Vector<std::uint32_t, lanes>;
+    using Ints = Vector<std::int32_t, lanes>;
+    const Bits all = (Bits)v;
+    const Bits magnitude = all & 0x7fffffffU;
+    const Bits subnormal =
+        (Bits)((Vector<float, lanes>)magnitude + splat<float, lanes>(__builtin_bit_cast(float, steps))) - steps;
+    const Bits normal = (magnitude - rebias + ((1U << (shift - 1)) - 1) + ((magnitude >> shift) & 1U)) >> shift;
+    Bits bits = (Ints)magnitude < static_cast<std::int32_t>(rebias + (1U << 23)) ? subnormal : normal;
+    bits = (Ints)magnitude >= first_too_large ? splat<std::uint32_t, lanes>(has_infinity ? 0x7cU : 0x7fU) : bits;
+    bits = (Ints)magnitude > 0x7f800000 ? splat<std::uint32_t, lanes>(0x7fU) : bits;
+    return to_8<lanes>(bits | ((all >> 24) & 0x80U));
+  }
+};
+using E4m3 = Float8<3, 7, false>;
+using E5m2 = Float8<2, 15, true>;
+
 template <typename Element, std::size_t lanes>
 HMC_INLINE Vector<typename Element::Work, lanes> load(const std::byte* from) {
   return Element::template widen<lanes>(load_raw<Vector<typename Element::Memory, lanes>>(from));

@@ -29,10 +29,9 @@ const Algorithm* parse(std::string_view item, Collective& collective) {
   return algorithm;
 }
 
-/// 16-bit floats are to be rounded once, so they take an algorithm that folds all contributions at once.
+/// Narrow floats are to be rounded once, so they take an algorithm that folds all contributions at once.
 bool rounds_often(const Call& call) noexcept {
-  return schedule::reduces(call.collective) && (call.type == DType::f16 || call.type == DType::bf16) &&
-         call.op != Op::min && call.op != Op::max;
+  return schedule::reduces(call.collective) && is_narrow_float(call.type) && call.op != Op::min && call.op != Op::max;
 }
 
 std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const Call& call) noexcept {

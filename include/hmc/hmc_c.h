@@ -91,8 +91,32 @@ typedef enum hmc_dtype {
   HMC_F16 = 8,
   HMC_BF16 = 9,
   HMC_F32 = 10,
-  HMC_F64 = 11
+  HMC_F64 = 11,
+  HMC_E4M3 = 12,
+  HMC_E5M2 = 13,
+  HMC_LOCATED_I32 = 14, /* hmc_located_i32, for HMC_MAXLOC, HMC_MINLOC and users' functions */
+  HMC_LOCATED_I64 = 15,
+  HMC_LOCATED_F32 = 16,
+  HMC_LOCATED_F64 = 17
 } hmc_dtype;
+
+/* A value, and where it stands. */
+typedef struct hmc_located_i32 {
+  int32_t value;
+  int32_t index;
+} hmc_located_i32;
+typedef struct hmc_located_i64 {
+  int64_t value;
+  int64_t index;
+} hmc_located_i64;
+typedef struct hmc_located_f32 {
+  float value;
+  int32_t index;
+} hmc_located_f32;
+typedef struct hmc_located_f64 {
+  double value;
+  int64_t index;
+} hmc_located_f64;
 
 typedef enum hmc_op {
   HMC_SUM = 0,
@@ -104,7 +128,9 @@ typedef enum hmc_op {
   HMC_BOR = 6,
   HMC_BXOR = 7,
   HMC_LAND = 8,
-  HMC_LOR = 9
+  HMC_LOR = 9,
+  HMC_MAXLOC = 10,
+  HMC_MINLOC = 11
 } hmc_op;
 
 typedef enum hmc_cmp { HMC_EQ = 0, HMC_NE = 1, HMC_LT = 2, HMC_LE = 3, HMC_GT = 4, HMC_GE = 5 } hmc_cmp;
@@ -116,6 +142,10 @@ HMC_C_API uint16_t hmc_f16_from_float(float value);
 HMC_C_API float hmc_f16_to_float(uint16_t bits);
 HMC_C_API uint16_t hmc_bf16_from_float(float value);
 HMC_C_API float hmc_bf16_to_float(uint16_t bits);
+HMC_C_API uint8_t hmc_e4m3_from_float(float value);
+HMC_C_API float hmc_e4m3_to_float(uint8_t bits);
+HMC_C_API uint8_t hmc_e5m2_from_float(float value);
+HMC_C_API float hmc_e5m2_to_float(uint8_t bits);
 
 /* ---- the runtime */
 typedef struct hmc_runtime* hmc_runtime_t;

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <hmc/float16.hpp>
+#include <hmc/float8.hpp>
 
 #if defined(_WIN32)
 #error "HMC runs on Linux"
@@ -32,14 +34,43 @@ enum class MemoryType : int {
 };
 inline constexpr int memory_type_count = 12;
 
-/// The element types of collectives.
-enum class DType : std::uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };
-inline constexpr int dtype_count = 12;
+/// A value and where it stands (in a vector, on a rank): what maxloc and minloc take. No padding.
+template <typename T> struct Located {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "values of 32 or 64 bits");
+  using Index = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  T value{};
+  Index index = 0;
+  friend constexpr bool operator==(const Located&, const Located&) = default;
+};
 
-/// What a reduction does. `avg` is the sum divided by the number of ranks. The bitwise and logical
-/// ones take integers only.
-enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor };
-inline constexpr int op_count = 10;
+/// The element types of collectives. located_x is Located<x>, for maxloc, minloc and users' functions.
+enum class DType : std::uint8_t {
+  i8,
+  u8,
+  i16,
+  u16,
+  i32,
+  u32,
+  i64,
+  u64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  e4m3,
+  e5m2,
+  located_i32,
+  located_i64,
+  located_f32,
+  located_f64,
+};
+inline constexpr int dtype_count = 18;
+
+/// What a reduction does. `avg` is the sum divided by the number of ranks. The bitwise and logical ones take integers
+/// only. maxloc and minloc take located values only, and nothing else does: the largest (smallest) value as max (min)
+/// has it, with its index; of equal values the lowest index. A NaN wins here too, the one with the lowest index.
+enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor, maxloc, minloc };
+inline constexpr int op_count = 12;
 
 inline constexpr Op sum = Op::sum;
 inline constexpr Op prod = Op::prod;
@@ -51,6 +82,8 @@ inline constexpr Op bor = Op::bor;
 inline constexpr Op bxor = Op::bxor;
 inline constexpr Op land = Op::land;
 inline constexpr Op lor = Op::lor;
+inline constexpr Op maxloc = Op::maxloc;
+inline constexpr Op minloc = Op::minloc;
 
 /// How wait_until compares the word in memory (left) with the value given (right).
 enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
@@ -61,9 +94,13 @@ enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
 using ReduceFunction = void (*)(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
 constexpr std::size_t size_of(DType type) noexcept {
-  constexpr std::size_t sizes[dtype_count] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
+  constexpr std::size_t sizes[dtype_count] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 8, 16, 8, 16};
   return sizes[static_cast<int>(type)];
 }
+constexpr bool is_float(DType type) noexcept { return type >= DType::f16 && type <= DType::e5m2; }
+constexpr bool is_located(DType type) noexcept { return type >= DType::located_i32; }
+/// Combined in 32 bits, and rounded at the end.
+constexpr bool is_narrow_float(DType type) noexcept { return is_float(type) && size_of(type) < 4; }
 HMC_API const char* name_of(DType type) noexcept;
 HMC_API const char* name_of(Op op) noexcept;
 HMC_API const char* name_of(MemoryType type) noexcept;
@@ -82,5 +119,11 @@ template <> constexpr DType dtype_of<float16>() noexcept { return DType::f16; }
 template <> constexpr DType dtype_of<bfloat16>() noexcept { return DType::bf16; }
 template <> constexpr DType dtype_of<float>() noexcept { return DType::f32; }
 template <> constexpr DType dtype_of<double>() noexcept { return DType::f64; }
+template <> constexpr DType dtype_of<float8_e4m3>() noexcept { return DType::e4m3; }
+template <> constexpr DType dtype_of<float8_e5m2>() noexcept { return DType::e5m2; }
+template <> constexpr DType dtype_of<Located<std::int32_t>>() noexcept { return DType::located_i32; }
+template <> constexpr DType dtype_of<Located<std::int64_t>>() noexcept { return DType::located_i64; }
+template <> constexpr DType dtype_of<Located<float>>() noexcept { return DType::located_f32; }
+template <> constexpr DType dtype_of<Located<double>>() noexcept { return DType::located_f64; }
 
 }  // namespace hmc

@@ -64,14 +64,16 @@ const char* name_of(Code code) noexcept {
 }
 
 const char* name_of(DType type) noexcept {
-  constexpr const char* names[dtype_count] = {"i8",  "u8",  "i16", "u16",  "i32", "u32",
-                                              "i64", "u64", "f16", "bf16", "f32", "f64"};
+  constexpr const char* names[dtype_count] = {
+      "i8",   "u8",  "i16", "u16",  "i32",  "u32",         "i64",         "u64",         "f16",
+      "bf16", "f32", "f64", "e4m3", "e5m2", "located_i32", "located_i64", "located_f32", "located_f64"};
   const auto index = static_cast<int>(type);
   return index < dtype_count ? names[index] : "unknown";
 }
 
 const char* name_of(Op op) noexcept {
-  constexpr const char* names[op_count] = {"sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor"};
+  constexpr const char* names[op_count] = {"sum", "prod", "min",  "max", "avg",    "band",
+                                           "bor", "bxor", "land", "lor", "maxloc", "minloc"};
   const auto index = static_cast<int>(op);
   return index < op_count ? names[index] : "unknown";
 }

@@ -12,8 +12,11 @@ static_assert(HMC_IN_PROGRESS == static_cast<int>(Code::in_progress) &&
               HMC_MISMATCH == static_cast<int>(Code::mismatch));
 static_assert(HMC_MEMORY_MOORE_GPU == static_cast<int>(MemoryType::MOORE_GPU));
 static_assert(HMC_MEMORY_AMD_MANAGED == static_cast<int>(MemoryType::AMD_MANAGED));
-static_assert(HMC_F64 == static_cast<int>(DType::f64) && HMC_F64 + 1 == dtype_count);
-static_assert(HMC_LOR == static_cast<int>(Op::lor) && HMC_LOR + 1 == op_count);
+static_assert(HMC_F64 == static_cast<int>(DType::f64) && HMC_E5M2 == static_cast<int>(DType::e5m2));
+static_assert(HMC_LOCATED_F64 == static_cast<int>(DType::located_f64) && HMC_LOCATED_F64 + 1 == dtype_count);
+static_assert(sizeof(hmc_located_f64) == sizeof(Located<double>) && sizeof(hmc_located_i32) == sizeof(Located<float>));
+static_assert(HMC_LOR == static_cast<int>(Op::lor));
+static_assert(HMC_MINLOC == static_cast<int>(Op::minloc) && HMC_MINLOC + 1 == op_count);
 static_assert(HMC_GE == static_cast<int>(Cmp::ge));
 static_assert(HMC_JOB_TIMEOUT == job_timeout.count());
 
@@ -92,6 +95,10 @@ std::uint16_t hmc_f16_from_float(float value) { return hmc::float16::encode(valu
 float hmc_f16_to_float(std::uint16_t bits) { return hmc::float16::decode(bits); }
 std::uint16_t hmc_bf16_from_float(float value) { return hmc::bfloat16::encode(value); }
 float hmc_bf16_to_float(std::uint16_t bits) { return hmc::bfloat16::decode(bits); }
+std::uint8_t hmc_e4m3_from_float(float value) { return hmc::float8_e4m3::Format::encode(value); }
+float hmc_e4m3_to_float(std::uint8_t bits) { return hmc::float8_e4m3::Format::decode(bits); }
+std::uint8_t hmc_e5m2_from_float(float value) { return hmc::float8_e5m2::Format::encode(value); }
+float hmc_e5m2_to_float(std::uint8_t bits) { return hmc::float8_e5m2::Format::decode(bits); }
 
 // ---- the runtime
 hmc_code hmc_runtime_create(hmc_runtime_t* runtime) {

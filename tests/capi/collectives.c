@@ -34,6 +34,21 @@ static void check_allreduce(void) {
   CHECK(size == 1 || calls > 0);
 }
 
+static void check_located(void) {
+  hmc_located_f64 mine, most;
+  hmc_located_i32 pair, least;
+  mine.value = rank == 0 ? 7.0 : 8.0; /* from rank 1 on all have the same, and the lowest index is taken */
+  mine.index = 100 + rank;
+  OK(hmc_allreduce(world, &mine, &most, 1, HMC_LOCATED_F64, HMC_MAXLOC));
+  CHECK(most.value == (size == 1 ? 7.0 : 8.0) && most.index == (size == 1 ? 100 : 101));
+  pair.value = -rank;
+  pair.index = 5;
+  OK(hmc_allreduce(world, &pair, &least, 1, HMC_LOCATED_I32, HMC_MINLOC));
+  CHECK(least.value == 1 - size && least.index == 5);
+  CHECK(hmc_allreduce(world, &pair, &least, 1, HMC_LOCATED_I32, HMC_MIN) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_allreduce(world, &pair, &least, 1, HMC_I32, HMC_MINLOC) == HMC_INVALID_ARGUMENT);
+}
+
 static void check_blocks(void) {
   int64_t in[64], out[64], sum = 0;
   size_t counts[64];
@@ -87,6 +102,7 @@ void test_collectives(void) {
   }
   CHECK(hmc_broadcast(world, text, sizeof text, size) == HMC_BAD_RANK);
   check_allreduce();
+  check_located();
   check_blocks();
   check_non_blocking();
 }

@@ -32,10 +32,13 @@ void test_runtime(void) {
 }
 
 static void check_vocabulary(void) {
-  CHECK(hmc_dtype_size(HMC_BF16) == 2 && hmc_dtype_size(HMC_F64) == 8 && hmc_dtype_size((hmc_dtype)12) == 0);
+  CHECK(hmc_dtype_size(HMC_BF16) == 2 && hmc_dtype_size(HMC_F64) == 8 && hmc_dtype_size((hmc_dtype)18) == 0);
+  CHECK(hmc_dtype_size(HMC_E4M3) == 1 && hmc_dtype_size(HMC_LOCATED_F64) == sizeof(hmc_located_f64));
   CHECK(strcmp(hmc_dtype_name(HMC_F32), "f32") == 0 && strcmp(hmc_op_name(HMC_BXOR), "bxor") == 0);
   CHECK(strcmp(hmc_code_name(HMC_OUT_OF_RANGE), "out_of_range") == 0);
   CHECK(hmc_f16_from_float(1.5f) == 0x3e00 && hmc_f16_to_float(0x3e00) == 1.5f);
+  CHECK(hmc_e4m3_from_float(448.0f) == 0x7e && hmc_e4m3_to_float(0x7e) == 448.0f);
+  CHECK(hmc_e5m2_from_float(-2.0f) == 0xc0 && hmc_e5m2_to_float(0xc0) == -2.0f);
   CHECK(hmc_bf16_from_float(-2.0f) == 0xc000 && hmc_bf16_to_float(0xc000) == -2.0f);
 }
 
@@ -69,7 +72,7 @@ void test_errors(void) {
   CHECK(hmc_put(window, rank, 0, NULL, 1) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_add_64(window, rank, 4, 1) == HMC_MISALIGNED);
   CHECK(hmc_wait_until(window, 0, (hmc_cmp)6, 0, 0, NULL) == HMC_INVALID_ARGUMENT);
-  CHECK(hmc_allreduce(world, &byte, &byte, 1, (hmc_dtype)12, HMC_SUM) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_allreduce(world, &byte, &byte, 1, (hmc_dtype)18, HMC_SUM) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_allreduce(world, &byte, &byte, 1, HMC_U8, (hmc_op)10) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_allreduce_user(world, &byte, &byte, 1, HMC_U8, NULL, NULL) == HMC_INVALID_ARGUMENT);
   OK(hmc_window_close(window));

@@ -34,8 +34,8 @@ Choice choose(std::mt19937_64& random, int ranks, std::size_t largest) {
   choice.kind = static_cast<int>(random() % 5);
   choice.bytes = std::min<std::size_t>(random() % (std::uint64_t{2} << scale), largest);
   choice.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
-  choice.type = hmc::collectives::all_types[random() % hmc::dtype_count];
-  choice.op = hmc::collectives::all_ops[random() % (choice.type < DType::f16 ? hmc::op_count : 5)];
+  choice.type = hmc::collectives::all_types[random() % hmc::collectives::all_types.size()];
+  choice.op = hmc::collectives::all_ops[random() % (is_float(choice.type) ? 5 : hmc::collectives::all_ops.size())];
   return choice;
 }
 

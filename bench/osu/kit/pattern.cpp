@@ -13,8 +13,9 @@ std::uint64_t hash(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 31);
 }
 
-// Nothing leaves 0..127, also not the results (while there are at most 120 ranks): exact in i8 and bf16.
-std::int64_t given(hmc::Op op, std::int64_t rank, std::int64_t ranks, std::int64_t index) {
+// Nothing leaves 0..127, also not the results (while there are at most 120 ranks): exact in i8 and bf16. Floats of
+// 8 bits get 0..8, which they have exactly; their results are rounded once, here as in the library.
+std::int64_t given(hmc::Op op, hmc::DType type, std::int64_t rank, std::int64_t ranks, std::int64_t index) {
   const auto random =
       static_cast<std::int64_t>(hash(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(index)) >> 8);
   const std::int64_t turn = index % ranks;
@@ -22,7 +23,7 @@ std::int64_t given(hmc::Op op, std::int64_t rank, std::int64_t ranks, std::int64
     case hmc::Op::sum: return random % (std::clamp<std::int64_t>(120 / ranks, 1, 7) + 1);
     case hmc::Op::prod: return turn == rank ? 2 : (turn + 1) % ranks == rank ? 3 : 1;
     case hmc::Op::min:
-    case hmc::Op::max: return random % 100;
+    case hmc::Op::max: return random % (hmc::is_float(type) && hmc::size_of(type) == 1 ? 8 : 100);
     case hmc::Op::avg: {
       // Neighbours differ from the average by one, each in his direction: it comes out even.
       const std::int64_t average = 1 + index % std::clamp<std::int64_t>(100 / ranks, 1, 7);
@@ -34,6 +35,7 @@ std::int64_t given(hmc::Op op, std::int64_t rank, std::int64_t ranks, std::int64
     case hmc::Op::bxor: return random % 128;
     case hmc::Op::land: return index % (ranks + 1) != rank ? 1 : 0;
     case hmc::Op::lor: return index % (ranks + 1) == rank ? 1 : 0;
+    default: return 0;  // maxloc, minloc: not for plain numbers
   }
   return 0;
 }
@@ -50,6 +52,7 @@ std::int64_t combine(hmc::Op op, std::int64_t a, std::int64_t b) {
     case hmc::Op::bor:
     case hmc::Op::lor: return a | b;
     case hmc::Op::bxor: return a ^ b;
+    default: return a;
   }
   return 0;
 }
@@ -58,7 +61,7 @@ template <typename T> void store(std::int64_t value, std::byte* to) {
   const T typed = static_cast<T>(value);
   std::memcpy(to, &typed, sizeof typed);
 }
-template <typename T> void store_float16(std::int64_t value, std::byte* to) {
+template <typename T> void store_narrow(std::int64_t value, std::byte* to) {
   const T typed(static_cast<float>(value));
   std::memcpy(to, &typed, sizeof typed);
 }
@@ -73,10 +76,13 @@ void store(hmc::DType type, std::int64_t value, std::byte* to) {
     case hmc::DType::u32: return store<std::uint32_t>(value, to);
     case hmc::DType::i64: return store<std::int64_t>(value, to);
     case hmc::DType::u64: return store<std::uint64_t>(value, to);
-    case hmc::DType::f16: return store_float16<hmc::float16>(value, to);
-    case hmc::DType::bf16: return store_float16<hmc::bfloat16>(value, to);
+    case hmc::DType::f16: return store_narrow<hmc::float16>(value, to);
+    case hmc::DType::bf16: return store_narrow<hmc::bfloat16>(value, to);
     case hmc::DType::f32: return store<float>(value, to);
     case hmc::DType::f64: return store<double>(value, to);
+    case hmc::DType::e4m3: return store_narrow<hmc::float8_e4m3>(value, to);
+    case hmc::DType::e5m2: return store_narrow<hmc::float8_e5m2>(value, to);
+    default: return;
   }
 }
 
@@ -122,14 +128,14 @@ bool Pattern::matches(const void* data, std::size_t bytes, int iteration) const 
 }
 
 Pattern contribution(hmc::Op op, hmc::DType type, int rank, int ranks) {
-  return pattern_of(type, [=](std::int64_t index) { return given(op, rank, ranks, index); });
+  return pattern_of(type, [=](std::int64_t index) { return given(op, type, rank, ranks, index); });
 }
 
 namespace {
 
-std::int64_t combined(hmc::Op op, int count, int ranks, std::int64_t index) {
-  std::int64_t result = given(op, 0, ranks, index);
-  for (int rank = 1; rank < count; ++rank) result = combine(op, result, given(op, rank, ranks, index));
+std::int64_t combined(hmc::Op op, hmc::DType type, int count, int ranks, std::int64_t index) {
+  std::int64_t result = given(op, type, 0, ranks, index);
+  for (int rank = 1; rank < count; ++rank) result = combine(op, result, given(op, type, rank, ranks, index));
   return result;
 }
 
@@ -137,13 +143,13 @@ std::int64_t combined(hmc::Op op, int count, int ranks, std::int64_t index) {
 
 Pattern reduction(hmc::Op op, hmc::DType type, int ranks) {
   return pattern_of(type, [=](std::int64_t index) {
-    const std::int64_t result = combined(op, ranks, ranks, index);
+    const std::int64_t result = combined(op, type, ranks, ranks, index);
     return op == hmc::Op::avg ? result / ranks : result;
   });
 }
 
 Pattern prefix(hmc::Op op, hmc::DType type, int count, int ranks) {
-  return pattern_of(type, [=](std::int64_t index) { return combined(op, count, ranks, index); });
+  return pattern_of(type, [=](std::int64_t index) { return combined(op, type, count, ranks, index); });
 }
 
 }  // namespace bench

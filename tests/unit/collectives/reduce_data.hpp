@@ -17,11 +17,22 @@
 
 namespace hmc::collectives {
 
-inline constexpr std::array all_types{DType::i8,  DType::u8,  DType::i16, DType::u16,  DType::i32, DType::u32,
-                                      DType::i64, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
+/// But for located values, and the operations that are theirs alone.
+inline constexpr std::array all_types{DType::i8,  DType::u8,  DType::i16,  DType::u16, DType::i32,
+                                      DType::u32, DType::i64, DType::u64,  DType::f16, DType::bf16,
+                                      DType::f32, DType::f64, DType::e4m3, DType::e5m2};
+inline constexpr std::array located_types{DType::located_i32, DType::located_i64, DType::located_f32,
+                                          DType::located_f64};
 inline constexpr std::array all_ops{Op::sum,  Op::prod, Op::min,  Op::max,  Op::avg,
                                     Op::band, Op::bor,  Op::bxor, Op::land, Op::lor};
-static_assert(all_types.size() == dtype_count && all_ops.size() == op_count);
+inline constexpr std::array located_ops{Op::maxloc, Op::minloc};
+static_assert(all_types.size() + located_types.size() == dtype_count);
+static_assert(all_ops.size() + located_ops.size() == op_count);
+
+constexpr bool is_defined(DType type, Op op) {
+  if (is_located(type) || op >= Op::maxloc) return is_located(type) && op >= Op::maxloc;
+  return op <= Op::avg || !is_float(type);
+}
 
 /// Calls f with a value of the C++ type that `type` names.
 template <typename F> void with_type(DType type, F&& f) {
@@ -38,6 +49,9 @@ template <typename F> void with_type(DType type, F&& f) {
     case DType::bf16: return f(bfloat16{});
     case DType::f32: return f(float{});
     case DType::f64: return f(double{});
+    case DType::e4m3: return f(float8_e4m3{});
+    case DType::e5m2: return f(float8_e5m2{});
+    default: return;
   }
 }
 
@@ -52,9 +66,17 @@ template <typename T> std::vector<T> special_values() {
   if constexpr (!reference::is_float<T>) {
     using Limits = std::numeric_limits<T>;
     return {T(0), T(1), T(-1), T(2), Limits::min(), Limits::max(), T(Limits::max() / 2 + 1), T(0x55)};
+  } else if constexpr (std::is_same_v<T, float8_e4m3>) {
+    std::vector<T> values;  // no infinity, and one NaN
+    for (const std::uint64_t bits : {0x00U, 0x01U, 0x07U, 0x08U, 0x38U, 0x77U, 0x7dU, 0x7eU, 0x7fU}) {
+      values.push_back(from_bits<T>(bits));
+      values.push_back(from_bits<T>(bits | 0x80));
+    }
+    return values;
   } else {
     constexpr int mantissa = std::is_same_v<T, float16>    ? 10
                              : std::is_same_v<T, bfloat16> ? 7
+                             : sizeof(T) == 1              ? 2
                              : sizeof(T) == 4              ? 23
                                                            : 52;
     constexpr int width = 8 * sizeof(T);

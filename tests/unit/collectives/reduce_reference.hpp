@@ -13,8 +13,10 @@
 
 namespace hmc::collectives::reference {
 
-template <typename T> constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
-template <typename T> constexpr bool is_float = is_half<T> || std::is_floating_point_v<T>;
+template <typename T>
+constexpr bool is_narrow = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> ||
+                           std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2>;
+template <typename T> constexpr bool is_float = is_narrow<T> || std::is_floating_point_v<T>;
 
 /// Null where the operation isn't defined for the type.
 template <typename T> std::optional<T> integers(Op op, const std::vector<T>& values) {
@@ -46,6 +48,7 @@ template <typename T> std::optional<T> integers(Op op, const std::vector<T>& val
     case Op::bxor: return static_cast<T>(bxor);
     case Op::land: return static_cast<T>(all);
     case Op::lor: return static_cast<T>(any);
+    default: return std::nullopt;
   }
   return std::nullopt;
 }
@@ -58,7 +61,7 @@ template <typename W> W extreme(W a, W b, bool least) {
 }
 
 template <typename T> std::optional<T> floats(Op op, const std::vector<T>& values) {
-  using Work = std::conditional_t<is_half<T>, float, T>;
+  using Work = std::conditional_t<is_narrow<T>, float, T>;
   Work result = static_cast<Work>(values[0]);
   for (std::size_t i = 1; i < values.size(); ++i) {
     const Work value = static_cast<Work>(values[i]);
