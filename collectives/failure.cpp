@@ -53,7 +53,8 @@ std::string who_called_what(const window::TeamCore& team, const std::function<Si
     if (ranks.size() > most) ranks.resize(most);
     fmt::format_to(std::back_inserter(text), "{}{}{} {}{} {}", text.empty() ? "" : ", ", rank_word(team),
                    ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), more,
-                   called.kind() == Kind::none ? "didn't say what" : "called " + called.text());
+                   called.kind() == Kind::none ? (ranks.size() == 1 ? "hasn't come so far" : "haven't come so far")
+                                               : "called " + called.text());
   }
   return text;
 }
@@ -82,16 +83,6 @@ using Text = std::function<std::string()>;
 }
 
 }  // namespace
-
-void throw_failure(const window::TeamCore& core, const DirectTeam& team, const base::Status& status,
-                   const char* operation, std::size_t bytes) {
-  throw_it(core, status, operation, bytes, [&] {
-    const char* const word = rank_word(core);
-    return fmt::format("{} {} called {}, {} {} called {}", word, core.fabric().rank,
-                       team.signature_of(core.rank()).text(), word, status.peer,
-                       team.signature_of(core.rank_of(status.peer)).text());
-  });
-}
 
 void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status& status, const char* operation,
                    std::size_t bytes) {

@@ -7,8 +7,6 @@
 
 namespace hmc::collectives {
 
-[[noreturn]] void throw_failure(const window::TeamCore& core, const DirectTeam& team, const base::Status& status,
-                                const char* operation, std::size_t bytes);
 [[noreturn]] void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status& status,
                                 const char* operation, std::size_t bytes);
 

@@ -39,7 +39,9 @@ State::State(window::TeamCore& team, const Settings& settings)
   shape_ = direct ? schedule::Shape{team.size(), team.size()} : shape_of(team);
   schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_);
   if (!team.is_world()) team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
-  if (direct) direct_ = std::make_unique<DirectTeam>(team);
+  if (!direct) return;
+  direct_ = std::make_unique<DirectTeam>(team);
+  direct_->join(schedules_->history(), *schedules_);
 }
 
 void State::tell_direct(schedule::Collective collective) const noexcept {

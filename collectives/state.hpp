@@ -24,11 +24,10 @@ class State final : public window::CollectiveState {
   DirectTeam* direct(schedule::Collective collective, std::size_t bytes) const noexcept {
     return direct_ == nullptr || selector_.wants_schedule(shape_, collective, bytes) ? nullptr : direct_.get();
   }
-  /// A call is carried out so: counted, and known to the schedules.
-  void note_direct(schedule::Collective collective, Signature signature) noexcept {
+  /// A call is carried out so.
+  void count_direct(schedule::Collective collective) noexcept {
     if (direct_taken_[static_cast<std::size_t>(collective)]++ == 0) [[unlikely]]
       tell_direct(collective);
-    schedules_->note(signature);
   }
   /// How many calls were carried out by load and store.
   std::uint64_t direct_taken(schedule::Collective collective) const noexcept {

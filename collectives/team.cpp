@@ -9,6 +9,7 @@
 #include "collectives/broadcast/broadcast.hpp"
 #include "collectives/calls.hpp"
 #include "collectives/construction/derive.hpp"
+#include "collectives/counts_match.hpp"
 #include "collectives/direct/pull.hpp"
 #include "collectives/failure.hpp"
 #include "collectives/state.hpp"
@@ -22,32 +23,43 @@ using schedule_kind = collectives::schedule::Collective;
 
 namespace {
 
-[[noreturn]] void refuse(const OpenTeam& team, const DirectTeam& direct, const base::Status& status,
-                         const char* operation, std::size_t bytes) {
+/// Of a collective by load and store: all ranks are to hear of its failure, and may be in a schedule.
+[[noreturn]] void refuse(const OpenTeam& team, const base::Status& status, const char* operation, std::size_t bytes) {
   collectives::ScheduleTeam& schedules = team.state.schedules();
-  // Whoever is awaited may be in a collective of the other form.
-  if (status.code == Code::timeout && schedules.explain_other(status).code == Code::mismatch)
-    collectives::throw_failure(team.core, schedules, status, operation, bytes);
-  collectives::throw_failure(team.core, direct, status, operation, bytes);
+  schedules.fail(status);
+  collectives::throw_failure(team.core, schedules, status, operation, bytes);
 }
 
-/// Of a collective by load and store.
-void require(const OpenTeam& team, const DirectTeam& direct, const base::Status& status, const char* operation,
-             std::size_t bytes) {
+void require(const OpenTeam& team, const base::Status& status, const char* operation, std::size_t bytes) {
   if (!status.ok()) [[unlikely]]
-    refuse(team, direct, status, operation, bytes);
+    refuse(team, status, operation, bytes);
 }
 
 void run(const OpenTeam& team, const Given& given) {
   collectives::ScheduleTeam& schedules = team.state.schedules();
   if (DirectTeam* const direct = team.state.direct(given.call.collective, given.bytes());
       direct != nullptr && collectives::pulls(*direct, given)) {
-    team.state.note_direct(given.call.collective, given.signature);
-    return require(team, *direct, collectives::pull(*direct, given), given.operation, given.bytes());
+    team.state.count_direct(given.call.collective);
+    return require(team, collectives::pull(*direct, given), given.operation, given.bytes());
   }
   const base::Status status = schedules.run(given);
   if (!status.ok()) [[unlikely]]
     collectives::throw_failure(team.core, schedules, status, given.operation, given.bytes());
+}
+
+/// As a part of that alltoallv.
+void agree(const OpenTeam& team, const Given& given, collectives::CountsOf& counts) {
+  const Reduction how(collectives::combine_counts, nullptr, true);
+  if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, sizeof counts)) {
+    collectives::ReduceCall call =
+        collectives::allreduce_direct_call(&counts, &counts, 1, DType::located_i64, how);
+    call.signature = given.signature;
+    return require(team, collectives::allreduce_direct(*direct, call), given.operation, given.bytes());
+  }
+  Given call = collectives::reduction_call(team, schedule_kind::allreduce, &counts, &counts, 1, DType::located_i64, how);
+  call.signature = given.signature;
+  call.operation = given.operation;
+  run(team, call);
 }
 
 }  // namespace
@@ -84,8 +96,8 @@ void Team::barrier() {
   if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok()) [[unlikely]]
     window::throw_status(core_->fabric(), status, {"barrier"});
   if (DirectTeam* const direct = team.state.direct(schedule_kind::barrier, 0)) [[likely]] {
-    team.state.note_direct(schedule_kind::barrier, collectives::Signature::make(collectives::Kind::barrier, 0));
-    return require(team, *direct, collectives::barrier_direct(*direct), "barrier", 0);
+    team.state.count_direct(schedule_kind::barrier);
+    return require(team, collectives::barrier_direct(*direct), "barrier", 0);
   }
   run(team, collectives::barrier_call());
 }
@@ -96,8 +108,8 @@ void Team::broadcast(void* data, std::size_t bytes, int root) {
   if (direct == nullptr) return run(team, collectives::broadcast_call(team, data, bytes, root));
   collectives::check_broadcast(team, data, bytes, root);
   const collectives::BroadcastCall call{data, bytes, root};
-  team.state.note_direct(schedule_kind::broadcast, call.signature());
-  require(team, *direct, collectives::broadcast_direct(*direct, call), "broadcast", bytes);
+  team.state.count_direct(schedule_kind::broadcast);
+  require(team, collectives::broadcast_direct(*direct, call), "broadcast", bytes);
 }
 
 void Team::allgather(const void* in, void* out, std::size_t bytes) {
@@ -106,8 +118,8 @@ void Team::allgather(const void* in, void* out, std::size_t bytes) {
   if (direct == nullptr) return run(team, collectives::allgather_call(team, in, out, bytes));
   collectives::check_allgather(team, in, out, bytes);
   const collectives::AllgatherCall call{in, out, bytes};
-  team.state.note_direct(schedule_kind::allgather, call.signature());
-  require(team, *direct, collectives::allgather_direct(*direct, call), "allgather", bytes);
+  team.state.count_direct(schedule_kind::allgather);
+  require(team, collectives::allgather_direct(*direct, call), "allgather", bytes);
 }
 
 void Team::allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
@@ -115,8 +127,8 @@ void Team::allreduce(const void* in, void* out, std::size_t count, DType type, c
   const bool known = static_cast<int>(type) < dtype_count;  // else the check below says so
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, known ? count * size_of(type) : 0)) {
     const collectives::ReduceCall call = collectives::allreduce_direct_call(in, out, count, type, how);
-    team.state.note_direct(schedule_kind::allreduce, call.signature);
-    return require(team, *direct, collectives::allreduce_direct(*direct, call), "allreduce", call.bytes());
+    team.state.count_direct(schedule_kind::allreduce);
+    return require(team, collectives::allreduce_direct(*direct, call), "allreduce", call.bytes());
   }
   run(team, collectives::reduction_call(team, schedule_kind::allreduce, in, out, count, type, how));
 }
@@ -157,13 +169,12 @@ void Team::alltoallv(const void* in, Counts counts, Counts displacements, void* 
   const OpenTeam team(core_, "alltoallv");
   Given given = collectives::alltoallv_call(team, in, out, {counts, displacements},
                                             {receive_counts, receive_displacements}, element);
-  // How a call is cut depends on the largest count of any pair, so all must know it.
-  std::uint64_t largest = given.call.largest;
-  Given agree = collectives::reduction_call(team, schedule_kind::allreduce, &largest, &largest, 1, DType::u64, Op::max);
-  agree.signature = given.signature;
-  agree.operation = given.operation;
-  run(team, agree);
-  given.call.largest = largest;
+  // All must know the largest count of any pair, by which a call is cut, and that the counts match.
+  collectives::CountsOf all = collectives::counts_of(team.rank(), counts, receive_counts);
+  agree(team, given, all);
+  if (all.balance != 0) [[unlikely]]
+    collectives::throw_uneven(*this, counts, receive_counts);
+  given.call.largest = all.largest;
   run(team, given);
 }
 

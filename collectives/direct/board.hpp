@@ -11,12 +11,11 @@ inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::size_t inline_bytes = 48;  ///< payload that rides in the flag's own line
 inline constexpr std::size_t slot_bytes = 4096;  ///< payload that one flag covers
 
-/// "I have arrived at collective number `sequence`, and called `signature`." Signature and payload are
-/// plain: the release store of the sequence publishes them, and the acquire load of who waits for it
-/// takes them.
+/// "I have arrived at collective number `sequence`, and what I called up to it makes `history`." History and payload
+/// are plain: the release store of the sequence publishes them, and the acquire load of who waits for it takes them.
 struct alignas(line_bytes) ArrivalLine {
   std::atomic<std::uint64_t> sequence{0};
-  std::uint64_t signature = 0;
+  std::uint64_t history = 0;
   std::byte payload[inline_bytes] = {};
 };
 

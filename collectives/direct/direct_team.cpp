@@ -47,8 +47,8 @@ Status DirectTeam::fail(const Status& status) noexcept {
 }
 
 Status DirectTeam::begin(Signature signature) noexcept {
-  if (!failure_.ok()) [[unlikely]]
-    return failure_;
+  if (!failure_.ok() || history_->is_over) [[unlikely]]
+    return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
   const std::uint64_t before = sequence_;
   if (all_arrived_ < before) {  // the last call didn't wait for everyone
     for (int i = 1; i < size_; ++i) {
@@ -59,13 +59,15 @@ Status DirectTeam::begin(Signature signature) noexcept {
     all_arrived_ = before;
   }
   signature_ = signature;
+  history_->add(signature);
+  history_word_ = history_->word();
   ++sequence_;
   return {};
 }
 
 void DirectTeam::arrive(const void* payload, std::size_t bytes) noexcept {
   ArrivalLine& line = board(rank_).arrivals[sequence_ & 1];
-  line.signature = signature_.word();
+  line.history = history_word_;
   if (bytes == 8) {
     std::memcpy(line.payload, payload, 8);
   } else if (bytes > 0) {
@@ -88,11 +90,11 @@ Status DirectTeam::wait_line(ArrivalLine& line, int rank, std::uint64_t sequence
   // Acquire: pairs with the release in arrive.
   const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
   if (const Status status =
-          fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence}, arrived, fabric_.timeout);
+          fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived, fabric_.timeout);
       !status.ok())
     return status;
-  // `sequence` is the present call's, and so is signature_; a peer can't be further, since I haven't arrived there.
-  if (line.signature != signature_.word()) [[unlikely]]
+  // `sequence` is the present call's, and so is the word; a peer can't be further, since I haven't arrived there.
+  if (line.history != history_word_) [[unlikely]]
     return Status::failure(Code::mismatch, "ranks called different collectives", world(rank));
   return {};
 }
@@ -125,7 +127,7 @@ Status DirectTeam::wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept
   // Acquire: pairs with the release in publish.
   const auto reached = [&]() noexcept { return line.tag.load(std::memory_order_acquire) >= tag; };
   const Status status =
-      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence_}, reached, fabric_.timeout);
+      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence_, watch_}, reached, fabric_.timeout);
   return status.ok() ? status : fail(status);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/direct/board.hpp"
+#include "collectives/execute/history.hpp"
 #include "collectives/signature.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/window/core.hpp"
@@ -33,6 +34,11 @@ class DirectTeam {
  public:
   explicit DirectTeam(window::TeamCore& team);
   void close();
+  /// What it shares with the team's schedules, before the first call.
+  void join(History& history, base::Watch& watch) noexcept {
+    history_ = &history;
+    watch_ = &watch;
+  }
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
@@ -78,9 +84,6 @@ class DirectTeam {
 
   /// Remembers and returns.
   base::Status fail(const base::Status& status) noexcept;
-  const base::Status& failure() const noexcept { return failure_; }
-  /// Who called what, for Error texts.
-  Signature signature_of(int rank) const noexcept { return Signature(board(rank).arrivals[sequence_ & 1].signature); }
 
   // scratch of the collectives, so that the steady state doesn't allocate
   std::vector<const void*> ins;
@@ -109,7 +112,10 @@ class DirectTeam {
   std::uint64_t sequence_ = 0;     // of the present call
   std::uint64_t all_arrived_ = 0;  // the last sequence at which I have seen everyone
   std::uint64_t staging_busy_ = 0;
-  Signature signature_;  // of the present call
+  Signature signature_;             // of the present call
+  std::uint64_t history_word_ = 0;  // up to it
+  History* history_ = nullptr;
+  base::Watch* watch_ = nullptr;
   base::Status failure_;
   std::vector<Seat> seats_;
   std::vector<std::byte*> staging_;

@@ -12,7 +12,8 @@ Room room_for(const window::TeamCore& team) noexcept { return room_of(team.size(
 
 Arena::Arena(window::TeamCore& team)
     : room_(room_for(team)),
-      first_area_((report_offset(team.size()) + 63) / 64 * 64),
+      questions_at_(report_offset(team.size())),
+      first_area_((question_offset(team.size()) + 63) / 64 * 64),
       area_bytes_(std::uint64_t{room_.slots} * 8 + room_.scratch_bytes) {
   window_ = window::Core::create(team, first_area_ + areas * area_bytes_, window::Core::Role::internal);
 }

@@ -14,7 +14,7 @@
 namespace hmc::collectives {
 
 /// One window per team. In it, on each rank:
-///   control:  the alarm word, a slot per round of a guard, a report per rank
+///   control:  the alarm word, a slot per round of a guard, a report and a question per rank
 ///   areas:    each has 64-bit signal slots, and scratch; call number n uses area n % areas
 /// Which area a call uses, and when that is free, is Numbering's matter.
 ///
@@ -52,6 +52,10 @@ class Arena {
   static std::uint64_t report_offset(int rank) noexcept {
     return control_head + static_cast<std::uint64_t>(rank) * sizeof(Report);
   }
+  /// "In this call I wait for you, and this is my history": a stamp.
+  std::uint64_t question_offset(int rank) const noexcept {
+    return questions_at_ + static_cast<std::uint64_t>(rank) * 8;
+  }
   const Report& report(int rank) const noexcept {
     return *reinterpret_cast<const Report*>(window_->data() + report_offset(rank));
   }
@@ -75,6 +79,7 @@ class Arena {
   std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
 
   Room room_;
+  std::uint64_t questions_at_;
   std::uint64_t first_area_;
   std::uint64_t area_bytes_;
   std::shared_ptr<window::Core> window_;

@@ -22,17 +22,54 @@ bool waited_in_vain(const Report& report) noexcept {
 /// same. So a rank that waits for someone who will never come learns of it at once, wherever in the algorithm
 /// the two are. Deaths and aborts are known to all by the node's page: for them nothing is sent; whatever else a
 /// rank fails of is told.
-const Status& ScheduleTeam::fail(const Status& status) noexcept {
+const Status& ScheduleTeam::fail(const Status& status, std::uint64_t call) noexcept {
   if (!failure_.ok()) return failure_;
   failure_ = status;
+  history_.is_over = true;
+  write_report(call != 0 ? call : call_in_question());
   for (Operation* const operation : active_) operation->abandon();
   if (status.code != Code::peer_failed && status.code != Code::aborted) send_report();
   return failure_;
 }
 
-void ScheduleTeam::send_report() noexcept {
+/// The present blocking call, or the oldest of those that are under way.
+std::uint64_t ScheduleTeam::call_in_question() const noexcept {
+  for (const Operation* const operation : active_)
+    if (operation->outcome.code == Code::in_progress) return operation->call;
+  return history_.calls();
+}
+
+/// Calls that are under way are known, however long ago they were begun.
+Signature ScheduleTeam::signature_at(std::uint64_t call) const noexcept {
+  if (history_.has(call)) return history_.signature_of(call);
+  for (const Operation* const operation : active_)
+    if (operation->call == call) return operation->given().signature;
+  return {};
+}
+
+void ScheduleTeam::write_report(std::uint64_t call) noexcept {
   report_.code = static_cast<std::uint64_t>(failure_.code);
   report_.peer = static_cast<std::uint64_t>(failure_.peer);
+  report_.call = call;
+  // Who hasn't come so far tells of the last calls that it made.
+  const std::uint64_t last = std::min(call, history_.calls());
+  report_.first = last > Report::before ? last - Report::before : 1;
+  for (std::uint64_t i = 0; i < Report::told; ++i) report_.signatures[i] = signature_at(report_.first + i).word();
+}
+
+bool ScheduleTeam::hear_alarm() noexcept {
+  const std::uint64_t alarm = arena_.word(Arena::alarm_offset);
+  if (alarm == 0) [[likely]]
+    return false;
+  const int rank = static_cast<int>(alarm) - 1;
+  // All tell of the same calls, where they can.
+  const bool heard = arena_.word(Arena::report_offset(rank)) != 0;
+  fail(Status::failure(Code::timeout, "a rank of the team has given up", arena_.world(rank)),
+       heard ? arena_.report(rank).call : 0);
+  return true;
+}
+
+void ScheduleTeam::send_report() noexcept {
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
     const std::uint64_t offset = Arena::report_offset(rank_);
@@ -62,19 +99,32 @@ Status ScheduleTeam::explain() noexcept {
   if (waited.code == Code::peer_failed || waited.code == Code::aborted) return failure_ = waited;
 
   int missing = -1;
-  int cause = -1;  // who failed of something else than waiting
+  int cause = -1;    // who failed of something else than waiting
+  int witness = -1;  // who has seen a mismatch
   int other = failure_.code == Code::mismatch ? team_.rank_of(failure_.peer) : -1;
-  for (int rank = 0; rank < size_; ++rank) {
-    if (rank == rank_) continue;
-    const bool heard = arena_.word(Arena::report_offset(rank)) != 0;
-    if (!heard && missing < 0) missing = rank;
-    if (heard && cause < 0 && !waited_in_vain(arena_.report(rank))) cause = rank;
-    const std::uint64_t number = heard ? Report::conflict(report_, arena_.report(rank)) : 0;
-    if (number == 0 || (conflict_ != 0 && other != rank)) continue;
+  int first = -1;  // of those that were heard
+  const auto consider = [&](std::uint64_t number, int rank) noexcept {
+    if (number == 0 || (conflict_ != 0 && conflict_ <= number)) return;
     conflict_ = number;
     other = rank;
+  };
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    if (arena_.word(Arena::report_offset(rank)) == 0) {
+      if (missing < 0) missing = rank;
+      continue;
+    }
+    const Report& report = arena_.report(rank);
+    if (witness < 0 && static_cast<Code>(report.code) == Code::mismatch) witness = rank;
+    if (cause < 0 && !waited_in_vain(report)) cause = rank;
+    if (first < 0) first = rank;
+    // Others may differ in a call that this rank hasn't made yet.
+    consider(Report::conflict(report_, report), rank);
+    consider(Report::conflict(arena_.report(first), report), rank);
   }
-  if (conflict_ != 0 || failure_.code == Code::mismatch) {
+  if (conflict_ != 0 || failure_.code == Code::mismatch || witness >= 0) {
+    if (conflict_ == 0) conflict_ = witness >= 0 ? arena_.report(witness).call : report_.call;
+    if (other < 0) other = witness;
     failure_ = Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(other));
   } else if (cause >= 0) {
     const auto code = static_cast<Code>(arena_.report(cause).code);
@@ -85,15 +135,8 @@ Status ScheduleTeam::explain() noexcept {
   return failure_;
 }
 
-Status ScheduleTeam::explain_other(const Status& status) noexcept {
-  fail(status);
-  const Status explained = explain();
-  return explained.code == Code::mismatch ? explained : status;
-}
-
 Signature ScheduleTeam::signature_of(int rank) const noexcept {
-  const std::uint64_t number = conflict_ != 0 ? conflict_ : report_.latest;
-  return (rank == rank_ ? report_ : arena_.report(rank)).signature_of(number);
+  return (rank == rank_ ? report_ : arena_.report(rank)).signature_of(conflict_);
 }
 
 }  // namespace hmc::collectives

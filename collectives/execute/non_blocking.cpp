@@ -33,12 +33,11 @@ Operation& ScheduleTeam::take_operation() {
 /// All of its turns are reserved now, so that they stand in the order of the calls on every rank; see Numbering.
 Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
   tidy();
-  const Signature signature = operation.given().signature;
-  report_.remember(++calls_, signature);
+  enter(operation, operation.given().signature);
   operation.start(false);
   operation.numbers = numbers_;
-  for (std::uint64_t i = 0; i < operation.pieces(); ++i) static_cast<void>(numbers_.next(signature, false));
-  operation.turn = operation.numbers.next(signature, false);
+  for (std::uint64_t i = 0; i < operation.pieces(); ++i) static_cast<void>(numbers_.next(operation.history, false));
+  operation.turn = operation.numbers.next(operation.history, false);
   operation.ticket += std::uint64_t{1} << index_bits;
   operation.under_way = true;
   ticket = operation.ticket;
@@ -98,7 +97,7 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
 
 void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
   const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
-  fail(Status::failure(Code::timeout, "the deadline passed", arena_.world(operation.awaited())));
+  fail(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))), operation.call);
 }
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {

@@ -35,16 +35,15 @@ struct Turn {
 /// calls. Guards have numbers of their own and a rank goes through them in order: a slot of a guard always
 /// comes from the same sender, with rising numbers, and a later number says that an earlier guard was passed.
 ///
-/// A stamp is the number above a tag that is made of the signatures of all calls so far. So ranks that have
+/// A stamp is the number above a tag that is made of the signatures of all calls so far (History). So ranks that have
 /// called different things learn of it with the first message between them, at the latest in the call after.
 class Numbering {
  public:
-  /// The next call's turn.
-  Turn next(Signature signature, bool blocking) noexcept {
+  /// The next call's turn; `history`: the word up to it.
+  Turn next(std::uint64_t history, bool blocking) noexcept {
     Turn turn;
     turn.number = ++last_;
-    note(signature);
-    turn.stamp = Arena::stamp(turn.number, history_);
+    turn.stamp = Arena::stamp(turn.number, history);
     set_blocking(last_, blocking);
     if (last_ > Arena::areas && last_ - Arena::areas > finished_) {
       // Blocking calls before this one are over here by the time that it starts; of others, leave half the areas
@@ -56,11 +55,6 @@ class Numbering {
     }
     turn.guard = guards_;
     return turn;
-  }
-  /// A call that isn't carried out by a schedule is a part of the history too.
-  void note(Signature signature) noexcept {
-    history_ = (history_ ^ signature.word()) * 0x9e3779b97f4a7c15U;
-    history_ ^= history_ >> 32;
   }
   /// Call `number`, blocking and of every rank with every other, is over here.
   void synchronised(std::uint64_t number) noexcept { finished_ = std::max(finished_, blocking_up_to(number - 1)); }
@@ -82,7 +76,6 @@ class Numbering {
   std::uint64_t last_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t guards_ = 0;
-  std::uint64_t history_ = 0;
   std::uint64_t blocking_ = 0;  // a bit per number, of the last 64
 };
 

@@ -9,35 +9,30 @@
 
 namespace hmc::collectives {
 
-/// The calls that a rank made last, in the order of the program, and why it gives up. Plain data, put with `given`
-/// as its signal.
+/// What the rank called around the call in question, and why it gives up. Written once, at the failure, and then put
+/// as plain data with `given` as its signal.
 struct Report {
-  static constexpr int remembered = 8;
+  static constexpr int told = 16;
+  static constexpr std::uint64_t before = 11;  ///< of those, calls before the one in question
 
   std::uint64_t given = 0;  ///< 1: the rest is there
   std::uint64_t code = 0;
-  std::uint64_t peer = 0;  ///< whom it waited for, or whose message was wrong
-  std::uint64_t latest = 0;
-  std::uint64_t numbers[remembered] = {};
-  std::uint64_t signatures[remembered] = {};
+  std::uint64_t peer = 0;   ///< whom it waited for, or whose message was wrong
+  std::uint64_t call = 0;   ///< in question: what it was in when it gave up, or what it was told
+  std::uint64_t first = 1;  ///< the number of the first that is told
+  std::uint64_t signatures[told] = {};
 
-  void remember(std::uint64_t number, Signature signature) noexcept {
-    latest = number > latest ? number : latest;
-    numbers[number % remembered] = number;
-    signatures[number % remembered] = signature.word();
-  }
-  /// The first call that both have had and that isn't the same; 0 if there is none.
-  static std::uint64_t conflict(const Report& a, const Report& b) noexcept {
-    std::uint64_t first = 0;
-    for (int i = 0; i < remembered; ++i) {
-      const std::uint64_t number = a.numbers[i];
-      if (number != 0 && number == b.numbers[i] && a.signatures[i] != b.signatures[i] && (first == 0 || number < first))
-        first = number;
-    }
-    return first;
-  }
+  /// None: not told, or not called.
   Signature signature_of(std::uint64_t number) const noexcept {
-    return numbers[number % remembered] == number ? Signature(signatures[number % remembered]) : Signature();
+    return number >= first && number - first < told ? Signature(signatures[number - first]) : Signature();
+  }
+  /// The first call that both tell of and that isn't the same; 0 if there is none.
+  static std::uint64_t conflict(const Report& a, const Report& b) noexcept {
+    for (std::uint64_t i = 0; i < told; ++i) {
+      const Signature one = a.signature_of(a.first + i), other = b.signature_of(a.first + i);
+      if (one.kind() != Kind::none && other.kind() != Kind::none && !(one == other)) return a.first + i;
+    }
+    return 0;
   }
 };
 

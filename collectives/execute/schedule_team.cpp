@@ -92,8 +92,8 @@ Status ScheduleTeam::run(const Given& given) noexcept {
     return status.code == Code::out_of_memory ? fail(status) : status;
   tidy();
   blocking_.start(true);
-  report_.remember(++calls_, given.signature);
-  blocking_.turn = numbers_.next(given.signature, true);
+  enter(blocking_, given.signature);
+  blocking_.turn = numbers_.next(blocking_.history, true);
   active_.push_back(&blocking_);
   begin_piece(blocking_);
   const Status status = wait_for(blocking_);
@@ -101,9 +101,21 @@ Status ScheduleTeam::run(const Given& given) noexcept {
   return status;
 }
 
+void ScheduleTeam::enter(Operation& operation, Signature signature) noexcept {
+  history_.add(signature);
+  operation.call = history_.calls();
+  operation.history = history_.word();
+}
+
+/// Before its first step it may wait in a guard.
+int ScheduleTeam::awaited_by(const Operation& operation) const noexcept {
+  if (operation.running()) return operation.awaited();
+  return guard_entered_ > guards_done_ ? (rank_ + size_ - (1 << guard_round_) % size_) % size_ : -1;
+}
+
 Status ScheduleTeam::wait_for(Operation& operation) noexcept {
   const base::Activity activity = activity_of(operation.given().signature.kind());
-  const auto awaited = [&] { return arena_.world(operation.awaited()); };
+  const auto awaited = [&] { return arena_.world(awaited_by(operation)); };
   std::uint64_t before = moves_;
   Status status;
   const auto moved = [&]() noexcept {
@@ -118,7 +130,8 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
       continue;
     }
     // The deadline is that of one wait: a large call may take as long as it moves.
-    const Status waited = fabric_.waiter.until({activity, awaited(), operation.turn.number}, moved, fabric_.timeout);
+    const Status waited =
+        fabric_.waiter.until({activity, awaited(), operation.turn.number, this}, moved, fabric_.timeout);
     if (!waited.ok()) return fail(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, awaited()));
     if (status.code != Code::in_progress) return status;
   }
@@ -126,11 +139,8 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
 
 int ScheduleTeam::progress() noexcept {
   if (!failure_.ok()) return 0;
-  if (arena_.word(Arena::alarm_offset) != 0) [[unlikely]] {
-    fail(Status::failure(Code::timeout, "a rank of the team has given up",
-                         arena_.world(static_cast<int>(arena_.word(Arena::alarm_offset)) - 1)));
+  if (hear_alarm()) [[unlikely]]
     return 1;
-  }
   const std::uint64_t before = moves_;
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& operation = *active_[i];
@@ -144,7 +154,7 @@ int ScheduleTeam::progress() noexcept {
     operation.drop_plan();
     if (status.ok() && size_ == 1) reduce_alone(operation.given());
     if (!status.ok()) {
-      fail(status);
+      fail(status, operation.call);
       break;
     }
     if (!operation.blocking()) {
@@ -152,6 +162,7 @@ int ScheduleTeam::progress() noexcept {
       --i;
     }
   }
+  if (moves_ == before && driven_) look_after_started();
   return static_cast<int>(moves_ - before);
 }
 
@@ -180,8 +191,8 @@ Status ScheduleTeam::advance(Operation& operation) noexcept {
     if (const Status status = operation.advance(); !status.ok()) return status;
     if (operation.blocking() && operation.synchronises()) numbers_.synchronised(operation.turn.number);
     if (!operation.next_piece()) return {};
-    const Signature signature = operation.given().signature;
-    operation.turn = operation.blocking() ? numbers_.next(signature, true) : operation.numbers.next(signature, false);
+    operation.turn = operation.blocking() ? numbers_.next(operation.history, true)
+                                          : operation.numbers.next(operation.history, false);
     begin_piece(operation);
   }
 }

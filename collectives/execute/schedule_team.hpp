@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/execute/arena.hpp"
+#include "collectives/execute/history.hpp"
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/operation.hpp"
 #include "collectives/execute/plan.hpp"
@@ -17,7 +18,7 @@ namespace hmc::collectives {
 /// Blocking calls drive their operation until it is over. Non-blocking ones are driven from every wait of this
 /// rank, and whenever somebody asks for them. Failures stick: after one, the team's ranks may be at different
 /// calls, so every later call gives the same status. One thread at a time.
-class ScheduleTeam final : public base::Progress, public window::TicketSource {
+class ScheduleTeam final : public base::Progress, public base::Watch, public window::TicketSource {
  public:
   ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
   ~ScheduleTeam() override;
@@ -25,14 +26,12 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   /// Until what is under way is over.
   base::Status drain() noexcept;
 
-  /// A collective of this team is carried out otherwise. So ranks of which one calls that and another a schedule
-  /// learn of it with the next schedule's first message.
-  void note(Signature signature) noexcept {
-    numbers_.note(signature);
-    report_.remember(++calls_, signature);
-  }
-  /// Such a call has met its deadline: mismatch if the reports say so, else `status`.
-  base::Status explain_other(const base::Status& status) noexcept;
+  /// Of all collectives of this team, however they are carried out.
+  History& history() noexcept { return history_; }
+  /// For long waits in any of them: hears of failures elsewhere, compares histories, asks whom it waits for.
+  base::Status look(const base::WaitNote& note, std::int64_t now) noexcept override;
+  /// Ends the team, and tells all others. `call`: in question; 0: the present one.
+  const base::Status& fail(const base::Status& status, std::uint64_t call = 0) noexcept;
 
   /// Blocking.
   base::Status run(const Given& given) noexcept;
@@ -41,6 +40,7 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   base::Status start(const Given& given, std::uint64_t& ticket) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
+  std::uint64_t moves() const noexcept override { return moves_; }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
   Request request_of(std::uint64_t ticket, const char* operation) const;
 
@@ -75,7 +75,16 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   bool finished_here(std::uint64_t number) const noexcept;
   void reduce_alone(const Given& given) noexcept;
   void begin_piece(Operation& operation) noexcept;
-  const base::Status& fail(const base::Status& status) noexcept;
+  void enter(Operation& operation, Signature signature) noexcept;
+  int awaited_by(const Operation& operation) const noexcept;
+  Signature signature_at(std::uint64_t call) const noexcept;
+  std::uint64_t call_in_question() const noexcept;
+  bool hear_alarm() noexcept;
+  void look_after(int peer, std::uint64_t call, std::uint64_t history, std::int64_t now) noexcept;
+  void look_after_started() noexcept;
+  void hear_questions() noexcept;
+  void ask(int peer, std::uint64_t question, std::int64_t now) noexcept;
+  void write_report(std::uint64_t call) noexcept;
   void send_report() noexcept;
 
   window::TeamCore& team_;
@@ -105,8 +114,19 @@ class ScheduleTeam final : public base::Progress, public window::TicketSource {
   base::Status failure_;
   bool explained_ = false;
   std::uint64_t conflict_ = 0;  // the call that wasn't the same
-  std::uint64_t calls_ = 0;     // all, by schedules and otherwise
+  History history_;
   Report report_;
+
+  // of long waits
+  unsigned idle_ = 0;
+  std::int64_t looked_at_ = 0;
+  struct Question {
+    int peer = -1;
+    std::uint64_t stamp = 0;
+    std::int64_t since = 0;
+    bool is_asked = false;
+  };
+  Question question_;
 };
 
 }  // namespace hmc::collectives

@@ -36,7 +36,9 @@ class HMC_API Request {
   /// True once done; false while under way. Throws Error if the transfer failed.
   bool test();
   /// Returns once done; Error{timeout} at the deadline, and the request stays valid: the transfer goes on
-  /// and its buffers stay in use.
+  /// and its buffers stay in use. A collective's job_timeout begins anew with each of its steps, so that a large one
+  /// may take as long as it moves; when it passes the team has failed, and the error names who is missing. The same
+  /// in wait_all and wait_any.
   void wait(Timeout timeout = job_timeout);
   /// Gives the transfer up: the buffers are the caller's again, and what the transfer does may be done in
   /// part. May wait for the network, a second at most; a peer that takes nothing for so long is cut off.
@@ -63,6 +65,7 @@ class HMC_API Request {
 
  private:
   static void abandon_all(std::span<Request> requests) noexcept;
+  static void expire_one(std::span<Request> requests, const base::Status& status);
   friend class window::Core;
   /// Done at once, and not yet asked about.
   Request(const char* operation, int peer) noexcept : operation_(operation), peer_(peer) {}

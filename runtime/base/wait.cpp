@@ -77,6 +77,9 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
     const Status aborted = page_.aborted();
     if (!aborted.ok()) return aborted;
     const std::int64_t now = now_ns();
+    if (note.watch != nullptr) {
+      if (const Status status = note.watch->look(note, now); !status.ok()) return status;
+    }
     if (now >= limit) return Status::failure(Code::timeout, "the deadline passed", note.peer);
     if (sleeps_) {
       if (sleep_on_bell(ready, context)) return {};

@@ -29,11 +29,23 @@ class Progress {
   virtual int progress() noexcept = 0;
 };
 
+struct WaitNote;
+
+/// Looks after a long wait from its slow part on, which a quick wait never enters: a failure ends the wait.
+class Watch {
+ public:
+  virtual Status look(const WaitNote& note, std::int64_t now) noexcept = 0;
+
+ protected:
+  ~Watch() = default;
+};
+
 /// What a long wait says of itself in the rank's activity line.
 struct WaitNote {
   Activity activity = Activity::computing;
   int peer = -1;
   std::uint64_t sequence = 0;
+  Watch* watch = nullptr;
 };
 
 /// The wait ladder. A rank with a core to itself polls with `pause`, then yields between polls, then naps.

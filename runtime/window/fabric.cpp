@@ -20,6 +20,13 @@ Core* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_
   return nullptr;
 }
 
+std::uint64_t moves_of(const Fabric& fabric) noexcept {
+  std::uint64_t moves = 0;
+  for (const TicketSource* const source : fabric.sources)
+    if (source != nullptr) moves += source->moves();
+  return moves;
+}
+
 base::Status test_ticket(const Fabric& fabric, int wire_index, transport::Ticket ticket) noexcept {
   if (TicketSource* const source = source_of(fabric, wire_index)) return source->test(ticket);
   transport::Wire& wire = *fabric.wires[static_cast<std::size_t>(wire_index)];

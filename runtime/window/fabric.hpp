@@ -24,8 +24,10 @@ class TicketSource {
   virtual ~TicketSource() = default;
   /// Drives it; ok, in_progress, or what went wrong.
   virtual base::Status test(std::uint64_t ticket) noexcept = 0;
-  /// The job's deadline has passed in a wait for it.
+  /// The job's deadline has passed in a wait for it, and nothing has moved: all of its tickets fail.
   virtual void expired(std::uint64_t ticket) noexcept = 0;
+  /// Rises with every step. While it does the job's deadline isn't over: large calls take as long as they move.
+  virtual std::uint64_t moves() const noexcept = 0;
   [[noreturn]] virtual void throw_failure(const base::Status& status, const char* operation) = 0;
 };
 
@@ -85,6 +87,8 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
 inline TicketSource* source_of(const Fabric& fabric, int wire) noexcept {
   return wire < 0 ? fabric.sources[static_cast<std::size_t>(-1 - wire)] : nullptr;
 }
+/// Of all sources together.
+std::uint64_t moves_of(const Fabric& fabric) noexcept;
 /// What a ticket says, having driven its wire if it wasn't done.
 base::Status test_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
 /// Waits for a ticket: its outcome, or timeout, peer_failed, aborted; then it is abandoned.

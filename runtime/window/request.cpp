@@ -19,6 +19,22 @@ base::Status closed_status() noexcept { return base::Status::failure(Code::close
   throw Error(std::move(detail));
 }
 
+/// For a collective: the deadline begins anew with each step that is taken.
+base::Status await_while_it_moves(window::Fabric& fabric, const window::TicketSource& source, int wire,
+                                  std::uint64_t ticket, const base::WaitNote& note) noexcept {
+  for (;;) {
+    const std::uint64_t before = source.moves();
+    base::Status outcome;
+    const auto over_or_moved = [&]() noexcept {
+      outcome = window::test_ticket(fabric, wire, ticket);
+      return outcome.code != Code::in_progress || source.moves() != before;
+    };
+    const base::Status waited = fabric.waiter.until(note, over_or_moved, fabric.timeout);
+    if (!waited.ok()) return waited;
+    if (outcome.code != Code::in_progress) return outcome;
+  }
+}
+
 }  // namespace
 
 Request Request::from_raw(const Raw& raw) {
@@ -70,13 +86,14 @@ void Request::wait(Timeout timeout) {
   const auto window = this->window();
   if (window == nullptr || ticket_ == transport::done) return end(window, look(window.get()));
   window::Fabric& fabric = window->fabric();
-  const base::Status status =
-      await(fabric, wire_, ticket_, {base::Activity::wait_request, peer_}, fabric.resolve(timeout));
+  const base::WaitNote note{base::Activity::wait_request, peer_};
   window::TicketSource* const source = source_of(fabric, wire_);
-  if (source != nullptr && status.code == Code::timeout && timeout < Timeout::zero()) {
-    source->expired(ticket_);  // a collective that nobody will complete any more
+  if (source != nullptr && timeout < Timeout::zero()) {
+    const base::Status status = await_while_it_moves(fabric, *source, wire_, ticket_, note);
+    if (status.code == Code::timeout) source->expired(ticket_);  // nobody will complete it any more
     return end(window, status);
   }
+  const base::Status status = await(fabric, wire_, ticket_, note, fabric.resolve(timeout));
   if (status.code != Code::timeout) return end(window, status);
   throw_status(fabric, status, {operation_, peer_});  // at a deadline the request stays valid
 }
@@ -102,6 +119,17 @@ void Request::abandon_all(std::span<Request> requests) noexcept {
   for (Request& request : requests) request.abandon();
 }
 
+/// Of collectives that nobody will complete any more the first says who is missing.
+void Request::expire_one(std::span<Request> requests, const base::Status& status) {
+  for (Request& request : requests) {
+    const auto window = request.is_empty() ? nullptr : request.window();
+    auto* const source = window != nullptr ? window::source_of(window->fabric(), request.wire_) : nullptr;
+    if (source == nullptr || request.ticket_ == transport::done) continue;
+    source->expired(request.ticket_);
+    request.end(window, status);
+  }
+}
+
 std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   if (requests.empty()) throw Error(Code::invalid_argument, "Request::wait_any", "there are no requests");
   std::size_t finished = none;
@@ -124,8 +152,16 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   if (!one_over()) {
     if (some == nullptr) return none;  // all were reported before
     window::Fabric& fabric = some->fabric();
-    const base::Status status =
-        fabric.waiter.until({base::Activity::wait_request, -1}, one_over, fabric.resolve(timeout));
+    const bool renewed = timeout < Timeout::zero();
+    base::Status status;
+    for (std::uint64_t before = 0; status.ok() && finished == none;) {
+      before = window::moves_of(fabric);
+      const auto over_or_moved = [&]() noexcept {
+        return one_over() || (renewed && window::moves_of(fabric) != before);
+      };
+      status = fabric.waiter.until({base::Activity::wait_request, -1}, over_or_moved, fabric.resolve(timeout));
+    }
+    if (status.code == Code::timeout && renewed) expire_one(requests, status);
     if (!status.ok() && status.code != Code::timeout) abandon_all(requests);
     window::require(fabric, status, {"Request::wait_any"});
   }

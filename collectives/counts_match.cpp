@@ -1,0 +1,80 @@
+#include "collectives/counts_match.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+namespace hmc::collectives {
+
+namespace {
+
+/// Neighbouring pairs and counts must give words that have nothing to do with each other.
+std::uint64_t hash_of(std::uint64_t from, std::uint64_t to, std::uint64_t count) noexcept {
+  std::uint64_t hash = (from << 32 | to) * 0x9e3779b97f4a7c15U;
+  hash = (hash ^ hash >> 29 ^ count) * 0xbf58476d1ce4e5b9U;
+  hash = (hash ^ hash >> 32) * 0x94d049bb133111ebU;
+  return hash ^ hash >> 29;
+}
+
+/// One rank's first pair that doesn't match.
+struct Uneven {
+  std::uint64_t there_is = 0;
+  std::uint64_t from = 0, sent = 0, expected = 0;
+};
+
+}  // namespace
+
+CountsOf counts_of(int rank, Team::Counts sent, Team::Counts received) noexcept {
+  CountsOf mine;
+  const auto me = static_cast<std::uint64_t>(rank);
+  for (std::size_t peer = 0; peer < sent.size(); ++peer) {
+    mine.largest = std::max<std::uint64_t>(mine.largest, std::max(sent[peer], received[peer]));
+    mine.balance += hash_of(me, peer, sent[peer]) - hash_of(peer, me, received[peer]);
+  }
+  return mine;
+}
+
+void combine_counts(void* accumulated, const void* next, std::size_t count, DType, void*) {
+  for (std::size_t i = 0; i < count; ++i) {
+    CountsOf all, other;
+    std::memcpy(&all, static_cast<std::byte*>(accumulated) + i * sizeof all, sizeof all);
+    std::memcpy(&other, static_cast<const std::byte*>(next) + i * sizeof other, sizeof other);
+    all.largest = std::max(all.largest, other.largest);
+    all.balance += other.balance;
+    std::memcpy(static_cast<std::byte*>(accumulated) + i * sizeof all, &all, sizeof all);
+  }
+}
+
+void throw_uneven(Team& team, Team::Counts sent, Team::Counts received) {
+  const auto size = static_cast<std::size_t>(team.size());
+  std::vector<std::size_t> told(size);
+  team.alltoall(sent.data(), told.data(), sizeof(std::size_t));
+  Uneven mine;
+  for (std::size_t from = size; from-- > 0;)
+    if (told[from] != received[from]) mine = {1, from, told[from], received[from]};
+  std::vector<Uneven> all(size);
+  team.allgather(&mine, all.data(), sizeof mine);
+
+  ErrorDetail detail;
+  detail.code = Code::mismatch;
+  detail.operation = "alltoallv";
+  detail.rank = team.rank();
+  constexpr int most = 4;
+  int pairs = 0;
+  for (std::size_t to = 0; to < size; ++to) {
+    const Uneven& pair = all[to];
+    if (pair.there_is == 0 || ++pairs > most) continue;
+    const auto me = static_cast<std::size_t>(team.rank());
+    if (detail.peer < 0 || to == me) detail.peer = static_cast<int>(to == me ? pair.from : to);
+    fmt::format_to(std::back_inserter(detail.message), "{}rank {} sends {} to rank {}, which expects {}",
+                   pairs == 1 ? "" : "; ", pair.from, pair.sent, to, pair.expected);
+  }
+  if (pairs > most) fmt::format_to(std::back_inserter(detail.message), "; and {} more", pairs - most);
+  detail.hint = "what a rank sends to another is what that one expects from it; nothing was moved";
+  throw Error(std::move(detail));
+}
+
+}  // namespace hmc::collectives
