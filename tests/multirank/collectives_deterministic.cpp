@@ -44,6 +44,8 @@ template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op) {
   };
   world.allreduce(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
   check("allreduce", 0, me.size);
+  world.iallreduce(in.data(), out.data(), count, hmc::dtype_of<T>(), how).wait();
+  check("iallreduce", 0, me.size);
   world.reduce(in.data(), out.data(), count, hmc::dtype_of<T>(), how, me.size - 1);
   if (me.rank == me.size - 1) check("reduce", 0, me.size);
   world.reduce_scatter(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
@@ -64,6 +66,8 @@ HMC_SPMD_TEST(deterministic, bits_are_those_of_one_fold) {
     if (count > 1000) continue;
     check_all<double>(me, count, hmc::avg);
     check_all<hmc::bfloat16>(me, count, hmc::prod);
+    check_all<hmc::float8_e5m2>(me, count, hmc::sum);
+    check_all<hmc::float8_e4m3>(me, count, hmc::avg);
   }
 }
 
@@ -73,6 +77,32 @@ HMC_SPMD_TEST(deterministic, whatever_is_forced) {
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
     check_all<float>(me, 333, hmc::sum);
   }
+}
+
+// In windows and outside, in place, shifted; the same elements in one large call and in many small ones.
+HMC_SPMD_TEST(deterministic, wherever_buffers_lie_and_however_calls_are_cut) {
+  constexpr std::size_t most = 30'000;
+  Grounds grounds(me, most * sizeof(float));
+  hmc::Team& world = me.runtime->world();
+  const Reduction how = deterministic(Reduction(hmc::sum));
+  std::uint64_t call = 0;
+  for (const std::size_t length : {most, std::size_t{4097}, std::size_t{1000}, std::size_t{12}}) {
+    const Placing place = Placing::any(me.rank, ++call, sizeof(float));
+    const std::size_t count = length == 12 ? 1200 : most;
+    auto* const in = grounds.in(place);
+    auto* const out = grounds.out(place);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float value = rough<float>(me.rank, i);
+      std::memcpy(in + i * 4, &value, 4);
+    }
+    for (std::size_t first = 0; first < count; first += length)
+      world.allreduce(in + first * 4, out + first * 4, std::min(length, count - first), hmc::DType::f32, how);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float expected = folded<float>(hmc::sum, me.size, i);
+      HMC_CHECK_MSG(std::memcmp(out + i * 4, &expected, 4) == 0, "element {}, {} at once", i, length);
+    }
+  }
+  grounds.close();
 }
 
 HMC_SPMD_TEST(deterministic, sixteen_bit_floats_are_rounded_once_in_any_case) {

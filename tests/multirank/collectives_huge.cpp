@@ -1,0 +1,73 @@
+// Counts that 32 bits don't hold. The buffers are large in addresses only: one chunk of memory, mapped again and again,
+// and at the end a part of its own, which a count that was cut off wouldn't reach.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/multirank/collectives_support.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+
+class Repeated {
+ public:
+  static constexpr std::size_t chunk = std::size_t{2} << 20;
+
+  explicit Repeated(std::size_t bytes) : chunks_(bytes / chunk), bytes_(bytes), mapped_((chunks_ + 1) * chunk) {
+    data_ = static_cast<std::byte*>(
+        ::mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    const int fd = ::memfd_create("repeated", MFD_CLOEXEC);
+    bool good = data_ != MAP_FAILED && ::ftruncate(fd, 2 * chunk) == 0;
+    for (std::size_t i = 0; i <= chunks_ && good; ++i)
+      good = ::mmap(data_ + i * chunk, chunk, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                    i < chunks_ ? 0 : static_cast<off_t>(chunk)) != MAP_FAILED;
+    ::close(fd);
+    HMC_CHECK(good);
+  }
+  ~Repeated() { ::munmap(data_, mapped_); }
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+
+  std::byte* data() { return data_; }
+  std::byte* tail() { return data_ + chunks_ * chunk; }
+  std::size_t tail_bytes() const { return bytes_ - chunks_ * chunk; }
+  /// Byte i of a chunk is value(i), of the tail value(chunk + i).
+  template <typename Value> void fill(const Value& value) {
+    for (std::size_t i = 0; i < chunk; ++i) data_[i] = static_cast<std::byte>(value(i));
+    for (std::size_t i = 0; i < tail_bytes(); ++i) tail()[i] = static_cast<std::byte>(value(chunk + i));
+  }
+  template <typename Value> void check(const char* what, const Value& value) {
+    for (std::size_t i = 0; i < chunk; ++i)
+      HMC_CHECK_MSG(data_[i] == static_cast<std::byte>(value(i)), "{}: byte {} of a chunk", what, i);
+    for (std::size_t i = 0; i < tail_bytes(); ++i)
+      HMC_CHECK_MSG(tail()[i] == static_cast<std::byte>(value(chunk + i)), "{}: byte {} of the end", what, i);
+  }
+
+ private:
+  std::size_t chunks_, bytes_, mapped_;
+  std::byte* data_ = nullptr;
+};
+
+std::uint64_t byte_of(int rank, std::size_t i) { return Pattern{rank, 3}.word(i / 8) >> (i % 8 * 8) & 0xff; }
+
+}  // namespace
+
+HMC_SPMD_TEST(huge, counts_beyond_32_bits) {
+  hmc::Team& world = me.runtime->world();
+  const std::size_t bytes = setting(me, "bytes", (std::uint64_t{1} << 31) + 4099);
+  Repeated in(bytes), out(bytes);
+  in.fill([&](std::size_t i) { return byte_of(me.rank, i); });
+  out.fill([](std::size_t) { return 0; });
+  world.allreduce(in.data(), out.data(), bytes, hmc::DType::u8, hmc::sum);
+  out.check("allreduce", [&](std::size_t i) {
+    std::uint64_t sum = 0;
+    for (int rank = 0; rank < me.size; ++rank) sum += byte_of(rank, i);
+    return sum;
+  });
+  const int root = me.size - 1;
+  world.broadcast(in.data(), bytes, root);
+  in.check("broadcast", [&](std::size_t i) { return byte_of(root, i); });
+}
