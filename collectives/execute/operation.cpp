@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace hmc::collectives {
 
@@ -117,19 +118,35 @@ Call Operation::piece_call(std::uint64_t first) {
   return call;
 }
 
+/// Pieces that are called alike share a plan: all but the last of a vector, and of a v-form all in a row in which no
+/// rank's block ends.
 void Operation::keep_plans(Plans& plans) {
-  constexpr std::uint64_t most = 64;  // more pieces than these cost much more to run than to build
-  for (std::uint64_t i = 0; i < std::min(pieces_, most); ++i) {
-    auto plan = plans.get(*algorithm_, piece_call(i * length_));
-    if (plan == nullptr) return;  // load says so
-    kept_.push_back(std::move(plan));
+  std::uint64_t count = 0;
+  std::vector<std::uint64_t> counts, received;
+  for (std::uint64_t i = 0; i < pieces_; ++i) {
+    const Call call = piece_call(i * length_);
+    if (i > 0 && call.count == count && std::ranges::equal(call.counts, counts) &&
+        std::ranges::equal(call.receive_counts, received))
+      continue;
+    auto plan = plans.get(*algorithm_, call);
+    if (plan == nullptr) return kept_.clear();  // load says so
+    kept_.push_back({i, std::move(plan)});
+    count = call.count;
+    counts.assign(call.counts.begin(), call.counts.end());
+    received.assign(call.receive_counts.begin(), call.receive_counts.end());
   }
+}
+
+std::shared_ptr<const Plan> Operation::plan_of_piece(Plans& plans) {
+  if (kept_.empty()) return plans.get(*algorithm_, piece_call(piece_ * length_));
+  const auto after = std::ranges::upper_bound(kept_, piece_, {}, &Kept::first_piece);
+  return std::prev(after)->plan;
 }
 
 Status Operation::load(Plans& plans) {
   const std::uint64_t first = piece_ * length_;
   if (stages_ && piece_ == 0) stage_input();
-  auto plan = piece_ < kept_.size() ? kept_[piece_] : plans.get(*algorithm_, piece_call(first));
+  auto plan = plan_of_piece(plans);
   if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
   const std::uint64_t shift = first * given_.call.element_bytes;
   const auto* const input = static_cast<const std::byte*>(given_.input);

@@ -21,7 +21,7 @@ class Operation {
 
   /// Takes the call over: counts of a v-form are copied, so that the caller's may go. May throw bad_alloc.
   void take(const Given& given, const schedule::Algorithm& algorithm, std::uint64_t longest, int size);
-  /// Builds all pieces' plans and keeps them, for a call that is made many times.
+  /// Builds plans for all pieces and keeps them, for a call that is made many times.
   void keep_plans(Plans& plans);
 
   const Given& given() const noexcept { return given_; }
@@ -65,6 +65,7 @@ class Operation {
 
  private:
   schedule::Call piece_call(std::uint64_t first);
+  std::shared_ptr<const Plan> plan_of_piece(Plans& plans);
   void cut_counts(std::uint64_t first, std::uint64_t count);
   void stage_input();
 
@@ -80,7 +81,11 @@ class Operation {
   bool stages_ = false;
   std::vector<std::byte> staged_;  // an alltoall in place: its input, which the output would overwrite
   Runner runner_;
-  std::vector<std::shared_ptr<const Plan>> kept_;
+  struct Kept {
+    std::uint64_t first_piece;  // and all after it, up to the next one's
+    std::shared_ptr<const Plan> plan;
+  };
+  std::vector<Kept> kept_;
   struct Blocks {
     std::vector<std::uint64_t> counts, displacements;
   };

@@ -56,6 +56,7 @@ std::shared_ptr<const Plan> Plans::get(const Algorithm& algorithm, const Call& c
   const std::shared_ptr<Plan> plan = irregular ? irregular_ : take_place();
   plan->algorithm = nullptr;  // until it is whole
   plan->schedule.clear();
+  ++built_;
   algorithm.build_into(shape_, call, rank_, plan->schedule);
   if (plan->schedule.scratch_bytes > room_.scratch_bytes || plan->schedule.slots > room_.slots) return nullptr;
   plan->used = ++clock_;

@@ -26,6 +26,8 @@ class Plans {
   /// Builds it if it isn't there. Calls with counts of their own (v-forms) are built each time. Null if it
   /// needs more than an area has, which `longest_piece` is to prevent. May throw bad_alloc.
   std::shared_ptr<const Plan> get(const schedule::Algorithm& algorithm, const schedule::Call& call);
+  /// Schedules that were built for calls.
+  std::uint64_t built() const noexcept { return built_; }
 
  private:
   static constexpr std::size_t kept = 32;
@@ -35,6 +37,7 @@ class Plans {
   schedule::Shape shape_;
   int rank_;
   std::uint64_t clock_ = 0;
+  std::uint64_t built_ = 0;
   std::vector<std::shared_ptr<Plan>> plans_;
   std::shared_ptr<Plan> irregular_;
 };

@@ -59,6 +59,8 @@ class ScheduleTeam final : public base::Progress, public base::Watch, public win
   /// How many calls an algorithm has carried out.
   std::uint64_t taken(const schedule::Algorithm& algorithm) const noexcept;
 
+  std::uint64_t schedules_built() const noexcept { return plans_.built(); }
+
   int progress() noexcept override;
 
  private:

@@ -122,3 +122,28 @@ HMC_SPMD_TEST(planned, every_collective_in_pieces) {
     }
   }
 }
+
+// However many pieces there are: those that are alike share a schedule.
+HMC_SPMD_TEST(planned, builds_once) {
+  hmc::Team& world = me.runtime->world();
+  const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
+  std::uint64_t number = 5000;
+  for (const bool irregular : {false, true}) {
+    // A vector of some hundred pieces; blocks of which one ends after the other.
+    Every what =
+        some(irregular ? Collective::allgather : Collective::allreduce, irregular ? 300'007 : 2'000'003, ++number);
+    what.irregular = irregular;
+    EveryCall call(me.rank, me.size, what);
+    const std::uint64_t before = schedules.schedules_built();
+    hmc::Plan plan = call.plan(world);
+    const std::uint64_t built = schedules.schedules_built() - before;
+    HMC_CHECK_LE(built, irregular ? static_cast<std::uint64_t>(me.size) + 1 : 2U);
+    for (int run = 0; run < 2; ++run) {
+      call.fill(++number);
+      plan.start();
+      plan.wait();
+      HMC_CHECK_CLEAN(call.check());
+    }
+    HMC_CHECK_EQ(schedules.schedules_built() - before, built);
+  }
+}
