@@ -19,12 +19,6 @@ std::uint64_t hash_of(std::uint64_t from, std::uint64_t to, std::uint64_t count)
   return hash ^ hash >> 29;
 }
 
-/// One rank's first pair that doesn't match.
-struct Uneven {
-  std::uint64_t there_is = 0;
-  std::uint64_t from = 0, sent = 0, expected = 0;
-};
-
 }  // namespace
 
 CountsOf counts_of(int rank, Team::Counts sent, Team::Counts received) noexcept {
@@ -48,33 +42,40 @@ void combine_counts(void* accumulated, const void* next, std::size_t count, DTyp
   }
 }
 
-void throw_uneven(Team& team, Team::Counts sent, Team::Counts received) {
-  const auto size = static_cast<std::size_t>(team.size());
-  std::vector<std::size_t> told(size);
-  team.alltoall(sent.data(), told.data(), sizeof(std::size_t));
-  Uneven mine;
-  for (std::size_t from = size; from-- > 0;)
-    if (told[from] != received[from]) mine = {1, from, told[from], received[from]};
-  std::vector<Uneven> all(size);
-  team.allgather(&mine, all.data(), sizeof mine);
+Uneven first_uneven(Team::Counts told, Team::Counts received) noexcept {
+  for (std::size_t from = 0; from < told.size(); ++from)
+    if (told[from] != received[from]) return {1, from, told[from], received[from]};
+  return {};
+}
 
+Error uneven_error(const char* operation, int rank, std::span<const Uneven> all) {
   ErrorDetail detail;
   detail.code = Code::mismatch;
-  detail.operation = "alltoallv";
-  detail.rank = team.rank();
+  detail.operation = operation;
+  detail.rank = rank;
   constexpr int most = 4;
   int pairs = 0;
-  for (std::size_t to = 0; to < size; ++to) {
+  for (std::size_t to = 0; to < all.size(); ++to) {
     const Uneven& pair = all[to];
     if (pair.there_is == 0 || ++pairs > most) continue;
-    const auto me = static_cast<std::size_t>(team.rank());
-    if (detail.peer < 0 || to == me) detail.peer = static_cast<int>(to == me ? pair.from : to);
+    const bool is_mine = static_cast<int>(to) == rank;
+    if (detail.peer < 0 || is_mine) detail.peer = static_cast<int>(is_mine ? pair.from : to);
     fmt::format_to(std::back_inserter(detail.message), "{}rank {} sends {} to rank {}, which expects {}",
                    pairs == 1 ? "" : "; ", pair.from, pair.sent, to, pair.expected);
   }
   if (pairs > most) fmt::format_to(std::back_inserter(detail.message), "; and {} more", pairs - most);
   detail.hint = "what a rank sends to another is what that one expects from it; nothing was moved";
-  throw Error(std::move(detail));
+  return Error(std::move(detail));
+}
+
+void throw_uneven(Team& team, Team::Counts sent, Team::Counts received) {
+  const auto size = static_cast<std::size_t>(team.size());
+  std::vector<std::size_t> told(size);
+  team.alltoall(sent.data(), told.data(), sizeof(std::size_t));
+  const Uneven mine = first_uneven(told, received);
+  std::vector<Uneven> all(size);
+  team.allgather(&mine, all.data(), sizeof mine);
+  throw uneven_error("alltoallv", team.rank(), all);
 }
 
 }  // namespace hmc::collectives

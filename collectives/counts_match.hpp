@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <hmc/team.hpp>
 
@@ -22,6 +23,16 @@ static_assert(sizeof(CountsOf) == sizeof(Located<std::int64_t>));
 CountsOf counts_of(int rank, Team::Counts sent, Team::Counts received) noexcept;
 /// The ReduceFunction for it; commutes.
 void combine_counts(void* accumulated, const void* next, std::size_t count, DType type, void* context);
+
+/// One rank's first pair that doesn't match; plain data, to be gathered.
+struct Uneven {
+  std::uint64_t there_is = 0;
+  std::uint64_t from = 0, sent = 0, expected = 0;
+};
+/// `told`: what each rank says that it sends to me.
+Uneven first_uneven(Team::Counts told, Team::Counts received) noexcept;
+/// Names the pairs and both counts; `all`: by receiver.
+Error uneven_error(const char* operation, int rank, std::span<const Uneven> all);
 
 /// They don't: collective over the team, on which nothing has been moved yet. Each rank compares its own pairs, all
 /// hear of all, and throw Error{mismatch} that names the pairs and both counts. The team goes on.

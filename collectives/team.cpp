@@ -51,12 +51,12 @@ void run(const OpenTeam& team, const Given& given) {
 void agree(const OpenTeam& team, const Given& given, collectives::CountsOf& counts) {
   const Reduction how(collectives::combine_counts, nullptr, true);
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, sizeof counts)) {
-    collectives::ReduceCall call =
-        collectives::allreduce_direct_call(&counts, &counts, 1, DType::located_i64, how);
+    collectives::ReduceCall call = collectives::allreduce_direct_call(&counts, &counts, 1, DType::located_i64, how);
     call.signature = given.signature;
     return require(team, collectives::allreduce_direct(*direct, call), given.operation, given.bytes());
   }
-  Given call = collectives::reduction_call(team, schedule_kind::allreduce, &counts, &counts, 1, DType::located_i64, how);
+  Given call =
+      collectives::reduction_call(team, schedule_kind::allreduce, &counts, &counts, 1, DType::located_i64, how);
   call.signature = given.signature;
   call.operation = given.operation;
   run(team, call);

@@ -45,6 +45,7 @@ Given alltoallv_agreed(const OpenTeam& team, const void* in, void* out, const co
     throw Error(Code::invalid_argument, "alltoallv",
                 fmt::format("a count of {} is larger than the largest, {}", given.call.largest, largest));
   given.call.largest = largest;
+  given.compares_as = team.rank();
   given.signature = collectives::Signature::make(collectives::Kind::alltoall, largest * element).irregular();
   return given;
 }

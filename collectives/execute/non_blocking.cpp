@@ -1,6 +1,7 @@
 // Operations that go on while the caller does something else.
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "collectives/execute/schedule_team.hpp"
 #include "collectives/failure.hpp"
@@ -36,7 +37,7 @@ Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept
   enter(operation, operation.given().signature);
   operation.start(false);
   operation.numbers = numbers_;
-  for (std::uint64_t i = 0; i < operation.pieces(); ++i) static_cast<void>(numbers_.next(operation.history, false));
+  for (std::uint64_t i = 0; i < operation.turns(); ++i) static_cast<void>(numbers_.next(operation.history, false));
   operation.turn = operation.numbers.next(operation.history, false);
   operation.ticket += std::uint64_t{1} << index_bits;
   operation.under_way = true;
@@ -84,15 +85,21 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
   for (int look = 0; look < 2; ++look) {
     if (over()) {
       tidy();
-      return {};
+      return outcome_of(operation, ticket);
     }
     if (!failure_.ok()) return failure_;
     progress();
     if (look == 0 && !over())
       for (const auto& wire : fabric_.wires) wire->progress();
   }
-  if (over()) return {};
+  if (over()) return outcome_of(operation, ticket);
   return failure_.ok() ? Status::in_progress() : failure_;
+}
+
+/// An alltoallv whose counts didn't match has failed alone: the team goes on.
+Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
+  uneven_ = operation.uneven_ticket == ticket ? &operation : nullptr;
+  return uneven_ == nullptr ? Status{} : Status::failure(Code::mismatch, "counts don't match");
 }
 
 void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
@@ -101,6 +108,7 @@ void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
 }
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
+  if (uneven_ != nullptr) throw uneven_error(operation, rank_, std::exchange(uneven_, nullptr)->uneven);
   collectives::throw_failure(team_, *this, status, operation, 0);
 }
 

@@ -38,6 +38,7 @@ void Operation::take(const Given& given, const schedule::Algorithm& algorithm, s
   algorithm_ = &algorithm;
   size_ = size;
   kept_.clear();
+  is_even_ = false;
   Call& call = given_.call;
   total_ = extent_of(call);
   if (call.irregular()) {
@@ -137,16 +138,71 @@ void Operation::keep_plans(Plans& plans) {
   }
 }
 
-std::shared_ptr<const Plan> Operation::plan_of_piece(Plans& plans) {
-  if (kept_.empty()) return plans.get(*algorithm_, piece_call(piece_ * length_));
-  const auto after = std::ranges::upper_bound(kept_, piece_, {}, &Kept::first_piece);
+std::shared_ptr<const Plan> Operation::plan_of_piece(std::uint64_t piece, Plans& plans) {
+  if (piece >= pieces_) return std::make_shared<const Plan>();
+  if (kept_.empty()) return plans.get(*algorithm_, piece_call(piece * length_));
+  const auto after = std::ranges::upper_bound(kept_, piece, {}, &Kept::first_piece);
   return std::prev(after)->plan;
 }
 
+void Operation::start(bool blocking) noexcept {
+  piece_ = 0;
+  blocking_ = blocking;
+  running_ = false;
+  compares_ = given_.compares_as >= 0 && !is_even_;
+  if (compares_) counts_ = counts_of(given_.compares_as, whole_.counts, whole_received_.counts);
+}
+
+/// The allreduce of what each knows of the counts; and if they don't match, each rank hears what is sent to it, and all
+/// hear of the pairs.
+Status Operation::load_comparison(Plans& plans) {
+  Given given;
+  Call& call = given.call;
+  const void* in = &counts_;
+  void* out = &counts_;
+  const auto ranks = static_cast<std::size_t>(size_);
+  const char* algorithm = "recursive_doubling";
+  call.count = 1;
+  if (piece_ == 0) {
+    call.collective = Collective::allreduce;
+    call.type = given.reduction.type = DType::located_i64;
+    call.element_bytes = sizeof counts_;
+    call.in_place = true;
+    given.reduction.element = sizeof counts_;
+    given.reduction.function = combine_counts;
+  } else if (piece_ == 1) {
+    call.collective = Collective::alltoall;
+    call.element_bytes = sizeof(std::uint64_t);
+    call.segment_bytes = plans.scratch_bytes() / 16;
+    algorithm = "pairwise";
+    told_.resize(ranks);
+    in = whole_.counts.data();
+    out = told_.data();
+  } else {
+    call.collective = Collective::allgather;
+    call.element_bytes = sizeof mine_;
+    algorithm = "bruck";
+    mine_ = first_uneven(told_, whole_received_.counts);
+    uneven.assign(ranks, {});
+    uneven_ticket = ticket;
+    in = &mine_;
+    out = uneven.data();
+  }
+  auto plan = plans.get(*schedule::find(call.collective, algorithm), call);
+  if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
+  runner_.load(std::move(plan), given, turn, static_cast<const std::byte*>(in), static_cast<std::byte*>(out));
+  running_ = true;
+  return {};
+}
+
 Status Operation::load(Plans& plans) {
-  const std::uint64_t first = piece_ * length_;
-  if (stages_ && piece_ == 0) stage_input();
-  auto plan = plan_of_piece(plans);
+  if (compares_ && piece_ > 0) is_even_ = counts_.balance == 0;
+  const bool tells = compares_ && piece_ > 0 && !is_even_;
+  if (compares_ && (piece_ == 0 || (tells && piece_ <= telling_pieces))) return load_comparison(plans);
+  const std::uint64_t piece = tells ? pieces_ : piece_ - (compares_ ? 1 : 0);
+  const std::uint64_t first = piece * length_;
+  if (stages_ && piece == 0) stage_input();
+  auto plan = plan_of_piece(piece, plans);
   if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
   const std::uint64_t shift = first * given_.call.element_bytes;
   const auto* const input = static_cast<const std::byte*>(given_.input);

@@ -1,10 +1,12 @@
 // Operation: a collective under way, from its first piece to its last.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "collectives/counts_match.hpp"
 #include "collectives/execute/given.hpp"
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/plan.hpp"
@@ -15,6 +17,10 @@ namespace hmc::collectives {
 /// What doesn't fit into an area is cut into pieces, each a call with a number of its own, one after the other.
 /// A vector is cut by range; where every rank has a block, a piece is a part of each block (a v-form with
 /// displacements). One thread.
+///
+/// A non-blocking alltoallv compares all counts first: an allreduce as a piece of its own. If they don't match, two
+/// pieces tell all ranks of the pairs, and nothing else is moved. Every turn that was reserved is taken, if need be by
+/// a piece without steps, since others rely on the guards.
 class Operation {
  public:
   explicit Operation(const Arena& arena) : runner_(arena) {}
@@ -26,14 +32,11 @@ class Operation {
 
   const Given& given() const noexcept { return given_; }
   const schedule::Algorithm& algorithm() const noexcept { return *algorithm_; }
-  std::uint64_t pieces() const noexcept { return pieces_; }
+  /// Of one run: the numbers that it takes.
+  std::uint64_t turns() const noexcept { return compares_ ? 1 + std::max(pieces_, telling_pieces) : pieces_; }
 
   // ---- one run through all pieces
-  void start(bool blocking) noexcept {
-    piece_ = 0;
-    blocking_ = blocking;
-    running_ = false;
-  }
+  void start(bool blocking) noexcept;
   bool blocking() const noexcept { return blocking_; }
   Turn turn;          ///< of the present piece
   Numbering numbers;  ///< non-blocking: the turns that were reserved for it, from the present one on
@@ -44,7 +47,9 @@ class Operation {
   // ---- of a non-blocking one
   std::uint64_t ticket = 0;  ///< of the present run
   bool under_way = false;
-  bool is_kept = false;  ///< a plan's: not free when it is over
+  bool is_kept = false;             ///< a plan's: not free when it is over
+  std::uint64_t uneven_ticket = 0;  ///< of the run whose counts didn't match
+  std::vector<Uneven> uneven;       ///< by receiver
 
   bool running() const noexcept { return running_; }
   /// The turn has come: loads the present piece's steps. May throw bad_alloc.
@@ -54,7 +59,7 @@ class Operation {
   bool next_piece() noexcept {
     running_ = false;
     runner_.drop_plan();
-    return ++piece_ < pieces_;
+    return ++piece_ < turns();
   }
   void drop_plan() noexcept { runner_.drop_plan(); }
   void abandon() noexcept { runner_.abandon(); }
@@ -65,7 +70,8 @@ class Operation {
 
  private:
   schedule::Call piece_call(std::uint64_t first);
-  std::shared_ptr<const Plan> plan_of_piece(Plans& plans);
+  std::shared_ptr<const Plan> plan_of_piece(std::uint64_t piece, Plans& plans);
+  base::Status load_comparison(Plans& plans);
   void cut_counts(std::uint64_t first, std::uint64_t count);
   void stage_input();
 
@@ -75,10 +81,16 @@ class Operation {
   std::uint64_t total_ = 0;   // elements of the vector, or of the largest block
   std::uint64_t length_ = 0;  // of a piece
   std::uint64_t pieces_ = 1;
-  std::uint64_t piece_ = 0;
+  std::uint64_t piece_ = 0;  // of turns()
   bool blocking_ = true;
   bool running_ = false;
   bool stages_ = false;
+  static constexpr std::uint64_t telling_pieces = 2;
+  bool compares_ = false;  // in this run
+  bool is_even_ = false;   // an earlier run of the same plan has seen it
+  CountsOf counts_;
+  std::vector<std::uint64_t> told_;
+  Uneven mine_;
   std::vector<std::byte> staged_;  // an alltoall in place: its input, which the output would overwrite
   Runner runner_;
   struct Kept {

@@ -67,6 +67,7 @@ class ScheduleTeam final : public base::Progress, public base::Watch, public win
   void tell(const Choice& choice, const schedule::Call& call, std::uint64_t bytes) const;
   base::Status prepare(Operation& operation, const Given& given) noexcept;
   Operation& take_operation();
+  base::Status outcome_of(const Operation& operation, std::uint64_t ticket) noexcept;
   base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
   void retire(Operation& operation) noexcept;
   void tidy() noexcept;
@@ -109,7 +110,8 @@ class ScheduleTeam final : public base::Progress, public base::Watch, public win
   Operation blocking_;
   std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
   std::vector<Operation*> free_;
-  bool driven_ = false;  // by the waiter
+  const Operation* uneven_ = nullptr;  // what a ticket has just been told of
+  bool driven_ = false;                // by the waiter
   int source_index_ = 0;
   std::vector<std::uint64_t> taken_;
 

@@ -82,6 +82,21 @@ HMC_SPMD_TEST(started, more_than_there_are_areas) {
   for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
 }
 
+// alltoallv reserves more turns than it needs, and each may have a guard that others wait for.
+HMC_SPMD_TEST(started, alltoallv_among_others) {
+  std::vector<std::unique_ptr<EveryCall>> calls;
+  std::vector<hmc::Request> requests;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    Every what = some(i % 3 == 2 ? Collective::broadcast : Collective::alltoall, i % 7 * 100, 900 + i);
+    what.irregular = true;
+    what.root = static_cast<int>(i) % me.size;
+    calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, what));
+    requests.push_back(calls.back()->start(me.runtime->world()));
+  }
+  hmc::Request::wait_all(requests);
+  for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
+}
+
 HMC_SPMD_TEST(planned, runs_a_thousand_times) {
   hmc::Team& world = me.runtime->world();
   EveryCall sums(me.rank, me.size, some(Collective::allreduce, 100, 1));
