@@ -1,0 +1,74 @@
+// Ranks as processes that call different things, one job for each case: `mismatch_app CASE` under hmcrun. A rank ends
+// well when its error names what was called, long before the deadline.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "runtime/window/team_core.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What the last rank calls, and the others.
+void call(hmc::Team& world, const std::string& which, bool odd) {
+  std::vector<std::uint64_t> in(20'000, 1), out(20'000);
+  if (which == "counts") {
+    world.allreduce(in.data(), out.data(), odd ? 7 : 5, hmc::DType::u64, hmc::sum);
+  } else if (which == "large_counts") {
+    world.allreduce(in.data(), out.data(), odd ? 20'000 : 19'999, hmc::DType::u64, hmc::sum);
+  } else if (which == "types") {
+    world.allreduce(in.data(), out.data(), 5, odd ? hmc::DType::i64 : hmc::DType::u64, hmc::sum);
+  } else if (which == "collectives") {
+    if (odd) {
+      world.barrier();
+    } else {
+      world.gatherv(in.data(), out.data(), std::vector<std::size_t>(static_cast<std::size_t>(world.size()), 3), {}, 0);
+    }
+  } else if (which == "requests") {
+    world.iallreduce(in.data(), out.data(), 5, hmc::DType::u64, odd ? hmc::max : hmc::sum).wait();
+  } else {
+    world.broadcast(in.data(), 80, odd ? 0 : world.size() - 1);
+  }
+  world.barrier();
+}
+
+/// What every error must name.
+const char* other_call(const std::string& which) {
+  if (which == "counts") return "allreduce(7 x u64, sum)";
+  if (which == "large_counts") return "allreduce(20000 x u64, sum)";
+  if (which == "types") return "allreduce(5 x i64, sum)";
+  if (which == "collectives") return "called barrier";
+  if (which == "requests") return "iallreduce(5 x u64, max)";
+  return "broadcast(80 bytes, root 0)";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const std::string which = argv[1];
+  hmc::Runtime runtime = hmc::Runtime::init();
+  hmc::Team& world = runtime.world();
+  const auto start = Clock::now();
+  std::string text = "no error";
+  bool good = false;
+  try {
+    world.barrier();  // some hear of the mismatch while they are still here
+    call(world, which, runtime.rank() == runtime.size() - 1);
+  } catch (const hmc::Error& error) {
+    text = error.what();
+    good = error.code() == hmc::Code::mismatch && text.find(other_call(which)) != std::string::npos &&
+           Clock::now() - start < runtime.timeout() / 2;
+  }
+  if (!good) std::fprintf(stderr, "rank %d: %s\n", runtime.rank(), text.c_str());
+  // Who ends earlier has died in the eyes of the others.
+  const hmc::window::Fabric& fabric = world.core()->fabric();
+  static_cast<void>(fabric.exchange->allgather({}, fabric.deadline()));
+  std::fflush(stderr);
+  std::_Exit(good ? 0 : 1);
+}
