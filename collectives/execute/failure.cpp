@@ -35,7 +35,7 @@ const Status& ScheduleTeam::fail(const Status& status, std::uint64_t call) noexc
 /// The present blocking call, or the oldest of those that are under way.
 std::uint64_t ScheduleTeam::call_in_question() const noexcept {
   for (const Operation* const operation : active_)
-    if (operation->outcome.code == Code::in_progress) return operation->call;
+    if (operation->outcome.code == Code::in_progress) return operation->call_number;
   return history_.calls();
 }
 
@@ -43,7 +43,7 @@ std::uint64_t ScheduleTeam::call_in_question() const noexcept {
 Signature ScheduleTeam::signature_at(std::uint64_t call) const noexcept {
   if (history_.has(call)) return history_.signature_of(call);
   for (const Operation* const operation : active_)
-    if (operation->call == call) return operation->given().signature;
+    if (operation->call_number == call) return operation->given().signature;
   return {};
 }
 

@@ -104,7 +104,8 @@ Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket
 
 void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
   const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
-  fail(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))), operation.call);
+  fail(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))),
+       operation.call_number);
 }
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {

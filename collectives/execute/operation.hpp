@@ -41,8 +41,8 @@ class Operation {
   Turn turn;          ///< of the present piece
   Numbering numbers;  ///< non-blocking: the turns that were reserved for it, from the present one on
   base::Status outcome;
-  std::uint64_t call = 0;     ///< in the team's History
-  std::uint64_t history = 0;  ///< the word up to it
+  std::uint64_t call_number = 0;  ///< in the team's History
+  std::uint64_t history = 0;      ///< the word up to it
 
   // ---- of a non-blocking one
   std::uint64_t ticket = 0;  ///< of the present run

@@ -103,7 +103,7 @@ Status ScheduleTeam::run(const Given& given) noexcept {
 
 void ScheduleTeam::enter(Operation& operation, Signature signature) noexcept {
   history_.add(signature);
-  operation.call = history_.calls();
+  operation.call_number = history_.calls();
   operation.history = history_.word();
 }
 
@@ -154,7 +154,7 @@ int ScheduleTeam::progress() noexcept {
     operation.drop_plan();
     if (status.ok() && size_ == 1) reduce_alone(operation.given());
     if (!status.ok()) {
-      fail(status, operation.call);
+      fail(status, operation.call_number);
       break;
     }
     if (!operation.blocking()) {

@@ -39,7 +39,7 @@ void ScheduleTeam::look_after_started() noexcept {
   if (++idle_ % idle_rounds != 0) return;
   for (const Operation* const operation : active_) {
     if (operation->outcome.code != Code::in_progress) continue;
-    return look_after(awaited_by(*operation), operation->call, operation->history, base::now_ns());
+    return look_after(awaited_by(*operation), operation->call_number, operation->history, base::now_ns());
   }
 }
 
