@@ -7,6 +7,8 @@
 #include <iterator>
 #include <vector>
 
+#include "runtime/window/team_core.hpp"
+
 namespace hmc::collectives {
 
 namespace {
@@ -48,20 +50,22 @@ Uneven first_uneven(Team::Counts told, Team::Counts received) noexcept {
   return {};
 }
 
-Error uneven_error(const char* operation, int rank, std::span<const Uneven> all) {
+Error uneven_error(const window::TeamCore& team, const char* operation, std::span<const Uneven> all) {
   ErrorDetail detail;
   detail.code = Code::mismatch;
   detail.operation = operation;
-  detail.rank = rank;
+  detail.rank = team.fabric().rank;
+  const char* const word = team.is_world() ? "rank" : "world rank";
   constexpr int most = 4;
   int pairs = 0;
-  for (std::size_t to = 0; to < all.size(); ++to) {
-    const Uneven& pair = all[to];
+  for (int to = 0; to < team.size(); ++to) {
+    const Uneven& pair = all[static_cast<std::size_t>(to)];
     if (pair.there_is == 0 || ++pairs > most) continue;
-    const bool is_mine = static_cast<int>(to) == rank;
-    if (detail.peer < 0 || is_mine) detail.peer = static_cast<int>(is_mine ? pair.from : to);
-    fmt::format_to(std::back_inserter(detail.message), "{}rank {} sends {} to rank {}, which expects {}",
-                   pairs == 1 ? "" : "; ", pair.from, pair.sent, to, pair.expected);
+    const int from = team.world_rank(static_cast<int>(pair.from));
+    const bool is_mine = to == team.rank();
+    if (detail.peer < 0 || is_mine) detail.peer = is_mine ? from : team.world_rank(to);
+    fmt::format_to(std::back_inserter(detail.message), "{}{} {} sends {} to {} {}, which expects {}",
+                   pairs == 1 ? "" : "; ", word, from, pair.sent, word, team.world_rank(to), pair.expected);
   }
   if (pairs > most) fmt::format_to(std::back_inserter(detail.message), "; and {} more", pairs - most);
   detail.hint = "what a rank sends to another is what that one expects from it; nothing was moved";
@@ -75,7 +79,7 @@ void throw_uneven(Team& team, Team::Counts sent, Team::Counts received) {
   const Uneven mine = first_uneven(told, received);
   std::vector<Uneven> all(size);
   team.allgather(&mine, all.data(), sizeof mine);
-  throw uneven_error("alltoallv", team.rank(), all);
+  throw uneven_error(*team.core(), "alltoallv", all);
 }
 
 }  // namespace hmc::collectives

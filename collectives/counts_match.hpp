@@ -31,8 +31,8 @@ struct Uneven {
 };
 /// `told`: what each rank says that it sends to me.
 Uneven first_uneven(Team::Counts told, Team::Counts received) noexcept;
-/// Names the pairs and both counts; `all`: by receiver.
-Error uneven_error(const char* operation, int rank, std::span<const Uneven> all);
+/// Names the pairs, by their world ranks, and both counts; `all`: by receiver.
+Error uneven_error(const window::TeamCore& team, const char* operation, std::span<const Uneven> all);
 
 /// They don't: collective over the team, on which nothing has been moved yet. Each rank compares its own pairs, all
 /// hear of all, and throw Error{mismatch} that names the pairs and both counts. The team goes on.

@@ -89,8 +89,8 @@ void DirectTeam::ring_all() noexcept {
 Status DirectTeam::wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept {
   // Acquire: pairs with the release in arrive.
   const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
-  if (const Status status =
-          fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived, fabric_.timeout);
+  if (const Status status = fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_},
+                                                 arrived, fabric_.timeout);
       !status.ok())
     return status;
   // `sequence` is the present call's, and so is the word; a peer can't be further, since I haven't arrived there.

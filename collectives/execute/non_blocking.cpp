@@ -109,7 +109,7 @@ void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
 }
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
-  if (uneven_ != nullptr) throw uneven_error(operation, rank_, std::exchange(uneven_, nullptr)->uneven);
+  if (uneven_ != nullptr) throw uneven_error(team_, operation, std::exchange(uneven_, nullptr)->uneven);
   collectives::throw_failure(team_, *this, status, operation, 0);
 }
 
