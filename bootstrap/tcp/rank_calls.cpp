@@ -59,28 +59,33 @@ std::vector<base::Bytes> RankClient::meet(RoundKind kind, base::ByteView mine, D
   return all;
 }
 
-std::vector<SharedSegment> RankClient::share_among(const std::vector<int>& members, std::uint64_t round,
-                                                   const SharedSegment& mine, Deadline deadline) {
-  ShareRound among{round, {}, members.size()};
+RankClient::ShareRound RankClient::round_among(const std::vector<int>& members, std::uint64_t number) const {
+  ShareRound among{number, {}, members.size()};
   for (const int member : members) {
     const auto seat = std::lower_bound(members_.begin(), members_.end(), member) - members_.begin();
     among.seats.push_back(static_cast<std::uint32_t>(seat));
   }
-  return share(among, mine, deadline);
+  return among;
 }
 
-std::vector<SharedSegment> RankClient::share(const ShareRound& round, const SharedSegment& mine, Deadline deadline) {
+std::vector<SharedSegment> RankClient::share_among(const std::vector<int>& members, std::uint64_t round,
+                                                   const SharedSegment& mine, Deadline deadline) {
+  return share(round_among(members, round), mine, deadline);
+}
+
+/// Gives a descriptor (-1: none), and waits for what each of them gave.
+void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, Deadline deadline) {
   constexpr const char* operation = "share";
   throw_if_over(operation);
   share_round_ = round.number;
   received_.clear();
   std::vector<SharedFd> fds;
-  if (mine) {
-    base::UniqueFd copy(::fcntl(mine->fd(), F_DUPFD_CLOEXEC, 0));
+  if (fd >= 0) {
+    base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!copy) throw_failure(Code::error, operation, mine_.rank, -1, "no descriptor is left", "raise `ulimit -n`");
     fds.push_back(std::make_shared<base::UniqueFd>(std::move(copy)));
   }
-  send(ShareOffer{round.number, mine ? mine->bytes() : 0, mine ? mine->file_offset() : 0, round.seats}, std::move(fds));
+  send(what, std::move(fds));
   const auto ready = [&] {
     throw_if_failed(operation, RoundFailed::Scope::node, round.number);
     return received_.size() == round.members;
@@ -88,6 +93,11 @@ std::vector<SharedSegment> RankClient::share(const ShareRound& round, const Shar
   if (wait(operation, deadline, ready) == Outcome::expired) {
     report_missing(operation, MissingQuery::What::share, round.number);
   }
+}
+
+std::vector<SharedSegment> RankClient::share(const ShareRound& round, const SharedSegment& mine, Deadline deadline) {
+  offer(round, {round.number, mine ? mine->bytes() : 0, mine ? mine->file_offset() : 0, round.seats},
+        mine ? mine->fd() : -1, deadline);
   std::vector<SharedSegment> all;
   for (Received& each : received_) {
     switch (each.item.what) {
@@ -98,6 +108,16 @@ std::vector<SharedSegment> RankClient::share(const ShareRound& round, const Shar
         break;
     }
   }
+  received_.clear();
+  return all;
+}
+
+std::vector<base::UniqueFd> RankClient::pass(const std::vector<int>& members, std::uint64_t round,
+                                             const base::UniqueFd& mine, Deadline deadline) {
+  const ShareRound among = round_among(members, round);
+  offer(among, {round, 0, 0, among.seats}, mine.get(), deadline);
+  std::vector<base::UniqueFd> all;
+  for (Received& each : received_) all.push_back(std::move(each.fd));
   received_.clear();
   return all;
 }

@@ -35,6 +35,8 @@ class RankClient {
   std::vector<std::shared_ptr<base::Segment>> share_among(const std::vector<int>& members, std::uint64_t round,
                                                           const std::shared_ptr<base::Segment>& mine,
                                                           base::Deadline deadline);
+  std::vector<base::UniqueFd> pass(const std::vector<int>& members, std::uint64_t round, const base::UniqueFd& mine,
+                                   base::Deadline deadline);
   void publish(std::string_view key, base::ByteView value, base::Deadline deadline);
   base::Bytes lookup(std::string_view key, base::Deadline deadline);
 
@@ -59,6 +61,8 @@ class RankClient {
   void take_page(const Page& page, std::vector<base::UniqueFd> fds);
   void take_share(const ShareResult& result, std::vector<base::UniqueFd> fds);
   void take_ending(const Frame& frame);
+  ShareRound round_among(const std::vector<int>& members, std::uint64_t number) const;
+  void offer(const ShareRound& round, const ShareOffer& what, int fd, base::Deadline deadline);
   std::vector<std::shared_ptr<base::Segment>> share(const ShareRound& round, const std::shared_ptr<base::Segment>& mine,
                                                     base::Deadline deadline);
   void lose_agent();

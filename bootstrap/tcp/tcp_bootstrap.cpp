@@ -51,6 +51,10 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
                                                           Deadline deadline) override {
     return client_->share_among(group.members, round_of(group), mine, deadline);
   }
+  std::vector<base::UniqueFd> pass(const base::ShareGroup& group, const base::UniqueFd& mine,
+                                   Deadline deadline) override {
+    return client_->pass(group.members, round_of(group), mine, deadline);
+  }
   void publish(std::string_view key, base::ByteView value) override {
     client_->publish(key, value, Deadline::after(timeout_));
   }

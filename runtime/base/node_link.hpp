@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/fd.hpp"
 #include "runtime/base/segment.hpp"
 
 namespace hmc::base {
@@ -30,6 +31,12 @@ class NodeLink {
   virtual std::vector<std::shared_ptr<Segment>> share_among(const ShareGroup& group,
                                                             const std::shared_ptr<Segment>& mine,
                                                             Deadline deadline) = 0;
+  /// As share_among, with descriptors of any kind, none of which is mapped. What comes is empty for a member that
+  /// gave none, for this rank itself, and everywhere on a link that passes none (its ranks are one process).
+  virtual std::vector<UniqueFd> pass(const ShareGroup& group, const UniqueFd& mine, Deadline deadline) {
+    (void)mine, (void)deadline;
+    return std::vector<UniqueFd>(group.members.size());
+  }
   /// Whichever is the least for these members.
   std::vector<std::shared_ptr<Segment>> share_within(const ShareGroup& group, const std::shared_ptr<Segment>& mine,
                                                      Deadline deadline) {
