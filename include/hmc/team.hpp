@@ -22,7 +22,8 @@ class TeamCore;
 /// Collectives are called by every rank of the team, in the same order, with matching arguments; what doesn't match is
 /// Error{mismatch} on every rank, within milliseconds of all being in a call, and names who called what. It ends the
 /// team, as a deadline does (but for alltoallv, whose counts are compared before anything moves). Any memory may be
-/// given: a buffer that lies in a window is used in place, another is staged. Input and output may be the same buffer,
+/// given: a buffer that lies in a window is used in place, another is staged; a device's memory is staged through the
+/// host's, by the blocking forms only (the others throw Error{unsupported}). Input and output may be the same buffer,
 /// and may not overlap otherwise. All ranks get bit-identical results; floats of 16 and 8 bits are combined in 32 bits
 /// and rounded once. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names who is missing. Threads: one at a
 /// time per Runtime. A Team is a handle: copies mean the same team.

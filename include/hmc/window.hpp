@@ -14,6 +14,7 @@
 namespace hmc {
 
 class Team;
+struct Path;
 namespace window {
 class Core;
 }
@@ -51,13 +52,18 @@ struct Strides {
 /// Atomics are atomic with each other on the same word, whichever ranks they come from.
 /// One-sided means one-sided: a target that computes or sleeps doesn't delay the origin.
 ///
-/// The local side of every verb may be any memory of the process; where it overlaps the bytes that the verb
-/// writes (a put or get to oneself, or to a rank whose memory is mapped), these are unspecified afterwards,
-/// unless both begin at the same byte. Every verb throws Error with operation, rank, peer, offset and size;
-/// when it has thrown (timeout included), nothing touches the local side any more. Ownership: a Window holds its
-/// memory; windows over a caller's ConnBuffer share it. Create and close are collective; a destructor is local, never
-/// blocks, and then peers must not touch this rank's part any more. Threads: one at a time per
-/// Runtime, except that different Runtimes of one process are independent.
+/// A part may lie in any provider's memory, and ranks of one window in different ones. Where the host can't load and
+/// store, data() is an address on the device, ptr() is null, every verb is over at the target when it returns, and
+/// signals and atomics are copies of words under a lock: atomic with every other verb of HMC, not with what kernels
+/// do to the same word meanwhile. While a window over device memory is made nobody may write to its first 8 bytes.
+///
+/// The local side of every verb may be any memory of the process, a device's too; where it overlaps the bytes that the
+/// verb writes (a put or get to oneself, or to a rank whose memory is mapped), these are unspecified afterwards, unless
+/// both begin at the same byte. Every verb throws Error with operation, rank, peer, offset and size; when it has thrown
+/// (timeout included), nothing touches the local side any more. Ownership: a Window holds its memory; windows over a
+/// caller's ConnBuffer share it. Create and close are collective; a destructor is local, never blocks, and then peers
+/// must not touch this rank's part any more. Threads: one at a time per Runtime, except that different Runtimes of one
+/// process are independent.
 class HMC_API Window {
  public:
   /// Collective over the team. Each rank's part has `bytes` bytes (they may differ by rank), zeroed.
@@ -87,6 +93,10 @@ class HMC_API Window {
     return reinterpret_cast<T*>(ptr(rank, offset));
   }
 
+  /// Which way bytes take to a rank's part, and why not a better one. For a part in device memory `wire` is how it
+  /// is shared: "self", "same process", "vmm fd", "ipc handle", or "staged" (its owner copies).
+  Path path(int rank) const;
+
   // ---- transfers
   void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
@@ -96,6 +106,12 @@ class HMC_API Window {
   void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
   void put_batch(int rank, std::span<const Put> puts);
   void get_batch(int rank, std::span<const Get> gets);
+
+  /// As put, carried out by a device in the order of `stream`, its vendor's own handle: what the stream holds comes
+  /// first, and the host waits for nothing. Until the stream has come past, both sides stay in use and no other verb
+  /// is ordered with it; then the bytes are at the target. One side at least lies on the stream's device. Error{
+  /// unsupported} where this rank doesn't reach the target by a copy: path(rank) is "staged", or a wire.
+  void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
 
   // ---- signals: 64-bit words, 8-byte aligned
   /// The bytes, then `value` at `signal_offset` of the same rank.

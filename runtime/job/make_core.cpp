@@ -13,6 +13,7 @@
 #include "collectives/attach.hpp"
 #include "runtime/job/core.hpp"
 #include "runtime/job/model.hpp"
+#include "runtime/memory/presence.hpp"
 #include "runtime/transport/wires.hpp"
 
 namespace hmc::job {
@@ -214,6 +215,7 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
 
 std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
   const std::shared_ptr<bootstrap::Bootstrap> bootstrap = std::move(owned);
+  memory::look_for_devices();
   collectives::Settings settings;
   settings.algorithms = env.coll;
   settings.deterministic = env.deterministic;

@@ -2,13 +2,11 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/memory/provider.hpp"
+#include "runtime/memory/presence.hpp"
 
 namespace hmc::memory {
 
 namespace {
-
-bool host_reads(const Owner& owner) noexcept { return owner.info.kind != PointerKind::device; }
 
 /// Between two devices that can't reach each other: through a buffer on the host, piece by piece.
 base::Status through_host(void* destination, const Provider& to, const void* source, const Provider& from,
@@ -31,10 +29,16 @@ base::Status through_host(void* destination, const Provider& to, const void* sou
 
 base::Status copy_between(void* destination, const void* source, std::size_t bytes) noexcept {
   if (bytes == 0) return {};
-  const Owner to = owner_of(destination), from = owner_of(source);
-  if (host_reads(to) && host_reads(from)) return provider_for(MemoryType::CPU).copy_within(destination, source, bytes);
-  if (host_reads(from)) return to.provider->copy_from_host(destination, source, bytes);
-  if (host_reads(to)) return from.provider->copy_to_host(destination, source, bytes);
+  return copy_between(destination, owner_of(destination), source, owner_of(source), bytes);
+}
+
+base::Status copy_between(void* destination, const Owner& to, const void* source, const Owner& from,
+                          std::size_t bytes) noexcept {
+  if (bytes == 0) return {};
+  if (host_reaches(to) && host_reaches(from))
+    return provider_for(MemoryType::CPU).copy_within(destination, source, bytes);
+  if (host_reaches(from)) return to.provider->copy_from_host(destination, source, bytes);
+  if (host_reaches(to)) return from.provider->copy_to_host(destination, source, bytes);
   if (to.provider != from.provider) return through_host(destination, *to.provider, source, *from.provider, bytes);
   if (to.info.device == from.info.device) return to.provider->copy_within(destination, source, bytes);
   const auto status = to.provider->copy({.destination = destination,

@@ -41,6 +41,16 @@ bool Library::is_loaded(const LibraryNames& names) noexcept {
   return false;
 }
 
+bool Library::any_loaded_since(std::atomic<unsigned long long>& seen) noexcept {
+  unsigned long long loads = 0;  // so far, counted by the loader
+  const auto take = [](dl_phdr_info* info, std::size_t, void* out) {
+    *static_cast<unsigned long long*>(out) = info->dlpi_adds;
+    return 1;  // every entry says the same
+  };
+  ::dl_iterate_phdr(take, &loads);
+  return seen.exchange(loads) != loads;
+}
+
 void Library::open(const char* name) {
   handle_ = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle_ == nullptr) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <climits>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ class Library {
   explicit Library(const LibraryNames& names);
   /// Somebody in this process has opened it. While nobody has, none of its memory can be here.
   static bool is_loaded(const LibraryNames& names) noexcept;
+  /// Whether any library was loaded into this process since this was asked with the same `seen`, which starts at 0.
+  /// Far cheaper than to ask for names.
+  static bool any_loaded_since(std::atomic<unsigned long long>& seen) noexcept;
 
   /// Empty when it is open and has every symbol that it must have.
   std::string why_not() const;

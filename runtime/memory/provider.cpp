@@ -10,6 +10,7 @@
 
 #include "runtime/memory/device_provider.hpp"
 #include "runtime/memory/host.hpp"
+#include "runtime/memory/presence.hpp"
 
 namespace hmc::memory {
 
@@ -23,6 +24,10 @@ const char* name_of(Backing backing) noexcept {
     case Backing::managed: return "managed";
   }
   return "unknown";
+}
+
+namespace detail {
+std::atomic<bool> devices_present{false};
 }
 
 namespace {
@@ -47,14 +52,18 @@ class Registry {
     Slot& slot = slots_[which];
     std::call_once(slot.once, [&] {
       slot.owned = std::make_unique<DeviceProvider>(openers[which].open());
-      slot.opened.store(slot.owned.get(), std::memory_order_release);  // pairs with peek()'s acquire
+      slot.opened.store(slot.owned.get(), std::memory_order_release);  // pairs with opened()'s acquire
+      if (slot.owned->why_not().empty()) detail::devices_present.store(true);
     });
     return *slot.owned;
   }
+  /// Null unless get() or peek() has opened it.
+  const DeviceProvider* opened(std::size_t which) const noexcept {
+    return slots_[which].opened.load(std::memory_order_acquire);  // pairs with get()'s release
+  }
   /// Null while no address of this process can be its own: nobody has opened the library.
   const DeviceProvider* peek(std::size_t which) noexcept {
-    const auto* const opened = slots_[which].opened.load(std::memory_order_acquire);  // pairs with get()'s release
-    if (opened != nullptr) return opened;
+    if (const DeviceProvider* const found = opened(which)) return found;
     // OpenCL has addresses only where HMC itself made them.
     if (openers[which].type == MemoryType::OPENCL || !Library::is_loaded(openers[which].library)) return nullptr;
     try {
@@ -63,6 +72,9 @@ class Registry {
       return nullptr;
     }
   }
+
+  /// Libraries that this process had loaded when look_for_devices() last asked.
+  std::atomic<unsigned long long> libraries_seen{0};
 
   struct Opener {
     MemoryType type;
@@ -149,14 +161,39 @@ Backing backing_for(MemoryType type) noexcept {
   }
 }
 
-Owner owner_of(const void* address) noexcept {
+namespace {
+
+/// `find` gives the provider of an opener, or null.
+template <typename Find> Owner owner_among(const void* address, Find&& find) noexcept {
   for (std::size_t i = 0; i < Registry::openers.size(); ++i) {
-    const DeviceProvider* const provider = Registry::instance().peek(i);
+    const DeviceProvider* const provider = find(i);
     if (provider == nullptr) continue;
     const PointerInfo info = provider->query(address);
     if (info.kind != PointerKind::unknown) return {provider, info};
   }
   return {&host(), {}};
+}
+
+}  // namespace
+
+Owner owner_of(const void* address) noexcept {
+  return owner_among(address, [](std::size_t i) { return Registry::instance().peek(i); });
+}
+
+Owner known_owner_of(const void* address) noexcept {
+  if (!devices_present()) return {&host(), {}};
+  return owner_among(address, [](std::size_t i) { return Registry::instance().opened(i); });
+}
+
+Owner owner_of(const Allocation& allocation) noexcept {
+  if (allocation.provider == &host()) return {&host(), {}};
+  return {allocation.provider,
+          {allocation.host_accessible ? PointerKind::pinned : PointerKind::device, allocation.device}};
+}
+
+void look_for_devices() noexcept {
+  if (!Library::any_loaded_since(Registry::instance().libraries_seen)) return;
+  for (std::size_t i = 0; i < Registry::openers.size(); ++i) (void)Registry::instance().peek(i);
 }
 
 std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment, std::size_t offset,

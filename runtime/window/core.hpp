@@ -11,13 +11,16 @@
 
 #include <hmc/window.hpp>
 
-#include "runtime/memory/provider.hpp"
+#include "runtime/memory/presence.hpp"
 #include "runtime/window/symmetric_allocator.hpp"
 #include "runtime/window/team_core.hpp"
 
 namespace hmc::window {
 
 struct Description;  // open.cpp
+class DeviceChannel;
+class DevicePart;
+struct DeviceOffer;
 
 /// One rank's part of the window, as this rank reaches it.
 struct Peer {
@@ -25,7 +28,8 @@ struct Peer {
   std::uint64_t bytes = 0;
   transport::Channel* channel = nullptr;
   std::int32_t world = -1;  ///< its world rank
-  std::int16_t wire = 0;
+  std::int8_t wire = 0;
+  bool on_device = false;         ///< the channel is a DeviceChannel: it takes any local memory, and is over at once
   std::int16_t local_index = -1;  ///< on my node, or -1
 };
 static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
@@ -52,7 +56,12 @@ class Core : public std::enable_shared_from_this<Core> {
   std::uint64_t id() const noexcept { return id_; }
   std::uint64_t team_id() const noexcept { return team_ != nullptr ? team_->id() : 0; }
   Fabric& fabric() const noexcept { return *fabric_; }
+  int rank() const noexcept { return rank_; }  ///< of the team
   std::byte* data() const noexcept { return region_.base; }
+  /// This rank's part is memory that wires can't reach as it is, or not even the host.
+  bool on_device() const noexcept { return device_ != nullptr; }
+  /// Which way bytes take to a rank's part.
+  Path path(int rank) const;
   std::size_t bytes() const noexcept { return region_.bytes; }
   std::span<const Peer> peers() const noexcept { return peers_; }
   const Peer& peer(const char* operation, int rank) const;
@@ -65,6 +74,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
   void put_batch(int rank, std::span<const Put> puts);
   void get_batch(int rank, std::span<const Get> gets);
+  void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                   std::uint64_t value);
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
@@ -91,7 +101,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void connect(const std::vector<base::Bytes>& descriptions);
   std::vector<Peer> make_peers(std::vector<Description>& ranks);
   /// What went wrong here, if anything, told to all: throws on every rank if it did on any.
-  void agree(const ErrorDetail& outcome);
+  std::vector<Description> agree(const ErrorDetail& outcome, const std::vector<int>& helpers = {});
   void map_ahead() noexcept;
 
   /// The good way of every transfer: open, rank, range and pointer are right.
@@ -113,6 +123,39 @@ class Core : public std::enable_shared_from_this<Core> {
   transport::Wire& wire_of(const Peer& peer) const noexcept {
     return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
   }
+  // ---- device/open.cpp: parts that are device memory
+  void adopt_device(const std::shared_ptr<memory::Allocation>& allocation);
+  /// Replaces the wires' channels to them. Collective. Returns the ranks whose agents this one needs.
+  std::vector<int> open_devices(const std::vector<Description>& ranks, std::vector<Peer>& peers,
+                                base::Deadline deadline);
+  std::vector<base::UniqueFd> take_descriptors(const std::vector<Description>& ranks, const std::vector<Peer>& peers,
+                                               const std::vector<std::unique_ptr<DeviceOffer>>& offers,
+                                               base::Deadline deadline) const;
+  /// All have tried: `needed` names whose agents are. Collective.
+  void settle_devices(const std::vector<Description>& answers);
+
+  // ---- device/local_side.cpp: where this process has device memory, local pointers may be such
+  [[gnu::noinline]] void put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source,
+                                 std::size_t bytes);
+  [[gnu::noinline]] void get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination,
+                                 std::size_t bytes);
+  /// Into and out of a peer's mapped memory: one load more than the copy while there are no devices.
+  void store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+             std::size_t bytes) const;
+  void load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination, std::size_t bytes) const;
+  void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+               std::size_t bytes) const;
+  void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                std::size_t bytes) const;
+  /// A wire can't read or write `local` as it is.
+  bool must_stage(const Peer& peer, const void* local) const noexcept {
+    return memory::devices_present() && !peer.on_device && !memory::host_reaches(local);
+  }
+  void put_staged(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  void get_staged(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  std::uint64_t wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
+  bool test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value);
+
   void conceal() noexcept;
   void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call);
   void flush_wire(int wire, int rank, Timeout timeout);
@@ -127,6 +170,7 @@ class Core : public std::enable_shared_from_this<Core> {
   int rank_;
   std::vector<Peer> peers_;  // by rank; empty once closed
   transport::Region region_;
+  transport::Region exposed_region_;  // the same, or the Control of device memory
   bool open_ = false;
   Role role_;
   std::uint64_t id_ = 0;
@@ -135,6 +179,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<int> wires_in_use_;
   std::size_t exposed_ = 0;  // on so many of the wires, from the first
   SymmetricAllocator allocator_{0};
+  std::vector<Path> device_paths_;  // by rank; empty where no part is device memory
+  std::unique_ptr<DevicePart> device_;
 };
 
 /// A word that lies aligned in a window moves as one: a reader who polls it never sees half of it.
@@ -162,6 +208,20 @@ inline void copy_from_window(void* destination, std::byte* source, std::size_t b
   } else if (bytes > 0) {
     std::memmove(destination, source, bytes);
   }
+}
+
+inline void Core::store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+                        std::size_t bytes) const {
+  if (memory::devices_present()) [[unlikely]]
+    return copy_in(operation, peer, offset, source, bytes);
+  copy_into_window(peer.direct + offset, source, bytes);
+}
+
+inline void Core::load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                       std::size_t bytes) const {
+  if (memory::devices_present()) [[unlikely]]
+    return copy_out(operation, peer, offset, destination, bytes);
+  copy_from_window(destination, peer.direct + offset, bytes);
 }
 
 }  // namespace hmc::window

@@ -14,6 +14,7 @@ Core* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   for (Core* const window : windows) {
     if (window->team_id() != 0 && window->team_id() != team) continue;
+    if (window->on_device()) continue;  // nobody can load or store there
     const auto start = reinterpret_cast<std::uintptr_t>(window->data());
     if (first >= start && first - start <= window->bytes() && bytes <= window->bytes() - (first - start)) return window;
   }

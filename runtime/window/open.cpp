@@ -4,16 +4,10 @@
 #include <algorithm>
 
 #include "runtime/window/core.hpp"
+#include "runtime/window/description.hpp"
+#include "runtime/window/device/device_part.hpp"
 
 namespace hmc::window {
-
-/// What every rank tells every other of its part: whether it has one, how large, and a key per wire.
-struct Description {
-  ErrorDetail failure;  // code success: none
-  std::uint64_t bytes = 0;
-  std::uint64_t next_id = 0;
-  std::vector<base::Bytes> keys;
-};
 
 namespace {
 
@@ -37,6 +31,8 @@ base::Bytes encode(const Description& description) {
   out.number(description.failure.code).text(description.failure.message).text(description.failure.hint);
   out.number(description.bytes).number(description.next_id).number(static_cast<std::uint32_t>(description.keys.size()));
   for (const base::Bytes& key : description.keys) out.blob(key);
+  out.blob(description.device).number(description.share).number(static_cast<std::uint32_t>(description.helpers.size()));
+  for (const int rank : description.helpers) out.number(rank);
   return out.take();
 }
 
@@ -53,6 +49,11 @@ Description decode(base::ByteView bytes, int rank) {
     const base::ByteView key = in.blob();
     description.keys.emplace_back(key.begin(), key.end());
   }
+  const base::ByteView device = in.blob();
+  description.device.assign(device.begin(), device.end());
+  description.share = in.number<std::uint64_t>();
+  const auto helpers = in.number<std::uint32_t>();
+  for (std::uint32_t i = 0; i < helpers && in.ok(); ++i) description.helpers.push_back(in.number<int>());
   if (!in.complete())
     throw Error(Code::refused, "Window::create", fmt::format("rank {} sent a malformed description", rank));
   return description;
@@ -136,6 +137,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
 
 std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
                                  const ErrorDetail& failure, Role role) {
+  if (role == Role::user) memory::look_for_devices();
   std::shared_ptr<Core> core(new Core(team, role));
   ErrorDetail outcome = failure;
   if (allocation != nullptr) {
@@ -160,6 +162,8 @@ void Core::adopt(std::shared_ptr<memory::Allocation> allocation) {
   region_.type = allocation->provider->type();
   region_.segment = allocation->segment;
   region_.segment_offset = allocation->segment_offset;
+  exposed_region_ = region_;
+  if (allocation->segment == nullptr) adopt_device(allocation);
   allocation_ = std::move(allocation);
 }
 
@@ -168,10 +172,12 @@ base::Bytes Core::describe(const ErrorDetail& failure) {
   description.failure = failure;
   description.bytes = region_.bytes;
   description.next_id = fabric_->next_window_id;
+  description.share = fabric_->node_link->next_share();
+  if (device_ != nullptr) description.device = device_->offer().encode();
   if (failure.code == Code::success) {
     try {
       for (const auto& wire : fabric_->wires) {
-        description.keys.push_back(wire->expose(region_));
+        description.keys.push_back(wire->expose(exposed_region_));
         ++exposed_;
       }
     } catch (...) {
@@ -192,13 +198,15 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   ErrorDetail outcome;
   outcome.code = Code::success;
   std::vector<Peer> peers;
+  std::vector<int> helpers;
   try {
     peers = make_peers(ranks);
+    helpers = open_devices(ranks, peers, fabric_->deadline());
   } catch (...) {
     outcome = detail_of_current_exception();
   }
   // A rank that can't reach another must not leave that one behind with an open window.
-  agree(outcome);
+  settle_devices(agree(outcome, helpers));
   peers_ = std::move(peers);
   std::uint64_t smallest = UINT64_MAX;
   for (const Peer& peer : peers_) smallest = std::min(smallest, peer.bytes);
@@ -225,13 +233,13 @@ std::vector<Peer> Core::make_peers(std::vector<Description>& ranks) {
       }
       if (w < ranks[rank].keys.size()) keys[static_cast<std::size_t>(world)] = std::move(ranks[rank].keys[w]);
     }
-    auto channels = fabric_->wires[w]->connect(region_, keys, served, deadline);
+    auto channels = fabric_->wires[w]->connect(exposed_region_, keys, served, deadline);
     if (!served.empty()) wires_in_use_.push_back(static_cast<int>(w));
     for (std::size_t i = 0; i < served.size(); ++i) {
       Peer& peer = peers[served_as[i]];
       peer.channel = channels[i].get();
       peer.direct = channels[i]->direct();
-      peer.wire = static_cast<std::int16_t>(w);
+      peer.wire = static_cast<std::int8_t>(w);
     }
     for (auto& channel : channels) channels_.push_back(std::move(channel));
   }
@@ -244,9 +252,10 @@ std::vector<Peer> Core::make_peers(std::vector<Description>& ranks) {
   return peers;
 }
 
-void Core::agree(const ErrorDetail& outcome) {
+std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vector<int>& helpers) {
   Description mine;
   mine.failure = outcome;
+  mine.helpers = helpers;
   // A peer may have waited for this rank's part until its own deadline, before it comes here.
   const auto deadline = base::Deadline::after(2 * fabric_->timeout);
   const auto answers = exchange().allgather(encode(mine), deadline);
@@ -254,6 +263,7 @@ void Core::agree(const ErrorDetail& outcome) {
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
     ranks.push_back(decode(answers[rank], static_cast<int>(rank)));
   throw_first_cause(ranks, *fabric_, team_);
+  return ranks;
 }
 
 void Core::map_ahead() noexcept {
@@ -277,8 +287,10 @@ void Core::close() {
   peers_.clear();
   channels_.clear();
   std::erase(fabric_->windows, this);
+  // A device's memory may be freed only when nobody has it mapped any more.
+  if (!device_paths_.empty() && !fabric_->closed) exchange().barrier(fabric_->deadline());
   conceal();
-  region_ = {};
+  region_ = exposed_region_ = {};
   allocation_.reset();
 }
 
@@ -290,7 +302,8 @@ Core::~Core() {
 }
 
 void Core::conceal() noexcept {
-  for (; exposed_ > 0; --exposed_) fabric_->wires[exposed_ - 1]->conceal(region_);
+  device_.reset();
+  for (; exposed_ > 0; --exposed_) fabric_->wires[exposed_ - 1]->conceal(exposed_region_);
 }
 
 std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {

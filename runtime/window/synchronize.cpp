@@ -4,6 +4,7 @@
 #include "runtime/base/fences.hpp"
 #include "runtime/transport/cpu_atomics.hpp"
 #include "runtime/window/core.hpp"
+#include "runtime/window/device/device_part.hpp"
 
 namespace hmc::window {
 
@@ -35,12 +36,17 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
   const Peer& peer = check("put_signal", rank, offset, source, bytes);
   check_word("put_signal", rank, signal_offset, 8);
   if (peer.direct != nullptr) [[likely]] {
-    copy_into_window(peer.direct + offset, source, bytes);
+    store("put_signal", peer, offset, source, bytes);
     // Release: pairs with load_signal.
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(peer.direct + signal_offset))
         .store(value, std::memory_order_release);
     note_put(peer);
     return;
+  }
+  if (bytes > 0 && must_stage(peer, source)) {
+    put_staged(rank, offset, source, bytes);
+    fence();
+    return put_signal(rank, 0, nullptr, 0, signal_offset, value);
   }
   const CallSite call{"put_signal", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
@@ -51,6 +57,8 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
 
 std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
   check_word("wait_until", rank_, offset, 8);
+  if (device_ != nullptr) [[unlikely]]
+    return wait_until_on_device(offset, compare, value, timeout);
   std::byte* const word = region_.base + offset;
   std::uint64_t seen = 0;
   const auto ready = [&]() noexcept {
@@ -62,8 +70,37 @@ std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t 
   return seen;
 }
 
+std::uint64_t Core::wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
+  std::uint64_t seen = 0;
+  base::Status looked;
+  DevicePart::Watch watch;
+  const auto ready = [&]() noexcept {
+    return device_->look(watch, offset, seen, looked) && (!looked.ok() || holds(seen, compare, value));
+  };
+  const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->resolve(timeout));
+  require(*fabric_, status.ok() ? looked : status, {"wait_until", -1, offset, 8, true});
+  return seen;
+}
+
+bool Core::test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value) {
+  const CallSite call{"test_until", -1, offset, 8, true};
+  for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
+  std::uint64_t seen = 0;
+  base::Status looked;
+  DevicePart::Watch watch;
+  // The word's lock is held for as long as a copy of a word takes.
+  const auto ready = [&]() noexcept { return device_->look(watch, offset, seen, looked); };
+  const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->timeout);
+  require(*fabric_, status.ok() ? looked : status, call);
+  if (holds(seen, compare, value)) return true;
+  require(*fabric_, fabric_->waiter.page().aborted(), call);
+  return false;
+}
+
 bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   check_word("test_until", rank_, offset, 8);
+  if (device_ != nullptr) [[unlikely]]
+    return test_until_on_device(offset, compare, value);
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
   for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
   if (holds(load_signal(region_.base + offset), compare, value)) return true;

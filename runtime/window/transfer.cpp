@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "runtime/window/core.hpp"
+#include "runtime/window/device/device_channel.hpp"
 
 namespace hmc::window {
 
@@ -12,10 +13,16 @@ using transport::Ticket;
 void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   const Peer& peer = check("put", rank, offset, source, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    copy_into_window(peer.direct + offset, source, bytes);
+    store("put", peer, offset, source, bytes);
     note_put(peer);
     return;
   }
+  put_far(peer, rank, offset, source, bytes);
+}
+
+// Apart, so that the way by memory saves no registers for it.
+void Core::put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  if (must_stage(peer, source)) return put_staged(rank, offset, source, bytes);
   const CallSite call{"put", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put(offset, source, bytes, ticket), call);
@@ -26,9 +33,14 @@ void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t b
 void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
   const Peer& peer = check("get", rank, offset, destination, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    copy_from_window(destination, peer.direct + offset, bytes);
+    load("get", peer, offset, destination, bytes);
     return;
   }
+  get_far(peer, rank, offset, destination, bytes);
+}
+
+void Core::get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  if (must_stage(peer, destination)) return get_staged(rank, offset, destination, bytes);
   const CallSite call{"get", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), call);
@@ -38,8 +50,12 @@ void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t by
 Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   const Peer& peer = check("put_nb", rank, offset, source, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    copy_into_window(peer.direct + offset, source, bytes);
+    store("put_nb", peer, offset, source, bytes);
     note_put(peer);
+    return Request("put_nb", peer.world);
+  }
+  if (must_stage(peer, source)) {
+    put_staged(rank, offset, source, bytes);
     return Request("put_nb", peer.world);
   }
   Ticket ticket = transport::done;
@@ -52,7 +68,11 @@ Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::si
 Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
   const Peer& peer = check("get_nb", rank, offset, destination, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    copy_from_window(destination, peer.direct + offset, bytes);
+    load("get_nb", peer, offset, destination, bytes);
+    return Request("get_nb", peer.world);
+  }
+  if (must_stage(peer, destination)) {
+    get_staged(rank, offset, destination, bytes);
     return Request("get_nb", peer.world);
   }
   Ticket ticket = transport::done;
@@ -103,12 +123,21 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
   const auto* const from = static_cast<const std::byte*>(source);
   if (peer.direct != nullptr) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      copy_into_window(peer.direct + offset + row * strides.remote_pitch, from + row * strides.local_pitch,
-                       strides.row_bytes);
+      store("put_strided", peer, offset + row * strides.remote_pitch, from + row * strides.local_pitch,
+            strides.row_bytes);
     note_put(peer);
     return;
   }
+  if (must_stage(peer, source)) {
+    for (std::size_t row = 0; row < strides.rows; ++row)
+      put_staged(rank, offset + row * strides.remote_pitch, from + row * strides.local_pitch, strides.row_bytes);
+    return;
+  }
   const CallSite call{"put_strided", peer.world, offset, strides.rows * strides.row_bytes, true};
+  if (peer.on_device) {
+    ++fabric_->counters.puts_wire;
+    return require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->put_rows(offset, source, strides), call);
+  }
   ++fabric_->counters.puts_wire;
   Pipeline(wire_of(peer))
       .run(
@@ -130,11 +159,17 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
   auto* const to = static_cast<std::byte*>(destination);
   if (peer.direct != nullptr) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      copy_from_window(to + row * strides.local_pitch, peer.direct + offset + row * strides.remote_pitch,
-                       strides.row_bytes);
+      load("get_strided", peer, offset + row * strides.remote_pitch, to + row * strides.local_pitch, strides.row_bytes);
+    return;
+  }
+  if (must_stage(peer, destination)) {
+    for (std::size_t row = 0; row < strides.rows; ++row)
+      get_staged(rank, offset + row * strides.remote_pitch, to + row * strides.local_pitch, strides.row_bytes);
     return;
   }
   const CallSite call{"get_strided", peer.world, offset, strides.rows * strides.row_bytes, true};
+  if (peer.on_device)
+    return require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->get_rows(offset, destination, strides), call);
   Pipeline(wire_of(peer))
       .run(
           strides.rows,
@@ -154,8 +189,12 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
   for (const Put& put : puts) check("put_batch", rank, put.offset, put.source, put.bytes);
   const Peer& peer = check("put_batch", rank, 0, nullptr, 0);
   if (peer.direct != nullptr) {
-    for (const Put& put : puts) copy_into_window(peer.direct + put.offset, put.source, put.bytes);
+    for (const Put& put : puts) store("put_batch", peer, put.offset, put.source, put.bytes);
     note_put(peer);
+    return;
+  }
+  if (memory::devices_present()) {  // some sources may be a device's
+    for (const Put& put : puts) this->put(rank, put.offset, put.source, put.bytes);
     return;
   }
   ++fabric_->counters.puts_wire;
@@ -177,7 +216,11 @@ void Core::get_batch(int rank, std::span<const Get> gets) {
   for (const Get& get : gets) check("get_batch", rank, get.offset, get.destination, get.bytes);
   const Peer& peer = check("get_batch", rank, 0, nullptr, 0);
   if (peer.direct != nullptr) {
-    for (const Get& get : gets) copy_from_window(get.destination, peer.direct + get.offset, get.bytes);
+    for (const Get& get : gets) load("get_batch", peer, get.offset, get.destination, get.bytes);
+    return;
+  }
+  if (memory::devices_present()) {  // some destinations may be a device's
+    for (const Get& get : gets) this->get(rank, get.offset, get.destination, get.bytes);
     return;
   }
   Pipeline(wire_of(peer))

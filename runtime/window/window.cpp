@@ -49,9 +49,6 @@ Window Window::create(Team& team, const ConnBuffer& buffer) {
   if (buffer.allocation() == nullptr) {
     failure.code = Code::invalid_argument;
     failure.message = "the ConnBuffer was moved from";
-  } else if (buffer.allocation()->segment == nullptr) {
-    failure.code = Code::unsupported;
-    failure.message = fmt::format("no window over {} memory: no wire reaches it", name_of(buffer.memory_type()));
   }
   auto allocation = failure.code == Code::success ? buffer.allocation() : nullptr;
   return Window(Core::open(open_team(team, "Window::create"), std::move(allocation), failure, Core::Role::user));
@@ -97,6 +94,8 @@ std::byte* Window::ptr(int rank, std::uint64_t offset) const {
   return peer.direct != nullptr && offset <= peer.bytes ? peer.direct + offset : nullptr;
 }
 
+Path Window::path(int rank) const { return open_core(core_, "Window::path").path(rank); }
+
 void Window::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   open_core(core_, "put").put(rank, offset, source, bytes);
 }
@@ -117,6 +116,10 @@ void Window::get_strided(int rank, std::uint64_t offset, void* destination, cons
 }
 void Window::put_batch(int rank, std::span<const Put> puts) { open_core(core_, "put_batch").put_batch(rank, puts); }
 void Window::get_batch(int rank, std::span<const Get> gets) { open_core(core_, "get_batch").get_batch(rank, gets); }
+
+void Window::put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  open_core(core_, "put_on").put_on(stream, rank, offset, source, bytes);
+}
 
 void Window::put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
                         std::uint64_t signal_offset, std::uint64_t value) {

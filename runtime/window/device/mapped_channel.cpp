@@ -1,0 +1,61 @@
+#include "runtime/window/device/mapped_channel.hpp"
+
+namespace hmc::window {
+
+using base::Status;
+using transport::Ticket;
+
+Status MappedChannel::lock() noexcept {
+  const auto who = static_cast<std::uint64_t>(fabric_.rank) + 1;
+  const auto mine = [&]() noexcept { return try_lock(head_, who); };
+  return fabric_.waiter.until({base::Activity::wait_request, peer_}, mine, fabric_.timeout);
+}
+
+Status MappedChannel::changed(const Status& status) noexcept {
+  note_change(head_);
+  fabric_.waiter.ring(fabric_.local_index[static_cast<std::size_t>(peer_)]);
+  return status;
+}
+
+Status MappedChannel::put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept {
+  ticket = transport::done;
+  return changed(memory_.write(offset, source, bytes));
+}
+
+Status MappedChannel::get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept {
+  ticket = transport::done;
+  return memory_.read(offset, destination, bytes);
+}
+
+Status MappedChannel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
+                                 std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
+  ticket = transport::done;
+  if (const Status status = memory_.write(offset, source, bytes); !status.ok()) return status;
+  if (const Status status = lock(); !status.ok()) return status;
+  const Status status = memory_.write_from_host(signal_offset, &value, sizeof value);
+  unlock(head_);
+  return changed(status);
+}
+
+Status MappedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                             Ticket& ticket) noexcept {
+  ticket = transport::done;
+  if (const Status status = lock(); !status.ok()) return status;
+  std::uint64_t old = 0;
+  const Status status = memory_.apply(atomic, offset, old);
+  unlock(head_);
+  if (result != nullptr) *result = old;
+  return atomic.op == transport::AtomicOp::fetch ? status : changed(status);
+}
+
+Status MappedChannel::put_rows(std::uint64_t offset, const void* source, const Strides& strides) noexcept {
+  return changed(
+      memory_.write_rows(offset, strides.remote_pitch, source, strides.local_pitch, strides.row_bytes, strides.rows));
+}
+
+Status MappedChannel::get_rows(std::uint64_t offset, void* destination, const Strides& strides) noexcept {
+  return memory_.read_rows(offset, strides.remote_pitch, destination, strides.local_pitch, strides.row_bytes,
+                           strides.rows);
+}
+
+}  // namespace hmc::window
