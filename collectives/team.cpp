@@ -13,6 +13,7 @@
 #include "collectives/direct/pull.hpp"
 #include "collectives/failure.hpp"
 #include "collectives/state.hpp"
+#include "runtime/window/device/host_copies.hpp"
 
 namespace hmc {
 
@@ -35,7 +36,7 @@ void require(const OpenTeam& team, const base::Status& status, const char* opera
     refuse(team, status, operation, bytes);
 }
 
-void run(const OpenTeam& team, const Given& given) {
+void run_on_host(const OpenTeam& team, const Given& given) {
   collectives::ScheduleTeam& schedules = team.state.schedules();
   if (DirectTeam* const direct = team.state.direct(given.call.collective, given.bytes());
       direct != nullptr && collectives::pulls(*direct, given)) {
@@ -45,6 +46,25 @@ void run(const OpenTeam& team, const Given& given) {
   const base::Status status = schedules.run(given);
   if (!status.ok()) [[unlikely]]
     collectives::throw_failure(team.core, schedules, status, given.operation, given.bytes());
+}
+
+/// Buffers that the host can't reach are staged.
+void run_on_copies(const OpenTeam& team, const Given& given) {
+  const collectives::schedule::Shape shape{team.size(), 1};
+  const window::HostCopies copies(team.core.fabric(), given.operation, given.input,
+                                  collectives::schedule::input_bytes(shape, given.call, team.rank()), given.output,
+                                  collectives::schedule::output_bytes(shape, given.call, team.rank()));
+  Given staged = given;
+  staged.input = copies.in();
+  staged.output = copies.out();
+  run_on_host(team, staged);
+  copies.finish();
+}
+
+void run(const OpenTeam& team, const Given& given) {
+  if (window::need_host_copies(given.input, given.output)) [[unlikely]]
+    return run_on_copies(team, given);
+  run_on_host(team, given);
 }
 
 /// As a part of that alltoallv.
@@ -107,6 +127,11 @@ void Team::broadcast(void* data, std::size_t bytes, int root) {
   DirectTeam* const direct = team.state.direct(schedule_kind::broadcast, bytes);
   if (direct == nullptr) return run(team, collectives::broadcast_call(team, data, bytes, root));
   collectives::check_broadcast(team, data, bytes, root);
+  if (window::need_host_copies(data, data)) [[unlikely]] {
+    const window::HostCopies copies(core_->fabric(), "broadcast", data, bytes, data, bytes);
+    broadcast(copies.out(), bytes, root);
+    return copies.finish();
+  }
   const collectives::BroadcastCall call{data, bytes, root};
   team.state.count_direct(schedule_kind::broadcast);
   require(team, collectives::broadcast_direct(*direct, call), "broadcast", bytes);
@@ -117,6 +142,12 @@ void Team::allgather(const void* in, void* out, std::size_t bytes) {
   DirectTeam* const direct = team.state.direct(schedule_kind::allgather, bytes);
   if (direct == nullptr) return run(team, collectives::allgather_call(team, in, out, bytes));
   collectives::check_allgather(team, in, out, bytes);
+  if (window::need_host_copies(in, out)) [[unlikely]] {
+    const auto whole = bytes * static_cast<std::size_t>(team.size());
+    const window::HostCopies copies(core_->fabric(), "allgather", in, bytes, out, whole);
+    allgather(copies.in(), copies.out(), bytes);
+    return copies.finish();
+  }
   const collectives::AllgatherCall call{in, out, bytes};
   team.state.count_direct(schedule_kind::allgather);
   require(team, collectives::allgather_direct(*direct, call), "allgather", bytes);
@@ -127,6 +158,11 @@ void Team::allreduce(const void* in, void* out, std::size_t count, DType type, c
   const bool known = static_cast<int>(type) < dtype_count;  // else the check below says so
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, known ? count * size_of(type) : 0)) {
     const collectives::ReduceCall call = collectives::allreduce_direct_call(in, out, count, type, how);
+    if (window::need_host_copies(in, out)) [[unlikely]] {
+      const window::HostCopies copies(core_->fabric(), "allreduce", in, call.bytes(), out, call.bytes());
+      allreduce(copies.in(), copies.out(), count, type, how);
+      return copies.finish();
+    }
     team.state.count_direct(schedule_kind::allreduce);
     return require(team, collectives::allreduce_direct(*direct, call), "allreduce", call.bytes());
   }

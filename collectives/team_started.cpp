@@ -8,6 +8,7 @@
 #include "collectives/calls.hpp"
 #include "collectives/failure.hpp"
 #include "collectives/state.hpp"
+#include "runtime/window/device/host_copies.hpp"
 
 namespace hmc {
 
@@ -21,7 +22,14 @@ namespace {
   collectives::throw_failure(team.core, team.state.schedules(), status, name, given.bytes());
 }
 
+void require_host_memory(const Given& given, const char* name) {
+  if (window::need_host_copies(given.input, given.output)) [[unlikely]]
+    throw Error(Code::unsupported, name, "a buffer lies in a device's memory, which only blocking collectives stage",
+                "call the blocking form, or copy to host memory first");
+}
+
 Request start(const OpenTeam& team, Given given, const char* name) {
+  require_host_memory(given, name);
   given.signature = given.signature.non_blocking();
   std::uint64_t ticket = 0;
   if (const base::Status status = team.state.schedules().start(given, ticket); !status.ok())
@@ -30,6 +38,7 @@ Request start(const OpenTeam& team, Given given, const char* name) {
 }
 
 collectives::Operation* prepare(const OpenTeam& team, Given given, const char* name) {
+  require_host_memory(given, name);
   given.signature = given.signature.non_blocking();
   collectives::Operation* operation = nullptr;
   if (const base::Status status = team.state.schedules().prepare_kept(given, operation); !status.ok())
