@@ -1,0 +1,171 @@
+// Collectives whose buffers lie in devices' memory, in windows and outside of them.
+#include <algorithm>
+#include <cstring>
+
+#include "tests/multirank/device_support.hpp"
+
+namespace {
+
+using hmc::ConnBuffer;
+using hmc::spmd::MemoryKind;
+using hmc::spmd::over_every_pair;
+
+/// Element `index` of a rank's contribution.
+std::uint64_t element(int rank, std::size_t index, std::uint64_t round) {
+  return (static_cast<std::uint64_t>(rank) + 1) * 1000003 + index * 17 + round * 101;
+}
+std::vector<std::uint64_t> mine(int rank, std::size_t count, std::uint64_t round) {
+  std::vector<std::uint64_t> all(count);
+  for (std::size_t i = 0; i < count; ++i) all[i] = element(rank, i, round);
+  return all;
+}
+
+struct Words {
+  Words(MemoryKind kind, std::size_t count)
+      : buffer(0, std::max<std::size_t>(count, 1) * 8, kind.type), count_(count) {}
+  void write(const std::vector<std::uint64_t>& words, std::size_t at = 0) {
+    HMC_CHECK_EQ(buffer.writeFromCpu(words.data(), words.size() * 8, at * 8), hmc::status_t::SUCCESS);
+  }
+  std::vector<std::uint64_t> read() const {
+    std::vector<std::uint64_t> words(count_);
+    HMC_CHECK_EQ(buffer.readToCpu(words.data(), count_ * 8), hmc::status_t::SUCCESS);
+    return words;
+  }
+  std::uint64_t* at(std::size_t index = 0) const { return static_cast<std::uint64_t*>(buffer.ptr) + index; }
+  ConnBuffer buffer;
+  std::size_t count_;
+};
+
+/// For small ones, those that direct forms cut, and those that schedules cut.
+constexpr std::size_t counts[] = {1, 40, 5000};
+
+}  // namespace
+
+HMC_SPMD_TEST(device_collectives, broadcast_allgather_allreduce) {
+  hmc::Team& world = me.runtime->world();
+  const auto size = static_cast<std::size_t>(me.size);
+  over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    for (const std::size_t count : counts) {
+      Words in(kind, count), out(kind, count * size), sum(kind, count);
+      const int root = static_cast<int>(round) % me.size;
+      in.write(mine(me.rank, count, round));
+      world.allgather(in.at(), out.at(), count * 8);
+      world.allreduce(in.at(), sum.at(), count, hmc::DType::u64, hmc::sum);
+      std::vector<std::uint64_t> sums(count), everyone;
+      for (int rank = 0; rank < me.size; ++rank) {
+        const auto theirs = mine(rank, count, round);
+        everyone.insert(everyone.end(), theirs.begin(), theirs.end());
+        for (std::size_t i = 0; i < count; ++i) sums[i] += theirs[i];
+      }
+      HMC_CHECK(out.read() == everyone);
+      HMC_CHECK(sum.read() == sums);
+      // In place: the block where it belongs, the vector where the result goes.
+      std::vector<std::uint64_t> empty(count * size);
+      out.write(empty);
+      out.write(mine(me.rank, count, round + 1), static_cast<std::size_t>(me.rank) * count);
+      world.allgather(out.at(static_cast<std::size_t>(me.rank) * count), out.at(), count * 8);
+      std::vector<std::uint64_t> expected;
+      for (int rank = 0; rank < me.size; ++rank) {
+        const auto block = mine(rank, count, round + 1);
+        expected.insert(expected.end(), block.begin(), block.end());
+      }
+      HMC_CHECK(out.read() == expected);
+      world.allreduce(in.at(), in.at(), count, hmc::DType::u64, hmc::sum);
+      HMC_CHECK(in.read() == sums);
+      world.broadcast(sum.at(), count * 8, root);
+      in.write(mine(me.rank, count, round + 2));
+      world.broadcast(in.at(), count * 8, root);
+      HMC_CHECK(in.read() == mine(root, count, round + 2));
+    }
+  });
+}
+
+HMC_SPMD_TEST(device_collectives, the_others) {
+  hmc::Team& world = me.runtime->world();
+  const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
+  over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    constexpr std::size_t count = 70;
+    const int root = static_cast<int>(round) % me.size;
+    Words block(kind, count), all(kind, count * size), got(kind, count), gathered(kind, count * size);
+    block.write(mine(me.rank, count, round));
+    std::vector<std::uint64_t> everyone, sums(count), prefix(count);
+    for (int each = 0; each < me.size; ++each) {
+      const auto theirs = mine(each, count, round);
+      everyone.insert(everyone.end(), theirs.begin(), theirs.end());
+      for (std::size_t i = 0; i < count; ++i) {
+        sums[i] += theirs[i];
+        if (each <= me.rank) prefix[i] += theirs[i];
+      }
+    }
+    world.gather(block.at(), gathered.at(), count * 8, root);
+    if (me.rank == root) HMC_CHECK(gathered.read() == everyone);
+    world.reduce(block.at(), got.at(), count, hmc::DType::u64, hmc::sum, root);
+    if (me.rank == root) HMC_CHECK(got.read() == sums);
+    world.scan(block.at(), got.at(), count, hmc::DType::u64, hmc::sum);
+    HMC_CHECK(got.read() == prefix);
+    world.exscan(block.at(), got.at(), count, hmc::DType::u64, hmc::sum);
+    for (std::size_t i = 0; i < count && me.rank > 0; ++i) prefix[i] -= element(me.rank, i, round);
+    HMC_CHECK(got.read() == prefix);  // rank 0's isn't touched: it is the scan's
+
+    all.write(everyone);
+    world.scatter(all.at(), got.at(), count * 8, root);
+    HMC_CHECK(got.read() == mine(me.rank, count, round));
+    world.reduce_scatter(all.at(), got.at(), count, hmc::DType::u64, hmc::sum);
+    auto times = mine(me.rank, count, round);
+    for (auto& word : times) word *= size;
+    HMC_CHECK(got.read() == times);
+    // Block b of rank r is everyone's block (r + b) % size.
+    std::vector<std::uint64_t> turned(everyone);
+    std::rotate(turned.begin(), turned.begin() + static_cast<std::ptrdiff_t>(rank * count), turned.end());
+    all.write(turned);
+    world.alltoall(all.at(), gathered.at(), count * 8);
+    std::vector<std::uint64_t> expected;
+    for (std::size_t each = 0; each < size; ++each) {
+      const auto theirs = mine(static_cast<int>((each + rank) % size), count, round);
+      expected.insert(expected.end(), theirs.begin(), theirs.end());
+    }
+    HMC_CHECK(gathered.read() == expected);
+    // A v-form leaves the gaps between its blocks alone.
+    std::vector<std::size_t> lengths(size, 3), places(size);
+    for (std::size_t each = 0; each < size; ++each) places[each] = each * 5;
+    Words gaps(kind, 5 * size);
+    gaps.write(std::vector<std::uint64_t>(5 * size, 99));
+    world.allgatherv(block.at(), gaps.at(), lengths, places, 8);
+    const auto filled = gaps.read();
+    for (std::size_t i = 0; i < filled.size(); ++i)
+      HMC_CHECK_EQ(filled[i], i % 5 < 3 ? element(static_cast<int>(i / 5), i % 5, round) : 99U);
+  });
+}
+
+HMC_SPMD_TEST(device_collectives, those_that_are_begun_refuse_a_devices_memory) {
+  for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
+    if (kind.type == hmc::MemoryType::CPU) continue;
+    Words words(kind, 4);
+    HMC_CHECK_THROWS(hmc::Code::unsupported,
+                     (void)me.runtime->world().iallreduce(words.at(), words.at(), 4, hmc::DType::u64, hmc::sum));
+    HMC_CHECK_THROWS(hmc::Code::unsupported, (void)me.runtime->world().plan_broadcast(words.at(), 32, 0));
+  }
+}
+
+// What lies in a device's window is never taken for memory that peers can load from.
+HMC_SPMD_TEST(device_collectives, a_devices_window_is_staged_and_not_counted_as_in_place) {
+  constexpr std::size_t count = 30000;
+  over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    if (round % 5 != 1) return;
+    hmc::spmd::Mixed mixed(me, kind, 2 * count * 8);
+    const auto words = mine(me.rank, count, round);
+    mixed.write(0, std::as_bytes(std::span(words)));
+    const auto before = me.runtime->counters();
+    auto* const in = mixed.window.local<std::uint64_t>();
+    me.runtime->world().allreduce(in, in + count, count, hmc::DType::u64, hmc::sum);
+    const auto after = me.runtime->counters();
+    if (kind.type != hmc::MemoryType::CPU) HMC_CHECK_EQ(after.buffers_in_place, before.buffers_in_place);
+    std::vector<std::uint64_t> sums(count);
+    for (int rank = 0; rank < me.size; ++rank)
+      for (std::size_t i = 0; i < count; ++i) sums[i] += element(rank, i, round);
+    const auto got = mixed.bytes(count * 8, count * 8);
+    HMC_CHECK(std::memcmp(got.data(), sums.data(), got.size()) == 0);
+    me.runtime->world().barrier();
+    mixed.window.close();
+  });
+}

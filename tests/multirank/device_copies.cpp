@@ -1,0 +1,74 @@
+// copy: one verb between every two places.
+#include "tests/multirank/device_support.hpp"
+
+namespace {
+
+using hmc::Code;
+using hmc::ConnBuffer;
+using hmc::Direction;
+using hmc::Location;
+using hmc::spmd::made;
+using hmc::spmd::MemoryKind;
+using hmc::spmd::Mixed;
+using hmc::spmd::over_every_pair;
+using hmc::spmd::Pattern;
+
+}  // namespace
+
+// A chain that visits every kind of place; each hop finds its own direction.
+HMC_SPMD_TEST(device_copies, bytes_survive_a_chain_through_every_kind_of_place) {
+  over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    constexpr std::size_t bytes = 2000;
+    Mixed mixed(me, kind, 4 * bytes);
+    ConnBuffer device(0, bytes, kind.type), other(0, bytes, kind.type);
+    const Pattern pattern{me.rank, round};
+    const auto start = made(pattern, bytes);
+    std::vector<std::byte> host(bytes), back(bytes);
+    hmc::copy(host.data(), start.data(), bytes);
+    hmc::copy(device.ptr, host.data(), bytes);
+    hmc::copy(other.ptr, device.ptr, bytes);
+    hmc::copy({mixed.window, me.next(), 8}, other.ptr, bytes);
+    hmc::copy({mixed.window, me.next(), bytes + 8}, {mixed.window, me.next(), 8}, bytes);            // of another
+    hmc::copy({mixed.window, me.rank, 2 * bytes + 8}, {mixed.window, me.next(), bytes + 8}, bytes);  // to mine
+    hmc::copy(device.ptr, {mixed.window, me.rank, 2 * bytes + 8}, bytes);
+    HMC_CHECK_EQ(device.readToCpu(back.data(), bytes), hmc::status_t::SUCCESS);
+    HMC_CHECK_CLEAN(pattern.verify(back));
+    hmc::copy(host.data(), {mixed.window, me.next(), bytes + 8}, bytes);
+    HMC_CHECK_CLEAN(pattern.verify(host));
+    me.runtime->world().barrier();
+    HMC_CHECK_CLEAN((Pattern{me.previous(), round}.verify(mixed.bytes(bytes + 8, bytes))));
+    me.runtime->world().barrier();
+    mixed.window.close();
+  });
+}
+
+HMC_SPMD_TEST(device_copies, a_direction_is_an_assertion) {
+  for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
+    const bool on_device = kind.type != hmc::MemoryType::CPU;
+    Mixed mixed(me, kind, 64);
+    ConnBuffer buffer(0, 64, kind.type);
+    std::byte host[64]{};
+    const Location window(mixed.window, me.next(), 0), local(buffer.ptr), mine(host);
+    const auto fits = [&](const Location& to, const Location& from, Direction direction) {
+      hmc::copy(to, from, 8, direction);
+      for (int other = 1; other <= static_cast<int>(Direction::global_to_global); ++other)
+        if (other != static_cast<int>(direction))
+          HMC_CHECK_THROWS(Code::invalid_argument, hmc::copy(to, from, 8, static_cast<Direction>(other)));
+    };
+    fits(mine, mine, Direction::host_to_host);
+    fits(local, mine, on_device ? Direction::host_to_local : Direction::host_to_host);
+    fits(mine, local, on_device ? Direction::local_to_host : Direction::host_to_host);
+    fits(local, local, on_device ? Direction::local_to_local : Direction::host_to_host);
+    fits(window, mine, Direction::host_to_global);
+    fits(window, local, on_device ? Direction::local_to_global : Direction::host_to_global);
+    fits(mine, window, Direction::global_to_host);
+    fits(local, window, on_device ? Direction::global_to_local : Direction::global_to_host);
+    fits(window, window, Direction::global_to_global);
+    HMC_CHECK_THROWS(Code::out_of_range, hmc::copy({mixed.window, me.next(), 60}, mine, 8));
+    HMC_CHECK_THROWS(Code::out_of_range, hmc::copy({mixed.window, me.next(), 60}, {mixed.window, me.next(), 0}, 8));
+    HMC_CHECK_THROWS(Code::bad_rank, hmc::copy(mine, {mixed.window, me.size, 0}, 8));
+    HMC_CHECK_THROWS(Code::invalid_argument, hmc::copy(mine, nullptr, 8));
+    me.runtime->world().barrier();
+    mixed.window.close();
+  }
+}

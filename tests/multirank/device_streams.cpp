@@ -1,0 +1,79 @@
+// Transfers in the order of a user's stream, on drivers that are late.
+#include "runtime/memory/provider.hpp"
+#include "tests/multirank/device_support.hpp"
+
+namespace {
+
+using hmc::Code;
+using hmc::ConnBuffer;
+using hmc::spmd::Fake;
+using hmc::spmd::made;
+using hmc::spmd::MemoryKind;
+using hmc::spmd::Mixed;
+using hmc::spmd::Pattern;
+
+/// The stream's work is late for as long as this lives.
+struct Late {
+  Late(const Fake& on, int us) : fake(on) { fake.set_delay_us(us); }
+  ~Late() { fake.set_delay_us(0); }
+  const Fake& fake;
+};
+
+}  // namespace
+
+// The source is filled by the stream itself: who doesn't keep its order puts what was there before.
+HMC_SPMD_TEST(device_streams, a_put_comes_after_what_the_stream_holds_and_nobody_waits) {
+  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
+  for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
+    if (kind.type == hmc::MemoryType::CPU || kind.type == hmc::MemoryType::OPENCL) continue;
+    const auto& provider = hmc::memory::provider_for(kind.type);
+    const Fake fake(kind.name);
+    constexpr std::size_t bytes = 5000;
+    Mixed mixed(me, kind, bytes);
+    Mixed on_host(me, hmc::spmd::all_kinds[0], bytes);
+    ConnBuffer source(0, bytes, kind.type);
+    const auto stream = provider.make_stream(0);
+    for (hmc::Window* window : {&mixed.window, &on_host.window}) {
+      const auto sent = made({me.rank, 3}, bytes);
+      bool seen_under_way = false;
+      bool reached = true;
+      // A machine that is busy may run the stream's thread first: then once more.
+      for (int attempt = 0; attempt < 20 && !seen_under_way && reached; ++attempt) {
+        const Late late(fake, 3000);
+        HMC_CHECK(provider
+                      .copy_async({.destination = source.ptr,
+                                   .source = sent.data(),
+                                   .width = bytes,
+                                   .direction = hmc::memory::Direction::host_to_device},
+                                  *stream)
+                      .ok());
+        try {
+          window->put_on(stream->native(), me.next(), 0, source.ptr, bytes);
+        } catch (const hmc::Error& error) {
+          HMC_CHECK_EQ(error.code(), Code::unsupported);
+          reached = false;
+        }
+        seen_under_way = stream->query().code == Code::in_progress;
+        HMC_CHECK(stream->synchronize().ok());
+      }
+      const auto is_reached = [&](int peer) {
+        const std::string way = window->path(peer).wire;
+        return way != "staged" && way != "ucx";
+      };
+      HMC_CHECK_EQ(reached, is_reached(me.next()));
+      HMC_CHECK(seen_under_way);
+      me.runtime->world().barrier();
+      const Mixed& target = window == &mixed.window ? mixed : on_host;
+      if (is_reached(me.previous()))  // ways are the same in both directions here
+        HMC_CHECK_CLEAN((Pattern{me.previous(), 3}.verify(target.bytes(0, bytes))));
+      me.runtime->world().barrier();
+    }
+    // Only a device has a stream.
+    std::vector<std::byte> plain(8);
+    if (me.runtime->path(me.next()).direct)
+      HMC_CHECK_THROWS(Code::invalid_argument, on_host.window.put_on(stream->native(), me.next(), 0, plain.data(), 8));
+    me.runtime->world().barrier();
+    on_host.window.close();
+    mixed.window.close();
+  }
+}

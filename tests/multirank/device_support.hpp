@@ -1,0 +1,130 @@
+// Ranks whose parts of a window lie in different kinds of memory, on the fake drivers and on PoCL.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "tests/support/pattern.hpp"
+#include "tests/support/spmd.hpp"
+
+namespace hmc::spmd {
+
+struct MemoryKind {
+  std::string_view name;
+  MemoryType type;
+};
+inline constexpr MemoryKind all_kinds[] = {
+    {"cpu", MemoryType::CPU},        {"cuda", MemoryType::NVIDIA_GPU},    {"hip", MemoryType::AMD_GPU},
+    {"musa", MemoryType::MOORE_GPU}, {"cnrt", MemoryType::CAMBRICON_MLU}, {"acl", MemoryType::ASCEND_NPU},
+    {"opencl", MemoryType::OPENCL}};
+
+/// Those that --set kinds=cpu,cuda names and this machine has; the same on every rank.
+inline std::vector<MemoryKind> kinds_of(const Me& me) {
+  const std::string wanted = fmt::format(",{},", me.options.setting("kinds", "cpu,cuda,hip,musa,cnrt,acl"));
+  std::vector<MemoryKind> found;
+  for (const MemoryKind& kind : all_kinds) {
+    if (wanted.find(fmt::format(",{},", kind.name)) == std::string::npos) continue;
+    try {
+      const ConnBuffer trial(0, 1, kind.type);
+      found.push_back(kind);
+    } catch (const Error&) {
+      if (kind.type != MemoryType::OPENCL) throw;  // PoCL may be missing; a fake may not
+    }
+  }
+  if (found.empty()) skip("none of the kinds of memory is here");
+  return found;
+}
+
+/// Real drivers (./dev gpu-test) fail when they like, and share as the machine can.
+inline bool drivers_are_fake() { return std::getenv("HMC_CUDA_LIBRARY") != nullptr; }
+
+/// One vendor's fake in this process, steered.
+class Fake {
+ public:
+  explicit Fake(std::string_view vendor) {
+    std::string variable = fmt::format("HMC_{}_LIBRARY", vendor);
+    for (char& each : variable) each = static_cast<char>(std::toupper(each));
+    const char* const path = std::getenv(variable.c_str());
+    if (path != nullptr) library_ = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    HMC_CHECK_MSG(library_ != nullptr, "{}", variable);
+  }
+  void set_delay_us(int us) const { call<void (*)(int)>("fake_set_delay_us")(us); }
+  void arm(const std::string& what) const { call<void (*)(const char*)>("fake_arm")(what.c_str()); }
+  long live() const {
+    long count = 0;
+    for (const char* kind : {"memory", "physical", "reservation", "mapping", "import", "host"})
+      count += call<long (*)(const char*)>("fake_live")(kind);
+    return count;
+  }
+  /// Calls since the last arm().
+  std::vector<std::string> seen() const {
+    std::string text(16384, '\0');
+    call<void (*)(char*, std::size_t)>("fake_seen")(text.data(), text.size());
+    std::vector<std::string> names;
+    const std::string list = text.c_str();
+    for (std::size_t at = 0; at < list.size();) {
+      const std::size_t end = std::min(list.find(',', at), list.size());
+      names.push_back(list.substr(at, list.find(':', at) - at));
+      at = end + 1;
+    }
+    return names;
+  }
+
+ private:
+  template <typename F> F call(const char* name) const { return reinterpret_cast<F>(::dlsym(library_, name)); }
+  void* library_ = nullptr;
+};
+
+/// A buffer of this rank's kind and the window over all of them. The owner looks at its bytes through the
+/// buffer, which knows nothing of windows.
+struct Mixed {
+  Mixed(Me& me, MemoryKind kind, std::size_t bytes)
+      : buffer(0, bytes, kind.type), window(Window::create(me.runtime->world(), buffer)) {}
+
+  std::vector<std::byte> bytes(std::size_t offset, std::size_t count) const {
+    std::vector<std::byte> got(count, std::byte{0xEE});
+    HMC_CHECK_EQ(buffer.readToCpu(got.data(), count, offset), status_t::SUCCESS);
+    return got;
+  }
+  void write(std::size_t offset, std::span<const std::byte> bytes) {
+    HMC_CHECK_EQ(buffer.writeFromCpu(bytes.data(), bytes.size(), offset), status_t::SUCCESS);
+  }
+  std::uint64_t word(std::size_t offset) const {
+    std::uint64_t value = 0;
+    HMC_CHECK_EQ(buffer.readToCpu(&value, sizeof value, offset), status_t::SUCCESS);
+    return value;
+  }
+
+  ConnBuffer buffer;
+  Window window;
+};
+
+inline std::vector<std::byte> made(const Pattern& pattern, std::size_t bytes) {
+  std::vector<std::byte> all(bytes);
+  pattern.fill(all);
+  return all;
+}
+
+/// Calls `body(kind of this rank, round)` so that, over the rounds, neighbours have every pair of kinds.
+template <typename Body> void over_every_pair(Me& me, Body&& body) {
+  const std::vector<MemoryKind> kinds = kinds_of(me);
+  std::uint64_t round = 0;
+  for (std::size_t first = 0; first < kinds.size(); ++first) {
+    for (std::size_t second = 0; second < kinds.size(); ++second) {
+      // Ranks alternate between the two; with four ranks and more a third joins them.
+      const std::size_t choice[] = {first, second, second, (first + second) % kinds.size()};
+      body(kinds[choice[static_cast<std::size_t>(me.rank) % 4]], ++round);
+    }
+  }
+}
+
+}  // namespace hmc::spmd
