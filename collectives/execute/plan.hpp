@@ -26,7 +26,7 @@ class Plans {
   /// Builds it if it isn't there. Calls with counts of their own (v-forms) are built each time. Null if it
   /// needs more than an area has, which `longest_piece` is to prevent. May throw bad_alloc.
   std::shared_ptr<const Plan> get(const schedule::Algorithm& algorithm, const schedule::Call& call);
-  std::uint64_t scratch_bytes() const noexcept { return arena_.scratch_bytes(); }
+  std::uint64_t scratch_bytes() const noexcept { return room_.scratch_bytes; }
   /// Schedules that were built for calls.
   std::uint64_t built() const noexcept { return built_; }
 
