@@ -26,6 +26,24 @@ constexpr std::size_t staged_at_once(std::size_t block) noexcept {
   return block <= std::size_t{128} << 10 ? std::size_t{32} << 10 : std::size_t{64} << 10;
 }
 
+/// Below this, waiting for each chunk costs more than what a schedule does.
+constexpr std::size_t least_chunk = 1024;
+
+/// An input is a block for each rank.
+bool has_parts(Collective collective) noexcept {
+  return collective == Collective::scatter || collective == Collective::alltoall ||
+         collective == Collective::reduce_scatter;
+}
+std::size_t parts_of(const DirectTeam& team, Collective collective) noexcept {
+  return has_parts(collective) ? static_cast<std::size_t>(team.size()) : 1;
+}
+
+/// Of a block: a slot of the ring holds one of each part, in whole elements and lines.
+std::size_t chunk_of(const DirectTeam& team, std::size_t parts, std::size_t block, std::size_t element) noexcept {
+  const std::size_t most = std::min(team.staging_bytes() / ring_slots / parts, staged_at_once(block));
+  return most / line_bytes * line_bytes / element * element;
+}
+
 class Pull {
  public:
   Pull(DirectTeam& team, const Given& given) noexcept
@@ -34,23 +52,18 @@ class Pull {
         collective_(given.call.collective),
         rank_(team.rank()),
         size_(team.size()),
-        parts_(has_parts() ? static_cast<std::size_t>(size_) : 1),
+        parts_(parts_of(team, collective_)),
         block_(given.bytes()),
         in_(static_cast<const std::byte*>(given.input)),
         out_(static_cast<std::byte*>(given.output)) {}
 
   Status run() noexcept {
     if (const Status status = team_.begin(given_.signature); !status.ok()) return status;
-    return parts_ * block_ <= slot_bytes ? small() : large();
+    return block_ <= slot_bytes / parts_ ? small() : large();
   }
 
  private:
   // ---- who gives, who takes from whom
-  /// An input is a block for each rank.
-  bool has_parts() const noexcept {
-    return collective_ == Collective::scatter || collective_ == Collective::alltoall ||
-           collective_ == Collective::reduce_scatter;
-  }
   bool is_root() const noexcept { return rank_ == given_.call.root; }
   bool gives() const noexcept {
     switch (collective_) {
@@ -149,10 +162,8 @@ class Pull {
     team_.arrive(&mine_, sizeof mine_);
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
 
-    chunk_ = chunk();
+    chunk_ = chunk_of(team_, parts_, block_, given_.call.element_bytes);
     steps_ = (block_ + chunk_ - 1) / chunk_;
-    if (steps_ >= DirectTeam::too_many_steps)
-      return team_.fail(Status::failure(Code::invalid_argument, "blocks that are too large to go chunk by chunk"));
     const std::uint64_t last = team_.tag(steps_ - 1);
     team_.staging_in_use_until(last);
     if (!has_result()) team_.publish(Phase::finished, last);
@@ -160,11 +171,6 @@ class Pull {
     return mine_.in ? team_.wait_phases(Phase::finished, last) : Status{};
   }
 
-  /// Of a block: a slot of the ring holds one of each part, in whole elements and lines.
-  std::size_t chunk() const noexcept {
-    const std::size_t most = std::min(team_.staging_bytes() / ring_slots / parts_, staged_at_once(block_));
-    return most / line_bytes * line_bytes / given_.call.element_bytes * given_.call.element_bytes;
-  }
   std::size_t length(std::size_t step) const noexcept { return std::min(chunk_, block_ - step * chunk_); }
   std::byte* staged(int rank, std::size_t step, std::size_t part) const noexcept {
     return team_.staging(rank) + (step % ring_slots * parts_ + part) * chunk_;
@@ -237,8 +243,6 @@ class Pull {
 }  // namespace
 
 bool pulls(const DirectTeam& team, const Given& given) noexcept {
-  // A slot of the ring holds a line of each rank's block.
-  constexpr int most_ranks = 1024;
   switch (given.call.collective) {
     case Collective::gather:
     case Collective::scatter:
@@ -246,9 +250,16 @@ bool pulls(const DirectTeam& team, const Given& given) noexcept {
     case Collective::reduce:
     case Collective::reduce_scatter:
     case Collective::scan:
-    case Collective::exscan: return !given.call.irregular() && team.size() <= most_ranks;
+    case Collective::exscan: break;
     default: return false;
   }
+  if (given.call.irregular()) return false;
+  // All ranks come to the same answer: these are the same everywhere.
+  const std::size_t parts = parts_of(team, given.call.collective);
+  const std::size_t block = given.bytes();
+  if (block <= slot_bytes / parts) return true;
+  const std::size_t chunk = chunk_of(team, parts, block, given.call.element_bytes);
+  return chunk >= std::min(block, least_chunk) && block / chunk < DirectTeam::too_many_steps - 1;
 }
 
 Status pull(DirectTeam& team, const Given& given) noexcept { return Pull(team, given).run(); }
