@@ -53,6 +53,11 @@ Given alltoallv_agreed(const OpenTeam& team, const void* in, void* out, const co
   if (given.call.largest > largest)
     throw Error(Code::invalid_argument, "alltoallv",
                 fmt::format("a count of {} is larger than the largest, {}", given.call.largest, largest));
+  // Far above any buffer, and far below what the lengths of pieces are reckoned in.
+  constexpr std::size_t most = std::size_t{1} << 48;
+  if (largest > most / element)
+    throw Error(Code::invalid_argument, "alltoallv",
+                fmt::format("a largest count of {} elements of {} bytes is more than there can be", largest, element));
   given.call.largest = largest;
   given.compares_as = team.rank();
   given.signature = collectives::Signature::make(collectives::Kind::alltoall, largest * element).irregular();

@@ -162,3 +162,19 @@ HMC_SPMD_TEST(planned, builds_once) {
     HMC_CHECK_EQ(schedules.schedules_built() - before, built);
   }
 }
+
+// What is said of the largest count is a caller's word: no buffer has that many bytes.
+HMC_SPMD_TEST(started, refuses_a_largest_count_that_cannot_be) {
+  hmc::Team& world = me.runtime->world();
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(me.size), 1);
+  std::vector<std::uint64_t> in(counts.size()), out(counts.size());
+  for (const std::size_t largest : {SIZE_MAX, SIZE_MAX / 8, std::size_t{1} << 46}) {
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument,
+                     world.ialltoallv(in.data(), counts, {}, out.data(), counts, {}, largest, 8));
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument,
+                     world.plan_alltoallv(in.data(), counts, {}, out.data(), counts, {}, largest, 8));
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::uint64_t>(me.rank) * 100 + i;
+  world.ialltoallv(in.data(), counts, {}, out.data(), counts, {}, 1, 8).wait();
+  for (std::size_t i = 0; i < out.size(); ++i) HMC_CHECK_EQ(out[i], i * 100 + static_cast<std::uint64_t>(me.rank));
+}
