@@ -61,6 +61,7 @@ Agent::Agent(const Fabric& fabric, const DeviceMemory& memory, std::byte* contro
       control_(control),
       head_(head_of(control)),
       shape_(fabric.size),
+      nap_ns_(first_nap_ns),
       failed_(static_cast<std::size_t>(fabric.size)) {
   for (int rank = 0; rank < fabric.size; ++rank)
     far_origins_ = far_origins_ || !fabric.paths[static_cast<std::size_t>(rank)].direct;
@@ -80,7 +81,8 @@ void Agent::run() noexcept {
     if (serve()) {
       idle = 0;
       nap_ns_ = first_nap_ns;
-    } else if (++idle < quick_yields) {
+    } else if (idle < quick_yields) {
+      ++idle;
       ::sched_yield();
     } else {
       sleep();
@@ -129,7 +131,8 @@ bool Agent::serve() noexcept {
     }
     // Release: pairs with the origin's acquire, or with the message that carries it there.
     mine.finished.store(number * 2 + (failed ? 1 : 0), std::memory_order_release);
-    fabric_.waiter.ring(fabric_.local_index[static_cast<std::size_t>(rank)]);
+    const int index = fabric_.local_index[static_cast<std::size_t>(rank)];
+    if (index >= 0) fabric_.waiter.ring(index);  // who is on another node polls
     any = true;
   }
   return any;

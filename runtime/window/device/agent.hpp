@@ -41,7 +41,7 @@ class Agent {
   ControlHead& head_;
   ControlShape shape_;
   bool far_origins_ = false;  ///< some rank can't ring
-  long nap_ns_ = 0;
+  long nap_ns_;
   std::vector<bool> failed_;  ///< by rank: its verb under way
   std::atomic<bool> stopping_{false};
   std::thread thread_;
