@@ -48,12 +48,25 @@ void run_on_host(const OpenTeam& team, const Given& given) {
     collectives::throw_failure(team.core, schedules, status, given.operation, given.bytes());
 }
 
+/// Others may be in the call already: if a buffer can't be staged, they hear that this rank won't come.
+window::HostCopies host_copies(const OpenTeam& team, const char* operation, const void* in, std::size_t in_bytes,
+                               void* out, std::size_t out_bytes) {
+  const window::Fabric& fabric = team.core.fabric();
+  try {
+    return window::HostCopies(fabric, operation, in, in_bytes, out, out_bytes);
+  } catch (const Error& error) {
+    team.state.schedules().fail(
+        base::Status::failure(error.detail().code, "a rank couldn't stage its buffer", fabric.rank));
+    throw;
+  }
+}
+
 /// Buffers that the host can't reach are staged.
 void run_on_copies(const OpenTeam& team, const Given& given) {
   const collectives::schedule::Shape shape{team.size(), 1};
-  const window::HostCopies copies(team.core.fabric(), given.operation, given.input,
-                                  collectives::schedule::input_bytes(shape, given.call, team.rank()), given.output,
-                                  collectives::schedule::output_bytes(shape, given.call, team.rank()));
+  const window::HostCopies copies = host_copies(
+      team, given.operation, given.input, collectives::schedule::input_bytes(shape, given.call, team.rank()),
+      given.output, collectives::schedule::output_bytes(shape, given.call, team.rank()));
   Given staged = given;
   staged.input = copies.in();
   staged.output = copies.out();
@@ -128,7 +141,7 @@ void Team::broadcast(void* data, std::size_t bytes, int root) {
   if (direct == nullptr) return run(team, collectives::broadcast_call(team, data, bytes, root));
   collectives::check_broadcast(team, data, bytes, root);
   if (window::need_host_copies(data, data)) [[unlikely]] {
-    const window::HostCopies copies(core_->fabric(), "broadcast", data, bytes, data, bytes);
+    const window::HostCopies copies = host_copies(team, "broadcast", data, bytes, data, bytes);
     broadcast(copies.out(), bytes, root);
     return copies.finish();
   }
@@ -144,7 +157,7 @@ void Team::allgather(const void* in, void* out, std::size_t bytes) {
   collectives::check_allgather(team, in, out, bytes);
   if (window::need_host_copies(in, out)) [[unlikely]] {
     const auto whole = bytes * static_cast<std::size_t>(team.size());
-    const window::HostCopies copies(core_->fabric(), "allgather", in, bytes, out, whole);
+    const window::HostCopies copies = host_copies(team, "allgather", in, bytes, out, whole);
     allgather(copies.in(), copies.out(), bytes);
     return copies.finish();
   }
@@ -159,7 +172,7 @@ void Team::allreduce(const void* in, void* out, std::size_t count, DType type, c
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, known ? count * size_of(type) : 0)) {
     const collectives::ReduceCall call = collectives::allreduce_direct_call(in, out, count, type, how);
     if (window::need_host_copies(in, out)) [[unlikely]] {
-      const window::HostCopies copies(core_->fabric(), "allreduce", in, call.bytes(), out, call.bytes());
+      const window::HostCopies copies = host_copies(team, "allreduce", in, call.bytes(), out, call.bytes());
       allreduce(copies.in(), copies.out(), count, type, how);
       return copies.finish();
     }
