@@ -74,12 +74,17 @@ void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabr
   throw Error(std::move(detail));
 }
 
+/// For what only some of the team wait for: who waits in vain isn't late then where all of the team meet, and they
+/// have no longer deadline there than any collective.
+base::Deadline patience(const Fabric& fabric, bool world) {
+  return base::Deadline::after(world ? fabric.timeout : fabric.timeout / 2);
+}
+
 }  // namespace
 
 std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role) {
   Fabric& fabric = team.fabric();
-  // A rank that waits in vain for its node's others isn't late where all of the team meet.
-  const base::Deadline deadline = base::Deadline::after(team.is_world() ? fabric.timeout : fabric.timeout / 2);
+  const base::Deadline deadline = patience(fabric, team.is_world());
   base::ByteWriter mine;
   mine.number(static_cast<std::uint64_t>(bytes)).number(fabric.node_link->next_share());
   const std::vector<base::Bytes> sizes = team.exchange().allgather(mine.view(), deadline);
@@ -201,7 +206,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   std::vector<int> helpers;
   try {
     peers = make_peers(ranks);
-    helpers = open_devices(ranks, peers, fabric_->deadline());
+    helpers = open_devices(ranks, peers, patience(*fabric_, team_ == nullptr));
   } catch (...) {
     outcome = detail_of_current_exception();
   }
@@ -220,7 +225,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
 std::vector<Peer> Core::make_peers(std::vector<Description>& ranks) {
   const std::size_t size = ranks.size();
   std::vector<Peer> peers(size);
-  const base::Deadline deadline = fabric_->deadline();
+  const base::Deadline deadline = patience(*fabric_, team_ == nullptr);
   for (std::size_t w = 0; w < fabric_->wires.size(); ++w) {
     std::vector<int> served;             // by this wire: world ranks,
     std::vector<std::size_t> served_as;  // and which ranks of the team they are
