@@ -247,8 +247,8 @@ typedef struct hmc_strides {
 } hmc_strides;
 
 /* A transfer under way: plain bytes, passed and copied by value; all zeros is an empty one. One that was
- * reported as over is empty. After hmc_window_close it gives HMC_CLOSED; after hmc_window_destroy it must
- * not be used. */
+ * reported as over is empty. After hmc_window_close it gives HMC_CLOSED; after hmc_window_destroy, or the
+ * hmc_team_destroy of the team whose collective it is, it must not be used. */
 typedef struct hmc_request_t {
   size_t struct_size;
   uint64_t opaque[5];

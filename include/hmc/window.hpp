@@ -54,8 +54,9 @@ struct Strides {
 ///
 /// A part may lie in any provider's memory, and ranks of one window in different ones. Where the host can't load and
 /// store, data() is an address on the device, ptr() is null, every verb is over at the target when it returns, and
-/// signals and atomics are copies of words under a lock: atomic with every other verb of HMC, not with what kernels
-/// do to the same word meanwhile. While a window over device memory is made nobody may write to its first 8 bytes.
+/// signals and atomics are copies of words under a lock: atomic with the signals and atomics of the same window, not
+/// with its puts, nor with what another window over the same memory or a kernel does to the word meanwhile. While a
+/// window over device memory is made nobody may write to its first 8 bytes.
 ///
 /// The local side of every verb may be any memory of the process, a device's too; where it overlaps the bytes that the
 /// verb writes (a put or get to oneself, or to a rank whose memory is mapped), these are unspecified afterwards, unless
