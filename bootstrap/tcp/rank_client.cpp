@@ -170,13 +170,19 @@ void RankClient::flush(Deadline deadline) {
   }
 }
 
-void RankClient::abort(int exit_code, std::string_view text) noexcept try {
-  // The page first: those who spin on this node see it at once, even if the socket is stuck.
+void RankClient::abort(int exit_code, std::string_view text) noexcept {
+  try {
+    // As far as the socket takes it at once, the message comes before the page: a rank that the page ends may be
+    // gone in a moment, and by then the agent must know why, or other nodes hear of that rank's end first.
+    constexpr std::size_t longest_text = 4096;
+    send(Abort({Code::aborted, mine_.rank, exit_code, std::string(text.substr(0, longest_text))}));
+  } catch (...) {  // no memory for a message: the page tells the node
+  }
   if (page_.segment()) page_.raise_abort(Code::aborted, mine_.rank, text);
-  constexpr std::size_t longest_text = 4096;
-  send(Abort({Code::aborted, mine_.rank, exit_code, std::string(text.substr(0, longest_text))}));
-  flush(Deadline::after(std::chrono::seconds(1)));
-} catch (...) {  // no memory for a message: the page has told the node
+  try {
+    flush(Deadline::after(std::chrono::seconds(1)));
+  } catch (...) {
+  }
 }
 
 void RankClient::say_goodbye() noexcept try {
