@@ -23,7 +23,9 @@ string(APPEND CMAKE_CXX_FLAGS_RELEASE " -fno-omit-frame-pointer")
 find_program(CCACHE ccache)
 if(CCACHE)
   # Paths below the sources count as relative, so that another clone or build folder finds what one has compiled.
-  set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+  # The slack is what it asks for precompiled headers.
+  set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
@@ -54,11 +56,18 @@ target_link_libraries(hmc_flags INTERFACE hmc_warnings hmc_sanitizer)
 
 find_package(Threads REQUIRED)
 
-# hmc_room(name SOURCES a.cpp ... LINKS lib ...): compiles a folder once; libhmc.so and hmc_internal
+# For builds that are made for their tests alone. What users get, and what g++ is asked for warnings, is compiled file by
+# file, so that each includes what it needs. Not for rooms whose files have private names in common (SEPARATE).
+option(HMC_UNITY "Compile several sources of a room at once" OFF)
+
+# hmc_room(name [SEPARATE] SOURCES a.cpp ... LINKS lib ...): compiles a folder once; libhmc.so and hmc_internal
 # are made of the same objects.
 function(hmc_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "SEPARATE" "" "SOURCES;LINKS" ${ARGN})
   add_library(hmc_${name} OBJECT ${ROOM_SOURCES})
+  if(HMC_UNITY AND NOT ROOM_SEPARATE)
+    set_target_properties(hmc_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
   target_link_libraries(hmc_${name} PUBLIC hmc_flags Threads::Threads ${ROOM_LINKS})
   set_property(GLOBAL APPEND PROPERTY HMC_ROOMS hmc_${name})
   set_property(GLOBAL APPEND PROPERTY HMC_LINKS ${ROOM_LINKS})

@@ -3,196 +3,227 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <hmc/error.hpp>
+#include <hmc/place.hpp>
 #include <hmc/types.hpp>
 
 namespace hmc {
 
-/// Who gives a Buffer its memory.
-enum class Allocator : int {
-  host_new,
-  host_malloc,
-  cuda,
-  cuda_async,
-  cuda_pinned,
-  cuda_managed,
-  hip,
-  hip_async,
-  hip_pinned,
-  hip_managed,
-  musa,
-  cnrt,
-  acl,
-  opencl,
-};
-inline constexpr int allocator_count = 14;
-HMC_API const char* name_of(Allocator allocator) noexcept;
-
-/// Where a Buffer lives. An Allocator alone means its device 0.
-struct Place {
-  constexpr Place(Allocator on_allocator, int on_device = 0) noexcept : allocator(on_allocator), device(on_device) {}
-  Allocator allocator;
-  int device;
-  friend constexpr bool operator==(const Place&, const Place&) = default;
-};
-
-namespace detail {
-/// Zeroed bytes that go with their last holder. Throws Error{unsupported} with the reason.
-HMC_API std::shared_ptr<std::byte> buffer_allocate(Place place, std::size_t bytes);
-/// Between any two places; done when it returns. The ranges don't overlap. Throws Error.
-HMC_API void buffer_copy(void* destination, const void* source, std::size_t bytes);
-HMC_API bool host_reaches(Allocator allocator) noexcept;
-/// Device number `device` of `type` reads what lies at `place`.
-HMC_API bool device_reaches(MemoryType type, int device, Place place) noexcept;
-/// What gives memory that devices of `type` reach. Throws Error{unsupported}.
-HMC_API Allocator allocator_for(MemoryType type);
-}  // namespace detail
-
-/// Bytes move only when somebody asks to read them elsewhere, and every move is done when the call
-/// returns; there is nothing to wait for. Indices beyond the end are an Error in every build. One thread at a time.
+/// Bytes move only when somebody asks to read them elsewhere. Indices beyond the end and null pointers are an Error in
+/// every build. One thread at a time. A program's own kernels that read or write the elements must be over before the
+/// Buffer moves, grows or goes: it knows of its transfers only.
 ///
-/// A handle of get_..._accessible() is the buffer's own memory where that is reached, and stays valid
-/// for itself when the buffer goes; else it's a copy, which goes with the handle.
+/// ORDER. A TransferOrder says which transfers have been waited for when the call returns: all of them unless it says
+/// otherwise. The others go by a stream: the user's, or one of the Buffer's own for each device. In any mode
+///  - what is done with a Buffer comes after what was done with it before, also between two Buffers;
+///  - elements that a call takes from host memory were read when it returns; those that lie on a device, and host
+///    memory that get() writes to, stay untouched until synchronize();
+///  - a Buffer that is read from, and a handle, may go at once: their memory stays until the stream has come past;
+///  - get(index), casts and what the host copies itself (from host memory to host memory, which is also pinned and
+///    managed memory, and between two vendors' devices) are waited for, with all that is under way.
+/// Getting and freeing memory may wait for a device; a Buffer that goes waits for its own transfers.
+///
+/// HANDLES. What get_..._accessible() gives is the Buffer's own memory where that is reached, and stays valid for
+/// itself when the Buffer goes (but for one in a window); else it's a copy, which goes with the handle. Its elements
+/// are there when the transfers' mode says so, or behind stream(), or after synchronize().
+///
+/// WINDOWS. Buffer<T>(window, count) lies in the window's symmetric heap, at offset() of every rank's part: peers put
+/// and get there, and collectives take data() in place. See Place for what ranks must do alike; a Buffer lets go of its
+/// range when it is destroyed, moved elsewhere or grows, and handles go with it. It must not be used after the window's
+/// close.
 template <typename T> class Buffer {
   static_assert(std::is_trivially_copyable_v<T>, "a Buffer's elements are moved as bytes");
 
  public:
-  explicit Buffer(Place place) : place_(place) {}
-  Buffer(Place place, std::size_t count) : place_(place) { resize(count); }
-  static Buffer filled(Place place, std::size_t count, const T& value) {
-    Buffer made(place);
+  explicit Buffer(Place place, TransferOrder order = {})
+      : place_(std::move(place)), order_(order), transfers_(detail::make_transfers(place_, order)) {}
+  Buffer(Place place, std::size_t count, TransferOrder order = {}) : Buffer(std::move(place), order) { resize(count); }
+  static Buffer filled(Place place, std::size_t count, const T& value, TransferOrder order = {}) {
+    Buffer made(std::move(place), order);
     made.resize(count, value);
     return made;
   }
   /// A copy of `values`, which may lie in any memory.
-  Buffer(Place place, const T* values, std::size_t count) : place_(place) { assign(values, count); }
+  Buffer(Place place, const T* values, std::size_t count, TransferOrder order = {}) : Buffer(std::move(place), order) {
+    assign(values, count);
+  }
   /// Without a copy: memory that lies at `place`, kept by `owner` as long as it's needed.
-  static Buffer adopt(Place place, std::shared_ptr<T> owner, std::size_t count) {
-    Buffer made(place);
+  static Buffer adopt(Place place, std::shared_ptr<T> owner, std::size_t count, TransferOrder order = {}) {
+    if (owner == nullptr && count > 0) refuse(Code::invalid_argument, "there is no memory to adopt", 0, count);
+    Buffer made(std::move(place), order);
     T* const first = owner.get();
     made.memory_ = {std::move(owner), reinterpret_cast<std::byte*>(first)};
     made.count_ = made.capacity_ = count;
     return made;
   }
-  template <typename Deleter> static Buffer adopt(Place place, T* values, std::size_t count, Deleter deleter) {
-    return adopt(place, std::shared_ptr<T>(values, std::move(deleter)), count);
+  template <typename Deleter>
+  static Buffer adopt(Place place, T* values, std::size_t count, Deleter deleter, TransferOrder order = {}) {
+    return adopt(std::move(place), std::shared_ptr<T>(values, std::move(deleter)), count, order);
   }
   /// The caller keeps it, and keeps it alive.
-  static Buffer borrow(Place place, T* values, std::size_t count) {
-    return adopt(place, values, count, [](T*) {});
+  static Buffer borrow(Place place, T* values, std::size_t count, TransferOrder order = {}) {
+    return adopt(
+        std::move(place), values, count, [](T*) {}, order);
   }
 
-  Buffer(const Buffer& other) : place_(other.place_) { copy_from(other); }
+  /// In the same place and order; its streams are its own, but for a user's.
+  Buffer(const Buffer& other)
+      : place_(other.place_), order_(other.order_), transfers_(detail::alike(other.transfers_)) {
+    copy_from(other);
+  }
   Buffer& operator=(const Buffer& other) {
     if (this != &other) Buffer(other).swap(*this);
     return *this;
   }
-  /// Steals: the memory stays where it is.
-  Buffer(Buffer&& other) noexcept : place_(other.place_) { swap(other); }
+  /// Steals: the memory stays where it is. What was stolen from is empty, in the same place, and waits from now on.
+  Buffer(Buffer&& other) noexcept
+      : place_(other.place_),
+        order_(std::exchange(other.order_, {})),
+        memory_(std::move(other.memory_)),
+        transfers_(std::move(other.transfers_)),
+        count_(std::exchange(other.count_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
-    Buffer(std::move(other)).swap(*this);
+    if (this != &other) Buffer(std::move(other)).swap(*this);
     return *this;
   }
-  /// A copy in another place, each element cast.
-  template <typename U> Buffer(Place place, const Buffer<U>& other) : place_(place) {
+  /// Steals where move() would leave the memory where it is; else moves.
+  Buffer(Place place, Buffer&& other) : Buffer(std::move(other)) { move(std::move(place)); }
+  /// A copy in another place, each element cast, which the host does.
+  template <typename U>
+  Buffer(Place place, const Buffer<U>& other, TransferOrder order = {}) : Buffer(std::move(place), order) {
     if constexpr (std::is_same_v<T, U>) {
       copy_from(other);
     } else {
       const auto theirs = other.get_host_accessible();
-      std::vector<T> cast(other.size());
-      std::transform(theirs.get(), theirs.get() + other.size(), cast.begin(),
+      other.synchronize();
+      const auto cast = several(other.size());
+      std::transform(theirs.get(), theirs.get() + other.size(), cast.get(),
                      [](const U& value) { return static_cast<T>(value); });
-      assign(cast.data(), cast.size());
+      reserve(other.size());
+      put(0, {reinterpret_cast<std::byte*>(cast.get()), cast}, other.size());
+      count_ = other.size();
     }
   }
+  ~Buffer() { settle_in_window(); }
 
-  Place place() const noexcept { return place_; }
+  const Place& place() const noexcept { return place_; }
   std::size_t size() const noexcept { return count_; }
   std::size_t capacity() const noexcept { return capacity_; }
   bool empty() const noexcept { return count_ == 0; }
   /// An address in the buffer's place, which the host may be unable to read; null while nothing was
-  /// ever in it.
+  /// ever in it. Of one in a window with parts on devices it is what Window::data() is.
   T* data() noexcept { return first(); }
   const T* data() const noexcept { return first(); }
+  /// Of data() in the window, for put and get. Error{invalid_argument} for a Buffer that lies in none.
+  std::uint64_t offset() const { return detail::offset_in_window(place_, memory_.get()); }
+
+  TransferMode mode() const noexcept { return order_.mode; }
+  /// Waits for what is under way; later transfers follow the new one.
+  void set_order(TransferOrder order) {
+    auto made = detail::make_transfers(place_, order);
+    synchronize();
+    order_ = order;
+    transfers_ = std::move(made);
+  }
+  /// The vendor's handle of the stream by which this Buffer's device is reached; null on the host, and where every
+  /// transfer is waited for. Kernels on another stream see the elements only after synchronize().
+  void* stream() const {
+    const bool always_waits = order_.mode == TransferMode::sync && !order_.has_stream;
+    return always_waits ? nullptr : detail::stream_at(transfers_, place_);
+  }
+  /// All that is under way is done, also what a user's stream holds.
+  void synchronize() const {
+    if (transfers_ != nullptr) detail::synchronize(*transfers_);
+  }
 
   void reserve(std::size_t count) {
     if (count <= capacity_) return;
-    auto grown = detail::buffer_allocate(place_, bytes_of(count));
-    detail::buffer_copy(grown.get(), memory_.get(), count_ * sizeof(T));
-    memory_ = std::move(grown);
-    capacity_ = count;
+    auto grown = allocate(place_, count);
+    transfer({grown.get(), keeper(grown), &transfers_, &place_}, end(0), count_, order_.mode);
+    replace(std::move(grown), count);
   }
   /// New elements are `value`, also those inside the capacity.
   void resize(std::size_t count, const T& value = T{}) {
-    if (count > capacity_) reserve(std::max(count, capacity_ + capacity_ / 2));
     if (count > count_) {
-      const std::vector<T> fresh(count - count_, value);
-      detail::buffer_copy(first() + count_, fresh.data(), fresh.size() * sizeof(T));
+      grow_to(count);
+      const auto fresh = several(count - count_);
+      std::fill_n(fresh.get(), count - count_, value);
+      put(count_, {reinterpret_cast<std::byte*>(fresh.get()), fresh}, count - count_);
     }
     count_ = count;
   }
   void clear() noexcept { count_ = 0; }
 
+  /// `values` may lie in any memory, but not in this buffer; so in append() and set().
   void assign(const T* values, std::size_t count) {
-    if (count > capacity_) {
-      Buffer fresh(place_);
-      fresh.reserve(count);
-      fresh.swap(*this);
-    }
-    detail::buffer_copy(memory_.get(), values, count * sizeof(T));
+    check_pointer(values, count);
+    if (count > capacity_) replace(allocate(place_, count), count);
+    count_ = 0;
+    put(0, users(values), count);
     count_ = count;
   }
-  /// `values` may lie in any memory, but not in this buffer.
   void append(const T* values, std::size_t count) {
-    if (count > capacity_ - count_) reserve(std::max(count_ + count, capacity_ + capacity_ / 2));
-    detail::buffer_copy(first() + count_, values, count * sizeof(T));
+    check_pointer(values, count);
+    grow_to(sum(count_, count));
+    put(count_, users(values), count);
     count_ += count;
   }
   void append(const Buffer& other) {
-    const Buffer kept = this == &other ? other : Buffer::borrow(other.place_, other.first(), other.count_);
-    append(kept.first(), kept.size());
+    const std::size_t count = other.count_;
+    grow_to(sum(count_, count));
+    put(count_, other.end(0), count);
+    count_ += count;
   }
-  void set(std::size_t index, const T& value) {
-    check(index, 1);
-    detail::buffer_copy(first() + index, &value, sizeof(T));
-  }
+  void set(std::size_t index, const T& value) { set(index, &value, 1); }
   void set(std::size_t index, const T* values, std::size_t count) {
     check(index, count);
-    detail::buffer_copy(first() + index, values, count * sizeof(T));
+    check_pointer(values, count);
+    put(index, users(values), count);
   }
   T get(std::size_t index) const {
-    T value;
-    get(index, &value, 1);
+    check(index, 1);
+    T value{};
+    transfer(users(&value), end(index), 1, TransferMode::sync);
     return value;
   }
   void get(std::size_t index, T* values, std::size_t count) const {
     check(index, count);
-    detail::buffer_copy(values, first() + index, count * sizeof(T));
+    check_pointer(values, count);
+    transfer(users(values), end(index), count, order_.mode);
   }
 
-  /// To another place; nothing happens where it is there already.
+  /// To another place, by the same order. The memory stays where it is when it is there already, or in memory that is
+  /// reached just as well (host_new and host_malloc, cuda and cuda_async of one device): then that changes who gives
+  /// more of it. A user's stream goes on serving the device that it is of.
   void move(Place place) {
-    if (place == place_) return;
-    Buffer moved(place);
+    if (detail::is_reached_alike(place, place_)) {
+      place_ = std::move(place);
+      return;
+    }
+    Buffer moved(std::move(place));
+    moved.order_ = order_;
+    moved.transfers_ = transfers_;
     moved.copy_from(*this);
     swap(moved);
   }
   void swap(Buffer& other) noexcept {
     std::swap(place_, other.place_);
+    std::swap(order_, other.order_);
     std::swap(memory_, other.memory_);
+    std::swap(transfers_, other.transfers_);
     std::swap(count_, other.count_);
     std::swap(capacity_, other.capacity_);
   }
 
   /// Where the host reads (and, where it is the buffer itself, writes).
   std::shared_ptr<T> get_host_accessible() const {
-    if (detail::host_reaches(place_.allocator)) return own();
-    return copy_at(Allocator::host_malloc);
+    return detail::host_reaches(place_) ? own() : copy_at(Allocator::host_malloc);
   }
   std::shared_ptr<T> get_accessible(MemoryType type, int device = 0) const {
     if (type == MemoryType::CPU || type == MemoryType::DEFAULT) return get_host_accessible();
@@ -203,41 +234,104 @@ template <typename T> class Buffer {
     return get_accessible(MemoryType::NVIDIA_GPU, device);
   }
   std::shared_ptr<T> get_hip_accessible(int device = 0) const { return get_accessible(MemoryType::AMD_GPU, device); }
+  std::shared_ptr<T> get_musa_accessible(int device = 0) const { return get_accessible(MemoryType::MOORE_GPU, device); }
+  std::shared_ptr<T> get_cnrt_accessible(int device = 0) const {
+    return get_accessible(MemoryType::CAMBRICON_MLU, device);
+  }
+  std::shared_ptr<T> get_acl_accessible(int device = 0) const { return get_accessible(MemoryType::ASCEND_NPU, device); }
   std::shared_ptr<T> get_opencl_accessible(int device = 0) const { return get_accessible(MemoryType::OPENCL, device); }
+  std::shared_ptr<T> get_openmp_accessible(int device = 0) const {
+    return detail::openmp_reaches(device, place_) ? own() : copy_at({Allocator::openmp, device});
+  }
 
  private:
   T* first() const noexcept { return reinterpret_cast<T*>(memory_.get()); }
-  std::shared_ptr<T> own() const { return {memory_, first()}; }
-  std::shared_ptr<T> copy_at(Place place) const {
-    auto there = detail::buffer_allocate(place, count_ * sizeof(T));
-    detail::buffer_copy(there.get(), memory_.get(), count_ * sizeof(T));
+  static std::shared_ptr<T[]> several(std::size_t count) {
+    (void)bytes_of(count);
+    return std::shared_ptr<T[]>(new T[count]);
+  }
+  static std::shared_ptr<std::byte> allocate(const Place& place, std::size_t count) {
+    return place.heap != nullptr ? detail::allocate_in_window(place, bytes_of(count))
+                                 : detail::allocate_at(place, bytes_of(count));
+  }
+  /// A range of a window goes when the Buffer says so, not when its last reader does: all ranks must agree on when.
+  std::shared_ptr<const void> keeper(const std::shared_ptr<std::byte>& memory) const {
+    if (place_.heap != nullptr) return place_.heap;
+    return memory;
+  }
+  void replace(std::shared_ptr<std::byte> memory, std::size_t capacity) {
+    settle_in_window();
+    memory_ = std::move(memory);
+    capacity_ = capacity;
+  }
+  void settle_in_window() noexcept {
+    if (place_.heap != nullptr && transfers_ != nullptr) detail::settle(*transfers_);
+  }
+  std::shared_ptr<T> own() const {
+    if (place_.heap != nullptr) return {place_.heap, first()};
+    return {memory_, first()};
+  }
+  std::shared_ptr<T> copy_at(const Place& place) const {
+    auto there = allocate(place, count_);
+    transfer({there.get(), there, nullptr, &place}, end(0), count_, order_.mode);
     T* const address = reinterpret_cast<T*>(there.get());
     return {std::move(there), address};
   }
   void copy_from(const Buffer& other) {
     reserve(other.count_);
-    detail::buffer_copy(memory_.get(), other.memory_.get(), other.count_ * sizeof(T));
+    put(0, other.end(0), other.count_);
     count_ = other.count_;
   }
+  void grow_to(std::size_t count) {
+    if (count > capacity_) reserve(std::max(count, capacity_ + capacity_ / 2));
+  }
+
+  detail::End end(std::size_t index) const {
+    std::byte* const address = memory_ == nullptr ? nullptr : memory_.get() + index * sizeof(T);
+    return {address, keeper(memory_), &transfers_, &place_};
+  }
+  static detail::End users(const T* values) {
+    return {reinterpret_cast<std::byte*>(const_cast<T*>(values)), nullptr, nullptr, nullptr};
+  }
+  void transfer(const detail::End& to, const detail::End& from, std::size_t count, TransferMode mode) const {
+    detail::transfer(to, from, count * sizeof(T), mode, transfers_.get());
+  }
+  void put(std::size_t index, const detail::End& from, std::size_t count) {
+    transfer(end(index), from, count, order_.mode);
+  }
+
   static std::size_t bytes_of(std::size_t count) {
     if (count > static_cast<std::size_t>(-1) / 2 / sizeof(T))
-      throw Error(Code::out_of_memory, "Buffer", "more elements than memory can hold");
+      refuse(Code::out_of_memory, "more elements than memory can hold", 0, count);
     return count * sizeof(T);
   }
+  static std::size_t sum(std::size_t some, std::size_t more) {
+    (void)bytes_of(more);  // `some` are there: the sum of both can't wrap
+    return some + more;
+  }
+  static void check_pointer(const T* values, std::size_t count) {
+    if (values == nullptr && count > 0) refuse(Code::invalid_argument, "the elements are at a null pointer", 0, count);
+  }
   void check(std::size_t index, std::size_t count) const {
-    if (index <= count_ && count <= count_ - index) return;
+    if (index > count_ || count > count_ - index)
+      refuse(Code::out_of_range, "these elements aren't all in the buffer", index, count);
+  }
+  [[noreturn]] static void refuse(Code code, const char* why, std::size_t index, std::size_t count) {
     ErrorDetail detail;
-    detail.code = Code::out_of_range;
+    detail.code = code;
     detail.operation = "Buffer";
     detail.offset = index;
     detail.size = count;
     detail.has_extent = true;
-    detail.message = "these elements aren't all in the buffer";
+    detail.message = why;
     throw Error(std::move(detail));
   }
 
   Place place_;
+  TransferOrder order_;
   std::shared_ptr<std::byte> memory_;
+  // Goes before the memory that its transfers use. Null while every one was waited for.
+  mutable std::shared_ptr<detail::Transfers> transfers_;
   std::size_t count_ = 0;
   std::size_t capacity_ = 0;
 };

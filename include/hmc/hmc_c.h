@@ -159,6 +159,9 @@ typedef struct hmc_path {
   int reserved;
   char wire[24];
   char why[224]; /* cut where it doesn't fit */
+  /* Of hmc_window_path, where the peer's part is a device's that this rank has mapped: as measured. 0: not measured. */
+  double gigabytes_per_s;
+  double latency_us;
 } hmc_path;
 
 typedef struct hmc_counters {
@@ -167,6 +170,8 @@ typedef struct hmc_counters {
   uint64_t puts_wire;
   uint64_t buffers_in_place;
   uint64_t buffers_staged;
+  uint64_t reduced_on_device;
+  uint64_t buffers_read; /* by peers, out of this rank's memory */
 } hmc_counters;
 
 HMC_C_API hmc_code hmc_runtime_create(hmc_runtime_t* runtime);
@@ -214,6 +219,8 @@ HMC_C_API int hmc_window_is_open(hmc_window_t window);
 
 /* rank < 0: this rank's part */
 HMC_C_API hmc_code hmc_window_bytes(hmc_window_t window, int rank, size_t* bytes);
+/* Which way bytes take to a rank's part; for a device's memory `wire` names the kind of sharing. */
+HMC_C_API hmc_code hmc_window_path(hmc_window_t window, int rank, hmc_path* path);
 HMC_C_API hmc_code hmc_window_data(hmc_window_t window, void** data);
 /* *pointer is NULL where load and store can't reach */
 HMC_C_API hmc_code hmc_window_ptr(hmc_window_t window, int rank, uint64_t offset, void** pointer);
@@ -266,6 +273,14 @@ HMC_C_API hmc_code hmc_get_strided(hmc_window_t window, int rank, uint64_t offse
                                    const hmc_strides* strides);
 HMC_C_API hmc_code hmc_put_batch(hmc_window_t window, int rank, const hmc_put_item* items, size_t count);
 HMC_C_API hmc_code hmc_get_batch(hmc_window_t window, int rank, const hmc_get_item* items, size_t count);
+
+/* The user context: HMC_CONTEXT_BYTES per rank beside its part. Its rank sets it, everybody reads it. Collective over
+ * the window's team; once. */
+#define HMC_CONTEXT_BYTES 65536
+HMC_C_API hmc_code hmc_window_open_context(hmc_window_t window, hmc_team_t team);
+HMC_C_API hmc_code hmc_window_set_context(hmc_window_t window, uint64_t offset, const void* source, size_t bytes);
+HMC_C_API hmc_code hmc_window_get_context(hmc_window_t window, int rank, uint64_t offset, void* destination,
+                                          size_t bytes);
 
 HMC_C_API hmc_code hmc_request_test(hmc_request_t* request, int* done);
 /* HMC_TIMEOUT at the deadline, and the request stays valid. */
@@ -341,6 +356,10 @@ HMC_C_API hmc_code hmc_allgather(hmc_team_t team, const void* in, void* out, siz
 HMC_C_API hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type, hmc_op op);
 HMC_C_API hmc_code hmc_allreduce_user(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                       hmc_reduce_function function, void* context);
+/* In the order of a device's stream (the vendor's own handle); see team.hpp. */
+HMC_C_API hmc_code hmc_allreduce_on(hmc_team_t team, void* stream, const void* in, void* out, size_t count,
+                                    hmc_dtype type, hmc_op op);
+HMC_C_API hmc_code hmc_barrier_on(hmc_team_t team, void* stream, const void* buffer);
 
 /* How a reduction combines. All zeros (but struct_size) is a sum. */
 typedef struct hmc_reduction {
@@ -377,8 +396,10 @@ HMC_C_API hmc_code hmc_scan(hmc_team_t team, const void* in, void* out, size_t c
 HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                               const hmc_reduction* how);
 
-/* Non-blocking: the request is over when this rank's part is. Buffers stay in use until then. ialltoallv: `largest` is
- * the largest count that any two ranks exchange. */
+/* Non-blocking: the request is over when this rank's part is. Buffers stay in use until then. It goes on while the rank
+ * computes, by a thread of the runtime's (HMC_PROGRESS=caller: in waits and tests only); a user's function is called by
+ * the caller's thread alone, in its waits and tests. ialltoallv: `largest` is the largest count that any two ranks
+ * exchange. */
 HMC_C_API hmc_code hmc_ibarrier(hmc_team_t team, hmc_request_t* request);
 HMC_C_API hmc_code hmc_ibroadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_request_t* request);
 HMC_C_API hmc_code hmc_iallgather(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_request_t* request);

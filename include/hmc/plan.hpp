@@ -16,7 +16,8 @@ class Operation;
 
 /// Made by Team::plan_...: checked and built once, with its buffers. Each rank makes and starts the team's plans in
 /// the same order; a start counts as a non-blocking call of that collective. One run at a time; several plans may be
-/// under way. Movable; its destructor waits for nothing, so wait for the last run first. Threads: its team's.
+/// under way, and go on while the rank computes, as requests do. Movable; its destructor waits for nothing, so wait for
+/// the last run first. Threads: its team's.
 class HMC_API Plan {
  public:
   Plan() = default;

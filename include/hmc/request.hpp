@@ -29,11 +29,18 @@ inline constexpr Timeout job_timeout{-1};
 /// a destructor that does nothing to the transfer: to drop a request is allowed, its buffers must then stay valid until
 /// flush() or until the window has gone. After its window was closed or destroyed a request throws Error{closed}. Same
 /// threads as its window.
+///
+/// A collective goes on while its rank computes: by a thread of the Runtime's, which is made when one is first left
+/// under way, sleeps while nothing arrives, leaves the work to callers that wait, and is to be seen nowhere else
+/// (HMC_PROGRESS=caller: there is none, and collectives go on in the rank's waits and tests only). So buffers are read
+/// and written until the request is over, its team or window was closed or destroyed, or the Runtime was: also while an
+/// exception is on its way. What calls a user's function waits for the caller's own waits and tests, since the function
+/// is called by no other thread; and so may what is begun on the same team after it.
 class HMC_API Request {
  public:
   Request() = default;  ///< an empty one
 
-  /// True once done; false while under way. Throws Error if the transfer failed.
+  /// True once done; false while under way. Never blocks. Throws Error if the transfer failed.
   bool test();
   /// Returns once done; Error{timeout} at the deadline, and the request stays valid: the transfer goes on
   /// and its buffers stay in use. A collective's job_timeout begins anew with each of its steps, so that a large one

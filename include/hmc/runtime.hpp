@@ -21,14 +21,20 @@ struct Path {
   std::string wire;     ///< "self", "shm", "ucx", ...
   bool direct = false;  ///< load and store reach the peer's windows
   std::string why;      ///< why this wire, and why not a better one
+  /// Of Window::path to device memory that this rank has mapped, measured when that was tried first: its device
+  /// reading the peer's memory, and 8 bytes to the host. 0: not measured.
+  double gigabytes_per_s = 0;
+  double latency_us = 0;
 };
 
 /// What has happened so far, for tests and tools.
 struct Counters {
-  std::uint64_t puts_direct = 0;       ///< puts that were a copy into mapped memory
-  std::uint64_t puts_wire = 0;         ///< puts that went through a wire
-  std::uint64_t buffers_in_place = 0;  ///< collective buffers that lay in a window and weren't staged
-  std::uint64_t buffers_staged = 0;    ///< collective buffers that were copied through staging
+  std::uint64_t puts_direct = 0;        ///< puts that were a copy into mapped memory
+  std::uint64_t puts_wire = 0;          ///< puts that went through a wire
+  std::uint64_t buffers_in_place = 0;   ///< collective buffers that lay in a window and weren't staged
+  std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging
+  std::uint64_t buffers_read = 0;       ///< collective buffers in no window that peers read out of this rank's memory
+  std::uint64_t reduced_on_device = 0;  ///< collectives whose devices reduced, in each other's windows
 };
 
 /// No globals: several Runtimes may live in one process (one per rank, or one after the other).

@@ -21,12 +21,15 @@ class TeamCore;
 
 /// Collectives are called by every rank of the team, in the same order, with matching arguments; what doesn't match is
 /// Error{mismatch} on every rank, within milliseconds of all being in a call, and names who called what. It ends the
-/// team, as a deadline does (but for alltoallv, whose counts are compared before anything moves). Any memory may be
-/// given: a buffer that lies in a window is used in place, another is staged; a device's memory is staged through the
-/// host's, by the blocking forms only (the others throw Error{unsupported}). Input and output may be the same buffer,
-/// and may not overlap otherwise. All ranks get bit-identical results; floats of 16 and 8 bits are combined in 32 bits
-/// and rounded once. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names who is missing. Threads: one at a
-/// time per Runtime. A Team is a handle: copies mean the same team.
+/// team, as a deadline does (but for alltoallv, whose counts are compared before anything moves). Making and closing
+/// windows and teams are such calls, and Runtime::close is one of the world's. A rank that waits for nobody in a call
+/// (it only gives, in scatter, gather, reduce, scan) may return from it, and learns of it in its next.
+/// Any memory may be given: a buffer that lies in a window is used in place, another is staged; a device's memory is
+/// staged through the host's, but for large blocking reductions all of whose buffers lie in devices' windows on one
+/// node, which the devices do (in place: allreduce and reduce). What fills a device's buffer must be done before. Input
+/// and output may be the same buffer, and may not overlap otherwise. All ranks get bit-identical results; floats of 16
+/// and 8 bits are combined in 32 bits and rounded once. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names
+/// who is missing. Threads: one at a time per Runtime. A Team is a handle: copies mean the same team.
 ///
 /// Teams are made of others by calls that are collective over the parent. Each has its own ranks, 0 to size() - 1;
 /// errors name world ranks. A team doesn't need its parent afterwards. Teams may overlap: as ever, ranks that are in
@@ -137,9 +140,13 @@ class HMC_API Team {
     exscan(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how);
   }
 
-  // ---- non-blocking: begun here, over when the request is. Buffers stay in use until then; counts may go. Progress is
-  // made in every wait of this rank and in test(). ibarrier doesn't complete earlier puts, as barrier does: flush
-  // before. alltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank.
+  // ---- non-blocking: begun here, over when the request is. Buffers stay in use until then; counts may go. It goes on
+  // while the rank computes, but for what calls a user's function: see Request. ibarrier doesn't complete earlier puts,
+  // as barrier does: flush before. alltoallv: `largest` is the largest count that any two ranks exchange, the same on
+  // every rank. A device's memory is staged: what is read there is copied before the call (of a plan: its start)
+  // returns, and the output is written there when all else is done and before the request is over, by this rank's
+  // thread or the Runtime's own; a test() that finds the end may take as long as that copy. If it fails, this rank's
+  // request alone says so, and the team goes on; an input that can't be copied ends the call on every rank.
   Request ibarrier();
   Request ibroadcast(void* data, std::size_t bytes, int root);
   Request igather(const void* in, void* out, std::size_t bytes, int root);
@@ -157,6 +164,21 @@ class HMC_API Team {
   Request ireduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how);
   Request iscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Request iexscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+
+  // ---- on a device's stream (its vendor's own handle): carried out in the stream's order, after what it holds, and
+  // what is put in later comes after. The host waits for nothing, but in a team's first such call, which makes what
+  // they need. One buffer at least lies on the stream's device, one in host memory is pinned; both stay in use until
+  // the stream has come past. For ranks of one node whose devices map each other's memory and whose streams can wait
+  // for words (CUDA): else Error{unsupported} on every rank, out of the first call. A deadline doesn't hold here: a
+  // stream whose peer never comes waits for it, until the team is closed or goes. What doesn't match is Error{mismatch}
+  // for who calls later, or for all at Team::close; what fails amid a call is an Error for its rank, and Error{closed}
+  // for all later calls. All streams go on then, and what comes of either is undefined. These calls have an order of
+  // their own, whichever streams they are on.
+  // A stream that waits holds up others in its hardware queue (there are CUDA_DEVICE_MAX_CONNECTIONS of those).
+  // It also holds up what waits for the whole device, such as cudaMalloc and cudaFree: none before all ranks' calls.
+  void allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op);
+  /// What all ranks' streams held comes before what they get later. `buffer`: any on the stream's device.
+  void barrier_on(void* stream, const void* buffer);
 
   // ---- persistent: see Plan
   Plan plan_barrier();

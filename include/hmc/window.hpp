@@ -7,6 +7,7 @@
 #include <span>
 
 #include <hmc/conn_buffer.hpp>
+#include <hmc/device_handle.hpp>
 #include <hmc/error.hpp>
 #include <hmc/request.hpp>
 #include <hmc/types.hpp>
@@ -53,8 +54,11 @@ struct Strides {
 /// One-sided means one-sided: a target that computes or sleeps doesn't delay the origin.
 ///
 /// A part may lie in any provider's memory, and ranks of one window in different ones. Where the host can't load and
-/// store, data() is an address on the device, ptr() is null, every verb is over at the target when it returns, and
-/// signals and atomics are copies of words under a lock: atomic with the signals and atomics of the same window, not
+/// store, data() is an address on the device, ptr() is null, and every verb is over at the target when it returns, but
+/// for put_nb and get_nb of memory that is mapped here (path(rank) isn't "staged"): a device carries them out while the
+/// host goes on, and their request is done when the bytes have arrived. fence(), flush() and barrier() wait for them.
+/// The host goes on only where its side is pinned: with pageable memory a driver may copy before the call returns.
+/// Signals and atomics are copies of words under a lock: atomic with the signals and atomics of the same window, not
 /// with its puts, nor with what another window over the same memory or a kernel does to the word meanwhile. While a
 /// window over device memory is made nobody may write to its first 8 bytes.
 ///
@@ -95,7 +99,7 @@ class HMC_API Window {
   }
 
   /// Which way bytes take to a rank's part, and why not a better one. For a part in device memory `wire` is how it
-  /// is shared: "self", "same process", "vmm fd", "ipc handle", or "staged" (its owner copies).
+  /// is shared: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (its owner copies).
   Path path(int rank) const;
 
   // ---- transfers
@@ -141,6 +145,21 @@ class HMC_API Window {
   void fence();
   void flush(int rank, Timeout timeout = job_timeout);
   void flush(Timeout timeout = job_timeout);
+
+  // ---- the user context: 64 KiB per rank beside its part, in host memory. Its rank sets it, everybody reads it:
+  // ranks, on whatever node, and kernels of ranks on this one (hmc_device.cuh). A barrier after set_context makes it
+  // seen.
+  static constexpr std::size_t context_bytes = std::size_t{64} << 10;
+  /// Collective over the team that the window was made over; once per window. Zeroed.
+  void open_context(Team& team);
+  void set_context(std::uint64_t offset, const void* source, std::size_t bytes);
+  void get_context(int rank, std::uint64_t offset, void* destination, std::size_t bytes) const;
+
+  /// For kernels of this rank's device, or of that one where this rank's part is host memory (which is registered
+  /// with it); see hmc_device.cuh. Local; good until the window is closed. Parts that the device doesn't reach are null
+  /// there. The context is among it if it was opened before. Error{unsupported} where HMC knows no kernels
+  /// of such devices, Error{invalid_argument} where none has this number.
+  DeviceHandle device_handle(MemoryType type = MemoryType::NVIDIA_GPU, int device = 0);
 
   // ---- symmetric allocation inside the window
   /// Collective by agreement: every rank makes the same calls in the same order and gets the same

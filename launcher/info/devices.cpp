@@ -6,6 +6,8 @@
 
 #include "launcher/info/facts.hpp"
 #include "launcher/info/trial.hpp"
+#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/openmp.hpp"
 #include "runtime/memory/provider.hpp"
 
 namespace hmc::launcher {
@@ -16,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 Json sharing_of(const memory::Provider& provider) {
   Json list = Json::array();
-  for (const memory::SharingKind kind : {memory::SharingKind::vmm_fd, memory::SharingKind::ipc}) {
+  for (const memory::SharingKind kind :
+       {memory::SharingKind::vmm_fd, memory::SharingKind::fabric, memory::SharingKind::ipc}) {
     const TrialResult result = try_sharing(provider, kind);
     Json each{{"kind", name_of(kind)}, {"passed", result.passed}, {"why", result.why}};
     if (result.passed) {
@@ -28,6 +31,14 @@ Json sharing_of(const memory::Provider& provider) {
   return list;
 }
 
+/// Where they come from, or why there are none.
+std::string kernels_of(const memory::Provider& provider, int device) {
+  const memory::Kernels* const kernels = provider.kernels();
+  if (kernels == nullptr) return "none";
+  const std::string why = kernels->why_not(device);
+  return why.empty() ? kernels->origin(device) : "none: " + why;
+}
+
 Json backings_of(const memory::Provider& provider) {
   using memory::Backing;
   Json list = Json::array();
@@ -37,6 +48,22 @@ Json backings_of(const memory::Provider& provider) {
                     {"available", provider.why_not(backing).empty()},
                     {"why", provider.why_not(backing)}});
   return list;
+}
+
+/// OpenMP, where Buffers may live: no kind of memory of its own, and nothing to share.
+Json openmp() {
+  const memory::OpenMp& found = memory::OpenMp::instance();
+  return {{"available", found.why_not().empty()},
+          {"why", found.why_not()},
+          {"library", found.path()},
+          {"devices", found.devices()}};
+}
+
+std::string openmp_as_text(const Json& facts) {
+  if (!facts["available"].get<bool>()) return fmt::format("\nopenmp   no: {}\n", facts["why"].get<std::string>());
+  const int devices = facts["devices"].get<int>();
+  return fmt::format("\nopenmp   for Buffers\n  library   {}\n  devices   {}\n", facts["library"].get<std::string>(),
+                     devices == 0 ? "none; omp_target_alloc gives the host's memory" : std::to_string(devices));
 }
 
 }  // namespace
@@ -54,13 +81,16 @@ nlohmann::ordered_json gather_devices() {
       each["library"] = {{"path", library.path}, {"version", library.version}};
       each["devices"] = Json::array();
       for (const memory::DeviceInfo& device : provider->devices())
-        each["devices"].push_back({{"index", device.index}, {"name", device.name}, {"bytes", device.bytes}});
+        each["devices"].push_back({{"index", device.index},
+                                   {"name", device.name},
+                                   {"bytes", device.bytes},
+                                   {"kernels", kernels_of(*provider, device.index)}});
       each["backings"] = backings_of(*provider);
       each["sharing"] = sharing_of(*provider);
     }
     list.push_back(each);
   }
-  return {{"providers", list}};
+  return {{"providers", list}, {"openmp", openmp()}};
 }
 
 std::string devices_as_text(const nlohmann::ordered_json& facts) {
@@ -74,11 +104,12 @@ std::string devices_as_text(const nlohmann::ordered_json& facts) {
       text += fmt::format("  library   {}, {}\n", path, word(each["library"]["version"]));
     for (const Json& device : each["devices"]) {
       const auto mebibytes = device["bytes"].get<std::uint64_t>() >> 20;
-      text += fmt::format("  device {}  {}{}\n", device["index"].get<int>(), word(device["name"]),
-                          mebibytes == 0 ? "" : fmt::format(", {} MiB", mebibytes));
+      text += fmt::format("  device {}  {}{}; kernels: {}\n", device["index"].get<int>(), word(device["name"]),
+                          mebibytes == 0 ? "" : fmt::format(", {} MiB", mebibytes), word(device["kernels"]));
     }
     for (const Json& backing : each["backings"])
-      if (backing["available"].get<bool>()) text += fmt::format("  memory    {}\n", word(backing["name"]));
+      text += fmt::format("  memory    {}{}\n", word(backing["name"]),
+                          backing["available"].get<bool>() ? "" : ": no, " + word(backing["why"]));
     for (const Json& way : each["sharing"])
       text +=
           way["passed"].get<bool>()
@@ -86,7 +117,7 @@ std::string devices_as_text(const nlohmann::ordered_json& facts) {
                             way["gigabytes_per_s"].get<double>(), way["latency_us"].get<double>())
               : fmt::format("  sharing   {}: no, {}\n", word(way["kind"]), word(way["why"]));
   }
-  return text;
+  return text + openmp_as_text(facts["openmp"]);
 }
 
 }  // namespace hmc::launcher

@@ -92,7 +92,7 @@ TrialResult try_sharing(const memory::Provider& provider, memory::SharingKind ki
   try {
     result.why = provider.why_not(kind);
     if (!result.why.empty()) return result;
-    const auto backing = kind == memory::SharingKind::vmm_fd ? memory::Backing::vmm : memory::Backing::plain;
+    const auto backing = kind == memory::SharingKind::ipc ? memory::Backing::plain : memory::Backing::vmm;
     const auto memory = provider.allocate(0, trial_bytes, backing);
     check(provider.copy_from_host(memory->address, &word_of_parent, sizeof word_of_parent));
     const std::string said = ask_child(provider.name(), provider.share(memory, kind));

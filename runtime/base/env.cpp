@@ -24,15 +24,29 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
     {"HMC_COLL_FILE", "a file", "", "rows in JSON that say which algorithm is taken when; see docs/selection.md"},
+    {"HMC_COLL_PRIVATE", "staged, auto, allow, read", "staged",
+     "buffers in no window. auto: read out of a peer's memory where that is quicker; allow: ask Yama too to let peers; "
+     "read: always; staged: never"},
     {"HMC_CACHE", "a folder, off", "$XDG_CACHE_HOME/hmc", "where what was measured of this machine is kept"},
     {"HMC_DETERMINISTIC", "0, 1", "0", "reductions whose bits depend on the team's size and the values alone"},
     {"HMC_WAIT", "spin, sleep", "sleep where ranks outnumber cores", "how a rank waits"},
+    {"HMC_PROGRESS", "auto, caller", "auto",
+     "who goes on with a started collective: a thread too, or the caller alone"},
+    {"HMC_DEVICE_SHARING", "process, vmm, fabric, ipc, staged", "the first that works",
+     "how a peer's device memory is reached; staged: its owner copies, and so it does where another way fails"},
     {"HMC_CUDA_LIBRARY", "a file, none", "libcuda.so.1", "NVIDIA's driver library; none: don't use it"},
     {"HMC_HIP_LIBRARY", "a file, none", "libamdhip64.so", "AMD's (and Hygon's) runtime library"},
     {"HMC_MUSA_LIBRARY", "a file, none", "libmusart.so", "Moore Threads' runtime library"},
     {"HMC_CNRT_LIBRARY", "a file, none", "libcnrt.so", "Cambricon's runtime library"},
     {"HMC_ACL_LIBRARY", "a file, none", "libascendcl.so", "Ascend's runtime library"},
     {"HMC_OPENCL_LIBRARY", "a file, none", "libOpenCL.so.1", "the OpenCL loader"},
+    {"HMC_OPENMP_LIBRARY", "a file, none", "the process's, or libgomp.so.1",
+     "OpenMP, for Buffers in its devices' memory"},
+    {"HMC_NVRTC_LIBRARY", "a file, none", "libnvrtc.so",
+     "NVIDIA's compiler library, for kernels that weren't built in"},
+    {"HMC_HIPRTC_LIBRARY", "a file, none", "libhiprtc.so", "AMD's compiler library"},
+    {"HMC_DEVICE_KERNELS", "runtime, none", "built in, else runtime",
+     "compile devices' kernels when they are wanted; none: the host reduces"},
 });
 
 constexpr std::array<std::string_view, 14> foreign_table{
@@ -116,6 +130,10 @@ std::span<const std::string_view> Env::foreign_names() noexcept { return foreign
 
 std::string Env::library(std::string_view variable) { return from_getenv(variable).value_or(""); }
 
+std::string Env::device_sharing() {
+  return read_word(&from_getenv, "HMC_DEVICE_SHARING", {"process", "vmm", "fabric", "ipc", "staged"});
+}
+
 Env Env::from_process() { return from(&from_getenv); }
 
 Env Env::from(Lookup lookup) {
@@ -135,9 +153,11 @@ Env Env::from(Lookup lookup) {
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);
   env.coll = read_word(lookup, "HMC_COLL");
   env.coll_file = read_word(lookup, "HMC_COLL_FILE");
+  env.coll_private = read_word(lookup, "HMC_COLL_PRIVATE", {"auto", "allow", "read", "staged"});
   env.cache = cache_folder(lookup);
   env.deterministic = read_word(lookup, "HMC_DETERMINISTIC", {"0", "1"}) == "1";
   env.wait = read_word(lookup, "HMC_WAIT", {"spin", "sleep"});
+  env.progress = read_word(lookup, "HMC_PROGRESS", {"auto", "caller"});
   return env;
 }
 

@@ -45,15 +45,22 @@ class Env {
   /// The file that HMC_*_LIBRARY names; empty when it isn't set. Read when a library is first wanted.
   static std::string library(std::string_view variable);
 
+  /// HMC_DEVICE_SHARING: the only way into peers' device memory that is tried; empty: all of them. Read when a window
+  /// is made. Throws Error{invalid_config}.
+  static std::string device_sharing();
+
   // behaviour
   std::string transport;  ///< the forced wire; empty: the best per pair
   LogLevel log = LogLevel::warn;
   std::chrono::nanoseconds timeout{std::chrono::seconds{300}};
-  std::string coll;            ///< forced algorithms: "allreduce:ring,broadcast:binomial"
-  std::string coll_file;       ///< rows that say which algorithm is taken when
-  std::string cache;           ///< the folder of what was measured of this machine; empty: none
+  std::string coll;          ///< forced algorithms: "allreduce:ring,broadcast:binomial"
+  std::string coll_file;     ///< rows that say which algorithm is taken when
+  std::string coll_private;  ///< "auto", "allow", "read", or "staged" or empty: how peers get at buffers that lie in no
+                             ///< window; see PeerReads
+  std::string cache;         ///< the folder of what was measured of this machine; empty: none
   bool deterministic = false;  ///< reductions' bits depend on the team's size and the contributions alone
   std::string wait;            ///< "spin", "sleep", or empty: by whether ranks outnumber cores
+  std::string progress;        ///< "caller": no thread goes on with started collectives; "auto" or empty: one does
 };
 
 }  // namespace hmc::base

@@ -1,12 +1,42 @@
-// Exchange: what collective construction needs of the control plane.
+// Exchange: what ranks need to tell each other while they make or close something together.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
 
 namespace hmc::base {
+
+/// What they make or close. Small, since it rides in what ranks of a team compare of their calls; so calls of several
+/// names that ranks may mix are one.
+enum class Construction : std::uint8_t {
+  other,        ///< within a call that ranks compare by itself
+  window,       ///< of so many bytes
+  window_over,  ///< over each rank's own memory, of whatever kind
+  window_close,
+  context,  ///< Window::open_context
+  streams,  ///< by the first call on streams
+  team,     ///< by split, subset, duplicate, node_team or leaders, which are one protocol
+  team_close,
+  runtime_close,
+};
+/// In an error: "rank 1 called ...".
+constexpr const char* name_of(Construction what) noexcept {
+  switch (what) {
+    case Construction::other: break;
+    case Construction::window: return "Window::create of a size";
+    case Construction::window_over: return "Window::create over a buffer";
+    case Construction::window_close: return "Window::close";
+    case Construction::context: return "Window::open_context";
+    case Construction::streams: return "what prepares calls on streams";
+    case Construction::team: return "what makes a team (split, duplicate or the like)";
+    case Construction::team_close: return "Team::close";
+    case Construction::runtime_close: return "Runtime::close";
+  }
+  return "what makes or closes a team or window";
+}
 
 /// Cold path: these throw hmc::Error. Every rank calls the same ones in the same order.
 class Exchange {
@@ -17,6 +47,10 @@ class Exchange {
   /// Everyone's bytes, by rank. Lengths may differ.
   virtual std::vector<Bytes> allgather(ByteView mine, Deadline deadline) = 0;
   virtual void barrier(Deadline deadline) = 0;
+  /// Its ranks can't tell each other anything here any more.
+  virtual bool has_failed() const noexcept { return false; }
+  /// After a round that threw: because of an earlier call, not of what ranks called in this one.
+  virtual bool failed_before() const noexcept { return false; }
 };
 
 }  // namespace hmc::base

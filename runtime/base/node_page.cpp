@@ -18,7 +18,7 @@ namespace hmc::base {
 namespace {
 
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
-constexpr std::uint32_t layout_version = 4;
+constexpr std::uint32_t layout_version = 5;
 
 /// What went wrong, in words. As many as may fail in the same instant; the next one's cause has no text.
 struct AbortText {
@@ -153,6 +153,8 @@ void NodePage::raise_abort(Code code, int peer, std::string_view text) const noe
     Doorbell& door = doorbell(i);
     door.bell.fetch_add(1);
     ::syscall(SYS_futex, &door.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    door.nudges.fetch_add(1);
+    ::syscall(SYS_futex, &door.nudges, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 }
 

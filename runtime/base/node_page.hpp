@@ -46,9 +46,16 @@ struct alignas(64) ActivityLine {
   std::atomic<std::int32_t> pid{0};
 };
 
-/// Where a rank sleeps when ranks outnumber cores. See Waiter for the protocol.
+/// Where a rank sleeps when ranks outnumber cores, and, in a line of its own, where the thread does that goes on with
+/// what the rank has started. See Waiter for both protocols.
 struct alignas(64) Doorbell {
   std::atomic<std::uint32_t> bell{0};  ///< the futex word; rings count up
+
+  static constexpr std::uint32_t quiet = 0;   ///< nothing is under way, or the rank looks by itself
+  static constexpr std::uint32_t asked = 1;   ///< who makes something visible shall nudge
+  static constexpr std::uint32_t nudged = 2;  ///< somebody has
+  alignas(64) std::atomic<std::uint32_t> wanted{quiet};
+  std::atomic<std::uint32_t> nudges{0};  ///< the thread's futex word
 };
 
 /// A view of the page; copyable, holds the memory. Threads: any.

@@ -27,26 +27,6 @@ void nap() noexcept {
   ::nanosleep(&span, nullptr);
 }
 
-/// Says in the rank's line what it waits for, and takes it back at the end.
-class Posted {
- public:
-  Posted(ActivityLine& line, const WaitNote& note) noexcept : line_(line) {
-    line_.peer.store(note.peer, std::memory_order_relaxed);
-    line_.sequence.store(note.sequence, std::memory_order_relaxed);
-    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
-    line_.activity.store(static_cast<std::uint32_t>(note.activity), std::memory_order_relaxed);
-  }
-  ~Posted() {
-    line_.activity.store(static_cast<std::uint32_t>(Activity::computing), std::memory_order_relaxed);
-    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
-  }
-  Posted(const Posted&) = delete;
-  Posted& operator=(const Posted&) = delete;
-
- private:
-  ActivityLine& line_;
-};
-
 }  // namespace
 
 int Waiter::drive_wires() noexcept {
@@ -112,6 +92,20 @@ void Waiter::ring_now(int local_index) const noexcept {
   // Release: pairs with the acquire load of the bell; the sleeper that sees it sees the bytes.
   door.bell.fetch_add(1, std::memory_order_release);
   ::syscall(SYS_futex, &door.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Waiter::wake_background(Doorbell& door) noexcept {
+  // Release: pairs with the thread's acquire load before it sleeps; it sees what came before the nudge.
+  door.nudges.fetch_add(1, std::memory_order_release);
+  ::syscall(SYS_futex, &door.nudges, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Waiter::nudge_now(Doorbell& door) noexcept {
+  std::uint32_t asked = Doorbell::asked;
+  // Acquire and release: takes what the asker wrote before, and hands it on to the thread that is woken.
+  if (door.wanted.compare_exchange_strong(asked, Doorbell::nudged, std::memory_order_acq_rel,
+                                          std::memory_order_relaxed))
+    wake_background(door);
 }
 
 }  // namespace hmc::base

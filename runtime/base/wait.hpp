@@ -48,6 +48,26 @@ struct WaitNote {
   Watch* watch = nullptr;
 };
 
+/// Says in the rank's line what it waits for, and takes it back at the end.
+class Posted {
+ public:
+  Posted(ActivityLine& line, const WaitNote& note) noexcept : line_(line) {
+    line_.peer.store(note.peer, std::memory_order_relaxed);
+    line_.sequence.store(note.sequence, std::memory_order_relaxed);
+    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
+    line_.activity.store(static_cast<std::uint32_t>(note.activity), std::memory_order_relaxed);
+  }
+  ~Posted() {
+    line_.activity.store(static_cast<std::uint32_t>(Activity::computing), std::memory_order_relaxed);
+    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
+  }
+  Posted(const Posted&) = delete;
+  Posted& operator=(const Posted&) = delete;
+
+ private:
+  ActivityLine& line_;
+};
+
 /// The wait ladder. A rank with a core to itself polls with `pause`, then yields between polls, then naps.
 /// Where ranks outnumber cores (`sleeps`) it looks once, yields its core a few dozen times (whoever is
 /// awaited is likely to be next in the run queue), and then sleeps on its doorbell; whoever makes
@@ -62,7 +82,12 @@ struct WaitNote {
 /// don't ring (a user's own store). A rank that is killed while it sleeps leaves the count above zero: from
 /// then on ringers ring for nothing, which costs a system call and misses nobody.
 ///
-/// Threads: `until` by the owner; `ring` by anybody on the node.
+/// A rank that computes while something that it has started is under way is nudged: its background thread (see
+/// window/background.hpp) goes on with it. The same argument: that side says `asked`; full fence; a last look. The
+/// other makes its bytes visible; full fence; reads `wanted`. One look, one nudge: whoever turns `asked` into `nudged`
+/// wakes the thread, and nobody else does until it asks again.
+///
+/// Threads: `until` by the owner; `ring` and `nudge` by anybody on the node.
 class Waiter {
  public:
   Waiter() = default;
@@ -101,12 +126,23 @@ class Waiter {
   }
   void ring_now(int local_index) const noexcept;
 
+  /// After something became visible to the rank at `local_index` that belongs to what it has started.
+  void nudge(int local_index) const noexcept {
+    full_fence();
+    Doorbell& door = page_.doorbell(local_index);
+    // Relaxed: the fence orders it after the bytes; a stale value is covered by the argument above.
+    if (door.wanted.load(std::memory_order_relaxed) == Doorbell::asked) nudge_now(door);
+  }
+  /// Whatever it says: to start it, or to end it.
+  static void wake_background(Doorbell& door) noexcept;
+
  private:
   using ReadyFunction = bool (*)(void* context) noexcept;
   static constexpr int quick_polls = 2000;
   Status until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                       std::chrono::nanoseconds timeout) noexcept;
   bool sleep_on_bell(ReadyFunction ready, void* context) noexcept;
+  static void nudge_now(Doorbell& door) noexcept;
   int drive_wires() noexcept;
 
   NodePage page_;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "runtime/base/segment.hpp"
+#include "runtime/memory/known_ranges.hpp"
 
 namespace hmc::memory {
 
@@ -25,6 +26,8 @@ const char* name_of(Backing backing) noexcept;
 class Allocation {
  public:
   virtual ~Allocation() = default;
+  /// From now on kernels on another device of the provider's reach it; false where they can't.
+  virtual bool let_reach(int other) noexcept { return other == device; }
   std::byte* address = nullptr;
   std::size_t bytes = 0;
   int device = 0;
@@ -33,6 +36,7 @@ class Allocation {
   bool host_accessible = false;            ///< load and store of the host reach it
   std::shared_ptr<base::Segment> segment;  ///< where it lies in shareable host memory; null if it doesn't
   std::size_t segment_offset = 0;
+  KnownRange known;  ///< whoever gives the memory back forgets it before; a user's memory isn't in it
 };
 
 }  // namespace hmc::memory

@@ -1,52 +1,142 @@
 #include <hmc/buffer.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 
-#include "runtime/memory/provider.hpp"
+#include "runtime/memory/openmp.hpp"
+#include "runtime/memory/transfers.hpp"
 
 namespace hmc {
 
 namespace {
 
+using memory::Backing;
+using memory::OpenMp;
+
 struct Source {
   const char* name;
   MemoryType type;
-  memory::Backing backing;
+  Backing backing;
 };
 // In the order of Allocator.
 constexpr std::array<Source, allocator_count> sources{{
-    {"host_new", MemoryType::CPU, memory::Backing::best},
-    {"host_malloc", MemoryType::CPU, memory::Backing::best},
-    {"cuda", MemoryType::NVIDIA_GPU, memory::Backing::best},
-    {"cuda_async", MemoryType::NVIDIA_GPU, memory::Backing::stream_ordered},
-    {"cuda_pinned", MemoryType::NVIDIA_GPU, memory::Backing::pinned},
-    {"cuda_managed", MemoryType::NVIDIA_GPU, memory::Backing::managed},
-    {"hip", MemoryType::AMD_GPU, memory::Backing::best},
-    {"hip_async", MemoryType::AMD_GPU, memory::Backing::stream_ordered},
-    {"hip_pinned", MemoryType::AMD_GPU, memory::Backing::pinned},
-    {"hip_managed", MemoryType::AMD_GPU, memory::Backing::managed},
-    {"musa", MemoryType::MOORE_GPU, memory::Backing::best},
-    {"cnrt", MemoryType::CAMBRICON_MLU, memory::Backing::best},
-    {"acl", MemoryType::ASCEND_NPU, memory::Backing::best},
-    {"opencl", MemoryType::OPENCL, memory::Backing::best},
+    {"host_new", MemoryType::CPU, Backing::best},
+    {"host_malloc", MemoryType::CPU, Backing::best},
+    {"cuda", MemoryType::NVIDIA_GPU, Backing::best},
+    {"cuda_async", MemoryType::NVIDIA_GPU, Backing::stream_ordered},
+    {"cuda_pinned", MemoryType::NVIDIA_GPU, Backing::pinned},
+    {"cuda_managed", MemoryType::NVIDIA_GPU, Backing::managed},
+    {"hip", MemoryType::AMD_GPU, Backing::best},
+    {"hip_async", MemoryType::AMD_GPU, Backing::stream_ordered},
+    {"hip_pinned", MemoryType::AMD_GPU, Backing::pinned},
+    {"hip_managed", MemoryType::AMD_GPU, Backing::managed},
+    {"musa", MemoryType::MOORE_GPU, Backing::best},
+    {"cnrt", MemoryType::CAMBRICON_MLU, Backing::best},
+    {"acl", MemoryType::ASCEND_NPU, Backing::best},
+    {"opencl", MemoryType::OPENCL, Backing::best},
+    {"openmp", MemoryType::CPU, Backing::best},
+    {"window", MemoryType::CPU, Backing::best},  // what a window's memory is stands in Place::part
 }};
 
-const Source& source_of(Allocator allocator) noexcept { return sources[static_cast<std::size_t>(allocator)]; }
+const Source& source_of(const Place& place) noexcept { return sources[static_cast<std::size_t>(place.part)]; }
 
 std::shared_ptr<std::byte> from_host(Allocator allocator, std::size_t bytes) {
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   const bool by_new = allocator == Allocator::host_new;
   void* const got = by_new ? ::operator new(size, std::nothrow) : std::malloc(size);
   if (got == nullptr) throw Error(Code::out_of_memory, "Buffer", std::to_string(bytes) + " bytes of host memory");
-  std::memset(got, 0, size);
   auto* const address = static_cast<std::byte*>(got);
   if (by_new) return {address, [](std::byte* each) { ::operator delete(each); }};
   return {address, [](std::byte* each) { std::free(each); }};
+}
+
+std::shared_ptr<std::byte> from_openmp(int device, std::size_t bytes) {
+  const OpenMp& openmp = OpenMp::instance();
+  if (!openmp.why_not().empty()) throw Error(Code::unsupported, "Buffer", "no OpenMP here: " + openmp.why_not());
+  if (device < 0 || device > openmp.host())
+    throw Error(Code::invalid_argument, "Buffer",
+                fmt::format("OpenMP has devices 0 to {} (the host), not {}", openmp.host(), device));
+  void* const got = openmp.allocate(std::max<std::size_t>(bytes, 1), device);
+  if (got == nullptr)
+    throw Error(Code::out_of_memory, "Buffer", fmt::format("omp_target_alloc({}, {}) gave nothing", bytes, device));
+  return {static_cast<std::byte*>(got), [device](std::byte* each) { OpenMp::instance().free(each, device); }};
+}
+
+/// On a device of OpenMP's, which only its own calls reach.
+bool is_on_openmp_device(const Place* place) noexcept {
+  return place != nullptr && place->part == Allocator::openmp && place->device < OpenMp::instance().devices();
+}
+
+/// A Buffer's memory is what its place says; only a user's pointer has to be asked about.
+memory::Owner owner_at(const detail::End& end) {
+  if (end.place == nullptr) return memory::owner_of(end.address);
+  const Source& source = source_of(*end.place);
+  const auto kind = source.type == MemoryType::CPU       ? memory::PointerKind::unknown
+                    : source.backing == Backing::pinned  ? memory::PointerKind::pinned
+                    : source.backing == Backing::managed ? memory::PointerKind::managed
+                                                         : memory::PointerKind::device;
+  return {&memory::provider_for(source.type), {kind, end.place->device}};
+}
+
+base::Status by_openmp(const detail::End& to, const detail::End& from, std::size_t bytes) {
+  const OpenMp& openmp = OpenMp::instance();
+  const bool to_openmp = is_on_openmp_device(to.place), from_openmp = is_on_openmp_device(from.place);
+  const bool direct =
+      (to_openmp || memory::host_reaches(owner_at(to))) && (from_openmp || memory::host_reaches(owner_at(from)));
+  const int to_device = to_openmp ? to.place->device : openmp.host();
+  const int from_device = from_openmp ? from.place->device : openmp.host();
+  if (direct) return openmp.copy(to.address, to_device, from.address, from_device, bytes);
+  const std::unique_ptr<std::byte[]> between(new (std::nothrow) std::byte[bytes]);
+  if (between == nullptr) return base::Status::failure(Code::out_of_memory, "no host memory for a copy to go through");
+  const base::Status taken = from_openmp ? openmp.copy(between.get(), openmp.host(), from.address, from_device, bytes)
+                                         : memory::copy_between(between.get(), from.address, bytes);
+  if (!taken.ok()) return taken;
+  return to_openmp ? openmp.copy(to.address, to_device, between.get(), openmp.host(), bytes)
+                   : memory::copy_between(to.address, between.get(), bytes);
+}
+
+detail::Transfers* transfers_of(const detail::End& end) noexcept {
+  return end.transfers == nullptr ? nullptr : end.transfers->get();
+}
+
+void copy_now(const detail::End& to, const detail::End& from, std::size_t bytes) {
+  if (auto* const at_to = transfers_of(to)) at_to->synchronize();
+  if (auto* const at_from = transfers_of(from)) at_from->synchronize();
+  const base::Status status = is_on_openmp_device(to.place) || is_on_openmp_device(from.place)
+                                  ? by_openmp(to, from, bytes)
+                                  : memory::copy_between(to.address, owner_at(to), from.address, owner_at(from), bytes);
+  if (!status.ok()) throw Error(status.code, "Buffer", status.what == nullptr ? "copy" : status.what);
+}
+
+/// Which provider's stream can do it, and how; none for what the host has to do itself.
+struct Route {
+  const memory::Provider* provider;
+  int device;
+  memory::Transfer copy;
+};
+std::optional<Route> route(const detail::End& to, const memory::Owner& at_to, const detail::End& from,
+                           const memory::Owner& at_from, std::size_t bytes) noexcept {
+  if (is_on_openmp_device(to.place) || is_on_openmp_device(from.place)) return std::nullopt;
+  const bool to_host = memory::host_reaches(at_to), from_host = memory::host_reaches(at_from);
+  if (to_host && from_host) return std::nullopt;
+  if (!to_host && !from_host && at_to.provider != at_from.provider) return std::nullopt;
+  const memory::Owner& device_side = to_host ? at_from : at_to;
+  Route found{device_side.provider, device_side.info.device, {to.address, from.address, bytes}};
+  found.copy.direction = to_host     ? memory::Direction::device_to_host
+                         : from_host ? memory::Direction::host_to_device
+                                     : memory::Direction::device_to_device;
+  if (!to_host && !from_host && at_to.info.device != at_from.info.device) {
+    found.copy.destination_device = at_to.info.device;
+    found.copy.source_device = at_from.info.device;
+  }
+  return found;
 }
 
 }  // namespace
@@ -58,36 +148,105 @@ const char* name_of(Allocator allocator) noexcept {
 
 namespace detail {
 
-std::shared_ptr<std::byte> buffer_allocate(Place place, std::size_t bytes) {
-  const Source& source = source_of(place.allocator);
+std::shared_ptr<std::byte> allocate_at(const Place& place, std::size_t bytes) {
+  if (place.allocator == Allocator::window)
+    throw Error(Code::invalid_argument, "Buffer", "a place in a window is made of the window");
+  if (place.allocator == Allocator::openmp) return from_openmp(place.device, bytes);
+  const Source& source = source_of(place);
   if (source.type == MemoryType::CPU) return from_host(place.allocator, bytes);
   auto allocation = memory::provider_for(source.type).allocate(place.device, bytes, source.backing);
   std::byte* const address = allocation->address;
   return {std::move(allocation), address};
 }
 
-void buffer_copy(void* destination, const void* source, std::size_t bytes) {
-  const base::Status status = memory::copy_between(destination, source, bytes);
-  if (!status.ok()) throw Error(status.code, "Buffer", status.what == nullptr ? "copy" : status.what);
+void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mode, Transfers* by) {
+  if (bytes == 0) return;
+  if (by == nullptr) return copy_now(to, from, bytes);
+  const memory::Owner at_to = owner_at(to), at_from = owner_at(from);
+  const auto found = route(to, at_to, from, at_from, bytes);
+  if (!found) return copy_now(to, from, bytes);
+  const bool waits = mode == TransferMode::sync || (mode == TransferMode::sync_host && memory::host_reaches(at_to));
+  Route taken = *found;
+  Transfers::Keep keep{to.keeper, from.keeper};
+  if (!waits && from.keeper == nullptr && memory::host_reaches(at_from)) {
+    // The caller may change or free it at once.
+    const std::shared_ptr<std::byte> copied = from_host(Allocator::host_malloc, bytes);
+    std::memcpy(copied.get(), from.address, bytes);
+    taken.copy.source = copied.get();
+    keep.push_back(copied);
+  }
+  const End& other = transfers_of(to) == by ? from : to;
+  if (!waits && other.transfers != nullptr && *other.transfers == nullptr)
+    *other.transfers = std::make_shared<Transfers>();
+  const base::Status put = by->put(*taken.provider, taken.copy, taken.device, std::move(keep), transfers_of(other));
+  if (put.code == Code::unsupported) return copy_now(to, from, bytes);  // as between two OpenCL devices
+  if (waits) by->wait_for_last();
 }
 
-bool host_reaches(Allocator allocator) noexcept {
-  const Source& source = source_of(allocator);
-  return source.type == MemoryType::CPU || source.backing == memory::Backing::pinned ||
-         source.backing == memory::Backing::managed;
+bool host_reaches(const Place& place) noexcept {
+  const Source& source = source_of(place);
+  if (place.part == Allocator::openmp) return !is_on_openmp_device(&place);
+  return source.type == MemoryType::CPU || source.backing == Backing::pinned || source.backing == Backing::managed;
 }
 
-bool device_reaches(MemoryType type, int device, Place place) noexcept {
-  const Source& source = source_of(place.allocator);
-  if (source.type != type) return false;
+bool is_reached_alike(const Place& one, const Place& other) noexcept {
+  if (one == other) return true;
+  if (one.heap != nullptr || other.heap != nullptr) return false;
+  const Source &a = source_of(one), &b = source_of(other);
+  const bool host = a.type == MemoryType::CPU && b.type == MemoryType::CPU;
+  if (host) return host_reaches(one) && host_reaches(other);
+  const auto is_devices = [](Backing backing) {
+    return backing == Backing::best || backing == Backing::stream_ordered;
+  };
+  return a.type == b.type && one.device == other.device && is_devices(a.backing) && is_devices(b.backing);
+}
+
+bool device_reaches(MemoryType type, int device, const Place& place) noexcept {
+  if (source_of(place).type != type) return false;
   // Pinned and managed memory is reached by every device of its vendor.
-  return device == place.device || host_reaches(place.allocator);
+  return device == place.device || host_reaches(place);
+}
+
+bool openmp_reaches(int device, const Place& place) noexcept {
+  if (device == OpenMp::instance().host()) return host_reaches(place);
+  return place.part == Allocator::openmp && place.device == device;
 }
 
 Allocator allocator_for(MemoryType type) {
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (sources[i].type == type) return static_cast<Allocator>(i);
   throw Error(Code::unsupported, "Buffer", std::string("no allocator for ") + name_of(type) + " memory");
+}
+
+std::shared_ptr<Transfers> make_transfers(const Place& place, const TransferOrder& order) {
+  if (order.mode == TransferMode::sync && !order.has_stream) return nullptr;
+  auto made = std::make_shared<Transfers>();
+  if (!order.has_stream) return made;
+  const Source& source = source_of(place);
+  if (source.type == MemoryType::CPU)
+    throw Error(Code::invalid_argument, "Buffer",
+                fmt::format("a stream goes with a device's memory, not with {}", name_of(place.allocator)));
+  made->use(memory::provider_for(source.type), place.device, order.stream);
+  return made;
+}
+
+std::shared_ptr<Transfers> alike(const std::shared_ptr<Transfers>& transfers) {
+  return transfers == nullptr ? nullptr : transfers->alike();
+}
+
+void* stream_at(const std::shared_ptr<Transfers>& transfers, const Place& place) {
+  const MemoryType type = source_of(place).type;
+  if (transfers == nullptr || type == MemoryType::CPU) return nullptr;
+  return transfers->stream(memory::provider_for(type), place.device).native();
+}
+
+void synchronize(Transfers& transfers) { transfers.synchronize(); }
+
+void settle(Transfers& transfers) noexcept {
+  try {
+    transfers.synchronize();
+  } catch (const std::exception&) {  // it was told to who put it in, or nobody asks any more
+  }
 }
 
 }  // namespace detail

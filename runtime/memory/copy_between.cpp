@@ -1,28 +1,36 @@
 // Copies between any two kinds of memory.
 #include <algorithm>
-#include <array>
+
+#include <hmc/error.hpp>
 
 #include "runtime/memory/presence.hpp"
+#include "runtime/memory/stage.hpp"
 
 namespace hmc::memory {
 
 namespace {
 
-/// Between two devices that can't reach each other: through a buffer on the host, piece by piece.
-base::Status through_host(void* destination, const Provider& to, const void* source, const Provider& from,
+/// Between two devices that can't reach each other: through the host, piece by piece. The source's device brings the
+/// next piece while the target's takes one.
+base::Status through_host(void* destination, const Owner& to, const void* source, const Owner& from,
                           std::size_t bytes) noexcept {
-  std::array<std::byte, 64 * 1024> stage;  // small enough for any thread's stack
-  for (std::size_t done = 0; done < bytes;) {
-    const std::size_t now = std::min(bytes - done, stage.size());
-    if (const auto status = from.copy_to_host(stage.data(), static_cast<const std::byte*>(source) + done, now);
-        !status.ok())
-      return status;
-    if (const auto status = to.copy_from_host(static_cast<std::byte*>(destination) + done, stage.data(), now);
-        !status.ok())
-      return status;
-    done += now;
+  try {
+    const StageLease stage(*from.provider, from.info.device);
+    const std::size_t piece = staged_piece(bytes);
+    OutPieces pieces(*stage, source, bytes, piece);
+    for (std::size_t done = 0; done < bytes; done += piece) {
+      const std::byte* at = nullptr;
+      if (const auto status = pieces.next(at); !status.ok()) return status;
+      const auto status =
+          to.provider->copy_from_host(static_cast<std::byte*>(destination) + done, at, std::min(piece, bytes - done));
+      if (!status.ok()) return status;
+    }
+    return {};
+  } catch (const Error& error) {
+    return base::Status::failure(error.code(), "no host memory or stream to copy between two devices through");
+  } catch (const std::exception&) {
+    return base::Status::failure(Code::out_of_memory, "no host memory to copy between two devices through");
   }
-  return {};
 }
 
 }  // namespace
@@ -39,7 +47,7 @@ base::Status copy_between(void* destination, const Owner& to, const void* source
     return provider_for(MemoryType::CPU).copy_within(destination, source, bytes);
   if (host_reaches(from)) return to.provider->copy_from_host(destination, source, bytes);
   if (host_reaches(to)) return from.provider->copy_to_host(destination, source, bytes);
-  if (to.provider != from.provider) return through_host(destination, *to.provider, source, *from.provider, bytes);
+  if (to.provider != from.provider) return through_host(destination, to, source, from, bytes);
   if (to.info.device == from.info.device) return to.provider->copy_within(destination, source, bytes);
   const auto status = to.provider->copy({.destination = destination,
                                          .source = source,
@@ -48,7 +56,7 @@ base::Status copy_between(void* destination, const Owner& to, const void* source
                                          .destination_device = to.info.device,
                                          .source_device = from.info.device});
   if (status.code != Code::unsupported) return status;
-  return through_host(destination, *to.provider, source, *from.provider, bytes);
+  return through_host(destination, to, source, from, bytes);
 }
 
 }  // namespace hmc::memory

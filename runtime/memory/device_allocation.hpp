@@ -39,6 +39,7 @@ class PlainAllocation final : public OwnAllocation {
   PlainAllocation(const PlainAllocation&) = delete;
   PlainAllocation& operator=(const PlainAllocation&) = delete;
   ~PlainAllocation() override {
+    known.forget();
     const OnDevice here(vendor_, device);
     (void)vendor_.free(address, backing, stream_);
     if (stream_ == nullptr) return;
@@ -59,7 +60,11 @@ class VmmAllocation final : public OwnAllocation {
     bytes = size;
     backing = Backing::vmm;
   }
+  VmmAllocation(const VmmAllocation&) = delete;
+  VmmAllocation& operator=(const VmmAllocation&) = delete;
+  ~VmmAllocation() override { known.forget(); }
   const VmmMemory* vmm() const noexcept override { return memory_.get(); }
+  bool let_reach(int other) noexcept override { return other == device || memory_->let_reach(other); }
 
  private:
   std::unique_ptr<VmmMemory> memory_;
@@ -72,9 +77,32 @@ class BorrowedAllocation final : public OwnAllocation {};
 class ImportedAllocation final : public Allocation {
  public:
   explicit ImportedAllocation(std::shared_ptr<Opened> opened) : opened_(std::move(opened)) {}
+  ImportedAllocation(const ImportedAllocation&) = delete;
+  ImportedAllocation& operator=(const ImportedAllocation&) = delete;
+  ~ImportedAllocation() override { known.forget(); }
+  bool let_reach(int other) noexcept override { return other == device || opened_->let_reach(other); }
 
  private:
   std::shared_ptr<Opened> opened_;
+};
+
+/// Physical memory in a place of a range: another process's, or this one's a second time.
+class PlacedAllocation final : public Allocation {
+ public:
+  /// `own`: of which this is a second mapping; null for another process's.
+  PlacedAllocation(std::unique_ptr<VmmMemory> memory, std::shared_ptr<Allocation> own)
+      : own_(std::move(own)), memory_(std::move(memory)) {
+    address = static_cast<std::byte*>(memory_->address());
+    backing = Backing::vmm;
+  }
+  PlacedAllocation(const PlacedAllocation&) = delete;
+  PlacedAllocation& operator=(const PlacedAllocation&) = delete;
+  ~PlacedAllocation() override { known.forget(); }
+  bool let_reach(int other) noexcept override { return other == device || memory_->let_reach(other); }
+
+ private:
+  std::shared_ptr<Allocation> own_;
+  std::unique_ptr<VmmMemory> memory_;
 };
 
 class OpenedVmm final : public Opened {
@@ -82,6 +110,7 @@ class OpenedVmm final : public Opened {
   explicit OpenedVmm(std::unique_ptr<VmmMemory> memory) : memory_(std::move(memory)) {
     start = static_cast<std::byte*>(memory_->address());
   }
+  bool let_reach(int other) noexcept override { return memory_->let_reach(other); }
 
  private:
   std::unique_ptr<VmmMemory> memory_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/env.hpp"
 #include "runtime/memory/device_allocation.hpp"
 
 namespace hmc::memory {
@@ -63,9 +64,12 @@ class DeviceProvider::Lease {
 DeviceProvider::DeviceProvider(std::unique_ptr<Vendor> vendor)
     : vendor_(std::move(vendor)),
       failures_(*vendor_),
+      kernels_(vendor_->kernels() != nullptr ? std::make_unique<Kernels>(*vendor_, failures_) : nullptr),
       idle_streams_(static_cast<std::size_t>(vendor_->device_count())) {}
 
 DeviceProvider::~DeviceProvider() {
+  idle_stages_.clear();  // each gives its block back
+  idle_blocks_.clear();
   for (std::size_t device = 0; device < idle_streams_.size(); ++device)
     for (void* stream : idle_streams_[device])
       (void)on_device(*vendor_, static_cast<int>(device), [&] { return vendor_->destroy_stream(stream); });
@@ -90,7 +94,10 @@ void DeviceProvider::check_device(int device, const char* operation) const {
 std::string DeviceProvider::why_not(Backing backing) const {
   if (!why_not().empty()) return why_not();
   if (backing == Backing::best) return {};
-  if (backing == Backing::vmm) return why_not(SharingKind::vmm_fd);
+  if (backing == Backing::vmm) {
+    (void)why_not(SharingKind::fabric);  // such memory is made for both where both work
+    return why_not(SharingKind::vmm_fd);
+  }
   return vendor_->has(backing) ? "" : fmt::format("{} has no {} memory", name(), name_of(backing));
 }
 
@@ -98,19 +105,29 @@ std::shared_ptr<Allocation> DeviceProvider::make(int device, std::size_t bytes, 
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   std::shared_ptr<OwnAllocation> made;
   if (backing == Backing::vmm)
-    made = std::make_shared<VmmAllocation>(VmmMemory::create(*vendor_, failures_, device, size), device, bytes);
+    made = std::make_shared<VmmAllocation>(
+        VmmMemory::create(*vendor_, failures_, device, size, why_not(SharingKind::fabric).empty()), device, bytes);
   else
     made = std::make_shared<PlainAllocation>(*vendor_, failures_, device, size, backing);
   made->bytes = bytes;
   made->provider = this;
   made->serial = book_.next_serial();
+  announce(*made);
   return made;
+}
+
+void DeviceProvider::announce(Allocation& allocation) const noexcept {
+  const PointerKind kind = allocation.backing == Backing::pinned    ? PointerKind::pinned
+                           : allocation.backing == Backing::managed ? PointerKind::managed
+                                                                    : PointerKind::device;
+  allocation.known.announce(allocation.address, allocation.bytes, this, kind, allocation.device);
 }
 
 std::shared_ptr<Allocation> DeviceProvider::allocate(int device, std::size_t bytes, Backing backing) const {
   check_device(device, "allocate");
   // HIP's older handles work on every version of it; its virtual memory does on some.
-  const bool prefers_vmm = type() == MemoryType::NVIDIA_GPU;
+  // They are also what may be forced, and only plain memory has them.
+  const bool prefers_vmm = type() == MemoryType::NVIDIA_GPU && base::Env::device_sharing() != "ipc";
   if (backing == Backing::best)
     backing = prefers_vmm && why_not(SharingKind::vmm_fd).empty() ? Backing::vmm : Backing::plain;
   if (const std::string why = why_not(backing); !why.empty()) throw Error(Code::unsupported, "allocate", why);
@@ -221,12 +238,7 @@ base::Status DeviceProvider::copy_within(void* destination, const void* source, 
 
 PointerInfo DeviceProvider::query(const void* address) const noexcept {
   if (!vendor_->why_not().empty() || address == nullptr) return {};
-  PointerInfo info;
-  (void)on_device(*vendor_, 0, [&] {
-    info = vendor_->query(address);
-    return Answer{};
-  });
-  return info;
+  return vendor_->query(address);
 }
 
 }  // namespace hmc::memory

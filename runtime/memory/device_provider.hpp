@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "runtime/memory/failure.hpp"
+#include "runtime/memory/kernels/kernels.hpp"
 #include "runtime/memory/provider.hpp"
 #include "runtime/memory/share_book.hpp"
+#include "runtime/memory/stage.hpp"
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
@@ -44,6 +46,12 @@ class DeviceProvider final : public Provider {
   base::Status fill(void* destination, unsigned char value, std::size_t bytes) const noexcept override;
   base::Status copy_within(void* destination, const void* source, std::size_t bytes) const noexcept override;
 
+  std::unique_ptr<Stage> take_stage(int device) const override;
+  void give_back(std::unique_ptr<Stage> stage) const noexcept override;
+  HostBlock take_block(int device, std::size_t bytes) const override;
+  void give_back(HostBlock block) const noexcept override;
+  std::shared_ptr<void> pin(int device, void* address, std::size_t bytes) const override;
+
   PointerInfo query(const void* address) const noexcept override;
   NativeMemory native(const void* address) const noexcept override { return vendor_->native(address); }
   void* native_context(int device) const noexcept override { return vendor_->native_context(device); }
@@ -52,6 +60,11 @@ class DeviceProvider final : public Provider {
   Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const override;
   std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const override;
   std::shared_ptr<Allocation> import(Exported exported, int device) const override;
+  std::shared_ptr<VmmRange> reserve(int device, std::size_t places, std::size_t bytes) const override;
+  std::shared_ptr<Allocation> import_into(const std::shared_ptr<VmmRange>& range, std::size_t place,
+                                          const Exported& exported, int device) const override;
+
+  const Kernels* kernels() const noexcept override { return kernels_.get(); }
 
   const Vendor& vendor() const noexcept { return *vendor_; }
   const Failures& failures() const noexcept { return failures_; }
@@ -63,22 +76,33 @@ class DeviceProvider final : public Provider {
   Answer put(const Transfer& transfer, void* stream) const noexcept;
   Answer put_rows(const Transfer& transfer, void* stream) const noexcept;
   int device_of(const void* address) const noexcept;
+  void announce(Allocation& allocation) const noexcept;
   std::string try_vmm() const;
+  std::string try_fabric() const;
   std::string try_ipc() const;
 
   std::unique_ptr<Vendor> vendor_;
   Failures failures_;
+  std::unique_ptr<Kernels> kernels_;
   mutable ShareBook book_;
 
   // Streams for the copies that are done when they return: as many as threads were ever in one at once.
   mutable std::mutex mutex_;
   mutable std::vector<std::vector<void*>> idle_streams_;
 
+  // Host memory that copies went through: what was pinned once is used again.
+  static constexpr std::size_t kept_bytes_max = std::size_t{256} << 20;
+  mutable std::mutex staging_mutex_;
+  mutable std::vector<std::unique_ptr<Stage>> idle_stages_;
+  mutable std::vector<HostBlock> idle_blocks_;
+  mutable std::size_t kept_bytes_ = 0;  ///< in idle_blocks_
+
   struct Trial {
     std::once_flag once;
     std::string why_not;
   };
   mutable Trial vmm_trial_;
+  mutable Trial fabric_trial_;
   mutable Trial ipc_trial_;
 };
 

@@ -21,6 +21,9 @@ std::string DeviceProvider::why_not(SharingKind kind) const {
     case SharingKind::vmm_fd:
       if (vendor_->vmm() == nullptr) return fmt::format("HMC doesn't use {}'s virtual memory", name());
       return tried(vmm_trial_, [&] { return try_vmm(); });
+    case SharingKind::fabric:
+      if (vendor_->vmm() == nullptr) return fmt::format("HMC doesn't use {}'s virtual memory", name());
+      return tried(fabric_trial_, [&] { return try_fabric(); });
     case SharingKind::ipc:
       if (vendor_->ipc() == nullptr) return fmt::format("HMC doesn't use {}'s handles between processes", name());
       return tried(ipc_trial_, [&] { return try_ipc(); });
@@ -47,11 +50,25 @@ std::string same_memory(const DeviceProvider& provider, void* written, void* rea
 std::string DeviceProvider::try_vmm() const {
   if (std::string why = vendor_->vmm()->why_not(0); !why.empty()) return why;
   try {
-    const auto memory = VmmMemory::create(*vendor_, failures_, 0, 1);
+    const auto memory = VmmMemory::create(*vendor_, failures_, 0, 1, false);
     int fd = -1;
     failures_.check(memory->export_fd(fd), "share");
     const base::UniqueFd owned(fd);
     const auto again = VmmMemory::import(*vendor_, failures_, 0, owned.get(), memory->bytes());
+    return same_memory(*this, memory->address(), again->address());
+  } catch (const Error& error) {
+    return error.detail().message;
+  }
+}
+
+// A device may say that it has such handles where nobody lets this process use them.
+std::string DeviceProvider::try_fabric() const {
+  if (std::string why = vendor_->vmm()->why_no_fabric(0); !why.empty()) return why;
+  try {
+    const auto memory = VmmMemory::create(*vendor_, failures_, 0, 1, true);
+    IpcHandle handle;
+    failures_.check(memory->export_fabric(handle), "share");
+    const auto again = VmmMemory::import(*vendor_, failures_, 0, handle, memory->bytes());
     return same_memory(*this, memory->address(), again->address());
   } catch (const Error& error) {
     return error.detail().message;
@@ -88,13 +105,16 @@ Exported DeviceProvider::share(const std::shared_ptr<Allocation>& allocation, Sh
   ticket.process = book_.process();
   ticket.serial = own->serial;
   ticket.bytes = own->bytes;
+  if ((kind == SharingKind::vmm_fd || kind == SharingKind::fabric) && own->vmm() == nullptr)
+    throw Error(Code::unsupported, "share", "this memory wasn't allocated to be shared by descriptor or fabric");
   if (kind == SharingKind::vmm_fd) {
-    if (own->vmm() == nullptr)
-      throw Error(Code::unsupported, "share", "this memory wasn't allocated to be shared by descriptor");
     int fd = -1;
     failures_.check(own->vmm()->export_fd(fd), "share");
     exported.fd.reset(fd);
     (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    ticket.mapped = own->vmm()->bytes();
+  } else if (kind == SharingKind::fabric) {
+    failures_.check(own->vmm()->export_fabric(ticket.handle), "share");
     ticket.mapped = own->vmm()->bytes();
   } else if (kind == SharingKind::ipc) {
     if (own->backing != Backing::plain)
@@ -127,6 +147,8 @@ std::shared_ptr<Allocation> DeviceProvider::import(Exported exported, int device
   const std::string key = ticket.key() + static_cast<char>(device);
   auto opened = book_.open(key, [&]() -> std::unique_ptr<Opened> {
     if (ticket.kind == SharingKind::ipc) return std::make_unique<OpenedIpc>(*vendor_, failures_, device, ticket.handle);
+    if (ticket.kind == SharingKind::fabric)
+      return std::make_unique<OpenedVmm>(VmmMemory::import(*vendor_, failures_, device, ticket.handle, ticket.mapped));
     return std::make_unique<OpenedVmm>(
         VmmMemory::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped));
   });
@@ -135,8 +157,43 @@ std::shared_ptr<Allocation> DeviceProvider::import(Exported exported, int device
   imported->bytes = ticket.bytes;
   imported->device = device;
   imported->provider = this;
-  imported->backing = ticket.kind == SharingKind::vmm_fd ? Backing::vmm : Backing::plain;
+  imported->backing = ticket.kind == SharingKind::ipc ? Backing::plain : Backing::vmm;
+  announce(*imported);
   return imported;
+}
+
+// ---- one reservation for the parts of several ranks
+
+std::shared_ptr<VmmRange> DeviceProvider::reserve(int device, std::size_t places, std::size_t bytes) const {
+  check_device(device, "reserve");
+  if (const std::string why = why_not(SharingKind::vmm_fd); !why.empty())
+    throw Error(Code::unsupported, "reserve", why);
+  return VmmRange::reserve(*vendor_, failures_, device, places, bytes);
+}
+
+std::shared_ptr<Allocation> DeviceProvider::import_into(const std::shared_ptr<VmmRange>& range, std::size_t place,
+                                                        const Exported& exported, int device) const {
+  check_device(device, "import");
+  const ShareTicket ticket = ShareTicket::decode(exported.bytes);
+  if (ticket.type != type() || ticket.kind != SharingKind::vmm_fd || range == nullptr)
+    throw Error(Code::invalid_argument, "import", "only memory shared by descriptor goes into a range");
+  std::shared_ptr<PlacedAllocation> placed;
+  if (const auto own = book_.own(ticket)) {
+    const auto* const made_here = dynamic_cast<const OwnAllocation*>(own.get());
+    if (made_here == nullptr || made_here->vmm() == nullptr)
+      throw Error(Code::invalid_argument, "import", "this memory wasn't allocated to be mapped anew");
+    placed = std::make_shared<PlacedAllocation>(VmmMemory::map_again(*made_here->vmm(), {range, place}), own);
+    device = own->device;
+  } else {
+    if (!exported.fd) throw Error(Code::invalid_argument, "import", "the descriptor is missing");
+    placed = std::make_shared<PlacedAllocation>(
+        VmmMemory::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped, {range, place}), nullptr);
+  }
+  placed->bytes = ticket.bytes;
+  placed->device = device;
+  placed->provider = this;
+  announce(*placed);
+  return placed;
 }
 
 }  // namespace hmc::memory

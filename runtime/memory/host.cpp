@@ -10,6 +10,8 @@
 
 #include <hmc/error.hpp>
 
+#include "runtime/memory/stage.hpp"
+
 namespace hmc::memory {
 
 namespace {
@@ -128,6 +130,18 @@ base::Status HostProvider::copy_within(void* destination, const void* source, st
 
 // Every address that no device knows is the host's; there is nothing to ask.
 PointerInfo HostProvider::query(const void*) const noexcept { return {}; }
+
+std::unique_ptr<Stage> HostProvider::take_stage(int) const {
+  throw Error(Code::unsupported, "copy", "host memory needs no staging");
+}
+void HostProvider::give_back(std::unique_ptr<Stage>) const noexcept {}
+HostBlock HostProvider::take_block(int, std::size_t) const {
+  throw Error(Code::unsupported, "copy", "host memory needs no staging");
+}
+void HostProvider::give_back(HostBlock) const noexcept {}
+std::shared_ptr<void> HostProvider::pin(int, void*, std::size_t) const {
+  throw Error(Code::unsupported, "pin", "no device's driver is asked");
+}
 
 std::string HostProvider::why_not(SharingKind kind) const {
   return kind == SharingKind::same_process ? "" : "host memory is shared as segments";

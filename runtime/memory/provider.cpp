@@ -26,6 +26,14 @@ const char* name_of(Backing backing) noexcept {
   return "unknown";
 }
 
+std::shared_ptr<VmmRange> Provider::reserve(int, std::size_t, std::size_t) const {
+  throw Error(Code::unsupported, "reserve", name() + " memory isn't shared by descriptor");
+}
+std::shared_ptr<Allocation> Provider::import_into(const std::shared_ptr<VmmRange>&, std::size_t, const Exported&,
+                                                  int) const {
+  throw Error(Code::unsupported, "import", name() + " memory isn't shared by descriptor");
+}
+
 namespace detail {
 std::atomic<bool> devices_present{false};
 }
@@ -163,8 +171,12 @@ Backing backing_for(MemoryType type) noexcept {
 
 namespace {
 
-/// `find` gives the provider of an opener, or null.
+/// What HMC gave itself is known; for anything else drivers are asked each time, for nobody tells when an address
+/// becomes another kind of memory. `find` gives the provider of an opener, or null.
 template <typename Find> Owner owner_among(const void* address, Find&& find) noexcept {
+  Owner known;
+  if (KnownRanges::instance().find(address, known)) return known;
+  if (on_this_stack(address)) return {&host(), {}};
   for (std::size_t i = 0; i < Registry::openers.size(); ++i) {
     const DeviceProvider* const provider = find(i);
     if (provider == nullptr) continue;
@@ -206,6 +218,8 @@ std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment
   allocation->host_accessible = true;
   allocation->segment = std::move(segment);
   allocation->segment_offset = offset;
+  const base::Segment& whole = *allocation->segment;
+  allocation->known.announce(whole.base(), whole.bytes(), &host(), PointerKind::unknown, -1);
   return allocation;
 }
 

@@ -46,6 +46,17 @@ struct Transfer {
   int source_device = -1;
 };
 
+class Stage;
+
+/// Host memory for copies to go through: pinned where the provider has such; else plain, and `why_pageable` says why.
+struct HostBlock {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  std::string why_pageable;
+  std::shared_ptr<Allocation> pinned;
+  std::unique_ptr<std::byte[]> pageable;
+};
+
 /// Where a user's pointer points.
 enum class PointerKind { unknown, pinned, device, managed };
 struct PointerInfo {
@@ -59,6 +70,9 @@ struct NativeMemory {
   void* handle = nullptr;
   std::size_t offset = 0;
 };
+
+class Kernels;   // kernels/kernels.hpp
+class VmmRange;  // vmm.hpp
 
 /// One kind of memory. Usable by any thread. What a call of the vendor's library answered is in the
 /// Status's or Error's text by name and code.
@@ -106,6 +120,16 @@ class Provider {
   /// Both sides in this memory; the ranges may overlap.
   virtual base::Status copy_within(void* destination, const void* source, std::size_t bytes) const noexcept = 0;
 
+  // ---- host memory that copies go through; kept for the next one who asks. Throws Error{out_of_memory}.
+  virtual std::unique_ptr<Stage> take_stage(int device) const = 0;
+  virtual void give_back(std::unique_ptr<Stage> stage) const noexcept = 0;
+  /// Of `bytes` bytes at least; for copies of any device.
+  virtual HostBlock take_block(int device, std::size_t bytes) const = 0;
+  virtual void give_back(HostBlock block) const noexcept = 0;
+  /// Host memory of the caller's is page-locked for this provider's copies, whole pages of it, until what is returned
+  /// goes. Throws Error with the reason.
+  virtual std::shared_ptr<void> pin(int device, void* address, std::size_t bytes) const = 0;
+
   /// Never an error: what isn't known is `unknown`.
   virtual PointerInfo query(const void* address) const noexcept = 0;
   virtual NativeMemory native(const void* address) const noexcept = 0;
@@ -120,6 +144,15 @@ class Provider {
   virtual std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const = 0;
   /// Readable and writable by `device` of this process. Throws Error.
   virtual std::shared_ptr<Allocation> import(Exported exported, int device) const = 0;
+  /// One reservation of addresses for `places` memories of `bytes` at most that are shared by descriptor. Throws Error.
+  virtual std::shared_ptr<VmmRange> reserve(int device, std::size_t places, std::size_t bytes) const;
+  /// As import(), of memory shared by descriptor, but into a place of `range` that is free, and anew each time. This
+  /// process's own memory is mapped there a second time; it needs no descriptor. Throws Error.
+  virtual std::shared_ptr<Allocation> import_into(const std::shared_ptr<VmmRange>& range, std::size_t place,
+                                                  const Exported& exported, int device) const;
+
+  /// Null where HMC has no kernels for these devices; else they say themselves whether they can run.
+  virtual const Kernels* kernels() const noexcept { return nullptr; }
 };
 
 struct ProviderInfo {
@@ -142,6 +175,7 @@ struct Owner {
   PointerInfo info;
 };
 Owner owner_of(const void* address) noexcept;
+inline Owner host_owner() noexcept { return {&provider_for(MemoryType::CPU), {}}; }
 
 /// Between any two kinds of memory, whatever they are; done when it returns. Bytes between two
 /// vendors' devices go through the host.

@@ -23,6 +23,7 @@ const char* name_of(SharingKind kind) noexcept {
   switch (kind) {
     case SharingKind::same_process: return "same process";
     case SharingKind::vmm_fd: return "vmm fd";
+    case SharingKind::fabric: return "fabric handle";
     case SharingKind::ipc: return "ipc handle";
   }
   return "unknown";

@@ -23,9 +23,9 @@ struct ShareTicket {
   std::array<std::uint64_t, 2> process{};  ///< random, the exporting process's
   std::uint64_t serial = 0;                ///< of the allocation there
   std::uint64_t bytes = 0;                 ///< that the user asked for
-  std::uint64_t mapped = 0;                ///< vmm: bytes of the physical memory
+  std::uint64_t mapped = 0;                ///< vmm and fabric: bytes of the physical memory
   std::uint64_t offset = 0;                ///< ipc: from the start of what the handle opens
-  IpcHandle handle;
+  IpcHandle handle;                        ///< ipc and fabric
 
   base::Bytes encode() const;
   /// Throws Error{invalid_argument} for bytes that are none.
@@ -38,6 +38,7 @@ struct ShareTicket {
 class Opened {
  public:
   virtual ~Opened() = default;
+  virtual bool let_reach(int) noexcept { return false; }
   std::byte* start = nullptr;
 };
 

@@ -16,9 +16,11 @@ namespace hmc::memory {
 enum class SharingKind {
   same_process,  ///< both sides are one process: the same allocation
   vmm_fd,        ///< physical memory by file descriptor
+  fabric,        ///< the same by a handle of bytes, where the system grants it
   ipc,           ///< the vendor's older handle of 64 bytes, with an offset
 };
-inline constexpr SharingKind sharing_kinds[] = {SharingKind::same_process, SharingKind::vmm_fd, SharingKind::ipc};
+inline constexpr SharingKind sharing_kinds[] = {SharingKind::same_process, SharingKind::vmm_fd, SharingKind::fabric,
+                                                SharingKind::ipc};
 const char* name_of(SharingKind kind) noexcept;
 
 /// What an exporter gives. `fd`, where there is one, goes beside the bytes as SCM_RIGHTS.

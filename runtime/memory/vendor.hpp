@@ -12,7 +12,7 @@
 
 namespace hmc::memory {
 
-/// The older sharing by handle: 64 bytes that another process opens.
+/// What another process opens, of the older sharing and of a fabric: 64 bytes.
 struct IpcHandle {
   std::byte bytes[64] = {};
 };
@@ -34,16 +34,48 @@ class VmmCalls {
   /// Empty when `device` has what sharing by descriptor needs.
   virtual std::string why_not(int device) const = 0;
   virtual Answer granularity(std::size_t& bytes, int device) const noexcept = 0;
-  virtual Answer create(Handle& handle, std::size_t bytes, int device) const noexcept = 0;
+  /// `fabric`: to be shared by such a handle too.
+  virtual Answer create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept = 0;
   virtual Answer release(Handle handle) const noexcept = 0;
   virtual Answer export_fd(int& fd, Handle handle) const noexcept = 0;
   /// `fd` stays the caller's, and must stay open until access was set: HIP takes it up only then.
   virtual Answer import_fd(Handle& handle, int fd) const noexcept = 0;
+  /// Empty when `device` says that its memory has handles for a fabric.
+  virtual std::string why_no_fabric(int) const { return "HMC doesn't use this library's handles for a fabric"; }
+  virtual Answer export_fabric(IpcHandle&, Handle) const noexcept { return {"export", Answer::missing}; }
+  virtual Answer import_fabric(Handle&, const IpcHandle&) const noexcept { return {"import", Answer::missing}; }
   virtual Answer reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept = 0;
   virtual Answer unreserve(void* address, std::size_t bytes) const noexcept = 0;
   virtual Answer map(void* address, std::size_t bytes, Handle handle) const noexcept = 0;
   virtual Answer unmap(void* address, std::size_t bytes) const noexcept = 0;
   virtual Answer set_access(void* address, std::size_t bytes, int device) const noexcept = 0;
+};
+
+/// Kernels, and words of host memory that a stream writes and waits for.
+class KernelCalls {
+ public:
+  virtual ~KernelCalls() = default;
+  /// Empty when this library has what kernels need.
+  virtual std::string why_not() const = 0;
+  /// What compilers call it: "sm_90", "gfx90a".
+  virtual std::string architecture(int device) const = 0;
+  virtual Answer load(void*& module, const void* image) const noexcept = 0;
+  virtual Answer unload(void* module) const noexcept = 0;
+  virtual Answer function(void*& function, void* module, const char* name) const noexcept = 0;
+  /// `arguments`: one pointer per parameter, read before it returns.
+  virtual Answer launch(void* function, unsigned blocks, unsigned threads, void** arguments,
+                        void* stream) const noexcept = 0;
+
+  /// Empty when streams can write and wait for words of registered host memory.
+  virtual std::string why_no_words(int device) const = 0;
+  virtual Answer register_host(void* address, std::size_t bytes) const noexcept = 0;
+  virtual Answer unregister_host(void* address) const noexcept = 0;
+  /// How the entered device addresses registered memory.
+  virtual Answer device_address(void*& seen, void* address) const noexcept = 0;
+  /// After all that the stream holds, visible to everybody.
+  virtual Answer write_word(void* stream, void* word, unsigned value) const noexcept = 0;
+  /// Until the word has come to `value` or past it, counting in a circle.
+  virtual Answer wait_word(void* stream, void* word, unsigned value) const noexcept = 0;
 };
 
 /// Stateless but for what opening found. Any thread. Calls that take no device act on the one that
@@ -71,6 +103,10 @@ class Vendor {
   virtual Answer allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept = 0;
   virtual Answer free(void* address, Backing backing, void* stream) const noexcept = 0;
 
+  /// Page-locks host memory that the caller has, for all devices.
+  virtual Answer pin(void*, std::size_t) const noexcept { return {"pin", Answer::missing}; }
+  virtual Answer unpin(void*) const noexcept { return {"unpin", Answer::missing}; }
+
   /// One row.
   virtual Answer copy(const Transfer& transfer, void* stream) const noexcept = 0;
   /// `missing` where the library has no such call: then rows are copied one by one.
@@ -88,6 +124,8 @@ class Vendor {
   virtual Answer query_event(bool& done, void* event) const noexcept = 0;
   virtual Answer stream_wait(void* stream, void* event) const noexcept = 0;
 
+  /// Asked of every pointer that a verb gets: enters no device, makes no context. Which device is current doesn't
+  /// matter.
   virtual PointerInfo query(const void* address) const noexcept = 0;
   virtual NativeMemory native(const void* address) const noexcept { return {const_cast<void*>(address), 0}; }
   virtual void* native_context(int) const noexcept { return nullptr; }
@@ -95,6 +133,7 @@ class Vendor {
   /// Null where this library has no such sharing, or HMC doesn't use it.
   virtual const IpcCalls* ipc() const noexcept { return nullptr; }
   virtual const VmmCalls* vmm() const noexcept { return nullptr; }
+  virtual const KernelCalls* kernels() const noexcept { return nullptr; }
 };
 
 inline constexpr LibraryNames cuda_library{"HMC_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"}};

@@ -1,4 +1,4 @@
-// VmmMemory: physical memory of a device, mapped and readable.
+// VmmMemory: physical memory of a device, mapped and readable. VmmRange: addresses for several of them.
 #pragma once
 
 #include <memory>
@@ -7,16 +7,51 @@
 
 namespace hmc::memory {
 
+/// Addresses for `places` memories of at most `stride` bytes, reserved once; what lies in a place keeps them.
+class VmmRange {
+ public:
+  /// `bytes`: of the largest. Throws Error naming the call.
+  static std::shared_ptr<VmmRange> reserve(const Vendor& vendor, const Failures& failures, int device,
+                                           std::size_t places, std::size_t bytes);
+  VmmRange(const VmmRange&) = delete;
+  VmmRange& operator=(const VmmRange&) = delete;
+  ~VmmRange();
+
+  std::byte* base() const noexcept { return base_; }
+  std::size_t stride() const noexcept { return stride_; }
+  std::size_t places() const noexcept { return places_; }
+  std::byte* at(std::size_t place) const noexcept { return base_ + place * stride_; }
+
+ private:
+  VmmRange(const Vendor& vendor, int device, std::size_t places, std::size_t stride) noexcept
+      : vendor_(vendor), device_(device), places_(places), stride_(stride) {}
+
+  const Vendor& vendor_;
+  int device_;
+  std::size_t places_, stride_;
+  std::byte* base_ = nullptr;
+};
+
+/// A place of a range; without a range, addresses of the memory's own.
+struct VmmPlace {
+  std::shared_ptr<VmmRange> range;
+  std::size_t number = 0;
+};
+
 /// Made in steps (create or import, reserve, map, set access); whatever was reached is undone in the
 /// opposite order, when a later step fails as when it is destroyed.
 class VmmMemory {
  public:
   /// Throws Error naming the call.
   static std::unique_ptr<VmmMemory> create(const Vendor& vendor, const Failures& failures, int device,
-                                           std::size_t bytes);
+                                           std::size_t bytes, bool fabric);
   /// `bytes` as the exporter has them. `fd` stays the caller's.
   static std::unique_ptr<VmmMemory> import(const Vendor& vendor, const Failures& failures, int device, int fd,
-                                           std::size_t bytes);
+                                           std::size_t bytes, const VmmPlace& place = {});
+  static std::unique_ptr<VmmMemory> import(const Vendor& vendor, const Failures& failures, int device,
+                                           const IpcHandle& handle, std::size_t bytes);
+  /// A second mapping of what this process has, which outlives it.
+  static std::unique_ptr<VmmMemory> map_again(const VmmMemory& memory, const VmmPlace& place);
   VmmMemory(const VmmMemory&) = delete;
   VmmMemory& operator=(const VmmMemory&) = delete;
   ~VmmMemory();
@@ -26,12 +61,18 @@ class VmmMemory {
   std::size_t bytes() const noexcept { return bytes_; }
   /// A new descriptor, the caller's.
   Answer export_fd(int& fd) const noexcept;
+  Answer export_fabric(IpcHandle& handle) const noexcept;
+  /// Another device may read and write it too; false if it can't.
+  bool let_reach(int device) const noexcept;
 
  private:
   VmmMemory(const Vendor& vendor, const Failures& failures, int device)
       : vendor_(vendor), calls_(*vendor.vmm()), failures_(failures), device_(device) {}
   std::size_t granularity() const;
-  void map_now();
+  template <typename Import>
+  static std::unique_ptr<VmmMemory> import_by(const Vendor& vendor, const Failures& failures, int device,
+                                              std::size_t bytes, const VmmPlace& place, Import&& import);
+  void map_now(const VmmPlace& place);
 
   const Vendor& vendor_;
   const VmmCalls& calls_;
@@ -40,6 +81,7 @@ class VmmMemory {
   std::size_t bytes_ = 0;
   VmmCalls::Handle handle_ = 0;
   void* address_ = nullptr;
+  std::shared_ptr<VmmRange> range_;  // the address is of; null: the address was reserved for this alone
   bool holds_handle_ = false;
   bool mapped_ = false;
 };

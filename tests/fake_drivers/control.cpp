@@ -11,7 +11,7 @@ namespace fake {
 
 const char* name_of(Live kind) noexcept {
   static constexpr const char* names[live_kinds] = {"memory", "physical", "reservation", "mapping", "stream",
-                                                    "event",  "import",   "host",        "context"};
+                                                    "event",  "import",   "host",        "context", "module"};
   return names[static_cast<int>(kind)];
 }
 
@@ -22,6 +22,7 @@ Control::Control() {
   };
   delay_us = static_cast<int>(number("FAKE_DELAY_US", 0));
   hip_version = static_cast<int>(number("FAKE_HIP_VERSION", 70'100'000));
+  fabric = static_cast<int>(number("FAKE_FABRIC", 0));
   devices = static_cast<int>(number("FAKE_DEVICES", 2));
   device_bytes = static_cast<std::size_t>(number("FAKE_DEVICE_BYTES", 4L << 30));
   if (const char* const spec = std::getenv("FAKE_FAIL")) arm(spec);
@@ -89,6 +90,7 @@ extern "C" {
 __attribute__((visibility("default"))) void fake_arm(const char* spec) { control().arm(spec); }
 __attribute__((visibility("default"))) void fake_set_delay_us(int us) { control().delay_us = us; }
 __attribute__((visibility("default"))) void fake_set_hip_version(int version) { control().hip_version = version; }
+__attribute__((visibility("default"))) void fake_set_fabric(int has) { control().fabric = has; }
 __attribute__((visibility("default"))) long fake_live(const char* kind) {
   long total = 0;
   for (int i = 0; i < live_kinds; ++i)

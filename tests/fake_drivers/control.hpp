@@ -10,13 +10,13 @@
 namespace fake {
 
 /// The kinds of handle that are counted.
-enum class Live { memory, physical, reservation, mapping, stream, event, import, host, context };
-inline constexpr int live_kinds = 9;
+enum class Live { memory, physical, reservation, mapping, stream, event, import, host, context, module };
+inline constexpr int live_kinds = 10;
 const char* name_of(Live kind) noexcept;
 
 class Control {
  public:
-  /// FAKE_FAIL, FAKE_DELAY_US, FAKE_DEVICES, FAKE_DEVICE_BYTES, FAKE_HIP_VERSION, FAKE_DUMP.
+  /// FAKE_FAIL, FAKE_DELAY_US, FAKE_DEVICES, FAKE_DEVICE_BYTES, FAKE_HIP_VERSION, FAKE_FABRIC, FAKE_DUMP.
   Control();
 
   void gained(Live kind) noexcept { counts_[static_cast<int>(kind)].fetch_add(1); }
@@ -32,6 +32,7 @@ class Control {
 
   std::atomic<int> delay_us{0};
   std::atomic<int> hip_version{70'100'000};
+  std::atomic<int> fabric{0};  ///< 1: cuda's memory has handles for a fabric; 2: it says so, and isn't let
   int devices = 2;
   std::size_t device_bytes = std::size_t{4} << 30;
   /// One line on FAKE_DUMP's file at exit: the process and what is still alive.

@@ -1,50 +1,26 @@
-// libcuda: the driver API's names over the engine. A call needs a current context, as there.
+// libcuda: the driver API's names over the engine: devices, contexts, memory, copies, streams and events.
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
-#include "runtime/memory/vendors/cuda_api.hpp"
-#include "tests/fake_drivers/call.hpp"
+#include "tests/fake_drivers/cuda_calls.hpp"
+#include "tests/fake_drivers/cuda_ipc_events.hpp"
+
+namespace fake {
+
+bool initialized = false;
+thread_local constinit ContextStack context_stack{};
+
+}  // namespace fake
 
 namespace {
 
 using namespace fake;
 namespace cuda = hmc::memory::cuda;
-using cuda::Address;
 
-bool initialized = false;
 std::mutex context_mutex;
 std::vector<int> retained(16);
-thread_local std::vector<int> context_stack;
-
-int code_of(Result result) {
-  switch (result) {
-    case Result::ok: return 0;
-    case Result::invalid_value: return 1;
-    case Result::out_of_memory: return 2;
-    case Result::not_initialized: return 3;
-    case Result::invalid_device: return 101;
-    case Result::invalid_context: return 201;
-    case Result::already_mapped: return 208;
-    case Result::invalid_handle: return 400;
-    case Result::not_ready: return 600;
-    case Result::not_supported: return 801;
-  }
-  return 999;
-}
-
-template <typename Work> int run(const char* name, Work&& work) {
-  return call(name, code_of, 999, [&]() -> Result { return initialized ? work() : Result::not_initialized; });
-}
-/// Needs a context; `work` gets its device.
-template <typename Work> int run_here(const char* name, Work&& work) {
-  return run(name,
-             [&]() -> Result { return context_stack.empty() ? Result::invalid_context : work(context_stack.back()); });
-}
-void* context(int device) { return reinterpret_cast<void*>(static_cast<std::intptr_t>(0xC0 + device)); }
-int device_of(void* context) { return static_cast<int>(reinterpret_cast<std::intptr_t>(context)) - 0xC0; }
-bool is_device(int device) { return device >= 0 && device < control().devices; }
-void* pointer(Address address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
 
@@ -78,7 +54,9 @@ FAKE_API int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
 }
 FAKE_API int cuDeviceGetAttribute(int* value, int attribute, int device) {
   return run("cuDeviceGetAttribute", [&] {
-    *value = attribute == cuda::attribute_vmm || attribute == cuda::attribute_posix_fd;
+    *value = attribute == cuda::attribute_vmm || attribute == cuda::attribute_posix_fd ||
+             (attribute == cuda::attribute_fabric && control().fabric != 0);
+    if (attribute == cuda::attribute_major) *value = 9;
     return is_device(device) ? Result::ok : Result::invalid_device;
   });
 }
@@ -118,14 +96,14 @@ FAKE_API int cuCtxPushCurrent_v2(void* pushed) {
     const std::scoped_lock lock(context_mutex);
     const int device = device_of(pushed);
     if (!is_device(device) || retained[static_cast<std::size_t>(device)] == 0) return Result::invalid_context;
-    context_stack.push_back(device);
+    if (!context_stack.push(device)) return Result::invalid_context;
     return Result::ok;
   });
 }
 FAKE_API int cuCtxPopCurrent_v2(void** popped) {
   return run_here("cuCtxPopCurrent_v2", [&](int device) {
     *popped = context(device);
-    context_stack.pop_back();
+    context_stack.pop();
     return Result::ok;
   });
 }
@@ -154,6 +132,12 @@ FAKE_API int cuMemHostAlloc(void** address, std::size_t bytes, unsigned) {
 FAKE_API int cuMemFreeHost(void* address) {
   return run_here("cuMemFreeHost", [&](int) { return memory().free_host(address); });
 }
+FAKE_API int cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned) {
+  return run_here("cuMemHostRegister_v2", [&](int device) { return memory().pin(address, bytes, device); });
+}
+FAKE_API int cuMemHostUnregister(void* address) {
+  return run_here("cuMemHostUnregister", [&](int) { return memory().unpin(address); });
+}
 FAKE_API int cuMemAllocManaged(Address* address, std::size_t bytes, unsigned) {
   return run_here("cuMemAllocManaged", [&](int device) {
     void* made = nullptr;
@@ -171,7 +155,10 @@ FAKE_API int cuMemAllocAsync(Address* address, std::size_t bytes, void*) {
   });
 }
 FAKE_API int cuMemFreeAsync(Address address, void*) {
-  return run_here("cuMemFreeAsync", [&](int) { return memory().free(pointer(address)); });
+  return run_here("cuMemFreeAsync", [&](int) {
+    const Result result = memory().free(pointer(address));
+    return result == Result::ok ? result : memory().ipc_close(pointer(address));  // of another process's pool
+  });
 }
 FAKE_API int cuMemGetAddressRange_v2(Address* start, std::size_t* bytes, Address address) {
   return run_here("cuMemGetAddressRange_v2", [&](int) {
@@ -182,22 +169,24 @@ FAKE_API int cuMemGetAddressRange_v2(Address* start, std::size_t* bytes, Address
     return Result::ok;
   });
 }
-FAKE_API int cuPointerGetAttribute(void* value, int attribute, Address address) {
-  return run_here("cuPointerGetAttribute", [&](int) {
+// Needs no context, and knows nothing of what isn't CUDA's.
+FAKE_API int cuPointerGetAttributes(unsigned count, int* attributes, void** data, Address address) {
+  return run("cuPointerGetAttributes", [&] {
     Found found;
     HostBlock block;
     const bool on_device = memory().find(found, pointer(address));
-    if (!on_device && !memory().find_host(block, pointer(address))) return Result::invalid_value;
-    const int device = on_device ? found.device : block.device;
-    if (attribute == cuda::pointer_memory_type) {
-      const unsigned kind = on_device || block.managed ? cuda::memory_device : cuda::memory_host;
-      std::memcpy(value, &kind, sizeof kind);
-    } else if (attribute == cuda::pointer_device) {
-      std::memcpy(value, &device, sizeof device);
-    } else if (attribute == cuda::pointer_is_managed) {
-      *static_cast<unsigned*>(value) = !on_device && block.managed;  // the real one writes a bool or more
-    } else {
-      return Result::invalid_value;
+    const bool known = on_device || memory().find_host(block, pointer(address));
+    const int device = on_device ? found.device : known ? block.device : -2;
+    const unsigned kind = !known ? 0 : on_device || block.managed ? cuda::memory_device : cuda::memory_host;
+    for (unsigned i = 0; i < count; ++i) {
+      if (attributes[i] == cuda::pointer_memory_type)
+        std::memcpy(data[i], &kind, sizeof kind);
+      else if (attributes[i] == cuda::pointer_device)
+        std::memcpy(data[i], &device, sizeof device);
+      else if (attributes[i] == cuda::pointer_is_managed)
+        *static_cast<unsigned*>(data[i]) = known && !on_device && block.managed;
+      else
+        return Result::invalid_value;
     }
     return Result::ok;
   });
@@ -255,8 +244,17 @@ FAKE_API int cuStreamQuery(void* stream) {
 FAKE_API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   return run_here("cuStreamWaitEvent", [&](int) { return streams().stream_wait(stream, event); });
 }
-FAKE_API int cuEventCreate(void** event, unsigned) {
-  return run_here("cuEventCreate", [&](int) { return streams().create_event(*event); });
+FAKE_API int cuEventCreate(void** event, unsigned flags) {
+  constexpr unsigned interprocess = 4;
+  return run_here("cuEventCreate", [&](int) {
+    return (flags & interprocess) != 0 ? create_shared_event(*event) : streams().create_event(*event);
+  });
+}
+FAKE_API int cuIpcGetEventHandle(cuda::IpcMemHandle* handle, void* event) {
+  return run_here("cuIpcGetEventHandle", [&](int) { return get_event_handle(handle, event); });
+}
+FAKE_API int cuIpcOpenEventHandle(void** event, cuda::IpcMemHandle handle) {
+  return run_here("cuIpcOpenEventHandle", [&](int) { return open_event_handle(*event, &handle); });
 }
 FAKE_API int cuEventDestroy_v2(void* event) {
   return run_here("cuEventDestroy_v2", [&](int) { return streams().destroy_event(event); });
@@ -269,84 +267,4 @@ FAKE_API int cuEventSynchronize(void* event) {
 }
 FAKE_API int cuEventQuery(void* event) {
   return run_here("cuEventQuery", [&](int) { return streams().query_event(event); });
-}
-
-FAKE_API int cuIpcGetMemHandle(cuda::IpcMemHandle* handle, Address address) {
-  return run_here("cuIpcGetMemHandle", [&](int) {
-    IpcContent content{};
-    const Result result = memory().ipc_get(content, pointer(address));
-    std::memcpy(handle, &content, sizeof content);
-    return result;
-  });
-}
-FAKE_API int cuIpcOpenMemHandle_v2(Address* address, cuda::IpcMemHandle handle, unsigned) {
-  return run_here("cuIpcOpenMemHandle_v2", [&](int device) {
-    IpcContent content{};
-    std::memcpy(&content, &handle, sizeof content);
-    void* made = nullptr;
-    const Result result = memory().ipc_open(made, content, device);
-    *address = reinterpret_cast<Address>(made);
-    return result;
-  });
-}
-FAKE_API int cuIpcCloseMemHandle(Address address) {
-  return run_here("cuIpcCloseMemHandle", [&](int) { return memory().ipc_close(pointer(address)); });
-}
-
-FAKE_API int cuMemGetAllocationGranularity(std::size_t* bytes, const cuda::AllocationProp* prop, int) {
-  return run("cuMemGetAllocationGranularity", [&] {
-    *bytes = Memory::granularity;
-    return prop->location.type == 1 ? Result::ok : Result::invalid_value;
-  });
-}
-FAKE_API int cuMemCreate(cuda::Handle* handle, std::size_t bytes, const cuda::AllocationProp* prop,
-                         unsigned long long) {
-  return run("cuMemCreate", [&] {
-    if (prop->type != 1 || prop->handle_types != 1 || !is_device(prop->location.id)) return Result::invalid_value;
-    std::uint64_t made = 0;
-    const Result result = memory().create(made, bytes, prop->location.id);
-    *handle = made;
-    return result;
-  });
-}
-FAKE_API int cuMemRelease(cuda::Handle handle) {
-  return run("cuMemRelease", [&] { return memory().release(handle); });
-}
-FAKE_API int cuMemExportToShareableHandle(void* shareable, cuda::Handle handle, int type, unsigned long long) {
-  return run("cuMemExportToShareableHandle", [&] {
-    return type == 1 ? memory().export_fd(*static_cast<int*>(shareable), handle) : Result::not_supported;
-  });
-}
-FAKE_API int cuMemImportFromShareableHandle(cuda::Handle* handle, void* os_handle, int type) {
-  return run("cuMemImportFromShareableHandle", [&] {
-    if (type != 1) return Result::not_supported;
-    std::uint64_t made = 0;
-    const Result result = memory().import_fd(made, static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle)), 0);
-    *handle = made;
-    return result;
-  });
-}
-FAKE_API int cuMemAddressReserve(Address* address, std::size_t bytes, std::size_t, Address, unsigned long long) {
-  return run("cuMemAddressReserve", [&] {
-    void* made = nullptr;
-    const Result result = memory().reserve(made, bytes);
-    *address = reinterpret_cast<Address>(made);
-    return result;
-  });
-}
-FAKE_API int cuMemAddressFree(Address address, std::size_t bytes) {
-  return run("cuMemAddressFree", [&] { return memory().unreserve(pointer(address), bytes); });
-}
-FAKE_API int cuMemMap(Address address, std::size_t bytes, std::size_t offset, cuda::Handle handle, unsigned long long) {
-  return run("cuMemMap",
-             [&] { return offset == 0 ? memory().map(pointer(address), bytes, handle) : Result::not_supported; });
-}
-FAKE_API int cuMemUnmap(Address address, std::size_t bytes) {
-  return run("cuMemUnmap", [&] { return memory().unmap(pointer(address), bytes); });
-}
-FAKE_API int cuMemSetAccess(Address address, std::size_t bytes, const cuda::AccessDesc* access, std::size_t count) {
-  return run("cuMemSetAccess", [&] {
-    if (count != 1 || access->flags != 3 || !is_device(access->location.id)) return Result::invalid_value;
-    return memory().set_access(pointer(address), bytes);
-  });
 }

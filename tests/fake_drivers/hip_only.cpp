@@ -3,6 +3,7 @@
 
 #include "runtime/memory/vendors/runtime_api.hpp"
 #include "tests/fake_drivers/call.hpp"
+#include "tests/fake_drivers/kernels.hpp"
 
 namespace {
 
@@ -95,4 +96,18 @@ FAKE_API int hipMemSetAccess(void* address, std::size_t bytes, const api::Access
     if (count != 1 || access->flags != 3 || !is_device(access->location.id)) return Result::invalid_value;
     return memory().set_access(address, bytes);
   });
+}
+
+FAKE_API int hipModuleLoadData(void** module, const void* image) {
+  return run("hipModuleLoadData", [&] { return kernels().load(*module, image); });
+}
+FAKE_API int hipModuleUnload(void* module) {
+  return run("hipModuleUnload", [&] { return kernels().unload(module); });
+}
+FAKE_API int hipModuleGetFunction(void** function, void* module, const char* name) {
+  return run("hipModuleGetFunction", [&] { return kernels().function(*function, module, name); });
+}
+FAKE_API int hipModuleLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
+                                   unsigned, unsigned, void* stream, void** arguments, void**) {
+  return run("hipModuleLaunchKernel", [&] { return kernels().launch(function, blocks, threads, arguments, stream); });
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace fake {
@@ -32,12 +33,12 @@ int new_memfd(std::size_t bytes) {
   return -1;
 }
 
+}  // namespace
+
 std::uint64_t inode_of(int fd) {
   struct stat info {};
   return ::fstat(fd, &info) == 0 ? static_cast<std::uint64_t>(info.st_ino) : 0;
 }
-
-}  // namespace
 
 Physical::Physical(int fd, std::size_t bytes, int device) : fd_(fd), bytes_(bytes), device_(device) {
   control().gained(Live::physical);
@@ -65,11 +66,20 @@ Memory::Ranges::iterator Memory::exact(void* address) {
   std::size_t offset = 0;
   return in_window(address, offset) ? ranges_.find(offset) : ranges_.end();
 }
-Memory::Ranges::iterator Memory::around(std::size_t offset) {
-  auto found = ranges_.upper_bound(offset);
-  if (found == ranges_.begin()) return ranges_.end();
+Memory::Ranges::iterator Memory::around(Ranges& ranges, std::size_t offset) {
+  auto found = ranges.upper_bound(offset);
+  if (found == ranges.begin()) return ranges.end();
   --found;
-  return offset < found->first + found->second.reserved ? found : ranges_.end();
+  return offset < found->first + found->second.reserved ? found : ranges.end();
+}
+const Memory::Range* Memory::backed(std::size_t offset, std::size_t& start) {
+  for (Ranges* const ranges : {&mapped_, &ranges_}) {
+    const auto found = around(*ranges, offset);
+    if (found == ranges->end() || found->second.physical == nullptr) continue;
+    start = found->first;
+    return &found->second;
+  }
+  return nullptr;
 }
 
 /// First fit. One piece of granularity stays free behind each range, so that overruns don't hit a neighbour.
@@ -94,7 +104,6 @@ Result Memory::back(Ranges::iterator range, std::shared_ptr<Physical> physical, 
   const int protection = readable ? PROT_READ | PROT_WRITE : PROT_NONE;
   void* const at = ::mmap(shadow(range->first), bytes, protection, MAP_SHARED | MAP_FIXED, physical->fd(), 0);
   if (at == MAP_FAILED) return Result::out_of_memory;
-  range->second.mapped = bytes;
   range->second.inode = inode_of(physical->fd());
   range->second.physical = std::move(physical);
   return Result::ok;
@@ -105,7 +114,6 @@ void Memory::clear(Ranges::iterator range) {
   ::mmap(shadow(range->first), range->second.reserved, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   range->second.physical.reset();
-  range->second.mapped = 0;
 }
 
 Result Memory::make_physical(std::shared_ptr<Physical>& made, std::size_t bytes, int device) {
@@ -150,7 +158,7 @@ Result Memory::allocate_host(void*& address, std::size_t bytes, int device, bool
   void* const at = ::mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return Result::out_of_memory;
   const std::scoped_lock lock(mutex_);
-  host_[reinterpret_cast<std::uintptr_t>(at)] = {bytes, device, managed, -1};
+  host_[reinterpret_cast<std::uintptr_t>(at)] = {bytes, device, managed, false};
   std::memset(at, 0xA5, bytes);
   address = at;
   control().gained(Live::host);
@@ -159,91 +167,33 @@ Result Memory::allocate_host(void*& address, std::size_t bytes, int device, bool
 Result Memory::free_host(void* address) {
   const std::scoped_lock lock(mutex_);
   const auto found = host_.find(reinterpret_cast<std::uintptr_t>(address));
-  if (found == host_.end()) return Result::invalid_value;
+  if (found == host_.end() || found->second.is_users) return Result::invalid_value;
   ::munmap(address, round_up(found->second.bytes, 4096));
   host_.erase(found);
   control().lost(Live::host);
   return Result::ok;
 }
 
-// ---- physical memory and ranges
-
-Result Memory::create(std::uint64_t& handle, std::size_t bytes, int device) {
-  if (bytes == 0 || bytes % granularity != 0) return Result::invalid_value;
+Result Memory::pin(void* address, std::size_t bytes, int device) {
+  std::size_t offset = 0;
+  if (bytes == 0 || in_window(address, offset)) return Result::invalid_value;
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
   const std::scoped_lock lock(mutex_);
-  std::shared_ptr<Physical> physical;
-  if (const Result result = make_physical(physical, bytes, device); result != Result::ok) return result;
-  handle = next_handle_++;
-  handles_[handle] = std::move(physical);
+  const auto next = host_.lower_bound(at);
+  if (next != host_.end() && next->first < at + bytes) return Result::already_mapped;
+  if (next != host_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > at)
+    return Result::already_mapped;
+  host_[at] = {bytes, device, false, true};
+  control().gained(Live::host);
   return Result::ok;
 }
-Result Memory::release(std::uint64_t handle) {
+Result Memory::unpin(void* address) {
   const std::scoped_lock lock(mutex_);
-  return handles_.erase(handle) == 1 ? Result::ok : Result::invalid_handle;
-}
-Result Memory::export_fd(int& fd, std::uint64_t handle) {
-  const std::scoped_lock lock(mutex_);
-  const auto found = handles_.find(handle);
-  if (found == handles_.end()) return Result::invalid_handle;
-  fd = ::fcntl(found->second->fd(), F_DUPFD, 0);  // as the real one: inherited unless the caller sees to it
-  return fd < 0 ? Result::out_of_memory : Result::ok;
-}
-Result Memory::import_fd(std::uint64_t& handle, int fd, int device) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || info.st_size == 0) return Result::invalid_value;
-  const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (own < 0) return Result::invalid_value;
-  const std::scoped_lock lock(mutex_);
-  handle = next_handle_++;
-  handles_[handle] = std::make_shared<Physical>(own, static_cast<std::size_t>(info.st_size), device);
+  const auto found = host_.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found == host_.end() || !found->second.is_users) return Result::invalid_value;
+  host_.erase(found);
+  control().lost(Live::host);
   return Result::ok;
-}
-
-Result Memory::reserve(void*& address, std::size_t bytes) {
-  if (bytes == 0 || bytes % granularity != 0) return Result::invalid_value;
-  const std::scoped_lock lock(mutex_);
-  Ranges::iterator range;
-  if (const Result result = place(range, bytes, Kind::reserved); result != Result::ok) return result;
-  address = window_ + range->first;
-  control().gained(Live::reservation);
-  return Result::ok;
-}
-Result Memory::unreserve(void* address, std::size_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  const auto range = exact(address);
-  if (range == ranges_.end() || range->second.kind != Kind::reserved || range->second.reserved != bytes ||
-      range->second.physical != nullptr)
-    return Result::invalid_value;
-  ranges_.erase(range);
-  control().lost(Live::reservation);
-  return Result::ok;
-}
-Result Memory::map(void* address, std::size_t bytes, std::uint64_t handle) {
-  const std::scoped_lock lock(mutex_);
-  const auto range = exact(address);
-  const auto found = handles_.find(handle);
-  if (found == handles_.end()) return Result::invalid_handle;
-  if (range == ranges_.end() || range->second.kind != Kind::reserved || range->second.physical != nullptr ||
-      bytes > range->second.reserved || bytes != found->second->bytes())
-    return Result::invalid_value;
-  if (const Result result = back(range, found->second, false); result != Result::ok) return result;
-  control().gained(Live::mapping);
-  return Result::ok;
-}
-Result Memory::unmap(void* address, std::size_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  const auto range = exact(address);
-  if (range == ranges_.end() || range->second.kind != Kind::reserved || range->second.mapped != bytes)
-    return Result::invalid_value;
-  clear(range);
-  control().lost(Live::mapping);
-  return Result::ok;
-}
-Result Memory::set_access(void* address, std::size_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  const auto range = exact(address);
-  if (range == ranges_.end() || range->second.mapped == 0 || bytes > range->second.mapped) return Result::invalid_value;
-  return ::mprotect(shadow(range->first), bytes, PROT_READ | PROT_WRITE) == 0 ? Result::ok : Result::out_of_memory;
 }
 
 // ---- handles between processes: the importer opens the exporter's descriptor
@@ -252,7 +202,7 @@ Result Memory::ipc_get(IpcContent& content, void* address) {
   const std::scoped_lock lock(mutex_);
   std::size_t offset = 0;
   if (!in_window(address, offset)) return Result::invalid_value;
-  const auto range = around(offset);
+  const auto range = around(ranges_, offset);
   if (range == ranges_.end() || range->second.kind != Kind::malloced) return Result::invalid_value;
   const auto& physical = *range->second.physical;
   content = {ipc_magic,
@@ -304,21 +254,19 @@ std::byte* Memory::resolve(const void* address, std::size_t bytes, Side side) {
     return static_cast<std::byte*>(const_cast<void*>(address));
   }
   if (side == Side::host) return nullptr;
-  const auto range = around(offset);
-  if (range == ranges_.end() || range->second.physical == nullptr) return nullptr;
-  const std::size_t end = range->second.kind == Kind::reserved ? range->second.mapped : range->second.bytes;
-  if (offset + bytes > range->first + end) return nullptr;
-  return shadow(offset);
+  std::size_t start = 0;
+  const Range* const range = backed(offset, start);
+  return range != nullptr && offset + bytes <= start + range->bytes ? shadow(offset) : nullptr;
 }
 
 bool Memory::find(Found& found, const void* address) {
   const std::scoped_lock lock(mutex_);
   std::size_t offset = 0;
   if (!in_window(address, offset)) return false;
-  const auto range = around(offset);
-  if (range == ranges_.end() || range->second.physical == nullptr || offset >= range->first + range->second.bytes)
-    return false;
-  found = {window_ + range->first, range->second.bytes, range->second.physical->device(), range->second.kind};
+  std::size_t start = 0;
+  const Range* const range = backed(offset, start);
+  if (range == nullptr || offset >= start + range->bytes) return false;
+  found = {window_ + start, range->bytes, range->physical->device(), range->kind};
   return true;
 }
 bool Memory::find_host(HostBlock& block, const void* address) {

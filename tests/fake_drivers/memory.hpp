@@ -26,6 +26,8 @@ enum class Result {
   not_supported,
 };
 
+std::uint64_t inode_of(int fd);
+
 /// Bytes of a device: a memfd.
 class Physical {
  public:
@@ -57,7 +59,7 @@ struct HostBlock {
   std::size_t bytes = 0;
   int device = 0;
   bool managed = false;
-  int fd = -1;
+  bool is_users = false;  ///< registered, not made
 };
 
 /// What a legacy handle holds.
@@ -76,12 +78,18 @@ class Memory {
   Result free(void* address);
   Result allocate_host(void*& address, std::size_t bytes, int device, bool managed);
   Result free_host(void* address);
+  /// Host memory of the caller's; no byte of it twice.
+  Result pin(void* address, std::size_t bytes, int device);
+  Result unpin(void* address);
 
   // ---- physical memory and ranges
   Result create(std::uint64_t& handle, std::size_t bytes, int device);
   Result release(std::uint64_t handle);
   Result export_fd(int& fd, std::uint64_t handle);
   Result import_fd(std::uint64_t& handle, int fd, int device);
+  /// By bytes, as ipc_get and ipc_open; any number of times, in this process too.
+  Result fabric_get(IpcContent& content, std::uint64_t handle);
+  Result fabric_open(std::uint64_t& handle, const IpcContent& content);
   Result reserve(void*& address, std::size_t bytes);
   Result unreserve(void* address, std::size_t bytes);
   Result map(void* address, std::size_t bytes, std::uint64_t handle);
@@ -95,6 +103,11 @@ class Memory {
 
   /// Where the driver finds [address, address + bytes); null when `side` forbids it or it isn't mapped.
   std::byte* resolve(const void* address, std::size_t bytes, Side side);
+  /// For kernels, which nobody stops: what isn't mapped, or not for access, faults.
+  void* reach(const void* address) const noexcept {
+    std::size_t offset = 0;
+    return in_window(address, offset) ? shadow(offset) : const_cast<void*>(address);
+  }
   bool find(Found& found, const void* address);
   bool find_host(HostBlock& block, const void* address);
 
@@ -104,7 +117,6 @@ class Memory {
     std::size_t reserved = 0;  ///< of the window
     Kind kind = Kind::reserved;
     std::shared_ptr<Physical> physical;  ///< null: only reserved
-    std::size_t mapped = 0;
     std::uint64_t inode = 0;
   };
   using Ranges = std::map<std::size_t, Range>;  // by offset in the window
@@ -112,7 +124,9 @@ class Memory {
   std::byte* shadow(std::size_t offset) const noexcept { return shadow_ + offset; }
   bool in_window(const void* address, std::size_t& offset) const noexcept;
   Ranges::iterator exact(void* address);
-  Ranges::iterator around(std::size_t offset);
+  static Ranges::iterator around(Ranges& ranges, std::size_t offset);
+  /// What has memory behind it there, and where that begins; null: nothing.
+  const Range* backed(std::size_t offset, std::size_t& start);
   Result place(Ranges::iterator& placed, std::size_t bytes, Kind kind);
   Result back(Ranges::iterator range, std::shared_ptr<Physical> physical, bool readable);
   void clear(Ranges::iterator range);
@@ -123,6 +137,7 @@ class Memory {
   std::byte* window_;
   std::byte* shadow_;
   Ranges ranges_;
+  Ranges mapped_;  ///< pieces of reserved ranges that are mapped
   std::map<std::uint64_t, std::shared_ptr<Physical>> handles_;
   std::uint64_t next_handle_ = 0x1000;
   std::map<std::uintptr_t, HostBlock> host_;

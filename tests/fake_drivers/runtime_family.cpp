@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "runtime/memory/vendors/runtime_api.hpp"
-#include "tests/fake_drivers/call.hpp"
+#include "tests/fake_drivers/result_numbers.hpp"
 
 #define FAKE_JOIN2(a, b) a##b
 #define FAKE_JOIN(a, b) FAKE_JOIN2(a, b)
@@ -19,21 +19,6 @@ namespace api = hmc::memory::runtime_api;
 
 thread_local int current = 0;
 
-int code_of(Result result) {
-  switch (result) {
-    case Result::ok: return 0;
-    case Result::invalid_value: return 1;
-    case Result::out_of_memory: return 2;
-    case Result::not_initialized: return 3;
-    case Result::invalid_device: return 101;
-    case Result::invalid_context: return 201;
-    case Result::already_mapped: return 208;
-    case Result::invalid_handle: return 400;
-    case Result::not_ready: return 600;
-    case Result::not_supported: return 801;
-  }
-  return 999;
-}
 template <typename Work> int run(const char* name, Work&& work) {
   return call(name, code_of, 999, static_cast<Work&&>(work));
 }
@@ -84,6 +69,12 @@ FAKE_API int FN(Free)(void* address) {
     const Result result = memory().free(address);
     return result == Result::ok ? result : memory().free_host(address);
   });
+}
+FAKE_API int FN(HostRegister)(void* address, std::size_t bytes, unsigned) {
+  return run(NAME(HostRegister), [&] { return memory().pin(address, bytes, current); });
+}
+FAKE_API int FN(HostUnregister)(void* address) {
+  return run(NAME(HostUnregister), [&] { return memory().unpin(address); });
 }
 FAKE_API int FN(MallocManaged)(void** address, std::size_t bytes, unsigned) {
   return run(NAME(MallocManaged), [&] { return memory().allocate_host(*address, bytes, current, true); });

@@ -1,5 +1,6 @@
 #include "tests/fake_drivers/streams.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -119,11 +120,15 @@ Result Streams::query_stream(void* stream) {
 }
 
 Result Streams::create_event(void*& event) {
-  const std::scoped_lock lock(mutex_);
-  event = reinterpret_cast<void*>(next_++);
-  events_[event] = std::make_shared<Event>();
-  control().gained(Live::event);
+  event = add_event(std::make_shared<Event>());
   return Result::ok;
+}
+void* Streams::add_event(std::shared_ptr<Event> event) {
+  const std::scoped_lock lock(mutex_);
+  void* const handle = reinterpret_cast<void*>(next_++);
+  events_[handle] = std::move(event);
+  control().gained(Live::event);
+  return handle;
 }
 Result Streams::destroy_event(void* event) {
   const std::scoped_lock lock(mutex_);
@@ -197,6 +202,37 @@ Result Streams::fill(void* to, unsigned char value, std::size_t bytes, void* str
     std::memset(target, value, bytes);
   });
   return Result::ok;
+}
+
+Result Streams::run(std::function<void()> work, void* stream) {
+  const auto on = stream_of(stream);
+  if (on == nullptr) return Result::invalid_handle;
+  on->put([work = std::move(work)] {
+    delay();
+    work();
+  });
+  return Result::ok;
+}
+
+namespace {
+
+std::atomic_ref<unsigned> word_at(void* word) { return std::atomic_ref<unsigned>(*static_cast<unsigned*>(word)); }
+
+}  // namespace
+
+Result Streams::write_word(void* stream, void* word, unsigned value) {
+  if (memory().resolve(word, sizeof value, Side::device) == nullptr) return Result::invalid_value;
+  return run([=] { word_at(word).store(value, std::memory_order_release); }, stream);
+}
+
+Result Streams::wait_word(void* stream, void* word, unsigned value) {
+  if (memory().resolve(word, sizeof value, Side::device) == nullptr) return Result::invalid_value;
+  return run(
+      [=] {
+        while (static_cast<int>(word_at(word).load(std::memory_order_acquire) - value) < 0)
+          std::this_thread::sleep_for(std::chrono::microseconds(20));
+      },
+      stream);
 }
 
 }  // namespace fake

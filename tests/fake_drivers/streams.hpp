@@ -39,11 +39,12 @@ class Stream {
 
 class Event {
  public:
-  std::uint64_t recorded();
-  std::uint64_t record();
-  void pass(std::uint64_t number);
-  void wait(std::uint64_t number);
-  bool passed(std::uint64_t number);
+  virtual ~Event() = default;
+  virtual std::uint64_t recorded();
+  virtual std::uint64_t record();
+  virtual void pass(std::uint64_t number);
+  virtual void wait(std::uint64_t number);
+  virtual bool passed(std::uint64_t number);
 
  private:
   std::mutex mutex_;
@@ -60,21 +61,27 @@ class Streams {
   Result synchronize_stream(void* stream);
   Result query_stream(void* stream);
   Result create_event(void*& event);
+  void* add_event(std::shared_ptr<Event> event);
   Result destroy_event(void* event);
   Result record_event(void* event, void* stream);
   Result synchronize_event(void* event);
   Result query_event(void* event);
   Result stream_wait(void* stream, void* event);
+  std::shared_ptr<Event> event_of(void* handle);
 
   /// Sides are checked now, bytes move later.
   Result copy(void* to, Side to_side, const void* from, Side from_side, std::size_t bytes, void* stream);
   Result copy_2d(void* to, Side to_side, std::size_t to_pitch, const void* from, Side from_side, std::size_t from_pitch,
                  std::size_t width, std::size_t height, void* stream);
   Result fill(void* to, unsigned char value, std::size_t bytes, void* stream);
+  /// Anything, late by the delay.
+  Result run(std::function<void()> work, void* stream);
+  /// Words of host memory.
+  Result write_word(void* stream, void* word, unsigned value);
+  Result wait_word(void* stream, void* word, unsigned value);
 
  private:
   std::shared_ptr<Stream> stream_of(void* handle);
-  std::shared_ptr<Event> event_of(void* handle);
 
   std::mutex mutex_;
   std::uintptr_t next_ = 0x5000;

@@ -2,6 +2,8 @@
 // between processes isn't used yet: its keys want a list of the importers' process numbers.
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
@@ -84,6 +86,7 @@ class AclVendor final : public Vendor {
 
   Answer enter(int device, void*& previous) const noexcept override {
     previous = nullptr;
+    entered_.store(device, std::memory_order_relaxed);
     int current = -1;
     // An error here means that this thread has none yet: there is nothing to restore then.
     const bool had = api_.get_device(&current).ok();
@@ -145,7 +148,7 @@ class AclVendor final : public Vendor {
 
   PointerInfo query(const void* address) const noexcept override {
     PointerAttributes attributes{};
-    if (!api_.pointer(address, &attributes).ok()) return {};
+    if (!ask(address, attributes)) return {};
     const int device = static_cast<int>(attributes.device);
     if (attributes.type == 1) return {PointerKind::device, device};
     if (attributes.type == 0 || attributes.type == 4) return {PointerKind::pinned, device};
@@ -153,6 +156,16 @@ class AclVendor final : public Vendor {
   }
 
  private:
+  /// A thread without a device may get no answer; then the last one that HMC was on is lent to it.
+  bool ask(const void* address, PointerAttributes& attributes) const noexcept {
+    if (api_.pointer(address, &attributes).ok()) return true;
+    const int entered = entered_.load(std::memory_order_relaxed);  // any value that it ever had will do
+    int current = -1;
+    if (entered < 0 || api_.get_device(&current).ok()) return false;
+    const OnDevice here(*this, entered);
+    return here.answer().ok() && api_.pointer(address, &attributes).ok();
+  }
+
   static int kind_of(Direction direction) noexcept {
     return direction == Direction::host_to_device ? 1 : direction == Direction::device_to_host ? 2 : 3;
   }
@@ -170,6 +183,7 @@ class AclVendor final : public Vendor {
   Api api_;
   std::string why_not_;
   int count_ = 0;
+  mutable std::atomic<int> entered_{-1};  ///< the device that HMC was on last
 };
 
 }  // namespace

@@ -70,8 +70,9 @@ class CudaVmm final : public VmmCalls {
     const AllocationProp prop = prop_of(device);
     return api_.granularity(&bytes, &prop, granularity_recommended);
   }
-  Answer create(Handle& handle, std::size_t bytes, int device) const noexcept override {
-    const AllocationProp prop = prop_of(device);
+  Answer create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept override {
+    AllocationProp prop = prop_of(device);
+    if (fabric) prop.handle_types |= handle_fabric;
     return api_.create(&handle, bytes, &prop, 0);
   }
   Answer release(Handle handle) const noexcept override { return api_.release(handle); }
@@ -80,6 +81,17 @@ class CudaVmm final : public VmmCalls {
   }
   Answer import_fd(Handle& handle, int fd) const noexcept override {
     return api_.import_handle(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), handle_posix_fd);
+  }
+  std::string why_no_fabric(int device) const override {
+    int yes = 0;
+    if (!api_.device_attribute(&yes, attribute_fabric, device).ok()) return "the driver is older than CUDA 12.3";
+    return yes != 0 ? "" : "the device's memory has no handles for a fabric";
+  }
+  Answer export_fabric(IpcHandle& theirs, Handle handle) const noexcept override {
+    return api_.export_handle(theirs.bytes, handle, handle_fabric, 0);
+  }
+  Answer import_fabric(Handle& handle, const IpcHandle& theirs) const noexcept override {
+    return api_.import_handle(&handle, const_cast<std::byte*>(theirs.bytes), handle_fabric);
   }
   Answer reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept override {
     Address found = 0;
@@ -105,9 +117,55 @@ class CudaVmm final : public VmmCalls {
   const Api& api_;
 };
 
+class CudaKernels final : public KernelCalls {
+ public:
+  explicit CudaKernels(const Api& api) : api_(api) {}
+  std::string why_not() const override {
+    return api_.load_module && api_.get_function && api_.launch ? "" : "the driver has no cuModuleLoadData";
+  }
+  std::string architecture(int device) const override {
+    int major = 0, minor = 0;
+    if (!api_.device_attribute(&major, attribute_major, device).ok()) return {};
+    if (!api_.device_attribute(&minor, attribute_minor, device).ok()) return {};
+    return fmt::format("sm_{}{}", major, minor);
+  }
+  Answer load(void*& module, const void* image) const noexcept override { return api_.load_module(&module, image); }
+  Answer unload(void* module) const noexcept override { return api_.unload_module(module); }
+  Answer function(void*& function, void* module, const char* name) const noexcept override {
+    return api_.get_function(&function, module, name);
+  }
+  Answer launch(void* function, unsigned blocks, unsigned threads, void** arguments,
+                void* stream) const noexcept override {
+    return api_.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
+  }
+  std::string why_no_words(int) const override {
+    if (!api_.write_word || !api_.wait_word) return "the driver is older than CUDA 11.7";
+    return api_.pin && api_.host_address ? "" : "the driver can't register host memory";
+  }
+  Answer register_host(void* address, std::size_t bytes) const noexcept override {
+    return api_.pin(address, bytes, host_register_portable | host_register_mapped);
+  }
+  Answer unregister_host(void* address) const noexcept override { return api_.unpin(address); }
+  Answer device_address(void*& seen, void* address) const noexcept override {
+    Address found = 0;
+    const Answer answer = api_.host_address(&found, address, 0);
+    seen = to_pointer(found);
+    return answer;
+  }
+  Answer write_word(void* stream, void* word, unsigned value) const noexcept override {
+    return api_.write_word(stream, to_address(word), value, 0);
+  }
+  Answer wait_word(void* stream, void* word, unsigned value) const noexcept override {
+    return api_.wait_word(stream, to_address(word), value, wait_until_past);
+  }
+
+ private:
+  const Api& api_;
+};
+
 class CudaVendor final : public Vendor {
  public:
-  CudaVendor() : library_(cuda_library), api_(library_), ipc_(api_), vmm_(api_) {
+  CudaVendor() : library_(cuda_library), api_(library_), ipc_(api_), vmm_(api_), kernels_(api_) {
     why_not_ = library_.why_not();
     if (why_not_.empty()) start();
   }
@@ -171,6 +229,11 @@ class CudaVendor final : public Vendor {
     return api_.free(to_address(address));
   }
 
+  Answer pin(void* address, std::size_t bytes) const noexcept override {
+    return api_.pin(address, bytes, host_register_portable);
+  }
+  Answer unpin(void* address) const noexcept override { return api_.unpin(address); }
+
   Answer copy(const Transfer& transfer, void* stream) const noexcept override {
     const Address to = to_address(transfer.destination), from = to_address(transfer.source);
     if (transfer.direction == Direction::host_to_device)
@@ -222,18 +285,20 @@ class CudaVendor final : public Vendor {
   }
   Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event, 0); }
 
+  // One call, which needs no context, unlike the one for a single attribute; of the host's pointers it says 0.
   PointerInfo query(const void* address) const noexcept override {
     unsigned kind = 0, managed = 0;
     int device = -1;
-    if (!api_.pointer_attribute(&kind, pointer_memory_type, to_address(address)).ok()) return {};
-    (void)api_.pointer_attribute(&managed, pointer_is_managed, to_address(address));
-    (void)api_.pointer_attribute(&device, pointer_device, to_address(address));
+    std::array<int, 3> wanted{pointer_memory_type, pointer_is_managed, pointer_device};
+    std::array<void*, 3> got{&kind, &managed, &device};
+    if (!api_.pointer_attributes(3, wanted.data(), got.data(), to_address(address)).ok() || kind == 0) return {};
     if (managed != 0) return {PointerKind::managed, device};
     return {kind == memory_device ? PointerKind::device : PointerKind::pinned, device};
   }
 
   const IpcCalls* ipc() const noexcept override { return &ipc_; }
   const VmmCalls* vmm() const noexcept override { return &vmm_; }
+  const KernelCalls* kernels() const noexcept override { return &kernels_; }
 
  private:
   void start() {
@@ -245,7 +310,9 @@ class CudaVendor final : public Vendor {
   }
 
   /// Retained at first use: a context costs hundreds of megabytes on a device that nobody asked for.
+  /// What isn't a device's number is refused as the driver would: nobody below checks again.
   Answer context_of(void*& context, int device) const noexcept {
+    if (device < 0 || device >= count_) return {api_.retain_context.name(), error_invalid_device};
     const std::scoped_lock lock(mutex_);
     void*& slot = contexts_[static_cast<std::size_t>(device)];
     Answer answer{api_.retain_context.name(), 0};
@@ -258,6 +325,7 @@ class CudaVendor final : public Vendor {
   Api api_;
   CudaIpc ipc_;
   CudaVmm vmm_;
+  CudaKernels kernels_;
   std::string why_not_;
   int count_ = 0;
   mutable std::mutex mutex_;

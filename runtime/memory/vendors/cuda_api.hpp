@@ -17,9 +17,13 @@ using Address = unsigned long long;
 using Handle = unsigned long long;
 
 inline constexpr int error_out_of_memory = 2;
+inline constexpr int error_invalid_device = 101;
 inline constexpr int error_not_ready = 600;
+inline constexpr int attribute_major = 75;
+inline constexpr int attribute_minor = 76;
 inline constexpr int attribute_vmm = 102;
 inline constexpr int attribute_posix_fd = 103;
+inline constexpr int attribute_fabric = 128;
 inline constexpr int pointer_memory_type = 2;
 inline constexpr int pointer_is_managed = 8;
 inline constexpr int pointer_device = 9;
@@ -32,9 +36,13 @@ inline constexpr unsigned attach_global = 1;
 inline constexpr unsigned ipc_lazy_peer_access = 1;
 inline constexpr int allocation_pinned = 1;
 inline constexpr int handle_posix_fd = 1;
+inline constexpr int handle_fabric = 8;
 inline constexpr int location_device = 1;
 inline constexpr int access_read_write = 3;
 inline constexpr int granularity_recommended = 1;
+inline constexpr unsigned host_register_portable = 1;
+inline constexpr unsigned host_register_mapped = 2;
+inline constexpr unsigned wait_until_past = 0;  // CU_STREAM_WAIT_VALUE_GEQ: of the difference, as a signed number
 
 struct Location {
   int type;
@@ -103,7 +111,7 @@ struct Api {
   Call<Result(Address*, std::size_t, Stream)> allocate_async{library, "cuMemAllocAsync", optional};
   Call<Result(Address, Stream)> free_async{library, "cuMemFreeAsync", optional};
   Call<Result(Address*, std::size_t*, Address)> range{library, "cuMemGetAddressRange_v2"};
-  Call<Result(void*, int, Address)> pointer_attribute{library, "cuPointerGetAttribute"};
+  Call<Result(unsigned, int*, void**, Address)> pointer_attributes{library, "cuPointerGetAttributes"};
 
   Call<Result(Address, const void*, std::size_t, Stream)> to_device{library, "cuMemcpyHtoDAsync_v2"};
   Call<Result(void*, Address, std::size_t, Stream)> to_host{library, "cuMemcpyDtoHAsync_v2"};
@@ -127,6 +135,9 @@ struct Api {
   Call<Result(Address*, IpcMemHandle, unsigned)> ipc_open{library, "cuIpcOpenMemHandle_v2"};
   Call<Result(Address)> ipc_close{library, "cuIpcCloseMemHandle"};
 
+  Call<Result(void*, std::size_t, unsigned)> pin{library, "cuMemHostRegister_v2", optional};
+  Call<Result(void*)> unpin{library, "cuMemHostUnregister", optional};
+
   // Since CUDA 10.2 and 11.
   Call<Result(std::size_t*, const AllocationProp*, int)> granularity{library, "cuMemGetAllocationGranularity",
                                                                      optional};
@@ -141,6 +152,16 @@ struct Api {
   Call<Result(Address, std::size_t, std::size_t, Handle, unsigned long long)> map{library, "cuMemMap", optional};
   Call<Result(Address, std::size_t)> unmap{library, "cuMemUnmap", optional};
   Call<Result(Address, std::size_t, const AccessDesc*, std::size_t)> set_access{library, "cuMemSetAccess", optional};
+
+  // Kernels, and words that streams write and wait for (since CUDA 11.7 under these names).
+  Call<Result(void**, const void*)> load_module{library, "cuModuleLoadData", optional};
+  Call<Result(void*)> unload_module{library, "cuModuleUnload", optional};
+  Call<Result(void**, void*, const char*)> get_function{library, "cuModuleGetFunction", optional};
+  Call<Result(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**)>
+      launch{library, "cuLaunchKernel", optional};
+  Call<Result(Address*, void*, unsigned)> host_address{library, "cuMemHostGetDevicePointer_v2", optional};
+  Call<Result(Stream, Address, unsigned, unsigned)> write_word{library, "cuStreamWriteValue32_v2", optional};
+  Call<Result(Stream, Address, unsigned, unsigned)> wait_word{library, "cuStreamWaitValue32_v2", optional};
 };
 
 }  // namespace hmc::memory::cuda

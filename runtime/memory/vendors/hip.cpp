@@ -53,13 +53,14 @@ class HipVmm final : public VmmCalls {
 
   // Which attribute tells whether a device can differs between versions: the trial decides.
   std::string why_not(int) const override {
+    if (version_ < version_of(6, 0)) return "before ROCm 6 the properties of its memory were laid out otherwise";
     return hip_.create && hip_.import_handle && hip_.set_access ? "" : "the library has no virtual memory management";
   }
   Answer granularity(std::size_t& bytes, int device) const noexcept override {
     const AllocationProp prop = prop_of(device);
     return hip_.granularity(&bytes, &prop, granularity_recommended);
   }
-  Answer create(VmmCalls::Handle& handle, std::size_t bytes, int device) const noexcept override {
+  Answer create(VmmCalls::Handle& handle, std::size_t bytes, int device, bool) const noexcept override {
     const AllocationProp prop = prop_of(device);
     void* made = nullptr;
     const Answer answer = hip_.create(&made, bytes, &prop, 0);
@@ -97,6 +98,35 @@ class HipVmm final : public VmmCalls {
   int version_;
 };
 
+class HipKernels final : public KernelCalls {
+ public:
+  explicit HipKernels(const HipApi& hip) : hip_(hip) {}
+  std::string why_not() const override {
+    return hip_.load_module && hip_.get_function && hip_.launch ? "" : "the library has no hipModuleLoadData";
+  }
+  std::string architecture(int) const override { return {}; }  // hipRTC takes the present device's
+  Answer load(void*& module, const void* image) const noexcept override { return hip_.load_module(&module, image); }
+  Answer unload(void* module) const noexcept override { return hip_.unload_module(module); }
+  Answer function(void*& function, void* module, const char* name) const noexcept override {
+    return hip_.get_function(&function, module, name);
+  }
+  Answer launch(void* function, unsigned blocks, unsigned threads, void** arguments,
+                void* stream) const noexcept override {
+    return hip_.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
+  }
+  // HIP waits for words of its own signal memory only, which other processes can't have.
+  std::string why_no_words(int) const override { return "HIP's streams wait for no words that processes share"; }
+  Answer register_host(void*, std::size_t) const noexcept override { return no_words; }
+  Answer unregister_host(void*) const noexcept override { return no_words; }
+  Answer device_address(void*&, void*) const noexcept override { return no_words; }
+  Answer write_word(void*, void*, unsigned) const noexcept override { return no_words; }
+  Answer wait_word(void*, void*, unsigned) const noexcept override { return no_words; }
+
+ private:
+  static constexpr Answer no_words{"hipStreamWaitValue32", Answer::missing};
+  const HipApi& hip_;
+};
+
 class HipVendor final : public RuntimeVendor {
  public:
   HipVendor()
@@ -104,7 +134,8 @@ class HipVendor final : public RuntimeVendor {
         hip_(library_),
         version_(version()),
         ipc_(api_, hip_),
-        vmm_(hip_, version_) {}
+        vmm_(hip_, version_),
+        kernels_(hip_) {}
 
   const char* name() const noexcept override { return "hip"; }
   MemoryType type() const noexcept override { return MemoryType::AMD_GPU; }
@@ -119,6 +150,7 @@ class HipVendor final : public RuntimeVendor {
   }
   const IpcCalls* ipc() const noexcept override { return api_.ipc_get && hip_.range ? &ipc_ : nullptr; }
   const VmmCalls* vmm() const noexcept override { return &vmm_; }
+  const KernelCalls* kernels() const noexcept override { return &kernels_; }
 
  protected:
   std::string version_text() const override {
@@ -141,6 +173,7 @@ class HipVendor final : public RuntimeVendor {
   int version_;
   HipIpc ipc_;
   HipVmm vmm_;
+  HipKernels kernels_;
 };
 
 }  // namespace

@@ -19,6 +19,10 @@ void* OpenClAddresses::add(void* buffer, std::size_t bytes, int device) noexcept
     ::munmap(address, span);
     return nullptr;
   }
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  // Relaxed: whoever asks about this address got it after this.
+  if (start < lowest_.load(std::memory_order_relaxed)) lowest_.store(start, std::memory_order_relaxed);
+  if (start + span > end_.load(std::memory_order_relaxed)) end_.store(start + span, std::memory_order_relaxed);
   return address;
 }
 
@@ -33,8 +37,9 @@ void* OpenClAddresses::remove(void* address) noexcept {
 }
 
 OpenClAddresses::Place OpenClAddresses::find(const void* address) const noexcept {
-  const std::scoped_lock lock(mutex_);
   const auto at = reinterpret_cast<std::uintptr_t>(address);
+  if (at < lowest_.load(std::memory_order_relaxed) || at >= end_.load(std::memory_order_relaxed)) return {};
+  const std::scoped_lock lock(mutex_);
   auto found = ranges_.upper_bound(at);
   if (found == ranges_.begin()) return {};
   --found;

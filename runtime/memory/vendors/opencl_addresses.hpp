@@ -3,6 +3,7 @@
 // device memory faults at once.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -32,6 +33,8 @@ class OpenClAddresses {
   };
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Range> ranges_;
+  // What lies outside of all that ever were is the host's, and needs no lock to say so.
+  std::atomic<std::uintptr_t> lowest_{UINTPTR_MAX}, end_{0};
 };
 
 }  // namespace hmc::memory

@@ -20,6 +20,7 @@ inline constexpr int error_not_ready_older = 34;  // hipErrorNotReady before ROC
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr unsigned host_alloc_portable = 1;
+inline constexpr unsigned host_register_portable = 1;
 inline constexpr unsigned attach_global = 1;
 inline constexpr unsigned ipc_lazy_peer_access = 1;
 inline constexpr int to_device = 1, to_host = 2, within = 3;
@@ -70,6 +71,7 @@ struct Names {
   const char *create_stream, *destroy_stream, *synchronize_stream, *query_stream, *stream_wait;
   const char *create_event, *destroy_event, *record_event, *synchronize_event, *query_event;
   const char *ipc_get, *ipc_open, *ipc_close;
+  const char *pin, *unpin;
 };
 
 // clang-format off
@@ -80,7 +82,7 @@ struct Names {
     p "MemcpyAsync", p "MemcpyPeerAsync", p "Memcpy2DAsync", p "MemsetAsync", p "PointerGetAttributes",              \
     p "StreamCreateWithFlags", p "StreamDestroy", p "StreamSynchronize", p "StreamQuery", p "StreamWaitEvent",       \
     p "EventCreateWithFlags", p "EventDestroy", p "EventRecord", p "EventSynchronize", p "EventQuery",               \
-    p "IpcGetMemHandle", p "IpcOpenMemHandle", p "IpcCloseMemHandle"                                                 \
+    p "IpcGetMemHandle", p "IpcOpenMemHandle", p "IpcCloseMemHandle", p "HostRegister", p "HostUnregister"            \
   }
 // clang-format on
 
@@ -126,6 +128,8 @@ struct Api {
   Call<Result(IpcMemHandle*, void*)> ipc_get{library, n.ipc_get, optional};
   Call<Result(void**, IpcMemHandle, unsigned)> ipc_open{library, n.ipc_open, optional};
   Call<Result(void*)> ipc_close{library, n.ipc_close, optional};
+  Call<Result(void*, std::size_t, unsigned)> pin{library, n.pin, optional};
+  Call<Result(void*)> unpin{library, n.unpin, optional};
 };
 
 /// What only HIP is asked for.
@@ -153,6 +157,12 @@ struct HipApi {
   Call<Result(void*, std::size_t, std::size_t, Handle, unsigned long long)> map{library, "hipMemMap", optional};
   Call<Result(void*, std::size_t)> unmap{library, "hipMemUnmap", optional};
   Call<Result(void*, std::size_t, const AccessDesc*, std::size_t)> set_access{library, "hipMemSetAccess", optional};
+
+  Call<Result(void**, const void*)> load_module{library, "hipModuleLoadData", optional};
+  Call<Result(void*)> unload_module{library, "hipModuleUnload", optional};
+  Call<Result(void**, void*, const char*)> get_function{library, "hipModuleGetFunction", optional};
+  Call<Result(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**)>
+      launch{library, "hipModuleLaunchKernel", optional};
 };
 
 }  // namespace hmc::memory::runtime_api

@@ -66,6 +66,10 @@ Answer RuntimeVendor::free(void* address, Backing backing, void* stream) const n
   return api_.free(address);
 }
 
+Answer RuntimeVendor::pin(void* address, std::size_t bytes) const noexcept {
+  return api_.pin(address, bytes, host_register_portable);
+}
+
 namespace {
 
 int kind_of(Direction direction) noexcept {

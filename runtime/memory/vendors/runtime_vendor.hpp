@@ -21,6 +21,8 @@ class RuntimeVendor : public Vendor {
   bool has(Backing backing) const noexcept override;
   Answer allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept override;
   Answer free(void* address, Backing backing, void* stream) const noexcept override;
+  Answer pin(void* address, std::size_t bytes) const noexcept override;
+  Answer unpin(void* address) const noexcept override { return api_.unpin(address); }
   Answer copy(const Transfer& transfer, void* stream) const noexcept override;
   Answer copy_2d(const Transfer& transfer, void* stream) const noexcept override;
   Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override;

@@ -26,7 +26,9 @@ HMC_SAME_CALL(Api, allocate_managed, cuMemAllocManaged);
 HMC_SAME_CALL(Api, allocate_async, cuMemAllocAsync);
 HMC_SAME_CALL(Api, free_async, cuMemFreeAsync);
 HMC_SAME_CALL(Api, range, cuMemGetAddressRange);
-HMC_SAME_CALL(Api, pointer_attribute, cuPointerGetAttribute);
+HMC_SAME_CALL(Api, pointer_attributes, cuPointerGetAttributes);
+HMC_SAME_CALL(Api, pin, cuMemHostRegister);
+HMC_SAME_CALL(Api, unpin, cuMemHostUnregister);
 HMC_SAME_CALL(Api, to_device, cuMemcpyHtoDAsync);
 HMC_SAME_CALL(Api, to_host, cuMemcpyDtoHAsync);
 HMC_SAME_CALL(Api, within, cuMemcpyDtoDAsync);
@@ -56,6 +58,18 @@ HMC_SAME_CALL(Api, unreserve, cuMemAddressFree);
 HMC_SAME_CALL(Api, map, cuMemMap);
 HMC_SAME_CALL(Api, unmap, cuMemUnmap);
 HMC_SAME_CALL(Api, set_access, cuMemSetAccess);
+HMC_SAME_CALL(Api, load_module, cuModuleLoadData);
+HMC_SAME_CALL(Api, unload_module, cuModuleUnload);
+HMC_SAME_CALL(Api, get_function, cuModuleGetFunction);
+HMC_SAME_CALL(Api, launch, cuLaunchKernel);
+HMC_SAME_CALL(Api, host_address, cuMemHostGetDevicePointer);
+HMC_SAME_CALL(Api, write_word, cuStreamWriteValue32);
+HMC_SAME_CALL(Api, wait_word, cuStreamWaitValue32);
+static_assert(attribute_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(attribute_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(host_register_portable == CU_MEMHOSTREGISTER_PORTABLE);
+static_assert(host_register_mapped == CU_MEMHOSTREGISTER_DEVICEMAP);
+static_assert(wait_until_past == CU_STREAM_WAIT_VALUE_GEQ);
 
 // The header's macros say which version of a name is meant: these are the ones that we load.
 #define HMC_TEXT2(x) #x

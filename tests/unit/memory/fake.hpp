@@ -42,6 +42,7 @@ class Fake {
   void arm(const std::string& spec) const { get<void (*)(const char*)>("fake_arm")(spec.c_str()); }
   void set_delay_us(int us) const { get<void (*)(int)>("fake_set_delay_us")(us); }
   void set_hip_version(int version) const { get<void (*)(int)>("fake_set_hip_version")(version); }
+  void set_fabric(int has) const { get<void (*)(int)>("fake_set_fabric")(has); }
   long live(const char* kind = "all") const { return get<long (*)(const char*)>("fake_live")(kind); }
   /// The calls since the last arm(), each with how often.
   std::vector<std::pair<std::string, int>> seen() const {

@@ -18,6 +18,10 @@ HMC_SAME_CALL(HipApi, unreserve, hipMemAddressFree);
 HMC_SAME_CALL(HipApi, map, hipMemMap);
 HMC_SAME_CALL(HipApi, unmap, hipMemUnmap);
 HMC_SAME_CALL(HipApi, set_access, hipMemSetAccess);
+HMC_SAME_CALL(HipApi, load_module, hipModuleLoadData);
+HMC_SAME_CALL(HipApi, unload_module, hipModuleUnload);
+HMC_SAME_CALL(HipApi, get_function, hipModuleGetFunction);
+HMC_SAME_CALL(HipApi, launch, hipModuleLaunchKernel);
 HMC_SAME_CALL(Api, copy, hipMemcpyAsync);
 HMC_SAME_CALL(Api, copy_peer, hipMemcpyPeerAsync);
 HMC_SAME_CALL(Api, copy_2d, hipMemcpy2DAsync);
@@ -27,12 +31,17 @@ HMC_SAME_CALL(Api, stream_wait, hipStreamWaitEvent);
 HMC_SAME_CALL(Api, create_event, hipEventCreateWithFlags);
 HMC_SAME_CALL(Api, record_event, hipEventRecord);
 HMC_SAME_CALL(Api, query_event, hipEventQuery);
+HMC_SAME_CALL(Api, pin, hipHostRegister);
+HMC_SAME_CALL(Api, unpin, hipHostUnregister);
 HMC_SAME_CALL(Api, ipc_get, hipIpcGetMemHandle);
 HMC_SAME_CALL(Api, ipc_open, hipIpcOpenMemHandle);
 HMC_SAME_CALL(Api, ipc_close, hipIpcCloseMemHandle);
 
+// Before ROCm 6 the fields had another order; HMC doesn't use that version's virtual memory.
+#if HIP_VERSION_MAJOR >= 6
 static_assert(sizeof(AllocationProp) == sizeof(hipMemAllocationProp));
 static_assert(offsetof(AllocationProp, location) == offsetof(hipMemAllocationProp, location));
+#endif
 static_assert(sizeof(AccessDesc) == sizeof(hipMemAccessDesc));
 static_assert(sizeof(PointerAttributes) >= sizeof(hipPointerAttribute_t));
 static_assert(offsetof(PointerAttributes, is_managed) == offsetof(hipPointerAttribute_t, isManaged));

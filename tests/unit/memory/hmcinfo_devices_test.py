@@ -36,7 +36,10 @@ class Devices(unittest.TestCase):
 
     def test_sharing_passes_between_two_processes(self):
         for name in ("cuda", "hip"):
-            for kind, way in ways(providers()[name]).items():
+            for kind, way in ways(providers(FAKE_FABRIC="1")[name]).items():
+                if (name, kind) == ("hip", "fabric handle"):
+                    self.assertIn("fabric", way["why"])
+                    continue
                 self.assertTrue(way["passed"], (name, kind, way))
                 self.assertGreater(way["gigabytes_per_s"], 0)
 
@@ -58,6 +61,16 @@ class Devices(unittest.TestCase):
         self.assertFalse(found["cuda"]["available"])
         self.assertIn("HMC_CUDA_LIBRARY", found["cuda"]["why"])
         self.assertIn("turned off", found["musa"]["why"])
+
+    def test_openmp_is_found_by_name_and_counted(self):
+        openmp = json.loads(devices("--json", HMC_OPENMP_LIBRARY=f"{FAKES}/libfake_openmp.so"))["openmp"]
+        self.assertEqual((openmp["library"], openmp["devices"]), (f"{FAKES}/libfake_openmp.so", 1))
+        off = json.loads(devices("--json", HMC_OPENMP_LIBRARY="none"))["openmp"]
+        self.assertIn("turned off", off["why"])
+
+    def test_memory_that_is_not_there_is_told_with_its_reason(self):
+        self.assertIn("memory    vmm: no, cuMemMap answered CUDA_ERROR_OUT_OF_MEMORY (2)",
+                      devices(FAKE_FAIL="cuMemMap:1:2"))
 
     def test_the_text_says_the_same(self):
         text = devices()

@@ -259,6 +259,16 @@ TEST(Absence, is_a_reason_and_no_crash) {
   }
 }
 
+// Whoever asks by a number of the caller's gets an answer, and nothing beside the table of contexts is touched.
+TEST(Cuda, no_context_is_entered_of_a_device_that_is_not_there) {
+  use_fakes();
+  const auto cuda = open_cuda();
+  for (const int device : {-1, cuda->device_count(), 1 << 20}) {
+    void* previous = nullptr;
+    EXPECT_FALSE(cuda->enter(device, previous).ok()) << device;
+  }
+}
+
 TEST(Hip, counts_pointer_kinds_as_its_version_does) {
   use_fakes();
   const Fake fake("hip");

@@ -130,7 +130,7 @@ class Server {
   void act(const Message& asked, Message& reply) {
     const auto seed = static_cast<unsigned>(asked.number);
     if (asked.what == 'e') {
-      own_ = provider_.allocate(0, asked.bytes, asked.kind == SharingKind::vmm_fd ? Backing::vmm : Backing::plain);
+      own_ = provider_.allocate(0, asked.bytes, asked.kind == SharingKind::ipc ? Backing::plain : Backing::vmm);
       put(*own_, seed);
       reply.memory = provider_.share(own_, asked.kind);
     } else if (asked.what == 'i') {

@@ -37,10 +37,13 @@ class EveryWay : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     use_fakes();
+    const bool fabric = GetParam().kind == SharingKind::fabric;
+    ::setenv("FAKE_FABRIC", fabric ? "1" : "0", 1);
     ::setenv("FAKE_HIP_VERSION", std::to_string(GetParam().hip_version).c_str(), 1);
     fake_ = std::make_unique<Fake>(GetParam().vendor);
     fake_->arm("");
     fake_->set_hip_version(GetParam().hip_version);
+    fake_->set_fabric(fabric ? 1 : 0);
     provider_ = open();
     ASSERT_EQ(provider_->why_not(GetParam().kind), "");
     peer_ = std::make_unique<Peer>(GetParam().vendor);
@@ -48,6 +51,8 @@ class EveryWay : public testing::TestWithParam<Way> {
   void TearDown() override {
     peer_.reset();
     provider_.reset();
+    fake_->set_fabric(0);
+    ::setenv("FAKE_FABRIC", "0", 1);
     EXPECT_EQ(fake_->live(), 0);
   }
   std::unique_ptr<DeviceProvider> open() const {
@@ -55,7 +60,7 @@ class EveryWay : public testing::TestWithParam<Way> {
       if (GetParam().vendor == std::string(which.name)) return std::make_unique<DeviceProvider>(which.open());
     return nullptr;
   }
-  Backing backing() const { return GetParam().kind == SharingKind::vmm_fd ? Backing::vmm : Backing::plain; }
+  Backing backing() const { return GetParam().kind == SharingKind::ipc ? Backing::plain : Backing::vmm; }
   /// Memory of the peer with pattern(seed) in it.
   Exported theirs(std::size_t bytes, unsigned seed) const {
     return std::move(peer_->ask({'e', seed, bytes, GetParam().kind, {}, {}}).memory);
@@ -212,17 +217,18 @@ TEST_P(EveryWay, bytes_that_are_no_ticket_are_refused) {
   EXPECT_THROW((void)provider_->import(std::move(other), 0), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, EveryWay,
-                         testing::Values(Way{"cuda", SharingKind::vmm_fd, 70'100'000},
-                                         Way{"cuda", SharingKind::ipc, 70'100'000},
-                                         Way{"hip", SharingKind::vmm_fd, 70'000'000},
-                                         Way{"hip", SharingKind::vmm_fd, 70'100'000},
-                                         Way{"hip", SharingKind::ipc, 60'000'000}),
-                         [](const auto& info) {
-                           return std::string(info.param.vendor) +
-                                  (info.param.kind == SharingKind::ipc ? "_ipc_" : "_vmm_") +
-                                  std::to_string(info.param.hip_version / 100'000);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, EveryWay,
+    testing::Values(Way{"cuda", SharingKind::vmm_fd, 70'100'000}, Way{"cuda", SharingKind::fabric, 70'100'000},
+                    Way{"cuda", SharingKind::ipc, 70'100'000}, Way{"hip", SharingKind::vmm_fd, 70'000'000},
+                    Way{"hip", SharingKind::vmm_fd, 70'100'000}, Way{"hip", SharingKind::ipc, 60'000'000}),
+    [](const auto& info) {
+      return std::string(info.param.vendor) +
+             (info.param.kind == SharingKind::ipc      ? "_ipc_"
+              : info.param.kind == SharingKind::fabric ? "_fabric_"
+                                                       : "_vmm_") +
+             std::to_string(info.param.hip_version / 100'000);
+    });
 
 TEST(Sharing, a_users_pointer_in_the_middle_of_an_allocation_goes_over_with_its_offset) {
   use_fakes();
@@ -258,8 +264,9 @@ TEST(Sharing, a_process_that_ends_leaves_no_handle_behind) {
   std::ifstream in(file);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   ::unlink(file.c_str());
-  EXPECT_NE(text.find(" memory=0 physical=0 reservation=0 mapping=0 stream=0 event=0 import=0 host=0 context=0\n"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find(" memory=0 physical=0 reservation=0 mapping=0 stream=0 event=0 import=0 host=0 context=0 module=0\n"),
+      std::string::npos)
       << text;
 }
 
@@ -274,6 +281,24 @@ TEST(Sharing, says_why_a_vendor_or_a_backing_has_none) {
   const DeviceProvider cuda(open_cuda());
   EXPECT_THROW((void)cuda.share(cuda.allocate(0, 10, Backing::plain), SharingKind::vmm_fd), Error);
   EXPECT_THROW((void)cuda.share(cuda.allocate(0, 10, Backing::vmm), SharingKind::ipc), Error);
+}
+
+TEST(Sharing, a_fabric_that_says_yes_and_refuses_is_a_reason_and_costs_nothing_else) {
+  use_fakes();
+  const Fake fake("cuda");
+  fake.set_fabric(2);
+  {
+    const DeviceProvider provider(open_cuda());
+    EXPECT_NE(provider.why_not(SharingKind::fabric).find("cuMemCreate answered"), std::string::npos)
+        << provider.why_not(SharingKind::fabric);
+    EXPECT_EQ(provider.why_not(SharingKind::vmm_fd), "");
+    const auto memory = provider.allocate(0, 10);
+    EXPECT_EQ(memory->backing, Backing::vmm);
+    EXPECT_TRUE(provider.share(memory, SharingKind::vmm_fd).fd);
+    EXPECT_THROW((void)provider.share(memory, SharingKind::fabric), Error);
+  }
+  fake.set_fabric(0);
+  EXPECT_NE(DeviceProvider(open_cuda()).why_not(SharingKind::fabric).find("fabric"), std::string::npos);
 }
 
 TEST(Sharing, a_trial_that_fails_is_the_reason_and_another_backing_is_taken) {

@@ -1,0 +1,123 @@
+#include "runtime/memory/kernels/kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/env.hpp"
+#include "runtime/memory/device_stream.hpp"
+#include "runtime/memory/kernels/embedded.hpp"
+#include "runtime/memory/kernels/runtime_compiler.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+constexpr unsigned block_threads = 256;
+constexpr std::uint64_t most_blocks = 1024;  // then threads take several steps
+
+/// In DType's order, then the others.
+constexpr const char* names[] = {"hmc_reduce_i8",          "hmc_reduce_u8",          "hmc_reduce_i16",
+                                 "hmc_reduce_u16",         "hmc_reduce_i32",         "hmc_reduce_u32",
+                                 "hmc_reduce_i64",         "hmc_reduce_u64",         "hmc_reduce_f16",
+                                 "hmc_reduce_bf16",        "hmc_reduce_f32",         "hmc_reduce_f64",
+                                 "hmc_reduce_e4m3",        "hmc_reduce_e5m2",        "hmc_reduce_located_i32",
+                                 "hmc_reduce_located_i64", "hmc_reduce_located_f32", "hmc_reduce_located_f64",
+                                 "hmc_copy_rows",          "hmc_set_flag",           "hmc_wait_flag"};
+
+}  // namespace
+
+Kernels::Kernels(const Vendor& vendor, const Failures& failures)
+    : vendor_(vendor), calls_(*vendor.kernels()), failures_(failures) {
+  for (int i = 0; i < vendor.device_count(); ++i) devices_.push_back(std::make_unique<Loaded>());
+}
+
+Kernels::~Kernels() {
+  for (std::size_t device = 0; device < devices_.size(); ++device)
+    if (void* const module = devices_[device]->module; module != nullptr)
+      (void)on_device(vendor_, static_cast<int>(device), [&] { return calls_.unload(module); });
+}
+
+Kernels::Loaded& Kernels::loaded(int device) const {
+  Loaded& found = *devices_[static_cast<std::size_t>(device)];
+  std::call_once(found.once, [&] { load(found, device); });
+  return found;
+}
+
+std::string Kernels::why_not(int device) const { return loaded(device).why_not; }
+std::string Kernels::origin(int device) const { return loaded(device).origin; }
+
+void Kernels::load(Loaded& into, int device) const {
+  static_assert(std::size(names) == function_count);
+  const std::string from = base::Env::library("HMC_DEVICE_KERNELS");
+  into.why_not = from == "none" ? kernels_off : calls_.why_not();
+  if (!into.why_not.empty()) return;
+  std::string embedded =
+      fmt::format("this build has none for {}: {}", vendor_.name(), why_no_embedded_kernels(vendor_.type()));
+  const bool was_refused = embedded_kernels(vendor_.type()) != nullptr && from != "runtime";
+  if (const void* const image = embedded_kernels(vendor_.type()); image != nullptr) {
+    embedded = from == "runtime" ? "HMC_DEVICE_KERNELS=runtime" : load_image(into, device, image);
+    if (embedded.empty()) into.origin = "built in";
+    if (embedded.empty()) return;
+  }
+  const OnDevice here(vendor_, device);  // hipRTC compiles for the present device
+  if (!here.answer().ok()) {
+    into.why_not = failures_.text_of(here.answer());
+    return;
+  }
+  const CompiledKernels compiled = compile_kernels(vendor_.type(), calls_.architecture(device));
+  into.why_not = compiled.why_not.empty() ? load_image(into, device, compiled.image.data()) : compiled.why_not;
+  if (into.why_not.empty())
+    into.origin = was_refused ? fmt::format("{}, not built in: {}", compiled.by, embedded) : compiled.by;
+  else
+    into.why_not = fmt::format("{}; {}", embedded, into.why_not);
+}
+
+/// Empty when all is there; nothing is left behind otherwise.
+std::string Kernels::load_image(Loaded& into, int device, const void* image) const {
+  const Answer answer = on_device(vendor_, device, [&] {
+    Answer last = calls_.load(into.module, image);
+    for (std::size_t i = 0; last.ok() && i < function_count; ++i)
+      last = calls_.function(into.functions[i], into.module, names[i]);
+    if (!last.ok() && into.module != nullptr) (void)calls_.unload(into.module);
+    return last;
+  });
+  if (answer.ok()) return {};
+  into.module = nullptr;
+  return failures_.text_of(answer);
+}
+
+base::Status Kernels::launch(int device, std::size_t function, std::uint64_t work, void* arguments,
+                             void* stream) const noexcept {
+  const auto blocks =
+      static_cast<unsigned>(std::clamp<std::uint64_t>((work + block_threads - 1) / block_threads, 1, most_blocks));
+  void* parameters[] = {arguments};
+  return failures_.to_status(on_device(vendor_, device, [&] {
+    return calls_.launch(devices_[static_cast<std::size_t>(device)]->functions[function], blocks, block_threads,
+                         parameters, stream);
+  }));
+}
+
+base::Status Kernels::reduce(int device, DType type, const ReduceArguments& call, void* stream) const noexcept {
+  ReduceArguments given = call;
+  std::uintptr_t all = 0;
+  for (int k = 0; k < call.in_count; ++k) all |= reinterpret_cast<std::uintptr_t>(call.ins[k]);
+  for (int k = 0; k < call.out_count; ++k) all |= reinterpret_cast<std::uintptr_t>(call.outs[k]);
+  given.aligned = all % 16 == 0 ? 1 : 0;
+  const std::uint64_t per_thread = given.aligned != 0 && !is_located(type) ? 16 / size_of(type) : 1;
+  return launch(device, static_cast<std::size_t>(type), call.count / per_thread, &given, stream);
+}
+base::Status Kernels::copy_rows(int device, const StridedArguments& call, void* stream) const noexcept {
+  StridedArguments given = call;
+  return launch(device, copy_rows_index, call.rows * call.row_bytes / 8, &given, stream);
+}
+base::Status Kernels::set_flag(int device, const FlagArguments& call, void* stream) const noexcept {
+  FlagArguments given = call;
+  return launch(device, copy_rows_index + 1, 1, &given, stream);
+}
+base::Status Kernels::wait_flag(int device, const FlagArguments& call, void* stream) const noexcept {
+  FlagArguments given = call;
+  return launch(device, copy_rows_index + 2, 1, &given, stream);
+}
+
+}  // namespace hmc::memory

@@ -1,0 +1,25 @@
+// The vendors' compiler libraries, NVRTC and hipRTC, opened when kernels are first wanted.
+#pragma once
+
+#include <string>
+
+#include <hmc/types.hpp>
+
+#include "runtime/memory/library.hpp"
+
+namespace hmc::memory {
+
+struct CompiledKernels {
+  std::string why_not;  ///< empty: `image` is what a driver loads
+  std::string by;       ///< "NVRTC 13.0"
+  std::string image;
+};
+/// `architecture`: as the compiler names it; empty: the one that the library itself finds.
+CompiledKernels compile_kernels(MemoryType type, const std::string& architecture);
+
+inline constexpr LibraryNames nvrtc_library{"HMC_NVRTC_LIBRARY",
+                                            {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"}};
+inline constexpr LibraryNames hiprtc_library{"HMC_HIPRTC_LIBRARY",
+                                             {"libhiprtc.so", "libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so"}};
+
+}  // namespace hmc::memory

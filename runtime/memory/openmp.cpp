@@ -1,0 +1,35 @@
+#include "runtime/memory/openmp.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+/// The one that is in the process already comes first.
+LibraryNames names_here() {
+  for (const char* const file : openmp_library.files)
+    if (file != nullptr && Library::is_loaded({"", {file}})) return {openmp_library.variable, {file}};
+  return openmp_library;
+}
+
+}  // namespace
+
+const OpenMp& OpenMp::instance() {
+  static const OpenMp* const one = new OpenMp;  // memory may be freed after main
+  return *one;
+}
+
+OpenMp::OpenMp() : library_(names_here()) {
+  take(count_, "omp_get_num_devices");
+  take(allocate_, "omp_target_alloc");
+  take(free_, "omp_target_free");
+  take(copy_, "omp_target_memcpy");
+  why_not_ = library_.why_not();
+}
+
+base::Status OpenMp::copy(void* to, int to_device, const void* from, int from_device,
+                          std::size_t bytes) const noexcept {
+  const int answer = copy_(to, from, bytes, 0, 0, to_device, from_device);
+  return answer == 0 ? base::Status{} : base::Status::failure(Code::error, "omp_target_memcpy didn't answer 0");
+}
+
+}  // namespace hmc::memory

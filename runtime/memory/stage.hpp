@@ -1,0 +1,111 @@
+// Stage: two halves of host memory and a stream, so that a device copies into one while the other is on the wire.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "runtime/memory/provider.hpp"
+
+namespace hmc::memory {
+
+/// Of one device. One thread at a time. Made by a provider, which keeps it for the next who asks.
+class Stage {
+ public:
+  static constexpr std::size_t half_bytes = std::size_t{1} << 20;
+
+  /// Throws Error.
+  Stage(const Provider& provider, int device);
+  ~Stage();  ///< waits for what is under way; if that fails its memory is nobody's any more
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  int device() const noexcept { return stream_->device(); }
+  const Provider& provider() const noexcept { return provider_; }
+  /// Empty: its memory is pinned.
+  const std::string& why_pageable() const noexcept { return block_.why_pageable; }
+
+  std::byte* half(std::size_t n) const noexcept { return block_.data + n % 2 * half_bytes; }
+  /// Begins a copy; both sides stay in use until wait(n).
+  base::Status start_to_host(std::size_t n, const void* source, std::size_t bytes) noexcept;
+  base::Status start_to_device(std::size_t n, void* destination, std::size_t bytes) noexcept;
+  /// Until the last copy of half n is over; at once if there was none.
+  base::Status wait(std::size_t n) noexcept;
+  base::Status wait_for_all() noexcept;
+
+ private:
+  base::Status start(std::size_t n, const Transfer& transfer) noexcept;
+
+  const Provider& provider_;
+  HostBlock block_;
+  std::unique_ptr<Stream> stream_;
+  std::array<std::unique_ptr<Event>, 2> events_;
+  std::array<bool, 2> under_way_{};
+};
+
+/// A stage for one call. When it goes, nothing touches the caller's memory any more.
+class StageLease {
+ public:
+  StageLease() = default;
+  /// Throws Error.
+  StageLease(const Provider& provider, int device) : stage_(provider.take_stage(device)) {}
+  StageLease(StageLease&&) noexcept = default;
+  StageLease& operator=(StageLease&& other) noexcept {
+    std::swap(stage_, other.stage_);
+    return *this;
+  }
+  ~StageLease();
+  explicit operator bool() const noexcept { return stage_ != nullptr; }
+  Stage& operator*() const noexcept { return *stage_; }
+  Stage* operator->() const noexcept { return stage_.get(); }
+
+ private:
+  std::unique_ptr<Stage> stage_;
+};
+
+/// What a transfer of `bytes` is cut into, so that a long one has a few pieces to overlap.
+constexpr std::size_t staged_piece(std::size_t bytes) noexcept {
+  constexpr std::size_t smallest = std::size_t{128} << 10;
+  return std::clamp((bytes / 8 + 4095) / 4096 * 4096, smallest, Stage::half_bytes);
+}
+
+/// Device memory piece by piece in host memory: the next piece is on its way while the caller uses one.
+class OutPieces {
+ public:
+  /// `piece` <= Stage::half_bytes.
+  OutPieces(Stage& stage, const void* source, std::size_t bytes, std::size_t piece) noexcept
+      : stage_(stage), source_(static_cast<const std::byte*>(source)), bytes_(bytes), piece_(piece) {}
+  /// The caller is done with the piece before: `at` gets the next one.
+  base::Status next(const std::byte*& at) noexcept;
+
+ private:
+  base::Status start() noexcept;
+  Stage& stage_;
+  const std::byte* source_;
+  std::size_t bytes_;
+  std::size_t piece_;
+  std::size_t begun_ = 0;  ///< pieces
+  std::size_t given_ = 0;
+};
+
+/// The other way: one piece is on its way into device memory while the caller fills the next.
+class InPieces {
+ public:
+  InPieces(Stage& stage, void* destination, std::size_t bytes, std::size_t piece) noexcept
+      : stage_(stage), destination_(static_cast<std::byte*>(destination)), bytes_(bytes), piece_(piece) {}
+  /// Room for the next piece.
+  base::Status room(std::byte*& at) noexcept;
+  /// It is filled.
+  base::Status filled() noexcept;
+  /// All are where they belong when this returns.
+  base::Status finish() noexcept { return stage_.wait_for_all(); }
+
+ private:
+  Stage& stage_;
+  std::byte* destination_;
+  std::size_t bytes_;
+  std::size_t piece_;
+  std::size_t begun_ = 0;
+};
+
+}  // namespace hmc::memory

@@ -1,0 +1,13 @@
+// Events that another process may wait for.
+#pragma once
+
+#include "tests/fake_drivers/memory.hpp"
+
+namespace fake {
+
+Result create_shared_event(void*& event);
+/// `handle`: 64 bytes.
+Result get_event_handle(void* handle, void* event);
+Result open_event_handle(void*& event, const void* handle);
+
+}  // namespace fake

@@ -1,0 +1,58 @@
+// Kernels of a user, over the device-side API. nvcc builds them where it is; the same text runs on the fake driver.
+#if !defined(HMC_TEST_KERNEL)
+#define HMC_TEST_KERNEL extern "C" __global__ void
+#define HMC_TEST_THREAD threadIdx.x
+#define HMC_TEST_REACH(pointer) (pointer)
+#endif
+
+#include <hmc/hmc_device.cuh>
+
+struct RingArguments {
+  hmc::DeviceHandle window;
+  const void* source;         ///< what is put: of this device
+  unsigned long long bytes;   ///< of it
+  unsigned long long to;      ///< where in the next rank's part
+  unsigned long long signal;  ///< where the word after it is
+  unsigned long long value;
+  unsigned long long width;    ///< threads in a row of the block on the fake driver; 0: all
+  unsigned long long* report;  ///< 4 words of this device's: ok, the contexts' sum, size, rank
+};
+
+/// One block. Puts to the next rank, signals it, and adds up the first words of all ranks' contexts.
+HMC_TEST_KERNEL hmc_test_ring(RingArguments call) {
+  const hmc::DeviceWindow window(call.window);
+  const int next = (window.rank() + 1) % window.size();
+  const bool put = window.put_block(next, call.to, call.source, call.bytes);
+  if (HMC_TEST_THREAD != 0) return;
+  unsigned long long* const report = HMC_TEST_REACH(call.report);
+  const bool told = window.signal(next, call.signal, call.value);
+  const bool outside = window.put(next, window.bytes(next) - 3, call.source, 4);
+  unsigned long long sum = 0;
+  for (int rank = 0; rank < window.size(); ++rank) sum += *window.context<unsigned long long>(rank);
+  report[0] = put && told && !outside;
+  report[1] = sum;
+  report[2] = static_cast<unsigned long long>(window.size());
+  report[3] = static_cast<unsigned long long>(window.rank());
+}
+
+/// One block, once this rank's word has come (no wait on the device: the host has seen it): takes back what was put.
+HMC_TEST_KERNEL hmc_test_take(RingArguments call) {
+  const hmc::DeviceWindow window(call.window);
+  const bool got = window.get_warp(window.rank(), call.to, const_cast<void*>(call.source), call.bytes);
+  if (HMC_TEST_THREAD != 0) return;
+  unsigned long long* const report = HMC_TEST_REACH(call.report);
+  report[0] = got && window.wait(call.signal, call.value) == call.value;
+  report[1] = window.test(call.signal);
+  report[2] = window.reaches(window.rank()) ? 1 : 0;
+  report[3] = *window.local<unsigned char>(call.to);
+}
+
+/// One block. All of it puts to the next rank; so does each warp, to a place of its own `value` bytes further.
+HMC_TEST_KERNEL hmc_test_groups(RingArguments call) {
+  const hmc::DeviceWindow window(call.window);
+  const int next = (window.rank() + 1) % window.size();
+  const unsigned long long place = call.to + call.value * (1 + HMC_TEST_THREAD / 32);
+  const bool by_block = window.put_block(next, call.to, call.source, call.bytes);
+  const bool by_warp = window.put_warp(next, place, call.source, call.bytes);
+  if (HMC_TEST_THREAD == 0) *HMC_TEST_REACH(call.report) = by_block && by_warp;
+}

@@ -1,0 +1,81 @@
+// The driver's calls for pools and events that processes share. HMC's windows don't use them (their memory comes from
+// cuMemCreate, which shares the same way, and the host orders processes); the tests see whether the driver has them.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/memory/vendor.hpp"
+
+namespace hmc::gpu {
+
+using Address = unsigned long long;
+using Result = int;
+
+inline constexpr int handle_posix_fd = 1;
+inline constexpr unsigned event_between_processes = 2 | 4;  // which takes no times
+
+/// Pinned memory of device 0 that is shared by descriptor.
+struct PoolProps {
+  int allocation_type = 1;
+  int handle_types = handle_posix_fd;
+  int location_type = 1;
+  int location_id = 0;
+  void* win32_security = nullptr;
+  std::size_t max_bytes = 0;
+  unsigned short usage = 0;
+  unsigned char reserved[54] = {};
+};
+static_assert(sizeof(PoolProps) == 88);
+/// A pointer of a pool, or a handle of an event.
+struct PointerData {
+  unsigned char bytes[64] = {};
+};
+
+struct DriverApi {
+  explicit DriverApi(memory::Library& from) : library(from) {}
+  memory::Library& library;
+  template <typename S> using Call = memory::Symbol<S>;
+  static constexpr memory::Need optional = memory::Need::optional;
+
+  Call<Result(void**, const PoolProps*)> create{library, "cuMemPoolCreate", optional};
+  Call<Result(void*)> destroy{library, "cuMemPoolDestroy", optional};
+  Call<Result(Address*, std::size_t, void*, void*)> allocate{library, "cuMemAllocFromPoolAsync", optional};
+  Call<Result(Address, void*)> free{library, "cuMemFreeAsync", optional};
+  Call<Result(void*, void*, int, unsigned long long)> export_pool{library, "cuMemPoolExportToShareableHandle",
+                                                                  optional};
+  Call<Result(void**, void*, int, unsigned long long)> import_pool{library, "cuMemPoolImportFromShareableHandle",
+                                                                   optional};
+  Call<Result(PointerData*, Address)> export_pointer{library, "cuMemPoolExportPointer", optional};
+  Call<Result(Address*, void*, PointerData*)> import_pointer{library, "cuMemPoolImportPointer", optional};
+  Call<Result(void**, unsigned)> create_event{library, "cuEventCreate"};
+  Call<Result(void*)> destroy_event{library, "cuEventDestroy_v2"};
+  Call<Result(void*, void*)> record_event{library, "cuEventRecord"};
+  Call<Result(void*, void*, unsigned)> stream_wait{library, "cuStreamWaitEvent"};
+  Call<Result(PointerData*, void*)> get_event_handle{library, "cuIpcGetEventHandle", optional};
+  Call<Result(void**, PointerData)> open_event_handle{library, "cuIpcOpenEventHandle", optional};
+  Call<Result(void**, int)> retain_context{library, "cuDevicePrimaryCtxRetain"};
+  Call<Result(int)> release_context{library, "cuDevicePrimaryCtxRelease_v2"};
+  Call<Result(void*)> push_context{library, "cuCtxPushCurrent_v2"};
+  Call<Result(void**)> pop_context{library, "cuCtxPopCurrent_v2"};
+};
+
+/// Device 0's context is this thread's for a scope.
+class Current {
+ public:
+  explicit Current(const DriverApi& api) : api_(api) {
+    void* context = nullptr;
+    if (api.retain_context(&context, 0).ok()) (void)api.push_context(context);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() {
+    void* popped = nullptr;
+    (void)api_.pop_context(&popped);
+    (void)api_.release_context(0);
+  }
+
+ private:
+  const DriverApi& api_;
+};
+
+}  // namespace hmc::gpu

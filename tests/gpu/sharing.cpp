@@ -1,0 +1,226 @@
+// Sharing between two processes on the driver that is here, a way at a time: by the providers' own calls for each
+// kind, a pool's memory by the driver's, and a window whose bytes its owner copies.
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/memory/provider.hpp"
+#include "runtime/window/team_core.hpp"
+#include "tests/gpu/driver_api.hpp"
+#include "tests/multirank/device_support.hpp"
+
+namespace {
+
+using hmc::Error;
+using hmc::memory::Backing;
+using hmc::memory::Exported;
+using hmc::memory::Provider;
+using hmc::memory::SharingKind;
+using hmc::spmd::made;
+using hmc::spmd::Me;
+using hmc::spmd::Pattern;
+
+void check(const hmc::base::Status& status) { HMC_CHECK_MSG(status.ok(), "{}", status.what); }
+
+const Provider& gpu(const Me& me) {
+  if (me.size < 2 || !me.options.processes || me.runtime->node_count() > 1)
+    hmc::spmd::skip("for processes of one node");
+  try {
+    return hmc::memory::provider_for(hmc::MemoryType::NVIDIA_GPU);
+  } catch (const Error& error) {
+    if (hmc::spmd::drivers_are_fake()) throw;  // a fake is always there
+    hmc::spmd::skip(error.what());
+  }
+}
+
+/// Every rank gives the next one its descriptor and its bytes.
+Exported from_previous(Me& me, Exported mine) {
+  hmc::window::Fabric& fabric = me.runtime->world().core()->fabric();
+  std::uint64_t number = fabric.node_link->next_share();
+  me.runtime->world().broadcast(&number, sizeof number, 0);
+  hmc::base::ShareGroup group;
+  group.number = number;
+  for (int rank = 0; rank < me.size; ++rank) group.members.push_back(rank);
+  constexpr std::size_t room = 512;
+  HMC_CHECK_LE(mine.bytes.size() + 8, room);
+  std::vector<std::byte> all(room * static_cast<std::size_t>(me.size)), line(room);
+  const std::uint64_t length = mine.bytes.size();
+  std::memcpy(line.data(), &length, 8);
+  std::copy(mine.bytes.begin(), mine.bytes.end(), line.begin() + 8);
+  me.runtime->world().allgather(line.data(), all.data(), room);
+  auto descriptors = fabric.node_link->pass(group, mine.fd, fabric.deadline());
+  const auto at = static_cast<std::size_t>(me.previous());
+  Exported theirs;
+  std::uint64_t got = 0;
+  std::memcpy(&got, all.data() + at * room, 8);
+  theirs.bytes.assign(all.data() + at * room + 8, all.data() + at * room + 8 + got);
+  theirs.fd = std::move(descriptors[at]);
+  return theirs;
+}
+
+std::uint64_t sum_of(Me& me, std::uint64_t mine) {
+  std::uint64_t sum = 0;
+  me.runtime->world().allreduce<std::uint64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
+  return sum;
+}
+
+constexpr std::size_t bytes = (std::size_t{3} << 20) + 17;
+
+/// What the importer reads is the owner's; what the importer writes, the owner reads.
+void both_ways(Me& me, const Provider& provider, std::byte* own, std::byte* imported, std::uint64_t call) {
+  const auto sent = made({me.rank, call}, bytes);
+  check(provider.copy_from_host(own, sent.data(), bytes));
+  me.runtime->world().barrier();
+  std::vector<std::byte> got(bytes);
+  check(provider.copy_to_host(got.data(), imported, bytes));
+  HMC_CHECK_CLEAN((Pattern{me.previous(), call}.verify(got)));
+  me.runtime->world().barrier();
+  const auto answer = made({me.rank, call + 1}, bytes);
+  check(provider.copy_from_host(imported, answer.data(), bytes));
+  me.runtime->world().barrier();
+  check(provider.copy_to_host(got.data(), own, bytes));
+  HMC_CHECK_CLEAN((Pattern{me.next(), call + 1}.verify(got)));
+  me.runtime->world().barrier();
+}
+
+void share_by(Me& me, const Provider& provider, SharingKind kind) {
+  const std::string why = provider.why_not(kind);
+  if (me.rank == 0) std::printf("%-12s %s\n", name_of(kind), why.empty() ? "is tried" : ("skipped: " + why).c_str());
+  // The fake has them all; handles for a fabric where FAKE_FABRIC says so.
+  const bool is_there = kind != SharingKind::fabric || std::getenv("FAKE_FABRIC") != nullptr;
+  if (hmc::spmd::drivers_are_fake()) HMC_CHECK_EQ(why.empty(), is_there);
+  if (sum_of(me, why.empty() ? 0 : 1) != 0) return;
+  const auto own = provider.allocate(0, bytes, kind == SharingKind::ipc ? Backing::plain : Backing::vmm);
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    const auto imported = provider.import(from_previous(me, provider.share(own, kind)), 0);
+    both_ways(me, provider, own->address, imported->address, 10 * round + static_cast<std::uint64_t>(kind) * 100);
+  }
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(gpu, each_kind_of_sharing_passes_between_two_processes) {
+  const Provider& provider = gpu(me);
+  for (const SharingKind kind : hmc::memory::sharing_kinds)
+    if (kind != SharingKind::same_process) share_by(me, provider, kind);
+}
+
+// Memory of a pool, whose descriptor is passed once for all that comes from it.
+HMC_SPMD_TEST(gpu, a_pools_memory_passes_between_two_processes) {
+  const Provider& provider = gpu(me);
+  hmc::memory::Library library(hmc::memory::cuda_library);
+  const hmc::gpu::DriverApi api(library);
+  if (!api.create) hmc::spmd::skip("the driver has no pools");
+  const auto stream = provider.make_stream(0);
+  const hmc::gpu::Current here(api);
+  hmc::gpu::PoolProps props{};
+  void* pool = nullptr;
+  HMC_CHECK_EQ(api.create(&pool, &props).code, 0);
+  hmc::gpu::Address own = 0;
+  HMC_CHECK_EQ(api.allocate(&own, bytes, pool, stream->native()).code, 0);
+  check(stream->synchronize());
+  int fd = -1;
+  HMC_CHECK_EQ(api.export_pool(&fd, pool, hmc::gpu::handle_posix_fd, 0).code, 0);
+  hmc::gpu::PointerData data{};
+  HMC_CHECK_EQ(api.export_pointer(&data, own).code, 0);
+  Exported mine;
+  mine.fd.reset(fd);
+  mine.bytes.resize(sizeof data);
+  std::memcpy(mine.bytes.data(), &data, sizeof data);
+  const Exported theirs = from_previous(me, std::move(mine));
+  std::memcpy(&data, theirs.bytes.data(), sizeof data);
+  void* their_pool = nullptr;
+  hmc::gpu::Address imported = 0;
+  HMC_CHECK_EQ(api.import_pool(&their_pool, reinterpret_cast<void*>(static_cast<std::intptr_t>(theirs.fd.get())),
+                               hmc::gpu::handle_posix_fd, 0)
+                   .code,
+               0);
+  HMC_CHECK_EQ(api.import_pointer(&imported, their_pool, &data).code, 0);
+  both_ways(me, provider, reinterpret_cast<std::byte*>(own), reinterpret_cast<std::byte*>(imported), 7000);
+  // The importer frees first, as the driver asks.
+  HMC_CHECK_EQ(api.free(imported, stream->native()).code, 0);
+  check(stream->synchronize());
+  me.runtime->world().barrier();
+  HMC_CHECK_EQ(api.free(own, stream->native()).code, 0);
+  check(stream->synchronize());
+  HMC_CHECK_EQ(api.destroy(their_pool).code, 0);
+  HMC_CHECK_EQ(api.destroy(pool).code, 0);
+}
+
+// A stream of one process waits for a point in another's, and no host does: the bytes are there, however late they
+// come.
+HMC_SPMD_TEST(gpu, an_event_orders_streams_of_two_processes) {
+  const Provider& provider = gpu(me);
+  hmc::memory::Library library(hmc::memory::cuda_library);
+  const hmc::gpu::DriverApi api(library);
+  if (!api.open_event_handle || !provider.why_not(SharingKind::vmm_fd).empty())
+    hmc::spmd::skip("no events between processes, or no memory");
+  const auto stream = provider.make_stream(0);
+  const hmc::gpu::Current here(api);
+  const auto own = provider.allocate(0, bytes, Backing::vmm);
+  void *event = nullptr, *theirs = nullptr;
+  HMC_CHECK_EQ(api.create_event(&event, hmc::gpu::event_between_processes).code, 0);
+  hmc::gpu::PointerData handle{};
+  HMC_CHECK_EQ(api.get_event_handle(&handle, event).code, 0);
+  Exported mine;
+  mine.bytes.resize(sizeof handle);
+  std::memcpy(mine.bytes.data(), &handle, sizeof handle);
+  const Exported got_handle = from_previous(me, std::move(mine));
+  std::memcpy(&handle, got_handle.bytes.data(), sizeof handle);
+  HMC_CHECK_EQ(api.open_event_handle(&theirs, handle).code, 0);
+  const auto imported = provider.import(from_previous(me, provider.share(own, SharingKind::vmm_fd)), 0);
+  const auto sent = made({me.rank, 77}, bytes);
+  std::vector<std::byte> got(bytes);
+  if (hmc::spmd::drivers_are_fake()) hmc::spmd::Fake("cuda").set_delay_us(5000);
+  check(provider.copy_async({own->address, sent.data(), bytes}, *stream));
+  HMC_CHECK_EQ(api.record_event(event, stream->native()).code, 0);
+  me.runtime->world().barrier();  // all are recorded, none need be over
+  const auto reader = provider.make_stream(0);
+  HMC_CHECK_EQ(api.stream_wait(reader->native(), theirs, 0).code, 0);
+  check(provider.copy_async({got.data(), imported->address, bytes, hmc::memory::Direction::device_to_host}, *reader));
+  check(reader->synchronize());
+  if (hmc::spmd::drivers_are_fake()) hmc::spmd::Fake("cuda").set_delay_us(0);
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 77}.verify(got)));
+  check(stream->synchronize());
+  me.runtime->world().barrier();
+  HMC_CHECK_EQ(api.destroy_event(theirs).code, 0);
+  HMC_CHECK_EQ(api.destroy_event(event).code, 0);
+}
+
+// The owner copies, because HMC_DEVICE_SHARING=staged says so: puts, gets, signals, and a collective over the window.
+HMC_SPMD_TEST(gpu, a_window_takes_the_way_that_is_forced_and_keeps_every_byte) {
+  (void)gpu(me);
+  const char* const forced = std::getenv("HMC_DEVICE_SHARING");
+  hmc::spmd::Mixed mixed(me, {"cuda", hmc::MemoryType::NVIDIA_GPU}, 2 * bytes);
+  const hmc::Path path = mixed.window.path(me.next());
+  if (me.rank == 0) std::printf("window: %s (%s)\n", path.wire.c_str(), path.why.c_str());
+  const std::string_view way = forced != nullptr ? forced : "";
+  if (way == "staged") HMC_CHECK_EQ(path.wire, "staged");
+  if (hmc::spmd::drivers_are_fake() && way == "vmm") HMC_CHECK_EQ(path.wire, "vmm fd");
+  if (hmc::spmd::drivers_are_fake() && way == "ipc") HMC_CHECK_EQ(path.wire, "ipc handle");
+  if (hmc::spmd::drivers_are_fake() && way == "fabric") HMC_CHECK_EQ(path.wire, "fabric handle");
+  HMC_CHECK_EQ(path.gigabytes_per_s > 0 && path.latency_us > 0, path.wire != "staged");
+  const std::string mine = mixed.window.path(me.rank).why;
+  HMC_CHECK_EQ(mine.find("through pinned host memory") != std::string::npos, path.wire == "staged");
+  hmc::ConnBuffer local(0, bytes, hmc::MemoryType::NVIDIA_GPU);
+  const auto sent = made({me.rank, 3}, bytes);
+  HMC_CHECK_EQ(local.writeFromCpu(sent.data(), bytes), hmc::status_t::SUCCESS);
+  mixed.window.put_signal(me.next(), 0, local.ptr, bytes, (bytes + 7) / 8 * 8, 5);
+  HMC_CHECK_EQ(mixed.window.wait_until((bytes + 7) / 8 * 8, hmc::Cmp::eq, 5), 5U);
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 3}.verify(mixed.bytes(0, bytes))));
+  std::vector<std::byte> got(bytes);
+  mixed.window.get_nb(me.next(), 0, got.data(), bytes).wait();
+  HMC_CHECK_CLEAN((Pattern{me.rank, 3}.verify(got)));
+  me.runtime->world().barrier();
+  constexpr std::size_t count = 100'000;
+  std::vector<std::uint64_t> words(count), sums(count);
+  for (std::size_t i = 0; i < count; ++i) words[i] = i * 3 + static_cast<std::uint64_t>(me.rank);
+  mixed.write(0, std::as_bytes(std::span(words)));
+  auto* const in = mixed.window.local<std::uint64_t>();
+  me.runtime->world().allreduce(in, in + count, count, hmc::DType::u64, hmc::sum);
+  const auto all = mixed.bytes(count * 8, count * 8);
+  std::memcpy(sums.data(), all.data(), all.size());
+  const auto n = static_cast<std::uint64_t>(me.size);
+  for (std::size_t i = 0; i < count; ++i) HMC_CHECK_EQ(sums[i], n * i * 3 + n * (n - 1) / 2);
+  me.runtime->world().barrier();
+  mixed.window.close();
+}

@@ -1,0 +1,257 @@
+// What it costs to find out where a pointer points, counted on the fake driver: nothing is made, and nobody is asked
+// about memory that HMC gave itself.
+#include <ucontext.h>
+
+#include <atomic>
+#include <thread>
+
+#include "runtime/memory/known_ranges.hpp"
+#include "runtime/memory/presence.hpp"
+#include "tests/unit/memory/fake.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+/// AddressSanitizer keeps them on the heap, to see who uses them after their function has returned.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool locals_are_on_the_stack = false;
+#else
+constexpr bool locals_are_on_the_stack = true;
+#endif
+
+int calls_since_arm(const Fake& fake) {
+  int calls = 0;
+  for (const auto& [name, times] : fake.seen()) calls += times;
+  return calls;
+}
+
+TEST(Classification, makes_no_context_and_takes_one_call) {
+  use_fakes();
+  const Fake fake("cuda");
+  const DeviceProvider provider(open_cuda());
+  const long contexts = fake.live("context");
+  fake.arm("");
+  const std::vector<int> host(1000);
+  EXPECT_EQ(provider.query(host.data()).kind, PointerKind::unknown);
+  EXPECT_EQ(provider.query(host.data() + 999).kind, PointerKind::unknown);
+  EXPECT_EQ(fake.live("context"), contexts);
+  EXPECT_EQ(calls_since_arm(fake), 2);
+  const auto memory = provider.allocate(1, 100);
+  fake.arm("");
+  std::thread([&] {  // which has no context at all
+    EXPECT_EQ(provider.query(memory->address + 99).kind, PointerKind::device);
+    EXPECT_EQ(provider.query(memory->address).device, 1);
+  })
+      .join();
+  EXPECT_EQ(calls_since_arm(fake), 2);
+}
+
+TEST(Classification, of_memory_that_was_given_here_asks_nobody) {
+  use_fakes();
+  const Fake fake("cuda");
+  const Provider& cuda = provider_for(MemoryType::NVIDIA_GPU);
+  const Provider& cpu = provider_for(MemoryType::CPU);
+  for (const Backing backing : {Backing::plain, Backing::vmm, Backing::pinned, Backing::managed}) {
+    const auto device = cuda.allocate(1, 5000, backing);
+    fake.arm("");
+    const Owner owner = known_owner_of(device->address + 4999);
+    EXPECT_EQ(owner.provider, &cuda);
+    EXPECT_EQ(owner.info.device, 1);
+    EXPECT_EQ(owner.info.kind, backing == Backing::pinned    ? PointerKind::pinned
+                               : backing == Backing::managed ? PointerKind::managed
+                                                             : PointerKind::device);
+    EXPECT_EQ(host_reaches(owner), device->host_accessible);
+    EXPECT_EQ(calls_since_arm(fake), 0) << name_of(backing);
+  }
+  const auto segment = cpu.allocate(0, 10'000);
+  std::uint64_t local = 0;
+  const auto word = std::make_unique<std::uint64_t>(1);
+  fake.arm("");
+  EXPECT_TRUE(host_reaches(segment->address + 9999));
+  if (locals_are_on_the_stack) {
+    EXPECT_TRUE(host_reaches(&local));
+  }
+  EXPECT_EQ(calls_since_arm(fake), 0);
+  EXPECT_TRUE(host_reaches(word.get()));  // anything else is asked about, each time
+  EXPECT_EQ(calls_since_arm(fake), 1);
+}
+
+ucontext_t fiber_caller, fiber;
+const std::byte* fiber_asks_about = nullptr;
+bool fiber_answer = false;
+void ask_in_a_fiber() { fiber_answer = on_this_stack(fiber_asks_about); }
+
+// All that lies between a fiber's stack and the thread's own would be its frames, were the thread's top the only bound.
+TEST(Classification, on_a_fibers_stack_nothing_is_known_of_what_lies_above_it) {
+  std::vector<std::byte> memory(256 << 10);
+  std::byte* const stack = memory.data();
+  std::byte above_all{};  // of the thread's stack, which lies above the heap
+  for (const std::byte* const each :
+       {static_cast<const std::byte*>(stack + (200 << 10)), static_cast<const std::byte*>(&above_all)}) {
+    ASSERT_EQ(::getcontext(&fiber), 0);
+    fiber.uc_stack.ss_sp = stack;
+    fiber.uc_stack.ss_size = 128 << 10;
+    fiber.uc_link = &fiber_caller;
+    ::makecontext(&fiber, &ask_in_a_fiber, 0);
+    fiber_asks_about = each;
+    fiber_answer = true;
+    ASSERT_EQ(::swapcontext(&fiber_caller, &fiber), 0);
+    EXPECT_FALSE(fiber_answer);
+  }
+  EXPECT_EQ(on_this_stack(&above_all), locals_are_on_the_stack);
+}
+
+// An address is given back and becomes the user's own, of another kind: the old answer must have gone with it.
+TEST(Classification, an_address_that_was_freed_is_asked_about_anew) {
+  use_fakes();
+  const Fake fake("cuda");
+  const Provider& cuda = provider_for(MemoryType::NVIDIA_GPU);
+  for (const Backing backing : {Backing::plain, Backing::vmm, Backing::pinned}) {
+    auto memory = cuda.allocate(1, 5000, backing);
+    const std::byte* const address = memory->address;
+    EXPECT_EQ(known_owner_of(address).provider, &cuda);
+    memory.reset();
+    fake.arm("");
+    EXPECT_EQ(known_owner_of(address).info.kind, PointerKind::unknown) << name_of(backing);
+    EXPECT_EQ(calls_since_arm(fake), 1);
+    const auto another = cuda.allocate(0, 5000, backing);  // often at the same place
+    EXPECT_EQ(known_owner_of(another->address).info.device, 0);
+  }
+}
+
+TEST(Classification, a_look_goes_no_further_than_the_last_range_in_use) {
+  KnownRanges ranges;
+  std::vector<std::byte> memory(10);
+  std::vector<int> slots;
+  for (int i = 0; i < 10; ++i)
+    slots.push_back(ranges.add(&memory[static_cast<std::size_t>(i)], 1, nullptr, PointerKind::device, i));
+  EXPECT_EQ(ranges.used(), 10);
+  Owner owner;
+  ranges.remove(slots[4]);
+  EXPECT_EQ(ranges.used(), 10);  // those behind it are in use
+  for (const int goes : {9, 8, 7, 6}) ranges.remove(slots[static_cast<std::size_t>(goes)]);
+  EXPECT_EQ(ranges.used(), 6);
+  ASSERT_TRUE(ranges.find(&memory[5], owner));
+  EXPECT_EQ(owner.info.device, 5);
+  ranges.remove(slots[5]);
+  EXPECT_EQ(ranges.used(), 4);  // over the hole too
+  EXPECT_TRUE(ranges.find(&memory[3], owner));
+  EXPECT_FALSE(ranges.find(&memory[5], owner));
+  EXPECT_EQ(ranges.add(&memory[9], 1, nullptr, PointerKind::device, 19), 4);
+  ASSERT_TRUE(ranges.find(&memory[9], owner));
+  EXPECT_EQ(owner.info.device, 19);
+  for (const int i : {0, 1, 2, 3, 4}) ranges.remove(i);
+  EXPECT_EQ(ranges.used(), 0);
+  EXPECT_EQ(ranges.turned_away(), 0u);
+}
+
+// What a thread has added it finds, whatever the others add and remove meanwhile.
+TEST(Classification, what_was_added_is_found_while_others_come_and_go) {
+  KnownRanges ranges;
+  std::vector<std::thread> threads;
+  std::atomic<int> missed{0};
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      std::vector<std::byte> memory(8);
+      for (int round = 0; round < 3000; ++round) {
+        int slots[8];
+        const int count = 1 + (round + thread) % 8;
+        for (int i = 0; i < count; ++i)
+          slots[i] = ranges.add(&memory[static_cast<std::size_t>(i)], 1, nullptr, PointerKind::device, round + i);
+        for (int i = 0; i < count; ++i) {
+          Owner owner;
+          if (!ranges.find(&memory[static_cast<std::size_t>(i)], owner) || owner.info.device != round + i) ++missed;
+        }
+        for (int i = 0; i < count; ++i) ranges.remove(slots[(i + round) % count]);
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(missed, 0);
+  EXPECT_EQ(ranges.used(), 0);
+}
+
+// All slots taken: the same answers, for a call of the driver each.
+TEST(Classification, where_all_room_is_taken_drivers_know_the_same) {
+  use_fakes();
+  const Fake fake("cuda");
+  const Provider& cuda = provider_for(MemoryType::NVIDIA_GPU);
+  std::vector<std::byte> taken(KnownRanges::room);
+  std::vector<std::unique_ptr<KnownRange>> fillers;
+  const std::uint64_t before = KnownRanges::instance().turned_away();
+  for (std::byte& each : taken) {
+    fillers.push_back(std::make_unique<KnownRange>());
+    fillers.back()->announce(&each, 1, &provider_for(MemoryType::CPU), PointerKind::unknown, -1);
+  }
+  {
+    const auto device = cuda.allocate(1, 5000), pinned = cuda.allocate(1, 5000, Backing::pinned);
+    const auto segment = provider_for(MemoryType::CPU).allocate(0, 5000);
+    EXPECT_GE(KnownRanges::instance().turned_away(), before + 3);
+    fake.arm("");
+    const Owner owner = known_owner_of(device->address + 4999);
+    EXPECT_EQ(owner.provider, &cuda);
+    EXPECT_EQ(owner.info.device, 1);
+    EXPECT_EQ(owner.info.kind, PointerKind::device);
+    EXPECT_EQ(known_owner_of(pinned->address).info.kind, PointerKind::pinned);
+    EXPECT_TRUE(host_reaches(segment->address + 4999));
+    EXPECT_EQ(calls_since_arm(fake), 3);
+    write(cuda, device->address, pattern(5000, 3));
+    EXPECT_EQ(read_back(cuda, device->address, 5000), pattern(5000, 3));
+  }
+  fillers.clear();
+  const auto device = cuda.allocate(1, 5000);
+  fake.arm("");
+  EXPECT_EQ(known_owner_of(device->address).provider, &cuda);
+  EXPECT_EQ(calls_since_arm(fake), 0);  // there is room again
+}
+
+TEST(Classification, ranges_beyond_its_room_are_not_known_and_do_no_harm) {
+  KnownRanges ranges;
+  std::vector<std::byte> memory(KnownRanges::room + 1);
+  std::vector<int> slots;
+  for (int i = 0; i <= KnownRanges::room; ++i)
+    slots.push_back(ranges.add(&memory[static_cast<std::size_t>(i)], 1, nullptr, PointerKind::device, i));
+  EXPECT_EQ(slots.back(), -1);
+  Owner owner;
+  for (int i = 0; i < KnownRanges::room; ++i) {
+    ASSERT_TRUE(ranges.find(&memory[static_cast<std::size_t>(i)], owner));
+    EXPECT_EQ(owner.info.device, i);
+  }
+  EXPECT_FALSE(ranges.find(&memory.back(), owner));
+  ranges.remove(slots[3]);
+  EXPECT_FALSE(ranges.find(&memory[3], owner));
+  EXPECT_EQ(ranges.add(&memory.back(), 1, nullptr, PointerKind::pinned, 7), slots[3]);
+  ASSERT_TRUE(ranges.find(&memory.back(), owner));
+  EXPECT_EQ(owner.info.kind, PointerKind::pinned);
+}
+
+TEST(Classification, a_look_beside_changes_never_mixes_two_ranges) {
+  KnownRanges ranges;
+  std::vector<std::byte> memory(64);
+  const int fixed = ranges.add(memory.data(), 8, nullptr, PointerKind::device, 1);
+  std::atomic<bool> stop{false};
+  std::thread changes([&] {
+    for (int i = 0; i < 20'000; ++i)
+      ranges.remove(i % 2 == 0 ? ranges.add(&memory[16], 8, nullptr, PointerKind::pinned, 2)
+                               : ranges.add(&memory[32], 8, nullptr, PointerKind::managed, 3));
+    stop = true;
+  });
+  Owner owner;
+  while (!stop) {
+    ASSERT_TRUE(ranges.find(&memory[7], owner));
+    ASSERT_EQ(owner.info.device, 1);
+    if (ranges.find(&memory[20], owner)) {
+      ASSERT_EQ(owner.info.device, 2);
+    }
+    if (ranges.find(&memory[36], owner)) {
+      ASSERT_EQ(owner.info.kind, PointerKind::managed);
+    }
+  }
+  changes.join();
+  ranges.remove(fixed);
+}
+
+}  // namespace
+
+}  // namespace hmc::memory

@@ -1,0 +1,193 @@
+// Host memory that copies go through: pinned, kept, and never read or written before a device is done with it.
+#include <algorithm>
+#include <set>
+
+#include "runtime/memory/presence.hpp"
+#include "runtime/memory/stage.hpp"
+#include "tests/unit/memory/fake.hpp"
+
+namespace hmc::memory {
+
+namespace {
+
+int times_of(const Fake& fake, const std::string& call) {
+  for (const auto& [name, times] : fake.seen())
+    if (name == call) return times;
+  return 0;
+}
+
+class EveryStage : public testing::TestWithParam<Which> {
+ protected:
+  void SetUp() override {
+    use_fakes();
+    fake_ = std::make_unique<Fake>(GetParam().name);
+    fake_->arm("");
+    live_at_first_ = fake_->live();
+    provider_ = std::make_unique<DeviceProvider>(GetParam().open());
+    ASSERT_EQ(provider_->why_not(), "");
+  }
+  void TearDown() override {
+    fake_->set_delay_us(0);
+    provider_.reset();
+    EXPECT_EQ(fake_->live(), live_at_first_);
+  }
+  std::unique_ptr<Fake> fake_;
+  std::unique_ptr<DeviceProvider> provider_;
+  long live_at_first_ = 0;
+};
+
+constexpr std::size_t piece = 4096;
+constexpr std::size_t sizes[] = {1, piece - 1, piece, piece + 1, 2 * piece, 5 * piece + 3};
+
+TEST_P(EveryStage, gives_a_devices_bytes_piece_by_piece_also_where_the_device_is_late) {
+  const auto memory = provider_->allocate(0, 6 * piece);
+  const auto data = pattern(6 * piece, 1);
+  write(*provider_, memory->address, data);
+  for (const std::size_t bytes : sizes) {
+    const StageLease stage(*provider_, 0);
+    std::fill_n(stage->half(0), 2 * Stage::half_bytes, std::byte{0xEE});
+    fake_->set_delay_us(2000);
+    OutPieces pieces(*stage, memory->address, bytes, piece);
+    for (std::size_t done = 0; done < bytes; done += piece) {
+      const std::byte* at = nullptr;
+      ASSERT_TRUE(pieces.next(at).ok());
+      const std::size_t now = std::min(piece, bytes - done);
+      ASSERT_EQ(std::memcmp(at, data.data() + done, now), 0) << bytes << " at " << done;
+    }
+    fake_->set_delay_us(0);
+  }
+}
+
+TEST_P(EveryStage, takes_bytes_into_a_device_piece_by_piece_also_where_the_device_is_late) {
+  const auto memory = provider_->allocate(0, 6 * piece);
+  for (const std::size_t bytes : sizes) {
+    const auto data = pattern(bytes, static_cast<unsigned>(bytes));
+    fake_->set_delay_us(2000);
+    {
+      const StageLease stage(*provider_, 0);
+      InPieces pieces(*stage, memory->address, bytes, piece);
+      for (std::size_t done = 0; done < bytes; done += piece) {
+        std::byte* at = nullptr;
+        ASSERT_TRUE(pieces.room(at).ok());
+        std::memcpy(at, data.data() + done, std::min(piece, bytes - done));
+        ASSERT_TRUE(pieces.filled().ok());
+      }
+      ASSERT_TRUE(pieces.finish().ok());
+    }
+    fake_->set_delay_us(0);
+    EXPECT_EQ(read_back(*provider_, memory->address, bytes), data) << bytes;
+  }
+}
+
+TEST_P(EveryStage, is_pinned_where_there_is_such_and_kept) {
+  std::set<const std::byte*> seen;
+  for (int i = 0; i < 3; ++i) {
+    const StageLease stage(*provider_, 0), beside(*provider_, 0);  // two callers at the same time
+    EXPECT_NE(stage->half(0), beside->half(0));
+    seen.insert({stage->half(0), beside->half(0)});
+    EXPECT_EQ(stage->why_pageable(), provider_->why_not(Backing::pinned));
+    if (stage->why_pageable().empty()) {
+      EXPECT_EQ(provider_->query(stage->half(1)).kind, PointerKind::pinned);
+    }
+  }
+  EXPECT_EQ(seen.size(), 2u);
+  HostBlock block = provider_->take_block(0, 100'000);
+  EXPECT_GE(block.bytes, 100'000u);
+  const std::byte* const data = block.data;
+  provider_->give_back(std::move(block));
+  HostBlock again = provider_->take_block(0, 99'000);
+  EXPECT_EQ(again.data, data);
+  provider_->give_back(std::move(again));
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, EveryStage, testing::ValuesIn(whiches, whiches + 5),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// The copy of the next piece is with the device before the first is waited for.
+TEST(Stages, two_pieces_are_under_way_at_once) {
+  use_fakes();
+  const Fake fake("cuda");
+  const DeviceProvider provider(open_cuda());
+  const auto memory = provider.allocate(0, 4 * piece);
+  const StageLease stage(provider, 0);
+  OutPieces pieces(*stage, memory->address, 4 * piece, piece);
+  fake.arm("");
+  const std::byte* at = nullptr;
+  ASSERT_TRUE(pieces.next(at).ok());
+  EXPECT_EQ(times_of(fake, "cuMemcpyDtoHAsync_v2"), 2);
+  EXPECT_EQ(times_of(fake, "cuEventSynchronize"), 1);
+  EXPECT_EQ(times_of(fake, "cuStreamSynchronize"), 0);
+  ASSERT_TRUE(pieces.next(at).ok());
+  EXPECT_EQ(times_of(fake, "cuMemcpyDtoHAsync_v2"), 3);
+}
+
+TEST(Stages, say_why_they_are_pageable_and_work_all_the_same) {
+  use_fakes();
+  const Fake fake("cuda");
+  const DeviceProvider provider(open_cuda());
+  const auto memory = provider.allocate(0, 100);
+  write(provider, memory->address, pattern(100, 3));
+  fake.arm("cuMemHostAlloc:1:719");
+  {
+    const StageLease stage(provider, 0);
+    EXPECT_NE(stage->why_pageable().find("cuMemHostAlloc answered 719"), std::string::npos) << stage->why_pageable();
+    OutPieces pieces(*stage, memory->address, 100, 100);
+    const std::byte* at = nullptr;
+    ASSERT_TRUE(pieces.next(at).ok());
+    EXPECT_EQ(std::memcmp(at, pattern(100, 3).data(), 100), 0);
+  }
+  fake.arm("");
+}
+
+TEST(Stages, more_memory_than_there_is_is_an_error_with_a_code) {
+  use_fakes();
+  const DeviceProvider provider(open_cuda());
+  for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX / 8}) {
+    try {
+      (void)provider.take_block(0, bytes);
+      ADD_FAILURE() << bytes;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::out_of_memory) << error.what();
+    }
+  }
+}
+
+TEST(Stages, pin_memory_of_the_callers_until_the_pin_goes) {
+  use_fakes();
+  const Fake fake("cuda");
+  const DeviceProvider provider(open_cuda());
+  const auto segment = base::Segment::create(64 << 10);
+  segment->populate(0, segment->bytes());
+  const long before = fake.live("host");
+  {
+    const auto pinned = provider.pin(0, segment->base(), segment->bytes());
+    EXPECT_EQ(fake.live("host"), before + 1);
+    EXPECT_EQ(provider.query(segment->base() + 5).kind, PointerKind::pinned);
+    EXPECT_THROW((void)provider.pin(0, segment->base(), 4096), Error);
+  }
+  EXPECT_EQ(fake.live("host"), before);
+  const DeviceProvider cnrt(open_cnrt());
+  EXPECT_THROW((void)cnrt.pin(0, segment->base(), 4096), Error);
+}
+
+// Between two vendors' devices: the second's copy doesn't begin before the first's is over.
+TEST(Stages, copies_between_two_vendors_wait_for_each_other) {
+  use_fakes();
+  const Fake cuda("cuda"), hip("hip");
+  const auto from = provider_for(MemoryType::NVIDIA_GPU).allocate(1, 700'000);
+  const auto to = provider_for(MemoryType::AMD_GPU).allocate(0, 700'000);
+  const auto data = pattern(700'000, 9);
+  write(*from->provider, from->address, data);
+  cuda.set_delay_us(2000);
+  hip.set_delay_us(1000);
+  const auto status = copy_between(to->address + 1, from->address, 699'999);
+  cuda.set_delay_us(0);
+  hip.set_delay_us(0);
+  ASSERT_TRUE(status.ok()) << status.what;
+  const auto got = read_back(*to->provider, to->address + 1, 699'999);
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), data.begin()));
+}
+
+}  // namespace
+
+}  // namespace hmc::memory
