@@ -46,6 +46,16 @@ void copy_text(char* to, std::size_t room, const std::string& text) {
 
 }  // namespace
 
+hmc_path path_of(const Path& path) {
+  hmc_path full{};
+  full.direct = path.direct ? 1 : 0;
+  copy_text(full.wire, sizeof full.wire, path.wire);
+  copy_text(full.why, sizeof full.why, path.why);
+  full.gigabytes_per_s = path.gigabytes_per_s;
+  full.latency_us = path.latency_us;
+  return full;
+}
+
 hmc_code remember(const Error& error) noexcept {
   const ErrorDetail& from = error.detail();
   last_error().detail = {sizeof(hmc_error_detail),
@@ -136,19 +146,20 @@ hmc_team_t hmc_runtime_world(hmc_runtime_t runtime) { return runtime == nullptr 
 
 hmc_code hmc_runtime_path(hmc_runtime_t runtime, int rank, hmc_path* path) {
   return guarded("Runtime::path", [&] {
-    const hmc::Path from = required(runtime, "Runtime::path", "the runtime").runtime.path(rank);
-    hmc_path full{};
-    full.direct = from.direct ? 1 : 0;
-    copy_text(full.wire, sizeof full.wire, from.wire);
-    copy_text(full.why, sizeof full.why, from.why);
-    copy_out(full, path, "Runtime::path");
+    copy_out(path_of(required(runtime, "Runtime::path", "the runtime").runtime.path(rank)), path, "Runtime::path");
   });
 }
 
 hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters) {
   return guarded("Runtime::counters", [&] {
     const hmc::Counters from = required(runtime, "Runtime::counters", "the runtime").runtime.counters();
-    const hmc_counters full{0, from.puts_direct, from.puts_wire, from.buffers_in_place, from.buffers_staged};
+    const hmc_counters full{0,
+                            from.puts_direct,
+                            from.puts_wire,
+                            from.buffers_in_place,
+                            from.buffers_staged,
+                            from.reduced_on_device,
+                            from.buffers_read};
     copy_out(full, counters, "Runtime::counters");
   });
 }

@@ -82,6 +82,8 @@ template <typename To, typename From> To enum_of(From value, int count, const ch
   return static_cast<To>(number);
 }
 
+hmc_path path_of(const Path& path);
+
 /// A struct that the library fills: as much of it as the caller knows.
 template <typename T> void copy_out(const T& full, T* out, const char* operation) {
   const std::size_t known = required(out, operation, "the struct").struct_size;

@@ -46,6 +46,11 @@ hmc_code hmc_window_bytes(hmc_window_t window, int rank, std::size_t* bytes) {
   });
 }
 
+hmc_code hmc_window_path(hmc_window_t window, int rank, hmc_path* path) {
+  return guarded("Window::path",
+                 [&] { copy_out(path_of(window_of(window, "Window::path").path(rank)), path, "Window::path"); });
+}
+
 hmc_code hmc_window_data(hmc_window_t window, void** data) {
   return guarded("Window::data", [&] {
     required(data, "Window::data", "the place for the result") = window_of(window, "Window::data").data();

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/window/device/stream_group.hpp"
+#include "runtime/window/on_behalf.hpp"
+
 namespace hmc::job {
 
 Core::Core(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<window::Fabric> fabric,
@@ -12,6 +15,8 @@ Core::Core(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<wind
 }
 
 Core::~Core() {
+  fabric_->background.stop();
+  fabric_->background.end_all();
   // Windows and teams may outlive this; they find the fabric closed.
   fabric_->closed = true;
 }
@@ -20,10 +25,23 @@ void Core::close() {
   if (fabric_->closed) throw Error(Code::closed, "Runtime::close", "the runtime is closed");
   // The ranks may stand at different steps by now: nothing that is collective can be begun again.
   if (std::exchange(closing_, true)) throw Error(Code::closed, "Runtime::close", "an earlier close failed");
-  world_.core()->collectives->close();
-  bootstrap_->barrier(fabric_->deadline());
+  const window::OnBehalf user(*fabric_, "Runtime::close", base::Construction::runtime_close);
+  base::Status streams;
+  const auto take = [&](const base::Status& status) {
+    if (streams.ok()) streams = status;
+  };
+  // Streams of any team use the ranks' memory as long as they hold something, whatever fails below.
+  for (window::StreamGroup* const each : fabric_->stream_groups) take(each->run_dry());
+  const std::exception_ptr unheard = world_.core()->collectives->close();
+  fabric_->background.stop();
+  fabric_->background.end_all();  // what other teams have under way: buffers are the caller's from here on
+  window::barrier_for(*fabric_, *bootstrap_, fabric_->deadline(), base::Activity::closing);
+  for (const window::StreamGroup* const each : fabric_->stream_groups) take(each->compare());
+  for (const auto& wire : fabric_->wires) wire->all_left();
   bootstrap_->leave();
   fabric_->closed = true;
+  if (unheard != nullptr) std::rethrow_exception(unheard);
+  window::require(*fabric_, streams, {"Runtime::close"});
 }
 
 }  // namespace hmc::job

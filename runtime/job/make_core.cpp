@@ -15,6 +15,7 @@
 #include "runtime/job/model.hpp"
 #include "runtime/memory/presence.hpp"
 #include "runtime/transport/wires.hpp"
+#include "runtime/window/on_behalf.hpp"
 
 namespace hmc::job {
 
@@ -120,7 +121,7 @@ void know_peers(window::Fabric& fabric, const base::Env& env, const std::string&
   mine.coll = env.coll;
   mine.deterministic = std::to_string(int{env.deterministic});
   for (const auto& wire : fabric.wires) mine.addresses.push_back(wire->address());
-  const auto answers = fabric.exchange->allgather(encode(mine), fabric.deadline());
+  const auto answers = window::allgather_for(fabric, *fabric.exchange, encode(mine), fabric.deadline());
   std::vector<std::vector<base::Bytes>> addresses(fabric.wires.size(), std::vector<base::Bytes>(answers.size()));
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     Greeting theirs = decode(answers[rank], static_cast<int>(rank));
@@ -199,6 +200,7 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
   for (const RankFacts& rank : facts) fabric->node_of.push_back(rank.node);
   const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
   fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
+  fabric->background.allow(env.progress != "caller");
 
   base::ActivityLine& line = bootstrap->node_page().activity(mine.local_index);
   line.world_rank.store(fabric->rank, std::memory_order_relaxed);
@@ -206,6 +208,7 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
 
   make_wires(*fabric, facts, env);
   model.emplace(*fabric, facts, env);
+  const window::OnBehalf user(*fabric, "Runtime::init");
   know_peers(*fabric, env, settings.rows, *model);
   for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
   return fabric;
@@ -219,12 +222,14 @@ std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, con
   collectives::Settings settings;
   settings.algorithms = env.coll;
   settings.deterministic = env.deterministic;
+  settings.private_buffers = env.coll_private;
   settings.rows = read_rows(env.coll_file);
   settings.rows_file = env.coll_file;
   std::optional<NetworkModel> model;
   auto fabric = make_fabric(bootstrap, env, settings, model);
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
                    fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
+  const window::OnBehalf user(*fabric, "Runtime::init");
   auto world = std::make_shared<window::TeamCore>(fabric);
   settings.parameters = model->agree(*world);
   collectives::attach(*world, settings);

@@ -139,6 +139,8 @@ class Wire : public base::Progress {
   virtual base::Status fence() noexcept = 0;
   /// peer < 0: all.
   virtual base::Status flush(int peer, Ticket& ticket) noexcept = 0;
+  /// All ranks have ended their use of it: what comes after is its destructor.
+  virtual void all_left() noexcept {}
 };
 
 }  // namespace hmc::transport

@@ -8,6 +8,12 @@ namespace hmc::window {
 /// Unchecked and noexcept, as try_put_signal. The source may be reused once `look` says ok.
 base::Status begin_put_signal(const Core& core, int rank, std::uint64_t offset, const void* source, std::size_t bytes,
                               std::uint64_t signal_offset, std::uint64_t value, std::uint64_t& ticket) noexcept;
+/// After it, where the rank may compute meanwhile: wakes the thread that goes on with what it has started. A wire does
+/// that at the target, when the bytes are there.
+inline void nudge(const Core& core, int rank) noexcept {
+  const Peer& peer = core.peers()[static_cast<std::size_t>(rank)];
+  if (peer.direct != nullptr) core.fabric().waiter.nudge(peer.local_index);
+}
 /// ok, in_progress, or what went wrong; drives the wire if it is in progress. Done with a ticket that isn't.
 base::Status look(const Core& core, int rank, std::uint64_t ticket) noexcept;
 /// Gives it up: the source isn't read any more.

@@ -55,12 +55,6 @@ void Core::refuse(const char* operation, int rank, std::uint64_t offset, const v
                         local == nullptr ? "the local pointer is null, and the size isn't 0" : "bad argument"));
 }
 
-const Peer& Core::peer(const char* operation, int rank) const {
-  if (static_cast<std::size_t>(rank) >= peers_.size()) [[unlikely]]
-    refuse(operation, rank, 0, nullptr, 0);
-  return peers_[static_cast<std::size_t>(rank)];
-}
-
 const Peer& Core::check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const {
   const Peer& peer = check(operation, rank, offset, this, width);
   if (offset % width != 0) [[unlikely]] {

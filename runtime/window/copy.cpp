@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
+#include <utility>
 
 #include "runtime/window/core.hpp"
+#include "runtime/window/device/device_channel.hpp"
 
 namespace hmc {
 
 namespace {
-
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
 constexpr std::array<const char*, 10> names{"automatic",       "host to host",    "host to local",   "local to host",
                                             "local to local",  "host to global",  "local to global", "global to host",
@@ -49,28 +48,78 @@ void copy_local(void* destination, const void* source, std::size_t bytes) {
   if (!status.ok()) throw Error(status.code, "copy", status.what == nullptr ? "it failed" : status.what);
 }
 
-/// Where this process finds the bytes of a window, on the host or on a device of its own; null if it doesn't.
+/// A device's memory that this process has mapped; null where the rank's part is anything else.
+const window::DeviceMemory* mapped_at(const window::Core& core, int rank) {
+  const window::Peer& peer = core.peer("copy", rank);
+  if (!peer.on_device) return nullptr;
+  const window::DeviceMemory* const mapped = static_cast<window::DeviceChannel*>(peer.channel)->mapped();
+  return mapped == nullptr || memory::host_reaches(mapped->owner()) ? nullptr : mapped;
+}
+
+/// Where this process finds the bytes of a window, on the host or on a device that it has mapped; null if it doesn't.
 std::byte* here(const window::Core& core, const Location& location, std::size_t bytes) {
   const window::Peer& peer = core.peer("copy", location.rank);
   if (bytes > peer.bytes || location.offset > peer.bytes - bytes) return nullptr;  // the verb says it better
   if (peer.direct != nullptr) return peer.direct + location.offset;
+  if (const window::DeviceMemory* const mapped = mapped_at(core, location.rank))
+    return mapped->allocation()->address + location.offset;
   return location.rank == core.rank() ? core.data() + location.offset : nullptr;
 }
+
+/// Two halves of host memory for bytes of which this rank reaches neither place: pinned where a device of this process
+/// takes them from there.
+class Between {
+ public:
+  static constexpr std::size_t half = window::Core::between_half;
+  Between(window::Core& to, int rank) {
+    if (const window::DeviceMemory* const mapped = mapped_at(to, rank)) {
+      provider_ = mapped->owner().provider;
+      block_ = provider_->take_block(mapped->owner().info.device, 2 * half);
+    }
+    start_ = provider_ != nullptr ? block_.data : to.between();
+  }
+  Between(const Between&) = delete;
+  Between& operator=(const Between&) = delete;
+  ~Between() {
+    if (provider_ != nullptr) provider_->give_back(std::move(block_));
+  }
+  std::byte* at(std::size_t done) const noexcept { return start_ + done / half % 2 * half; }
+
+ private:
+  const memory::Provider* provider_ = nullptr;
+  memory::HostBlock block_;
+  std::byte* start_ = nullptr;
+};
 
 void copy_global(const Location& destination, const Location& source, std::size_t bytes) {
   window::Core& to = core_of(destination);
   window::Core& from = core_of(source);
   if (const std::byte* const at = here(from, source, bytes))
     return to.put(destination.rank, destination.offset, at, bytes);
-  if (std::byte* const at = here(to, destination, bytes)) return from.get(source.rank, source.offset, at, bytes);
-  std::vector<std::byte> between(std::min(bytes, piece_bytes));
-  std::size_t done = 0;
-  do {
-    const std::size_t now = std::min(bytes - done, between.size());
-    from.get(source.rank, source.offset + done, between.data(), now);
-    to.put(destination.rank, destination.offset + done, between.data(), now);
-    done += now;
-  } while (done < bytes);
+  // Who waits for a word of a device's memory hears of what a verb puts there, not of what is written past it.
+  const bool needs_verb = destination.rank != to.rank() && mapped_at(to, destination.rank) != nullptr;
+  std::byte* const at = needs_verb ? nullptr : here(to, destination, bytes);
+  if (at != nullptr) return from.get(source.rank, source.offset, at, bytes);
+  // The next piece comes while one goes.
+  constexpr std::size_t half = Between::half;
+  const Between between(to, destination.rank);
+  const auto fetch = [&](std::size_t at) {
+    return from.get_nb(source.rank, source.offset + at, between.at(at), std::min(bytes - at, half));
+  };
+  Request coming = fetch(0);
+  try {
+    std::size_t done = 0;
+    do {
+      coming.wait();
+      const std::size_t now = std::min(bytes - done, half);
+      if (done + now < bytes) coming = fetch(done + now);
+      to.put(destination.rank, destination.offset + done, between.at(done), now);
+      done += now;
+    } while (done < bytes);
+  } catch (...) {
+    coming.abandon();
+    throw;
+  }
 }
 
 }  // namespace

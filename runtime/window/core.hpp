@@ -20,7 +20,11 @@ namespace hmc::window {
 struct Description;  // open.cpp
 class DeviceChannel;
 class DevicePart;
+class DeviceRequests;
 struct DeviceOffer;
+class DeviceView;
+class KernelReach;
+class NodeRange;
 
 /// One rank's part of the window, as this rank reaches it.
 struct Peer {
@@ -29,7 +33,7 @@ struct Peer {
   transport::Channel* channel = nullptr;
   std::int32_t world = -1;  ///< its world rank
   std::int8_t wire = 0;
-  bool on_device = false;         ///< the channel is a DeviceChannel: it takes any local memory, and is over at once
+  bool on_device = false;         ///< the channel is a DeviceChannel: it takes any local memory
   std::int16_t local_index = -1;  ///< on my node, or -1
 };
 static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
@@ -64,7 +68,11 @@ class Core : public std::enable_shared_from_this<Core> {
   Path path(int rank) const;
   std::size_t bytes() const noexcept { return region_.bytes; }
   std::span<const Peer> peers() const noexcept { return peers_; }
-  const Peer& peer(const char* operation, int rank) const;
+  const Peer& peer(const char* operation, int rank) const {
+    if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]]
+      return peers_[static_cast<std::size_t>(rank)];
+    refuse(operation, rank, 0, nullptr, 0);
+  }
 
   void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
@@ -86,6 +94,19 @@ class Core : public std::enable_shared_from_this<Core> {
   std::uint64_t alloc(std::size_t bytes, std::size_t align);
   void free(std::uint64_t offset);
 
+  /// For copy(): two halves of `between_half` bytes of pageable memory, kept. Throws Error{out_of_memory}.
+  static constexpr std::size_t between_half = std::size_t{1} << 20;
+  std::byte* between();
+  /// Null where no part is device memory.
+  const NodeRange* node_range() const noexcept { return node_range_.get(); }
+  // ---- device/kernel_side.cpp: what kernels see of the window
+  /// Found when first asked for.
+  KernelReach& kernel_reach();
+  /// Collective: 64 KiB per rank beside its part, in host memory.
+  void open_context(TeamCore& team);
+  Core& context(const char* operation) const;
+  DeviceHandle device_handle(MemoryType type, int device);
+
   /// For the collectives: unchecked, noexcept, done when the source may be reused.
   base::Status try_put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
                               std::uint64_t signal_offset, std::uint64_t value, const base::WaitNote& note) noexcept;
@@ -93,7 +114,7 @@ class Core : public std::enable_shared_from_this<Core> {
  private:
   Core(TeamCore& team, Role role);
   void adopt(std::shared_ptr<memory::Allocation> allocation);
-  base::Exchange& exchange() const noexcept { return team_ != nullptr ? team_->exchange() : *fabric_->exchange; }
+  base::Exchange& exchange() const noexcept { return team_ != nullptr ? team_->exchange() : fabric_->world_exchange(); }
   int world_rank(int rank) const noexcept { return team_ != nullptr ? team_->world_rank(rank) : rank; }
   /// "rank 3", or of a team that isn't the world "team rank 3 (world rank 7)".
   std::string name_of_rank(int rank) const;
@@ -151,8 +172,14 @@ class Core : public std::enable_shared_from_this<Core> {
   bool must_stage(const Peer& peer, const void* local) const noexcept {
     return memory::devices_present() && !peer.on_device && !memory::host_reaches(local);
   }
-  void put_staged(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
-  void get_staged(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  // ---- device/requests.cpp: begun by the host, carried out by a device; synchronous where its owner copies
+  Request begin_put(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  Request begin_get(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  Request begun(const char* operation, const Peer& peer, int rank, std::uint64_t number);
+  /// Those to and from `rank`, or all; where there is a device_requests_.
+  [[gnu::noinline]] void complete_begun(const char* operation, int rank, Timeout timeout);
   std::uint64_t wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
   bool test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value);
 
@@ -181,6 +208,12 @@ class Core : public std::enable_shared_from_this<Core> {
   SymmetricAllocator allocator_{0};
   std::vector<Path> device_paths_;  // by rank; empty where no part is device memory
   std::unique_ptr<DevicePart> device_;
+  std::shared_ptr<NodeRange> node_range_;
+  std::unique_ptr<DeviceRequests> device_requests_;  // null where no part is device memory
+  std::unique_ptr<std::byte[]> between_;             // what copy() goes through
+  std::shared_ptr<KernelReach> kernel_reach_;        // these three where somebody asked
+  std::vector<std::shared_ptr<DeviceView>> device_views_;
+  std::shared_ptr<Core> context_;
 };
 
 /// A word that lies aligned in a window moves as one: a reader who polls it never sees half of it.

@@ -10,15 +10,27 @@ Core* Fabric::window_by_id(std::uint64_t id) const noexcept {
   return nullptr;
 }
 
-Core* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
+namespace {
+
+Core* around(const std::vector<Core*>& windows, const void* address, std::size_t bytes, std::uint64_t team,
+             bool on_device) noexcept {
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   for (Core* const window : windows) {
     if (window->team_id() != 0 && window->team_id() != team) continue;
-    if (window->on_device()) continue;  // nobody can load or store there
+    if (window->on_device() != on_device) continue;
     const auto start = reinterpret_cast<std::uintptr_t>(window->data());
     if (first >= start && first - start <= window->bytes() && bytes <= window->bytes() - (first - start)) return window;
   }
   return nullptr;
+}
+
+}  // namespace
+
+Core* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
+  return around(windows, address, bytes, team, false);  // nobody can load or store in a device's
+}
+Core* Fabric::device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
+  return around(windows, address, bytes, team, true);
 }
 
 std::uint64_t moves_of(const Fabric& fabric) noexcept {
@@ -37,6 +49,13 @@ base::Status test_ticket(const Fabric& fabric, int wire_index, transport::Ticket
   return wire.test(ticket);
 }
 
+void abandon_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept {
+  if (TicketSource* const source = source_of(fabric, wire))
+    source->abandon(ticket);
+  else
+    fabric.wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+}
+
 base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                    std::chrono::nanoseconds timeout) noexcept {
   if (ticket == transport::done) return {};
@@ -47,7 +66,7 @@ base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const bas
   };
   const base::Status waited = fabric.waiter.until(note, over, timeout);
   if (waited.ok()) return outcome;
-  if (waited.code != Code::timeout && wire >= 0) fabric.wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+  if (waited.code != Code::timeout) abandon_ticket(fabric, wire, ticket);
   return waited;
 }
 
@@ -55,12 +74,12 @@ base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const ba
                     std::chrono::nanoseconds timeout) noexcept {
   const base::Status status = await(fabric, wire, ticket, note, timeout);
   // Whoever gets this status reuses the memory at once: nothing may reach it any more.
-  if (status.code == Code::timeout) fabric.wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+  if (status.code == Code::timeout) abandon_ticket(fabric, wire, ticket);
   return status;
 }
 
 base::Status flush_wires(Fabric& fabric) noexcept {
-  const std::uint64_t given = fabric.counters.puts_wire + fabric.wire_atomics;
+  const std::uint64_t given = fabric.counters.puts_wire + fabric.wire_atomics + fabric.gets_begun;
   if (fabric.wires_flushed == given) return {};
   for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
     transport::Ticket ticket = transport::done;
@@ -68,6 +87,9 @@ base::Status flush_wires(Fabric& fabric) noexcept {
     if (status.ok()) status = finish(fabric, static_cast<int>(wire), ticket, {base::Activity::flush}, fabric.timeout);
     if (!status.ok()) return status;
   }
+  for (TicketSource* const source : fabric.sources)
+    if (source != nullptr)
+      if (const base::Status status = source->complete(); !status.ok()) return status;
   fabric.wires_flushed = given;
   return {};
 }

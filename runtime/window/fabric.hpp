@@ -12,13 +12,15 @@
 #include "runtime/base/node_link.hpp"
 #include "runtime/base/wait.hpp"
 #include "runtime/transport/wire.hpp"
+#include "runtime/window/background.hpp"
 
 namespace hmc::window {
 
 class Core;
+class StreamGroup;
 
-/// Gives out tickets as a wire does, for what isn't one transfer: a team's non-blocking collectives. In place of a
-/// wire's index stands -1 - its index in Fabric::sources.
+/// Gives out tickets as a wire does, for what isn't a wire's: a team's non-blocking collectives, and transfers that
+/// devices carry out. In place of a wire's index stands -1 - its index in Fabric::sources.
 class TicketSource {
  public:
   virtual ~TicketSource() = default;
@@ -29,6 +31,12 @@ class TicketSource {
   /// Rises with every step. While it does the job's deadline isn't over: large calls take as long as they move.
   virtual std::uint64_t moves() const noexcept = 0;
   [[noreturn]] virtual void throw_failure(const base::Status& status, const char* operation) = 0;
+  /// Its tickets are transfers: at the deadline one goes on, and it can be given up.
+  virtual bool is_transfer() const noexcept { return false; }
+  /// As Wire::abandon. A collective goes on, but after a death or an abort.
+  virtual void abandon(std::uint64_t) noexcept {}
+  /// Until the puts among its tickets are visible at their targets.
+  virtual base::Status complete() noexcept { return {}; }
 };
 
 /// Made by the job, shared by its teams and windows: a window that outlives its Runtime stays a local
@@ -40,7 +48,8 @@ struct Fabric {
   base::Log log;
   bool closed = false;  ///< the Runtime was closed: no collective construction any more
 
-  std::shared_ptr<base::Exchange> exchange;  // keeps the bootstrap, and with it node_link
+  std::shared_ptr<base::Exchange> exchange;    // the control plane; keeps the bootstrap, and with it node_link
+  std::shared_ptr<base::Exchange> over_world;  ///< while the world has schedules: by them
   base::NodeLink* node_link = nullptr;
   std::vector<int> local_index;  ///< by rank: position on my node, or -1
   std::vector<int> node_of;      ///< by rank
@@ -52,21 +61,43 @@ struct Fabric {
   std::vector<Path> paths;  ///< by rank
   Counters counters;
   std::uint64_t wire_atomics = 0;   ///< that windows have given to wires
-  std::uint64_t wires_flushed = 0;  ///< puts and atomics that flush_wires has seen completed
+  std::uint64_t gets_begun = 0;     ///< that devices carry out while the host goes on
+  std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has seen completed
+
+  /// What was measured of device memory that is mapped here: by whose, how and where.
+  struct Figures {
+    std::string of;
+    std::size_t bytes = 0;  ///< that were moved to measure the bandwidth; 0: it wasn't
+    double gigabytes_per_s = 0;
+    double latency_us = 0;
+  };
+  std::vector<Figures> device_figures;
 
   /// The open windows, ascending by id. All ranks of a window have the same id for it, the largest of their next
   /// ones; so none of them has had another window of that id.
   std::vector<Core*> windows;
   std::uint64_t next_window_id = 0;
-  std::uint64_t last_team = 0;  ///< teams made here, but the world
+  std::uint64_t last_team = 0;              ///< teams made here, but the world
+  std::vector<StreamGroup*> stream_groups;  ///< the open ones, of all teams
+
+  /// The user's call that makes or closes something now, and what: see OnBehalf.
+  const char* on_behalf_of = nullptr;
+  base::Construction making = base::Construction::other;
+
+  Background background{*this};  ///< last: it ends before what it drives
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
   /// job_timeout means this runtime's.
   std::chrono::nanoseconds resolve(Timeout given) const noexcept { return given < Timeout::zero() ? timeout : given; }
 
+  /// How the world's windows come and go.
+  base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
+
   Core* window_by_id(std::uint64_t id) const noexcept;
   /// The window of this team or of the world in which [address, address + bytes) lies on this rank; null if none.
   Core* window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
+  /// The same among the windows whose part here is a device's.
+  Core* device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
 };
 
 /// What a failed call looks like to the user: the status, and what only the caller knows.
@@ -91,13 +122,16 @@ inline TicketSource* source_of(const Fabric& fabric, int wire) noexcept {
 std::uint64_t moves_of(const Fabric& fabric) noexcept;
 /// What a ticket says, having driven its wire if it wasn't done.
 base::Status test_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
+/// As Wire::abandon, for a source's too.
+void abandon_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
 /// Waits for a ticket: its outcome, or timeout, peer_failed, aborted; then it is abandoned.
 base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                     std::chrono::nanoseconds timeout) noexcept;
 /// As finish; but at the deadline the transfer goes on.
 base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                    std::chrono::nanoseconds timeout) noexcept;
-/// Completes the puts of all windows on all wires, as flush() does per window; free where nothing is to complete.
+/// Completes the puts of all windows on all wires, and what devices have begun, as flush() does per window; free where
+/// nothing is to complete.
 /// What collectives put isn't meant: who needs it waits for its signal.
 base::Status flush_wires(Fabric& fabric) noexcept;
 

@@ -1,4 +1,4 @@
-// How a window comes to be and goes: collective, on the control plane.
+// How a window comes to be and goes: collective, by the rounds of its team's exchange.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,8 @@
 #include "runtime/window/core.hpp"
 #include "runtime/window/description.hpp"
 #include "runtime/window/device/device_part.hpp"
+#include "runtime/window/device/device_requests.hpp"
+#include "runtime/window/on_behalf.hpp"
 
 namespace hmc::window {
 
@@ -36,7 +38,7 @@ base::Bytes encode(const Description& description) {
   return out.take();
 }
 
-Description decode(base::ByteView bytes, int rank) {
+Description decode(base::ByteView bytes, int rank, const char* operation) {
   base::ByteReader in(bytes);
   Description description;
   description.failure.code = in.number<Code>();
@@ -54,8 +56,7 @@ Description decode(base::ByteView bytes, int rank) {
   description.share = in.number<std::uint64_t>();
   const auto helpers = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < helpers && in.ok(); ++i) description.helpers.push_back(in.number<int>());
-  if (!in.complete())
-    throw Error(Code::refused, "Window::create", fmt::format("rank {} sent a malformed description", rank));
+  if (!in.complete()) throw Error(Code::refused, operation, fmt::format("rank {} sent a malformed description", rank));
   return description;
 }
 
@@ -67,7 +68,7 @@ void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabr
   if (cause == ranks.end()) cause = std::find_if(ranks.begin(), ranks.end(), failed);
   if (cause == ranks.end()) return;
   ErrorDetail detail = cause->failure;
-  detail.operation = "Window::create";
+  detail.operation = operation_of(fabric);
   detail.rank = fabric.rank;
   const auto guilty = static_cast<int>(cause - ranks.begin());
   detail.peer = team != nullptr ? team->world_rank(guilty) : guilty;
@@ -76,18 +77,20 @@ void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabr
 
 /// For what only some of the team wait for: who waits in vain isn't late then where all of the team meet, and they
 /// have no longer deadline there than any collective.
-base::Deadline patience(const Fabric& fabric, bool world) {
-  return base::Deadline::after(world ? fabric.timeout : fabric.timeout / 2);
+base::Deadline patience(const Fabric& fabric, const base::Exchange& exchange) {
+  const bool is_control_plane = &exchange == fabric.exchange.get();
+  return base::Deadline::after(is_control_plane ? fabric.timeout : fabric.timeout / 2);
 }
 
 }  // namespace
 
 std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role) {
   Fabric& fabric = team.fabric();
-  const base::Deadline deadline = patience(fabric, team.is_world());
+  const OnBehalf user(fabric, "Window::create", base::Construction::window);
+  const base::Deadline deadline = patience(fabric, team.exchange());
   base::ByteWriter mine;
   mine.number(static_cast<std::uint64_t>(bytes)).number(fabric.node_link->next_share());
-  const std::vector<base::Bytes> sizes = team.exchange().allgather(mine.view(), deadline);
+  const std::vector<base::Bytes> sizes = allgather_for(fabric, team.exchange(), mine.view(), deadline);
 
   // Everyone's place in the node's segment, in whole pages so that each rank can populate its own.
   std::size_t total = 0;
@@ -99,7 +102,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
     const auto size = in.number<std::uint64_t>();
     const auto share = in.number<std::uint64_t>();
     if (!in.complete())  // all ranks see it, and all of them throw
-      throw Error(Code::refused, "Window::create",
+      throw Error(Code::refused, operation_of(fabric),
                   fmt::format("rank {} sent a malformed size", team.world_rank(member)));
     if (group.members.empty()) group.number = share;
     group.members.push_back(team.world_rank(member));
@@ -142,6 +145,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
 
 std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
                                  const ErrorDetail& failure, Role role) {
+  const OnBehalf user(team.fabric(), "Window::create", base::Construction::window_over);
   if (role == Role::user) memory::look_for_devices();
   std::shared_ptr<Core> core(new Core(team, role));
   ErrorDetail outcome = failure;
@@ -152,7 +156,8 @@ std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocat
       outcome = detail_of_current_exception();
     }
   }
-  core->connect(team.exchange().allgather(core->describe(outcome), team.fabric().deadline()));
+  const base::Bytes description = core->describe(outcome);
+  core->connect(allgather_for(team.fabric(), team.exchange(), description, team.fabric().deadline()));
   return core;
 }
 
@@ -195,7 +200,7 @@ base::Bytes Core::describe(const ErrorDetail& failure) {
 void Core::connect(const std::vector<base::Bytes>& descriptions) {
   std::vector<Description> ranks;
   for (std::size_t rank = 0; rank < descriptions.size(); ++rank)
-    ranks.push_back(decode(descriptions[rank], static_cast<int>(rank)));
+    ranks.push_back(decode(descriptions[rank], static_cast<int>(rank), operation_of(*fabric_)));
   for (const Description& rank : ranks) id_ = std::max(id_, rank.next_id);
   fabric_->next_window_id = id_ + 1;
   throw_first_cause(ranks, *fabric_, team_);
@@ -206,7 +211,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   std::vector<int> helpers;
   try {
     peers = make_peers(ranks);
-    helpers = open_devices(ranks, peers, patience(*fabric_, team_ == nullptr));
+    helpers = open_devices(ranks, peers, patience(*fabric_, exchange()));
   } catch (...) {
     outcome = detail_of_current_exception();
   }
@@ -225,7 +230,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
 std::vector<Peer> Core::make_peers(std::vector<Description>& ranks) {
   const std::size_t size = ranks.size();
   std::vector<Peer> peers(size);
-  const base::Deadline deadline = patience(*fabric_, team_ == nullptr);
+  const base::Deadline deadline = patience(*fabric_, exchange());
   for (std::size_t w = 0; w < fabric_->wires.size(); ++w) {
     std::vector<int> served;             // by this wire: world ranks,
     std::vector<std::size_t> served_as;  // and which ranks of the team they are
@@ -263,10 +268,10 @@ std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vect
   mine.helpers = helpers;
   // A peer may have waited for this rank's part until its own deadline, before it comes here.
   const auto deadline = base::Deadline::after(2 * fabric_->timeout);
-  const auto answers = exchange().allgather(encode(mine), deadline);
+  const auto answers = allgather_for(*fabric_, exchange(), encode(mine), deadline);
   std::vector<Description> ranks;
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
-    ranks.push_back(decode(answers[rank], static_cast<int>(rank)));
+    ranks.push_back(decode(answers[rank], static_cast<int>(rank), operation_of(*fabric_)));
   throw_first_cause(ranks, *fabric_, team_);
   return ranks;
 }
@@ -283,30 +288,42 @@ void Core::map_ahead() noexcept {
 
 void Core::close() {
   if (!open_) refuse_closed("Window::close");
+  const OnBehalf user(*fabric_, "Window::close", base::Construction::window_close);
   flush_all(job_timeout);
-  if (!fabric_->closed) exchange().barrier(fabric_->deadline());  // from here on nobody touches my part
+  device_views_.clear();
+  if (context_ != nullptr && context_->is_open()) context_->close();
+  std::exception_ptr unheard;
+  if (!fabric_->closed) unheard = meet_to_close(*fabric_, exchange());  // from here on nobody touches my part
   // The barrier may have gone through this very window, and nothing of mine may be lost with it.
   if (team_ != nullptr) flush_all(job_timeout);
   open_ = false;
   if (keeps_team_ != nullptr) --keeps_team_->open_windows;
   peers_.clear();
+  device_requests_.reset();
   channels_.clear();
+  node_range_.reset();
   std::erase(fabric_->windows, this);
   // A device's memory may be freed only when nobody has it mapped any more.
-  if (!device_paths_.empty() && !fabric_->closed) exchange().barrier(fabric_->deadline());
+  if (!device_paths_.empty() && !fabric_->closed)
+    if (auto later = meet_to_close(*fabric_, exchange()); later != nullptr) unheard = std::move(later);
   conceal();
   region_ = exposed_region_ = {};
   allocation_.reset();
+  if (unheard != nullptr) std::rethrow_exception(unheard);
 }
 
 Core::~Core() {
   if (open_ && keeps_team_ != nullptr) --keeps_team_->open_windows;
   std::erase(fabric_->windows, this);
+  device_requests_.reset();
   channels_.clear();  // what nobody has waited for is abandoned
   conceal();
 }
 
 void Core::conceal() noexcept {
+  device_views_.clear();
+  kernel_reach_.reset();
+  node_range_.reset();
   device_.reset();
   for (; exposed_ > 0; --exposed_) fabric_->wires[exposed_ - 1]->conceal(exposed_region_);
 }

@@ -22,6 +22,7 @@ base::Status closed_status() noexcept { return base::Status::failure(Code::close
 /// For a collective: the deadline begins anew with each step that is taken.
 base::Status await_while_it_moves(window::Fabric& fabric, const window::TicketSource& source, int wire,
                                   std::uint64_t ticket, const base::WaitNote& note) noexcept {
+  const window::Background::Waiting waiting(fabric.background);
   for (;;) {
     const std::uint64_t before = source.moves();
     base::Status outcome;
@@ -30,9 +31,18 @@ base::Status await_while_it_moves(window::Fabric& fabric, const window::TicketSo
       return outcome.code != Code::in_progress || source.moves() != before;
     };
     const base::Status waited = fabric.waiter.until(note, over_or_moved, fabric.timeout);
+    if (!waited.ok() && waited.code != Code::timeout) window::abandon_ticket(fabric, wire, ticket);
     if (!waited.ok()) return waited;
     if (outcome.code != Code::in_progress) return outcome;
   }
+}
+
+/// With a bound of the caller's.
+base::Status await_for(window::Fabric& fabric, const window::TicketSource* source, int wire, std::uint64_t ticket,
+                       const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept {
+  if (source == nullptr) return window::await(fabric, wire, ticket, note, timeout);
+  const window::Background::Waiting waiting(fabric.background);
+  return window::await(fabric, wire, ticket, note, timeout);
 }
 
 }  // namespace
@@ -75,7 +85,7 @@ bool Request::test() {
     // Whoever polls instead of waiting learns of a death here.
     status = window->fabric().waiter.page().aborted();
     if (status.ok()) return false;
-    if (wire_ >= 0) window->fabric().wires[static_cast<std::size_t>(wire_)]->abandon(ticket_);
+    abandon_ticket(window->fabric(), wire_, ticket_);
   }
   end(window, status);
   return true;
@@ -88,12 +98,12 @@ void Request::wait(Timeout timeout) {
   window::Fabric& fabric = window->fabric();
   const base::WaitNote note{base::Activity::wait_request, peer_};
   window::TicketSource* const source = source_of(fabric, wire_);
-  if (source != nullptr && timeout < Timeout::zero()) {
+  if (source != nullptr && !source->is_transfer() && timeout < Timeout::zero()) {
     const base::Status status = await_while_it_moves(fabric, *source, wire_, ticket_, note);
     if (status.code == Code::timeout) source->expired(ticket_);  // nobody will complete it any more
     return end(window, status);
   }
-  const base::Status status = await(fabric, wire_, ticket_, note, fabric.resolve(timeout));
+  const base::Status status = await_for(fabric, source, wire_, ticket_, note, fabric.resolve(timeout));
   if (status.code != Code::timeout) return end(window, status);
   throw_status(fabric, status, {operation_, peer_});  // at a deadline the request stays valid
 }
@@ -101,8 +111,8 @@ void Request::wait(Timeout timeout) {
 void Request::abandon() noexcept {
   const Request over = take();
   // A collective can't be given up by one rank: it goes on, and its buffers stay in use.
-  if (const auto window = over.window(); window != nullptr && over.wire_ >= 0)
-    window->fabric().wires[static_cast<std::size_t>(over.wire_)]->abandon(over.ticket_);
+  if (const auto window = over.window(); window != nullptr && over.ticket_ != transport::done)
+    abandon_ticket(window->fabric(), over.wire_, over.ticket_);
 }
 
 void Request::wait_all(std::span<Request> requests, Timeout timeout) {
@@ -124,7 +134,7 @@ void Request::expire_one(std::span<Request> requests, const base::Status& status
   for (Request& request : requests) {
     const auto window = request.is_empty() ? nullptr : request.window();
     auto* const source = window != nullptr ? window::source_of(window->fabric(), request.wire_) : nullptr;
-    if (source == nullptr || request.ticket_ == transport::done) continue;
+    if (source == nullptr || source->is_transfer() || request.ticket_ == transport::done) continue;
     source->expired(request.ticket_);
     request.end(window, status);
   }
@@ -154,6 +164,7 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
     window::Fabric& fabric = some->fabric();
     const bool renewed = timeout < Timeout::zero();
     base::Status status;
+    const window::Background::Waiting waiting(fabric.background);
     for (std::uint64_t before = 0; status.ok() && finished == none;) {
       before = window::moves_of(fabric);
       const auto over_or_moved = [&]() noexcept {

@@ -44,7 +44,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
     return;
   }
   if (bytes > 0 && must_stage(peer, source)) {
-    put_staged(rank, offset, source, bytes);
+    put_staged("put_signal", rank, offset, source, bytes);
     fence();
     return put_signal(rank, 0, nullptr, 0, signal_offset, value);
   }
@@ -130,6 +130,8 @@ void Core::fence() {
   base::store_fence();
   for (const int wire : wires_in_use_)
     require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
+  if (device_requests_ != nullptr) [[unlikely]]
+    complete_begun("fence", -1, job_timeout);  // other copies of the device wouldn't wait for them
 }
 
 void Core::flush(int rank, Timeout timeout) {
@@ -138,12 +140,16 @@ void Core::flush(int rank, Timeout timeout) {
     base::full_fence();
     return;
   }
+  if (device_requests_ != nullptr) [[unlikely]]
+    complete_begun("flush", rank, timeout);
   flush_wire(target.wire, target.world, timeout);
 }
 
 void Core::flush_all(Timeout timeout) {
   if (!open_) refuse_closed("flush");
   base::full_fence();
+  if (device_requests_ != nullptr) [[unlikely]]
+    complete_begun("flush", -1, timeout);
   for (const int wire : wires_in_use_) flush_wire(wire, -1, timeout);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -13,8 +14,9 @@ namespace hmc::window {
 class CollectiveState {
  public:
   virtual ~CollectiveState() = default;
-  /// Collective; completes and releases what it holds. Throws Error.
-  virtual void close() = 0;
+  /// Collective; completes and releases what it holds. Throws Error if it can't; returns what this rank hadn't heard of
+  /// an earlier call of the world, which is closed all the same.
+  virtual std::exception_ptr close() = 0;
 };
 
 /// Two numberings meet here: a team's ranks, which its windows and collectives take, and world ranks, in which the
@@ -48,11 +50,17 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
   Fabric& fabric() const noexcept { return *fabric_; }
   const std::shared_ptr<Fabric>& shared_fabric() const noexcept { return fabric_; }
 
-  /// How its windows come to be: the job's control plane for the world, the team's own collectives for another.
-  base::Exchange& exchange() const noexcept { return exchange_ != nullptr ? *exchange_ : *fabric_->exchange; }
-  void use_exchange(std::shared_ptr<base::Exchange> exchange) noexcept { exchange_ = std::move(exchange); }
+  /// How its windows come to be: by the team's schedules. A team that has none yet: by its parent's, and the world by
+  /// the job's control plane.
+  base::Exchange& exchange() const noexcept {
+    if (is_world()) return fabric_->world_exchange();
+    return exchange_ != nullptr ? *exchange_ : *fabric_->exchange;
+  }
+  /// The world's is the fabric's, as are its windows.
+  void use_exchange(std::shared_ptr<base::Exchange> exchange) noexcept {
+    (is_world() ? fabric_->over_world : exchange_) = std::move(exchange);
+  }
 
-  std::unique_ptr<CollectiveState> collectives;
   bool closed = false;
   int open_windows = 0;  ///< the user's
 
@@ -61,7 +69,10 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
   std::vector<int> members_;  // empty for the world
   int rank_;
   std::uint64_t id_ = 0;
-  std::shared_ptr<base::Exchange> exchange_;  // null: the fabric's
+  std::shared_ptr<base::Exchange> exchange_;  // not the world's
+
+ public:
+  std::unique_ptr<CollectiveState> collectives;  ///< last, so it goes first: it uses all of the above
 };
 
 }  // namespace hmc::window

@@ -22,7 +22,7 @@ void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t b
 
 // Apart, so that the way by memory saves no registers for it.
 void Core::put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  if (must_stage(peer, source)) return put_staged(rank, offset, source, bytes);
+  if (must_stage(peer, source)) return put_staged("put", rank, offset, source, bytes);
   const CallSite call{"put", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put(offset, source, bytes, ticket), call);
@@ -40,7 +40,7 @@ void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t by
 }
 
 void Core::get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
-  if (must_stage(peer, destination)) return get_staged(rank, offset, destination, bytes);
+  if (must_stage(peer, destination)) return get_staged("get", rank, offset, destination, bytes);
   const CallSite call{"get", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), call);
@@ -55,9 +55,10 @@ Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::si
     return Request("put_nb", peer.world);
   }
   if (must_stage(peer, source)) {
-    put_staged(rank, offset, source, bytes);
+    put_staged("put_nb", rank, offset, source, bytes);
     return Request("put_nb", peer.world);
   }
+  if (peer.on_device) return begin_put(peer, rank, offset, source, bytes);
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put(offset, source, bytes, ticket), {"put_nb", peer.world, offset, bytes, true});
   ++fabric_->counters.puts_wire;
@@ -72,9 +73,10 @@ Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::siz
     return Request("get_nb", peer.world);
   }
   if (must_stage(peer, destination)) {
-    get_staged(rank, offset, destination, bytes);
+    get_staged("get_nb", rank, offset, destination, bytes);
     return Request("get_nb", peer.world);
   }
+  if (peer.on_device) return begin_get(peer, rank, offset, destination, bytes);
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), {"get_nb", peer.world, offset, bytes, true});
   if (ticket == transport::done) return Request("get_nb", peer.world);
@@ -130,7 +132,8 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
   }
   if (must_stage(peer, source)) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      put_staged(rank, offset + row * strides.remote_pitch, from + row * strides.local_pitch, strides.row_bytes);
+      put_staged("put_strided", rank, offset + row * strides.remote_pitch, from + row * strides.local_pitch,
+                 strides.row_bytes);
     return;
   }
   const CallSite call{"put_strided", peer.world, offset, strides.rows * strides.row_bytes, true};
@@ -164,7 +167,8 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
   }
   if (must_stage(peer, destination)) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      get_staged(rank, offset + row * strides.remote_pitch, to + row * strides.local_pitch, strides.row_bytes);
+      get_staged("get_strided", rank, offset + row * strides.remote_pitch, to + row * strides.local_pitch,
+                 strides.row_bytes);
     return;
   }
   const CallSite call{"get_strided", peer.world, offset, strides.rows * strides.row_bytes, true};

@@ -80,6 +80,20 @@ Window::Window(Window&&) noexcept = default;
 Window& Window::operator=(Window&&) noexcept = default;
 Window::~Window() = default;
 
+void Window::open_context(Team& team) {
+  open_core(core_, "Window::open_context").open_context(open_team(team, "Window::open_context"));
+}
+void Window::set_context(std::uint64_t offset, const void* source, std::size_t bytes) {
+  Core& context = open_core(core_, "Window::set_context").context("Window::set_context");
+  context.put(context.rank(), offset, source, bytes);
+}
+void Window::get_context(int rank, std::uint64_t offset, void* destination, std::size_t bytes) const {
+  open_core(core_, "Window::get_context").context("Window::get_context").get(rank, offset, destination, bytes);
+}
+DeviceHandle Window::device_handle(MemoryType type, int device) {
+  return open_core(core_, "Window::device_handle").device_handle(type, device);
+}
+
 void Window::close() { open_core(core_, "Window::close").close(); }
 bool Window::is_open() const noexcept { return core_ != nullptr && core_->is_open(); }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/transport/ucx/tsan_order.hpp"
 
@@ -21,6 +22,7 @@ constexpr std::int64_t longest_conceal_ns = 1'500'000'000;
 /// How long a peer may take for what UCX holds of a put that is given up: some 2 MiB at most.
 constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
 constexpr std::int64_t longest_close_ns = 500'000'000;
+constexpr std::int64_t longest_settle_ns = 50'000'000;
 
 base::Status no_memory(int peer) noexcept {
   return base::Status::failure(Code::out_of_memory, "no memory for a transfer", peer);
@@ -43,6 +45,12 @@ Engine::~Engine() {
   while (target_.owes() && base::now_ns() < limit)  // answers to ranks that still wait
     if (progress_locked() == 0) ::sched_yield();
   peers_.close();
+  // A rank that has just connected to this one waits for UCX's answer, which may still wait for the socket; UCX 1.13
+  // ends the process if its worker is destroyed then.
+  if (!all_left_ && !worker_.flush(longest_settle_ns)) {
+    options_.log.warn("ucx: ranks were still connecting when this one left; its sockets stay open");
+    worker_.leave_behind();
+  }
   // Before the records that it reads, and before those whom it calls back.
   worker_.destroy();
 }
@@ -132,7 +140,10 @@ base::Status Engine::write(To to, const void* source, std::uint64_t bytes, const
     if (opened == done) return no_memory(to.peer);
   }
   Peer& peer = peers_.at(to.peer);
-  const base::Status status = peers_.post(peer, last, source, bytes, opened);
+  // The progress thread sends what is held if nothing else does; asleep it would have to be woken, which costs more
+  // than a message of its own.
+  const bool hold = last.kind == Kind::put && opened == done && !thread_asleep_;
+  const base::Status status = peers_.post(peer, last, source, bytes, opened, hold);
   peer.asked = peer.posted;
   if (!status.ok()) {
     progress_locked();  // buries the peer: UCX lets go of the chunks before this one
@@ -276,6 +287,16 @@ std::uint32_t Engine::in_flight(int rank) noexcept {
   return peers_.at(rank).in_flight;
 }
 
+bool Engine::holds_back() noexcept {
+  const std::lock_guard guard(lock_);
+  return !thread_asleep_;
+}
+
+std::uint64_t Engine::messages_to(int rank) noexcept {
+  const std::lock_guard guard(lock_);
+  return peers_.at(rank).sent;
+}
+
 std::size_t Engine::records() noexcept {
   const std::lock_guard guard(lock_);
   return peers_.records();
@@ -297,13 +318,8 @@ ucs_status_t Engine::on_message(void* argument, const void* header, std::size_t 
 }
 
 int Engine::progress_locked() noexcept {
-  int happened = 0;
-  // Bounded, so that a busy network doesn't keep the owner from what it waits for.
-  for (int i = 0; i < 16; ++i) {
-    const unsigned events = worker_.progress();
-    if (events == 0) break;
-    happened += static_cast<int>(events);
-  }
+  // Once: who waits looks at what came before it asks the network again.
+  int happened = static_cast<int>(worker_.progress());
   do {
     peers_.bury();  // first, since while it waits, room becomes free that nobody would be told of
     // By turns, so that neither my own transfers nor the answers to others' take all the room.
@@ -312,6 +328,8 @@ int Engine::progress_locked() noexcept {
     happened += peers_.pump();
     if (!answers_first) happened += target_.answer();
   } while (peers_.any_failed());
+  // What came may belong to something started, while the rank computes: whoever drives tells its background thread.
+  if (happened > 0 && options_.waiter != nullptr) options_.waiter->nudge(options_.waiter->local_index());
   return happened;
 }
 
@@ -335,18 +353,41 @@ bool Engine::owner_sleeps() const noexcept {
 }
 
 bool Engine::arm() noexcept {
+  bool armed = false;
+  {
+    const std::lock_guard guard(lock_);
+    // UCX tells of an event once: what has come already would go untold.
+    came_while_arming_ = static_cast<int>(worker_.progress());
+    thread_asleep_ = came_while_arming_ == 0 && !peers_.could_pump() && worker_.arm();
+    armed = thread_asleep_;
+    if (came_while_arming_ == 0) return armed;
+  }
+  tell_of_it();  // now: who drives meanwhile keeps the thread from serving, and finds nothing any more
+  return armed;
+}
+
+/// What came may be what the owner sleeps for, or belong to something that it has started.
+void Engine::tell_of_it() const noexcept {
+  if (options_.waiter == nullptr) return;
+  options_.waiter->ring(options_.waiter->local_index());
+  options_.waiter->nudge(options_.waiter->local_index());
+}
+
+void Engine::awake() noexcept {
   const std::lock_guard guard(lock_);
-  return worker_.arm();
+  thread_asleep_ = false;
 }
 
 int Engine::serve() noexcept {
   int happened = 0;
+  int came_before = 0;  // and was told of
   {
     const std::lock_guard guard(lock_);
     happened = progress_locked();
+    came_before = std::exchange(came_while_arming_, 0);
   }
-  if (happened > 0 && options_.waiter != nullptr) options_.waiter->ring(options_.waiter->local_index());
-  return happened;
+  if (happened > 0) tell_of_it();
+  return happened + came_before;
 }
 
 }  // namespace hmc::transport::ucx

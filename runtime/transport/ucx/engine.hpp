@@ -67,11 +67,17 @@ class Engine {
   void abandon_channel(const void* channel) noexcept;
   base::Status test(Ticket ticket) noexcept { return tickets_.test(ticket, lock_); }
   int progress() noexcept;
+  /// Nobody connects any more.
+  void all_left() noexcept { all_left_ = true; }
 
   /// What strangers sent, and what ranks of the job asked of regions that aren't there.
   Target::Refusals refusals() noexcept;
   /// Records that were ever needed at once: verbs in the queues, and messages in UCX's hands.
   std::size_t records() noexcept;
+  /// Small puts wait for what follows.
+  bool holds_back() noexcept;
+  /// Sent to a rank so far.
+  std::uint64_t messages_to(int rank) noexcept;
   /// Messages to a rank that UCX hasn't let go of.
   std::uint32_t in_flight(int rank) noexcept;
 
@@ -79,13 +85,16 @@ class Engine {
   /// Raised whenever the owner drives.
   std::uint64_t driven() const noexcept { return driven_.load(std::memory_order_relaxed); }
   bool owner_sleeps() const noexcept;
+  /// True: nothing is to be done before the next event, nor will be held meanwhile.
   bool arm() noexcept;
+  void awake() noexcept;
   int serve() noexcept;
 
  private:
   static ucs_status_t on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
                                  std::size_t bytes, const ucp_am_recv_param_t* param) noexcept;
   int progress_locked() noexcept;
+  void tell_of_it() const noexcept;
   void relieve() noexcept;
   /// Whether a verb may be posted; makes room for it.
   base::Status ready(To to) noexcept;
@@ -109,6 +118,9 @@ class Engine {
   unsigned turn_ = 0;
   // Relaxed: a hint to the progress thread about who is active; no data hangs on it.
   std::atomic<std::uint64_t> driven_{0};
+  bool thread_asleep_ = true;  // or not there at all
+  int came_while_arming_ = 0;
+  bool all_left_ = false;
   std::optional<ProgressThread> thread_;
 };
 

@@ -35,11 +35,14 @@ struct Message {
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   std::uint64_t ticket = 0;  ///< the asking rank's; comes back in the answer
+  /// Of its own data. What follows that is the next message, which rides with this one, and its data: of those only
+  /// the first's secret and sequence count.
+  std::uint64_t bytes = 0;
 };
-static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 72);
+static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 80);
 
 /// Raised with every change to Message; ranks that differ don't talk.
-inline constexpr std::uint8_t protocol_version = 2;
+inline constexpr std::uint8_t protocol_version = 3;
 
 /// More than this goes in several messages. With its header one message must stay below the 64 KiB of
 /// UCX's receive segment, so that it is one fragment: those of one sender arrive in order, and are
@@ -48,6 +51,9 @@ inline constexpr std::uint64_t chunk_bytes = 60 * 1024;
 
 /// Up to this size the bytes are copied beside the header, and a put is locally complete at once.
 inline constexpr std::uint64_t inline_bytes = 1024;
+
+/// Verbs for one peer that are held ride in one message while they fit into this.
+inline constexpr std::uint64_t joined_bytes = 4096;
 
 /// So many messages to one peer may be in UCX's hands; what follows waits in the peer's queue. It bounds
 /// the memory that UCX takes for a large transfer, and what a transfer that is given up waits for.

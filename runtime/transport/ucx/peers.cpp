@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +22,7 @@ namespace hmc::transport::ucx {
 namespace {
 
 /// Each of close()'s two steps takes no longer than this.
-constexpr std::int64_t longest_close_ns = 1'000'000'000;
+constexpr std::int64_t longest_goodbye_ns = 1'000'000'000;
 /// How long UCX may take to give back what it holds for a connection that was ended.
 constexpr std::int64_t longest_burial_ns = 200'000'000;
 
@@ -58,9 +59,25 @@ base::Status Peers::ready(Peer& peer) noexcept {
   return peer.endpoint != nullptr ? base::Status{} : connect(peer);
 }
 
-base::Status Peers::post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes,
-                         Ticket ticket) noexcept {
+bool Peers::join(Peer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept {
+  Sending* const last = peer.last;
+  // Whose data isn't copied has a ticket.
+  if (last == nullptr || last->ticket != done || last->bytes + sizeof(Message) + bytes > joined_bytes) return false;
+  if (!std::exchange(last->joined, true)) last->message.bytes = last->bytes;
+  last->source = last->data;
+  Message next = message;
+  next.bytes = bytes;
+  std::memcpy(last->data + last->bytes, &next, sizeof next);
+  if (bytes > 0) std::memcpy(last->data + last->bytes + sizeof next, data, bytes);
+  last->bytes += sizeof next + bytes;
+  ++peer.posted;
+  return true;
+}
+
+base::Status Peers::post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
+                         bool hold) noexcept {
   if (const base::Status status = ready(peer); !status.ok()) return status;
+  if (ticket == done && join(peer, message, data, bytes)) return hold ? base::Status{} : drain(peer, nullptr);
   Sending* const record = take(peer, message);
   if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank);
   ++peer.posted;
@@ -71,9 +88,13 @@ base::Status Peers::post(Peer& peer, const Message& message, const void* data, s
     std::memcpy(record->data, data, bytes);
     record->source = record->data;
   }
-  if (peer.first == nullptr && bytes <= chunk_bytes && has_room(peer)) return hand_over(*record);
+  if (!hold && peer.first == nullptr && bytes <= chunk_bytes && has_room(peer)) return hand_over(*record);
   enqueue(peer, *record);
-  while (peer.first != nullptr && has_room(peer))
+  return drain(peer, hold ? record : nullptr);
+}
+
+base::Status Peers::drain(Peer& peer, const Sending* end) noexcept {
+  while (peer.first != end && has_room(peer))
     if (const base::Status status = send_first(peer); !status.ok()) return status;
   return {};
 }
@@ -137,6 +158,11 @@ int Peers::pump() noexcept {
   return count;
 }
 
+bool Peers::could_pump() const noexcept {
+  return std::any_of(queued_.begin(), queued_.end(),
+                     [&](int rank) { return at(rank).failure.ok() && has_room(at(rank)); });
+}
+
 void Peers::unqueue(int rank, Ticket ticket) noexcept {
   Peer& peer = at(rank);
   Sending* rest = peer.first;
@@ -155,6 +181,7 @@ void Peers::unqueue(int rank, Ticket ticket) noexcept {
 base::Status Peers::hand_over(Sending& record) noexcept {
   Peer& peer = *record.peer;
   record.message.sequence = peer.sent++;
+  if (!record.joined) record.message.bytes = record.bytes;
   record.message.secret = peer.secret;
   ++peer.in_flight;
   if (record.reading != nullptr) ++record.reading->sending;
@@ -230,6 +257,7 @@ Sending* Peers::take(Peer& peer, const Message& message) noexcept {
   record->message = message;
   record->peer = &peer;
   record->ticket = done;
+  record->joined = false;
   record->reading = nullptr;
   record->next = nullptr;
   return record;
@@ -317,7 +345,7 @@ void Peers::close() noexcept {
   // Windows were flushed before, so there is next to nothing to deliver: answers to others at most.
   // A peer that is gone or stuck must not hold us.
   bury();
-  const std::int64_t limit = base::now_ns() + longest_close_ns;
+  const std::int64_t limit = base::now_ns() + longest_goodbye_ns;
   while (sending() > 0 && base::now_ns() < limit) {
     if (worker_.progress() == 0) ::sched_yield();
     bury();
@@ -329,7 +357,7 @@ void Peers::close() noexcept {
     if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);
     close_endpoint(peer, flags);
   }
-  wait_closing(longest_close_ns);
+  wait_closing(longest_goodbye_ns);
   // UCX wants to be told that nobody will ask about the rest; otherwise it ends the process.
   for (void* const request : closing_) worker_.ucp().ucp_request_free(request);
   if (!closing_.empty()) log_.debug("ucx: {} connections didn't end in time", closing_.size());

@@ -31,7 +31,7 @@ struct Peer {
   std::uint64_t posted = 0;     ///< verbs for it, each of which is one message or several
   std::uint64_t asked = 0;      ///< `posted` after the last verb that a flush waits for
   std::uint64_t flushed = 0;    ///< all verbs before this one are visible there
-  bool reordered = false;       ///< its messages came out of order: none is believed any more
+  bool distrusted = false;      ///< its messages came out of order, or not whole: none is believed any more
   bool put_refused = false;     ///< it refused a put since the last flush
   std::uint32_t in_flight = 0;  ///< messages that UCX hasn't let go of
   Sending* first = nullptr;     ///< the queue: what is posted and not yet UCX's
@@ -45,11 +45,12 @@ struct Sending {
   Message message;
   Peer* peer = nullptr;
   const std::byte* source = nullptr;
-  std::uint64_t bytes = 0;  ///< still to be sent
+  std::uint64_t bytes = 0;  ///< still to be sent, with what rides along
+  bool joined = false;      ///< others ride with it, so `message.bytes` is known already
   Ticket ticket = done;     ///< advances by one when UCX has let go of a part of the source
   Regions::Exposed* reading = nullptr;
   Sending* next = nullptr;
-  std::byte data[inline_bytes];
+  std::byte data[joined_bytes];
 };
 
 /// Connects on the first message. Messages to one peer arrive in the order of post() and send(): each is
@@ -70,7 +71,9 @@ class Peers {
   /// A verb: sent at once if there is room, and else behind those before it, by pump(). Data up to
   /// inline_bytes is copied; else it stays in use until the ticket was advanced once per chunk. The last
   /// chunk is `message`, those before it are plain puts.
-  base::Status post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket) noexcept;
+  /// `hold`: it may wait for the next verb to that peer, or for pump(), so that they are one message.
+  base::Status post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
+                    bool hold = false) noexcept;
   /// One message, now: the caller has asked has_room(). `reading` is where the data lies, counted up now
   /// and down when UCX has let go of it.
   base::Status send(Peer& peer, const Message& message, const void* data, std::uint64_t bytes,
@@ -78,6 +81,8 @@ class Peers {
   static bool has_room(const Peer& peer) noexcept { return peer.in_flight < most_in_flight; }
   /// Sends from the queues as far as there is room; returns how many messages.
   int pump() noexcept;
+  /// pump() would send something.
+  bool could_pump() const noexcept;
   /// Takes out of the queue what isn't sent of a verb.
   void unqueue(int rank, Ticket ticket) noexcept;
 
@@ -105,8 +110,12 @@ class Peers {
   void give_back(Sending& record) noexcept { free_.push_back(&record); }
   void enqueue(Peer& peer, Sending& record) noexcept;
   Sending* dequeue(Peer& peer) noexcept;
+  /// Lets a small verb ride with the last one of the queue, where there is place for it.
+  static bool join(Peer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept;
   /// Sends one message of the first verb in the queue.
   base::Status send_first(Peer& peer) noexcept;
+  /// Sends what is before `end` in the queue, as far as there is room.
+  base::Status drain(Peer& peer, const Sending* end) noexcept;
   base::Status hand_over(Sending& record) noexcept;
   void finish(Sending& record, ucs_status_t status) noexcept;
   void bury(Peer& peer) noexcept;

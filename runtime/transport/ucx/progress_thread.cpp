@@ -51,6 +51,7 @@ void ProgressThread::run() noexcept {
     const std::uint64_t driven = engine_.driven();
     const bool armed = engine_.arm();
     if (armed && !sleep(true, forever)) return;
+    engine_.awake();
     leave_it_to_the_owner(driven);
     // UCX can say "busy" with nothing to do for us (a connection under way): don't spin on that.
     if (engine_.serve() == 0 && !armed && !sleep(false, first_nap)) return;

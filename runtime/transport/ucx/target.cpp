@@ -26,21 +26,43 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
   if (message.secret != secret_ || message.origin >= static_cast<std::uint32_t>(peers_.count()))
     return refuse_stranger();
   Peer& peer = peers_.at(static_cast<int>(message.origin));
-  if (peer.reordered) return;
+  if (peer.distrusted) return;
   if (message.sequence != peer.received++) {
     // Fences and signals rest on this order; to go on would be to corrupt silently.
-    peer.reordered = true;
     log_.error("ucx: message {} from rank {} came where {} was due", message.sequence, peer.rank, peer.received - 1);
-    peers_.fail(peer, base::Status::failure(Code::error, "the network reordered messages", peer.rank));
-    return;
+    return distrust(peer, "the network reordered messages");
   }
   try {
-    if (message.kind < Kind::got)
-      carry_out(message, data, bytes);
-    else
-      take_in(message, data, bytes);
+    if (!receive_all(message, data, bytes)) {
+      log_.error("ucx: message {} from rank {} isn't whole", message.sequence, peer.rank);
+      distrust(peer, "its messages aren't whole");
+    }
   } catch (const std::bad_alloc&) {  // of the lists of answers: who asks for so much has to do without
     peers_.fail(peer, base::Status::failure(Code::out_of_memory, "no memory for an answer", peer.rank));
+  }
+}
+
+void Target::distrust(Peer& peer, const char* why) noexcept {
+  peer.distrusted = true;
+  peers_.fail(peer, base::Status::failure(Code::error, why, peer.rank));
+}
+
+bool Target::receive_all(Message message, const std::byte* data, std::uint64_t left) {
+  const std::uint32_t origin = message.origin;
+  for (;;) {
+    if (message.bytes > left) return false;
+    message.origin = origin;  // who rides with a message is of the same rank, whatever it says
+    if (message.kind < Kind::got)
+      carry_out(message, data, message.bytes);
+    else
+      take_in(message, data, message.bytes);
+    data += message.bytes;
+    left -= message.bytes;
+    if (left == 0) return true;
+    if (left < sizeof message) return false;
+    std::memcpy(&message, data, sizeof message);
+    data += sizeof message;
+    left -= sizeof message;
   }
 }
 

@@ -54,6 +54,10 @@ class Target {
     std::size_t first = 0;
     std::vector<Answer> answers;
   };
+  /// A message, and those that ride with it; false: they aren't whole.
+  bool receive_all(Message message, const std::byte* data, std::uint64_t left);
+  /// Nothing that it sends is believed any more.
+  void distrust(Peer& peer, const char* why) noexcept;
   void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes);
   void take_in(const Message& message, const std::byte* data, std::uint64_t bytes);
   void do_put(const Message& message, const std::byte* data, std::uint64_t bytes);

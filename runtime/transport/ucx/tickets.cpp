@@ -9,7 +9,7 @@ Ticket Tickets::open(const Transfer& transfer) noexcept {
     try {
       // First, so that neither the push below nor release() ever allocates.
       if (free_.capacity() < slots_.size() + 1) free_.reserve(2 * slots_.size() + 16);
-      slots_.emplace_back();
+      slots_.add();
     } catch (const std::bad_alloc&) {
       return done;
     }

@@ -1,10 +1,11 @@
 // Tickets: the transfers under way of one wire.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -18,8 +19,8 @@ namespace hmc::transport::ucx {
 /// until it was asked, was given up, or its channel ends. Memory grows to the largest number ever under
 /// way.
 ///
-/// Threads: all under the engine's lock, except test(), which the wire's user calls without: it is
-/// also the only one who opens, so slots don't move under it.
+/// Threads: all under the engine's lock, except test(), which the wire's user calls without; slots don't move when
+/// others are added (Slots).
 class Tickets {
  public:
   struct Transfer {
@@ -62,11 +63,43 @@ class Tickets {
     base::Status status;
     Transfer transfer;
   };
+  /// Slots that stay where they are: blocks, each twice as long as the one before. Only grows.
+  class Slots {
+   public:
+    Slots() = default;
+    ~Slots() {
+      for (auto& block : blocks_) delete[] block.load(std::memory_order_relaxed);
+    }
+    Slots(const Slots&) = delete;
+    Slots& operator=(const Slots&) = delete;
+    // Acquire: pairs with the release in add; who sees the number sees the slots.
+    std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
+    Slot& operator[](std::size_t index) const noexcept {
+      const std::size_t place = index + first;
+      const unsigned block = static_cast<unsigned>(std::bit_width(place)) - first_bits;
+      // Relaxed: the block was there before the size that allows this index.
+      return blocks_[block].load(std::memory_order_relaxed)[place - (first << block)];
+    }
+    /// Under the engine's lock; may throw bad_alloc.
+    void add() {
+      const std::size_t place = size_.load(std::memory_order_relaxed) + first;
+      if (std::has_single_bit(place))
+        blocks_[static_cast<unsigned>(std::bit_width(place)) - first_bits].store(new Slot[place],
+                                                                                 std::memory_order_relaxed);
+      size_.store(place - first + 1, std::memory_order_release);
+    }
+
+   private:
+    static constexpr std::size_t first = 64;  // slots of the first block
+    static constexpr unsigned first_bits = 7;
+    std::array<std::atomic<Slot*>, 26> blocks_{};  // more slots than a ticket has numbers for
+    std::atomic<std::size_t> size_{0};
+  };
   static std::uint32_t index_of(Ticket ticket) noexcept { return static_cast<std::uint32_t>(ticket); }
   static std::uint32_t generation_of(Ticket ticket) noexcept { return static_cast<std::uint32_t>(ticket >> 32); }
   void release(std::uint32_t index) noexcept;
 
-  std::deque<Slot> slots_;
+  Slots slots_;
   std::vector<std::uint32_t> free_;
 };
 

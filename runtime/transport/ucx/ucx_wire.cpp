@@ -66,6 +66,8 @@ std::vector<std::unique_ptr<Channel>> UcxWire::connect(const Region&, std::span<
 
 void UcxWire::conceal(const Region& mine) noexcept { engine_->conceal(mine.base, mine.bytes); }
 int UcxWire::progress() noexcept { return engine_->progress(); }
+
+void UcxWire::all_left() noexcept { engine_->all_left(); }
 base::Status UcxWire::test(Ticket ticket) noexcept { return engine_->test(ticket); }
 void UcxWire::abandon(Ticket ticket) noexcept { engine_->abandon(ticket); }
 base::Status UcxWire::flush(int peer, Ticket& ticket) noexcept { return engine_->flush(peer, ticket); }

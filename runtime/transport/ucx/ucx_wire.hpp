@@ -41,6 +41,7 @@ class UcxWire final : public Wire {
   /// Messages to one peer are carried out in the order in which they were sent, so nothing is to do.
   base::Status fence() noexcept override { return {}; }
   base::Status flush(int peer, Ticket& ticket) noexcept override;
+  void all_left() noexcept override;
   ucx::Engine& engine() noexcept { return *engine_; }  ///< for tests of what lies below
 
  private:

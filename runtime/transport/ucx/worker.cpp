@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <hmc/error.hpp>
 
+#include "runtime/base/deadline.hpp"
 #include "runtime/transport/ucx/signal_mask.hpp"
 
 namespace hmc::transport::ucx {
@@ -92,6 +95,23 @@ void Worker::destroy() noexcept {
   if (worker_ == nullptr) return;
   ucp_.ucp_worker_destroy(std::exchange(worker_, nullptr));
   ucp_.ucp_cleanup(std::exchange(context_, nullptr));
+}
+
+bool Worker::flush(std::int64_t limit_ns) noexcept {
+  const ucp_request_param_t param{};
+  void* const request = ucp_.ucp_worker_flush_nbx(worker_, &param);
+  if (!UCS_PTR_IS_PTR(request)) return true;  // at once; or with an error, and then nothing waits either
+  const std::int64_t limit = base::now_ns() + limit_ns;
+  ucs_status_t status = UCS_INPROGRESS;
+  while ((status = ucp_.ucp_request_check_status(request)) == UCS_INPROGRESS && base::now_ns() < limit)
+    if (ucp_.ucp_worker_progress(worker_) == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  ucp_.ucp_request_free(request);
+  return status != UCS_INPROGRESS;
+}
+
+void Worker::leave_behind() noexcept {
+  worker_ = nullptr;
+  context_ = nullptr;
 }
 
 base::Bytes Worker::address() const {

@@ -17,6 +17,10 @@ class Worker {
   /// Ends what is left; UCX may call back once more for messages that it kept, so whoever is called must
   /// still be there. Nothing may be asked of this worker afterwards.
   void destroy() noexcept;
+  /// Progresses until nothing is left that waits to be sent, of UCX's own messages too; false after so long.
+  bool flush(std::int64_t limit_ns) noexcept;
+  /// In place of destroy(): it stays behind until the process ends.
+  void leave_behind() noexcept;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 

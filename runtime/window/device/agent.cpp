@@ -55,16 +55,15 @@ void wake_agent(ControlHead& head) noexcept {
   ::syscall(SYS_futex, &head.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-Agent::Agent(const Fabric& fabric, const DeviceMemory& memory, std::byte* control)
+Agent::Agent(const Fabric& fabric, const DeviceMemory& memory, std::byte* control, bool far_origins)
     : fabric_(fabric),
       memory_(memory),
       control_(control),
       head_(head_of(control)),
       shape_(fabric.size),
+      far_origins_(far_origins),
       nap_ns_(first_nap_ns),
       failed_(static_cast<std::size_t>(fabric.size)) {
-  for (int rank = 0; rank < fabric.size; ++rank)
-    far_origins_ = far_origins_ || !fabric.paths[static_cast<std::size_t>(rank)].direct;
   thread_ = start_without_signals([](void* self) { static_cast<Agent*>(self)->run(); }, this);
   ::pthread_setname_np(thread_.native_handle(), "hmc-device");
 }

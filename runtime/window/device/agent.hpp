@@ -16,7 +16,8 @@ namespace hmc::window {
 class Agent {
  public:
   /// Throws Error if the system gives no thread. `control` and the fabric outlive it.
-  Agent(const Fabric& fabric, const DeviceMemory& memory, std::byte* control);
+  /// `far_origins`: some of those who ask can't ring.
+  Agent(const Fabric& fabric, const DeviceMemory& memory, std::byte* control, bool far_origins);
   ~Agent();  ///< stops and joins
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
@@ -40,7 +41,7 @@ class Agent {
   std::byte* control_;
   ControlHead& head_;
   ControlShape shape_;
-  bool far_origins_ = false;  ///< some rank can't ring
+  bool far_origins_;
   long nap_ns_;
   std::vector<bool> failed_;  ///< by rank: its verb under way
   std::atomic<bool> stopping_{false};

@@ -6,12 +6,6 @@ namespace hmc::window {
 
 using base::Status;
 
-namespace {
-
-memory::Owner host_owner() noexcept { return {&memory::provider_for(MemoryType::CPU), {}}; }
-
-}  // namespace
-
 Status DeviceMemory::write(std::uint64_t offset, const void* source, std::size_t bytes) const noexcept {
   if (bytes == 0) return {};
   return memory::copy_between(allocation_->address + offset, owner_, source, memory::known_owner_of(source), bytes);
@@ -24,11 +18,11 @@ Status DeviceMemory::read(std::uint64_t offset, void* destination, std::size_t b
 }
 
 Status DeviceMemory::write_from_host(std::uint64_t offset, const void* source, std::size_t bytes) const noexcept {
-  return memory::copy_between(allocation_->address + offset, owner_, source, host_owner(), bytes);
+  return memory::copy_between(allocation_->address + offset, owner_, source, memory::host_owner(), bytes);
 }
 
 Status DeviceMemory::read_to_host(std::uint64_t offset, void* destination, std::size_t bytes) const noexcept {
-  return memory::copy_between(destination, host_owner(), allocation_->address + offset, owner_, bytes);
+  return memory::copy_between(destination, memory::host_owner(), allocation_->address + offset, owner_, bytes);
 }
 
 Status DeviceMemory::write_rows(std::uint64_t offset, std::size_t pitch, const void* source, std::size_t source_pitch,

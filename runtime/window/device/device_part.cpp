@@ -106,6 +106,20 @@ void DevicePart::give_back() {
   is_lent_ = false;
 }
 
+std::string DevicePart::start_agent(bool by_far) {
+  const ControlShape shape(fabric_.size);
+  std::string through = "pinned host memory";
+  try {
+    std::byte* const buffers = control() + shape.buffer(0, 0);
+    pinned_ = memory_.allocation()->provider->pin(offer_.device, buffers, shape.bytes() - shape.buffer(0, 0));
+  } catch (const Error& error) {
+    through = "pageable host memory: " + error.detail().message;
+  }
+  agent_.emplace(fabric_, memory_, control(), by_far);
+  fabric_.log.info("an agent copies for some ranks, through {}", through);
+  return "others' bytes go through " + through;
+}
+
 transport::Region DevicePart::control_region() const {
   return {control_->base(), ControlShape(fabric_.size).bytes(), MemoryType::CPU, control_, 0};
 }

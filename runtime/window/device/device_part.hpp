@@ -48,8 +48,8 @@ class DevicePart {
 
   /// All peers have tried. Throws Error.
   void give_back();
-  /// Some peer can't do without. Throws Error.
-  void start_agent() { agent_.emplace(fabric_, memory_, control()); }
+  /// Some peer can't do without; `by_far`: one of another node. Returns what its bytes go through. Throws Error.
+  std::string start_agent(bool by_far);
 
   /// A look at one of my words; false when it wasn't due, or the word's lock is held by somebody.
   struct Watch {
@@ -69,6 +69,7 @@ class DevicePart {
   base::UniqueFd descriptor_;  // of the ticket that needs one
   std::array<std::byte, 8> lent_{};
   bool is_lent_ = false;
+  std::shared_ptr<void> pinned_;  // the Control's buffers, while an agent copies from and to them
   std::optional<Agent> agent_;
 };
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
+#include <exception>
+#include <optional>
+
+#include <hmc/error.hpp>
 
 #include "runtime/window/device/agent.hpp"
 
@@ -16,44 +19,47 @@ Status HelpedChannel::over(const Status& started, Ticket ticket) noexcept {
   return started.ok() ? finish(fabric_, wire_, ticket, note(), fabric_.timeout) : started;
 }
 
-std::byte* HelpedChannel::bounce() noexcept {
+/// Where a wire carries bytes of a device's.
+Status HelpedChannel::lease(const memory::Owner& owner, memory::StageLease& stage) noexcept {
+  if (control_ != nullptr || memory::host_reaches(owner)) return {};
   try {
-    if (bounce_.empty()) bounce_.resize(shape_.chunk());
-    return bounce_.data();
-  } catch (const std::bad_alloc&) {
-    return nullptr;
+    stage = memory::StageLease(*owner.provider, owner.info.device);
+    return {};
+  } catch (const Error& error) {
+    std::strncpy(text_, error.detail().message.c_str(), sizeof text_ - 1);
+    return Status::failure(error.code(), text_, peer_);
+  } catch (const std::exception&) {
+    return Status::failure(Code::out_of_memory, "no memory to stage a transfer", peer_);
   }
 }
 
 /// The next command's bytes into its buffer.
-Status HelpedChannel::fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner) noexcept {
+Status HelpedChannel::fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner,
+                           memory::OutPieces* pieces) noexcept {
   if (bytes == 0) return {};
   const std::uint64_t buffer = shape_.buffer(fabric_.rank, issued_ + 1);
-  const memory::Owner host{&memory::provider_for(MemoryType::CPU), {}};
+  const memory::Owner host = memory::host_owner();
   if (control_ != nullptr) return memory::copy_between(control_ + buffer, host, source, owner, bytes);
-  if (!memory::host_reaches(owner)) {
-    std::byte* const between = bounce();
-    if (between == nullptr) return Status::failure(Code::out_of_memory, "no memory to stage a transfer", peer_);
-    if (const Status status = memory::copy_between(between, host, source, owner, bytes); !status.ok()) return status;
-    source = between;
-  }
+  if (pieces != nullptr)
+    if (const Status status = pieces->next(source); !status.ok()) return status;
   Ticket ticket = transport::done;
   const Status started = way_->put(buffer, source, bytes, ticket);
   return over(started, ticket);
 }
 
 /// What command `number` has fetched, out of its buffer.
-Status HelpedChannel::empty(std::uint64_t number, std::byte* destination, std::size_t bytes,
-                            const memory::Owner& owner) noexcept {
+Status HelpedChannel::empty(std::uint64_t number, std::byte* destination, std::size_t bytes, const memory::Owner& owner,
+                            memory::InPieces* pieces) noexcept {
   const std::uint64_t buffer = shape_.buffer(fabric_.rank, number);
-  const memory::Owner host{&memory::provider_for(MemoryType::CPU), {}};
+  const memory::Owner host = memory::host_owner();
   if (control_ != nullptr) return memory::copy_between(destination, owner, control_ + buffer, host, bytes);
-  std::byte* const to = memory::host_reaches(owner) ? destination : bounce();
-  if (to == nullptr) return Status::failure(Code::out_of_memory, "no memory to stage a transfer", peer_);
+  std::byte* to = destination;
+  if (pieces != nullptr)
+    if (const Status status = pieces->room(to); !status.ok()) return status;
   Ticket ticket = transport::done;
   const Status started = way_->get(buffer, to, bytes, ticket);
-  if (const Status status = over(started, ticket); !status.ok() || to == destination) return status;
-  return memory::copy_between(destination, owner, to, host, bytes);
+  const Status status = over(started, ticket);
+  return status.ok() && pieces != nullptr ? pieces->filled() : status;
 }
 
 Status HelpedChannel::post(const Command& command) noexcept {
@@ -121,13 +127,17 @@ Status HelpedChannel::failure() noexcept {
 Status HelpedChannel::send(std::uint64_t offset, const std::byte* source, std::size_t bytes,
                            const Command& last) noexcept {
   const memory::Owner owner = memory::known_owner_of(source);
+  memory::StageLease stage;
+  if (const Status status = lease(owner, stage); !status.ok()) return status;
+  std::optional<memory::OutPieces> pieces;
+  if (stage) pieces.emplace(*stage, source, bytes, shape_.chunk());
   std::size_t sent = 0;
   begin();
   do {
     const std::size_t now = std::min(bytes - sent, shape_.chunk());
     if (const Status status = await(issued_ - std::min<std::uint64_t>(issued_, Lane::slots - 1)); !status.ok())
       return status;
-    if (const Status status = fill(source + sent, now, owner); !status.ok()) return status;
+    if (const Status status = fill(source + sent, now, owner, pieces ? &*pieces : nullptr); !status.ok()) return status;
     Command command = sent + now == bytes ? last : Command{};
     command.first = sent == 0 ? 1 : 0;
     command.offset = offset + sent;
@@ -156,6 +166,10 @@ Status HelpedChannel::put_signal(std::uint64_t offset, const void* source, std::
 Status HelpedChannel::get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept {
   ticket = transport::done;
   const memory::Owner owner = memory::known_owner_of(destination);
+  memory::StageLease stage;
+  if (const Status status = lease(owner, stage); !status.ok()) return status;
+  std::optional<memory::InPieces> in;
+  if (stage) in.emplace(*stage, destination, bytes, shape_.chunk());
   begin();
   const std::uint64_t before = issued_;
   const std::uint64_t pieces = (bytes + shape_.chunk() - 1) / shape_.chunk();
@@ -173,11 +187,12 @@ Status HelpedChannel::get(std::uint64_t offset, void* destination, std::size_t b
     const std::uint64_t done = piece * shape_.chunk();
     const std::size_t now = std::min<std::size_t>(shape_.chunk(), bytes - done);
     if (const Status status = await(before + piece + 1); !status.ok()) return status;
-    if (const Status status = empty(before + piece + 1, static_cast<std::byte*>(destination) + done, now, owner);
+    if (const Status status =
+            empty(before + piece + 1, static_cast<std::byte*>(destination) + done, now, owner, in ? &*in : nullptr);
         !status.ok())
       return status;
   }
-  return {};
+  return in ? in->finish() : Status{};
 }
 
 Status HelpedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,

@@ -2,8 +2,7 @@
 // wire reaches it, and its agent makes the last copy; in pieces, two under way, so that wire and copy overlap.
 #pragma once
 
-#include <vector>
-
+#include "runtime/memory/stage.hpp"
 #include "runtime/window/device/control.hpp"
 #include "runtime/window/device/device_channel.hpp"
 
@@ -45,21 +44,21 @@ class HelpedChannel final : public DeviceChannel {
   bool look(std::uint64_t& seen, transport::Ticket& asked, base::Status& status) noexcept;
   base::Status failure() noexcept;
   base::Status read_answer(Answer& answer) noexcept;
-  base::Status fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner) noexcept;
-  base::Status empty(std::uint64_t number, std::byte* destination, std::size_t bytes,
-                     const memory::Owner& owner) noexcept;
+  base::Status lease(const memory::Owner& owner, memory::StageLease& stage) noexcept;
+  base::Status fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner,
+                    memory::OutPieces* pieces) noexcept;
+  base::Status empty(std::uint64_t number, std::byte* destination, std::size_t bytes, const memory::Owner& owner,
+                     memory::InPieces* pieces) noexcept;
   base::Status send(std::uint64_t offset, const std::byte* source, std::size_t bytes, const Command& last) noexcept;
-  std::byte* bounce() noexcept;
 
   Fabric& fabric_;
   int peer_;
   int wire_;
   ControlShape shape_;
   std::unique_ptr<transport::Channel> way_;
-  std::byte* control_;             // the peer's, where load and store reach it
-  std::uint64_t issued_ = 0;       // commands so far
-  std::uint64_t verb_first_ = 1;   // the first command of the verb under way
-  std::vector<std::byte> bounce_;  // between my device and a wire
+  std::byte* control_;            // the peer's, where load and store reach it
+  std::uint64_t issued_ = 0;      // commands so far
+  std::uint64_t verb_first_ = 1;  // the first command of the verb under way
   char text_[sizeof Answer::text] = {};
 };
 

@@ -1,6 +1,9 @@
 #include "runtime/window/device/host_copies.hpp"
 
-#include <new>
+#include <exception>
+#include <utility>
+
+#include <hmc/error.hpp>
 
 namespace hmc::window {
 
@@ -15,47 +18,95 @@ std::ptrdiff_t distance(const void* from, const void* to) noexcept {
   return static_cast<const std::byte*>(to) - static_cast<const std::byte*>(from);
 }
 
+void let_go(const memory::Owner& owner, memory::HostBlock& block) noexcept {
+  if (block.data != nullptr) owner.provider->give_back(std::move(block));
+}
+
 }  // namespace
 
 HostCopies::HostCopies(const Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,
-                       std::size_t out_bytes)
+                       std::size_t out_bytes, Output output)
     : fabric_(fabric), operation_(operation), in_(in), out_(out), user_out_(out), out_bytes_(out_bytes) {
-  const bool copies_in = in_bytes > 0 && !memory::host_reaches(in);
-  const bool copies_out = out_bytes > 0 && !memory::host_reaches(out);
-  gives_back_ = copies_out;
-  if (copies_in && copies_out && lies_in(in, in_bytes, out, out_bytes)) {
-    take(out_copy_, out, out_bytes);
-    out_ = out_copy_.data();
-    in_ = out_copy_.data() + distance(out, in);
-  } else if (copies_in && copies_out && lies_in(out, out_bytes, in, in_bytes)) {
-    take(in_copy_, in, in_bytes);
-    in_ = in_copy_.data();
-    out_ = in_copy_.data() + distance(in, out);
-  } else {
-    if (copies_in) take(in_copy_, in, in_bytes);
-    // With what lies there: a collective may leave parts of its output alone.
-    if (copies_out) take(out_copy_, out, out_bytes);
-    if (copies_in) in_ = in_copy_.data();
-    if (copies_out) out_ = out_copy_.data();
-  }
-}
-
-void HostCopies::take(std::vector<std::byte>& copy, const void* from, std::size_t bytes) const {
   try {
-    copy.resize(bytes);
-  } catch (const std::bad_alloc&) {
-    require(fabric_, base::Status::failure(Code::out_of_memory, "no host memory to stage a device's buffer"),
-            {operation_, -1, 0, bytes, true});
+    place(in, in_bytes, out, out_bytes, output);
+  } catch (...) {
+    let_go(in_copy_.owner, in_copy_.block);
+    let_go(out_copy_.owner, out_copy_.block);
+    throw;
   }
-  const memory::Owner host{&memory::provider_for(MemoryType::CPU), {}};
-  require(fabric_, memory::copy_between(copy.data(), host, from, memory::known_owner_of(from), bytes), {operation_});
 }
 
-void HostCopies::finish() const {
-  if (!gives_back_) return;
-  const memory::Owner host{&memory::provider_for(MemoryType::CPU), {}};
-  require(fabric_, memory::copy_between(user_out_, memory::known_owner_of(user_out_), out_, host, out_bytes_),
-          {operation_});
+HostCopies::~HostCopies() {
+  let_go(in_copy_.owner, in_copy_.block);
+  let_go(out_copy_.owner, out_copy_.block);
+}
+
+void HostCopies::place(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes, Output output) {
+  in_copy_.owner = memory::known_owner_of(in);
+  out_copy_.owner = memory::known_owner_of(out);
+  const bool in_away = !memory::host_reaches(in_copy_.owner), out_away = !memory::host_reaches(out_copy_.owner);
+  if (in_away && in_bytes == 0) in_ = &nothing_;
+  if (out_away && out_bytes == 0) out_ = &nothing_;
+  const bool copies_in = in_away && in_bytes > 0, copies_out = out_away && out_bytes > 0;
+  if (copies_out && output != Output::unchanged) gives_back_ = out_copy_.owner.provider;
+  if (copies_in && copies_out && !lies_in(in, in_bytes, out, out_bytes) && lies_in(out, out_bytes, in, in_bytes)) {
+    std::byte* const copy = room(in_copy_, in_bytes);
+    takes(copy, in, in_bytes, in_copy_);
+    in_ = copy;
+    out_ = copy + distance(in, out);
+    return;
+  }
+  if (copies_out) {
+    std::byte* const copy = room(out_copy_, out_bytes);
+    out_ = copy;
+    if (output == Output::parts) takes(copy, out, out_bytes, out_copy_);
+    if (copies_in && lies_in(in, in_bytes, out, out_bytes)) {
+      in_ = copy + distance(out, in);
+      if (output != Output::parts) takes(copy + distance(out, in), in, in_bytes, out_copy_);
+      return;
+    }
+  }
+  if (!copies_in) return;
+  std::byte* const copy = room(in_copy_, in_bytes);
+  takes(copy, in, in_bytes, in_copy_);
+  in_ = copy;
+}
+
+std::byte* HostCopies::room(Copy& copy, std::size_t bytes) const {
+  try {
+    copy.block = copy.owner.provider->take_block(copy.owner.info.device, bytes);
+    return copy.block.data;
+  } catch (const Error& error) {
+    ErrorDetail detail = error.detail();
+    detail.operation = operation_;
+    detail.rank = fabric_.rank;
+    throw Error(std::move(detail));
+  } catch (const std::exception&) {
+    throw_status(fabric_, base::Status::failure(Code::out_of_memory, "no host memory to stage a device's buffer"),
+                 {operation_, -1, 0, bytes, true});
+  }
+}
+
+base::Status HostCopies::take() const noexcept {
+  for (std::size_t i = 0; i < taken_count_; ++i) {
+    const Taken& each = taken_[i];
+    const base::Status status = each.of->owner.provider->copy({.destination = each.to,
+                                                               .source = each.from,
+                                                               .width = each.bytes,
+                                                               .direction = memory::Direction::device_to_host,
+                                                               .source_device = each.of->owner.info.device});
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+base::Status HostCopies::finish() const noexcept {
+  if (gives_back_ == nullptr) return {};
+  return gives_back_->copy({.destination = user_out_,
+                            .source = out_,
+                            .width = out_bytes_,
+                            .direction = memory::Direction::host_to_device,
+                            .destination_device = out_copy_.owner.info.device});
 }
 
 }  // namespace hmc::window

@@ -1,17 +1,32 @@
 // Local pointers of verbs where this process has device memory: each is looked up, and staged where a wire can't
 // reach it.
 #include <algorithm>
-#include <vector>
+#include <exception>
+#include <new>
 
+#include "runtime/memory/stage.hpp"
 #include "runtime/window/core.hpp"
 
 namespace hmc::window {
 
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-
-memory::Owner host_owner() noexcept { return {&memory::provider_for(MemoryType::CPU), {}}; }
+memory::StageLease lease(const Fabric& fabric, const memory::Owner& owner, const CallSite& call) {
+  try {
+    return {*owner.provider, owner.info.device};
+  } catch (const Error& error) {
+    ErrorDetail detail = error.detail();
+    detail.operation = call.operation;
+    detail.rank = fabric.rank;
+    detail.peer = call.peer;
+    detail.offset = call.offset;
+    detail.size = call.size;
+    detail.has_extent = true;
+    throw Error(std::move(detail));
+  } catch (const std::exception&) {
+    throw_status(fabric, base::Status::failure(Code::out_of_memory, "no memory to stage a transfer"), call);
+  }
+}
 
 }  // namespace
 
@@ -19,7 +34,7 @@ void Core::copy_in(const char* operation, const Peer& peer, std::uint64_t offset
                    std::size_t bytes) const {
   const memory::Owner from = memory::known_owner_of(source);
   if (memory::host_reaches(from)) return copy_into_window(peer.direct + offset, source, bytes);
-  require(*fabric_, memory::copy_between(peer.direct + offset, host_owner(), source, from, bytes),
+  require(*fabric_, memory::copy_between(peer.direct + offset, memory::host_owner(), source, from, bytes),
           {operation, peer.world, offset, bytes, true});
 }
 
@@ -27,34 +42,42 @@ void Core::copy_out(const char* operation, const Peer& peer, std::uint64_t offse
                     std::size_t bytes) const {
   const memory::Owner to = memory::known_owner_of(destination);
   if (memory::host_reaches(to)) return copy_from_window(destination, peer.direct + offset, bytes);
-  require(*fabric_, memory::copy_between(destination, to, peer.direct + offset, host_owner(), bytes),
+  require(*fabric_, memory::copy_between(destination, to, peer.direct + offset, memory::host_owner(), bytes),
           {operation, peer.world, offset, bytes, true});
 }
 
-void Core::put_staged(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  const memory::Owner from = memory::known_owner_of(source);
-  std::vector<std::byte> stage(std::min(bytes, piece_bytes));
-  for (std::size_t done = 0; done < bytes;) {
-    const std::size_t now = std::min(bytes - done, stage.size());
-    require(*fabric_,
-            memory::copy_between(stage.data(), host_owner(), static_cast<const std::byte*>(source) + done, from, now),
-            {"put", world_rank(rank), offset + done, now, true});
-    put(rank, offset + done, stage.data(), now);
-    done += now;
+// The next piece leaves the device while one is on the wire.
+void Core::put_staged(const char* operation, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  const CallSite call{operation, world_rank(rank), offset, bytes, true};
+  const memory::StageLease stage = lease(*fabric_, memory::known_owner_of(source), call);
+  const std::size_t piece = memory::staged_piece(bytes);
+  memory::OutPieces pieces(*stage, source, bytes, piece);
+  for (std::size_t done = 0; done < bytes; done += piece) {
+    const std::byte* at = nullptr;
+    require(*fabric_, pieces.next(at), call);
+    put(rank, offset + done, at, std::min(piece, bytes - done));
   }
 }
 
-void Core::get_staged(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
-  const memory::Owner to = memory::known_owner_of(destination);
-  std::vector<std::byte> stage(std::min(bytes, piece_bytes));
-  for (std::size_t done = 0; done < bytes;) {
-    const std::size_t now = std::min(bytes - done, stage.size());
-    get(rank, offset + done, stage.data(), now);
-    require(*fabric_,
-            memory::copy_between(static_cast<std::byte*>(destination) + done, to, stage.data(), host_owner(), now),
-            {"get", world_rank(rank), offset + done, now, true});
-    done += now;
+void Core::get_staged(const char* operation, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  const CallSite call{operation, world_rank(rank), offset, bytes, true};
+  const memory::StageLease stage = lease(*fabric_, memory::known_owner_of(destination), call);
+  const std::size_t piece = memory::staged_piece(bytes);
+  memory::InPieces pieces(*stage, destination, bytes, piece);
+  for (std::size_t done = 0; done < bytes; done += piece) {
+    std::byte* at = nullptr;
+    require(*fabric_, pieces.room(at), call);
+    get(rank, offset + done, at, std::min(piece, bytes - done));
+    require(*fabric_, pieces.filled(), call);
   }
+  require(*fabric_, pieces.finish(), call);
+}
+
+std::byte* Core::between() {
+  if (between_ == nullptr) between_.reset(new (std::nothrow) std::byte[2 * between_half]);
+  if (between_ == nullptr)
+    throw Error(Code::out_of_memory, "copy", "no host memory between two windows that this rank reaches neither of");
+  return between_.get();
 }
 
 }  // namespace hmc::window

@@ -27,6 +27,62 @@ Status MappedChannel::get(std::uint64_t offset, void* destination, std::size_t b
   return memory_.read(offset, destination, bytes);
 }
 
+bool MappedChannel::begins(const memory::Transfer& transfer, const memory::Owner& local, Status& status,
+                           std::uint64_t& number) noexcept {
+  const memory::Owner& theirs = memory_.owner();
+  if (memory::host_reaches(theirs)) return false;  // the host copies
+  if (!memory::host_reaches(local) && local.provider != theirs.provider) return false;
+  const auto to = reinterpret_cast<std::uintptr_t>(transfer.destination);
+  const auto from = reinterpret_cast<std::uintptr_t>(transfer.source);
+  if (to < from + transfer.width && from < to + transfer.width) return false;
+  status = queue_.start(transfer, number);
+  return status.code != Code::unsupported;
+}
+
+Status MappedChannel::begin_put(std::uint64_t offset, const void* source, std::size_t bytes,
+                                std::uint64_t& number) noexcept {
+  number = 0;
+  if (bytes == 0) return {};
+  const memory::Owner from = memory::known_owner_of(source);
+  const bool by_host = memory::host_reaches(from);
+  Status status;
+  if (begins({.destination = memory_.allocation()->address + offset,
+              .source = source,
+              .width = bytes,
+              .direction = by_host ? memory::Direction::host_to_device : memory::Direction::device_to_device,
+              .destination_device = memory_.owner().info.device,
+              .source_device = by_host ? -1 : from.info.device},
+             from, status, number))
+    return status;
+  return changed(memory_.write(offset, source, bytes));
+}
+
+Status MappedChannel::begin_get(std::uint64_t offset, void* destination, std::size_t bytes,
+                                std::uint64_t& number) noexcept {
+  number = 0;
+  if (bytes == 0) return {};
+  const memory::Owner to = memory::known_owner_of(destination);
+  const bool by_host = memory::host_reaches(to);
+  Status status;
+  if (begins({.destination = destination,
+              .source = memory_.allocation()->address + offset,
+              .width = bytes,
+              .direction = by_host ? memory::Direction::device_to_host : memory::Direction::device_to_device,
+              .destination_device = by_host ? -1 : to.info.device,
+              .source_device = memory_.owner().info.device},
+             to, status, number))
+    return status;
+  return memory_.read(offset, destination, bytes);
+}
+
+Status MappedChannel::look(std::uint64_t number) noexcept {
+  const std::uint64_t over = queue_.over();
+  const Status status = queue_.look(number);
+  return queue_.over() != over ? changed(status) : status;
+}
+
+Status MappedChannel::wait_for_begun() noexcept { return idle() ? Status{} : changed(queue_.wait()); }
+
 Status MappedChannel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                  std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
   ticket = transport::done;

@@ -1,8 +1,9 @@
 // MappedChannel: device memory of a rank of this node that this process has mapped (or that is its own):
-// bytes go by the provider's copies, and have arrived when a verb returns.
+// bytes go by the provider's copies. They have arrived when a verb returns; what was begun, when its number is over.
 #pragma once
 
 #include "runtime/window/device/control.hpp"
+#include "runtime/window/device/copy_queue.hpp"
 #include "runtime/window/device/device_channel.hpp"
 
 namespace hmc::window {
@@ -12,9 +13,26 @@ class MappedChannel final : public DeviceChannel {
   /// `control`: the peer's, mapped here; `way` keeps it so (null for this rank itself). The fabric outlives this.
   MappedChannel(Fabric& fabric, int peer, DeviceMemory memory, std::byte* control,
                 std::unique_ptr<transport::Channel> way) noexcept
-      : fabric_(fabric), peer_(peer), memory_(std::move(memory)), head_(head_of(control)), way_(std::move(way)) {}
+      : fabric_(fabric),
+        peer_(peer),
+        memory_(std::move(memory)),
+        head_(head_of(control)),
+        way_(std::move(way)),
+        queue_(*memory_.owner().provider, memory_.owner().info.device) {}
+
+  /// `number` of the copy that was begun; 0: it is over already. Both sides stay in use until look() says so.
+  base::Status begin_put(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t& number) noexcept;
+  base::Status begin_get(std::uint64_t offset, void* destination, std::size_t bytes, std::uint64_t& number) noexcept;
+  /// in_progress, ok, or what went wrong.
+  base::Status look(std::uint64_t number) noexcept;
+  /// The last one that was begun.
+  std::uint64_t begun() const noexcept { return queue_.begun(); }
+  bool idle() const noexcept { return queue_.begun() == queue_.over(); }
+  base::Status wait_for_begun() noexcept;
+  base::Status take_unseen() noexcept { return queue_.take_unseen(); }
 
   const DeviceMemory* mapped() const noexcept override { return &memory_; }
+  MappedChannel* as_mapped() noexcept override { return this; }
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes,
                    transport::Ticket& ticket) noexcept override;
   base::Status get(std::uint64_t offset, void* destination, std::size_t bytes,
@@ -30,12 +48,16 @@ class MappedChannel final : public DeviceChannel {
   base::Status lock() noexcept;
   /// After a change: whoever waits for it looks again.
   base::Status changed(const base::Status& status) noexcept;
+  /// False: no stream carries this copy out alone, or it overlaps.
+  bool begins(const memory::Transfer& transfer, const memory::Owner& local, base::Status& status,
+              std::uint64_t& number) noexcept;
 
   Fabric& fabric_;
   int peer_;
   DeviceMemory memory_;
   ControlHead& head_;
   std::unique_ptr<transport::Channel> way_;
+  CopyQueue queue_;
 };
 
 }  // namespace hmc::window

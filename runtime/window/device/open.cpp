@@ -5,9 +5,24 @@
 #include "runtime/window/core.hpp"
 #include "runtime/window/description.hpp"
 #include "runtime/window/device/device_part.hpp"
+#include "runtime/window/device/device_requests.hpp"
 #include "runtime/window/device/ways.hpp"
 
 namespace hmc::window {
+
+namespace {
+
+std::unique_ptr<NodeRange> reserve_range(const std::vector<Peer>& peers,
+                                         const std::vector<std::unique_ptr<DeviceOffer>>& offers, int my_rank) {
+  std::vector<NodeRange::Part> local;
+  for (std::size_t rank = 0; rank < peers.size(); ++rank)
+    if (peers[rank].local_index >= 0)
+      local.push_back(
+          {static_cast<int>(rank), offers[rank].get(), peers[rank].bytes, static_cast<int>(rank) == my_rank});
+  return std::make_unique<NodeRange>(local);
+}
+
+}  // namespace
 
 void Core::adopt_device(const std::shared_ptr<memory::Allocation>& allocation) {
   device_ = std::make_unique<DevicePart>(*fabric_, allocation);
@@ -26,21 +41,26 @@ std::vector<int> Core::open_devices(const std::vector<Description>& ranks, std::
   }
   if (!any) return helpers;
   for (const Peer& peer : peers) device_paths_.push_back(fabric_->paths[static_cast<std::size_t>(peer.world)]);
+  std::vector<MappedChannel*> mapped(ranks.size());
+  node_range_ = reserve_range(peers, offers, rank_);
   auto descriptors = take_descriptors(ranks, peers, offers, deadline);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (offers[rank] == nullptr) continue;
     Peer& peer = peers[rank];
     const auto control = std::find_if(channels_.begin(), channels_.end(),
                                       [&](const auto& channel) { return channel.get() == peer.channel; });
-    DeviceWay way = find_way(*fabric_, peer.world, *offers[rank], std::move(descriptors[rank]), peer.wire,
-                             std::move(*control), static_cast<int>(rank) == rank_ ? device_.get() : nullptr);
+    DeviceWay way = find_way(*fabric_, {static_cast<int>(rank), peer.world, *offers[rank], peer.wire}, *node_range_,
+                             std::move(descriptors[rank]), std::move(*control),
+                             static_cast<int>(rank) == rank_ ? device_.get() : nullptr);
     peer.direct = nullptr;
     peer.channel = way.channel.get();
+    mapped[rank] = way.channel->as_mapped();
     peer.on_device = true;
     device_paths_[rank] = std::move(way.path);
     if (way.needs_agent) helpers.push_back(peer.world);
     *control = std::move(way.channel);
   }
+  device_requests_ = std::make_unique<DeviceRequests>(*fabric_, std::move(mapped));
   return helpers;
 }
 
@@ -68,10 +88,15 @@ void Core::settle_devices(const std::vector<Description>& answers) {
   if (device_ != nullptr) {
     try {
       device_->give_back();
-      const bool needed = std::any_of(answers.begin(), answers.end(), [&](const Description& each) {
-        return std::find(each.helpers.begin(), each.helpers.end(), fabric_->rank) != each.helpers.end();
-      });
-      if (needed) device_->start_agent();
+      bool needed = false, by_far = false;  // who is on another node can't ring
+      for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+        const auto& helpers = answers[rank].helpers;
+        if (std::find(helpers.begin(), helpers.end(), fabric_->rank) == helpers.end()) continue;
+        needed = true;
+        const int world = world_rank(static_cast<int>(rank));
+        by_far = by_far || !fabric_->paths[static_cast<std::size_t>(world)].direct;
+      }
+      if (needed) device_paths_[static_cast<std::size_t>(rank_)].why += "; " + device_->start_agent(by_far);
     } catch (const Error& error) {
       outcome = error.detail();
     }

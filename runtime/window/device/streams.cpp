@@ -31,8 +31,7 @@ void Core::put_on(void* stream, int rank, std::uint64_t offset, const void* sour
   if (peer.direct == nullptr && mapped == nullptr)
     require(*fabric_, base::Status::failure(Code::unsupported, "no copy of a device reaches that rank's memory"), call);
   std::byte* const to = (mapped != nullptr ? mapped->allocation()->address : peer.direct) + offset;
-  const memory::Owner target =
-      mapped != nullptr ? mapped->owner() : memory::Owner{&memory::provider_for(MemoryType::CPU), {}};
+  const memory::Owner target = mapped != nullptr ? mapped->owner() : memory::host_owner();
   const memory::Owner from = memory::known_owner_of(source);
   const bool from_device = !memory::host_reaches(from);
   const memory::Owner& by = from_device ? from : target;

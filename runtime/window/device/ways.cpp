@@ -8,17 +8,13 @@
 
 #include <hmc/error.hpp>
 
+#include "runtime/base/env.hpp"
 #include "runtime/window/device/helped_channel.hpp"
 #include "runtime/window/device/mapped_channel.hpp"
 
 namespace hmc::window {
 
 namespace {
-
-bool has(const DeviceOffer& offer, memory::SharingKind kind) {
-  return std::any_of(offer.tickets.begin(), offer.tickets.end(),
-                     [&](const auto& each) { return each.kind == kind && each.why_not.empty(); });
-}
 
 /// What the owner has written is read through the mapping, and can be written there.
 std::string try_mapping(const DeviceMemory& memory, const DeviceOffer& offer) {
@@ -30,31 +26,137 @@ std::string try_mapping(const DeviceMemory& memory, const DeviceOffer& offer) {
   return {};
 }
 
-DeviceMemory import_memory(const DeviceOffer& offer, const DeviceOffer::Ticket& ticket, base::UniqueFd descriptor) {
+template <typename Work> double fastest_us(int rounds, Work&& work) {
+  double best = 1e30;
+  for (int i = 0; i < rounds; ++i) {
+    const std::int64_t start = base::now_ns();
+    if (const base::Status status = work(); !status.ok()) throw Error(status.code, "measure", status.what);
+    best = std::min(best, static_cast<double>(base::now_ns() - start) / 1e3);
+  }
+  return best;
+}
+
+constexpr std::size_t measured_most = std::size_t{16} << 20, measured_least = std::size_t{64} << 10;
+
+/// Reads only: the memory is in use. What a device brings from there to memory of its own, and a word to the host.
+Fabric::Figures measure(const DeviceMemory& memory, std::size_t bytes) {
+  Fabric::Figures figures;
+  std::uint64_t word = 0;
+  const std::size_t small = std::min<std::uint64_t>(sizeof word, memory.bytes());
+  figures.latency_us = fastest_us(4, [&] { return memory.read_to_host(0, &word, small); });
+  if (bytes == 0) return figures;
+  const memory::Owner& owner = memory.owner();
+  const auto own = owner.provider->allocate(owner.info.device, bytes, memory::Backing::plain);
+  const double us = fastest_us(3, [&] {
+    return owner.provider->copy({.destination = own->address,
+                                 .source = memory.allocation()->address,
+                                 .width = bytes,
+                                 .direction = memory::Direction::device_to_device,
+                                 .destination_device = owner.info.device,
+                                 .source_device = owner.info.device});
+  });
+  figures.bytes = bytes;
+  figures.gigabytes_per_s = static_cast<double>(bytes) / us / 1e3;
+  return figures;
+}
+
+/// Once for a peer's device and kind of sharing; anew for a larger part than was at hand then.
+void add_figures(Fabric& fabric, int peer, const DeviceOffer& offer, const DeviceMemory& memory, Path& path) {
+  const bool enough = memory.bytes() >= measured_least && !memory::host_reaches(memory.owner());
+  const std::size_t bytes = enough ? std::min<std::uint64_t>(memory.bytes(), measured_most) : 0;
+  const std::string of = fmt::format("{} {} {} {}", peer, path.wire, static_cast<int>(offer.type), offer.device);
+  auto& known = fabric.device_figures;
+  auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.of == of; });
+  if (found == known.end() || found->bytes < bytes) {
+    try {
+      Fabric::Figures figures = measure(memory, bytes);
+      figures.of = of;
+      if (found == known.end()) found = known.insert(known.end(), Fabric::Figures{});
+      *found = std::move(figures);
+    } catch (const Error& error) {
+      path.why += fmt::format("; not measured: {}", error.detail().message);
+      return;
+    }
+  }
+  path.gigabytes_per_s = found->gigabytes_per_s;
+  path.latency_us = found->latency_us;
+}
+
+DeviceMemory import_memory(const DeviceOffer& offer, memory::Exported exported) {
   const memory::Provider& provider = memory::provider_for(offer.type);
   // Where devices are numbered otherwise here, any of this process will do.
   const int count = static_cast<int>(provider.devices().size());
-  return DeviceMemory(provider.import({ticket.ticket, std::move(descriptor)}, offer.device < count ? offer.device : 0));
+  return DeviceMemory(provider.import(std::move(exported), offer.device < count ? offer.device : 0));
 }
 
-/// Tries the kinds of sharing in their order; the reasons of those that don't work go to `passed_over`.
-bool map_memory(const DeviceOffer& offer, base::UniqueFd& descriptor, DeviceMemory& mapped, std::string& kind,
-                std::string& passed_over) {
-  for (const DeviceOffer::Ticket& ticket : offer.tickets) {
-    std::string why = ticket.why_not;
+/// Into its place among the node's parts. False: it stays where it is, or is mapped alone; `note` says why, or where.
+bool put_into_range(NodeRange& range, const WayTo& to, const memory::Exported& exported, DeviceMemory& placed,
+                    std::string& note) {
+  if (!range.serves(to.rank)) {
+    const bool fits = ticket_of(to.offer, memory::SharingKind::vmm_fd) != nullptr;
+    if (fits && !range.why_not().empty()) note = "; not in one range with the node's others: " + range.why_not();
+    return false;
+  }
+  std::string why;
+  try {
+    placed = range.put(to.rank, exported);
+    why = try_mapping(placed, to.offer);
+  } catch (const Error& error) {
+    why = error.detail().message;
+  }
+  if (why.empty()) {
+    note = fmt::format("; place {} of the node's range", range.place(to.rank));
+    return true;
+  }
+  placed = DeviceMemory();
+  range.drop(to.rank);
+  note = fmt::format("; not at place {} of the node's range: {}", range.place(to.rank), why);
+  return false;
+}
+
+/// This process's own memory, a second time: `note` says where, or why not.
+void put_own_into_range(NodeRange& range, const WayTo& to, std::string& note) {
+  const DeviceOffer::Ticket* const ticket = ticket_of(to.offer, memory::SharingKind::vmm_fd);
+  DeviceMemory placed;
+  if (ticket != nullptr) (void)put_into_range(range, to, {ticket->ticket, {}}, placed, note);
+}
+
+/// As HMC_DEVICE_SHARING has it.
+const char* word_of(memory::SharingKind kind) noexcept {
+  switch (kind) {
+    case memory::SharingKind::same_process: return "process";
+    case memory::SharingKind::vmm_fd: return "vmm";
+    case memory::SharingKind::fabric: return "fabric";
+    case memory::SharingKind::ipc: return "ipc";
+  }
+  return "";
+}
+
+/// Tries the kinds of sharing in their order; the reasons of those that don't work go to `notes`.
+bool map_memory(NodeRange& range, const WayTo& to, base::UniqueFd& descriptor, DeviceMemory& mapped, std::string& kind,
+                std::string& notes) {
+  const std::string forced = base::Env::device_sharing();
+  for (const DeviceOffer::Ticket& ticket : to.offer.tickets) {
+    std::string why = ticket.why_not, where;
+    if (!forced.empty() && forced != word_of(ticket.kind)) why = "HMC_DEVICE_SHARING=" + forced;
     if (why.empty()) {
       try {
-        const bool takes_it = ticket.kind == memory::SharingKind::vmm_fd;
-        mapped = import_memory(offer, ticket, takes_it ? std::move(descriptor) : base::UniqueFd());
-        why = try_mapping(mapped, offer);
+        const bool by_descriptor = ticket.kind == memory::SharingKind::vmm_fd;
+        memory::Exported exported{ticket.ticket, by_descriptor ? std::move(descriptor) : base::UniqueFd()};
+        if (!by_descriptor || !put_into_range(range, to, exported, mapped, where)) {
+          mapped = import_memory(to.offer, std::move(exported));
+          why = try_mapping(mapped, to.offer);
+        }
+        if (why.empty() && ticket.kind == memory::SharingKind::same_process) put_own_into_range(range, to, where);
       } catch (const Error& error) {
         why = error.detail().message;
       }
     }
     kind = name_of(ticket.kind);
+    notes += where;
     if (why.empty()) return true;
     mapped = DeviceMemory();
-    passed_over += fmt::format("; not {}: {}", kind, why);
+    notes += fmt::format("; not {}: {}", kind, why);
   }
   return false;
 }
@@ -64,7 +166,7 @@ bool map_memory(const DeviceOffer& offer, base::UniqueFd& descriptor, DeviceMemo
 std::vector<base::UniqueFd> pass_descriptors(Fabric& fabric, std::span<const LocalOffer> local, std::uint64_t round,
                                              const DevicePart* mine, base::Deadline deadline) {
   const bool any = std::any_of(local.begin(), local.end(), [](const LocalOffer& each) {
-    return each.offer != nullptr && has(*each.offer, memory::SharingKind::vmm_fd);
+    return each.offer != nullptr && ticket_of(*each.offer, memory::SharingKind::vmm_fd) != nullptr;
   });
   if (!any || local.size() < 2) return std::vector<base::UniqueFd>(local.size());
   base::ShareGroup group;
@@ -74,27 +176,30 @@ std::vector<base::UniqueFd> pass_descriptors(Fabric& fabric, std::span<const Loc
   return fabric.node_link->pass(group, mine != nullptr ? mine->descriptor() : none, deadline);
 }
 
-DeviceWay find_way(Fabric& fabric, int peer, const DeviceOffer& offer, base::UniqueFd descriptor, int wire,
+DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::UniqueFd descriptor,
                    std::unique_ptr<transport::Channel> control, const DevicePart* mine) {
-  const std::string memory_name = name_of(offer.type);
+  const int peer = to.world;
+  const std::string memory_name = name_of(to.offer.type);
   DeviceWay way;
   if (mine != nullptr) {
-    way.path = {"self", false, memory_name + " memory of its own"};
+    std::string where;
+    put_own_into_range(range, to, where);
+    way.path = {"self", false, memory_name + " memory of its own" + where};
     way.channel = std::make_unique<MappedChannel>(fabric, peer, mine->memory(), mine->control(), std::move(control));
     return way;
   }
   const Path& by = fabric.paths[static_cast<std::size_t>(peer)];
-  std::string kind, passed_over;
+  std::string kind, notes;
   std::byte* const mapped_control = control->direct();
-  if (mapped_control == nullptr) passed_over = fmt::format("; not mapped: {} ({})", by.wire, by.why);
+  if (mapped_control == nullptr) notes = fmt::format("; not mapped: {} ({})", by.wire, by.why);
   DeviceMemory mapped;
-  if (mapped_control != nullptr && map_memory(offer, descriptor, mapped, kind, passed_over)) {
-    way.path = {kind, false, fmt::format("{} memory, mapped here{}", memory_name, passed_over)};
+  if (mapped_control != nullptr && map_memory(range, to, descriptor, mapped, kind, notes)) {
+    way.path = {kind, false, fmt::format("{} memory, mapped here{}", memory_name, notes)};
+    if (mapped.bytes() > 0) add_figures(fabric, peer, to.offer, mapped, way.path);
     way.channel = std::make_unique<MappedChannel>(fabric, peer, std::move(mapped), mapped_control, std::move(control));
   } else {
-    way.path = {"staged", false,
-                fmt::format("{} memory; its owner copies, over {}{}", memory_name, by.wire, passed_over)};
-    way.channel = std::make_unique<HelpedChannel>(fabric, peer, wire, std::move(control));
+    way.path = {"staged", false, fmt::format("{} memory; its owner copies, over {}{}", memory_name, by.wire, notes)};
+    way.channel = std::make_unique<HelpedChannel>(fabric, peer, to.wire, std::move(control));
     way.needs_agent = true;
   }
   fabric.log.info("device memory of rank {}: {} ({})", peer, way.path.wire, way.path.why);

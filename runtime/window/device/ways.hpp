@@ -7,6 +7,7 @@
 
 #include "runtime/window/device/device_channel.hpp"
 #include "runtime/window/device/device_part.hpp"
+#include "runtime/window/device/node_range.hpp"
 
 namespace hmc::window {
 
@@ -25,9 +26,16 @@ struct LocalOffer {
 std::vector<base::UniqueFd> pass_descriptors(Fabric& fabric, std::span<const LocalOffer> local, std::uint64_t round,
                                              const DevicePart* mine, base::Deadline deadline);
 
-/// `peer` is a world rank. `control`: the way to the peer's Control, by wire `wire`. `mine`: this rank's part if the
+/// A peer of the window that is being opened.
+struct WayTo {
+  int rank = -1;   ///< of the team
+  int world = -1;  ///< its world rank
+  const DeviceOffer& offer;
+  int wire = 0;  ///< by which `control` goes
+};
+/// `range`: where its part gets its place. `control`: the way to the peer's Control. `mine`: this rank's part if the
 /// peer is itself. The last way always works, so what fails before is only a reason in the path.
-DeviceWay find_way(Fabric& fabric, int peer, const DeviceOffer& offer, base::UniqueFd descriptor, int wire,
+DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::UniqueFd descriptor,
                    std::unique_ptr<transport::Channel> control, const DevicePart* mine);
 
 }  // namespace hmc::window

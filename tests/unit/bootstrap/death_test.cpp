@@ -109,17 +109,23 @@ base::Env by_hand(int rank, int size, const std::string& store, int node) {
   return env;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::chrono::milliseconds quick{1000};  // still far below every deadline and every period of a look
+#else
+constexpr std::chrono::milliseconds quick{5};
+#endif
+
 /// The quickest of some tries: the machine may be busy, the mechanism must not be slow.
-template <typename Try> void expect_within_5_ms(Try&& attempt) {
+template <typename Try> void expect_quick_news(Try&& attempt) {
   std::chrono::nanoseconds best = std::chrono::hours(1);
-  for (int i = 0; i < 10 && best > std::chrono::milliseconds(5) && !testing::Test::HasFailure(); ++i) {
+  for (int i = 0; i < 40 && best > quick && !testing::Test::HasFailure(); ++i) {
     best = std::min<std::chrono::nanoseconds>(best, attempt());
   }
-  EXPECT_LE(best, std::chrono::milliseconds(5));
+  EXPECT_LE(best, quick);
 }
 
 void expect_by_hand(int victim, const std::vector<int>& nodes) {
-  expect_within_5_ms([&] {
+  expect_quick_news([&] {
     Processes processes;
     const std::string store = free_address();
     const int size = static_cast<int>(nodes.size());
@@ -163,7 +169,7 @@ struct Servers {
 };
 
 TEST(Death, of_a_launched_rank_is_seen_by_its_socket) {
-  expect_within_5_ms([] {
+  expect_quick_news([] {
     const Shape shape{Kind::tcp, 4, 2};
     const Secret secret = Secret::random();
     const std::string address = free_address();
@@ -179,7 +185,7 @@ TEST(Death, of_a_launched_rank_is_seen_by_its_socket) {
 }
 
 TEST(Death, reported_by_the_launcher_goes_everywhere_at_once) {
-  expect_within_5_ms([] {
+  expect_quick_news([] {
     const Shape shape{Kind::tcp, 4, 2};
     const Secret secret = Secret::random();
     const std::string address = free_address();

@@ -185,7 +185,7 @@ TEST_F(UcxPeerDeath, AGetThatAStoppedPeerDoesNotAnswerCostsNothing) {
   const auto start = base::Clock::now();
   side_->wire->abandon(get);
   side_->wire->abandon(fetch);
-  EXPECT_LT(base::Clock::now() - start, std::chrono::milliseconds(500));
+  EXPECT_LT(base::Clock::now() - start, std::chrono::milliseconds(900));  // less than who is cut off costs
   std::ranges::fill(got, std::byte{0x5a});
   result = 7;
   ::kill(child_, SIGCONT);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -37,7 +38,10 @@ class UcxTarget : public ::testing::Test {
     message.width = 8;
     return message;
   }
-  void receive(const Message& message, std::size_t bytes) { target_.receive(message, data_.data(), bytes); }
+  void receive(Message message, std::size_t bytes) {
+    message.bytes = bytes;
+    target_.receive(message, data_.data(), bytes);
+  }
   std::uint64_t word(std::size_t offset) const {
     std::uint64_t value = 0;
     std::memcpy(&value, memory_.data() + 64 + offset, 8);
@@ -63,6 +67,63 @@ TEST_F(UcxTarget, WritesWhereItIsToldInsideTheRegion) {
   receive(put, 8);
   EXPECT_EQ(std::ranges::count(memory_, std::byte{0}), 8);
   EXPECT_EQ(memory_[64 + 120], std::byte{0});
+}
+
+/// What rides with a message, as its sender lays it out.
+void ride(std::vector<std::byte>& all, Message message, std::span<const std::byte> data) {
+  message.bytes = data.size();
+  const auto* const header = reinterpret_cast<const std::byte*>(&message);
+  all.insert(all.end(), header, header + sizeof message);
+  all.insert(all.end(), data.begin(), data.end());
+}
+
+TEST_F(UcxTarget, CarriesOutWhatRidesWithAMessageAfterIt) {
+  const std::array<std::byte, 3> first{std::byte{1}, std::byte{2}, std::byte{3}};
+  const std::array<std::byte, 2> second{std::byte{4}, std::byte{5}};
+  std::vector<std::byte> all(first.begin(), first.end());
+  Message put = from_peer(Kind::put);
+  put.bytes = first.size();
+  Message next = put;
+  next.offset = 2;  // over the last byte of the first
+  ride(all, next, second);
+  Message add = put;
+  add.kind = Kind::atomic;
+  add.op = static_cast<std::uint8_t>(AtomicOp::set);
+  add.offset = 16;
+  add.first = 77;
+  ride(all, add, {});
+  target_.receive(put, all.data(), all.size());
+  const std::array<std::byte, 5> expected{std::byte{1}, std::byte{2}, std::byte{4}, std::byte{5}, untouched};
+  EXPECT_TRUE(std::ranges::equal(std::span(memory_).subspan(64, 5), expected));
+  EXPECT_EQ(word(16), 77U);
+  EXPECT_EQ(std::ranges::count(memory_, untouched), static_cast<std::ptrdiff_t>(memory_.size() - 4 - 8));
+}
+
+TEST_F(UcxTarget, BelievesNothingMoreOfAPeerWhoseMessageIsNotWhole) {
+  std::vector<std::byte> all;
+  Message next = from_peer(Kind::put);
+  next.sequence = --sequence_;
+  next.offset = 8;
+  ride(all, next, std::vector<std::byte>(4));
+  // Cut in the header that rides along, in its data, and in the message's own data.
+  for (const std::size_t left : {std::size_t{1}, sizeof(Message) - 1, sizeof(Message) + 3}) {
+    Peers peers(worker_, tickets_, quiet_);
+    peers.know(std::vector<base::Bytes>(3));
+    Target target(0, secret, peers, tickets_, regions_, quiet_);
+    Message put = next;
+    put.bytes = 0;
+    target.receive(put, all.data(), left);
+    EXPECT_TRUE(clean());
+    EXPECT_FALSE(peers.at(1).failure.ok());
+    put.sequence = 1;
+    put.bytes = 8;
+    target.receive(put, data_.data(), 8);
+    EXPECT_TRUE(clean());
+  }
+  Message put = next;
+  put.bytes = 9;
+  target_.receive(put, data_.data(), 8);
+  EXPECT_TRUE(clean());
 }
 
 TEST_F(UcxTarget, WritesNothingPastTheEnd) {
@@ -138,6 +199,7 @@ TEST_F(UcxTarget, TheSignalComesAfterTheBytes) {
     put.nonce = key.nonce;
     put.first = bytes;
     put.second = round;
+    put.bytes = bytes;
     target_.receive(put, reinterpret_cast<const std::byte*>(data.data()), bytes);
     while (seen.load(std::memory_order_acquire) < round) base::cpu_relax();
   }
@@ -263,7 +325,13 @@ TEST_F(UcxTarget, SurvivesAnyMessage) {
     message.offset = pick({0, 8, 120, 127, 128, UINT64_MAX});
     message.first = pick({0, 1, 3, 8, 120, 128, 129, UINT64_MAX});
     message.ticket = pick({0, get, fetch, get + 1});
-    receive(message, random() % data_.size());
+    const std::uint64_t bytes = random() % data_.size();
+    message.bytes = pick({bytes, bytes, bytes < sizeof message ? bytes : bytes - sizeof message});
+    Message rider = message;  // at the end of the data, so that some messages have it whole
+    rider.bytes = pick({0, 1});
+    std::memcpy(data_.data() + (bytes < sizeof rider ? 0 : bytes - sizeof rider), &rider, sizeof rider);
+    target_.receive(message, data_.data(), bytes);
+    for (int rank = 0; rank < 3; ++rank) peers_.at(rank).distrusted = false;
     if (i % 100 == 0) target_.answer();
   }
   for (std::size_t i = 0; i < 64; ++i) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "tests/support/code_of.hpp"
 #include "tests/unit/window/stuck_wire.hpp"
 
 namespace hmc::window {
@@ -11,15 +12,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::Rank;
-
-Code code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return Code::success;
-}
 
 class WindowAbandon : public ::testing::Test {
  protected:

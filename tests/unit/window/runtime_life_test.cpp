@@ -10,20 +10,12 @@
 
 #include "bootstrap/inproc.hpp"
 #include "runtime/job/core.hpp"
+#include "tests/support/code_of.hpp"
 
 namespace hmc {
 namespace {
 
 Runtime alone() { return Runtime(job::make_core(bootstrap::make_alone(), base::Env{})); }
-
-Code code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return Code::success;
-}
 
 TEST(RuntimeLife, OneThatWasMovedFromSaysClosed) {
   Runtime first = alone();
@@ -54,7 +46,7 @@ TEST(RuntimeLife, ACloseAfterOneThatFailedSaysSo) {
   runtime.world().core()->collectives.reset();  // whatever makes it fail
   class Failing final : public window::CollectiveState {
    public:
-    void close() override {
+    std::exception_ptr close() override {
       if (std::exchange(tried_, true)) ADD_FAILURE() << "it was begun again";
       throw Error(Code::timeout, "Runtime::close", "a peer didn't come");
     }

@@ -1,0 +1,231 @@
+#include "runtime/window/background.hpp"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <system_error>
+
+#include "runtime/window/fabric.hpp"
+
+namespace hmc::window {
+
+using base::Doorbell;
+
+namespace {
+
+/// Who comes back so soon hasn't computed anything worth a thread's work; so often in a row, and it is prompt.
+constexpr std::int64_t prompt_ns = 20'000;
+constexpr int votes_for_prompt = 4;
+/// Who has left something under way for so long computes: the thread takes over.
+constexpr std::int64_t away_ns = 1'000'000;
+constexpr std::int64_t first_nap_ns = 1'000'000;
+constexpr std::int64_t longest_prompt_nap_ns = 8'000'000;
+constexpr std::int64_t longest_nap_ns = 50'000'000;
+constexpr std::int64_t short_nap_ns = 20'000;
+/// Rounds without a step before it asks and sleeps: what comes next is likely to be there soon.
+constexpr int patient_rounds = 30;
+/// Ticks with nothing under way, after which there are none.
+constexpr int ticks_before_parking = 10;
+
+}  // namespace
+
+void Background::enter(Call call) noexcept {
+  if (depth_++ > 0 || door_ == nullptr) return;
+  inside_.store(true, std::memory_order_relaxed);
+  take_over(call);
+}
+
+void Background::take_over(Call call) noexcept {
+  if (door_ == nullptr) return;
+  entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (const std::int64_t left_at = left_at_ns_.load(std::memory_order_relaxed); left_at != 0) {
+    left_at_ns_.store(0, std::memory_order_relaxed);
+    judge(call, base::now_ns() - left_at);
+  }
+  has_just_started_ = call == Call::starts;
+  quiet();
+}
+
+/// Something was left under way for so long. In prompt mode too, where the thread may have had no occasion to see it.
+void Background::judge(Call call, std::int64_t away) noexcept {
+  if (away > prompt_ns) {
+    prompt_votes_ = 0;
+    prompt_.store(false, std::memory_order_relaxed);
+    return;
+  }
+  if (call != Call::asks || !has_just_started_ || prompt_.load(std::memory_order_relaxed)) return;
+  if (++prompt_votes_ < votes_for_prompt) return;
+  prompt_votes_ = 0;
+  prompt_.store(true, std::memory_order_relaxed);
+  base::Waiter::wake_background(*door_);  // its nap may be a longer one than it takes in this mode
+}
+
+void Background::leave() noexcept {
+  if (--depth_ > 0) return;
+  inside_.store(false, std::memory_order_relaxed);
+  if (started_.empty() || !allowed_) return;
+  const std::lock_guard guard(lock_);
+  settle();
+}
+
+/// Before it says `asked` the owner has left (inside_), so whoever is nudged sees that; and it looks once more after.
+void Background::settle() noexcept {
+  if (!something_goes_on()) return quiet();
+  if (!thread_.joinable() && !begin_thread()) return;
+  unpark();
+  if (!prompt_.load(std::memory_order_relaxed)) {
+    ask();
+    step_all(Started::By::owner);
+    if (!something_goes_on()) return quiet();
+  }
+  left_at_ns_.store(base::now_ns(), std::memory_order_relaxed);
+}
+
+bool Background::something_goes_on() const noexcept {
+  return std::ranges::any_of(started_, [](const Started* started) { return started->goes_on(); });
+}
+
+int Background::step_all(Started::By who) noexcept {
+  int steps = 0;
+  for (Started* const started : started_) steps += started->step(who);
+  return steps;
+}
+
+void Background::ask() noexcept {
+  // Release: who nudges hands on that the owner has left. The fence is the asker's of the argument in wait.hpp.
+  door_->wanted.store(Doorbell::asked, std::memory_order_release);
+  base::full_fence();
+}
+
+void Background::quiet() noexcept {
+  // Relaxed: who still sees `asked` nudges for nothing.
+  if (door_ != nullptr && door_->wanted.load(std::memory_order_relaxed) != Doorbell::quiet)
+    door_->wanted.store(Doorbell::quiet, std::memory_order_relaxed);
+}
+
+bool Background::begin_thread() noexcept {
+  if (!allowed_) return false;
+  door_ = &fabric_.waiter.page().doorbell(fabric_.waiter.local_index());
+  sigset_t all, before;  // the application's signals stay the application's threads'
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+    ::pthread_setname_np(thread_.native_handle(), "hmc-progress");
+  } catch (const std::system_error& error) {
+    door_ = nullptr;
+    allowed_ = false;
+    fabric_.log.warn("no thread to go on with started collectives ({}): they progress in calls only", error.what());
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread_.joinable();
+}
+
+void Background::unpark() noexcept {
+  if (!parked_) return;
+  parked_ = false;
+  base::Waiter::wake_background(*door_);
+}
+
+void Background::stop() noexcept {
+  if (!thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_release);
+  base::Waiter::wake_background(*door_);
+  thread_.join();
+  quiet();
+  allowed_ = false;
+}
+
+void Background::end_all() noexcept {
+  while (!started_.empty()) {
+    Started* const last = started_.back();
+    started_.pop_back();
+    last->end();
+  }
+}
+
+// ---- the thread's
+
+void Background::run() noexcept {
+  std::int64_t nap = first_nap_ns;
+  // Acquire: with the release in stop().
+  while (!stopping_.load(std::memory_order_acquire)) {
+    // Before the look: a nudge after it changes the value, and the futex call returns at once. Acquire: see above.
+    const std::uint32_t nudges = door_->nudges.load(std::memory_order_acquire);
+    const Found found = look();
+    switch (found) {
+      case Found::moved:
+      case Found::wait_a_bit:
+        nap = first_nap_ns;
+        ::sched_yield();
+        break;
+      case Found::in_the_way: sleep(nudges, short_nap_ns); break;
+      case Found::nothing_for_long:
+        sleep(nudges, -1);
+        nap = first_nap_ns;
+        break;
+      case Found::nothing:
+        nap = std::min(nap, prompt_.load(std::memory_order_relaxed) ? longest_prompt_nap_ns : longest_nap_ns);
+        sleep(nudges, nap);
+        nap *= 2;
+        break;
+    }
+  }
+}
+
+Background::Found Background::look() noexcept {
+  const bool is_nudged = door_->wanted.load(std::memory_order_acquire) == Doorbell::nudged;
+  const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
+  const std::int64_t left_at = left_at_ns_.load(std::memory_order_relaxed);
+  // It has called nothing since the last look, or for long.
+  const bool owner_is_away = entries == entries_seen_ || (left_at != 0 && base::now_ns() - left_at > away_ns);
+  entries_seen_ = entries;
+  if (inside_.load(std::memory_order_relaxed)) {
+    awake_ = false;  // it looks by itself, and asks when it goes
+    return Found::nothing;
+  }
+  if (!is_nudged && !owner_is_away && !awake_) return Found::nothing;
+  const std::unique_lock guard(lock_, std::try_to_lock);
+  if (!guard.owns_lock()) return is_nudged || awake_ || owner_is_away ? Found::in_the_way : Found::nothing;
+  return serve();
+}
+
+Background::Found Background::serve() noexcept {
+  quiet();
+  awake_ = false;
+  if (!something_goes_on()) {
+    parked_ = ++idle_ticks_ >= ticks_before_parking;
+    return parked_ ? Found::nothing_for_long : Found::nothing;
+  }
+  idle_ticks_ = 0;
+  // After a death or an abort the rank's buffers may go at any time, and nothing can end well.
+  if (!fabric_.waiter.page().aborted().ok()) return Found::nothing;
+  prompt_.store(false, std::memory_order_relaxed);
+  for (const auto& wire : fabric_.wires) wire->progress();
+  int steps = step_all(Started::By::thread);
+  idle_rounds_ = steps > 0 ? 0 : idle_rounds_ + 1;
+  if (steps == 0 && (fabric_.waiter.sleeps() || idle_rounds_ > patient_rounds)) {
+    ask();
+    steps = step_all(Started::By::thread);
+    if (steps == 0) return Found::nothing;
+    quiet();
+    idle_rounds_ = 0;
+  }
+  awake_ = true;
+  if (steps == 0) return Found::wait_a_bit;
+  fabric_.waiter.ring(fabric_.waiter.local_index());  // the owner may sleep in a wait for what has just been done
+  return Found::moved;
+}
+
+void Background::sleep(std::uint32_t nudges, std::int64_t span_ns) const noexcept {
+  const timespec span{span_ns / 1'000'000'000, span_ns % 1'000'000'000};
+  ::syscall(SYS_futex, &door_->nudges, FUTEX_WAIT, nudges, span_ns < 0 ? nullptr : &span, nullptr, 0);
+}
+
+}  // namespace hmc::window

@@ -1,0 +1,44 @@
+// DeviceRequests: a window's puts and gets that devices carry out while the host goes on.
+#pragma once
+
+#include "runtime/window/device/mapped_channel.hpp"
+#include "runtime/window/fabric.hpp"
+
+namespace hmc::window {
+
+/// Gives a ticket for each: the channel's index and the copy's number there. One thread, the window's.
+class DeviceRequests final : public TicketSource {
+ public:
+  /// The channels, by rank of the team, null where none is mapped; they and the fabric outlive it. Throws
+  /// std::bad_alloc.
+  DeviceRequests(Fabric& fabric, std::vector<MappedChannel*> channels);
+  DeviceRequests(const DeviceRequests&) = delete;
+  DeviceRequests& operator=(const DeviceRequests&) = delete;
+  ~DeviceRequests() override;
+
+  int index() const noexcept { return index_; }  ///< in place of a wire's
+  std::uint64_t ticket(int rank, std::uint64_t number) const noexcept {
+    return static_cast<std::uint64_t>(rank) << number_bits | number;
+  }
+  /// Until what was begun to or from `rank` (-1: all) is over.
+  base::Status flush(int rank, const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept;
+
+  base::Status test(std::uint64_t ticket) noexcept override;
+  void expired(std::uint64_t) noexcept override {}
+  std::uint64_t moves() const noexcept override { return 0; }
+  [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
+  bool is_transfer() const noexcept override { return true; }
+  /// A device's copy can't be taken back: it is waited for.
+  void abandon(std::uint64_t ticket) noexcept override;
+  base::Status complete() noexcept override;
+
+ private:
+  static constexpr int number_bits = 40;
+  MappedChannel* channel(std::uint64_t ticket) const noexcept { return channels_[ticket >> number_bits]; }
+
+  Fabric& fabric_;
+  std::vector<MappedChannel*> channels_;
+  int index_ = 0;
+};
+
+}  // namespace hmc::window

@@ -1,0 +1,376 @@
+#include "runtime/window/device/stream_group.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "runtime/memory/device_stream.hpp"
+#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/window/core.hpp"
+#include "runtime/window/on_behalf.hpp"
+
+namespace hmc::window {
+
+using base::Status;
+
+/// One rank's, in host memory. Streams write `reached`; the hosts write the rest, at their calls.
+struct StreamGroup::Words {
+  static constexpr std::size_t kept = 32;
+  struct Call {
+    std::atomic<std::uint64_t> number{0};  ///< of the call whose signature this is
+    std::atomic<std::uint64_t> signature{0};
+  };
+  alignas(64) unsigned reached[2] = {};
+  unsigned trial = 0;
+  alignas(64) std::atomic<std::uint64_t> calls{0};
+  std::atomic<std::uint64_t> broken{0};
+  Call recent[kept];
+};
+
+/// Why no call after this one is made.
+enum class StreamGroup::Broken : std::uint64_t { no, mismatch, failure };
+
+namespace {
+
+using namespace std::chrono_literals;
+
+const char* const came_apart = "ranks called different things on their streams";
+const char* const failed_before = "an earlier call on streams has failed on a rank";
+constexpr unsigned far_ahead = 0x40000000U;
+/// How long streams that nothing holds up any more may take.
+constexpr auto soon = 2s;
+
+/// Turns until `done`, without the job's help: destructors wait so too.
+template <typename Done> bool comes_true(std::chrono::nanoseconds within, Done&& done) noexcept {
+  const auto limit = base::Deadline::after(within);
+  while (!done()) {
+    if (limit.expired()) return false;
+    std::this_thread::sleep_for(200us);
+  }
+  return true;
+}
+
+memory::Transfer between(void* to, bool to_device, const void* from, bool from_device, std::size_t bytes,
+                         int device) noexcept {
+  return {.destination = to,
+          .source = from,
+          .width = bytes,
+          .direction = !from_device ? memory::Direction::host_to_device
+                       : !to_device ? memory::Direction::device_to_host
+                                    : memory::Direction::device_to_device,
+          .destination_device = device,
+          .source_device = device};
+}
+
+}  // namespace
+
+StreamGroup::Words& StreamGroup::words(int rank) const noexcept {
+  return *reinterpret_cast<Words*>(words_->peers()[static_cast<std::size_t>(rank)].direct);
+}
+
+StreamGroup::StreamGroup(TeamCore& team, const char* operation, const void* buffer)
+    : team_(team), checked_(static_cast<std::size_t>(team.size())) {
+  const OnBehalf user(team.fabric(), operation, base::Construction::streams);
+  memory::look_for_devices();
+  owner_ = memory::known_owner_of(buffer);
+  const memory::Kernels* const kernels = owner_.provider->kernels();
+  agree(kernels == nullptr ? fmt::format("streams of {} memory", owner_.provider->name())
+                           : kernels->calls().why_no_words(owner_.info.device));
+  std::shared_ptr<memory::Allocation> memory;
+  ErrorDetail failure;
+  failure.code = Code::success;
+  try {
+    memory = owner_.provider->allocate(owner_.info.device, staging_bytes);
+    last_ = owner_.provider->make_event(owner_.info.device);
+  } catch (const Error& error) {
+    failure = error.detail();
+    memory.reset();
+  }
+  staging_ = Core::open(team, std::move(memory), failure, Core::Role::internal);
+  words_ = Core::create(team, sizeof(Words), Core::Role::internal);
+  new (words_->data()) Words;
+  agree(prepare());
+  team_.fabric().stream_groups.push_back(this);
+}
+
+StreamGroup::~StreamGroup() {
+  std::erase(team_.fabric().stream_groups, this);
+  if (!open_ || !pending()) return;
+  tell(Broken::failure);
+  if (!has_run_out_soon()) leave_behind();
+}
+
+/// Streams that can't be ended still use all this: it stays until the process ends, and its owners can be reached.
+void StreamGroup::leave_behind() {
+  static auto& left = *new std::vector<std::tuple<std::shared_ptr<Core>, std::shared_ptr<Core>,
+                                                  std::vector<Registration>, std::unique_ptr<memory::Event>>>;
+  static auto& mutex = *new std::mutex;
+  const std::scoped_lock lock(mutex);
+  left.emplace_back(std::move(staging_), std::move(words_), std::move(seen_), std::move(last_));
+}
+
+std::string StreamGroup::prepare() {
+  KernelReach& reach = staging_->kernel_reach();
+  if (!reach.why_not().empty()) return reach.why_not();
+  for (const Peer& peer : words_->peers()) {
+    if (peer.direct == nullptr) return fmt::format("rank {} is on another node", peer.world);
+    seen_.emplace_back(*owner_.provider, owner_.info.device, peer.direct, sizeof(Words));
+    if (seen_.back().seen() == nullptr) return "the driver doesn't register host memory that ranks share";
+  }
+  return try_out();
+}
+
+/// A driver may have the calls and refuse them for this device. And a kernel is loaded at its first launch, for which a
+/// driver may wait until the device is idle: behind a stream that waits for a peer that would be for ever.
+std::string StreamGroup::try_out() const {
+  std::unique_ptr<memory::Stream> stream;
+  try {
+    stream = owner_.provider->make_stream(owner_.info.device);
+  } catch (const Error& error) {
+    return error.detail().message;
+  }
+  Status status = meet_trial(*stream);
+  memory::ReduceArguments nothing{};
+  nothing.in_count = nothing.out_count = 1;
+  nothing.ins[0] = nothing.outs[0] = staging_->kernel_reach().part(team_.rank());
+  for (int type = 0; status.ok() && type < dtype_count; ++type)
+    status = staging_->kernel_reach().kernels().reduce(owner_.info.device, static_cast<DType>(type), nothing,
+                                                       stream->native());
+  const auto ended = [&] { return stream->query().code != Code::in_progress; };
+  if (comes_true(team_.fabric().timeout, ended)) return status.ok() ? std::string() : status.what;
+  std::atomic_ref<unsigned>(words(team_.rank()).trial).store(1);
+  if (!comes_true(soon, ended)) (void)stream.release();  // its destructor would wait
+  return "its streams don't get past a word that they have written";
+}
+
+Status StreamGroup::meet_trial(memory::Stream& stream) const noexcept {
+  const memory::Kernels& kernels = *owner_.provider->kernels();
+  auto* const word = &reinterpret_cast<Words*>(seen_[static_cast<std::size_t>(team_.rank())].seen())->trial;
+  return kernels.failures().to_status(memory::on_device(kernels.vendor(), owner_.info.device, [&] {
+    const memory::Answer answer = kernels.calls().write_word(stream.native(), word, 1);
+    return answer.ok() ? kernels.calls().wait_word(stream.native(), word, 1) : answer;
+  }));
+}
+
+/// On return all have come here, and nobody had a reason against it.
+void StreamGroup::agree(const std::string& why_not) {
+  base::ByteWriter mine;
+  mine.text(why_not);
+  const auto answers = allgather_for(team_.fabric(), team_.exchange(), mine.view(), team_.fabric().deadline());
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    base::ByteReader in(answers[rank]);
+    const std::string theirs = in.text();
+    if (theirs.empty()) continue;
+    const int world = team_.world_rank(static_cast<int>(rank));
+    seen_.clear();
+    if (words_ != nullptr) words_->close();
+    if (staging_ != nullptr) staging_->close();
+    throw Error(Code::unsupported, operation_of(team_.fabric()),
+                fmt::format("not on the streams of rank {}'s device: {}", world, theirs),
+                "the blocking form stages the buffers in host memory");
+  }
+}
+
+void StreamGroup::close() {
+  if (!open_) return;
+  const OnBehalf user(team_.fabric(), "Team::close", base::Construction::team_close);
+  // My streams use the others' memory until they have run out; theirs mine, until they come here.
+  const bool was_broken = words(team_.rank()).broken.load() != 0;
+  if (const Status ended = run_dry(); !ended.ok()) throw_status(team_.fabric(), ended, {operation_of(team_.fabric())});
+  base::ByteWriter mine;
+  mine.number(calls_);
+  mine.number(called_);
+  const auto answers = allgather_for(team_.fabric(), team_.exchange(), mine.view(), team_.fabric().deadline());
+  const bool is_broken = was_broken || words(team_.rank()).broken.load() != 0;
+  const bool left = is_broken && pending() && !has_run_out_soon();
+  open_ = false;
+  std::erase(team_.fabric().stream_groups, this);
+  if (left) return leave_behind();
+  seen_.clear();
+  words_->close();
+  staging_->close();
+  for (std::size_t rank = 0; rank < answers.size() && !is_broken; ++rank) {
+    base::ByteReader in(answers[rank]);
+    const auto calls = in.number<std::uint64_t>(), called = in.number<std::uint64_t>();
+    if (calls == calls_ && called == called_) continue;
+    throw_status(team_.fabric(), Status::failure(Code::mismatch, came_apart, team_.world_rank(static_cast<int>(rank))),
+                 {operation_of(team_.fabric())});
+  }
+}
+
+Status StreamGroup::run_dry() noexcept {
+  const auto broken = static_cast<Broken>(words(team_.rank()).broken.load());
+  const Status ended = broken != Broken::no ? break_up(broken, {}) : run_out();
+  if (!ended.ok()) return break_up(Broken::failure, ended);
+  // Nothing of mine comes any more: who waits for a call that I haven't made goes on, and hears of it at the end.
+  for (unsigned& word : words(team_.rank()).reached) std::atomic_ref<unsigned>(word).store(step_ + far_ahead);
+  return {};
+}
+
+Status StreamGroup::compare() const noexcept {
+  const Words& mine = words(team_.rank());
+  if (mine.broken.load() != 0) return {};  // who called then was told
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    const Words& theirs = words(rank);
+    const std::size_t last = calls_ % Words::kept;
+    if (theirs.calls.load() != calls_ || theirs.recent[last].signature.load() != mine.recent[last].signature.load())
+      return Status::failure(Code::mismatch, came_apart, team_.world_rank(rank));
+  }
+  return {};
+}
+
+/// Until what my streams hold of earlier calls is done.
+Status StreamGroup::run_out() noexcept {
+  Fabric& fabric = team_.fabric();
+  const auto done = [&]() noexcept { return last_->query().code != Code::in_progress; };
+  return fabric.waiter.until({base::Activity::closing}, done, fabric.timeout);
+}
+
+bool StreamGroup::pending() noexcept {
+  const auto holds = [](const Status& status) { return status.code == Code::in_progress; };
+  return holds(last_->query()) || (stream_ != nullptr && holds(stream_->query()));
+}
+
+void StreamGroup::tell(Broken why) noexcept {
+  for (std::size_t rank = 0; rank < words_->peers().size(); ++rank)
+    words(static_cast<int>(rank)).broken.store(static_cast<std::uint64_t>(why));
+}
+
+/// Far ahead of whoever waits, as streams compare: the distance as a signed number.
+void StreamGroup::let_all_go_on() noexcept {
+  for (std::size_t rank = 0; rank < words_->peers().size(); ++rank)
+    for (unsigned& word : words(static_cast<int>(rank)).reached)
+      std::atomic_ref<unsigned>(word).store(step_ + far_ahead);
+}
+
+bool StreamGroup::has_run_out_soon() noexcept {
+  return comes_true(soon, [this] {
+    let_all_go_on();
+    return !pending();
+  });
+}
+
+/// No call after this one is made. All streams go on, over bytes that mean nothing. What my streams hold of earlier
+/// calls comes first: it ends with having seen all ranks' words of those, so that they mean what they meant; the words
+/// of this call may be overtaken, mine and the others'. Again and again while my streams hold something, which may
+/// write an old number.
+Status StreamGroup::break_up(Broken why, const Status& status) noexcept {
+  Fabric& fabric = team_.fabric();
+  tell(why);
+  (void)run_out();
+  const auto done = [this]() noexcept {
+    let_all_go_on();
+    return !pending();
+  };
+  if (!fabric.waiter.until({base::Activity::closing}, done, fabric.timeout).ok()) (void)has_run_out_soon();
+  let_all_go_on();
+  return status;
+}
+
+Status StreamGroup::check(std::uint64_t signature) noexcept {
+  Words& mine = words(team_.rank());
+  if (const auto broken = static_cast<Broken>(mine.broken.load()); broken != Broken::no)
+    return break_up(broken, Status::failure(Code::closed, broken == Broken::mismatch ? came_apart : failed_before));
+  ++calls_;
+  called_ = (called_ ^ (signature + 1)) * 0x9E3779B97F4A7C15ULL;
+  Words::Call& call = mine.recent[calls_ % Words::kept];
+  call.number.store(0);
+  // Release: who reads this signature sees the number's 0 before it. Sequentially consistent stores enclose it.
+  call.signature.store(signature, std::memory_order_release);
+  call.number.store(calls_);
+  mine.calls.store(calls_);
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    const std::uint64_t last = std::min(words(rank).calls.load(), calls_);
+    std::uint64_t& done = checked_[static_cast<std::size_t>(rank)];
+    // Who is further ahead than what is kept overwrites it: its own look at my calls comes later.
+    for (done = std::max(done, calls_ < Words::kept ? 0 : calls_ - Words::kept + 1); done < last;) {
+      ++done;
+      const Words::Call& theirs = words(rank).recent[done % Words::kept];
+      const Words::Call& own = mine.recent[done % Words::kept];
+      if (theirs.number.load() != done) continue;
+      // Acquire: pairs with the store of a later call's signature, so that the second look sees that call's 0 or more.
+      if (theirs.signature.load(std::memory_order_acquire) == own.signature.load(std::memory_order_relaxed)) continue;
+      if (theirs.number.load() == done)
+        return break_up(Broken::mismatch, Status::failure(Code::mismatch, came_apart, team_.world_rank(rank)));
+    }
+  }
+  return {};
+}
+
+Status StreamGroup::accepts(const void* buffer) const noexcept {
+  const memory::Owner owner = memory::known_owner_of(buffer);
+  const bool elsewhere = owner.provider != owner_.provider || owner.info.device != owner_.info.device;
+  if (memory::host_reaches(owner) || !elsewhere) return {};
+  return Status::failure(Code::invalid_argument, "the buffer lies on another device than the team's calls on streams");
+}
+
+Status StreamGroup::begin(void* stream, std::uint64_t signature) noexcept {
+  if (const Status status = check(signature); !status.ok()) return status;
+  Status status;
+  try {
+    stream_ = owner_.provider->borrow_stream(owner_.info.device, stream);
+    if (calls_ > 1) status = stream_->wait(*last_);
+  } catch (const std::exception&) {
+    status = Status::failure(Code::out_of_memory, "no memory for a stream");
+  }
+  if (status.ok()) return {};
+  stream_.reset();  // holds nothing of this call
+  return break_up(Broken::failure, status);
+}
+
+Status StreamGroup::meet(int stage) noexcept {
+  if (stage == 0) ++step_;
+  const memory::Kernels& kernels = *owner_.provider->kernels();
+  const auto word = [&](int rank) {
+    return &reinterpret_cast<Words*>(seen_[static_cast<std::size_t>(rank)].seen())->reached[stage];
+  };
+  return kernels.failures().to_status(memory::on_device(kernels.vendor(), owner_.info.device, [&] {
+    memory::Answer answer = kernels.calls().write_word(stream_->native(), word(team_.rank()), step_);
+    for (int i = 1; answer.ok() && i < team_.size(); ++i)
+      answer = kernels.calls().wait_word(stream_->native(), word((team_.rank() + i) % team_.size()), step_);
+    return answer;
+  }));
+}
+
+Status StreamGroup::copy(void* out, const void* in, std::size_t bytes) noexcept {
+  const bool to_device = !memory::host_reaches(memory::known_owner_of(out));
+  const bool from_device = !memory::host_reaches(memory::known_owner_of(in));
+  if (out == in || bytes == 0) return {};
+  return owner_.provider->copy_async(between(out, to_device, in, from_device, bytes, owner_.info.device), *stream_);
+}
+Status StreamGroup::take_in(const void* in, std::size_t bytes) noexcept { return copy(staging_->data(), in, bytes); }
+Status StreamGroup::give_out(void* out, std::size_t bytes) noexcept { return copy(out, staging_->data(), bytes); }
+
+Status StreamGroup::reduce(std::size_t first, std::size_t count, DType type, Op op) noexcept {
+  const KernelReach& reach = staging_->kernel_reach();
+  memory::ReduceArguments call{};
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    call.ins[rank] = reach.part(rank) + first * size_of(type);
+    call.outs[rank] = reach.part(rank) + first * size_of(type);
+  }
+  call.in_count = call.out_count = team_.size();
+  call.op = static_cast<int>(op);
+  call.count = count;
+  return reach.kernels().reduce(reach.device(), type, call, stream_->native());
+}
+
+Status StreamGroup::end(const Status& so_far) noexcept {
+  Status status = so_far;
+  if (status.ok()) status = last_->record(*stream_);
+  if (!status.ok()) {
+    (void)break_up(Broken::failure, status);
+    (void)last_->record(*stream_);  // what didn't run out in time
+  }
+  stream_.reset();
+  return status;
+}
+
+}  // namespace hmc::window

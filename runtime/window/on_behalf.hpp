@@ -1,0 +1,57 @@
+// Rounds of an exchange on behalf of a user's call: they say so in this rank's line while they last, and in the
+// call's name what went wrong.
+#pragma once
+
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/exchange.hpp"
+#include "runtime/window/fabric.hpp"
+
+namespace hmc::window {
+
+/// What is made or closed while it lives belongs to this call of the user's, and bears its name, as do all windows and
+/// teams within it that the user doesn't know of: of those that nest, the outermost one's. `what` is what ranks
+/// compare.
+class OnBehalf {
+ public:
+  OnBehalf(Fabric& fabric, const char* operation, base::Construction what = base::Construction::other) noexcept
+      : fabric_(fabric), is_outermost_(fabric.on_behalf_of == nullptr) {
+    if (!is_outermost_) return;
+    fabric.on_behalf_of = operation;
+    fabric.making = what;
+  }
+  ~OnBehalf() {
+    if (!is_outermost_) return;
+    fabric_.on_behalf_of = nullptr;
+    fabric_.making = base::Construction::other;
+  }
+  OnBehalf(const OnBehalf&) = delete;
+  OnBehalf& operator=(const OnBehalf&) = delete;
+
+ private:
+  Fabric& fabric_;
+  bool is_outermost_;
+};
+inline const char* operation_of(const Fabric& fabric) noexcept {
+  return fabric.on_behalf_of != nullptr ? fabric.on_behalf_of : "construction";
+}
+
+/// "rank 3 is in allreduce since 2.1 s; ..." for those of `world_ranks` that are others of this node, whose lines we
+/// can read. `word` is how the text calls a rank.
+std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word);
+
+// Within an OnBehalf.
+std::vector<base::Bytes> allgather_for(const Fabric& fabric, base::Exchange& exchange, base::ByteView mine,
+                                       base::Deadline deadline);
+void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline deadline,
+                 base::Activity activity = base::Activity::construction);
+
+/// Where ranks meet to close something. If the world's calls have failed in an earlier one, its ranks meet by the
+/// control plane, so that what is left is closed in order. Returns that failure if this rank hears of it only here: to
+/// be thrown when all is closed.
+[[nodiscard]] std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange);
+
+}  // namespace hmc::window
