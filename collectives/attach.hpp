@@ -15,6 +15,7 @@ struct Settings {
   std::string rows;       ///< what stands in HMC_COLL_FILE
   std::string rows_file;  ///< its name, for errors
   schedule::Parameters parameters;
+  std::string private_buffers;  ///< HMC_COLL_PRIVATE; this one may differ
 };
 
 /// Collective over the team: makes the arenas and the engines, and puts them into team.collectives.

@@ -44,30 +44,60 @@ void combine_counts(void* accumulated, const void* next, std::size_t count, DTyp
   }
 }
 
-Uneven first_uneven(Team::Counts told, Team::Counts received) noexcept {
-  for (std::size_t from = 0; from < told.size(); ++from)
-    if (told[from] != received[from]) return {1, from, told[from], received[from]};
-  return {};
+Uneven first_uneven(int rank, Team::Counts told, Team::Counts received) noexcept {
+  Uneven mine;
+  for (std::size_t from = 0; from < told.size() && mine.receivers == 0; ++from) {
+    if (told[from] == received[from]) continue;
+    mine.receivers = 1;
+    mine.pairs[0] = {static_cast<std::uint64_t>(rank), from, told[from], received[from]};
+  }
+  return mine;
 }
 
-Error uneven_error(const window::TeamCore& team, const char* operation, std::span<const Uneven> all) {
+namespace {
+
+std::size_t told_by(const Uneven& some) noexcept {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(some.receivers, Uneven::told));
+}
+
+Uneven merged(const Uneven& one, const Uneven& other) noexcept {
+  Uneven all;
+  all.receivers = one.receivers + other.receivers;
+  std::size_t i = 0, j = 0;
+  for (std::size_t k = 0; k < told_by(all); ++k) {
+    const bool first = j == told_by(other) || (i < told_by(one) && one.pairs[i].to < other.pairs[j].to);
+    all.pairs[k] = first ? one.pairs[i++] : other.pairs[j++];
+  }
+  return all;
+}
+
+}  // namespace
+
+void combine_uneven(void* accumulated, const void* next, std::size_t count, DType, void*) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Uneven one, other;
+    std::memcpy(&one, static_cast<std::byte*>(accumulated) + i * sizeof one, sizeof one);
+    std::memcpy(&other, static_cast<const std::byte*>(next) + i * sizeof other, sizeof other);
+    one = merged(one, other);
+    std::memcpy(static_cast<std::byte*>(accumulated) + i * sizeof one, &one, sizeof one);
+  }
+}
+
+Error uneven_error(const window::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine) {
   ErrorDetail detail;
   detail.code = Code::mismatch;
   detail.operation = operation;
   detail.rank = team.fabric().rank;
   const char* const word = team.is_world() ? "rank" : "world rank";
-  constexpr int most = 4;
-  int pairs = 0;
-  for (int to = 0; to < team.size(); ++to) {
-    const Uneven& pair = all[static_cast<std::size_t>(to)];
-    if (pair.there_is == 0 || ++pairs > most) continue;
-    const int from = team.world_rank(static_cast<int>(pair.from));
-    const bool is_mine = to == team.rank();
-    if (detail.peer < 0 || is_mine) detail.peer = is_mine ? from : team.world_rank(to);
+  const auto world = [&](std::uint64_t rank) { return team.world_rank(static_cast<int>(rank)); };
+  for (std::size_t i = 0; i < told_by(all); ++i) {
+    const Uneven::Pair& pair = all.pairs[i];
     fmt::format_to(std::back_inserter(detail.message), "{}{} {} sends {} to {} {}, which expects {}",
-                   pairs == 1 ? "" : "; ", word, from, pair.sent, word, team.world_rank(to), pair.expected);
+                   i == 0 ? "" : "; ", word, world(pair.from), pair.sent, word, world(pair.to), pair.expected);
   }
-  if (pairs > most) fmt::format_to(std::back_inserter(detail.message), "; and {} more", pairs - most);
+  detail.peer = mine.receivers > 0 ? world(mine.pairs[0].from) : world(all.pairs[0].to);
+  if (all.receivers > Uneven::told)
+    fmt::format_to(std::back_inserter(detail.message), "; and {} more", all.receivers - Uneven::told);
   detail.hint = "what a rank sends to another is what that one expects from it; nothing was moved";
   return Error(std::move(detail));
 }
@@ -76,10 +106,12 @@ void throw_uneven(Team& team, Team::Counts sent, Team::Counts received) {
   const auto size = static_cast<std::size_t>(team.size());
   std::vector<std::size_t> told(size);
   team.alltoall(sent.data(), told.data(), sizeof(std::size_t));
-  const Uneven mine = first_uneven(told, received);
-  std::vector<Uneven> all(size);
-  team.allgather(&mine, all.data(), sizeof mine);
-  throw uneven_error(*team.core(), "alltoallv", all);
+  const Uneven mine = first_uneven(team.rank(), told, received);
+  std::vector<Uneven> of_each(size);
+  team.allgather(&mine, of_each.data(), sizeof mine);
+  Uneven all;
+  for (const Uneven& each : of_each) all = merged(all, each);
+  throw uneven_error(*team.core(), "alltoallv", all, mine);
 }
 
 }  // namespace hmc::collectives

@@ -24,15 +24,22 @@ CountsOf counts_of(int rank, Team::Counts sent, Team::Counts received) noexcept;
 /// The ReduceFunction for it; commutes.
 void combine_counts(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
-/// One rank's first pair that doesn't match; plain data, to be gathered.
+/// The pairs that don't match: the first one of each receiver. How many receivers have one, and the lowest of them:
+/// of one size however many ranks there are, so that it fits into any team's scratch. Plain data.
 struct Uneven {
-  std::uint64_t there_is = 0;
-  std::uint64_t from = 0, sent = 0, expected = 0;
+  static constexpr std::size_t told = 4;
+  struct Pair {
+    std::uint64_t to = 0, from = 0, sent = 0, expected = 0;
+  };
+  std::uint64_t receivers = 0;
+  Pair pairs[told] = {};  ///< by receiver
 };
-/// `told`: what each rank says that it sends to me.
-Uneven first_uneven(Team::Counts told, Team::Counts received) noexcept;
-/// Names the pairs, by their world ranks, and both counts; `all`: by receiver.
-Error uneven_error(const window::TeamCore& team, const char* operation, std::span<const Uneven> all);
+/// This rank's. `told`: what each rank says that it sends to me.
+Uneven first_uneven(int rank, Team::Counts told, Team::Counts received) noexcept;
+/// The ReduceFunction for it; commutes.
+void combine_uneven(void* accumulated, const void* next, std::size_t count, DType type, void* context);
+/// Names the pairs, by their world ranks, and both counts.
+Error uneven_error(const window::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine);
 
 /// They don't: collective over the team, on which nothing has been moved yet. Each rank compares its own pairs, all
 /// hear of all, and throw Error{mismatch} that names the pairs and both counts. The team goes on.

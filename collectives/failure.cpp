@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/window/on_behalf.hpp"
+
 namespace hmc::collectives {
 
 namespace {
@@ -14,24 +16,10 @@ namespace {
 /// How errors of this team speak of ranks: of another team than the world by their world ranks, and say so.
 const char* rank_word(const window::TeamCore& team) { return team.is_world() ? "rank" : "world rank"; }
 
-/// "rank 3 is computing since 2.1 s; ..." for the team's ranks on this node, whose lines we can read.
-std::string what_ranks_are_in(const window::TeamCore& team) {
-  const window::Fabric& fabric = team.fabric();
-  std::string text;
-  const std::int64_t now = base::now_ns();
-  for (const int member : team.local_ranks()) {
-    const int rank = team.world_rank(member);
-    const int index = fabric.local_index[static_cast<std::size_t>(rank)];
-    if (index < 0 || rank == fabric.rank) continue;
-    const base::ActivityLine& line = fabric.waiter.page().activity(index);
-    // Relaxed: a hint for people.
-    const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
-    const std::int64_t since = line.since_ns.load(std::memory_order_relaxed);
-    fmt::format_to(std::back_inserter(text), "{}{} {} is in {}", text.empty() ? "" : "; ", rank_word(team), rank,
-                   name_of(activity));
-    if (since > 0) fmt::format_to(std::back_inserter(text), " since {:.1f} s", static_cast<double>(now - since) * 1e-9);
-  }
-  return text;
+std::vector<int> on_this_node(const window::TeamCore& team) {
+  std::vector<int> world_ranks;
+  for (const int member : team.local_ranks()) world_ranks.push_back(team.world_rank(member));
+  return world_ranks;
 }
 
 /// "rank 1 called barrier; ranks 0 and 2 called allreduce(...)": each thing once, by who called it.
@@ -76,7 +64,8 @@ using Text = std::function<std::string()>;
     detail.hint = "every rank of a team calls the same collectives in the same order, with matching arguments";
   } else {
     detail.message = fmt::format("{} {} didn't come before the deadline of {:.3g} s; {}", rank_word(team), status.peer,
-                                 std::chrono::duration<double>(fabric.timeout).count(), what_ranks_are_in(team));
+                                 std::chrono::duration<double>(fabric.timeout).count(),
+                                 window::what_ranks_are_in(fabric, on_this_node(team), rank_word(team)));
     detail.hint = "HMC_TIMEOUT_S sets the deadline";
   }
   throw Error(std::move(detail));

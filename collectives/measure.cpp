@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/window/core.hpp"
+#include "runtime/window/on_behalf.hpp"
 
 namespace hmc::collectives {
 
@@ -129,7 +130,7 @@ Parameters measure(window::TeamCore& team, int partner, const Parameters& otherw
   static_assert(sizeof(Parameters) == sizeof words && std::is_trivially_copyable_v<Parameters>);
   std::memcpy(words, &mine, sizeof words);
   for (const std::uint64_t word : words) out.number(word);
-  const auto answers = team.fabric().exchange->allgather(out.view(), team.fabric().deadline());
+  const auto answers = window::allgather_for(team.fabric(), team.exchange(), out.view(), team.fabric().deadline());
   base::ByteReader in(answers.front());
   for (std::uint64_t& word : words) word = in.number<std::uint64_t>();
   if (!in.complete()) throw Error(Code::refused, "Runtime::init", "rank 0 sent malformed parameters");

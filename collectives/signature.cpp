@@ -18,7 +18,7 @@ const char* name_of(Kind kind) noexcept {
     case Kind::reduce_scatter: return "reduce_scatter";
     case Kind::scan: return "scan";
     case Kind::exscan: return "exscan";
-    case Kind::construction: return "what makes or closes a team or window";
+    case Kind::construction: return base::name_of(base::Construction::other);
   }
   return "unknown";
 }
@@ -33,8 +33,8 @@ std::string Signature::text() const {
       fmt::format("{}{}{}", (word_ & non_blocking_bit) != 0 ? "i" : "", name_of(kind()), irregular ? "v" : "");
   const std::string amount = irregular ? fmt::format("counts with hash {:08x}", count) : std::to_string(count);
   switch (kind()) {
+    case Kind::construction: return base::name_of(construction());
     case Kind::none:
-    case Kind::construction:
     case Kind::barrier: return name;
     case Kind::allgather:
     case Kind::alltoall: return fmt::format("{}({} bytes)", name, amount);

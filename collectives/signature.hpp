@@ -6,6 +6,7 @@
 
 #include <hmc/types.hpp>
 
+#include "runtime/base/exchange.hpp"
 #include "runtime/base/node_page.hpp"
 
 namespace hmc::collectives {
@@ -61,6 +62,10 @@ class Signature {
                      static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
                      folded);
   }
+  /// A round of ranks that make or close something: `form` tells apart what they may do in it.
+  static constexpr Signature make(base::Construction what, std::uint64_t count, int form = 0) {
+    return make(Kind::construction, count, form, DType::u8, static_cast<unsigned>(what));
+  }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
   constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }
   /// How a reduction is to be done: with the same bits everywhere; in rank order.
@@ -71,6 +76,10 @@ class Signature {
   constexpr std::uint64_t word() const { return word_; }
   constexpr Kind kind() const { return static_cast<Kind>(word_ >> 59); }
   friend constexpr bool operator==(Signature, Signature) = default;
+  /// Of one of kind construction.
+  constexpr base::Construction construction() const {
+    return static_cast<base::Construction>(static_cast<unsigned>(word_ >> 49) & 31U);
+  }
   /// "allreduce(4096 x f32, sum)", "broadcast(100 bytes, root 2)", "iallgather(8 bytes)".
   std::string text() const;
 
@@ -82,5 +91,16 @@ class Signature {
   static constexpr std::uint64_t root_mask = 0x1fff;
   std::uint64_t word_ = 0;
 };
+
+/// What a wait in such a call says of itself.
+constexpr base::Activity activity_of(Signature signature) noexcept {
+  if (signature.kind() != Kind::construction) return activity_of(signature.kind());
+  switch (signature.construction()) {
+    case base::Construction::window_close:
+    case base::Construction::team_close:
+    case base::Construction::runtime_close: return base::Activity::closing;
+    default: return base::Activity::construction;
+  }
+}
 
 }  // namespace hmc::collectives

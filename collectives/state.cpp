@@ -1,9 +1,12 @@
 #include "collectives/state.hpp"
 
+#include <utility>
 #include <vector>
 
 #include "collectives/attach.hpp"
 #include "collectives/construction/team_exchange.hpp"
+#include "runtime/window/device/stream_group.hpp"
+#include "runtime/window/on_behalf.hpp"
 
 namespace hmc::collectives {
 
@@ -32,25 +35,49 @@ schedule::Shape shape_of(const window::TeamCore& team) {
 // my own paths would miss pairs that don't include me: with several nodes each rank has a peer that it can't reach
 // directly, hence all see the same answer.
 State::State(window::TeamCore& team, const Settings& settings)
-    : selector_(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters),
+    : team_(team),
+      selector_(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters),
       settings_(settings),
       log_(team.fabric().log) {
   const bool direct = team.all_direct();
   shape_ = direct ? schedule::Shape{team.size(), team.size()} : shape_of(team);
   schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_);
   if (!team.is_world()) team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
-  if (!direct) return;
-  direct_ = std::make_unique<DirectTeam>(team);
-  direct_->join(schedules_->history(), *schedules_);
+  if (direct) {
+    direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
+    direct_->join(*schedules_);
+  }
+  // What ends the world's calls mustn't reach a rank that is still in Runtime::init: all of that is by the control
+  // plane.
+  if (team.is_world()) team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
 }
 
 void State::tell_direct(schedule::Collective collective) const noexcept {
   if (schedules_->rank() == 0) log_.info("{}, {} ranks: direct, by load and store", name_of(collective), shape_.size);
 }
 
-void State::close() {
-  if (direct_) direct_->close();
+State::~State() {
+  if (team_.is_world()) team_.use_exchange(nullptr);
+}
+
+std::exception_ptr State::close() {
+  std::exception_ptr unheard;
+  bool have_met = false;
+  if (team_.is_world()) {
+    unheard = window::meet_to_close(team_.fabric(), team_.exchange());
+    have_met = schedules_->failure().ok();
+    if (!have_met) team_.use_exchange(nullptr);
+  }
+  if (const auto last = std::move(streams)) last->close();  // goes with its words, whatever it throws
+  if (have_met) {
+    direct_.reset();  // nobody reads or writes another's part of it any more, so it goes without another round
+  } else if (direct_) {
+    direct_->close();
+  }
+  // The last of the world's windows is what its schedules go through.
+  if (team_.is_world()) team_.use_exchange(nullptr);
   schedules_->close();
+  return unheard;
 }
 
 void attach(window::TeamCore& team, const Settings& settings) {

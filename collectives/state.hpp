@@ -10,6 +10,10 @@
 #include "collectives/select/selector.hpp"
 #include "runtime/window/team_core.hpp"
 
+namespace hmc::window {
+class StreamGroup;
+}
+
 namespace hmc::collectives {
 
 /// Schedules, over any wires; and, where every pair of the team reaches each other by load and store, a few
@@ -17,12 +21,17 @@ namespace hmc::collectives {
 class State final : public window::CollectiveState {
  public:
   State(window::TeamCore& team, const Settings& settings);
-  void close() override;
+  ~State() override;
+  std::exception_ptr close() override;
 
   /// For a call of `collective`: null if it isn't to be carried out by load and store. `bytes`: of the vector, or of
   /// one rank's block.
   DirectTeam* direct(schedule::Collective collective, std::size_t bytes) const noexcept {
     return direct_ == nullptr || selector_.wants_schedule(shape_, collective, bytes) ? nullptr : direct_.get();
+  }
+  /// For a call whose size isn't known to all yet.
+  DirectTeam* direct_at_any_size(schedule::Collective collective) const noexcept {
+    return selector_.is_free(collective) ? direct_.get() : nullptr;
   }
   /// A call is carried out so.
   void count_direct(schedule::Collective collective) noexcept {
@@ -42,6 +51,7 @@ class State final : public window::CollectiveState {
  private:
   void tell_direct(schedule::Collective collective) const noexcept;
 
+  window::TeamCore& team_;
   Selector selector_;
   Settings settings_;
   schedule::Shape shape_;
@@ -49,6 +59,9 @@ class State final : public window::CollectiveState {
   std::unique_ptr<DirectTeam> direct_;
   std::array<std::uint64_t, schedule::collective_count> direct_taken_{};
   std::unique_ptr<ScheduleTeam> schedules_;
+
+ public:
+  std::unique_ptr<window::StreamGroup> streams;  ///< of collectives on streams; made by the first of them
 };
 
 }  // namespace hmc::collectives

@@ -11,9 +11,10 @@
 #include "collectives/construction/derive.hpp"
 #include "collectives/counts_match.hpp"
 #include "collectives/direct/pull.hpp"
+#include "collectives/execute/operation.hpp"
 #include "collectives/failure.hpp"
+#include "collectives/staged_call.hpp"
 #include "collectives/state.hpp"
-#include "runtime/window/device/host_copies.hpp"
 
 namespace hmc {
 
@@ -36,51 +37,57 @@ void require(const OpenTeam& team, const base::Status& status, const char* opera
     refuse(team, status, operation, bytes);
 }
 
+/// Null: by a schedule.
+DirectTeam* pulling(const OpenTeam& team, const Given& given) {
+  const std::size_t largest = collectives::extent_of(given.call) * given.call.element_bytes;
+  DirectTeam* const direct = team.state.direct(given.call.collective, largest);
+  return direct != nullptr && collectives::pulls(*direct, given) ? direct : nullptr;
+}
+
 void run_on_host(const OpenTeam& team, const Given& given) {
-  collectives::ScheduleTeam& schedules = team.state.schedules();
-  if (DirectTeam* const direct = team.state.direct(given.call.collective, given.bytes());
-      direct != nullptr && collectives::pulls(*direct, given)) {
+  if (DirectTeam* const direct = pulling(team, given)) {
     team.state.count_direct(given.call.collective);
     return require(team, collectives::pull(*direct, given), given.operation, given.bytes());
   }
+  collectives::ScheduleTeam& schedules = team.state.schedules();
   const base::Status status = schedules.run(given);
   if (!status.ok()) [[unlikely]]
     collectives::throw_failure(team.core, schedules, status, given.operation, given.bytes());
 }
 
-/// Others may be in the call already: if a buffer can't be staged, they hear that this rank won't come.
-window::HostCopies host_copies(const OpenTeam& team, const char* operation, const void* in, std::size_t in_bytes,
-                               void* out, std::size_t out_bytes) {
-  const window::Fabric& fabric = team.core.fabric();
-  try {
-    return window::HostCopies(fabric, operation, in, in_bytes, out, out_bytes);
-  } catch (const Error& error) {
-    team.state.schedules().fail(
-        base::Status::failure(error.detail().code, "a rank couldn't stage its buffer", fabric.rank));
-    throw;
-  }
+/// Of buffers that the host doesn't reach.
+template <typename Run> void on_copies(const OpenTeam& team, const Given& given, const Run& run) {
+  const collectives::Copies copies = collectives::stage(team, given.operation, collectives::buffers_of(team, given));
+  run(team, collectives::of_copies(given, *copies));
+  collectives::finish(team, given.operation, *copies);
 }
 
-/// Buffers that the host can't reach are staged.
-void run_on_copies(const OpenTeam& team, const Given& given) {
-  const collectives::schedule::Shape shape{team.size(), 1};
-  const window::HostCopies copies = host_copies(
-      team, given.operation, given.input, collectives::schedule::input_bytes(shape, given.call, team.rank()),
-      given.output, collectives::schedule::output_bytes(shape, given.call, team.rank()));
-  Given staged = given;
-  staged.input = copies.in();
-  staged.output = copies.out();
-  run_on_host(team, staged);
-  copies.finish();
+/// The devices do it where all of them can, and the host on copies where not: in a call of its own, or in the one that
+/// was begun.
+void run_on_device(const OpenTeam& team, const Given& given) {
+  DirectTeam* const direct = pulling(team, given);
+  bool has_arrived = false;
+  if (direct != nullptr) {
+    const base::Status status = collectives::pull_on_device(*direct, given, has_arrived);
+    if (!collectives::is_for_host(status)) {
+      team.state.count_direct(given.call.collective);
+      return require(team, status, given.operation, given.bytes());
+    }
+  }
+  if (!has_arrived) return on_copies(team, given, run_on_host);
+  on_copies(team, given, [&](const OpenTeam& on, const Given& staged) {
+    on.state.count_direct(staged.call.collective);
+    require(on, collectives::pull_arrived(*direct, staged), staged.operation, staged.bytes());
+  });
 }
 
 void run(const OpenTeam& team, const Given& given) {
   if (window::need_host_copies(given.input, given.output)) [[unlikely]]
-    return run_on_copies(team, given);
+    return run_on_device(team, given);
   run_on_host(team, given);
 }
 
-/// As a part of that alltoallv.
+/// As a part of that alltoallv, whose schedules are cut by the largest count of any pair.
 void agree(const OpenTeam& team, const Given& given, collectives::CountsOf& counts) {
   const Reduction how(collectives::combine_counts, nullptr, true);
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, sizeof counts)) {
@@ -93,6 +100,27 @@ void agree(const OpenTeam& team, const Given& given, collectives::CountsOf& coun
   call.signature = given.signature;
   call.operation = given.operation;
   run(team, call);
+}
+
+/// Compares the counts of all pairs; if they match (all.balance is 0), moves the bytes.
+void run_alltoallv(const OpenTeam& team, const Given& given, collectives::CountsOf& all) {
+  DirectTeam* direct = team.state.direct_at_any_size(schedule_kind::alltoall);
+  if (direct == nullptr) {
+    all = collectives::counts_of(team.rank(), given.call.counts, given.call.receive_counts);
+    agree(team, given, all);
+    if (all.balance != 0) return;
+    direct = team.state.direct(schedule_kind::alltoall, all.largest * given.call.element_bytes);
+  }
+  if (direct != nullptr) {
+    collectives::Compared compared;
+    require(team, collectives::pull_alltoallv(*direct, given, compared), given.operation, given.bytes());
+    all = compared.all;
+    if (compared.is_done) return team.state.count_direct(schedule_kind::alltoall);
+    if (all.balance != 0) return;
+  }
+  Given agreed = given;
+  agreed.call.largest = all.largest;
+  run_on_host(team, agreed);
 }
 
 }  // namespace
@@ -141,9 +169,12 @@ void Team::broadcast(void* data, std::size_t bytes, int root) {
   if (direct == nullptr) return run(team, collectives::broadcast_call(team, data, bytes, root));
   collectives::check_broadcast(team, data, bytes, root);
   if (window::need_host_copies(data, data)) [[unlikely]] {
-    const window::HostCopies copies = host_copies(team, "broadcast", data, bytes, data, bytes);
-    broadcast(copies.out(), bytes, root);
-    return copies.finish();
+    const bool gives = team.rank() == root;
+    const collectives::Copies copies = collectives::stage(
+        team, "broadcast",
+        {data, gives ? bytes : 0, data, bytes, gives ? window::Output::unchanged : window::Output::whole});
+    broadcast(copies->out(), bytes, root);
+    return collectives::finish(team, "broadcast", *copies);
   }
   const collectives::BroadcastCall call{data, bytes, root};
   team.state.count_direct(schedule_kind::broadcast);
@@ -157,9 +188,10 @@ void Team::allgather(const void* in, void* out, std::size_t bytes) {
   collectives::check_allgather(team, in, out, bytes);
   if (window::need_host_copies(in, out)) [[unlikely]] {
     const auto whole = bytes * static_cast<std::size_t>(team.size());
-    const window::HostCopies copies = host_copies(team, "allgather", in, bytes, out, whole);
-    allgather(copies.in(), copies.out(), bytes);
-    return copies.finish();
+    const collectives::Copies copies =
+        collectives::stage(team, "allgather", {in, bytes, out, whole, window::Output::whole});
+    allgather(copies->in(), copies->out(), bytes);
+    return collectives::finish(team, "allgather", *copies);
   }
   const collectives::AllgatherCall call{in, out, bytes};
   team.state.count_direct(schedule_kind::allgather);
@@ -172,9 +204,15 @@ void Team::allreduce(const void* in, void* out, std::size_t count, DType type, c
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, known ? count * size_of(type) : 0)) {
     const collectives::ReduceCall call = collectives::allreduce_direct_call(in, out, count, type, how);
     if (window::need_host_copies(in, out)) [[unlikely]] {
-      const window::HostCopies copies = host_copies(team, "allreduce", in, call.bytes(), out, call.bytes());
-      allreduce(copies.in(), copies.out(), count, type, how);
-      return copies.finish();
+      const base::Status status = collectives::allreduce_on_device(*direct, call, how.op);
+      if (!collectives::is_for_host(status)) {
+        team.state.count_direct(schedule_kind::allreduce);
+        return require(team, status, "allreduce", call.bytes());
+      }
+      const collectives::Copies copies =
+          collectives::stage(team, "allreduce", {in, call.bytes(), out, call.bytes(), window::Output::whole});
+      allreduce(copies->in(), copies->out(), count, type, how);
+      return collectives::finish(team, "allreduce", *copies);
     }
     team.state.count_direct(schedule_kind::allreduce);
     return require(team, collectives::allreduce_direct(*direct, call), "allreduce", call.bytes());
@@ -216,15 +254,17 @@ void Team::alltoall(const void* in, void* out, std::size_t bytes) {
 void Team::alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
                      Counts receive_displacements, std::size_t element) {
   const OpenTeam team(core_, "alltoallv");
-  Given given = collectives::alltoallv_call(team, in, out, {counts, displacements},
-                                            {receive_counts, receive_displacements}, element);
-  // All must know the largest count of any pair, by which a call is cut, and that the counts match.
-  collectives::CountsOf all = collectives::counts_of(team.rank(), counts, receive_counts);
-  agree(team, given, all);
+  const Given given = collectives::alltoallv_call(team, in, out, {counts, displacements},
+                                                  {receive_counts, receive_displacements}, element);
+  collectives::CountsOf all;
+  const auto run_it = [&](const OpenTeam& on, const Given& it) { run_alltoallv(on, it, all); };
+  if (window::need_host_copies(in, out)) [[unlikely]] {
+    on_copies(team, given, run_it);
+  } else {
+    run_it(team, given);
+  }
   if (all.balance != 0) [[unlikely]]
     collectives::throw_uneven(*this, counts, receive_counts);
-  given.call.largest = all.largest;
-  run(team, given);
 }
 
 void Team::reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root) {

@@ -7,8 +7,8 @@
 
 #include "collectives/calls.hpp"
 #include "collectives/failure.hpp"
+#include "collectives/staged_call.hpp"
 #include "collectives/state.hpp"
-#include "runtime/window/device/host_copies.hpp"
 
 namespace hmc {
 
@@ -22,26 +22,31 @@ namespace {
   collectives::throw_failure(team.core, team.state.schedules(), status, name, given.bytes());
 }
 
-void require_host_memory(const Given& given, const char* name) {
-  if (window::need_host_copies(given.input, given.output)) [[unlikely]]
-    throw Error(Code::unsupported, name, "a buffer lies in a device's memory, which only blocking collectives stage",
-                "call the blocking form, or copy to host memory first");
-}
+bool is_away(const Given& given) noexcept { return window::need_host_copies(given.input, given.output); }
 
 Request start(const OpenTeam& team, Given given, const char* name) {
-  require_host_memory(given, name);
+  collectives::Copies copies;
+  if (is_away(given)) [[unlikely]] {
+    copies = collectives::stage(team, name, collectives::buffers_of(team, given));
+    given = collectives::of_copies(given, *copies);
+  }
   given.signature = given.signature.non_blocking();
   std::uint64_t ticket = 0;
-  if (const base::Status status = team.state.schedules().start(given, ticket); !status.ok())
+  if (const base::Status status = team.state.schedules().start(given, ticket, std::move(copies)); !status.ok())
     refuse(team, status, given, name);
   return team.state.schedules().request_of(ticket, name);
 }
 
 collectives::Operation* prepare(const OpenTeam& team, Given given, const char* name) {
-  require_host_memory(given, name);
+  collectives::Copies copies;
+  if (is_away(given)) [[unlikely]] {
+    copies = collectives::make_room(team, name, collectives::buffers_of(team, given));
+    given = collectives::of_copies(given, *copies);
+  }
   given.signature = given.signature.non_blocking();
   collectives::Operation* operation = nullptr;
-  if (const base::Status status = team.state.schedules().prepare_kept(given, operation); !status.ok())
+  if (const base::Status status = team.state.schedules().prepare_kept(given, operation, std::move(copies));
+      !status.ok())
     refuse(team, status, given, name);
   return operation;
 }
@@ -263,6 +268,12 @@ void Plan::release() noexcept {
 void Plan::start() {
   if (operation_ == nullptr) throw Error(Code::invalid_argument, "Plan::start", "an empty plan");
   const OpenTeam team(team_, name_);
+  if (operation_->copies != nullptr) [[unlikely]] {
+    // The thread may end its last run at any moment: the input is taken only once that is over.
+    if (const base::Status status = team.state.schedules().may_start(*operation_); !status.ok())
+      refuse(team, status, operation_->given(), name_);
+    collectives::take(team, name_, *operation_->copies);
+  }
   std::uint64_t ticket = 0;
   if (const base::Status status = team.state.schedules().start_kept(*operation_, ticket); !status.ok())
     refuse(team, status, operation_->given(), name_);

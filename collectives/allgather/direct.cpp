@@ -45,6 +45,12 @@ Status step_of(DirectTeam& team, const AllgatherCall& call, std::size_t step, st
   for (int i = 1; i < team.size(); ++i) {
     const int peer = (team.rank() + i) % team.size();
     const Announcement theirs = announcement_of(team, peer);
+    if (theirs.in.is_private()) {  // at once, and whole
+      if (step > 0) continue;
+      if (const Status status = team.read(peer, theirs.in, 0, call.block(peer), call.bytes); !status.ok())
+        return status;
+      continue;
+    }
     if (theirs.in) {
       const std::byte* const source = team.reach(peer, theirs.in);
       if (source == nullptr)
@@ -74,13 +80,18 @@ Status stage(DirectTeam& team, const AllgatherCall& call, std::size_t step, std:
 Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
   Announcement mine;
   mine.in = team.place(call.in, call.bytes);
-  ++(mine.in ? team.fabric().counters.buffers_in_place : team.fabric().counters.buffers_staged);
+  if (mine.in) {
+    ++team.fabric().counters.buffers_in_place;
+  } else {
+    mine.in = team.show_private(call.in, call.bytes, call.bytes, true);
+  }
   if (!mine.in) {
     if (const Status status = team.wait_staging_free(); !status.ok()) return status;
   }
   team.arrive(&mine, sizeof mine);
   if (const Status status = team.wait_arrivals(); !status.ok()) return status;
 
+  team.begin_trial();
   const std::size_t chunk = team.staging_bytes() / ring_slots;
   const std::size_t steps = (call.bytes + chunk - 1) / chunk;
   if (steps >= DirectTeam::too_many_steps)
@@ -96,7 +107,11 @@ Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
     if (const Status status = step_of(team, call, step, chunk); !status.ok()) return status;
   }
   // Peers read my window until they have finished; then it is the caller's again.
-  return mine.in ? team.wait_phases(Phase::finished, team.tag(steps - 1)) : Status{};
+  if (mine.in) {
+    if (const Status status = team.wait_phases(Phase::finished, team.tag(steps - 1)); !status.ok()) return status;
+  }
+  team.end_trial();
+  return {};
 }
 
 }  // namespace

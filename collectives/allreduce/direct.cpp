@@ -26,6 +26,10 @@ Status allreduce_direct(DirectTeam& team, const ReduceCall& call) {
   const std::size_t bytes = call.bytes();
   if (const Status status = team.begin(call.signature); !status.ok()) return status;
   if (bytes <= slot_bytes) return small(team, call, bytes <= inline_bytes);
+  const Status status = allreduce_sliced(team, call);
+  if (!is_for_host(status)) [[likely]]
+    return status;
+  if (const Status again = team.begin(call.signature); !again.ok()) return again;
   return allreduce_sliced(team, call);
 }
 

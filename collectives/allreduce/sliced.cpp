@@ -143,6 +143,12 @@ class Sliced {
     someone_stages_ = false;
     results_wait_ = false;
     for (int rank = 0; rank < team_.size(); ++rank) {
+      Announcement theirs;
+      if (rank != team_.rank()) std::memcpy(&theirs, team_.payload(rank), sizeof theirs);
+      if (theirs.in.device_window != 0) [[unlikely]]
+        return Status::in_progress();
+    }
+    for (int rank = 0; rank < team_.size(); ++rank) {
       Announcement theirs = mine_;
       if (rank != team_.rank()) std::memcpy(&theirs, team_.payload(rank), sizeof theirs);
       const auto index = static_cast<std::size_t>(rank);

@@ -36,6 +36,11 @@ Status from_window(DirectTeam& team, const BroadcastCall& call) noexcept {
   if (team.rank() == call.root) return team.wait_phases(Phase::finished, tag);  // then the window is the caller's again
   Announcement root;
   std::memcpy(&root, team.payload(call.root), sizeof root);
+  if (root.in.is_private()) {
+    if (const Status status = team.read(call.root, root.in, 0, call.data, call.bytes); !status.ok()) return status;
+    team.publish(Phase::finished, tag);
+    return {};
+  }
   const std::byte* const source = team.reach(call.root, root.in);
   if (source == nullptr)
     return team.fail(Status::failure(Code::closed, "the root's window isn't open here", team.world(call.root)));
@@ -76,7 +81,11 @@ Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
   Announcement mine;
   if (is_root) {
     mine.in = team.place(call.data, call.bytes);
-    ++(mine.in ? team.fabric().counters.buffers_in_place : team.fabric().counters.buffers_staged);
+    if (mine.in) {
+      ++team.fabric().counters.buffers_in_place;
+    } else {
+      mine.in = team.show_private(call.data, call.bytes, call.bytes, false);
+    }
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;
     }

@@ -8,6 +8,7 @@
 
 #include "collectives/construction/team_exchange.hpp"
 #include "collectives/failure.hpp"
+#include "runtime/window/on_behalf.hpp"
 
 namespace hmc::collectives {
 
@@ -96,8 +97,9 @@ constexpr int arena_rounds = 3;
 
 std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
   TeamExchange exchange(parent.core, parent.state.schedules());
-  const window::Fabric& fabric = parent.core.fabric();
-  const std::vector<base::Bytes> answers = exchange.allgather(encode(mine), fabric.deadline());
+  window::Fabric& fabric = parent.core.fabric();
+  const window::OnBehalf user(fabric, name_of(mine.how), base::Construction::team);
+  const std::vector<base::Bytes> answers = window::allgather_for(fabric, exchange, encode(mine), fabric.deadline());
   std::vector<Wish> wishes;
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
     wishes.push_back(decode(answers[rank], parent.core.world_rank(static_cast<int>(rank))));
@@ -177,13 +179,15 @@ std::shared_ptr<TeamCore> leaders(const OpenTeam& parent) {
 }
 
 void close(const OpenTeam& team) {
+  window::Fabric& fabric = team.core.fabric();
+  const window::OnBehalf user(fabric, "Team::close", base::Construction::team_close);
   ScheduleTeam& schedules = team.state.schedules();
   if (const base::Status status = schedules.drain(); !status.ok())
     throw_failure(team.core, schedules, status, "Team::close", 0);
   base::ByteWriter mine;
   mine.number(static_cast<std::int32_t>(team.core.open_windows));
   TeamExchange exchange(team.core, schedules);
-  const auto answers = exchange.allgather(mine.view(), team.core.fabric().deadline());
+  const auto answers = window::allgather_for(fabric, exchange, mine.view(), fabric.deadline());
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     base::ByteReader in(answers[rank]);
     const auto open = in.number<std::int32_t>();
@@ -193,7 +197,7 @@ void close(const OpenTeam& team) {
                             team.core.world_rank(static_cast<int>(rank)), open),
                 "close a team's windows before the team");
   }
-  team.core.collectives->close();
+  (void)team.core.collectives->close();  // no world, so nothing unheard
   team.core.closed = true;
 }
 

@@ -6,14 +6,13 @@
 #include <cstring>
 
 #include "collectives/failure.hpp"
+#include "runtime/window/on_behalf.hpp"
 
 namespace hmc::collectives {
 
 using schedule::Collective;
 
 namespace {
-
-constexpr const char* operation_name = "construction of a team or window";
 
 /// What one round carries of each rank. Longer texts, which are rare, take a second one.
 struct Head {
@@ -24,14 +23,13 @@ struct Head {
 /// More is no description of a window, whatever it says.
 constexpr std::uint64_t longest = std::uint64_t{64} << 20;
 
-Given given_of(Collective collective, const void* in, void* out, std::uint64_t bytes) {
+Given given_of(base::Construction what, Collective collective, const void* in, void* out, std::uint64_t bytes) {
   Given given;
   given.call.collective = collective;
   given.call.count = bytes;
-  given.operation = operation_name;
   given.input = in;
   given.output = out;
-  given.signature = Signature::make(Kind::construction, bytes, static_cast<int>(collective));
+  given.signature = Signature::make(what, bytes, static_cast<int>(collective));
   return given;
 }
 
@@ -39,24 +37,25 @@ Given given_of(Collective collective, const void* in, void* out, std::uint64_t b
 
 void TeamExchange::run(const Given& given) {
   if (const base::Status status = schedules_.run(given); !status.ok())
-    throw_failure(team_, schedules_, status, operation_name, 0);
+    throw_failure(team_, schedules_, status, window::operation_of(team_.fabric()), 0);
 }
 
-void TeamExchange::barrier(base::Deadline) { run(given_of(Collective::barrier, nullptr, nullptr, 0)); }
+void TeamExchange::barrier(base::Deadline) { run(given_of(what(), Collective::barrier, nullptr, nullptr, 0)); }
 
 std::vector<base::Bytes> TeamExchange::allgather(base::ByteView mine, base::Deadline) {
   Head head;
   head.length = mine.size();
   if (!mine.empty()) std::memcpy(head.bytes, mine.data(), std::min(mine.size(), sizeof head.bytes));
   std::vector<Head> heads(static_cast<std::size_t>(size()));
-  run(given_of(Collective::allgather, &head, heads.data(), sizeof head));
+  run(given_of(what(), Collective::allgather, &head, heads.data(), sizeof head));
 
   std::vector<std::uint64_t> lengths;
   for (const Head& each : heads) lengths.push_back(each.length);
   const auto most = std::max_element(lengths.begin(), lengths.end());
   if (*most > longest) {
     const int world = team_.world_rank(static_cast<int>(most - lengths.begin()));
-    throw Error(Code::refused, operation_name, fmt::format("world rank {} sent {} bytes", world, *most));
+    throw Error(Code::refused, window::operation_of(team_.fabric()),
+                fmt::format("world rank {} sent {} bytes", world, *most));
   }
   if (*most > sizeof head.bytes) return gather_long(mine, lengths);
   std::vector<base::Bytes> all;
@@ -68,9 +67,9 @@ std::vector<base::Bytes> TeamExchange::gather_long(base::ByteView mine, const st
   std::uint64_t total = 0;
   for (const std::uint64_t length : lengths) total += length;
   base::Bytes joined(total);
-  Given given = given_of(Collective::allgather, mine.data(), joined.data(), 0);
+  Given given = given_of(what(), Collective::allgather, mine.data(), joined.data(), 0);
   given.call.counts = lengths;
-  given.signature = Signature::make(Kind::construction, total).irregular();
+  given.signature = Signature::make(what(), total).irregular();
   run(given);
   std::vector<base::Bytes> all;
   auto begin = joined.begin();
@@ -84,7 +83,7 @@ std::vector<base::Bytes> TeamExchange::gather_long(base::ByteView mine, const st
 
 std::vector<base::Bytes> GroupExchange::allgather(base::ByteView mine, base::Deadline deadline) {
   // More would need the other groups.
-  if (left_-- <= 0) throw Error(Code::error, operation_name, "a team's first window takes more rounds than agreed");
+  if (left_-- <= 0) throw Error(Code::error, "construction", "a team's first window takes more rounds than agreed");
   std::vector<base::Bytes> all = parent_.allgather(mine, deadline);
   std::vector<base::Bytes> ours;
   for (const int rank : group_) ours.push_back(std::move(all[static_cast<std::size_t>(rank)]));

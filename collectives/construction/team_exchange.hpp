@@ -18,9 +18,12 @@ class TeamExchange final : public base::Exchange {
   int size() const noexcept override { return team_.size(); }
   std::vector<base::Bytes> allgather(base::ByteView mine, base::Deadline deadline) override;
   void barrier(base::Deadline deadline) override;
+  bool has_failed() const noexcept override { return !schedules_.failure().ok(); }
+  bool failed_before() const noexcept override { return schedules_.failed_before(); }
 
  private:
   void run(const Given& given);
+  base::Construction what() const noexcept { return team_.fabric().making; }
   std::vector<base::Bytes> gather_long(base::ByteView mine, const std::vector<std::uint64_t>& lengths);
 
   const window::TeamCore& team_;

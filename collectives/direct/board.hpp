@@ -27,11 +27,21 @@ struct alignas(line_bytes) PhaseLine {
   std::atomic<std::uint64_t> tag{0};
 };
 
+/// What a rank's team learns of it once. Plain: the address is written before the staging is made, which orders it for
+/// all; `reads_all` before the rank's first arrival, and looked at by who has seen that.
+struct alignas(line_bytes) ProbeLine {
+  std::uint64_t address = 0;  ///< where `nonce` stands in the memory of `process`
+  std::uint64_t nonce = 0;
+  std::int32_t process = 0;
+  std::uint32_t reads_all = 0;  ///< this rank has read the nonces of all others
+};
+
 /// Two of everything that a call writes at its start, used in turn. Why two are enough: a rank writes
 /// for call s only when all have arrived at s-1, so all have left s-2, which used the same one.
 struct Board {
   ArrivalLine arrivals[2];
   PhaseLine phases[phase_count];
+  ProbeLine probe;
   alignas(line_bytes) std::byte slots[2][slot_bytes];
 };
 

@@ -4,6 +4,9 @@
 #include <cstring>
 #include <new>
 
+#include "collectives/execute/schedule_team.hpp"
+#include "runtime/window/on_behalf.hpp"
+
 namespace hmc::collectives {
 
 using base::Status;
@@ -15,25 +18,51 @@ constexpr std::size_t staging_at_most = std::size_t{16} << 20;
 
 }  // namespace
 
-DirectTeam::DirectTeam(window::TeamCore& team)
-    : team_(team), fabric_(team.fabric()), rank_(team.rank()), size_(team.size()) {
+DirectTeam::DirectTeam(window::TeamCore& team, std::string_view private_buffers)
+    : team_(team), fabric_(team.fabric()), rank_(team.rank()), size_(team.size()), reads_(private_buffers) {
   const auto size = static_cast<std::size_t>(size_);
   ins.resize(size);
   outs.resize(size);
+  in_begins.resize(size);
+  out_begins.resize(size);
   slice_ins.reserve(size);
   slice_outs.reserve(size + 1);
   arena_ = window::Core::create(team, sizeof(Board), window::Core::Role::internal);
-  new (arena_->data()) Board;
+  reads_.show((new (arena_->data()) Board)->probe);
   for (const window::Peer& peer : arena_->peers())
     seats_.push_back({reinterpret_cast<Board*>(peer.direct), peer.world, peer.local_index});
   staging_window_ =
       window::Core::create(team, staging_at_start, window::Core::Role::internal);  // after it, all boards are ready
   map_staging();
+  try_reads();
+}
+
+void DirectTeam::try_reads() noexcept {
+  // Only who may come to read tries: where Yama refuses, the kernel's log tells of each attempt.
+  bool reads_all = reads_.wanted() && (size_ == 2 || reads_.forced());
+  for (int peer = 0; peer < size_ && reads_all; ++peer) reads_all = reads_.try_on(board(peer).probe);
+  board(rank_).probe.reads_all = reads_all ? 1 : 0;
+}
+
+bool DirectTeam::all_read() noexcept {
+  if (all_read_ == Answer::unknown) [[unlikely]] {
+    if (sequence_ < 2) return false;  // who hasn't arrived yet may still be trying
+    all_read_ = Answer::yes;
+    for (int peer = 0; peer < size_; ++peer)
+      if (board(peer).probe.reads_all == 0) all_read_ = Answer::no;
+  }
+  return all_read_ == Answer::yes;
 }
 
 void DirectTeam::map_staging() {
   staging_.clear();
   for (const window::Peer& peer : staging_window_->peers()) staging_.push_back(peer.direct);
+}
+
+void DirectTeam::join(ScheduleTeam& schedules) noexcept {
+  schedules_ = &schedules;
+  history_ = &schedules.history();
+  watch_ = &schedules;
 }
 
 void DirectTeam::close() {
@@ -47,8 +76,10 @@ Status DirectTeam::fail(const Status& status) noexcept {
 }
 
 Status DirectTeam::begin(Signature signature) noexcept {
-  if (!failure_.ok() || history_->is_over) [[unlikely]]
+  if (!failure_.ok() || history_->is_over.load(std::memory_order_relaxed)) [[unlikely]]
     return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
+  if (schedules_->is_shared()) [[unlikely]]
+    schedules_->tidy_up();  // what was started may be over, and its request dropped
   const std::uint64_t before = sequence_;
   if (all_arrived_ < before) {  // the last call didn't wait for everyone
     for (int i = 1; i < size_; ++i) {
@@ -58,9 +89,9 @@ Status DirectTeam::begin(Signature signature) noexcept {
     }
     all_arrived_ = before;
   }
+  trial_ = {};
   signature_ = signature;
-  history_->add(signature);
-  history_word_ = history_->word();
+  history_word_ = history_->add_alone(signature);
   ++sequence_;
   return {};
 }
@@ -143,6 +174,7 @@ bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
 }
 
 void DirectTeam::grow_staging(std::size_t bytes) {
+  const window::OnBehalf user(fabric_, name_of(signature_.kind()));
   // At least twice what it was: a program that goes through all sizes grows it a few times, not each time.
   const std::size_t wanted =
       std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
@@ -158,6 +190,48 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
   if (window == nullptr) return {};
   const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - window->data());
   return {offset, static_cast<std::uint32_t>(window->id() + 1)};
+}
+
+Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block,
+                                   bool is_exchange) noexcept {
+  bool reads = bytes > 0 && all_read();
+  if (reads && !reads_.forced()) {
+    // One reader of each buffer, and calls that begin with everybody's arrival: else staging's overlap wins.
+    reads = is_exchange && size_ == 2;
+    if (reads && block >= TriedWays::least) trial_ = {block, ways_.takes_new(block), 0, 0};
+    reads = trial_.reads;
+  }
+  if (reads) {
+    const std::int64_t begin = trial_.block > 0 ? base::now_ns() : 0;
+    reads = reads_.is_readable(buffer, bytes);
+    if (reads && trial_.block > 0) trial_.before = base::now_ns() - begin;
+  }
+  trial_.reads = reads;
+  ++(reads ? fabric_.counters.buffers_read : fabric_.counters.buffers_staged);
+  if (!reads) return {};
+  return {reinterpret_cast<std::uintptr_t>(buffer), Placement::private_memory};
+}
+
+void DirectTeam::begin_trial() noexcept {
+  if (trial_.block > 0) trial_.begin = base::now_ns();
+}
+
+void DirectTeam::end_trial() noexcept {
+  if (trial_.block > 0) ways_.took(trial_.block, trial_.reads, trial_.before + base::now_ns() - trial_.begin);
+}
+
+Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset, void* to,
+                        std::size_t bytes) noexcept {
+  const Status status = PeerReads::read(board(rank).probe.process, placement.offset + offset, to, bytes, world(rank));
+  if (status.ok()) {
+    // An owner that has given up meanwhile reuses its buffer, whose new bytes may be those that were read. It raised
+    // the alarm before: so that is looked at after the bytes.
+    base::full_fence();
+    const Status known = schedules_->look({base::Activity::computing}, base::now_ns());
+    return known.ok() ? known : fail(known);
+  }
+  const Status aborted = fabric_.waiter.page().aborted();  // the job may know better why
+  return fail(aborted.ok() ? status : aborted);
 }
 
 std::byte* DirectTeam::reach(int rank, const Placement& placement) const noexcept {

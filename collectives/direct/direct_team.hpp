@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "collectives/direct/board.hpp"
+#include "collectives/direct/peer_reads.hpp"
+#include "collectives/direct/tried_ways.hpp"
 #include "collectives/execute/history.hpp"
 #include "collectives/signature.hpp"
 #include "runtime/base/status.hpp"
@@ -14,37 +16,48 @@
 
 namespace hmc::collectives {
 
-/// Where a buffer lies in a window, so that peers reach it without a copy. 0: in none.
+class ScheduleTeam;
+
+/// Where peers find a buffer: in a window, or in its owner's memory. Else nowhere: it goes through staging.
 struct Placement {
-  std::uint64_t offset = 0;
+  static constexpr std::uint32_t private_memory = ~std::uint32_t{0};
+
+  std::uint64_t offset = 0;  ///< in private memory, the address there
   std::uint32_t window = 0;  ///< id + 1
+  /// In its stead, id + 1 of a device's window: this rank's device can reduce there. Kernels find it; to hosts it is
+  /// staged.
+  std::uint32_t device_window = 0;
   explicit operator bool() const noexcept { return window != 0; }
+  bool is_private() const noexcept { return window == private_memory; }
 };
 
-/// What rides in the arrival line of a large collective.
+/// What rides in the arrival line of a large allreduce, and of each reduction that this rank's device can do: if all
+/// ranks' can, the devices do it, and if not, the hosts.
 struct Announcement {
   Placement in;
   Placement out;
+  std::uint64_t in_slot = 0;  ///< as pull reads it
 };
+/// What a rank answers whose device would reduce, while another rank's won't: nothing has happened.
+inline bool is_for_host(const base::Status& status) noexcept { return status.code == Code::in_progress; }
 
 /// The arena (boards) and the staging of one team, and the few steps that every direct collective is
 /// made of. Failures stick: after one, the team's ranks may be at different calls, so every later call
 /// gives the same status. One thread at a time.
 class DirectTeam {
  public:
-  explicit DirectTeam(window::TeamCore& team);
+  /// `private_buffers`: HMC_COLL_PRIVATE.
+  DirectTeam(window::TeamCore& team, std::string_view private_buffers);
   void close();
   /// What it shares with the team's schedules, before the first call.
-  void join(History& history, base::Watch& watch) noexcept {
-    history_ = &history;
-    watch_ = &watch;
-  }
+  void join(ScheduleTeam& schedules) noexcept;
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   /// What statuses and notes of waits name.
   int world(int rank) const noexcept { return seats_[static_cast<std::size_t>(rank)].world; }
   window::Fabric& fabric() const noexcept { return fabric_; }
+  std::uint64_t id() const noexcept { return team_.id(); }  ///< of the team, here
 
   // ---- arrival: once per call
   /// Begins the next collective: waits until its lines may be written, so that slot() is mine.
@@ -79,6 +92,14 @@ class DirectTeam {
 
   // ---- windows
   Placement place(const void* buffer, std::size_t bytes) const noexcept;
+  /// Of a buffer that lies in no window, where all of the team can read it out of my memory, and shall. `block`: what
+  /// one peer takes at most. Counted as read, else as staged.
+  Placement show_private(const void* buffer, std::size_t bytes, std::size_t block, bool is_exchange) noexcept;
+  /// Around the moving of blocks that show_private was asked of: from when all are there.
+  void begin_trial() noexcept;
+  void end_trial() noexcept;
+  /// Copies out of a peer's private memory.
+  base::Status read(int rank, const Placement& placement, std::size_t offset, void* to, std::size_t bytes) noexcept;
   /// The placement's address as I reach it; null if there is no such window here.
   std::byte* reach(int rank, const Placement& placement) const noexcept;
 
@@ -90,6 +111,8 @@ class DirectTeam {
   std::vector<void*> outs;
   std::vector<const void*> slice_ins;
   std::vector<void*> slice_outs;
+  std::vector<std::size_t> in_begins;
+  std::vector<std::size_t> out_begins;
   std::vector<std::byte> scratch;
 
  private:
@@ -102,6 +125,8 @@ class DirectTeam {
   };
   Board& board(int rank) const noexcept { return *seats_[static_cast<std::size_t>(rank)].board; }
   void map_staging();
+  void try_reads() noexcept;
+  bool all_read() noexcept;
   void ring_all() noexcept;
   base::Status wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept;
 
@@ -115,8 +140,18 @@ class DirectTeam {
   Signature signature_;             // of the present call
   std::uint64_t history_word_ = 0;  // up to it
   History* history_ = nullptr;
+  ScheduleTeam* schedules_ = nullptr;
   base::Watch* watch_ = nullptr;
   base::Status failure_;
+  PeerReads reads_;
+  enum class Answer { unknown, yes, no } all_read_ = Answer::unknown;
+  TriedWays ways_;
+  struct Trial {
+    std::size_t block = 0;  // 0: none
+    bool reads = false;
+    std::int64_t before = 0;  // what reading costs before all are there: the look at my own buffer
+    std::int64_t begin = 0;
+  } trial_;
   std::vector<Seat> seats_;
   std::vector<std::byte*> staging_;
   std::shared_ptr<window::Core> arena_;

@@ -1,16 +1,30 @@
 // Small: each input in its owner's line or slot. Large: out of the owner's window, or chunk by chunk out of a ring in
 // its staging. Inputs are combined in rank order, all at once: results don't depend on how they were cut.
 //
+// V-forms go the same way, by the largest block, which all know; a block that is shorter is over in an earlier step. In
+// alltoallv, where all learn it from what they show when they arrive, each rank decides for itself that its input fits
+// into its slot. Where a part begins in an input in a window only its owner knows: a table in its slot says so.
+//
 // Why nothing is overwritten that somebody still reads: lines and slots as Board says. A chunk of the ring is written
-// again when all have published `finished` for the step that used it; who reads nothing has published the last step's
-// at once. The first chunk is staged when all have arrived, so have left the last call; a later call that stages
-// earlier waits for `finished` (staging_in_use_until). An input in a window is its caller's again when all have
-// finished. An output that is the input is written where its chunk has been staged before, and such an input is never
-// read in its window.
+// again when all have published `finished` for the step that used it; who takes nothing more has published the last
+// step's at once. Who has seen all arrive stages the first chunk at once, as all have left the last call; who waits for
+// some only, or for nobody, stages it when all have published the `finished` of the last call that left one
+// (staging_in_use_until). An input in a window is its caller's again when all have
+// finished, and so is one that peers read out of private memory. An output that is the input is written where its chunk
+// has been staged before, and such an input is never read in its window; where blocks of such an alltoallv lie
+// elsewhere in the output, the input is copied first. What a reduce_scatterv in place stores lies at or before what it
+// reads, which kernels go through from the front.
 #include "collectives/direct/pull.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <new>
+
+#include "collectives/direct/parts.hpp"
+#include "collectives/direct/ring.hpp"
+#include "collectives/direct/roles.hpp"
+#include "collectives/execute/operation.hpp"
 
 namespace hmc::collectives {
 
@@ -19,133 +33,156 @@ using schedule::Collective;
 
 namespace {
 
-constexpr std::size_t ring_slots = 4;
-
-/// Of a block: small enough that giver and taker overlap, large enough that flags don't matter.
-constexpr std::size_t staged_at_once(std::size_t block) noexcept {
-  return block <= std::size_t{128} << 10 ? std::size_t{32} << 10 : std::size_t{64} << 10;
-}
-
-/// Below this, waiting for each chunk costs more than what a schedule does.
-constexpr std::size_t least_chunk = 1024;
-
-/// An input is a block for each rank.
-bool has_parts(Collective collective) noexcept {
-  return collective == Collective::scatter || collective == Collective::alltoall ||
-         collective == Collective::reduce_scatter;
-}
-std::size_t parts_of(const DirectTeam& team, Collective collective) noexcept {
-  return has_parts(collective) ? static_cast<std::size_t>(team.size()) : 1;
-}
-
-/// Of a block: a slot of the ring holds one of each part, in whole elements and lines.
-std::size_t chunk_of(const DirectTeam& team, std::size_t parts, std::size_t block, std::size_t element) noexcept {
-  const std::size_t most = std::min(team.staging_bytes() / ring_slots / parts, staged_at_once(block));
-  return most / line_bytes * line_bytes / element * element;
-}
+/// What rides in the arrival line of all but the smallest calls.
+struct Shown {
+  Placement in;
+  CountsOf counts;            ///< of alltoallv
+  std::uint64_t in_slot = 0;  ///< of alltoallv: the input lies in the slot, a part in each `slot_stride`
+};
+static_assert(sizeof(Shown) <= inline_bytes);
+// A rank whose device would reduce shows an Announcement, which the others read as a Shown.
+static_assert(sizeof(Shown) == sizeof(Announcement) && offsetof(Shown, in) == offsetof(Announcement, in) &&
+              offsetof(Shown, in_slot) == offsetof(Announcement, in_slot));
 
 class Pull {
  public:
   Pull(DirectTeam& team, const Given& given) noexcept
       : team_(team),
         given_(given),
-        collective_(given.call.collective),
+        roles_{given.call.collective, team.rank(), team.size(), given.call.root},
+        parts_(team, given),
         rank_(team.rank()),
         size_(team.size()),
-        parts_(parts_of(team, collective_)),
-        block_(given.bytes()),
+        me_(static_cast<std::size_t>(team.rank())),
+        count_(parts_of(team, given.call.collective)),
+        block_(parts_.block()),
         in_(static_cast<const std::byte*>(given.input)),
         out_(static_cast<std::byte*>(given.output)) {}
 
   Status run() noexcept {
-    if (const Status status = team_.begin(given_.signature); !status.ok()) return status;
-    return block_ <= slot_bytes / parts_ ? small() : large();
+    if (const Status status = begin(); !status.ok()) return status;
+    return block_ <= slot_bytes / count_ ? small() : large();
+  }
+
+  /// All have arrived, and know that this rank stages its input.
+  Status run_arrived() noexcept {
+    own_ = in_ + parts_.in_begin(me_);
+    if (roles_.gives()) ++team_.fabric().counters.buffers_staged;
+    return step_by_step();
+  }
+
+  Status run_alltoallv(Compared& compared) noexcept {
+    if (const Status status = begin(); !status.ok()) return status;
+    const std::size_t stride = slot_stride(count_);
+    shown_.counts = counts_of(rank_, given_.call.counts, given_.call.receive_counts);
+    shown_.in_slot = most_given() <= stride ? 1 : 0;
+    if (shown_.in_slot != 0) {
+      pack(team_.slot(rank_), stride);
+    } else if (roles_.gives()) {
+      show_input();
+    }
+    team_.arrive(&shown_, sizeof shown_);
+    if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
+
+    compared.all = counts_of_all();
+    block_ = compared.all.largest * given_.call.element_bytes;
+    const bool in_slots = block_ <= stride;
+    if (compared.all.balance != 0 || (!in_slots && !fits_ring(team_, given_.call, block_))) return {};
+    compared.is_done = true;
+    if (!in_slots) return step_by_step();
+    keep_own();
+    take_small(false, stride);
+    return {};
   }
 
  private:
-  // ---- who gives, who takes from whom
-  bool is_root() const noexcept { return rank_ == given_.call.root; }
-  bool gives() const noexcept {
-    switch (collective_) {
-      case Collective::gather:
-      case Collective::reduce: return !is_root();
-      case Collective::scatter: return is_root();
-      case Collective::scan:
-      case Collective::exscan: return rank_ < size_ - 1;
-      default: return size_ > 1;
-    }
-  }
-  bool has_result() const noexcept {
-    switch (collective_) {
-      case Collective::gather:
-      case Collective::reduce: return is_root();
-      case Collective::exscan: return rank_ > 0;
-      default: return true;
-    }
-  }
-  bool takes_from(int peer) const noexcept {
-    if (peer == rank_ || !has_result()) return false;
-    switch (collective_) {
-      case Collective::scatter: return peer == given_.call.root;
-      case Collective::scan:
-      case Collective::exscan: return peer < rank_;
-      default: return true;
-    }
-  }
-  bool takes_from_all() const noexcept {
-    return collective_ != Collective::scatter && collective_ != Collective::scan && collective_ != Collective::exscan;
-  }
+  static std::size_t index(int rank) noexcept { return static_cast<std::size_t>(rank); }
   int next(int i) const noexcept { return rank_ + i < size_ ? rank_ + i : rank_ + i - size_; }
+  const void*& source(int peer) const noexcept { return team_.ins[index(peer)]; }
+  std::byte* result_of(int peer) const noexcept { return out_ + parts_.out_begin(index(peer)); }
   /// Which of an input's parts is mine.
-  std::size_t my_part() const noexcept { return parts_ == 1 ? 0 : static_cast<std::size_t>(rank_); }
-  const std::byte* own_input() const noexcept { return in_ + my_part() * block_; }
+  std::size_t my_part() const noexcept { return count_ == 1 ? 0 : me_; }
+  bool reduces() const noexcept { return schedule::reduces(roles_.collective); }
 
-  // ---- what is done with `bytes` from `offset` of every block; sources_ says where they stand
-  void consume(std::size_t offset, std::size_t bytes) noexcept {
-    if (schedule::reduces(collective_)) return combine(offset, bytes);
-    for (int i = 1; i < size_ && bytes > 0; ++i) {
+  Status begin() noexcept {
+    if (const Status status = team_.begin(given_.signature); !status.ok()) return status;
+    if (roles_.collective != Collective::scatter || roles_.is_root()) own_ = in_ + parts_.in_begin(me_);
+    const bool in_place = parts_.irregular() && given_.call.in_place;
+    if (!in_place || roles_.collective != Collective::alltoall || parts_.same_layout()) return {};
+    try {
+      copy_.assign(in_, in_ + schedule::input_bytes({size_, 1}, given_.call, rank_));
+    } catch (const std::bad_alloc&) {
+      return team_.fail(Status::failure(Code::out_of_memory, "no memory for a copy of an input in place"));
+    }
+    in_ = copy_.data();
+    own_ = in_ + parts_.in_begin(me_);
+    return {};
+  }
+
+  // ---- what is done with up to `most` bytes from `offset` of every block; sources say where they stand
+  static std::size_t left(std::size_t all, std::size_t offset, std::size_t most) noexcept {
+    return offset < all ? std::min(most, all - offset) : 0;
+  }
+  void consume(std::size_t offset, std::size_t most) noexcept {
+    if (reduces()) return combine(offset, left(parts_.out_bytes(me_), offset, most));
+    for (int i = 1; i < size_; ++i) {
       const int peer = next(i);
-      if (takes_from(peer)) std::memcpy(result_of(peer) + offset, source(peer), bytes);
+      if (!roles_.takes_from(peer)) continue;
+      const std::size_t bytes = left(parts_.out_bytes(index(peer)), offset, most);
+      if (bytes > 0 && source(peer) != nullptr) std::memcpy(result_of(peer) + offset, source(peer), bytes);
     }
   }
   void combine(std::size_t offset, std::size_t bytes) noexcept {
-    const bool prefix = collective_ == Collective::scan || collective_ == Collective::exscan;
-    const int end = !prefix ? size_ : collective_ == Collective::scan ? rank_ + 1 : rank_;
-    if (rank_ < end) team_.ins[static_cast<std::size_t>(rank_)] = own_input() + offset;
+    const int end = !roles_.is_prefix() ? size_ : roles_.collective == Collective::scan ? rank_ + 1 : rank_;
+    if (rank_ < end) source(rank_) = own_ + offset;
     void* const to = out_ + offset;
     reduce(given_.reduction, &to, 1, team_.ins.data(), end, bytes / given_.call.element_bytes, team_.scratch);
   }
-  const void*& source(int peer) const noexcept { return team_.ins[static_cast<std::size_t>(peer)]; }
-  std::byte* result_of(int peer) const noexcept {
-    return collective_ == Collective::scatter ? out_ : out_ + static_cast<std::size_t>(peer) * block_;
-  }
   /// What I have of my own result, where no reduction puts it there.
   void keep_own() noexcept {
-    if (schedule::reduces(collective_) || !has_result() || block_ == 0) return;
-    if (collective_ == Collective::scatter && !is_root()) return;
-    if (std::byte* const own = result_of(rank_); own != own_input()) std::memcpy(own, own_input(), block_);
+    if (reduces() || !roles_.has_result()) return;
+    if (roles_.collective == Collective::scatter && !roles_.is_root()) return;
+    const std::size_t bytes = parts_.out_bytes(me_);
+    if (std::byte* const own = result_of(rank_); bytes > 0 && own != own_) std::memcpy(own, own_, bytes);
   }
 
   // ---- small
   Status small() noexcept {
-    const std::size_t bytes = parts_ * block_;
-    const bool in_line = bytes <= inline_bytes;
-    if (gives() && !in_line) std::memcpy(team_.slot(rank_), in_, bytes);
-    team_.arrive(in_, gives() && in_line ? bytes : 0);
-    if (!has_result()) return {};
+    const bool in_line = count_ * block_ <= inline_bytes;
+    show_small(in_line);
+    if (!roles_.has_result()) return {};
     keep_own();
     if (const Status status = wait_arrivals(); !status.ok()) return status;
-    for (int i = 1; i < size_; ++i) {
-      const int peer = next(i);
-      source(peer) = (in_line ? team_.payload(peer) : team_.slot(peer)) + my_part() * block_;
-    }
-    consume(0, block_);
+    take_small(in_line, block_);
     return {};
   }
-  Status wait_arrivals() noexcept {
-    if (takes_from_all()) return team_.wait_arrivals();
+  void show_small(bool in_line) noexcept {
+    if (parts_.irregular() && count_ > 1) {
+      std::byte packed[inline_bytes] = {};
+      if (roles_.gives()) pack(in_line ? packed : team_.slot(rank_), block_);
+      return team_.arrive(packed, roles_.gives() && in_line ? count_ * block_ : 0);
+    }
+    const std::size_t bytes = roles_.gives() ? count_ * parts_.in_bytes(me_) : 0;
+    if (!in_line && bytes > 0) std::memcpy(team_.slot(rank_), in_, bytes);
+    team_.arrive(in_, in_line ? bytes : 0);
+  }
+  /// The parts that others take.
+  void pack(std::byte* to, std::size_t stride) const noexcept {
+    for (std::size_t part = 0; part < count_; ++part)
+      if (const std::size_t bytes = part == me_ ? 0 : parts_.in_bytes(part); bytes > 0)
+        std::memcpy(to + part * stride, in_ + parts_.in_begin(part), bytes);
+  }
+  void take_small(bool in_line, std::size_t stride) noexcept {
     for (int i = 1; i < size_; ++i) {
-      if (!takes_from(next(i))) continue;
+      const int peer = next(i);
+      source(peer) = (in_line ? team_.payload(peer) : team_.slot(peer)) + my_part() * stride;
+    }
+    consume(0, block_);
+  }
+  Status wait_arrivals() noexcept {
+    if (roles_.takes_from_all()) return team_.wait_arrivals();
+    for (int i = 1; i < size_; ++i) {
+      if (!roles_.takes_from(next(i))) continue;
       if (const Status status = team_.wait_arrival(next(i)); !status.ok()) return status;
     }
     return {};
@@ -153,44 +190,101 @@ class Pull {
 
   // ---- large
   Status large() noexcept {
-    const bool overwritten = given_.call.in_place && collective_ != Collective::scatter;
-    if (gives()) {
-      if (!overwritten) mine_.in = team_.place(in_, parts_ * block_);
-      Counters& counters = team_.fabric().counters;
-      ++(mine_.in ? counters.buffers_in_place : counters.buffers_staged);
+    if (roles_.gives()) show_input();
+    team_.arrive(&shown_, sizeof shown_);
+    if (roles_.has_result()) {
+      if (const Status status = wait_arrivals(); !status.ok()) return status;
     }
-    team_.arrive(&mine_, sizeof mine_);
-    if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
-
-    chunk_ = chunk_of(team_, parts_, block_, given_.call.element_bytes);
-    steps_ = (block_ + chunk_ - 1) / chunk_;
-    const std::uint64_t last = team_.tag(steps_ - 1);
-    team_.staging_in_use_until(last);
-    if (!has_result()) team_.publish(Phase::finished, last);
-    if (const Status status = step_by_step(); !status.ok()) return status;
-    return mine_.in ? team_.wait_phases(Phase::finished, last) : Status{};
+    if (stages() && !(roles_.has_result() && roles_.takes_from_all())) {
+      if (const Status status = team_.wait_staging_free(); !status.ok()) return status;
+    }
+    return step_by_step();
+  }
+  bool stages() const noexcept { return roles_.gives() && !shown_.in && shown_.in_slot == 0; }
+  /// Where peers shall take it from: my window, or the ring in my staging.
+  void show_input() noexcept {
+    const std::size_t* const begins = count_ > 1 ? parts_.in_begins() : nullptr;
+    const bool has_room = begins == nullptr || count_ * sizeof *begins <= slot_bytes;
+    const bool may_stay = has_room && !(given_.call.in_place && roles_.overwrites_input());
+    const std::size_t bytes = may_stay ? schedule::input_bytes({size_, 1}, given_.call, rank_) : 0;
+    Counters& counters = team_.fabric().counters;
+    if (may_stay) shown_.in = team_.place(in_, bytes);
+    if (shown_.in) {
+      ++counters.buffers_in_place;
+    } else if (may_stay && !reduces()) {
+      shown_.in = team_.show_private(in_, bytes, most_given(), roles_.is_exchange());
+    } else {
+      ++counters.buffers_staged;
+    }
+    if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
+  }
+  /// Of an input in a peer's window.
+  std::size_t begin_at(int peer) const noexcept {
+    if (count_ == 1) return 0;
+    if (!parts_.irregular()) return me_ * block_;
+    std::size_t begin = 0;
+    std::memcpy(&begin, team_.slot(peer) + me_ * sizeof begin, sizeof begin);
+    return begin;
+  }
+  CountsOf counts_of_all() const noexcept {
+    CountsOf all = shown_.counts;
+    for (int i = 1; i < size_; ++i) {
+      const Shown theirs = shown_by(next(i));
+      combine_counts(&all, &theirs.counts, 1, DType::located_i64, nullptr);
+    }
+    return all;
+  }
+  Shown shown_by(int peer) const noexcept {
+    Shown theirs;
+    std::memcpy(&theirs, team_.payload(peer), sizeof theirs);
+    return theirs;
   }
 
-  std::size_t length(std::size_t step) const noexcept { return std::min(chunk_, block_ - step * chunk_); }
+  std::size_t steps_of(std::size_t bytes) const noexcept { return (bytes + chunk_ - 1) / chunk_; }
+  std::size_t most_given() const noexcept {
+    std::size_t most = 0;
+    for (std::size_t part = 0; part < count_; ++part)
+      if (count_ == 1 || part != me_) most = std::max(most, parts_.in_bytes(count_ == 1 ? me_ : part));
+    return most;
+  }
+  std::size_t most_taken() const noexcept {
+    if (!roles_.has_result()) return 0;
+    if (reduces()) return parts_.out_bytes(me_);
+    std::size_t most = 0;
+    for (int peer = 0; peer < size_; ++peer)
+      if (roles_.takes_from(peer)) most = std::max(most, parts_.out_bytes(index(peer)));
+    return most;
+  }
   std::byte* staged(int rank, std::size_t step, std::size_t part) const noexcept {
-    return team_.staging(rank) + (step % ring_slots * parts_ + part) * chunk_;
+    return team_.staging(rank) + (step % ring_slots * count_ + part) * chunk_;
   }
 
   Status step_by_step() noexcept {
-    const bool stages = gives() && !mine_.in;
+    team_.begin_trial();
+    const Status status = take_steps();
+    if (status.ok()) team_.end_trial();
+    return status;
+  }
+  Status take_steps() noexcept {
+    chunk_ = chunk_of(team_, given_.call, block_);
+    const std::uint64_t last = team_.tag(steps_of(block_) - 1);
+    const std::size_t gives = stages() ? steps_of(most_given()) : 0;
+    const std::size_t takes = steps_of(most_taken());
+    team_.staging_in_use_until(last);
+    if (takes == 0) team_.publish(Phase::finished, last);
     std::size_t done = 0;
-    for (std::size_t step = 0; step < steps_; ++step) {
+    for (std::size_t step = 0; step < std::max<std::size_t>({gives, takes, 1}); ++step) {
       // The ring is kept one step ahead, so that peers find the next chunk when they are done with this one.
-      for (; stages && done < steps_ && done <= step + 1; ++done) {
+      for (; done < gives && done <= step + 1; ++done) {
         if (const Status status = stage(done); !status.ok()) return status;
       }
-      if (!has_result()) continue;
       if (step == 0) keep_own();
+      if (step >= takes) continue;
       if (const Status status = await_sources(step); !status.ok()) return status;
-      consume(step * chunk_, length(step));
-      team_.publish(Phase::finished, team_.tag(step));
+      consume(step * chunk_, chunk_);
+      team_.publish(Phase::finished, step + 1 == takes ? last : team_.tag(step));
     }
-    return {};
+    return shown_.in ? team_.wait_phases(Phase::finished, last) : Status{};
   }
 
   Status stage(std::size_t step) noexcept {
@@ -198,70 +292,96 @@ class Pull {
       if (const Status status = team_.wait_phases(Phase::finished, team_.tag(step - ring_slots)); !status.ok())
         return status;
     }
-    for (std::size_t part = 0; part < parts_; ++part) {
+    const std::size_t offset = step * chunk_;
+    for (std::size_t part = 0; part < count_; ++part) {
       // Nobody but me takes my own part.
-      if (parts_ > 1 && part == static_cast<std::size_t>(rank_)) continue;
-      std::memcpy(staged(rank_, step, part), in_ + part * block_ + step * chunk_, length(step));
+      if (count_ > 1 && part == me_) continue;
+      const std::size_t to = count_ == 1 ? me_ : part;
+      if (const std::size_t bytes = left(parts_.in_bytes(to), offset, chunk_); bytes > 0)
+        std::memcpy(staged(rank_, step, part), in_ + parts_.in_begin(to) + offset, bytes);
     }
     team_.publish(Phase::staged, team_.tag(step));
     return {};
   }
 
+  /// Sets where they stand. What a peer has in private memory is taken at once, and whole, unless my own input has to
+  /// be staged before that is written.
   Status await_sources(std::size_t step) noexcept {
+    const std::size_t offset = step * chunk_;
     for (int i = 1; i < size_; ++i) {
       const int peer = next(i);
-      if (!takes_from(peer)) continue;
-      Announcement theirs;
-      std::memcpy(&theirs, team_.payload(peer), sizeof theirs);
-      if (!theirs.in) {
+      if (!roles_.takes_from(peer) || parts_.out_bytes(index(peer)) <= offset) continue;
+      const Shown theirs = shown_by(peer);
+      if (theirs.in_slot != 0) {
+        source(peer) = team_.slot(peer) + me_ * slot_stride(count_) + offset;
+      } else if (theirs.in.is_private()) {
+        source(peer) = nullptr;
+        const bool whole = !given_.call.in_place;
+        if (whole && step > 0) continue;
+        const std::size_t all = parts_.out_bytes(index(peer));
+        const Status status = team_.read(peer, theirs.in, begin_at(peer) + offset, result_of(peer) + offset,
+                                         whole ? all : left(all, offset, chunk_));
+        if (!status.ok()) return status;
+      } else if (!theirs.in) {
         if (const Status status = team_.wait_phase(Phase::staged, peer, team_.tag(step)); !status.ok()) return status;
         source(peer) = staged(peer, step, my_part());
-        continue;
+      } else {
+        const std::byte* const input = team_.reach(peer, theirs.in);
+        if (input == nullptr)
+          return team_.fail(Status::failure(Code::closed, "a peer's window isn't open here", team_.world(peer)));
+        source(peer) = input + begin_at(peer) + offset;
       }
-      const std::byte* const input = team_.reach(peer, theirs.in);
-      if (input == nullptr)
-        return team_.fail(Status::failure(Code::closed, "a peer's window isn't open here", team_.world(peer)));
-      source(peer) = input + my_part() * block_ + step * chunk_;
     }
     return {};
   }
 
   DirectTeam& team_;
   const Given& given_;
-  Collective collective_;
+  Roles roles_;
+  Parts parts_;
   int rank_;
   int size_;
-  std::size_t parts_;
-  std::size_t block_;  // bytes
+  std::size_t me_;     // rank_
+  std::size_t count_;  // of parts of an input
+  std::size_t block_;  // bytes, the largest
   const std::byte* in_;
+  const std::byte* own_ = nullptr;  // my own part
   std::byte* out_;
-  Announcement mine_;
+  Shown shown_;
   std::size_t chunk_ = 0;
-  std::size_t steps_ = 0;
+  std::vector<std::byte> copy_;
 };
 
 }  // namespace
 
 bool pulls(const DirectTeam& team, const Given& given) noexcept {
-  switch (given.call.collective) {
+  const schedule::Call& call = given.call;
+  switch (call.collective) {
     case Collective::gather:
     case Collective::scatter:
-    case Collective::alltoall:
     case Collective::reduce:
     case Collective::reduce_scatter:
     case Collective::scan:
     case Collective::exscan: break;
+    case Collective::alltoall:
+      if (call.irregular()) return false;
+      break;
+    case Collective::allgather:
+      if (!call.irregular()) return false;
+      break;
     default: return false;
   }
-  if (given.call.irregular()) return false;
   // All ranks come to the same answer: these are the same everywhere.
-  const std::size_t parts = parts_of(team, given.call.collective);
-  const std::size_t block = given.bytes();
-  if (block <= slot_bytes / parts) return true;
-  const std::size_t chunk = chunk_of(team, parts, block, given.call.element_bytes);
-  return chunk >= std::min(block, least_chunk) && block / chunk < DirectTeam::too_many_steps - 1;
+  const std::size_t block = extent_of(call) * call.element_bytes;
+  return block <= slot_bytes / parts_of(team, call.collective) || fits_ring(team, call, block);
 }
 
 Status pull(DirectTeam& team, const Given& given) noexcept { return Pull(team, given).run(); }
+
+Status pull_arrived(DirectTeam& team, const Given& given) noexcept { return Pull(team, given).run_arrived(); }
+
+Status pull_alltoallv(DirectTeam& team, const Given& given, Compared& compared) noexcept {
+  return Pull(team, given).run_alltoallv(compared);
+}
 
 }  // namespace hmc::collectives

@@ -1,13 +1,27 @@
 // pull: the collectives in which every rank takes what it needs out of the others' inputs.
 #pragma once
 
+#include "collectives/counts_match.hpp"
 #include "collectives/direct/direct_team.hpp"
 #include "collectives/execute/given.hpp"
 
 namespace hmc::collectives {
 
-/// gather, scatter, alltoall, reduce, reduce_scatter, scan and exscan, but for their v-forms.
+/// gather, scatter, alltoall, reduce, reduce_scatter, scan and exscan; gatherv, scatterv, allgatherv, reduce_scatterv.
 bool pulls(const DirectTeam& team, const Given& given) noexcept;
 base::Status pull(DirectTeam& team, const Given& given) noexcept;
+/// Large reductions that pull() would carry out, by the devices, where all ranks' can (DeviceReduction). Else
+/// is_for_host(); and if this rank `has_arrived` then, the call goes on with pull_arrived() of a copy in host memory.
+base::Status pull_on_device(DirectTeam& team, const Given& given, bool& has_arrived);
+base::Status pull_arrived(DirectTeam& team, const Given& given) noexcept;
+
+/// What all know when the ranks have shown each other their counts.
+struct Compared {
+  CountsOf all;
+  /// The call is carried out. Else the counts don't match, or blocks would go in crumbs: nothing was moved.
+  bool is_done = false;
+};
+/// alltoallv, in which each rank has counts of its own.
+base::Status pull_alltoallv(DirectTeam& team, const Given& given, Compared& compared) noexcept;
 
 }  // namespace hmc::collectives

@@ -14,7 +14,7 @@
 namespace hmc::collectives {
 
 /// One window per team. In it, on each rank:
-///   control:  the alarm word, a slot per round of a guard, a report and a question per rank
+///   control:  the alarm word, a slot per round of a guard, a report and two questions per rank
 ///   areas:    each has 64-bit signal slots, and scratch; call number n uses area n % areas
 /// Which area a call uses, and when that is free, is Numbering's matter.
 ///
@@ -52,9 +52,11 @@ class Arena {
   static std::uint64_t report_offset(int rank) noexcept {
     return control_head + static_cast<std::uint64_t>(rank) * sizeof(Report);
   }
-  /// "In this call I wait for you, and this is my history": a stamp.
-  std::uint64_t question_offset(int rank) const noexcept {
-    return questions_at_ + static_cast<std::uint64_t>(rank) * 8;
+  /// "In this call I wait for you, and this is my history": a stamp. One for what a rank has started, and one for the
+  /// call that it is blocked in.
+  static constexpr int questions = 2;
+  std::uint64_t question_offset(int rank, int which = 0) const noexcept {
+    return questions_at_ + (static_cast<std::uint64_t>(rank) * questions + static_cast<std::uint64_t>(which)) * 8;
   }
   const Report& report(int rank) const noexcept {
     return *reinterpret_cast<const Report*>(window_->data() + report_offset(rank));

@@ -22,14 +22,32 @@ bool waited_in_vain(const Report& report) noexcept {
 /// same. So a rank that waits for someone who will never come learns of it at once, wherever in the algorithm
 /// the two are. Deaths and aborts are known to all by the node's page: for them nothing is sent; whatever else a
 /// rank fails of is told.
-const Status& ScheduleTeam::fail(const Status& status, std::uint64_t call) noexcept {
+const Status& ScheduleTeam::give_up(const Status& status, std::uint64_t call) noexcept {
   if (!failure_.ok()) return failure_;
   failure_ = status;
-  history_.is_over = true;
+  history_.is_over.store(true, std::memory_order_relaxed);
   write_report(call != 0 ? call : call_in_question());
   for (Operation* const operation : active_) operation->abandon();
   if (status.code != Code::peer_failed && status.code != Code::aborted) send_report();
   return failure_;
+}
+
+void ScheduleTeam::fail(const Status& status) noexcept {
+  const auto guard = hold();
+  give_up(status);
+}
+
+Status ScheduleTeam::failure() const noexcept {
+  const auto guard = hold();
+  return failure_;
+}
+
+bool ScheduleTeam::failed_before() const noexcept {
+  const auto guard = hold();
+  std::uint64_t call = conflict_;
+  if (call == 0 && told_by_ >= 0 && arena_.word(Arena::report_offset(told_by_)) != 0)
+    call = arena_.report(told_by_).call;
+  return call != 0 && call < history_.calls();
 }
 
 /// The present blocking call, or the oldest of those that are under way.
@@ -64,8 +82,9 @@ bool ScheduleTeam::hear_alarm() noexcept {
   const int rank = static_cast<int>(alarm) - 1;
   // All tell of the same calls, where they can.
   const bool heard = arena_.word(Arena::report_offset(rank)) != 0;
-  fail(Status::failure(Code::timeout, "a rank of the team has given up", arena_.world(rank)),
-       heard ? arena_.report(rank).call : 0);
+  told_by_ = rank;
+  give_up(Status::failure(Code::timeout, "a rank of the team has given up", arena_.world(rank)),
+          heard ? arena_.report(rank).call : 0);
   return true;
 }
 
@@ -80,10 +99,15 @@ void ScheduleTeam::send_report() noexcept {
       sent = window::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, Arena::alarm_offset,
                                       static_cast<std::uint64_t>(rank_) + 1, ticket);
     static_cast<void>(sent);  // a peer that can't be reached has its own failure
+    window::nudge(arena_.window(), peer);
   }
 }
 
 Status ScheduleTeam::explain() noexcept {
+  {
+    const auto guard = hold();
+    unshare();  // nothing is under way any more: from here on all of it is the owner's
+  }
   if (explained_ || (failure_.code != Code::timeout && failure_.code != Code::mismatch)) return failure_;
   explained_ = true;
   // Ranks that are in a call answer at once.

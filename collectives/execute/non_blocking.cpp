@@ -31,9 +31,9 @@ Operation& ScheduleTeam::take_operation() {
   return taken;
 }
 
-/// All of its turns are reserved now, so that they stand in the order of the calls on every rank; see Numbering.
+/// After share(), which may fail: from here on nothing does. All of its turns are reserved now, so that they stand in
+/// the order of the calls on every rank; see Numbering.
 Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
-  tidy();
   enter(operation, operation.given().signature);
   operation.start(false);
   operation.numbers = numbers_;
@@ -44,13 +44,13 @@ Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept
   ticket = operation.ticket;
   active_.push_back(&operation);
   begin_piece(operation);
-  if (!driven_) fabric_.waiter.add_progress(this);
-  driven_ = true;
-  progress();
+  step(By::owner);
   return {};
 }
 
-Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket) noexcept {
+Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket,
+                           std::unique_ptr<window::HostCopies> copies) noexcept {
+  const Visit visit(fabric_.background, true, window::Background::Call::starts);
   if (!failure_.ok()) [[unlikely]]
     return failure_;
   try {
@@ -59,6 +59,10 @@ Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket) noexcept {
       free_.push_back(&operation);
       return status;
     }
+    free_.push_back(&operation);  // for as long as something may fail
+    share();
+    free_.pop_back();
+    operation.copies = std::move(copies);
     return begin(operation, ticket);
   } catch (const std::bad_alloc&) {
     return Status::failure(Code::out_of_memory, "no memory for an operation");
@@ -66,19 +70,29 @@ Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket) noexcept {
 }
 
 void ScheduleTeam::retire(Operation& operation) noexcept {
+  if (operation.copies != nullptr) [[unlikely]] {
+    operation.lost = operation.copies->finish();
+    if (!operation.lost.ok()) operation.lost_ticket = operation.ticket;
+  }
   operation.under_way = false;
   std::erase(active_, &operation);
-  if (!operation.is_kept) free_.push_back(&operation);
+  if (!operation.is_kept) let_go(operation);
+}
+
+/// Who has lost an output is asked for it by its ticket, whenever that is: another call takes another operation.
+void ScheduleTeam::let_go(Operation& operation) noexcept {
+  operation.copies.reset();
+  if (operation.lost.ok()) free_.push_back(&operation);
 }
 
 /// Outside of the waiter's round through what it drives: when nothing is under way it need not look here.
 void ScheduleTeam::tidy() noexcept {
-  if (!driven_ || !active_.empty()) return;
-  fabric_.waiter.remove_progress(this);
-  driven_ = false;
+  if (active_.empty()) unshare();
 }
 
 Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
+  const Visit visit(fabric_.background, driven_, window::Background::Call::asks);
+  if (!visit) return Status::in_progress();  // the thread is at it, and a test never waits
   const std::size_t index = (ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1;
   const Operation& operation = *operations_[index];
   const auto over = [&]() noexcept { return operation.ticket != ticket || !operation.under_way; };
@@ -88,28 +102,40 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
       return outcome_of(operation, ticket);
     }
     if (!failure_.ok()) return failure_;
-    progress();
+    step(By::owner);
     if (look == 0 && !over())
       for (const auto& wire : fabric_.wires) wire->progress();
   }
-  if (over()) return outcome_of(operation, ticket);
+  if (over()) {
+    tidy();
+    return outcome_of(operation, ticket);
+  }
   return failure_.ok() ? Status::in_progress() : failure_;
 }
 
-/// An alltoallv whose counts didn't match has failed alone: the team goes on.
+/// An alltoallv whose counts didn't match has failed alone, and so has a call whose output is lost on its way to this
+/// rank's device: the team goes on.
 Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
   uneven_ = operation.uneven_ticket == ticket ? &operation : nullptr;
-  return uneven_ == nullptr ? Status{} : Status::failure(Code::mismatch, "counts don't match");
+  if (uneven_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
+  return operation.lost_ticket == ticket ? operation.lost : Status{};
 }
 
 void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
+  const auto guard = hold();
   const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
-  fail(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))),
-       operation.call_number);
+  give_up(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))),
+          operation.call_number);
+}
+
+void ScheduleTeam::abandon(std::uint64_t) noexcept {
+  const auto guard = hold();  // by now the thread is out of its step
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) give_up(aborted);
 }
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
-  if (uneven_ != nullptr) throw uneven_error(team_, operation, std::exchange(uneven_, nullptr)->uneven);
+  if (const Operation* const met = std::exchange(uneven_, nullptr))
+    throw uneven_error(team_, operation, met->uneven, met->my_uneven());
   collectives::throw_failure(team_, *this, status, operation, 0);
 }
 
@@ -117,7 +143,9 @@ Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) co
   return Request::from_raw({arena_.shared_window().get(), ticket, operation, source_index_, -1});
 }
 
-Status ScheduleTeam::prepare_kept(const Given& given, Operation*& operation) noexcept {
+Status ScheduleTeam::prepare_kept(const Given& given, Operation*& operation,
+                                  std::unique_ptr<window::HostCopies> copies) noexcept {
+  const auto guard = hold();
   if (!failure_.ok()) return failure_;
   try {
     Operation& taken = take_operation();
@@ -128,6 +156,7 @@ Status ScheduleTeam::prepare_kept(const Given& given, Operation*& operation) noe
     }
     taken.keep_plans(plans_);
     taken.is_kept = true;
+    taken.copies = std::move(copies);
     operation = &taken;
     return {};
   } catch (const std::bad_alloc&) {
@@ -135,15 +164,33 @@ Status ScheduleTeam::prepare_kept(const Given& given, Operation*& operation) noe
   }
 }
 
-Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noexcept {
+/// Within the lock.
+Status ScheduleTeam::why_not_start(const Operation& operation) const noexcept {
   if (!failure_.ok()) return failure_;
   if (operation.under_way) return Status::failure(Code::invalid_argument, "the plan's last run isn't over");
+  return {};
+}
+
+Status ScheduleTeam::may_start(const Operation& operation) const noexcept {
+  const auto guard = hold();
+  return why_not_start(operation);
+}
+
+Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noexcept {
+  const Visit visit(fabric_.background, true, window::Background::Call::starts);
+  if (const Status status = why_not_start(operation); !status.ok()) return status;
+  try {
+    share();
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a plan's run");
+  }
   return begin(operation, ticket);
 }
 
 void ScheduleTeam::release_kept(Operation& operation) noexcept {
+  const auto guard = hold();
   operation.is_kept = false;
-  if (!operation.under_way) free_.push_back(&operation);
+  if (!operation.under_way) let_go(operation);
 }
 
 }  // namespace hmc::collectives

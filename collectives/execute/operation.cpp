@@ -148,47 +148,51 @@ std::shared_ptr<const Plan> Operation::plan_of_piece(std::uint64_t piece, Plans&
 void Operation::start(bool blocking) noexcept {
   piece_ = 0;
   blocking_ = blocking;
+  runner_.nudge_peers(!blocking);
   running_ = false;
   compares_ = given_.compares_as >= 0 && !is_even_;
   if (compares_) counts_ = counts_of(given_.compares_as, whole_.counts, whole_received_.counts);
 }
 
 /// The allreduce of what each knows of the counts; and if they don't match, each rank hears what is sent to it, and all
-/// hear of the pairs.
-Status Operation::load_comparison(Plans& plans) {
-  Given given;
-  Call& call = given.call;
-  const void* in = &counts_;
-  void* out = &counts_;
-  const auto ranks = static_cast<std::size_t>(size_);
-  const char* algorithm = "recursive_doubling";
+/// hear of the pairs. None needs scratch in proportion to the team.
+Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept {
+  Call call;
   call.count = 1;
-  if (piece_ == 0) {
-    call.collective = Collective::allreduce;
-    call.type = given.reduction.type = DType::located_i64;
-    call.element_bytes = sizeof counts_;
-    call.in_place = true;
-    given.reduction.element = sizeof counts_;
-    given.reduction.function = combine_counts;
-  } else if (piece_ == 1) {
+  const char* algorithm = "recursive_doubling";
+  if (piece == 1) {
     call.collective = Collective::alltoall;
     call.element_bytes = sizeof(std::uint64_t);
-    call.segment_bytes = plans.scratch_bytes() / 16;
+    call.segment_bytes = scratch_bytes / 16;
     algorithm = "pairwise";
-    told_.resize(ranks);
+  } else {
+    call.collective = Collective::allreduce;
+    call.element_bytes = piece == 0 ? sizeof(CountsOf) : sizeof(Uneven);
+    call.type = DType::located_i64;
+    call.in_place = true;
+  }
+  return {call, schedule::find(call.collective, algorithm)};
+}
+
+Status Operation::load_comparison(Plans& plans) {
+  const Comparison piece = comparison(piece_, plans.scratch_bytes());
+  Given given;
+  given.call = piece.call;
+  given.reduction.type = piece.call.type;
+  given.reduction.element = piece.call.element_bytes;
+  given.reduction.function = piece_ == 0 ? combine_counts : combine_uneven;
+  const void* in = &counts_;
+  void* out = &counts_;
+  if (piece_ == 1) {
+    told_.resize(static_cast<std::size_t>(size_));
     in = whole_.counts.data();
     out = told_.data();
-  } else {
-    call.collective = Collective::allgather;
-    call.element_bytes = sizeof mine_;
-    algorithm = "bruck";
-    mine_ = first_uneven(told_, whole_received_.counts);
-    uneven.assign(ranks, {});
+  } else if (piece_ == 2) {
+    uneven = mine_ = first_uneven(given_.compares_as, told_, whole_received_.counts);
     uneven_ticket = ticket;
-    in = &mine_;
-    out = uneven.data();
+    in = out = &uneven;
   }
-  auto plan = plans.get(*schedule::find(call.collective, algorithm), call);
+  auto plan = plans.get(*piece.algorithm, piece.call);
   if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
   runner_.load(std::move(plan), given, turn, static_cast<const std::byte*>(in), static_cast<std::byte*>(out));
   running_ = true;

@@ -11,6 +11,7 @@
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/plan.hpp"
 #include "collectives/execute/runner.hpp"
+#include "runtime/window/device/host_copies.hpp"
 
 namespace hmc::collectives {
 
@@ -49,7 +50,11 @@ class Operation {
   bool under_way = false;
   bool is_kept = false;             ///< a plan's: not free when it is over
   std::uint64_t uneven_ticket = 0;  ///< of the run whose counts didn't match
-  std::vector<Uneven> uneven;       ///< by receiver
+  Uneven uneven;                    ///< of all ranks
+  const Uneven& my_uneven() const noexcept { return mine_; }
+  std::unique_ptr<window::HostCopies> copies;  ///< what given() names instead of buffers that the host can't reach
+  std::uint64_t lost_ticket = 0;               ///< of the run whose output couldn't be copied to where it belongs
+  base::Status lost;                           ///< why
 
   bool running() const noexcept { return running_; }
   /// The turn has come: loads the present piece's steps. May throw bad_alloc.
@@ -104,6 +109,13 @@ class Operation {
   Blocks whole_, whole_received_;  // copies of the caller's
   Blocks part_, part_received_;    // of the present piece
 };
+
+/// How the pieces are called that compare an alltoallv's counts (0), and tell of those that don't match (1 and 2).
+struct Comparison {
+  schedule::Call call;
+  const schedule::Algorithm* algorithm = nullptr;
+};
+Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept;
 
 /// Elements of the whole vector, or of the largest block: what pieces are cut from.
 std::uint64_t extent_of(const schedule::Call& call) noexcept;

@@ -71,6 +71,7 @@ Status Runner::put(const Step& step) noexcept {
                                                  at(step.from_buffer, step.from), step.bytes,
                                                  arena_->slot_offset(number_, step.slot), stamp_, ticket);
   if (status.ok() && ticket != 0) puts_.push_back({peer, ticket});
+  if (nudges_) window::nudge(arena_->window(), peer);
   return status;
 }
 

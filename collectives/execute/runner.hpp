@@ -22,6 +22,8 @@ class Runner {
   /// Gets ready for the first step; may throw bad_alloc.
   void load(std::shared_ptr<const Plan> plan, const Given& given, const Turn& turn, const std::byte* input,
             std::byte* output);
+  /// Whether its peers may compute meanwhile, and have to be nudged.
+  void nudge_peers(bool nudges) noexcept { nudges_ = nudges; }
   /// ok at the end, in_progress where it must wait, or what went wrong. It has moved if steps_taken() has.
   base::Status advance() noexcept;
   std::uint64_t steps_taken() const noexcept { return taken_; }
@@ -53,6 +55,7 @@ class Runner {
   std::uint64_t number_ = 0;
   std::uint64_t stamp_ = 0;
   int awaited_ = -1;
+  bool nudges_ = false;
   std::byte* buffers_[3] = {};
   std::vector<Put> puts_;
   std::size_t settled_ = 0;

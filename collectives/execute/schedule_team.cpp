@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "runtime/window/begin.hpp"
 
@@ -35,20 +36,58 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
 }
 
 ScheduleTeam::~ScheduleTeam() {
-  fabric_.waiter.remove_progress(this);
+  {
+    const auto guard = hold();
+    // While what they are put from is still there: the arena, the operations' copies, the caller's buffers.
+    for (Operation* const operation : active_) operation->abandon();
+    unshare();
+  }
   fabric_.sources[static_cast<std::size_t>(-1 - source_index_)] = nullptr;
 }
 
 Status ScheduleTeam::drain() noexcept {
-  while (!active_.empty())
-    if (const Status status = wait_for(*active_.front()); !status.ok()) return status;
+  const auto oldest = [this]() noexcept {
+    const auto guard = hold();
+    return active_.empty() ? nullptr : active_.front();
+  };
+  while (Operation* const operation = oldest())
+    if (const Status status = wait_for(*operation); !status.ok()) return status;
   return {};
 }
 
 void ScheduleTeam::close() {
-  fabric_.waiter.remove_progress(this);
-  driven_ = false;
+  {
+    const auto guard = hold();
+    unshare();
+    closes_ = true;
+  }
   arena_.close();
+}
+
+void ScheduleTeam::share() {
+  if (driven_) return;
+  fabric_.background.add(*this);
+  try {
+    fabric_.waiter.add_progress(this);
+  } catch (...) {
+    fabric_.background.remove(*this);
+    throw;
+  }
+  driven_ = true;
+  if (fabric_.background.allowed()) history_.shared = &fabric_.background.lock();
+}
+
+void ScheduleTeam::unshare() noexcept {
+  if (!driven_) return;
+  fabric_.waiter.remove_progress(this);
+  fabric_.background.remove(*this);
+  history_.shared = nullptr;
+  driven_ = false;
+}
+
+std::uint64_t ScheduleTeam::schedules_built() const noexcept {
+  const auto guard = hold();
+  return plans_.built();
 }
 
 std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
@@ -70,7 +109,8 @@ Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept 
     Call& call = resolved.call;
     const std::uint64_t extent = extent_of(call);
     const std::uint64_t bytes = extent * call.element_bytes;
-    const Choices::Answer answer = choices_.get(call, bytes);
+    const bool is_users = resolved.signature.kind() != Kind::construction;
+    const Choices::Answer answer = choices_.get(call, bytes, is_users);
     const Choice& way = answer.choice;
     if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
       return Status::failure(Code::unsupported, "there is no algorithm for this call");
@@ -78,7 +118,7 @@ Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept 
       tell(way, call, bytes);
     call.segment_bytes = way.segment_bytes;
     operation.take(resolved, *way.algorithm, way.longest, size_);
-    ++taken_[static_cast<std::size_t>(way.algorithm - schedule::algorithms().data())];
+    if (is_users) ++taken_[static_cast<std::size_t>(way.algorithm - schedule::algorithms().data())];
     return {};
   } catch (const std::bad_alloc&) {
     return Status::failure(Code::out_of_memory, "no memory for a schedule");
@@ -86,22 +126,32 @@ Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept 
 }
 
 Status ScheduleTeam::run(const Given& given) noexcept {
+  std::optional<window::Background::Waiting> waiting;
+  if (driven_) waiting.emplace(fabric_.background, window::Background::Call::blocks);
+  if (const Status status = begin_blocking(given); !status.ok()) return status;
+  const Status status = wait_for(blocking_);
+  const auto guard = hold();
+  std::erase(active_, &blocking_);
+  return status;
+}
+
+Status ScheduleTeam::begin_blocking(const Given& given) noexcept {
+  const auto guard = hold();
   if (!failure_.ok()) [[unlikely]]
     return failure_;
   if (const Status status = prepare(blocking_, given); !status.ok())  // the same on every rank, but for memory
-    return status.code == Code::out_of_memory ? fail(status) : status;
+    return status.code == Code::out_of_memory ? give_up(status) : status;
   tidy();
   blocking_.start(true);
   enter(blocking_, given.signature);
   blocking_.turn = numbers_.next(blocking_.history, true);
   active_.push_back(&blocking_);
   begin_piece(blocking_);
-  const Status status = wait_for(blocking_);
-  std::erase(active_, &blocking_);
-  return status;
+  return {};
 }
 
 void ScheduleTeam::enter(Operation& operation, Signature signature) noexcept {
+  history_.make_room(active_.size());
   history_.add(signature);
   operation.call_number = history_.calls();
   operation.history = history_.word();
@@ -114,47 +164,81 @@ int ScheduleTeam::awaited_by(const Operation& operation) const noexcept {
 }
 
 Status ScheduleTeam::wait_for(Operation& operation) noexcept {
-  const base::Activity activity = activity_of(operation.given().signature.kind());
-  const auto awaited = [&] { return arena_.world(awaited_by(operation)); };
-  std::uint64_t before = moves_;
+  const base::Activity activity = activity_of(operation.given().signature);
+  const auto note = [&]() noexcept {
+    const auto guard = hold();
+    return base::WaitNote{activity, arena_.world(awaited_by(operation)), operation.turn.number, this};
+  };
+  std::uint64_t before = moves();
   Status status;
   const auto moved = [&]() noexcept {
-    progress();
+    const auto guard = hold();
+    step(By::owner);
     status = failure_.ok() ? operation.outcome : failure_;
-    return status.code != Code::in_progress || moves_ != before;
+    return status.code != Code::in_progress || moves() != before;
   };
   for (;;) {
-    before = moves_;
+    before = moves();
     if (moved()) {
       if (status.code != Code::in_progress) return status;
       continue;
     }
     // The deadline is that of one wait: a large call may take as long as it moves.
-    const Status waited =
-        fabric_.waiter.until({activity, awaited(), operation.turn.number, this}, moved, fabric_.timeout);
-    if (!waited.ok()) return fail(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, awaited()));
+    const Status waited = fabric_.waiter.until(note(), moved, fabric_.timeout);
+    if (!waited.ok()) {
+      const int peer = note().peer;
+      const auto guard = hold();
+      return give_up(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, peer));
+    }
     if (status.code != Code::in_progress) return status;
   }
 }
 
 int ScheduleTeam::progress() noexcept {
+  if (!fabric_.background.is_running()) return step(By::owner);
+  const std::unique_lock guard(fabric_.background.lock(), std::try_to_lock);
+  return guard.owns_lock() ? step(By::owner) : 0;  // else the thread is at it
+}
+
+bool ScheduleTeam::goes_on() const noexcept {
+  return failure_.ok() && std::ranges::any_of(active_, [](const Operation* operation) {
+           return operation->outcome.code == Code::in_progress && !is_callers(*operation);
+         });
+}
+
+/// Nobody is told: all ranks go, or learn of a death.
+void ScheduleTeam::end() noexcept {
+  if (failure_.ok()) failure_ = Status::failure(Code::closed, "the runtime was closed");
+  history_.is_over.store(true, std::memory_order_relaxed);
+  for (Operation* const operation : active_) operation->abandon();
+  unshare();
+}
+
+int ScheduleTeam::step(By who) noexcept {
   if (!failure_.ok()) return 0;
   if (hear_alarm()) [[unlikely]]
     return 1;
-  const std::uint64_t before = moves_;
+  // Of what was started a caller may have been told that the job has died, and have freed the buffers.
+  if (driven_)
+    if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]] {
+      give_up(aborted);
+      return 1;
+    }
+  const std::uint64_t before = moves();
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& operation = *active_[i];
     if (operation.outcome.code != Code::in_progress) continue;
+    if (who == By::thread && is_callers(operation)) continue;
     const std::uint64_t steps = operation.steps_taken();
     const Status status = advance(operation);
-    moves_ += operation.steps_taken() - steps;
+    count_moves(operation.steps_taken() - steps);
     if (status.code == Code::in_progress) continue;
-    ++moves_;
+    count_moves(1);
     operation.outcome = status;
     operation.drop_plan();
     if (status.ok() && size_ == 1) reduce_alone(operation.given());
     if (!status.ok()) {
-      fail(status, operation.call_number);
+      give_up(status, operation.call_number);
       break;
     }
     if (!operation.blocking()) {
@@ -162,8 +246,10 @@ int ScheduleTeam::progress() noexcept {
       --i;
     }
   }
-  if (moves_ == before && driven_) look_after_started();
-  return static_cast<int>(moves_ - before);
+  constexpr unsigned idle_rounds = 64;  // of the owner: one look at the clock for so many turns without a step
+  if (moves() == before && driven_ && (who == By::thread || ++idle_ % idle_rounds == 0))
+    look_after_started(base::now_ns());
+  return static_cast<int>(moves() - before);
 }
 
 /// One contribution isn't combined with anything, and yet becomes what the operation makes of it (land: 0 or 1).
@@ -208,14 +294,18 @@ Status ScheduleTeam::await_turn(Operation& operation) noexcept {
   const Turn& turn = operation.turn;
   if (guards_done_ >= turn.guard) return {};
   if (!turn.runs_guard || guards_done_ + 1 < turn.guard || !finished_here(turn.before)) return Status::in_progress();
-  return run_guard(turn.guard);
+  return run_guard(turn.guard, !operation.blocking());
 }
 
-Status ScheduleTeam::run_guard(std::uint64_t guard) noexcept {
+/// `nudges`: the peers may compute meanwhile.
+Status ScheduleTeam::run_guard(std::uint64_t guard, bool nudges) noexcept {
   const auto signal = [&](int distance) noexcept {
+    const int peer = (rank_ + distance) % size_;
     std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
-    return window::begin_put_signal(arena_.window(), (rank_ + distance) % size_, 0, nullptr, 0,
-                                    Arena::guard_offset(guard_round_), guard, ticket);
+    const Status status = window::begin_put_signal(arena_.window(), peer, 0, nullptr, 0,
+                                                   Arena::guard_offset(guard_round_), guard, ticket);
+    if (nudges) window::nudge(arena_.window(), peer);
+    return status;
   };
   if (guard_entered_ < guard) {
     guard_entered_ = guard;
@@ -227,12 +317,12 @@ Status ScheduleTeam::run_guard(std::uint64_t guard) noexcept {
   for (int distance = 1 << guard_round_; distance < size_; distance *= 2) {
     if (arena_.word(Arena::guard_offset(guard_round_)) < guard) return Status::in_progress();
     ++guard_round_;
-    ++moves_;
+    count_moves(1);
     if (distance * 2 >= size_) break;
     if (const Status status = signal(distance * 2); !status.ok()) return status;
   }
   guards_done_ = guard;
-  ++moves_;
+  count_moves(1);
   return {};
 }
 

@@ -1,8 +1,10 @@
 // ScheduleTeam: a team's collectives as schedules over put_signal, on any wires.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -16,9 +18,16 @@
 namespace hmc::collectives {
 
 /// Blocking calls drive their operation until it is over. Non-blocking ones are driven from every wait of this
-/// rank, and whenever somebody asks for them. Failures stick: after one, the team's ranks may be at different
-/// calls, so every later call gives the same status. One thread at a time.
-class ScheduleTeam final : public base::Progress, public base::Watch, public window::TicketSource {
+/// rank, whenever somebody asks for them, and by the Runtime's background thread, except those with a function of the
+/// user's, which is called by the caller's thread alone. Failures stick: after one, the team's ranks may be at
+/// different calls, so every later call gives the same status.
+///
+/// One thread at a time; and that background thread while `driven_`: then what is public takes Background's lock, and
+/// what is private has it.
+class ScheduleTeam final : public base::Progress,
+                           public base::Watch,
+                           public window::TicketSource,
+                           public window::Started {
  public:
   ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
   ~ScheduleTeam() override;
@@ -30,26 +39,36 @@ class ScheduleTeam final : public base::Progress, public base::Watch, public win
   History& history() noexcept { return history_; }
   /// For long waits in any of them: hears of failures elsewhere, compares histories, asks whom it waits for.
   base::Status look(const base::WaitNote& note, std::int64_t now) noexcept override;
-  /// Ends the team, and tells all others. `call`: in question; 0: the present one.
-  const base::Status& fail(const base::Status& status, std::uint64_t call = 0) noexcept;
+  /// Ends the team, and tells all others.
+  void fail(const base::Status& status) noexcept;
 
   /// Blocking.
   base::Status run(const Given& given) noexcept;
 
-  /// Non-blocking: begins it, and never waits. 0 is a ticket that is done.
-  base::Status start(const Given& given, std::uint64_t& ticket) noexcept;
+  /// Non-blocking: begins it, and never waits. 0 is a ticket that is done. `copies`: what `given` names instead of
+  /// buffers that the host can't reach; taken already, and finished by whatever thread sees the end.
+  base::Status start(const Given& given, std::uint64_t& ticket,
+                     std::unique_ptr<window::HostCopies> copies = nullptr) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
-  std::uint64_t moves() const noexcept override { return moves_; }
+  /// A collective goes on; but not after a death or an abort, since its caller is told of that and frees the buffers.
+  void abandon(std::uint64_t ticket) noexcept override;
+  // Relaxed: a count whose change is looked for; what has been moved is seen by test().
+  std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
   Request request_of(std::uint64_t ticket, const char* operation) const;
 
   /// Persistent: prepared once, with all its schedules; then started as often as wanted, one run at a time.
-  base::Status prepare_kept(const Given& given, Operation*& operation) noexcept;
+  base::Status prepare_kept(const Given& given, Operation*& operation,
+                            std::unique_ptr<window::HostCopies> copies = nullptr) noexcept;
+  /// ok: it is idle, and stays so until its owner starts it.
+  base::Status may_start(const Operation& operation) const noexcept;
   base::Status start_kept(Operation& operation, std::uint64_t& ticket) noexcept;
   void release_kept(Operation& operation) noexcept;
 
-  base::Status failure() const noexcept { return failure_; }
+  base::Status failure() const noexcept;
+  /// The team has failed, and not of this rank's latest call but of an earlier one; valid after explain().
+  bool failed_before() const noexcept;
   /// After a failure: hears what the others were in, for as long as a moment, and settles what it was.
   base::Status explain() noexcept;
   /// Who called what, in the call that failed; valid after explain().
@@ -59,22 +78,54 @@ class ScheduleTeam final : public base::Progress, public base::Watch, public win
   /// How many calls an algorithm has carried out.
   std::uint64_t taken(const schedule::Algorithm& algorithm) const noexcept;
 
-  std::uint64_t schedules_built() const noexcept { return plans_.built(); }
+  std::uint64_t schedules_built() const noexcept;
 
+  /// From this rank's waits.
   int progress() noexcept override;
+  int step(By who) noexcept override;
+  bool goes_on() const noexcept override;
+  void end() noexcept override;
+
+  /// Something was started, and nobody has asked for it or begun a schedule since it was over. Then quick calls are
+  /// slower than they need be.
+  bool is_shared() const noexcept { return driven_; }
+  void tidy_up() noexcept {
+    const auto guard = hold();
+    tidy();
+  }
 
  private:
+  using Visit = window::Background::Visit;
+  static bool is_callers(const Operation& operation) noexcept {
+    return operation.blocking() || operation.given().reduction.function != nullptr;
+  }
+  void count_moves(std::uint64_t moves) noexcept {
+    moves_.store(moves_.load(std::memory_order_relaxed) + moves, std::memory_order_relaxed);
+  }
+  /// `call`: in question; 0: the present one.
+  const base::Status& give_up(const base::Status& status, std::uint64_t call = 0) noexcept;
+  /// The lock, if the background thread may be in here too.
+  std::unique_lock<std::mutex> hold() const noexcept {
+    return driven_ && fabric_.background.allowed() ? std::unique_lock(fabric_.background.lock())
+                                                   : std::unique_lock<std::mutex>();
+  }
+  /// With the waiter and the background thread, while something is under way. Under the lock. May throw bad_alloc.
+  void share();
+  void unshare() noexcept;
   void tell(const Choice& choice, const schedule::Call& call, std::uint64_t bytes) const;
   base::Status prepare(Operation& operation, const Given& given) noexcept;
   Operation& take_operation();
   base::Status outcome_of(const Operation& operation, std::uint64_t ticket) noexcept;
+  base::Status why_not_start(const Operation& operation) const noexcept;
   base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
   void retire(Operation& operation) noexcept;
+  void let_go(Operation& operation) noexcept;
   void tidy() noexcept;
+  base::Status begin_blocking(const Given& given) noexcept;
   base::Status wait_for(Operation& operation) noexcept;
   base::Status advance(Operation& operation) noexcept;
   base::Status await_turn(Operation& operation) noexcept;
-  base::Status run_guard(std::uint64_t guard) noexcept;
+  base::Status run_guard(std::uint64_t guard, bool nudges) noexcept;
   bool finished_here(std::uint64_t number) const noexcept;
   void reduce_alone(const Given& given) noexcept;
   void begin_piece(Operation& operation) noexcept;
@@ -83,10 +134,18 @@ class ScheduleTeam final : public base::Progress, public base::Watch, public win
   Signature signature_at(std::uint64_t call) const noexcept;
   std::uint64_t call_in_question() const noexcept;
   bool hear_alarm() noexcept;
-  void look_after(int peer, std::uint64_t call, std::uint64_t history, std::int64_t now) noexcept;
-  void look_after_started() noexcept;
+  /// One that waits for long, and what it has asked so far: the present blocking call, or what is started.
+  struct Asker {
+    std::int64_t looked_at = 0;
+    int peer = -1;
+    std::uint64_t question = 0;
+    std::int64_t since = 0;
+    bool has_asked = false;
+  };
+  void look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
+  void look_after_started(std::int64_t now) noexcept;
   void hear_questions() noexcept;
-  void ask(int peer, std::uint64_t question, std::int64_t now) noexcept;
+  void ask(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
   void write_report(std::uint64_t call) noexcept;
   void send_report() noexcept;
 
@@ -105,32 +164,28 @@ class ScheduleTeam final : public base::Progress, public base::Watch, public win
   std::uint64_t guard_entered_ = 0;
   unsigned guard_round_ = 0;
 
-  std::vector<Operation*> active_;  // in the order in which they were started
-  std::uint64_t moves_ = 0;
+  std::vector<Operation*> active_;       // in the order in which they were started
+  std::atomic<std::uint64_t> moves_{0};  // one writer at a time
   Operation blocking_;
   std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
   std::vector<Operation*> free_;
   const Operation* uneven_ = nullptr;  // what a ticket has just been told of
-  bool driven_ = false;                // by the waiter
+  bool driven_ = false;                // by the waiter, and by the background thread; the owner's
   int source_index_ = 0;
   std::vector<std::uint64_t> taken_;
 
   base::Status failure_;
+  int told_by_ = -1;  // the rank that told this one of the failure
   bool explained_ = false;
+  bool closes_ = false;         // its ranks have agreed on that, and each that is through gives up its arena
   std::uint64_t conflict_ = 0;  // the call that wasn't the same
   History history_;
   Report report_;
 
   // of long waits
   unsigned idle_ = 0;
-  std::int64_t looked_at_ = 0;
-  struct Question {
-    int peer = -1;
-    std::uint64_t stamp = 0;
-    std::int64_t since = 0;
-    bool is_asked = false;
-  };
-  Question question_;
+  Asker blocking_asker_;
+  Asker started_asker_;
 };
 
 }  // namespace hmc::collectives

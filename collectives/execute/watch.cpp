@@ -18,53 +18,61 @@ namespace {
 constexpr std::int64_t between_looks_ns = 500'000;
 /// A wait so long isn't one for a message under way. One question for each call and rank waited for.
 constexpr std::int64_t before_asking_ns = 2'000'000;
-constexpr unsigned idle_rounds = 64;  // a look at the clock for so many turns without a step
 
 }  // namespace
 
 Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept {
-  if (failure_.ok() && !hear_alarm()) look_after(team_.rank_of(note.peer), history_.calls(), history_.word(), now);
+  const auto guard = hold();
+  if (failure_.ok() && !hear_alarm())
+    look_after(blocking_asker_, team_.rank_of(note.peer), Arena::stamp(history_.calls(), history_.word()), now);
   return failure_;
 }
 
-void ScheduleTeam::look_after(int peer, std::uint64_t call, std::uint64_t history, std::int64_t now) noexcept {
-  if (now - looked_at_ < between_looks_ns) return;
-  looked_at_ = now;
+void ScheduleTeam::look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept {
+  if (now - asker.looked_at < between_looks_ns) return;
+  asker.looked_at = now;
   hear_questions();
-  if (failure_.ok() && peer >= 0 && peer != rank_) ask(peer, Arena::stamp(call, history), now);
+  if (failure_.ok() && peer >= 0 && peer != rank_) ask(asker, peer, question, now);
 }
 
 /// Who waits for a request, or tests it, has no watch: the oldest one that is under way stands for it.
-void ScheduleTeam::look_after_started() noexcept {
-  if (++idle_ % idle_rounds != 0) return;
+void ScheduleTeam::look_after_started(std::int64_t now) noexcept {
   for (const Operation* const operation : active_) {
-    if (operation->outcome.code != Code::in_progress) continue;
-    return look_after(awaited_by(*operation), operation->call_number, operation->history, base::now_ns());
+    if (operation->outcome.code != Code::in_progress || operation->blocking()) continue;
+    return look_after(started_asker_, awaited_by(*operation), Arena::stamp(operation->call_number, operation->history),
+                      now);
   }
 }
 
 void ScheduleTeam::hear_questions() noexcept {
-  for (int rank = 0; rank < size_; ++rank) {
-    const std::uint64_t question = arena_.word(arena_.question_offset(rank));
+  for (int i = 0; i < size_ * Arena::questions; ++i) {
+    const int rank = i / Arena::questions;
+    const std::uint64_t question = arena_.word(arena_.question_offset(rank, i % Arena::questions));
     const std::uint64_t call = question >> Arena::tag_bits;
     // Of a call that I haven't made yet: it stays there until I have.
     if (!history_.has(call) || Arena::stamp(call, history_.word_of(call)) == question) continue;
-    fail(Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(rank)), call);
+    give_up(Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(rank)), call);
     return;
   }
 }
 
-void ScheduleTeam::ask(int peer, std::uint64_t question, std::int64_t now) noexcept {
-  if (question_.peer != peer || question_.stamp != question) {
-    question_ = {peer, question, now, false};
+void ScheduleTeam::ask(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept {
+  if (asker.peer != peer || asker.question != question) {
+    asker.peer = peer;
+    asker.question = question;
+    asker.since = now;
+    asker.has_asked = false;
     return;
   }
-  if (question_.is_asked || now - question_.since < before_asking_ns) return;
-  question_.is_asked = true;
+  if (asker.has_asked || now - asker.since < before_asking_ns) return;
+  if (closes_) return;  // all have called the same, and whoever is asked may have gone
+  asker.has_asked = true;
   std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
-  const Status sent =
-      window::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, arena_.question_offset(rank_), question, ticket);
+  const int which = &asker == &started_asker_ ? 0 : 1;
+  const Status sent = window::begin_put_signal(arena_.window(), peer, 0, nullptr, 0,
+                                               arena_.question_offset(rank_, which), question, ticket);
   static_cast<void>(sent);  // who can't be reached has failed, and that is told otherwise
+  window::nudge(arena_.window(), peer);
 }
 
 }  // namespace hmc::collectives

@@ -11,7 +11,8 @@ namespace hmc::collectives {
 /// Reads `ins` (in ascending rank order) once and stores the result into every one of `outs`:
 ///   outs[j][i] = ins[0][i] op ins[1][i] op ... op ins[in_count - 1][i]
 /// Needs in_count >= 1. Pointers may have any alignment, even one that isn't the element's. An output
-/// may be one of the inputs (the same address) and may not overlap them otherwise.
+/// may be one of the inputs (the same address), or begin before it: a kernel goes from front to back, and loads what it
+/// combines before it stores. It may not overlap them otherwise.
 ///
 /// Results don't depend on the instruction set, on the alignment, or on how a range is cut into calls:
 ///  - floats are combined from left to right, without fused or reassociated steps; those of 16 and

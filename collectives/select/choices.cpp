@@ -19,7 +19,7 @@ std::uint64_t kind_of(const Call& call, std::uint32_t said) noexcept {
 
 }  // namespace
 
-Choices::Answer Choices::get(const Call& call, std::uint64_t bytes) noexcept {
+Choices::Answer Choices::get(const Call& call, std::uint64_t bytes, bool is_users) noexcept {
   if (version_ != selector_.version()) {
     kept_.fill({});
     version_ = selector_.version();
@@ -30,9 +30,11 @@ Choices::Answer Choices::get(const Call& call, std::uint64_t bytes) noexcept {
   const std::uint64_t kind = kind_of(call, said), begin = Selector::class_begin(bytes);
   const std::uint64_t mixed = (kind ^ begin * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U;
   Kept& kept = kept_[mixed >> 56];
-  if (kept.kind == kind && kept.begin == begin) return {kept.choice, false};
-  kept = {kind, begin, selector_.choose(shape_, call, bytes, room_)};
-  return {kept.choice, true};
+  if (kept.kind != kind || kept.begin != begin)
+    kept = {kind, begin, selector_.choose(shape_, call, bytes, room_), false};
+  const bool is_new = is_users && !kept.is_known;
+  kept.is_known = kept.is_known || is_users;
+  return {kept.choice, is_new};
 }
 
 }  // namespace hmc::collectives

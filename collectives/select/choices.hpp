@@ -15,9 +15,10 @@ class Choices {
 
   struct Answer {
     Choice choice;
-    bool is_new = false;  ///< found by this call
+    bool is_new = false;  ///< to the user
   };
-  Answer get(const schedule::Call& call, std::uint64_t bytes) noexcept;
+  /// `is_users`: not one of the library's own.
+  Answer get(const schedule::Call& call, std::uint64_t bytes, bool is_users = true) noexcept;
   const Room& room() const noexcept { return room_; }
 
  private:
@@ -25,6 +26,7 @@ class Choices {
     std::uint64_t kind = 0;  ///< with its lowest bit set, where there is one
     std::uint64_t begin = 0;
     Choice choice;
+    bool is_known = false;  ///< to the user
   };
   static constexpr std::size_t places = 256;
 

@@ -60,6 +60,10 @@ class Selector {
       return false;
     return wanted(said(shape, collective, bytes), collective) != nullptr;
   }
+  /// Nothing is said of it from outside, whatever the size.
+  bool is_free(schedule::Collective collective) const noexcept {
+    return !has_word_[static_cast<std::size_t>(collective)];
+  }
   void force(schedule::Collective collective, const schedule::Algorithm* algorithm) noexcept;
   /// Rises with each change, for those who keep answers.
   std::uint64_t version() const noexcept { return version_; }

@@ -16,19 +16,13 @@ int rounds_to(int size, int radix) {
   return rounds;
 }
 
-/// One round: mine, and those of the others with another digit, in the order of digits.
+/// One round: mine, and those of the others with another digit. All add up from digit 0 on, as another order or other
+/// brackets would round differently on each.
 Place join(Builder& b, Place mine, int digit, int radix, const std::function<Place(int)>& arrived,
            std::uint64_t bytes) {
-  Place sum;
-  if (digit > 0) {
-    sum = arrived(digit - 1);
-    b.reduce(mine, sum, bytes);
-    for (int d = digit - 2; d >= 0; --d) b.reduce_before(arrived(d), sum, bytes);
-  } else {
-    sum = arrived(1);
-    b.reduce_before(mine, sum, bytes);
-  }
-  for (int d = std::max(digit + 1, digit > 0 ? 0 : 2); d < radix; ++d) b.reduce(arrived(d), sum, bytes);
+  const Place sum = arrived(digit > 0 ? 0 : 1);
+  if (digit == 0) b.reduce_before(mine, sum, bytes);
+  for (int d = digit > 0 ? 1 : 2; d < radix; ++d) b.reduce(d == digit ? mine : arrived(d), sum, bytes);
   return sum;
 }
 

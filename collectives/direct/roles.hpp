@@ -1,0 +1,66 @@
+// Roles: in a collective in which each rank takes what it needs out of the others' inputs, who gives and who takes.
+#pragma once
+
+#include "collectives/schedule/call.hpp"
+
+namespace hmc::collectives {
+
+struct Roles {
+  using Collective = schedule::Collective;
+
+  Collective collective;
+  int rank;
+  int size;
+  int root;
+
+  bool is_root() const noexcept { return rank == root; }
+  bool is_prefix() const noexcept { return collective == Collective::scan || collective == Collective::exscan; }
+
+  /// An input is a block for each rank.
+  static bool has_parts_in(Collective collective) noexcept {
+    return collective == Collective::scatter || collective == Collective::alltoall ||
+           collective == Collective::reduce_scatter;
+  }
+  /// An output is a block of each rank.
+  static bool has_parts_out(Collective collective) noexcept {
+    return collective == Collective::gather || collective == Collective::allgather ||
+           collective == Collective::alltoall;
+  }
+
+  bool gives() const noexcept {
+    switch (collective) {
+      case Collective::gather:
+      case Collective::reduce: return !is_root();
+      case Collective::scatter: return is_root();
+      case Collective::scan:
+      case Collective::exscan: return rank < size - 1;
+      default: return size > 1;
+    }
+  }
+  /// Everybody gives to everybody.
+  bool is_exchange() const noexcept {
+    return collective == Collective::allgather || collective == Collective::alltoall;
+  }
+  bool has_result() const noexcept {
+    switch (collective) {
+      case Collective::gather:
+      case Collective::reduce: return is_root();
+      case Collective::exscan: return rank > 0;
+      default: return true;
+    }
+  }
+  bool takes_from(int peer) const noexcept {
+    if (peer == rank || !has_result()) return false;
+    switch (collective) {
+      case Collective::scatter: return peer == root;
+      case Collective::scan:
+      case Collective::exscan: return peer < rank;
+      default: return true;
+    }
+  }
+  bool takes_from_all() const noexcept { return collective != Collective::scatter && !is_prefix(); }
+  /// In place: the output lies over what others are to take.
+  bool overwrites_input() const noexcept { return collective == Collective::alltoall || schedule::reduces(collective); }
+};
+
+}  // namespace hmc::collectives

@@ -1,0 +1,62 @@
+#include "collectives/staged_call.hpp"
+
+#include <new>
+
+namespace hmc::collectives {
+
+using schedule::Collective;
+
+namespace {
+
+window::Output output_of(const OpenTeam& team, const Given& given) {
+  const Collective kind = given.call.collective;
+  if (kind == Collective::broadcast && team.rank() == given.call.root) return window::Output::unchanged;
+  if (kind == Collective::exscan && team.rank() == 0) return window::Output::unchanged;
+  return given.call.irregular() ? window::Output::parts : window::Output::whole;  // gaps between the blocks
+}
+
+template <typename Work> void or_tell_all(const OpenTeam& team, Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    team.state.schedules().fail(
+        base::Status::failure(error.detail().code, "a rank couldn't stage its buffer", team.core.fabric().rank));
+    throw;
+  }
+}
+
+}  // namespace
+
+CallBuffers buffers_of(const OpenTeam& team, const Given& given) {
+  const schedule::Shape shape{team.size(), 1};
+  return {given.input, schedule::input_bytes(shape, given.call, team.rank()), given.output,
+          schedule::output_bytes(shape, given.call, team.rank()), output_of(team, given)};
+}
+
+Copies make_room(const OpenTeam& team, const char* operation, const CallBuffers& buffers) {
+  const window::Fabric& fabric = team.core.fabric();
+  try {
+    return std::make_unique<window::HostCopies>(fabric, operation, buffers.in, buffers.in_bytes, buffers.out,
+                                                buffers.out_bytes, buffers.output);
+  } catch (const std::bad_alloc&) {
+    window::throw_status(fabric, base::Status::failure(Code::out_of_memory, "no memory to stage a device's buffer"),
+                         {operation});
+  }
+}
+
+void take(const OpenTeam& team, const char* operation, const window::HostCopies& copies) {
+  or_tell_all(team, [&] { window::require(team.core.fabric(), copies.take(), {operation}); });
+}
+
+Copies stage(const OpenTeam& team, const char* operation, const CallBuffers& buffers) {
+  Copies copies;
+  or_tell_all(team, [&] { copies = make_room(team, operation, buffers); });
+  take(team, operation, *copies);
+  return copies;
+}
+
+void finish(const OpenTeam& team, const char* operation, const window::HostCopies& copies) {
+  window::require(team.core.fabric(), copies.finish(), {operation});
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,58 @@
+// What a non-blocking alltoallv does about counts that don't match: it fits into the areas of any team.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "collectives/execute/operation.hpp"
+
+namespace hmc::collectives {
+namespace {
+
+TEST(CountsMatch, the_comparison_fits_into_the_areas_of_any_team) {
+  for (const bool one_node : {false, true}) {
+    for (const int size : {2, 3, 64, 2047, 2048, 2049, 2050, 4096, 100'000, 1'000'000}) {
+      const Room room = room_of(size, one_node);
+      for (std::uint64_t piece = 0; piece < 3; ++piece) {
+        const Comparison way = comparison(piece, room.scratch_bytes);
+        ASSERT_NE(way.algorithm, nullptr);
+        const schedule::Needs needs = way.algorithm->needs({size, 1}, way.call);
+        EXPECT_LE(needs.scratch, room.scratch_bytes) << "piece " << piece << " of " << size;
+        EXPECT_LE(needs.slots, room.slots) << "piece " << piece << " of " << size;
+        if (size > 5000) continue;
+        Plans plans(room, {size, 1}, size / 3);
+        EXPECT_NE(plans.get(*way.algorithm, way.call), nullptr) << "piece " << piece << " of " << size;
+      }
+    }
+  }
+}
+
+TEST(CountsMatch, the_pairs_of_the_lowest_receivers_are_told_whatever_the_order) {
+  std::vector<Uneven> of_each(9);
+  for (std::size_t rank = 0; rank < of_each.size(); ++rank) {
+    std::vector<std::size_t> told(9, 5), received(9, 5);
+    if (rank % 2 == 1 || rank == 8) told[rank / 2] = 100 + rank;
+    of_each[rank] = first_uneven(static_cast<int>(rank), told, received);
+  }
+  for (int order = 0; order < 20; ++order) {
+    std::vector<Uneven> left = of_each;
+    std::rotate(left.begin(), left.begin() + order % 9, left.end());
+    while (left.size() > 1) {  // any two, as a tree would
+      const std::size_t other = static_cast<std::size_t>(order) % (left.size() - 1) + 1;
+      combine_uneven(&left[0], &left[other], 1, DType::located_i64, nullptr);
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(other));
+      std::rotate(left.begin(), left.begin() + 1, left.end());
+    }
+    EXPECT_EQ(left[0].receivers, 5U);
+    for (std::size_t i = 0; i < Uneven::told; ++i) {
+      const Uneven::Pair& pair = left[0].pairs[i];
+      EXPECT_EQ(pair.to, 2 * i + 1);
+      EXPECT_EQ(pair.from, i);
+      EXPECT_EQ(pair.sent, 100 + pair.to);
+      EXPECT_EQ(pair.expected, 5U);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hmc::collectives
