@@ -24,6 +24,9 @@ static void check_allreduce(void) {
   OK(hmc_allreduce(world, in, out, count, HMC_F64, HMC_SUM));
   for (i = 0; i < count; ++i) CHECK(out[i] == (double)(size * (size + 1) / 2) * (double)(i + 1));
   OK(hmc_allreduce(world, in, in, count, HMC_F64, HMC_MAX)); /* in place */
+  /* Neither buffer is a device's. */
+  CHECK(hmc_allreduce_on(world, NULL, in, out, count, HMC_F64, HMC_SUM) == HMC_UNSUPPORTED);
+  CHECK(hmc_barrier_on(world, NULL, in) == HMC_UNSUPPORTED);
   for (i = 0; i < count; ++i) CHECK(in[i] == (double)size * (double)(i + 1));
 
   for (i = 0; i < count; ++i) numbers[i] = (rank % 2 == 0 ? 1 : -1) * (int32_t)((size_t)rank * count + i);

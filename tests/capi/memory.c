@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@ void test_buffer(void) {
   hmc_window_t window = NULL;
   unsigned char bytes[6] = {1, 2, 3, 4, 5, 6}, back[6] = {0};
   void* data;
+  hmc_path path = {sizeof path, 0, 0, "", "", -1, -1};
 
   CHECK(hmc_buffer_create(0, 4096, (hmc_memory_type)(HMC_MEMORY_AMD_MANAGED + 1), &buffer) == HMC_INVALID_ARGUMENT &&
         buffer == NULL);
@@ -29,10 +31,35 @@ void test_buffer(void) {
   OK(hmc_window_create_over_buffer(world, buffer, &window));
   OK(hmc_window_data(window, &data));
   CHECK(data == hmc_buffer_ptr(buffer));
+  OK(hmc_window_path(window, rank, &path));
+  CHECK(path.wire[0] != '\0' && path.direct == 1 && path.gigabytes_per_s == 0);
   hmc_buffer_destroy(buffer);
   CHECK(memcmp((char*)data + 4090, bytes, 6) == 0);
   OK(hmc_window_close(window));
   hmc_window_destroy(window);
+}
+
+/* On the fake driver, where ctest names it: the ranks of a node have each other's parts mapped, and measured. */
+static void check_path_to_a_device(void) {
+  const size_t bytes = 1 << 20;
+  hmc_buffer_t buffer = NULL;
+  hmc_window_t window = NULL;
+  hmc_path path = {sizeof path, 0, 0, "", "", -1, -1};
+  int peer;
+  if (getenv("HMC_CUDA_LIBRARY") == NULL) return;
+  OK(hmc_buffer_create(0, bytes, HMC_MEMORY_NVIDIA_GPU, &buffer));
+  OK(hmc_window_create_over_buffer(world, buffer, &window));
+  for (peer = 0; peer < size; ++peer) {
+    OK(hmc_window_path(window, peer, &path));
+    CHECK(path.struct_size == sizeof path && path.direct == 0);
+    CHECK(strcmp(path.wire, peer == rank ? "self" : "vmm fd") == 0);
+    CHECK((path.gigabytes_per_s > 0) == (peer != rank) && (path.latency_us > 0) == (peer != rank));
+  }
+  CHECK(hmc_window_path(window, size, &path) != HMC_SUCCESS);
+  CHECK(hmc_window_path(NULL, 0, &path) == HMC_INVALID_ARGUMENT);
+  OK(hmc_window_close(window));
+  hmc_window_destroy(window);
+  hmc_buffer_destroy(buffer);
 }
 
 static void check_window_over_memfd(void) {
@@ -80,4 +107,5 @@ void test_window(void) {
   hmc_window_destroy(window);
 
   check_window_over_memfd();
+  check_path_to_a_device();
 }

@@ -3,7 +3,7 @@
 #include "tests/capi/check.h"
 
 void test_runtime(void) {
-  hmc_path path = {sizeof path, 0, 0, "", ""};
+  hmc_path path = {sizeof path, 0, 0, "", "", -1, -1};
   hmc_counters counters;
   int peer;
 
@@ -19,7 +19,13 @@ void test_runtime(void) {
   for (peer = 0; peer < size; ++peer) {
     OK(hmc_runtime_path(runtime, peer, &path));
     CHECK(path.struct_size == sizeof path && path.wire[0] != '\0' && path.why[0] != '\0');
+    CHECK(path.gigabytes_per_s == 0 && path.latency_us == 0);
   }
+  /* From before the figures. */
+  path.struct_size = offsetof(hmc_path, gigabytes_per_s);
+  path.gigabytes_per_s = -3;
+  OK(hmc_runtime_path(runtime, 0, &path));
+  CHECK(path.gigabytes_per_s == -3 && path.struct_size == offsetof(hmc_path, gigabytes_per_s));
 
   /* A program compiled with an older, shorter struct gets the part that it knows. */
   memset(&counters, 0x5a, sizeof counters);

@@ -83,6 +83,21 @@ static void check_batches(hmc_window_t window, unsigned char* mine) {
   OK(hmc_barrier(world));
 }
 
+/* What its rank sets is read by all; beside the window's own bytes. */
+static void check_context(hmc_window_t window) {
+  static unsigned char source[1000], back[1000];
+  fill(source, sizeof source, rank);
+  CHECK(hmc_window_set_context(window, 0, source, 1) == HMC_INVALID_ARGUMENT); /* it isn't open */
+  OK(hmc_window_open_context(window, world));
+  OK(hmc_window_set_context(window, HMC_CONTEXT_BYTES - sizeof source, source, sizeof source));
+  CHECK(hmc_window_set_context(window, HMC_CONTEXT_BYTES, source, 1) == HMC_OUT_OF_RANGE);
+  OK(hmc_barrier(world));
+  OK(hmc_window_get_context(window, from_left(), HMC_CONTEXT_BYTES - sizeof back, back, sizeof back));
+  fill(source, sizeof source, from_left());
+  CHECK(memcmp(source, back, sizeof back) == 0);
+  OK(hmc_barrier(world));
+}
+
 void test_transfers(void) {
   hmc_window_t window = NULL;
   void* mine;
@@ -91,6 +106,7 @@ void test_transfers(void) {
   check_put_get(window, mine);
   check_strided(window, mine);
   check_batches(window, mine);
+  check_context(window);
   OK(hmc_window_close(window));
   hmc_window_destroy(window);
 }

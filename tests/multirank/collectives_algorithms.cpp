@@ -1,22 +1,14 @@
 // Every collective by every algorithm, in all its forms.
+#include <cstring>
+
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {
 
 using namespace hmc::spmd;
 using hmc::collectives::schedule::algorithms;
+using hmc::collectives::schedule::has_blocks;
 using hmc::collectives::schedule::reduces;
-
-bool has_v_form(Collective collective) {
-  switch (collective) {
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::allgather:
-    case Collective::alltoall:
-    case Collective::reduce_scatter: return true;
-    default: return false;
-  }
-}
 
 bool has_root(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
@@ -35,7 +27,7 @@ void run_one(Me& me, const Algorithm& algorithm, const Every& what) {
 /// In every form that this collective has, with this count.
 void run_forms(Me& me, const Algorithm& algorithm, std::size_t count, std::uint64_t& number) {
   for (const bool irregular : {false, true}) {
-    if (irregular && !has_v_form(algorithm.collective)) continue;
+    if (irregular && !has_blocks(algorithm.collective)) continue;
     for (const bool in_place : {false, true}) {
       for (const bool user : {false, true}) {
         if (user && !(reduces(algorithm.collective) && algorithm.keeps_order)) continue;
@@ -73,7 +65,7 @@ HMC_SPMD_TEST(algorithms, each_is_cut_into_pieces) {
   for (const Algorithm& algorithm : algorithms()) {
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
     // A block of a few pieces, or a vector of as many: areas hold half a MiB at most.
-    const std::size_t words = has_v_form(algorithm.collective) ? 300'001 / static_cast<std::size_t>(me.size) : 200'003;
+    const std::size_t words = has_blocks(algorithm.collective) ? 300'001 / static_cast<std::size_t>(me.size) : 200'003;
     run_forms(me, algorithm, words, number);
   }
 }
@@ -117,4 +109,23 @@ HMC_SPMD_TEST(algorithms, reductions_do_every_type_and_operation) {
     }
   }
   grounds.close();
+}
+
+// Sums that depend on the order of addition and on brackets: all ranks must have taken the same.
+HMC_SPMD_TEST(algorithms, each_gives_all_ranks_the_same_bits) {
+  hmc::Team& world = me.runtime->world();
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective != Collective::allreduce) continue;
+    const Forced forced(world, algorithm.collective, &algorithm);
+    for (const std::size_t count : {std::size_t{3}, std::size_t{1001}}) {
+      std::vector<float> in(count), out(count), all(count * static_cast<std::size_t>(me.size));
+      for (std::size_t i = 0; i < count; ++i)
+        in[i] = static_cast<float>(Pattern{me.rank, count}.word(i) % 1'000'003) * (i % 3 == 0 ? 1e-3F : 1.7F);
+      world.allreduce<float>(in, out, hmc::sum);
+      world.allgather<float>(out, all);
+      for (std::size_t rank = 0; rank < static_cast<std::size_t>(me.size); ++rank)
+        HMC_CHECK_MSG(std::memcmp(all.data() + rank * count, out.data(), count * 4) == 0, "{}: rank {} has other bits",
+                      algorithm.name, rank);
+    }
+  }
 }

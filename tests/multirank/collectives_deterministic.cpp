@@ -50,6 +50,15 @@ template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op) {
   if (me.rank == me.size - 1) check("reduce", 0, me.size);
   world.reduce_scatter(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
   check("reduce_scatter", static_cast<std::size_t>(me.rank) * count, me.size);
+  std::vector<std::size_t> counts(n, count / 2);
+  counts[0] = count;  // the others' blocks begin where no even cut would
+  counts[n - 1] = count / 3;
+  const std::size_t before = me.rank == 0 ? 0 : count + count / 2 * (static_cast<std::size_t>(me.rank) - 1);
+  std::vector<T> part(counts[static_cast<std::size_t>(me.rank)]);
+  world.reduce_scatterv(in.data(), part.data(), counts, hmc::dtype_of<T>(), how);
+  for (std::size_t i = 0; i < part.size(); ++i)
+    HMC_CHECK_MSG(same_bits(part[i], folded<T>(op, me.size, before + i)), "reduce_scatterv: element {} of {}", i,
+                  part.size());
   if (op == hmc::Op::avg) return;
   world.scan(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
   check("scan", 0, me.rank + 1);

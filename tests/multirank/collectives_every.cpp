@@ -56,6 +56,17 @@ std::size_t EveryCall::pair_count(int from, int to) const {
   return (from + 2 * to) % 4 == 1 ? 0 : what_.count / (1 + static_cast<std::size_t>(from + to) % 3);
 }
 
+// As lay_out has it on that rank.
+std::size_t EveryCall::block_at(int from, int to) const {
+  std::size_t at = 0;
+  for (int i = 0; i < size_; ++i) {
+    const int peer = what_.irregular ? size_ - 1 - i : i;
+    if (peer == to) break;
+    at += pair_count(from, peer) + (what_.irregular ? 3 : 0);
+  }
+  return at;
+}
+
 void EveryCall::lay_out() {
   const auto ranks = static_cast<std::size_t>(size_);
   const Collective collective = what_.collective;
@@ -156,6 +167,17 @@ std::string EveryCall::check_vector(std::size_t count, const std::function<std::
   return {};
 }
 
+std::string EveryCall::check_gaps(const std::vector<std::size_t>& counts,
+                                  const std::vector<std::size_t>& displacements) const {
+  if (!what_.irregular || what_.in_place) return {};
+  std::vector<bool> in_block(out_count_);
+  for (std::size_t r = 0; r < counts.size(); ++r)
+    for (std::size_t i = 0; i < counts[r]; ++i) in_block[displacements[r] + i] = true;
+  for (std::size_t i = 0; i < out_count_; ++i)
+    if (!in_block[i] && out_[i] != guard_word) return fmt::format("element {}, between two blocks, was written", i);
+  return {};
+}
+
 std::string EveryCall::check() const {
   for (std::size_t i = 0; i < guard; ++i) {
     if (out_memory_[i] != guard_word || out_memory_[out_memory_.size() - 1 - i] != guard_word ||
@@ -192,18 +214,16 @@ std::string EveryCall::check() const {
           if (out_[displacements_[index] + i] != value(r, i))
             return fmt::format("element {} of rank {}'s block is wrong", i, r);
       }
-      return {};
+      return check_gaps(counts_, displacements_);
     case Collective::alltoall:
       for (int r = 0; r < size_; ++r) {
-        Every elsewhere = what_;
-        elsewhere.window = {};
-        const EveryCall theirs(r, size_, elsewhere);  // for where it keeps my block
         const auto index = static_cast<std::size_t>(r);
+        const std::size_t there = block_at(r, rank_);
         for (std::size_t i = 0; i < receive_counts_[index]; ++i)
-          if (out_[receive_displacements_[index] + i] != value(r, theirs.displacements_[own] + i))
+          if (out_[receive_displacements_[index] + i] != value(r, there + i))
             return fmt::format("element {} of what rank {} sent is wrong", i, r);
       }
-      return {};
+      return check_gaps(receive_counts_, receive_displacements_);
   }
   return {};
 }
@@ -242,6 +262,20 @@ void EveryCall::blocking(Team& team){HMC_EVERY(team, , 8)} Request EveryCall::st
 Plan EveryCall::plan(Team& team) {
   HMC_EVERY(team, plan_, what_.count, 8)
   return {};
+}
+
+void check_form(Me& me, Every what, int form, std::span<std::uint64_t> window) {
+  what.root = form % 3 * (me.size - 1) / 2;
+  what.user = collectives::schedule::reduces(what.collective) && form % 4 == 1;
+  const std::uint64_t bits = Pattern{me.rank, what.call}.word(3);
+  what.in_place = (bits & 1) != 0;
+  if ((bits & 2) != 0) what.window = window;
+  EveryCall call(me.rank, me.size, what);
+  call.blocking(me.runtime->world());
+  const std::string wrong = call.check();
+  HMC_CHECK_MSG(wrong.empty(), "{}{}: {} (count {}, root {}{}{}{})", name_of(what.collective),
+                what.irregular ? "v" : "", wrong, what.count, what.root, what.in_place ? ", in place" : "",
+                what.user ? ", user's function" : "", what.window.empty() ? "" : ", in a window");
 }
 
 Forced::Forced(Team& team, Collective collective, const Algorithm* algorithm)

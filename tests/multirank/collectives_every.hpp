@@ -41,9 +41,12 @@ class EveryCall {
  private:
   std::size_t count_of(int rank) const;            ///< of a v-form's block
   std::size_t pair_count(int from, int to) const;  ///< of alltoallv
+  std::size_t block_at(int from, int to) const;    ///< where `from` keeps what it sends to `to`
   std::uint64_t value(int rank, std::size_t index) const { return Pattern{rank, what_.call}.word(index); }
   std::uint64_t combined(int first, int last, std::size_t index) const;
   std::string expect(std::size_t index, std::uint64_t wanted) const;
+  /// Between the blocks of a v-form nothing was written.
+  std::string check_gaps(const std::vector<std::size_t>& counts, const std::vector<std::size_t>& displacements) const;
   std::string check_vector(std::size_t count, const std::function<std::uint64_t(std::size_t)>& wanted) const;
   void lay_out();
   Reduction how() const;
@@ -59,6 +62,10 @@ class EveryCall {
   std::uint64_t* in_ = nullptr;
   std::uint64_t* out_ = nullptr;
 };
+
+/// Makes the call and verifies it. `form`, the same on every rank: which root, and whose function; where the input
+/// lies, in `window` or not, and whether the call is in place, each rank chooses for itself.
+void check_form(Me& me, Every what, int form, std::span<std::uint64_t> window);
 
 /// For as long as it lives, `algorithm` carries out its collective. Made by all ranks alike.
 class Forced {

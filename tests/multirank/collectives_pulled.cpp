@@ -1,4 +1,7 @@
 // The collectives by load and store in which each rank takes what it needs out of the others' inputs.
+#include <chrono>
+#include <thread>
+
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {
@@ -10,8 +13,6 @@ constexpr Collective pulled[] = {Collective::gather, Collective::scatter,       
                                  Collective::exscan};
 // Words: around a line, a slot, a chunk of the ring, several chunks, more chunks than the ring has.
 constexpr std::size_t counts[] = {0, 1, 6, 7, 60, 512, 513, 8192, 8193, 50'001};
-
-bool ordered(Collective collective) { return hmc::collectives::schedule::reduces(collective); }
 
 }  // namespace
 
@@ -26,30 +27,18 @@ HMC_SPMD_TEST(pulled, takes_inputs_wherever_they_lie) {
         Every what;
         what.collective = collective;
         what.count = count;
-        what.root = form % 3 * (me.size - 1) / 2;
         what.call = ++number;
-        what.user = ordered(collective) && form % 4 == 1;
-        // Ranks choose differently.
-        const std::uint64_t bits = Pattern{me.rank, number}.word(3);
-        what.in_place = (bits & 1) != 0;
-        if ((bits & 2) != 0) what.window = {window.local<std::uint64_t>(), most};
-        EveryCall call(me.rank, me.size, what);
-        call.blocking(world);
-        const std::string wrong = call.check();
-        HMC_CHECK_MSG(wrong.empty(), "{}: {} (count {}, root {}{}{}{})", name_of(collective), wrong, count, what.root,
-                      what.in_place ? ", in place" : "", what.user ? ", user's function" : "",
-                      what.window.empty() ? "" : ", in a window");
+        check_form(me, what, form, {window.local<std::uint64_t>(), most});
       }
     }
   }
   window.close();
 }
 
-HMC_SPMD_TEST(pulled, counts_what_was_staged) {
+HMC_SPMD_TEST(pulled, counts_where_inputs_lay) {
   if (me.size < 2) skip("nothing is staged");
   hmc::Team& world = me.runtime->world();
-  for (int peer = 0; peer < me.size; ++peer)
-    if (!me.runtime->path(peer).direct) skip("a schedule stages otherwise");
+  if (!all_direct(me)) skip("a schedule stages otherwise");
   constexpr std::size_t count = 20'000;
   hmc::Window window = hmc::Window::create(world, count * 8 * static_cast<std::size_t>(me.size));
   const auto counted = [&](bool in_window) {
@@ -62,7 +51,8 @@ HMC_SPMD_TEST(pulled, counts_what_was_staged) {
     call.blocking(world);
     const hmc::Counters after = me.runtime->counters();
     HMC_CHECK_EQ(call.check(), std::string());
-    return std::pair(after.buffers_in_place - before.buffers_in_place, after.buffers_staged - before.buffers_staged);
+    return std::pair(after.buffers_in_place - before.buffers_in_place,
+                     after.buffers_staged + after.buffers_read - before.buffers_staged - before.buffers_read);
   };
   HMC_CHECK((counted(true) == std::pair<std::uint64_t, std::uint64_t>(1, 0)));
   HMC_CHECK((counted(false) == std::pair<std::uint64_t, std::uint64_t>(0, 1)));
@@ -84,5 +74,45 @@ HMC_SPMD_TEST(pulled, the_next_call_spares_what_is_still_read) {
     }
     for (EveryCall& call : calls) call.blocking(world);
     for (EveryCall& call : calls) HMC_CHECK_EQ(call.check(), std::string());
+  }
+}
+
+namespace {
+
+/// A slow reader: it naps before it takes in what others gave.
+void add_after_a_nap(void* accumulated, const void* next, std::size_t count, hmc::DType, void*) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  auto* const sums = static_cast<std::uint64_t*>(accumulated);
+  const auto* const more = static_cast<const std::uint64_t*>(next);
+  for (std::size_t i = 0; i < count; ++i) sums[i] += more[i];
+}
+
+}  // namespace
+
+// The root is still taking while those who gave make their next calls, with the same staging.
+HMC_SPMD_TEST(pulled, the_next_call_spares_what_a_slow_root_still_reads) {
+  hmc::Team& world = me.runtime->world();
+  for (const std::size_t count : {std::size_t{60}, std::size_t{4000}, std::size_t{20'000}}) {
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      const int root = static_cast<int>(round) % me.size;
+      std::vector<std::uint64_t> in(count), sums(count), scattered(count);
+      const auto value = [&](int rank, std::size_t i) {
+        return static_cast<std::uint64_t>(rank + 1) * 1'000'003 + 7 * i + round;
+      };
+      for (std::size_t i = 0; i < count; ++i) in[i] = value(me.rank, i);
+      world.reduce(in.data(), sums.data(), count, hmc::DType::u64, {add_after_a_nap, nullptr}, root);
+      // Another root, so that this one isn't waited for: who gave gives something else now.
+      const int giver = (root + 1) % me.size;
+      std::vector<std::uint64_t> blocks(me.rank == giver ? count * static_cast<std::size_t>(me.size) : 0);
+      for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = ~value(giver, i);
+      world.scatter(blocks.data(), scattered.data(), count * 8, giver);
+      const auto first = static_cast<std::size_t>(me.rank) * count;
+      for (std::size_t i = 0; i < count; ++i) {
+        std::uint64_t sum = 0;
+        for (int rank = 0; rank < me.size; ++rank) sum += value(rank, i);
+        if (me.rank == root) HMC_CHECK_EQ(sums[i], sum);
+        HMC_CHECK_EQ(scattered[i], ~value(giver, first + i));
+      }
+    }
   }
 }

@@ -2,39 +2,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tests/multirank/device_support.hpp"
+#include "tests/multirank/device_names.hpp"
+#include "tests/multirank/device_words.hpp"
 
 namespace {
 
-using hmc::ConnBuffer;
-using hmc::spmd::MemoryKind;
-using hmc::spmd::over_every_pair;
-
-/// Element `index` of a rank's contribution.
-std::uint64_t element(int rank, std::size_t index, std::uint64_t round) {
-  return (static_cast<std::uint64_t>(rank) + 1) * 1000003 + index * 17 + round * 101;
-}
-std::vector<std::uint64_t> mine(int rank, std::size_t count, std::uint64_t round) {
-  std::vector<std::uint64_t> all(count);
-  for (std::size_t i = 0; i < count; ++i) all[i] = element(rank, i, round);
-  return all;
-}
-
-struct Words {
-  Words(MemoryKind kind, std::size_t count)
-      : buffer(0, std::max<std::size_t>(count, 1) * 8, kind.type), count_(count) {}
-  void write(const std::vector<std::uint64_t>& words, std::size_t at = 0) {
-    HMC_CHECK_EQ(buffer.writeFromCpu(words.data(), words.size() * 8, at * 8), hmc::status_t::SUCCESS);
-  }
-  std::vector<std::uint64_t> read() const {
-    std::vector<std::uint64_t> words(count_);
-    HMC_CHECK_EQ(buffer.readToCpu(words.data(), count_ * 8), hmc::status_t::SUCCESS);
-    return words;
-  }
-  std::uint64_t* at(std::size_t index = 0) const { return static_cast<std::uint64_t*>(buffer.ptr) + index; }
-  ConnBuffer buffer;
-  std::size_t count_;
-};
+using hmc::spmd::element;
+using hmc::spmd::mine;
+using hmc::spmd::Words;
 
 /// For small ones, those that direct forms cut, and those that schedules cut.
 constexpr std::size_t counts[] = {1, 40, 5000};
@@ -137,16 +112,6 @@ HMC_SPMD_TEST(device_collectives, the_others) {
   });
 }
 
-HMC_SPMD_TEST(device_collectives, those_that_are_begun_refuse_a_devices_memory) {
-  for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
-    if (kind.type == hmc::MemoryType::CPU) continue;
-    Words words(kind, 4);
-    HMC_CHECK_THROWS(hmc::Code::unsupported,
-                     (void)me.runtime->world().iallreduce(words.at(), words.at(), 4, hmc::DType::u64, hmc::sum));
-    HMC_CHECK_THROWS(hmc::Code::unsupported, (void)me.runtime->world().plan_broadcast(words.at(), 32, 0));
-  }
-}
-
 // What lies in a device's window is never taken for memory that peers can load from.
 HMC_SPMD_TEST(device_collectives, a_devices_window_is_staged_and_not_counted_as_in_place) {
   constexpr std::size_t count = 30000;
@@ -168,4 +133,35 @@ HMC_SPMD_TEST(device_collectives, a_devices_window_is_staged_and_not_counted_as_
     me.runtime->world().barrier();
     mixed.window.close();
   });
+}
+
+// The staging is kept: the second call of a size takes no memory. What is wholly overwritten isn't read before.
+HMC_SPMD_TEST(device_collectives, staging_is_pinned_kept_and_reads_only_what_it_must) {
+  if (!hmc::spmd::drivers_are_fake() || !me.options.processes) hmc::spmd::skip("for a fake driver of each rank's own");
+  for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
+    if (kind.type != hmc::MemoryType::NVIDIA_GPU) continue;
+    const hmc::spmd::Fake fake(kind.name);
+    hmc::Team& world = me.runtime->world();
+    constexpr std::size_t count = 40'000;
+    Words in(kind, count), out(kind, count * static_cast<std::size_t>(me.size));
+    for (int call = 0; call < 3; ++call) {
+      in.write(mine(me.rank, count, static_cast<std::uint64_t>(call)));
+      const hmc::spmd::Late late(fake, 500);
+      fake.arm("");
+      world.allgather(in.at(), out.at(), count * 8);
+      HMC_CHECK_EQ(fake.times("cuMemcpyDtoHAsync_v2"), 1);
+      HMC_CHECK_EQ(fake.times("cuMemcpyHtoDAsync_v2"), 1);
+      if (call > 0) HMC_CHECK_EQ(fake.times("cuMemHostAlloc"), 0);
+      fake.arm("");
+      world.broadcast(in.at(), count * 8, 0);
+      HMC_CHECK_EQ(fake.times("cuMemcpyDtoHAsync_v2"), me.rank == 0 ? 1 : 0);
+      HMC_CHECK_EQ(fake.times("cuMemcpyHtoDAsync_v2"), me.rank == 0 ? 0 : 1);
+      HMC_CHECK(in.read() == mine(0, count, static_cast<std::uint64_t>(call)));
+    }
+    const auto all = out.read();
+    for (int rank = 0; rank < me.size; ++rank)
+      for (std::size_t i = 0; i < count; ++i)
+        HMC_CHECK_EQ(all[static_cast<std::size_t>(rank) * count + i], element(rank, i, 2));
+    world.allgather(in.at(), out.at(), 0);  // of nothing, from nowhere that the host could read
+  }
 }

@@ -1,19 +1,5 @@
 // copy: one verb between every two places.
-#include "tests/multirank/device_support.hpp"
-
-namespace {
-
-using hmc::Code;
-using hmc::ConnBuffer;
-using hmc::Direction;
-using hmc::Location;
-using hmc::spmd::made;
-using hmc::spmd::MemoryKind;
-using hmc::spmd::Mixed;
-using hmc::spmd::over_every_pair;
-using hmc::spmd::Pattern;
-
-}  // namespace
+#include "tests/multirank/device_names.hpp"
 
 // A chain that visits every kind of place; each hop finds its own direction.
 HMC_SPMD_TEST(device_copies, bytes_survive_a_chain_through_every_kind_of_place) {
@@ -68,6 +54,43 @@ HMC_SPMD_TEST(device_copies, a_direction_is_an_assertion) {
     HMC_CHECK_THROWS(Code::out_of_range, hmc::copy({mixed.window, me.next(), 60}, {mixed.window, me.next(), 0}, 8));
     HMC_CHECK_THROWS(Code::bad_rank, hmc::copy(mine, {mixed.window, me.size, 0}, 8));
     HMC_CHECK_THROWS(Code::invalid_argument, hmc::copy(mine, nullptr, 8));
+    me.runtime->world().barrier();
+    mixed.window.close();
+  }
+}
+
+HMC_SPMD_TEST(device_copies, between_parts_that_are_mapped_here_no_byte_goes_through_the_host) {
+  const auto kinds = hmc::spmd::kinds_of(me);
+  const auto cuda = std::find_if(kinds.begin(), kinds.end(), [](const auto& kind) { return kind.name == "cuda"; });
+  if (!hmc::spmd::drivers_are_fake() || !me.options.processes || cuda == kinds.end() || me.size < 2 ||
+      me.runtime->node_count() > 1 || !me.runtime->path(me.next()).direct)
+    hmc::spmd::skip("for ranks of one node that each have a driver of their own");
+  constexpr std::size_t bytes = (std::size_t{3} << 20) + 5;
+  Mixed mixed(me, *cuda, 2 * bytes);
+  mixed.write(0, made({me.rank, 4}, bytes));
+  me.runtime->world().barrier();
+  const Fake fake("cuda");
+  fake.arm("");
+  hmc::copy({mixed.window, me.previous(), bytes}, {mixed.window, me.next(), 0}, bytes);
+  HMC_CHECK_EQ(fake.times("cuMemcpyDtoHAsync_v2"), 0);
+  HMC_CHECK_EQ(fake.times("cuMemcpyHtoDAsync_v2"), 0);
+  me.runtime->world().barrier();
+  HMC_CHECK_CLEAN((Pattern{(me.rank + 2) % me.size, 4}.verify(mixed.bytes(bytes, bytes))));
+  me.runtime->world().barrier();
+  mixed.window.close();
+}
+
+// From a rank of another node to one of this, neither of them the caller.
+HMC_SPMD_TEST(device_copies, from_afar_to_a_mapped_part_go_through_two_halves) {
+  for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
+    constexpr std::size_t bytes = (std::size_t{3} << 20) + 5;
+    Mixed mixed(me, kind, 2 * bytes);
+    mixed.write(0, made({me.rank, 9}, bytes));
+    me.runtime->world().barrier();
+    // Of three ranks on two nodes the first does what the test is about; the others take other ways.
+    hmc::copy({mixed.window, (me.rank + 1) % me.size, bytes}, {mixed.window, (me.rank + 2) % me.size, 0}, bytes);
+    me.runtime->world().barrier();
+    HMC_CHECK_CLEAN((Pattern{(me.rank + 1) % me.size, 9}.verify(mixed.bytes(bytes, bytes))));
     me.runtime->world().barrier();
     mixed.window.close();
   }

@@ -2,18 +2,9 @@
 // agree whether there is a window, and nothing is left behind.
 #include <cstring>
 
-#include "tests/multirank/device_support.hpp"
+#include "tests/multirank/device_names.hpp"
 
 namespace {
-
-using hmc::Error;
-using hmc::Op;
-using hmc::spmd::Fake;
-using hmc::spmd::made;
-using hmc::spmd::Me;
-using hmc::spmd::MemoryKind;
-using hmc::spmd::Mixed;
-using hmc::spmd::Pattern;
 
 constexpr const char* code = "719";
 

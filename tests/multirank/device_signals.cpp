@@ -2,19 +2,9 @@
 #include <atomic>
 #include <chrono>
 
-#include "tests/multirank/device_support.hpp"
-
-namespace {
+#include "tests/multirank/device_names.hpp"
 
 using namespace std::chrono_literals;
-using hmc::Cmp;
-using hmc::spmd::made;
-using hmc::spmd::MemoryKind;
-using hmc::spmd::Mixed;
-using hmc::spmd::over_every_pair;
-using hmc::spmd::Pattern;
-
-}  // namespace
 
 HMC_SPMD_TEST(device_signals, whoever_sees_the_signal_sees_the_bytes) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {

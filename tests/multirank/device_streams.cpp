@@ -1,25 +1,6 @@
 // Transfers in the order of a user's stream, on drivers that are late.
 #include "runtime/memory/provider.hpp"
-#include "tests/multirank/device_support.hpp"
-
-namespace {
-
-using hmc::Code;
-using hmc::ConnBuffer;
-using hmc::spmd::Fake;
-using hmc::spmd::made;
-using hmc::spmd::MemoryKind;
-using hmc::spmd::Mixed;
-using hmc::spmd::Pattern;
-
-/// The stream's work is late for as long as this lives.
-struct Late {
-  Late(const Fake& on, int us) : fake(on) { fake.set_delay_us(us); }
-  ~Late() { fake.set_delay_us(0); }
-  const Fake& fake;
-};
-
-}  // namespace
+#include "tests/multirank/device_names.hpp"
 
 // The source is filled by the stream itself: who doesn't keep its order puts what was there before.
 HMC_SPMD_TEST(device_streams, a_put_comes_after_what_the_stream_holds_and_nobody_waits) {
@@ -37,24 +18,26 @@ HMC_SPMD_TEST(device_streams, a_put_comes_after_what_the_stream_holds_and_nobody
       const auto sent = made({me.rank, 3}, bytes);
       bool seen_under_way = false;
       bool reached = true;
-      // A machine that is busy may run the stream's thread first: then once more.
-      for (int attempt = 0; attempt < 20 && !seen_under_way && reached; ++attempt) {
-        const Late late(fake, 3000);
-        HMC_CHECK(provider
-                      .copy_async({.destination = source.ptr,
-                                   .source = sent.data(),
-                                   .width = bytes,
-                                   .direction = hmc::memory::Direction::host_to_device},
-                                  *stream)
-                      .ok());
-        try {
-          window->put_on(stream->native(), me.next(), 0, source.ptr, bytes);
-        } catch (const hmc::Error& error) {
-          HMC_CHECK_EQ(error.code(), Code::unsupported);
-          reached = false;
+      {
+        const AllLate late(me, fake, 3000);
+        // A machine that is busy may run the stream's thread first: then once more.
+        for (int attempt = 0; attempt < 20 && !seen_under_way && reached; ++attempt) {
+          HMC_CHECK(provider
+                        .copy_async({.destination = source.ptr,
+                                     .source = sent.data(),
+                                     .width = bytes,
+                                     .direction = hmc::memory::Direction::host_to_device},
+                                    *stream)
+                        .ok());
+          try {
+            window->put_on(stream->native(), me.next(), 0, source.ptr, bytes);
+          } catch (const hmc::Error& error) {
+            HMC_CHECK_EQ(error.code(), Code::unsupported);
+            reached = false;
+          }
+          seen_under_way = stream->query().code == Code::in_progress;
+          HMC_CHECK(stream->synchronize().ok());
         }
-        seen_under_way = stream->query().code == Code::in_progress;
-        HMC_CHECK(stream->synchronize().ok());
       }
       const auto is_reached = [&](int peer) {
         const std::string way = window->path(peer).wire;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,21 +68,53 @@ class Fake {
   }
   /// Calls since the last arm().
   std::vector<std::string> seen() const {
-    std::string text(16384, '\0');
-    call<void (*)(char*, std::size_t)>("fake_seen")(text.data(), text.size());
     std::vector<std::string> names;
-    const std::string list = text.c_str();
-    for (std::size_t at = 0; at < list.size();) {
-      const std::size_t end = std::min(list.find(',', at), list.size());
-      names.push_back(list.substr(at, list.find(':', at) - at));
-      at = end + 1;
-    }
+    for (const auto& [name, times] : counts()) names.push_back(name);
     return names;
+  }
+  int times(std::string_view name) const {
+    for (const auto& [each, times] : counts())
+      if (each == name) return times;
+    return 0;
   }
 
  private:
+  std::vector<std::pair<std::string, int>> counts() const {
+    std::string text(16384, '\0');
+    call<void (*)(char*, std::size_t)>("fake_seen")(text.data(), text.size());
+    std::vector<std::pair<std::string, int>> found;
+    const std::string list = text.c_str();
+    for (std::size_t at = 0; at < list.size();) {
+      const std::size_t colon = list.find(':', at), end = std::min(list.find(',', at), list.size());
+      found.emplace_back(list.substr(at, colon - at), std::atoi(list.c_str() + colon + 1));
+      at = end + 1;
+    }
+    return found;
+  }
   template <typename F> F call(const char* name) const { return reinterpret_cast<F>(::dlsym(library_, name)); }
   void* library_ = nullptr;
+};
+
+/// What a vendor's streams hold is late for as long as this lives.
+struct Late {
+  Late(const Fake& on, int us) : fake(on) { fake.set_delay_us(us); }
+  ~Late() { fake.set_delay_us(0); }
+  const Fake& fake;
+};
+
+/// Ranks that are threads share their driver: none makes it quick again while another needs it late.
+class AllLate {
+ public:
+  AllLate(const Me& me, const Fake& fake, int us) : me_(me), late_(fake, us) { me_.runtime->world().barrier(); }
+  ~AllLate() noexcept(false) {
+    if (std::uncaught_exceptions() == 0) me_.runtime->world().barrier();
+  }
+  AllLate(const AllLate&) = delete;
+  AllLate& operator=(const AllLate&) = delete;
+
+ private:
+  const Me& me_;
+  Late late_;
 };
 
 /// A buffer of this rank's kind and the window over all of them. The owner looks at its bytes through the

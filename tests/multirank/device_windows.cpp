@@ -6,20 +6,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/multirank/device_support.hpp"
+#include "tests/multirank/device_names.hpp"
 
 namespace {
-
-using hmc::Cmp;
-using hmc::ConnBuffer;
-using hmc::MemoryType;
-using hmc::Window;
-using hmc::spmd::made;
-using hmc::spmd::Me;
-using hmc::spmd::MemoryKind;
-using hmc::spmd::Mixed;
-using hmc::spmd::over_every_pair;
-using hmc::spmd::Pattern;
 
 constexpr std::size_t granularity = std::size_t{2} << 20;
 constexpr std::size_t piece = std::size_t{256} << 10;  // what one command to an owner carries at most

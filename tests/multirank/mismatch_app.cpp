@@ -15,7 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// What the last rank calls, and the others.
-void call(hmc::Team& world, const std::string& which, bool odd) {
+void call(hmc::Runtime& runtime, hmc::Window& window, const std::string& which, bool odd) {
+  hmc::Team& world = runtime.world();
   std::vector<std::uint64_t> in(20'000, 1), out(20'000);
   if (which == "counts") {
     world.allreduce(in.data(), out.data(), odd ? 7 : 5, hmc::DType::u64, hmc::sum);
@@ -31,8 +32,20 @@ void call(hmc::Team& world, const std::string& which, bool odd) {
     }
   } else if (which == "requests") {
     world.iallreduce(in.data(), out.data(), 5, hmc::DType::u64, odd ? hmc::max : hmc::sum).wait();
-  } else {
+  } else if (which == "window" && odd) {
+    static_cast<void>(hmc::Window::create(world, 4096));
+  } else if (which == "window_close" && odd) {
+    window.close();
+  } else if (which == "end" && odd) {
+    runtime.close();
+  } else if (which == "team" && odd) {
+    static_cast<void>(world.duplicate());
+  } else if (which == "two_constructions") {
+    odd ? window.close() : static_cast<void>(hmc::Window::create(world, 4096));
+  } else if (which == "roots") {
     world.broadcast(in.data(), 80, odd ? 0 : world.size() - 1);
+  } else {
+    world.allreduce(in.data(), out.data(), 5, hmc::DType::u64, hmc::sum);
   }
   world.barrier();
 }
@@ -44,6 +57,10 @@ const char* other_call(const std::string& which) {
   if (which == "types") return "allreduce(5 x i64, sum)";
   if (which == "collectives") return "called barrier";
   if (which == "requests") return "iallreduce(5 x u64, max)";
+  if (which == "window") return "called Window::create";
+  if (which == "window_close" || which == "two_constructions") return "called Window::close";
+  if (which == "end") return "called Runtime::close";
+  if (which == "team") return "called what makes a team";
   return "broadcast(80 bytes, root 0)";
 }
 
@@ -54,12 +71,13 @@ int main(int argc, char** argv) {
   const std::string which = argv[1];
   hmc::Runtime runtime = hmc::Runtime::init();
   hmc::Team& world = runtime.world();
+  hmc::Window window = hmc::Window::create(world, 4096);
   const auto start = Clock::now();
   std::string text = "no error";
   bool good = false;
   try {
     world.barrier();  // some hear of the mismatch while they are still here
-    call(world, which, runtime.rank() == runtime.size() - 1);
+    call(runtime, window, which, runtime.rank() == runtime.size() - 1);
   } catch (const hmc::Error& error) {
     text = error.what();
     good = error.code() == hmc::Code::mismatch && text.find(other_call(which)) != std::string::npos &&

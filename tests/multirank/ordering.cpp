@@ -1,6 +1,9 @@
 // The ordering contract of <hmc/window.hpp>, point by point.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <hmc/hmc.hpp>
@@ -154,6 +157,48 @@ HMC_SPMD_TEST(ordering, barrier_completes_puts_that_its_messages_overtake) {
     put.wait();
     me.runtime->world().barrier();
   }
+  win.close();
+}
+
+namespace {
+
+/// Without any call: until the word has come.
+void poll(const Window& win, std::uint64_t offset, std::uint64_t value) {
+  const std::atomic_ref<std::uint64_t> word(*win.local<std::uint64_t>(offset));
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (word.load() < value && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  HMC_CHECK_GE(word.load(), value);
+}
+
+}  // namespace
+
+// Small puts may be held back, to ride with what follows; nothing follows, and the origin computes. The rank whose
+// turn it is puts, out of traffic or after the wire has fallen idle, and the next one answers.
+HMC_SPMD_TEST(ordering, puts_arrive_while_their_origin_makes_no_further_call) {
+  if (me.size < 2) hmc::spmd::skip("for two ranks");
+  constexpr std::uint64_t rounds = 60;
+  constexpr std::uint64_t words = 1024;
+  constexpr std::uint64_t answer_at = 8 * words;
+  Window win = Window::create(me.runtime->world(), answer_at + 64);
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    me.runtime->world().barrier();
+    const int origin = static_cast<int>(round) % me.size;
+    const std::uint64_t more = round % 4 == 0 ? words - 1 : round % 4;
+    if (me.rank == origin) {
+      if (round % 3 == 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));  // idle is what this is about
+      else
+        (void)win.fetch_add<std::uint64_t>(me.next(), answer_at + 8, 1);
+      for (std::uint64_t i = more + 1; i-- > 0;) win.put(me.next(), 8 * i, &round, 8);
+      poll(win, answer_at, round);
+    }
+    if (me.previous() == origin) {
+      win.wait_until(0, Cmp::ge, round);  // it was put last, but only a fence would promise the order
+      for (std::uint64_t i = 0; i <= more; ++i) win.wait_until(8 * i, Cmp::ge, round);
+      win.put_signal(origin, 0, nullptr, 0, answer_at, round);
+    }
+  }
+  me.runtime->world().barrier();
   win.close();
 }
 

@@ -15,7 +15,7 @@
 
 #include "bootstrap/inproc.hpp"
 #include "runtime/base/env.hpp"
-#include "runtime/job/core.hpp"
+#include "tests/multirank/short_deadline.hpp"
 
 namespace hmc {
 namespace {
@@ -39,12 +39,12 @@ class TeamFailure : public testing::TestWithParam<std::tuple<int, bool>> {
     for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank, place = std::move(places[static_cast<std::size_t>(rank)])]() mutable {
         base::Env env = base::Env::from_process();
-        env.timeout = deadline;
         if (std::get<1>(GetParam())) env.transport = "ucx";
-        Runtime runtime(job::make_core(std::move(place), env));
+        Runtime runtime = start_without_hurry(std::move(place), env);
         const int members[] = {4, 2, 1};
         Team team = runtime.world().subset(members);
         everybody.arrive_and_wait();  // who gives up ends whatever others of its team are in
+        set_deadline(runtime, deadline);
         try {
           if (team) body(runtime, team);
         } catch (const Error& error) {
@@ -76,7 +76,7 @@ TEST_P(TeamFailure, what_ranks_called_is_told_by_world_rank) {
         }
         team.barrier();
       },
-      1s);
+      3s);
   int told = 0;
   for (const int rank : {1, 2, 4}) {
     const auto& error = met[static_cast<std::size_t>(rank)];
@@ -101,7 +101,7 @@ TEST_P(TeamFailure, a_split_against_a_collective_is_a_mismatch) {
         }
         (void)team.split(0);
       },
-      1s);
+      3s);
   int told = 0;
   for (const int rank : {1, 2, 4}) {
     ASSERT_TRUE(met[static_cast<std::size_t>(rank)].has_value()) << rank;

@@ -1,21 +1,12 @@
 // A blocking verb that gives up at the job's deadline: its memory is the caller's at once, and what the peer
 // answers later finds nobody. Run with a short HMC_TIMEOUT_S, by two ranks in processes of their own.
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <ctime>
-#include <fstream>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include <hmc/hmc.hpp>
 
+#include "tests/multirank/stopped_peer.hpp"
 #include "tests/support/pattern.hpp"
 #include "tests/support/spmd.hpp"
 
@@ -30,44 +21,13 @@ constexpr std::size_t bytes = std::size_t{1} << 20;
 constexpr std::uint64_t signal_at = bytes;
 constexpr std::byte guard{0x5a};
 
-void sleep_for(std::chrono::milliseconds span) {
-  const timespec time{span.count() / 1000, span.count() % 1000 * 1'000'000};
-  ::nanosleep(&time, nullptr);
-}
-
-/// This process, its progress thread included, does nothing for so long.
-void stop_for(std::chrono::milliseconds span) {
-  const pid_t myself = ::getpid();
-  const pid_t waker = ::fork();
-  if (waker == 0) {
-    sleep_for(span);
-    ::kill(myself, SIGCONT);
-    ::_exit(0);
-  }
-  ::kill(myself, SIGSTOP);
-  ::waitpid(waker, nullptr, 0);
-}
-
-/// Until the system says that it is stopped, threads and all.
-void wait_until_it_stands(std::uint64_t pid) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  for (std::string stat; stat.find(") T ") == std::string::npos; sleep_for(std::chrono::milliseconds(1))) {
-    HMC_CHECK(std::chrono::steady_clock::now() < limit);
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::getline(file, stat);
-  }
-}
-
 /// Rank 1 stops; rank 0 makes `call`, which must time out, and then `after`, while rank 1 still stands.
 void while_rank_1_is_stopped(Me& me, Window& win, const std::function<void()>& call,
                              const std::function<void()>& after) {
-  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(me.runtime->timeout());
   if (me.rank == 1) {
-    win.put_signal(0, 0, nullptr, 0, signal_at, static_cast<std::uint64_t>(::getpid()));
-    win.flush();
-    stop_for(limit + std::chrono::milliseconds(1500));
+    hmc::spmd::stand_still(win, 0, signal_at);
   } else {
-    wait_until_it_stands(win.wait_until(signal_at, hmc::Cmp::ne, 0));
+    const hmc::spmd::Standing stands(win, signal_at);
     HMC_CHECK_THROWS(Code::timeout, call());
     after();
   }

@@ -1,0 +1,49 @@
+// Small puts over ucx: how many messages they take.
+#ifdef HMC_HAVE_UCX
+#include <algorithm>
+#include <vector>
+
+#include "runtime/transport/ucx/engine.hpp"
+#include "runtime/transport/ucx/ucx_wire.hpp"
+#include "tests/conformance/fixture.hpp"
+
+namespace hmc::conformance {
+
+// Of traffic, since an idle wire holds nothing back. All sizes that may ride, so that messages fill up; the last put to
+// a word wins.
+HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
+  Fixture on(me);
+  auto* const ucx = dynamic_cast<transport::UcxWire*>(&on.wire());
+  if (ucx == nullptr) spmd::skip("for the ucx wire");
+  constexpr std::uint64_t puts = 400;
+  constexpr std::size_t most = transport::ucx::inline_bytes;
+  Window window(on, 2 * most);
+  std::uint64_t messages = 0;
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    on.barrier();
+    std::vector<std::byte> word(8);
+    while (!ucx->engine().holds_back()) window.get(on.next(), 0, word);  // until who serves the wire is awake
+    const std::uint64_t before = ucx->engine().messages_to(on.next());
+    for (std::uint64_t i = 0; i < puts; ++i) {
+      const std::size_t bytes = i % 16 == 7 ? most : 8 + i % 9;
+      window.put(on.next(), 8 * (i % 4), bytes_of({me.rank, round * puts + i}, bytes));
+    }
+    on.flush(on.next());
+    messages += ucx->engine().messages_to(on.next()) - before;
+    on.barrier();
+    std::vector<std::byte> expected(window.mine().size());
+    for (std::uint64_t i = 0; i < puts; ++i) {
+      const std::size_t bytes = i % 16 == 7 ? most : 8 + i % 9;
+      std::ranges::copy(bytes_of({on.previous(), round * puts + i}, bytes),
+                        expected.begin() + static_cast<std::ptrdiff_t>(8 * (i % 4)));
+    }
+    HMC_CHECK(std::ranges::equal(window.mine(), expected));
+    on.barrier();
+  }
+  HMC_CHECK_GE(messages, 20U);
+  HMC_CHECK_GE(20 * puts, messages);  // none would ride: as many puts, and 20 flushes; most do where cores are free
+  window.close();
+}
+
+}  // namespace hmc::conformance
+#endif

@@ -1,0 +1,109 @@
+// Buffers in a window's symmetric heap: the same offset on every rank, reached by peers and used in place.
+#include <memory>
+
+#include "tests/multirank/device_support.hpp"
+
+namespace {
+
+using hmc::Buffer;
+using hmc::spmd::MemoryKind;
+using hmc::spmd::Mixed;
+
+/// Of a rank, of element i, in a round.
+std::uint64_t number(int rank, std::size_t i, std::uint64_t round) {
+  return static_cast<std::uint64_t>(rank) * 1'000'003 + i * 17 + round * 7919;
+}
+std::vector<std::uint64_t> numbers(int rank, std::size_t count, std::uint64_t round) {
+  std::vector<std::uint64_t> made(count);
+  for (std::size_t i = 0; i < count; ++i) made[i] = number(rank, i, round);
+  return made;
+}
+std::vector<std::uint64_t> all_of(const Buffer<std::uint64_t>& buffer) {
+  const auto view = buffer.get_host_accessible();
+  buffer.synchronize();
+  return {view.get(), view.get() + buffer.size()};
+}
+/// As each rank sees it, from rank 0's.
+void check_same_offset(hmc::spmd::Me& me, std::uint64_t mine) {
+  std::uint64_t theirs = mine;
+  me.runtime->world().broadcast(&theirs, sizeof theirs, 0);
+  HMC_CHECK_EQ(theirs, mine);
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(buffers, of_a_window_are_put_to_and_got_from_at_their_offset) {
+  hmc::spmd::over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    constexpr std::size_t count = 3000;
+    Mixed mixed(me, kind, 1 << 17);
+    (void)mixed.window.alloc(100);
+    const Buffer<char> before(mixed.window, 77);
+    Buffer<std::uint64_t> inbox(mixed.window, count);
+    check_same_offset(me, inbox.offset());
+    HMC_CHECK_EQ(reinterpret_cast<std::byte*>(inbox.data()), mixed.window.data() + inbox.offset());
+    me.runtime->world().barrier();
+    const auto sent = numbers(me.rank, count, round);
+    mixed.window.put(me.next(), inbox.offset(), sent.data(), count * 8);
+    me.runtime->world().barrier();
+    HMC_CHECK(all_of(inbox) == numbers(me.previous(), count, round));
+    std::vector<std::uint64_t> got(count);
+    mixed.window.get(me.next(), inbox.offset(), got.data(), count * 8);
+    HMC_CHECK(got == sent);
+    me.runtime->world().barrier();
+    mixed.window.close();
+  });
+}
+
+HMC_SPMD_TEST(buffers, of_a_window_are_reduced_in_place) {
+  hmc::spmd::over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    constexpr std::size_t count = 2500;
+    Mixed mixed(me, kind, 1 << 17);
+    Buffer<std::uint64_t> buffer(mixed.window, numbers(me.rank, count, round).data(), count);
+    me.runtime->world().allreduce(buffer.data(), buffer.data(), count, hmc::DType::u64, hmc::sum);
+    const auto sums = all_of(buffer);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t sum = 0;
+      for (int rank = 0; rank < me.size; ++rank) sum += number(rank, i, round);
+      HMC_CHECK_EQ(sums[i], sum);
+    }
+    me.runtime->world().barrier();
+    mixed.window.close();
+  });
+}
+
+// Every rank makes the same calls; a range that was let go is given again.
+HMC_SPMD_TEST(buffers, of_a_window_grow_move_and_go_alike_on_all_ranks) {
+  hmc::Window window = hmc::Window::create(me.runtime->world(), 1 << 16);
+  std::vector<std::uint64_t> expected;
+  {
+    Buffer<std::uint64_t> buffer(window);
+    for (std::uint64_t round = 0; round < 12; ++round) {
+      const auto more = numbers(me.rank, 40 + 5 * round, round);
+      buffer.append(more.data(), more.size());
+      expected.insert(expected.end(), more.begin(), more.end());
+      if (buffer.place().heap != nullptr) check_same_offset(me, buffer.offset());
+      if (round % 4 == 1) buffer.move(hmc::Allocator::host_new);
+      if (round % 4 == 2) buffer.move(window);
+      if (round % 4 == 3) buffer = Buffer<std::uint64_t>(buffer);
+    }
+    HMC_CHECK(all_of(buffer) == expected);
+    const Buffer<std::uint64_t> stolen(window, std::move(buffer));
+    HMC_CHECK(all_of(stolen) == expected);
+  }
+  const Buffer<std::byte> all(window, window.bytes());  // nothing of it is still taken
+  HMC_CHECK_EQ(all.offset(), 0U);
+  me.runtime->world().barrier();
+  window.close();
+}
+
+// A handle that is kept longer on one rank doesn't keep the range: offsets would differ.
+HMC_SPMD_TEST(buffers, of_a_window_let_go_though_a_handle_is_kept) {
+  hmc::Window window = hmc::Window::create(me.runtime->world(), 1 << 12);
+  auto buffer = std::make_unique<Buffer<int>>(window, 100);
+  const auto kept = me.rank == 0 ? buffer->get_host_accessible() : nullptr;
+  buffer.reset();
+  check_same_offset(me, Buffer<int>(window, 100).offset());
+  HMC_CHECK_EQ(Buffer<int>(window, 100).offset(), 0U);
+  me.runtime->world().barrier();
+  window.close();
+}

@@ -1,0 +1,44 @@
+// HMC_PROGRESS=caller: there is no thread, and what is started goes on in its caller's calls alone.
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+#include "tests/multirank/collectives_every.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+using namespace std::chrono_literals;
+
+}  // namespace
+
+HMC_SPMD_TEST(caller_driven, goes_on_in_calls_alone) {
+  const char* const how = std::getenv("HMC_PROGRESS");
+  HMC_CHECK_MSG(how != nullptr && std::string_view(how) == "caller", "to be run with HMC_PROGRESS=caller");
+  hmc::Team& world = me.runtime->world();
+  hmc::Team other = world.duplicate();
+  const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
+  std::uint64_t left_under_way = 0;
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    Every what;
+    what.collective = Collective::allreduce;
+    what.count = 500'003;
+    what.call = round;
+    EveryCall call(me.rank, me.size, what);
+    hmc::Request request = call.start(world);
+    const std::uint64_t moves = schedules.moves();
+    if (schedules.goes_on()) ++left_under_way;
+    std::this_thread::sleep_for(20ms);  // on purpose: time enough for a thread
+    HMC_CHECK_EQ(schedules.moves(), moves);
+    if (round == 1)
+      while (!request.test()) std::this_thread::yield();
+    request.wait();
+    HMC_CHECK_CLEAN(call.check());
+  }
+  HMC_CHECK(!world.core()->fabric().background.is_running());
+  std::uint64_t by_any = 0;
+  other.allreduce(&left_under_way, &by_any, 1, hmc::DType::u64, hmc::sum);
+  HMC_CHECK_EQ(by_any > 0, me.size > 1);
+  other.close();
+}

@@ -1,0 +1,64 @@
+// Algorithms that the environment forces.
+#include <gtest/gtest.h>
+#include <chrono>
+#include <hmc/hmc.hpp>
+#include <thread>
+
+#include "bootstrap/inproc.hpp"
+#include "collectives/select/selector.hpp"
+#include "runtime/base/env.hpp"
+#include "runtime/job/core.hpp"
+
+namespace hmc {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Algorithms, an_unknown_one_is_refused_with_the_names_there_are) {
+  for (const char* const setting :
+       {"allreduce:nothing", "nothing:ring", "allreduce", "allreduce:ring,,", "barrier:ring"}) {
+    try {
+      const collectives::Selector selector(setting);
+      ADD_FAILURE() << setting;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_config);
+      EXPECT_NE(std::string(error.what()).find("allreduce: recursive_doubling"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Algorithms, the_environment_forces_them) {
+  auto places = bootstrap::make_inproc(2, 1);
+  std::vector<std::thread> threads;
+  for (auto& place : places) {
+    threads.emplace_back([&place] {
+      base::Env env = base::Env::from_process();
+      env.coll = "broadcast:binomial,allreduce:ring";
+      Runtime runtime(job::make_core(std::move(place), env));
+      std::uint64_t value = 3;
+      runtime.world().allreduce(&value, &value, 1, DType::u64, sum);
+      EXPECT_EQ(value, 6U);
+      EXPECT_EQ(runtime.world().carried_out("allreduce", "ring"), 1U);
+      EXPECT_EQ(runtime.world().carried_out("broadcast", "binomial"), 0U);
+      runtime.close();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Algorithms, all_ranks_force_the_same) {
+  auto places = bootstrap::make_inproc(2, 1);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      base::Env env = base::Env::from_process();
+      env.coll = rank == 0 ? "" : "allreduce:ring";
+      env.timeout = 4s;
+      EXPECT_THROW(Runtime(job::make_core(std::move(places[static_cast<std::size_t>(rank)]), env)), Error);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace hmc

@@ -1,0 +1,90 @@
+// Ranks that never come, and those that take long.
+#include "tests/multirank/collectives_mismatch.hpp"
+
+namespace hmc {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Slow {
+  bool is_slow;
+  int naps = 30;
+};
+/// A sum; on one rank its first calls take long.
+void add_slowly(void* accumulated, const void* next, std::size_t count, DType, void* context) {
+  auto& slow = *static_cast<Slow*>(context);
+  auto* const sum = static_cast<std::uint64_t*>(accumulated);
+  for (std::size_t i = 0; i < count; ++i) sum[i] += static_cast<const std::uint64_t*>(next)[i];
+  if (slow.is_slow && slow.naps-- > 0) std::this_thread::sleep_for(50ms);
+}
+
+TEST_P(Mismatch, a_rank_that_never_comes_is_named_by_requests_too) {
+  const int missing = ranks() - 1;
+  for (const bool any : {false, true}) {
+    const auto outcomes = run(
+        [&](Team& world, int rank) {
+          std::vector<std::uint64_t> out(2);
+          if (rank == missing) return;
+          Request requests[] = {world.iallreduce(in.data(), &out[0], 1, DType::u64, sum), world.ibarrier()};
+          if (any) {
+            static_cast<void>(Request::wait_any(requests));
+          } else {
+            Request::wait_all(requests);
+          }
+        },
+        300ms);
+    for (int rank = 0; rank < ranks() - 1; ++rank) {
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(outcome.code, Code::timeout) << outcome.text;
+      EXPECT_NE(outcome.text.find("rank " + std::to_string(missing) + " didn't come"), std::string::npos)
+          << outcome.text;
+      EXPECT_LT(outcome.took, 30s);
+    }
+  }
+}
+
+// The deadline is for those who don't come, not for those who take long.
+TEST_P(Mismatch, a_call_that_moves_has_no_deadline) {
+  for (const bool any : {false, true}) {
+    const auto outcomes = run(
+        [&](Team& world, int rank) {
+          Slow slow{rank == 0};
+          auto out = output();
+          // Longer than the deadline in all, shorter for each step.
+          Request requests[] = {
+              world.iallreduce(in.data(), out.data(), 200'000, DType::u64, Reduction(add_slowly, &slow))};
+          if (any) {
+            static_cast<void>(Request::wait_any(requests));
+          } else {
+            requests[0].wait();
+          }
+          for (std::size_t i = 0; i < 200'000; i += 997) EXPECT_EQ(out[i], static_cast<std::uint64_t>(ranks()));
+          world.barrier();
+        },
+        1000ms);
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_EQ(outcome.code, Code::success) << outcome.text;
+      EXPECT_GT(outcome.took, 1000ms);
+    }
+  }
+}
+
+TEST_P(Mismatch, a_rank_that_never_comes_is_named) {
+  const int missing = ranks() - 1;
+  const auto outcomes = run(
+      [&](Team& world, int rank) {
+        if (rank == missing) return;
+        world.barrier();
+      },
+      500ms);
+  for (int rank = 0; rank < ranks() - 1; ++rank) {
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(outcome.code, Code::timeout) << outcome.text;
+    EXPECT_NE(outcome.text.find("rank " + std::to_string(missing)), std::string::npos) << outcome.text;
+    EXPECT_GE(outcome.took, 500ms);
+    EXPECT_LT(outcome.took, 30s);
+  }
+}
+
+}  // namespace
+}  // namespace hmc

@@ -1,0 +1,192 @@
+// Ranks that make or close something while others call something else on the same team: as any mismatch, it is told at
+// once, to all, by names that they know.
+#include "collectives/state.hpp"
+#include "tests/multirank/collectives_mismatch.hpp"
+#include "tests/support/code_of.hpp"
+
+namespace hmc {
+namespace {
+
+class ConstructionMismatch : public Mismatch {
+ protected:
+  // Nothing waits for it where all is well, and a slow machine has much to do here.
+  static constexpr std::chrono::seconds deadline{60};
+  ConstructionMismatch() { at_most = deadline / 2; }
+
+  enum What {
+    create,
+    create_over,
+    close,
+    end,
+    split,
+    duplicate,
+    allreduce,
+    large_allreduce,
+    barrier,
+    ibarrier,
+    gather
+  };
+  static constexpr const char* names[] = {"Window::create of a size",
+                                          "Window::create over a buffer",
+                                          "Window::close",
+                                          "Runtime::close",
+                                          "what makes a team",
+                                          "what makes a team",
+                                          "allreduce(1 x u64, sum)",
+                                          "allreduce(100000 x u64, sum)",
+                                          "barrier",
+                                          "ibarrier",
+                                          "gather(800 bytes, root 0)"};
+  /// What an error begins with.
+  static constexpr const char* calls[] = {
+      "Window::create", "Window::create", "Window::close", "Runtime::close", "split",
+      "duplicate",      "allreduce",      "allreduce",     "barrier",        "",
+      "gather"};
+
+  void make(What what, Runtime& runtime, Window& window) {
+    Team& world = runtime.world();
+    auto out = output();
+    switch (what) {
+      case create: return (void)Window::create(world, 8192);
+      case create_over: return (void)Window::create(world, ConnBuffer(0, 8192, MemoryType::CPU));
+      case close: return window.close();
+      case end: return runtime.close();
+      case split: return (void)world.split(0);
+      case duplicate: return (void)world.duplicate();
+      case allreduce: return world.allreduce(in.data(), out.data(), 1, DType::u64, sum);
+      case large_allreduce: return world.allreduce(in.data(), out.data(), 100'000, DType::u64, sum);
+      case barrier: return world.barrier();
+      case ibarrier: return world.ibarrier().wait();
+      case gather: return world.gather(in.data(), out.data(), 800, 0);
+    }
+  }
+
+  void expect_told(What one, What other, int odd) {
+    SCOPED_TRACE(testing::Message() << names[one] << " on rank " << odd << ", " << names[other] << " on the others");
+    const auto outcomes = run_runtime(
+        [&](Runtime& runtime, int rank) {
+          Window window = Window::create(runtime.world(), 4096);
+          make(rank == odd ? one : other, runtime, window);
+          runtime.world().barrier();  // who waits for nobody hears of it in its next call
+        },
+        deadline);
+    expect_mismatch(outcomes, {names[one], names[other]});
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(odd)];
+    EXPECT_EQ(outcome.text.find(calls[one]), 0U) << outcome.text;
+  }
+};
+
+TEST_P(ConstructionMismatch, with_collectives) {
+  constexpr What further[] = {large_allreduce, ibarrier, gather};
+  int odd = ranks() / 2;
+  for (const What one : {create, create_over, close, end, split, duplicate})
+    for (const What other : {allreduce, barrier, further[odd % 3]}) expect_told(one, other, odd++ % ranks());
+}
+
+TEST_P(ConstructionMismatch, of_two_of_them) {
+  using Two = std::pair<What, What>;
+  int odd = 1;
+  for (const auto& [one, other] : {Two{create, close},
+                                   {close, create},
+                                   {create, create_over},
+                                   {create_over, duplicate},
+                                   {end, create},
+                                   {close, end},
+                                   {split, end},
+                                   {close, split}})
+    expect_told(one, other, odd++ % ranks());
+}
+
+// A team of its own has its own calls.
+TEST_P(ConstructionMismatch, on_another_team) {
+  const auto outcomes = run(
+      [&](Team& world, int rank) {
+        Team team = world.duplicate();
+        if (rank == 0) {
+          team.close();
+        } else {
+          team.allreduce(in.data(), output().data(), 1, DType::u64, sum);
+        }
+        team.barrier();
+      },
+      deadline);
+  expect_mismatch(outcomes, {"Team::close", "allreduce(1 x u64, sum)"});
+}
+
+// What went wrong with the world's calls doesn't keep its ranks from leaving in order.
+TEST_P(ConstructionMismatch, leaves_the_runtime_to_be_closed) {
+  const auto outcomes = run_runtime(
+      [&](Runtime& runtime, int rank) {
+        std::uint64_t out = 0;
+        try {
+          runtime.world().allreduce(in.data(), &out, 1, DType::u64, rank == 0 ? sum : max);
+          runtime.world().barrier();
+          ADD_FAILURE() << "rank " << rank << " wasn't told";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::mismatch) << error.what();
+        }
+        runtime.close();
+      },
+      deadline);
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
+}
+
+void expect_closed(Runtime& runtime) {
+  try {
+    runtime.close();
+    ADD_FAILURE() << "it wasn't closed";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the runtime is closed"), std::string::npos) << error.what();
+  }
+}
+
+// One rank alone knows of a failure, and tells the others while they close.
+TEST_P(ConstructionMismatch, an_earlier_failure_of_one_rank_leaves_the_runtime_to_be_closed) {
+  std::barrier here(ranks());
+  const auto outcomes = run_runtime(
+      [&](Runtime& runtime, int rank) {
+        runtime.world().barrier();
+        here.arrive_and_wait();
+        if (rank == 0) {
+          auto& state = static_cast<collectives::State&>(*runtime.world().core()->collectives);
+          state.schedules().fail(base::Status::failure(Code::out_of_memory, "no memory for an operation", 0));
+        }
+        EXPECT_EQ(code_of([&] { runtime.close(); }) == Code::success, rank == 0) << "rank " << rank;
+        expect_closed(runtime);
+      },
+      deadline);
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
+}
+
+// Who only gives in a gather hears of its mismatch in what it calls next: and closes all the same, or nobody could.
+TEST_P(ConstructionMismatch, first_heard_of_while_closing_closes_all_the_same) {
+  std::barrier here(ranks());
+  const auto outcomes = run_runtime(
+      [&](Runtime& runtime, int rank) {
+        Window window = Window::create(runtime.world(), 4096);
+        here.arrive_and_wait();  // nobody is told in that call
+        std::vector<std::uint64_t> out(100);
+        std::vector<Code> told;
+        told.push_back(
+            code_of([&] { runtime.world().gather(in.data(), out.data(), rank == ranks() - 1 ? 8 : 16, 0); }));
+        told.push_back(code_of([&] { window.close(); }));
+        EXPECT_FALSE(window.is_open());
+        told.push_back(code_of([&] { runtime.close(); }));
+        expect_closed(runtime);
+        EXPECT_EQ(std::count(told.begin(), told.end(), Code::mismatch), 1) << "rank " << rank;
+        EXPECT_EQ(std::count(told.begin(), told.end(), Code::success), 2) << "rank " << rank;
+      },
+      deadline);
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ConstructionMismatch,
+                         testing::Values(std::tuple(2, 1), std::tuple(2, 2), std::tuple(3, 1), std::tuple(4, 2),
+                                         std::tuple(5, 1)),
+                         [](const auto& info) {
+                           return "np" + std::to_string(std::get<0>(info.param)) + "_nodes" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace hmc

@@ -1,0 +1,151 @@
+// Ranks that don't agree, in every form that a collective is carried out by, and long ago.
+#include "tests/multirank/collectives_mismatch.hpp"
+
+namespace hmc {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Of a call that all made: this form and no other.
+void expect_carried_out(Team& world, std::string_view collective, std::string_view form) {
+  EXPECT_GT(world.carried_out(collective, form), 0U) << collective << " " << form;
+  if (form == "direct") return;
+  EXPECT_EQ(world.carried_out(collective, "direct"), 0U) << collective;
+}
+
+TEST_P(Mismatch, of_schedules) {
+  forced = "gather:linear,scatter:linear,alltoall:pairwise,reduce_scatter:ring,scan:recursive_doubling,reduce:binomial";
+  const auto call = [&](Team& world, int kind) {
+    auto out = output();
+    constexpr std::size_t bytes = 4000;
+    switch (kind) {
+      case 0: return world.gather(in.data(), out.data(), bytes, 0);
+      case 1: return world.gather(in.data(), out.data(), bytes, ranks() - 1);
+      case 2: return world.gather(in.data(), out.data(), bytes + 8, 0);
+      case 3: return world.scatter(in.data(), out.data(), bytes, 0);
+      case 4: return world.alltoall(in.data(), out.data(), bytes);
+      case 5: return world.reduce_scatter(in.data(), out.data(), bytes / 8, DType::u64, sum);
+      case 6: return world.scan(in.data(), out.data(), bytes / 8, DType::u64, sum);
+      case 7: return world.scan(in.data(), out.data(), bytes / 8, DType::u64, max);
+      case 8: return world.igather(in.data(), out.data(), bytes, 0).wait();
+      default: return world.reduce(in.data(), out.data(), 0, DType::u64, sum, 0);
+    }
+  };
+  const auto outcomes = run([&](Team& world, int) {
+    for (int kind = 0; kind < 9; ++kind) call(world, kind);
+    expect_carried_out(world, "gather", "linear");
+    expect_carried_out(world, "scatter", "linear");
+    expect_carried_out(world, "alltoall", "pairwise");
+    expect_carried_out(world, "reduce_scatter", "ring");
+    expect_carried_out(world, "scan", "recursive_doubling");
+  });
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
+  for (int kind = 0; kind < 10; ++kind) {
+    const int other = (kind + 1) % 10;
+    SCOPED_TRACE(testing::Message() << "kind " << kind << " against " << other);
+    for (const int odd : {0, ranks() - 1}) {
+      expect_mismatch(run([&](Team& world, int rank) {
+        call(world, rank == odd ? other : kind);
+        call(world, 4);  // who was done with the one learns of it in the next
+      }));
+    }
+  }
+}
+
+// One is carried out by load and store where that is possible, the other isn't.
+TEST_P(Mismatch, of_a_schedule_and_another_collective) {
+  forced = "gather:binomial";
+  const auto outcomes = run([&](Team& world, int rank) {
+    auto out = output();
+    if (rank == 0) world.barrier();
+    world.gather(in.data(), out.data(), 8, ranks() - 1);
+    if (rank != 0) world.barrier();
+    world.alltoall(in.data(), out.data(), 8);
+  });
+  expect_mismatch(outcomes);
+}
+
+// Each form of collective against each: by load and store, a schedule, one that goes on by itself.
+TEST_P(Mismatch, of_forms) {
+  forced = "gather:binomial,alltoall:pairwise";
+  const auto call = [&](Team& world, int form) {
+    auto out = output();
+    switch (form) {
+      case 0: return world.barrier();
+      case 1: return world.allreduce(in.data(), out.data(), 50'000, DType::u64, sum);
+      case 2: return world.gather(in.data(), out.data(), 800, 0);
+      case 3: return world.alltoall(in.data(), out.data(), 800);
+      case 4: return world.iallreduce(in.data(), out.data(), 9, DType::u64, sum).wait();
+      case 5: {
+        Request requests[] = {world.iallgather(in.data(), out.data(), 80)};
+        return static_cast<void>(Request::wait_any(requests));
+      }
+      default: {
+        Request request = world.ibarrier();
+        while (!request.test()) std::this_thread::yield();
+      }
+    }
+  };
+  const auto matching = run([&](Team& world, int) {
+    for (int form = 0; form < 4; ++form) call(world, form);
+    if (nodes() == 1) expect_carried_out(world, "barrier", "direct");
+    if (nodes() == 1) expect_carried_out(world, "allreduce", "direct");
+    expect_carried_out(world, "gather", "binomial");
+    expect_carried_out(world, "alltoall", "pairwise");
+  });
+  for (const Outcome& outcome : matching) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
+  for (int form = 0; form < 7; ++form) {
+    for (const int odd : {0, ranks() - 1}) {
+      const int other = (form + 1 + odd) % 7;
+      SCOPED_TRACE(testing::Message() << form << " against " << other << " on rank " << odd);
+      expect_mismatch(run([&](Team& world, int rank) {
+        for (int i = 0; i < 3; ++i) world.barrier();
+        call(world, rank == odd ? other : form);
+        world.barrier();
+        world.alltoall(in.data(), output().data(), 8);
+      }));
+    }
+  }
+}
+
+// So many that no list of the last few would reach back to the one that was wrong.
+TEST_P(Mismatch, of_an_old_call_among_many_under_way) {
+  constexpr int many = 400;
+  const auto outcomes = run([&](Team& world, int rank) {
+    std::vector<std::uint64_t> out(many);
+    std::vector<Request> requests;
+    for (std::size_t i = 0; i < many; ++i)
+      requests.push_back(world.iallreduce(in.data(), &out[i], 1, DType::u64, rank == 1 && i == 20 ? max : sum));
+    Request::wait_all(requests);
+  });
+  expect_mismatch(outcomes, {"iallreduce(1 x u64, max)", "iallreduce(1 x u64, sum)"});
+}
+
+// One rank is ahead by as many calls as it can be.
+TEST_P(Mismatch, of_calls_that_one_rank_has_long_left) {
+  const auto outcomes = run([&](Team& world, int rank) {
+    auto out = output();
+    for (int i = 0; i < 30; ++i) world.gather(in.data(), out.data(), rank == 1 && i == 5 ? 16 : 8, 0);
+    world.barrier();
+  });
+  expect_mismatch(outcomes, {"gather(16 bytes, root 0)", "gather(8 bytes, root 0)"});
+}
+
+TEST_P(Mismatch, ends_the_team) {
+  const auto outcomes = run([&](Team& world, int rank) {
+    std::uint64_t out = 0;
+    try {
+      world.allreduce(in.data(), &out, 1, DType::u64, rank == 0 ? sum : max);
+      world.barrier();
+    } catch (const Error&) {
+      // All agree again, but it is too late.
+      EXPECT_THROW(world.iallreduce(in.data(), &out, 1, DType::u64, sum), Error);
+      EXPECT_THROW(world.gather(in.data(), &out, 0, 0), Error);
+      world.barrier();
+    }
+  });
+  expect_mismatch(outcomes);
+}
+
+}  // namespace
+}  // namespace hmc

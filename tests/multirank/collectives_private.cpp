@@ -1,0 +1,128 @@
+// Buffers in no window: who reads them where. Run as it comes, and with each HMC_COLL_PRIVATE.
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/multirank/collectives_every.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+
+std::string wish() {
+  const char* const given = std::getenv("HMC_COLL_PRIVATE");
+  return given == nullptr ? "staged" : given;
+}
+
+/// Whether every rank may read every other's memory, tried without the library.
+bool system_reads(hmc::Team& world) {
+  struct Spot {
+    std::uint64_t process;
+    std::uint64_t address;
+  };
+  const std::uint64_t here = 0x1234'5678 + static_cast<std::uint64_t>(world.rank());
+  const Spot mine{static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uintptr_t>(&here)};
+  std::vector<Spot> spots(static_cast<std::size_t>(world.size()));
+  world.allgather(&mine, spots.data(), sizeof mine);
+  std::uint64_t reads = 1;
+  for (std::size_t rank = 0; rank < spots.size(); ++rank) {
+    std::uint64_t found = 0;
+    iovec to{&found, sizeof found};
+    iovec from{reinterpret_cast<void*>(static_cast<std::uintptr_t>(spots[rank].address)), sizeof found};
+    if (::process_vm_readv(static_cast<pid_t>(spots[rank].process), &to, 1, &from, 1, 0) !=
+            static_cast<ssize_t>(sizeof found) ||
+        found != 0x1234'5678 + rank)
+      reads = 0;
+  }
+  std::vector<std::uint64_t> all(spots.size());
+  world.allgather(&reads, all.data(), sizeof reads);  // and `here` stays until all have read
+  return std::find(all.begin(), all.end(), std::uint64_t{0}) == all.end();
+}
+
+struct Done {
+  std::uint64_t staged = 0;
+  std::uint64_t read = 0;
+};
+
+Done counted(Me& me, const Every& what) {
+  EveryCall call(me.rank, me.size, what);
+  const hmc::Counters before = me.runtime->counters();
+  call.blocking(me.runtime->world());
+  const hmc::Counters after = me.runtime->counters();
+  HMC_CHECK_EQ(call.check(), std::string());
+  HMC_CHECK_EQ(after.buffers_in_place, before.buffers_in_place);
+  return {after.buffers_staged - before.buffers_staged, after.buffers_read - before.buffers_read};
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(private_buffers, are_staged_or_read_as_is_wished) {
+  if (me.size < 2) skip("nobody reads");
+  hmc::Team& world = me.runtime->world();
+  if (!all_direct(me)) skip("a schedule stages otherwise");
+  for (int i = 0; i < 2; ++i) world.barrier();  // then all know what each may read
+  std::uint64_t read = 0;
+  std::uint64_t number = 0;
+  for (const Collective collective :
+       {Collective::allgather, Collective::alltoall, Collective::scatter, Collective::gather, Collective::broadcast}) {
+    for (int i = 0; i < 20; ++i) {
+      Every what;
+      what.collective = collective;
+      what.count = 10'000;
+      what.root = i % me.size;
+      what.call = ++number;
+      const Done done = counted(me, what);
+      const bool is_root = me.rank == what.root;
+      const bool one_gives = collective == Collective::scatter || collective == Collective::broadcast;
+      const bool gives = one_gives ? is_root : collective != Collective::gather || !is_root;
+      HMC_CHECK_EQ(done.staged + done.read, std::uint64_t{gives ? 1U : 0U});
+      HMC_CHECK(wish() != "staged" || done.read == 0);
+      read += done.read;
+    }
+  }
+  // Everybody may read everybody, or nobody does.
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(me.size));
+  world.allgather(&read, all.data(), sizeof read);
+  bool someone = false;
+  for (const std::uint64_t one : all) someone = someone || one > 0;
+  const bool may_read = system_reads(world);
+  if (!someone) {
+    HMC_CHECK(wish() == "staged" || (wish() == "auto" && me.size != 2) || !may_read);
+    return;
+  }
+  HMC_CHECK(may_read);
+  HMC_CHECK(read > 0);
+  // At least the exchanges.
+  HMC_CHECK(wish() != "read" || read >= 40);
+  HMC_CHECK(wish() != "auto" || me.size == 2);
+}
+
+// The caller's buffer is its own again when the call returns, and not before the peers have read it.
+HMC_SPMD_TEST(private_buffers, are_the_callers_again_at_once) {
+  hmc::Team& world = me.runtime->world();
+  constexpr std::size_t count = 9000;
+  const auto size = static_cast<std::size_t>(me.size);
+  std::vector<std::uint64_t> mine(count * size), all(count * size), root(count);
+  for (std::uint64_t round = 0; round < 60; ++round) {
+    const auto value = [&](std::size_t rank, std::size_t i) { return (rank + 1) * 1'000'003 + 7 * i + round; };
+    const auto me_at = static_cast<std::size_t>(me.rank);
+    for (std::size_t i = 0; i < count; ++i) mine[i] = value(me_at, i);
+    world.allgather(mine.data(), all.data(), count * 8);
+    std::fill(mine.begin(), mine.end(), ~std::uint64_t{0});
+    for (std::size_t rank = 0; rank < size; ++rank)
+      for (std::size_t i = 0; i < count; ++i) HMC_CHECK_EQ(all[rank * count + i], value(rank, i));
+    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = value(me_at, i);
+    world.alltoall(mine.data(), all.data(), count * 8);
+    std::fill(mine.begin(), mine.end(), ~std::uint64_t{0});
+    for (std::size_t rank = 0; rank < size; ++rank)
+      for (std::size_t i = 0; i < count; ++i) HMC_CHECK_EQ(all[rank * count + i], value(rank, me_at * count + i));
+    const auto from = round % size;
+    for (std::size_t i = 0; i < count; ++i) root[i] = me_at == from ? value(from, i) : 0;
+    world.broadcast(root.data(), count * 8, static_cast<int>(from));
+    for (std::size_t i = 0; i < count; ++i) HMC_CHECK_EQ(root[i], value(from, i));
+  }
+}

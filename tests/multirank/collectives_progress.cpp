@@ -1,0 +1,227 @@
+// What is started goes on while its caller makes no call of HMC's: each rank only looks, by a way that isn't HMC's,
+// whether something of its own is still under way, until nothing is; and only then asks for it.
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tests/multirank/collectives_every.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+using namespace std::chrono_literals;
+
+hmc::window::Background& background_of(const Me& me) { return me.runtime->world().core()->fabric().background; }
+
+/// The lock is taken for the look alone, as the thread takes it: nothing is driven by it.
+bool goes_on(const Me& me, const std::vector<hmc::Team>& teams) {
+  const std::lock_guard guard(background_of(me).lock());
+  for (const hmc::Team& team : teams)
+    if (team && static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules().goes_on()) return true;
+  return false;
+}
+
+void compute_until_all_is_over(const Me& me, const std::vector<hmc::Team>& teams) {
+  const auto limit = std::chrono::steady_clock::now() + 20s;
+  while (goes_on(me, teams)) {
+    HMC_CHECK_MSG(std::chrono::steady_clock::now() < limit, "nobody goes on with it");
+    std::this_thread::sleep_for(20us);
+  }
+}
+
+Every some(Collective collective, std::size_t count, std::uint64_t call) {
+  Every what;
+  what.collective = collective;
+  what.count = count;
+  what.call = call;
+  return what;
+}
+
+struct Watched {
+  std::thread::id owner;
+  int elsewhere = 0;
+};
+void add_watched(void* accumulated, const void* next, std::size_t count, hmc::DType, void* context) {
+  auto& watched = *static_cast<Watched*>(context);
+  if (std::this_thread::get_id() != watched.owner) ++watched.elsewhere;
+  for (std::size_t i = 0; i < count; ++i)
+    static_cast<std::uint64_t*>(accumulated)[i] += static_cast<const std::uint64_t*>(next)[i];
+}
+
+}  // namespace
+
+// Comes first: nothing was started yet.
+HMC_SPMD_TEST(progress, has_a_thread_only_when_something_is_left_under_way) {
+  hmc::Team& world = me.runtime->world();
+  world.barrier();
+  HMC_CHECK(!background_of(me).is_running());
+  hmc::Team alone = world.split(me.rank);
+  alone.ibarrier().wait();
+  HMC_CHECK(!background_of(me).is_running());
+  alone.close();
+}
+
+HMC_SPMD_TEST(progress, each_collective_ends_while_every_rank_computes) {
+  hmc::Team& world = me.runtime->world();
+  std::uint64_t number = 0;
+  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+    for (const bool irregular : {false, true}) {
+      Every what = some(static_cast<Collective>(i), 60'011 / static_cast<std::size_t>(me.size), ++number);
+      what.irregular = irregular;
+      EveryCall call(me.rank, me.size, what);
+      hmc::Request request = call.start(world);
+      compute_until_all_is_over(me, {world});
+      HMC_CHECK_CLEAN(call.check());
+      // A test never waits, so it answers "not yet" while the thread is just looking.
+      const auto limit = std::chrono::steady_clock::now() + 20s;
+      while (!request.test()) HMC_CHECK(std::chrono::steady_clock::now() < limit);
+    }
+  }
+}
+
+HMC_SPMD_TEST(progress, a_large_one_in_many_pieces) {
+  hmc::Team& world = me.runtime->world();
+  EveryCall call(me.rank, me.size, some(Collective::allreduce, 500'003, 77));
+  hmc::Request request = call.start(world);
+  compute_until_all_is_over(me, {world});
+  HMC_CHECK_CLEAN(call.check());
+  request.wait();
+}
+
+HMC_SPMD_TEST(progress, several_on_one_team_and_on_overlapping_ones) {
+  hmc::Team& world = me.runtime->world();
+  std::vector<hmc::Team> teams = {world, world.duplicate(), world.split(me.rank % 2),
+                                  world.split(me.rank / 2, -me.rank)};
+  std::vector<std::unique_ptr<EveryCall>> calls;
+  std::vector<hmc::Request> requests;
+  for (std::uint64_t round = 0; round < 12; ++round) {
+    for (std::size_t t = 0; t < teams.size(); ++t) {
+      const auto kind = static_cast<Collective>((round * 5 + t) % hmc::collectives::schedule::collective_count);
+      calls.push_back(
+          std::make_unique<EveryCall>(teams[t].rank(), teams[t].size(), some(kind, 17 + round * 301, 100 * round + t)));
+      requests.push_back(calls.back()->start(teams[t]));
+    }
+  }
+  compute_until_all_is_over(me, teams);
+  for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
+  hmc::Request::wait_all(requests);
+  for (std::size_t t = teams.size(); t-- > 1;) teams[t].close();
+}
+
+HMC_SPMD_TEST(progress, a_plan_that_is_started_and_left) {
+  hmc::Team& world = me.runtime->world();
+  EveryCall sums(me.rank, me.size, some(Collective::allreduce, 20'000, 1));
+  EveryCall blocks(me.rank, me.size, some(Collective::alltoall, 300, 2));
+  hmc::Plan first = sums.plan(world);
+  hmc::Plan second = blocks.plan(world);
+  for (std::uint64_t run = 0; run < 10; ++run) {
+    sums.fill(10 + 2 * run);
+    blocks.fill(11 + 2 * run);
+    first.start();
+    second.start();
+    compute_until_all_is_over(me, {world});
+    HMC_CHECK_CLEAN(sums.check());
+    HMC_CHECK_CLEAN(blocks.check());
+    first.wait();
+    second.wait();
+  }
+}
+
+// Callers that always wait at once are left alone by the thread; one that then goes away isn't.
+HMC_SPMD_TEST(progress, after_many_calls_that_waited_at_once) {
+  hmc::Team& world = me.runtime->world();
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      EveryCall call(me.rank, me.size, some(Collective::allreduce, 1 + i % 3, i));
+      hmc::Request request = call.start(world);
+      if (i % 2 == 0) {
+        request.wait();
+      } else {
+        while (!request.test()) std::this_thread::yield();
+      }
+      HMC_CHECK_CLEAN(call.check());
+    }
+    EveryCall call(me.rank, me.size, some(Collective::allreduce, 10'000, 1000 + round));
+    hmc::Request request = call.start(world);
+    compute_until_all_is_over(me, {world});
+    HMC_CHECK_CLEAN(call.check());
+    request.wait();
+  }
+}
+
+// A caller that had always waited at once and now computes for a few milliseconds between its calls: from the second
+// time on somebody goes on with what it has started. A busy machine may not get to it in each of these rounds.
+HMC_SPMD_TEST(progress, in_each_of_many_short_computations) {
+  hmc::Team& world = me.runtime->world();
+  const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    EveryCall call(me.rank, me.size, some(Collective::allreduce, 100, i));
+    call.start(world).wait();
+  }
+  constexpr std::uint64_t rounds = 40;
+  std::uint64_t moved = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    std::vector<std::unique_ptr<EveryCall>> calls;
+    std::vector<hmc::Request> requests;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      calls.push_back(
+          std::make_unique<EveryCall>(me.rank, me.size, some(Collective::allreduce, 300, 1000 + 10 * round + i)));
+      requests.push_back(calls.back()->start(world));
+    }
+    const std::uint64_t moves = schedules.moves();
+    std::this_thread::sleep_for(3ms);  // on purpose: it computes
+    if (schedules.moves() != moves || !goes_on(me, {world})) ++moved;
+    for (hmc::Request& request : requests) request.wait();
+    for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
+  }
+  HMC_CHECK_MSG(moved >= rounds / 8, "in {} of {}", moved, rounds);
+}
+
+HMC_SPMD_TEST(progress, beside_blocking_collectives) {
+  hmc::Team& world = me.runtime->world();
+  std::vector<std::unique_ptr<EveryCall>> calls;
+  std::vector<hmc::Request> requests;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    if (i % 10 == 0) {
+      calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, some(Collective::allreduce, 9000, 500 + i)));
+      requests.push_back(calls.back()->start(world));
+    }
+    if (i % 3 == 0) world.barrier();
+    EveryCall blocking(me.rank, me.size, some(i % 2 == 0 ? Collective::allreduce : Collective::gather, 5 + i, 700 + i));
+    blocking.blocking(world);
+    HMC_CHECK_CLEAN(blocking.check());
+  }
+  compute_until_all_is_over(me, {world});
+  for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
+  hmc::Request::wait_all(requests);
+}
+
+HMC_SPMD_TEST(progress, calls_a_users_function_on_the_callers_thread_alone) {
+  hmc::Team& world = me.runtime->world();
+  Watched watched{std::this_thread::get_id()};
+  const auto rank = static_cast<std::uint64_t>(me.rank);
+  std::vector<std::uint64_t> in(1000), out(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = rank * 1000 + i;
+  EveryCall other(me.rank, me.size, some(Collective::allgather, 100, 3));
+  hmc::Request first =
+      world.iallreduce(in.data(), out.data(), in.size(), hmc::DType::u64, hmc::Reduction(add_watched, &watched));
+  hmc::Request second = other.start(world);
+  compute_until_all_is_over(me, {world});  // but for what waits for the caller
+  HMC_CHECK_CLEAN(other.check());
+  first.wait();
+  second.wait();
+  HMC_CHECK_EQ(watched.elsewhere, 0);
+  const auto n = static_cast<std::uint64_t>(me.size);
+  for (std::size_t i = 0; i < in.size(); i += 49) HMC_CHECK_EQ(out[i], n * (n - 1) / 2 * 1000 + n * i);
+}
+
+HMC_SPMD_TEST(progress, requests_that_nobody_asks_for) {
+  hmc::Team& world = me.runtime->world();
+  EveryCall call(me.rank, me.size, some(Collective::allreduce, 30'000, 9));
+  { const hmc::Request dropped = call.start(world); }
+  compute_until_all_is_over(me, {world});
+  HMC_CHECK_CLEAN(call.check());
+  world.barrier();
+}

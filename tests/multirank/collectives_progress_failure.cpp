@@ -1,0 +1,277 @@
+// What goes wrong while a started collective goes on by itself: told when somebody asks, and nothing is touched after
+// it has gone. Ranks are threads; each case has a job of its own.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "bootstrap/inproc.hpp"
+#include "collectives/state.hpp"
+#include "tests/multirank/short_deadline.hpp"
+
+namespace hmc {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+class ProgressFailure : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  int ranks() const { return std::get<0>(GetParam()); }
+
+  struct Met {
+    std::optional<Error> error;
+    Clock::duration took{};
+  };
+  using Body = std::function<void(Runtime& runtime)>;
+  /// Every rank's first Error. Buffers of the cases outlive the runtimes.
+  std::vector<Met> run(const Body& body, std::chrono::nanoseconds deadline = 30s) {
+    std::vector<Met> met(static_cast<std::size_t>(ranks()));
+    std::barrier everybody(ranks());
+    std::vector<std::thread> threads;
+    auto places = bootstrap::make_inproc(ranks(), std::get<1>(GetParam()));
+    for (int rank = 0; rank < ranks(); ++rank) {
+      threads.emplace_back([&, rank, place = std::move(places[static_cast<std::size_t>(rank)])]() mutable {
+        const base::Env env = base::Env::from_process();
+        Runtime runtime = start_without_hurry(std::move(place), env);
+        set_deadline(runtime, deadline);
+        everybody.arrive_and_wait();
+        Met& mine = met[static_cast<std::size_t>(rank)];
+        const auto start = Clock::now();
+        try {
+          body(runtime);
+        } catch (const Error& error) {
+          mine.error.emplace(error);
+        }
+        mine.took = Clock::now() - start;
+        everybody.arrive_and_wait();  // who goes earlier has failed in the eyes of the others
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return met;
+  }
+
+  static window::Fabric& fabric_of(Runtime& runtime) { return runtime.world().core()->fabric(); }
+  static void compute_until(const std::function<bool()>& over) {
+    for (const auto limit = Clock::now() + 20s; !over() && Clock::now() < limit;) std::this_thread::sleep_for(50us);
+    EXPECT_TRUE(over());
+  }
+  static bool goes_on(Runtime& runtime) {
+    const std::lock_guard guard(fabric_of(runtime).background.lock());
+    return static_cast<collectives::State&>(*runtime.world().core()->collectives).schedules().goes_on();
+  }
+
+  std::vector<std::uint64_t> in = std::vector<std::uint64_t>(200'000, 1);
+  std::vector<std::vector<std::uint64_t>> outs =
+      std::vector<std::vector<std::uint64_t>>(static_cast<std::size_t>(ranks()), std::vector<std::uint64_t>(200'000));
+  std::uint64_t* out(const Runtime& runtime) { return outs[static_cast<std::size_t>(runtime.rank())].data(); }
+};
+
+// The one that differs never calls again before all others have been told by name.
+TEST_P(ProgressFailure, a_mismatch_with_a_rank_that_computes_is_told_at_once) {
+  std::atomic<int> told{0};
+  const auto met = run([&](Runtime& runtime) {
+    const bool odd = runtime.rank() == ranks() - 1;
+    Request request =
+        runtime.world().iallreduce(in.data(), out(runtime), 500, DType::u64, odd ? Reduction(max) : Reduction(sum));
+    if (odd) compute_until([&] { return told == ranks() - 1; });
+    try {
+      request.wait();
+    } catch (const Error&) {
+      ++told;
+      throw;
+    }
+  });
+  for (const Met& each : met) {
+    ASSERT_TRUE(each.error.has_value());
+    EXPECT_EQ(each.error->code(), Code::mismatch) << each.error->what();
+    for (const char* const call : {"called iallreduce(500 x u64, max)", "called iallreduce(500 x u64, sum)"})
+      EXPECT_NE(std::string(each.error->what()).find(call), std::string::npos) << each.error->what();
+    EXPECT_LT(each.took, 15s);
+  }
+}
+
+// Nobody calls: the ranks' threads find out by themselves.
+TEST_P(ProgressFailure, a_mismatch_is_found_while_all_compute) {
+  const auto met = run([&](Runtime& runtime) {
+    // A ring: nobody gets a message that could be compared.
+    Request request = runtime.world().ibroadcast(out(runtime), 800, (runtime.rank() + 1) % ranks());
+    compute_until([&] { return !goes_on(runtime); });
+    request.wait();
+  });
+  for (const Met& each : met) {
+    ASSERT_TRUE(each.error.has_value());
+    EXPECT_EQ(each.error->code(), Code::mismatch) << each.error->what();
+  }
+}
+
+// So many more were begun since that it isn't among the last.
+TEST_P(ProgressFailure, a_mismatch_in_an_old_call_that_nobody_gets_a_message_of) {
+  constexpr std::size_t many = 1000;
+  const auto met = run([&](Runtime& runtime) {
+    std::vector<Request> requests;
+    for (std::size_t i = 0; i < many; ++i)
+      requests.push_back(runtime.world().ibroadcast(out(runtime) + i, 8, i == 5 ? (runtime.rank() + 1) % ranks() : 0));
+    Request::wait_all(requests);
+  });
+  for (const Met& each : met) {
+    ASSERT_TRUE(each.error.has_value());
+    EXPECT_EQ(each.error->code(), Code::mismatch) << each.error->what();
+    EXPECT_LT(each.took, 15s);
+  }
+}
+
+TEST_P(ProgressFailure, a_death_while_nobody_calls) {
+  const auto met = run([&](Runtime& runtime) {
+    runtime.world().barrier();
+    if (runtime.rank() == ranks() - 1) {
+      const Runtime gone = std::move(runtime);  // without a goodbye
+      return;
+    }
+    Request request = runtime.world().iallreduce(in.data(), out(runtime), in.size(), DType::u64, sum);
+    const base::NodePage& page = fabric_of(runtime).waiter.page();
+    compute_until([&] { return !page.aborted().ok(); });
+    request.wait();
+  });
+  for (int rank = 0; rank + 1 < ranks(); ++rank) {
+    const auto& error = met[static_cast<std::size_t>(rank)].error;
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), Code::peer_failed) << error->what();
+    EXPECT_EQ(error->peer(), ranks() - 1);
+  }
+}
+
+// Whoever is told that the job has died frees its buffers: by then the thread is out of its step, and nobody takes
+// another one.
+TEST_P(ProgressFailure, a_test_that_tells_of_a_death_ends_what_is_under_way) {
+  const auto met = run([&](Runtime& runtime) {
+    runtime.world().barrier();
+    if (runtime.rank() == ranks() - 1) {
+      const Runtime gone = std::move(runtime);
+      return;
+    }
+    Request request = runtime.world().iallreduce(in.data(), out(runtime), in.size(), DType::u64, sum);
+    const base::NodePage& page = fabric_of(runtime).waiter.page();
+    compute_until([&] { return !page.aborted().ok(); });
+    std::atomic<bool> holds{false};
+    std::atomic<bool> ended{false};
+    std::thread step([&] {  // stands for a long one
+      const std::lock_guard guard(fabric_of(runtime).background.lock());
+      holds = true;
+      std::this_thread::sleep_for(50ms);
+      ended = true;
+    });
+    compute_until([&] { return holds.load(); });
+    EXPECT_THROW(request.test(), Error);
+    EXPECT_TRUE(ended);
+    step.join();
+    EXPECT_FALSE(goes_on(runtime));
+  });
+}
+
+TEST_P(ProgressFailure, who_does_not_come_is_named_at_the_deadline) {
+  const auto met = run(
+      [&](Runtime& runtime) {
+        if (runtime.rank() == ranks() - 1) return;
+        Request request = runtime.world().iallreduce(in.data(), out(runtime), 3, DType::u64, sum);
+        std::this_thread::sleep_for(20ms);  // on purpose: the thread is in there for a while
+        EXPECT_FALSE(request.test());
+        request.wait();
+      },
+      300ms);
+  for (int rank = 0; rank + 1 < ranks(); ++rank) {
+    const auto& error = met[static_cast<std::size_t>(rank)].error;
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), Code::timeout) << error->what();
+    EXPECT_EQ(error->peer(), ranks() - 1);
+  }
+}
+
+TEST_P(ProgressFailure, a_runtime_closes_with_things_under_way) {
+  for (int round = 0; round < 5; ++round) {
+    const auto met = run([&](Runtime& runtime) {
+      Team other = runtime.world().duplicate();
+      Plan plan = runtime.world().plan_allreduce(in.data(), out(runtime), 1000, DType::u64, sum);
+      std::vector<Request> requests;
+      for (std::size_t i = 0; i < 5; ++i) {
+        requests.push_back(runtime.world().iallreduce(in.data(), out(runtime), in.size(), DType::u64, sum));
+        requests.push_back(other.ialltoall(in.data(), out(runtime) + 100'000, 400));
+      }
+      plan.start();
+      runtime.close();
+      EXPECT_THROW(requests.front().wait(), Error);
+    });
+    for (const Met& each : met) EXPECT_FALSE(each.error.has_value()) << each.error->what();
+  }
+}
+
+// After close() the buffers are the caller's, also of what another team had under way.
+TEST_P(ProgressFailure, a_closed_runtime_reads_and_writes_no_buffers) {
+  constexpr std::size_t calls = 8;
+  const std::size_t words = 32'768 * static_cast<std::size_t>(ranks());
+  const auto met = run([&](Runtime& runtime) {
+    Team other = runtime.world().duplicate();
+    const std::size_t bytes = calls * words * sizeof(std::uint64_t);
+    const auto map = [&] {
+      return static_cast<std::uint64_t*>(
+          ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    };
+    std::uint64_t* const from = map();
+    std::uint64_t* const to = map();
+    std::vector<Request> requests;
+    for (std::size_t i = 0; i < calls; ++i)
+      requests.push_back(other.ialltoall(from + i * words, to + i * words, words / static_cast<std::size_t>(ranks())));
+    runtime.close();
+    ::munmap(from, bytes);
+    ::munmap(to, bytes);
+    std::this_thread::sleep_for(20ms);  // on purpose: who would still read them, does now
+    try {
+      Request::wait_all(requests);  // all of a rank's may have been over before
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::closed) << error.what();
+    }
+  });
+  for (const Met& each : met) EXPECT_FALSE(each.error.has_value()) << each.error->what();
+}
+
+TEST_P(ProgressFailure, teams_go_with_things_under_way) {
+  const auto met = run([&](Runtime& runtime) {
+    for (int round = 0; round < 5; ++round) {
+      Team closed = runtime.world().duplicate();
+      Team dropped = runtime.world().duplicate();
+      Request one = closed.iallreduce(in.data(), out(runtime), in.size(), DType::u64, sum);
+      Request other = dropped.iallreduce(in.data(), out(runtime), in.size(), DType::u64, sum);
+      closed.close();
+      EXPECT_THROW(one.wait(), Error);
+      EXPECT_EQ(out(runtime)[1], static_cast<std::uint64_t>(ranks()));
+      other.wait();
+      other = dropped.ibarrier();
+      runtime.world().barrier();  // all have begun it, and its messages are put
+      dropped = Team();
+      EXPECT_THROW(other.wait(), Error);
+    }
+    runtime.close();
+  });
+  for (const Met& each : met) EXPECT_FALSE(each.error.has_value()) << each.error->what();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ProgressFailure, testing::Values(std::tuple(2, 1), std::tuple(3, 1), std::tuple(4, 2)),
+                         [](const auto& info) {
+                           return "np" + std::to_string(std::get<0>(info.param)) + "_nodes" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace hmc

@@ -1,0 +1,85 @@
+// What makes or closes something and waits in vain is known by the name of the user's call, whatever windows of the
+// library's own it was at. Ranks are threads; only the last one doesn't come.
+#include "tests/multirank/collectives_mismatch.hpp"
+
+namespace hmc {
+namespace {
+
+using namespace std::chrono_literals;
+
+class ConstructionNames : public Mismatch {
+ protected:
+  bool comes(int rank) const { return rank != ranks() - 1; }
+  /// All ranks of a new job make ready; then `call` is made by those who come.
+  std::vector<Outcome> wait_in_vain(const std::function<void(Runtime& runtime, Team& team)>& call) {
+    std::barrier ready(ranks());  // else who is slow hears in `duplicate` of those who gave up
+    return run_runtime(
+        [&](Runtime& runtime, int rank) {
+          Team team = runtime.world().duplicate();
+          ready.arrive_and_wait();
+          runtime.world().core()->fabric().timeout = 1s;
+          if (comes(rank)) call(runtime, team);
+        },
+        60s);
+  }
+  /// Every other rank met the deadline, in the call of that name.
+  void expect_timeout(const std::vector<Outcome>& outcomes, const std::string& name) const {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (!comes(rank)) continue;
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(outcome.code, Code::timeout) << "rank " << rank << ": " << outcome.text;
+      EXPECT_EQ(outcome.text.find(name + ": "), 0U) << "rank " << rank << ": " << outcome.text;
+    }
+  }
+};
+
+TEST_P(ConstructionNames, of_a_team_that_is_made) {
+  expect_timeout(wait_in_vain([](Runtime& runtime, Team&) { (void)runtime.world().duplicate(); }), "duplicate");
+  expect_timeout(wait_in_vain([](Runtime&, Team& team) { (void)team.split(0); }), "split");
+}
+
+TEST_P(ConstructionNames, of_a_team_that_is_closed) {
+  expect_timeout(wait_in_vain([](Runtime&, Team& team) { team.close(); }), "Team::close");
+}
+
+TEST_P(ConstructionNames, of_the_runtimes_end) {
+  expect_timeout(wait_in_vain([](Runtime& runtime, Team&) { runtime.close(); }), "Runtime::close");
+}
+
+TEST_P(ConstructionNames, of_the_runtimes_start) {
+  auto places = bootstrap::make_inproc(ranks(), nodes());
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks()));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (!comes(rank)) continue;
+    threads.emplace_back([&, rank] {
+      base::Env env = base::Env::from_process();
+      env.timeout = 1s;
+      try {
+        (void)job::make_core(std::move(places[static_cast<std::size_t>(rank)]), env);
+      } catch (const Error& error) {
+        outcomes[static_cast<std::size_t>(rank)] = {error.code(), error.what(), {}};
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // Whoever gives up first has gone, for the others.
+  int timed_out = 0;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (!comes(rank)) continue;
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    timed_out += outcome.code == Code::timeout ? 1 : 0;
+    EXPECT_TRUE(outcome.code == Code::timeout || outcome.code == Code::peer_failed) << outcome.text;
+    EXPECT_EQ(outcome.text.find("Runtime::init: "), 0U) << "rank " << rank << ": " << outcome.text;
+  }
+  EXPECT_GE(timed_out, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ConstructionNames, testing::Values(std::tuple(2, 1), std::tuple(4, 2)),
+                         [](const auto& info) {
+                           return "np" + std::to_string(std::get<0>(info.param)) + "_nodes" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace hmc

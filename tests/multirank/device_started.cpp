@@ -1,0 +1,280 @@
+// Collectives that are begun, and plans, over devices' memory: staged, so that the output is there when the request is
+// over and not before.
+#include <algorithm>
+#include <functional>
+
+#include "tests/multirank/device_names.hpp"
+#include "tests/multirank/device_words.hpp"
+
+namespace {
+
+using hmc::DType;
+using hmc::Plan;
+using hmc::Team;
+using hmc::spmd::element;
+using hmc::spmd::mine;
+using hmc::spmd::Words;
+
+using Numbers = std::vector<std::uint64_t>;
+
+/// Of the first `ranks`.
+Numbers sums_of(int ranks, std::size_t count, std::uint64_t round) {
+  Numbers sums(count);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < count; ++i) sums[i] += element(rank, i, round);
+  return sums;
+}
+Numbers all_of(int size, std::size_t count, std::uint64_t round) {
+  Numbers all;
+  for (int rank = 0; rank < size; ++rank) {
+    const Numbers theirs = mine(rank, count, round);
+    all.insert(all.end(), theirs.begin(), theirs.end());
+  }
+  return all;
+}
+
+constexpr std::size_t counts[] = {1, 70, 20'000};
+
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// For the vendors whose copies each way have a name.
+struct Vendor {
+  explicit Vendor(Me& me) : fake("cuda"), kind(hmc::spmd::all_kinds[1]) {
+    const auto kinds = hmc::spmd::kinds_of(me);
+    const bool is_there = std::ranges::any_of(kinds, [&](const MemoryKind& each) { return each.type == kind.type; });
+    if (!me.options.processes || !hmc::spmd::drivers_are_fake() || !is_there)
+      hmc::spmd::skip("for a fake driver of each rank's own");
+  }
+  Fake fake;
+  MemoryKind kind;
+};
+
+}  // namespace
+
+HMC_SPMD_TEST(device_started, each_gives_what_its_blocking_form_gives) {
+  Team& world = me.runtime->world();
+  const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
+  over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    const std::size_t count = counts[round % std::size(counts)];
+    const int root = static_cast<int>(round) % me.size;
+    Words block(kind, count), all(kind, count * size), sum(kind, count), part(kind, count), prefix(kind, count),
+        before(kind, count), gathered(kind, count * size), everyone(kind, count * size), turned(kind, count * size),
+        told(kind, count), given(kind, count);
+    block.write(mine(me.rank, count, round));
+    all.write(all_of(me.size, count, round));
+    told.write(mine(me.rank, count, round));
+    before.write(Numbers(count, 7));
+    std::vector<Request> requests;
+    requests.push_back(world.ibarrier());
+    requests.push_back(world.iallreduce(block.at(), sum.at(), count, DType::u64, hmc::sum));
+    requests.push_back(world.ibroadcast(told.at(), count * 8, root));
+    requests.push_back(world.iallgather(block.at(), everyone.at(), count * 8));
+    requests.push_back(world.igather(block.at(), gathered.at(), count * 8, root));
+    requests.push_back(world.iscatter(all.at(), given.at(), count * 8, root));
+    requests.push_back(world.ireduce_scatter(all.at(), part.at(), count, DType::u64, hmc::sum));
+    requests.push_back(world.iscan(block.at(), prefix.at(), count, DType::u64, hmc::sum));
+    requests.push_back(world.iexscan(block.at(), before.at(), count, DType::u64, hmc::sum));
+    requests.push_back(world.ialltoall(all.at(), turned.at(), count * 8));
+    for (auto request = requests.rbegin(); request != requests.rend(); ++request) request->wait();
+    HMC_CHECK(sum.read() == sums_of(me.size, count, round));
+    HMC_CHECK(told.read() == mine(root, count, round));
+    HMC_CHECK(everyone.read() == all_of(me.size, count, round));
+    if (me.rank == root) HMC_CHECK(gathered.read() == all_of(me.size, count, round));
+    HMC_CHECK(given.read() == mine(me.rank, count, round));
+    Numbers times = mine(me.rank, count, round);
+    for (auto& word : times) word *= size;
+    HMC_CHECK(part.read() == times);
+    HMC_CHECK(prefix.read() == sums_of(me.rank + 1, count, round));
+    HMC_CHECK(before.read() == (me.rank == 0 ? Numbers(count, 7) : sums_of(me.rank, count, round)));
+    Numbers mine_of_all;
+    for (std::size_t each = 0; each < size; ++each) {
+      const Numbers same = mine(static_cast<int>(rank), count, round);
+      mine_of_all.insert(mine_of_all.end(), same.begin(), same.end());
+    }
+    HMC_CHECK(turned.read() == mine_of_all);
+    // In place, and a root's reduction.
+    world.iallreduce(block.at(), block.at(), count, DType::u64, hmc::sum).wait();
+    HMC_CHECK(block.read() == sums_of(me.size, count, round));
+    block.write(mine(me.rank, count, round + 1));
+    world.ireduce(block.at(), sum.at(), count, DType::u64, hmc::sum, root).wait();
+    if (me.rank == root) HMC_CHECK(sum.read() == sums_of(me.size, count, round + 1));
+  });
+}
+
+HMC_SPMD_TEST(device_started, v_forms_leave_what_lies_between_blocks) {
+  Team& world = me.runtime->world();
+  const auto size = static_cast<std::size_t>(me.size);
+  over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    std::vector<std::size_t> lengths(size), places(size);
+    for (std::size_t each = 0; each < size; ++each) {
+      lengths[each] = (each + round) % 3;
+      places[each] = each * 5;
+    }
+    Words block(kind, 3), gaps(kind, 5 * size);
+    block.write(mine(me.rank, 3, round));
+    gaps.write(Numbers(5 * size, 99));
+    Request request = world.iallgatherv(block.at(), gaps.at(), lengths, places, 8);
+    while (!request.test()) {
+    }
+    const Numbers filled = gaps.read();
+    for (std::size_t i = 0; i < filled.size(); ++i)
+      HMC_CHECK_EQ(filled[i], i % 5 < lengths[i / 5] ? element(static_cast<int>(i / 5), i % 5, round) : 99U);
+  });
+}
+
+// A plan's input is read at each start, and its output is there when each run is over.
+HMC_SPMD_TEST(device_started, plans_take_and_give_anew_with_each_run) {
+  Team& world = me.runtime->world();
+  const auto size = static_cast<std::size_t>(me.size);
+  over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    const std::size_t count = counts[round % std::size(counts)];
+    Words in(kind, count), sum(kind, count), all(kind, count * size);
+    Plan reduces = world.plan_allreduce(in.at(), sum.at(), count, DType::u64, hmc::sum);
+    Plan gathers = world.plan_allgather(in.at(), all.at(), count * 8);
+    for (std::uint64_t run = 0; run < 3; ++run) {
+      in.write(mine(me.rank, count, round + run));
+      reduces.start();
+      gathers.start();
+      gathers.wait();
+      reduces.wait();
+      HMC_CHECK(sum.read() == sums_of(me.size, count, round + run));
+      HMC_CHECK(all.read() == all_of(me.size, count, round + run));
+    }
+  });
+}
+
+// Late drivers: who doesn't wait for the copies gives what was there before, in and out.
+HMC_SPMD_TEST(device_started, a_request_is_over_when_the_output_has_arrived) {
+  Team& world = me.runtime->world();
+  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
+  for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
+    if (kind.type == MemoryType::CPU || kind.type == MemoryType::OPENCL) continue;
+    const Fake fake(kind.name);
+    constexpr std::size_t count = 3000;
+    Words in(kind, count), out(kind, count);
+    in.write(mine(me.rank, count, 5));
+    const hmc::spmd::AllLate late(me, fake, 2000);
+    Request request = world.iallreduce(in.at(), out.at(), count, DType::u64, hmc::sum);
+    while (!request.test()) {
+    }
+    HMC_CHECK(out.read() == sums_of(me.size, count, 5));
+  }
+}
+
+// A request that nobody holds goes on; what closes the team waits for it.
+HMC_SPMD_TEST(device_started, what_nobody_holds_is_done_when_its_team_is_closed) {
+  over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
+    if (round % 3 != 1) return;
+    constexpr std::size_t count = 500;
+    Words in(kind, count), out(kind, count);
+    in.write(mine(me.rank, count, round));
+    Team team = me.runtime->world().duplicate();
+    (void)team.iallreduce(in.at(), out.at(), count, DType::u64, hmc::sum);
+    team.close();
+    HMC_CHECK(out.read() == sums_of(me.size, count, round));
+  });
+}
+
+HMC_SPMD_TEST(device_started, staging_is_kept_for_the_next_call) {
+  const Vendor vendor(me);
+  constexpr std::size_t count = 40'000;
+  Words in(vendor.kind, count), out(vendor.kind, count);
+  in.write(mine(me.rank, count, 1));
+  for (int call = 0; call < 3; ++call) {
+    vendor.fake.arm("");
+    me.runtime->world().iallreduce(in.at(), out.at(), count, DType::u64, hmc::sum).wait();
+    HMC_CHECK_EQ(vendor.fake.times("cuMemcpyDtoHAsync_v2"), 1);
+    HMC_CHECK_EQ(vendor.fake.times("cuMemcpyHtoDAsync_v2"), 1);
+    if (call > 0) HMC_CHECK_EQ(vendor.fake.times("cuMemHostAlloc"), 0);
+  }
+  HMC_CHECK(out.read() == sums_of(me.size, count, 1));
+}
+
+// The output of one rank can't be copied to its device: that rank's wait says so, and the team goes on.
+HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_to_its_rank_alone) {
+  const Vendor vendor(me);
+  Team& world = me.runtime->world();
+  constexpr std::size_t count = 3000;
+  Words in(vendor.kind, count), out(vendor.kind, count);
+  in.write(mine(me.rank, count, 1));
+  Plan plan = world.plan_allreduce(in.at(), out.at(), count, DType::u64, hmc::sum);
+  for (int round = 0; round < 2 * me.size; ++round) {
+    const bool is_victim = me.rank == round % me.size;
+    if (is_victim) vendor.fake.arm("cuMemcpyHtoDAsync_v2:1:719");
+    const std::string text = message_of([&] {
+      if (round % 2 == 0) return world.iallreduce(in.at(), out.at(), count, DType::u64, hmc::sum).wait();
+      plan.start();
+      plan.wait();
+    });
+    vendor.fake.arm("");
+    HMC_CHECK_MSG(text.empty() != is_victim, "'{}'", text);
+    if (is_victim) HMC_CHECK_MSG(text.find("cuMemcpyHtoDAsync_v2") != std::string::npos, "{}", text);
+    if (is_victim) HMC_CHECK_MSG(text.find("719") != std::string::npos, "{}", text);
+    plan.start();
+    plan.wait();
+    HMC_CHECK(out.read() == sums_of(me.size, count, 1));
+  }
+}
+
+// Whoever holds a request is told, however many calls have come and gone since.
+HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_after_later_calls_too) {
+  const Vendor vendor(me);
+  Team& world = me.runtime->world();
+  constexpr std::size_t count = 3000;
+  Words in(vendor.kind, count), out(vendor.kind, count), later(vendor.kind, count);
+  in.write(mine(me.rank, count, 1));
+  const bool is_victim = me.rank == 0;
+  if (is_victim) vendor.fake.arm("cuMemcpyHtoDAsync_v2:1:719");
+  Request lost = world.iallreduce(in.at(), out.at(), count, DType::u64, hmc::sum);
+  for (int i = 0; i < 5; ++i) {  // several at once, so that all that is free is taken
+    Request calls[3];
+    Words others[2] = {Words(vendor.kind, count), Words(vendor.kind, count)};
+    void* const outs[] = {later.at(), others[0].at(), others[1].at()};
+    for (std::size_t k = 0; k < 3; ++k) calls[k] = world.iallreduce(in.at(), outs[k], count, DType::u64, hmc::sum);
+    Request::wait_all(calls);
+    HMC_CHECK(later.read() == sums_of(me.size, count, 1));
+  }
+  vendor.fake.arm("");
+  HMC_CHECK_EQ(message_of([&] { lost.wait(); }).empty(), !is_victim);
+}
+
+// An input that can't be copied out of its device: its rank's call says so, and all others' waits end.
+HMC_SPMD_TEST(device_started, an_input_that_cannot_be_read_ends_the_call_on_all_ranks) {
+  const Vendor vendor(me);
+  constexpr std::size_t count = 3000;
+  long live = 0;
+  for (int round = 0; round < 3; ++round) {
+    live = vendor.fake.live();
+    {
+      Words in(vendor.kind, count), out(vendor.kind, count);
+      Team team = me.runtime->world().duplicate();
+      Plan plan = team.plan_allreduce(in.at(), out.at(), count, DType::u64, hmc::sum);
+      in.write(mine(me.rank, count, 1));
+      me.runtime->world().barrier();  // all have the team
+      const bool is_victim = me.rank == me.size - 1;
+      if (is_victim) vendor.fake.arm("cuMemcpyDtoHAsync_v2:1:719");
+      const auto call = [&] {
+        return message_of([&] {
+          if (round != 1) return team.iallreduce(in.at(), out.at(), count, DType::u64, hmc::sum).wait();
+          plan.start();
+          plan.wait();
+        });
+      };
+      const std::string text = call();
+      vendor.fake.arm("");
+      HMC_CHECK(!text.empty());
+      if (is_victim) HMC_CHECK_MSG(text.find("cuMemcpyDtoHAsync_v2") != std::string::npos, "{}", text);
+      HMC_CHECK(!call().empty());  // the team is over
+      me.runtime->world().barrier();
+    }
+    me.runtime->world().barrier();
+  }
+  HMC_CHECK_EQ(vendor.fake.live(), live);
+}
