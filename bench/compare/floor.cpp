@@ -106,6 +106,8 @@ class Floor {
   void scan(std::size_t bytes) { pull(Operation::scan, bytes); }
   void exscan(std::size_t bytes) { pull(Operation::exscan, bytes); }
 
+  void allgatherv(std::size_t bytes) { allgather(bytes); }
+  void alltoallv(std::size_t bytes) { alltoall(bytes); }
   void expose() {}
   void close() {}
 

@@ -59,6 +59,8 @@ class Gloo {
       case compare::Operation::reduce_scatter: return "Gloo of this version has reduce_scatter only in its older form";
       case compare::Operation::scan:
       case compare::Operation::exscan: return "Gloo has no scan";
+      case compare::Operation::allgatherv:
+      case compare::Operation::alltoallv: return "only its even form is compared";
       default: return "";
     }
   }
@@ -144,6 +146,8 @@ class Gloo {
   void reduce_scatter(std::size_t) {}
   void scan(std::size_t) {}
   void exscan(std::size_t) {}
+  void allgatherv(std::size_t) {}
+  void alltoallv(std::size_t) {}
   void expose() {}
   // A rank that leaves early would break the others' connections.
   void close() { barrier(); }

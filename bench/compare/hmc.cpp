@@ -1,6 +1,7 @@
 // HMC. Started by hmcrun.
 #include <cstdio>
 #include <hmc/hmc.hpp>
+#include <vector>
 
 #include "common/bind.hpp"
 #include "common/loop.hpp"
@@ -66,6 +67,8 @@ class Hmc {
   }
   void scan(std::size_t bytes) { world_.scan(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum); }
   void exscan(std::size_t bytes) { world_.exscan(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum); }
+  void allgatherv(std::size_t bytes) { world_.allgatherv(source_, result_, counts(bytes)); }
+  void alltoallv(std::size_t bytes) { world_.alltoallv(source_, counts(bytes), {}, result_, counts(bytes), {}); }
   void expose() {}
   void close() {
     if (window_.is_open()) window_.close();
@@ -73,6 +76,11 @@ class Hmc {
   }
 
  private:
+  const std::vector<std::size_t>& counts(std::size_t bytes) {
+    if (counts_.empty() || counts_[0] != bytes) counts_.assign(static_cast<std::size_t>(size()), bytes);
+    return counts_;
+  }
+
   hmc::Runtime runtime_;
   hmc::Team world_;
   hmc::Window window_;
@@ -81,6 +89,7 @@ class Hmc {
   compare::Memory private_source_, private_result_;
   std::byte* source_ = nullptr;
   std::byte* result_ = nullptr;
+  std::vector<std::size_t> counts_;
 };
 
 }  // namespace

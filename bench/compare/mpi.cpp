@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "common/bind.hpp"
 #include "common/loop.hpp"
@@ -99,6 +100,18 @@ class Mpi {
   void exscan(std::size_t bytes) {
     check(MPI_Exscan(source(), result(), floats(bytes), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Exscan");
   }
+  void allgatherv(std::size_t bytes) {
+    lay_out(bytes);
+    check(MPI_Allgatherv(source(), counts_[0], MPI_BYTE, result(), counts_.data(), begins_.data(), MPI_BYTE,
+                         MPI_COMM_WORLD),
+          "MPI_Allgatherv");
+  }
+  void alltoallv(std::size_t bytes) {
+    lay_out(bytes);
+    check(MPI_Alltoallv(source(), counts_.data(), begins_.data(), MPI_BYTE, result(), counts_.data(), begins_.data(),
+                        MPI_BYTE, MPI_COMM_WORLD),
+          "MPI_Alltoallv");
+  }
   void expose() { check(MPI_Win_sync(window_), "MPI_Win_sync"); }
   void close() {
     if (window_ != MPI_WIN_NULL) {
@@ -111,11 +124,21 @@ class Mpi {
  private:
   static int floats(std::size_t bytes) { return static_cast<int>(bytes / sizeof(float)); }
 
+  /// Counts that are all equal, and where blocks begin.
+  void lay_out(std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
+    if (!counts_.empty() && counts_[0] == count) return;
+    counts_.assign(static_cast<std::size_t>(size_), count);
+    begins_.clear();
+    for (int rank = 0; rank < size_; ++rank) begins_.push_back(rank * count);
+  }
+
   int rank_ = 0;
   int size_ = 1;
   MPI_Win window_ = MPI_WIN_NULL;
   std::byte* target_ = nullptr;
   compare::Memory source_, result_;
+  std::vector<int> counts_, begins_;
 };
 
 }  // namespace

@@ -37,6 +37,7 @@ class Wire {
     Message message;
     std::memcpy(&message, &sent, sizeof message);
     benchmark::DoNotOptimize(message);
+    message.bytes = bytes;
     target_.receive(message, data_.data(), bytes);
   }
   bool took_all() const {

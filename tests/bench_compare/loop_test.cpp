@@ -145,6 +145,8 @@ class Threads {
     if (rank_ > 0) sum(has(Fault::exscan_counts_itself) ? rank_ + 1 : rank_, 0, bytes);
     meet();
   }
+  void allgatherv(std::size_t bytes) { allgather(bytes); }
+  void alltoallv(std::size_t bytes) { alltoall(bytes); }
   void expose() {}
   void close() {}
 
@@ -207,8 +209,9 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST(Loop, GivesAFigurePerCell) {
   const std::string text = lines_of(Fault::none,
                                     "put:8 get:4096 barrier broadcast:64 allgather:64 allreduce:4096 gather:64 "
-                                    "scatter:64 alltoall:64 reduce:64 reduce_scatter:64 scan:64 exscan:64");
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 14) << text;
+                                    "scatter:64 alltoall:64 reduce:64 reduce_scatter:64 scan:64 exscan:64 "
+                                    "allgatherv:64 alltoallv:64");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 16) << text;
   for (const auto name : compare::operation_names) EXPECT_TRUE(has(text, "\"" + std::string(name) + "\"")) << text;
   EXPECT_TRUE(has(text, "\"us_p50\"")) << text;
   EXPECT_FALSE(has(text, "\"error\"")) << text;
@@ -244,6 +247,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{"Gather", Fault::gather_loses_a_block, "gather:64"},
                     Planted{"Scatter", Fault::scatter_gives_the_first_to_all, "scatter:64"},
                     Planted{"Alltoall", Fault::alltoall_is_allgather, "alltoall:64"},
+                    Planted{"Allgatherv", Fault::swapped_gather, "allgatherv:64"},
+                    Planted{"Alltoallv", Fault::alltoall_is_allgather, "alltoallv:64"},
                     Planted{"Reduce", Fault::reduce_forgets_a_rank, "reduce:64"},
                     Planted{"ReduceScatter", Fault::reduce_scatter_gives_the_first_to_all, "reduce_scatter:64"},
                     Planted{"Scan", Fault::scan_counts_all, "scan:64"},

@@ -208,7 +208,7 @@ class Plan(unittest.TestCase):
 
     def test_sizes_are_whole_words(self):
         for mode in plan.MODES.values():
-            by_ranks = [*mode["sizes"].values(), *mode["further_sizes"].values()]
+            by_ranks = [*mode["sizes"].values(), *mode["further_sizes"].values(), *mode["v_sizes"].values()]
             for size in [*mode["network_sizes"], *mode["further_network_sizes"], *mode["composed_sizes"], *sum(by_ranks, [])]:
                 self.assertEqual(size % 8, 0)
 

@@ -29,11 +29,13 @@ template <typename Contestant> class Data {
         if (rank == target_rank()) fill_words(it_.target(), cell.bytes, rank, stamp);
         return;
       case Operation::allgather:
+      case Operation::allgatherv:
       case Operation::gather: return fill_words(it_.source(), cell.bytes, rank, stamp);
       case Operation::scatter:
         if (rank != 0) return;
         [[fallthrough]];
       case Operation::alltoall:
+      case Operation::alltoallv:
         for (int to = 0; to < it_.size(); ++to) fill_words(in_block(cell, to), cell.bytes, pair(rank, to), stamp);
         return;
       case Operation::reduce_scatter:
@@ -77,10 +79,12 @@ template <typename Contestant> class Data {
       case Operation::reduce_scatter:
         return holds_sums(it_.result(), bytes, it_.size(), stamp, pair(0, rank), most_ranks);
       case Operation::allgather:
+      case Operation::allgatherv:
       case Operation::gather:
       case Operation::alltoall:
+      case Operation::alltoallv:
         for (int from = 0; from < it_.size(); ++from) {
-          const int filled_as = cell.operation == Operation::alltoall ? pair(from, rank) : from;
+          const int filled_as = has_block_per_rank_in(cell.operation) ? pair(from, rank) : from;
           if (!holds_words(it_.result() + block(cell, from), bytes, filled_as, stamp)) return false;
         }
         return true;

@@ -59,7 +59,7 @@ inline long long loopback_bytes() {
 ///   void get(int peer, size_t bytes);         peer's target -> result, complete
 ///   void barrier(); void broadcast(size_t bytes) of rank 0; void allgather(size_t bytes);
 ///   void allreduce(size_t bytes) of floats, sum; and so gather, scatter, alltoall, reduce, reduce_scatter, scan,
-///   exscan,
+///   exscan, allgatherv, alltoallv (these two with counts that are all `bytes`),
 ///     with rank 0 as the root, `bytes` of a block (Cell)
 ///   void expose();                            never timed: own loads and stores of target meet the others'
 ///   void close();                             collective
@@ -135,6 +135,8 @@ template <typename Contestant> class Loop {
       case Operation::reduce_scatter: return it_.reduce_scatter(cell.bytes);
       case Operation::scan: return it_.scan(cell.bytes);
       case Operation::exscan: return it_.exscan(cell.bytes);
+      case Operation::allgatherv: return it_.allgatherv(cell.bytes);
+      case Operation::alltoallv: return it_.alltoallv(cell.bytes);
     }
   }
 

@@ -26,21 +26,25 @@ enum class Operation {
   reduce,
   reduce_scatter,
   scan,
-  exscan
+  exscan,
+  allgatherv,  // with even counts, as OSU's
+  alltoallv
 };
 
-inline constexpr std::array<std::string_view, 13> operation_names = {
-    "put",     "get",      "barrier", "broadcast",      "allgather", "allreduce", "gather",
-    "scatter", "alltoall", "reduce",  "reduce_scatter", "scan",      "exscan"};
+inline constexpr std::array<std::string_view, 15> operation_names = {
+    "put",      "get",    "barrier",        "broadcast", "allgather", "allreduce",  "gather",   "scatter",
+    "alltoall", "reduce", "reduce_scatter", "scan",      "exscan",    "allgatherv", "alltoallv"};
 
 inline std::string_view name_of(Operation operation) { return operation_names[static_cast<std::size_t>(operation)]; }
 
 /// Of a rank's input, or result: one block, or one for each rank.
 inline bool has_block_per_rank_in(Operation operation) {
-  return operation == Operation::scatter || operation == Operation::alltoall || operation == Operation::reduce_scatter;
+  return operation == Operation::scatter || operation == Operation::alltoall || operation == Operation::alltoallv ||
+         operation == Operation::reduce_scatter;
 }
 inline bool has_block_per_rank_out(Operation operation) {
-  return operation == Operation::allgather || operation == Operation::gather || operation == Operation::alltoall;
+  return operation == Operation::allgather || operation == Operation::allgatherv || operation == Operation::gather ||
+         operation == Operation::alltoall || operation == Operation::alltoallv;
 }
 
 /// One thing to measure. `bytes` is a block's, as MPI counts: an allgather's result is np times that, and so is a

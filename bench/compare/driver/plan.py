@@ -4,14 +4,15 @@ K, M = 1 << 10, 1 << 20
 
 FIRST = ("barrier", "allreduce", "allgather", "broadcast", "put", "get")
 FURTHER = ("reduce", "reduce_scatter", "gather", "scatter", "alltoall", "scan", "exscan")
-OPERATIONS = FIRST + FURTHER
+V_FORMS = ("allgatherv", "alltoallv")
+OPERATIONS = FIRST + FURTHER + V_FORMS
 
 # Between two nodes of two ranks each: what has a form of its own there.
 COMPOSED = ("barrier", "allreduce", "allgather", "broadcast")
 
 # What a size may be for all ranks together: an allgather's result is np times its size.
 MOST_GATHERED = 16 * M
-GATHERED = ("allgather", "gather", "scatter", "alltoall", "reduce_scatter")
+GATHERED = ("allgather", "gather", "scatter", "alltoall", "reduce_scatter", *V_FORMS)
 
 # apart: each operation is a start of its own, so that the contestants' figures for it lie close together in time.
 # Where it is False a contestant makes all operations in one start, which saves the starts.
@@ -21,6 +22,7 @@ MODES = {
         "sizes": {2: [8, 64, K, 8 * K, 64 * K, 256 * K, M, 4 * M, 16 * M], 4: [8, K, 64 * K, M, 4 * M],
                   8: [8, K, 64 * K, M, 4 * M]},
         "further_sizes": {2: [8, K, 64 * K, M, 4 * M, 16 * M], 4: [8, 64 * K, M, 4 * M], 8: [8, 64 * K, M, 4 * M]},
+        "v_sizes": {2: [8, 64 * K, M], 4: [8, 64 * K], 8: [8, 64 * K]}, "v_network_sizes": [64 * K],
         "network_sizes": [8, K, 8 * K, 64 * K, M, 4 * M], "further_network_sizes": [8, 64 * K, M, 4 * M],
         "composed_sizes": [8, 64 * K, M, 4 * M],
         "hello": [2, 16, 64], "hello_rounds": 5,
@@ -29,6 +31,7 @@ MODES = {
         "rounds": 5, "cell_s": 0.03, "limit_s": 2.5, "budget_s": 150.0, "apart": False,
         "sizes": {2: [8, 4 * K, 64 * K, M], 4: [8, 64 * K], 8: [8, 64 * K]},
         "further_sizes": {2: [8, 64 * K], 4: [64 * K], 8: []},
+        "v_sizes": {2: [64 * K], 4: [], 8: []}, "v_network_sizes": [],
         "network_sizes": [8, 64 * K, M], "further_network_sizes": [64 * K],
         "composed_sizes": [64 * K],
         "hello": [2, 16, 64], "hello_rounds": 3,
@@ -37,6 +40,7 @@ MODES = {
         "rounds": 2, "cell_s": 0.002, "limit_s": 2.0, "budget_s": 30.0, "apart": False,
         "sizes": {2: [8, 4 * K]},
         "further_sizes": {2: [8]},
+        "v_sizes": {2: [8]}, "v_network_sizes": [],
         "network_sizes": [8], "further_network_sizes": [8],
         "composed_sizes": [],
         "hello": [2], "hello_rounds": 1,
@@ -44,11 +48,12 @@ MODES = {
 }
 
 
-def cells(sizes, further_sizes, ranks, operations):
+def cells(sizes, further_sizes, v_sizes, ranks, operations):
     """The words that tell a contestant what to measure, by operation."""
     out = {}
     for operation in operations:
-        words = [f"{operation}:{size}" for size in (further_sizes if operation in FURTHER else sizes)
+        wanted = v_sizes if operation in V_FORMS else further_sizes if operation in FURTHER else sizes
+        words = [f"{operation}:{size}" for size in wanted
                  if operation not in GATHERED or size * ranks <= MOST_GATHERED]
         if operation == "barrier":
             words = ["barrier"]
@@ -74,20 +79,21 @@ def layouts(mode, cpus, ranks=None, operations=OPERATIONS, nodes=(1, 2)):
             continue
         out.append({
             "name": f"memory-np{count}", "title": f"one node, {count} ranks on {len(cpus)} cores", "np": count, "nodes": 1,
-            **placed(count, cpus), "cells": cells(sizes, settings["further_sizes"][count], count, operations),
+            **placed(count, cpus), "cells": cells(sizes, settings["further_sizes"][count], settings["v_sizes"][count], count, operations),
             "contestants": ["floor-window", "floor-private", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
         })
     if 2 in nodes and (not ranks or 2 in ranks):
         out.append({
             "name": "network-np2", "title": "two nodes of one rank, TCP over loopback", "np": 2, "nodes": 2,
-            **placed(2, cpus), "cells": cells(settings["network_sizes"], settings["further_network_sizes"], 2, operations),
+            **placed(2, cpus), "cells": cells(settings["network_sizes"], settings["further_network_sizes"], settings["v_network_sizes"], 2,
+                                            operations),
             "contestants": ["floor-tcp", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
         })
     composed = [operation for operation in operations if operation in COMPOSED]
     if 2 in nodes and (not ranks or 4 in ranks) and composed and settings["composed_sizes"]:
         out.append({
             "name": "network-np4", "title": f"two nodes of two ranks, TCP over loopback, {len(cpus)} cores", "np": 4, "nodes": 2,
-            **placed(4, cpus), "cells": cells(settings["composed_sizes"], [], 4, composed),
+            **placed(4, cpus), "cells": cells(settings["composed_sizes"], [], [], 4, composed),
             "contestants": ["hmc-window", "hmc-private", "openmpi", "mpich"],
         })
     return out
