@@ -12,7 +12,11 @@ cd "$work"
 # Spin's preprocessor looks for included files where it runs.
 cp "$(dirname "$model")"/*.pml .
 spin -a "$@" "$(basename "$model")" >spin.log 2>&1 || { cat spin.log; exit 1; }
-cc -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=3000 -o pan pan.c
+# A bug is found before the optimizer would be through. All states need up to 2.6 GB as they are; compressed they would
+# need a third of that, and half as much time again.
+optimize=-O0
+[[ $expected != holds ]] || optimize=-O2
+cc "$optimize" -w -DSAFETY -DMEMLIM=4000 -o pan pan.c
 ./pan -m2000000 -w24 >pan.log 2>&1 || true
 grep -E 'errors:|states, stored|elapsed time|actual memory|total actual|pan:|error:' pan.log || cat pan.log
 if [[ $expected != holds ]]; then

@@ -62,7 +62,9 @@ TEST(Env, every_setting_is_read) {
                         {"HMC_TRANSPORT", "ucx"},
                         {"HMC_LOG", "debug"},
                         {"HMC_TIMEOUT_S", "1.5"},
-                        {"HMC_WAIT", "sleep"}});
+                        {"HMC_WAIT", "sleep"},
+                        {"HMC_COLL_PRIVATE", "read"},
+                        {"HMC_PROGRESS", "caller"}});
   EXPECT_EQ(env.rank, 2);
   EXPECT_EQ(env.size, 4);
   EXPECT_EQ(env.store, "[::1]:4242");
@@ -73,6 +75,8 @@ TEST(Env, every_setting_is_read) {
   EXPECT_EQ(env.log, LogLevel::debug);
   EXPECT_EQ(env.timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(env.wait, "sleep");
+  EXPECT_EQ(env.coll_private, "read");
+  EXPECT_EQ(env.progress, "caller");
 }
 
 TEST(Env, an_empty_value_counts_as_not_set) {
@@ -90,6 +94,8 @@ TEST(Env, a_value_that_cannot_be_used_is_refused_by_name_with_what_may_be_given)
   for (const char* value : {"verbose", "WARN", "2"}) expect_refused("HMC_LOG", value);
   for (const char* value : {"tcp", "SHM", "shm,ucx"}) expect_refused("HMC_TRANSPORT", value);
   for (const char* value : {"yield", "1"}) expect_refused("HMC_WAIT", value);
+  for (const char* value : {"thread", "off"}) expect_refused("HMC_PROGRESS", value);
+  for (const char* value : {"1", "cma"}) expect_refused("HMC_COLL_PRIVATE", value);
 }
 
 TEST(Env, a_rank_that_lies_outside_the_size_is_refused) {

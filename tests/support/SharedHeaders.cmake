@@ -1,0 +1,33 @@
+# What nearly every test includes is compiled once for the tests on GoogleTest and once for the SPMD ones: two thirds
+# of the time that a test takes to compile go into headers.
+
+# hmc_test_headers(name header ...): compiled as executables' sources are, or a compiler refuses to use it for them.
+function(hmc_test_headers name)
+  cmake_parse_arguments(HEADERS "" "" "LINKS;HEADERS" ${ARGN})
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "")
+  add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIE)
+  target_link_libraries(${name} PRIVATE ${HEADERS_LINKS})
+  target_precompile_headers(${name} PRIVATE ${HEADERS_HEADERS})
+endfunction()
+
+# hmc_share_test_headers(folder): every executable in it and below takes those of what it links.
+function(hmc_share_test_headers folder)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    get_target_property(links ${target} LINK_LIBRARIES)
+    if(NOT type STREQUAL "EXECUTABLE")
+      continue()
+    elseif("hmc_spmd_main" IN_LIST links OR "hmc_support" IN_LIST links)
+      target_precompile_headers(${target} REUSE_FROM hmc_spmd_headers)
+    elseif(links MATCHES "GTest::" AND "hmc_internal" IN_LIST links)
+      target_precompile_headers(${target} REUSE_FROM hmc_gtest_headers)
+    endif()
+  endforeach()
+  get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(each IN LISTS folders)
+    hmc_share_test_headers(${each})
+  endforeach()
+endfunction()

@@ -1,0 +1,19 @@
+// What a call throws, if anything, for tests that look at the code alone.
+#pragma once
+
+#include <functional>
+
+#include <hmc/error.hpp>
+
+namespace hmc {
+
+inline Code code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return Code::success;
+}
+
+}  // namespace hmc
