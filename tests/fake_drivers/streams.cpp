@@ -17,7 +17,9 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::put(std::function<void()> work) {
+void Stream::put(std::function<void()> work) { append({std::move(work), false}); }
+void Stream::put_mark(std::function<void()> mark) { append({std::move(mark), true}); }
+void Stream::append(Work work) {
   {
     const std::scoped_lock lock(mutex_);
     work_.push_back(std::move(work));
@@ -38,13 +40,17 @@ void Stream::serve() {
   for (;;) {
     changed_.wait(lock, [this] { return !work_.empty() || closing_; });
     if (work_.empty()) return;
-    const auto work = std::move(work_.front());
+    const Work work = std::move(work_.front());
     work_.pop_front();
-    busy_ = true;
-    lock.unlock();
-    work();
-    lock.lock();
-    busy_ = false;
+    if (work.is_mark) {
+      work.run();  // under the lock: who has seen the mark finds nothing under way before it
+    } else {
+      busy_ = true;
+      lock.unlock();
+      work.run();
+      lock.lock();
+      busy_ = false;
+    }
     changed_.notify_all();
   }
 }
@@ -140,7 +146,7 @@ Result Streams::record_event(void* event, void* stream) {
   const auto on = stream_of(stream);
   const auto mark = event_of(event);
   if (on == nullptr || mark == nullptr) return Result::invalid_handle;
-  on->put([mark, number = mark->record()] { mark->pass(number); });
+  on->put_mark([mark, number = mark->record()] { mark->pass(number); });
   return Result::ok;
 }
 Result Streams::synchronize_event(void* event) {

@@ -23,15 +23,21 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   int device() const noexcept { return device_; }
   void put(std::function<void()> work);
+  void put_mark(std::function<void()> mark);  ///< of an event; it waits for nothing
   void synchronize();
   bool idle();
 
  private:
+  struct Work {
+    std::function<void()> run;
+    bool is_mark;
+  };
+  void append(Work work);
   void serve();
   int device_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> work_;
+  std::deque<Work> work_;
   bool busy_ = false;
   bool closing_ = false;
   std::thread thread_;
