@@ -13,7 +13,8 @@ inline constexpr std::size_t slot_bytes = 4096;  ///< payload that one flag cove
 
 /// "I have arrived at collective number `sequence`, and what I called up to it makes `history`." History and payload
 /// are plain: the release store of the sequence publishes them, and the acquire load of who waits for it takes them.
-struct alignas(line_bytes) ArrivalLine {
+/// Two lines' room, since processors fetch them in pairs.
+struct alignas(2 * line_bytes) ArrivalLine {
   std::atomic<std::uint64_t> sequence{0};
   std::uint64_t history = 0;
   std::byte payload[inline_bytes] = {};
@@ -36,13 +37,17 @@ struct alignas(line_bytes) ProbeLine {
   std::uint32_t reads_all = 0;  ///< this rank has read the nonces of all others
 };
 
-/// Two of everything that a call writes at its start, used in turn. Why two are enough: a rank writes
-/// for call s only when all have arrived at s-1, so all have left s-2, which used the same one.
+/// Of everything that a call writes at its start, used in turn: so many calls may a rank that waits for nobody be
+/// ahead, before it has to let others have its core.
+inline constexpr std::size_t turns = 32;
+
+/// What a rank writes for call s stands where call s - turns had it. It writes that only when all have arrived at
+/// s - turns + 1, so all have left s - turns.
 struct Board {
-  ArrivalLine arrivals[2];
+  ArrivalLine arrivals[turns];
   PhaseLine phases[phase_count];
   ProbeLine probe;
-  alignas(line_bytes) std::byte slots[2][slot_bytes];
+  alignas(line_bytes) std::byte slots[turns][slot_bytes];
 };
 
 }  // namespace hmc::collectives

@@ -46,7 +46,7 @@ void DirectTeam::try_reads() noexcept {
 
 bool DirectTeam::all_read() noexcept {
   if (all_read_ == Answer::unknown) [[unlikely]] {
-    if (sequence_ < 2) return false;  // who hasn't arrived yet may still be trying
+    if (all_arrived_ == 0) return false;  // who hasn't arrived yet may still be trying
     all_read_ = Answer::yes;
     for (int peer = 0; peer < size_; ++peer)
       if (board(peer).probe.reads_all == 0) all_read_ = Answer::no;
@@ -80,14 +80,8 @@ Status DirectTeam::begin(Signature signature) noexcept {
     return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
   if (schedules_->is_shared()) [[unlikely]]
     schedules_->tidy_up();  // what was started may be over, and its request dropped
-  const std::uint64_t before = sequence_;
-  if (all_arrived_ < before) {  // the last call didn't wait for everyone
-    for (int i = 1; i < size_; ++i) {
-      const int peer = (rank_ + i) % size_;
-      if (const Status status = wait_line(board(peer).arrivals[before & 1], peer, before); !status.ok())
-        return fail(status);
-    }
-    all_arrived_ = before;
+  if (sequence_ - all_arrived_ >= turns - 1) [[unlikely]] {
+    if (const Status status = let_others_catch_up(); !status.ok()) return fail(status);
   }
   trial_ = {};
   signature_ = signature;
@@ -96,15 +90,27 @@ Status DirectTeam::begin(Signature signature) noexcept {
   return {};
 }
 
+/// For half of the turns: who is so far ahead that it has to wait may then go as far again, rather than wait in each
+/// call. It doesn't compare what they called, since they may be at a later call in the same line; who waits for an
+/// arrival at a present call does, for all calls up to that.
+Status DirectTeam::let_others_catch_up() noexcept {
+  const std::uint64_t there = sequence_ + 1 - turns / 2;
+  for (int i = 1; i < size_; ++i) {
+    if (const Status status = wait_for((rank_ + i) % size_, there); !status.ok()) return status;
+  }
+  all_arrived_ = there;
+  return {};
+}
+
 void DirectTeam::arrive(const void* payload, std::size_t bytes) noexcept {
-  ArrivalLine& line = board(rank_).arrivals[sequence_ & 1];
+  ArrivalLine& line = this->line(rank_);
   line.history = history_word_;
   if (bytes == 8) {
     std::memcpy(line.payload, payload, 8);
   } else if (bytes > 0) {
     std::memcpy(line.payload, payload, bytes);
   }
-  // Release: pairs with the acquire in wait_line; line, slot, staging and earlier direct puts come first.
+  // Release: pairs with the acquire in wait_for; line, slot, staging and earlier direct puts come first.
   line.sequence.store(sequence_, std::memory_order_release);
   ring_all();
 }
@@ -117,30 +123,32 @@ void DirectTeam::ring_all() noexcept {
   }
 }
 
-Status DirectTeam::wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept {
+Status DirectTeam::wait_for(int rank, std::uint64_t sequence) noexcept {
+  const ArrivalLine& line = board(rank).arrivals[sequence % turns];
   // Acquire: pairs with the release in arrive.
   const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
-  if (const Status status = fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_},
-                                                 arrived, fabric_.timeout);
-      !status.ok())
-    return status;
-  // `sequence` is the present call's, and so is the word; a peer can't be further, since I haven't arrived there.
-  if (line.history != history_word_) [[unlikely]]
+  return fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived,
+                              fabric_.timeout);
+}
+
+Status DirectTeam::wait_line(int rank) noexcept {
+  if (const Status status = wait_for(rank, sequence_); !status.ok()) return status;
+  // A peer's next call in this line comes when I have arrived at the one after this, so it stands still.
+  if (line(rank).history != history_word_) [[unlikely]]
     return Status::failure(Code::mismatch, "ranks called different collectives", world(rank));
   return {};
 }
 
 Status DirectTeam::wait_arrival(int rank) noexcept {
   if (rank == rank_) return {};
-  const Status status = wait_line(board(rank).arrivals[sequence_ & 1], rank, sequence_);
+  const Status status = wait_line(rank);
   return status.ok() ? status : fail(status);
 }
 
 Status DirectTeam::wait_arrivals() noexcept {
   for (int i = 1; i < size_; ++i) {
     const int peer = rank_ + i < size_ ? rank_ + i : rank_ + i - size_;
-    if (const Status status = wait_line(board(peer).arrivals[sequence_ & 1], peer, sequence_); !status.ok())
-        [[unlikely]]
+    if (const Status status = wait_line(peer); !status.ok()) [[unlikely]]
       return fail(status);
   }
   all_arrived_ = sequence_;

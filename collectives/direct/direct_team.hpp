@@ -62,13 +62,13 @@ class DirectTeam {
   // ---- arrival: once per call
   /// Begins the next collective: waits until its lines may be written, so that slot() is mine.
   base::Status begin(Signature signature) noexcept;
-  std::byte* slot(int rank) const noexcept { return board(rank).slots[sequence_ & 1]; }
+  std::byte* slot(int rank) const noexcept { return board(rank).slots[sequence_ % turns]; }
   /// Shows that I have arrived, with up to inline_bytes of payload; what I wrote to slot() or staging
   /// before is visible to who sees it.
   void arrive(const void* payload, std::size_t bytes) noexcept;
   base::Status wait_arrival(int rank) noexcept;
   base::Status wait_arrivals() noexcept;
-  const std::byte* payload(int rank) const noexcept { return board(rank).arrivals[sequence_ & 1].payload; }
+  const std::byte* payload(int rank) const noexcept { return line(rank).payload; }
 
   // ---- phases: steps of this call
   std::uint64_t tag(std::uint64_t step) const noexcept { return (sequence_ << step_bits) + step; }
@@ -124,18 +124,21 @@ class DirectTeam {
     int local_index;  ///< on the node
   };
   Board& board(int rank) const noexcept { return *seats_[static_cast<std::size_t>(rank)].board; }
+  ArrivalLine& line(int rank) const noexcept { return board(rank).arrivals[sequence_ % turns]; }
   void map_staging();
   void try_reads() noexcept;
   bool all_read() noexcept;
   void ring_all() noexcept;
-  base::Status wait_line(ArrivalLine& line, int rank, std::uint64_t sequence) noexcept;
+  base::Status let_others_catch_up() noexcept;
+  base::Status wait_for(int rank, std::uint64_t sequence) noexcept;
+  base::Status wait_line(int rank) noexcept;
 
   window::TeamCore& team_;
   window::Fabric& fabric_;
   int rank_;
   int size_;
   std::uint64_t sequence_ = 0;     // of the present call
-  std::uint64_t all_arrived_ = 0;  // the last sequence at which I have seen everyone
+  std::uint64_t all_arrived_ = 0;  // a sequence at which I have seen everyone
   std::uint64_t staging_busy_ = 0;
   Signature signature_;             // of the present call
   std::uint64_t history_word_ = 0;  // up to it

@@ -2,7 +2,7 @@
 //
 // Mirrors collectives/barrier/direct.cpp (barrier_direct) and, of collectives/direct/direct_team.cpp,
 // arrive (the release store of `sequence`) and wait_line (its acquire load, waited for with >=). Two
-// arrival lines per rank in turn: `arrivals[sequence_ & 1]`.
+// arrival lines per rank in turn; the code has more, which barriers don't need.
 //
 // Holds: nobody leaves barrier s before all have entered it; a put that a rank made before it is seen by
 // everyone after it. Seeded: SEED_RELAXED, the arrival is stored without release; SEED_SKIP, the last peer

@@ -1,35 +1,39 @@
-// Small calls: the payload rides in the arrival line or stands in a slot beside it, two of each in turn.
+// Small calls: the payload rides in the arrival line or stands in a slot beside it, TURNS of each, in turn.
 // Allreduce waits for everyone; a broadcast's root waits for nobody, its readers for the root alone.
 //
 // Mirrors collectives/allreduce/direct.cpp (small), collectives/broadcast/direct.cpp (small) and, of
-// collectives/direct/direct_team.cpp, begin (who hasn't seen everyone at the last call waits for them now),
-// arrive (plain stores of signature and payload, then the release store of `sequence`), wait_line and
-// wait_arrivals. Signature, payload and slot are one place here: all three are plain stores before the flag.
+// collectives/direct/direct_team.cpp, begin and let_others_catch_up (who is TURNS - 1 calls ahead of where it has seen
+// everyone waits until they are half of that behind), arrive (plain stores of signature and payload, then the release
+// store of `sequence`), wait_line and wait_arrivals. Signature, payload and slot are one place here: all three are
+// plain stores before the flag.
 //
 // Holds: what is read for call s is what its owner wrote for call s: neither older nor overwritten by
-// call s+2, which uses the same line. Seeded: SEED_ONE_BUFFER, one line instead of two; SEED_NO_BEGIN_WAIT,
-// begin doesn't wait; SEED_RELAXED, the arrival is stored without release.
+// call s + TURNS, which uses the same line. Seeded: SEED_ONE_LESS, a line less than begin takes for granted;
+// SEED_NO_BEGIN_WAIT, begin doesn't wait; SEED_RELAXED, the arrival is stored without release.
 #ifndef N
 #define N 2
 #endif
 #ifndef ROUNDS
 #define ROUNDS 4
 #endif
-#define PLACES (4 * N)
+#ifndef TURNS
+#define TURNS 2
+#endif
+#define PLACES (2 * TURNS * N)
 #include "memory.pml"
 
-#ifdef SEED_ONE_BUFFER
-#define turn(s) 0
+#ifdef SEED_ONE_LESS
+#define turn(s) ((s) % (TURNS - 1))
 #else
-#define turn(s) ((s) & 1)
+#define turn(s) ((s) % TURNS)
 #endif
 #ifdef SEED_RELAXED
 #define arrival plain
 #else
 #define arrival release
 #endif
-#define line(rank, s) (4 * (rank) + 2 * turn(s))        /* ArrivalLine::sequence */
-#define payload(rank, s) (4 * (rank) + 2 * turn(s) + 1) /* its signature and payload */
+#define line(rank, s) (2 * (TURNS * (rank) + turn(s)))        /* ArrivalLine::sequence */
+#define payload(rank, s) (2 * (TURNS * (rank) + turn(s)) + 1) /* its signature and payload */
 
 bit broadcast[ROUNDS + 1]; // what call s is, the same on every rank; the root is rank 0
 
@@ -40,18 +44,13 @@ proctype Rank(byte me) {
      // begin
      if
 #ifndef SEED_NO_BEGIN_WAIT
-     :: all_arrived < s - 1 ->
+     :: s - 1 - all_arrived >= TURNS - 1 ->
         i = 1;
         do
-        :: i < N ->
-           d_step {
-             memory[line((me + i) % N, s - 1)] >= s - 1 ->
-             assert(memory[payload((me + i) % N, s - 1)] == s - 1)
-           };
-           i++
+        :: i < N -> memory[line((me + i) % N, s - TURNS / 2)] >= s - TURNS / 2; i++
         :: else -> break
         od;
-        all_arrived = s - 1
+        all_arrived = s - TURNS / 2
 #endif
      :: else
      fi;

@@ -1,0 +1,111 @@
+// Ranks that wait for nobody in a collective may be some calls ahead of the others, and none overwrites what another
+// has yet to read.
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/multirank/collectives_support.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+
+constexpr std::size_t most_words = 512;
+constexpr int at_least_ahead = 20;
+
+/// A call with input and output that depend on its number; the output is right on whoever has one.
+struct Rooted {
+  bool root_gives;  ///< and waits for nobody; else all others do so
+  std::function<void(hmc::Team&, std::size_t words, std::uint64_t number)> call;
+};
+
+std::uint64_t word_of(int rank, std::uint64_t number, std::size_t i) {
+  return number * 1'000'003 + static_cast<std::uint64_t>(rank) * 7919 + i;
+}
+std::vector<std::uint64_t> words_of(int rank, std::uint64_t number, std::size_t words) {
+  std::vector<std::uint64_t> made(words);
+  for (std::size_t i = 0; i < words; ++i) made[i] = word_of(rank, number, i);
+  return made;
+}
+
+void broadcast(hmc::Team& world, std::size_t words, std::uint64_t number) {
+  auto data = words_of(world.rank(), number, words);
+  world.broadcast(data.data(), words * 8, 0);
+  HMC_CHECK(data == words_of(0, number, words));
+}
+void scatter(hmc::Team& world, std::size_t words, std::uint64_t number) {
+  const auto size = static_cast<std::size_t>(world.size());
+  const auto in = words_of(0, number, words * size);
+  std::vector<std::uint64_t> out(words);
+  world.scatter(world.rank() == 0 ? in.data() : nullptr, out.data(), words * 8, 0);
+  for (std::size_t i = 0; i < words; ++i)
+    HMC_CHECK_EQ(out[i], word_of(0, number, static_cast<std::size_t>(world.rank()) * words + i));
+}
+void gather(hmc::Team& world, std::size_t words, std::uint64_t number) {
+  const auto in = words_of(world.rank(), number, words);
+  std::vector<std::uint64_t> out(words * static_cast<std::size_t>(world.size()));
+  world.gather(in.data(), out.data(), words * 8, 0);
+  for (std::size_t i = 0; world.rank() == 0 && i < out.size(); ++i)
+    HMC_CHECK_EQ(out[i], word_of(static_cast<int>(i / words), number, i % words));
+}
+void reduce(hmc::Team& world, std::size_t words, std::uint64_t number) {
+  const auto in = words_of(world.rank(), number, words);
+  std::vector<std::uint64_t> out(words);
+  world.reduce(in.data(), out.data(), words, hmc::DType::u64, hmc::sum, 0);
+  for (std::size_t i = 0; world.rank() == 0 && i < words; ++i) {
+    std::uint64_t sum = 0;
+    for (int rank = 0; rank < world.size(); ++rank) sum += word_of(rank, number, i);
+    HMC_CHECK_EQ(out[i], sum);
+  }
+}
+
+const std::array<Rooted, 4> rooted = {Rooted{true, broadcast}, Rooted{true, scatter}, Rooted{false, gather},
+                                      Rooted{false, reduce}};
+
+bool goes_by_load_and_store(Me& me) {
+  for (int peer = 0; peer < me.size; ++peer)
+    if (!me.runtime->path(peer).direct) return false;
+  return me.size > 1;
+}
+
+}  // namespace
+
+// No clock decides: were anybody waited for, he would wait in turn for a signal that comes after the calls.
+HMC_SPMD_TEST(run_ahead, who_gives_comes_back_before_the_others_have_called) {
+  if (!goes_by_load_and_store(me)) hmc::spmd::skip("for ranks of one node");
+  hmc::Team& world = me.runtime->world();
+  hmc::Window signals = hmc::Window::create(world, static_cast<std::size_t>(me.size) * 8);
+  std::uint64_t number = 0, round = 0;
+  for (const Rooted& each : rooted) {
+    for (const std::size_t words : {std::size_t{1}, most_words / static_cast<std::size_t>(me.size)}) {
+      world.barrier();
+      ++round;
+      const bool gives = (me.rank == 0) == each.root_gives;
+      const auto signal = static_cast<std::uint64_t>(me.rank) * 8;
+      for (int peer = 0; !gives && peer < me.size; ++peer)
+        if ((peer == 0) == each.root_gives)
+          signals.wait_until(static_cast<std::uint64_t>(peer) * 8, hmc::Cmp::eq, round);
+      for (int i = 0; i < at_least_ahead; ++i) each.call(world, words, ++number);
+      for (int peer = 0; gives && peer < me.size; ++peer) signals.put_signal(peer, 0, nullptr, 0, signal, round);
+    }
+  }
+  signals.close();
+}
+
+// So many that every line is written again and again, while one rank after the other is late.
+HMC_SPMD_TEST(run_ahead, nothing_is_overwritten_that_a_late_rank_still_reads) {
+  hmc::Team& world = me.runtime->world();
+  for (std::uint64_t number = 0; number < 600; ++number) {
+    const Rooted& each = rooted[number / 45 % rooted.size()];
+    const std::size_t words = number % 3 == 0   ? 1
+                              : number % 3 == 1 ? 6
+                                                : most_words / static_cast<std::size_t>(me.size);
+    if (number % 20 == 0 && static_cast<int>(number / 20) % me.size == me.rank)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    each.call(world, words, number);
+    if (number % 97 == 0) world.barrier();
+  }
+}
