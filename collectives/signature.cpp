@@ -33,7 +33,9 @@ std::string Signature::text() const {
       fmt::format("{}{}{}", (word_ & non_blocking_bit) != 0 ? "i" : "", name_of(kind()), irregular ? "v" : "");
   const std::string amount = irregular ? fmt::format("counts with hash {:08x}", count) : std::to_string(count);
   switch (kind()) {
-    case Kind::construction: return base::name_of(construction());
+    case Kind::construction:
+      return construction() == base::Construction::window_close ? fmt::format("Window::close of window {}", count)
+                                                                : base::name_of(construction());
     case Kind::none:
     case Kind::barrier: return name;
     case Kind::allgather:

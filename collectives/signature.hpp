@@ -62,7 +62,8 @@ class Signature {
                      static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
                      folded);
   }
-  /// A round of ranks that make or close something: `form` tells apart what they may do in it.
+  /// A round of ranks that make or close something: `form` tells apart what they may do in it, `count` how much they
+  /// say or, in a barrier, which window they close.
   static constexpr Signature make(base::Construction what, std::uint64_t count, int form = 0) {
     return make(Kind::construction, count, form, DType::u8, static_cast<unsigned>(what));
   }

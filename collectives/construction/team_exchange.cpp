@@ -40,7 +40,11 @@ void TeamExchange::run(const Given& given) {
     throw_failure(team_, schedules_, status, window::operation_of(team_.fabric()), 0);
 }
 
-void TeamExchange::barrier(base::Deadline) { run(given_of(what(), Collective::barrier, nullptr, nullptr, 0)); }
+void TeamExchange::barrier(base::Deadline) {
+  Given given = given_of(what(), Collective::barrier, nullptr, nullptr, 0);
+  given.signature = Signature::make(what(), team_.fabric().making_number, static_cast<int>(Collective::barrier));
+  run(given);
+}
 
 std::vector<base::Bytes> TeamExchange::allgather(base::ByteView mine, base::Deadline) {
   Head head;

@@ -83,6 +83,7 @@ struct Fabric {
   /// The user's call that makes or closes something now, and what: see OnBehalf.
   const char* on_behalf_of = nullptr;
   base::Construction making = base::Construction::other;
+  std::uint64_t making_number = 0;
 
   Background background{*this};  ///< last: it ends before what it drives
 

@@ -2,6 +2,7 @@
 // call's name what went wrong.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <span>
 #include <string>
@@ -13,20 +14,23 @@
 namespace hmc::window {
 
 /// What is made or closed while it lives belongs to this call of the user's, and bears its name, as do all windows and
-/// teams within it that the user doesn't know of: of those that nest, the outermost one's. `what` is what ranks
-/// compare.
+/// teams within it that the user doesn't know of: of those that nest, the outermost one's. `what`, and `number` of
+/// those that ranks may mix up, is what they compare.
 class OnBehalf {
  public:
-  OnBehalf(Fabric& fabric, const char* operation, base::Construction what = base::Construction::other) noexcept
+  OnBehalf(Fabric& fabric, const char* operation, base::Construction what = base::Construction::other,
+           std::uint64_t number = 0) noexcept
       : fabric_(fabric), is_outermost_(fabric.on_behalf_of == nullptr) {
     if (!is_outermost_) return;
     fabric.on_behalf_of = operation;
     fabric.making = what;
+    fabric.making_number = number;
   }
   ~OnBehalf() {
     if (!is_outermost_) return;
     fabric_.on_behalf_of = nullptr;
     fabric_.making = base::Construction::other;
+    fabric_.making_number = 0;
   }
   OnBehalf(const OnBehalf&) = delete;
   OnBehalf& operator=(const OnBehalf&) = delete;

@@ -288,7 +288,7 @@ void Core::map_ahead() noexcept {
 
 void Core::close() {
   if (!open_) refuse_closed("Window::close");
-  const OnBehalf user(*fabric_, "Window::close", base::Construction::window_close);
+  const OnBehalf user(*fabric_, "Window::close", base::Construction::window_close, id_);
   flush_all(job_timeout);
   device_views_.clear();
   if (context_ != nullptr && context_->is_open()) context_->close();

@@ -97,6 +97,16 @@ TEST_P(ConstructionMismatch, of_two_of_them) {
     expect_told(one, other, odd++ % ranks());
 }
 
+TEST_P(ConstructionMismatch, of_windows_closed_in_another_order) {
+  const auto outcomes = run_runtime(
+      [&](Runtime& runtime, int rank) {
+        Window windows[] = {Window::create(runtime.world(), 4096), Window::create(runtime.world(), 4096)};
+        for (const int i : {0, 1}) windows[rank == ranks() - 1 ? 1 - i : i].close();
+      },
+      deadline);
+  expect_mismatch(outcomes, {"Window::close of window "});
+}
+
 // A team of its own has its own calls.
 TEST_P(ConstructionMismatch, on_another_team) {
   const auto outcomes = run(
