@@ -191,19 +191,28 @@ void StreamGroup::close() {
   const auto answers = allgather_for(team_.fabric(), team_.exchange(), mine.view(), team_.fabric().deadline());
   const bool is_broken = was_broken || words(team_.rank()).broken.load() != 0;
   const bool left = is_broken && pending() && !has_run_out_soon();
+  const Status outcome = told_ ? Status() : is_broken ? compare() : compare(answers);
   open_ = false;
   std::erase(team_.fabric().stream_groups, this);
-  if (left) return leave_behind();
-  seen_.clear();
-  words_->close();
-  staging_->close();
-  for (std::size_t rank = 0; rank < answers.size() && !is_broken; ++rank) {
+  if (left) {
+    leave_behind();
+  } else {
+    seen_.clear();
+    words_->close();
+    staging_->close();
+  }
+  require(team_.fabric(), outcome, {operation_of(team_.fabric())});
+}
+
+/// Of all calls there were, by each rank's number of them and their hash.
+Status StreamGroup::compare(std::span<const base::Bytes> answers) const {
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     base::ByteReader in(answers[rank]);
     const auto calls = in.number<std::uint64_t>(), called = in.number<std::uint64_t>();
-    if (calls == calls_ && called == called_) continue;
-    throw_status(team_.fabric(), Status::failure(Code::mismatch, came_apart, team_.world_rank(static_cast<int>(rank))),
-                 {operation_of(team_.fabric())});
+    if (calls != calls_ || called != called_)
+      return Status::failure(Code::mismatch, came_apart, team_.world_rank(static_cast<int>(rank)));
   }
+  return {};
 }
 
 Status StreamGroup::run_dry() noexcept {
@@ -216,15 +225,17 @@ Status StreamGroup::run_dry() noexcept {
 }
 
 Status StreamGroup::compare() const noexcept {
+  if (told_) return {};
   const Words& mine = words(team_.rank());
-  if (mine.broken.load() != 0) return {};  // who called then was told
+  const auto broken = static_cast<Broken>(mine.broken.load());
+  if (broken == Broken::failure) return Status::failure(Code::error, failed_before);
   for (int rank = 0; rank < team_.size(); ++rank) {
     const Words& theirs = words(rank);
     const std::size_t last = calls_ % Words::kept;
     if (theirs.calls.load() != calls_ || theirs.recent[last].signature.load() != mine.recent[last].signature.load())
       return Status::failure(Code::mismatch, came_apart, team_.world_rank(rank));
   }
-  return {};
+  return broken == Broken::no ? Status() : Status::failure(Code::mismatch, came_apart);
 }
 
 /// Until what my streams hold of earlier calls is done.
@@ -264,6 +275,7 @@ bool StreamGroup::has_run_out_soon() noexcept {
 /// write an old number.
 Status StreamGroup::break_up(Broken why, const Status& status) noexcept {
   Fabric& fabric = team_.fabric();
+  told_ = told_ || !status.ok();
   tell(why);
   (void)run_out();
   const auto done = [this]() noexcept {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ class StreamGroup {
   /// As far as close() goes without the others: what my streams hold has run out, until the job's deadline, and nothing
   /// of mine comes any more. Once all ranks have done so, their memory may go.
   base::Status run_dry() noexcept;
-  /// After that: whether all ranks have made the same calls.
+  /// After that: whether all ranks have made the same calls, and none has failed, unless my user knows it.
   base::Status compare() const noexcept;
 
   // ---- one call: accepts, begin, steps, end. Nothing here waits; all is in `stream`'s order. Once begun, a failure
@@ -62,6 +63,7 @@ class StreamGroup {
   std::string try_out() const;
   base::Status meet_trial(memory::Stream& stream) const noexcept;
   void agree(const std::string& why_not);
+  base::Status compare(std::span<const base::Bytes> answers) const;
   base::Status check(std::uint64_t signature) noexcept;
   base::Status break_up(Broken why, const base::Status& status) noexcept;
   base::Status run_out() noexcept;
@@ -79,6 +81,7 @@ class StreamGroup {
   std::unique_ptr<memory::Event> last_;
   std::unique_ptr<memory::Stream> stream_;  // of the call under way
   bool open_ = true;
+  bool told_ = false;  // the user, that the group has come apart
   std::uint64_t calls_ = 0;
   std::uint64_t called_ = 0;  // a hash of all signatures so far
   unsigned step_ = 0;
