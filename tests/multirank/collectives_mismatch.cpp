@@ -25,6 +25,24 @@ TEST_P(Mismatch, of_counts) {
   }
 }
 
+// The other tests leave a busy machine seconds; here the best of many jobs counts.
+TEST_P(Mismatch, is_told_in_milliseconds) {
+  constexpr std::chrono::milliseconds soon(100);
+  std::chrono::nanoseconds best = std::chrono::hours(1);
+  for (int job = 0; job < 20 && best > soon; ++job) {
+    const auto outcomes = run([&](Team& world, int rank) {
+      auto out = output();
+      world.allreduce(in.data(), out.data(), rank == job % ranks() ? 100'000 : 6, DType::u64, sum);
+      world.barrier();
+    });
+    expect_mismatch(outcomes);
+    std::chrono::nanoseconds last{};
+    for (const Outcome& outcome : outcomes) last = std::max(last, outcome.took);
+    best = std::min(best, last);
+  }
+  EXPECT_LE(best, soon);
+}
+
 TEST_P(Mismatch, of_types) {
   for (const std::size_t count : {std::size_t{4}, std::size_t{100'000}}) {
     expect_mismatch(
