@@ -159,7 +159,8 @@ typedef struct hmc_path {
   int reserved;
   char wire[24];
   char why[224]; /* cut where it doesn't fit */
-  /* Of hmc_window_path, where the peer's part is a device's that this rank has mapped: as measured. 0: not measured. */
+  /* Of hmc_window_path, where the peer's part is a device's, as measured; of "staged" by the first call. 0: not
+   * measured. */
   double gigabytes_per_s;
   double latency_us;
 } hmc_path;

@@ -21,8 +21,9 @@ struct Path {
   std::string wire;     ///< "self", "shm", "ucx", ...
   bool direct = false;  ///< load and store reach the peer's windows
   std::string why;      ///< why this wire, and why not a better one
-  /// Of Window::path to device memory that this rank has mapped, measured when that was tried first: its device
-  /// reading the peer's memory, and 8 bytes to the host. 0: not measured.
+  /// Of Window::path to device memory, as measured. Mapped here, when that was tried first: this rank's device reading
+  /// the peer's memory, and 8 bytes to the host. "staged", when path() is first called, which takes that long: gets to
+  /// the host's memory, with the owner's help. 0: not measured; bandwidth only of 64 KiB or more.
   double gigabytes_per_s = 0;
   double latency_us = 0;
 };

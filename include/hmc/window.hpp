@@ -99,7 +99,8 @@ class HMC_API Window {
   }
 
   /// Which way bytes take to a rank's part, and why not a better one. For a part in device memory `wire` is how it
-  /// is shared: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (its owner copies).
+  /// is shared: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (its owner copies; the
+  /// first call measures it).
   Path path(int rank) const;
 
   // ---- transfers

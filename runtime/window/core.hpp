@@ -64,8 +64,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::byte* data() const noexcept { return region_.base; }
   /// This rank's part is memory that wires can't reach as it is, or not even the host.
   bool on_device() const noexcept { return device_ != nullptr; }
-  /// Which way bytes take to a rank's part.
-  Path path(int rank) const;
+  /// Which way bytes take to a rank's part. Measures first what isn't measured yet.
+  Path path(int rank);
   std::size_t bytes() const noexcept { return region_.bytes; }
   std::span<const Peer> peers() const noexcept { return peers_; }
   const Peer& peer(const char* operation, int rank) const {

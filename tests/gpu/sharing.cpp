@@ -198,7 +198,7 @@ HMC_SPMD_TEST(gpu, a_window_takes_the_way_that_is_forced_and_keeps_every_byte) {
   if (hmc::spmd::drivers_are_fake() && way == "vmm") HMC_CHECK_EQ(path.wire, "vmm fd");
   if (hmc::spmd::drivers_are_fake() && way == "ipc") HMC_CHECK_EQ(path.wire, "ipc handle");
   if (hmc::spmd::drivers_are_fake() && way == "fabric") HMC_CHECK_EQ(path.wire, "fabric handle");
-  HMC_CHECK_EQ(path.gigabytes_per_s > 0 && path.latency_us > 0, path.wire != "staged");
+  HMC_CHECK(path.gigabytes_per_s > 0 && path.latency_us > 0);
   const std::string mine = mixed.window.path(me.rank).why;
   HMC_CHECK_EQ(mine.find("through pinned host memory") != std::string::npos, path.wire == "staged");
   hmc::ConnBuffer local(0, bytes, hmc::MemoryType::NVIDIA_GPU);

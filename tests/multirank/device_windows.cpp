@@ -88,6 +88,7 @@ HMC_SPMD_TEST(device_windows, what_the_host_cant_reach_has_no_pointer_and_a_path
       if (peer == me.rank) HMC_CHECK_EQ(path.wire, "self");
       if (!same_node && peer != me.rank) HMC_CHECK_EQ(path.wire, "staged");
       HMC_CHECK_MSG(path.why.find("memory") != std::string::npos, "{}", path.why);
+      HMC_CHECK_MSG((path.latency_us > 0) == (peer != me.rank), "{} of rank {}: {}", path.wire, peer, path.why);
       // The ways in their order, each with its reason.
       if (path.wire == "staged" && same_node)
         for (const char* kind_passed_over : {"not same process: ", "not vmm fd: ", "not ipc handle: "})
@@ -105,12 +106,14 @@ HMC_SPMD_TEST(device_windows, each_kind_takes_the_first_way_that_works) {
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers whose ways are known");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.type == MemoryType::CPU) continue;
-    Mixed mixed(me, kind, 100);
+    Mixed mixed(me, kind, 256 << 10);
     const std::string expected = !me.options.processes                 ? "same process"
                                  : kind.type == MemoryType::NVIDIA_GPU ? "vmm fd"
                                  : kind.type == MemoryType::AMD_GPU    ? "ipc handle"
                                                                        : "staged";
-    HMC_CHECK_EQ(mixed.window.path(me.next()).wire, expected);
+    const hmc::Path path = mixed.window.path(me.next());
+    HMC_CHECK_EQ(path.wire, expected);
+    HMC_CHECK(path.gigabytes_per_s > 0 && path.latency_us > 0);
     mixed.window.close();
   }
 }

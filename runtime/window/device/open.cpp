@@ -6,6 +6,7 @@
 #include "runtime/window/description.hpp"
 #include "runtime/window/device/device_part.hpp"
 #include "runtime/window/device/device_requests.hpp"
+#include "runtime/window/device/figures.hpp"
 #include "runtime/window/device/ways.hpp"
 
 namespace hmc::window {
@@ -104,10 +105,21 @@ void Core::settle_devices(const std::vector<Description>& answers) {
   agree(outcome);  // from here on a peer may put
 }
 
-Path Core::path(int rank) const {
-  (void)peer("Window::path", rank);
-  if (!device_paths_.empty()) return device_paths_[static_cast<std::size_t>(rank)];
-  return fabric_->paths[static_cast<std::size_t>(world_rank(rank))];
+Path Core::path(int rank) {
+  const Peer& to = peer("Window::path", rank);
+  if (device_paths_.empty()) return fabric_->paths[static_cast<std::size_t>(to.world)];
+  Path& path = device_paths_[static_cast<std::size_t>(rank)];
+  // Its owner serves, which it does only once the window is open; and nobody may want to know.
+  if (path.wire == "staged" && path.latency_us == 0 && path.why.find(not_measured) == std::string::npos) {
+    try {
+      const auto figures = measure_reading(to.bytes, [&](void* into, std::size_t bytes) { get(rank, 0, into, bytes); });
+      path.gigabytes_per_s = figures.gigabytes_per_s;
+      path.latency_us = figures.latency_us;
+    } catch (const Error& error) {
+      path.why += not_measured + std::string(error.what());
+    }
+  }
+  return path;
 }
 
 }  // namespace hmc::window

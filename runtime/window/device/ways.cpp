@@ -9,6 +9,7 @@
 #include <hmc/error.hpp>
 
 #include "runtime/base/env.hpp"
+#include "runtime/window/device/figures.hpp"
 #include "runtime/window/device/helped_channel.hpp"
 #include "runtime/window/device/mapped_channel.hpp"
 
@@ -24,62 +25,6 @@ std::string try_mapping(const DeviceMemory& memory, const DeviceOffer& offer) {
   if (std::memcmp(seen.data(), &offer.probe, offer.probe_bytes) != 0) return "what its owner wrote isn't seen there";
   if (const auto status = memory.write_from_host(0, seen.data(), offer.probe_bytes); !status.ok()) return status.what;
   return {};
-}
-
-template <typename Work> double fastest_us(int rounds, Work&& work) {
-  double best = 1e30;
-  for (int i = 0; i < rounds; ++i) {
-    const std::int64_t start = base::now_ns();
-    if (const base::Status status = work(); !status.ok()) throw Error(status.code, "measure", status.what);
-    best = std::min(best, static_cast<double>(base::now_ns() - start) / 1e3);
-  }
-  return best;
-}
-
-constexpr std::size_t measured_most = std::size_t{16} << 20, measured_least = std::size_t{64} << 10;
-
-/// Reads only: the memory is in use. What a device brings from there to memory of its own, and a word to the host.
-Fabric::Figures measure(const DeviceMemory& memory, std::size_t bytes) {
-  Fabric::Figures figures;
-  std::uint64_t word = 0;
-  const std::size_t small = std::min<std::uint64_t>(sizeof word, memory.bytes());
-  figures.latency_us = fastest_us(4, [&] { return memory.read_to_host(0, &word, small); });
-  if (bytes == 0) return figures;
-  const memory::Owner& owner = memory.owner();
-  const auto own = owner.provider->allocate(owner.info.device, bytes, memory::Backing::plain);
-  const double us = fastest_us(3, [&] {
-    return owner.provider->copy({.destination = own->address,
-                                 .source = memory.allocation()->address,
-                                 .width = bytes,
-                                 .direction = memory::Direction::device_to_device,
-                                 .destination_device = owner.info.device,
-                                 .source_device = owner.info.device});
-  });
-  figures.bytes = bytes;
-  figures.gigabytes_per_s = static_cast<double>(bytes) / us / 1e3;
-  return figures;
-}
-
-/// Once for a peer's device and kind of sharing; anew for a larger part than was at hand then.
-void add_figures(Fabric& fabric, int peer, const DeviceOffer& offer, const DeviceMemory& memory, Path& path) {
-  const bool enough = memory.bytes() >= measured_least && !memory::host_reaches(memory.owner());
-  const std::size_t bytes = enough ? std::min<std::uint64_t>(memory.bytes(), measured_most) : 0;
-  const std::string of = fmt::format("{} {} {} {}", peer, path.wire, static_cast<int>(offer.type), offer.device);
-  auto& known = fabric.device_figures;
-  auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.of == of; });
-  if (found == known.end() || found->bytes < bytes) {
-    try {
-      Fabric::Figures figures = measure(memory, bytes);
-      figures.of = of;
-      if (found == known.end()) found = known.insert(known.end(), Fabric::Figures{});
-      *found = std::move(figures);
-    } catch (const Error& error) {
-      path.why += fmt::format("; not measured: {}", error.detail().message);
-      return;
-    }
-  }
-  path.gigabytes_per_s = found->gigabytes_per_s;
-  path.latency_us = found->latency_us;
 }
 
 DeviceMemory import_memory(const DeviceOffer& offer, memory::Exported exported) {
@@ -195,7 +140,7 @@ DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::Uniq
   DeviceMemory mapped;
   if (mapped_control != nullptr && map_memory(range, to, descriptor, mapped, kind, notes)) {
     way.path = {kind, false, fmt::format("{} memory, mapped here{}", memory_name, notes)};
-    if (mapped.bytes() > 0) add_figures(fabric, peer, to.offer, mapped, way.path);
+    if (mapped.bytes() > 0) measure_mapping(fabric, peer, to.offer, mapped, way.path);
     way.channel = std::make_unique<MappedChannel>(fabric, peer, std::move(mapped), mapped_control, std::move(control));
   } else {
     way.path = {"staged", false, fmt::format("{} memory; its owner copies, over {}{}", memory_name, by.wire, notes)};
