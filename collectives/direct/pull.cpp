@@ -269,7 +269,7 @@ class Pull {
     chunk_ = chunk_of(team_, given_.call, block_);
     const std::uint64_t last = team_.tag(steps_of(block_) - 1);
     const std::size_t gives = stages() ? steps_of(most_given()) : 0;
-    const std::size_t takes = steps_of(most_taken());
+    std::size_t takes = steps_of(most_taken());
     team_.staging_in_use_until(last);
     if (takes == 0) team_.publish(Phase::finished, last);
     std::size_t done = 0;
@@ -281,6 +281,7 @@ class Pull {
       if (step == 0) keep_own();
       if (step >= takes) continue;
       if (const Status status = await_sources(step); !status.ok()) return status;
+      if (!reduces() && !takes_chunks_) takes = 1;
       consume(step * chunk_, chunk_);
       team_.publish(Phase::finished, step + 1 == takes ? last : team_.tag(step));
     }
@@ -305,22 +306,25 @@ class Pull {
   }
 
   /// Sets where they stand. What a peer has in private memory is taken at once, and whole, unless my own input has to
-  /// be staged before that is written.
+  /// be staged before that is written. So is what it gives in a gather out of its window: large copies go past the
+  /// caches (4 MiB of each of 4 ranks: 0.7 of the time).
   Status await_sources(std::size_t step) noexcept {
     const std::size_t offset = step * chunk_;
+    const bool whole = !given_.call.in_place;
     for (int i = 1; i < size_; ++i) {
       const int peer = next(i);
       if (!roles_.takes_from(peer) || parts_.out_bytes(index(peer)) <= offset) continue;
       const Shown theirs = shown_by(peer);
+      const bool at_once = whole && (theirs.in.is_private() || (theirs.in && roles_.collective == Collective::gather));
+      if (at_once && step > 0) continue;
+      const std::size_t all = parts_.out_bytes(index(peer));
+      takes_chunks_ = takes_chunks_ || !at_once;
       if (theirs.in_slot != 0) {
         source(peer) = team_.slot(peer) + me_ * slot_stride(count_) + offset;
       } else if (theirs.in.is_private()) {
         source(peer) = nullptr;
-        const bool whole = !given_.call.in_place;
-        if (whole && step > 0) continue;
-        const std::size_t all = parts_.out_bytes(index(peer));
         const Status status = team_.read(peer, theirs.in, begin_at(peer) + offset, result_of(peer) + offset,
-                                         whole ? all : left(all, offset, chunk_));
+                                         at_once ? all : left(all, offset, chunk_));
         if (!status.ok()) return status;
       } else if (!theirs.in) {
         if (const Status status = team_.wait_phase(Phase::staged, peer, team_.tag(step)); !status.ok()) return status;
@@ -329,7 +333,8 @@ class Pull {
         const std::byte* const input = team_.reach(peer, theirs.in);
         if (input == nullptr)
           return team_.fail(Status::failure(Code::closed, "a peer's window isn't open here", team_.world(peer)));
-        source(peer) = input + begin_at(peer) + offset;
+        source(peer) = at_once ? nullptr : input + begin_at(peer) + offset;
+        if (at_once) std::memcpy(result_of(peer), input + begin_at(peer), all);
       }
     }
     return {};
@@ -349,6 +354,7 @@ class Pull {
   std::byte* out_;
   Shown shown_;
   std::size_t chunk_ = 0;
+  bool takes_chunks_ = false;
   std::vector<std::byte> copy_;
 };
 
