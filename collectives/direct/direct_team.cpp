@@ -16,6 +16,9 @@ namespace {
 constexpr std::size_t staging_at_start = std::size_t{512} << 10;
 constexpr std::size_t staging_at_most = std::size_t{16} << 20;
 
+// Who is furthest ahead may see a mismatch first, and tells what it called where the others stand.
+static_assert(Report::before >= turns + Arena::areas);
+
 }  // namespace
 
 DirectTeam::DirectTeam(window::TeamCore& team, std::string_view private_buffers)

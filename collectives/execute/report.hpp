@@ -12,8 +12,10 @@ namespace hmc::collectives {
 /// What the rank called around the call in question, and why it gives up. Written once, at the failure, and then put
 /// as plain data with `given` as its signal.
 struct Report {
-  static constexpr int told = 16;
-  static constexpr std::uint64_t before = 11;  ///< of those, calls before the one in question
+  static constexpr int told = 48;
+  /// Of those, calls before the one in question: a rank that has waited for nobody may be the boards' turns ahead of
+  /// others, and the arena's areas besides.
+  static constexpr std::uint64_t before = 43;
 
   std::uint64_t given = 0;  ///< 1: the rest is there
   std::uint64_t code = 0;

@@ -125,7 +125,7 @@ TEST_P(Mismatch, of_an_old_call_among_many_under_way) {
 TEST_P(Mismatch, of_calls_that_one_rank_has_long_left) {
   const auto outcomes = run([&](Team& world, int rank) {
     auto out = output();
-    for (int i = 0; i < 30; ++i) world.gather(in.data(), out.data(), rank == 1 && i == 5 ? 16 : 8, 0);
+    for (int i = 0; i < 60; ++i) world.gather(in.data(), out.data(), rank == 1 && i == 5 ? 16 : 8, 0);
     world.barrier();
   });
   expect_mismatch(outcomes, {"gather(16 bytes, root 0)", "gather(8 bytes, root 0)"});
