@@ -41,10 +41,12 @@ struct alignas(line_bytes) ProbeLine {
 /// ahead, before it has to let others have its core.
 inline constexpr std::size_t turns = 32;
 
-/// What a rank writes for call s stands where call s - turns had it. It writes that only when all have arrived at
-/// s - turns + 1, so all have left s - turns.
+/// What a rank writes to its slot for call s stands where call s - turns had it. It writes that only when all have
+/// arrived at s - turns + 1, so all have left s - turns. Of lines there are twice as many, so that those of calls that
+/// are behind can still be compared.
+inline constexpr std::size_t lines = 2 * turns;
 struct Board {
-  ArrivalLine arrivals[turns];
+  ArrivalLine arrivals[lines];
   PhaseLine phases[phase_count];
   ProbeLine probe;
   alignas(line_bytes) std::byte slots[turns][slot_bytes];

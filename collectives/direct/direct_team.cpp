@@ -49,7 +49,10 @@ void DirectTeam::try_reads() noexcept {
 
 bool DirectTeam::all_read() noexcept {
   if (all_read_ == Answer::unknown) [[unlikely]] {
-    if (all_arrived_ == 0) return false;  // who hasn't arrived yet may still be trying
+    for (int peer = 0; peer < size_; ++peer) {
+      // Acquire: pairs with the release in arrive. Who hasn't arrived at the first call may still be trying.
+      if (peer != rank_ && board(peer).arrivals[1].sequence.load(std::memory_order_acquire) == 0) return false;
+    }
     all_read_ = Answer::yes;
     for (int peer = 0; peer < size_; ++peer)
       if (board(peer).probe.reads_all == 0) all_read_ = Answer::no;
@@ -94,12 +97,12 @@ Status DirectTeam::begin(Signature signature) noexcept {
 }
 
 /// For half of the turns: who is so far ahead that it has to wait may then go as far again, rather than wait in each
-/// call. It doesn't compare what they called, since they may be at a later call in the same line; who waits for an
-/// arrival at a present call does, for all calls up to that.
+/// call.
 Status DirectTeam::let_others_catch_up() noexcept {
   const std::uint64_t there = sequence_ + 1 - turns / 2;
+  const std::uint64_t called = board(rank_).arrivals[there % lines].history;
   for (int i = 1; i < size_; ++i) {
-    if (const Status status = wait_for((rank_ + i) % size_, there); !status.ok()) return status;
+    if (const Status status = wait_line((rank_ + i) % size_, there, called); !status.ok()) return status;
   }
   all_arrived_ = there;
   return {};
@@ -113,7 +116,7 @@ void DirectTeam::arrive(const void* payload, std::size_t bytes) noexcept {
   } else if (bytes > 0) {
     std::memcpy(line.payload, payload, bytes);
   }
-  // Release: pairs with the acquire in wait_for; line, slot, staging and earlier direct puts come first.
+  // Release: pairs with the acquire in wait_line; line, slot, staging and earlier direct puts come first.
   line.sequence.store(sequence_, std::memory_order_release);
   ring_all();
 }
@@ -126,32 +129,31 @@ void DirectTeam::ring_all() noexcept {
   }
 }
 
-Status DirectTeam::wait_for(int rank, std::uint64_t sequence) noexcept {
-  const ArrivalLine& line = board(rank).arrivals[sequence % turns];
+/// `history`: mine, up to that call.
+Status DirectTeam::wait_line(int rank, std::uint64_t sequence, std::uint64_t history) noexcept {
+  const ArrivalLine& line = board(rank).arrivals[sequence % lines];
   // Acquire: pairs with the release in arrive.
   const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
-  return fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived,
-                              fabric_.timeout);
-}
-
-Status DirectTeam::wait_line(int rank) noexcept {
-  if (const Status status = wait_for(rank, sequence_); !status.ok()) return status;
-  // A peer's next call in this line comes when I have arrived at the one after this, so it stands still.
-  if (line(rank).history != history_word_) [[unlikely]]
+  const Status status =
+      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived, fabric_.timeout);
+  if (!status.ok()) return status;
+  // The line stands still. Its next call is sequence + lines, which the peer begins when I have arrived at
+  // sequence + turns + 1; I am at sequence + turns / 2 at most.
+  if (line.history != history) [[unlikely]]
     return Status::failure(Code::mismatch, "ranks called different collectives", world(rank));
   return {};
 }
 
 Status DirectTeam::wait_arrival(int rank) noexcept {
   if (rank == rank_) return {};
-  const Status status = wait_line(rank);
+  const Status status = wait_line(rank, sequence_, history_word_);
   return status.ok() ? status : fail(status);
 }
 
 Status DirectTeam::wait_arrivals() noexcept {
   for (int i = 1; i < size_; ++i) {
     const int peer = rank_ + i < size_ ? rank_ + i : rank_ + i - size_;
-    if (const Status status = wait_line(peer); !status.ok()) [[unlikely]]
+    if (const Status status = wait_line(peer, sequence_, history_word_); !status.ok()) [[unlikely]]
       return fail(status);
   }
   all_arrived_ = sequence_;

@@ -124,14 +124,13 @@ class DirectTeam {
     int local_index;  ///< on the node
   };
   Board& board(int rank) const noexcept { return *seats_[static_cast<std::size_t>(rank)].board; }
-  ArrivalLine& line(int rank) const noexcept { return board(rank).arrivals[sequence_ % turns]; }
+  ArrivalLine& line(int rank) const noexcept { return board(rank).arrivals[sequence_ % lines]; }
   void map_staging();
   void try_reads() noexcept;
   bool all_read() noexcept;
   void ring_all() noexcept;
   base::Status let_others_catch_up() noexcept;
-  base::Status wait_for(int rank, std::uint64_t sequence) noexcept;
-  base::Status wait_line(int rank) noexcept;
+  base::Status wait_line(int rank, std::uint64_t sequence, std::uint64_t history) noexcept;
 
   window::TeamCore& team_;
   window::Fabric& fabric_;

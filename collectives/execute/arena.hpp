@@ -75,6 +75,9 @@ class Arena {
   static constexpr std::uint64_t stamp(std::uint64_t number, std::uint64_t hash) noexcept {
     return number << tag_bits | hash >> (64 - tag_bits);
   }
+  static constexpr std::uint64_t tag_of(std::uint64_t stamp) noexcept {
+    return stamp & ((std::uint64_t{1} << tag_bits) - 1);
+  }
 
  private:
   static constexpr std::uint64_t control_head = 1024;  // the alarm's line, and guards of up to 2^64 ranks

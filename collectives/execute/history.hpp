@@ -17,8 +17,8 @@ namespace hmc::collectives {
 /// stamps of schedules' messages, and in the questions of those that wait for long.
 ///
 /// It remembers the last calls: some hundred, and as many more as are under way. Another rank can be stuck in no older
-/// one: all that this rank has finished lie among the few before the oldest that is under way, since the guards (see
-/// Numbering) let nobody finish calls that are more than that ahead of somebody's.
+/// one: all that this rank has finished lie among the few before the oldest that is under way, since guards (see
+/// Numbering) and boards (their turns) let nobody finish calls that are more than that ahead of somebody's.
 ///
 /// Threads: the owner; and the Runtime's background thread while `shared` is set, under that lock.
 class History {

@@ -36,7 +36,8 @@ struct Turn {
 /// comes from the same sender, with rising numbers, and a later number says that an earlier guard was passed.
 ///
 /// A stamp is the number above a tag that is made of the signatures of all calls so far (History). So ranks that have
-/// called different things learn of it with the first message between them, at the latest in the call after.
+/// called different things learn of it with the first message between them, at the latest in the call after; and those
+/// between whom no message is waited for, in the next guard, whose words carry the tag too.
 class Numbering {
  public:
   /// The next call's turn; `history`: the word up to it.

@@ -294,16 +294,18 @@ Status ScheduleTeam::await_turn(Operation& operation) noexcept {
   const Turn& turn = operation.turn;
   if (guards_done_ >= turn.guard) return {};
   if (!turn.runs_guard || guards_done_ + 1 < turn.guard || !finished_here(turn.before)) return Status::in_progress();
-  return run_guard(turn.guard, !operation.blocking());
+  return run_guard(turn, !operation.blocking());
 }
 
-/// `nudges`: the peers may compute meanwhile.
-Status ScheduleTeam::run_guard(std::uint64_t guard, bool nudges) noexcept {
+/// `nudges`: the peers may compute meanwhile. A guard's word is its number above the tag of the call that runs it: so
+/// ranks that wait for no message, each the root of its own broadcast, meet their mismatch here.
+Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
+  const std::uint64_t guard = turn.guard, word = guard << Arena::tag_bits | Arena::tag_of(turn.stamp);
   const auto signal = [&](int distance) noexcept {
     const int peer = (rank_ + distance) % size_;
     std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
-    const Status status = window::begin_put_signal(arena_.window(), peer, 0, nullptr, 0,
-                                                   Arena::guard_offset(guard_round_), guard, ticket);
+    const Status status =
+        window::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, Arena::guard_offset(guard_round_), word, ticket);
     if (nudges) window::nudge(arena_.window(), peer);
     return status;
   };
@@ -315,7 +317,11 @@ Status ScheduleTeam::run_guard(std::uint64_t guard, bool nudges) noexcept {
     }
   }
   for (int distance = 1 << guard_round_; distance < size_; distance *= 2) {
-    if (arena_.word(Arena::guard_offset(guard_round_)) < guard) return Status::in_progress();
+    const std::uint64_t seen = arena_.word(Arena::guard_offset(guard_round_));
+    if (seen >> Arena::tag_bits < guard) return Status::in_progress();
+    if (seen >> Arena::tag_bits == guard && seen != word)
+      return Status::failure(Code::mismatch, "ranks called different collectives",
+                             arena_.world((rank_ + size_ - distance) % size_));
     ++guard_round_;
     count_moves(1);
     if (distance * 2 >= size_) break;

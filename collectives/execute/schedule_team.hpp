@@ -125,7 +125,7 @@ class ScheduleTeam final : public base::Progress,
   base::Status wait_for(Operation& operation) noexcept;
   base::Status advance(Operation& operation) noexcept;
   base::Status await_turn(Operation& operation) noexcept;
-  base::Status run_guard(std::uint64_t guard, bool nudges) noexcept;
+  base::Status run_guard(const Turn& turn, bool nudges) noexcept;
   bool finished_here(std::uint64_t number) const noexcept;
   void reduce_alone(const Given& given) noexcept;
   void begin_piece(Operation& operation) noexcept;

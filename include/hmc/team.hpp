@@ -23,13 +23,14 @@ class TeamCore;
 /// Error{mismatch} on every rank, within milliseconds of all being in a call, and names who called what. It ends the
 /// team, as a deadline does (but for alltoallv, whose counts are compared before anything moves). Making and closing
 /// windows and teams are such calls, and Runtime::close is one of the world's. A rank that waits for nobody in a call
-/// (it only gives, in scatter, gather, reduce, scan) may return from it, and learns of it in its next.
-/// Any memory may be given: a buffer that lies in a window is used in place, another is staged; a device's memory is
-/// staged through the host's, but for large blocking reductions all of whose buffers lie in devices' windows on one
-/// node, which the devices do (in place: allreduce and reduce). What fills a device's buffer must be done before. Input
-/// and output may be the same buffer, and may not overlap otherwise. All ranks get bit-identical results; floats of 16
-/// and 8 bits are combined in 32 bits and rounded once. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names
-/// who is missing. Threads: one at a time per Runtime. A Team is a handle: copies mean the same team.
+/// (it only gives, in broadcast, scatter, gather, reduce, scan, exscan) may return from it, and learns of it in the
+/// next one in which it waits: within some thirty such calls it does. Any memory may be given: a buffer that lies in a
+/// window is used in place, another is staged; a device's memory is staged through the host's, but for large blocking
+/// reductions all of whose buffers lie in devices' windows on one node, which the devices do (in place: allreduce and
+/// reduce). What fills a device's buffer must be done before. Input and output may be the same buffer, and may not
+/// overlap otherwise. All ranks get bit-identical results; floats of 16 and 8 bits are combined in 32 bits and rounded
+/// once. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names who is missing. Threads: one at a time per
+/// Runtime. A Team is a handle: copies mean the same team.
 ///
 /// Teams are made of others by calls that are collective over the parent. Each has its own ranks, 0 to size() - 1;
 /// errors name world ranks. A team doesn't need its parent afterwards. Teams may overlap: as ever, ranks that are in
@@ -171,11 +172,11 @@ class HMC_API Team {
   // the stream has come past. For ranks of one node whose devices map each other's memory and whose streams can wait
   // for words (CUDA): else Error{unsupported} on every rank, out of the first call. A deadline doesn't hold here: a
   // stream whose peer never comes waits for it, until the team is closed or goes. What doesn't match is Error{mismatch}
-  // for who calls later, or for all at Team::close; what fails amid a call is an Error for its rank, and Error{closed}
-  // for all later calls. All streams go on then, and what comes of either is undefined. These calls have an order of
-  // their own, whichever streams they are on.
-  // A stream that waits holds up others in its hardware queue (there are CUDA_DEVICE_MAX_CONNECTIONS of those).
-  // It also holds up what waits for the whole device, such as cudaMalloc and cudaFree: none before all ranks' calls.
+  // for who calls later, or at the latest when the team or the Runtime is closed; what fails amid a call is an Error
+  // for its rank, and Error{closed} for all later calls. All streams go on then, and what comes of either is undefined.
+  // These calls have an order of their own, whichever streams they are on. A stream that waits holds up others in its
+  // hardware queue (there are CUDA_DEVICE_MAX_CONNECTIONS of those). It also holds up what waits for the whole device,
+  // such as cudaMalloc and cudaFree: none before all ranks' calls.
   void allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op);
   /// What all ranks' streams held comes before what they get later. `buffer`: any on the stream's device.
   void barrier_on(void* stream, const void* buffer);

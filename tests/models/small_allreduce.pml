@@ -5,7 +5,8 @@
 // collectives/direct/direct_team.cpp, begin and let_others_catch_up (who is TURNS - 1 calls ahead of where it has seen
 // everyone waits until they are half of that behind), arrive (plain stores of signature and payload, then the release
 // store of `sequence`), wait_line and wait_arrivals. Signature, payload and slot are one place here: all three are
-// plain stores before the flag.
+// plain stores before the flag. Not modelled: the code has twice as many lines as slots, so that those of calls that
+// are behind can be compared; here their flags alone are looked at.
 //
 // Holds: what is read for call s is what its owner wrote for call s: neither older nor overwritten by
 // call s + TURNS, which uses the same line. Seeded: SEED_ONE_LESS, a line less than begin takes for granted;

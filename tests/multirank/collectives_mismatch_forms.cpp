@@ -131,6 +131,16 @@ TEST_P(Mismatch, of_calls_that_one_rank_has_long_left) {
   expect_mismatch(outcomes, {"gather(16 bytes, root 0)", "gather(8 bytes, root 0)"});
 }
 
+// Each believes that it is the root, so nobody waits for a message: but for those who are far ahead.
+TEST_P(Mismatch, of_calls_in_which_nobody_waits) {
+  const auto outcomes = run([&](Team& world, int rank) {
+    std::uint64_t word = 0;
+    for (int i = 0; i < 200; ++i) world.broadcast(&word, sizeof word, rank);
+    ADD_FAILURE() << "rank " << rank << " wasn't told";
+  });
+  expect_mismatch(outcomes, {"broadcast(8 bytes, root 0)", "broadcast(8 bytes, root 1)"});
+}
+
 TEST_P(Mismatch, ends_the_team) {
   const auto outcomes = run([&](Team& world, int rank) {
     std::uint64_t out = 0;
