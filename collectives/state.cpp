@@ -68,7 +68,14 @@ std::exception_ptr State::close() {
     have_met = schedules_->failure().ok();
     if (!have_met) team_.use_exchange(nullptr);
   }
-  if (const auto last = std::move(streams)) last->close();  // goes with its words, whatever it throws
+  if (const auto last = std::move(streams)) {  // goes with its words, whatever it throws
+    try {
+      last->close();
+    } catch (const Error&) {
+      if (!team_.is_world()) throw;  // nobody has closed: all may call again
+      if (unheard == nullptr) unheard = std::current_exception();
+    }
+  }
   if (have_met) {
     direct_.reset();  // nobody reads or writes another's part of it any more, so it goes without another round
   } else if (direct_) {

@@ -188,10 +188,11 @@ void StreamGroup::close() {
   base::ByteWriter mine;
   mine.number(calls_);
   mine.number(called_);
+  mine.number<std::uint64_t>(told_ ? 1 : 0);
   const auto answers = allgather_for(team_.fabric(), team_.exchange(), mine.view(), team_.fabric().deadline());
   const bool is_broken = was_broken || words(team_.rank()).broken.load() != 0;
   const bool left = is_broken && pending() && !has_run_out_soon();
-  const Status outcome = told_ ? Status() : is_broken ? compare() : compare(answers);
+  const Status outcome = compare(answers);
   open_ = false;
   std::erase(team_.fabric().stream_groups, this);
   if (left) {
@@ -204,15 +205,19 @@ void StreamGroup::close() {
   require(team_.fabric(), outcome, {operation_of(team_.fabric())});
 }
 
-/// Of all calls there were, by each rank's number of them and their hash.
+/// Of all calls there were, by each rank's number of them, their hash, and whether its user knows that it failed. Good
+/// or bad on all ranks alike, since all or none go on with closing: bad where somebody doesn't know yet.
 Status StreamGroup::compare(std::span<const base::Bytes> answers) const {
+  std::size_t told = 0;
+  int other = -1;
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     base::ByteReader in(answers[rank]);
     const auto calls = in.number<std::uint64_t>(), called = in.number<std::uint64_t>();
-    if (calls != calls_ || called != called_)
-      return Status::failure(Code::mismatch, came_apart, team_.world_rank(static_cast<int>(rank)));
+    told += in.number<std::uint64_t>();
+    if (other < 0 && (calls != calls_ || called != called_)) other = team_.world_rank(static_cast<int>(rank));
   }
-  return {};
+  if (told == answers.size() || (told == 0 && other < 0)) return {};
+  return other < 0 ? Status::failure(Code::error, failed_before) : Status::failure(Code::mismatch, came_apart, other);
 }
 
 Status StreamGroup::run_dry() noexcept {

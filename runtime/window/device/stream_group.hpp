@@ -29,8 +29,9 @@ class StreamGroup {
   ~StreamGroup();
   StreamGroup(const StreamGroup&) = delete;
   StreamGroup& operator=(const StreamGroup&) = delete;
-  /// Collective. What the streams hold comes first, until the job's deadline. Throws Error where ranks called
-  /// different things, or where a rank never came; then the streams go on all the same.
+  /// Collective. What the streams hold comes first, until the job's deadline. Throws Error on every rank where ranks
+  /// called different things or one failed, unless all users know it, and where a rank never came; then the streams go
+  /// on all the same.
   void close();
   /// As far as close() goes without the others: what my streams hold has run out, until the job's deadline, and nothing
   /// of mine comes any more. Once all ranks have done so, their memory may go.

@@ -2,7 +2,9 @@
 #include <hmc/hmc.hpp>
 
 #include <array>
+#include <string>
 #include <thread>
+#include <tuple>
 
 #include "bootstrap/inproc.hpp"
 #include "runtime/base/env.hpp"
@@ -15,11 +17,13 @@ namespace hmc {
 namespace {
 
 enum class Last { calls, leaves_it_out, calls_otherwise };
+using Case = std::tuple<Last, bool>;  ///< what the last rank does, and whether the team is closed before the Runtime
 
 /// Each rank's part of the job, as a thread. `last`: what the last rank does with the call that the others make before
 /// it.
-void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> bootstrap, Last last,
+void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> bootstrap, const Case& which,
                    const memory::Fake& fake) {
+  const auto [last, closes_team] = which;
   Runtime runtime(job::make_core(std::move(bootstrap), base::Env::from_process()));
   ConnBuffer buffer(0, 8192, MemoryType::NVIDIA_GPU);
   Team team = runtime.world().duplicate();
@@ -38,9 +42,18 @@ void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> boo
   if (is_last && last == Last::calls) call(1000);
   // Who hears of it here isn't told again; who called first hears of it nowhere but at the end.
   const bool told_before = is_last && last == Last::calls_otherwise;
-  if (told_before) EXPECT_EQ(code_of([&] { call(500); }), Code::mismatch);
+  if (told_before) {
+    EXPECT_EQ(code_of([&] { call(500); }), Code::mismatch);
+  }
   const bool matches = last == Last::calls;
-  EXPECT_EQ(code_of([&] { runtime.close(); }), matches || told_before ? Code::success : Code::mismatch);
+  if (closes_team) {
+    // All or none, since closing goes on with all.
+    EXPECT_EQ(code_of([&] { team.close(); }), matches ? Code::success : Code::mismatch);
+    if (!matches) team.close();
+    runtime.close();
+  } else {
+    EXPECT_EQ(code_of([&] { runtime.close(); }), matches || told_before ? Code::success : Code::mismatch);
+  }
   EXPECT_NE(stream->query().code, Code::in_progress);
   fake.set_delay_us(0);
   if (!matches) return;
@@ -49,7 +62,7 @@ void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> boo
   EXPECT_EQ(got, std::vector<float>(1000, static_cast<float>(size * (size + 1) / 2)));
 }
 
-class StreamsAtClose : public testing::TestWithParam<Last> {};
+class StreamsAtClose : public testing::TestWithParam<Case> {};
 
 TEST_P(StreamsAtClose, have_run_dry) {
   memory::use_fakes();
@@ -64,8 +77,12 @@ TEST_P(StreamsAtClose, have_run_dry) {
 }
 constexpr std::array names = {"made_by_all", "one_left_out", "one_differs"};
 INSTANTIATE_TEST_SUITE_P(Calls, StreamsAtClose,
-                         testing::Values(Last::calls, Last::leaves_it_out, Last::calls_otherwise),
-                         [](const auto& info) { return names[static_cast<std::size_t>(info.param)]; });
+                         testing::Combine(testing::Values(Last::calls, Last::leaves_it_out, Last::calls_otherwise),
+                                          testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(names[static_cast<std::size_t>(std::get<0>(info.param))]) +
+                                  (std::get<1>(info.param) ? "_with_the_team" : "");
+                         });
 
 }  // namespace
 }  // namespace hmc
