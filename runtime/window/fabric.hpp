@@ -64,7 +64,7 @@ struct Fabric {
   std::uint64_t gets_begun = 0;     ///< that devices carry out while the host goes on
   std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has seen completed
 
-  /// What was measured of device memory that is mapped here: by whose, how and where.
+  /// What was measured of device memory. Kept for what is mapped here: by whose, how and where.
   struct Figures {
     std::string of;
     std::size_t bytes = 0;  ///< that were moved to measure the bandwidth; 0: it wasn't

@@ -80,6 +80,7 @@ bool fail_once(Me& me, MemoryKind kind, const Fake& fake, int victim, const std:
     if (opened != 0) {
       for (int peer = 0; peer < me.size; ++peer)
         if (window.path(peer).why.find(call) != std::string::npos) ++round.heard;
+      me.runtime->world().barrier();  // a path may be measured with the victim's help
       if (me.rank == victim && !in_use) disarm();
       if (me.rank == victim && in_use) fake.arm(call + ":1:" + code);
       me.runtime->world().barrier();

@@ -115,7 +115,7 @@ Path Core::path(int rank) {
       const auto figures = measure_reading(to.bytes, [&](void* into, std::size_t bytes) { get(rank, 0, into, bytes); });
       path.gigabytes_per_s = figures.gigabytes_per_s;
       path.latency_us = figures.latency_us;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       path.why += not_measured + std::string(error.what());
     }
   }
