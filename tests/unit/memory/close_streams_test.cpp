@@ -17,16 +17,18 @@ namespace hmc {
 namespace {
 
 enum class Last { calls, leaves_it_out, calls_otherwise };
-using Case = std::tuple<Last, bool>;  ///< what the last rank does, and whether the team is closed before the Runtime
+/// Whose the streams are: of a team that is closed, of one that isn't when the Runtime is, of the world.
+enum class Whose { closed_team, open_team, world };
+using Case = std::tuple<Last, Whose>;
 
 /// Each rank's part of the job, as a thread. `last`: what the last rank does with the call that the others make before
 /// it.
 void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> bootstrap, const Case& which,
                    const memory::Fake& fake) {
-  const auto [last, closes_team] = which;
+  const auto [last, whose] = which;
   Runtime runtime(job::make_core(std::move(bootstrap), base::Env::from_process()));
   ConnBuffer buffer(0, 8192, MemoryType::NVIDIA_GPU);
-  Team team = runtime.world().duplicate();
+  Team team = whose == Whose::world ? runtime.world() : runtime.world().duplicate();
   const auto stream = buffer.allocation()->provider->make_stream(0);
   const std::vector<float> mine(1000, static_cast<float>(rank + 1));
   const bool is_last = rank == size - 1;
@@ -46,14 +48,17 @@ void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> boo
     EXPECT_EQ(code_of([&] { call(500); }), Code::mismatch);
   }
   const bool matches = last == Last::calls;
-  if (closes_team) {
-    // All or none, since closing goes on with all.
-    EXPECT_EQ(code_of([&] { team.close(); }), matches ? Code::success : Code::mismatch);
+  // What is collective goes on with all ranks, so it tells all of them, or none.
+  const Code for_all = matches ? Code::success : Code::mismatch;
+  if (whose == Whose::closed_team) {
+    EXPECT_EQ(code_of([&] { team.close(); }), for_all);
     if (!matches) team.close();
     runtime.close();
   } else {
-    EXPECT_EQ(code_of([&] { runtime.close(); }), matches || told_before ? Code::success : Code::mismatch);
+    const bool tells = whose == Whose::world || !told_before;
+    EXPECT_EQ(code_of([&] { runtime.close(); }), tells ? for_all : Code::success);
   }
+  EXPECT_EQ(code_of([&] { runtime.close(); }), Code::closed);
   EXPECT_NE(stream->query().code, Code::in_progress);
   fake.set_delay_us(0);
   if (!matches) return;
@@ -76,12 +81,13 @@ TEST_P(StreamsAtClose, have_run_dry) {
   for (std::thread& each : threads) each.join();
 }
 constexpr std::array names = {"made_by_all", "one_left_out", "one_differs"};
+constexpr std::array whose = {"_closed_team", "_open_team", "_world"};
 INSTANTIATE_TEST_SUITE_P(Calls, StreamsAtClose,
                          testing::Combine(testing::Values(Last::calls, Last::leaves_it_out, Last::calls_otherwise),
-                                          testing::Bool()),
+                                          testing::Values(Whose::closed_team, Whose::open_team, Whose::world)),
                          [](const auto& info) {
                            return std::string(names[static_cast<std::size_t>(std::get<0>(info.param))]) +
-                                  (std::get<1>(info.param) ? "_with_the_team" : "");
+                                  whose[static_cast<std::size_t>(std::get<1>(info.param))];
                          });
 
 }  // namespace
