@@ -1,7 +1,8 @@
-// What a call throws, if anything, for tests that look at the code alone.
+// What a call throws, if anything, for tests that look at the code or at the text alone.
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include <hmc/error.hpp>
 
@@ -14,6 +15,15 @@ inline Code code_of(const std::function<void()>& call) {
     return error.code();
   }
   return Code::success;
+}
+
+inline std::string text_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace hmc
