@@ -9,12 +9,14 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 
 namespace hmc::fault {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool memory_is_ours = false;  // a sanitizer keeps freed memory to itself
+inline constexpr bool memory_is_ours =
+    false;  // a sanitizer keeps freed memory to itself, and maps more for its own use
 #else
 inline constexpr bool memory_is_ours = true;
 #endif
@@ -49,7 +51,8 @@ struct Usage {
     std::ifstream("/proc/self/statm") >> total >> resident;
     resident *= static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) ++mappings;
+    for (std::string line; std::getline(maps, line);)
+      if (memory_is_ours || !is_private_and_nameless(line)) ++mappings;
   }
 
   /// Empty when nothing grew. 300 bytes lost per round show over a thousand rounds.
@@ -71,6 +74,13 @@ struct Usage {
   }
 
  private:
+  /// "7f00-7f10 rw-p 00000000 00:00 0": what malloc and sanitizers map; windows are shared.
+  static bool is_private_and_nameless(const std::string& mapping) {
+    std::istringstream fields(mapping);
+    std::string range, rights, offset, device, inode, name;
+    fields >> range >> rights >> offset >> device >> inode >> name;
+    return rights.size() == 4 && rights[3] == 'p' && name.empty();
+  }
   static std::size_t entries(const char* folder) {
     std::size_t count = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
