@@ -159,8 +159,7 @@ typedef struct hmc_path {
   int reserved;
   char wire[24];
   char why[224]; /* cut where it doesn't fit */
-  /* Of hmc_window_path, where the peer's part is a device's, as measured; of "staged" by the first call. 0: not
-   * measured. */
+  /* Of hmc_window_path, where the peer's part is a device's: as measured ("staged": by the first call). Else 0. */
   double gigabytes_per_s;
   double latency_us;
 } hmc_path;
