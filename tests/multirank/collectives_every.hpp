@@ -27,6 +27,14 @@ struct Every {
   std::span<std::uint64_t> window{};  ///< where the input shall lie (and the output, where it is the input)
 };
 
+inline Every some(Collective collective, std::size_t count, std::uint64_t call) {
+  Every what;
+  what.collective = collective;
+  what.count = count;
+  what.call = call;
+  return what;
+}
+
 /// Buffers of one such call on this rank; elements are 64-bit words. `begin` fills, `check` verifies.
 class EveryCall {
  public:

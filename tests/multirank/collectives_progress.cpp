@@ -31,14 +31,6 @@ void compute_until_all_is_over(const Me& me, const std::vector<hmc::Team>& teams
   }
 }
 
-Every some(Collective collective, std::size_t count, std::uint64_t call) {
-  Every what;
-  what.collective = collective;
-  what.count = count;
-  what.call = call;
-  return what;
-}
-
 struct Watched {
   std::thread::id owner;
   int elsewhere = 0;

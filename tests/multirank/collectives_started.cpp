@@ -5,19 +5,7 @@
 
 #include "tests/multirank/collectives_every.hpp"
 
-namespace {
-
 using namespace hmc::spmd;
-
-Every some(Collective collective, std::size_t count, std::uint64_t call) {
-  Every what;
-  what.collective = collective;
-  what.count = count;
-  what.call = call;
-  return what;
-}
-
-}  // namespace
 
 HMC_SPMD_TEST(started, each_collective_without_blocking) {
   std::uint64_t number = 0;

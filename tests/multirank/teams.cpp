@@ -10,14 +10,6 @@ namespace {
 using namespace hmc::spmd;
 using hmc::Team;
 
-Every some(Collective collective, std::size_t count, std::uint64_t call) {
-  Every what;
-  what.collective = collective;
-  what.count = count;
-  what.call = call;
-  return what;
-}
-
 /// The ranks of `world` that `in` holds of, in the order of `key`.
 template <typename In, typename Key> std::vector<int> ranks_by(int size, In&& in, Key&& key) {
   std::vector<int> ranks;
