@@ -1,17 +1,19 @@
-// Messages of the ucx wire: what it costs to write a header, and to check one and do what it says, without a network.
+// Messages between nodes: what it costs to write a header, and to check one and do what it says, without a network.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
 #include <vector>
 
-#include "runtime/transport/ucx/target.hpp"
+#include "runtime/transport/messages/target.hpp"
+#include "tests/unit/transport/silent_link.hpp"
 
 namespace {
 
 using namespace hmc::transport;
-using namespace hmc::transport::ucx;
+using namespace hmc::transport::messages;
 namespace base = hmc::base;
 
+constexpr std::size_t chunk_bytes = 60 * 1024;
 constexpr std::uint64_t secret = 0x1122334455667788;
 
 /// A target with one region, and a rank 1 that sends to it.
@@ -32,7 +34,7 @@ class Wire {
     message.width = 8;
     return message;
   }
-  /// As the bytes come from UCX: the header is copied before it is looked at.
+  /// As the bytes come from a link: the header is copied before it is looked at.
   void read(const Message& sent, std::size_t bytes) {
     Message message;
     std::memcpy(&message, &sent, sizeof message);
@@ -45,11 +47,11 @@ class Wire {
   }
 
  private:
-  Worker worker_{2, "tcp"};
+  SilentLink link_;
   Tickets tickets_;
   Regions regions_;
   base::Log quiet_{static_cast<base::LogLevel>(-1)};
-  Peers peers_{worker_, tickets_, quiet_};
+  Peers peers_{link_, tickets_, quiet_};
   Target target_{0, secret, peers_, tickets_, regions_, quiet_};
   std::vector<std::byte> memory_;
   std::vector<std::byte> data_;

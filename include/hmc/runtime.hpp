@@ -18,7 +18,7 @@ class Core;
 
 /// Which way the bytes go from this rank to a peer.
 struct Path {
-  std::string wire;     ///< "self", "shm", "ucx", ...
+  std::string wire;     ///< "self", "shm", "ucx", "tcp", ...
   bool direct = false;  ///< load and store reach the peer's windows
   std::string why;      ///< why this wire, and why not a better one
   /// Of Window::path to device memory, as measured. Mapped here, when that was tried first: this rank's device reading

@@ -19,7 +19,7 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_SECRET", "64 hex digits", "", "the job's secret; every control message is authenticated with it"},
     {"HMC_NODE", "a word", "", "a label: ranks with different labels count as being on different nodes"},
     {"HMC_LAUNCHER", "a word", "", "who set the variables above; empty when they were set by hand"},
-    {"HMC_TRANSPORT", "shm, ucx", "the best per pair", "force one wire for every pair of ranks"},
+    {"HMC_TRANSPORT", "shm, ucx, tcp", "the best per pair", "force one wire for every pair of ranks"},
     {"HMC_LOG", "error, warn, info, debug", "warn", "how much is told on stderr"},
     {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
@@ -148,7 +148,7 @@ Env Env::from(Lookup lookup) {
   for (const std::string_view name : foreign_table) {
     if (auto value = lookup(name); value && !value->empty()) env.foreign.emplace(name, *std::move(value));
   }
-  env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "ucx"});
+  env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "ucx", "tcp"});
   env.log = read_level(lookup);
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);
   env.coll = read_word(lookup, "HMC_COLL");

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <string_view>
 
 #include <hmc/version.hpp>
 
@@ -48,10 +50,26 @@ struct Greeting {
   std::string coll_rows;
   ModelGreeting model;
   std::string deterministic;
-  std::vector<base::Bytes> addresses;
+  std::vector<base::Bytes> addresses;  ///< each with its wire's name before it: ranks may differ in their wires
 };
 
-base::Bytes encode(const Greeting& greeting) {
+base::Bytes with_name(std::string_view wire, const base::Bytes& address) {
+  base::Bytes named(wire.size() + 1 + address.size());
+  std::memcpy(named.data(), wire.data(), wire.size());  // then a 0
+  if (!address.empty()) std::memcpy(named.data() + wire.size() + 1, address.data(), address.size());
+  return named;
+}
+
+/// Nothing if it is another wire's.
+base::Bytes without_name(std::string_view wire, const base::Bytes& named) {
+  if (named.size() <= wire.size() || named[wire.size()] != std::byte{0} ||
+      std::memcmp(named.data(), wire.data(), wire.size()) != 0)
+    return {};
+  return {named.begin() + static_cast<std::ptrdiff_t>(wire.size()) + 1, named.end()};
+}
+
+// g++ 12 sees an overflow that can't be (stringop-overflow) where this is inlined.
+[[gnu::noinline]] base::Bytes encode(const Greeting& greeting) {
   base::ByteWriter out;
   out.text(greeting.version)
       .text(greeting.transport)
@@ -120,7 +138,7 @@ void know_peers(window::Fabric& fabric, const base::Env& env, const std::string&
   mine.transport = env.transport;
   mine.coll = env.coll;
   mine.deterministic = std::to_string(int{env.deterministic});
-  for (const auto& wire : fabric.wires) mine.addresses.push_back(wire->address());
+  for (const auto& wire : fabric.wires) mine.addresses.push_back(with_name(wire->name(), wire->address()));
   const auto answers = window::allgather_for(fabric, *fabric.exchange, encode(mine), fabric.deadline());
   std::vector<std::vector<base::Bytes>> addresses(fabric.wires.size(), std::vector<base::Bytes>(answers.size()));
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
@@ -131,8 +149,9 @@ void know_peers(window::Fabric& fabric, const base::Env& env, const std::string&
     require_equal("HMC_COLL_FILE", mine.coll_rows, theirs.coll_rows, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_DETERMINISTIC", mine.deterministic, theirs.deterministic, fabric.rank, static_cast<int>(rank));
     model.hear(static_cast<int>(rank), std::move(theirs.model));
-    for (std::size_t w = 0; w < fabric.wires.size() && w < theirs.addresses.size(); ++w)
-      addresses[w][rank] = std::move(theirs.addresses[w]);
+    for (std::size_t w = 0; w < fabric.wires.size(); ++w)
+      for (const base::Bytes& named : theirs.addresses)
+        if (addresses[w][rank].empty()) addresses[w][rank] = without_name(fabric.wires[w]->name(), named);
   }
   for (std::size_t w = 0; w < fabric.wires.size(); ++w) fabric.wires[w]->know_peers(std::move(addresses[w]));
 }

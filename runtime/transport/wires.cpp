@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include <hmc/error.hpp>
 
 #include "runtime/transport/shm/shm_wire.hpp"
+#include "runtime/transport/tcp/tcp_wire.hpp"
 #ifdef HMC_HAVE_UCX
 #include "runtime/transport/ucx/ucx_wire.hpp"
 #endif
@@ -21,24 +24,42 @@ std::unique_ptr<Wire> make_ucx([[maybe_unused]] const WireContext& context) {
 #endif
 }
 
+/// A network that UCX drives without the kernel. Where there is none, UCX would go over TCP, and slower than we do.
+bool has_rdma_device() {
+#ifdef HMC_HAVE_UCX
+  std::error_code error;
+  return !std::filesystem::is_empty("/sys/class/infiniband", error) && !error;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 std::vector<WireInfo> list_wires() {
   std::vector<WireInfo> wires{{"shm", true, "memory of ranks on the same node"}};
 #ifdef HMC_HAVE_UCX
-  wires.push_back({"ucx", true, ucx_description()});
+  wires.push_back({"ucx", true,
+                   ucx_description() + (has_rdma_device() ? ", an RDMA device is here"
+                                                          : ", not taken by itself: no RDMA device is here")});
 #else
   wires.push_back({"ucx", false, "built without libucx-dev"});
 #endif
+  wires.push_back({"tcp", true, "messages over TCP"});
   return wires;
 }
+
+std::string_view wire_between_nodes(bool one_machine) { return !one_machine && has_rdma_device() ? "ucx" : "tcp"; }
 
 std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
   const std::string& forced = context.env->transport;
   std::vector<std::unique_ptr<Wire>> wires;
   if (forced.empty() || forced == "shm")
     wires.push_back(std::make_unique<ShmWire>(context.rank, *context.node_link, *context.waiter));
-  if (forced == "ucx" || (forced.empty() && context.several_nodes)) wires.push_back(make_ucx(context));
+  const bool between_nodes = forced.empty() && context.several_nodes;
+  if (forced == "ucx" || (between_nodes && wire_between_nodes(context.one_machine) == "ucx"))
+    wires.push_back(make_ucx(context));
+  if (forced == "tcp" || between_nodes) wires.push_back(make_tcp_wire(context));
   return wires;
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/env.hpp"
@@ -20,6 +21,9 @@ struct WireInfo {
 };
 /// What this build and machine have, in the order of preference; opens nothing.
 std::vector<WireInfo> list_wires();
+
+/// The wire that ranks of different nodes take by themselves. `one_machine`: the nodes are pretended.
+std::string_view wire_between_nodes(bool one_machine);
 
 /// What a wire may need of its job.
 struct WireContext {

@@ -241,7 +241,7 @@ class OtherForms(unittest.TestCase):
                     self.assertNotIn(None, row)  # no more values than keys
         row = next(csv.DictReader(io.StringIO(output("allreduce", *SHORT, "-m", "8:8", "-t", "f64", "-b", "private", "--csv",
                                                      ranks=4, nodes=2))))
-        self.assertEqual((row["wire"], row["dtype"], row["buffers"]), ("shm, ucx", "f64", "private"))
+        self.assertEqual((row["wire"], row["dtype"], row["buffers"]), ("shm, tcp", "f64", "private"))
         rows = list(csv.DictReader(io.StringIO(output("init", "--csv"))))
         self.assertEqual(rows[0]["ranks"], "2")
 

@@ -106,7 +106,7 @@ class Further(unittest.TestCase):
 class Format(unittest.TestCase):
     def check_banner(self, name, table, ranks, nodes):
         self.assertRegex(table.lines[0], rf"^# HMC {re.escape(TITLES[name])} v\d+\.\d+\.\d+$")
-        wires = {1: "shm", 2: "ucx" if name in TRANSFERS + ["atomics"] or ranks == 2 else "shm, ucx"}
+        wires = {1: "shm", 2: "tcp" if name in TRANSFERS + ["atomics"] or ranks == 2 else "shm, tcp"}
         self.assertEqual(table.note("Wire"), wires[nodes])
         self.assertEqual(table.note("Ranks"), f"{ranks} on {nodes} node{'' if nodes == 1 else 's'}")
         self.assertRegex(table.note("Build"), r"\w+, \w+ \d+")

@@ -63,11 +63,11 @@ class Smoke(unittest.TestCase):
     def test_every_operation_is_there(self):
         self.assertLessEqual({*plan.OPERATIONS, "hello"}, {row["op"] for row in self.results["rows"]})
 
-    def test_hmc_takes_memory_on_a_node_and_ucx_between_nodes(self):
+    def test_hmc_takes_memory_on_a_node_and_tcp_between_nodes(self):
         wires = {layout["name"]: layout["settings"]["hmc-window"] for layout in self.results["layouts"]
                  if "hmc-window" in layout["settings"]}
         self.assertIn("wire shm; window buffers", wires["memory-np2"])
-        self.assertIn("wire ucx", wires["network-np2"])
+        self.assertIn("wire tcp", wires["network-np2"])
 
     def test_the_report_is_there_and_whole(self):
         with open(os.path.join(self.folder.name, "report.html"), encoding="utf-8") as file:

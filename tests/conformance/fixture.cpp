@@ -6,10 +6,12 @@
 #include <atomic>
 #include <thread>
 
+#include "runtime/transport/messages/engine.hpp"
+#include "runtime/transport/messages/message_wire.hpp"
 #include "runtime/transport/shm/shm_wire.hpp"
+#include "runtime/transport/tcp/tcp_wire.hpp"
 #include "tests/support/sim_wire.hpp"
 #ifdef HMC_HAVE_UCX
-#include "runtime/transport/ucx/engine.hpp"
 #include "runtime/transport/ucx/ucx_wire.hpp"
 #endif
 
@@ -37,16 +39,14 @@ std::unique_ptr<transport::Wire> Fixture::make(const std::string& name) {
     const auto fault = spmd::SimWire::fault_named(me.options.setting("fault", "none"));
     return std::make_unique<spmd::SimWire>(me.rank, me.options.seed, fault);
   }
+  transport::messages::Options options;
+  options.rank = me.rank;
+  options.size = me.size;
+  options.waiter = &waiter_;
+  options.log = log_;
+  if (name == "tcp") return transport::make_tcp_wire(options);
 #ifdef HMC_HAVE_UCX
-  if (name == "ucx") {
-    transport::ucx::Options options;
-    options.rank = me.rank;
-    options.size = me.size;
-    options.waiter = &waiter_;
-    options.log = log_;
-    options.transports = me.options.setting("transports", "^sm");
-    return std::make_unique<transport::UcxWire>(options);
-  }
+  if (name == "ucx") return transport::make_ucx_wire(options, me.options.setting("transports", "^sm"));
 #endif
   throw spmd::CheckFailed("this build has no wire '" + name + "'");
 }

@@ -1,10 +1,9 @@
-// Small puts over ucx: how many messages they take.
-#ifdef HMC_HAVE_UCX
+// Small puts as messages: how many messages they take.
 #include <algorithm>
 #include <vector>
 
-#include "runtime/transport/ucx/engine.hpp"
-#include "runtime/transport/ucx/ucx_wire.hpp"
+#include "runtime/transport/messages/engine.hpp"
+#include "runtime/transport/messages/message_wire.hpp"
 #include "tests/conformance/fixture.hpp"
 
 namespace hmc::conformance {
@@ -13,23 +12,23 @@ namespace hmc::conformance {
 // a word wins.
 HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
   Fixture on(me);
-  auto* const ucx = dynamic_cast<transport::UcxWire*>(&on.wire());
-  if (ucx == nullptr) spmd::skip("for the ucx wire");
+  auto* const wire = dynamic_cast<transport::MessageWire*>(&on.wire());
+  if (wire == nullptr) spmd::skip("for wires of messages");
   constexpr std::uint64_t puts = 400;
-  constexpr std::size_t most = transport::ucx::inline_bytes;
+  constexpr std::size_t most = transport::messages::inline_bytes;
   Window window(on, 2 * most);
   std::uint64_t messages = 0;
   for (std::uint64_t round = 1; round <= 20; ++round) {
     on.barrier();
     std::vector<std::byte> word(8);
-    while (!ucx->engine().holds_back()) window.get(on.next(), 0, word);  // until who serves the wire is awake
-    const std::uint64_t before = ucx->engine().messages_to(on.next());
+    while (!wire->engine().holds_back()) window.get(on.next(), 0, word);  // until who serves the wire is awake
+    const std::uint64_t before = wire->engine().messages_to(on.next());
     for (std::uint64_t i = 0; i < puts; ++i) {
       const std::size_t bytes = i % 16 == 7 ? most : 8 + i % 9;
       window.put(on.next(), 8 * (i % 4), bytes_of({me.rank, round * puts + i}, bytes));
     }
     on.flush(on.next());
-    messages += ucx->engine().messages_to(on.next()) - before;
+    messages += wire->engine().messages_to(on.next()) - before;
     on.barrier();
     std::vector<std::byte> expected(window.mine().size());
     for (std::uint64_t i = 0; i < puts; ++i) {
@@ -46,4 +45,3 @@ HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
 }
 
 }  // namespace hmc::conformance
-#endif

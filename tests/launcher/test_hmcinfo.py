@@ -32,6 +32,7 @@ class Info(LauncherTest):
     def test_wires_are_here_or_say_why_not(self):
         wires = {wire["name"]: wire for wire in self.facts["wires"]}
         self.assertTrue(wires["shm"]["available"])
+        self.assertTrue(wires["tcp"]["available"])
         self.assertIn("ucx", wires)
         self.assertTrue(all(wire["available"] or wire["why"] for wire in wires.values()))
 

@@ -23,6 +23,9 @@ ALLOWED = {
     "runtime/transport": [PUBLIC, *CORE],
     "runtime/transport/wires.cpp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/*"],  # lists the wires
     "runtime/transport/*": [PUBLIC, *CORE, "runtime/transport"],
+    "runtime/transport/messages": [PUBLIC, *CORE, "runtime/transport"],
+    "runtime/transport/tcp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],  # carry messages
+    "runtime/transport/ucx": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],
     "runtime/window": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
     "collectives": [PUBLIC, "runtime/base", "runtime/window", "collectives/schedule", "collectives/select"],
     # never transport

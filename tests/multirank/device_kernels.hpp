@@ -25,7 +25,8 @@ inline bool has_kernels(Me& me, const ConnBuffer& buffer) {
     HMC_CHECK(kernels != nullptr);
     HMC_CHECK_EQ(kernels->why_not(0), "");
   }
-  return me.runtime->node_count() == 1 && me.runtime->path(me.next()).wire != "ucx" && kernels != nullptr &&
+  const std::string wire = me.runtime->path(me.next()).wire;
+  return me.runtime->node_count() == 1 && wire != "ucx" && wire != "tcp" && kernels != nullptr &&
          kernels->why_not(0).empty();
 }
 

@@ -93,7 +93,7 @@ TEST(SelectionStart, what_was_measured_before_is_taken_by_all) {
   const TemporaryFolder folder;
   Parameters peculiar;
   peculiar.network = {1234, 567, 89, 0.25};
-  const Place here = Place::here("ucx", true);
+  const Place here = Place::here("tcp", true);
   ASSERT_TRUE(collectives::write_whole(here.file(folder.path), collectives::text_of(peculiar, here)));
   for (const int nodes : {2, 3})
     for (const std::string& text : start(
@@ -104,7 +104,7 @@ TEST(SelectionStart, what_was_measured_before_is_taken_by_all) {
 
 TEST(SelectionStart, a_cache_that_is_broken_or_off_or_cannot_be_written_does_no_harm) {
   const TemporaryFolder folder;
-  folder.write(std::filesystem::path(Place::here("ucx", true).file(folder.path)).filename(), "{\"hmc_model\": ");
+  folder.write(std::filesystem::path(Place::here("tcp", true).file(folder.path)).filename(), "{\"hmc_model\": ");
   for (const std::string& cache : {folder.path, std::string(), std::string("/proc/nowhere")}) {
     std::vector<Parameters> seen(2);
     for (const std::string& text : start(
@@ -126,7 +126,7 @@ TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
   EXPECT_EQ(seen[1], seen[0]);
   EXPECT_EQ(seen[2], seen[0]);
   EXPECT_GT(seen[0].network.per_byte, 0);
-  const Place here = Place::here("ucx", true);
+  const Place here = Place::here("tcp", true);
   std::string text, why_not;
   Parameters kept;
   if (!collectives::read_file(here.file(folder.path), text)) {  // under a sanitizer nothing is measured

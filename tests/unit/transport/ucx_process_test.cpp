@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/transport/ucx/engine.hpp"
+#include "runtime/transport/messages/engine.hpp"
 #include "runtime/transport/ucx/ucx_wire.hpp"
 
 extern char** environ;
@@ -41,20 +41,18 @@ TEST(UcxProcess, KeepsItsSignalsItsEnvironmentAndItsAllocator) {
   ::signal(SIGFPE, [](int) {});
   const Process before;
   {
-    ucx::Options options;
-    options.transports = "tcp";
-    UcxWire wire(options);
-    wire.know_peers({wire.address()});
+    const auto wire = make_ucx_wire(messages::Options(), "tcp");
+    wire->know_peers({wire->address()});
     std::array<std::byte, 64> memory{};
     Region region;
     region.base = memory.data();
     region.bytes = memory.size();
-    (void)wire.expose(region);
+    (void)wire->expose(region);
     const Process during;
     EXPECT_EQ(during.handlers, before.handlers);
     EXPECT_EQ(during.environment, before.environment);
     EXPECT_EQ(during.code, before.code) << "its code was patched";
-    wire.conceal(region);
+    wire->conceal(region);
   }
   const Process after;
   EXPECT_EQ(after.handlers, before.handlers);
@@ -64,10 +62,8 @@ TEST(UcxProcess, KeepsItsSignalsItsEnvironmentAndItsAllocator) {
 TEST(UcxProcess, SaysItsVersion) { EXPECT_TRUE(ucx_description().starts_with("1.")) << ucx_description(); }
 
 TEST(UcxProcess, AnImpossibleTransportIsAnErrorWithAHint) {
-  ucx::Options options;
-  options.transports = "nonesuch";
   try {
-    const UcxWire wire(options);
+    const auto wire = make_ucx_wire(messages::Options(), "nonesuch");
     FAIL() << "took it";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::unavailable);

@@ -1,14 +1,14 @@
-#include "runtime/transport/ucx/regions.hpp"
+#include "runtime/transport/messages/regions.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <set>
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 namespace {
 
-TEST(UcxRegions, FindsOnlyWhatLiesInside) {
+TEST(MessageRegions, FindsOnlyWhatLiesInside) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto key = regions.add(memory.data(), memory.size());
@@ -22,7 +22,7 @@ TEST(UcxRegions, FindsOnlyWhatLiesInside) {
   EXPECT_EQ(regions.find({UINT64_MAX, key.nonce}, 0, 1), nullptr);
 }
 
-TEST(UcxRegions, OnlyWhoHasTheKeyGetsIn) {
+TEST(MessageRegions, OnlyWhoHasTheKeyGetsIn) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto key = regions.add(memory.data(), memory.size());
@@ -35,7 +35,7 @@ TEST(UcxRegions, OnlyWhoHasTheKeyGetsIn) {
   EXPECT_FALSE(nonces.contains(0));
 }
 
-TEST(UcxRegions, AKeyDiesWithItsRegion) {
+TEST(MessageRegions, AKeyDiesWithItsRegion) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto first = regions.add(memory.data(), memory.size());
@@ -47,7 +47,7 @@ TEST(UcxRegions, AKeyDiesWithItsRegion) {
   EXPECT_NE(regions.find(second, 0, 1), nullptr);
 }
 
-TEST(UcxRegions, ASlotThatIsStillReadFromIsNotUsedAgain) {
+TEST(MessageRegions, ASlotThatIsStillReadFromIsNotUsedAgain) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto first = regions.add(memory.data(), memory.size());
@@ -61,7 +61,7 @@ TEST(UcxRegions, ASlotThatIsStillReadFromIsNotUsedAgain) {
   EXPECT_EQ(regions.add(memory.data(), 50).index, first.index);
 }
 
-TEST(UcxRegions, TheSameMemoryTwiceIsOneRegion) {
+TEST(MessageRegions, TheSameMemoryTwiceIsOneRegion) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto first = regions.add(memory.data(), memory.size());
@@ -71,4 +71,4 @@ TEST(UcxRegions, TheSameMemoryTwiceIsOneRegion) {
 }
 
 }  // namespace
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <deque>
 
-#include "runtime/transport/ucx/nonce.hpp"
+#include "runtime/transport/messages/nonce.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 /// Numbers regions for their keys. The same memory exposed twice is one region, counted. Under the
 /// engine's lock.
@@ -20,7 +20,7 @@ class Regions {
     /// isn't taken for its heir's, and a stranger's message finds nothing.
     std::uint64_t nonce = 0;
     int uses = 0;
-    std::uint64_t sending = 0;  ///< messages under way that UCX reads from here
+    std::uint64_t sending = 0;  ///< messages under way that the link reads from here
   };
   /// What a peer must name.
   struct Key {
@@ -64,4 +64,4 @@ class Regions {
   std::deque<Exposed> slots_;  // addresses hold while messages are under way
 };
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

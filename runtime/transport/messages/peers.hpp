@@ -9,12 +9,12 @@
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/status.hpp"
-#include "runtime/transport/ucx/message.hpp"
-#include "runtime/transport/ucx/regions.hpp"
-#include "runtime/transport/ucx/tickets.hpp"
-#include "runtime/transport/ucx/worker.hpp"
+#include "runtime/transport/messages/link.hpp"
+#include "runtime/transport/messages/message.hpp"
+#include "runtime/transport/messages/regions.hpp"
+#include "runtime/transport/messages/tickets.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 class Peers;
 struct Sending;
@@ -24,7 +24,7 @@ struct Peer {
   int rank = -1;
   base::Bytes address;          ///< empty: it has no such wire
   std::uint64_t secret = 0;     ///< what a message to it must hold
-  ucp_ep_h endpoint = nullptr;  ///< null until the first message to it
+  bool connected = false;       ///< since the first message to it
   base::Status failure;         ///< sticks
   std::uint64_t sent = 0;       ///< messages to it
   std::uint64_t received = 0;   ///< messages from it
@@ -33,32 +33,35 @@ struct Peer {
   std::uint64_t flushed = 0;    ///< all verbs before this one are visible there
   bool distrusted = false;      ///< its messages came out of order, or not whole: none is believed any more
   bool put_refused = false;     ///< it refused a put since the last flush
-  std::uint32_t in_flight = 0;  ///< messages that UCX hasn't let go of
-  Sending* first = nullptr;     ///< the queue: what is posted and not yet UCX's
+  std::uint32_t in_flight = 0;  ///< messages that the link hasn't let go of
+  Sending* first = nullptr;     ///< the queue: what is posted and not yet the link's
   Sending* last = nullptr;
   Peers* owner = nullptr;
 };
 
-/// A message, or a large put of several, from its posting until UCX has let go of it: UCX reads the header,
-/// and small data, from here.
+/// A message, or a large put of several, from its posting until the link has let go of it, which reads the header, and
+/// small data, from here.
 struct Sending {
-  Message message;
   Peer* peer = nullptr;
   const std::byte* source = nullptr;
-  std::uint64_t bytes = 0;  ///< still to be sent, with what rides along
-  bool joined = false;      ///< others ride with it, so `message.bytes` is known already
-  Ticket ticket = done;     ///< advances by one when UCX has let go of a part of the source
+  bool joined = false;   ///< others ride with it, so `message.bytes` is known already
+  Ticket ticket = done;  ///< advances by one when the link has let go of a part of the source
   Regions::Exposed* reading = nullptr;
   Sending* next = nullptr;
+  // In a row, for a link that sends them as one piece.
+  std::uint64_t bytes = 0;  ///< still to be sent after the header, with what rides along
+  Message message;
   std::byte data[joined_bytes];
+
+  bool has_data_inside() const noexcept { return source == data; }
 };
 
-/// Connects on the first message. Messages to one peer arrive in the order of post() and send(): each is
-/// one fragment on one lane, the property by which UCX matches tags in order. The receiver checks it.
-/// Under the engine's lock.
+/// Connects on the first message. Messages to one peer arrive in the order of post() and send(); the receiver checks
+/// it. Under the engine's lock.
 class Peers {
  public:
-  Peers(Worker& worker, Tickets& tickets, base::Log log) : worker_(worker), tickets_(tickets), log_(log) {}
+  Peers(Link& link, Tickets& tickets, base::Log log)
+      : link_(link), traits_(link.traits()), tickets_(tickets), log_(log) {}
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
@@ -75,10 +78,16 @@ class Peers {
   base::Status post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
                     bool hold = false) noexcept;
   /// One message, now: the caller has asked has_room(). `reading` is where the data lies, counted up now
-  /// and down when UCX has let go of it.
+  /// and down when the link has let go of it.
   base::Status send(Peer& peer, const Message& message, const void* data, std::uint64_t bytes,
                     Regions::Exposed* reading) noexcept;
-  static bool has_room(const Peer& peer) noexcept { return peer.in_flight < most_in_flight; }
+  bool has_room(const Peer& peer) const noexcept { return peer.in_flight < traits_.most_in_flight; }
+  /// How many messages a put of so many bytes is.
+  std::uint64_t parts(std::uint64_t bytes) const noexcept {
+    return (bytes + traits_.chunk_bytes - 1) / traits_.chunk_bytes;
+  }
+  const Link::Traits& traits() const noexcept { return traits_; }
+  Link& link() noexcept { return link_; }
   /// Sends from the queues as far as there is room; returns how many messages.
   int pump() noexcept;
   /// pump() would send something.
@@ -86,26 +95,27 @@ class Peers {
   /// Takes out of the queue what isn't sent of a verb.
   void unqueue(int rank, Ticket ticket) noexcept;
 
-  /// Records in use: verbs in the queues, and messages in UCX's hands.
+  /// Records in use: verbs in the queues, and messages in the link's hands.
   std::size_t sending() const noexcept { return records_.size() - free_.size(); }
   std::size_t records() const noexcept { return records_.size(); }
 
   void fail(Peer& peer, base::Status status) noexcept;
   /// Fails whoever is being sent bytes of `region`, which must become free.
   void fail_readers(const Regions::Exposed& region, base::Status status) noexcept;
-  /// What failed since the last call, outside of UCX's callbacks: ends its connection, and then, when UCX
+  /// What failed since the last call, outside of the link's callbacks: ends its connection, and then, when the link
   /// has let go of their memory, its transfers.
   void bury() noexcept;
   bool any_failed() const noexcept { return !failed_.empty(); }
   /// Ends all connections; returns when that is done, or after two seconds. Once.
   void close() noexcept;
 
+  // ---- told by the link
+  void finish(Sending& record, base::Status status) noexcept;
+  void lost(int rank, const char* why) noexcept;
+
  private:
-  static void on_sent(void* request, ucs_status_t status, void* user_data) noexcept;
-  static void on_error(void* argument, ucp_ep_h endpoint, ucs_status_t status) noexcept;
   base::Status ready(Peer& peer) noexcept;
   base::Status connect(Peer& peer) noexcept;
-  void describe(const Peer& peer) const;
   Sending* take(Peer& peer, const Message& message) noexcept;
   void give_back(Sending& record) noexcept { free_.push_back(&record); }
   void enqueue(Peer& peer, Sending& record) noexcept;
@@ -117,18 +127,17 @@ class Peers {
   /// Sends what is before `end` in the queue, as far as there is room.
   base::Status drain(Peer& peer, const Sending* end) noexcept;
   base::Status hand_over(Sending& record) noexcept;
-  void finish(Sending& record, ucs_status_t status) noexcept;
   void bury(Peer& peer) noexcept;
-  void close_endpoint(Peer& peer, unsigned flags) noexcept;
+  void disconnect(Peer& peer, bool at_once) noexcept;
   void wait_closing(std::int64_t limit_ns) noexcept;
 
-  Worker& worker_;
+  Link& link_;
+  const Link::Traits& traits_;
   Tickets& tickets_;
   base::Log log_;
   std::vector<Peer> peers_;
-  std::vector<int> queued_;     // who has a queue
-  std::vector<int> failed_;     // to be buried
-  std::vector<void*> closing_;  // UCX's requests
+  std::vector<int> queued_;  // who has a queue
+  std::vector<int> failed_;  // to be buried
   // All there are. Never more than were in use at once, and whoever issues a verb waits a while above a few
   // thousand (Engine::relieve).
   std::vector<std::unique_ptr<Sending>> records_;
@@ -136,4 +145,4 @@ class Peers {
   bool closed_ = false;
 };
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

@@ -8,11 +8,11 @@
 
 #include "runtime/base/fd.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 class Engine;
 
-/// Sleeps in poll until UCX has something for us. A rank that waits drives its wires itself, and
+/// Sleeps in poll until the link has something for us. A rank that waits drives its wires itself, and
 /// faster than a thread that must first be scheduled, so while it does this one only looks now and
 /// then whether it still does.
 class ProgressThread {
@@ -35,4 +35,4 @@ class ProgressThread {
   std::thread thread_;
 };
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

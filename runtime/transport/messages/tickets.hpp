@@ -12,7 +12,7 @@
 #include "runtime/base/status.hpp"
 #include "runtime/transport/wire.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 /// A transfer's slot is free again the moment it has ended well, so a ticket that nobody asks about
 /// costs nothing; its generation tells a later test() that it is over. A failed one keeps its slot
@@ -30,7 +30,7 @@ class Tickets {
     std::uint64_t bytes = 0;           ///< of a get
     std::uint64_t* result = nullptr;   ///< of an atomic
     const void* channel = nullptr;     ///< with whose end it is given up; null: none
-    std::uint32_t sending = 0;         ///< messages in UCX's hands that it reads the caller's memory for
+    std::uint32_t sending = 0;         ///< messages in the link's hands that it reads the caller's memory for
   };
 
   /// `done` if there is no memory for one more.
@@ -103,4 +103,4 @@ class Tickets {
   std::vector<std::uint32_t> free_;
 };
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

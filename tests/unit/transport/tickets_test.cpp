@@ -1,4 +1,4 @@
-#include "runtime/transport/ucx/tickets.hpp"
+#include "runtime/transport/messages/tickets.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,19 +17,19 @@ void* operator new(std::size_t bytes) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 namespace {
 
-class UcxTickets : public ::testing::Test {
+class MessageTickets : public ::testing::Test {
  protected:
   base::Status test(Ticket ticket) { return tickets_.test(ticket, lock_); }
   Tickets tickets_;
   std::mutex lock_;
 };
 
-TEST_F(UcxTickets, NumberZeroIsDone) { EXPECT_TRUE(test(done).ok()); }
+TEST_F(MessageTickets, NumberZeroIsDone) { EXPECT_TRUE(test(done).ok()); }
 
-TEST_F(UcxTickets, WithoutMemoryThereIsNone) {
+TEST_F(MessageTickets, WithoutMemoryThereIsNone) {
   std::vector<Ticket> before;
   before.reserve(1000);
   before.push_back(tickets_.open({.peer = 1, .left = 1}));
@@ -52,7 +52,7 @@ TEST_F(UcxTickets, WithoutMemoryThereIsNone) {
   }
 }
 
-TEST_F(UcxTickets, EndsWhenNothingIsLeft) {
+TEST_F(MessageTickets, EndsWhenNothingIsLeft) {
   const Ticket ticket = tickets_.open({.peer = 1, .left = 3});
   EXPECT_NE(ticket, done);
   tickets_.advance(ticket, 2);
@@ -62,7 +62,7 @@ TEST_F(UcxTickets, EndsWhenNothingIsLeft) {
   EXPECT_TRUE(test(ticket).ok());
 }
 
-TEST_F(UcxTickets, ASlotIsUsedAgainWithoutAnybodyAsking) {
+TEST_F(MessageTickets, ASlotIsUsedAgainWithoutAnybodyAsking) {
   const Ticket first = tickets_.open({.peer = 1, .left = 1});
   tickets_.advance(first, 1);
   const Ticket second = tickets_.open({.peer = 1, .left = 1});
@@ -74,7 +74,7 @@ TEST_F(UcxTickets, ASlotIsUsedAgainWithoutAnybodyAsking) {
   EXPECT_EQ(test(second).code, Code::in_progress);
 }
 
-TEST_F(UcxTickets, AFailureIsToldOnceAndThenForgotten) {
+TEST_F(MessageTickets, AFailureIsToldOnceAndThenForgotten) {
   const Ticket ticket = tickets_.open({.peer = 4, .left = 2});
   tickets_.fail(ticket, base::Status::failure(Code::peer_failed, "gone", 4));
   tickets_.advance(ticket, 2);
@@ -83,7 +83,7 @@ TEST_F(UcxTickets, AFailureIsToldOnceAndThenForgotten) {
   EXPECT_TRUE(test(ticket).ok());
 }
 
-TEST_F(UcxTickets, OneThatFailedAndIsDroppedKeepsNoSlot) {
+TEST_F(MessageTickets, OneThatFailedAndIsDroppedKeepsNoSlot) {
   const Ticket ticket = tickets_.open({.peer = 4, .left = 2});
   tickets_.fail(ticket, base::Status::failure(Code::peer_failed, "gone", 4));
   EXPECT_EQ(tickets_.find(ticket), nullptr);
@@ -97,7 +97,7 @@ TEST_F(UcxTickets, OneThatFailedAndIsDroppedKeepsNoSlot) {
   EXPECT_EQ(test(next).code, Code::in_progress);
 }
 
-TEST_F(UcxTickets, FindsThoseOfAChannelAlsoTheFailed) {
+TEST_F(MessageTickets, FindsThoseOfAChannelAlsoTheFailed) {
   const int mine = 0, others = 0;
   (void)tickets_.open({.peer = 1, .left = 1, .channel = &others});
   const Ticket first = tickets_.open({.peer = 1, .left = 1, .channel = &mine});
@@ -111,7 +111,7 @@ TEST_F(UcxTickets, FindsThoseOfAChannelAlsoTheFailed) {
   EXPECT_EQ(tickets_.next_of(&mine, index), done);
 }
 
-TEST_F(UcxTickets, APeersFailureEndsWhatWaitsForItAndNothingElse) {
+TEST_F(MessageTickets, APeersFailureEndsWhatWaitsForItAndNothingElse) {
   const Ticket mine = tickets_.open({.peer = 1, .left = 1});
   const Ticket other = tickets_.open({.peer = 2, .left = 1});
   const Ticket everybody = tickets_.open({.peer = -1, .left = 2});
@@ -121,7 +121,7 @@ TEST_F(UcxTickets, APeersFailureEndsWhatWaitsForItAndNothingElse) {
   EXPECT_EQ(test(everybody).code, Code::peer_failed);
 }
 
-TEST_F(UcxTickets, MemoryFollowsWhatIsUnderWay) {
+TEST_F(MessageTickets, MemoryFollowsWhatIsUnderWay) {
   for (int round = 0; round < 100; ++round) {
     std::vector<Ticket> open;
     for (int i = 0; i < 50; ++i) open.push_back(tickets_.open({.peer = 0, .left = 1}));
@@ -132,7 +132,7 @@ TEST_F(UcxTickets, MemoryFollowsWhatIsUnderWay) {
   EXPECT_EQ(tickets_.under_way(), 0U);
 }
 
-TEST_F(UcxTickets, OneWhoseMemoryIsStillReadFailsLater) {
+TEST_F(MessageTickets, OneWhoseMemoryIsStillReadFailsLater) {
   const Ticket read = tickets_.open({.peer = 1, .left = 2, .sending = 1});
   const Ticket idle = tickets_.open({.peer = 1, .left = 2});
   tickets_.fail_peer(1, base::Status::failure(Code::peer_failed, "gone"));
@@ -141,4 +141,4 @@ TEST_F(UcxTickets, OneWhoseMemoryIsStillReadFailsLater) {
 }
 
 }  // namespace
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

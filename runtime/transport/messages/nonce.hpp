@@ -8,7 +8,7 @@
 
 #include <hmc/error.hpp>
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 /// 64 random bits from the kernel, never 0. Throws Error.
 inline std::uint64_t make_nonce() {
@@ -18,7 +18,7 @@ inline std::uint64_t make_nonce() {
     nonce = 0;
     if (errno == EINTR) continue;
     ErrorDetail detail;
-    detail.operation = "ucx";
+    detail.operation = "wire";
     detail.sys_errno = errno;
     detail.message = "the kernel gives no random numbers";
     throw Error(std::move(detail));
@@ -26,4 +26,4 @@ inline std::uint64_t make_nonce() {
   return nonce;
 }
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

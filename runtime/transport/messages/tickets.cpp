@@ -1,8 +1,8 @@
-#include "runtime/transport/ucx/tickets.hpp"
+#include "runtime/transport/messages/tickets.hpp"
 
 #include <new>
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 Ticket Tickets::open(const Transfer& transfer) noexcept {
   if (free_.empty()) {
@@ -94,4 +94,4 @@ void Tickets::release(std::uint32_t index) noexcept {
   free_.push_back(index);
 }
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

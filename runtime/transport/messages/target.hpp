@@ -5,15 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/transport/ucx/message.hpp"
-#include "runtime/transport/ucx/peers.hpp"
-#include "runtime/transport/ucx/regions.hpp"
-#include "runtime/transport/ucx/tickets.hpp"
+#include "runtime/transport/messages/message.hpp"
+#include "runtime/transport/messages/peers.hpp"
+#include "runtime/transport/messages/regions.hpp"
+#include "runtime/transport/messages/tickets.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 /// Requests change memory at once, in the order in which they arrive; answers are sent afterwards, by
-/// answer(), as far as there is room: UCX's callbacks are no place to connect, and a large get's bytes
+/// answer(), as far as there is room: the link's callbacks are no place to connect, and a large get's bytes
 /// aren't queued all at once. Nothing in a message is believed before it was checked against this wire's
 /// secret, and then against what is exposed or under way. Under the engine's lock.
 ///
@@ -30,6 +30,13 @@ class Target {
       : rank_(rank), secret_(secret), peers_(peers), tickets_(tickets), regions_(regions), log_(log) {}
 
   void receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
+  bool knows(const Message& message) const noexcept {
+    return message.secret == secret_ && message.origin < static_cast<std::uint32_t>(peers_.count());
+  }
+  // The same in three steps, for a large message whose bytes the link puts to their place itself: see LinkUser.
+  bool begin(const Message& message) noexcept;
+  std::byte* place(const Message& message, std::uint64_t at) noexcept;
+  void finish(const Message& message) noexcept;
   /// A message that isn't even of our shape.
   void refuse_stranger() noexcept;
   /// Sends the answers due, as far as there is room; returns how many messages.
@@ -60,6 +67,10 @@ class Target {
   void distrust(Peer& peer, const char* why) noexcept;
   void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes);
   void take_in(const Message& message, const std::byte* data, std::uint64_t bytes);
+  /// Whether it is the message that is due from a rank of this job.
+  bool admit(const Message& message) noexcept;
+  Regions::Exposed* region_of_put(const Message& message) noexcept;
+  static void raise(const Regions::Exposed& region, const Message& message) noexcept;
   void do_put(const Message& message, const std::byte* data, std::uint64_t bytes);
   void do_atomic(const Message& message);
   void do_get(const Message& message);
@@ -82,4 +93,4 @@ class Target {
   Refusals refusals_;
 };
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

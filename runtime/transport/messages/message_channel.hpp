@@ -1,16 +1,16 @@
-// UcxChannel: a region of a peer, reached by messages.
+// MessageChannel: a region of a peer, reached by messages.
 #pragma once
 
-#include "runtime/transport/ucx/engine.hpp"
+#include "runtime/transport/messages/engine.hpp"
 #include "runtime/transport/wire.hpp"
 
-namespace hmc::transport {
+namespace hmc::transport::messages {
 
-class UcxChannel final : public Channel {
+class MessageChannel final : public Channel {
  public:
-  UcxChannel(ucx::Engine& engine, int peer, ucx::Regions::Key region) noexcept
+  MessageChannel(Engine& engine, int peer, Regions::Key region) noexcept
       : engine_(engine), to_{peer, region, this} {}
-  ~UcxChannel() override { engine_.abandon_channel(this); }
+  ~MessageChannel() override { engine_.abandon_channel(this); }
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override {
     return engine_.put(to_, offset, source, bytes, ticket);
@@ -28,8 +28,8 @@ class UcxChannel final : public Channel {
   }
 
  private:
-  ucx::Engine& engine_;
-  ucx::Engine::To to_;
+  Engine& engine_;
+  Engine::To to_;
 };
 
-}  // namespace hmc::transport
+}  // namespace hmc::transport::messages

@@ -11,10 +11,10 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 /// Between processes the socket gives this order. Between ranks of one process it does too, but TSan
-/// doesn't follow bytes through the kernel, nor into UCX, which isn't built with it. These calls are
+/// doesn't follow bytes through the kernel, nor into a library that isn't built with it. These calls are
 /// nothing in other builds. One address per sending rank, so that unrelated messages order nothing.
 class TsanOrder {
  public:
@@ -35,4 +35,4 @@ class TsanOrder {
 #endif
 };
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

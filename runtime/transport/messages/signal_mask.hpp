@@ -3,10 +3,10 @@
 
 #include <csignal>
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 /// A thread inherits its creator's mask. Signals are for the user's threads: a handler of theirs must
-/// not run on one of ours or UCX's.
+/// not run on one of ours or a library's.
 class SignalMask {
  public:
   SignalMask() noexcept {
@@ -22,4 +22,4 @@ class SignalMask {
   sigset_t saved_;
 };
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

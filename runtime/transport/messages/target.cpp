@@ -1,4 +1,4 @@
-#include "runtime/transport/ucx/target.hpp"
+#include "runtime/transport/messages/target.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 #include "runtime/base/fences.hpp"
 #include "runtime/transport/cpu_atomics.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 namespace {
 
@@ -21,23 +21,71 @@ bool worth_a_line(std::uint64_t count) noexcept { return (count & (count - 1)) =
 
 }  // namespace
 
-void Target::receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
+bool Target::admit(const Message& message) noexcept {
   // Before anything else, and before it counts as a message of that rank.
-  if (message.secret != secret_ || message.origin >= static_cast<std::uint32_t>(peers_.count()))
-    return refuse_stranger();
+  if (!knows(message)) {
+    refuse_stranger();
+    return false;
+  }
   Peer& peer = peers_.at(static_cast<int>(message.origin));
-  if (peer.distrusted) return;
+  if (peer.distrusted) return false;
   if (message.sequence != peer.received++) {
     // Fences and signals rest on this order; to go on would be to corrupt silently.
-    log_.error("ucx: message {} from rank {} came where {} was due", message.sequence, peer.rank, peer.received - 1);
-    return distrust(peer, "the network reordered messages");
+    log_.error("{}: message {} from rank {} came where {} was due", peers_.traits().name, message.sequence, peer.rank, peer.received - 1);
+    distrust(peer, "the network reordered messages");
+    return false;
   }
+  return true;
+}
+
+void Target::receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
+  if (!admit(message)) return;
+  Peer& peer = peers_.at(static_cast<int>(message.origin));
   try {
     if (!receive_all(message, data, bytes)) {
-      log_.error("ucx: message {} from rank {} isn't whole", message.sequence, peer.rank);
+      log_.error("{}: message {} from rank {} isn't whole", peers_.traits().name, message.sequence, peer.rank);
       distrust(peer, "its messages aren't whole");
     }
   } catch (const std::bad_alloc&) {  // of the lists of answers: who asks for so much has to do without
+    peers_.fail(peer, base::Status::failure(Code::out_of_memory, "no memory for an answer", peer.rank));
+  }
+}
+
+bool Target::begin(const Message& message) noexcept {
+  if (!admit(message)) return false;
+  if (message.kind == Kind::put || message.kind == Kind::put_signal || message.kind == Kind::got) {
+    base::store_fence();  // as in do_put: after all that came before, on every CPU
+    return true;
+  }
+  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  log_.error("{}: message {} from rank {} has more bytes than its kind", peers_.traits().name, message.sequence,
+             peer.rank);
+  distrust(peer, "its messages aren't whole");
+  return false;
+}
+
+std::byte* Target::place(const Message& message, std::uint64_t at) noexcept {
+  if (message.kind == Kind::got) {
+    const Tickets::Transfer* const transfer = tickets_.find(message.ticket);
+    const bool fits = transfer != nullptr && transfer->destination != nullptr && message.offset <= transfer->bytes &&
+                      message.bytes <= transfer->bytes - message.offset;
+    return fits ? transfer->destination + message.offset + at : nullptr;
+  }
+  const Regions::Exposed* const region = region_of_put(message);
+  return region != nullptr ? region->base + message.offset + at : nullptr;
+}
+
+void Target::finish(const Message& message) noexcept {
+  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  try {
+    if (message.kind == Kind::got) {
+      if (place(message, 0) != nullptr) tickets_.advance(message.ticket, message.bytes);
+    } else if (Regions::Exposed* const region = region_of_put(message); region == nullptr) {
+      refuse(message);
+    } else if (message.kind == Kind::put_signal) {
+      raise(*region, message);
+    }
+  } catch (const std::bad_alloc&) {
     peers_.fail(peer, base::Status::failure(Code::out_of_memory, "no memory for an answer", peer.rank));
   }
 }
@@ -68,7 +116,8 @@ bool Target::receive_all(Message message, const std::byte* data, std::uint64_t l
 
 void Target::refuse_stranger() noexcept {
   if (worth_a_line(++refusals_.strangers))
-    log_.warn("ucx: {} messages were dropped that don't hold this wire's secret", refusals_.strangers);
+    log_.warn("{}: {} messages were dropped that don't hold this wire's secret", peers_.traits().name,
+              refusals_.strangers);
 }
 
 void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) {
@@ -82,12 +131,23 @@ void Target::carry_out(const Message& message, const std::byte* data, std::uint6
   }
 }
 
+/// Null unless its bytes and its signal lie in a region that is exposed.
+Regions::Exposed* Target::region_of_put(const Message& message) noexcept {
+  Regions::Exposed* const region = regions_.find(key_of(message), message.offset, message.bytes);
+  if (message.kind != Kind::put_signal) return region;
+  return message.first % 8 == 0 && regions_.find(key_of(message), message.first, 8) != nullptr ? region : nullptr;
+}
+
+void Target::raise(const Regions::Exposed& region, const Message& message) noexcept {
+  auto* const word = reinterpret_cast<std::uint64_t*>(region.base + message.first);
+  // Release: pairs with the acquire load of whoever waits for the signal; the bytes were stored before,
+  // and those of earlier messages before that, by a thread that held the engine's lock.
+  std::atomic_ref<std::uint64_t>(*word).store(message.second, std::memory_order_release);
+}
+
 void Target::do_put(const Message& message, const std::byte* data, std::uint64_t bytes) {
-  Regions::Exposed* const region = regions_.find(key_of(message), message.offset, bytes);
-  const bool signals = message.kind == Kind::put_signal;
-  const bool sound =
-      !signals || (message.first % 8 == 0 && regions_.find(key_of(message), message.first, 8) != nullptr);
-  if (region == nullptr || !sound) return refuse(message);
+  Regions::Exposed* const region = region_of_put(message);
+  if (region == nullptr) return refuse(message);
   // Messages are carried out in order, so that a fence needs no message of its own; each one's stores come
   // after those before it on every CPU.
   base::store_fence();
@@ -100,11 +160,7 @@ void Target::do_put(const Message& message, const std::byte* data, std::uint64_t
   } else if (bytes > 0) {
     std::memcpy(to, data, bytes);
   }
-  if (!signals) return;
-  auto* const word = reinterpret_cast<std::uint64_t*>(region->base + message.first);
-  // Release: pairs with the acquire load of whoever waits for the signal; the bytes were stored above,
-  // and those of earlier messages before that, by a thread that held the engine's lock.
-  std::atomic_ref<std::uint64_t>(*word).store(message.second, std::memory_order_release);
+  if (message.kind == Kind::put_signal) raise(*region, message);
 }
 
 void Target::do_atomic(const Message& message) {
@@ -129,8 +185,8 @@ void Target::do_get(const Message& message) {
 
 void Target::refuse(const Message& message) {
   if (worth_a_line(++refusals_.requests))
-    log_.error("ucx: rank {} asked for bytes from {} of a region that isn't exposed, or is shorter ({} such requests)",
-               message.origin, message.offset, refusals_.requests);
+    log_.error("{}: rank {} asked for bytes from {} of a region that isn't exposed, or is shorter ({} such requests)",
+               peers_.traits().name, message.origin, message.offset, refusals_.requests);
   Message& answer = reply(message, Kind::refused).message;
   answer.region = message.region;
   answer.nonce = message.nonce;
@@ -182,7 +238,7 @@ void Target::take_in(const Message& message, const std::byte* data, std::uint64_
 
 void Target::take_refusal(const Message& message) {
   const int rank = static_cast<int>(message.origin);
-  log_.error("ucx: rank {} doesn't expose a region that this rank asked of it", rank);
+  log_.error("{}: rank {} doesn't expose a region that this rank asked of it", peers_.traits().name, rank);
   tickets_.fail(message.ticket, base::Status::failure(Code::error, "the peer doesn't expose that region", rank));
   // A put has nobody who waits for it: the next flush says so, and the next verb on that way. Everything else
   // goes on.
@@ -200,7 +256,7 @@ int Target::answer() noexcept {
   int count = 0;
   for (Due& due : due_) {
     Peer& peer = peers_.at(due.rank);
-    for (; due.first < due.answers.size() && Peers::has_room(peer); ++count)
+    for (; due.first < due.answers.size() && peers_.has_room(peer); ++count)
       if (send_part(peer, due.answers[due.first])) ++due.first;
     // What was sent makes place, now and then.
     if (due.first > 64 && due.first > due.answers.size() / 2) {
@@ -223,7 +279,7 @@ bool Target::send_part(Peer& peer, Answer& answer) noexcept {
     (void)peers_.send(peer, answer.message, nullptr, 0, nullptr);
     return true;
   }
-  const std::uint64_t bytes = std::min(chunk_bytes, answer.bytes);
+  const std::uint64_t bytes = std::min(peers_.traits().chunk_bytes, answer.bytes);
   // A peer that failed asks for nothing any more; its own side knows.
   const base::Status status =
       peers_.send(peer, answer.message, answer.region->base + answer.offset, bytes, answer.region);
@@ -243,4 +299,4 @@ void Target::forget(const Regions::Exposed& region) noexcept {
   }
 }
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

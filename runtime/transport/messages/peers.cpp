@@ -1,12 +1,10 @@
-#include "runtime/transport/ucx/peers.hpp"
+#include "runtime/transport/messages/peers.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
@@ -15,15 +13,15 @@
 
 #include <hmc/error.hpp>
 
-#include "runtime/transport/ucx/tsan_order.hpp"
+#include "runtime/transport/messages/tsan_order.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 namespace {
 
 /// Each of close()'s two steps takes no longer than this.
 constexpr std::int64_t longest_goodbye_ns = 1'000'000'000;
-/// How long UCX may take to give back what it holds for a connection that was ended.
+/// How long the link may take to give back what it holds for a connection that was ended.
 constexpr std::int64_t longest_burial_ns = 200'000'000;
 
 }  // namespace
@@ -40,14 +38,14 @@ void Peers::know(std::vector<base::Bytes> addresses) {
     base::ByteReader in(addresses[i]);
     const auto version = in.number<std::uint8_t>();
     if (version != protocol_version) {
-      throw Error(Code::refused, "ucx",
+      throw Error(Code::refused, std::string(traits_.name),
                   fmt::format("rank {} speaks version {} of this wire, and we speak {}", i, version, protocol_version),
                   "all ranks must run the same build");
     }
     peer.secret = in.number<std::uint64_t>();
     const base::ByteView worker = in.raw(in.left());
     if (!in.complete() || worker.empty())
-      throw Error(Code::refused, "ucx", fmt::format("rank {} sent an address of {} bytes", i, addresses[i].size()));
+      throw Error(Code::refused, std::string(traits_.name), fmt::format("rank {} sent an address of {} bytes", i, addresses[i].size()));
     peer.address.assign(worker.begin(), worker.end());
   }
   failed_.reserve(peers_.size());
@@ -56,7 +54,7 @@ void Peers::know(std::vector<base::Bytes> addresses) {
 
 base::Status Peers::ready(Peer& peer) noexcept {
   if (!peer.failure.ok()) return peer.failure;
-  return peer.endpoint != nullptr ? base::Status{} : connect(peer);
+  return peer.connected ? base::Status{} : connect(peer);
 }
 
 bool Peers::join(Peer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept {
@@ -88,7 +86,7 @@ base::Status Peers::post(Peer& peer, const Message& message, const void* data, s
     std::memcpy(record->data, data, bytes);
     record->source = record->data;
   }
-  if (!hold && peer.first == nullptr && bytes <= chunk_bytes && has_room(peer)) return hand_over(*record);
+  if (!hold && peer.first == nullptr && bytes <= traits_.chunk_bytes && has_room(peer)) return hand_over(*record);
   enqueue(peer, *record);
   return drain(peer, hold ? record : nullptr);
 }
@@ -131,7 +129,7 @@ Sending* Peers::dequeue(Peer& peer) noexcept {
 
 base::Status Peers::send_first(Peer& peer) noexcept {
   Sending& verb = *peer.first;
-  if (verb.bytes <= chunk_bytes) return hand_over(*dequeue(peer));
+  if (verb.bytes <= traits_.chunk_bytes) return hand_over(*dequeue(peer));
   Message message = verb.message;
   message.kind = Kind::put;
   Sending* const chunk = take(peer, message);
@@ -141,10 +139,10 @@ base::Status Peers::send_first(Peer& peer) noexcept {
   }
   chunk->ticket = verb.ticket;
   chunk->source = verb.source;
-  chunk->bytes = chunk_bytes;
-  verb.source += chunk_bytes;
-  verb.message.offset += chunk_bytes;
-  verb.bytes -= chunk_bytes;
+  chunk->bytes = traits_.chunk_bytes;
+  verb.source += chunk->bytes;
+  verb.message.offset += chunk->bytes;
+  verb.bytes -= chunk->bytes;
   return hand_over(*chunk);
 }
 
@@ -187,55 +185,24 @@ base::Status Peers::hand_over(Sending& record) noexcept {
   if (record.reading != nullptr) ++record.reading->sending;
   if (record.ticket != done)
     if (Tickets::Transfer* const transfer = tickets_.known(record.ticket)) ++transfer->sending;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
-                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.cb.send = on_sent;
-  param.user_data = &record;
-  param.flags = UCP_AM_SEND_FLAG_EAGER;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;  // it needn't look the address up
   TsanOrder::sends(record.message.origin);
-  void* const request = worker_.ucp().ucp_am_send_nbx(peer.endpoint, 0, &record.message, sizeof(Message), record.source,
-                                                      record.bytes, &param);
-  if (UCS_PTR_IS_PTR(request)) return {};
-  const ucs_status_t sent = request == nullptr ? UCS_OK : UCS_PTR_STATUS(request);
+  const base::Status sent = link_.send(record);
+  if (sent.code == Code::in_progress) return {};
   finish(record, sent);
-  return sent == UCS_OK ? base::Status{} : peer.failure;
+  return sent.ok() ? base::Status{} : peer.failure;
 }
 
 base::Status Peers::connect(Peer& peer) noexcept {
-  if (peer.address.empty()) return base::Status::failure(Code::unavailable, "that rank has no UCX", peer.rank);
-  ucp_ep_params_t params{};
-  params.field_mask =
-      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(peer.address.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = on_error;
-  params.err_handler.arg = &peer;
-  const ucs_status_t status = worker_.ucp().ucp_ep_create(worker_.handle(), &params, &peer.endpoint);
-  if (status != UCS_OK) {
-    peer.endpoint = nullptr;
-    log_.warn("ucx: no connection to rank {}: {}", peer.rank, worker_.ucp().ucs_status_string(status));
-    fail(peer, base::Status::failure(Code::unavailable, worker_.ucp().ucs_status_string(status), peer.rank));
+  if (peer.address.empty()) return base::Status::failure(Code::unavailable, "that rank has no such wire", peer.rank);
+  if (const base::Status status = link_.connect(peer.rank, peer.address); !status.ok()) {
+    log_.warn("{}: no connection to rank {}: {}", traits_.name, peer.rank, status.what);
+    fail(peer, base::Status::failure(Code::unavailable, status.what, peer.rank, status.sys_errno));
     return peer.failure;
   }
-  if (log_.wants(base::LogLevel::info)) describe(peer);
+  peer.connected = true;
+  if (log_.wants(base::LogLevel::info))
+    log_.info("{}: connected to rank {} by {}", traits_.name, peer.rank, link_.describe(peer.rank));
   return {};
-}
-
-/// UCX tells the devices it took only in this text.
-void Peers::describe(const Peer& peer) const {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* const stream = ::open_memstream(&text, &size);
-  if (stream == nullptr) return;
-  worker_.ucp().ucp_ep_print_info(peer.endpoint, stream);
-  std::fclose(stream);
-  const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
-  const std::string all(text, size);
-  const auto lane = all.find("lane[0]:");
-  const auto line = lane == std::string::npos ? std::string("?") : all.substr(lane, all.find('\n', lane) - lane);
-  log_.info("ucx: connected to rank {} by {}", peer.rank, line);
 }
 
 Sending* Peers::take(Peer& peer, const Message& message) noexcept {
@@ -263,33 +230,23 @@ Sending* Peers::take(Peer& peer, const Message& message) noexcept {
   return record;
 }
 
-void Peers::finish(Sending& record, ucs_status_t status) noexcept {
+void Peers::finish(Sending& record, base::Status status) noexcept {
   Peer& peer = *record.peer;
   --peer.in_flight;
   if (Regions::Exposed* const region = std::exchange(record.reading, nullptr)) --region->sending;
   const Ticket ticket = record.ticket;
   Tickets::Transfer* const transfer = tickets_.known(ticket);
   const bool was_last = transfer != nullptr && --transfer->sending == 0;
-  if (status == UCS_OK) tickets_.advance(ticket, 1);
+  if (status.ok()) tickets_.advance(ticket, 1);
   give_back(record);
-  if (status != UCS_OK)
-    fail(peer, base::Status::failure(Code::peer_failed, worker_.ucp().ucs_status_string(status), peer.rank));
-  // Failed only now that UCX reads its memory no more; bury() fails those that UCX holds nothing of.
+  if (!status.ok()) fail(peer, base::Status::failure(Code::peer_failed, status.what, peer.rank, status.sys_errno));
+  // Failed only now that the link reads its memory no more; bury() fails those that it holds nothing of.
   if (was_last && !peer.failure.ok()) tickets_.fail(ticket, peer.failure);
 }
 
-void Peers::on_sent(void* request, ucs_status_t status, void* user_data) noexcept {
-  auto& record = *static_cast<Sending*>(user_data);
-  Peers& peers = *record.peer->owner;
-  peers.finish(record, status);
-  peers.worker_.ucp().ucp_request_free(request);
-}
-
-void Peers::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
-  auto& peer = *static_cast<Peer*>(argument);
-  Peers& peers = *peer.owner;
-  peers.log_.debug("ucx: rank {}: {}", peer.rank, peers.worker_.ucp().ucs_status_string(status));
-  peers.fail(peer, base::Status::failure(Code::peer_failed, "the connection was lost", peer.rank));
+void Peers::lost(int rank, const char* why) noexcept {
+  log_.debug("{}: rank {}: {}", traits_.name, rank, why);
+  fail(at(rank), base::Status::failure(Code::peer_failed, "the connection was lost", rank));
 }
 
 void Peers::fail(Peer& peer, base::Status status) noexcept {
@@ -304,40 +261,28 @@ void Peers::fail_readers(const Regions::Exposed& region, base::Status status) no
 }
 
 void Peers::bury() noexcept {
-  // By index: while UCX gives back what it held, more may fail.
+  // By index: while the link gives back what it held, more may fail.
   for (std::size_t i = 0; i < failed_.size(); ++i) bury(at(failed_[i]));
   failed_.clear();
 }
 
 void Peers::bury(Peer& peer) noexcept {
   unqueue(peer.rank, done);
-  close_endpoint(peer, UCP_EP_CLOSE_FLAG_FORCE);
+  disconnect(peer, true);
   const std::int64_t limit = base::now_ns() + longest_burial_ns;
-  while (peer.in_flight > 0 && base::now_ns() < limit) (void)worker_.progress();
-  if (peer.in_flight > 0) log_.warn("ucx: UCX keeps {} messages to rank {}", peer.in_flight, peer.rank);
+  while (peer.in_flight > 0 && base::now_ns() < limit) (void)link_.progress();
+  if (peer.in_flight > 0) log_.warn("{}: {} messages to rank {} aren't given back", traits_.name, peer.in_flight, peer.rank);
   tickets_.fail_peer(peer.rank, peer.failure);
 }
 
-void Peers::close_endpoint(Peer& peer, unsigned flags) noexcept {
-  if (peer.endpoint == nullptr) return;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = flags;
-  void* const request = worker_.ucp().ucp_ep_close_nbx(peer.endpoint, &param);
-  peer.endpoint = nullptr;
-  if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
+void Peers::disconnect(Peer& peer, bool at_once) noexcept {
+  if (std::exchange(peer.connected, false)) link_.disconnect(peer.rank, at_once);
 }
 
 void Peers::wait_closing(std::int64_t limit_ns) noexcept {
   const std::int64_t limit = base::now_ns() + limit_ns;
-  while (!closing_.empty() && base::now_ns() < limit) {
-    if (worker_.progress() == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
-    std::erase_if(closing_, [&](void* request) {
-      if (worker_.ucp().ucp_request_check_status(request) == UCS_INPROGRESS) return false;
-      worker_.ucp().ucp_request_free(request);
-      return true;
-    });
-  }
+  while (link_.ending() > 0 && base::now_ns() < limit)
+    if (link_.progress() == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 void Peers::close() noexcept {
@@ -347,21 +292,19 @@ void Peers::close() noexcept {
   bury();
   const std::int64_t limit = base::now_ns() + longest_goodbye_ns;
   while (sending() > 0 && base::now_ns() < limit) {
-    if (worker_.progress() == 0) ::sched_yield();
+    if (link_.progress() == 0) ::sched_yield();
     bury();
     pump();
   }
   for (Peer& peer : peers_) {
     // Only who doesn't take what is sent is cut off; the others get all of it.
-    const unsigned flags = peer.in_flight > 0 || peer.first != nullptr ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+    const bool at_once = peer.in_flight > 0 || peer.first != nullptr;
     if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);
-    close_endpoint(peer, flags);
+    disconnect(peer, at_once);
   }
   wait_closing(longest_goodbye_ns);
-  // UCX wants to be told that nobody will ask about the rest; otherwise it ends the process.
-  for (void* const request : closing_) worker_.ucp().ucp_request_free(request);
-  if (!closing_.empty()) log_.debug("ucx: {} connections didn't end in time", closing_.size());
-  closing_.clear();
+  if (const std::size_t left = link_.ending(); left > 0)
+    log_.debug("{}: {} connections didn't end in time", traits_.name, left);
 }
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

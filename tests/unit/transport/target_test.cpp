@@ -1,5 +1,5 @@
 // What a target does with messages that no rank of ours would send.
-#include "runtime/transport/ucx/target.hpp"
+#include "runtime/transport/messages/target.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,16 +13,17 @@
 #include <vector>
 
 #include "runtime/base/wait.hpp"
+#include "tests/unit/transport/silent_link.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 namespace {
 
 constexpr std::byte untouched{0x5a};
 constexpr std::uint64_t secret = 0x1122334455667788;
 
-class UcxTarget : public ::testing::Test {
+class MessageTarget : public ::testing::Test {
  protected:
-  UcxTarget() {
+  MessageTarget() {
     memory_.fill(untouched);
     peers_.know(std::vector<base::Bytes>(3));
     region_ = regions_.add(memory_.data() + 64, 128);  // with room on both sides to see strays
@@ -49,11 +50,11 @@ class UcxTarget : public ::testing::Test {
   }
   bool clean() const { return std::ranges::count(memory_, untouched) == static_cast<std::ptrdiff_t>(memory_.size()); }
 
-  Worker worker_{2, "tcp"};
+  SilentLink link_;
   Tickets tickets_;
   Regions regions_;
   base::Log quiet_{static_cast<base::LogLevel>(-1)};
-  Peers peers_{worker_, tickets_, quiet_};
+  Peers peers_{link_, tickets_, quiet_};
   Target target_{0, secret, peers_, tickets_, regions_, quiet_};
   alignas(8) std::array<std::byte, 256> memory_{};
   std::array<std::byte, 256> data_{};
@@ -61,7 +62,7 @@ class UcxTarget : public ::testing::Test {
   std::uint64_t sequence_ = 0;
 };
 
-TEST_F(UcxTarget, WritesWhereItIsToldInsideTheRegion) {
+TEST_F(MessageTarget, WritesWhereItIsToldInsideTheRegion) {
   Message put = from_peer(Kind::put);
   put.offset = 120;
   receive(put, 8);
@@ -77,7 +78,7 @@ void ride(std::vector<std::byte>& all, Message message, std::span<const std::byt
   all.insert(all.end(), data.begin(), data.end());
 }
 
-TEST_F(UcxTarget, CarriesOutWhatRidesWithAMessageAfterIt) {
+TEST_F(MessageTarget, CarriesOutWhatRidesWithAMessageAfterIt) {
   const std::array<std::byte, 3> first{std::byte{1}, std::byte{2}, std::byte{3}};
   const std::array<std::byte, 2> second{std::byte{4}, std::byte{5}};
   std::vector<std::byte> all(first.begin(), first.end());
@@ -99,7 +100,7 @@ TEST_F(UcxTarget, CarriesOutWhatRidesWithAMessageAfterIt) {
   EXPECT_EQ(std::ranges::count(memory_, untouched), static_cast<std::ptrdiff_t>(memory_.size() - 4 - 8));
 }
 
-TEST_F(UcxTarget, BelievesNothingMoreOfAPeerWhoseMessageIsNotWhole) {
+TEST_F(MessageTarget, BelievesNothingMoreOfAPeerWhoseMessageIsNotWhole) {
   std::vector<std::byte> all;
   Message next = from_peer(Kind::put);
   next.sequence = --sequence_;
@@ -107,7 +108,7 @@ TEST_F(UcxTarget, BelievesNothingMoreOfAPeerWhoseMessageIsNotWhole) {
   ride(all, next, std::vector<std::byte>(4));
   // Cut in the header that rides along, in its data, and in the message's own data.
   for (const std::size_t left : {std::size_t{1}, sizeof(Message) - 1, sizeof(Message) + 3}) {
-    Peers peers(worker_, tickets_, quiet_);
+    Peers peers(link_, tickets_, quiet_);
     peers.know(std::vector<base::Bytes>(3));
     Target target(0, secret, peers, tickets_, regions_, quiet_);
     Message put = next;
@@ -126,7 +127,7 @@ TEST_F(UcxTarget, BelievesNothingMoreOfAPeerWhoseMessageIsNotWhole) {
   EXPECT_TRUE(clean());
 }
 
-TEST_F(UcxTarget, WritesNothingPastTheEnd) {
+TEST_F(MessageTarget, WritesNothingPastTheEnd) {
   for (const std::uint64_t offset : {121UL, 128UL, 129UL, UINT64_MAX, UINT64_MAX - 3}) {
     Message put = from_peer(Kind::put);
     put.offset = offset;
@@ -147,7 +148,7 @@ TEST_F(UcxTarget, WritesNothingPastTheEnd) {
   EXPECT_TRUE(clean());
 }
 
-TEST_F(UcxTarget, TouchesNoMisalignedWordAndNoOddWidth) {
+TEST_F(MessageTarget, TouchesNoMisalignedWordAndNoOddWidth) {
   Message atomic = from_peer(Kind::atomic);
   atomic.offset = 4;
   receive(atomic, 0);
@@ -163,7 +164,7 @@ TEST_F(UcxTarget, TouchesNoMisalignedWordAndNoOddWidth) {
   EXPECT_TRUE(clean());
 }
 
-TEST_F(UcxTarget, DistrustsAPeerWhoseMessagesWereReordered) {
+TEST_F(MessageTarget, DistrustsAPeerWhoseMessagesWereReordered) {
   (void)from_peer(Kind::put);  // one that was lost
   receive(from_peer(Kind::put), 8);
   EXPECT_TRUE(clean());
@@ -174,7 +175,7 @@ TEST_F(UcxTarget, DistrustsAPeerWhoseMessagesWereReordered) {
 
 // Whoever polls on another core sees the bytes when it sees the signal. (A rank that drives its wire itself
 // can't tell: it looks before or after the whole message.)
-TEST_F(UcxTarget, TheSignalComesAfterTheBytes) {
+TEST_F(MessageTarget, TheSignalComesAfterTheBytes) {
   constexpr std::uint64_t over = UINT64_MAX;
   constexpr std::size_t bytes = 8192;
   std::vector<std::uint64_t> memory(bytes / 8 + 1);
@@ -208,7 +209,7 @@ TEST_F(UcxTarget, TheSignalComesAfterTheBytes) {
   EXPECT_EQ(early, 0U);
 }
 
-TEST_F(UcxTarget, AStrangersMessageChangesNothing) {
+TEST_F(MessageTarget, AStrangersMessageChangesNothing) {
   for (const std::uint64_t guess : {0UL, secret + 1, region_.nonce, UINT64_MAX}) {
     Message put = from_peer(Kind::put);
     put.secret = guess;
@@ -228,7 +229,7 @@ TEST_F(UcxTarget, AStrangersMessageChangesNothing) {
   EXPECT_EQ(target_.refusals().strangers, 8U);
 }
 
-TEST_F(UcxTarget, ARefusedRequestHurtsNothingElse) {
+TEST_F(MessageTarget, ARefusedRequestHurtsNothingElse) {
   Message put = from_peer(Kind::put);
   ++put.nonce;  // of a region that is gone
   receive(put, 8);
@@ -243,7 +244,7 @@ TEST_F(UcxTarget, ARefusedRequestHurtsNothingElse) {
   EXPECT_TRUE(peers_.at(1).failure.ok());
 }
 
-TEST_F(UcxTarget, ARefusalEndsItsTransferAndThatWayOnly) {
+TEST_F(MessageTarget, ARefusalEndsItsTransferAndThatWayOnly) {
   const Regions::Key gone{3, 77};
   const Ticket get = tickets_.open({.peer = 1, .left = 8});
   const Ticket other = tickets_.open({.peer = 1, .left = 8});
@@ -261,7 +262,7 @@ TEST_F(UcxTarget, ARefusalEndsItsTransferAndThatWayOnly) {
   EXPECT_FALSE(target_.was_refused(2, gone));
 }
 
-TEST_F(UcxTarget, ARefusedPutIsToldByTheNextFlush) {
+TEST_F(MessageTarget, ARefusedPutIsToldByTheNextFlush) {
   std::mutex lock;
   for (const bool refused : {true, false}) {
     if (refused) receive(from_peer(Kind::refused), 0);
@@ -273,7 +274,7 @@ TEST_F(UcxTarget, ARefusedPutIsToldByTheNextFlush) {
   }
 }
 
-TEST_F(UcxTarget, AnAnswerToWhatWasGivenUpIsDropped) {
+TEST_F(MessageTarget, AnAnswerToWhatWasGivenUpIsDropped) {
   std::array<std::byte, 8> destination{};
   const Ticket get = tickets_.open({.peer = 1, .left = 8, .destination = destination.data(), .bytes = 8});
   tickets_.drop(get);
@@ -288,7 +289,7 @@ TEST_F(UcxTarget, AnAnswerToWhatWasGivenUpIsDropped) {
   EXPECT_EQ(tickets_.test(heir, lock).code, Code::in_progress);
 }
 
-TEST_F(UcxTarget, AnswersFromARegionThatGoesAreNotSent) {
+TEST_F(MessageTarget, AnswersFromARegionThatGoesAreNotSent) {
   Message get = from_peer(Kind::get);
   get.first = 128;
   receive(get, 0);
@@ -301,7 +302,7 @@ TEST_F(UcxTarget, AnswersFromARegionThatGoesAreNotSent) {
   EXPECT_FALSE(target_.owes());
 }
 
-TEST_F(UcxTarget, SurvivesAnyMessage) {
+TEST_F(MessageTarget, SurvivesAnyMessage) {
   std::mt19937_64 random(7);
   alignas(8) std::array<std::byte, 64> destination{};
   std::uint64_t result = 0;
@@ -341,4 +342,4 @@ TEST_F(UcxTarget, SurvivesAnyMessage) {
 }
 
 }  // namespace
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

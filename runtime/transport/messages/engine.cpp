@@ -1,4 +1,4 @@
-#include "runtime/transport/ucx/engine.hpp"
+#include "runtime/transport/messages/engine.hpp"
 
 #include <sched.h>
 
@@ -6,9 +6,9 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/transport/ucx/tsan_order.hpp"
+#include "runtime/transport/messages/tsan_order.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 namespace {
 
@@ -17,12 +17,11 @@ namespace {
 /// the number grows by ten in a second.
 constexpr std::size_t most_sending = 4096;
 constexpr std::int64_t longest_help_ns = 100'000'000;
-/// How long UCX may take to let go of memory that answers are read from.
+/// How long the link may take to let go of memory that answers are read from.
 constexpr std::int64_t longest_conceal_ns = 1'500'000'000;
-/// How long a peer may take for what UCX holds of a put that is given up: some 2 MiB at most.
+/// How long a peer may take for what the link holds of a put that is given up: some 2 MiB at most.
 constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
 constexpr std::int64_t longest_close_ns = 500'000'000;
-constexpr std::int64_t longest_settle_ns = 50'000'000;
 
 base::Status no_memory(int peer) noexcept {
   return base::Status::failure(Code::out_of_memory, "no memory for a transfer", peer);
@@ -30,13 +29,22 @@ base::Status no_memory(int peer) noexcept {
 
 }  // namespace
 
-Engine::Engine(const Options& options)
+Options options_of(const WireContext& context) {
+  Options options;
+  options.rank = context.rank;
+  options.size = context.size;
+  options.waiter = context.waiter;
+  if (context.log != nullptr) options.log = *context.log;
+  return options;
+}
+
+Engine::Engine(const Options& options, std::unique_ptr<Link> link)
     : options_(options),
       secret_(make_nonce()),
-      worker_(options.size, options.transports),
-      peers_(worker_, tickets_, options.log),
+      link_(std::move(link)),
+      peers_(*link_, tickets_, options.log),
       target_(options.rank, secret_, peers_, tickets_, regions_, options.log) {
-  worker_.on_message(on_message, this);
+  link_->serve(*this, options.size);
 }
 
 Engine::~Engine() {
@@ -45,20 +53,14 @@ Engine::~Engine() {
   while (target_.owes() && base::now_ns() < limit)  // answers to ranks that still wait
     if (progress_locked() == 0) ::sched_yield();
   peers_.close();
-  // A rank that has just connected to this one waits for UCX's answer, which may still wait for the socket; UCX 1.13
-  // ends the process if its worker is destroyed then.
-  if (!all_left_ && !worker_.flush(longest_settle_ns)) {
-    options_.log.warn("ucx: ranks were still connecting when this one left; its sockets stay open");
-    worker_.leave_behind();
-  }
   // Before the records that it reads, and before those whom it calls back.
-  worker_.destroy();
+  link_->leave(all_left_);
 }
 
 base::Bytes Engine::address() {
   const std::lock_guard guard(lock_);
   base::ByteWriter out;
-  out.number(protocol_version).number(secret_).raw(worker_.address());
+  out.number(protocol_version).number(secret_).raw(link_->address());
   return out.take();
 }
 
@@ -72,7 +74,7 @@ const Peer* Engine::peer(int rank) const noexcept {
 }
 
 Regions::Key Engine::expose(std::byte* base, std::uint64_t bytes) {
-  if (!thread_) thread_.emplace(*this, worker_.event_fd());
+  if (!thread_) thread_.emplace(*this, link_->event_fd());
   const std::lock_guard guard(lock_);
   return regions_.add(base, bytes);
 }
@@ -90,8 +92,8 @@ void Engine::conceal(std::byte* base, std::uint64_t bytes) noexcept {
   const std::int64_t limit = base::now_ns() + longest_conceal_ns;
   while (region->sending > 0 && base::now_ns() < limit) progress_locked();
   if (region->sending == 0) return;
-  options_.log.warn("ucx: {} messages still read a region that is concealed: their connections are cut",
-                    region->sending);
+  options_.log.warn("{}: {} messages still read a region that is concealed: their connections are cut",
+                    link_->traits().name, region->sending);
   peers_.fail_readers(*region, base::Status::failure(Code::peer_failed, "it takes no answers"));
   progress_locked();
 }
@@ -136,7 +138,7 @@ base::Status Engine::write(To to, const void* source, std::uint64_t bytes, const
   if (const base::Status status = ready(to); !status.ok()) return status;
   Ticket opened = done;
   if (bytes > inline_bytes) {
-    opened = tickets_.open({.peer = to.peer, .left = (bytes + chunk_bytes - 1) / chunk_bytes, .channel = to.channel});
+    opened = tickets_.open({.peer = to.peer, .left = peers_.parts(bytes), .channel = to.channel});
     if (opened == done) return no_memory(to.peer);
   }
   Peer& peer = peers_.at(to.peer);
@@ -146,7 +148,7 @@ base::Status Engine::write(To to, const void* source, std::uint64_t bytes, const
   const base::Status status = peers_.post(peer, last, source, bytes, opened, hold);
   peer.asked = peer.posted;
   if (!status.ok()) {
-    progress_locked();  // buries the peer: UCX lets go of the chunks before this one
+    progress_locked();  // buries the peer: the link lets go of the chunks before this one
     tickets_.drop(opened);
   } else if (tickets_.find(opened) != nullptr) {
     ticket = opened;
@@ -248,12 +250,13 @@ void Engine::reclaim(Ticket ticket, std::int64_t limit) noexcept {
     const Tickets::Transfer* const transfer = tickets_.known(ticket);
     return transfer != nullptr && transfer->sending > 0;
   };
-  // UCX can't take a message back, and copying each one beforehand would cost every put: so wait, as the
+  // The link can't take a message back, and copying each one beforehand would cost every put: so wait, as the
   // network is about to take them, and else cut it off.
   while (held() && base::now_ns() < limit) progress_locked();
   if (held()) {
     Peer& peer = peers_.at(tickets_.known(ticket)->peer);
-    options_.log.warn("ucx: rank {} doesn't take a put that was given up: its connection is cut", peer.rank);
+    options_.log.warn("{}: rank {} doesn't take a put that was given up: its connection is cut", link_->traits().name,
+                      peer.rank);
     peers_.fail(peer, base::Status::failure(Code::peer_failed, "it took no bytes, and was cut off", peer.rank));
     progress_locked();
   }
@@ -302,24 +305,26 @@ std::size_t Engine::records() noexcept {
   return peers_.records();
 }
 
-ucs_status_t Engine::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
-                                std::size_t bytes, const ucp_am_recv_param_t* param) noexcept {
-  auto& engine = *static_cast<Engine*>(argument);
-  // We send eager messages with our header only; anything else isn't from a rank of this job.
-  if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
-    engine.target_.refuse_stranger();
-    return UCS_OK;
-  }
-  Message message;
-  std::memcpy(&message, header, sizeof message);
+void Engine::sent(Sending& record, base::Status status) noexcept { peers_.finish(record, status); }
+void Engine::lost(int rank, const char* why) noexcept { peers_.lost(rank, why); }
+void Engine::stranger() noexcept { target_.refuse_stranger(); }
+bool Engine::knows(const Message& message) const noexcept { return target_.knows(message); }
+
+void Engine::received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
   TsanOrder::received(message.origin);
-  engine.target_.receive(message, static_cast<const std::byte*>(data), bytes);
-  return UCS_OK;
+  target_.receive(message, data, bytes);
 }
+
+bool Engine::begins(const Message& message) noexcept {
+  TsanOrder::received(message.origin);
+  return target_.begin(message);
+}
+std::byte* Engine::place(const Message& message, std::uint64_t at) noexcept { return target_.place(message, at); }
+void Engine::arrived(const Message& message) noexcept { target_.finish(message); }
 
 int Engine::progress_locked() noexcept {
   // Once: who waits looks at what came before it asks the network again.
-  int happened = static_cast<int>(worker_.progress());
+  int happened = link_->progress();
   do {
     peers_.bury();  // first, since while it waits, room becomes free that nobody would be told of
     // By turns, so that neither my own transfers nor the answers to others' take all the room.
@@ -356,9 +361,9 @@ bool Engine::arm() noexcept {
   bool armed = false;
   {
     const std::lock_guard guard(lock_);
-    // UCX tells of an event once: what has come already would go untold.
-    came_while_arming_ = static_cast<int>(worker_.progress());
-    thread_asleep_ = came_while_arming_ == 0 && !peers_.could_pump() && worker_.arm();
+    // A link may tell of an event once: what has come already would go untold.
+    came_while_arming_ = link_->progress();
+    thread_asleep_ = came_while_arming_ == 0 && !peers_.could_pump() && link_->arm();
     armed = thread_asleep_;
     if (came_while_arming_ == 0) return armed;
   }
@@ -390,4 +395,4 @@ int Engine::serve() noexcept {
   return happened + came_before;
 }
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

@@ -1,4 +1,4 @@
-// Engine: one rank's UCX, shared by the wire, its channels and its progress thread.
+// Engine: one rank's link and all that goes over it, shared by the wire, its channels and its progress thread.
 #pragma once
 
 #include <atomic>
@@ -11,36 +11,37 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/wait.hpp"
-#include "runtime/transport/ucx/peers.hpp"
-#include "runtime/transport/ucx/progress_thread.hpp"
-#include "runtime/transport/ucx/regions.hpp"
-#include "runtime/transport/ucx/target.hpp"
-#include "runtime/transport/ucx/tickets.hpp"
-#include "runtime/transport/ucx/worker.hpp"
+#include "runtime/transport/messages/link.hpp"
+#include "runtime/transport/messages/peers.hpp"
+#include "runtime/transport/messages/progress_thread.hpp"
+#include "runtime/transport/messages/regions.hpp"
+#include "runtime/transport/messages/target.hpp"
+#include "runtime/transport/messages/tickets.hpp"
+#include "runtime/transport/wires.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 struct Options {
   int rank = 0;
   int size = 1;
   /// Whom the progress thread wakes; null: nobody sleeps. Must outlive the wire.
   const base::Waiter* waiter = nullptr;
-  base::Log log;
-  /// What UCX_TLS would say, unless the user says it: "tcp", "^sm". Empty: UCX chooses.
-  std::string transports;
+  base::Log log{};
 };
 
-/// One lock over all of UCX and what belongs to it. The owner (the rank's thread) takes it for every
+Options options_of(const WireContext& context);
+
+/// One lock over the link and what belongs to it. The owner (the rank's thread) takes it for every
 /// verb and tries it for progress; the progress thread takes it while it serves.
-class Engine {
+class Engine final : private LinkUser {
  public:
-  explicit Engine(const Options& options);
+  Engine(const Options& options, std::unique_ptr<Link> link);
   ~Engine();
 
   base::Bytes address();
   void know_peers(std::vector<base::Bytes> addresses);
   const Peer* peer(int rank) const noexcept;
-  const std::string& transports() const noexcept { return worker_.transports(); }
+  const Link& link() const noexcept { return *link_; }
 
   /// Starts the progress thread: from now on a peer may need this rank's help.
   Regions::Key expose(std::byte* base, std::uint64_t bytes);
@@ -72,13 +73,13 @@ class Engine {
 
   /// What strangers sent, and what ranks of the job asked of regions that aren't there.
   Target::Refusals refusals() noexcept;
-  /// Records that were ever needed at once: verbs in the queues, and messages in UCX's hands.
+  /// Records that were ever needed at once: verbs in the queues, and messages in the link's hands.
   std::size_t records() noexcept;
   /// Small puts wait for what follows.
   bool holds_back() noexcept;
   /// Sent to a rank so far.
   std::uint64_t messages_to(int rank) noexcept;
-  /// Messages to a rank that UCX hasn't let go of.
+  /// Messages to a rank that the link hasn't let go of.
   std::uint32_t in_flight(int rank) noexcept;
 
   // ---- for the progress thread
@@ -91,16 +92,22 @@ class Engine {
   int serve() noexcept;
 
  private:
-  static ucs_status_t on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
-                                 std::size_t bytes, const ucp_am_recv_param_t* param) noexcept;
+  void sent(Sending& record, base::Status status) noexcept override;
+  void lost(int rank, const char* why) noexcept override;
+  void received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept override;
+  void stranger() noexcept override;
+  bool knows(const Message& message) const noexcept override;
+  bool begins(const Message& message) noexcept override;
+  std::byte* place(const Message& message, std::uint64_t at) noexcept override;
+  void arrived(const Message& message) noexcept override;
   int progress_locked() noexcept;
   void tell_of_it() const noexcept;
   void relieve() noexcept;
   /// Whether a verb may be posted; makes room for it.
   base::Status ready(To to) noexcept;
-  /// Takes it out of the queue, so that only what UCX has is left.
+  /// Takes it out of the queue, so that only what the link has is left.
   void give_up(Ticket ticket) noexcept;
-  /// Waits until UCX has let go of what it reads for a transfer, at the cost of the connection after `limit`.
+  /// Waits until the link has let go of what it reads for a transfer, at the cost of the connection after `limit`.
   void reclaim(Ticket ticket, std::int64_t limit) noexcept;
   base::Status write(To to, const void* source, std::uint64_t bytes, const Message& last, Ticket& ticket) noexcept;
   base::Status flush_dirty(int first, int last, Ticket& ticket) noexcept;
@@ -110,7 +117,7 @@ class Engine {
   const Options options_;
   const std::uint64_t secret_;
   std::mutex lock_;
-  Worker worker_;
+  const std::unique_ptr<Link> link_;
   Tickets tickets_;
   Regions regions_;
   Peers peers_;
@@ -124,4 +131,4 @@ class Engine {
   std::optional<ProgressThread> thread_;
 };
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

@@ -1,10 +1,10 @@
-// Message: what UCX wires say to each other. Every verb is an active message to the target.
+// Message: what ranks say to each other. Every verb is a message that the target carries out.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 enum class Kind : std::uint8_t {
   // requests, carried out by the target
@@ -44,19 +44,10 @@ static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 80);
 /// Raised with every change to Message; ranks that differ don't talk.
 inline constexpr std::uint8_t protocol_version = 3;
 
-/// More than this goes in several messages. With its header one message must stay below the 64 KiB of
-/// UCX's receive segment, so that it is one fragment: those of one sender arrive in order, and are
-/// read from the socket into one buffer. README.md has the figures.
-inline constexpr std::uint64_t chunk_bytes = 60 * 1024;
-
 /// Up to this size the bytes are copied beside the header, and a put is locally complete at once.
 inline constexpr std::uint64_t inline_bytes = 1024;
 
 /// Verbs for one peer that are held ride in one message while they fit into this.
 inline constexpr std::uint64_t joined_bytes = 4096;
 
-/// So many messages to one peer may be in UCX's hands; what follows waits in the peer's queue. It bounds
-/// the memory that UCX takes for a large transfer, and what a transfer that is given up waits for.
-inline constexpr std::uint32_t most_in_flight = 32;
-
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

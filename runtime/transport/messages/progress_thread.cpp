@@ -1,4 +1,4 @@
-#include "runtime/transport/ucx/progress_thread.hpp"
+#include "runtime/transport/messages/progress_thread.hpp"
 
 #include <poll.h>
 #include <pthread.h>
@@ -10,10 +10,10 @@
 
 #include <hmc/error.hpp>
 
-#include "runtime/transport/ucx/engine.hpp"
-#include "runtime/transport/ucx/signal_mask.hpp"
+#include "runtime/transport/messages/engine.hpp"
+#include "runtime/transport/messages/signal_mask.hpp"
 
-namespace hmc::transport::ucx {
+namespace hmc::transport::messages {
 
 namespace {
 
@@ -29,14 +29,14 @@ ProgressThread::ProgressThread(Engine& engine, int event_fd)
     : engine_(engine), event_fd_(event_fd), stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_fd_) {
     ErrorDetail detail;
-    detail.operation = "ucx";
+    detail.operation = "wire";
     detail.sys_errno = errno;
     detail.message = "no eventfd for the progress thread";
     throw Error(std::move(detail));
   }
   const SignalMask mask;
   thread_ = std::thread([this] { run(); });
-  ::pthread_setname_np(thread_.native_handle(), "hmc-ucx");
+  ::pthread_setname_np(thread_.native_handle(), "hmc-wire");
 }
 
 ProgressThread::~ProgressThread() {
@@ -53,7 +53,7 @@ void ProgressThread::run() noexcept {
     if (armed && !sleep(true, forever)) return;
     engine_.awake();
     leave_it_to_the_owner(driven);
-    // UCX can say "busy" with nothing to do for us (a connection under way): don't spin on that.
+    // A link can say "busy" with nothing to do for us (a connection under way): don't spin on that.
     if (engine_.serve() == 0 && !armed && !sleep(false, first_nap)) return;
   }
 }
@@ -74,4 +74,4 @@ bool ProgressThread::sleep(bool for_events, std::chrono::nanoseconds span) noexc
   return !stopping_;
 }
 
-}  // namespace hmc::transport::ucx
+}  // namespace hmc::transport::messages

@@ -1,0 +1,161 @@
+#include "runtime/transport/tcp/addresses.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "runtime/base/fd.hpp"
+
+namespace hmc::transport::tcp {
+
+namespace {
+
+/// What is told of one rank stays small.
+constexpr std::size_t most_ips = 6;
+
+/// FNV-1a of the kernel's boot id and of the network namespace's number. 0 where either can't be had: then it is no
+/// other rank's machine.
+std::uint64_t machine_number() noexcept {
+  std::array<char, 64> text{};
+  const base::UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  const ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  struct stat space {};
+  if (length <= 0 || ::stat("/proc/self/ns/net", &space) != 0) return 0;
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&](std::uint8_t byte) noexcept { hash = (hash ^ byte) * 0x100000001b3ULL; };
+  for (ssize_t i = 0; i < length; ++i) add(static_cast<std::uint8_t>(text[static_cast<std::size_t>(i)]));
+  for (unsigned i = 0; i < 8; ++i) add(static_cast<std::uint8_t>(std::uint64_t{space.st_ino} >> (8 * i)));
+  return hash;
+}
+
+/// The bytes of an address, whichever family; null: neither of the two.
+const void* bytes_of(const sockaddr& address) noexcept {
+  if (address.sa_family == AF_INET) return &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  if (address.sa_family == AF_INET6) return &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  return nullptr;
+}
+
+std::uint8_t bits_of(const sockaddr* mask, std::size_t bytes) noexcept {
+  const void* const from = mask != nullptr ? bytes_of(*mask) : nullptr;
+  std::array<std::uint8_t, 16> all{};
+  if (from == nullptr) return static_cast<std::uint8_t>(8 * bytes);
+  std::memcpy(all.data(), from, bytes);
+  int bits = 0;
+  for (std::size_t i = 0; i < bytes; ++i) bits += std::popcount(all[i]);
+  return static_cast<std::uint8_t>(bits);
+}
+
+bool share_network(const Ip& mine, const Ip& theirs) noexcept {
+  if (mine.bytes_used != theirs.bytes_used || mine.prefix != theirs.prefix) return false;
+  for (unsigned bit = 0; bit < mine.prefix; ++bit) {
+    const unsigned shift = 7 - bit % 8;
+    if (((mine.bytes[bit / 8] ^ theirs.bytes[bit / 8]) >> shift & 1) != 0) return false;
+  }
+  return true;
+}
+
+Candidate candidate(const Ip& ip, std::uint16_t port, bool loopback) noexcept {
+  Candidate out;
+  out.loopback = loopback;
+  if (ip.bytes_used == 4) {
+    auto& to = reinterpret_cast<sockaddr_in&>(out.address);
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    std::memcpy(&to.sin_addr, ip.bytes.data(), 4);
+    out.length = sizeof(sockaddr_in);
+  } else {
+    auto& to = reinterpret_cast<sockaddr_in6&>(out.address);
+    to.sin6_family = AF_INET6;
+    to.sin6_port = htons(port);
+    std::memcpy(&to.sin6_addr, ip.bytes.data(), 16);
+    out.length = sizeof(sockaddr_in6);
+  }
+  return out;
+}
+
+}  // namespace
+
+Address own_address() noexcept {
+  Address address;
+  address.machine = machine_number();
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return address;
+  for (const ifaddrs* each = all; each != nullptr && address.ips.size() < most_ips; each = each->ifa_next) {
+    constexpr unsigned up = IFF_UP | IFF_RUNNING;
+    if (each->ifa_addr == nullptr || (each->ifa_flags & up) != up || (each->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    const void* const bytes = bytes_of(*each->ifa_addr);
+    if (bytes == nullptr) continue;
+    Ip ip;
+    ip.bytes_used = each->ifa_addr->sa_family == AF_INET ? 4 : 16;
+    std::memcpy(ip.bytes.data(), bytes, ip.bytes_used);
+    if (ip.bytes_used == 16 && ip.bytes[0] == 0xfe && (ip.bytes[1] & 0xc0) == 0x80) continue;  // of one link only
+    ip.prefix = bits_of(each->ifa_netmask, ip.bytes_used);
+    address.ips.push_back(ip);
+  }
+  ::freeifaddrs(all);
+  return address;
+}
+
+base::Bytes encode(const Address& address) {
+  base::ByteWriter out;
+  out.number(address.machine).number(address.port).number(static_cast<std::uint8_t>(address.ips.size()));
+  for (const Ip& ip : address.ips)
+    out.number(ip.bytes_used).number(ip.prefix).raw(std::as_bytes(std::span(ip.bytes).first(ip.bytes_used)));
+  return out.take();
+}
+
+std::optional<Address> decode(base::ByteView bytes) {
+  base::ByteReader in(bytes);
+  Address address;
+  address.machine = in.number<std::uint64_t>();
+  address.port = in.number<std::uint16_t>();
+  const auto count = in.number<std::uint8_t>();
+  for (unsigned i = 0; i < count && in.ok(); ++i) {
+    Ip ip;
+    ip.bytes_used = in.number<std::uint8_t>();
+    ip.prefix = in.number<std::uint8_t>();
+    if ((ip.bytes_used != 4 && ip.bytes_used != 16) || ip.prefix > 8 * ip.bytes_used) return std::nullopt;
+    const base::ByteView raw = in.raw(ip.bytes_used);
+    if (raw.size() == ip.bytes_used) std::memcpy(ip.bytes.data(), raw.data(), raw.size());
+    address.ips.push_back(ip);
+  }
+  if (!in.complete() || address.port == 0) return std::nullopt;
+  return address;
+}
+
+std::vector<Candidate> candidates(const Address& mine, const Address& theirs) {
+  std::vector<Candidate> all;
+  if (mine.machine != 0 && mine.machine == theirs.machine) {
+    all.push_back(candidate({.bytes_used = 4, .prefix = 8, .bytes = {127, 0, 0, 1}}, theirs.port, true));
+    return all;
+  }
+  const auto shared = [&](const Ip& ip) {
+    return std::ranges::any_of(mine.ips, [&](const Ip& own) { return share_network(own, ip); });
+  };
+  for (const bool wanted : {true, false})
+    for (const Ip& ip : theirs.ips)
+      if (shared(ip) == wanted) all.push_back(candidate(ip, theirs.port, false));
+  return all;
+}
+
+std::string text_of(const Candidate& candidate) {
+  const auto& address = reinterpret_cast<const sockaddr&>(candidate.address);
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* const bytes = bytes_of(address);
+  if (bytes == nullptr || ::inet_ntop(address.sa_family, bytes, text.data(), text.size()) == nullptr) return "?";
+  const bool six = address.sa_family == AF_INET6;
+  const std::uint16_t port = ntohs(six ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                       : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  return six ? fmt::format("[{}]:{}", text.data(), port) : fmt::format("{}:{}", text.data(), port);
+}
+
+}  // namespace hmc::transport::tcp

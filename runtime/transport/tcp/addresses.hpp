@@ -1,0 +1,44 @@
+// Where a rank can be reached by TCP, and which of its addresses to try.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/bytes.hpp"
+
+namespace hmc::transport::tcp {
+
+/// An IPv4 or IPv6 address of an interface.
+struct Ip {
+  std::uint8_t bytes_used = 4;  ///< 4 or 16
+  std::uint8_t prefix = 0;      ///< bits that its network shares
+  std::array<std::uint8_t, 16> bytes{};
+};
+
+struct Address {
+  /// Equal where two processes share a kernel and its network namespace, so that loopback connects them.
+  std::uint64_t machine = 0;
+  std::uint16_t port = 0;
+  std::vector<Ip> ips;  ///< of interfaces that are up, without loopback
+};
+
+/// Of this process, but for the port. Never throws: a machine whose interfaces can't be listed has loopback.
+Address own_address() noexcept;
+base::Bytes encode(const Address& address);
+std::optional<Address> decode(base::ByteView bytes);
+
+struct Candidate {
+  sockaddr_storage address{};
+  socklen_t length = 0;
+  bool loopback = false;
+};
+/// Best first: loopback on one machine alone, else addresses of a network that both have, then the others.
+std::vector<Candidate> candidates(const Address& mine, const Address& theirs);
+std::string text_of(const Candidate& candidate);
+
+}  // namespace hmc::transport::tcp

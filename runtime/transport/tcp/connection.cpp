@@ -1,0 +1,223 @@
+#include "runtime/transport/tcp/connection.hpp"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/transport/messages/peers.hpp"
+
+namespace hmc::transport::tcp {
+
+using base::Status;
+using messages::Message;
+using messages::Sending;
+
+namespace {
+
+constexpr std::int64_t longest_connect_ns = 3'000'000'000;
+/// Reads in a row of one connection, before others have their turn.
+constexpr int reads_in_a_turn = 4;
+
+constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
+static_assert(offsetof(Sending, message) == offsetof(Sending, bytes) + sizeof(std::uint64_t) &&
+                  offsetof(Sending, data) == offsetof(Sending, message) + sizeof(Message),
+              "a small frame lies in one piece");
+
+bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+
+}  // namespace
+
+void prepare(int fd, bool loopback) noexcept {
+  const int one = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  // Memory isn't congested. A machine's own choice may pace (bbr does), and then 1 MiB takes 1.2 to 2.5 times as long,
+  // by turns; reno, which every process may choose, doesn't.
+  if (loopback) ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
+std::string Connection::describe() const {
+  return next_way_ == 0 ? "a connection that it made" : text_of(ways_[next_way_ - 1]);
+}
+
+bool Connection::connect_next() noexcept {
+  while (next_way_ < ways_.size()) {
+    const Candidate& way = ways_[next_way_++];
+    socket_.reset(::socket(way.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket_) {
+      error_ = errno;
+      continue;
+    }
+    prepare(fd(), way.loopback);
+    connect_until_ = base::now_ns() + longest_connect_ns;
+    if (::connect(fd(), reinterpret_cast<const sockaddr*>(&way.address), way.length) == 0) {
+      open_ = true;
+      return true;
+    }
+    error_ = errno;
+    if (error_ == EINPROGRESS) return true;
+  }
+  socket_.reset();
+  return false;
+}
+
+bool Connection::connected() noexcept {
+  socklen_t length = sizeof error_;
+  if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error_, &length) != 0) error_ = errno;
+  return open_ = error_ == 0;
+}
+
+Status Connection::write(Sending& record) noexcept {
+  current_ = &record;
+  written_ = 0;
+  return open_ ? write_on() : Status::in_progress();
+}
+
+Status Connection::write_on() noexcept {
+  const Sending& record = *current_;
+  const std::uint64_t whole = header_bytes + record.bytes;
+  const auto* const header = reinterpret_cast<const std::byte*>(&record.bytes);
+  while (written_ < whole) {
+    ssize_t count = 0;
+    if (record.bytes == 0 || record.has_data_inside()) {
+      count = ::send(fd(), header + written_, whole - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } else {
+      const std::uint64_t of_header = std::min<std::uint64_t>(written_, header_bytes);
+      const std::uint64_t of_data = written_ - of_header;
+      iovec parts[2] = {{const_cast<std::byte*>(header) + of_header, header_bytes - of_header},
+                        {const_cast<std::byte*>(record.source) + of_data, record.bytes - of_data}};
+      msghdr message{};
+      message.msg_iov = parts + (of_header == header_bytes ? 1 : 0);
+      message.msg_iovlen = of_header == header_bytes ? 1 : 2;
+      count = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    if (count >= 0) {
+      written_ += static_cast<std::uint64_t>(count);
+    } else if (would_block(errno)) {
+      return Status::in_progress();
+    } else if (errno != EINTR) {
+      return Status::failure(Code::peer_failed, "the connection broke", rank_, errno);
+    }
+  }
+  current_ = nullptr;
+  return {};
+}
+
+bool Connection::has_unsent() const noexcept {
+  int bytes = 0;
+  return writes() || (!dead_ && open_ && ::ioctl(fd(), SIOCOUTQ, &bytes) == 0 && bytes > 0);
+}
+
+void Connection::end_writing() noexcept {
+  ending = true;
+  if (open_) ::shutdown(fd(), SHUT_WR);
+}
+
+Connection::Outcome Connection::read(messages::LinkUser& user, std::vector<std::byte>& waste) noexcept {
+  Outcome outcome = Outcome::idle;
+  for (int i = 0; i < reads_in_a_turn; ++i) {
+    const Outcome one = read_once(user, waste);
+    if (one == Outcome::idle) return outcome == Outcome::more ? Outcome::moved : outcome;
+    outcome = one;
+    if (one != Outcome::more) break;
+  }
+  return outcome;
+}
+
+Connection::Outcome Connection::read_once(messages::LinkUser& user, std::vector<std::byte>& waste) noexcept {
+  iovec parts[2];
+  std::size_t count = 0, asked = 0;
+  std::uint64_t of_large = 0;
+  if (large_) {
+    of_large = message_.bytes - at_;
+    std::byte* place = user.place(message_, at_);
+    if (place == nullptr) {
+      place = waste.data();
+      of_large = std::min<std::uint64_t>(of_large, waste.size());
+    }
+    parts[count++] = {place, of_large};
+    asked += of_large;
+  }
+  // Behind a large one's last byte the next frame may begin.
+  if (!large_ || of_large == message_.bytes - at_) {
+    parts[count++] = {buffer_.data() + end_, buffer_.size() - end_};
+    asked += buffer_.size() - end_;
+  }
+  ssize_t got = 0;
+  if (count == 1) {
+    got = ::recv(fd(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
+  } else {
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    got = ::recvmsg(fd(), &message, MSG_DONTWAIT);
+  }
+  if (got < 0) return would_block(errno) || errno == EINTR ? Outcome::idle : Outcome::ended;
+  if (got == 0) return Outcome::ended;
+  std::size_t left = static_cast<std::size_t>(got);
+  if (large_) {
+    const std::size_t taken = std::min<std::size_t>(left, of_large);
+    at_ += taken;
+    left -= taken;
+    if (at_ == message_.bytes) {
+      large_ = false;
+      user.arrived(message_);
+    }
+  }
+  end_ += left;
+  if (!large_ && !take_frames(user)) return Outcome::strange;
+  return static_cast<std::size_t>(got) == asked ? Outcome::more : Outcome::moved;
+}
+
+bool Connection::take_frames(messages::LinkUser& user) noexcept {
+  while (end_ - begin_ >= header_bytes) {
+    std::uint64_t bytes = 0;  // that follow the header
+    Message message;
+    std::memcpy(&bytes, buffer_.data() + begin_, sizeof bytes);
+    std::memcpy(&message, buffer_.data() + begin_ + sizeof bytes, sizeof message);
+    // Before anything else of it is believed: the secret, and that it is of whose connection this is.
+    if (!user.knows(message)) return false;
+    const int origin = static_cast<int>(message.origin);
+    if (rank_ < 0) rank_ = origin;
+    if (rank_ != origin) return false;
+    const std::size_t there = end_ - begin_ - header_bytes;
+    if (bytes > buffer_.size() - header_bytes) {
+      if (bytes != message.bytes) return false;
+      begin_ += header_bytes;
+      return begin_large(user, message, there);
+    }
+    if (there < bytes) break;
+    const std::byte* const data = buffer_.data() + begin_ + header_bytes;
+    begin_ += header_bytes + bytes;
+    user.received(message, data, bytes);
+  }
+  // What is left of a frame moves to the front, where all of it has place.
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  return true;
+}
+
+bool Connection::begin_large(messages::LinkUser& user, const Message& message, std::size_t there) noexcept {
+  if (!user.begins(message)) return false;
+  large_ = true;
+  message_ = message;
+  at_ = there;  // less than all: it doesn't fit into the buffer
+  if (std::byte* const place = user.place(message_, 0); place != nullptr && there > 0)
+    std::memcpy(place, buffer_.data() + begin_, there);
+  begin_ = end_ = 0;
+  return true;
+}
+
+}  // namespace hmc::transport::tcp

@@ -1,0 +1,329 @@
+#include "runtime/transport/tcp/tcp_link.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+
+#include <hmc/error.hpp>
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/transport/messages/peers.hpp"
+
+namespace hmc::transport::tcp {
+
+using base::Status;
+using messages::Sending;
+
+namespace {
+
+/// A put is cut, so that one that is given up leaves in bounded time, and answers get their turn. The socket takes a
+/// message or doesn't, so one is in hand at a time: what is small and waits behind it rides together.
+constexpr messages::Link::Traits tcp_traits{.name = "tcp", .chunk_bytes = 512 * 1024, .most_in_flight = 1};
+
+/// Up to so many connections are read without asking first which has something: a read that finds nothing costs no more
+/// than the question.
+constexpr std::size_t few_connections = 2;
+/// Then the poll set, which knows of new connections too, is asked every so many turns.
+constexpr unsigned turns_between_polls = 64;
+/// Connections that haven't said whose they are, beyond one for each rank.
+constexpr std::size_t most_strangers = 64;
+constexpr std::size_t waste_bytes = 64 * 1024;
+
+[[noreturn]] void fail(const char* what) {
+  ErrorDetail detail;
+  detail.code = Code::unavailable;
+  detail.operation = "tcp";
+  detail.sys_errno = errno;
+  detail.message = what;
+  throw Error(std::move(detail));
+}
+
+bool is_loopback(int fd) noexcept {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return false;
+  if (address.ss_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+  const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
+}
+
+}  // namespace
+
+TcpLink::TcpLink(base::Log log)
+    : log_(log),
+      own_(own_address()),
+      poll_set_(::epoll_create1(EPOLL_CLOEXEC)),
+      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      waste_(waste_bytes) {
+  if (!poll_set_) fail("no poll set");
+  listen();
+}
+
+void TcpLink::listen() {
+  // Both families by one socket, where there is IPv6.
+  const int six = ::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  sockaddr_storage address{};
+  socklen_t length = sizeof(sockaddr_in6);
+  const int zero = 0;
+  listener_.reset(six);
+  address.ss_family = AF_INET6;
+  if (six < 0 || ::setsockopt(six, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero) != 0 ||
+      ::bind(six, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    address = {};
+    address.ss_family = AF_INET;
+    length = sizeof(sockaddr_in);
+    if (!listener_ || ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
+      fail("no socket to listen on");
+  }
+  length = sizeof address;
+  if (::listen(listener_.get(), SOMAXCONN) != 0 ||
+      ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    fail("no socket to listen on");
+  own_.port = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                                  : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;  // the listener
+  if (::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) fail("no poll set");
+}
+
+const messages::Link::Traits& TcpLink::traits() const noexcept { return tcp_traits; }
+std::string TcpLink::describe() const { return "messages over TCP"; }
+std::string TcpLink::describe(int rank) const { return by_rank_[static_cast<std::size_t>(rank)]->describe(); }
+base::Bytes TcpLink::address() const { return encode(own_); }
+
+void TcpLink::serve(messages::LinkUser& user, int ranks) {
+  user_ = &user;
+  by_rank_.resize(static_cast<std::size_t>(ranks));
+}
+
+void TcpLink::watch(Connection& connection, int operation, bool writable) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN | (writable ? EPOLLOUT : 0U);
+  event.data.ptr = &connection;
+  connection.wants_writable = writable;
+  ::epoll_ctl(poll_set_.get(), operation, connection.fd(), &event);
+}
+
+Status TcpLink::connect(int rank, base::ByteView address) noexcept {
+  Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
+  if (mine != nullptr) return {};  // that rank has begun
+  try {
+    const std::optional<Address> theirs = decode(address);
+    if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
+    auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs));
+    if (!connection->connect_next())
+      return Status::failure(Code::unavailable, "none of its addresses can be reached", rank, connection->error());
+    connections_.push_back(std::move(connection));
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a connection", rank);
+  }
+  mine = connections_.back().get();
+  if (!mine->open()) ++connecting_;
+  watch(*mine, EPOLL_CTL_ADD, !mine->open());
+  return {};
+}
+
+Status TcpLink::send(Sending& record) noexcept {
+  const int rank = record.peer->rank;
+  Connection* const connection = by_rank_[static_cast<std::size_t>(rank)];
+  if (connection == nullptr) return Status::failure(Code::peer_failed, "the connection was lost", rank);
+  const Status status = connection->write(record);
+  if (status.code == Code::in_progress) {
+    if (connection->open()) ++blocked_;
+    if (!connection->wants_writable) watch(*connection, EPOLL_CTL_MOD, true);
+  } else if (!status.ok()) {
+    (void)connection->drop_current();  // its status goes back with this call
+  }
+  return status;
+}
+
+int TcpLink::progress() noexcept {
+  int happened = 0;
+  if (connections_.size() <= few_connections && connecting_ == 0 && blocked_ == 0) {
+    for (const auto& connection : connections_) happened += read(*connection);
+    if (any_dead_) sweep();
+    if (++turn_ % turns_between_polls != 0) return happened;
+  }
+  std::array<epoll_event, 32> events;
+  const int count = ::epoll_wait(poll_set_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    auto* const connection = static_cast<Connection*>(event.data.ptr);
+    happened += connection == nullptr ? accept_all() : handle(*connection, event.events);
+  }
+  if (connecting_ > 0) {
+    const std::int64_t now = base::now_ns();
+    for (std::size_t i = 0; i < connections_.size(); ++i)
+      if (connections_[i]->overdue(now)) happened += go_on_connecting(*connections_[i], true);
+  }
+  if (any_dead_) sweep();
+  return happened;
+}
+
+/// The poll set stays readable as long as there is something to do; but a connection that takes too long has a clock.
+bool TcpLink::arm() noexcept {
+  turn_ = turns_between_polls - 1;  // whoever wakes asks the poll set
+  return connecting_ == 0;
+}
+
+int TcpLink::handle(Connection& connection, std::uint32_t events) noexcept {
+  if (connection.dead()) return 0;
+  if (!connection.open()) return go_on_connecting(connection, false);
+  int happened = 0;
+  if ((events & EPOLLOUT) != 0) happened += write(connection);
+  if (!connection.dead() && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) happened += read(connection);
+  return happened;
+}
+
+int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
+  if (failed || !connection.connected()) {
+    if (!connection.connect_next()) {
+      --connecting_;
+      lose(connection, "none of its addresses can be reached", connection.error());
+      return 1;
+    }
+    watch(connection, EPOLL_CTL_ADD, true);  // a new socket
+    if (!connection.open()) return 1;
+  }
+  --connecting_;
+  if (connection.writes()) {
+    ++blocked_;
+    write(connection);
+  } else {
+    watch(connection, EPOLL_CTL_MOD, false);
+  }
+  return 1;
+}
+
+int TcpLink::write(Connection& connection) noexcept {
+  if (!connection.writes()) return 0;
+  // The record is given back by its own address: write_on forgets it.
+  Sending* const record = connection.current();
+  const Status status = connection.write_on();
+  if (status.code == Code::in_progress) return 0;
+  if (!status.ok()) {
+    lose(connection, status.what, status.sys_errno);
+    return 1;
+  }
+  --blocked_;
+  watch(connection, EPOLL_CTL_MOD, false);
+  user_->sent(*record, status);
+  return 1;
+}
+
+int TcpLink::read(Connection& connection) noexcept {
+  if (connection.dead() || !connection.open()) return 0;
+  const bool was_nobodys = connection.rank() < 0;
+  const Connection::Outcome outcome = connection.read(*user_, waste_);
+  if (was_nobodys && connection.rank() >= 0) {
+    Connection*& mine = by_rank_[static_cast<std::size_t>(connection.rank())];
+    if (mine == nullptr) mine = &connection;
+  }
+  switch (outcome) {
+    case Connection::Outcome::idle: return 0;
+    case Connection::Outcome::moved:
+    case Connection::Outcome::more: return 1;
+    case Connection::Outcome::ended: lose(connection, "the connection ended"); return 1;
+    case Connection::Outcome::strange:
+      if (connection.rank() < 0) user_->stranger();
+      lose(connection, "what it sent is no message");
+      return 1;
+  }
+  return 0;
+}
+
+void TcpLink::lose(Connection& connection, const char* why, int error) noexcept {
+  const int rank = connection.rank();
+  Sending* const record = connection.drop_current();
+  if (record != nullptr && connection.open()) --blocked_;
+  connection.kill();
+  any_dead_ = true;
+  if (rank < 0) return;
+  Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
+  if (mine == &connection) mine = nullptr;
+  if (record != nullptr) user_->sent(*record, Status::failure(Code::peer_failed, why, rank, error));
+  user_->lost(rank, why);
+}
+
+void TcpLink::sweep() noexcept {
+  std::erase_if(connections_, [](const auto& connection) { return connection->dead(); });
+  any_dead_ = false;
+}
+
+int TcpLink::accept_all() noexcept {
+  int happened = 0;
+  for (;;) {
+    base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EMFILE || errno == ENFILE) turn_away();
+      return happened;
+    }
+    ++happened;
+    prepare(socket.get(), is_loopback(socket.get()));
+    try {
+      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+    } catch (const std::bad_alloc&) {
+      return happened;  // who came is turned away
+    }
+    watch(*connections_.back(), EPOLL_CTL_ADD, false);
+    drop_strangers();
+  }
+}
+
+void TcpLink::turn_away() noexcept {
+  log_.error("tcp: no descriptor is left for a connection that a rank makes; raise the limit (ulimit -n)");
+  spare_.reset();
+  base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  socket.reset();
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+/// Of those who haven't said who they are the oldest goes, if there are more than ranks could be.
+void TcpLink::drop_strangers() noexcept {
+  const auto nobody = [](const auto& connection) { return !connection->dead() && connection->rank() < 0; };
+  if (static_cast<std::size_t>(std::ranges::count_if(connections_, nobody)) <= by_rank_.size() + most_strangers) return;
+  user_->stranger();
+  lose(**std::ranges::find_if(connections_, nobody), "it hasn't said who it is");
+}
+
+void TcpLink::disconnect(int rank, bool at_once) noexcept {
+  for (const auto& connection : connections_) {
+    if (connection->rank() != rank || connection->dead()) continue;
+    if (!at_once && connection->open()) {
+      connection->end_writing();
+      continue;
+    }
+    if (!connection->open()) --connecting_;
+    lose(*connection, "the connection was cut");
+  }
+  by_rank_[static_cast<std::size_t>(rank)] = nullptr;
+}
+
+std::size_t TcpLink::ending() noexcept {
+  std::size_t count = 0;
+  for (const auto& connection : connections_) {
+    if (!connection->ending || connection->dead()) continue;
+    if (connection->has_unsent())
+      ++count;
+    else
+      lose(*connection, "the connection was closed");
+  }
+  return count;
+}
+
+void TcpLink::leave(bool) noexcept {
+  connections_.clear();
+  by_rank_.assign(by_rank_.size(), nullptr);
+}
+
+}  // namespace hmc::transport::tcp

@@ -1,0 +1,68 @@
+// TcpLink: messages over TCP sockets of our own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/fd.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/transport/messages/link.hpp"
+#include "runtime/transport/tcp/addresses.hpp"
+#include "runtime/transport/tcp/connection.hpp"
+
+namespace hmc::transport::tcp {
+
+/// A listener, a poll set, and a connection per rank that was talked to, made by whoever talks first. Two ranks that
+/// begin at once make two; each goes on with its own, so what one of them sends stays in order.
+class TcpLink final : public messages::Link {
+ public:
+  /// Throws Error{unavailable} if there are no sockets to be had.
+  explicit TcpLink(base::Log log);
+
+  const Traits& traits() const noexcept override;
+  std::string describe() const override;
+  std::string describe(int rank) const override;
+  void serve(messages::LinkUser& user, int ranks) override;
+  base::Bytes address() const override;
+  int event_fd() const override { return poll_set_.get(); }
+  base::Status connect(int rank, base::ByteView address) noexcept override;
+  base::Status send(messages::Sending& record) noexcept override;
+  int progress() noexcept override;
+  bool arm() noexcept override;
+  void disconnect(int rank, bool at_once) noexcept override;
+  std::size_t ending() noexcept override;
+  void leave(bool all_left) noexcept override;
+
+ private:
+  void listen();
+  void watch(Connection& connection, int operation, bool writable) noexcept;
+  int accept_all() noexcept;
+  /// There is no descriptor for who knocks: they are let in by the spare one, and shown out.
+  void turn_away() noexcept;
+  int handle(Connection& connection, std::uint32_t events) noexcept;
+  int read(Connection& connection) noexcept;
+  int write(Connection& connection) noexcept;
+  int go_on_connecting(Connection& connection, bool failed) noexcept;
+  /// Ends it, gives back what it held, and tells of its rank.
+  void lose(Connection& connection, const char* why, int error = 0) noexcept;
+  void drop_strangers() noexcept;
+  void sweep() noexcept;
+
+  base::Log log_;
+  messages::LinkUser* user_ = nullptr;
+  Address own_;
+  base::UniqueFd poll_set_;
+  base::UniqueFd listener_;
+  base::UniqueFd spare_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<Connection*> by_rank_;  // on which we send
+  std::vector<std::byte> waste_;      // takes bytes that have no place any more
+  unsigned turn_ = 0;
+  int connecting_ = 0;
+  int blocked_ = 0;  // whose sockets take no more at the moment
+  bool any_dead_ = false;
+};
+
+}  // namespace hmc::transport::tcp

@@ -1,0 +1,15 @@
+#include "runtime/transport/tcp/tcp_wire.hpp"
+
+#include "runtime/transport/tcp/tcp_link.hpp"
+
+namespace hmc::transport {
+
+std::unique_ptr<MessageWire> make_tcp_wire(const messages::Options& options) {
+  return std::make_unique<MessageWire>(options, std::make_unique<tcp::TcpLink>(options.log));
+}
+
+std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) {
+  return make_tcp_wire(messages::options_of(context));
+}
+
+}  // namespace hmc::transport

@@ -1,0 +1,16 @@
+// The tcp wire: between nodes, over TCP sockets of our own.
+#pragma once
+
+#include <memory>
+
+#include "runtime/transport/messages/engine.hpp"
+#include "runtime/transport/messages/message_wire.hpp"
+#include "runtime/transport/wires.hpp"
+
+namespace hmc::transport {
+
+/// Throws Error{unavailable} if there are no sockets to be had.
+std::unique_ptr<MessageWire> make_tcp_wire(const messages::Options& options);
+std::unique_ptr<Wire> make_tcp_wire(const WireContext& context);
+
+}  // namespace hmc::transport

@@ -1,0 +1,30 @@
+// SilentLink: a link that takes every message and brings none.
+#pragma once
+
+#include <utility>
+
+#include "runtime/transport/messages/peers.hpp"
+
+namespace hmc::transport::messages {
+
+class SilentLink final : public Link {
+ public:
+  const Traits& traits() const noexcept override {
+    static constexpr Traits mine{.name = "silent", .chunk_bytes = 60 * 1024, .most_in_flight = 32};
+    return mine;
+  }
+  std::string describe() const override { return "nothing"; }
+  std::string describe(int) const override { return "nothing"; }
+  void serve(LinkUser&, int) override {}
+  base::Bytes address() const override { return base::Bytes(1); }
+  int event_fd() const override { return -1; }
+  base::Status connect(int, base::ByteView) noexcept override { return {}; }
+  base::Status send(Sending&) noexcept override { return {}; }
+  int progress() noexcept override { return 0; }
+  bool arm() noexcept override { return true; }
+  void disconnect(int, bool) noexcept override {}
+  std::size_t ending() noexcept override { return 0; }
+  void leave(bool) noexcept override {}
+};
+
+}  // namespace hmc::transport::messages
