@@ -138,12 +138,22 @@ std::vector<Candidate> candidates(const Address& mine, const Address& theirs) {
     all.push_back(candidate({.bytes_used = 4, .prefix = 8, .bytes = {127, 0, 0, 1}}, theirs.port, true));
     return all;
   }
-  const auto shared = [&](const Ip& ip) {
-    return std::ranges::any_of(mine.ips, [&](const Ip& own) { return share_network(own, ip); });
+  enum class Class : std::uint8_t { shared_network, other_network, own };
+  const auto class_of = [&](const Ip& ip) {
+    Class best = Class::other_network;
+    for (const Ip& own : mine.ips) {
+      if (own.bytes_used == ip.bytes_used && own.bytes == ip.bytes) return Class::own;
+      if (share_network(own, ip)) best = Class::shared_network;
+    }
+    return best;
   };
-  for (const bool wanted : {true, false})
+  const bool may_be_one_machine = mine.machine == 0 || theirs.machine == 0;
+  for (const Class wanted : {Class::shared_network, Class::other_network, Class::own}) {
+    // By an address that this machine has too (a bridge for containers, say) one meets oneself.
+    if (wanted == Class::own && !may_be_one_machine) continue;
     for (const Ip& ip : theirs.ips)
-      if (shared(ip) == wanted) all.push_back(candidate(ip, theirs.port, false));
+      if (class_of(ip) == wanted) all.push_back(candidate(ip, theirs.port, false));
+  }
   return all;
 }
 

@@ -37,7 +37,8 @@ struct Candidate {
   socklen_t length = 0;
   bool loopback = false;
 };
-/// Best first: loopback on one machine alone, else addresses of a network that both have, then the others.
+/// Best first: loopback on one machine alone, else addresses of a network that both have, then the others. One that
+/// both machines have themselves leads to the wrong one: only tried, at last, where a machine can't be told.
 std::vector<Candidate> candidates(const Address& mine, const Address& theirs);
 std::string text_of(const Candidate& candidate);
 
