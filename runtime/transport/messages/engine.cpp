@@ -306,7 +306,7 @@ std::size_t Engine::records() noexcept {
 }
 
 void Engine::sent(Sending& record, base::Status status) noexcept { peers_.finish(record, status); }
-void Engine::lost(int rank, const char* why) noexcept { peers_.lost(rank, why); }
+void Engine::lost(int rank, const char* why, int error) noexcept { peers_.lost(rank, why, error); }
 void Engine::stranger() noexcept { target_.refuse_stranger(); }
 bool Engine::knows(const Message& message) const noexcept { return target_.knows(message); }
 

@@ -93,7 +93,7 @@ class Engine final : private LinkUser {
 
  private:
   void sent(Sending& record, base::Status status) noexcept override;
-  void lost(int rank, const char* why) noexcept override;
+  void lost(int rank, const char* why, int error) noexcept override;
   void received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept override;
   void stranger() noexcept override;
   bool knows(const Message& message) const noexcept override;

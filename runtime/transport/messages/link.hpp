@@ -19,8 +19,8 @@ class LinkUser {
  public:
   /// It has let go of a message that it held: the source is free.
   virtual void sent(Sending& record, base::Status status) noexcept = 0;
-  /// Nothing comes from that rank any more, and nothing goes to it. `why` is a literal.
-  virtual void lost(int rank, const char* why) noexcept = 0;
+  /// Nothing comes from that rank any more, and nothing goes to it. `why` is a literal; `error` an errno, or 0.
+  virtual void lost(int rank, const char* why, int error) noexcept = 0;
   /// A message with its data, and what rides with it.
   virtual void received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept = 0;
   /// Bytes that are no message of a rank of this job.

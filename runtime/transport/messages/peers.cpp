@@ -45,7 +45,8 @@ void Peers::know(std::vector<base::Bytes> addresses) {
     peer.secret = in.number<std::uint64_t>();
     const base::ByteView worker = in.raw(in.left());
     if (!in.complete() || worker.empty())
-      throw Error(Code::refused, std::string(traits_.name), fmt::format("rank {} sent an address of {} bytes", i, addresses[i].size()));
+      throw Error(Code::refused, std::string(traits_.name),
+                  fmt::format("rank {} sent an address of {} bytes", i, addresses[i].size()));
     peer.address.assign(worker.begin(), worker.end());
   }
   failed_.reserve(peers_.size());
@@ -244,9 +245,9 @@ void Peers::finish(Sending& record, base::Status status) noexcept {
   if (was_last && !peer.failure.ok()) tickets_.fail(ticket, peer.failure);
 }
 
-void Peers::lost(int rank, const char* why) noexcept {
+void Peers::lost(int rank, const char* why, int error) noexcept {
   log_.debug("{}: rank {}: {}", traits_.name, rank, why);
-  fail(at(rank), base::Status::failure(Code::peer_failed, "the connection was lost", rank));
+  fail(at(rank), base::Status::failure(Code::peer_failed, why, rank, error));
 }
 
 void Peers::fail(Peer& peer, base::Status status) noexcept {
@@ -271,7 +272,8 @@ void Peers::bury(Peer& peer) noexcept {
   disconnect(peer, true);
   const std::int64_t limit = base::now_ns() + longest_burial_ns;
   while (peer.in_flight > 0 && base::now_ns() < limit) (void)link_.progress();
-  if (peer.in_flight > 0) log_.warn("{}: {} messages to rank {} aren't given back", traits_.name, peer.in_flight, peer.rank);
+  if (peer.in_flight > 0)
+    log_.warn("{}: {} messages to rank {} aren't given back", traits_.name, peer.in_flight, peer.rank);
   tickets_.fail_peer(peer.rank, peer.failure);
 }
 

@@ -111,7 +111,7 @@ class Peers {
 
   // ---- told by the link
   void finish(Sending& record, base::Status status) noexcept;
-  void lost(int rank, const char* why) noexcept;
+  void lost(int rank, const char* why, int error) noexcept;
 
  private:
   base::Status ready(Peer& peer) noexcept;

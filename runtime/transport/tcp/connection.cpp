@@ -74,6 +74,8 @@ bool Connection::connected() noexcept {
   return open_ = error_ == 0;
 }
 
+void Connection::timed_out() noexcept { error_ = ETIMEDOUT; }
+
 Status Connection::write(Sending& record) noexcept {
   current_ = &record;
   written_ = 0;

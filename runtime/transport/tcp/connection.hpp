@@ -43,6 +43,7 @@ class Connection {
   /// After the socket became writable: whether it is connected.
   bool connected() noexcept;
   bool overdue(std::int64_t now) const noexcept { return !open_ && !dead_ && now >= connect_until_; }
+  void timed_out() noexcept;
   int error() const noexcept { return error_; }
 
   // ---- writing

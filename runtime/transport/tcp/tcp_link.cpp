@@ -33,6 +33,10 @@ constexpr std::size_t few_connections = 2;
 constexpr unsigned turns_between_polls = 64;
 /// Connections that haven't said whose they are, beyond one for each rank.
 constexpr std::size_t most_strangers = 64;
+/// Accepted in a row, before ranks that are let in already have their turn.
+constexpr int most_accepted = 64;
+/// Turns of reading that a connection of a rank gets whose other connection has ended: more than a kernel holds for it.
+constexpr int most_last_turns = 1024;
 constexpr std::size_t waste_bytes = 64 * 1024;
 
 [[noreturn]] void fail(const char* what) {
@@ -113,6 +117,10 @@ void TcpLink::watch(Connection& connection, int operation, bool writable) noexce
   ::epoll_ctl(poll_set_.get(), operation, connection.fd(), &event);
 }
 
+void TcpLink::forget(const Connection& connection) noexcept {
+  if (connection.fd() >= 0) ::epoll_ctl(poll_set_.get(), EPOLL_CTL_DEL, connection.fd(), nullptr);
+}
+
 Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
   if (mine != nullptr) return {};  // that rank has begun
@@ -162,8 +170,8 @@ int TcpLink::progress() noexcept {
   }
   if (connecting_ > 0) {
     const std::int64_t now = base::now_ns();
-    for (std::size_t i = 0; i < connections_.size(); ++i)
-      if (connections_[i]->overdue(now)) happened += go_on_connecting(*connections_[i], true);
+    for (const auto& connection : connections_)
+      if (connection->overdue(now)) happened += go_on_connecting(*connection, true);
   }
   if (any_dead_) sweep();
   return happened;
@@ -185,7 +193,9 @@ int TcpLink::handle(Connection& connection, std::uint32_t events) noexcept {
 }
 
 int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
+  if (failed) connection.timed_out();
   if (failed || !connection.connected()) {
+    forget(connection);
     if (!connection.connect_next()) {
       --connecting_;
       lose(connection, "none of its addresses can be reached", connection.error());
@@ -232,7 +242,10 @@ int TcpLink::read(Connection& connection) noexcept {
     case Connection::Outcome::idle: return 0;
     case Connection::Outcome::moved:
     case Connection::Outcome::more: return 1;
-    case Connection::Outcome::ended: lose(connection, "the connection ended"); return 1;
+    case Connection::Outcome::ended:
+      read_others(connection);
+      lose(connection, "the connection ended");
+      return 1;
     case Connection::Outcome::strange:
       if (connection.rank() < 0) user_->stranger();
       lose(connection, "what it sent is no message");
@@ -241,17 +254,30 @@ int TcpLink::read(Connection& connection) noexcept {
   return 0;
 }
 
+/// Who leaves has perhaps sent its last on another connection than the one whose end is seen first.
+void TcpLink::read_others(const Connection& ended) noexcept {
+  if (ended.rank() < 0) return;
+  for (const auto& other : connections_) {
+    if (other.get() == &ended || other->rank() != ended.rank() || other->dead() || !other->open()) continue;
+    for (int turn = 0; turn < most_last_turns; ++turn) {
+      const Connection::Outcome outcome = other->read(*user_, waste_);
+      if (outcome != Connection::Outcome::moved && outcome != Connection::Outcome::more) break;
+    }
+  }
+}
+
 void TcpLink::lose(Connection& connection, const char* why, int error) noexcept {
   const int rank = connection.rank();
   Sending* const record = connection.drop_current();
   if (record != nullptr && connection.open()) --blocked_;
+  forget(connection);
   connection.kill();
   any_dead_ = true;
   if (rank < 0) return;
   Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
   if (mine == &connection) mine = nullptr;
   if (record != nullptr) user_->sent(*record, Status::failure(Code::peer_failed, why, rank, error));
-  user_->lost(rank, why);
+  user_->lost(rank, why, error);
 }
 
 void TcpLink::sweep() noexcept {
@@ -261,7 +287,7 @@ void TcpLink::sweep() noexcept {
 
 int TcpLink::accept_all() noexcept {
   int happened = 0;
-  for (;;) {
+  while (happened < most_accepted) {
     base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -278,10 +304,13 @@ int TcpLink::accept_all() noexcept {
     watch(*connections_.back(), EPOLL_CTL_ADD, false);
     drop_strangers();
   }
+  return happened;
 }
 
 void TcpLink::turn_away() noexcept {
-  log_.error("tcp: no descriptor is left for a connection that a rank makes; raise the limit (ulimit -n)");
+  const std::uint64_t count = ++turned_away_;
+  if ((count & (count - 1)) == 0)  // ever more seldom: who knocks and knocks shall not fill the log
+    log_.error("tcp: no descriptor is left for {} connections; raise the limit (ulimit -n)", count);
   spare_.reset();
   base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   socket.reset();
@@ -292,15 +321,18 @@ void TcpLink::turn_away() noexcept {
 void TcpLink::drop_strangers() noexcept {
   const auto nobody = [](const auto& connection) { return !connection->dead() && connection->rank() < 0; };
   if (static_cast<std::size_t>(std::ranges::count_if(connections_, nobody)) <= by_rank_.size() + most_strangers) return;
+  Connection& oldest = **std::ranges::find_if(connections_, nobody);
+  if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // it had spoken, and wasn't heard yet
   user_->stranger();
-  lose(**std::ranges::find_if(connections_, nobody), "it hasn't said who it is");
+  lose(oldest, "it hasn't said who it is");
 }
 
 void TcpLink::disconnect(int rank, bool at_once) noexcept {
   for (const auto& connection : connections_) {
     if (connection->rank() != rank || connection->dead()) continue;
     if (!at_once && connection->open()) {
-      connection->end_writing();
+      // The other one of two carries nothing of ours. Its end would be seen before the last bytes of this one.
+      if (connection.get() == by_rank_[static_cast<std::size_t>(rank)]) connection->end_writing();
       continue;
     }
     if (!connection->open()) --connecting_;

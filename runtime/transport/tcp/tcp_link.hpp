@@ -38,11 +38,14 @@ class TcpLink final : public messages::Link {
  private:
   void listen();
   void watch(Connection& connection, int operation, bool writable) noexcept;
+  /// Before its socket is closed: while a forked process has it open too, the poll set would go on telling of it.
+  void forget(const Connection& connection) noexcept;
   int accept_all() noexcept;
   /// There is no descriptor for who knocks: they are let in by the spare one, and shown out.
   void turn_away() noexcept;
   int handle(Connection& connection, std::uint32_t events) noexcept;
   int read(Connection& connection) noexcept;
+  void read_others(const Connection& ended) noexcept;
   int write(Connection& connection) noexcept;
   int go_on_connecting(Connection& connection, bool failed) noexcept;
   /// Ends it, gives back what it held, and tells of its rank.
@@ -62,6 +65,7 @@ class TcpLink final : public messages::Link {
   unsigned turn_ = 0;
   int connecting_ = 0;
   int blocked_ = 0;  // whose sockets take no more at the moment
+  std::uint64_t turned_away_ = 0;
   bool any_dead_ = false;
 };
 

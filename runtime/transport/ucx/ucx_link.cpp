@@ -95,7 +95,7 @@ void UcxLink::on_sent(void* request, ucs_status_t status, void* user_data) noexc
 
 void UcxLink::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
   const Way& way = *static_cast<Way*>(argument);
-  way.link->user_->lost(way.rank, way.link->worker_.ucp().ucs_status_string(status));
+  way.link->user_->lost(way.rank, way.link->worker_.ucp().ucs_status_string(status), 0);
 }
 
 ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,

@@ -1,0 +1,453 @@
+// TcpLink by itself, driven by hand: what strangers do to it, how frames come apart, and how connections end.
+#include "runtime/transport/tcp/tcp_link.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tests/unit/transport/tcp_station.hpp"
+
+namespace hmc::transport::tcp {
+namespace {
+
+using Sizes = std::vector<std::size_t>;
+
+/// A true rank still gets in, with a message of its own.
+void expect_served(Station& server, Station& client) {
+  const std::size_t before = server.came.size();
+  ASSERT_TRUE(client.connect(server).ok());
+  client.say(server, pattern(40, 9));
+  ASSERT_TRUE(drive_until({&server, &client}, [&] { return server.came.size() > before; }));
+  EXPECT_EQ(server.came.back().data, pattern(40, 9));
+}
+
+TEST(TcpLink, BringsEverySizeAroundItsBordersInOrder) {
+  Station server(0), client(1);
+  const Sizes sizes{0,
+                    1,
+                    1023,
+                    1024,
+                    1025,
+                    most_gathered - 1,
+                    most_gathered,
+                    most_gathered + 1,
+                    8192,
+                    3 * 8192,
+                    64 * 1024,
+                    512 * 1024,
+                    512 * 1024 - 1,
+                    512 * 1024 + 1,
+                    0,
+                    (3 << 20) + 7,
+                    5};
+  ASSERT_TRUE(client.connect(server).ok());
+  for (std::size_t i = 0; i < sizes.size(); ++i) client.say(server, pattern(sizes[i], i));
+  ASSERT_TRUE(drive_until({&server, &client}, [&] { return server.came.size() == sizes.size(); }));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_EQ(server.came[i].message.sequence, i);
+    EXPECT_EQ(server.came[i].large, sizes[i] > most_gathered) << sizes[i];
+    EXPECT_TRUE(server.came[i].data == pattern(sizes[i], i)) << sizes[i];
+  }
+  EXPECT_TRUE(drive_until({&client}, [&] { return client.sent_well == sizes.size(); }));
+}
+
+TEST(TcpLink, TwoThatBeginAtOnceKeepTheirOrderBothWays) {
+  Station one(0), two(1);
+  ASSERT_TRUE(one.connect(two).ok());
+  ASSERT_TRUE(two.connect(one).ok());
+  constexpr std::size_t count = 300;
+  const auto size = [](std::size_t i) { return (i * 977) % (i % 10 == 0 ? 100000 : 9000); };
+  for (std::size_t i = 0; i < count; ++i) {
+    one.say(two, pattern(size(i), i));
+    two.say(one, pattern(size(i), i + 1));
+  }
+  ASSERT_TRUE(drive_until({&one, &two}, [&] { return one.came.size() == count && two.came.size() == count; }));
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(one.came[i].message.sequence, i);
+    EXPECT_EQ(two.came[i].message.sequence, i);
+    EXPECT_TRUE(one.came[i].data == pattern(size(i), i + 1)) << i;
+    EXPECT_TRUE(two.came[i].data == pattern(size(i), i)) << i;
+  }
+}
+
+TEST(TcpLink, WhoeverWasTalkedToAnswersOnTheSameConnection) {
+  Station server(0), client(1);
+  expect_served(server, client);
+  ASSERT_TRUE(server.connect(client).ok());
+  EXPECT_EQ(server.link.describe(1), "a connection that it made");
+  server.say(client, pattern(20000, 3));
+  ASSERT_TRUE(drive_until({&server, &client}, [&] { return client.came.size() == 1; }));
+  EXPECT_TRUE(client.came[0].data == pattern(20000, 3));
+}
+
+TEST(TcpLink, ARankTalksToItself) {
+  Station self(0, 1);
+  ASSERT_TRUE(self.connect(self).ok());
+  for (const std::size_t bytes : Sizes{10, 100000, 0}) self.say(self, pattern(bytes, bytes));
+  ASSERT_TRUE(drive_until({&self}, [&] { return self.came.size() == 3; }));
+  EXPECT_TRUE(self.came[1].data == pattern(100000, 100000));
+  self.link.disconnect(0, false);
+  EXPECT_TRUE(drive_until({&self}, [&] { return self.link.ending() == 0; }));
+}
+
+TEST(TcpLink, FramesCutAtEveryBorderArriveWhole) {
+  Station server(0), sender(1);
+  RawSocket raw(server.port());
+  std::size_t count = 0;
+  for (const std::size_t bytes : Sizes{0, 20, most_gathered + 1}) {
+    // Of a large one each border of the header, and some of the bytes.
+    for (std::size_t cut = 1; cut < header_bytes + bytes; cut += cut < 200 ? 1 : 997) {
+      const auto data = pattern(bytes, cut);
+      auto all = frame(sender.message_to(server, bytes), data);
+      const auto next = frame(sender.message_to(server, 3), pattern(3, cut));  // rides in the same packet
+      all.insert(all.end(), next.begin(), next.end());
+      ASSERT_TRUE(raw.say(std::span(all).first(cut)));
+      settle(server);
+      EXPECT_EQ(server.came.size(), count);
+      ASSERT_TRUE(raw.say(std::span(all).subspan(cut)));
+      count += 2;
+      ASSERT_TRUE(drive_until({&server}, [&] { return server.came.size() == count; }));
+      EXPECT_TRUE(server.came[count - 2].data == data) << bytes << " cut at " << cut;
+      EXPECT_TRUE(server.came[count - 1].data == pattern(3, cut)) << bytes << " cut at " << cut;
+    }
+  }
+}
+
+TEST(TcpLink, FramesThatComeByteByByteArriveWhole) {
+  Station server(0), sender(1);
+  RawSocket raw(server.port());
+  for (const std::size_t bytes : Sizes{9, 0, most_gathered, most_gathered + 40}) {
+    const std::size_t before = server.came.size();
+    const auto all = frame(sender.message_to(server, bytes), pattern(bytes, bytes));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ASSERT_EQ(server.came.size(), before);
+      ASSERT_TRUE(raw.say(std::span(all).subspan(i, 1)));
+      server.drive();
+    }
+    ASSERT_TRUE(drive_until({&server}, [&] { return server.came.size() > before; }));
+    EXPECT_TRUE(server.came.back().data == pattern(bytes, bytes)) << bytes;
+  }
+}
+
+TEST(TcpLink, AStrangersGarbageIsDroppedAndCounted) {
+  Station server(0), client(1);
+  for (int kind = 0; kind < 3; ++kind) {
+    RawSocket raw(server.port());
+    std::vector<std::byte> garbage = pattern(5000, 77);
+    if (kind == 1) std::ranges::fill(garbage, std::byte{0});
+    if (kind == 2) std::ranges::fill(garbage, std::byte{0xff});
+    ASSERT_TRUE(raw.say(garbage));
+    ASSERT_TRUE(drive_until({&server}, [&] { return raw.ended(); }));
+    EXPECT_EQ(server.strangers, kind + 1);
+  }
+  EXPECT_TRUE(server.came.empty());
+  EXPECT_TRUE(server.lost_ranks.empty());
+  expect_served(server, client);
+}
+
+TEST(TcpLink, AHeaderWithAWrongSecretIsAStrangers) {
+  Station server(0), client(1);
+  expect_served(server, client);
+  RawSocket raw(server.port());
+  Message message = client.message_to(server, 8);
+  message.secret ^= 1;
+  ASSERT_TRUE(raw.say(frame(message, pattern(8, 1))));
+  ASSERT_TRUE(drive_until({&server}, [&] { return raw.ended(); }));
+  EXPECT_EQ(server.strangers, 1);
+  EXPECT_EQ(server.came.size(), 1U);
+  EXPECT_TRUE(server.lost_ranks.empty()) << "the rank whose name was taken is hurt";
+}
+
+TEST(TcpLink, StrangersWhoSayNothingAreFewAndARankGetsIn) {
+  Station server(0), client(1);
+  std::vector<std::unique_ptr<RawSocket>> silent;
+  constexpr std::ptrdiff_t most = 64 + 2;
+  for (int i = 0; i < 150; ++i) {
+    silent.push_back(std::make_unique<RawSocket>(server.port()));
+    settle(server);
+  }
+  const auto open = std::ranges::count_if(silent, [](const auto& one) { return !one->ended(); });
+  EXPECT_EQ(open, most);
+  EXPECT_FALSE(silent.back()->ended()) << "the oldest goes first";
+  EXPECT_EQ(server.strangers, 150 - most);
+  expect_served(server, client);
+}
+
+// It may have spoken already, and not been read.
+TEST(TcpLink, ARankAmongManyStrangersIsNotTakenForOne) {
+  Station server(0), client(1);
+  RawSocket rank(server.port()), other(server.port()), third(server.port());
+  settle(server);
+  std::vector<std::unique_ptr<RawSocket>> silent;
+  for (int i = 0; i < 120; ++i) silent.push_back(std::make_unique<RawSocket>(server.port()));
+  ASSERT_TRUE(rank.say(frame(client.message_to(server, 4), pattern(4, 1))));
+  settle(server);
+  EXPECT_FALSE(rank.ended());
+  EXPECT_EQ(server.came.size(), 1U);
+  EXPECT_TRUE(server.lost_ranks.empty());
+}
+
+TEST(TcpLink, AConnectionThatSpeaksForASecondRankIsCut) {
+  Station server(0, 3), one(1, 3), two(2, 3);
+  RawSocket raw(server.port());
+  ASSERT_TRUE(raw.say(frame(one.message_to(server, 4), pattern(4, 1))));
+  ASSERT_TRUE(drive_until({&server}, [&] { return server.came.size() == 1; }));
+  ASSERT_TRUE(raw.say(frame(two.message_to(server, 4), pattern(4, 2))));
+  ASSERT_TRUE(drive_until({&server}, [&] { return raw.ended(); }));
+  EXPECT_EQ(server.came.size(), 1U);
+  ASSERT_EQ(server.lost_ranks.size(), 1U);
+  EXPECT_EQ(server.lost_ranks[0].first, 1);
+}
+
+TEST(TcpLink, ALengthThatTheMessageDoesNotConfirmIsCut) {
+  Station server(0), client(1);
+  RawSocket raw(server.port());
+  auto all = frame(client.message_to(server, 8), pattern(8, 1));
+  const std::uint64_t huge = 1 << 30;
+  std::memcpy(all.data(), &huge, sizeof huge);
+  ASSERT_TRUE(raw.say(all));
+  EXPECT_TRUE(drive_until({&server}, [&] { return raw.ended(); }));
+  EXPECT_TRUE(server.came.empty());
+}
+
+TEST(TcpLink, ALargeMessageThatIsNotBelievedCostsTheConnection) {
+  Station server(0), client(1);
+  expect_served(server, client);
+  server.believes = false;
+  client.say(server, pattern(most_gathered + 1, 4));
+  ASSERT_TRUE(
+      drive_until({&server, &client}, [&] { return !server.lost_ranks.empty() && !client.lost_ranks.empty(); }));
+  EXPECT_EQ(server.came.size(), 1U);
+}
+
+TEST(TcpLink, BytesWhosePlaceGoesInTheMiddleAreReadToWaste) {
+  Station server(0), client(1);
+  expect_served(server, client);
+  const auto data = pattern(300000, 5);
+  RawSocket raw(server.port());
+  const auto all = frame(client.message_to(server, data.size()), data);
+  ASSERT_TRUE(raw.say(std::span(all).first(100000)));
+  ASSERT_TRUE(drive_until({&server}, [&] { return server.large_open; }));
+  settle(server);
+  server.has_place = false;
+  ASSERT_TRUE(raw.say(std::span(all).subspan(100000)));
+  ASSERT_TRUE(raw.say(frame(client.message_to(server, 11), pattern(11, 6))));
+  ASSERT_TRUE(drive_until({&server}, [&] { return server.came.size() == 3; }));
+  EXPECT_TRUE(server.arrived_without_place);
+  EXPECT_TRUE(std::equal(data.begin(), data.begin() + 100000 - header_bytes, server.came[1].data.begin()));
+  EXPECT_TRUE(std::all_of(server.came[1].data.begin() + 100000, server.came[1].data.end(),
+                          [](std::byte byte) { return byte == std::byte{0}; }));
+  EXPECT_TRUE(server.came[2].data == pattern(11, 6));
+}
+
+TEST(TcpLink, APeerThatLeavesIsLost) {
+  Station server(0);
+  auto client = std::make_unique<Station>(1);
+  expect_served(server, *client);
+  client.reset();
+  ASSERT_TRUE(drive_until({&server}, [&] { return !server.lost_ranks.empty(); }));
+  EXPECT_EQ(server.lost_ranks[0].first, 1);
+  EXPECT_EQ(server.lost_ranks[0].second, "the connection ended");
+}
+
+TEST(TcpLink, APeerThatLeavesInTheMiddleOfAMessageFailsIt) {
+  Station server(0);
+  auto client = std::make_unique<Station>(1);
+  expect_served(server, *client);
+  ASSERT_TRUE(server.connect(*client).ok());
+  server.say(*client, pattern(64 << 20, 1));  // more than the sockets take
+  settle(server);
+  ASSERT_EQ(server.sent_well, 0U);
+  client.reset();
+  ASSERT_TRUE(drive_until({&server}, [&] { return !server.failed.empty(); }));
+  EXPECT_EQ(server.failed[0].code, Code::peer_failed);
+  EXPECT_EQ(server.failed[0].peer, 1);
+  EXPECT_FALSE(server.lost_ranks.empty());
+}
+
+// With two connections between them: the end of one must not overtake what is still to be read of the other.
+TEST(TcpLink, WhatALeavingPeerHasSaidArrivesBeforeItsEnd) {
+  Station one(0);
+  auto two = std::make_unique<Station>(1);
+  ASSERT_TRUE(one.connect(*two).ok());
+  ASSERT_TRUE(two->connect(one).ok());
+  one.say(*two, pattern(10, 1));
+  two->say(one, pattern(10, 2));
+  ASSERT_TRUE(drive_until({&one, two.get()}, [&] { return one.came.size() == 1 && two->came.size() == 1; }));
+  constexpr std::size_t said = 8;  // more than is read in one turn, less than a kernel takes of who isn't read
+  for (std::size_t i = 0; i < said; ++i) two->say(one, pattern(7000, i));
+  ASSERT_EQ(two->sent_well, said + 1);
+  two->link.disconnect(0, false);
+  ASSERT_TRUE(drive_until({two.get()}, [&] { return two->link.ending() == 0; }));
+  two.reset();
+  ASSERT_TRUE(drive_until({&one}, [&] { return !one.lost_ranks.empty(); }));
+  EXPECT_EQ(one.came.size(), said + 1);
+}
+
+TEST(TcpLink, ACloseIsOverWhenThePeersKernelHasEverything) {
+  Station server(0);
+  auto client = std::make_unique<Station>(1);
+  expect_served(server, *client);
+  client->say(server, pattern(100000, 8));
+  ASSERT_TRUE(drive_until({client.get()}, [&] { return client->sent_well == 2; }));
+  client->link.disconnect(0, false);
+  ASSERT_TRUE(drive_until({client.get()}, [&] { return client->link.ending() == 0; }));
+  client.reset();
+  ASSERT_TRUE(drive_until({&server}, [&] { return !server.lost_ranks.empty(); }));
+  ASSERT_EQ(server.came.size(), 2U);
+  EXPECT_TRUE(server.came[1].data == pattern(100000, 8));
+}
+
+TEST(TcpLink, WhereNobodyListensTheCauseIsTold) {
+  base::Bytes address;
+  {
+    const Station gone(1);
+    address = gone.link.address();
+  }
+  Station client(0), to(1);
+  const auto start = base::Clock::now();
+  if (client.link.connect(1, address).ok()) {
+    client.say(to, pattern(10, 1));
+    ASSERT_TRUE(drive_until({&client}, [&] { return !client.failed.empty(); }));
+    EXPECT_EQ(client.failed[0].code, Code::peer_failed);
+    EXPECT_EQ(client.failed[0].sys_errno, ECONNREFUSED);
+    EXPECT_STREQ(client.failed[0].what, "none of its addresses can be reached");
+  }
+  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(TcpLink, AnAddressThatCannotBeReadIsRefused) {
+  Station client(0);
+  EXPECT_EQ(client.link.connect(1, base::Bytes(5)).code, Code::refused);
+}
+
+/// A listener whose queue is full: who connects hears nothing.
+class DeafPort {
+ public:
+  DeafPort() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof here;
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&here), length), 0);
+    EXPECT_EQ(::listen(listener_.get(), 0), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&here), &length), 0);
+    address_ = *decode(Station(1).link.address());
+    address_.port = ntohs(here.sin_port);
+    for (auto& one : fill_) {
+      one = base::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      (void)::connect(one.get(), reinterpret_cast<const sockaddr*>(&here), length);
+    }
+  }
+  base::Bytes address() const { return encode(address_); }
+
+ private:
+  base::UniqueFd listener_;
+  base::UniqueFd fill_[4];
+  Address address_;
+};
+
+TEST(TcpLink, WhoDoesNotAnswerIsGivenUpAndTheCauseIsTold) {
+  const DeafPort deaf;
+  Station client(0), to(1);
+  ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
+  EXPECT_FALSE(client.link.arm()) << "it has a clock to look at";
+  client.say(to, pattern(10, 1));
+  ASSERT_TRUE(drive_until({&client}, [&] { return !client.failed.empty(); }));
+  EXPECT_EQ(client.failed[0].sys_errno, ETIMEDOUT);
+  ASSERT_EQ(client.lost_ranks.size(), 1U);
+  EXPECT_TRUE(client.link.arm()) << "a connection that is gone is still counted";
+}
+
+TEST(TcpLink, CutWhileItConnectsItGivesBackWhatItHad) {
+  const DeafPort deaf;
+  for (const bool at_once : {true, false}) {
+    Station client(0), to(1);
+    ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
+    client.say(to, pattern(10, 1));
+    EXPECT_TRUE(client.failed.empty());
+    client.link.disconnect(1, at_once);
+    EXPECT_EQ(client.failed.size(), 1U);
+    EXPECT_EQ(client.link.ending(), 0U);
+    EXPECT_TRUE(client.link.arm()) << "a connection that is gone is still counted";
+    settle(client);
+  }
+}
+
+TEST(TcpLink, CutWhileItsSocketIsFullItGivesBackWhatItHad) {
+  Station server(0), client(1);
+  expect_served(server, client);
+  client.say(server, pattern(64 << 20, 1));
+  settle(client);
+  ASSERT_EQ(client.sent_well, 1U);
+  client.link.disconnect(0, true);
+  EXPECT_EQ(client.failed.size(), 1U);
+  ASSERT_TRUE(drive_until({&server}, [&] { return !server.lost_ranks.empty(); }));
+  EXPECT_EQ(server.came.size(), 1U) << "half a message";
+}
+
+/// Lowers the limit to what is open.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const base::UniqueFd next(::dup(0));
+    rlimit now = before_;
+    now.rlim_cur = static_cast<rlim_t>(next.get());
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(TcpLink, WithoutDescriptorsWhoKnocksIsTurnedAwayAndLaterOnesGetIn) {
+  Station server(0), client(1);
+  std::vector<RawSocket> knocking(3);
+  {
+    const FewDescriptors few;
+    for (const RawSocket& one : knocking) one.connect(server.port());
+    ASSERT_TRUE(drive_until({&server}, [&] { return std::ranges::all_of(knocking, &RawSocket::ended); }));
+    EXPECT_EQ(client.connect(server).code, Code::unavailable);
+  }
+  expect_served(server, client);
+}
+
+// A process that the user's program forks keeps our sockets open until it executes another: the poll set must not
+// tell of those that are closed here.
+TEST(TcpLink, AConnectionThatAForkedProcessKeepsIsForgotten) {
+  Station server(0), client(1);
+  RawSocket raw(server.port());
+  settle(server);
+  int end[2];
+  ASSERT_EQ(::pipe2(end, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    ::close(end[1]);
+    (void)!::read(end[0], &byte, 1);
+    ::_exit(0);
+  }
+  ASSERT_TRUE(raw.say(pattern(200, 1)));
+  ASSERT_TRUE(drive_until({&server}, [&] { return server.strangers == 1; }));
+  settle(server);
+  EXPECT_TRUE(raw.say(pattern(200, 1))) << "the child doesn't hold it: this shows nothing";
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(server.drive(), 0);
+  pollfd ready{server.link.event_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, 0), 0) << "the poll set tells of a connection that is gone";
+  ::close(end[1]);
+  ::waitpid(child, nullptr, 0);
+  ::close(end[0]);
+  expect_served(server, client);
+}
+
+}  // namespace
+}  // namespace hmc::transport::tcp
