@@ -226,7 +226,8 @@ TEST_P(PeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
   const std::uint64_t before = side_->wire->engine().messages_to(1);
   while (side_->wire->engine().messages_to(1) < before + 8 && !give_up.expired()) side_->wire->progress();
   stop();
-  while (side_->wire->engine().in_flight(1) == 0 && !give_up.expired()) side_->wire->progress();  // the sockets are full
+  while (side_->wire->engine().in_flight(1) == 0 && !give_up.expired())
+    side_->wire->progress();  // the sockets are full
   Region region;
   region.base = side_->memory.data();
   region.bytes = bytes;
@@ -264,7 +265,8 @@ TEST_P(PeerDeath, NorDoSmallPutsThatNobodyTakes) {
 }
 
 #ifdef HMC_HAVE_UCX
-INSTANTIATE_TEST_SUITE_P(Wires, PeerDeath, ::testing::Values("tcp", "ucx"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Wires, PeerDeath, ::testing::Values("tcp", "ucx"),
+                         [](const auto& info) { return info.param; });
 #else
 INSTANTIATE_TEST_SUITE_P(Wires, PeerDeath, ::testing::Values("tcp"), [](const auto& info) { return info.param; });
 #endif

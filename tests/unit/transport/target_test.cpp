@@ -302,6 +302,138 @@ TEST_F(MessageTarget, AnswersFromARegionThatGoesAreNotSent) {
   EXPECT_FALSE(target_.owes());
 }
 
+// ---- in parts: the link reads the bytes to where place() says
+
+TEST_F(MessageTarget, SaysWhereALargePutsBytesGoAndSignalsWhenAllAreThere) {
+  Message put = from_peer(Kind::put_signal);
+  put.offset = 16;
+  put.bytes = 100;
+  put.first = 120;
+  put.second = 77;
+  ASSERT_TRUE(target_.begin(put));
+  for (const std::uint64_t at : {0U, 1U, 99U}) EXPECT_EQ(target_.place(put, at), memory_.data() + 64 + 16 + at);
+  EXPECT_TRUE(clean()) << "the signal came before the bytes";
+  target_.finish(put);
+  EXPECT_EQ(word(120), 77U);
+  EXPECT_FALSE(target_.owes());
+  receive(from_peer(Kind::put), 8);
+  EXPECT_EQ(word(0), 0U) << "the next message isn't the one that was due";
+}
+
+TEST_F(MessageTarget, HasNoPlaceForALargePutThatLeavesItsRegion) {
+  std::uint64_t refused = 0;
+  for (const auto& [offset, bytes, signal] : {std::array<std::uint64_t, 3>{29, 100, 0},
+                                              {129, 1, 0},
+                                              {UINT64_MAX - 3, 8, 0},
+                                              {0, UINT64_MAX, 0},
+                                              {0, 100, 121},
+                                              {0, 100, 128},
+                                              {0, 100, 4}}) {
+    Message put = from_peer(Kind::put_signal);
+    put.offset = offset;
+    put.bytes = bytes;
+    put.first = signal;
+    ASSERT_TRUE(target_.begin(put));
+    EXPECT_EQ(target_.place(put, 0), nullptr);
+    target_.finish(put);
+    EXPECT_EQ(target_.refusals().requests, ++refused);
+  }
+  EXPECT_TRUE(clean());
+  EXPECT_TRUE(target_.owes()) << "whoever asked is told";
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+}
+
+TEST_F(MessageTarget, HasNoPlaceAnyMoreWhenTheRegionGoesInTheMiddle) {
+  Message put = from_peer(Kind::put_signal);
+  put.bytes = 100;
+  put.first = 120;
+  put.second = 77;
+  ASSERT_TRUE(target_.begin(put));
+  ASSERT_NE(target_.place(put, 0), nullptr);
+  regions_.find(region_, 0, 1)->uses = 0;
+  EXPECT_EQ(target_.place(put, 50), nullptr);
+  const Regions::Key heir = regions_.add(memory_.data() + 64, 128);
+  EXPECT_EQ(heir.index, region_.index);
+  EXPECT_EQ(target_.place(put, 50), nullptr) << "it was taken for its heir";
+  target_.finish(put);
+  EXPECT_TRUE(clean());
+  EXPECT_EQ(target_.refusals().requests, 1U);
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+}
+
+TEST_F(MessageTarget, DistrustsAPeerWhoseLargeMessageMayHaveNoBytes) {
+  for (const Kind kind : {Kind::get, Kind::atomic, Kind::flush, Kind::result, Kind::flushed, Kind::refused}) {
+    Peers peers(link_, tickets_, quiet_);
+    peers.know(std::vector<base::Bytes>(3));
+    Target target(0, secret, peers, tickets_, regions_, quiet_);
+    Message message = from_peer(kind);
+    message.sequence = 0;
+    message.bytes = 20000;
+    EXPECT_FALSE(target.begin(message));
+    EXPECT_EQ(peers.at(1).failure.code, Code::error);
+    EXPECT_FALSE(target.owes());
+    message.sequence = 1;
+    message.kind = Kind::put;
+    message.bytes = 100;
+    EXPECT_FALSE(target.begin(message)) << "it is believed again";
+  }
+}
+
+TEST_F(MessageTarget, BeginsNoLargeMessageOfAStrangerNorOneOutOfOrder) {
+  Message put = from_peer(Kind::put);
+  put.bytes = 100;
+  put.secret = secret + 1;
+  EXPECT_FALSE(target_.begin(put));
+  EXPECT_EQ(target_.refusals().strangers, 1U);
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+  put.secret = secret;
+  put.sequence = 1;
+  EXPECT_FALSE(target_.begin(put));
+  EXPECT_EQ(peers_.at(1).failure.code, Code::error);
+}
+
+TEST_F(MessageTarget, PutsALargeAnswerIntoItsDestinationAndCountsItOnce) {
+  std::array<std::byte, 64> destination{};
+  const Ticket get = tickets_.open({.peer = 1, .left = 64, .destination = destination.data(), .bytes = 64});
+  std::mutex lock;
+  for (const std::uint64_t offset : {0U, 40U}) {
+    Message got = from_peer(Kind::got);
+    got.ticket = get;
+    got.offset = offset;
+    got.bytes = offset == 0 ? 40 : 24;
+    ASSERT_TRUE(target_.begin(got));
+    EXPECT_EQ(target_.place(got, 5), destination.data() + offset + 5);
+    EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
+    target_.finish(got);
+  }
+  EXPECT_TRUE(tickets_.test(get, lock).ok());
+}
+
+TEST_F(MessageTarget, HasNoPlaceForALargeAnswerThatNobodyWaitsForOrThatIsTooLong) {
+  std::array<std::byte, 64> destination{};
+  const Ticket get = tickets_.open({.peer = 1, .left = 64, .destination = destination.data(), .bytes = 64});
+  std::mutex lock;
+  for (const auto& [offset, bytes] :
+       {std::pair<std::uint64_t, std::uint64_t>{1, 64}, {65, 0}, {UINT64_MAX, 2}, {0, UINT64_MAX}}) {
+    Message got = from_peer(Kind::got);
+    got.ticket = get;
+    got.offset = offset;
+    got.bytes = bytes;
+    ASSERT_TRUE(target_.begin(got));
+    EXPECT_EQ(target_.place(got, 0), nullptr);
+    target_.finish(got);
+    EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
+  }
+  Message got = from_peer(Kind::got);
+  got.ticket = get;
+  got.bytes = 64;
+  ASSERT_TRUE(target_.begin(got));
+  ASSERT_NE(target_.place(got, 0), nullptr);
+  tickets_.drop(get);
+  EXPECT_EQ(target_.place(got, 32), nullptr) << "it was given up";
+  target_.finish(got);
+}
+
 TEST_F(MessageTarget, SurvivesAnyMessage) {
   std::mt19937_64 random(7);
   alignas(8) std::array<std::byte, 64> destination{};

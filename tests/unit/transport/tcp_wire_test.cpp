@@ -1,0 +1,217 @@
+// The tcp wire whole: what comes over its sockets, up to the memory that it exposes.
+#include "runtime/transport/tcp/tcp_wire.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/transport/messages/engine.hpp"
+#include "tests/unit/transport/tcp_station.hpp"
+
+namespace hmc::transport::tcp {
+namespace {
+
+constexpr std::size_t chunk = 512 * 1024;
+constexpr std::size_t memory_bytes = 2 * chunk + 4096;
+
+/// One of two ranks of this thread.
+struct Side {
+  explicit Side(int rank) : rank(rank) {
+    messages::Options options;
+    options.rank = rank;
+    options.size = 2;
+    options.log = base::Log(static_cast<base::LogLevel>(-1));
+    wire = make_tcp_wire(options);
+  }
+  void meet(base::Bytes address, const base::Bytes& key) {
+    const int peer = 1 - rank;
+    std::vector<base::Bytes> addresses(2), keys(2);
+    addresses[static_cast<std::size_t>(rank)] = wire->address();
+    addresses[static_cast<std::size_t>(peer)] = std::move(address);
+    keys[static_cast<std::size_t>(peer)] = key;
+    wire->know_peers(addresses);
+    channel = std::move(wire->connect(region(), keys, {&peer, 1}, base::Deadline::after(std::chrono::seconds(5)))[0]);
+  }
+  Region region() {
+    Region mine;
+    mine.base = memory.data();
+    mine.bytes = memory.size();
+    return mine;
+  }
+  base::Bytes expose() { return wire->expose(region()); }
+  base::Status wait(Ticket ticket) const {
+    const auto limit = base::Deadline::after(std::chrono::seconds(10));
+    base::Status status = wire->test(ticket);
+    for (; status.code == Code::in_progress && !limit.expired(); status = wire->test(ticket)) wire->progress();
+    return status;
+  }
+  base::Status flush() const {
+    Ticket ticket = done;
+    const base::Status status = wire->flush(-1, ticket);
+    return status.ok() ? wait(ticket) : status;
+  }
+  base::Status get(std::size_t offset, std::span<std::byte> to) const {
+    Ticket ticket = done;
+    const base::Status status = channel->get(offset, to.data(), to.size(), ticket);
+    return status.ok() ? wait(ticket) : status;
+  }
+
+  int rank;
+  std::vector<std::byte> memory = std::vector<std::byte>(memory_bytes, std::byte{0x5a});
+  std::unique_ptr<MessageWire> wire;
+  std::unique_ptr<Channel> channel;
+};
+
+class TcpWire : public ::testing::Test {
+ protected:
+  void meet() {
+    const base::Bytes key0 = zero_->expose(), key1 = one_->expose();
+    const base::Bytes address0 = zero_->wire->address(), address1 = one_->wire->address();
+    zero_->meet(address1, key1);
+    one_->meet(address0, key0);
+  }
+  std::unique_ptr<Side> zero_ = std::make_unique<Side>(0);
+  std::unique_ptr<Side> one_ = std::make_unique<Side>(1);
+};
+
+TEST_F(TcpWire, PutsAndGetsOfSizesAroundItsBordersAreRightToTheByte) {
+  meet();
+  std::size_t seed = 0;
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{1024}, std::size_t{1025}, most_gathered - 1,
+                                  most_gathered, most_gathered + 1, chunk - 1, chunk, chunk + 1, 2 * chunk + 1}) {
+    const auto data = pattern(bytes, ++seed);
+    const std::size_t offset = 1 + seed;
+    const std::vector<std::byte> before = one_->memory;
+    Ticket put = done;
+    ASSERT_TRUE(zero_->channel->put(offset, data.data(), bytes, put).ok());
+    ASSERT_TRUE(zero_->wait(put).ok());
+    ASSERT_TRUE(zero_->flush().ok());
+    std::vector<std::byte> expected = before;
+    std::ranges::copy(data, expected.begin() + static_cast<std::ptrdiff_t>(offset));
+    EXPECT_TRUE(one_->memory == expected) << bytes;
+    std::vector<std::byte> back(bytes + 2, std::byte{0x33});
+    ASSERT_TRUE(zero_->get(offset, std::span(back).subspan(1, bytes)).ok());
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), back.begin() + 1)) << bytes;
+    EXPECT_EQ(back.front(), std::byte{0x33});
+    EXPECT_EQ(back.back(), std::byte{0x33});
+  }
+}
+
+TEST_F(TcpWire, APeerThatClosesFailsWhatIsAskedOfIt) {
+  meet();
+  std::vector<std::byte> got(64);
+  ASSERT_TRUE(zero_->get(0, got).ok());
+  one_->channel.reset();
+  one_->wire.reset();
+  const base::Status status = zero_->get(0, got);
+  EXPECT_EQ(status.code, Code::peer_failed);
+  EXPECT_EQ(status.peer, 1);
+  EXPECT_EQ(zero_->get(0, got).code, Code::peer_failed) << "it sticks";
+}
+
+TEST_F(TcpWire, WhereNobodyListensTheCauseIsToldWithinSeconds) {
+  const base::Bytes key = one_->expose(), address = one_->wire->address();
+  one_->wire.reset();
+  zero_->meet(address, key);
+  const auto start = base::Clock::now();
+  std::vector<std::byte> got(64);
+  const base::Status status = zero_->get(0, got);
+  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(5));
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.sys_errno, ECONNREFUSED);
+  EXPECT_STREQ(status.what, "none of its addresses can be reached");
+}
+
+/// Rank 1 is this test, which speaks to rank 0 by a socket, with all that a rank knows.
+class TcpWireSpokenTo : public TcpWire {
+ protected:
+  TcpWireSpokenTo() {
+    const base::Bytes key = zero_->expose();
+    base::ByteReader in_key(key);
+    region_.index = in_key.number<std::uint64_t>();
+    region_.nonce = in_key.number<std::uint64_t>();
+    const base::Bytes address = zero_->wire->address();
+    base::ByteReader in(address);
+    (void)in.number<std::uint8_t>();
+    secret_ = in.number<std::uint64_t>();
+    raw_.connect(decode(in.raw(in.left()))->port);
+    zero_->meet(one_->wire->address(), one_->expose());
+  }
+  Message message(Kind kind, std::uint64_t bytes) {
+    Message message;
+    message.origin = 1;
+    message.kind = kind;
+    message.secret = secret_;
+    message.sequence = sequence_++;
+    message.region = region_.index;
+    message.nonce = region_.nonce;
+    message.bytes = bytes;
+    return message;
+  }
+  template <typename Over> bool until(const Over& over) const {
+    const auto limit = base::Deadline::after(std::chrono::seconds(10));
+    for (; !over() && !limit.expired();) zero_->wire->progress();
+    return over();
+  }
+
+  RawSocket raw_;
+  messages::Regions::Key region_;
+  std::uint64_t secret_ = 0;
+  std::uint64_t sequence_ = 0;
+};
+
+TEST_F(TcpWireSpokenTo, ALargePutWhoseRegionIsConcealedInTheMiddleIsRefusedAndOthersGoOn) {
+  const auto data = pattern(100000, 1);
+  const auto all = frame(message(Kind::put, data.size()), data);
+  ASSERT_TRUE(raw_.say(std::span(all).first(50000)));
+  for (int i = 0; i < 1000; ++i) zero_->wire->progress();
+  zero_->wire->conceal(zero_->region());
+  const std::vector<std::byte> then = zero_->memory;
+  ASSERT_TRUE(raw_.say(std::span(all).subspan(50000)));
+  ASSERT_TRUE(until([&] { return zero_->wire->engine().refusals().requests == 1; }));
+  EXPECT_TRUE(zero_->memory == then) << "memory was written that isn't exposed any more";
+  EXPECT_EQ(then[99999], std::byte{0x5a});
+
+  std::vector<std::byte> heir(16, std::byte{0x5a});
+  const auto key = zero_->wire->engine().expose(heir.data(), heir.size());
+  Message next = message(Kind::put_signal, 4);
+  next.region = key.index;
+  next.nonce = key.nonce;
+  next.first = 8;
+  next.second = 77;
+  const auto small = pattern(4, 2);
+  ASSERT_TRUE(raw_.say(frame(next, small)));
+  ASSERT_TRUE(until([&] {
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(heir.data() + 8)).load(std::memory_order_acquire) == 77;
+  }));
+  EXPECT_TRUE(std::equal(small.begin(), small.end(), heir.begin()));
+  EXPECT_FALSE(raw_.ended());
+  zero_->wire->engine().conceal(heir.data(), heir.size());
+}
+
+TEST_F(TcpWireSpokenTo, ALargeMessageOfAKindWithoutBytesCostsThePeer) {
+  ASSERT_TRUE(raw_.say(frame(message(Kind::flush, 20000), pattern(20000, 1))));
+  ASSERT_TRUE(until([&] { return raw_.ended(); }));
+  Ticket ticket = done;
+  EXPECT_EQ(zero_->channel->put(0, zero_->memory.data(), 8, ticket).code, Code::error);
+  EXPECT_EQ(zero_->wire->engine().refusals().strangers, 0U);
+}
+
+TEST_F(TcpWireSpokenTo, AStrangerChangesNothing) {
+  Message put = message(Kind::put, 20000);
+  put.secret ^= 1;
+  ASSERT_TRUE(raw_.say(frame(put, pattern(20000, 1))));
+  ASSERT_TRUE(until([&] { return raw_.ended(); }));
+  EXPECT_EQ(zero_->wire->engine().refusals().strangers, 1U);
+  EXPECT_EQ(std::ranges::count(zero_->memory, std::byte{0x5a}), static_cast<std::ptrdiff_t>(memory_bytes));
+  Ticket ticket = done;
+  EXPECT_TRUE(zero_->channel->put(0, zero_->memory.data(), 8, ticket).ok());
+}
+
+}  // namespace
+}  // namespace hmc::transport::tcp
