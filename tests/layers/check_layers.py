@@ -77,13 +77,13 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def rooms_of(path):
-    """Every room that `path` lies in, as its table name, longest first."""
+    """Every room that `path` lies in, as its table name, longest first, and of those the ones without `*`."""
     found = [str(path)] if str(path) in ALLOWED else []
     for room in ALLOWED:
         parts = room.split("/")
         if len(path.parts) > len(parts) and all(want in ("*", got) for want, got in zip(parts, path.parts)):
             found.append(room)
-    return sorted(found, key=lambda room: -len(room.split("/")))
+    return sorted(found, key=lambda room: (-len(room.split("/")), "*" in room))
 
 
 def place_of(path, room):
@@ -97,7 +97,8 @@ def is_allowed(source, target):
         return False
     allowed, target_room = ALLOWED[source_rooms[0]], target_rooms[0]
     same = place_of(source, source_rooms[0]) == place_of(target, target_room)
-    return same or allowed == ANY or target_room in allowed
+    alike = [room for room in target_rooms if len(room.split("/")) == len(target_room.split("/"))]
+    return same or allowed == ANY or any(room in allowed for room in alike)
 
 
 def find_target(root, source, name):
