@@ -30,9 +30,9 @@ class Started {
 
 /// The thread is made when something is first left under way, and ends with the Runtime. It sleeps on a futex in the
 /// node's page until it is nudged (see Waiter): by the rank of this node whose bytes arrive, or by whoever has driven
-/// UCX here and found something. Besides it looks by itself, from every millisecond to every 50 (8 in prompt mode), for
-/// what nobody nudges of: an owner that went away in prompt mode, a deadline's questions; nothing under way, and it
-/// sleeps on.
+/// the network here and found something. Besides it looks by itself, from every millisecond to every 50 (8 in prompt
+/// mode), for what nobody nudges of: an owner that went away in prompt mode, a deadline's questions; nothing under way,
+/// and it sleeps on.
 ///
 /// One lock over all that is started (the teams' state, while they are registered). The owner takes it in calls that
 /// are about that, and in nothing else: a program that has nothing under way never takes it. The thread only tries

@@ -56,7 +56,7 @@ class Smoke(unittest.TestCase):
 
     def test_settings_of_the_network_are_named(self):
         network = next(layout for layout in self.results["layouts"] if layout["nodes"] == 2)["settings"]
-        self.assertIn("UCX_TLS=", network["hmc-window"])
+        self.assertIn("UCX_TLS=" if os.environ.get("HMC_TRANSPORT") == "ucx" else "TCP sockets", network["hmc-window"])
         for name, word in (("openmpi", "osc=pt2pt"), ("mpich", "MPIR_CVAR_NUM_CLIQUES=2")):
             self.assertTrue(name not in network or word in network[name], network)
 

@@ -56,6 +56,8 @@ class Hmc(Contestant):
     def settings_in(self, layout):
         if layout["nodes"] == 1:
             return ""
+        if os.environ.get("HMC_TRANSPORT") != "ucx":
+            return "TCP sockets of its own, with reno on loopback"
         tls = os.environ.get("UCX_TLS", "^sm (HMC's default on one machine)")
         return f"UCX {package_version('libucx0') or 'of unknown version'}; UCX_TLS={tls}"
 

@@ -134,8 +134,7 @@ class Deadlines:
         return now + share
 
 
-PACKAGES = {"openmpi": ["libopenmpi3"], "mpich": ["libmpich12", "libucx0"], "gloo": ["libgloo0"],
-            "hmc-window": ["libucx0"], "hmc-private": ["libucx0"]}
+PACKAGES = {"openmpi": ["libopenmpi3"], "mpich": ["libmpich12", "libucx0"], "gloo": ["libgloo0"]}
 
 
 def versions(contestant):

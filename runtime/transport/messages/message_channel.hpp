@@ -8,8 +8,7 @@ namespace hmc::transport::messages {
 
 class MessageChannel final : public Channel {
  public:
-  MessageChannel(Engine& engine, int peer, Regions::Key region) noexcept
-      : engine_(engine), to_{peer, region, this} {}
+  MessageChannel(Engine& engine, int peer, Regions::Key region) noexcept : engine_(engine), to_{peer, region, this} {}
   ~MessageChannel() override { engine_.abandon_channel(this); }
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override {

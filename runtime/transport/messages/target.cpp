@@ -31,7 +31,8 @@ bool Target::admit(const Message& message) noexcept {
   if (peer.distrusted) return false;
   if (message.sequence != peer.received++) {
     // Fences and signals rest on this order; to go on would be to corrupt silently.
-    log_.error("{}: message {} from rank {} came where {} was due", peers_.traits().name, message.sequence, peer.rank, peer.received - 1);
+    log_.error("{}: message {} from rank {} came where {} was due", peers_.traits().name, message.sequence, peer.rank,
+               peer.received - 1);
     distrust(peer, "the network reordered messages");
     return false;
   }

@@ -8,8 +8,6 @@ std::unique_ptr<MessageWire> make_tcp_wire(const messages::Options& options) {
   return std::make_unique<MessageWire>(options, std::make_unique<tcp::TcpLink>(options.log));
 }
 
-std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) {
-  return make_tcp_wire(messages::options_of(context));
-}
+std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) { return make_tcp_wire(messages::options_of(context)); }
 
 }  // namespace hmc::transport
