@@ -35,7 +35,7 @@ constexpr unsigned turns_between_polls = 64;
 constexpr std::size_t most_strangers = 64;
 /// Accepted in a row, before ranks that are let in already have their turn.
 constexpr int most_accepted = 64;
-/// Turns of reading that a connection of a rank gets whose other connection has ended: more than a kernel holds for it.
+/// Turns of reading that a connection gets before its rank is called lost: for more than a kernel holds of it.
 constexpr int most_last_turns = 1024;
 constexpr std::size_t waste_bytes = 64 * 1024;
 
@@ -221,6 +221,7 @@ int TcpLink::write(Connection& connection) noexcept {
   const Status status = connection.write_on();
   if (status.code == Code::in_progress) return 0;
   if (!status.ok()) {
+    read_the_rest(connection.rank());
     lose(connection, status.what, status.sys_errno);
     return 1;
   }
@@ -243,7 +244,7 @@ int TcpLink::read(Connection& connection) noexcept {
     case Connection::Outcome::moved:
     case Connection::Outcome::more: return 1;
     case Connection::Outcome::ended:
-      read_others(connection);
+      read_the_rest(connection.rank());
       lose(connection, "the connection ended");
       return 1;
     case Connection::Outcome::strange:
@@ -254,13 +255,12 @@ int TcpLink::read(Connection& connection) noexcept {
   return 0;
 }
 
-/// Who leaves has perhaps sent its last on another connection than the one whose end is seen first.
-void TcpLink::read_others(const Connection& ended) noexcept {
-  if (ended.rank() < 0) return;
-  for (const auto& other : connections_) {
-    if (other.get() == &ended || other->rank() != ended.rank() || other->dead() || !other->open()) continue;
+void TcpLink::read_the_rest(int rank) noexcept {
+  if (rank < 0) return;
+  for (const auto& connection : connections_) {
+    if (connection->rank() != rank || connection->dead() || !connection->open()) continue;
     for (int turn = 0; turn < most_last_turns; ++turn) {
-      const Connection::Outcome outcome = other->read(*user_, waste_);
+      const Connection::Outcome outcome = connection->read(*user_, waste_);
       if (outcome != Connection::Outcome::moved && outcome != Connection::Outcome::more) break;
     }
   }

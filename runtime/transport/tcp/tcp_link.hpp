@@ -45,7 +45,8 @@ class TcpLink final : public messages::Link {
   void turn_away() noexcept;
   int handle(Connection& connection, std::uint32_t events) noexcept;
   int read(Connection& connection) noexcept;
-  void read_others(const Connection& ended) noexcept;
+  /// Before a rank is called lost: what it had said by then, on whichever connection.
+  void read_the_rest(int rank) noexcept;
   int write(Connection& connection) noexcept;
   int go_on_connecting(Connection& connection, bool failed) noexcept;
   /// Ends it, gives back what it held, and tells of its rank.

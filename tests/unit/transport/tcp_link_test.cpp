@@ -291,6 +291,27 @@ TEST(TcpLink, WhatALeavingPeerHasSaidArrivesBeforeItsEnd) {
   EXPECT_EQ(one.came.size(), said + 1);
 }
 
+// Its kernel answers with a reset then, where a plain end was due.
+TEST(TcpLink, WhatALeavingPeerHasSaidArrivesThoughItDidNotReadAll) {
+  for (const std::size_t unread : Sizes{3000, 64 << 20}) {  // written by then, and still being written
+    Station server(0);
+    auto client = std::make_unique<Station>(1);
+    expect_served(server, *client);
+    ASSERT_TRUE(server.connect(*client).ok());
+    server.say(*client, pattern(unread, 1));
+    settle(server);
+    EXPECT_EQ(server.sent_well, unread < 10000 ? 1U : 0U);
+    client->say(server, pattern(5000, 8));
+    ASSERT_EQ(client->sent_well, 2U);
+    client->link.disconnect(0, false);
+    EXPECT_TRUE(drive_until({}, [&] { return client->link.ending() == 0; }));
+    client.reset();
+    ASSERT_TRUE(drive_until({&server}, [&] { return !server.lost_ranks.empty(); }));
+    ASSERT_EQ(server.came.size(), 2U) << unread;
+    EXPECT_TRUE(server.came[1].data == pattern(5000, 8));
+  }
+}
+
 TEST(TcpLink, ACloseIsOverWhenThePeersKernelHasEverything) {
   Station server(0);
   auto client = std::make_unique<Station>(1);
