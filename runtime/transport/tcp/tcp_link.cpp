@@ -109,12 +109,12 @@ void TcpLink::serve(messages::LinkUser& user, int ranks) {
   by_rank_.resize(static_cast<std::size_t>(ranks));
 }
 
-void TcpLink::watch(Connection& connection, int operation, bool writable) noexcept {
+bool TcpLink::watch(Connection& connection, int operation, bool writable) noexcept {
   epoll_event event{};
   event.events = EPOLLIN | (writable ? EPOLLOUT : 0U);
   event.data.ptr = &connection;
   connection.wants_writable = writable;
-  ::epoll_ctl(poll_set_.get(), operation, connection.fd(), &event);
+  return ::epoll_ctl(poll_set_.get(), operation, connection.fd(), &event) == 0;
 }
 
 void TcpLink::forget(const Connection& connection) noexcept {
@@ -135,8 +135,13 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
     return Status::failure(Code::out_of_memory, "no memory for a connection", rank);
   }
   mine = connections_.back().get();
+  if (!watch(*mine, EPOLL_CTL_ADD, !mine->open())) {
+    const int error = errno;
+    connections_.pop_back();
+    mine = nullptr;
+    return Status::failure(Code::unavailable, "its connection can't be watched", rank, error);
+  }
   if (!mine->open()) ++connecting_;
-  watch(*mine, EPOLL_CTL_ADD, !mine->open());
   return {};
 }
 
@@ -201,7 +206,13 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
       lose(connection, "none of its addresses can be reached", connection.error());
       return 1;
     }
-    watch(connection, EPOLL_CTL_ADD, true);  // a new socket
+    if (!watch(connection, EPOLL_CTL_ADD, true)) {  // a new socket
+      const int error = errno;
+      --connecting_;
+      if (connection.open() && connection.writes()) ++blocked_;  // lose() counts it down
+      lose(connection, "its connection can't be watched", error);
+      return 1;
+    }
     if (!connection.open()) return 1;
   }
   --connecting_;
@@ -301,8 +312,10 @@ int TcpLink::accept_all() noexcept {
     } catch (const std::bad_alloc&) {
       return happened;  // who came is turned away
     }
-    watch(*connections_.back(), EPOLL_CTL_ADD, false);
-    drop_strangers();
+    if (watch(*connections_.back(), EPOLL_CTL_ADD, false))
+      drop_strangers();
+    else
+      connections_.pop_back();
   }
   return happened;
 }

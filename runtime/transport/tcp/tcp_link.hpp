@@ -37,7 +37,8 @@ class TcpLink final : public messages::Link {
 
  private:
   void listen();
-  void watch(Connection& connection, int operation, bool writable) noexcept;
+  /// False, with errno: the poll set takes no more.
+  bool watch(Connection& connection, int operation, bool writable) noexcept;
   /// Before its socket is closed: while a forked process has it open too, the poll set would go on telling of it.
   void forget(const Connection& connection) noexcept;
   int accept_all() noexcept;
