@@ -25,7 +25,7 @@ inline constexpr std::chrono::seconds patience{30};
 
 class Window;
 
-/// One rank and its wire, which `--set wire=` names: shm, ucx, sim. Skips the test where that wire
+/// One rank and its wire, which `--set wire=` names: shm, tcp, ucx, sim. Skips the test where that wire
 /// can't be had here. Everything here throws, so that a test reads straight.
 class Fixture {
  public:
