@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/execute/arrivals.hpp"
 #include "collectives/schedule/schedule.hpp"
 #include "collectives/select/room.hpp"
 
@@ -12,6 +13,7 @@ namespace hmc::collectives {
 
 struct Plan {
   schedule::Schedule schedule;
+  std::vector<Arrival> arrivals;  ///< none where all ranks reach each other by load and store
   // of what, if it may be found again
   const schedule::Algorithm* algorithm = nullptr;
   schedule::Call call;
@@ -21,7 +23,8 @@ struct Plan {
 /// The last few plans of one rank of a team. One thread.
 class Plans {
  public:
-  Plans(const Room& room, const schedule::Shape& shape, int rank) : room_(room), shape_(shape), rank_(rank) {}
+  Plans(const Room& room, const schedule::Shape& shape, int rank, bool finds_arrivals)
+      : room_(room), shape_(shape), rank_(rank), finds_arrivals_(finds_arrivals) {}
 
   /// Builds it if it isn't there. Calls with counts of their own (v-forms) are built each time. Null if it
   /// needs more than an area has, which `longest_piece` is to prevent. May throw bad_alloc.
@@ -37,6 +40,7 @@ class Plans {
   Room room_;
   schedule::Shape shape_;
   int rank_;
+  bool finds_arrivals_;
   std::uint64_t clock_ = 0;
   std::uint64_t built_ = 0;
   std::vector<std::shared_ptr<Plan>> plans_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "collectives/reduce/divide.hpp"
 #include "runtime/window/begin.hpp"
@@ -25,6 +26,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const Given& given, const Tu
   puts_.clear();
   settled_ = 0;
   if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
+  begin_landings();
   if (!schedule::reduces(given.call.collective)) return;
   ins_.resize(static_cast<std::size_t>(arena_->size()));
   step_ = fold_ = given.reduction;
@@ -44,12 +46,7 @@ Status Runner::take(const Step& step) noexcept {
     case StepKind::put: return put(step);
     case StepKind::wait: return look_for(step);
     case StepKind::settle: return settle();
-    case StepKind::copy: {
-      std::byte* const to = at(step.to_buffer, step.to);
-      const std::byte* const from = at(step.from_buffer, step.from);
-      if (to != from) std::memcpy(to, from, step.bytes);  // equal where a call in place leaves nothing to do
-      return {};
-    }
+    case StepKind::copy: copy(step); return {};
     case StepKind::reduce: reduce(step); return {};
     case StepKind::fold: fold(step); return {};
     case StepKind::scale:
@@ -57,6 +54,44 @@ Status Runner::take(const Step& step) noexcept {
       return {};
   }
   return {};
+}
+
+void Runner::copy(const Step& step) noexcept {
+  if (landed_ < landings_.size() && plan_->arrivals[landed_].step == next_) return end_landing();
+  std::byte* const to = at(step.to_buffer, step.to);
+  const std::byte* const from = at(step.from_buffer, step.from);
+  if (to != from) std::memcpy(to, from, step.bytes);  // equal where a call in place leaves nothing to do
+}
+
+void Runner::begin_landings() {
+  landings_.clear();
+  landed_ = 0;
+  if (plan_->arrivals.empty()) return;
+  landings_.reserve(plan_->arrivals.size());  // a wire has their addresses
+  for (const Arrival& arrival : plan_->arrivals) {
+    window::Landing& landing = landings_.emplace_back();
+    landing.offset = arena_->scratch_offset(number_) + arrival.scratch;
+    landing.bytes = arrival.bytes;
+    landing.to = at(schedule::Buffer::output, arrival.output);
+    (void)window::land(arena_->window(), landing);  // if it can't, nothing lands, and all is copied
+  }
+}
+
+void Runner::end_landing() noexcept {
+  window::Landing& landing = landings_[landed_++];
+  window::unland(arena_->window(), landing);
+  const auto parts = std::span(landing.parts).first(landing.count);
+  std::ranges::sort(parts, {}, &window::Landing::Part::begin);
+  const std::byte* const scratch = arena_->window().data() + landing.offset;
+  std::uint64_t at = 0;
+  const auto copy_up_to = [&](std::uint64_t end) noexcept {
+    if (end > at) std::memcpy(landing.to + at, scratch + at, end - at);
+  };
+  for (const window::Landing::Part& part : parts) {
+    copy_up_to(part.begin);
+    at = std::max(at, part.end);
+  }
+  copy_up_to(landing.bytes);
 }
 
 Status Runner::put(const Step& step) noexcept {
@@ -100,6 +135,7 @@ Status Runner::settle() noexcept {
 void Runner::abandon() noexcept {
   for (; settled_ < puts_.size(); ++settled_)
     window::abandon(arena_->window(), puts_[settled_].peer, puts_[settled_].ticket);
+  for (; landed_ < landings_.size(); ++landed_) window::unland(arena_->window(), landings_[landed_]);
 }
 
 void Runner::reduce(const Step& step) noexcept {

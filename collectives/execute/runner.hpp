@@ -11,10 +11,12 @@
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/plan.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/window/begin.hpp"
 
 namespace hmc::collectives {
 
-/// A state machine over a schedule: where it is, and which puts haven't read their sources yet. One thread.
+/// A state machine over a schedule: where it is, which puts haven't read their sources yet, and what lands in the
+/// caller's output. One thread.
 class Runner {
  public:
   explicit Runner(const Arena& arena) : arena_(&arena) {}
@@ -39,6 +41,10 @@ class Runner {
     std::uint64_t ticket;
   };
   base::Status take(const schedule::Step& step) noexcept;
+  void copy(const schedule::Step& step) noexcept;
+  void begin_landings();
+  /// The next one's step is due: what didn't land is copied.
+  void end_landing() noexcept;
   base::Status put(const schedule::Step& step) noexcept;
   base::Status look_for(const schedule::Step& step) noexcept;
   base::Status settle() noexcept;
@@ -59,6 +65,8 @@ class Runner {
   std::byte* buffers_[3] = {};
   std::vector<Put> puts_;
   std::size_t settled_ = 0;
+  std::vector<window::Landing> landings_;  // of the plan's arrivals, in their order
+  std::size_t landed_ = 0;                 // so many are over
   ReduceCall step_;  // of two: an avg is summed
   ReduceCall fold_;  // of all
   std::vector<const void*> ins_;

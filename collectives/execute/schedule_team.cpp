@@ -20,7 +20,7 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
       shape_(shape),
       arena_(team),
       choices_(selector, shape, arena_.room()),
-      plans_(arena_.room(), shape, rank_),
+      plans_(arena_.room(), shape, rank_, !team.all_direct()),
       blocking_(arena_) {
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());

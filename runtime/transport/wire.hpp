@@ -1,6 +1,7 @@
 // The abstract transport: a Wire moves bytes between one rank and its peers' regions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,6 +60,21 @@ struct Region {
   MemoryType type = MemoryType::CPU;
   std::shared_ptr<base::Segment> segment;  ///< where the bytes lie in shareable memory; may be null
   std::size_t segment_offset = 0;
+};
+
+/// Where bytes go that peers put into a part of a region, instead of there: see Wire::land.
+struct Landing {
+  std::uint64_t offset = 0;  ///< in the region
+  std::uint64_t bytes = 0;
+  std::byte* to = nullptr;
+  struct Part {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  /// What has landed, from `to` on; the rest is in the region. Read it after unland. Where there is no place for one
+  /// part more, bytes go to the region again.
+  std::array<Part, 8> parts{};
+  std::size_t count = 0;
 };
 
 /// What a wire is like. Facts, printed by hmcinfo and read by those who choose.
@@ -128,6 +144,13 @@ class Wire : public base::Progress {
                                                         std::span<const int> peers, base::Deadline deadline) = 0;
   /// Undoes expose. All peers have dropped their channels.
   virtual void conceal(const Region& mine) noexcept = 0;
+
+  // ---- landings
+  /// Until unland() bytes that are put into that part of my region may go to `landing.to` instead. False: this wire
+  /// can't. Each byte may be put once meanwhile. Never for words that anybody waits for.
+  virtual bool land([[maybe_unused]] const Region& mine, [[maybe_unused]] Landing& landing) noexcept { return false; }
+  /// Afterwards nothing writes to it. Does nothing to one that isn't there.
+  virtual void unland([[maybe_unused]] const Region& mine, [[maybe_unused]] Landing& landing) noexcept {}
 
   // ---- completion
   /// in_progress, ok, or what went wrong. Drives nothing: the caller calls progress().

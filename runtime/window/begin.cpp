@@ -1,5 +1,7 @@
 #include "runtime/window/begin.hpp"
 
+#include <algorithm>
+
 namespace hmc::window {
 
 base::Status begin_put_signal(const Core& core, int rank, std::uint64_t offset, const void* source, std::size_t bytes,
@@ -15,6 +17,16 @@ base::Status look(const Core& core, int rank, std::uint64_t ticket) noexcept {
 void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
   const int wire = core.peers()[static_cast<std::size_t>(rank)].wire;
   core.fabric().wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+}
+
+bool land(const Core& core, Landing& landing) noexcept {
+  // One wire at most brings bytes without a load or a store of the sender's.
+  return std::ranges::any_of(core.fabric().wires,
+                             [&](const auto& wire) { return wire->land(core.region(), landing); });
+}
+
+void unland(const Core& core, Landing& landing) noexcept {
+  for (const auto& wire : core.fabric().wires) wire->unland(core.region(), landing);
 }
 
 }  // namespace hmc::window

@@ -62,6 +62,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Fabric& fabric() const noexcept { return *fabric_; }
   int rank() const noexcept { return rank_; }  ///< of the team
   std::byte* data() const noexcept { return region_.base; }
+  const transport::Region& region() const noexcept { return region_; }
   /// This rank's part is memory that wires can't reach as it is, or not even the host.
   bool on_device() const noexcept { return device_ != nullptr; }
   /// Which way bytes take to a rank's part. Measures first what isn't measured yet.

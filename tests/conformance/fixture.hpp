@@ -76,6 +76,7 @@ class Window {
   void close();
 
   std::span<std::byte> mine() const noexcept { return {region_.base, region_.bytes}; }
+  const transport::Region& region() const noexcept { return region_; }
   std::uint64_t* word(std::uint64_t offset) const noexcept {
     return reinterpret_cast<std::uint64_t*>(region_.base + offset);
   }

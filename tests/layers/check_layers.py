@@ -21,7 +21,8 @@ ALLOWED = {
     "runtime/topology": [PUBLIC, "runtime/base"],
     "runtime/observe": [PUBLIC, "runtime/base"],
     "runtime/transport": [PUBLIC, *CORE],
-    "runtime/transport/wires.cpp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/*"],  # lists the wires
+    "runtime/transport/wires.cpp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/*", "runtime/transport/tcp",
+                                    "runtime/transport/ucx"],  # lists the wires
     "runtime/transport/*": [PUBLIC, *CORE, "runtime/transport"],
     "runtime/transport/messages": [PUBLIC, *CORE, "runtime/transport"],
     "runtime/transport/tcp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],  # carry messages

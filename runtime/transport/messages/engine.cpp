@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "runtime/transport/messages/tsan_order.hpp"
@@ -88,6 +89,7 @@ void Engine::conceal(std::byte* base, std::uint64_t bytes) noexcept {
     return;
   }
   region->uses = 0;  // from here on no message finds it
+  region->landings.clear();
   target_.forget(*region);
   const std::int64_t limit = base::now_ns() + longest_conceal_ns;
   while (region->sending > 0 && base::now_ns() < limit) progress_locked();
@@ -96,6 +98,24 @@ void Engine::conceal(std::byte* base, std::uint64_t bytes) noexcept {
                     link_->traits().name, region->sending);
   peers_.fail_readers(*region, base::Status::failure(Code::peer_failed, "it takes no answers"));
   progress_locked();
+}
+
+bool Engine::land(std::byte* base, std::uint64_t bytes, Landing& landing) noexcept {
+  const std::lock_guard guard(lock_);
+  Regions::Exposed* const region = regions_.of(base, bytes);
+  if (region == nullptr) return false;
+  landing.count = 0;
+  try {
+    region->landings.push_back(&landing);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+void Engine::unland(std::byte* base, std::uint64_t bytes, Landing& landing) noexcept {
+  const std::lock_guard guard(lock_);
+  if (Regions::Exposed* const region = regions_.of(base, bytes)) std::erase(region->landings, &landing);
 }
 
 Message Engine::message(Kind kind, const Regions::Key& region, std::uint64_t offset) const noexcept {
@@ -319,7 +339,10 @@ bool Engine::begins(const Message& message) noexcept {
   TsanOrder::received(message.origin);
   return target_.begin(message);
 }
-std::byte* Engine::place(const Message& message, std::uint64_t at) noexcept { return target_.place(message, at); }
+LinkUser::Place Engine::place(const Message& message, std::uint64_t at) noexcept { return target_.place(message, at); }
+void Engine::filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept {
+  target_.filled(message, at, bytes);
+}
 void Engine::arrived(const Message& message) noexcept { target_.finish(message); }
 
 int Engine::progress_locked() noexcept {

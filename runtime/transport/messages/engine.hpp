@@ -48,6 +48,9 @@ class Engine final : private LinkUser {
   /// Afterwards nothing reads or writes it, and its key is worth nothing; bounded by two seconds.
   void conceal(std::byte* base, std::uint64_t bytes) noexcept;
 
+  bool land(std::byte* base, std::uint64_t bytes, Landing& landing) noexcept;
+  void unland(std::byte* base, std::uint64_t bytes, Landing& landing) noexcept;
+
   /// Where a message goes: a region of a peer, on behalf of a channel.
   struct To {
     int peer;
@@ -98,7 +101,8 @@ class Engine final : private LinkUser {
   void stranger() noexcept override;
   bool knows(const Message& message) const noexcept override;
   bool begins(const Message& message) noexcept override;
-  std::byte* place(const Message& message, std::uint64_t at) noexcept override;
+  Place place(const Message& message, std::uint64_t at) noexcept override;
+  void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept override;
   void arrived(const Message& message) noexcept override;
   int progress_locked() noexcept;
   void tell_of_it() const noexcept;

@@ -31,9 +31,15 @@ class LinkUser {
   virtual bool knows(const Message& message) const noexcept = 0;
   /// Its header is here; false: it isn't believed.
   virtual bool begins(const Message& message) noexcept = 0;
-  /// Where the message's bytes from `at` on go. Asked anew for every part, since a region may be concealed and a
-  /// transfer given up meanwhile; null: nowhere.
-  virtual std::byte* place(const Message& message, std::uint64_t at) noexcept = 0;
+  /// Where the message's bytes from `at` on go, and how many of them. Asked anew for every part, since a region may be
+  /// concealed and a transfer given up meanwhile; null: nowhere.
+  struct Place {
+    std::byte* to = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  virtual Place place(const Message& message, std::uint64_t at) noexcept = 0;
+  /// So many of them are there.
+  virtual void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept = 0;
   /// All of it was read to its place.
   virtual void arrived(const Message& message) noexcept = 0;
 

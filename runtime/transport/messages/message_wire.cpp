@@ -52,6 +52,12 @@ std::vector<std::unique_ptr<Channel>> MessageWire::connect(const Region&, std::s
 }
 
 void MessageWire::conceal(const Region& mine) noexcept { engine_->conceal(mine.base, mine.bytes); }
+bool MessageWire::land(const Region& mine, Landing& landing) noexcept {
+  return engine_->land(mine.base, mine.bytes, landing);
+}
+void MessageWire::unland(const Region& mine, Landing& landing) noexcept {
+  engine_->unland(mine.base, mine.bytes, landing);
+}
 int MessageWire::progress() noexcept { return engine_->progress(); }
 
 void MessageWire::all_left() noexcept { engine_->all_left(); }

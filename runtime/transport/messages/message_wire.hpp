@@ -32,6 +32,8 @@ class MessageWire final : public Wire {
                                                 std::span<const int> peers, base::Deadline deadline) override;
   void conceal(const Region& mine) noexcept override;
 
+  bool land(const Region& mine, Landing& landing) noexcept override;
+  void unland(const Region& mine, Landing& landing) noexcept override;
   int progress() noexcept override;
   base::Status test(Ticket ticket) noexcept override;
   /// Waits for the peer to take what the link holds of a put, a second at most; then cuts it off.

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "runtime/transport/messages/nonce.hpp"
+#include "runtime/transport/wire.hpp"
 
 namespace hmc::transport::messages {
 
@@ -20,6 +22,7 @@ class Regions {
     /// isn't taken for its heir's, and a stranger's message finds nothing.
     std::uint64_t nonce = 0;
     int uses = 0;
+    std::vector<Landing*> landings;
     std::uint64_t sending = 0;  ///< messages under way that the link reads from here
   };
   /// What a peer must name.
@@ -41,7 +44,7 @@ class Regions {
     }
     const std::uint64_t nonce = make_nonce();
     if (index == slots_.size()) slots_.emplace_back();
-    slots_[index] = Exposed{base, bytes, nonce, 1, 0};
+    slots_[index] = Exposed{base, bytes, nonce, 1, {}, 0};
     return {index, nonce};
   }
 

@@ -65,22 +65,58 @@ bool Target::begin(const Message& message) noexcept {
   return false;
 }
 
-std::byte* Target::place(const Message& message, std::uint64_t at) noexcept {
+LinkUser::Place Target::place(const Message& message, std::uint64_t at) noexcept {
+  std::uint64_t bytes = message.bytes - at;
   if (message.kind == Kind::got) {
     const Tickets::Transfer* const transfer = tickets_.find(message.ticket);
     const bool fits = transfer != nullptr && transfer->destination != nullptr && message.offset <= transfer->bytes &&
                       message.bytes <= transfer->bytes - message.offset;
-    return fits ? transfer->destination + message.offset + at : nullptr;
+    return {fits ? transfer->destination + message.offset + at : nullptr, bytes};
   }
-  const Regions::Exposed* const region = region_of_put(message);
-  return region != nullptr ? region->base + message.offset + at : nullptr;
+  Regions::Exposed* const region = region_of_put(message);
+  if (region == nullptr) return {nullptr, bytes};
+  const std::uint64_t offset = message.offset + at;
+  const Landing* const landing = landing_at(*region, offset, bytes);
+  return {landing == nullptr ? region->base + offset : landing->to + (offset - landing->offset), bytes};
+}
+
+void Target::filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept {
+  Regions::Exposed* const region = message.kind == Kind::got ? nullptr : region_of_put(message);
+  if (region == nullptr) return;
+  const std::uint64_t offset = message.offset + at;
+  Landing* const landing = landing_at(*region, offset, bytes);
+  if (landing == nullptr) return;
+  const std::uint64_t begin = offset - landing->offset, end = begin + bytes;
+  for (std::size_t i = 0; i < landing->count; ++i)
+    if (landing->parts[i].end == begin) {
+      landing->parts[i].end = end;
+      return;
+    }
+  landing->parts[landing->count++] = {begin, end};  // landing_at has seen to it that there is place
+}
+
+Landing* Target::landing_at(Regions::Exposed& region, std::uint64_t offset, std::uint64_t& bytes) noexcept {
+  for (Landing* const landing : region.landings) {
+    if (offset + bytes <= landing->offset || offset >= landing->offset + landing->bytes) continue;
+    if (offset < landing->offset) {  // begins before it
+      bytes = landing->offset - offset;
+      continue;
+    }
+    const std::uint64_t begin = offset - landing->offset;
+    bytes = std::min(bytes, landing->bytes - begin);
+    const auto goes_on = [&](const Landing::Part& part) { return part.end == begin; };
+    const bool has_place = landing->count < landing->parts.size() ||
+                           std::any_of(landing->parts.begin(), landing->parts.end(), goes_on);  // all are in use
+    return has_place ? landing : nullptr;
+  }
+  return nullptr;
 }
 
 void Target::finish(const Message& message) noexcept {
   Peer& peer = peers_.at(static_cast<int>(message.origin));
   try {
     if (message.kind == Kind::got) {
-      if (place(message, 0) != nullptr) tickets_.advance(message.ticket, message.bytes);
+      if (place(message, 0).to != nullptr) tickets_.advance(message.ticket, message.bytes);
     } else if (Regions::Exposed* const region = region_of_put(message); region == nullptr) {
       refuse(message);
     } else if (message.kind == Kind::put_signal) {
@@ -158,8 +194,15 @@ void Target::do_put(const Message& message, const std::byte* data, std::uint64_t
     std::uint64_t word;
     std::memcpy(&word, data, 8);
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_relaxed);
-  } else if (bytes > 0) {
-    std::memcpy(to, data, bytes);
+  } else if (region->landings.empty()) {
+    if (bytes > 0) std::memcpy(to, data, bytes);
+  } else {
+    for (std::uint64_t at = 0; at < bytes;) {
+      const LinkUser::Place part = place(message, at);
+      std::memcpy(part.to, data + at, part.bytes);
+      filled(message, at, part.bytes);
+      at += part.bytes;
+    }
   }
   if (message.kind == Kind::put_signal) raise(*region, message);
 }

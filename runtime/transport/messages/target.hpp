@@ -35,7 +35,8 @@ class Target {
   }
   // The same in three steps, for a large message whose bytes the link puts to their place itself: see LinkUser.
   bool begin(const Message& message) noexcept;
-  std::byte* place(const Message& message, std::uint64_t at) noexcept;
+  LinkUser::Place place(const Message& message, std::uint64_t at) noexcept;
+  void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept;
   void finish(const Message& message) noexcept;
   /// A message that isn't even of our shape.
   void refuse_stranger() noexcept;
@@ -70,6 +71,8 @@ class Target {
   /// Whether it is the message that is due from a rank of this job.
   bool admit(const Message& message) noexcept;
   Regions::Exposed* region_of_put(const Message& message) noexcept;
+  /// The landing that byte `offset` of a region goes to; null: none. `bytes`, in and out: how far that holds.
+  static Landing* landing_at(Regions::Exposed& region, std::uint64_t offset, std::uint64_t& bytes) noexcept;
   static void raise(const Regions::Exposed& region, const Message& message) noexcept;
   void do_put(const Message& message, const std::byte* data, std::uint64_t bytes);
   void do_atomic(const Message& message);

@@ -137,14 +137,12 @@ Connection::Outcome Connection::read_once(messages::LinkUser& user, std::vector<
   iovec parts[2];
   std::size_t count = 0, asked = 0;
   std::uint64_t of_large = 0;
+  bool wasted = false;
   if (large_) {
-    of_large = message_.bytes - at_;
-    std::byte* place = user.place(message_, at_);
-    if (place == nullptr) {
-      place = waste.data();
-      of_large = std::min<std::uint64_t>(of_large, waste.size());
-    }
-    parts[count++] = {place, of_large};
+    const messages::LinkUser::Place place = user.place(message_, at_);
+    wasted = place.to == nullptr;
+    of_large = wasted ? std::min<std::uint64_t>(place.bytes, waste.size()) : place.bytes;
+    parts[count++] = {wasted ? waste.data() : place.to, of_large};
     asked += of_large;
   }
   // Behind a large one's last byte the next frame may begin.
@@ -166,6 +164,7 @@ Connection::Outcome Connection::read_once(messages::LinkUser& user, std::vector<
   std::size_t left = static_cast<std::size_t>(got);
   if (large_) {
     const std::size_t taken = std::min<std::size_t>(left, of_large);
+    if (!wasted) user.filled(message_, at_, taken);
     at_ += taken;
     left -= taken;
     if (at_ == message_.bytes) {
@@ -215,9 +214,16 @@ bool Connection::begin_large(messages::LinkUser& user, const Message& message, s
   if (!user.begins(message)) return false;
   large_ = true;
   message_ = message;
-  at_ = there;  // less than all: it doesn't fit into the buffer
-  if (std::byte* const place = user.place(message_, 0); place != nullptr && there > 0)
-    std::memcpy(place, buffer_.data() + begin_, there);
+  // Less than all is there: the whole doesn't fit into the buffer.
+  for (at_ = 0; at_ < there;) {
+    const messages::LinkUser::Place place = user.place(message_, at_);
+    const std::uint64_t part = std::min<std::uint64_t>(place.bytes, there - at_);
+    if (place.to != nullptr) {
+      std::memcpy(place.to, buffer_.data() + begin_ + at_, part);
+      user.filled(message_, at_, part);
+    }
+    at_ += part;
+  }
   begin_ = end_ = 0;
   return true;
 }

@@ -20,7 +20,7 @@ TEST(CountsMatch, the_comparison_fits_into_the_areas_of_any_team) {
         EXPECT_LE(needs.scratch, room.scratch_bytes) << "piece " << piece << " of " << size;
         EXPECT_LE(needs.slots, room.slots) << "piece " << piece << " of " << size;
         if (size > 5000) continue;
-        Plans plans(room, {size, 1}, size / 3);
+        Plans plans(room, {size, 1}, size / 3, false);
         EXPECT_NE(plans.get(*way.algorithm, way.call), nullptr) << "piece " << piece << " of " << size;
       }
     }

@@ -189,7 +189,7 @@ TEST(Choices, for_a_hundred_thousand_ranks_take_a_moment_and_a_plan_little_memor
   const Room room = room_of(shape.size, false);
   const Selector selector;
   Choices choices(selector, shape, room);
-  Plans plans(room, shape, 77'777);
+  Plans plans(room, shape, 77'777, false);
   const double start = cpu_seconds();
   for (const std::uint64_t bytes : {8U, 4096U}) {
     Call call = allreduce(bytes);

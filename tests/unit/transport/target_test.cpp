@@ -311,7 +311,7 @@ TEST_F(MessageTarget, SaysWhereALargePutsBytesGoAndSignalsWhenAllAreThere) {
   put.first = 120;
   put.second = 77;
   ASSERT_TRUE(target_.begin(put));
-  for (const std::uint64_t at : {0U, 1U, 99U}) EXPECT_EQ(target_.place(put, at), memory_.data() + 64 + 16 + at);
+  for (const std::uint64_t at : {0U, 1U, 99U}) EXPECT_EQ(target_.place(put, at).to, memory_.data() + 64 + 16 + at);
   EXPECT_TRUE(clean()) << "the signal came before the bytes";
   target_.finish(put);
   EXPECT_EQ(word(120), 77U);
@@ -334,7 +334,7 @@ TEST_F(MessageTarget, HasNoPlaceForALargePutThatLeavesItsRegion) {
     put.bytes = bytes;
     put.first = signal;
     ASSERT_TRUE(target_.begin(put));
-    EXPECT_EQ(target_.place(put, 0), nullptr);
+    EXPECT_EQ(target_.place(put, 0).to, nullptr);
     target_.finish(put);
     EXPECT_EQ(target_.refusals().requests, ++refused);
   }
@@ -349,12 +349,12 @@ TEST_F(MessageTarget, HasNoPlaceAnyMoreWhenTheRegionGoesInTheMiddle) {
   put.first = 120;
   put.second = 77;
   ASSERT_TRUE(target_.begin(put));
-  ASSERT_NE(target_.place(put, 0), nullptr);
+  ASSERT_NE(target_.place(put, 0).to, nullptr);
   regions_.find(region_, 0, 1)->uses = 0;
-  EXPECT_EQ(target_.place(put, 50), nullptr);
+  EXPECT_EQ(target_.place(put, 50).to, nullptr);
   const Regions::Key heir = regions_.add(memory_.data() + 64, 128);
   EXPECT_EQ(heir.index, region_.index);
-  EXPECT_EQ(target_.place(put, 50), nullptr) << "it was taken for its heir";
+  EXPECT_EQ(target_.place(put, 50).to, nullptr) << "it was taken for its heir";
   target_.finish(put);
   EXPECT_TRUE(clean());
   EXPECT_EQ(target_.refusals().requests, 1U);
@@ -402,7 +402,7 @@ TEST_F(MessageTarget, PutsALargeAnswerIntoItsDestinationAndCountsItOnce) {
     got.offset = offset;
     got.bytes = offset == 0 ? 40 : 24;
     ASSERT_TRUE(target_.begin(got));
-    EXPECT_EQ(target_.place(got, 5), destination.data() + offset + 5);
+    EXPECT_EQ(target_.place(got, 5).to, destination.data() + offset + 5);
     EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
     target_.finish(got);
   }
@@ -420,7 +420,7 @@ TEST_F(MessageTarget, HasNoPlaceForALargeAnswerThatNobodyWaitsForOrThatIsTooLong
     got.offset = offset;
     got.bytes = bytes;
     ASSERT_TRUE(target_.begin(got));
-    EXPECT_EQ(target_.place(got, 0), nullptr);
+    EXPECT_EQ(target_.place(got, 0).to, nullptr);
     target_.finish(got);
     EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
   }
@@ -428,9 +428,9 @@ TEST_F(MessageTarget, HasNoPlaceForALargeAnswerThatNobodyWaitsForOrThatIsTooLong
   got.ticket = get;
   got.bytes = 64;
   ASSERT_TRUE(target_.begin(got));
-  ASSERT_NE(target_.place(got, 0), nullptr);
+  ASSERT_NE(target_.place(got, 0).to, nullptr);
   tickets_.drop(get);
-  EXPECT_EQ(target_.place(got, 32), nullptr) << "it was given up";
+  EXPECT_EQ(target_.place(got, 32).to, nullptr) << "it was given up";
   target_.finish(got);
 }
 

@@ -126,9 +126,13 @@ class Station final : public messages::LinkUser {
     reading_.assign(message.bytes, std::byte{0});
     return true;
   }
-  std::byte* place(const Message& message, std::uint64_t at) noexcept override {
+  Place place(const Message& message, std::uint64_t at) noexcept override {
     EXPECT_LE(at, message.bytes);
-    return has_place ? reading_.data() + at : nullptr;
+    return {has_place ? reading_.data() + at : nullptr, message.bytes - at};
+  }
+  void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept override {
+    EXPECT_TRUE(has_place);
+    EXPECT_LE(at + bytes, message.bytes);
   }
   void arrived(const Message& message) noexcept override {
     large_open = false;
