@@ -325,13 +325,20 @@ std::size_t Engine::records() noexcept {
   return peers_.records();
 }
 
-void Engine::sent(Sending& record, base::Status status) noexcept { peers_.finish(record, status); }
-void Engine::lost(int rank, const char* why, int error) noexcept { peers_.lost(rank, why, error); }
+void Engine::sent(Sending& record, base::Status status) noexcept {
+  ++news_;
+  peers_.finish(record, status);
+}
+void Engine::lost(int rank, const char* why, int error) noexcept {
+  ++news_;
+  peers_.lost(rank, why, error);
+}
 void Engine::stranger() noexcept { target_.refuse_stranger(); }
 bool Engine::knows(const Message& message) const noexcept { return target_.knows(message); }
 
 void Engine::received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
   TsanOrder::received(message.origin);
+  ++news_;
   target_.receive(message, data, bytes);
 }
 
@@ -343,11 +350,16 @@ LinkUser::Place Engine::place(const Message& message, std::uint64_t at) noexcept
 void Engine::filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept {
   target_.filled(message, at, bytes);
 }
-void Engine::arrived(const Message& message) noexcept { target_.finish(message); }
+void Engine::arrived(const Message& message) noexcept {
+  ++news_;
+  target_.finish(message);
+}
 
 int Engine::progress_locked() noexcept {
   // Once: who waits looks at what came before it asks the network again.
-  int happened = link_->progress();
+  const std::uint64_t news = news_;
+  const int came = link_->progress();
+  int happened = 0;
   do {
     peers_.bury();  // first, since while it waits, room becomes free that nobody would be told of
     // By turns, so that neither my own transfers nor the answers to others' take all the room.
@@ -357,8 +369,9 @@ int Engine::progress_locked() noexcept {
     if (!answers_first) happened += target_.answer();
   } while (peers_.any_failed());
   // What came may belong to something started, while the rank computes: whoever drives tells its background thread.
-  if (happened > 0 && options_.waiter != nullptr) options_.waiter->nudge(options_.waiter->local_index());
-  return happened;
+  news_ += static_cast<std::uint64_t>(happened);
+  if (news_ != news && options_.waiter != nullptr) options_.waiter->nudge(options_.waiter->local_index());
+  return came + happened;
 }
 
 int Engine::progress() noexcept {
@@ -385,10 +398,11 @@ bool Engine::arm() noexcept {
   {
     const std::lock_guard guard(lock_);
     // A link may tell of an event once: what has come already would go untold.
+    const std::uint64_t news = news_;
     came_while_arming_ = link_->progress();
     thread_asleep_ = came_while_arming_ == 0 && !peers_.could_pump() && link_->arm();
     armed = thread_asleep_;
-    if (came_while_arming_ == 0) return armed;
+    if (news_ == news) return armed;
   }
   tell_of_it();  // now: who drives meanwhile keeps the thread from serving, and finds nothing any more
   return armed;
@@ -409,12 +423,15 @@ void Engine::awake() noexcept {
 int Engine::serve() noexcept {
   int happened = 0;
   int came_before = 0;  // and was told of
+  bool has_news = false;
   {
     const std::lock_guard guard(lock_);
+    const std::uint64_t news = news_;
     happened = progress_locked();
+    has_news = news_ != news;
     came_before = std::exchange(came_while_arming_, 0);
   }
-  if (happened > 0) tell_of_it();
+  if (has_news) tell_of_it();
   return happened + came_before;
 }
 

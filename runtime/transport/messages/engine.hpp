@@ -131,6 +131,8 @@ class Engine final : private LinkUser {
   std::atomic<std::uint64_t> driven_{0};
   bool thread_asleep_ = true;  // or not there at all
   int came_while_arming_ = 0;
+  // Things that somebody may wait for: messages that came whole, messages that left. Parts of them wake nobody.
+  std::uint64_t news_ = 0;
   bool all_left_ = false;
   std::optional<ProgressThread> thread_;
 };
