@@ -67,8 +67,8 @@ class Runner {
   std::size_t settled_ = 0;
   std::vector<window::Landing> landings_;  // of the plan's arrivals, in their order
   std::size_t landed_ = 0;                 // so many are over
-  ReduceCall step_;  // of two: an avg is summed
-  ReduceCall fold_;  // of all
+  ReduceCall step_;                        // of two: an avg is summed
+  ReduceCall fold_;                        // of all
   std::vector<const void*> ins_;
   std::vector<std::byte> accumulator_;
 };

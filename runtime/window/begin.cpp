@@ -21,8 +21,7 @@ void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
 
 bool land(const Core& core, Landing& landing) noexcept {
   // One wire at most brings bytes without a load or a store of the sender's.
-  return std::ranges::any_of(core.fabric().wires,
-                             [&](const auto& wire) { return wire->land(core.region(), landing); });
+  return std::ranges::any_of(core.fabric().wires, [&](const auto& wire) { return wire->land(core.region(), landing); });
 }
 
 void unland(const Core& core, Landing& landing) noexcept {
