@@ -23,9 +23,11 @@ string(APPEND CMAKE_CXX_FLAGS_RELEASE " -fno-omit-frame-pointer")
 find_program(CCACHE ccache)
 if(CCACHE)
   # Paths below the sources count as relative, so that another clone or build folder finds what one has compiled.
-  # The slack is what it asks for precompiled headers.
+  # The slack is what it asks for precompiled headers. Depend mode, since else a change of a comment in a header finds
+  # the old precompiled header, which the new text doesn't fit (redefinitions); the name, since old entries do that still.
   set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
+      CCACHE_NAMESPACE=hmc-depend ${CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
