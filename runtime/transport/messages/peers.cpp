@@ -269,7 +269,8 @@ void Peers::bury() noexcept {
 
 void Peers::bury(Peer& peer) noexcept {
   unqueue(peer.rank, done);
-  disconnect(peer, true);
+  peer.connected = false;
+  link_.disconnect(peer.rank, true);  // also where only that rank has connected: it shall hear of it
   const std::int64_t limit = base::now_ns() + longest_burial_ns;
   while (peer.in_flight > 0 && base::now_ns() < limit) (void)link_.progress();
   if (peer.in_flight > 0)

@@ -22,7 +22,6 @@ using messages::Sending;
 
 namespace {
 
-constexpr std::int64_t longest_connect_ns = 3'000'000'000;
 /// Reads in a row of one connection, before others have their turn.
 constexpr int reads_in_a_turn = 4;
 
@@ -40,7 +39,16 @@ void prepare(int fd, bool loopback) noexcept {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   // Memory isn't congested. A machine's own choice may pace (bbr does), and then 1 MiB takes 1.2 to 2.5 times as long,
   // by turns; reno, which every process may choose, doesn't.
-  if (loopback) ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+  if (loopback) {
+    ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    return;
+  }
+  // A machine that vanishes is noticed within a minute.
+  const int idle_s = 30, between_s = 10, questions = 3;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &questions, sizeof questions);
 }
 
 std::string Connection::describe() const {
@@ -56,7 +64,7 @@ bool Connection::connect_next() noexcept {
       continue;
     }
     prepare(fd(), way.loopback);
-    connect_until_ = base::now_ns() + longest_connect_ns;
+    connect_until_ = base::now_ns() + (next_way_ == ways_.size() ? patience_.last_ns : patience_.each_ns);
     if (::connect(fd(), reinterpret_cast<const sockaddr*>(&way.address), way.length) == 0) {
       open_ = true;
       return true;
@@ -71,14 +79,14 @@ bool Connection::connect_next() noexcept {
 bool Connection::connected() noexcept {
   socklen_t length = sizeof error_;
   if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error_, &length) != 0) error_ = errno;
-  return open_ = error_ == 0;
+  open_ = error_ == 0;
+  return open_;
 }
 
 void Connection::timed_out() noexcept { error_ = ETIMEDOUT; }
 
 Status Connection::write(Sending& record) noexcept {
-  current_ = &record;
-  written_ = 0;
+  hold(record);
   return open_ ? write_on() : Status::in_progress();
 }
 
@@ -159,8 +167,11 @@ Connection::Outcome Connection::read_once(messages::LinkUser& user, std::vector<
     message.msg_iovlen = count;
     got = ::recvmsg(fd(), &message, MSG_DONTWAIT);
   }
-  if (got < 0) return would_block(errno) || errno == EINTR ? Outcome::idle : Outcome::ended;
-  if (got == 0) return Outcome::ended;
+  if (got < 0 && (would_block(errno) || errno == EINTR)) return Outcome::idle;
+  if (got <= 0) {
+    error_ = got < 0 ? errno : 0;
+    return Outcome::ended;
+  }
   std::size_t left = static_cast<std::size_t>(got);
   if (large_) {
     const std::size_t taken = std::min<std::size_t>(left, of_large);

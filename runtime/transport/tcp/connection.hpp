@@ -13,6 +13,13 @@
 
 namespace hmc::transport::tcp {
 
+/// How long an address may take to answer while there is another to try; and the last one, as TCP asks again after 1,
+/// 3, 7 and 15 seconds.
+struct Patience {
+  std::int64_t each_ns = 3'000'000'000;
+  std::int64_t last_ns = 30'000'000'000;
+};
+
 /// Bytes on the socket are frames: a length, a Message, and so many bytes after it (Sending has them in a row). A small
 /// frame is gathered in a buffer and told whole; the bytes of a large one are read to where they belong. Under the
 /// engine's lock.
@@ -27,7 +34,8 @@ class Connection {
   };
 
   /// Of this side's making: it may still have to connect.
-  Connection(int rank, std::vector<Candidate> ways) : rank_(rank), ways_(std::move(ways)) {}
+  Connection(int rank, std::vector<Candidate> ways, Patience patience)
+      : rank_(rank), ways_(std::move(ways)), patience_(patience) {}
   /// Accepted: whose it is, its first message says.
   explicit Connection(base::UniqueFd socket) : socket_(std::move(socket)), open_(true) {}
 
@@ -44,6 +52,7 @@ class Connection {
   bool connected() noexcept;
   bool overdue(std::int64_t now) const noexcept { return !open_ && !dead_ && now >= connect_until_; }
   void timed_out() noexcept;
+  /// Of the last attempt to connect, or of the read that ended it; 0: the other side closed it.
   int error() const noexcept { return error_; }
 
   // ---- writing
@@ -51,6 +60,11 @@ class Connection {
   messages::Sending* current() const noexcept { return current_; }
   /// Takes `record` and writes what the socket takes. ok: all of it; in_progress; or broken.
   base::Status write(messages::Sending& record) noexcept;
+  /// Takes it for write_on().
+  void hold(messages::Sending& record) noexcept {
+    current_ = &record;
+    written_ = 0;
+  }
   /// Goes on with what it has.
   base::Status write_on() noexcept;
   /// What it has and hasn't written, given up.
@@ -84,6 +98,7 @@ class Connection {
   bool dead_ = false;
   std::vector<Candidate> ways_;
   std::size_t next_way_ = 0;
+  Patience patience_;
   std::int64_t connect_until_ = 0;
   int error_ = 0;
 
@@ -97,7 +112,8 @@ class Connection {
   std::array<std::byte, gathered_bytes> buffer_;
 };
 
-/// What every socket of this wire has: no waiting for more bytes, and on loopback a plain congestion control.
+/// What every socket of this wire has: no waiting for more bytes; on loopback a plain congestion control, and else a
+/// question now and then whether the other machine is still there.
 void prepare(int fd, bool loopback) noexcept;
 
 }  // namespace hmc::transport::tcp

@@ -37,6 +37,11 @@ constexpr std::size_t most_strangers = 64;
 constexpr int most_accepted = 64;
 /// Turns of reading that a connection gets before its rank is called lost: for more than a kernel holds of it.
 constexpr int most_last_turns = 1024;
+/// A socket may take as fast as we send, and tell nobody that it is full: after so many bytes others have their turn,
+/// what came is read, and the lock is free for a moment.
+constexpr std::uint64_t longest_turn_bytes = 4 << 20;
+/// How long a listener waits for a descriptor or memory to come free.
+constexpr std::int64_t deaf_ns = 100'000'000;
 constexpr std::size_t waste_bytes = 64 * 1024;
 
 [[noreturn]] void fail(const char* what) {
@@ -60,8 +65,9 @@ bool is_loopback(int fd) noexcept {
 
 }  // namespace
 
-TcpLink::TcpLink(base::Log log)
+TcpLink::TcpLink(base::Log log, Patience patience)
     : log_(log),
+      patience_(patience),
       own_(own_address()),
       poll_set_(::epoll_create1(EPOLL_CLOEXEC)),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
@@ -127,7 +133,7 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   try {
     const std::optional<Address> theirs = decode(address);
     if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
-    auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs));
+    auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs), patience_);
     if (!connection->connect_next())
       return Status::failure(Code::unavailable, "none of its addresses can be reached", rank, connection->error());
     connections_.push_back(std::move(connection));
@@ -149,19 +155,30 @@ Status TcpLink::send(Sending& record) noexcept {
   const int rank = record.peer->rank;
   Connection* const connection = by_rank_[static_cast<std::size_t>(rank)];
   if (connection == nullptr) return Status::failure(Code::peer_failed, "the connection was lost", rank);
-  const Status status = connection->write(record);
+  return hand_to(*connection, record);
+}
+
+Status TcpLink::hand_to(Connection& connection, Sending& record) noexcept {
+  Status status = Status::in_progress();
+  if (sent_in_turn_ < longest_turn_bytes) {
+    sent_in_turn_ += record.bytes;
+    status = connection.write(record);
+  } else {
+    connection.hold(record);
+  }
   if (status.code == Code::in_progress) {
-    if (connection->open()) ++blocked_;
-    if (!connection->wants_writable) watch(*connection, EPOLL_CTL_MOD, true);
+    if (connection.open()) ++blocked_;
+    if (!connection.wants_writable) watch(connection, EPOLL_CTL_MOD, true);
   } else if (!status.ok()) {
-    (void)connection->drop_current();  // its status goes back with this call
+    (void)connection.drop_current();  // its status goes back with this call
   }
   return status;
 }
 
 int TcpLink::progress() noexcept {
   int happened = 0;
-  if (connections_.size() <= few_connections && connecting_ == 0 && blocked_ == 0) {
+  sent_in_turn_ = 0;
+  if (connections_.size() <= few_connections && connecting_ == 0 && blocked_ == 0 && deaf_until_ == 0) {
     for (const auto& connection : connections_) happened += read(*connection);
     if (any_dead_) sweep();
     if (++turn_ % turns_between_polls != 0) return happened;
@@ -173,8 +190,9 @@ int TcpLink::progress() noexcept {
     auto* const connection = static_cast<Connection*>(event.data.ptr);
     happened += connection == nullptr ? accept_all() : handle(*connection, event.events);
   }
-  if (connecting_ > 0) {
+  if (connecting_ > 0 || deaf_until_ != 0) {
     const std::int64_t now = base::now_ns();
+    if (deaf_until_ != 0 && now >= deaf_until_) open_ears();
     for (const auto& connection : connections_)
       if (connection->overdue(now)) happened += go_on_connecting(*connection, true);
   }
@@ -182,10 +200,11 @@ int TcpLink::progress() noexcept {
   return happened;
 }
 
-/// The poll set stays readable as long as there is something to do; but a connection that takes too long has a clock.
+/// The poll set stays readable as long as there is something to do; but a connection that takes too long, and a
+/// listener that waits, have a clock.
 bool TcpLink::arm() noexcept {
   turn_ = turns_between_polls - 1;  // whoever wakes asks the poll set
-  return connecting_ == 0;
+  return connecting_ == 0 && deaf_until_ == 0;
 }
 
 int TcpLink::handle(Connection& connection, std::uint32_t events) noexcept {
@@ -203,6 +222,17 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
     forget(connection);
     if (!connection.connect_next()) {
       --connecting_;
+      if (Connection* const other = other_of(connection)) {
+        // That rank has reached us. Nothing was written on this one, so no order is lost.
+        Sending* const record = connection.drop_current();
+        connection.kill();
+        any_dead_ = true;
+        by_rank_[static_cast<std::size_t>(connection.rank())] = other;
+        if (record == nullptr) return 1;
+        const Status status = hand_to(*other, *record);
+        if (status.code != Code::in_progress) user_->sent(*record, status);
+        return 1;
+      }
       lose(connection, "none of its addresses can be reached", connection.error());
       return 1;
     }
@@ -223,6 +253,15 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
     watch(connection, EPOLL_CTL_MOD, false);
   }
   return 1;
+}
+
+/// A connection of the same rank's making that is open.
+Connection* TcpLink::other_of(const Connection& connection) const noexcept {
+  for (const auto& other : connections_)
+    if (other.get() != &connection && other->rank() == connection.rank() && other->open() && !other->dead() &&
+        !other->ending)
+      return other.get();
+  return nullptr;
 }
 
 int TcpLink::write(Connection& connection) noexcept {
@@ -256,7 +295,11 @@ int TcpLink::read(Connection& connection) noexcept {
     case Connection::Outcome::more: return 1;
     case Connection::Outcome::ended:
       read_the_rest(connection.rank());
-      lose(connection, "the connection ended");
+      lose(connection,
+           connection.error() == EFAULT ? "the memory that its bytes go to can't be written"
+           : connection.error() != 0    ? "the connection broke"
+                                        : "the connection ended",
+           connection.error());
       return 1;
     case Connection::Outcome::strange:
       if (connection.rank() < 0) user_->stranger();
@@ -302,7 +345,9 @@ int TcpLink::accept_all() noexcept {
     base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EMFILE || errno == ENFILE) turn_away();
+      const bool has_no_descriptor = errno == EMFILE || errno == ENFILE;
+      const bool has_no_memory = errno == ENOBUFS || errno == ENOMEM;
+      if (has_no_memory || (has_no_descriptor && !turn_away())) close_ears();
       return happened;
     }
     ++happened;
@@ -320,14 +365,29 @@ int TcpLink::accept_all() noexcept {
   return happened;
 }
 
-void TcpLink::turn_away() noexcept {
+bool TcpLink::turn_away() noexcept {
   const std::uint64_t count = ++turned_away_;
   if ((count & (count - 1)) == 0)  // ever more seldom: who knocks and knocks shall not fill the log
     log_.error("tcp: no descriptor is left for {} connections; raise the limit (ulimit -n)", count);
   spare_.reset();
   base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const bool was_let_in = socket.get() >= 0;
   socket.reset();
-  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // unless another thread was quicker
+  return was_let_in;
+}
+
+void TcpLink::close_ears() noexcept {
+  ::epoll_ctl(poll_set_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  deaf_until_ = base::now_ns() + deaf_ns;
+}
+
+void TcpLink::open_ears() noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;
+  const bool good = ::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0;
+  deaf_until_ = good ? 0 : base::now_ns() + deaf_ns;
 }
 
 /// Of those who haven't said who they are the oldest goes, if there are more than ranks could be.
@@ -341,6 +401,7 @@ void TcpLink::drop_strangers() noexcept {
 }
 
 void TcpLink::disconnect(int rank, bool at_once) noexcept {
+  if (at_once) read_the_rest(rank);
   for (const auto& connection : connections_) {
     if (connection->rank() != rank || connection->dead()) continue;
     if (!at_once && connection->open()) {

@@ -19,7 +19,7 @@ namespace hmc::transport::tcp {
 class TcpLink final : public messages::Link {
  public:
   /// Throws Error{unavailable} if there are no sockets to be had.
-  explicit TcpLink(base::Log log);
+  explicit TcpLink(base::Log log, Patience patience = {});
 
   const Traits& traits() const noexcept override;
   std::string describe() const override;
@@ -42,8 +42,13 @@ class TcpLink final : public messages::Link {
   /// Before its socket is closed: while a forked process has it open too, the poll set would go on telling of it.
   void forget(const Connection& connection) noexcept;
   int accept_all() noexcept;
-  /// There is no descriptor for who knocks: they are let in by the spare one, and shown out.
-  void turn_away() noexcept;
+  /// There is no descriptor for who knocks: they are let in by the spare one, and shown out. False: nor is that one.
+  bool turn_away() noexcept;
+  /// Nobody can be let in: the poll set shall not say all the time that somebody knocks.
+  void close_ears() noexcept;
+  void open_ears() noexcept;
+  Connection* other_of(const Connection& connection) const noexcept;
+  base::Status hand_to(Connection& connection, messages::Sending& record) noexcept;
   int handle(Connection& connection, std::uint32_t events) noexcept;
   int read(Connection& connection) noexcept;
   /// Before a rank is called lost: what it had said by then, on whichever connection.
@@ -57,6 +62,7 @@ class TcpLink final : public messages::Link {
 
   base::Log log_;
   messages::LinkUser* user_ = nullptr;
+  Patience patience_;
   Address own_;
   base::UniqueFd poll_set_;
   base::UniqueFd listener_;
@@ -68,6 +74,8 @@ class TcpLink final : public messages::Link {
   int connecting_ = 0;
   int blocked_ = 0;  // whose sockets take no more at the moment
   std::uint64_t turned_away_ = 0;
+  std::int64_t deaf_until_ = 0;  // 0: it listens
+  std::uint64_t sent_in_turn_ = 0;
   bool any_dead_ = false;
 };
 

@@ -375,9 +375,30 @@ class DeafPort {
   Address address_;
 };
 
+constexpr Patience soon{.each_ns = 200'000'000, .last_ns = 400'000'000};
+
+// A way in one direction only, or a knock that got lost: what the other side has made serves.
+TEST(TcpLink, WhoHasReachedUsIsTalkedToThoughHeDoesNotAnswer) {
+  const DeafPort deaf;
+  Station client(0, 2, soon), server(1);
+  ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
+  client.say(server, pattern(10, 1));
+  ASSERT_TRUE(server.connect(client).ok());
+  server.say(client, pattern(20, 2));
+  ASSERT_TRUE(drive_until({&client, &server}, [&] { return !server.came.empty() && !client.came.empty(); }));
+  EXPECT_EQ(server.came[0].data, pattern(10, 1));
+  EXPECT_EQ(client.came[0].data, pattern(20, 2));
+  EXPECT_TRUE(client.lost_ranks.empty());
+  EXPECT_TRUE(client.failed.empty());
+  EXPECT_EQ(client.sent_well, 1U);
+  EXPECT_TRUE(client.link.arm());
+  client.say(server, pattern(30, 3));
+  ASSERT_TRUE(drive_until({&client, &server}, [&] { return server.came.size() == 2; }));
+}
+
 TEST(TcpLink, WhoDoesNotAnswerIsGivenUpAndTheCauseIsTold) {
   const DeafPort deaf;
-  Station client(0), to(1);
+  Station client(0, 2, soon), to(1);
   ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
   EXPECT_FALSE(client.link.arm()) << "it has a clock to look at";
   client.say(to, pattern(10, 1));

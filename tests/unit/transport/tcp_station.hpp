@@ -46,7 +46,8 @@ class Station final : public messages::LinkUser {
     bool large = false;
   };
 
-  Station(int rank, int ranks = 2) : rank_(rank), ranks_(ranks), link(base::Log(static_cast<base::LogLevel>(-1))) {
+  Station(int rank, int ranks = 2, Patience patience = {})
+      : rank_(rank), ranks_(ranks), link(base::Log(static_cast<base::LogLevel>(-1)), patience) {
     for (int i = 0; i < ranks; ++i) peers_.emplace_back().rank = i;
     link.serve(*this, ranks);
   }
