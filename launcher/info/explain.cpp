@@ -67,8 +67,9 @@ Parameters parameters_for(const Question& question, const base::Env& env, std::s
     origin = question.parameters;
     return parameters;
   }
-  const auto place =
-      collectives::Place::here(transport::wire_between_nodes(question.one_machine), question.one_machine);
+  const auto place = collectives::Place::here(
+      env.transport.empty() ? transport::wire_between_nodes(question.one_machine) : env.transport,
+      question.one_machine);
   const std::string file = place.file(env.cache);
   if (!file.empty() && collectives::read_file(file, text)) {
     if (collectives::read_parameters(text, &place, parameters, why_not)) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <fstream>
+#include <system_error>
 
 #include <hmc/error.hpp>
 
@@ -24,14 +26,26 @@ std::unique_ptr<Wire> make_ucx([[maybe_unused]] const WireContext& context) {
 #endif
 }
 
-/// A network that UCX drives without the kernel. Where there is none, UCX would go over TCP, and slower than we do.
+#ifdef HMC_HAVE_UCX
+bool is_active(const std::filesystem::path& port) {
+  std::ifstream in(port / "state");  // "4: ACTIVE"
+  std::string state;
+  return std::getline(in, state) && state.find("ACTIVE") != std::string::npos;
+}
+#endif
+
+/// A network that UCX drives without the kernel, with a port that is up and a way to it from here. Without one UCX
+/// would go over TCP, and slower than we do.
 bool has_rdma_device() {
 #ifdef HMC_HAVE_UCX
+  namespace fs = std::filesystem;
   std::error_code error;
-  return !std::filesystem::is_empty("/sys/class/infiniband", error) && !error;
-#else
-  return false;
+  if (fs::is_empty("/dev/infiniband", error) || error) return false;
+  for (const auto& device : fs::directory_iterator("/sys/class/infiniband", error))
+    for (const auto& port : fs::directory_iterator(device.path() / "ports", error))
+      if (is_active(port.path())) return true;
 #endif
+  return false;
 }
 
 }  // namespace
@@ -57,8 +71,15 @@ std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
   if (forced.empty() || forced == "shm")
     wires.push_back(std::make_unique<ShmWire>(context.rank, *context.node_link, *context.waiter));
   const bool between_nodes = forced.empty() && context.several_nodes;
-  if (forced == "ucx" || (between_nodes && wire_between_nodes(context.one_machine) == "ucx"))
+  if (forced == "ucx") {
     wires.push_back(make_ucx(context));
+  } else if (between_nodes && wire_between_nodes(context.one_machine) == "ucx") {
+    try {
+      wires.push_back(make_ucx(context));
+    } catch (const Error& error) {
+      if (context.log != nullptr) context.log->warn("an RDMA device is here, but not used: {}", error.detail().message);
+    }
+  }
   if (forced == "tcp" || between_nodes) wires.push_back(make_tcp_wire(context));
   return wires;
 }
