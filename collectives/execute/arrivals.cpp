@@ -11,9 +11,11 @@ using schedule::Step;
 namespace {
 
 /// Below this a landing costs more than the copy.
-constexpr std::uint64_t shortest = 32 * 1024;
-/// More aren't looked for: each is held against all steps, and each message looks through those that are open.
+constexpr std::uint64_t shortest_bytes = 32 * 1024;
+/// More aren't kept, since each message looks through those that are open; nor looked at, since each is held against
+/// all steps.
 constexpr std::size_t most = 16;
+constexpr int most_looked_at = 64;
 
 bool overlap(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) noexcept {
   return a < b + b_bytes && b < a + a_bytes;
@@ -48,11 +50,13 @@ void find_arrivals(const schedule::Schedule& schedule, bool in_place, std::vecto
     return reads(step) && step.bytes > 0 && step.from_buffer == Buffer::input;
   };
   if (in_place && std::ranges::any_of(steps, reads_input)) return;
-  for (std::size_t i = 0; i < steps.size() && arrivals.size() < most; ++i) {
+  int looked_at = 0;
+  for (std::size_t i = 0; i < steps.size() && arrivals.size() < most && looked_at < most_looked_at; ++i) {
     const Step& copy = steps[i];
     if (copy.kind != Kind::copy || copy.from_buffer != Buffer::scratch || copy.to_buffer != Buffer::output ||
-        copy.bytes < shortest)
+        copy.bytes < shortest_bytes)
       continue;
+    ++looked_at;
     const auto is_in_the_way = [&](const Step& step) {
       return &step != &copy && (touches(step, Buffer::scratch, copy.from, copy.bytes) ||
                                 touches(step, Buffer::output, copy.to, copy.bytes));

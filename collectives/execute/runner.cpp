@@ -64,6 +64,7 @@ void Runner::copy(const Step& step) noexcept {
 }
 
 void Runner::begin_landings() {
+  drop_landings();
   landings_.clear();
   landed_ = 0;
   if (plan_->arrivals.empty()) return;
@@ -80,6 +81,7 @@ void Runner::begin_landings() {
 void Runner::end_landing() noexcept {
   window::Landing& landing = landings_[landed_++];
   window::unland(arena_->window(), landing);
+  if (landing.count > 0) arena_->window().fabric().runs_landed.fetch_add(1, std::memory_order_relaxed);
   const auto parts = std::span(landing.parts).first(landing.count);
   std::ranges::sort(parts, {}, &window::Landing::Part::begin);
   const std::byte* const scratch = arena_->window().data() + landing.offset;
@@ -135,6 +137,10 @@ Status Runner::settle() noexcept {
 void Runner::abandon() noexcept {
   for (; settled_ < puts_.size(); ++settled_)
     window::abandon(arena_->window(), puts_[settled_].peer, puts_[settled_].ticket);
+  drop_landings();
+}
+
+void Runner::drop_landings() noexcept {
   for (; landed_ < landings_.size(); ++landed_) window::unland(arena_->window(), landings_[landed_]);
 }
 

@@ -45,6 +45,7 @@ class Runner {
   void begin_landings();
   /// The next one's step is due: what didn't land is copied.
   void end_landing() noexcept;
+  void drop_landings() noexcept;
   base::Status put(const schedule::Step& step) noexcept;
   base::Status look_for(const schedule::Step& step) noexcept;
   base::Status settle() noexcept;

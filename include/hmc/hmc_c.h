@@ -172,6 +172,7 @@ typedef struct hmc_counters {
   uint64_t buffers_staged;
   uint64_t reduced_on_device;
   uint64_t buffers_read; /* by peers, out of this rank's memory */
+  uint64_t runs_landed;  /* that a wire brought straight to a collective's output */
 } hmc_counters;
 
 HMC_C_API hmc_code hmc_runtime_create(hmc_runtime_t* runtime);

@@ -35,6 +35,7 @@ struct Counters {
   std::uint64_t buffers_in_place = 0;   ///< collective buffers that lay in a window and weren't staged
   std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging
   std::uint64_t buffers_read = 0;       ///< collective buffers in no window that peers read out of this rank's memory
+  std::uint64_t runs_landed = 0;        ///< long runs that a wire brought straight to a collective's output
   std::uint64_t reduced_on_device = 0;  ///< collectives whose devices reduced, in each other's windows
 };
 

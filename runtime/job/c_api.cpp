@@ -159,7 +159,8 @@ hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters) {
                             from.buffers_in_place,
                             from.buffers_staged,
                             from.reduced_on_device,
-                            from.buffers_read};
+                            from.buffers_read,
+                            from.runs_landed};
     copy_out(full, counters, "Runtime::counters");
   });
 }

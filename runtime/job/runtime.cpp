@@ -48,7 +48,11 @@ Path Runtime::path(int rank) const {
 }
 
 std::string Runtime::launcher() const { return core().bootstrap().launcher(); }
-Counters Runtime::counters() const { return core().fabric().counters; }
+Counters Runtime::counters() const {
+  Counters counters = core().fabric().counters;
+  counters.runs_landed = core().fabric().runs_landed.load(std::memory_order_relaxed);
+  return counters;
+}
 Timeout Runtime::timeout() const noexcept { return core_ != nullptr ? core_->fabric().timeout : Timeout::zero(); }
 
 void Runtime::abort(int exit_code, const std::string& text) noexcept {

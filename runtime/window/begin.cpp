@@ -20,7 +20,8 @@ void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
 }
 
 bool land(const Core& core, Landing& landing) noexcept {
-  // One wire at most brings bytes without a load or a store of the sender's.
+  // One of them, though there may be two: their threads would write the same parts. What comes by another goes to the
+  // region, and is copied from there.
   return std::ranges::any_of(core.fabric().wires, [&](const auto& wire) { return wire->land(core.region(), landing); });
 }
 

@@ -1,6 +1,8 @@
 // Fabric: everything between one rank and its peers.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +62,8 @@ struct Fabric {
   std::vector<TicketSource*> sources;
   std::vector<Path> paths;  ///< by rank
   Counters counters;
+  /// Apart, since the background thread counts too. Relaxed: nothing hangs on it.
+  std::atomic<std::uint64_t> runs_landed{0};
   std::uint64_t wire_atomics = 0;   ///< that windows have given to wires
   std::uint64_t gets_begun = 0;     ///< that devices carry out while the host goes on
   std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has seen completed

@@ -146,3 +146,21 @@ HMC_SPMD_TEST(allgather, collects_several_megabytes) {
     check_allgather(me, grounds, Placing::any(me.rank, call, 1), bytes, call);
   grounds.close();
 }
+
+// Unless all of it came before the call was entered, which isn't so every time.
+HMC_SPMD_TEST(broadcast, long_ones_from_another_node_come_straight_to_their_place) {
+  constexpr std::size_t bytes = 1 << 20;
+  std::vector<std::byte> data(bytes);
+  const bool is_far = me.rank != 0 && !me.runtime->path(0).direct;
+  const std::uint64_t before = me.runtime->counters().runs_landed;
+  for (std::uint64_t call = 0; call < 100; ++call) {
+    const Pattern pattern{0, call};
+    if (me.rank == 0) pattern.fill(data);
+    me.runtime->world().broadcast(data.data(), bytes, 0);
+    HMC_CHECK_CLEAN((pattern.verify(data)));
+    me.runtime->world().barrier();
+  }
+  const std::uint64_t landed = me.runtime->counters().runs_landed - before;
+  if (!is_far) HMC_CHECK_EQ(landed, 0U);
+  if (is_far && me.size == 2) HMC_CHECK_GE(landed, 1U);  // in a larger team it may hand on, or hear from its own node
+}

@@ -6,6 +6,9 @@
 
 #include <hmc/hmc.hpp>
 
+#include "runtime/transport/messages/engine.hpp"
+#include "runtime/transport/messages/message_wire.hpp"
+#include "runtime/window/core.hpp"
 #include "tests/multirank/stopped_peer.hpp"
 #include "tests/support/pattern.hpp"
 #include "tests/support/spmd.hpp"
@@ -88,5 +91,35 @@ HMC_SPMD_TEST(timeouts, an_atomic_and_a_flush_leave_nothing_behind) {
       [&] { HMC_CHECK_THROWS(Code::timeout, win.flush(1, {})); });
   if (me.rank == 0) HMC_CHECK_EQ(win.fetch<std::uint64_t>(1, 0), 6U);
   me.runtime->world().barrier();
+  win.close();
+}
+
+// Its bytes would come straight into the buffer, had it not given up.
+HMC_SPMD_TEST(timeouts, what_a_broadcast_was_to_bring_finds_nobody) {
+  if (!runs_here(me)) hmc::spmd::skip("it needs two processes and a wire that needs its target");
+  Window win = Window::create(me.runtime->world(), bytes + 64);
+  hmc::Team team = me.runtime->world().duplicate();
+  std::vector<std::byte> buffer(bytes, guard);
+  std::size_t landings = 0, wires = 0;
+  const auto count = [&] {
+    for (const auto& wire : me.runtime->world().core()->fabric().wires)
+      if (auto* const messages = dynamic_cast<hmc::transport::MessageWire*>(wire.get())) {
+        ++wires;
+        landings += messages->engine().landings();
+      }
+  };
+  while_rank_1_is_stopped(
+      me, win, [&] { team.broadcast(buffer.data(), bytes, 1); }, count);
+  if (me.rank == 0) {
+    HMC_CHECK_EQ(wires, 1U);
+    HMC_CHECK_EQ(landings, 0U);
+  } else {
+    try {
+      team.broadcast(buffer.data(), bytes, 1);
+    } catch (const hmc::Error&) {  // told of the other's, before or after its bytes left
+    }
+  }
+  me.runtime->world().barrier();
+  if (me.rank == 0) HMC_CHECK_EQ(std::count(buffer.begin(), buffer.end(), guard), static_cast<std::ptrdiff_t>(bytes));
   win.close();
 }

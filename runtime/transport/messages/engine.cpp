@@ -310,6 +310,11 @@ std::uint32_t Engine::in_flight(int rank) noexcept {
   return peers_.at(rank).in_flight;
 }
 
+std::size_t Engine::landings() noexcept {
+  const std::lock_guard guard(lock_);
+  return regions_.landings();
+}
+
 bool Engine::holds_back() noexcept {
   const std::lock_guard guard(lock_);
   return !thread_asleep_;

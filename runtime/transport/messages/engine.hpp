@@ -78,6 +78,7 @@ class Engine final : private LinkUser {
   Target::Refusals refusals() noexcept;
   /// Records that were ever needed at once: verbs in the queues, and messages in the link's hands.
   std::size_t records() noexcept;
+  std::size_t landings() noexcept;
   /// Small puts wait for what follows.
   bool holds_back() noexcept;
   /// Sent to a rank so far.

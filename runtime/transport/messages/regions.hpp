@@ -63,6 +63,12 @@ class Regions {
     return &slot;
   }
 
+  std::size_t landings() const noexcept {
+    std::size_t count = 0;
+    for (const Exposed& slot : slots_) count += slot.landings.size();
+    return count;
+  }
+
  private:
   std::deque<Exposed> slots_;  // addresses hold while messages are under way
 };

@@ -320,6 +320,72 @@ TEST_F(MessageTarget, SaysWhereALargePutsBytesGoAndSignalsWhenAllAreThere) {
   EXPECT_EQ(word(0), 0U) << "the next message isn't the one that was due";
 }
 
+TEST_F(MessageTarget, CutsALargePutAtTheBordersOfLandings) {
+  std::array<std::byte, 128> fields{};
+  Landing first{.offset = 20, .bytes = 30, .to = fields.data()};
+  Landing second{.offset = 50, .bytes = 10, .to = fields.data() + 40};  // adjoins the first
+  Landing third{.offset = 70, .bytes = 100, .to = fields.data() + 60};  // after a gap, and longer than what comes
+  Regions::Exposed* const region = regions_.find(region_, 0, 1);
+  for (Landing* const landing : {&third, &first, &second}) region->landings.push_back(landing);
+  Message put = from_peer(Kind::put);
+  put.offset = 10;
+  put.bytes = 80;  // of the region: 10 to 90
+  ASSERT_TRUE(target_.begin(put));
+  std::byte* const base = memory_.data() + 64;
+  struct Piece {
+    std::uint64_t at, bytes;
+    std::byte* to;
+  };
+  const std::array<Piece, 5> pieces{{{0, 10, base + 10},
+                                     {10, 30, fields.data()},
+                                     {40, 10, fields.data() + 40},
+                                     {50, 10, base + 60},
+                                     {60, 20, fields.data() + 60}}};
+  for (const Piece& piece : pieces) {
+    // In two reads each, as they may come.
+    for (const std::uint64_t done : {std::uint64_t{0}, piece.bytes / 3}) {
+      const auto place = target_.place(put, piece.at + done);
+      EXPECT_EQ(place.to, piece.to + done) << piece.at;
+      EXPECT_EQ(place.bytes, piece.bytes - done) << piece.at;
+      target_.filled(put, piece.at + done, done == 0 ? piece.bytes / 3 : piece.bytes - done);
+    }
+  }
+  target_.finish(put);
+  for (const auto& [landing, end] : {std::pair(&first, 30U), {&second, 10U}, {&third, 20U}}) {
+    ASSERT_EQ(landing->count, 1U);
+    EXPECT_EQ(landing->parts[0].begin, 0U);
+    EXPECT_EQ(landing->parts[0].end, end);
+  }
+  EXPECT_TRUE(clean()) << "nothing was written: the link does that";
+  std::erase(region->landings, &first);
+  EXPECT_EQ(target_.place(put, 10).to, base + 20);
+  EXPECT_EQ(target_.place(put, 10).bytes, 30U) << "up to the second";
+}
+
+TEST_F(MessageTarget, WhatHasNoPlaceForAnotherPartStaysInTheRegion) {
+  std::array<std::byte, 128> field{};
+  Landing landing{.offset = 0, .bytes = 128, .to = field.data()};
+  regions_.find(region_, 0, 1)->landings.push_back(&landing);
+  const std::uint64_t most = landing.parts.size();
+  for (std::uint64_t i = 0; i < most + 2; ++i) {  // never two that adjoin
+    Message put = from_peer(Kind::put);
+    put.offset = 4 * i;
+    data_.fill(std::byte{0x11});
+    receive(put, 2);
+  }
+  EXPECT_EQ(landing.count, most);
+  for (std::uint64_t i = 0; i < most + 2; ++i) {
+    const bool landed = i < most;
+    EXPECT_EQ(field[4 * i], landed ? std::byte{0x11} : std::byte{0}) << i;
+    EXPECT_EQ(memory_[64 + 4 * i], landed ? untouched : std::byte{0x11}) << i;
+  }
+  Message put = from_peer(Kind::put);
+  put.offset = 2;  // goes on where a part ends
+  receive(put, 2);
+  EXPECT_EQ(field[2], std::byte{0x11});
+  EXPECT_EQ(landing.parts[0].end, 4U);
+}
+
 TEST_F(MessageTarget, HasNoPlaceForALargePutThatLeavesItsRegion) {
   std::uint64_t refused = 0;
   for (const auto& [offset, bytes, signal] : {std::array<std::uint64_t, 3>{29, 100, 0},
