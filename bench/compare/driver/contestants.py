@@ -57,7 +57,7 @@ class Hmc(Contestant):
         if layout["nodes"] == 1:
             return ""
         if os.environ.get("HMC_TRANSPORT") != "ucx":
-            return "TCP sockets of its own, with reno on loopback"
+            return "TCP sockets of its own, with reno in place of bbr on loopback"
         tls = os.environ.get("UCX_TLS", "^sm (HMC's default on one machine)")
         return f"UCX {package_version('libucx0') or 'of unknown version'}; UCX_TLS={tls}"
 

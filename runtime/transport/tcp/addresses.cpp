@@ -63,9 +63,9 @@ bool share_network(const Ip& mine, const Ip& theirs) noexcept {
   return true;
 }
 
-Candidate candidate(const Ip& ip, std::uint16_t port, bool loopback) noexcept {
+Candidate candidate(const Ip& ip, std::uint16_t port, Distance distance) noexcept {
   Candidate out;
-  out.loopback = loopback;
+  out.distance = distance;
   if (ip.bytes_used == 4) {
     auto& to = reinterpret_cast<sockaddr_in&>(out.address);
     to.sin_family = AF_INET;
@@ -135,7 +135,7 @@ std::optional<Address> decode(base::ByteView bytes) {
 std::vector<Candidate> candidates(const Address& mine, const Address& theirs) {
   std::vector<Candidate> all;
   if (mine.machine != 0 && mine.machine == theirs.machine) {
-    all.push_back(candidate({.bytes_used = 4, .prefix = 8, .bytes = {127, 0, 0, 1}}, theirs.port, true));
+    all.push_back(candidate({.bytes_used = 4, .prefix = 8, .bytes = {127, 0, 0, 1}}, theirs.port, Distance::machine));
     return all;
   }
   enum class Class : std::uint8_t { shared_network, other_network, own };
@@ -152,9 +152,31 @@ std::vector<Candidate> candidates(const Address& mine, const Address& theirs) {
     // By an address that this machine has too (a bridge for containers, say) one meets oneself.
     if (wanted == Class::own && !may_be_one_machine) continue;
     for (const Ip& ip : theirs.ips)
-      if (class_of(ip) == wanted) all.push_back(candidate(ip, theirs.port, false));
+      if (class_of(ip) == wanted)
+        all.push_back(
+            candidate(ip, theirs.port, wanted == Class::shared_network ? Distance::network : Distance::further));
   }
   return all;
+}
+
+Distance distance_of(const Address& mine, const sockaddr_storage& theirs) noexcept {
+  Ip ip;
+  const void* const bytes = bytes_of(reinterpret_cast<const sockaddr&>(theirs));
+  if (bytes == nullptr) return Distance::further;
+  ip.bytes_used = theirs.ss_family == AF_INET ? 4 : 16;
+  std::memcpy(ip.bytes.data(), bytes, ip.bytes_used);
+  const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(theirs).sin6_addr;
+  if (ip.bytes_used == 16 && IN6_IS_ADDR_LOOPBACK(&six)) return Distance::machine;
+  if (ip.bytes_used == 16 && IN6_IS_ADDR_V4MAPPED(&six)) {  // came to a listener of both families
+    std::copy_n(ip.bytes.begin() + 12, 4, ip.bytes.begin());
+    ip.bytes_used = 4;
+  }
+  if (ip.bytes_used == 4 && ip.bytes[0] == 127) return Distance::machine;
+  for (const Ip& own : mine.ips) {
+    ip.prefix = own.prefix;
+    if (share_network(own, ip)) return Distance::network;
+  }
+  return Distance::further;
 }
 
 std::string text_of(const Candidate& candidate) {

@@ -32,10 +32,18 @@ Address own_address() noexcept;
 base::Bytes encode(const Address& address);
 std::optional<Address> decode(base::ByteView bytes);
 
+enum class Distance : std::uint8_t {
+  machine,  ///< loopback
+  network,  ///< an interface of ours is in its network
+  further,
+};
+/// Of the other end of a connection.
+Distance distance_of(const Address& mine, const sockaddr_storage& theirs) noexcept;
+
 struct Candidate {
   sockaddr_storage address{};
   socklen_t length = 0;
-  bool loopback = false;
+  Distance distance = Distance::further;
 };
 /// Best first: loopback on one machine alone, else addresses of a network that both have, then the others. One that
 /// both machines have themselves leads to the wrong one: only tried, at last, where a machine can't be told.

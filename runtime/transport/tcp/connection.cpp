@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/transport/messages/peers.hpp"
@@ -34,15 +35,17 @@ bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULD
 
 }  // namespace
 
-void prepare(int fd, bool loopback) noexcept {
+void prepare(int fd, Distance distance) noexcept {
   const int one = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  // Memory isn't congested. A machine's own choice may pace (bbr does), and then 1 MiB takes 1.2 to 2.5 times as long,
-  // by turns; reno, which every process may choose, doesn't.
-  if (loopback) {
+  // Where bbr is a machine's own choice it is for far ways: it paces, and on loopback or one hop the same transfer
+  // takes 1.2 to 4 times as long, by turns. reno, which every process may choose, doesn't; any other choice stays.
+  std::array<char, 16> control{};
+  socklen_t length = control.size();
+  if (distance != Distance::further && ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(), &length) == 0 &&
+      std::string_view(control.data(), length).starts_with("bbr"))
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-    return;
-  }
+  if (distance == Distance::machine) return;
   // A machine that vanishes is noticed within a minute.
   const int idle_s = 30, between_s = 10, questions = 3;
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
@@ -63,7 +66,7 @@ bool Connection::connect_next() noexcept {
       error_ = errno;
       continue;
     }
-    prepare(fd(), way.loopback);
+    prepare(fd(), way.distance);
     connect_until_ = base::now_ns() + (next_way_ == ways_.size() ? patience_.last_ns : patience_.each_ns);
     if (::connect(fd(), reinterpret_cast<const sockaddr*>(&way.address), way.length) == 0) {
       open_ = true;

@@ -112,8 +112,8 @@ class Connection {
   std::array<std::byte, gathered_bytes> buffer_;
 };
 
-/// What every socket of this wire has: no waiting for more bytes; on loopback a plain congestion control, and else a
-/// question now and then whether the other machine is still there.
-void prepare(int fd, bool loopback) noexcept;
+/// What every socket of this wire has: no waiting for more bytes; no pacing where it isn't far; and to another machine
+/// a question now and then whether it is still there.
+void prepare(int fd, Distance distance) noexcept;
 
 }  // namespace hmc::transport::tcp

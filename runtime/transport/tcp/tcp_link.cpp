@@ -53,16 +53,6 @@ constexpr std::size_t waste_bytes = 64 * 1024;
   throw Error(std::move(detail));
 }
 
-bool is_loopback(int fd) noexcept {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return false;
-  if (address.ss_family == AF_INET)
-    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
-  const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
-}
-
 }  // namespace
 
 TcpLink::TcpLink(base::Log log, Patience patience)
@@ -342,7 +332,10 @@ void TcpLink::sweep() noexcept {
 int TcpLink::accept_all() noexcept {
   int happened = 0;
   while (happened < most_accepted) {
-    base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    sockaddr_storage from{};
+    socklen_t length = sizeof from;
+    base::UniqueFd socket(
+        ::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       const bool has_no_descriptor = errno == EMFILE || errno == ENFILE;
@@ -351,7 +344,7 @@ int TcpLink::accept_all() noexcept {
       return happened;
     }
     ++happened;
-    prepare(socket.get(), is_loopback(socket.get()));
+    prepare(socket.get(), distance_of(own_, from));
     try {
       connections_.push_back(std::make_unique<Connection>(std::move(socket)));
     } catch (const std::bad_alloc&) {

@@ -100,14 +100,14 @@ TEST(TcpAddresses, OfOneMachineAreLoopbackAlone) {
   const Address mine = at(7, {ip_of("10.1.2.3", 24)});
   const auto all = candidates(mine, mine);
   ASSERT_EQ(all.size(), 1U);
-  EXPECT_TRUE(all[0].loopback);
+  EXPECT_EQ(all[0].distance, Distance::machine);
   EXPECT_EQ(text_of(all[0]), "127.0.0.1:4711");
 }
 
 TEST(TcpAddresses, OfAMachineThatCannotBeToldAreNotLoopback) {
   const auto all = candidates(at(0, {ip_of("10.1.2.3", 24)}), at(0, {ip_of("10.1.2.4", 24)}));
   ASSERT_EQ(all.size(), 1U);
-  EXPECT_FALSE(all[0].loopback);
+  EXPECT_NE(all[0].distance, Distance::machine);
 }
 
 TEST(TcpAddresses, OfASharedNetworkComeFirst) {
@@ -129,6 +129,32 @@ TEST(TcpAddresses, ThatAreOnesOwnComeLastWhereTheMachineCannotBeTold) {
   const Address mine = at(0, {ip_of("172.17.0.1", 16), ip_of("10.0.0.1", 24)});
   const Address theirs = at(2, {ip_of("172.17.0.1", 16), ip_of("10.9.0.2", 24)});
   EXPECT_EQ(texts(mine, theirs), (Texts{"10.9.0.2:4711", "172.17.0.1:4711"}));
+}
+
+sockaddr_storage socket_address(const char* text) {
+  sockaddr_storage out{};
+  auto& four = reinterpret_cast<sockaddr_in&>(out);
+  auto& six = reinterpret_cast<sockaddr_in6&>(out);
+  if (::inet_pton(AF_INET, text, &four.sin_addr) == 1)
+    out.ss_family = AF_INET;
+  else if (::inet_pton(AF_INET6, text, &six.sin6_addr) == 1)
+    out.ss_family = AF_INET6;
+  return out;
+}
+
+TEST(TcpAddresses, OfTheOtherEndSayHowFarItIs) {
+  const Address mine = at(1, {ip_of("192.168.5.1", 23), ip_of("2001:db8::1", 64)});
+  for (const char* machine : {"127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"})
+    EXPECT_EQ(distance_of(mine, socket_address(machine)), Distance::machine) << machine;
+  for (const char* network : {"192.168.4.200", "::ffff:192.168.5.9", "2001:db8::77"})
+    EXPECT_EQ(distance_of(mine, socket_address(network)), Distance::network) << network;
+  for (const char* further : {"192.168.6.1", "::ffff:10.0.0.1", "2001:db8:0:1::1"})
+    EXPECT_EQ(distance_of(mine, socket_address(further)), Distance::further) << further;
+  EXPECT_EQ(distance_of(mine, {}), Distance::further);
+  const auto all = candidates(mine, at(2, {ip_of("10.0.0.9", 8), ip_of("192.168.4.200", 23)}));
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].distance, Distance::network);
+  EXPECT_EQ(all[1].distance, Distance::further);
 }
 
 TEST(TcpAddresses, OfThisProcessCanBeToldToOthers) {
