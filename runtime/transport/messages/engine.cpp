@@ -289,8 +289,15 @@ void Engine::abandon(Ticket ticket) noexcept {
   reclaim(ticket, base::now_ns() + longest_reclaim_ns);
 }
 
-void Engine::abandon_channel(const void* channel) noexcept {
+void Engine::begin_channel(const To& to) {
   const std::lock_guard guard(lock_);
+  target_.begin_way(to.peer, to.region);
+}
+
+void Engine::end_channel(const To& to) noexcept {
+  const std::lock_guard guard(lock_);
+  target_.end_way(to.peer, to.region);
+  const void* const channel = to.channel;
   std::size_t index = 0;
   for (Ticket ticket = tickets_.next_of(channel, index); ticket != done; ticket = tickets_.next_of(channel, index))
     give_up(ticket);

@@ -67,8 +67,10 @@ class Engine final : private LinkUser {
   /// Afterwards nothing reads or writes the transfer's local memory. A put whose bytes the peer doesn't
   /// take within a second costs the connection to that peer.
   void abandon(Ticket ticket) noexcept;
-  /// All transfers of a channel that goes.
-  void abandon_channel(const void* channel) noexcept;
+  /// A channel comes; may throw bad_alloc.
+  void begin_channel(const To& to);
+  /// It goes, and all of its transfers.
+  void end_channel(const To& to) noexcept;
   base::Status test(Ticket ticket) noexcept { return tickets_.test(ticket, lock_); }
   int progress() noexcept;
   /// Nobody connects any more.

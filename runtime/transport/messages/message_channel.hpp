@@ -8,8 +8,10 @@ namespace hmc::transport::messages {
 
 class MessageChannel final : public Channel {
  public:
-  MessageChannel(Engine& engine, int peer, Regions::Key region) noexcept : engine_(engine), to_{peer, region, this} {}
-  ~MessageChannel() override { engine_.abandon_channel(this); }
+  MessageChannel(Engine& engine, int peer, Regions::Key region) : engine_(engine), to_{peer, region, this} {
+    engine_.begin_channel(to_);
+  }
+  ~MessageChannel() override { engine_.end_channel(to_); }
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override {
     return engine_.put(to_, offset, source, bytes, ticket);

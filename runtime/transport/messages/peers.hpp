@@ -22,19 +22,19 @@ struct Sending;
 /// One rank as this wire sees it.
 struct Peer {
   int rank = -1;
-  base::Bytes address;          ///< empty: it has no such wire
-  std::uint64_t secret = 0;     ///< what a message to it must hold
-  bool connected = false;       ///< since the first message to it
-  base::Status failure;         ///< sticks
-  std::uint64_t sent = 0;       ///< messages to it
-  std::uint64_t received = 0;   ///< messages from it
-  std::uint64_t posted = 0;     ///< verbs for it, each of which is one message or several
-  std::uint64_t asked = 0;      ///< `posted` after the last verb that a flush waits for
-  std::uint64_t flushed = 0;    ///< all verbs before this one are visible there
-  bool distrusted = false;      ///< its messages came out of order, or not whole: none is believed any more
-  bool put_refused = false;     ///< it refused a put since the last flush
-  std::uint32_t in_flight = 0;  ///< messages that the link hasn't let go of
-  Sending* first = nullptr;     ///< the queue: what is posted and not yet the link's
+  base::Bytes address;                     ///< empty: it has no such wire
+  std::uint64_t secret = 0;                ///< what a message to it must hold
+  bool connected = false;                  ///< since the first message to it
+  base::Status failure;                    ///< sticks
+  std::uint64_t sent = 0;                  ///< messages to it
+  std::uint64_t received = 0;              ///< messages from it
+  std::uint64_t posted = 0;                ///< verbs for it, each of which is one message or several
+  std::uint64_t asked = 0;                 ///< `posted` after the last verb that a flush waits for
+  std::uint64_t flushed = 0;               ///< all verbs before this one are visible there
+  bool distrusted = false;                 ///< its messages came out of order, or not whole: none is believed any more
+  std::vector<Regions::Key> refused_puts;  ///< regions for which it refused one since the last flush
+  std::uint32_t in_flight = 0;             ///< messages that the link hasn't let go of
+  Sending* first = nullptr;                ///< the queue: what is posted and not yet the link's
   Sending* last = nullptr;
   Peers* owner = nullptr;
 };

@@ -271,7 +271,7 @@ void Target::take_in(const Message& message, const std::byte* data, std::uint64_
       return tickets_.advance(message.ticket, 1);
     case Kind::flushed:
       // The refusal of a put comes before the answer to the flush that covers it.
-      if (std::exchange(peer.put_refused, false))
+      if (!std::exchange(peer.refused_puts, {}).empty())
         return tickets_.fail(
             message.ticket,
             base::Status::failure(Code::error, "a put went to a region that the peer doesn't expose", peer.rank));
@@ -286,9 +286,21 @@ void Target::take_refusal(const Message& message) {
   tickets_.fail(message.ticket, base::Status::failure(Code::error, "the peer doesn't expose that region", rank));
   // A put has nobody who waits for it: the next flush says so, and the next verb on that way. Everything else
   // goes on.
-  if (message.ticket == done) peers_.at(rank).put_refused = true;
+  std::vector<Regions::Key>& puts = peers_.at(rank).refused_puts;
+  if (message.ticket == done && ways_.contains({rank, message.region, message.nonce}) &&
+      std::find(puts.begin(), puts.end(), key_of(message)) == puts.end())
+    puts.push_back(key_of(message));
   if (message.nonce != 0 && !was_refused(rank, key_of(message)) && refused_.size() < most_refused)
     refused_.emplace_back(rank, key_of(message));
+}
+
+void Target::begin_way(int peer, const Regions::Key& region) { ++ways_[{peer, region.index, region.nonce}]; }
+
+void Target::end_way(int peer, const Regions::Key& region) noexcept {
+  const auto way = ways_.find({peer, region.index, region.nonce});
+  if (way == ways_.end() || --way->second > 0) return;
+  ways_.erase(way);
+  std::erase(peers_.at(peer).refused_puts, region);
 }
 
 bool Target::was_refused(int peer, const Regions::Key& region) const noexcept {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,10 @@ class Target {
   /// Answers that read this region aren't sent any more; who asked is told.
   void forget(const Regions::Exposed& region) noexcept;
   Refusals refusals() const noexcept { return refusals_; }
+  /// A channel to a peer's region begins, or ends. What is refused on a way that has ended concerns nobody: who drops a
+  /// team with things under way drops it a moment before the others do. May throw bad_alloc.
+  void begin_way(int peer, const Regions::Key& region);
+  void end_way(int peer, const Regions::Key& region) noexcept;
   /// A peer has said that it doesn't expose this.
   bool was_refused(int peer, const Regions::Key& region) const noexcept;
 
@@ -93,6 +99,7 @@ class Target {
   std::vector<Due> due_;    // only ranks to whom answers are due
   std::vector<Due> spare_;  // empty ones, with their memory
   std::vector<std::pair<int, Regions::Key>> refused_;
+  std::map<std::tuple<int, std::uint64_t, std::uint64_t>, int> ways_;  // channels to a peer's region, by its key
   Refusals refusals_;
 };
 

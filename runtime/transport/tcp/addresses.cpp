@@ -133,9 +133,12 @@ std::optional<Address> decode(base::ByteView bytes) {
 }
 
 std::vector<Candidate> candidates(const Address& mine, const Address& theirs) {
+  const auto loopback = [&] {
+    return candidate({.bytes_used = 4, .prefix = 8, .bytes = {127, 0, 0, 1}}, theirs.port, Distance::machine);
+  };
   std::vector<Candidate> all;
   if (mine.machine != 0 && mine.machine == theirs.machine) {
-    all.push_back(candidate({.bytes_used = 4, .prefix = 8, .bytes = {127, 0, 0, 1}}, theirs.port, Distance::machine));
+    all.push_back(loopback());
     return all;
   }
   enum class Class : std::uint8_t { shared_network, other_network, own };
@@ -156,6 +159,8 @@ std::vector<Candidate> candidates(const Address& mine, const Address& theirs) {
         all.push_back(
             candidate(ip, theirs.port, wanted == Class::shared_network ? Distance::network : Distance::further));
   }
+  // It may have no other; a stranger who listens there gets nothing that he could use.
+  if (may_be_one_machine) all.push_back(loopback());
   return all;
 }
 

@@ -46,7 +46,7 @@ struct Candidate {
   Distance distance = Distance::further;
 };
 /// Best first: loopback on one machine alone, else addresses of a network that both have, then the others. One that
-/// both machines have themselves leads to the wrong one: only tried, at last, where a machine can't be told.
+/// both machines have leads to oneself: like loopback it is tried where a machine can't be told, at last.
 std::vector<Candidate> candidates(const Address& mine, const Address& theirs);
 std::string text_of(const Candidate& candidate);
 

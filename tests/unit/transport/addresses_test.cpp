@@ -104,10 +104,12 @@ TEST(TcpAddresses, OfOneMachineAreLoopbackAlone) {
   EXPECT_EQ(text_of(all[0]), "127.0.0.1:4711");
 }
 
-TEST(TcpAddresses, OfAMachineThatCannotBeToldAreNotLoopback) {
+TEST(TcpAddresses, OfAMachineThatCannotBeToldAreLoopbackLast) {
   const auto all = candidates(at(0, {ip_of("10.1.2.3", 24)}), at(0, {ip_of("10.1.2.4", 24)}));
-  ASSERT_EQ(all.size(), 1U);
-  EXPECT_NE(all[0].distance, Distance::machine);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].distance, Distance::network);
+  EXPECT_EQ(all[1].distance, Distance::machine);
+  EXPECT_EQ(texts(at(0, {}), at(0, {})), Texts{"127.0.0.1:4711"});
 }
 
 TEST(TcpAddresses, OfASharedNetworkComeFirst) {
@@ -128,7 +130,7 @@ TEST(TcpAddresses, ThatAreOnesOwnAreNotTriedOnAnotherMachine) {
 TEST(TcpAddresses, ThatAreOnesOwnComeLastWhereTheMachineCannotBeTold) {
   const Address mine = at(0, {ip_of("172.17.0.1", 16), ip_of("10.0.0.1", 24)});
   const Address theirs = at(2, {ip_of("172.17.0.1", 16), ip_of("10.9.0.2", 24)});
-  EXPECT_EQ(texts(mine, theirs), (Texts{"10.9.0.2:4711", "172.17.0.1:4711"}));
+  EXPECT_EQ(texts(mine, theirs), (Texts{"10.9.0.2:4711", "172.17.0.1:4711", "127.0.0.1:4711"}));
 }
 
 sockaddr_storage socket_address(const char* text) {

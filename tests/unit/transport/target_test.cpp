@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <random>
 #include <span>
 #include <thread>
@@ -42,6 +43,20 @@ class MessageTarget : public ::testing::Test {
   void receive(Message message, std::size_t bytes) {
     message.bytes = bytes;
     target_.receive(message, data_.data(), bytes);
+  }
+  void refuse_put_to(const Regions::Key& region) {
+    Message refused = from_peer(Kind::refused);
+    refused.region = region.index;
+    refused.nonce = region.nonce;
+    receive(refused, 0);
+  }
+  Code flush_to_peer() {
+    const Ticket flush = tickets_.open({.peer = 1, .left = 1});
+    Message flushed = from_peer(Kind::flushed);
+    flushed.ticket = flush;
+    receive(flushed, 0);
+    std::mutex lock;
+    return tickets_.test(flush, lock).code;
   }
   std::uint64_t word(std::size_t offset) const {
     std::uint64_t value = 0;
@@ -263,15 +278,32 @@ TEST_F(MessageTarget, ARefusalEndsItsTransferAndThatWayOnly) {
 }
 
 TEST_F(MessageTarget, ARefusedPutIsToldByTheNextFlush) {
-  std::mutex lock;
+  const Regions::Key theirs{5, 99};
+  target_.begin_way(1, theirs);
   for (const bool refused : {true, false}) {
-    if (refused) receive(from_peer(Kind::refused), 0);
-    const Ticket flush = tickets_.open({.peer = 1, .left = 1});
-    Message flushed = from_peer(Kind::flushed);
-    flushed.ticket = flush;
-    receive(flushed, 0);
-    EXPECT_EQ(tickets_.test(flush, lock).code, refused ? Code::error : Code::success);
+    if (refused) refuse_put_to(theirs);
+    EXPECT_EQ(flush_to_peer(), refused ? Code::error : Code::success);
   }
+}
+
+// Teams and windows go one rank after the other. Whose own way has gone has nothing to hear of it.
+TEST_F(MessageTarget, ARefusedPutOfAWayThatHasEndedIsNobodysBusiness) {
+  const Regions::Key theirs{5, 99}, others{6, 98};
+  refuse_put_to(theirs);  // after the way's end
+  EXPECT_EQ(flush_to_peer(), Code::success);
+  target_.begin_way(1, theirs);
+  target_.begin_way(1, others);
+  refuse_put_to(theirs);
+  target_.end_way(1, theirs);  // before the flush
+  EXPECT_EQ(flush_to_peer(), Code::success);
+  target_.begin_way(1, theirs);
+  target_.begin_way(1, theirs);
+  refuse_put_to(theirs);
+  target_.end_way(1, theirs);  // one of two
+  EXPECT_EQ(flush_to_peer(), Code::error);
+  refuse_put_to(others);
+  target_.end_way(1, theirs);
+  EXPECT_EQ(flush_to_peer(), Code::error);
 }
 
 TEST_F(MessageTarget, AnAnswerToWhatWasGivenUpIsDropped) {
