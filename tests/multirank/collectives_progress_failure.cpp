@@ -267,6 +267,34 @@ TEST_P(ProgressFailure, teams_go_with_things_under_way) {
   for (const Met& each : met) EXPECT_FALSE(each.error.has_value()) << each.error->what();
 }
 
+// What rank 1 begins is put to rank 2, on another node if there are two, whose team has gone. It hears of that in this
+// team alone, and when it has dropped it too, nowhere.
+TEST_P(ProgressFailure, a_team_that_others_have_dropped_fails_no_flush) {
+  const auto met = run([&](Runtime& runtime) {
+    Window window = Window::create(runtime.world(), 64);
+    Team dropped = runtime.world().duplicate();
+    runtime.world().barrier();
+    if (runtime.rank() != 1) dropped = Team();
+    runtime.world().barrier();
+    if (runtime.rank() == 1) {
+      std::uint64_t sent = 5;
+      try {
+        dropped.ibroadcast(&sent, sizeof sent, 1).wait(100ms);  // a root waits for nobody
+      } catch (const Error&) {
+      }
+      dropped = Team();
+    }
+    const std::uint64_t word = 7;
+    window.put((runtime.rank() + 1) % ranks(), 0, &word, sizeof word);
+    window.flush();
+    runtime.world().barrier();
+    EXPECT_EQ(*window.local<std::uint64_t>(), 7U);
+    window.close();
+    runtime.close();
+  });
+  for (const Met& each : met) EXPECT_FALSE(each.error.has_value()) << each.error->what();
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ProgressFailure, testing::Values(std::tuple(2, 1), std::tuple(3, 1), std::tuple(4, 2)),
                          [](const auto& info) {
                            return "np" + std::to_string(std::get<0>(info.param)) + "_nodes" +
