@@ -9,6 +9,8 @@
 
 #ifdef HMC_TSAN
 #include <sanitizer/tsan_interface.h>
+extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
+extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
 #endif
 
 namespace hmc::transport::messages {
@@ -33,6 +35,20 @@ class TsanOrder {
  private:
   static inline std::array<char, 64> ranks_{};  // never read or written: only their addresses serve
 #endif
+};
+
+/// While it lives TSan doesn't look at what this thread gives the kernel to read. The answer to a message may come, and
+/// what it allows may be done, before the call that sends it returns: an order that only the socket knows.
+class KernelReads {
+ public:
+#ifdef HMC_TSAN
+  KernelReads() noexcept { AnnotateIgnoreReadsBegin(__FILE__, __LINE__); }
+  ~KernelReads() { AnnotateIgnoreReadsEnd(__FILE__, __LINE__); }
+#else
+  KernelReads() noexcept {}
+#endif
+  KernelReads(const KernelReads&) = delete;
+  KernelReads& operator=(const KernelReads&) = delete;
 };
 
 }  // namespace hmc::transport::messages

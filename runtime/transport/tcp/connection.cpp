@@ -14,6 +14,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/transport/messages/peers.hpp"
+#include "runtime/transport/messages/tsan_order.hpp"
 
 namespace hmc::transport::tcp {
 
@@ -97,6 +98,7 @@ Status Connection::write_on() noexcept {
   const Sending& record = *current_;
   const std::uint64_t whole = header_bytes + record.bytes;
   const auto* const header = reinterpret_cast<const std::byte*>(&record.bytes);
+  const messages::KernelReads unseen;
   while (written_ < whole) {
     ssize_t count = 0;
     if (record.bytes == 0 || record.has_data_inside()) {
