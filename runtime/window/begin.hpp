@@ -16,13 +16,14 @@ inline void nudge(const Core& core, int rank) noexcept {
 }
 /// ok, in_progress, or what went wrong; drives the wire if it is in progress. Done with a ticket that isn't.
 base::Status look(const Core& core, int rank, std::uint64_t ticket) noexcept;
+/// Gives it up: the source isn't read any more.
+void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept;
+
 using Landing = transport::Landing;
 /// Until unland, what others put into that part of this rank's memory may go to `landing.to` instead: see Wire::land.
 /// False: no wire of this window can.
 bool land(const Core& core, Landing& landing) noexcept;
 /// Afterwards nothing writes to it, and `parts` says what did.
 void unland(const Core& core, Landing& landing) noexcept;
-/// Gives it up: the source isn't read any more.
-void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept;
 
 }  // namespace hmc::window
