@@ -87,6 +87,7 @@ nlohmann::ordered_json gather_devices() {
                                    {"kernels", kernels_of(*provider, device.index)}});
       each["backings"] = backings_of(*provider);
       each["sharing"] = sharing_of(*provider);
+      each["gates"] = {{"available", provider->why_no_gates(0).empty()}, {"why", provider->why_no_gates(0)}};
     }
     list.push_back(each);
   }
@@ -110,6 +111,9 @@ std::string devices_as_text(const nlohmann::ordered_json& facts) {
     for (const Json& backing : each["backings"])
       text += fmt::format("  memory    {}{}\n", word(backing["name"]),
                           backing["available"].get<bool>() ? "" : ": no, " + word(backing["why"]));
+    if (!each["devices"].empty() && word(each["name"]) != "host")
+      text += fmt::format("  streams   stop for the host: {}\n",
+                          each["gates"]["available"].get<bool>() ? "yes" : "no, " + word(each["gates"]["why"]));
     for (const Json& way : each["sharing"])
       text +=
           way["passed"].get<bool>()

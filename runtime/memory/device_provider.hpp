@@ -38,6 +38,7 @@ class DeviceProvider final : public Provider {
   std::unique_ptr<Stream> make_stream(int device) const override;
   std::unique_ptr<Stream> borrow_stream(int device, void* native) const override;
   std::unique_ptr<Event> make_event(int device) const override;
+  std::string why_no_gates(int device) const override;
 
   base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept override;
   base::Status fill_async(void* destination, unsigned char value, std::size_t bytes,
@@ -80,6 +81,7 @@ class DeviceProvider final : public Provider {
   std::string try_vmm() const;
   std::string try_fabric() const;
   std::string try_ipc() const;
+  std::string try_gates(int device) const;
 
   std::unique_ptr<Vendor> vendor_;
   Failures failures_;
@@ -104,6 +106,7 @@ class DeviceProvider final : public Provider {
   mutable Trial vmm_trial_;
   mutable Trial fabric_trial_;
   mutable Trial ipc_trial_;
+  mutable Trial gates_trial_;
 };
 
 }  // namespace hmc::memory

@@ -1,6 +1,8 @@
 // DeviceStream and DeviceEvent: a vendor's streams and events with owners.
 #pragma once
 
+#include <new>
+
 #include "runtime/memory/failure.hpp"
 #include "runtime/memory/stream.hpp"
 #include "runtime/memory/vendor.hpp"
@@ -70,6 +72,14 @@ class DeviceStream final : public Stream {
   }
   base::Status wait(Event& event) noexcept override {
     return done(on_device(vendor_, device_, [&] { return vendor_.stream_wait(stream_, event.native()); }));
+  }
+  base::Status stop(std::unique_ptr<Gate>& gate) noexcept override {
+    try {
+      const OnDevice here(vendor_, device_);
+      return done(here.answer().ok() ? vendor_.gates().stop(gate, stream_) : here.answer());
+    } catch (const std::bad_alloc&) {
+      return base::Status::failure(Code::out_of_memory, "no memory for a stream's gate");
+    }
   }
 
  private:

@@ -29,6 +29,7 @@ class HostProvider final : public Provider {
   std::unique_ptr<Stream> make_stream(int device) const override;
   std::unique_ptr<Stream> borrow_stream(int device, void* native) const override;
   std::unique_ptr<Event> make_event(int device) const override;
+  std::string why_no_gates(int) const override { return "the host has no streams"; }
 
   base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept override;
   base::Status fill_async(void* destination, unsigned char value, std::size_t bytes,

@@ -103,6 +103,8 @@ class Provider {
   /// Over the vendor's own handle, which stays the user's.
   virtual std::unique_ptr<Stream> borrow_stream(int device, void* native) const = 0;
   virtual std::unique_ptr<Event> make_event(int device) const = 0;
+  /// Empty when streams of `device` stop at gates, each without holding up another; found out by a trial.
+  virtual std::string why_no_gates(int device) const = 0;
 
   // ---- copies. Both sides stay untouched until the stream has come past.
   virtual base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept = 0;

@@ -1,6 +1,8 @@
 // Stream and Event: order of work on a device.
 #pragma once
 
+#include <memory>
+
 #include "runtime/base/status.hpp"
 
 namespace hmc::memory {
@@ -20,6 +22,16 @@ class Event {
   virtual void* native() const noexcept = 0;
 };
 
+/// What a stream stops at until the host opens it: any thread, at the latest when it goes.
+class Gate {
+ public:
+  Gate() = default;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  virtual ~Gate() = default;
+  virtual void open() noexcept = 0;
+};
+
 /// A queue of work on one device. One thread at a time. Destroying it waits for what it holds, unless
 /// it is borrowed.
 class Stream {
@@ -33,6 +45,8 @@ class Stream {
   virtual base::Status query() noexcept = 0;
   /// What is put in later waits for the event's recorded point; the host doesn't.
   virtual base::Status wait(Event& event) noexcept = 0;
+  /// What is put in later waits until `gate` is opened. See Provider::why_no_gates.
+  virtual base::Status stop(std::unique_ptr<Gate>& gate) noexcept = 0;
 };
 
 }  // namespace hmc::memory

@@ -78,6 +78,16 @@ class KernelCalls {
   virtual Answer wait_word(void* stream, void* word, unsigned value) const noexcept = 0;
 };
 
+/// Streams that stop until the host lets them go on.
+class GateCalls {
+ public:
+  virtual ~GateCalls() = default;
+  /// Empty when this library has what that takes.
+  virtual std::string why_not() const = 0;
+  /// May throw bad_alloc; then the stream holds nothing of it.
+  virtual Answer stop(std::unique_ptr<Gate>& gate, void* stream) const = 0;
+};
+
 /// Stateless but for what opening found. Any thread. Calls that take no device act on the one that
 /// was entered.
 class Vendor {
@@ -134,6 +144,7 @@ class Vendor {
   virtual const IpcCalls* ipc() const noexcept { return nullptr; }
   virtual const VmmCalls* vmm() const noexcept { return nullptr; }
   virtual const KernelCalls* kernels() const noexcept { return nullptr; }
+  virtual const GateCalls& gates() const noexcept = 0;
 };
 
 inline constexpr LibraryNames cuda_library{"HMC_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"}};

@@ -132,6 +132,9 @@ FAKE_API int aclrtStreamQuery(void* stream, int* status) {
 FAKE_API int aclrtStreamWaitEvent(void* stream, void* event) {
   return run_here("aclrtStreamWaitEvent", [&] { return streams().stream_wait(stream, event); });
 }
+FAKE_API int aclrtLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  return run_here("aclrtLaunchHostFunc", [&] { return streams().call_host(stream, function, data); });
+}
 FAKE_API int aclrtCreateEventWithFlag(void** event, unsigned) {
   return run_here("aclrtCreateEventWithFlag", [&] { return streams().create_event(*event); });
 }

@@ -105,6 +105,9 @@ FAKE_API int cnrtQueueSync(void* queue) {
 FAKE_API int cnrtQueueQuery(void* queue) {
   return run("cnrtQueueQuery", [&] { return streams().query_stream(queue); });
 }
+FAKE_API int cnrtInvokeHostFunc(void* queue, void (*function)(void*), void* data) {
+  return run("cnrtInvokeHostFunc", [&] { return streams().call_host(queue, function, data); });
+}
 FAKE_API int cnrtNotifierCreate(void** notifier) {
   return run("cnrtNotifierCreate", [&] { return streams().create_event(*notifier); });
 }

@@ -23,6 +23,7 @@ Control::Control() {
   delay_us = static_cast<int>(number("FAKE_DELAY_US", 0));
   hip_version = static_cast<int>(number("FAKE_HIP_VERSION", 70'100'000));
   fabric = static_cast<int>(number("FAKE_FABRIC", 0));
+  one_function_at_a_time = static_cast<int>(number("FAKE_ONE_FUNCTION", 0));
   devices = static_cast<int>(number("FAKE_DEVICES", 2));
   device_bytes = static_cast<std::size_t>(number("FAKE_DEVICE_BYTES", 4L << 30));
   if (const char* const spec = std::getenv("FAKE_FAIL")) arm(spec);
@@ -91,6 +92,9 @@ __attribute__((visibility("default"))) void fake_arm(const char* spec) { control
 __attribute__((visibility("default"))) void fake_set_delay_us(int us) { control().delay_us = us; }
 __attribute__((visibility("default"))) void fake_set_hip_version(int version) { control().hip_version = version; }
 __attribute__((visibility("default"))) void fake_set_fabric(int has) { control().fabric = has; }
+__attribute__((visibility("default"))) void fake_set_one_function(int is_so) {
+  control().one_function_at_a_time = is_so;
+}
 __attribute__((visibility("default"))) long fake_live(const char* kind) {
   long total = 0;
   for (int i = 0; i < live_kinds; ++i)

@@ -16,7 +16,8 @@ const char* name_of(Live kind) noexcept;
 
 class Control {
  public:
-  /// FAKE_FAIL, FAKE_DELAY_US, FAKE_DEVICES, FAKE_DEVICE_BYTES, FAKE_HIP_VERSION, FAKE_FABRIC, FAKE_DUMP.
+  /// FAKE_FAIL, FAKE_DELAY_US, FAKE_DEVICES, FAKE_DEVICE_BYTES, FAKE_HIP_VERSION, FAKE_FABRIC, FAKE_ONE_FUNCTION,
+  /// FAKE_DUMP.
   Control();
 
   void gained(Live kind) noexcept { counts_[static_cast<int>(kind)].fetch_add(1); }
@@ -33,6 +34,7 @@ class Control {
   std::atomic<int> delay_us{0};
   std::atomic<int> hip_version{70'100'000};
   std::atomic<int> fabric{0};  ///< 1: cuda's memory has handles for a fabric; 2: it says so, and isn't let
+  std::atomic<int> one_function_at_a_time{0};  ///< of the host's, that streams call
   int devices = 2;
   std::size_t device_bytes = std::size_t{4} << 30;
   /// One line on FAKE_DUMP's file at exit: the process and what is still alive.

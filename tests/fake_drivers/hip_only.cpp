@@ -27,6 +27,18 @@ FAKE_API int hipHostMalloc(void** address, std::size_t bytes, unsigned) {
 FAKE_API int hipHostFree(void* address) {
   return run("hipHostFree", [&] { return memory().free_host(address); });
 }
+FAKE_API int hipExtMallocWithFlags(void** address, std::size_t bytes, unsigned flags) {
+  return run("hipExtMallocWithFlags", [&] {
+    if (flags != api::signal_memory || bytes != 8) return Result::invalid_value;
+    return memory().allocate_host(*address, bytes, 0, false);
+  });
+}
+FAKE_API int hipStreamWaitValue64(void* stream, void* word, std::uint64_t value, unsigned flags, std::uint64_t mask) {
+  return run("hipStreamWaitValue64", [&] {
+    if (flags != api::wait_until_past || ~mask != 0) return Result::invalid_value;
+    return streams().wait_word(stream, word, static_cast<unsigned>(value));
+  });
+}
 FAKE_API int hipDeviceGetName(char* name, int room, int device) {
   std::snprintf(name, static_cast<std::size_t>(room), "fake HIP device %d", device);
   return 0;

@@ -147,6 +147,9 @@ FAKE_API int FN(StreamQuery)(void* stream) {
 FAKE_API int FN(StreamWaitEvent)(void* stream, void* event, unsigned) {
   return run(NAME(StreamWaitEvent), [&] { return streams().stream_wait(stream, event); });
 }
+FAKE_API int FN(LaunchHostFunc)(void* stream, void (*function)(void*), void* data) {
+  return run(NAME(LaunchHostFunc), [&] { return streams().call_host(stream, function, data); });
+}
 FAKE_API int FN(EventCreateWithFlags)(void** event, unsigned) {
   return run(NAME(EventCreateWithFlags), [&] { return streams().create_event(*event); });
 }

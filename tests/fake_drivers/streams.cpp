@@ -220,6 +220,17 @@ Result Streams::run(std::function<void()> work, void* stream) {
   return Result::ok;
 }
 
+Result Streams::call_host(void* stream, void (*function)(void*), void* data) {
+  static std::mutex& one_at_a_time = *new std::mutex;
+  return run(
+      [=] {
+        std::unique_lock lock(one_at_a_time, std::defer_lock);
+        if (control().one_function_at_a_time != 0) lock.lock();
+        function(data);
+      },
+      stream);
+}
+
 namespace {
 
 std::atomic_ref<unsigned> word_at(void* word) { return std::atomic_ref<unsigned>(*static_cast<unsigned*>(word)); }

@@ -82,6 +82,8 @@ class Streams {
   Result fill(void* to, unsigned char value, std::size_t bytes, void* stream);
   /// Anything, late by the delay.
   Result run(std::function<void()> work, void* stream);
+  /// A function of the host's; of all streams one at a time, where the driver is to be such a one.
+  Result call_host(void* stream, void (*function)(void*), void* data);
   /// Words of host memory.
   Result write_word(void* stream, void* word, unsigned value);
   Result wait_word(void* stream, void* word, unsigned value);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "runtime/memory/function_gates.hpp"
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
@@ -56,6 +57,7 @@ struct Api {
   Call<int(Event, Stream)> record_event{library, "aclrtRecordEvent"};
   Call<int(Event)> synchronize_event{library, "aclrtSynchronizeEvent"};
   Call<int(Event, int*)> query_event{library, "aclrtQueryEventStatus"};
+  Call<int(Stream, void (*)(void*), void*)> launch_host{library, "aclrtLaunchHostFunc", optional};
 };
 
 class AclVendor final : public Vendor {
@@ -155,6 +157,8 @@ class AclVendor final : public Vendor {
     return {};
   }
 
+  const GateCalls& gates() const noexcept override { return gates_; }
+
  private:
   /// A thread without a device may get no answer; then the last one that HMC was on is lent to it.
   bool ask(const void* address, PointerAttributes& attributes) const noexcept {
@@ -181,6 +185,7 @@ class AclVendor final : public Vendor {
 
   Library library_;
   Api api_;
+  FunctionGates gates_{api_.launch_host};
   std::string why_not_;
   int count_ = 0;
   mutable std::atomic<int> entered_{-1};  ///< the device that HMC was on last

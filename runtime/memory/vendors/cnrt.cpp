@@ -2,6 +2,7 @@
 // and has small limits, so that rows are copied one by one. Sharing between processes isn't used yet.
 #include <fmt/format.h>
 
+#include "runtime/memory/function_gates.hpp"
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
@@ -49,6 +50,7 @@ struct Api {
   Call<int(Notifier)> wait_notifier{library, "cnrtWaitNotifier"};
   Call<int(Notifier)> query_notifier{library, "cnrtQueryNotifier"};
   Call<int(Notifier, Queue, unsigned)> queue_wait{library, "cnrtQueueWaitNotifier"};
+  Call<int(Queue, void (*)(void*), void*)> launch_host{library, "cnrtInvokeHostFunc", optional};
 };
 
 class CnrtVendor final : public Vendor {
@@ -142,6 +144,8 @@ class CnrtVendor final : public Vendor {
     return {};
   }
 
+  const GateCalls& gates() const noexcept override { return gates_; }
+
  private:
   bool names(long code, const char* part) const noexcept {
     const char* const text = api_.error_name.raw()(static_cast<int>(code));
@@ -154,6 +158,7 @@ class CnrtVendor final : public Vendor {
 
   Library library_;
   Api api_;
+  FunctionGates gates_{api_.launch_host};
   std::string why_not_;
   int count_ = 0;
 };

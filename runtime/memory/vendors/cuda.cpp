@@ -8,6 +8,7 @@
 
 #include "runtime/memory/vendor.hpp"
 #include "runtime/memory/vendors/cuda_api.hpp"
+#include "runtime/memory/word_gates.hpp"
 
 namespace hmc::memory {
 
@@ -163,6 +164,42 @@ class CudaKernels final : public KernelCalls {
   const Api& api_;
 };
 
+/// Words of pinned memory, for the streams of all devices.
+class CudaGates final : public WordGates {
+ public:
+  explicit CudaGates(const Api& api) : api_(api) {}
+  /// While there is a context.
+  void free_words() noexcept {
+    for (void* const block : blocks_) (void)api_.free_host(block);
+    blocks_.clear();
+  }
+  std::string why_not() const override {
+    return api_.wait_word && api_.host_address ? "" : "the driver is older than CUDA 11.7";
+  }
+
+ private:
+  static constexpr std::size_t line = 64, block_bytes = 4096;
+  Answer device(int&) const noexcept override { return {}; }
+  Answer make(std::vector<Word>& words) const override {
+    void* block = nullptr;
+    Address seen = 0;
+    Answer answer = api_.allocate_host(&block, block_bytes, host_register_portable | host_register_mapped);
+    if (!answer.ok()) return answer;
+    blocks_.push_back(block);
+    answer = api_.host_address(&seen, block, 0);
+    std::memset(block, 0, block_bytes);
+    for (std::size_t at = 0; answer.ok() && at < block_bytes; at += line)
+      words.push_back({reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(block) + at), to_pointer(seen + at)});
+    return answer;
+  }
+  Answer wait(void* stream, const Word& word, std::uint64_t value) const noexcept override {
+    return api_.wait_word(stream, to_address(word.seen), static_cast<unsigned>(value), wait_until_past);
+  }
+
+  const Api& api_;
+  mutable std::vector<void*> blocks_;
+};
+
 class CudaVendor final : public Vendor {
  public:
   CudaVendor() : library_(cuda_library), api_(library_), ipc_(api_), vmm_(api_), kernels_(api_) {
@@ -170,8 +207,12 @@ class CudaVendor final : public Vendor {
     if (why_not_.empty()) start();
   }
   ~CudaVendor() override {
-    for (std::size_t i = 0; i < contexts_.size(); ++i)
-      if (contexts_[i] != nullptr) (void)api_.release_context(static_cast<int>(i));
+    for (std::size_t i = 0; i < contexts_.size(); ++i) {
+      if (contexts_[i] == nullptr) continue;
+      const int device = static_cast<int>(i);
+      if (const OnDevice here(*this, device); here.answer().ok()) gates_.free_words();
+      (void)api_.release_context(device);
+    }
   }
 
   const char* name() const noexcept override { return "cuda"; }
@@ -299,6 +340,7 @@ class CudaVendor final : public Vendor {
   const IpcCalls* ipc() const noexcept override { return &ipc_; }
   const VmmCalls* vmm() const noexcept override { return &vmm_; }
   const KernelCalls* kernels() const noexcept override { return &kernels_; }
+  const GateCalls& gates() const noexcept override { return gates_; }
 
  private:
   void start() {
@@ -326,6 +368,7 @@ class CudaVendor final : public Vendor {
   CudaIpc ipc_;
   CudaVmm vmm_;
   CudaKernels kernels_;
+  CudaGates gates_{api_};
   std::string why_not_;
   int count_ = 0;
   mutable std::mutex mutex_;

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 
 #include "runtime/memory/vendors/runtime_vendor.hpp"
+#include "runtime/memory/word_gates.hpp"
 
 namespace hmc::memory {
 
@@ -127,6 +129,39 @@ class HipKernels final : public KernelCalls {
   const HipApi& hip_;
 };
 
+/// Words of signal memory: each is an allocation of its device.
+class HipGates final : public WordGates {
+ public:
+  HipGates(const Api& api, const HipApi& hip) : api_(api), hip_(hip) {}
+  ~HipGates() override {
+    for (void* const word : made_) (void)api_.free(word);
+  }
+  std::string why_not() const override {
+    return hip_.allocate_signal && hip_.wait_signal ? "" : "the library has no hipStreamWaitValue64";
+  }
+
+ private:
+  Answer device(int& device) const noexcept override { return api_.get_device(&device); }
+  Answer make(std::vector<Word>& words) const override {
+    Word word;
+    Answer answer = device(word.device);
+    if (answer.ok()) answer = hip_.allocate_signal(&word.seen, sizeof *word.written, signal_memory);
+    if (!answer.ok()) return answer;
+    made_.push_back(word.seen);
+    word.written = static_cast<std::uint64_t*>(word.seen);
+    std::atomic_ref(*word.written).store(0);
+    words.push_back(word);
+    return answer;
+  }
+  Answer wait(void* stream, const Word& word, std::uint64_t value) const noexcept override {
+    return hip_.wait_signal(stream, word.seen, value, wait_until_past, ~std::uint64_t{0});
+  }
+
+  const Api& api_;
+  const HipApi& hip_;
+  mutable std::vector<void*> made_;
+};
+
 class HipVendor final : public RuntimeVendor {
  public:
   HipVendor()
@@ -135,7 +170,8 @@ class HipVendor final : public RuntimeVendor {
         version_(version()),
         ipc_(api_, hip_),
         vmm_(hip_, version_),
-        kernels_(hip_) {}
+        kernels_(hip_),
+        gates_by_words_(api_, hip_) {}
 
   const char* name() const noexcept override { return "hip"; }
   MemoryType type() const noexcept override { return MemoryType::AMD_GPU; }
@@ -151,6 +187,9 @@ class HipVendor final : public RuntimeVendor {
   const IpcCalls* ipc() const noexcept override { return api_.ipc_get && hip_.range ? &ipc_ : nullptr; }
   const VmmCalls* vmm() const noexcept override { return &vmm_; }
   const KernelCalls* kernels() const noexcept override { return &kernels_; }
+  const GateCalls& gates() const noexcept override {
+    return gates_by_words_.why_not().empty() ? static_cast<const GateCalls&>(gates_by_words_) : RuntimeVendor::gates();
+  }
 
  protected:
   std::string version_text() const override {
@@ -174,6 +213,7 @@ class HipVendor final : public RuntimeVendor {
   HipIpc ipc_;
   HipVmm vmm_;
   HipKernels kernels_;
+  HipGates gates_by_words_;
 };
 
 }  // namespace

@@ -21,6 +21,47 @@ struct Device {
   Object context = nullptr;
 };
 
+/// OpenCL's streams stop at events that the host says are complete.
+class EventGate final : public Gate {
+ public:
+  EventGate(const Api& api, Object event) : api_(api), event_(event) {}
+  ~EventGate() override {
+    open();
+    (void)api_.release_event(event_);
+  }
+  void open() noexcept override {
+    // Relaxed: only who is first; the library orders the rest.
+    if (!is_open_.exchange(true, std::memory_order_relaxed)) (void)api_.set_event(event_, complete);
+  }
+
+ private:
+  const Api& api_;
+  Object event_;
+  std::atomic<bool> is_open_{false};
+};
+
+class EventGates final : public GateCalls {
+ public:
+  explicit EventGates(const Api& api) : api_(api) {}
+  std::string why_not() const override { return {}; }
+  Answer stop(std::unique_ptr<Gate>& gate, void* queue) const override {
+    Object context = nullptr;
+    if (const Answer answer = api_.queue_info(queue, queue_context, sizeof context, &context, nullptr); !answer.ok())
+      return answer;
+    Result code = 0;
+    Object const event = api_.create_event.raw()(context, &code);
+    if (code != 0) return {api_.create_event.name(), code};
+    auto made = std::make_unique<EventGate>(api_, event);
+    Answer answer = api_.barrier(queue, 1, &event, nullptr);
+    if (answer.ok()) answer = api_.flush(queue);
+    if (answer.ok()) gate = std::move(made);
+    return answer;
+  }
+
+ private:
+  const Api& api_;
+};
+
 /// OpenCL has no current device: this is enter()'s.
 thread_local int current_device = 0;
 
@@ -178,6 +219,8 @@ class OpenClVendor final : public Vendor {
     return flushed(stream, api_.barrier(stream, 1, &box->event, nullptr));
   }
 
+  const GateCalls& gates() const noexcept override { return gates_; }
+
   PointerInfo query(const void* address) const noexcept override {
     const auto place = addresses_.find(address);
     if (place.buffer == nullptr) return {};
@@ -238,6 +281,7 @@ class OpenClVendor final : public Vendor {
 
   Library library_;
   Api api_;
+  EventGates gates_{api_};
   std::string why_not_;
   std::string version_;
   std::vector<Device> devices_;

@@ -24,7 +24,8 @@ inline constexpr Uint platform_version = 0x0901;
 inline constexpr Uint device_name = 0x102B;
 inline constexpr Uint device_global_bytes = 0x101F;
 inline constexpr Uint event_status = 0x11D3;
-inline constexpr Uint queue_device = 0x1091;
+inline constexpr int complete = 0;
+inline constexpr Uint queue_context = 0x1090;
 
 struct Api {
   explicit Api(Library& from) : library(from) {}
@@ -45,6 +46,7 @@ struct Api {
   Call<Result(Object)> release_context{library, "clReleaseContext"};
   Call<Object(Object, Object, Bitfield, Result*)> create_queue{library, "clCreateCommandQueue"};
   Call<Result(Object)> release_queue{library, "clReleaseCommandQueue"};
+  Call<Info> queue_info{library, "clGetCommandQueueInfo"};
   Call<Object(Object, Bitfield, std::size_t, void*, Result*)> create_buffer{library, "clCreateBuffer"};
   Call<Result(Object)> release_buffer{library, "clReleaseMemObject"};
   Call<Result(Object, Object, Uint, std::size_t, std::size_t, const void*, Uint, const Object*, Object*)> write{
@@ -64,6 +66,8 @@ struct Api {
   Call<Result(Object)> finish{library, "clFinish"};
   Call<Result(Uint, const Object*)> wait_events{library, "clWaitForEvents"};
   Call<Info> event_info{library, "clGetEventInfo"};
+  Call<Object(Object, Result*)> create_event{library, "clCreateUserEvent"};
+  Call<Result(Object, int)> set_event{library, "clSetUserEventStatus"};
   Call<Result(Object)> release_event{library, "clReleaseEvent"};
 };
 

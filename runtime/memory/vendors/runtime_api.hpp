@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "runtime/memory/library.hpp"
 
@@ -29,6 +30,8 @@ inline constexpr int handle_posix_fd = 1;
 inline constexpr int location_device = 1;
 inline constexpr int access_read_write = 3;
 inline constexpr int granularity_recommended = 1;
+inline constexpr unsigned signal_memory = 2;
+inline constexpr unsigned wait_until_past = 0;
 
 /// The first two fields are all that is read, and they are the same in every version of both.
 struct PointerAttributes {
@@ -72,6 +75,7 @@ struct Names {
   const char *create_event, *destroy_event, *record_event, *synchronize_event, *query_event;
   const char *ipc_get, *ipc_open, *ipc_close;
   const char *pin, *unpin;
+  const char* launch_host;
 };
 
 // clang-format off
@@ -82,7 +86,8 @@ struct Names {
     p "MemcpyAsync", p "MemcpyPeerAsync", p "Memcpy2DAsync", p "MemsetAsync", p "PointerGetAttributes",              \
     p "StreamCreateWithFlags", p "StreamDestroy", p "StreamSynchronize", p "StreamQuery", p "StreamWaitEvent",       \
     p "EventCreateWithFlags", p "EventDestroy", p "EventRecord", p "EventSynchronize", p "EventQuery",               \
-    p "IpcGetMemHandle", p "IpcOpenMemHandle", p "IpcCloseMemHandle", p "HostRegister", p "HostUnregister"            \
+    p "IpcGetMemHandle", p "IpcOpenMemHandle", p "IpcCloseMemHandle", p "HostRegister", p "HostUnregister",           \
+    p "LaunchHostFunc"                                                                                               \
   }
 // clang-format on
 
@@ -130,6 +135,7 @@ struct Api {
   Call<Result(void*)> ipc_close{library, n.ipc_close, optional};
   Call<Result(void*, std::size_t, unsigned)> pin{library, n.pin, optional};
   Call<Result(void*)> unpin{library, n.unpin, optional};
+  Call<Result(Stream, void (*)(void*), void*)> launch_host{library, n.launch_host, optional};
 };
 
 /// What only HIP is asked for.
@@ -157,6 +163,10 @@ struct HipApi {
   Call<Result(void*, std::size_t, std::size_t, Handle, unsigned long long)> map{library, "hipMemMap", optional};
   Call<Result(void*, std::size_t)> unmap{library, "hipMemUnmap", optional};
   Call<Result(void*, std::size_t, const AccessDesc*, std::size_t)> set_access{library, "hipMemSetAccess", optional};
+
+  Call<Result(void**, std::size_t, unsigned)> allocate_signal{library, "hipExtMallocWithFlags", optional};
+  Call<Result(Stream, void*, std::uint64_t, unsigned, std::uint64_t)> wait_signal{library, "hipStreamWaitValue64",
+                                                                                  optional};
 
   Call<Result(void**, const void*)> load_module{library, "hipModuleLoadData", optional};
   Call<Result(void*)> unload_module{library, "hipModuleUnload", optional};

@@ -1,6 +1,7 @@
 // RuntimeVendor: what HIP and MUSA share.
 #pragma once
 
+#include "runtime/memory/function_gates.hpp"
 #include "runtime/memory/vendor.hpp"
 #include "runtime/memory/vendors/runtime_api.hpp"
 
@@ -38,6 +39,7 @@ class RuntimeVendor : public Vendor {
   Answer query_event(bool& done, void* event) const noexcept override;
   Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event, 0); }
   PointerInfo query(const void* address) const noexcept override;
+  const GateCalls& gates() const noexcept override { return gates_; }
 
  protected:
   RuntimeVendor(const LibraryNames& library, const runtime_api::Names& names);
@@ -48,6 +50,7 @@ class RuntimeVendor : public Vendor {
 
   Library library_;
   runtime_api::Api api_;
+  FunctionGates gates_{api_.launch_host};
   std::string why_not_;
   int count_ = 0;
 };

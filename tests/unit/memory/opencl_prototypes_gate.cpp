@@ -15,6 +15,7 @@ HMC_SAME_CALL(Api, create_context, clCreateContext);
 HMC_SAME_CALL(Api, release_context, clReleaseContext);
 HMC_SAME_CALL(Api, create_queue, clCreateCommandQueue);
 HMC_SAME_CALL(Api, release_queue, clReleaseCommandQueue);
+HMC_SAME_CALL(Api, queue_info, clGetCommandQueueInfo);
 HMC_SAME_CALL(Api, create_buffer, clCreateBuffer);
 HMC_SAME_CALL(Api, release_buffer, clReleaseMemObject);
 HMC_SAME_CALL(Api, write, clEnqueueWriteBuffer);
@@ -29,12 +30,15 @@ HMC_SAME_CALL(Api, flush, clFlush);
 HMC_SAME_CALL(Api, finish, clFinish);
 HMC_SAME_CALL(Api, wait_events, clWaitForEvents);
 HMC_SAME_CALL(Api, event_info, clGetEventInfo);
+HMC_SAME_CALL(Api, create_event, clCreateUserEvent);
+HMC_SAME_CALL(Api, set_event, clSetUserEventStatus);
 HMC_SAME_CALL(Api, release_event, clReleaseEvent);
 
 static_assert(sizeof(Bitfield) == sizeof(cl_bitfield) && device_type_all == CL_DEVICE_TYPE_ALL);
 static_assert(memory_read_write == CL_MEM_READ_WRITE && platform_version == CL_PLATFORM_VERSION);
 static_assert(device_name == CL_DEVICE_NAME && device_global_bytes == CL_DEVICE_GLOBAL_MEM_SIZE);
-static_assert(event_status == CL_EVENT_COMMAND_EXECUTION_STATUS && CL_COMPLETE == 0);
+static_assert(event_status == CL_EVENT_COMMAND_EXECUTION_STATUS && complete == CL_COMPLETE);
+static_assert(queue_context == CL_QUEUE_CONTEXT);
 static_assert(error_allocation == CL_MEM_OBJECT_ALLOCATION_FAILURE && error_out_of_resources == CL_OUT_OF_RESOURCES);
 static_assert(error_out_of_host_memory == CL_OUT_OF_HOST_MEMORY);
 

@@ -162,6 +162,46 @@ TEST_P(EveryProvider, a_stream_waits_for_an_event_of_another_without_the_host) {
   EXPECT_EQ(back, data);
 }
 
+TEST_P(EveryProvider, a_stream_stops_at_a_gate_until_the_host_opens_it) {
+  ASSERT_EQ(provider_->why_no_gates(0), "");
+  const auto memory = provider_->allocate(0, 4096);
+  const auto first = provider_->make_stream(0), second = provider_->make_stream(0);
+  const auto data = pattern(4096, 9);
+  std::vector<unsigned char> back(4096, 0xEE), others(4096, 0xEE);
+  for (int round = 0; round < 3; ++round) {  // words are used again
+    std::unique_ptr<Gate> gate;
+    write(*provider_, memory->address, data);
+    ASSERT_TRUE(first->stop(gate).ok());
+    ASSERT_TRUE(provider_->copy_async({back.data(), memory->address, 4096, Direction::device_to_host}, *first).ok());
+    // Another stream goes past it.
+    ASSERT_TRUE(provider_->copy_async({others.data(), memory->address, 4096, Direction::device_to_host}, *second).ok());
+    ASSERT_TRUE(second->synchronize().ok());
+    EXPECT_EQ(others, data);
+    EXPECT_EQ(back[0], 0xEE);
+    if (round == 2) {
+      gate.reset();  // one that goes, opens
+    } else {
+      std::thread([&] { gate->open(); }).join();
+    }
+    ASSERT_TRUE(first->synchronize().ok());
+    EXPECT_EQ(back, data);
+    back.assign(4096, 0xEE);
+  }
+}
+
+// Gates that are functions of the host's, and a driver that runs these one at a time: two processes could wait for each
+// other for ever.
+TEST(Gates, are_not_for_drivers_in_which_one_holds_up_another) {
+  use_fakes();
+  const Fake fake("musa");
+  fake.set_one_function(1);
+  const DeviceProvider provider(open_musa());
+  EXPECT_EQ(provider.why_no_gates(0), "a stream that stops for the host holds up others");
+  fake.set_one_function(0);
+  EXPECT_EQ(provider.why_no_gates(0), "a stream that stops for the host holds up others");  // found out once
+  EXPECT_EQ(DeviceProvider(open_musa()).why_no_gates(0), "");
+}
+
 TEST_P(EveryProvider, a_users_stream_may_be_borrowed) {
   const auto memory = provider_->allocate(0, 64);
   const auto users = provider_->make_stream(0);

@@ -1,0 +1,66 @@
+#include "runtime/memory/word_gates.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace hmc::memory {
+
+namespace {
+
+class WordGate final : public Gate {
+ public:
+  WordGate(const WordGates& gates, WordGates::Word& word, std::uint64_t value) noexcept
+      : gates_(gates), word_(word), value_(value) {}
+  ~WordGate() override { open(); }
+  void open() noexcept override {
+    // Relaxed: only who is first.
+    if (is_open_.exchange(true, std::memory_order_relaxed)) return;
+    // Release: what the host has written before is there for what the stream does next.
+    std::atomic_ref(*word_.written).store(value_, std::memory_order_release);
+    gates_.give_back(word_);
+  }
+
+ private:
+  const WordGates& gates_;
+  WordGates::Word& word_;
+  std::uint64_t value_;
+  std::atomic<bool> is_open_{false};
+};
+
+}  // namespace
+
+Answer WordGates::take(Word*& word) const {
+  int here = 0;
+  Answer answer = device(here);
+  if (!answer.ok()) return answer;
+  const std::scoped_lock lock(mutex_);
+  const auto of_device = [&](const Word* each) { return each->device == here; };
+  auto found = std::find_if(idle_.begin(), idle_.end(), of_device);
+  if (found == idle_.end()) {
+    std::vector<Word> made;
+    answer = make(made);
+    if (!answer.ok()) return answer;
+    idle_.reserve(words_.size() + made.size());  // what give_back() needs
+    for (const Word& each : made) idle_.push_back(&words_.emplace_back(each));
+    found = idle_.end() - 1;
+  }
+  word = *found;
+  idle_.erase(found);
+  return answer;
+}
+
+void WordGates::give_back(Word& word) const noexcept {
+  const std::scoped_lock lock(mutex_);
+  idle_.push_back(&word);
+}
+
+Answer WordGates::stop(std::unique_ptr<Gate>& gate, void* stream) const {
+  Word* word = nullptr;
+  if (const Answer answer = take(word); !answer.ok()) return answer;
+  auto made = std::make_unique<WordGate>(*this, *word, ++word->value);
+  const Answer answer = wait(stream, *word, word->value);
+  if (answer.ok()) gate = std::move(made);
+  return answer;
+}
+
+}  // namespace hmc::memory
