@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/window/device/stream_group.hpp"
+#include "runtime/window/device/open_streams.hpp"
 #include "runtime/window/on_behalf.hpp"
 
 namespace hmc::job {
@@ -31,12 +31,12 @@ void Core::close() {
     if (streams.ok()) streams = status;
   };
   // Streams of any team use the ranks' memory as long as they hold something, whatever fails below.
-  for (window::StreamGroup* const each : fabric_->stream_groups) take(each->run_dry());
+  for (window::OpenStreams* const each : fabric_->open_streams) take(each->run_dry());
   const std::exception_ptr unheard = world_.core()->collectives->close();
   fabric_->background.stop();
   fabric_->background.end_all();  // what other teams have under way: buffers are the caller's from here on
   window::barrier_for(*fabric_, *bootstrap_, fabric_->deadline(), base::Activity::closing);
-  for (const window::StreamGroup* const each : fabric_->stream_groups) take(each->compare());
+  for (const window::OpenStreams* const each : fabric_->open_streams) take(each->compare());
   for (const auto& wire : fabric_->wires) wire->all_left();
   bootstrap_->leave();
   fabric_->closed = true;

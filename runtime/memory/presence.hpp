@@ -34,6 +34,20 @@ inline bool host_reaches(const void* address) noexcept {
 /// Of an allocation, without asking anybody.
 Owner owner_of(const Allocation& allocation) noexcept;
 
+/// One of the two at least lies on a device.
+inline Transfer transfer_between(void* destination, const Owner& to, const void* source, const Owner& from,
+                                 std::size_t bytes) noexcept {
+  const bool reads_device = !host_reaches(from), writes_device = !host_reaches(to);
+  return {.destination = destination,
+          .source = source,
+          .width = bytes,
+          .direction = !reads_device    ? Direction::host_to_device
+                       : !writes_device ? Direction::device_to_host
+                                        : Direction::device_to_device,
+          .destination_device = writes_device ? to.info.device : -1,
+          .source_device = reads_device ? from.info.device : -1};
+}
+
 /// As copy_between, with the owners known.
 base::Status copy_between(void* destination, const Owner& to, const void* source, const Owner& from,
                           std::size_t bytes) noexcept;

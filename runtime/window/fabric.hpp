@@ -19,7 +19,7 @@
 namespace hmc::window {
 
 class Core;
-class StreamGroup;
+class OpenStreams;
 
 /// Gives out tickets as a wire does, for what isn't a wire's: a team's non-blocking collectives, and transfers that
 /// devices carry out. In place of a wire's index stands -1 - its index in Fabric::sources.
@@ -81,8 +81,8 @@ struct Fabric {
   /// ones; so none of them has had another window of that id.
   std::vector<Core*> windows;
   std::uint64_t next_window_id = 0;
-  std::uint64_t last_team = 0;              ///< teams made here, but the world
-  std::vector<StreamGroup*> stream_groups;  ///< the open ones, of all teams
+  std::uint64_t last_team = 0;             ///< teams made here, but the world
+  std::vector<OpenStreams*> open_streams;  ///< of all teams
 
   /// The user's call that makes or closes something now, and what: see OnBehalf.
   const char* on_behalf_of = nullptr;

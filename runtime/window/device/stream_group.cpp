@@ -40,35 +40,9 @@ enum class StreamGroup::Broken : std::uint64_t { no, mismatch, failure };
 
 namespace {
 
-using namespace std::chrono_literals;
-
 const char* const came_apart = "ranks called different things on their streams";
 const char* const failed_before = "an earlier call on streams has failed on a rank";
 constexpr unsigned far_ahead = 0x40000000U;
-/// How long streams that nothing holds up any more may take.
-constexpr auto soon = 2s;
-
-/// Turns until `done`, without the job's help: destructors wait so too.
-template <typename Done> bool comes_true(std::chrono::nanoseconds within, Done&& done) noexcept {
-  const auto limit = base::Deadline::after(within);
-  while (!done()) {
-    if (limit.expired()) return false;
-    std::this_thread::sleep_for(200us);
-  }
-  return true;
-}
-
-memory::Transfer between(void* to, bool to_device, const void* from, bool from_device, std::size_t bytes,
-                         int device) noexcept {
-  return {.destination = to,
-          .source = from,
-          .width = bytes,
-          .direction = !from_device ? memory::Direction::host_to_device
-                       : !to_device ? memory::Direction::device_to_host
-                                    : memory::Direction::device_to_device,
-          .destination_device = device,
-          .source_device = device};
-}
 
 }  // namespace
 
@@ -82,8 +56,8 @@ StreamGroup::StreamGroup(TeamCore& team, const char* operation, const void* buff
   memory::look_for_devices();
   owner_ = memory::known_owner_of(buffer);
   const memory::Kernels* const kernels = owner_.provider->kernels();
-  agree(kernels == nullptr ? fmt::format("streams of {} memory", owner_.provider->name())
-                           : kernels->calls().why_no_words(owner_.info.device));
+  need_all(kernels == nullptr ? fmt::format("streams of {} memory", owner_.provider->name())
+                              : kernels->calls().why_no_words(owner_.info.device));
   std::shared_ptr<memory::Allocation> memory;
   ErrorDetail failure;
   failure.code = Code::success;
@@ -97,12 +71,12 @@ StreamGroup::StreamGroup(TeamCore& team, const char* operation, const void* buff
   staging_ = Core::open(team, std::move(memory), failure, Core::Role::internal);
   words_ = Core::create(team, sizeof(Words), Core::Role::internal);
   new (words_->data()) Words;
-  agree(prepare());
-  team_.fabric().stream_groups.push_back(this);
+  need_all(prepare());
+  team_.fabric().open_streams.push_back(this);
 }
 
 StreamGroup::~StreamGroup() {
-  std::erase(team_.fabric().stream_groups, this);
+  std::erase(team_.fabric().open_streams, this);
   if (!open_ || !pending()) return;
   tell(Broken::failure);
   if (!has_run_out_soon()) leave_behind();
@@ -147,7 +121,7 @@ std::string StreamGroup::try_out() const {
   const auto ended = [&] { return stream->query().code != Code::in_progress; };
   if (comes_true(team_.fabric().timeout, ended)) return status.ok() ? std::string() : status.what;
   std::atomic_ref<unsigned>(words(team_.rank()).trial).store(1);
-  if (!comes_true(soon, ended)) (void)stream.release();  // its destructor would wait
+  if (!comes_true(soon_over, ended)) (void)stream.release();  // its destructor would wait
   return "its streams don't get past a word that they have written";
 }
 
@@ -160,23 +134,13 @@ Status StreamGroup::meet_trial(memory::Stream& stream) const noexcept {
   }));
 }
 
-/// On return all have come here, and nobody had a reason against it.
-void StreamGroup::agree(const std::string& why_not) {
-  base::ByteWriter mine;
-  mine.text(why_not);
-  const auto answers = allgather_for(team_.fabric(), team_.exchange(), mine.view(), team_.fabric().deadline());
-  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-    base::ByteReader in(answers[rank]);
-    const std::string theirs = in.text();
-    if (theirs.empty()) continue;
-    const int world = team_.world_rank(static_cast<int>(rank));
-    seen_.clear();
-    if (words_ != nullptr) words_->close();
-    if (staging_ != nullptr) staging_->close();
-    throw Error(Code::unsupported, operation_of(team_.fabric()),
-                fmt::format("not on the streams of rank {}'s device: {}", world, theirs),
-                "the blocking form stages the buffers in host memory");
-  }
+void StreamGroup::need_all(const std::string& why_not) {
+  const std::string objection = first_objection(team_, why_not);
+  if (objection.empty()) return;
+  seen_.clear();
+  if (words_ != nullptr) words_->close();
+  if (staging_ != nullptr) staging_->close();
+  throw_objection(team_.fabric(), objection);
 }
 
 void StreamGroup::close() {
@@ -194,7 +158,7 @@ void StreamGroup::close() {
   const bool left = is_broken && pending() && !has_run_out_soon();
   const Status outcome = compare(answers);
   open_ = false;
-  std::erase(team_.fabric().stream_groups, this);
+  std::erase(team_.fabric().open_streams, this);
   if (left) {
     leave_behind();
   } else {
@@ -268,7 +232,7 @@ void StreamGroup::let_all_go_on() noexcept {
 }
 
 bool StreamGroup::has_run_out_soon() noexcept {
-  return comes_true(soon, [this] {
+  return comes_true(soon_over, [this] {
     let_all_go_on();
     return !pending();
   });
@@ -322,13 +286,6 @@ Status StreamGroup::check(std::uint64_t signature) noexcept {
   return {};
 }
 
-Status StreamGroup::accepts(const void* buffer) const noexcept {
-  const memory::Owner owner = memory::known_owner_of(buffer);
-  const bool elsewhere = owner.provider != owner_.provider || owner.info.device != owner_.info.device;
-  if (memory::host_reaches(owner) || !elsewhere) return {};
-  return Status::failure(Code::invalid_argument, "the buffer lies on another device than the team's calls on streams");
-}
-
 Status StreamGroup::begin(void* stream, std::uint64_t signature) noexcept {
   if (const Status status = check(signature); !status.ok()) return status;
   Status status;
@@ -358,10 +315,9 @@ Status StreamGroup::meet(int stage) noexcept {
 }
 
 Status StreamGroup::copy(void* out, const void* in, std::size_t bytes) noexcept {
-  const bool to_device = !memory::host_reaches(memory::known_owner_of(out));
-  const bool from_device = !memory::host_reaches(memory::known_owner_of(in));
   if (out == in || bytes == 0) return {};
-  return owner_.provider->copy_async(between(out, to_device, in, from_device, bytes, owner_.info.device), *stream_);
+  const memory::Owner to = memory::known_owner_of(out), from = memory::known_owner_of(in);
+  return owner_.provider->copy_async(memory::transfer_between(out, to, in, from, bytes), *stream_);
 }
 Status StreamGroup::take_in(const void* in, std::size_t bytes) noexcept { return copy(staging_->data(), in, bytes); }
 Status StreamGroup::give_out(void* out, std::size_t bytes) noexcept { return copy(out, staging_->data(), bytes); }

@@ -12,6 +12,7 @@
 
 #include "runtime/window/device/device_view.hpp"
 #include "runtime/window/device/kernel_reach.hpp"
+#include "runtime/window/device/open_streams.hpp"
 #include "runtime/window/team_core.hpp"
 
 namespace hmc::window {
@@ -19,7 +20,7 @@ namespace hmc::window {
 class Core;
 
 /// One thread at a time. Work put in by several calls runs in the calls' order, on whatever streams.
-class StreamGroup {
+class StreamGroup final : public OpenStreams {
  public:
   static constexpr std::size_t staging_bytes = std::size_t{4} << 20;
 
@@ -27,23 +28,19 @@ class StreamGroup {
   /// rank's reason, where some rank can't.
   StreamGroup(TeamCore& team, const char* operation, const void* buffer);
   ~StreamGroup();
-  StreamGroup(const StreamGroup&) = delete;
-  StreamGroup& operator=(const StreamGroup&) = delete;
   /// Collective. What the streams hold comes first, until the job's deadline. Throws Error on every rank where ranks
   /// called different things or one failed, unless all users know it, and where a rank never came; then the streams go
   /// on all the same.
   void close();
-  /// As far as close() goes without the others: what my streams hold has run out, until the job's deadline, and nothing
-  /// of mine comes any more. Once all ranks have done so, their memory may go.
-  base::Status run_dry() noexcept;
-  /// After that: whether all ranks have made the same calls, and none has failed, unless my user knows it.
-  base::Status compare() const noexcept;
+  /// As far as close() goes without the others.
+  base::Status run_dry() noexcept override;
+  base::Status compare() const noexcept override;
 
   // ---- one call: accepts, begin, steps, end. Nothing here waits; all is in `stream`'s order. Once begun, a failure
   // of one rank ends the group: its own end() says so, all streams go on over bytes that mean nothing, and who calls
   // next is refused (Status closed). It waits then, at most twice the job's deadline, for what my streams hold.
   /// Before anybody hears of the call: a buffer of another device is this rank's mistake alone.
-  base::Status accepts(const void* buffer) const noexcept;
+  base::Status accepts(const void* buffer) const noexcept { return lies_with(owner_, buffer); }
   /// `signature` says what is called: Status mismatch where a rank is known to have called something else.
   base::Status begin(void* stream, std::uint64_t signature) noexcept;
   /// My streams have come here; then until all ranks' have. Twice per piece: `stage` 0 and 1.
@@ -63,7 +60,7 @@ class StreamGroup {
   std::string prepare();
   std::string try_out() const;
   base::Status meet_trial(memory::Stream& stream) const noexcept;
-  void agree(const std::string& why_not);
+  void need_all(const std::string& why_not);
   base::Status compare(std::span<const base::Bytes> answers) const;
   base::Status check(std::uint64_t signature) noexcept;
   base::Status break_up(Broken why, const base::Status& status) noexcept;

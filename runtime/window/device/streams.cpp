@@ -6,23 +6,6 @@
 
 namespace hmc::window {
 
-namespace {
-
-memory::Transfer transfer_of(void* to, const memory::Owner& target, const void* from, const memory::Owner& source,
-                             std::size_t bytes) noexcept {
-  const bool reads_device = !memory::host_reaches(source), writes_device = !memory::host_reaches(target);
-  return {.destination = to,
-          .source = from,
-          .width = bytes,
-          .direction = !reads_device    ? memory::Direction::host_to_device
-                       : !writes_device ? memory::Direction::device_to_host
-                                        : memory::Direction::device_to_device,
-          .destination_device = writes_device ? target.info.device : -1,
-          .source_device = reads_device ? source.info.device : -1};
-}
-
-}  // namespace
-
 void Core::put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   const Peer& peer = check("put_on", rank, offset, source, bytes);
   const CallSite call{"put_on", peer.world, offset, bytes, true};
@@ -41,7 +24,8 @@ void Core::put_on(void* stream, int rank, std::uint64_t offset, const void* sour
   if (from_device && !memory::host_reaches(target) && from.provider != target.provider)
     require(*fabric_, base::Status::failure(Code::unsupported, "the two sides are devices of different vendors"), call);
   const auto borrowed = by.provider->borrow_stream(by.info.device, stream);
-  require(*fabric_, by.provider->copy_async(transfer_of(to, target, source, from, bytes), *borrowed), call);
+  require(*fabric_, by.provider->copy_async(memory::transfer_between(to, target, source, from, bytes), *borrowed),
+          call);
   ++(peer.direct != nullptr ? fabric_->counters.puts_direct : fabric_->counters.puts_wire);
 }
 
