@@ -42,6 +42,11 @@ Status ScheduleTeam::failure() const noexcept {
   return failure_;
 }
 
+bool ScheduleTeam::was_told() const noexcept {
+  const auto guard = hold();
+  return told_by_ >= 0;
+}
+
 bool ScheduleTeam::failed_before() const noexcept {
   const auto guard = hold();
   std::uint64_t call = conflict_;
@@ -83,8 +88,7 @@ bool ScheduleTeam::hear_alarm() noexcept {
   // All tell of the same calls, where they can.
   const bool heard = arena_.word(Arena::report_offset(rank)) != 0;
   told_by_ = rank;
-  give_up(Status::failure(Code::timeout, "a rank of the team has given up", arena_.world(rank)),
-          heard ? arena_.report(rank).call : 0);
+  give_up(Status::failure(Code::timeout, gave_up, arena_.world(rank)), heard ? arena_.report(rank).call : 0);
   return true;
 }
 

@@ -50,6 +50,16 @@ Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept
 
 Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket,
                            std::unique_ptr<window::HostCopies> copies) noexcept {
+  return start(given, ticket, std::move(copies), nullptr);
+}
+
+Status ScheduleTeam::start(const Given& given, std::unique_ptr<StreamPlace> place) noexcept {
+  std::uint64_t ticket = 0;
+  return start(given, ticket, nullptr, std::move(place));
+}
+
+Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket, std::unique_ptr<window::HostCopies> copies,
+                           std::unique_ptr<StreamPlace> place) noexcept {
   const Visit visit(fabric_.background, true, window::Background::Call::starts);
   if (!failure_.ok()) [[unlikely]]
     return failure_;
@@ -63,6 +73,7 @@ Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket,
     share();
     free_.pop_back();
     operation.copies = std::move(copies);
+    operation.place = std::move(place);
     return begin(operation, ticket);
   } catch (const std::bad_alloc&) {
     return Status::failure(Code::out_of_memory, "no memory for an operation");
@@ -73,6 +84,10 @@ void ScheduleTeam::retire(Operation& operation) noexcept {
   if (operation.copies != nullptr) [[unlikely]] {
     operation.lost = operation.copies->finish();
     if (!operation.lost.ok()) operation.lost_ticket = operation.ticket;
+  }
+  if (operation.place != nullptr) [[unlikely]] {
+    operation.place->go_on();
+    operation.place.reset();
   }
   operation.under_way = false;
   std::erase(active_, &operation);

@@ -150,6 +150,7 @@ void Operation::start(bool blocking) noexcept {
   blocking_ = blocking;
   runner_.nudge_peers(!blocking);
   running_ = false;
+  has_been_reached_ = false;
   compares_ = given_.compares_as >= 0 && !is_even_;
   if (compares_) counts_ = counts_of(given_.compares_as, whole_.counts, whole_received_.counts);
 }

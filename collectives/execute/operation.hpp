@@ -11,6 +11,7 @@
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/plan.hpp"
 #include "collectives/execute/runner.hpp"
+#include "collectives/execute/stream_place.hpp"
 #include "runtime/window/device/host_copies.hpp"
 
 namespace hmc::collectives {
@@ -53,8 +54,17 @@ class Operation {
   Uneven uneven;                    ///< of all ranks
   const Uneven& my_uneven() const noexcept { return mine_; }
   std::unique_ptr<window::HostCopies> copies;  ///< what given() names instead of buffers that the host can't reach
+  std::unique_ptr<StreamPlace> place;          ///< in whose order it is carried out, if it is a stream's
   std::uint64_t lost_ticket = 0;               ///< of the run whose output couldn't be copied to where it belongs
   base::Status lost;                           ///< why
+
+  /// It waits for a stream, of which nobody tells.
+  bool waits_for_stream() const noexcept { return place != nullptr && !has_been_reached_; }
+  base::Status stream_has_come() noexcept {
+    const base::Status status = place->reached();
+    has_been_reached_ = status.ok();
+    return status;
+  }
 
   bool running() const noexcept { return running_; }
   /// The turn has come: loads the present piece's steps. May throw bad_alloc.
@@ -67,7 +77,10 @@ class Operation {
     return ++piece_ < turns();
   }
   void drop_plan() noexcept { runner_.drop_plan(); }
-  void abandon() noexcept { runner_.abandon(); }
+  void abandon() noexcept {
+    runner_.abandon();
+    if (place != nullptr) place->go_on();
+  }
   std::uint64_t steps_taken() const noexcept { return runner_.steps_taken() + piece_; }
   int awaited() const noexcept { return running_ ? runner_.awaited() : -1; }
   /// Its end on one rank proves that all ranks have started it.
@@ -90,6 +103,7 @@ class Operation {
   bool blocking_ = true;
   bool running_ = false;
   bool stages_ = false;
+  bool has_been_reached_ = false;
   static constexpr std::uint64_t telling_pieces = 2;
   bool compares_ = false;  // in this run
   bool is_even_ = false;   // an earlier run of the same plan has seen it

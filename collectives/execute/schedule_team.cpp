@@ -206,8 +206,17 @@ bool ScheduleTeam::goes_on() const noexcept {
          });
 }
 
+bool ScheduleTeam::waits_for_stream() const noexcept {
+  return failure_.ok() &&
+         std::ranges::any_of(active_, [](const Operation* operation) { return operation->waits_for_stream(); });
+}
+
 /// Nobody is told: all ranks go, or learn of a death.
 void ScheduleTeam::end() noexcept {
+  if (failure_.ok() && arena_.word(Arena::alarm_offset) != 0) {  // nobody has looked since
+    failure_ = Status::failure(Code::timeout, gave_up);
+    write_report(call_in_question());
+  }
   if (failure_.ok()) failure_ = Status::failure(Code::closed, "the runtime was closed");
   history_.is_over.store(true, std::memory_order_relaxed);
   for (Operation* const operation : active_) operation->abandon();
@@ -265,6 +274,8 @@ void ScheduleTeam::reduce_alone(const Given& given) noexcept {
 void ScheduleTeam::begin_piece(Operation& operation) noexcept { operation.outcome = Status::in_progress(); }
 
 Status ScheduleTeam::advance(Operation& operation) noexcept {
+  if (operation.waits_for_stream())
+    if (const Status status = operation.stream_has_come(); !status.ok()) return status;
   for (;;) {
     if (!operation.running()) {
       if (const Status status = await_turn(operation); !status.ok()) return status;

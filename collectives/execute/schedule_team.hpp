@@ -49,6 +49,8 @@ class ScheduleTeam final : public base::Progress,
   /// buffers that the host can't reach; taken already, and finished by whatever thread sees the end.
   base::Status start(const Given& given, std::uint64_t& ticket,
                      std::unique_ptr<window::HostCopies> copies = nullptr) noexcept;
+  /// In the order of a stream; only that looks at it later.
+  base::Status start(const Given& given, std::unique_ptr<StreamPlace> place) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
   /// A collective goes on; but not after a death or an abort, since its caller is told of that and frees the buffers.
@@ -67,6 +69,8 @@ class ScheduleTeam final : public base::Progress,
   void release_kept(Operation& operation) noexcept;
 
   base::Status failure() const noexcept;
+  /// Another rank has said so first.
+  bool was_told() const noexcept;
   /// The team has failed, and not of this rank's latest call but of an earlier one; valid after explain().
   bool failed_before() const noexcept;
   /// After a failure: hears what the others were in, for as long as a moment, and settles what it was.
@@ -84,6 +88,7 @@ class ScheduleTeam final : public base::Progress,
   int progress() noexcept override;
   int step(By who) noexcept override;
   bool goes_on() const noexcept override;
+  bool waits_for_stream() const noexcept override;
   void end() noexcept override;
 
   /// Something was started, and nobody has asked for it or begun a schedule since it was over. Then quick calls are
@@ -118,6 +123,8 @@ class ScheduleTeam final : public base::Progress,
   base::Status outcome_of(const Operation& operation, std::uint64_t ticket) noexcept;
   base::Status why_not_start(const Operation& operation) const noexcept;
   base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
+  base::Status start(const Given& given, std::uint64_t& ticket, std::unique_ptr<window::HostCopies> copies,
+                     std::unique_ptr<StreamPlace> place) noexcept;
   void retire(Operation& operation) noexcept;
   void let_go(Operation& operation) noexcept;
   void tidy() noexcept;
@@ -148,6 +155,8 @@ class ScheduleTeam final : public base::Progress,
   void ask(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
   void write_report(std::uint64_t call) noexcept;
   void send_report() noexcept;
+
+  static constexpr const char* gave_up = "a rank of the team has given up";
 
   window::TeamCore& team_;
   window::Fabric& fabric_;

@@ -28,6 +28,9 @@ constexpr std::int64_t first_nap_ns = 1'000'000;
 constexpr std::int64_t longest_prompt_nap_ns = 8'000'000;
 constexpr std::int64_t longest_nap_ns = 50'000'000;
 constexpr std::int64_t short_nap_ns = 20'000;
+/// Between looks at a stream. Where ranks outnumber cores each look takes one from somebody.
+constexpr std::int64_t longest_stream_nap_ns = 100'000;
+constexpr std::int64_t longest_shared_stream_nap_ns = 1'000'000;
 /// Rounds without a step before it asks and sleeps: what comes next is likely to be there soon.
 constexpr int patient_rounds = 30;
 /// Ticks with nothing under way, after which there are none.
@@ -89,6 +92,10 @@ void Background::settle() noexcept {
 
 bool Background::something_goes_on() const noexcept {
   return std::ranges::any_of(started_, [](const Started* started) { return started->goes_on(); });
+}
+
+bool Background::something_waits_for_a_stream() const noexcept {
+  return std::ranges::any_of(started_, [](const Started* started) { return started->waits_for_stream(); });
 }
 
 int Background::step_all(Started::By who) noexcept {
@@ -153,7 +160,8 @@ void Background::end_all() noexcept {
 // ---- the thread's
 
 void Background::run() noexcept {
-  std::int64_t nap = first_nap_ns;
+  const std::int64_t longest_look_ns = fabric_.waiter.sleeps() ? longest_shared_stream_nap_ns : longest_stream_nap_ns;
+  std::int64_t nap = first_nap_ns, stream_nap = short_nap_ns;
   // Acquire: with the release in stop().
   while (!stopping_.load(std::memory_order_acquire)) {
     // Before the look: a nudge after it changes the value, and the futex call returns at once. Acquire: see above.
@@ -163,9 +171,14 @@ void Background::run() noexcept {
       case Found::moved:
       case Found::wait_a_bit:
         nap = first_nap_ns;
+        stream_nap = short_nap_ns;
         ::sched_yield();
         break;
       case Found::in_the_way: sleep(nudges, short_nap_ns); break;
+      case Found::only_streams:
+        sleep(nudges, stream_nap);
+        stream_nap = std::min(2 * stream_nap, longest_look_ns);
+        break;
       case Found::nothing_for_long:
         sleep(nudges, -1);
         nap = first_nap_ns;
@@ -213,7 +226,10 @@ Background::Found Background::serve() noexcept {
   if (steps == 0 && (fabric_.waiter.sleeps() || idle_rounds_ > patient_rounds)) {
     ask();
     steps = step_all(Started::By::thread);
-    if (steps == 0) return Found::nothing;
+    if (steps == 0) {
+      awake_ = something_waits_for_a_stream();
+      return awake_ ? Found::only_streams : Found::nothing;
+    }
     quiet();
     idle_rounds_ = 0;
   }

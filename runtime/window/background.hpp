@@ -21,6 +21,8 @@ class Started {
   virtual int step(By who) noexcept = 0;
   /// Something is under way that the thread may step.
   virtual bool goes_on() const noexcept = 0;
+  /// Something is under way that waits for a device, which nudges nobody.
+  virtual bool waits_for_stream() const noexcept = 0;
   /// The Runtime goes: nothing of the caller's is read or written any more. Unregisters itself.
   virtual void end() noexcept = 0;
 
@@ -32,7 +34,7 @@ class Started {
 /// node's page until it is nudged (see Waiter): by the rank of this node whose bytes arrive, or by whoever has driven
 /// the network here and found something. Besides it looks by itself, from every millisecond to every 50 (8 in prompt
 /// mode), for what nobody nudges of: an owner that went away in prompt mode, a deadline's questions; nothing under way,
-/// and it sleeps on.
+/// and it sleeps on. While something waits for a device's stream it looks far more often.
 ///
 /// One lock over all that is started (the teams' state, while they are registered). The owner takes it in calls that
 /// are about that, and in nothing else: a program that has nothing under way never takes it. The thread only tries
@@ -74,7 +76,7 @@ class Background {
   class Visit;
 
  private:
-  enum class Found { nothing, nothing_for_long, in_the_way, wait_a_bit, moved };
+  enum class Found { nothing, nothing_for_long, only_streams, in_the_way, wait_a_bit, moved };
   void enter(Call call) noexcept;
   void leave() noexcept;
   void take_over(Call call) noexcept;
@@ -84,6 +86,7 @@ class Background {
   bool begin_thread() noexcept;
   void unpark() noexcept;
   bool something_goes_on() const noexcept;
+  bool something_waits_for_a_stream() const noexcept;
   int step_all(Started::By who) noexcept;
   void ask() noexcept;
   void quiet() noexcept;

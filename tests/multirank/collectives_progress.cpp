@@ -1,11 +1,13 @@
 // What is started goes on while its caller makes no call of HMC's: each rank only looks, by a way that isn't HMC's,
 // whether something of its own is still under way, until nothing is; and only then asks for it.
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "collectives/calls.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {
@@ -216,4 +218,80 @@ HMC_SPMD_TEST(progress, requests_that_nobody_asks_for) {
   compute_until_all_is_over(me, {world});
   HMC_CHECK_CLEAN(call.check());
   world.barrier();
+}
+
+namespace {
+
+/// As a device's stream: a thread of its own comes to the place, and stops there.
+class TestPlace final : public hmc::collectives::StreamPlace {
+ public:
+  struct Stream {
+    std::atomic<bool> has_come{false};
+    std::atomic<bool> may_go_on{false};
+  };
+  explicit TestPlace(Stream& stream) : stream_(stream) {}
+  hmc::base::Status reached() noexcept override {
+    return stream_.has_come.load() ? hmc::base::Status{} : hmc::base::Status::in_progress();
+  }
+  void go_on() noexcept override { stream_.may_go_on.store(true); }
+
+ private:
+  Stream& stream_;
+};
+
+}  // namespace
+
+// Several are put in at once; each takes what its stream has made, and the stream what the call has.
+HMC_SPMD_TEST(progress, of_what_is_in_a_streams_order_waits_for_the_stream_and_lets_it_go_on) {
+  hmc::Team team = me.runtime->world().duplicate();
+  const hmc::collectives::OpenTeam open(team.core(), "test");
+  auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
+  constexpr std::size_t calls = 6, count = 5000;
+  for (std::uint64_t round = 0; round < 4; ++round) {
+    TestPlace::Stream streams[calls];
+    std::vector<std::vector<std::uint64_t>> data(calls, std::vector<std::uint64_t>(count));
+    for (std::size_t call = 0; call < calls; ++call) {
+      const auto given =
+          hmc::collectives::reduction_call(open, Collective::allreduce, data[call].data(), data[call].data(), count,
+                                           hmc::DType::u64, hmc::Reduction(hmc::sum));
+      HMC_CHECK(schedules.start(given, std::make_unique<TestPlace>(streams[call])).ok());
+    }
+    std::thread device([&] {
+      for (std::size_t call = 0; call < calls; ++call) {
+        if (call % 2 == static_cast<std::size_t>(me.rank) % 2) std::this_thread::sleep_for(1ms);
+        for (std::size_t i = 0; i < count; ++i) data[call][i] = Pattern{me.rank, round * calls + call}.word(i) >> 8;
+        streams[call].has_come.store(true);
+        while (!streams[call].may_go_on.load()) std::this_thread::sleep_for(20us);
+      }
+    });
+    device.join();
+    for (std::size_t call = 0; call < calls; ++call) {
+      for (std::size_t i = 0; i < count; ++i) {
+        std::uint64_t sum = 0;
+        for (int rank = 0; rank < me.size; ++rank) sum += Pattern{rank, round * calls + call}.word(i) >> 8;
+        HMC_CHECK_EQ(data[call][i], sum);
+      }
+    }
+  }
+  team.close();
+}
+
+// A rank gives up: whoever waits in a stream's order goes on.
+HMC_SPMD_TEST(progress, of_a_team_that_has_failed_lets_streams_go_on) {
+  if (me.size < 2) skip("for two ranks");
+  hmc::Team team = me.runtime->world().duplicate();
+  auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
+  TestPlace::Stream streams[3];
+  for (TestPlace::Stream& stream : streams)
+    HMC_CHECK(schedules.start(hmc::collectives::barrier_call(), std::make_unique<TestPlace>(stream)).ok());
+  streams[0].has_come.store(true);  // and never at the others
+  me.runtime->world().barrier();
+  if (me.rank == me.size - 1) schedules.fail(hmc::base::Status::failure(hmc::Code::error, "on purpose"));
+  const auto limit = std::chrono::steady_clock::now() + 20s;
+  for (const TestPlace::Stream& stream : streams)
+    while (!stream.may_go_on.load()) {
+      HMC_CHECK(std::chrono::steady_clock::now() < limit);
+      std::this_thread::sleep_for(100us);
+    }
+  me.runtime->world().barrier();
 }
