@@ -5,7 +5,7 @@
 
 #include "collectives/attach.hpp"
 #include "collectives/construction/team_exchange.hpp"
-#include "runtime/window/device/stream_group.hpp"
+#include "collectives/on_stream/calls_on_streams.hpp"
 #include "runtime/window/on_behalf.hpp"
 
 namespace hmc::collectives {

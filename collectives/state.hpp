@@ -10,11 +10,9 @@
 #include "collectives/select/selector.hpp"
 #include "runtime/window/team_core.hpp"
 
-namespace hmc::window {
-class StreamGroup;
-}
-
 namespace hmc::collectives {
+
+class CallsOnStreams;
 
 /// Schedules, over any wires; and, where every pair of the team reaches each other by load and store, a few
 /// collectives that are written for that. All ranks agree on whether there are such.
@@ -61,7 +59,7 @@ class State final : public window::CollectiveState {
   std::unique_ptr<ScheduleTeam> schedules_;
 
  public:
-  std::unique_ptr<window::StreamGroup> streams;  ///< of collectives on streams; made by the first of them
+  std::unique_ptr<CallsOnStreams> streams;  ///< made by the first call on streams
 };
 
 }  // namespace hmc::collectives

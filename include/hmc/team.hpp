@@ -169,14 +169,16 @@ class HMC_API Team {
   // ---- on a device's stream (its vendor's own handle): carried out in the stream's order, after what it holds, and
   // what is put in later comes after. The host waits for nothing, but in a team's first such call, which makes what
   // they need. One buffer at least lies on the stream's device, one in host memory is pinned; both stay in use until
-  // the stream has come past. For ranks of one node whose devices map each other's memory and whose streams can wait
-  // for words (CUDA): else Error{unsupported} on every rank, out of the first call. A deadline doesn't hold here: a
-  // stream whose peer never comes waits for it, until the team is closed or goes. What doesn't match is Error{mismatch}
-  // for who calls later, or at the latest when the team or the Runtime is closed; what fails amid a call is an Error
-  // for its rank, and Error{closed} for all later calls. All streams go on then, and what comes of either is undefined.
-  // These calls have an order of their own, whichever streams they are on. A stream that waits holds up others in its
-  // hardware queue (there are CUDA_DEVICE_MAX_CONNECTIONS of those). It also holds up what waits for the whole device,
-  // such as cudaMalloc and cudaFree: none before all ranks' calls.
+  // the stream has come past. On one node, where devices map each other's memory and streams wait for words that
+  // processes share (CUDA), devices do it all. Else, for any vendors' devices and several nodes, the background thread
+  // does it in host memory while the stream is stopped. Where neither can be (host memory; HMC_PROGRESS=caller; a
+  // driver whose stopped streams hold up others) it is Error{unsupported} on every rank, out of the first call. A
+  // deadline doesn't hold here: a stream whose peer never comes waits for it, until the team is closed or goes. What
+  // doesn't match is Error{mismatch} for who calls later, or at the latest when the team or the Runtime is closed; what
+  // fails amid a call is an Error for its rank, and Error{closed} for all later calls. All streams go on then, and what
+  // comes of either is undefined. These calls have an order of their own, whichever streams they are on. A stream that
+  // waits holds up others in its hardware queue (there are CUDA_DEVICE_MAX_CONNECTIONS of those). It also holds up what
+  // waits for the whole device, such as cudaMalloc and cudaFree: none before all ranks' calls.
   void allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op);
   /// What all ranks' streams held comes before what they get later. `buffer`: any on the stream's device.
   void barrier_on(void* stream, const void* buffer);

@@ -1,0 +1,336 @@
+// Calls on streams that the background thread carries out in host memory: devices of any vendor, several nodes.
+//
+// A piece of an allreduce, in my stream: the input goes to a slot of host memory; a point, which the thread looks for;
+// a gate; the slot goes to the output. Seen by the thread: once the stream is at the point, an allreduce by schedules
+// from the slot into the slot; then it opens the gate. The next piece's input is put in before this piece's gate, into
+// the other slot, so that copies and messages overlap. A slot's next input comes behind its last output, in the same
+// stream or, by an event, in the last one.
+//
+// That the stream has come to the point is asked for, not told by a function of the host's: a driver may have one
+// thread for those, and then a gate that is such a function holds up what would open it.
+//
+// The calls have schedules of their own, of a team that nobody else calls: their order is that of the calls on streams.
+#include <array>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collectives/construction/derive.hpp"
+#include "collectives/failure.hpp"
+#include "collectives/on_stream/calls_on_streams.hpp"
+#include "runtime/window/device/open_streams.hpp"
+#include "runtime/window/on_behalf.hpp"
+
+namespace hmc::collectives {
+
+namespace {
+
+using base::Status;
+using schedule::Collective;
+
+const char* const failed_before = "an earlier call on streams has failed on a rank";
+
+/// Host memory that goes back to who gave it.
+class Slot {
+ public:
+  static constexpr std::size_t bytes = std::size_t{2} << 20;
+  Slot() = default;
+  explicit Slot(const memory::Owner& owner)
+      : provider_(owner.provider), block_(owner.provider->take_block(owner.info.device, bytes)) {}
+  Slot(Slot&& other) noexcept : provider_(std::exchange(other.provider_, nullptr)), block_(std::move(other.block_)) {}
+  Slot& operator=(Slot&& other) noexcept {
+    std::swap(provider_, other.provider_);
+    std::swap(block_, other.block_);
+    return *this;
+  }
+  ~Slot() {
+    if (provider_ != nullptr) provider_->give_back(std::move(block_));
+  }
+  std::byte* data() const noexcept { return block_.data; }
+
+ private:
+  const memory::Provider* provider_ = nullptr;
+  memory::HostBlock block_;
+};
+
+class Place final : public StreamPlace {
+ public:
+  Place(std::unique_ptr<memory::Event> point, std::unique_ptr<memory::Gate> gate)
+      : point_(std::move(point)), gate_(std::move(gate)) {}
+  Status reached() noexcept override { return point_->query(); }
+  void go_on() noexcept override { gate_->open(); }
+
+ private:
+  std::unique_ptr<memory::Event> point_;
+  std::unique_ptr<memory::Gate> gate_;
+};
+
+class ByHost final : public CallsOnStreams, public window::OpenStreams {
+ public:
+  ByHost(const OpenTeam& team, const char* operation, const void* buffer);
+  ~ByHost() override;
+  void allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) override;
+  void barrier(void* stream, const void* buffer) override;
+  void close() override;
+  Status run_dry() noexcept override;
+  Status compare() const noexcept override;
+
+ private:
+  /// A part of a call, from its first work in the stream to its start.
+  struct Piece {
+    Given given;     ///< of buffers that the host reaches
+    const void* in;  ///< to be copied into given.input; null: that is it
+    void* out;       ///< likewise
+    std::size_t bytes = 0;
+    std::unique_ptr<memory::Event> point;
+  };
+
+  std::string prepare();
+  ScheduleTeam& schedules() const noexcept { return static_cast<State&>(*own_->collectives).schedules(); }
+  template <typename Enqueue> void call(void* stream, const char* operation, Enqueue&& enqueue);
+  Piece piece_of(const Given& given, std::size_t first, std::size_t count) noexcept;
+  Status take_in(Piece& piece, memory::Stream& stream) const;
+  Status go_through(Piece& piece, memory::Stream& stream);
+  Status copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept;
+  void give_up(const Status& status, memory::Stream& stream) noexcept;
+  [[noreturn]] void tell(const Status& status, const char* operation);
+  bool pending() const noexcept { return last_->query().code == Code::in_progress; }
+  Status announce_end() noexcept;
+  Status until_over(bool on_all_ranks) noexcept;
+  Status outcome() const noexcept;
+  void leave_behind();
+
+  window::TeamCore& team_;
+  memory::Owner owner_;
+  std::array<Slot, 2> slots_;
+  std::unique_ptr<memory::Event> last_;
+  std::shared_ptr<window::TeamCore> own_;  // goes before what its calls use
+  std::uint64_t pieces_ = 0;
+  std::uint64_t end_ = 0;  // the ticket of what says that no call comes any more
+  bool open_ = true;
+  bool told_ = false;  // the user, that no call is made any more
+};
+
+ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) : team_(team.core) {
+  const window::OnBehalf user(team_.fabric(), operation, base::Construction::streams);
+  memory::look_for_devices();
+  owner_ = memory::known_owner_of(buffer);
+  if (const std::string objection = window::first_objection(team_, prepare()); !objection.empty())
+    window::throw_objection(team_.fabric(), objection);
+  own_ = duplicate(team);
+  team_.fabric().open_streams.push_back(this);
+}
+
+std::string ByHost::prepare() {
+  if (memory::host_reaches(owner_)) return "its buffers are the host's";
+  if (std::string why = owner_.provider->why_no_gates(owner_.info.device); !why.empty()) return why;
+  if (!team_.fabric().background.allowed()) return "HMC_PROGRESS=caller leaves no thread to go on with it";
+  try {
+    for (Slot& slot : slots_) slot = Slot(owner_);
+    last_ = owner_.provider->make_event(owner_.info.device);
+  } catch (const Error& error) {
+    return error.detail().message;
+  }
+  return {};
+}
+
+ByHost::~ByHost() {
+  if (own_ == nullptr) return;
+  std::erase(team_.fabric().open_streams, this);
+  if (!pending()) return;
+  schedules().fail(Status::failure(Code::closed, "a rank let its calls on streams go"));
+  if (!window::comes_true(window::soon_over, [this] { return !pending(); })) leave_behind();
+}
+
+/// A stream that can't be ended still uses all this: it stays until the process ends, and its owners can be reached.
+void ByHost::leave_behind() {
+  static auto& left = *new std::vector<std::pair<std::array<Slot, 2>, std::unique_ptr<memory::Event>>>;
+  static auto& mutex = *new std::mutex;
+  const std::scoped_lock lock(mutex);
+  left.emplace_back(std::move(slots_), std::move(last_));
+}
+
+// ---- calls
+
+void ByHost::allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) {
+  const OpenTeam own(own_, "allreduce_on");
+  const Given whole = reduction_call(own, Collective::allreduce, in, out, count, type, Reduction(op));
+  window::require(team_.fabric(), window::lies_with(owner_, in), {"allreduce_on"});
+  window::require(team_.fabric(), window::lies_with(owner_, out), {"allreduce_on"});
+  call(stream, "allreduce_on", [&](memory::Stream& on) {
+    const std::size_t most = Slot::bytes / whole.call.element_bytes;
+    Piece next = piece_of(whole, 0, std::min(most, count));
+    Status status = take_in(next, on);
+    for (std::size_t first = 0; status.ok() && (first < count || first == 0); first += most) {
+      Piece now = std::move(next);
+      if (const std::size_t after = first + most; after < count) {
+        next = piece_of(whole, after, std::min(most, count - after));
+        status = take_in(next, on);
+      }
+      if (status.ok()) status = go_through(now, on);
+    }
+    return status;
+  });
+}
+
+void ByHost::barrier(void* stream, const void* buffer) {
+  window::require(team_.fabric(), window::lies_with(owner_, buffer), {"barrier_on"});
+  call(stream, "barrier_on", [&](memory::Stream& on) {
+    Piece piece{barrier_call(), nullptr, nullptr, 0, nullptr};
+    const Status status = take_in(piece, on);
+    return status.ok() ? go_through(piece, on) : status;
+  });
+}
+
+template <typename Enqueue> void ByHost::call(void* stream, const char* operation, Enqueue&& enqueue) {
+  if (told_) window::throw_status(team_.fabric(), Status::failure(Code::closed, failed_before), {operation});
+  if (const Status failed = schedules().failure(); !failed.ok()) tell(failed, operation);
+  const auto on = owner_.provider->borrow_stream(owner_.info.device, stream);
+  Status status = on->wait(*last_);
+  try {
+    if (status.ok()) status = enqueue(*on);
+    if (status.ok()) status = last_->record(*on);
+    if (status.ok()) return;
+  } catch (...) {
+    give_up(Status::failure(Code::error, "a rank's driver refused an event"), *on);
+    told_ = true;
+    throw;
+  }
+  const Status failed = schedules().failure();
+  give_up(status, *on);
+  if (!failed.ok()) tell(failed, operation);
+  told_ = true;
+  window::throw_status(team_.fabric(), status, {operation});
+}
+
+/// All gates open, on all ranks.
+void ByHost::give_up(const Status& status, memory::Stream& stream) noexcept {
+  schedules().fail(status);
+  (void)last_->record(stream);  // behind what it got of this call
+}
+
+ByHost::Piece ByHost::piece_of(const Given& given, std::size_t first, std::size_t count) noexcept {
+  const std::size_t offset = first * given.call.element_bytes;
+  std::byte* const slot = slots_[pieces_++ % slots_.size()].data();
+  const auto* const in = static_cast<const std::byte*>(given.input) + offset;
+  auto* const out = static_cast<std::byte*>(given.output) + offset;
+  const bool reads_device = !memory::host_reaches(in), writes_device = !memory::host_reaches(out);
+  Piece piece{given, reads_device ? in : nullptr, writes_device ? out : nullptr, count * given.call.element_bytes,
+              nullptr};
+  piece.given.call.count = count;
+  piece.given.input = reads_device ? slot : in;
+  piece.given.output = writes_device ? slot : out;
+  return piece;
+}
+
+Status ByHost::take_in(Piece& piece, memory::Stream& stream) const {
+  if (piece.in != nullptr)
+    if (const Status status = copy(const_cast<void*>(piece.given.input), piece.in, piece.bytes, stream); !status.ok())
+      return status;
+  piece.point = owner_.provider->make_event(owner_.info.device);
+  return piece.point->record(stream);
+}
+
+/// The collective is started last: what may fail before leaves nothing started, and a gate that goes opens.
+Status ByHost::go_through(Piece& piece, memory::Stream& stream) {
+  std::unique_ptr<memory::Gate> gate;
+  if (const Status status = stream.stop(gate); !status.ok()) return status;
+  if (piece.out != nullptr)
+    if (const Status status = copy(piece.out, piece.given.output, piece.bytes, stream); !status.ok()) return status;
+  return schedules().start(piece.given, std::make_unique<Place>(std::move(piece.point), std::move(gate)));
+}
+
+Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept {
+  if (bytes == 0) return {};
+  return owner_.provider->copy_async(
+      memory::transfer_between(out, memory::known_owner_of(out), in, memory::known_owner_of(in), bytes), stream);
+}
+
+/// Of a failure of an earlier call: another rank's, or found by the background thread.
+void ByHost::tell(const Status& status, const char* operation) {
+  told_ = true;
+  if (status.code == Code::mismatch || status.code == Code::peer_failed || status.code == Code::aborted)
+    throw_failure(*own_, schedules(), status, operation, 0);
+  const bool is_mine = !schedules().was_told();
+  window::throw_status(team_.fabric(), is_mine ? status : Status::failure(Code::closed, failed_before), {operation});
+}
+
+// ---- the end
+
+/// Ranks that still wait for a call of mine hear so that none comes: it is compared with theirs.
+Status ByHost::announce_end() noexcept {
+  if (end_ != 0) return {};
+  Given given = barrier_call();
+  given.operation = "Team::close";
+  given.signature = Signature::make(base::Construction::team_close, 0, static_cast<int>(Collective::barrier));
+  return schedules().start(given, end_);
+}
+
+/// My streams have run out; and, `on_all_ranks`, all have announced the end.
+Status ByHost::until_over(bool on_all_ranks) noexcept {
+  if (const Status status = announce_end(); !status.ok()) return status;
+  Status status;
+  const auto over = [&]() noexcept {
+    status = schedules().test(end_);
+    if (!status.ok() && status.code != Code::in_progress) return true;
+    return !pending() && (status.ok() || !on_all_ranks);
+  };
+  const Status waited = team_.fabric().waiter.until({base::Activity::closing}, over, team_.fabric().timeout);
+  if (!waited.ok()) {
+    schedules().expired(end_);
+    return waited;
+  }
+  return status.code == Code::in_progress ? Status{} : status;
+}
+
+void ByHost::close() {
+  if (!open_) return;
+  window::Fabric& fabric = team_.fabric();
+  const window::OnBehalf user(fabric, "Team::close", base::Construction::team_close);
+  const Status over = until_over(true);
+  if (over.code == Code::timeout && !schedules().was_told()) {
+    told_ = true;
+    throw_failure(*own_, schedules(), over, "Team::close", 0);
+  }
+  if (over.code == Code::peer_failed || over.code == Code::aborted) tell(over, "Team::close");
+  const Status status = over.ok() ? over : outcome();
+  // What has been sent on the own team's behalf arrives before somebody lets that go.
+  if (!status.ok()) (void)window::flush_wires(fabric);
+  // Good or bad on all ranks alike, since all or none go on with closing: bad where somebody doesn't know yet.
+  base::ByteWriter mine;
+  mine.number<std::uint64_t>(status.ok() || told_ ? 1 : 0);
+  bool all_know = true;
+  for (const base::Bytes& answer : window::allgather_for(fabric, team_.exchange(), mine.view(), fabric.deadline())) {
+    base::ByteReader in(answer);
+    all_know = in.number<std::uint64_t>() == 1 && all_know;
+  }
+  if (!all_know) tell(status, "Team::close");
+  if (status.ok()) collectives::close(OpenTeam(own_, "Team::close"));
+  open_ = false;
+}
+
+Status ByHost::run_dry() noexcept {
+  const Status over = until_over(false);
+  return over.ok() || told_ ? Status{} : outcome();
+}
+
+Status ByHost::compare() const noexcept {
+  if (told_) return {};
+  const Status failed = schedules().failure();
+  return failed.ok() || failed.code == Code::closed ? Status{} : schedules().explain();
+}
+
+/// The gates are open: what streams still hold runs out.
+Status ByHost::outcome() const noexcept {
+  (void)window::comes_true(window::soon_over, [this] { return !pending(); });
+  return schedules().explain();
+}
+
+}  // namespace
+
+std::unique_ptr<CallsOnStreams> make_by_host(const OpenTeam& team, const char* operation, const void* buffer) {
+  return std::make_unique<ByHost>(team, operation, buffer);
+}
+
+}  // namespace hmc::collectives
