@@ -11,6 +11,17 @@ double one_way(const Link& link, double bytes) { return 2 * link.overhead + link
 
 }  // namespace
 
+/// What a rank's part keeps a core busy with, for as many ranks as there are for each core. Between pretended nodes
+/// both ends of a message are work for them, byte by byte.
+double Path::turns() const {
+  if (parameters_.cores <= 0 || size <= parameters_.cores) return 0;
+  const double near_bytes = cost_.bytes - cost_.network_bytes, near_messages = cost_.messages - cost_.network_messages;
+  const double busy = 2 * near_messages * node().overhead +
+                      cost_.network_messages * (2 * network().overhead + network().gap) + near_bytes * node().per_byte +
+                      2 * cost_.network_bytes * network().per_byte + work(cost_.copied, cost_.reduced);
+  return busy * size / parameters_.cores;
+}
+
 void Path::count(double messages, double bytes, bool network) {
   cost_.messages += messages;
   cost_.bytes += bytes;

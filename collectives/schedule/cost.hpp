@@ -24,6 +24,8 @@ struct Parameters {
   Link network{1500, 300, 100, 0.08};
   double copy = 0.1;    ///< of a byte
   double reduce = 0.1;  ///< of a byte of one contribution
+  /// Of the one machine on which nodes are pretended, where ranks may outnumber them; 0: every rank has one.
+  double cores = 0;
   friend bool operator==(const Parameters&, const Parameters&) = default;
 };
 
@@ -56,11 +58,13 @@ class Path {
   const Link& network() const { return parameters_.network; }
   /// The link that messages take where all ranks talk.
   const Link& widest() const { return nodes > 1 ? parameters_.network : parameters_.node; }
-  /// Whatever overlaps, an adapter carries its node's messages one after the other.
+  /// Whatever overlaps, an adapter carries its node's messages one after the other, and ranks that share a core take
+  /// turns.
   Cost cost() const {
     Cost cost = cost_;
     if (adapter_ > 0)
       cost.ns = std::max(cost.ns, adapter_ - network().gap + network().latency + 2 * network().overhead);
+    cost.ns = std::max(cost.ns, turns());
     return cost;
   }
 
@@ -98,6 +102,7 @@ class Path {
   double work(double copied, double reduced) const { return copied * parameters_.copy + reduced * parameters_.reduce; }
 
  private:
+  double turns() const;
   void add(const Path& path, double times);
   void carry(double messages, double bytes) { adapter_ += messages * (network().gap + bytes * network().per_byte); }
 

@@ -20,7 +20,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int version = 1;
+constexpr int version = 2;
+
+double cores_here() noexcept { return static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)); }
 
 Json json_of(const Link& link) {
   return {
@@ -42,15 +44,18 @@ Link link_of(const Json& json) {
 
 Parameters builtin_parameters(bool one_machine) noexcept {
   Parameters parameters;
-  if (one_machine) parameters.network = {500, 2200, 2900, 0.18};
+  if (!one_machine) return parameters;
+  parameters.network = {500, 2200, 2900, 0.18};
+  parameters.copy = parameters.reduce = parameters.node.per_byte = 0.03;
+  parameters.cores = cores_here();
   return parameters;
 }
 
 Place Place::here(std::string_view wire, bool one_machine) {
   utsname name{};
   ::uname(&name);
-  return {fmt::format("{}, {}, {} cpus", name.nodename, name.machine, ::sysconf(_SC_NPROCESSORS_ONLN)),
-          std::string(wire), one_machine};
+  return {fmt::format("{}, {}, {:.0f} cpus", name.nodename, name.machine, cores_here()), std::string(wire),
+          one_machine};
 }
 
 std::string Place::file(std::string_view folder) const {
@@ -68,7 +73,8 @@ std::string text_of(const Parameters& parameters, const Place& place) {
                   {"node", json_of(parameters.node)},
                   {"network", json_of(parameters.network)},
                   {"copy_byte_ns", parameters.copy},
-                  {"reduce_byte_ns", parameters.reduce}};
+                  {"reduce_byte_ns", parameters.reduce},
+                  {"cores", parameters.cores}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -85,6 +91,7 @@ bool read_parameters(std::string_view text, const Place* place, Parameters& para
     read.network = link_of(json.at("network"));
     read.copy = figure(json, "copy_byte_ns");
     read.reduce = figure(json, "reduce_byte_ns");
+    read.cores = figure(json, "cores");
     parameters = read;
     return true;
   } catch (const std::exception& error) {

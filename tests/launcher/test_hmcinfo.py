@@ -111,8 +111,8 @@ class Explain(LauncherTest):
     def test_parameters_change_the_answer(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as figures:
             link = {"latency_ns": 1, "overhead_ns": 1, "gap_ns": 0, "byte_ns": 100}
-            json.dump({"hmc_model": 1, "machine": "", "wire": "", "one_machine": False, "node": link, "network": link,
-                       "copy_byte_ns": 0.01, "reduce_byte_ns": 0.01}, figures)
+            json.dump({"hmc_model": 2, "machine": "", "wire": "", "one_machine": False, "node": link, "network": link,
+                       "copy_byte_ns": 0.01, "reduce_byte_ns": 0.01, "cores": 0}, figures)
             figures.flush()
             facts = self.explain("allreduce", "64K", "--ranks", "16", "--parameters", figures.name)
             self.assertNotIn(facts["taken"], ("recursive_doubling", "recursive_multiplying"))

@@ -231,10 +231,32 @@ struct TemporaryFolder {
   std::string path;
 };
 
+// Two pretended nodes of two ranks: a ring keeps more links busy at once, and more of cores that there aren't.
+TEST(Selector, ranks_that_share_cores_take_what_is_less_work_in_all) {
+  const Shape shape{4, 2};
+  Parameters parameters;
+  parameters.network = {500, 2200, 2900, 0.18};
+  parameters.copy = parameters.reduce = parameters.node.per_byte = 0.03;
+  const auto taken = [&](double cores, std::uint64_t bytes) {
+    parameters.cores = cores;
+    const Choice choice =
+        Selector({}, {}, parameters).choose(shape, allreduce(bytes), bytes, room_of(shape.size, false));
+    return std::pair(std::string(choice.algorithm->name), choice.predicted_ns);
+  };
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 20, std::uint64_t{4} << 20}) {
+    EXPECT_EQ(taken(0, bytes).first, "ring");
+    EXPECT_EQ(taken(4, bytes), taken(0, bytes));  // one for each
+    EXPECT_EQ(taken(2, bytes).first, "hierarchical");
+    EXPECT_GT(taken(2, bytes).second, taken(0, bytes).second);
+    EXPECT_GT(taken(1, bytes).second, 1.9 * taken(2, bytes).second);
+  }
+}
+
 TEST(ParametersFile, comes_back_as_it_was_written_and_leaves_nothing_beside_it) {
   const TemporaryFolder folder;
   Parameters written;
   written.network = {628.25, 1941, 3521.5, 0.125};
+  written.cores = 12;
   written.reduce = 0.0275;
   const Place here = Place::here("ucx", true);
   const std::string file = here.file(folder.path + "/deeper/still");
@@ -269,7 +291,7 @@ TEST(ParametersFile, of_another_machine_or_version_or_broken_is_refused_with_a_r
   refused("");
   refused(good.substr(0, good.size() / 2));
   refused("[1, 2]");
-  refused(with("\"hmc_model\": 1", "\"hmc_model\": 2"));
+  refused(with("\"hmc_model\": 2", "\"hmc_model\": 3"));
   refused(with(here.machine, "elsewhere"));
   refused(with("\"wire\": \"ucx\"", "\"wire\": \"verbs\""));
   refused(with("\"copy_byte_ns\": 0.1", "\"copy_byte_ns\": -1"));
