@@ -53,7 +53,7 @@ Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket,
   return start(given, ticket, std::move(copies), nullptr);
 }
 
-Status ScheduleTeam::start(const Given& given, std::unique_ptr<StreamPlace> place) noexcept {
+Status ScheduleTeam::start_in_stream(const Given& given, std::unique_ptr<StreamPlace> place) noexcept {
   std::uint64_t ticket = 0;
   return start(given, ticket, nullptr, std::move(place));
 }

@@ -206,15 +206,24 @@ bool ScheduleTeam::goes_on() const noexcept {
          });
 }
 
+/// Streams take the calls in their order, and come to the place of the next one, but no further, while one is under
+/// way.
 bool ScheduleTeam::waits_for_stream() const noexcept {
-  return failure_.ok() &&
-         std::ranges::any_of(active_, [](const Operation* operation) { return operation->waits_for_stream(); });
+  if (!failure_.ok()) return false;
+  int in_reach = 2;
+  for (const Operation* const operation : active_) {
+    if (operation->place == nullptr || operation->outcome.code != Code::in_progress) continue;
+    if (operation->waits_for_stream()) return true;
+    if (--in_reach == 0) return false;
+  }
+  return false;
 }
 
 /// Nobody is told: all ranks go, or learn of a death.
 void ScheduleTeam::end() noexcept {
-  if (failure_.ok() && arena_.word(Arena::alarm_offset) != 0) {  // nobody has looked since
-    failure_ = Status::failure(Code::timeout, gave_up);
+  if (const std::uint64_t alarm = arena_.word(Arena::alarm_offset); failure_.ok() && alarm != 0) {
+    told_by_ = static_cast<int>(alarm) - 1;  // nobody has looked since
+    failure_ = Status::failure(Code::timeout, gave_up, arena_.world(told_by_));
     write_report(call_in_question());
   }
   if (failure_.ok()) failure_ = Status::failure(Code::closed, "the runtime was closed");
@@ -234,14 +243,19 @@ int ScheduleTeam::step(By who) noexcept {
       return 1;
     }
   const std::uint64_t before = moves();
+  bool stream_is_behind = false;
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& operation = *active_[i];
     if (operation.outcome.code != Code::in_progress) continue;
     if (who == By::thread && is_callers(operation)) continue;
+    if (stream_is_behind && operation.waits_for_stream()) continue;
     const std::uint64_t steps = operation.steps_taken();
     const Status status = advance(operation);
     count_moves(operation.steps_taken() - steps);
-    if (status.code == Code::in_progress) continue;
+    if (status.code == Code::in_progress) {
+      stream_is_behind = stream_is_behind || operation.waits_for_stream();
+      continue;
+    }
     count_moves(1);
     operation.outcome = status;
     operation.drop_plan();

@@ -50,7 +50,7 @@ class ScheduleTeam final : public base::Progress,
   base::Status start(const Given& given, std::uint64_t& ticket,
                      std::unique_ptr<window::HostCopies> copies = nullptr) noexcept;
   /// In the order of a stream; only that looks at it later.
-  base::Status start(const Given& given, std::unique_ptr<StreamPlace> place) noexcept;
+  base::Status start_in_stream(const Given& given, std::unique_ptr<StreamPlace> place) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
   /// A collective goes on; but not after a death or an abort, since its caller is told of that and frees the buffers.

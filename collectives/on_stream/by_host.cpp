@@ -10,9 +10,9 @@
 // thread for those, and then a gate that is such a function holds up what would open it.
 //
 // The calls have schedules of their own, of a team that nobody else calls: their order is that of the calls on streams.
+#include <algorithm>
 #include <array>
 #include <mutex>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -48,6 +48,8 @@ class Slot {
     if (provider_ != nullptr) provider_->give_back(std::move(block_));
   }
   std::byte* data() const noexcept { return block_.data; }
+  /// Empty where streams copy from and to it in their order, and not when they are told to.
+  const std::string& why_not_in_order() const noexcept { return block_.why_pageable; }
 
  private:
   const memory::Provider* provider_ = nullptr;
@@ -95,7 +97,7 @@ class ByHost final : public CallsOnStreams, public window::OpenStreams {
   Status copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept;
   void give_up(const Status& status, memory::Stream& stream) noexcept;
   [[noreturn]] void tell(const Status& status, const char* operation);
-  bool pending() const noexcept { return last_->query().code == Code::in_progress; }
+  bool pending() const noexcept { return is_recorded_ && last_->query().code == Code::in_progress; }
   Status announce_end() noexcept;
   Status until_over(bool on_all_ranks) noexcept;
   Status outcome() const noexcept;
@@ -107,7 +109,9 @@ class ByHost final : public CallsOnStreams, public window::OpenStreams {
   std::unique_ptr<memory::Event> last_;
   std::shared_ptr<window::TeamCore> own_;  // goes before what its calls use
   std::uint64_t pieces_ = 0;
-  std::uint64_t end_ = 0;  // the ticket of what says that no call comes any more
+  std::uint64_t end_ = 0;     // the ticket of what says that no call comes any more
+  bool is_recorded_ = false;  // last_
+  bool is_lost_ = false;      // nobody can say whether a stream still uses the slots
   bool open_ = true;
   bool told_ = false;  // the user, that no call is made any more
 };
@@ -125,9 +129,14 @@ ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) 
 std::string ByHost::prepare() {
   if (memory::host_reaches(owner_)) return "its buffers are the host's";
   if (std::string why = owner_.provider->why_no_gates(owner_.info.device); !why.empty()) return why;
-  if (!team_.fabric().background.allowed()) return "HMC_PROGRESS=caller leaves no thread to go on with it";
+  if (!team_.fabric().background.begin()) return "there is no thread to go on with it (HMC_PROGRESS)";
   try {
-    for (Slot& slot : slots_) slot = Slot(owner_);
+    for (Slot& slot : slots_) {
+      slot = Slot(owner_);
+      // OpenCL's queues keep to their order with any memory.
+      if (owner_.provider->type() != MemoryType::OPENCL && !slot.why_not_in_order().empty())
+        return slot.why_not_in_order();
+    }
     last_ = owner_.provider->make_event(owner_.info.device);
   } catch (const Error& error) {
     return error.detail().message;
@@ -138,9 +147,9 @@ std::string ByHost::prepare() {
 ByHost::~ByHost() {
   if (own_ == nullptr) return;
   std::erase(team_.fabric().open_streams, this);
-  if (!pending()) return;
+  if (!pending() && !is_lost_) return;
   schedules().fail(Status::failure(Code::closed, "a rank let its calls on streams go"));
-  if (!window::comes_true(window::soon_over, [this] { return !pending(); })) leave_behind();
+  if (!window::comes_true(window::soon_over, [this] { return !pending(); }) || is_lost_) leave_behind();
 }
 
 /// A stream that can't be ended still uses all this: it stays until the process ends, and its owners can be reached.
@@ -185,21 +194,23 @@ void ByHost::barrier(void* stream, const void* buffer) {
 
 template <typename Enqueue> void ByHost::call(void* stream, const char* operation, Enqueue&& enqueue) {
   if (told_) window::throw_status(team_.fabric(), Status::failure(Code::closed, failed_before), {operation});
-  if (const Status failed = schedules().failure(); !failed.ok()) tell(failed, operation);
+  if (!schedules().failure().ok()) tell(schedules().explain(), operation);
   const auto on = owner_.provider->borrow_stream(owner_.info.device, stream);
-  Status status = on->wait(*last_);
+  Status status;
   try {
+    if (is_recorded_) status = on->wait(*last_);
     if (status.ok()) status = enqueue(*on);
     if (status.ok()) status = last_->record(*on);
+    is_recorded_ = true;
     if (status.ok()) return;
   } catch (...) {
     give_up(Status::failure(Code::error, "a rank's driver refused an event"), *on);
     told_ = true;
     throw;
   }
-  const Status failed = schedules().failure();
+  const bool had_failed = !schedules().failure().ok();
   give_up(status, *on);
-  if (!failed.ok()) tell(failed, operation);
+  if (had_failed) tell(schedules().explain(), operation);
   told_ = true;
   window::throw_status(team_.fabric(), status, {operation});
 }
@@ -207,7 +218,8 @@ template <typename Enqueue> void ByHost::call(void* stream, const char* operatio
 /// All gates open, on all ranks.
 void ByHost::give_up(const Status& status, memory::Stream& stream) noexcept {
   schedules().fail(status);
-  (void)last_->record(stream);  // behind what it got of this call
+  is_recorded_ = last_->record(stream).ok();  // behind what it got of this call
+  is_lost_ = is_lost_ || !is_recorded_;
 }
 
 ByHost::Piece ByHost::piece_of(const Given& given, std::size_t first, std::size_t count) noexcept {
@@ -221,6 +233,7 @@ ByHost::Piece ByHost::piece_of(const Given& given, std::size_t first, std::size_
   piece.given.call.count = count;
   piece.given.input = reads_device ? slot : in;
   piece.given.output = writes_device ? slot : out;
+  piece.given.call.in_place = piece.given.input == piece.given.output;
   return piece;
 }
 
@@ -238,7 +251,7 @@ Status ByHost::go_through(Piece& piece, memory::Stream& stream) {
   if (const Status status = stream.stop(gate); !status.ok()) return status;
   if (piece.out != nullptr)
     if (const Status status = copy(piece.out, piece.given.output, piece.bytes, stream); !status.ok()) return status;
-  return schedules().start(piece.given, std::make_unique<Place>(std::move(piece.point), std::move(gate)));
+  return schedules().start_in_stream(piece.given, std::make_unique<Place>(std::move(piece.point), std::move(gate)));
 }
 
 Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept {
@@ -269,16 +282,20 @@ Status ByHost::announce_end() noexcept {
 
 /// My streams have run out; and, `on_all_ranks`, all have announced the end.
 Status ByHost::until_over(bool on_all_ranks) noexcept {
-  if (const Status status = announce_end(); !status.ok()) return status;
-  Status status;
+  Status status = announce_end();
+  if (!status.ok()) {
+    schedules().fail(status);
+    return status;
+  }
   const auto over = [&]() noexcept {
     status = schedules().test(end_);
     if (!status.ok() && status.code != Code::in_progress) return true;
     return !pending() && (status.ok() || !on_all_ranks);
   };
   const Status waited = team_.fabric().waiter.until({base::Activity::closing}, over, team_.fabric().timeout);
+  if (waited.code == Code::timeout && status.code == Code::in_progress) schedules().expired(end_);
   if (!waited.ok()) {
-    schedules().expired(end_);
+    schedules().fail(waited);  // unless it has failed
     return waited;
   }
   return status.code == Code::in_progress ? Status{} : status;
@@ -291,7 +308,11 @@ void ByHost::close() {
   const Status over = until_over(true);
   if (over.code == Code::timeout && !schedules().was_told()) {
     told_ = true;
-    throw_failure(*own_, schedules(), over, "Team::close", 0);
+    const Status why = schedules().failure();
+    if (why.peer < 0)
+      window::throw_status(fabric, Status::failure(Code::timeout, "this rank's streams didn't run out"),
+                           {"Team::close"});
+    throw_failure(*own_, schedules(), why, "Team::close", 0);
   }
   if (over.code == Code::peer_failed || over.code == Code::aborted) tell(over, "Team::close");
   const Status status = over.ok() ? over : outcome();
@@ -312,7 +333,9 @@ void ByHost::close() {
 
 Status ByHost::run_dry() noexcept {
   const Status over = until_over(false);
-  return over.ok() || told_ ? Status{} : outcome();
+  if (over.ok()) return {};
+  const Status status = outcome();
+  return told_ ? Status{} : status;
 }
 
 Status ByHost::compare() const noexcept {

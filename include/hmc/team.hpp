@@ -178,7 +178,7 @@ class HMC_API Team {
   // fails amid a call is an Error for its rank, and Error{closed} for all later calls. All streams go on then, and what
   // comes of either is undefined. These calls have an order of their own, whichever streams they are on. A stream that
   // waits holds up others in its hardware queue (there are CUDA_DEVICE_MAX_CONNECTIONS of those). It also holds up what
-  // waits for the whole device, such as cudaMalloc and cudaFree: none before all ranks' calls.
+  // waits for the whole device, such as cudaMalloc and cudaFree: none before the streams have come past.
   void allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op);
   /// What all ranks' streams held comes before what they get later. `buffer`: any on the stream's device.
   void barrier_on(void* stream, const void* buffer);

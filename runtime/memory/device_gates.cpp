@@ -11,53 +11,63 @@ using base::Status;
 
 namespace {
 
-/// A stream that was stopped, and a point behind its gate.
+/// A stream that is stopped, with a point before its gate and one behind.
 struct Stopped {
   Stopped(const Provider& provider, int device)
-      : stream(provider.make_stream(device)), behind(provider.make_event(device)) {}
+      : stream(provider.make_stream(device)),
+        before(provider.make_event(device)),
+        behind(provider.make_event(device)) {}
   Status stop(std::unique_ptr<Gate>& gate) noexcept {
-    const Status status = stream->stop(gate);
+    Status status = before->record(*stream);
+    if (status.ok()) status = stream->stop(gate);
     return status.ok() ? behind->record(*stream) : status;
   }
-  Status goes_on(std::chrono::milliseconds within) noexcept {
-    const auto limit = base::Deadline::after(within);
-    for (;;) {
-      const Status status = behind->query();
-      if (status.code != Code::in_progress || limit.expired()) return status;
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
   std::unique_ptr<Stream> stream;
-  std::unique_ptr<Event> behind;
+  std::unique_ptr<Event> before, behind;
 };
+
+Status passes(Event& event, std::chrono::milliseconds within) noexcept {
+  const auto limit = base::Deadline::after(within);
+  for (;;) {
+    const Status status = event.query();
+    if (status.code != Code::in_progress || limit.expired()) return status;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
 
 }  // namespace
 
 std::string DeviceProvider::why_no_gates(int device) const {
   if (std::string why = vendor_->gates().why_not(); !why.empty()) return why;
-  std::call_once(gates_trial_.once, [&] { gates_trial_.why_not = try_gates(device); });
-  return gates_trial_.why_not;
+  Trial& trial = gates_trials_[static_cast<std::size_t>(device)];
+  std::call_once(trial.once, [&] { trial.why_not = try_gates(device); });
+  return trial.why_not;
 }
 
-/// Two streams stop, and the second is let go on: where one thread of the library's waits for both, it can't.
+/// Several streams stop, and the last is let go on first: where a thread of the library's waits in an earlier one's
+/// gate, it can't.
 std::string DeviceProvider::try_gates(int device) const {
   using namespace std::chrono_literals;
+  constexpr std::size_t streams = 4;
   try {
-    Stopped first(*this, device), second(*this, device);
-    std::unique_ptr<Gate> gates[2];  // go, and open, before the streams do, which are waited for
-    Status status = first.stop(gates[0]);
-    if (!status.ok()) return status.what;
-    std::this_thread::sleep_for(1ms);  // for it to come to its gate first
-    status = second.stop(gates[1]);
-    if (!status.ok()) return status.what;
-    gates[1]->open();
-    status = second.goes_on(2s);
-    if (status.code == Code::in_progress) return "a stream that stops for the host holds up others";
-    if (status.ok() && first.behind->query().code != Code::in_progress) return "its streams don't stop for the host";
-    gates[0]->open();
-    if (status.ok()) status = first.goes_on(2s);
-    if (status.code == Code::in_progress) return "a stream that has stopped doesn't go on";
-    return status.ok() ? "" : status.what;
+    std::vector<Stopped> stopped;
+    std::unique_ptr<Gate> gates[streams];  // go, and open, before the streams do, which are waited for
+    for (std::size_t i = 0; i < streams; ++i) {
+      stopped.emplace_back(*this, device);
+      Status status = stopped[i].stop(gates[i]);
+      if (status.ok()) status = passes(*stopped[i].before, 2s);
+      if (!status.ok()) return status.code == Code::in_progress ? "a stream holds up another" : status.what;
+      std::this_thread::sleep_for(1ms);  // and it is in its gate before the next one
+    }
+    for (std::size_t i = streams; i-- > 0;) {
+      if (stopped[i].behind->query().code != Code::in_progress) return "its streams don't stop for the host";
+      gates[i]->open();
+      const Status status = passes(*stopped[i].behind, 2s);
+      if (status.code == Code::in_progress)
+        return i > 0 ? "a stream that stops for the host holds up others" : "a stream that has stopped doesn't go on";
+      if (!status.ok()) return status.what;
+    }
+    return {};
   } catch (const Error& error) {
     return error.detail().message;
   }

@@ -65,7 +65,8 @@ DeviceProvider::DeviceProvider(std::unique_ptr<Vendor> vendor)
     : vendor_(std::move(vendor)),
       failures_(*vendor_),
       kernels_(vendor_->kernels() != nullptr ? std::make_unique<Kernels>(*vendor_, failures_) : nullptr),
-      idle_streams_(static_cast<std::size_t>(vendor_->device_count())) {}
+      idle_streams_(static_cast<std::size_t>(vendor_->device_count())),
+      gates_trials_(std::make_unique<Trial[]>(idle_streams_.size())) {}
 
 DeviceProvider::~DeviceProvider() {
   idle_stages_.clear();  // each gives its block back

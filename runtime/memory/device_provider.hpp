@@ -106,7 +106,7 @@ class DeviceProvider final : public Provider {
   mutable Trial vmm_trial_;
   mutable Trial fabric_trial_;
   mutable Trial ipc_trial_;
-  mutable Trial gates_trial_;
+  std::unique_ptr<Trial[]> gates_trials_;  ///< by device
 };
 
 }  // namespace hmc::memory

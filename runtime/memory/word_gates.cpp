@@ -9,21 +9,24 @@ namespace {
 
 class WordGate final : public Gate {
  public:
-  WordGate(const WordGates& gates, WordGates::Word& word, std::uint64_t value) noexcept
-      : gates_(gates), word_(word), value_(value) {}
+  explicit WordGate(const WordGates& gates) noexcept : gates_(gates) {}
   ~WordGate() override { open(); }
+  void take(WordGates::Word& word) noexcept {
+    word_ = &word;
+    value_ = ++word.value;
+  }
   void open() noexcept override {
     // Relaxed: only who is first.
-    if (is_open_.exchange(true, std::memory_order_relaxed)) return;
+    if (word_ == nullptr || is_open_.exchange(true, std::memory_order_relaxed)) return;
     // Release: what the host has written before is there for what the stream does next.
-    std::atomic_ref(*word_.written).store(value_, std::memory_order_release);
-    gates_.give_back(word_);
+    std::atomic_ref(*word_->written).store(value_, std::memory_order_release);
+    gates_.give_back(*word_);
   }
 
  private:
   const WordGates& gates_;
-  WordGates::Word& word_;
-  std::uint64_t value_;
+  WordGates::Word* word_ = nullptr;
+  std::uint64_t value_ = 0;
   std::atomic<bool> is_open_{false};
 };
 
@@ -55,9 +58,10 @@ void WordGates::give_back(Word& word) const noexcept {
 }
 
 Answer WordGates::stop(std::unique_ptr<Gate>& gate, void* stream) const {
+  auto made = std::make_unique<WordGate>(*this);
   Word* word = nullptr;
   if (const Answer answer = take(word); !answer.ok()) return answer;
-  auto made = std::make_unique<WordGate>(*this, *word, ++word->value);
+  made->take(*word);
   const Answer answer = wait(stream, *word, word->value);
   if (answer.ok()) gate = std::move(made);
   return answer;

@@ -82,11 +82,13 @@ void Background::settle() noexcept {
   if (!something_goes_on()) return quiet();
   if (!thread_.joinable() && !begin_thread()) return;
   unpark();
-  if (!prompt_.load(std::memory_order_relaxed)) {
+  const bool at_once = something_waits_for_a_stream();  // of that nobody nudges
+  if (at_once || !prompt_.load(std::memory_order_relaxed)) {
     ask();
     step_all(Started::By::owner);
     if (!something_goes_on()) return quiet();
   }
+  if (at_once) fabric_.waiter.nudge(fabric_.waiter.local_index());
   left_at_ns_.store(base::now_ns(), std::memory_order_relaxed);
 }
 
@@ -176,6 +178,7 @@ void Background::run() noexcept {
         break;
       case Found::in_the_way: sleep(nudges, short_nap_ns); break;
       case Found::only_streams:
+        nap = first_nap_ns;
         sleep(nudges, stream_nap);
         stream_nap = std::min(2 * stream_nap, longest_look_ns);
         break;
@@ -218,7 +221,10 @@ Background::Found Background::serve() noexcept {
   }
   idle_ticks_ = 0;
   // After a death or an abort the rank's buffers may go at any time, and nothing can end well.
-  if (!fabric_.waiter.page().aborted().ok()) return Found::nothing;
+  if (!fabric_.waiter.page().aborted().ok()) {
+    step_all(Started::By::thread);  // which gives all of it up, so that streams go on
+    return Found::nothing;
+  }
   prompt_.store(false, std::memory_order_relaxed);
   for (const auto& wire : fabric_.wires) wire->progress();
   int steps = step_all(Started::By::thread);

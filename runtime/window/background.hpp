@@ -57,6 +57,8 @@ class Background {
   void allow(bool allowed) noexcept { allowed_ = allowed; }
   bool allowed() const noexcept { return allowed_; }
   bool is_running() const noexcept { return thread_.joinable(); }
+  /// False where there is to be no thread, or none can be had.
+  bool begin() noexcept { return is_running() || begin_thread(); }
   /// What a call of the owner's is about. Only one that asks for what has just been started says that the owner doesn't
   /// compute meanwhile; several starts in a row, or a blocking collective in between, say nothing.
   enum class Call { starts, asks, blocks };

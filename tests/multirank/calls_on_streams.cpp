@@ -111,6 +111,28 @@ HMC_SPMD_TEST(calls_on_streams, may_be_larger_than_what_they_go_through) {
   });
 }
 
+// Whatever the algorithm sends out of the slot that it also writes.
+HMC_SPMD_TEST(calls_on_streams, may_give_another_buffer_than_they_take) {
+  on_every_kind(me, [&](const MemoryKind& kind) {
+    constexpr std::size_t count = 1 << 18;
+    ConnBuffer in(0, count * 4, kind.type), out(0, count * 4, kind.type);
+    hmc::Team team = me.runtime->world().duplicate();
+    OnStream on(in);
+    for (int round = 0; round < 6; ++round) {
+      const auto mine = contribution<float>(me.rank, count, round);
+      HMC_CHECK_EQ(in.writeFromCpu(mine.data(), mine.size()), hmc::status_t::SUCCESS);
+      sum_on(team, on, in.ptr, out.ptr, count);
+      on.synchronize();
+      std::vector<std::byte> got(count * 4);
+      HMC_CHECK_EQ(out.readToCpu(got.data(), got.size()), hmc::status_t::SUCCESS);
+      check_sums<float>(got, me.size, round);
+      HMC_CHECK_EQ(in.readToCpu(got.data(), got.size()), hmc::status_t::SUCCESS);
+      HMC_CHECK(got == mine);
+    }
+    team.close();
+  });
+}
+
 // Neighbours have devices of different vendors; and one side of a call may be the host's.
 HMC_SPMD_TEST(calls_on_streams, join_devices_of_all_vendors) {
   std::vector<MemoryKind> kinds;

@@ -254,7 +254,7 @@ HMC_SPMD_TEST(progress, of_what_is_in_a_streams_order_waits_for_the_stream_and_l
       const auto given =
           hmc::collectives::reduction_call(open, Collective::allreduce, data[call].data(), data[call].data(), count,
                                            hmc::DType::u64, hmc::Reduction(hmc::sum));
-      HMC_CHECK(schedules.start(given, std::make_unique<TestPlace>(streams[call])).ok());
+      HMC_CHECK(schedules.start_in_stream(given, std::make_unique<TestPlace>(streams[call])).ok());
     }
     std::thread device([&] {
       for (std::size_t call = 0; call < calls; ++call) {
@@ -283,7 +283,7 @@ HMC_SPMD_TEST(progress, of_a_team_that_has_failed_lets_streams_go_on) {
   auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
   TestPlace::Stream streams[3];
   for (TestPlace::Stream& stream : streams)
-    HMC_CHECK(schedules.start(hmc::collectives::barrier_call(), std::make_unique<TestPlace>(stream)).ok());
+    HMC_CHECK(schedules.start_in_stream(hmc::collectives::barrier_call(), std::make_unique<TestPlace>(stream)).ok());
   streams[0].has_come.store(true);  // and never at the others
   me.runtime->world().barrier();
   if (me.rank == me.size - 1) schedules.fail(hmc::base::Status::failure(hmc::Code::error, "on purpose"));

@@ -178,12 +178,12 @@ class CudaGates final : public WordGates {
   }
 
  private:
-  static constexpr std::size_t line = 64, block_bytes = 4096;
+  static constexpr std::size_t line = 64, block_bytes = 65536;  // pinning waits for devices: once, for many gates
   Answer device(int&) const noexcept override { return {}; }
   Answer make(std::vector<Word>& words) const override {
     void* block = nullptr;
     Address seen = 0;
-    Answer answer = api_.allocate_host(&block, block_bytes, host_register_portable | host_register_mapped);
+    Answer answer = api_.allocate_host(&block, block_bytes, host_alloc_portable | host_alloc_mapped);
     if (!answer.ok()) return answer;
     blocks_.push_back(block);
     answer = api_.host_address(&seen, block, 0);

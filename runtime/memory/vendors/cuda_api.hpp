@@ -32,6 +32,7 @@ inline constexpr unsigned memory_device = 2;
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr unsigned host_alloc_portable = 1;
+inline constexpr unsigned host_alloc_mapped = 2;
 inline constexpr unsigned attach_global = 1;
 inline constexpr unsigned ipc_lazy_peer_access = 1;
 inline constexpr int allocation_pinned = 1;

@@ -141,16 +141,22 @@ class HipGates final : public WordGates {
   }
 
  private:
+  static constexpr int at_once = 64;  // allocating may wait for streams: not for each gate
   Answer device(int& device) const noexcept override { return api_.get_device(&device); }
   Answer make(std::vector<Word>& words) const override {
     Word word;
     Answer answer = device(word.device);
-    if (answer.ok()) answer = hip_.allocate_signal(&word.seen, sizeof *word.written, signal_memory);
-    if (!answer.ok()) return answer;
-    made_.push_back(word.seen);
-    word.written = static_cast<std::uint64_t*>(word.seen);
-    std::atomic_ref(*word.written).store(0);
-    words.push_back(word);
+    for (int i = 0; answer.ok() && i < at_once; ++i) {
+      made_.reserve(made_.size() + 1);
+      words.reserve(words.size() + 1);
+      answer = hip_.allocate_signal(&word.seen, sizeof *word.written, signal_memory);
+      if (!answer.ok()) break;
+      made_.push_back(word.seen);
+      word.written = static_cast<std::uint64_t*>(word.seen);
+      std::atomic_ref(*word.written).store(0);
+      words.push_back(word);
+    }
+    if (!words.empty()) answer.code = 0;
     return answer;
   }
   Answer wait(void* stream, const Word& word, std::uint64_t value) const noexcept override {

@@ -24,11 +24,18 @@ struct Device {
 /// OpenCL's streams stop at events that the host says are complete.
 class EventGate final : public Gate {
  public:
-  EventGate(const Api& api, Object event) : api_(api), event_(event) {}
+  explicit EventGate(const Api& api) : api_(api) {}
   ~EventGate() override {
+    if (event_ == nullptr) return;
     open();
     (void)api_.release_event(event_);
   }
+  Answer make(Object context) noexcept {
+    Result code = 0;
+    event_ = api_.create_event.raw()(context, &code);
+    return {api_.create_event.name(), code};
+  }
+  const Object& event() const noexcept { return event_; }
   void open() noexcept override {
     // Relaxed: only who is first; the library orders the rest.
     if (!is_open_.exchange(true, std::memory_order_relaxed)) (void)api_.set_event(event_, complete);
@@ -36,7 +43,7 @@ class EventGate final : public Gate {
 
  private:
   const Api& api_;
-  Object event_;
+  Object event_ = nullptr;
   std::atomic<bool> is_open_{false};
 };
 
@@ -48,11 +55,9 @@ class EventGates final : public GateCalls {
     Object context = nullptr;
     if (const Answer answer = api_.queue_info(queue, queue_context, sizeof context, &context, nullptr); !answer.ok())
       return answer;
-    Result code = 0;
-    Object const event = api_.create_event.raw()(context, &code);
-    if (code != 0) return {api_.create_event.name(), code};
-    auto made = std::make_unique<EventGate>(api_, event);
-    Answer answer = api_.barrier(queue, 1, &event, nullptr);
+    auto made = std::make_unique<EventGate>(api_);
+    Answer answer = made->make(context);
+    if (answer.ok()) answer = api_.barrier(queue, 1, &made->event(), nullptr);
     if (answer.ok()) answer = api_.flush(queue);
     if (answer.ok()) gate = std::move(made);
     return answer;
