@@ -101,9 +101,10 @@ void gather_linear(Path& path, const Call& call) {
   const Link &near = path.node(), &far = path.network(), &link = path.widest();
   const double root = (others - away) * near.overhead + away * far.overhead + path.work(others * bytes, 0);
   const double adapter = away * (far.gap + bytes * far.per_byte);
-  // The root goes by rank, messages come as they come: a part of the one can't be done during the other.
+  // The root goes by rank, messages come as they come: a part of the one can't be done during the other. On a node each
+  // sender copies its own; between nodes the root's adapter has it all.
   path.spend(std::max(root, adapter) + std::min(root, adapter) / 2 + link.overhead + link.latency +
-             bytes * link.per_byte);
+             (away > 0 ? 0 : bytes * near.per_byte));
   path.count(others - away, (others - away) * bytes, false);
   path.count(away, away * bytes, true);
 }
