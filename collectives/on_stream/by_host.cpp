@@ -265,7 +265,7 @@ void ByHost::tell(const Status& status, const char* operation) {
   told_ = true;
   if (status.code == Code::mismatch || status.code == Code::peer_failed || status.code == Code::aborted)
     throw_failure(*own_, schedules(), status, operation, 0);
-  const bool is_mine = !schedules().was_told();
+  const bool is_mine = !status.ok() && !schedules().was_told();
   window::throw_status(team_.fabric(), is_mine ? status : Status::failure(Code::closed, failed_before), {operation});
 }
 
