@@ -87,7 +87,8 @@ nlohmann::ordered_json gather_devices() {
                                    {"kernels", kernels_of(*provider, device.index)}});
       each["backings"] = backings_of(*provider);
       each["sharing"] = sharing_of(*provider);
-      each["gates"] = {{"available", provider->why_no_gates(0).empty()}, {"why", provider->why_no_gates(0)}};
+      const std::string why_no_gates = provider->why_no_gates(0);
+      each["gates"] = {{"available", why_no_gates.empty()}, {"why", why_no_gates}};
     }
     list.push_back(each);
   }

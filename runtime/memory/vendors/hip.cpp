@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <atomic>
 
 #include "runtime/memory/vendors/runtime_vendor.hpp"
 #include "runtime/memory/word_gates.hpp"
@@ -153,7 +152,7 @@ class HipGates final : public WordGates {
       if (!answer.ok()) break;
       made_.push_back(word.seen);
       word.written = static_cast<std::uint64_t*>(word.seen);
-      std::atomic_ref(*word.written).store(0);
+      *word.written = 0;  // no stream knows it yet
       words.push_back(word);
     }
     if (!words.empty()) answer.code = 0;

@@ -1,0 +1,258 @@
+// Collectives on devices' streams that go wrong: calls that don't match, drivers that fail, ranks that leave.
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/window/team_core.hpp"
+#include "tests/multirank/calls_on_streams.hpp"
+
+namespace {
+
+using hmc::Code;
+using hmc::ConnBuffer;
+using hmc::DType;
+using namespace hmc::spmd;
+
+}  // namespace
+
+HMC_SPMD_TEST(calls_on_streams, that_dont_match_are_found_by_who_calls_next) {
+  if (me.size < 2) hmc::spmd::skip("for two ranks");
+  on_every_kind(me, [&](const MemoryKind& kind) {
+    ConnBuffer buffer(0, 4096, kind.type);
+    hmc::Team team = me.runtime->world().duplicate();
+    OnStream on(buffer);
+    auto* const at = static_cast<std::byte*>(buffer.ptr);
+    team.barrier_on(on.native(), at);
+    on.synchronize();
+    me.runtime->world().barrier();  // who comes late would hear of it in that call
+    std::size_t failed = 0;
+    for (int call = 0; call < 2; ++call) {
+      try {
+        if (failed == 0) sum_on(team, on, at, at, me.rank == 0 ? 16 : 17);
+      } catch (const hmc::Error& error) {
+        HMC_CHECK_MSG(error.code() == Code::mismatch || error.code() == Code::closed, "{}", error.what());
+        ++failed;
+      }
+      on.synchronize();  // nobody's stream hangs
+      me.runtime->world().barrier();
+    }
+    HMC_CHECK_EQ(failed, 1U);
+    me.runtime->world().barrier();
+    team.close();
+  });
+}
+
+namespace {
+
+/// A rank's driver refuses `call` amid a collective on streams, for which the others' streams wait already.
+void fail_within(Me& me, const MemoryKind& kind, const std::string& call) {
+  ConnBuffer buffer(0, 1 << 16, kind.type);
+  hmc::Team team = me.runtime->world().duplicate();
+  auto* const at = static_cast<std::byte*>(buffer.ptr);
+  OnStream on(buffer);
+  sum_on(team, on, at, at, 1000);
+  on.synchronize();
+  me.runtime->world().barrier();
+  if (me.rank != 0) sum_on(team, on, at, at, 5000);
+  me.runtime->world().barrier();
+  if (me.rank == 0) {
+    const Fake fake(kind.name);
+    fake.arm(call + ":1");
+    std::string text;
+    try {
+      sum_on(team, on, at, at, 5000);
+    } catch (const hmc::Error& error) {
+      text = error.what();
+    }
+    fake.arm("");
+    HMC_CHECK_MSG(text.find(call) != std::string::npos, "'{}' says nothing of {}", text, call);
+  }
+  on.synchronize();
+  me.runtime->world().barrier();
+  for (int again = 0; again < 2; ++again) {
+    HMC_CHECK_THROWS(Code::closed, sum_on(team, on, at, at, 5000));
+    HMC_CHECK_THROWS(Code::closed, team.barrier_on(on.native(), at));
+  }
+  on.synchronize();
+  me.runtime->world().barrier();
+  team.close();
+}
+
+/// What a call by the host asks the driver for, in the thread of who calls.
+std::vector<std::string> calls_of(const MemoryKind& kind) {
+  if (kind.name == "cuda")
+    return {"cuStreamWaitValue32_v2", "cuEventRecord",        "cuStreamWaitEvent",
+            "cuEventCreate",          "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2"};
+  if (kind.name == "cnrt")
+    return {"cnrtInvokeHostFunc", "cnrtPlaceNotifier", "cnrtQueueWaitNotifier", "cnrtNotifierCreate",
+            "cnrtMemcpyAsync"};
+  if (kind.name == "acl")
+    return {"aclrtLaunchHostFunc", "aclrtRecordEvent", "aclrtStreamWaitEvent", "aclrtCreateEventWithFlag",
+            "aclrtMemcpyAsync"};
+  std::vector<std::string> names;
+  for (const char* name : {kind.name == "hip" ? "StreamWaitValue64" : "LaunchHostFunc", "EventRecord",
+                           "StreamWaitEvent", "EventCreateWithFlags", "MemcpyAsync"})
+    names.push_back(std::string(kind.name) + name);
+  return names;
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(calls_on_streams, amid_which_a_driver_fails_fail_all_that_come_later) {
+  if (me.size < 2) hmc::spmd::skip("for two ranks");
+  on_every_fake(me, [&](const MemoryKind& kind) {
+    const ConnBuffer buffer(0, 4096, kind.type);
+    const std::vector<std::string> calls =
+        by_words(me, kind, buffer) ? std::vector<std::string>{"cuStreamWriteValue32_v2", "cuStreamWaitValue32_v2",
+                                                              "cuLaunchKernel", "cuStreamWaitEvent", "cuEventRecord"}
+                                   : calls_of(kind);
+    for (const std::string& call : calls) fail_within(me, kind, call);
+  });
+}
+
+// The driver refuses to tell the background thread how far the stream has come.
+HMC_SPMD_TEST(calls_on_streams, whose_stream_cant_be_asked_fail_by_name) {
+  if (me.size < 2 || !me.options.processes) hmc::spmd::skip("for ranks with a driver each");
+  on_every_fake(me, [&](const MemoryKind& kind) {
+    ConnBuffer buffer(0, 4096, kind.type);
+    if (by_words(me, kind, buffer)) return;
+    hmc::Team team = me.runtime->world().duplicate();
+    OnStream on(buffer);
+    team.barrier_on(on.native(), buffer.ptr);
+    on.synchronize();
+    me.runtime->world().barrier();
+    const std::string call = kind.name == "cuda"   ? "cuEventQuery"
+                             : kind.name == "cnrt" ? "cnrtQueryNotifier"
+                             : kind.name == "acl"  ? "aclrtQueryEventStatus"
+                                                   : std::string(kind.name) + "EventQuery";
+    if (me.rank == 0) Fake(kind.name).arm(call + ":1");
+    std::string text;
+    // At once, since the call itself may look; or by the thread, and then the next call tells.
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      try {
+        if (text.empty()) team.barrier_on(on.native(), buffer.ptr);
+      } catch (const hmc::Error& error) {
+        text = error.what();
+      }
+      on.synchronize();
+      me.runtime->world().barrier();
+    }
+    if (me.rank == 0) {
+      Fake(kind.name).arm("");
+      HMC_CHECK_MSG(text.find(call) != std::string::npos, "'{}' says nothing of {}", text, call);
+    }
+    HMC_CHECK(!text.empty());
+    me.runtime->world().barrier();
+    team.close();
+  });
+}
+
+// Then the background thread does it, for all of them.
+HMC_SPMD_TEST(calls_on_streams, go_by_the_host_where_streams_turn_out_not_to_wait) {
+  if (me.size < 2 || !hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for two ranks on fake drivers");
+  const MemoryKind kind = hmc::spmd::cuda(me);
+  ConnBuffer buffer(0, 4096, kind.type);
+  if (!by_words(me, kind, buffer)) return;
+  for (const char* call : {"cuStreamWriteValue32_v2", "cuStreamWaitValue32_v2", "cuLaunchKernel"}) {
+    hmc::Team team = me.runtime->world().duplicate();
+    OnStream on(buffer);
+    const auto mine = contribution<float>(me.rank, 1000, 3);
+    HMC_CHECK_EQ(buffer.writeFromCpu(mine.data(), mine.size()), hmc::status_t::SUCCESS);
+    if (me.rank == 0) Fake("cuda").arm(std::string(call) + ":1");
+    me.runtime->world().barrier();
+    sum_on(team, on, buffer.ptr, buffer.ptr, 1000);
+    me.runtime->world().barrier();
+    if (me.rank == 0) Fake("cuda").arm("");
+    on.synchronize();
+    std::vector<std::byte> got(mine.size());
+    HMC_CHECK_EQ(buffer.readToCpu(got.data(), got.size()), hmc::status_t::SUCCESS);
+    check_sums<float>(got, me.size, 3);
+    me.runtime->world().barrier();
+    team.close();
+  }
+}
+
+HMC_SPMD_TEST(calls_on_streams, of_what_has_no_streams_are_refused_on_all_ranks) {
+  ConnBuffer buffer(0, 4096, me.rank == 0 ? hmc::MemoryType::CPU : hmc::spmd::kinds_of(me).back().type);
+  hmc::Team team = me.runtime->world().duplicate();
+  for (int again = 0; again < 2; ++again)  // and the next is no mess
+    HMC_CHECK_THROWS(Code::unsupported, team.barrier_on(nullptr, buffer.ptr));
+  team.close();
+}
+
+HMC_SPMD_TEST(calls_on_streams, refuse_a_buffer_of_another_device_before_anybody_hears_of_the_call) {
+  on_every_fake(me, [&](const MemoryKind& kind) {
+    ConnBuffer buffer(0, 4096, kind.type), other(1, 4096, kind.type);
+    hmc::Team team = me.runtime->world().duplicate();
+    OnStream on(buffer);
+    auto *const here = static_cast<std::byte*>(buffer.ptr), *const there = static_cast<std::byte*>(other.ptr);
+    sum_on(team, on, here, here, 100);
+    HMC_CHECK_THROWS(Code::invalid_argument, sum_on(team, on, here, there, 100));
+    HMC_CHECK_THROWS(Code::invalid_argument, sum_on(team, on, there, here, 100));
+    HMC_CHECK_THROWS(Code::invalid_argument, team.barrier_on(on.native(), there));
+    sum_on(team, on, here, here, 100);
+    on.synchronize();
+    team.close();
+  });
+}
+
+// The last rank closes the team without the call that the others' streams wait for.
+HMC_SPMD_TEST(calls_on_streams, that_wait_for_a_rank_that_has_left_go_on_and_the_close_says_so) {
+  if (me.size < 2) hmc::spmd::skip("for two ranks");
+  on_every_kind(me, [&](const MemoryKind& kind) {
+    ConnBuffer buffer(0, 4096, kind.type);
+    hmc::Team team = me.runtime->world().duplicate();
+    OnStream on(buffer);
+    team.barrier_on(on.native(), buffer.ptr);
+    if (me.rank != me.size - 1) team.barrier_on(on.native(), buffer.ptr);
+    HMC_CHECK_THROWS(Code::mismatch, team.close());
+    on.synchronize();
+    team.close();
+  });
+}
+
+// As Team::close does it once the ranks have met: a rank that hangs after that never comes.
+HMC_SPMD_TEST(calls_on_streams, are_waited_for_until_the_deadline_when_a_rank_never_comes_to_close) {
+  if (me.size < 2) hmc::spmd::skip("for two ranks");
+  on_every_kind(me, [&](const MemoryKind& kind) {
+    ConnBuffer buffer(0, 4096, kind.type);
+    hmc::Team team = me.runtime->world().duplicate();
+    OnStream on(buffer);
+    team.barrier_on(on.native(), buffer.ptr);
+    on.synchronize();
+    me.runtime->world().barrier();
+    if (me.rank == 0) {
+      team.barrier_on(on.native(), buffer.ptr);
+      auto& timeout = team.core()->fabric().timeout;
+      const auto usual = std::exchange(timeout, std::chrono::milliseconds(200));
+      const auto started = std::chrono::steady_clock::now();
+      HMC_CHECK_THROWS(Code::timeout, team.core()->collectives->close());
+      HMC_CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(30));
+      timeout = usual;
+      on.synchronize();
+    }
+    me.runtime->world().barrier();
+    if (me.rank != 0) HMC_CHECK_THROWS(Code::closed, team.barrier_on(on.native(), buffer.ptr));
+    me.runtime->world().barrier();
+  });
+}
+
+// Nobody comes to close: the object that goes lets its streams go on, and its memory is not unmapped under them.
+HMC_SPMD_TEST(calls_on_streams, of_a_team_that_goes_unclosed_go_on) {
+  if (me.size < 2) hmc::spmd::skip("for two ranks");
+  on_every_kind(me, [&](const MemoryKind& kind) {
+    ConnBuffer buffer(0, 4096, kind.type);
+    OnStream on(buffer);
+    {
+      hmc::Team team = me.runtime->world().duplicate();
+      team.barrier_on(on.native(), buffer.ptr);
+      on.synchronize();
+      me.runtime->world().barrier();
+      if (me.rank == 0) team.barrier_on(on.native(), buffer.ptr);
+      me.runtime->world().barrier();
+    }
+    on.synchronize();
+    me.runtime->world().barrier();
+  });
+}
