@@ -230,8 +230,7 @@ Given alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layo
   given.call.largest = std::max(*std::max_element(sent.counts.begin(), sent.counts.end()),
                                 *std::max_element(received.counts.begin(), received.counts.end()));
   given.call.in_place = in == out;
-  // Every rank has its own counts; what they share is the element.
-  given.signature = Signature::make(Kind::alltoall, element).irregular();
+  given.signature = Signature::alltoallv(given.call.element_bytes);
   return given;
 }
 

@@ -23,6 +23,13 @@ const char* name_of(Kind kind) noexcept {
   return "unknown";
 }
 
+std::string Signature::text_of_elements() const {
+  const std::uint64_t largest = word_ & 0xffffffffU;
+  const std::uint64_t element = ((word_ >> 32) & root_mask) | ((word_ >> 54) & 31U) << 13 | ((word_ >> 49) & 31U) << 18;
+  const bool says_largest = (word_ & non_blocking_bit) != 0;
+  return fmt::format("elements of {} bytes{}", element, says_largest ? fmt::format(", at most {}", largest) : "");
+}
+
 std::string Signature::text() const {
   const std::uint64_t count = word_ & 0xffffffffU;
   const auto root = (word_ >> 32) & root_mask;
@@ -38,8 +45,10 @@ std::string Signature::text() const {
                                                                 : base::name_of(construction());
     case Kind::none:
     case Kind::barrier: return name;
-    case Kind::allgather:
-    case Kind::alltoall: return fmt::format("{}({} bytes)", name, amount);
+    case Kind::alltoall:
+      if (irregular) return fmt::format("{}({})", name, text_of_elements());
+      [[fallthrough]];
+    case Kind::allgather: return fmt::format("{}({} bytes)", name, amount);
     case Kind::broadcast:
     case Kind::gather:
     case Kind::scatter: return fmt::format("{}({} bytes, root {})", name, amount, root);

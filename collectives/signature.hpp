@@ -47,7 +47,8 @@ constexpr base::Activity activity_of(Kind kind) noexcept {
 
 /// kind 5 | type 5 | op 5 | irregular 1 | non-blocking 1 | deterministic 1 | ordered 1 | root 13 | count 32, from the
 /// top: all that chooses an algorithm or a piece's length. A count above 32 bits is folded, a root's bits above 13
-/// too, and the counts of a v-form are hashed; so equal words mean equal calls but for one chance in 2^32.
+/// too, and the counts of a v-form are hashed (of alltoallv: see there); so equal words mean equal calls but for one
+/// chance in 2^32.
 class Signature {
  public:
   static constexpr unsigned user_op = 31;
@@ -61,6 +62,14 @@ class Signature {
     return Signature(static_cast<std::uint64_t>(kind) << 59 | static_cast<std::uint64_t>(type) << 54 |
                      static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
                      folded);
+  }
+  /// alltoallv: every rank has counts of its own; what they share is the size of an element and, where callers say it,
+  /// the largest count. An element's bits above 23 are folded into the count as a root's above 13 are.
+  static constexpr Signature alltoallv(std::uint32_t element, std::uint64_t largest = 0) {
+    const std::uint32_t root = (element & root_mask) | element >> 23 << 13;
+    return make(Kind::alltoall, largest, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U),
+                element >> 18 & 31U)
+        .irregular();
   }
   /// A round of ranks that make or close something: `form` tells apart what they may do in it, `count` how much they
   /// say or, in a barrier, which window they close.
@@ -85,6 +94,9 @@ class Signature {
   std::string text() const;
 
  private:
+  /// Of an alltoallv.
+  std::string text_of_elements() const;
+
   static constexpr std::uint64_t irregular_bit = std::uint64_t{1} << 48;
   static constexpr std::uint64_t non_blocking_bit = std::uint64_t{1} << 47;
   static constexpr std::uint64_t deterministic_bit = std::uint64_t{1} << 46;

@@ -65,7 +65,7 @@ Given alltoallv_agreed(const OpenTeam& team, const void* in, void* out, const co
                 fmt::format("a largest count of {} elements of {} bytes is more than there can be", largest, element));
   given.call.largest = largest;
   given.compares_as = team.rank();
-  given.signature = collectives::Signature::make(collectives::Kind::alltoall, largest * element).irregular();
+  given.signature = collectives::Signature::alltoallv(given.call.element_bytes, largest);
   return given;
 }
 

@@ -2,6 +2,7 @@
 // wrong result.
 #include <algorithm>
 
+#include "collectives/signature.hpp"
 #include "tests/multirank/collectives_mismatch.hpp"
 
 namespace hmc {
@@ -209,6 +210,56 @@ TEST_P(Mismatch, of_counts_of_a_pair) {
       EXPECT_LT(outcome.took, at_most) << outcome.text;
     }
   }
+}
+
+// As many bytes at most, so that only the elements tell them apart: counts, which all agree, are in elements.
+TEST_P(Mismatch, of_elements) {
+  const auto n = static_cast<std::size_t>(ranks());
+  struct Element {
+    std::size_t bytes, largest;
+  };
+  for (const std::size_t count : {std::size_t{3}, std::size_t{1000}, std::size_t{40'000}}) {
+    const std::vector<std::size_t> counts(n, count);
+    for (int form = 0; form < 3; ++form) {
+      SCOPED_TRACE(testing::Message() << count << " elements, form " << form);
+      const auto text_of = [&](const Element& element) {
+        return form == 0 ? "alltoallv(elements of " + std::to_string(element.bytes) + " bytes)"
+                         : "ialltoallv(elements of " + std::to_string(element.bytes) + " bytes, at most " +
+                               std::to_string(element.largest) + ")";
+      };
+      const Element one{8, count}, other{4, 2 * count};
+      expect_mismatch(run([&](Team& world, int rank) {
+                        const auto [bytes, largest] = rank == ranks() - 1 ? other : one;
+                        auto out = output();
+                        if (form == 0) world.alltoallv(in.data(), counts, {}, out.data(), counts, {}, bytes);
+                        if (form == 1)
+                          world.ialltoallv(in.data(), counts, {}, out.data(), counts, {}, largest, bytes).wait();
+                        if (form == 2) {
+                          Plan plan =
+                              world.plan_alltoallv(in.data(), counts, {}, out.data(), counts, {}, largest, bytes);
+                          plan.start();
+                          plan.wait();
+                        }
+                        world.barrier();
+                      }),
+                      {text_of(one), text_of(other)});
+    }
+  }
+}
+
+// Larger ones than a job could move here: whatever of them fits into the word, and is told, the rest counts too.
+TEST(Signatures, of_elements_of_any_size) {
+  using collectives::Signature;
+  std::vector<std::uint64_t> words;
+  for (const std::uint64_t largest : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{7} << 32}) {
+    for (int bit = 0; bit < 32 && largest << bit <= std::uint64_t{1} << 48; ++bit)  // more is refused
+      words.push_back(Signature::alltoallv(std::uint32_t{1} << bit, largest).non_blocking().word());
+  }
+  std::ranges::sort(words);
+  EXPECT_EQ(std::ranges::adjacent_find(words), words.end());
+  EXPECT_EQ(Signature::alltoallv(8'388'607).text(), "alltoallv(elements of 8388607 bytes)");
+  EXPECT_EQ(Signature::alltoallv(12, 4'000'000'000).non_blocking().text(),
+            "ialltoallv(elements of 12 bytes, at most 4000000000)");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Mismatch, testing::Values(std::tuple(2, 1), std::tuple(3, 1), std::tuple(4, 2)),
