@@ -38,7 +38,9 @@ std::string Signature::text() const {
   const bool irregular = (word_ & irregular_bit) != 0;
   const std::string name =
       fmt::format("{}{}{}", (word_ & non_blocking_bit) != 0 ? "i" : "", name_of(kind()), irregular ? "v" : "");
-  const std::string amount = irregular ? fmt::format("counts with hash {:08x}", count) : std::to_string(count);
+  const auto amount = [&](const char* unit) {
+    return irregular ? fmt::format("counts with hash {:08x}", count) : fmt::format("{}{}", count, unit);
+  };
   switch (kind()) {
     case Kind::construction:
       return construction() == base::Construction::window_close ? fmt::format("Window::close of window {}", count)
@@ -48,16 +50,17 @@ std::string Signature::text() const {
     case Kind::alltoall:
       if (irregular) return fmt::format("{}({})", name, text_of_elements());
       [[fallthrough]];
-    case Kind::allgather: return fmt::format("{}({} bytes)", name, amount);
+    case Kind::allgather: return fmt::format("{}({})", name, amount(" bytes"));
     case Kind::broadcast:
     case Kind::gather:
-    case Kind::scatter: return fmt::format("{}({} bytes, root {})", name, amount, root);
+    case Kind::scatter: return fmt::format("{}({}, root {})", name, amount(" bytes"), root);
     default: break;
   }
   const std::string how = fmt::format("{}{}{}", (word_ & deterministic_bit) != 0 ? "deterministic " : "",
                                       op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op)),
                                       (word_ & ordered_bit) != 0 ? " in rank order" : "");
-  const std::string what = fmt::format("{}({} x {}, {}", name, amount, hmc::name_of(type), how);
+  const std::string what =
+      fmt::format("{}({}{}{}, {}", name, amount(""), irregular ? " of " : " x ", hmc::name_of(type), how);
   return kind() == Kind::reduce ? fmt::format("{}, root {})", what, root) : what + ")";
 }
 

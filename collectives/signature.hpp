@@ -90,7 +90,8 @@ class Signature {
   constexpr base::Construction construction() const {
     return static_cast<base::Construction>(static_cast<unsigned>(word_ >> 49) & 31U);
   }
-  /// "allreduce(4096 x f32, sum)", "broadcast(100 bytes, root 2)", "iallgather(8 bytes)".
+  /// "allreduce(4096 x f32, sum)", "broadcast(100 bytes, root 2)", "iallgather(8 bytes)",
+  /// "gatherv(counts with hash b6696402, root 2)", "alltoallv(elements of 8 bytes)".
   std::string text() const;
 
  private:

@@ -262,6 +262,38 @@ TEST(Signatures, of_elements_of_any_size) {
             "ialltoallv(elements of 12 bytes, at most 4000000000)");
 }
 
+// A v-form's counts are told by their hash: not as so many bytes.
+TEST_P(Mismatch, of_counts_of_v_forms) {
+  const auto n = static_cast<std::size_t>(ranks());
+  const std::vector<std::string> texts{"allgatherv(counts with hash ", "gatherv(counts with hash ",
+                                       "reduce_scatterv(counts with hash "};
+  const std::vector<std::string> ends{")", ", root 1)", " of u32, max)"};
+  for (std::size_t form = 0; form < texts.size(); ++form) {
+    SCOPED_TRACE(texts[form]);
+    const auto outcomes = run([&](Team& world, int rank) {
+      auto out = output();
+      std::vector<std::size_t> counts(n, 9);
+      if (rank == 1) ++counts[0];
+      if (form == 0) world.allgatherv(in.data(), out.data(), counts, {}, 4);
+      if (form == 1) world.gatherv(in.data(), out.data(), counts, {}, 1, 4);
+      if (form == 2) world.reduce_scatterv(in.data(), out.data(), counts, DType::u32, max);
+      world.barrier();
+    });
+    expect_mismatch(outcomes, {texts[form]});
+    for (const Outcome& outcome : outcomes) {
+      // Eight digits of the hash, and then what else there is to it: of rank 1, and of the others.
+      std::vector<std::string> told;
+      for (auto at = outcome.text.find(texts[form]); at != std::string::npos; at = outcome.text.find(texts[form], at)) {
+        at += texts[form].size();
+        EXPECT_EQ(outcome.text.substr(at + 8, ends[form].size()), ends[form]) << outcome.text;
+        told.push_back(outcome.text.substr(at, 8));
+      }
+      ASSERT_EQ(told.size(), 2U) << outcome.text;
+      EXPECT_NE(told[0], told[1]) << outcome.text;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Mismatch, testing::Values(std::tuple(2, 1), std::tuple(3, 1), std::tuple(4, 2)),
                          [](const auto& info) {
                            return "np" + std::to_string(std::get<0>(info.param)) + "_nodes" +
