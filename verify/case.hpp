@@ -21,6 +21,8 @@ class Case {
   void make_irregular(std::uint64_t largest, bool gaps);
 
   bool applies() const;
+  /// Some bytes move, or none are to: a barrier.
+  bool has_count() const { return call_.count > 0 || call_.collective == schedule::Collective::barrier; }
   const schedule::Algorithm& algorithm() const { return algorithm_; }
   const schedule::Shape& shape() const { return shape_; }
   schedule::Call call_of(int rank) const;

@@ -1,6 +1,7 @@
 #include "verify/plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hmc::verify {
 namespace {
@@ -147,13 +148,31 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
 
 double cost_of(const Case& subject) {
   const int size = subject.shape().size;
-  double steps = 0;
-  // A root's, and that of one at the other end.
-  for (const int rank : {0, size - 1}) {
+  // A root or its like has much more to do than the others: the busiest of these stands for itself alone.
+  double busiest = 0, all = 0;
+  const int ranks[] = {0, size / 3, (size + 1) / 2, size - 1};
+  for (const int rank : ranks) {
     const schedule::Schedule one = schedule::build(subject.algorithm(), subject.shape(), subject.call_of(rank), rank);
+    double steps = 0;
     for (const schedule::Step& step : one.steps) steps += step.kind == schedule::Kind::fold ? 2.0 * step.ways : 1.0;
+    busiest = std::max(busiest, steps);
+    all += steps;
   }
-  return steps / 2 * size * (300.0 + size / 3.0);
+  const double others = (all - busiest) / (std::size(ranks) - 1);
+  return (busiest + others * (size - 1)) * (300.0 + size / 3.0);
+}
+
+void for_each_case_within(double limit, const Algorithm& algorithm, int size, Effort effort,
+                          const std::function<void(const Case&)>& take, const std::function<void(const Case&)>& leave) {
+  double spent = 0;
+  for_each_case(algorithm, size, effort, [&](const Case& subject) {
+    if (size > 64) {
+      const double cost = cost_of(subject);
+      if (spent + cost > limit) return leave(subject);
+      spent += cost;
+    }
+    take(subject);
+  });
 }
 
 }  // namespace hmc::verify

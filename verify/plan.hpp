@@ -19,7 +19,15 @@ std::vector<int> sizes_for(Effort effort);
 void for_each_case(const schedule::Algorithm& algorithm, int size, Effort effort,
                    const std::function<void(const Case&)>& take);
 
-/// What checking would cost, in arbitrary units: steps times what each carries. From two ranks' schedules.
+/// What checking would cost, in arbitrary units: steps times what each carries. From some ranks' schedules.
 double cost_of(const Case& subject);
+
+/// What the cases of one algorithm at one size above 64 may cost together, so that all ends in one or two minutes.
+constexpr double usual_limit = 2e9;
+
+/// The same cases, as far as `limit` reaches: `take` gets those that are to be checked, `leave` the others. Cases are
+/// taken in their order, so of large teams the small counts.
+void for_each_case_within(double limit, const schedule::Algorithm& algorithm, int size, Effort effort,
+                          const std::function<void(const Case&)>& take, const std::function<void(const Case&)>& leave);
 
 }  // namespace hmc::verify
