@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "tests/multirank/collectives_support.hpp"
@@ -16,9 +17,11 @@ class Repeated {
  public:
   static constexpr std::size_t chunk = std::size_t{2} << 20;
 
-  explicit Repeated(std::size_t bytes) : chunks_(bytes / chunk), bytes_(bytes), mapped_((chunks_ + 1) * chunk) {
-    data_ = static_cast<std::byte*>(
-        ::mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  /// At `at`, if given: addresses that are reserved, with room for a chunk more.
+  explicit Repeated(std::size_t bytes, std::byte* at = nullptr)
+      : chunks_(bytes / chunk), bytes_(bytes), mapped_((chunks_ + 1) * chunk) {
+    data_ = static_cast<std::byte*>(::mmap(
+        at, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != nullptr ? MAP_FIXED : 0), -1, 0));
     const int fd = ::memfd_create("repeated", MFD_CLOEXEC);
     bool good = data_ != MAP_FAILED && ::ftruncate(fd, 2 * chunk) == 0;
     for (std::size_t i = 0; i <= chunks_ && good; ++i)
@@ -51,6 +54,27 @@ class Repeated {
   std::byte* data_ = nullptr;
 };
 
+/// One such block per rank, each with a chunk and an end of its own, with nothing between them.
+class Blocks {
+ public:
+  Blocks(int count, std::size_t bytes) {
+    const std::size_t mapped = static_cast<std::size_t>(count) * bytes + Repeated::chunk;
+    HMC_CHECK(bytes % static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) == 0);
+    void* const reserved = ::mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    HMC_CHECK(reserved != MAP_FAILED);
+    data_ = static_cast<std::byte*>(reserved);
+    // In this order, since a block's end is mapped as a whole chunk, over which the next one begins.
+    for (int i = 0; i < count; ++i)
+      blocks_.push_back(std::make_unique<Repeated>(bytes, data_ + static_cast<std::size_t>(i) * bytes));
+  }
+  std::byte* data() { return data_; }
+  Repeated& operator[](int rank) { return *blocks_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::vector<std::unique_ptr<Repeated>> blocks_;
+};
+
 std::uint64_t byte_of(int rank, std::size_t i) { return Pattern{rank, 3}.word(i / 8) >> (i % 8 * 8) & 0xff; }
 
 }  // namespace
@@ -70,4 +94,32 @@ HMC_SPMD_TEST(huge, counts_beyond_32_bits) {
   const int root = me.size - 1;
   world.broadcast(in.data(), bytes, root);
   in.check("broadcast", [&](std::size_t i) { return byte_of(root, i); });
+}
+
+// One of them for each rank: where the second begins is beyond 31 bits, too.
+HMC_SPMD_TEST(huge, blocks_beyond_32_bits) {
+  if (me.size > 2) return;  // more ranks show no more, and take a minute
+  hmc::Team& world = me.runtime->world();
+  const std::size_t bytes = setting(me, "bytes", (std::uint64_t{1} << 31) + 4099) / 4096 * 4096;
+  const int root = me.size - 1;
+  Repeated one(bytes);
+  Blocks each(me.size, bytes), other(me.size, bytes);
+  // What `from` has for `to`; 100: for all.
+  const auto of = [](int from, int to) { return [=](std::size_t i) { return byte_of(from * 128 + to, i); }; };
+  const auto clear = [&](Blocks& blocks) {
+    for (int rank = 0; rank < me.size; ++rank) blocks[rank].fill([](std::size_t) { return 0; });
+  };
+  one.fill(of(me.rank, 100));
+  clear(other);
+  world.allgather(one.data(), other.data(), bytes);
+  for (int from = 0; from < me.size; ++from) other[from].check("allgather", of(from, 100));
+  clear(other);
+  world.gather(one.data(), other.data(), bytes, root);
+  for (int from = 0; from < me.size && me.rank == root; ++from) other[from].check("gather", of(from, 100));
+  for (int to = 0; to < me.size; ++to) each[to].fill(of(me.rank, to));
+  clear(other);
+  world.alltoall(each.data(), other.data(), bytes);
+  for (int from = 0; from < me.size; ++from) other[from].check("alltoall", of(from, me.rank));
+  world.scatter(each.data(), one.data(), bytes, root);
+  one.check("scatter", of(root, me.rank));
 }
