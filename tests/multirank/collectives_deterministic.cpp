@@ -1,6 +1,7 @@
 // Deterministic reductions: the bits are those of one fold in rank order, whatever the algorithm, the way a call is
 // cut, the wires and the layout. What is expected is computed from the contributions alone.
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "tests/multirank/collectives_every.hpp"
@@ -32,9 +33,24 @@ template <typename T> T folded(hmc::Op op, int ranks, std::size_t index) {
 
 template <typename T> bool same_bits(const T& a, const T& b) { return std::memcmp(&a, &b, sizeof(T)) == 0; }
 
-template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op) {
+/// Calls ask for it themselves, but in a job of which all are to be so: there the environment alone does.
+Reduction asked(Reduction how) { return std::getenv("HMC_DETERMINISTIC") != nullptr ? how : deterministic(how); }
+
+/// A sum by a user's function.
+template <typename T> void add(void* accumulated, const void* next, std::size_t count, hmc::DType, void*) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T a, b;
+    std::memcpy(&a, static_cast<std::byte*>(accumulated) + i * sizeof a, sizeof a);
+    std::memcpy(&b, static_cast<const std::byte*>(next) + i * sizeof b, sizeof b);
+    a += b;
+    std::memcpy(static_cast<std::byte*>(accumulated) + i * sizeof a, &a, sizeof a);
+  }
+}
+
+/// `by`: what does `op`.
+template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op, const Reduction& by) {
   hmc::Team& world = me.runtime->world();
-  const Reduction how = deterministic(Reduction(op));
+  const Reduction how = asked(by);
   const auto n = static_cast<std::size_t>(me.size);
   const std::vector<T> in = contribution_of<T>(me.rank, count * n);
   std::vector<T> out(count);
@@ -65,6 +81,7 @@ template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op) {
   world.exscan(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
   if (me.rank > 0) check("exscan", 0, me.rank);
 }
+template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op) { check_all<T>(me, count, op, op); }
 
 }  // namespace
 
@@ -85,6 +102,17 @@ HMC_SPMD_TEST(deterministic, whatever_is_forced) {
     if (!hmc::collectives::schedule::reduces(algorithm.collective)) continue;
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
     check_all<float>(me, 333, hmc::sum);
+    check_all<float>(me, 333, hmc::sum, Reduction(add<float>, nullptr, true));
+  }
+}
+
+// A function may say that it commutes: the bits are those of rank order all the same.
+HMC_SPMD_TEST(deterministic, by_users_functions) {
+  for (const bool commutes : {false, true}) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{100'001}}) {
+      check_all<float>(me, count, hmc::sum, Reduction(add<float>, nullptr, commutes));
+      if (count <= 1000) check_all<double>(me, count, hmc::sum, Reduction(add<double>, nullptr, commutes));
+    }
   }
 }
 
@@ -93,7 +121,7 @@ HMC_SPMD_TEST(deterministic, wherever_buffers_lie_and_however_calls_are_cut) {
   constexpr std::size_t most = 30'000;
   Grounds grounds(me, most * sizeof(float));
   hmc::Team& world = me.runtime->world();
-  const Reduction how = deterministic(Reduction(hmc::sum));
+  const Reduction how = asked(hmc::sum);
   std::uint64_t call = 0;
   for (const std::size_t length : {most, std::size_t{4097}, std::size_t{1000}, std::size_t{12}}) {
     const Placing place = Placing::any(me.rank, ++call, sizeof(float));
