@@ -1,5 +1,5 @@
-// allreduce with a user's function: in rank order, so that it need not commute.
-#include "tests/multirank/collectives_support.hpp"
+// Reductions with a user's function: in rank order, so that it need not commute, or in any, if it says that it does.
+#include "tests/multirank/collectives_every.hpp"
 
 namespace {
 
@@ -51,7 +51,73 @@ std::string verify_product(const std::byte* out, std::size_t count, int ranks, s
   return {};
 }
 
+/// A sum modulo a prime: it commutes, and no operation of the library's gives it.
+constexpr std::uint64_t prime = (std::uint64_t{1} << 61) - 1;
+void add_modulo(void* accumulated, const void* next, std::size_t count, hmc::DType, void*) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t a = 0, b = 0;
+    std::memcpy(&a, static_cast<std::byte*>(accumulated) + i * 8, 8);
+    std::memcpy(&b, static_cast<const std::byte*>(next) + i * 8, 8);
+    a = (a + b) % prime;
+    std::memcpy(static_cast<std::byte*>(accumulated) + i * 8, &a, 8);
+  }
+}
+
+/// Every collective that reduces, by a function that says that it commutes.
+void check_commuting(Me& me, Grounds& grounds, std::size_t count, std::uint64_t call) {
+  hmc::Team& world = me.runtime->world();
+  const hmc::Reduction how(add_modulo, nullptr, true);
+  const auto n = static_cast<std::size_t>(me.size);
+  const Placing place = Placing::any(me.rank, call, 8);
+  std::byte* const in = grounds.in(place);
+  std::byte* const out = grounds.out(place);
+  const auto value = [&](int rank, std::size_t i) { return Pattern{rank, call}.word(i) % prime; };
+  const auto fill = [&] {
+    for (std::size_t i = 0; i < count * n; ++i) {
+      const std::uint64_t mine = value(me.rank, i);
+      std::memcpy(in + i * 8, &mine, 8);
+    }
+  };
+  const auto check = [&](const char* what, std::size_t first, int ranks) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t expected = 0, got = 0;
+      for (int rank = 0; rank < ranks; ++rank) expected = (expected + value(rank, first + i)) % prime;
+      std::memcpy(&got, out + i * 8, 8);
+      HMC_CHECK_MSG(got == expected, "{}: element {} of {} is {:#x} and not {:#x}", what, i, count, got, expected);
+    }
+    fill();  // the output may have been the input
+  };
+  const int root = static_cast<int>(call % n);
+  fill();
+  world.allreduce(in, out, count, hmc::DType::u64, how);
+  check("allreduce", 0, me.size);
+  world.iallreduce(in, out, count, hmc::DType::u64, how).wait();
+  check("iallreduce", 0, me.size);
+  world.reduce(in, out, count, hmc::DType::u64, how, root);
+  if (me.rank == root) check("reduce", 0, me.size);
+  world.reduce_scatter(in, out, count, hmc::DType::u64, how);
+  check("reduce_scatter", static_cast<std::size_t>(me.rank) * count, me.size);
+  world.scan(in, out, count, hmc::DType::u64, how);
+  check("scan", 0, me.rank + 1);
+  world.exscan(in, out, count, hmc::DType::u64, how);
+  if (me.rank > 0) check("exscan", 0, me.rank);
+}
+
 }  // namespace
+
+HMC_SPMD_TEST(user_function, may_commute) {
+  constexpr std::size_t longest = 30'001;
+  Grounds grounds(me, longest * 8 * static_cast<std::size_t>(me.size));
+  std::uint64_t call = 900;
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{513}, longest})
+    for (int turn = 0; turn < 3; ++turn) check_commuting(me, grounds, count, ++call);
+  for (const Algorithm& algorithm : hmc::collectives::schedule::algorithms()) {
+    if (!hmc::collectives::schedule::reduces(algorithm.collective)) continue;
+    const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
+    check_commuting(me, grounds, 333, ++call);
+  }
+  grounds.close();
+}
 
 HMC_SPMD_TEST(user_function, combines_in_rank_order) {
   constexpr std::size_t longest = 70'001;
