@@ -336,6 +336,9 @@ HMC_C_API hmc_code hmc_flush(hmc_window_t window, int rank, int64_t timeout_ns);
 HMC_C_API hmc_code hmc_flush_all(hmc_window_t window, int64_t timeout_ns);
 
 /* ---- collectives: called by every rank of the team, in the same order, with matching arguments */
+/* The same function on every rank, which nobody checks: an address says nothing in another process. What ranks compare
+ * is that all give one, that all say alike whether it commutes and whether the result is to be deterministic, the count
+ * and the element type. */
 typedef void (*hmc_reduce_function)(void* accumulated, const void* next, size_t count, hmc_dtype type, void* context);
 
 HMC_C_API int hmc_team_rank(hmc_team_t team); /* -1 without a team */

@@ -90,7 +90,9 @@ enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
 
 /// A user's reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count. It is called with
 /// the ranks' contributions in ascending rank order, so it need not commute; it must be associative.
-/// It must not throw, and must be the same function on every rank. Only the caller's thread calls it.
+/// It must not throw. Only the caller's thread calls it. It must be the same function on every rank, which nobody
+/// checks: an address says nothing in another process. What ranks compare is that all give a function, that all say
+/// alike whether it commutes and whether the result is to be deterministic, the count and the element type.
 using ReduceFunction = void (*)(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
 constexpr std::size_t size_of(DType type) noexcept {

@@ -1,6 +1,7 @@
 // Ranks that call with other arguments, or something else: every rank gets an Error within the deadline, and none a
 // wrong result.
 #include <algorithm>
+#include <cstring>
 
 #include "collectives/signature.hpp"
 #include "tests/multirank/collectives_mismatch.hpp"
@@ -9,6 +10,9 @@ namespace hmc {
 namespace {
 
 void reduce_nothing(void*, const void*, std::size_t, DType, void*) {}
+void keep_last(void* accumulated, const void* next, std::size_t count, DType type, void*) {
+  std::memcpy(accumulated, next, count * size_of(type));
+}
 
 TEST_P(Mismatch, of_counts) {
   using Counts = std::pair<std::size_t, std::size_t>;
@@ -90,6 +94,35 @@ TEST_P(Mismatch, of_how_a_reduction_is_done) {
     world.reduce_scatter(in.data(), out.data(), 6, DType::u64, Reduction(reduce_nothing, nullptr, rank == 1));
     world.barrier();
   }));
+}
+
+// Whose function it is, ranks can't compare; all else of the call they do.
+TEST_P(Mismatch, of_calls_with_users_functions) {
+  struct Asked {
+    Reduction how = Reduction(reduce_nothing, nullptr, true);
+    DType type = DType::u64;
+    std::size_t count = 6;
+  };
+  const Asked plain;
+  const auto outcomes_of = [&](const Asked& odd) {
+    return run([&](Team& world, int rank) {
+      const Asked& mine = rank == 1 ? odd : plain;
+      auto out = output();
+      world.allreduce(in.data(), out.data(), mine.count, mine.type, mine.how);
+      world.reduce_scatter(in.data(), out.data(), mine.count, mine.type, mine.how);
+      world.barrier();
+    });
+  };
+  for (const Outcome& outcome : outcomes_of({.how = Reduction(keep_last, nullptr, true)}))
+    EXPECT_EQ(outcome.code, Code::success) << outcome.text;
+  const std::string text = "allreduce(6 x u64, user's function)";
+  expect_mismatch(outcomes_of({.count = 7}), {text, "allreduce(7 x u64, user's function)"});
+  expect_mismatch(outcomes_of({.type = DType::f64}), {text, "allreduce(6 x f64, user's function)"});
+  expect_mismatch(outcomes_of({.how = Reduction(reduce_nothing, nullptr, false)}),
+                  {text, "allreduce(6 x u64, user's function in rank order)"});
+  expect_mismatch(outcomes_of({.how = deterministic(plain.how)}),
+                  {text, "allreduce(6 x u64, deterministic user's function)"});
+  expect_mismatch(outcomes_of({.how = sum}), {text, "allreduce(6 x u64, sum)"});
 }
 
 TEST_P(Mismatch, of_collectives) {
