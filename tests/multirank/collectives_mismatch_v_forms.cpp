@@ -1,0 +1,141 @@
+// Ranks whose counts or elements don't agree in a v-form.
+#include <algorithm>
+
+#include "collectives/signature.hpp"
+#include "tests/multirank/collectives_mismatch.hpp"
+
+namespace hmc {
+namespace {
+
+// What one rank sends isn't what the other expects: nothing moves, all hear of it, and the team goes on.
+TEST_P(Mismatch, of_counts_of_a_pair) {
+  using Two = std::pair<std::size_t, std::size_t>;
+  const auto n = static_cast<std::size_t>(ranks());
+  using Counts = std::vector<std::size_t>;
+  const auto call = [&](Team& world, int form, const Counts& counts, const Counts& at, std::vector<std::uint64_t>& out,
+                        const Counts& receive_counts) {
+    if (form == 0) return world.alltoallv(in.data(), counts, at, out.data(), receive_counts, at, 8);
+    if (form == 1) return world.ialltoallv(in.data(), counts, at, out.data(), receive_counts, at, 100'000, 8).wait();
+    Plan plan = world.plan_alltoallv(in.data(), counts, at, out.data(), receive_counts, at, 100'000, 8);
+    for (int run = 0; run < 2; ++run) {
+      plan.start();
+      plan.wait();
+    }
+  };
+  for (const auto& [sent, expected] : {Two{5, 6}, {6, 5}, {0, 3}, {3, 0}, {40'000, 39'999}, {1, 90'000}}) {
+    const std::string text = "rank 0 sends " + std::to_string(sent) + " to rank " + std::to_string(n - 1) +
+                             ", which expects " + std::to_string(expected);
+    const auto outcomes = run([&, sent = sent, expected = expected](Team& world, int rank) {
+      auto out = output();
+      const std::vector<std::size_t> even(n, 4), displacements(n, 0);
+      auto counts = even, receive_counts = even;
+      if (rank == 0) counts[n - 1] = sent;
+      if (rank == ranks() - 1) receive_counts[0] = expected;
+      for (int form = 0; form < 3; ++form) {
+        std::fill(out.begin(), out.end(), 77);
+        try {
+          call(world, form, counts, displacements, out, receive_counts);
+          ADD_FAILURE() << "form " << form;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::mismatch) << error.what();
+          EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+        }
+        EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](std::uint64_t word) { return word == 77; }));
+        call(world, form, even, displacements, out, even);
+        EXPECT_EQ(out[3], 1U);
+        EXPECT_EQ(out[4], 77U);
+      }
+      world.alltoallv(in.data(), counts, displacements, out.data(), receive_counts, displacements, 8);
+    });
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_EQ(outcome.code, Code::mismatch) << outcome.text;
+      EXPECT_NE(outcome.text.find(text), std::string::npos) << outcome.text;
+      EXPECT_LT(outcome.took, at_most) << outcome.text;
+    }
+  }
+}
+
+// As many bytes at most, so that only the elements tell them apart: counts, which all agree, are in elements.
+TEST_P(Mismatch, of_elements) {
+  const auto n = static_cast<std::size_t>(ranks());
+  struct Element {
+    std::size_t bytes, largest;
+  };
+  for (const std::size_t count : {std::size_t{3}, std::size_t{1000}, std::size_t{40'000}}) {
+    const std::vector<std::size_t> counts(n, count);
+    for (int form = 0; form < 3; ++form) {
+      SCOPED_TRACE(testing::Message() << count << " elements, form " << form);
+      const auto text_of = [&](const Element& element) {
+        return form == 0 ? "alltoallv(elements of " + std::to_string(element.bytes) + " bytes)"
+                         : "ialltoallv(elements of " + std::to_string(element.bytes) + " bytes, at most " +
+                               std::to_string(element.largest) + ")";
+      };
+      const Element one{8, count}, other{4, 2 * count};
+      expect_mismatch(run([&](Team& world, int rank) {
+                        const auto [bytes, largest] = rank == ranks() - 1 ? other : one;
+                        auto out = output();
+                        if (form == 0) world.alltoallv(in.data(), counts, {}, out.data(), counts, {}, bytes);
+                        if (form == 1)
+                          world.ialltoallv(in.data(), counts, {}, out.data(), counts, {}, largest, bytes).wait();
+                        if (form == 2) {
+                          Plan plan =
+                              world.plan_alltoallv(in.data(), counts, {}, out.data(), counts, {}, largest, bytes);
+                          plan.start();
+                          plan.wait();
+                        }
+                        world.barrier();
+                      }),
+                      {text_of(one), text_of(other)});
+    }
+  }
+}
+
+// Larger ones than a job could move here: whatever of them fits into the word, and is told, the rest counts too.
+TEST(Signatures, of_elements_of_any_size) {
+  using collectives::Signature;
+  std::vector<std::uint64_t> words;
+  for (const std::uint64_t largest : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{7} << 32}) {
+    for (int bit = 0; bit < 32 && largest << bit <= std::uint64_t{1} << 48; ++bit)  // more is refused
+      words.push_back(Signature::alltoallv(std::uint32_t{1} << bit, largest).non_blocking().word());
+  }
+  std::ranges::sort(words);
+  EXPECT_EQ(std::ranges::adjacent_find(words), words.end());
+  EXPECT_EQ(Signature::alltoallv(8'388'607).text(), "alltoallv(elements of 8388607 bytes)");
+  EXPECT_EQ(Signature::alltoallv(12, 4'000'000'000).non_blocking().text(),
+            "ialltoallv(elements of 12 bytes, at most 4000000000)");
+}
+
+// A v-form's counts are told by their hash: not as so many bytes.
+TEST_P(Mismatch, of_counts_of_v_forms) {
+  const auto n = static_cast<std::size_t>(ranks());
+  const std::vector<std::string> texts{"allgatherv(counts with hash ", "gatherv(counts with hash ",
+                                       "reduce_scatterv(counts with hash "};
+  const std::vector<std::string> ends{")", ", root 1)", " of u32, max)"};
+  for (std::size_t form = 0; form < texts.size(); ++form) {
+    SCOPED_TRACE(texts[form]);
+    const auto outcomes = run([&](Team& world, int rank) {
+      auto out = output();
+      std::vector<std::size_t> counts(n, 9);
+      if (rank == 1) ++counts[0];
+      if (form == 0) world.allgatherv(in.data(), out.data(), counts, {}, 4);
+      if (form == 1) world.gatherv(in.data(), out.data(), counts, {}, 1, 4);
+      if (form == 2) world.reduce_scatterv(in.data(), out.data(), counts, DType::u32, max);
+      world.barrier();
+    });
+    expect_mismatch(outcomes, {texts[form]});
+    for (const Outcome& outcome : outcomes) {
+      // Eight digits of the hash, and then what else there is to it: of rank 1, and of the others.
+      std::vector<std::string> told;
+      for (auto at = outcome.text.find(texts[form]); at != std::string::npos; at = outcome.text.find(texts[form], at)) {
+        at += texts[form].size();
+        EXPECT_EQ(outcome.text.substr(at + 8, ends[form].size()), ends[form]) << outcome.text;
+        told.push_back(outcome.text.substr(at, 8));
+      }
+      ASSERT_EQ(told.size(), 2U) << outcome.text;
+      EXPECT_NE(told[0], told[1]) << outcome.text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hmc
