@@ -80,11 +80,8 @@ Status stage(DirectTeam& team, const AllgatherCall& call, std::size_t step, std:
 Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
   Announcement mine;
   mine.in = team.place(call.in, call.bytes);
-  if (mine.in) {
-    ++team.fabric().counters.buffers_in_place;
-  } else {
-    mine.in = team.show_private(call.in, call.bytes, call.bytes, true);
-  }
+  if (!mine.in) mine.in = team.show_private(call.in, call.bytes, call.bytes, schedule::Collective::allgather);
+  team.count(mine.in);
   if (!mine.in) {
     if (const Status status = team.wait_staging_free(); !status.ok()) return status;
   }

@@ -81,11 +81,8 @@ Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
   Announcement mine;
   if (is_root) {
     mine.in = team.place(call.data, call.bytes);
-    if (mine.in) {
-      ++team.fabric().counters.buffers_in_place;
-    } else {
-      mine.in = team.show_private(call.data, call.bytes, call.bytes, false);
-    }
+    if (!mine.in) mine.in = team.show_private(call.data, call.bytes, call.bytes, schedule::Collective::broadcast);
+    team.count(mine.in);
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;
     }

@@ -28,13 +28,16 @@ struct alignas(line_bytes) PhaseLine {
   std::atomic<std::uint64_t> tag{0};
 };
 
-/// What a rank's team learns of it once. Plain: the address is written before the staging is made, which orders it for
-/// all; `reads_all` before the rank's first arrival, and looked at by who has seen that.
+/// What a rank's team learns of it once, and what it decides for its peer. The rest is plain: the address is written
+/// before the staging is made, which orders it for all; `reads_all` before the rank's first arrival, and looked at by
+/// who has seen that.
 struct alignas(line_bytes) ProbeLine {
   std::uint64_t address = 0;  ///< where `nonce` stands in the memory of `process`
   std::uint64_t nonce = 0;
   std::int32_t process = 0;
   std::uint32_t reads_all = 0;  ///< this rank has read the nonces of all others
+  /// Rank 0's of a pair: TriedWays' decisions. Relaxed: who sees them a call later takes the other way once more.
+  std::atomic<std::uint64_t> decided{0};
 };
 
 /// Of everything that a call writes at its start, used in turn: so many calls may a rank that waits for nobody be

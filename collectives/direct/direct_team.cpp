@@ -41,8 +41,7 @@ DirectTeam::DirectTeam(window::TeamCore& team, std::string_view private_buffers)
 }
 
 void DirectTeam::try_reads() noexcept {
-  // Only who may come to read tries: where Yama refuses, the kernel's log tells of each attempt.
-  bool reads_all = reads_.wanted() && (size_ == 2 || reads_.forced());
+  bool reads_all = reads_.wanted();
   for (int peer = 0; peer < size_ && reads_all; ++peer) reads_all = reads_.try_on(board(peer).probe);
   board(rank_).probe.reads_all = reads_all ? 1 : 0;
 }
@@ -206,23 +205,31 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
 }
 
 Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block,
-                                   bool is_exchange) noexcept {
-  bool reads = bytes > 0 && all_read();
-  if (reads && !reads_.forced()) {
-    // One reader of each buffer, and calls that begin with everybody's arrival: else staging's overlap wins.
-    reads = is_exchange && size_ == 2;
-    if (reads && block >= TriedWays::least) trial_ = {block, ways_.takes_new(block), 0, 0};
-    reads = trial_.reads;
+                                   schedule::Collective collective) noexcept {
+  const PrivateWay way = private_way(collective, size_, block);
+  bool reads = bytes > 0 && (reads_.forced() || way != PrivateWay::stage) && all_read();
+  if (reads && !reads_.forced() && way == PrivateWay::try_both) {
+    std::atomic<std::uint64_t>& decided = board(0).probe.decided;
+    if (rank_ != 0) ways_.follow(decided.load(std::memory_order_relaxed));
+    const TriedWays::Way next = ways_.next(block);
+    if (rank_ == 0) decided.store(ways_.decided(), std::memory_order_relaxed);
+    reads = next.is_new;
+    if (next.is_timed) trial_.block = block;
   }
   if (reads) {
     const std::int64_t begin = trial_.block > 0 ? base::now_ns() : 0;
     reads = reads_.is_readable(buffer, bytes);
-    if (reads && trial_.block > 0) trial_.before = base::now_ns() - begin;
+    if (trial_.block > 0) trial_.before = base::now_ns() - begin;
+    if (!reads) trial_ = {};  // it says nothing of the other way
   }
   trial_.reads = reads;
-  ++(reads ? fabric_.counters.buffers_read : fabric_.counters.buffers_staged);
   if (!reads) return {};
   return {reinterpret_cast<std::uintptr_t>(buffer), Placement::private_memory};
+}
+
+void DirectTeam::count(const Placement& shown) noexcept {
+  Counters& counters = fabric_.counters;
+  ++(shown.is_private() ? counters.buffers_read : shown ? counters.buffers_in_place : counters.buffers_staged);
 }
 
 void DirectTeam::begin_trial() noexcept {

@@ -8,6 +8,7 @@
 
 #include "collectives/direct/board.hpp"
 #include "collectives/direct/peer_reads.hpp"
+#include "collectives/direct/private_way.hpp"
 #include "collectives/direct/tried_ways.hpp"
 #include "collectives/execute/history.hpp"
 #include "collectives/signature.hpp"
@@ -92,9 +93,12 @@ class DirectTeam {
 
   // ---- windows
   Placement place(const void* buffer, std::size_t bytes) const noexcept;
-  /// Of a buffer that lies in no window, where all of the team can read it out of my memory, and shall. `block`: what
-  /// one peer takes at most. Counted as read, else as staged.
-  Placement show_private(const void* buffer, std::size_t bytes, std::size_t block, bool is_exchange) noexcept;
+  /// Of a buffer that lies in no window, where all of the team can read it out of my memory, and shall (private_way).
+  /// `block`: what one peer takes at most. Else nothing: it is staged.
+  Placement show_private(const void* buffer, std::size_t bytes, std::size_t block,
+                         schedule::Collective collective) noexcept;
+  /// Of an input, what became of it: peers take it where it lies, or it is staged.
+  void count(const Placement& shown) noexcept;
   /// Around the moving of blocks that show_private was asked of: from when all are there.
   void begin_trial() noexcept;
   void end_trial() noexcept;

@@ -45,8 +45,9 @@ class Parts {
   std::size_t out_bytes(std::size_t from) const noexcept {
     return irregular_ ? received_[parts_out_ ? from : rank_] * element_ : block_;
   }
-  /// Where the input's blocks begin, of a v-form that has such.
+  /// Where the blocks of a side begin, of a v-form that has such.
   const std::size_t* in_begins() const noexcept { return in_begins_; }
+  const std::size_t* out_begins() const noexcept { return out_begins_; }
   /// Both sides have their blocks at the same places.
   bool same_layout() const noexcept {
     for (std::size_t i = 0; i < call_.counts.size() && irregular_; ++i)

@@ -1,5 +1,6 @@
 #include "collectives/direct/peer_reads.hpp"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -19,15 +20,27 @@ std::uint64_t draw_nonce(const void* self, std::int32_t process) noexcept {
   return (now ^ reinterpret_cast<std::uintptr_t>(self)) * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(process);
 }
 
+/// 0: whoever is the same user may read. Without Yama there is no such file.
+bool yama_confines() noexcept {
+  const int file = ::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  char scope = '0';
+  const bool known = ::read(file, &scope, 1) == 1;
+  ::close(file);
+  return known && scope != '0';
+}
+
+bool wants(std::string_view wish) noexcept {
+  if (wish == "staged") return false;
+  return wish == "read" || wish == "allow" || !yama_confines();
+}
+
 void* pointer(std::uint64_t address) noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
 
 }  // namespace
 
 PeerReads::PeerReads(std::string_view wish) noexcept
-    : wanted_(!wish.empty() && wish != "staged"),
-      forced_(wish == "read"),
-      process_(::getpid()),
-      nonce_(draw_nonce(this, process_)) {
+    : wanted_(wants(wish)), forced_(wish == "read"), process_(::getpid()), nonce_(draw_nonce(this, process_)) {
   // Where Yama asks a process to name who may read it. It stays said, and names everybody of this user's: so only if
   // the user wants it. Elsewhere the call fails, and nothing needs it.
   if (wish == "allow") ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);

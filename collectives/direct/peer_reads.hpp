@@ -12,10 +12,11 @@ namespace hmc::collectives {
 
 /// By process_vm_readv, which goes on whatever the owner does meanwhile. The system may refuse it (Yama, seccomp,
 /// another user's or namespace's process), so each rank tries it on each of its team when the team is made, and what
-/// it found stands in its board. Threads: as DirectTeam's.
+/// it found stands in its board. Where Yama confines tracing nobody tries, as the kernel's log tells of each attempt,
+/// unless the user says that peers may. Threads: as DirectTeam's.
 class PeerReads {
  public:
-  /// What HMC_COLL_PRIVATE says; nothing is staged. A rank that stages says that it can read from nobody.
+  /// What HMC_COLL_PRIVATE says; nothing is auto. A rank that stages says that it can read from nobody.
   explicit PeerReads(std::string_view wish) noexcept;
   PeerReads(const PeerReads&) = delete;
   PeerReads& operator=(const PeerReads&) = delete;
@@ -25,7 +26,7 @@ class PeerReads {
   /// Whether it works with this peer.
   bool try_on(const ProbeLine& theirs) const noexcept;
   bool wanted() const noexcept { return wanted_; }
-  /// Wherever it can be done, without asking whether it is quicker.
+  /// Wherever it can be done, whether it is quicker or not.
   bool forced() const noexcept { return forced_; }
 
   /// Whether the system would let a peer read this memory of mine: a device's, mapped for the host, it may not.

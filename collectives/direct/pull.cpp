@@ -5,6 +5,9 @@
 // alltoallv, where all learn it from what they show when they arrive, each rank decides for itself that its input fits
 // into its slot. Where a part begins in an input in a window only its owner knows: a table in its slot says so.
 //
+// A gather's blocks are brought by their owners where the root shows its output (bring); else who gives stages its
+// whole block, and leaves.
+//
 // Why nothing is overwritten that somebody still reads: lines and slots as Board says. A chunk of the ring is written
 // again when all have published `finished` for the step that used it; who takes nothing more has published the last
 // step's at once. Who has seen all arrive stages the first chunk at once, as all have left the last call; who waits for
@@ -21,6 +24,7 @@
 #include <cstring>
 #include <new>
 
+#include "collectives/direct/bring.hpp"
 #include "collectives/direct/parts.hpp"
 #include "collectives/direct/ring.hpp"
 #include "collectives/direct/roles.hpp"
@@ -35,7 +39,7 @@ namespace {
 
 /// What rides in the arrival line of all but the smallest calls.
 struct Shown {
-  Placement in;
+  Placement in;               ///< the input; of a gather's root the output, if the others write to it
   CountsOf counts;            ///< of alltoallv
   std::uint64_t in_slot = 0;  ///< of alltoallv: the input lies in the slot, a part in each `slot_stride`
 };
@@ -59,7 +63,7 @@ class Pull {
         in_(static_cast<const std::byte*>(given.input)),
         out_(static_cast<std::byte*>(given.output)) {}
 
-  Status run() noexcept {
+  Status run() {
     if (const Status status = begin(); !status.ok()) return status;
     return block_ <= slot_bytes / count_ ? small() : large();
   }
@@ -67,7 +71,7 @@ class Pull {
   /// All have arrived, and know that this rank stages its input.
   Status run_arrived() noexcept {
     own_ = in_ + parts_.in_begin(me_);
-    if (roles_.gives()) ++team_.fabric().counters.buffers_staged;
+    if (roles_.gives()) team_.count({});
     return step_by_step();
   }
 
@@ -80,6 +84,7 @@ class Pull {
       pack(team_.slot(rank_), stride);
     } else if (roles_.gives()) {
       show_input();
+      team_.count(shown_.in);
     }
     team_.arrive(&shown_, sizeof shown_);
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
@@ -189,9 +194,20 @@ class Pull {
   }
 
   // ---- large
-  Status large() noexcept {
+  Status large() {
+    const bool may_bring = may_be_brought(given_.call);
     if (roles_.gives()) show_input();
+    if (may_bring && roles_.is_root())
+      shown_.in = show_output(team_, parts_, out_, schedule::output_bytes({size_, 1}, given_.call, rank_));
     team_.arrive(&shown_, sizeof shown_);
+    if (may_bring) {
+      if (const Status status = roles_.is_root() ? Status{} : team_.wait_arrival(roles_.root); !status.ok())
+        return status;
+      if (const Placement output = roles_.is_root() ? shown_.in : shown_by(roles_.root).in; output)
+        return brought(output);
+      if (const Status status = deepen_staging(); !status.ok()) return status;
+    }
+    if (roles_.gives()) team_.count(shown_.in);
     if (roles_.has_result()) {
       if (const Status status = wait_arrivals(); !status.ok()) return status;
     }
@@ -200,6 +216,23 @@ class Pull {
     }
     return step_by_step();
   }
+  /// A rank of which a gather's root takes a block leaves when all of it is staged. All ranks come to the same answer.
+  Status deepen_staging() {
+    constexpr std::size_t of_all = std::size_t{128} << 20;
+    const std::size_t wanted = std::min(block_, of_all / index(size_));
+    if (team_.staging_fits(wanted)) return {};
+    if (const Status status = team_.wait_arrivals(); !status.ok()) return status;  // so all have left the calls before
+    team_.grow_staging(wanted);
+    return {};
+  }
+  Status brought(const Placement& output) noexcept {
+    if (!roles_.is_root()) {
+      ++team_.fabric().counters.buffers_in_place;
+      return bring(team_, parts_, own_, roles_.root, output);
+    }
+    keep_own();
+    return await_brought(team_);
+  }
   bool stages() const noexcept { return roles_.gives() && !shown_.in && shown_.in_slot == 0; }
   /// Where peers shall take it from: my window, or the ring in my staging.
   void show_input() noexcept {
@@ -207,15 +240,9 @@ class Pull {
     const bool has_room = begins == nullptr || count_ * sizeof *begins <= slot_bytes;
     const bool may_stay = has_room && !(given_.call.in_place && roles_.overwrites_input());
     const std::size_t bytes = may_stay ? schedule::input_bytes({size_, 1}, given_.call, rank_) : 0;
-    Counters& counters = team_.fabric().counters;
     if (may_stay) shown_.in = team_.place(in_, bytes);
-    if (shown_.in) {
-      ++counters.buffers_in_place;
-    } else if (may_stay && !reduces()) {
-      shown_.in = team_.show_private(in_, bytes, most_given(), roles_.is_exchange());
-    } else {
-      ++counters.buffers_staged;
-    }
+    if (may_stay && !shown_.in && !reduces())
+      shown_.in = team_.show_private(in_, bytes, most_given(), roles_.collective);
     if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
   }
   /// Of an input in a peer's window.
@@ -256,7 +283,7 @@ class Pull {
     return most;
   }
   std::byte* staged(int rank, std::size_t step, std::size_t part) const noexcept {
-    return team_.staging(rank) + (step % ring_slots * count_ + part) * chunk_;
+    return team_.staging(rank) + (step % slots_ * count_ + part) * chunk_;
   }
 
   Status step_by_step() noexcept {
@@ -267,6 +294,7 @@ class Pull {
   }
   Status take_steps() noexcept {
     chunk_ = chunk_of(team_, given_.call, block_);
+    if (roles_.collective == Collective::gather) slots_ = team_.staging_bytes() / chunk_;
     const std::uint64_t last = team_.tag(steps_of(block_) - 1);
     const std::size_t gives = stages() ? steps_of(most_given()) : 0;
     std::size_t takes = steps_of(most_taken());
@@ -274,8 +302,9 @@ class Pull {
     if (takes == 0) team_.publish(Phase::finished, last);
     std::size_t done = 0;
     for (std::size_t step = 0; step < std::max<std::size_t>({gives, takes, 1}); ++step) {
-      // The ring is kept one step ahead, so that peers find the next chunk when they are done with this one.
-      for (; done < gives && done <= step + 1; ++done) {
+      // The ring is kept one step ahead, so that peers find the next chunk when they are done with this one. Who takes
+      // nothing fills it as far as it goes.
+      for (; done < gives && (takes == 0 || done <= step + 1); ++done) {
         if (const Status status = stage(done); !status.ok()) return status;
       }
       if (step == 0) keep_own();
@@ -289,8 +318,8 @@ class Pull {
   }
 
   Status stage(std::size_t step) noexcept {
-    if (step >= ring_slots) {
-      if (const Status status = team_.wait_phases(Phase::finished, team_.tag(step - ring_slots)); !status.ok())
+    if (step >= slots_) {
+      if (const Status status = team_.wait_phases(Phase::finished, team_.tag(step - slots_)); !status.ok())
         return status;
     }
     const std::size_t offset = step * chunk_;
@@ -354,6 +383,7 @@ class Pull {
   std::byte* out_;
   Shown shown_;
   std::size_t chunk_ = 0;
+  std::size_t slots_ = ring_slots;
   bool takes_chunks_ = false;
   std::vector<std::byte> copy_;
 };
@@ -382,7 +412,7 @@ bool pulls(const DirectTeam& team, const Given& given) noexcept {
   return block <= slot_bytes / parts_of(team, call.collective) || fits_ring(team, call, block);
 }
 
-Status pull(DirectTeam& team, const Given& given) noexcept { return Pull(team, given).run(); }
+Status pull(DirectTeam& team, const Given& given) { return Pull(team, given).run(); }
 
 Status pull_arrived(DirectTeam& team, const Given& given) noexcept { return Pull(team, given).run_arrived(); }
 

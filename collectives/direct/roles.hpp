@@ -37,10 +37,6 @@ struct Roles {
       default: return size > 1;
     }
   }
-  /// Everybody gives to everybody.
-  bool is_exchange() const noexcept {
-    return collective == Collective::allgather || collective == Collective::alltoall;
-  }
   bool has_result() const noexcept {
     switch (collective) {
       case Collective::gather:

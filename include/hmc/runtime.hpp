@@ -32,7 +32,7 @@ struct Path {
 struct Counters {
   std::uint64_t puts_direct = 0;        ///< puts that were a copy into mapped memory
   std::uint64_t puts_wire = 0;          ///< puts that went through a wire
-  std::uint64_t buffers_in_place = 0;   ///< collective buffers that lay in a window and weren't staged
+  std::uint64_t buffers_in_place = 0;   ///< collective buffers that were used where they lay, with a window at one end
   std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging
   std::uint64_t buffers_read = 0;       ///< collective buffers in no window that peers read out of this rank's memory
   std::uint64_t runs_landed = 0;        ///< long runs that a wire brought straight to a collective's output

@@ -24,7 +24,7 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
     {"HMC_COLL_FILE", "a file", "", "rows in JSON that say which algorithm is taken when; see docs/selection.md"},
-    {"HMC_COLL_PRIVATE", "staged, auto, allow, read", "staged",
+    {"HMC_COLL_PRIVATE", "auto, allow, read, staged", "auto",
      "buffers in no window. auto: read out of a peer's memory where that is quicker; allow: ask Yama too to let peers; "
      "read: always; staged: never"},
     {"HMC_CACHE", "a folder, off", "$XDG_CACHE_HOME/hmc", "where what was measured of this machine is kept"},
