@@ -16,6 +16,8 @@ Status small(DirectTeam& team, const ReduceCall& call, bool in_line) noexcept {
   if (const Status status = team.wait_arrivals(); !status.ok()) return status;
   for (int rank = 0; rank < team.size(); ++rank)
     team.ins[static_cast<std::size_t>(rank)] = in_line ? team.payload(rank) : team.slot(rank);
+  // My own where it is in my caches: of the line or slot, the peers' looks have taken it.
+  team.ins[static_cast<std::size_t>(team.rank())] = call.in;
   reduce(call, &call.out, 1, team.ins.data(), team.size(), call.count, team.scratch);
   return {};
 }
