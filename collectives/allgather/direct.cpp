@@ -12,6 +12,7 @@ using base::Status;
 namespace {
 
 constexpr std::size_t ring_slots = 4;
+constexpr std::size_t staged_before_arrival = std::size_t{16} << 10;
 
 void keep_own(DirectTeam& team, const AllgatherCall& call) noexcept {
   // In place: the caller's block may already stand where it belongs.
@@ -82,19 +83,23 @@ Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
   mine.in = team.place(call.in, call.bytes);
   if (!mine.in) mine.in = team.show_private(call.in, call.bytes, call.bytes, schedule::Collective::allgather);
   team.count(mine.in);
+  const std::size_t chunk = team.staging_bytes() / ring_slots;
+  const std::size_t steps = (call.bytes + chunk - 1) / chunk;
+  std::size_t staged = 0;
   if (!mine.in) {
     if (const Status status = team.wait_staging_free(); !status.ok()) return status;
+    // Then who sees me arrive finds it there. More would only be late for the peers that could copy meanwhile.
+    if (call.bytes <= staged_before_arrival) {
+      if (const Status status = stage(team, call, staged++, chunk); !status.ok()) return status;
+    }
   }
   team.arrive(&mine, sizeof mine);
   if (const Status status = team.wait_arrivals(); !status.ok()) return status;
 
   team.begin_trial();
-  const std::size_t chunk = team.staging_bytes() / ring_slots;
-  const std::size_t steps = (call.bytes + chunk - 1) / chunk;
   if (steps >= DirectTeam::too_many_steps)
     return team.fail(Status::failure(Code::invalid_argument, "blocks that are too large to go chunk by chunk"));
   team.staging_in_use_until(team.tag(steps - 1));
-  std::size_t staged = 0;
   for (std::size_t step = 0; step < steps; ++step) {
     // Keep the ring one step ahead, so that peers find the next chunk when they are done with this one.
     for (; !mine.in && staged < steps && staged <= step + 1; ++staged) {

@@ -49,17 +49,21 @@ Status from_window(DirectTeam& team, const BroadcastCall& call) noexcept {
   return {};
 }
 
+Status stage(DirectTeam& team, const BroadcastCall& call, std::size_t chunk, std::size_t i) noexcept {
+  if (i >= ring_slots) {
+    if (const Status status = team.wait_phases(Phase::finished, team.tag(i - ring_slots)); !status.ok()) return status;
+  }
+  const std::size_t offset = i * chunk;
+  std::memcpy(team.staging(call.root) + i % ring_slots * chunk, static_cast<std::byte*>(call.data) + offset,
+              std::min(chunk, call.bytes - offset));
+  team.publish(Phase::staged, team.tag(i));
+  return {};
+}
+
 Status ring_root(DirectTeam& team, const BroadcastCall& call, std::size_t chunk) noexcept {
   const std::size_t chunks = (call.bytes + chunk - 1) / chunk;
-  for (std::size_t i = 0; i < chunks; ++i) {
-    if (i >= ring_slots) {
-      if (const Status status = team.wait_phases(Phase::finished, team.tag(i - ring_slots)); !status.ok())
-        return status;
-    }
-    const std::size_t offset = i * chunk;
-    std::memcpy(team.staging(call.root) + i % ring_slots * chunk, static_cast<std::byte*>(call.data) + offset,
-                std::min(chunk, call.bytes - offset));
-    team.publish(Phase::staged, team.tag(i));
+  for (std::size_t i = 1; i < chunks; ++i) {
+    if (const Status status = stage(team, call, chunk, i); !status.ok()) return status;
   }
   return {};
 }
@@ -78,6 +82,7 @@ Status ring_reader(DirectTeam& team, const BroadcastCall& call, std::size_t chun
 
 Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
   const bool is_root = team.rank() == call.root;
+  const std::size_t chunk = chunk_of(call.bytes, team.staging_bytes());
   Announcement mine;
   if (is_root) {
     mine.in = team.place(call.data, call.bytes);
@@ -85,6 +90,8 @@ Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
     team.count(mine.in);
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;
+      // Who sees the root arrive finds the first chunk there.
+      if (const Status status = stage(team, call, chunk, 0); !status.ok()) return status;
     }
   }
   team.arrive(&mine, sizeof mine);
@@ -92,8 +99,6 @@ Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
   Announcement root = mine;
   if (!is_root) std::memcpy(&root, team.payload(call.root), sizeof root);
   if (root.in) return from_window(team, call);
-
-  const std::size_t chunk = chunk_of(call.bytes, team.staging_bytes());
   if (call.bytes / chunk >= DirectTeam::too_many_steps - 1)
     return team.fail(Status::failure(Code::invalid_argument, "a buffer outside of windows that is too large to stage"));
   // The root itself reads nothing: it has finished by definition, for those who will wait for all.
