@@ -38,7 +38,7 @@ Engine::Engine(const Options& options, std::unique_ptr<Link> link)
       link_(std::move(link)),
       peers_(*link_, tickets_, options.log),
       target_(options.rank, secret_, peers_, tickets_, regions_, options.log) {
-  link_->serve(*this, options.size);
+  link_->serve(*this, options.rank, options.size);
 }
 
 Engine::~Engine() {

@@ -64,7 +64,7 @@ class Link {
   virtual std::string describe(int rank) const = 0;
 
   // ---- set-up; may throw
-  virtual void serve(LinkUser& user, int ranks) = 0;
+  virtual void serve(LinkUser& user, int rank, int ranks) = 0;
   /// What a peer must know to connect.
   virtual base::Bytes address() const = 0;
   /// For poll(2): readable when progress() has something to do, once arm() has said true.

@@ -59,6 +59,8 @@ std::string Connection::describe() const {
   return next_way_ == 0 ? "a connection that it made" : text_of(ways_[next_way_ - 1]);
 }
 
+void Connection::await_call() noexcept { connect_until_ = base::now_ns() + patience_.call_ns; }
+
 bool Connection::connect_next() noexcept {
   while (next_way_ < ways_.size()) {
     const Candidate& way = ways_[next_way_++];

@@ -18,6 +18,8 @@ namespace hmc::transport::tcp {
 struct Patience {
   std::int64_t each_ns = 3'000'000'000;
   std::int64_t last_ns = 30'000'000'000;
+  /// How long the higher of two ranks waits for the lower one to make their connection, before it does so itself.
+  std::int64_t call_ns = 1'000'000;
 };
 
 /// Bytes on the socket are frames: a length, a Message, and so many bytes after it (Sending has them in a row). A small
@@ -46,6 +48,9 @@ class Connection {
   std::string describe() const;
 
   // ---- connecting
+  /// Instead of the first attempt, for a while: the peer may be about to make a connection.
+  void await_call() noexcept;
+  bool awaits_call() const noexcept { return !open_ && !dead_ && next_way_ == 0; }
   /// Begins with the next address; false: there is none left. `error` is the last one's.
   bool connect_next() noexcept;
   /// After the socket became writable: whether it is connected.

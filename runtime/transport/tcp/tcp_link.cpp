@@ -94,8 +94,9 @@ std::string TcpLink::describe() const { return "messages over TCP"; }
 std::string TcpLink::describe(int rank) const { return by_rank_[static_cast<std::size_t>(rank)]->describe(); }
 base::Bytes TcpLink::address() const { return encode(own_); }
 
-void TcpLink::serve(messages::LinkUser& user, int ranks) {
+void TcpLink::serve(messages::LinkUser& user, int rank, int ranks) {
   user_ = &user;
+  rank_ = rank;
   by_rank_.resize(static_cast<std::size_t>(ranks));
 }
 
@@ -118,13 +119,19 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
     const std::optional<Address> theirs = decode(address);
     if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
     auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs), patience_);
-    if (!connection->connect_next())
+    if (rank_ > rank && patience_.call_ns > 0) {
+      connection->await_call();
+    } else if (!connection->connect_next())
       return Status::failure(Code::unavailable, "none of its addresses can be reached", rank, connection->error());
     connections_.push_back(std::move(connection));
   } catch (const std::bad_alloc&) {
     return Status::failure(Code::out_of_memory, "no memory for a connection", rank);
   }
   mine = connections_.back().get();
+  if (mine->awaits_call()) {
+    ++connecting_;
+    return {};
+  }
   if (!watch(*mine, EPOLL_CTL_ADD, !mine->open())) {
     const int error = errno;
     connections_.pop_back();
@@ -152,7 +159,7 @@ Status TcpLink::hand_to(Connection& connection, Sending& record) noexcept {
   }
   if (status.code == Code::in_progress) {
     if (connection.open()) ++blocked_;
-    if (!connection.wants_writable) watch(connection, EPOLL_CTL_MOD, true);
+    if (!connection.wants_writable && connection.fd() >= 0) watch(connection, EPOLL_CTL_MOD, true);
   } else if (!status.ok()) {
     (void)connection.drop_current();  // its status goes back with this call
   }
@@ -207,14 +214,7 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
     if (!connection.connect_next()) {
       --connecting_;
       if (Connection* const other = other_of(connection)) {
-        // That rank has reached us. Nothing was written on this one, so no order is lost.
-        Sending* const record = connection.drop_current();
-        connection.kill();
-        any_dead_ = true;
-        by_rank_[static_cast<std::size_t>(connection.rank())] = other;
-        if (record == nullptr) return 1;
-        const Status status = hand_to(*other, *record);
-        if (status.code != Code::in_progress) user_->sent(*record, status);
+        give_way(connection, *other);
         return 1;
       }
       lose(connection, "none of its addresses can be reached", connection.error());
@@ -237,6 +237,17 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
     watch(connection, EPOLL_CTL_MOD, false);
   }
   return 1;
+}
+
+/// That rank has reached us. Nothing was written on this one, so no order is lost.
+void TcpLink::give_way(Connection& connection, Connection& other) noexcept {
+  Sending* const record = connection.drop_current();
+  connection.kill();
+  any_dead_ = true;
+  by_rank_[static_cast<std::size_t>(other.rank())] = &other;
+  if (record == nullptr) return;
+  const Status status = hand_to(other, *record);
+  if (status.code != Code::in_progress) user_->sent(*record, status);
 }
 
 /// A connection of the same rank's making that is open.
@@ -271,7 +282,12 @@ int TcpLink::read(Connection& connection) noexcept {
   const Connection::Outcome outcome = connection.read(*user_, waste_);
   if (was_nobodys && connection.rank() >= 0) {
     Connection*& mine = by_rank_[static_cast<std::size_t>(connection.rank())];
-    if (mine == nullptr) mine = &connection;
+    if (mine == nullptr) {
+      mine = &connection;
+    } else if (mine->awaits_call() && !connection.dead()) {
+      --connecting_;
+      give_way(*mine, connection);
+    }
   }
   switch (outcome) {
     case Connection::Outcome::idle: return 0;

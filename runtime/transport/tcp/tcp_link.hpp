@@ -14,8 +14,10 @@
 
 namespace hmc::transport::tcp {
 
-/// A listener, a poll set, and a connection per rank that was talked to, made by whoever talks first. Two ranks that
-/// begin at once make two; each goes on with its own, so what one of them sends stays in order.
+/// A listener, a poll set, and a connection per rank that was talked to, made by whoever talks first. Of two ranks that
+/// begin at about the same time the higher one waits for the lower one's call: on one connection what goes one way
+/// acknowledges what came the other way, and on two each message costs a segment more. If it has waited in vain and
+/// they still make two, each goes on with its own, so what one of them sends stays in order.
 class TcpLink final : public messages::Link {
  public:
   /// Throws Error{unavailable} if there are no sockets to be had.
@@ -24,7 +26,7 @@ class TcpLink final : public messages::Link {
   const Traits& traits() const noexcept override;
   std::string describe() const override;
   std::string describe(int rank) const override;
-  void serve(messages::LinkUser& user, int ranks) override;
+  void serve(messages::LinkUser& user, int rank, int ranks) override;
   base::Bytes address() const override;
   int event_fd() const override { return poll_set_.get(); }
   base::Status connect(int rank, base::ByteView address) noexcept override;
@@ -54,6 +56,7 @@ class TcpLink final : public messages::Link {
   /// Before a rank is called lost: what it had said by then, on whichever connection.
   void read_the_rest(int rank) noexcept;
   int write(Connection& connection) noexcept;
+  void give_way(Connection& connection, Connection& other) noexcept;
   int go_on_connecting(Connection& connection, bool failed) noexcept;
   /// Ends it, gives back what it held, and tells of its rank.
   void lose(Connection& connection, const char* why, int error = 0) noexcept;
@@ -62,6 +65,7 @@ class TcpLink final : public messages::Link {
 
   base::Log log_;
   messages::LinkUser* user_ = nullptr;
+  int rank_ = 0;
   Patience patience_;
   Address own_;
   base::UniqueFd poll_set_;

@@ -46,7 +46,7 @@ std::string UcxLink::describe(int rank) const {
   return lane == std::string::npos ? "?" : all.substr(lane, all.find('\n', lane) - lane);
 }
 
-void UcxLink::serve(messages::LinkUser& user, int ranks) {
+void UcxLink::serve(messages::LinkUser& user, int /*rank*/, int ranks) {
   user_ = &user;
   for (int rank = 0; rank < ranks; ++rank) ways_.push_back({this, rank, nullptr});
   worker_.on_message(on_message, this);

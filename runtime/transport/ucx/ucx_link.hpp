@@ -20,7 +20,7 @@ class UcxLink final : public messages::Link {
   const Traits& traits() const noexcept override;
   std::string describe() const override;
   std::string describe(int rank) const override;
-  void serve(messages::LinkUser& user, int ranks) override;
+  void serve(messages::LinkUser& user, int rank, int ranks) override;
   base::Bytes address() const override { return worker_.address(); }
   int event_fd() const override { return worker_.event_fd(); }
   base::Status connect(int rank, base::ByteView address) noexcept override;

@@ -15,7 +15,7 @@ class SilentLink final : public Link {
   }
   std::string describe() const override { return "nothing"; }
   std::string describe(int) const override { return "nothing"; }
-  void serve(LinkUser&, int) override {}
+  void serve(LinkUser&, int, int) override {}
   base::Bytes address() const override { return base::Bytes(1); }
   int event_fd() const override { return -1; }
   base::Status connect(int, base::ByteView) noexcept override { return {}; }

@@ -77,6 +77,38 @@ TEST(TcpLink, TwoThatBeginAtOnceKeepTheirOrderBothWays) {
   }
 }
 
+TEST(TcpLink, OfTwoThatBeginAtOnceTheHigherWaitsForTheLowersCall) {
+  constexpr Patience patient{.call_ns = 60'000'000'000};
+  Station lower(0, 2, patient), higher(1, 2, patient);
+  ASSERT_TRUE(higher.connect(lower).ok());
+  higher.say(lower, pattern(20000, 1));
+  for (int i = 0; i < 20; ++i) (void)higher.drive();
+  EXPECT_EQ(higher.sent_well, 0U);
+  ASSERT_TRUE(lower.connect(higher).ok());
+  lower.say(higher, pattern(30, 2));
+  ASSERT_TRUE(drive_until({&lower, &higher}, [&] { return lower.came.size() == 1 && higher.came.size() == 1; }));
+  EXPECT_TRUE(lower.came[0].data == pattern(20000, 1));
+  EXPECT_EQ(higher.link.describe(0), "a connection that it made");
+}
+
+TEST(TcpLink, WhoWaitsForACallInVainMakesTheConnection) {
+  Station lower(0), higher(1, 2, {.call_ns = 5'000'000});
+  ASSERT_TRUE(higher.connect(lower).ok());
+  for (std::size_t i = 0; i < 3; ++i) higher.say(lower, pattern(10000 * i, i));
+  ASSERT_TRUE(drive_until({&lower, &higher}, [&] { return lower.came.size() == 3; }));
+  EXPECT_TRUE(lower.came[2].data == pattern(20000, 2));
+  EXPECT_NE(higher.link.describe(0), "a connection that it made");
+}
+
+TEST(TcpLink, CutWhileItWaitsForACallItGivesBackWhatItHad) {
+  Station lower(0), higher(1, 2, {.call_ns = 60'000'000'000});
+  ASSERT_TRUE(higher.connect(lower).ok());
+  higher.say(lower, pattern(100, 1));
+  higher.link.disconnect(0, false);
+  ASSERT_EQ(higher.failed.size(), 1U);
+  EXPECT_EQ(higher.failed[0].code, Code::peer_failed);
+}
+
 TEST(TcpLink, WhoeverWasTalkedToAnswersOnTheSameConnection) {
   Station server(0), client(1);
   expect_served(server, client);
@@ -375,7 +407,7 @@ class DeafPort {
   Address address_;
 };
 
-constexpr Patience soon{.each_ns = 200'000'000, .last_ns = 400'000'000};
+constexpr Patience soon{.each_ns = 200'000'000, .last_ns = 400'000'000, .call_ns = 0};
 
 // A way in one direction only, or a knock that got lost: what the other side has made serves.
 TEST(TcpLink, WhoHasReachedUsIsTalkedToThoughHeDoesNotAnswer) {

@@ -46,10 +46,11 @@ class Station final : public messages::LinkUser {
     bool large = false;
   };
 
-  Station(int rank, int ranks = 2, Patience patience = {})
+  /// Unless it is said otherwise it waits for nobody's call.
+  Station(int rank, int ranks = 2, Patience patience = {.call_ns = 0})
       : rank_(rank), ranks_(ranks), link(base::Log(static_cast<base::LogLevel>(-1)), patience) {
     for (int i = 0; i < ranks; ++i) peers_.emplace_back().rank = i;
-    link.serve(*this, ranks);
+    link.serve(*this, rank_, ranks);
   }
 
   std::uint64_t secret() const { return 0xabcdef00ULL + static_cast<std::uint64_t>(rank_); }
