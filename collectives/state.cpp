@@ -79,11 +79,11 @@ std::exception_ptr State::close() {
   if (have_met) {
     direct_.reset();  // nobody reads or writes another's part of it any more, so it goes without another round
   } else if (direct_) {
-    direct_->close();
+    window::close_step(unheard, [&] { direct_->close(); });
   }
   // The last of the world's windows is what its schedules go through.
   if (team_.is_world()) team_.use_exchange(nullptr);
-  schedules_->close();
+  window::close_step(unheard, [&] { schedules_->close(); });
   return unheard;
 }
 

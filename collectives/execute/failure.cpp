@@ -1,6 +1,7 @@
 // How a team's failure comes to be known to all of its ranks, and what it was.
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "collectives/execute/schedule_team.hpp"
 #include "runtime/window/begin.hpp"
@@ -16,19 +17,30 @@ bool waited_in_vain(const Report& report) noexcept {
   return code == Code::timeout || code == Code::mismatch;
 }
 
+bool is_of_the_job(const Status& status) noexcept {
+  return status.code == Code::peer_failed || status.code == Code::aborted;
+}
+
 }  // namespace
 
 /// Whoever gives up first writes its report to all others and raises their alarm; who sees the alarm does the
 /// same. So a rank that waits for someone who will never come learns of it at once, wherever in the algorithm
 /// the two are. Deaths and aborts are known to all by the node's page: for them nothing is sent; whatever else a
 /// rank fails of is told.
+///
+/// Who gave up and said so may have ended since, and a slow rank meets that death before it has looked at the alarm.
+/// The alarm was raised first and wins; it may still lie in a wire.
 const Status& ScheduleTeam::give_up(const Status& status, std::uint64_t call) noexcept {
   if (!failure_.ok()) return failure_;
+  if (is_of_the_job(status)) {
+    for (const auto& wire : fabric_.wires) wire->progress();
+    if (hear_alarm()) return failure_;
+  }
   failure_ = status;
   history_.is_over.store(true, std::memory_order_relaxed);
   write_report(call != 0 ? call : call_in_question());
   for (Operation* const operation : active_) operation->abandon();
-  if (status.code != Code::peer_failed && status.code != Code::aborted) send_report();
+  if (!is_of_the_job(status)) send_report();
   return failure_;
 }
 
@@ -114,18 +126,38 @@ Status ScheduleTeam::explain() noexcept {
   }
   if (explained_ || (failure_.code != Code::timeout && failure_.code != Code::mismatch)) return failure_;
   explained_ = true;
-  // Ranks that are in a call answer at once.
+  const Status died = hear_others();
+  const Status settled = settle();
+  failure_ = died.ok() || settled.code == Code::mismatch ? settled : died;
+  return failure_;
+}
+
+/// Ranks that are in a call answer at once. Returns a death or an abort, which ends it, unless this rank knows of a
+/// mismatch by then: that is what went wrong, and who knows of it ends, mostly; so the others are heard out.
+Status ScheduleTeam::hear_others() noexcept {
+  int dead = -1;
   const auto all_heard = [&]() noexcept {
     for (int rank = 0; rank < size_; ++rank)
-      if (rank != rank_ && arena_.word(Arena::report_offset(rank)) == 0) return false;
+      if (rank != rank_ && rank != dead && arena_.word(Arena::report_offset(rank)) == 0) return false;
     return true;
   };
   constexpr std::chrono::milliseconds moment{250};
   const base::WaitNote note{base::Activity::wait_request, failure_.peer};
-  const Status waited =
-      fabric_.waiter.until(note, all_heard, std::min<std::chrono::nanoseconds>(moment, fabric_.timeout));
-  if (waited.code == Code::peer_failed || waited.code == Code::aborted) return failure_ = waited;
+  const std::int64_t limit = base::now_ns() + std::min<std::chrono::nanoseconds>(moment, fabric_.timeout).count();
+  Status died;
+  for (;;) {
+    const Status waited = fabric_.waiter.until(note, all_heard, std::chrono::nanoseconds(limit - base::now_ns()));
+    if (!is_of_the_job(waited)) return died;
+    died = waited;
+    dead = team_.rank_of(waited.peer);
+    if (settle().code != Code::mismatch || base::now_ns() >= limit) return died;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a waiter no longer does, in a job that has died
+  }
+}
 
+/// What it was, from what was heard so far.
+Status ScheduleTeam::settle() noexcept {
+  conflict_ = 0;
   int missing = -1;
   int cause = -1;    // who failed of something else than waiting
   int witness = -1;  // who has seen a mismatch
@@ -153,14 +185,13 @@ Status ScheduleTeam::explain() noexcept {
   if (conflict_ != 0 || failure_.code == Code::mismatch || witness >= 0) {
     if (conflict_ == 0) conflict_ = witness >= 0 ? arena_.report(witness).call : report_.call;
     if (other < 0) other = witness;
-    failure_ = Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(other));
-  } else if (cause >= 0) {
-    const auto code = static_cast<Code>(arena_.report(cause).code);
-    failure_ = Status::failure(code, "a rank of the team gave up the call", arena_.world(cause));
-  } else if (missing >= 0) {
-    failure_ = Status::failure(Code::timeout, "the deadline passed", arena_.world(missing));
+    return Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(other));
   }
-  return failure_;
+  if (cause >= 0) {
+    const auto code = static_cast<Code>(arena_.report(cause).code);
+    return Status::failure(code, "a rank of the team gave up the call", arena_.world(cause));
+  }
+  return missing < 0 ? failure_ : Status::failure(Code::timeout, "the deadline passed", arena_.world(missing));
 }
 
 Signature ScheduleTeam::signature_of(int rank) const noexcept {

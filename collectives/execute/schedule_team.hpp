@@ -155,6 +155,8 @@ class ScheduleTeam final : public base::Progress,
   void ask(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
   void write_report(std::uint64_t call) noexcept;
   void send_report() noexcept;
+  base::Status hear_others() noexcept;
+  base::Status settle() noexcept;
 
   static constexpr const char* gave_up = "a rank of the team has given up";
 

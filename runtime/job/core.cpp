@@ -35,7 +35,8 @@ void Core::close() {
   const std::exception_ptr unheard = world_.core()->collectives->close();
   fabric_->background.stop();
   fabric_->background.end_all();  // what other teams have under way: buffers are the caller's from here on
-  window::barrier_for(*fabric_, *bootstrap_, fabric_->deadline(), base::Activity::closing);
+  window::close_step(unheard,
+                     [&] { window::barrier_for(*fabric_, *bootstrap_, fabric_->deadline(), base::Activity::closing); });
   for (const window::OpenStreams* const each : fabric_->open_streams) take(each->compare());
   for (const auto& wire : fabric_->wires) wire->all_left();
   bootstrap_->leave();

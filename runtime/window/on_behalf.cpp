@@ -58,19 +58,18 @@ void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline 
   }
 }
 
-std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange) {
+std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange, std::exception_ptr unheard) {
   const bool is_world = &exchange == fabric.over_world.get();
-  std::exception_ptr unheard;
   if (!is_world || !exchange.has_failed()) {
     try {
       barrier_for(fabric, exchange, fabric.deadline(), base::Activity::closing);
-      return nullptr;
+      return unheard;
     } catch (const Error&) {
       if (!is_world || !exchange.failed_before()) throw;
       unheard = std::current_exception();
     }
   }
-  barrier_for(fabric, *fabric.exchange, fabric.deadline(), base::Activity::closing);
+  close_step(unheard, [&] { barrier_for(fabric, *fabric.exchange, fabric.deadline(), base::Activity::closing); });
   return unheard;
 }
 

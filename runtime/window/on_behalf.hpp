@@ -55,7 +55,19 @@ void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline 
 
 /// Where ranks meet to close something. If the world's calls have failed in an earlier one, its ranks meet by the
 /// control plane, so that what is left is closed in order. Returns that failure if this rank hears of it only here: to
-/// be thrown when all is closed.
-[[nodiscard]] std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange);
+/// be thrown when all is closed. `unheard`: of an earlier meeting.
+[[nodiscard]] std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange,
+                                               std::exception_ptr unheard = nullptr);
+
+/// A step of a closing that this rank goes on with though it has heard of a failure. Should the step fail, that failure
+/// is thrown: who was told of it in a call may have ended, and that death is what came of it, not what went wrong.
+template <typename Step> void close_step(const std::exception_ptr& unheard, const Step& step) {
+  try {
+    step();
+  } catch (const Error&) {
+    if (unheard != nullptr) std::rethrow_exception(unheard);
+    throw;
+  }
+}
 
 }  // namespace hmc::window

@@ -304,8 +304,7 @@ void Core::close() {
   node_range_.reset();
   std::erase(fabric_->windows, this);
   // A device's memory may be freed only when nobody has it mapped any more.
-  if (!device_paths_.empty() && !fabric_->closed)
-    if (auto later = meet_to_close(*fabric_, exchange()); later != nullptr) unheard = std::move(later);
+  if (!device_paths_.empty() && !fabric_->closed) unheard = meet_to_close(*fabric_, exchange(), std::move(unheard));
   conceal();
   region_ = exposed_region_ = {};
   allocation_.reset();

@@ -190,6 +190,43 @@ TEST_P(ConstructionMismatch, first_heard_of_while_closing_closes_all_the_same) {
   for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
 }
 
+// As a program does that says what went wrong and ends: its death isn't what the others are told of.
+TEST_P(ConstructionMismatch, wins_over_the_deaths_of_those_that_it_ended) {
+  const auto outcomes = run_runtime(
+      [&](Runtime& runtime, int rank) {
+        Runtime own = std::move(runtime);  // goes without a goodbye at the first Error
+        std::vector<std::uint64_t> out(100);
+        own.world().gather(in.data(), out.data(), rank == ranks() - 1 ? 8 : 16, 0);
+        own.close();
+      },
+      deadline);
+  expect_mismatch(outcomes, {"gather(8 bytes, root 0)", "gather(16 bytes, root 0)"});
+}
+
+TEST_P(ConstructionMismatch, wins_over_deaths_on_a_rank_that_looks_when_all_others_have_ended) {
+  std::barrier here(ranks());
+  const auto outcomes = run_runtime(
+      [&](Runtime& runtime, int rank) {
+        Runtime own = std::move(runtime);
+        std::vector<std::uint64_t> out(100);
+        here.arrive_and_wait();
+        const bool is_late = rank == ranks() - 1;
+        try {
+          own.world().gather(in.data(), out.data(), is_late ? 8 : 16, 0);
+          if (is_late) here.arrive_and_wait();
+          own.world().barrier();
+        } catch (const Error&) {
+          if (!is_late) [[maybe_unused]]
+            Runtime gone = std::move(own);
+          if (!is_late) (void)here.arrive();
+          throw;
+        }
+      },
+      deadline);
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::mismatch) << outcome.text;
+  EXPECT_EQ(count_of(outcomes.back().text, "called gather"), 2) << outcomes.back().text;
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ConstructionMismatch,
                          testing::Values(std::tuple(2, 1), std::tuple(2, 2), std::tuple(3, 1), std::tuple(4, 2),
                                          std::tuple(5, 1)),
