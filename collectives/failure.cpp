@@ -22,17 +22,30 @@ std::vector<int> on_this_node(const window::TeamCore& team) {
   return world_ranks;
 }
 
+std::string text_of(const Said& said, bool one) {
+  switch (said.part) {
+    case Said::Part::called: return "called " + said.signature.text();
+    case Said::Part::absent: return one ? "hasn't come so far" : "haven't come so far";
+    case Said::Part::otherwise:
+      return one ? "called something else and is in no call now" : "called something else and are in no call now";
+    case Said::Part::silent: break;
+  }
+  return one ? "hasn't said what it called" : "haven't said what they called";
+}
+
 /// "rank 1 called barrier; ranks 0 and 2 called allreduce(...)": each thing once, by who called it.
-std::string who_called_what(const window::TeamCore& team, const std::function<Signature(int rank)>& signature_of) {
+std::string who_called_what(const window::TeamCore& team, const std::function<Said(int rank)>& said_of) {
   const int size = team.size();
   std::string text;
   std::vector<bool> told(static_cast<std::size_t>(size));
+  std::vector<Said> all;  // once each: ranks may tell more at any time
+  for (int rank = 0; rank < size; ++rank) all.push_back(said_of(rank));
   for (int rank = 0; rank < size; ++rank) {
     if (told[static_cast<std::size_t>(rank)]) continue;
-    const Signature called = signature_of(rank);
+    const Said& said = all[static_cast<std::size_t>(rank)];
     std::vector<int> ranks;
     for (int other = rank; other < size; ++other) {
-      if (!(signature_of(other) == called)) continue;
+      if (!(all[static_cast<std::size_t>(other)] == said)) continue;
       told[static_cast<std::size_t>(other)] = true;
       ranks.push_back(team.world_rank(other));
     }
@@ -41,8 +54,7 @@ std::string who_called_what(const window::TeamCore& team, const std::function<Si
     if (ranks.size() > most) ranks.resize(most);
     fmt::format_to(std::back_inserter(text), "{}{}{} {}{} {}", text.empty() ? "" : ", ", rank_word(team),
                    ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), more,
-                   called.kind() == Kind::none ? (ranks.size() == 1 ? "hasn't come so far" : "haven't come so far")
-                                               : "called " + called.text());
+                   text_of(said, ranks.size() == 1 && more.empty()));
   }
   return text;
 }
@@ -76,7 +88,7 @@ using Text = std::function<std::string()>;
 void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status& status, const char* operation,
                    std::size_t bytes) {
   throw_it(core, team.failure().ok() ? status : team.explain(), operation, bytes,
-           [&] { return who_called_what(core, [&](int rank) { return team.signature_of(rank); }); });
+           [&] { return who_called_what(core, [&](int rank) { return team.said_of(rank); }); });
 }
 
 }  // namespace hmc::collectives

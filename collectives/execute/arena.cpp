@@ -13,7 +13,8 @@ Room room_for(const window::TeamCore& team) noexcept { return room_of(team.size(
 Arena::Arena(window::TeamCore& team)
     : room_(room_for(team)),
       questions_at_(report_offset(team.size())),
-      first_area_((question_offset(team.size()) + 63) / 64 * 64),
+      ledger_at_((question_offset(team.size()) + 63) / 64 * 64),
+      first_area_(ledger_at_ + sizeof(Ledger)),
       area_bytes_(std::uint64_t{room_.slots} * 8 + room_.scratch_bytes) {
   window_ = window::Core::create(team, first_area_ + areas * area_bytes_, window::Core::Role::internal);
 }

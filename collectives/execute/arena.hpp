@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "collectives/execute/ledger.hpp"
 #include "collectives/execute/report.hpp"
 #include "collectives/select/room.hpp"
 #include "collectives/signature.hpp"
@@ -14,7 +15,7 @@
 namespace hmc::collectives {
 
 /// One window per team. In it, on each rank:
-///   control:  the alarm word, a slot per round of a guard, a report and two questions per rank
+///   control:  the alarm word, a slot per round of a guard, a report and two questions per rank, and its ledger
 ///   areas:    each has 64-bit signal slots, and scratch; call number n uses area n % areas
 /// Which area a call uses, and when that is free, is Numbering's matter.
 ///
@@ -62,6 +63,13 @@ class Arena {
     return *reinterpret_cast<const Report*>(window_->data() + report_offset(rank));
   }
 
+  Ledger& ledger() const noexcept { return *reinterpret_cast<Ledger*>(window_->data() + ledger_at_); }
+  /// Another's; null where load and store don't reach it.
+  Ledger* ledger_of(int rank) const noexcept {
+    std::byte* const direct = window_->peers()[static_cast<std::size_t>(rank)].direct;
+    return direct != nullptr ? reinterpret_cast<Ledger*>(direct + ledger_at_) : nullptr;
+  }
+
   /// Acquire: pairs with put_signal's release; what was put before the signal is visible.
   std::uint64_t word(std::uint64_t offset) const noexcept {
     return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(window_->data() + offset))
@@ -85,6 +93,7 @@ class Arena {
 
   Room room_;
   std::uint64_t questions_at_;
+  std::uint64_t ledger_at_;
   std::uint64_t first_area_;
   std::uint64_t area_bytes_;
   std::shared_ptr<window::Core> window_;

@@ -17,6 +17,9 @@ bool waited_in_vain(const Report& report) noexcept {
   return code == Code::timeout || code == Code::mismatch;
 }
 
+/// Of a rank that is in no call: see read_ledgers.
+bool is_read(const Report& report) noexcept { return static_cast<Code>(report.code) == Code::in_progress; }
+
 bool is_of_the_job(const Status& status) noexcept {
   return status.code == Code::peer_failed || status.code == Code::aborted;
 }
@@ -127,6 +130,7 @@ Status ScheduleTeam::explain() noexcept {
   if (explained_ || (failure_.code != Code::timeout && failure_.code != Code::mismatch)) return failure_;
   explained_ = true;
   const Status died = hear_others();
+  read_ledgers();
   const Status settled = settle();
   failure_ = died.ok() || settled.code == Code::mismatch ? settled : died;
   return failure_;
@@ -155,6 +159,34 @@ Status ScheduleTeam::hear_others() noexcept {
   }
 }
 
+/// Who tells nothing is mostly in no call: having only given, it computes. What it called is compared with what this
+/// rank reports of.
+void ScheduleTeam::read_ledgers() noexcept {
+  for (int rank = 0; rank < size_; ++rank) {
+    Ledger* const ledger = rank == rank_ ? nullptr : arena_.ledger_of(rank);
+    if (ledger == nullptr || arena_.word(Arena::report_offset(rank)) != 0) continue;
+    try {
+      read_.resize(static_cast<std::size_t>(size_));
+    } catch (const std::bad_alloc&) {
+      return;  // then less is told
+    }
+    Report& read = read_[static_cast<std::size_t>(rank)];
+    read.given = 1;
+    read.code = static_cast<std::uint64_t>(Code::in_progress);
+    read.call = ledger->calls();
+    read.first = report_.first;
+    for (std::uint64_t i = 0; i < Report::told; ++i) read.signatures[i] = ledger->signature_of(read.first + i).word();
+  }
+}
+
+const Report* ScheduleTeam::report_of(int rank) const noexcept {
+  if (rank == rank_) return &report_;
+  if (arena_.word(Arena::report_offset(rank)) != 0) return &arena_.report(rank);
+  if (read_.empty()) return nullptr;
+  const Report& read = read_[static_cast<std::size_t>(rank)];
+  return read.given != 0 ? &read : nullptr;
+}
+
 /// What it was, from what was heard so far.
 Status ScheduleTeam::settle() noexcept {
   conflict_ = 0;
@@ -170,17 +202,17 @@ Status ScheduleTeam::settle() noexcept {
   };
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
-    if (arena_.word(Arena::report_offset(rank)) == 0) {
-      if (missing < 0) missing = rank;
-      continue;
-    }
-    const Report& report = arena_.report(rank);
-    if (witness < 0 && static_cast<Code>(report.code) == Code::mismatch) witness = rank;
-    if (cause < 0 && !waited_in_vain(report)) cause = rank;
+    const Report* const known = report_of(rank);
+    const bool is_heard = known != nullptr && !is_read(*known);
+    if (!is_heard && missing < 0) missing = rank;
+    if (known == nullptr) continue;
+    const Report& report = *known;
+    if (is_heard && witness < 0 && static_cast<Code>(report.code) == Code::mismatch) witness = rank;
+    if (is_heard && cause < 0 && !waited_in_vain(report)) cause = rank;
     if (first < 0) first = rank;
     // Others may differ in a call that this rank hasn't made yet.
     consider(Report::conflict(report_, report), rank);
-    consider(Report::conflict(arena_.report(first), report), rank);
+    consider(Report::conflict(*report_of(first), report), rank);
   }
   if (conflict_ != 0 || failure_.code == Code::mismatch || witness >= 0) {
     if (conflict_ == 0) conflict_ = witness >= 0 ? arena_.report(witness).call : report_.call;
@@ -194,8 +226,19 @@ Status ScheduleTeam::settle() noexcept {
   return missing < 0 ? failure_ : Status::failure(Code::timeout, "the deadline passed", arena_.world(missing));
 }
 
-Signature ScheduleTeam::signature_of(int rank) const noexcept {
-  return (rank == rank_ ? report_ : arena_.report(rank)).signature_of(conflict_);
+Said ScheduleTeam::said_of(int rank) const noexcept {
+  if (const Report* const report = report_of(rank)) {
+    const Signature signature = report->signature_of(conflict_);
+    if (signature.kind() != Kind::none) return {Said::Part::called, signature};
+    if (!is_read(*report) || report->call < conflict_) return {Said::Part::absent, {}};
+  }
+  const auto accuses = [&](const Report* report) {
+    return report != nullptr && static_cast<Code>(report->code) == Code::mismatch &&
+           static_cast<int>(report->peer) == arena_.world(rank);
+  };
+  for (int other = 0; other < size_; ++other)
+    if (accuses(report_of(other))) return {Said::Part::otherwise, {}};
+  return {};
 }
 
 }  // namespace hmc::collectives

@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "collectives/execute/ledger.hpp"
 #include "collectives/signature.hpp"
 
 namespace hmc::collectives {
@@ -28,7 +29,10 @@ class History {
     word_ ^= word_ >> 32;
     ++calls_;
     entries_[calls_ & (entries_.size() - 1)] = {signature, word_};
+    ledger_->add(calls_, signature);
   }
+  /// From now on others find the calls there; null: nowhere.
+  void show_in(Ledger* ledger) noexcept { ledger_ = ledger != nullptr ? ledger : &nobodys_; }
   /// By the owner, without the lock. Returns the word up to it.
   std::uint64_t add_alone(Signature signature) noexcept {
     if (shared != nullptr) [[unlikely]] {
@@ -77,6 +81,8 @@ class History {
   std::uint64_t calls_ = 0;
   std::uint64_t word_ = 0;
   std::vector<Entry> entries_ = std::vector<Entry>(2 * remembered);  // a power of two
+  Ledger nobodys_;
+  Ledger* ledger_ = &nobodys_;
 };
 
 }  // namespace hmc::collectives

@@ -22,6 +22,7 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
       choices_(selector, shape, arena_.room()),
       plans_(arena_.room(), shape, rank_, !team.all_direct()),
       blocking_(arena_) {
+  history_.show_in(&arena_.ledger());
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
   // Requests of a team that has gone don't get as far as its place here: their window is closed.
@@ -60,6 +61,7 @@ void ScheduleTeam::close() {
     const auto guard = hold();
     unshare();
     closes_ = true;
+    history_.show_in(nullptr);
   }
   arena_.close();
 }

@@ -17,6 +17,19 @@
 
 namespace hmc::collectives {
 
+/// What is known of a rank's part in a call that failed.
+struct Said {
+  enum class Part {
+    called,     ///< as the signature says
+    absent,     ///< it hasn't come so far
+    otherwise,  ///< something else, as a message of it has shown, and answers nothing
+    silent,     ///< it answers nothing
+  };
+  Part part = Part::silent;
+  Signature signature;
+  friend bool operator==(const Said&, const Said&) = default;
+};
+
 /// Blocking calls drive their operation until it is over. Non-blocking ones are driven from every wait of this
 /// rank, whenever somebody asks for them, and by the Runtime's background thread, except those with a function of the
 /// user's, which is called by the caller's thread alone. Failures stick: after one, the team's ranks may be at
@@ -76,7 +89,7 @@ class ScheduleTeam final : public base::Progress,
   /// After a failure: hears what the others were in, for as long as a moment, and settles what it was.
   base::Status explain() noexcept;
   /// Who called what, in the call that failed; valid after explain().
-  Signature signature_of(int rank) const noexcept;
+  Said said_of(int rank) const noexcept;
 
   int rank() const noexcept { return rank_; }
   /// How many calls an algorithm has carried out.
@@ -156,6 +169,9 @@ class ScheduleTeam final : public base::Progress,
   void write_report(std::uint64_t call) noexcept;
   void send_report() noexcept;
   base::Status hear_others() noexcept;
+  void read_ledgers() noexcept;
+  /// What a rank tells, or what its ledger does; null if neither.
+  const Report* report_of(int rank) const noexcept;
   base::Status settle() noexcept;
 
   static constexpr const char* gave_up = "a rank of the team has given up";
@@ -192,6 +208,7 @@ class ScheduleTeam final : public base::Progress,
   std::uint64_t conflict_ = 0;  // the call that wasn't the same
   History history_;
   Report report_;
+  std::vector<Report> read_;  // by rank, those of ranks that tell nothing
 
   // of long waits
   unsigned idle_ = 0;

@@ -141,6 +141,36 @@ TEST_P(Mismatch, of_calls_in_which_nobody_waits) {
   expect_mismatch(outcomes, {"broadcast(8 bytes, root 0)", "broadcast(8 bytes, root 1)"});
 }
 
+// It answers nothing, and yet nobody says that it hasn't come: its message, or its ledger, tells of it.
+TEST_P(Mismatch, of_a_rank_that_only_gave_and_is_in_no_call_now) {
+  const int odd = ranks() - 1;
+  std::barrier here(ranks()), told(ranks());
+  const auto outcomes = run([&](Team& world, int rank) {
+    auto out = output();
+    here.arrive_and_wait();
+    try {
+      world.gather(in.data(), out.data(), rank == odd ? 8 : 16, 0);
+      if (rank != odd) world.barrier();
+    } catch (const Error&) {
+      (void)told.arrive();
+      throw;
+    }
+    told.arrive_and_wait();
+    world.barrier();
+  });
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.code, Code::mismatch) << outcome.text;
+    EXPECT_LT(outcome.took, at_most) << outcome.text;
+    EXPECT_NE(outcome.text.find("called gather(16 bytes, root 0)"), std::string::npos) << outcome.text;
+    const bool names_it =
+        outcome.text.find("rank " + std::to_string(odd) + " called gather(8 bytes, root 0)") != std::string::npos;
+    EXPECT_TRUE(names_it ||
+                (nodes() > 1 && outcome.text.find("rank " + std::to_string(odd) +
+                                                  " called something else and is in no call now") != std::string::npos))
+        << outcome.text;
+  }
+}
+
 TEST_P(Mismatch, ends_the_team) {
   const auto outcomes = run([&](Team& world, int rank) {
     std::uint64_t out = 0;
