@@ -83,11 +83,26 @@ using Text = std::function<std::string()>;
   throw Error(std::move(detail));
 }
 
+/// Whoever was awaited here has given up in another team: that is what went wrong.
+void throw_of_another_team(window::TicketSource& other, const base::Status& status, const char* operation) {
+  try {
+    other.throw_failure(status, operation);
+  } catch (const Error& error) {
+    ErrorDetail detail = error.detail();
+    detail.message = "in another team, before: " + detail.message;
+    throw Error(std::move(detail));
+  }
+}
+
 }  // namespace
 
 void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base::Status& status, const char* operation,
                    std::size_t bytes) {
-  throw_it(core, team.failure().ok() ? status : team.explain(), operation, bytes,
+  const base::Status settled = team.failure().ok() ? status : team.explain();
+  if (settled.code != Code::mismatch)
+    if (window::TicketSource* const other = window::unheard_mismatch(core.fabric(), settled.peer))
+      throw_of_another_team(*other, settled, operation);
+  throw_it(core, settled, operation, bytes,
            [&] { return who_called_what(core, [&](int rank) { return team.said_of(rank); }); });
 }
 

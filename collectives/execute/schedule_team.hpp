@@ -71,6 +71,9 @@ class ScheduleTeam final : public base::Progress,
   // Relaxed: a count whose change is looked for; what has been moved is seen by test().
   std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
+  bool has_unheard_mismatch(int world_rank) noexcept override;
+  bool is_closing(int world_rank) noexcept override;
+  base::Watch* watch() noexcept override { return this; }
   Request request_of(std::uint64_t ticket, const char* operation) const;
 
   /// Persistent: prepared once, with all its schedules; then started as often as wanted, one run at a time.
@@ -165,6 +168,15 @@ class ScheduleTeam final : public base::Progress,
   void look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
   void look_after_started(std::int64_t now) noexcept;
   void hear_questions() noexcept;
+  /// Whom a wait is for may have given up in another team: see watch.cpp.
+  struct Elsewhere {
+    std::int64_t looked_at = 0;
+    int world_rank = -1;
+    std::uint64_t call = 0;
+    std::int64_t since = 0;
+  };
+  bool waits_in_vain(int world_rank, std::int64_t now) noexcept;
+  bool is_in_no_call(int world_rank) const noexcept;
   void ask(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
   void write_report(std::uint64_t call) noexcept;
   void send_report() noexcept;
@@ -214,6 +226,7 @@ class ScheduleTeam final : public base::Progress,
   unsigned idle_ = 0;
   Asker blocking_asker_;
   Asker started_asker_;
+  Elsewhere elsewhere_;
 };
 
 }  // namespace hmc::collectives

@@ -6,6 +6,18 @@
 // there. Numbers can't fall all the way round a ring, so some rank is asked of a call that it has made. If its history
 // is the same it is in that call or past it and has sent what belongs to it; if all were so in one call, a schedule
 // that is proved would be stuck. So somewhere in the ring histories differ, and the one asked sees it.
+//
+// Two teams. A rank that has only given in a call of team A learns of A's mismatch when it looks at A's alarm, and may
+// wait in team B by then, for a rank that was told of the mismatch and ends, closes or does something else about it. So
+// who waits in B looks at the alarms of its other teams, answers them, and where the rank that it waits for gave up in
+// A, A's mismatch is what it says of whatever B's wait ends by: a death, the deadline, another rank's giving up.
+//
+// Whether that rank still comes to B nobody can know: it may have caught the error and be on its way, and then B goes
+// on as if nothing had happened. So the wait ends early only if that rank is seen in no call for two seconds, or in
+// Runtime::close. That is eight times what hearing out the others of a mismatch takes at most. What ranks of other
+// nodes are in isn't known here: whoever shares their node ends B for all, or the deadline does.
+#include <algorithm>
+
 #include "collectives/execute/schedule_team.hpp"
 #include "runtime/window/begin.hpp"
 
@@ -18,14 +30,64 @@ namespace {
 constexpr std::int64_t between_looks_ns = 500'000;
 /// A wait so long isn't one for a message under way. One question for each call and rank waited for.
 constexpr std::int64_t before_asking_ns = 2'000'000;
+/// Of another team's failure.
+constexpr std::int64_t between_looks_elsewhere_ns = 10'000'000;
+constexpr std::int64_t before_giving_up_ns = 2'000'000'000;
 
 }  // namespace
 
 Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept {
+  int awaited = note.peer;
+  {
+    const auto guard = hold();
+    if (failure_.ok() && !hear_alarm())
+      look_after(blocking_asker_, team_.rank_of(note.peer), Arena::stamp(history_.calls(), history_.word()), now);
+    if (!failure_.ok()) return failure_;
+    // A request's wait: the oldest call stands for it.
+    if (awaited < 0 && !active_.empty()) awaited = arena_.world(awaited_by(*active_.front()));
+  }
+  if (!waits_in_vain(awaited, now)) return {};
   const auto guard = hold();
-  if (failure_.ok() && !hear_alarm())
-    look_after(blocking_asker_, team_.rank_of(note.peer), Arena::stamp(history_.calls(), history_.word()), now);
-  return failure_;
+  return give_up(Status::failure(Code::error, "a rank has given up in another team", awaited));
+}
+
+/// Without the lock, which the other teams take.
+bool ScheduleTeam::waits_in_vain(int world_rank, std::int64_t now) noexcept {
+  if (now - elsewhere_.looked_at < between_looks_elsewhere_ns) return false;
+  elsewhere_.looked_at = now;
+  const bool waits = window::unheard_mismatch(fabric_, world_rank) != nullptr && is_in_no_call(world_rank);
+  if (!waits || elsewhere_.world_rank != world_rank || elsewhere_.call != history_.calls()) {
+    elsewhere_ = {now, waits ? world_rank : -1, history_.calls(), now};
+    return false;
+  }
+  return now - elsewhere_.since >= before_giving_up_ns;
+}
+
+/// As its line says; or it closes, and begins no call any more.
+bool ScheduleTeam::is_in_no_call(int world_rank) const noexcept {
+  const int index = fabric_.local_index[static_cast<std::size_t>(world_rank)];
+  if (index < 0) return false;
+  // Relaxed: a hint; it has to be so for long.
+  const std::uint32_t activity = fabric_.waiter.page().activity(index).activity.load(std::memory_order_relaxed);
+  if (static_cast<base::Activity>(activity) == base::Activity::computing) return true;
+  return std::ranges::any_of(fabric_.sources, [&](window::TicketSource* source) {
+    return source != nullptr && source->is_closing(world_rank);
+  });
+}
+
+bool ScheduleTeam::has_unheard_mismatch(int world_rank) noexcept {
+  const auto guard = hold();
+  if (explained_ || closes_ || (failure_.ok() && !hear_alarm())) return false;
+  const int rank = team_.rank_of(world_rank);
+  if (rank < 0 || (rank != rank_ && arena_.word(Arena::report_offset(rank)) == 0)) return false;
+  return (failure_.code == Code::timeout || failure_.code == Code::mismatch) && settle().code == Code::mismatch;
+}
+
+bool ScheduleTeam::is_closing(int world_rank) noexcept {
+  Ledger* const ledger = team_.is_world() && !closes_ ? arena_.ledger_of(world_rank) : nullptr;
+  if (ledger == nullptr) return false;
+  const Signature last = ledger->signature_of(ledger->calls());
+  return last.kind() == Kind::construction && last.construction() == base::Construction::runtime_close;
 }
 
 void ScheduleTeam::look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept {

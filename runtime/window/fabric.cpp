@@ -33,6 +33,12 @@ Core* Fabric::device_window_around(const void* address, std::size_t bytes, std::
   return around(windows, address, bytes, team, true);
 }
 
+TicketSource* unheard_mismatch(const Fabric& fabric, int world_rank) noexcept {
+  for (TicketSource* const source : fabric.sources)
+    if (source != nullptr && world_rank >= 0 && source->has_unheard_mismatch(world_rank)) return source;
+  return nullptr;
+}
+
 std::uint64_t moves_of(const Fabric& fabric) noexcept {
   std::uint64_t moves = 0;
   for (const TicketSource* const source : fabric.sources)

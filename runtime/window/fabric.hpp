@@ -33,6 +33,12 @@ class TicketSource {
   /// Rises with every step. While it does the job's deadline isn't over: large calls take as long as they move.
   virtual std::uint64_t moves() const noexcept = 0;
   [[noreturn]] virtual void throw_failure(const base::Status& status, const char* operation) = 0;
+  /// It is a team's, which has ended by a mismatch that this rank has yet to be told of; `world_rank` gave up in it.
+  virtual bool has_unheard_mismatch(int /*world_rank*/) noexcept { return false; }
+  /// It is the world's, and `world_rank`'s last call there, as far as can be read here, is Runtime::close.
+  virtual bool is_closing(int /*world_rank*/) noexcept { return false; }
+  /// Looks after long waits for its tickets.
+  virtual base::Watch* watch() noexcept { return nullptr; }
   /// Its tickets are transfers: at the deadline one goes on, and it can be given up.
   virtual bool is_transfer() const noexcept { return false; }
   /// As Wire::abandon. A collective goes on, but after a death or an abort.
@@ -123,6 +129,8 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
 inline TicketSource* source_of(const Fabric& fabric, int wire) noexcept {
   return wire < 0 ? fabric.sources[static_cast<std::size_t>(-1 - wire)] : nullptr;
 }
+/// The one that ends what this rank waits for: see TicketSource::has_unheard_mismatch. Null if there is none.
+TicketSource* unheard_mismatch(const Fabric& fabric, int world_rank) noexcept;
 /// Of all sources together.
 std::uint64_t moves_of(const Fabric& fabric) noexcept;
 /// What a ticket says, having driven its wire if it wasn't done.

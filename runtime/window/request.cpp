@@ -96,9 +96,10 @@ void Request::wait(Timeout timeout) {
   const auto window = this->window();
   if (window == nullptr || ticket_ == transport::done) return end(window, look(window.get()));
   window::Fabric& fabric = window->fabric();
-  const base::WaitNote note{base::Activity::wait_request, peer_};
   window::TicketSource* const source = source_of(fabric, wire_);
+  base::WaitNote note{base::Activity::wait_request, peer_};
   if (source != nullptr && !source->is_transfer() && timeout < Timeout::zero()) {
+    note.watch = source->watch();
     const base::Status status = await_while_it_moves(fabric, *source, wire_, ticket_, note);
     if (status.code == Code::timeout) source->expired(ticket_);  // nobody will complete it any more
     return end(window, status);
