@@ -12,6 +12,7 @@ using base::Status;
 namespace {
 
 constexpr std::size_t ring_slots = 4;
+constexpr std::size_t largest_chunk = std::size_t{128} << 10;  // larger ones overlap less
 constexpr std::size_t staged_before_arrival = std::size_t{16} << 10;
 
 void keep_own(DirectTeam& team, const AllgatherCall& call) noexcept {
@@ -81,9 +82,11 @@ Status stage(DirectTeam& team, const AllgatherCall& call, std::size_t step, std:
 Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
   Announcement mine;
   mine.in = team.place(call.in, call.bytes);
-  if (!mine.in) mine.in = team.show_private(call.in, call.bytes, call.bytes, schedule::Collective::allgather);
+  if (!mine.in)
+    mine.in = team.show_private(call.in, call.bytes, call.bytes,
+                                private_way(schedule::Collective::allgather, team.size(), call.bytes));
   team.count(mine.in);
-  const std::size_t chunk = team.staging_bytes() / ring_slots;
+  const std::size_t chunk = std::min(largest_chunk, team.staging_bytes() / ring_slots);
   const std::size_t steps = (call.bytes + chunk - 1) / chunk;
   std::size_t staged = 0;
   if (!mine.in) {

@@ -86,7 +86,9 @@ Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
   Announcement mine;
   if (is_root) {
     mine.in = team.place(call.data, call.bytes);
-    if (!mine.in) mine.in = team.show_private(call.data, call.bytes, call.bytes, schedule::Collective::broadcast);
+    if (!mine.in)
+      mine.in = team.show_private(call.data, call.bytes, call.bytes,
+                                  private_way(schedule::Collective::broadcast, team.size(), call.bytes));
     team.count(mine.in);
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;

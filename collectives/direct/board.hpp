@@ -36,7 +36,7 @@ struct alignas(line_bytes) ProbeLine {
   std::uint64_t nonce = 0;
   std::int32_t process = 0;
   std::uint32_t reads_all = 0;  ///< this rank has read the nonces of all others
-  /// Rank 0's of a pair: TriedWays' decisions. Relaxed: who sees them a call later takes the other way once more.
+  /// Rank 0's of a pair: TriedWays' decisions. Relaxed: who sees them late takes the other way once more.
   std::atomic<std::uint64_t> decided{0};
 };
 

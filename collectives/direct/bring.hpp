@@ -8,7 +8,8 @@ namespace hmc::collectives {
 
 /// All ranks copy at the same time, each one block, and who has brought its own leaves; where the root takes all, all
 /// wait for it. Into a private output nobody writes: a root that has left with an error has its memory back at once,
-/// and what another process still writes there can't be stopped.
+/// and what another process still writes there can't be stopped. A window is known to be written to by others, and may
+/// be for a moment after an error, as in an allreduce.
 constexpr bool may_be_brought(const schedule::Call& call) noexcept {
   return call.collective == schedule::Collective::gather;
 }

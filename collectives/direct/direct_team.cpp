@@ -204,17 +204,15 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
   return {offset, static_cast<std::uint32_t>(window->id() + 1)};
 }
 
-Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block,
-                                   schedule::Collective collective) noexcept {
-  const PrivateWay way = private_way(collective, size_, block);
+Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block, PrivateWay way) noexcept {
   bool reads = bytes > 0 && (reads_.forced() || way != PrivateWay::stage) && all_read();
-  if (reads && !reads_.forced() && way == PrivateWay::try_both) {
+  if (!reads_.forced() && way == PrivateWay::try_both) {  // it counts the calls on both ranks alike
     std::atomic<std::uint64_t>& decided = board(0).probe.decided;
     if (rank_ != 0) ways_.follow(decided.load(std::memory_order_relaxed));
     const TriedWays::Way next = ways_.next(block);
     if (rank_ == 0) decided.store(ways_.decided(), std::memory_order_relaxed);
-    reads = next.is_new;
-    if (next.is_timed) trial_.block = block;
+    if (reads && next.is_timed) trial_.block = block;
+    reads = reads && next.is_new;
   }
   if (reads) {
     const std::int64_t begin = trial_.block > 0 ? base::now_ns() : 0;

@@ -93,10 +93,10 @@ class DirectTeam {
 
   // ---- windows
   Placement place(const void* buffer, std::size_t bytes) const noexcept;
-  /// Of a buffer that lies in no window, where all of the team can read it out of my memory, and shall (private_way).
-  /// `block`: what one peer takes at most. Else nothing: it is staged.
-  Placement show_private(const void* buffer, std::size_t bytes, std::size_t block,
-                         schedule::Collective collective) noexcept;
+  /// Of a buffer that lies in no window, where all of the team can read it out of my memory, and shall.
+  /// `block`: what one peer takes at most, and if both ways are tried the same on all ranks. Else nothing: it is
+  /// staged.
+  Placement show_private(const void* buffer, std::size_t bytes, std::size_t block, PrivateWay way) noexcept;
   /// Of an input, what became of it: peers take it where it lies, or it is staged.
   void count(const Placement& shown) noexcept;
   /// Around the moving of blocks that show_private was asked of: from when all are there.

@@ -220,7 +220,7 @@ class Pull {
   Status deepen_staging() {
     constexpr std::size_t of_all = std::size_t{128} << 20;
     const std::size_t wanted = std::min(block_, of_all / index(size_));
-    if (team_.staging_fits(wanted)) return {};
+    if (size_ == 1 || team_.staging_fits(wanted)) return {};
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;  // so all have left the calls before
     team_.grow_staging(wanted);
     return {};
@@ -241,9 +241,14 @@ class Pull {
     const bool may_stay = has_room && !(given_.call.in_place && roles_.overwrites_input());
     const std::size_t bytes = may_stay ? schedule::input_bytes({size_, 1}, given_.call, rank_) : 0;
     if (may_stay) shown_.in = team_.place(in_, bytes);
-    if (may_stay && !shown_.in && !reduces())
-      shown_.in = team_.show_private(in_, bytes, most_given(), roles_.collective);
+    if (may_stay && !shown_.in && !reduces()) shown_.in = show_private(bytes);
     if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
+  }
+  Placement show_private(std::size_t bytes) noexcept {
+    // In an alltoallv only this rank knows its blocks; in an allgatherv all know the largest.
+    const bool even = !parts_.irregular() || roles_.collective != Collective::alltoall;
+    const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
+    return team_.show_private(in_, bytes, block, private_way(roles_.collective, size_, block, even));
   }
   /// Of an input in a peer's window.
   std::size_t begin_at(int peer) const noexcept {

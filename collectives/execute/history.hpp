@@ -30,7 +30,10 @@ class History {
     ++calls_;
     entries_[calls_ & (entries_.size() - 1)] = {signature, word_};
     ledger_->add(calls_, signature);
+    ranks_calls_->store(ranks_calls_->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
+  /// Of all teams of this rank, in its line of the node's page.
+  void count_in(std::atomic<std::uint64_t>& ranks_calls) noexcept { ranks_calls_ = &ranks_calls; }
   /// From now on others find the calls there; null: nowhere.
   void show_in(Ledger* ledger) noexcept { ledger_ = ledger != nullptr ? ledger : &nobodys_; }
   /// By the owner, without the lock. Returns the word up to it.
@@ -83,6 +86,8 @@ class History {
   std::vector<Entry> entries_ = std::vector<Entry>(2 * remembered);  // a power of two
   Ledger nobodys_;
   Ledger* ledger_ = &nobodys_;
+  std::atomic<std::uint64_t> nobodys_calls_{0};
+  std::atomic<std::uint64_t>* ranks_calls_ = &nobodys_calls_;
 };
 
 }  // namespace hmc::collectives

@@ -23,6 +23,7 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
       plans_(arena_.room(), shape, rank_, !team.all_direct()),
       blocking_(arena_) {
   history_.show_in(&arena_.ledger());
+  history_.count_in(fabric_.waiter.page().activity(fabric_.waiter.local_index()).calls);
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
   // Requests of a team that has gone don't get as far as its place here: their window is closed.

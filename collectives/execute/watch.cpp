@@ -13,9 +13,9 @@
 // A, A's mismatch is what it says of whatever B's wait ends by: a death, the deadline, another rank's giving up.
 //
 // Whether that rank still comes to B nobody can know: it may have caught the error and be on its way, and then B goes
-// on as if nothing had happened. So the wait ends early only if that rank is seen in no call for two seconds, or in
-// Runtime::close. That is eight times what hearing out the others of a mismatch takes at most. What ranks of other
-// nodes are in isn't known here: whoever shares their node ends B for all, or the deadline does.
+// on as if nothing had happened. So the wait ends early only if that rank makes no call for ten seconds, or is in
+// Runtime::close for one, or for half of the deadline. What ranks of other nodes are in isn't known here: whoever
+// shares their node ends B for all, or the deadline does.
 #include <algorithm>
 
 #include "collectives/execute/schedule_team.hpp"
@@ -32,7 +32,8 @@ constexpr std::int64_t between_looks_ns = 500'000;
 constexpr std::int64_t before_asking_ns = 2'000'000;
 /// Of another team's failure.
 constexpr std::int64_t between_looks_elsewhere_ns = 10'000'000;
-constexpr std::int64_t before_giving_up_ns = 2'000'000'000;
+constexpr std::int64_t before_giving_up_ns = 10'000'000'000;
+constexpr std::int64_t before_giving_up_who_closes_ns = 1'000'000'000;
 
 }  // namespace
 
@@ -55,21 +56,36 @@ Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept
 bool ScheduleTeam::waits_in_vain(int world_rank, std::int64_t now) noexcept {
   if (now - elsewhere_.looked_at < between_looks_elsewhere_ns) return false;
   elsewhere_.looked_at = now;
-  const bool waits = window::unheard_mismatch(fabric_, world_rank) != nullptr && is_in_no_call(world_rank);
-  if (!waits || elsewhere_.world_rank != world_rank || elsewhere_.call != history_.calls()) {
-    elsewhere_ = {now, waits ? world_rank : -1, history_.calls(), now};
+  if (world_rank < 0) return false;
+  const bool closes = closes_runtime(world_rank);
+  const bool waits = (closes || is_in_no_call(world_rank)) && window::unheard_mismatch(fabric_, world_rank) != nullptr;
+  const std::uint64_t theirs = waits ? line_of(world_rank)->calls.load(std::memory_order_relaxed) : 0;
+  if (!waits || elsewhere_.world_rank != world_rank || elsewhere_.call != history_.calls() ||
+      elsewhere_.theirs != theirs) {
+    elsewhere_ = {now, waits ? world_rank : -1, history_.calls(), theirs, now};
     return false;
   }
-  return now - elsewhere_.since >= before_giving_up_ns;
+  const std::int64_t bound = closes ? before_giving_up_who_closes_ns : before_giving_up_ns;
+  return now - elsewhere_.since >= std::min(bound, fabric_.timeout.count() / 2);
 }
 
-/// As its line says; or it closes, and begins no call any more.
-bool ScheduleTeam::is_in_no_call(int world_rank) const noexcept {
+/// Null: on another node.
+const base::ActivityLine* ScheduleTeam::line_of(int world_rank) const noexcept {
   const int index = fabric_.local_index[static_cast<std::size_t>(world_rank)];
-  if (index < 0) return false;
-  // Relaxed: a hint; it has to be so for long.
-  const std::uint32_t activity = fabric_.waiter.page().activity(index).activity.load(std::memory_order_relaxed);
-  if (static_cast<base::Activity>(activity) == base::Activity::computing) return true;
+  return index < 0 ? nullptr : &fabric_.waiter.page().activity(index);
+}
+
+/// As its line says.
+bool ScheduleTeam::is_in_no_call(int world_rank) const noexcept {
+  const base::ActivityLine* const line = line_of(world_rank);
+  if (line == nullptr) return false;
+  // Relaxed: a hint; it has to be so for long. Calls that don't wait for long don't show in it, but count.
+  const std::uint32_t activity = line->activity.load(std::memory_order_relaxed);
+  return static_cast<base::Activity>(activity) == base::Activity::computing;
+}
+
+/// And begins no call any more.
+bool ScheduleTeam::closes_runtime(int world_rank) const noexcept {
   return std::ranges::any_of(fabric_.sources, [&](window::TicketSource* source) {
     return source != nullptr && source->is_closing(world_rank);
   });

@@ -44,6 +44,9 @@ struct alignas(64) ActivityLine {
   std::atomic<std::int64_t> since_ns{0};     ///< CLOCK_MONOTONIC
   std::atomic<std::int32_t> world_rank{-1};  ///< whose line this is
   std::atomic<std::int32_t> pid{0};
+  /// Collectives that it has called, of all its teams: whoever calls another one isn't gone. Relaxed: a hint, in which
+  /// one of two threads' counts may be lost.
+  std::atomic<std::uint64_t> calls{0};
 };
 
 /// Where a rank sleeps when ranks outnumber cores, and, in a line of its own, where the thread does that goes on with

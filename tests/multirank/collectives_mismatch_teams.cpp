@@ -16,8 +16,9 @@ class TeamsMismatch : public Mismatch {
   }
   /// The last rank is the root of a gather in a team of its own, to which it gives less, and goes on to `then` with
   /// what it is told; the others, which only give and don't ask, go on to another team.
-  template <typename Then, typename Next> std::vector<Outcome> run_two(const Then& then, const Next& next) {
-    return run_runtime([&](Runtime& runtime, int rank) {
+  template <typename Then, typename Next>
+  std::vector<Outcome> run_two(const Then& then, const Next& next, std::chrono::nanoseconds deadline = 30s) {
+    const auto body = [&](Runtime& runtime, int rank) {
       Runtime own = std::move(runtime);
       Team one = own.world().duplicate(), other = own.world().duplicate();
       own.world().barrier();
@@ -30,7 +31,8 @@ class TeamsMismatch : public Mismatch {
         return then(own, other);
       }
       next(one, other);
-    });
+    };
+    return run_runtime(body, deadline);
   }
   const std::vector<std::string> calls_ = {"igather(8 bytes, root " + std::to_string(ranks() - 1) + ")",
                                            "igather(16 bytes, root " + std::to_string(ranks() - 1) + ")"};
@@ -44,6 +46,7 @@ class TeamsMismatch : public Mismatch {
 };
 
 TEST_P(TeamsMismatch, is_told_to_who_waits_in_another_team_for_a_rank_that_does_not_come) {
+  at_most = 7s;  // half of the deadline, and some more
   for (const bool by_request : {false, true}) {
     expect_told(run_two([&](Runtime&, Team&) { told_.arrive_and_wait(); },
                         [&](Team&, Team& other) {
@@ -54,7 +57,8 @@ TEST_P(TeamsMismatch, is_told_to_who_waits_in_another_team_for_a_rank_that_does_
                             throw;
                           }
                           ADD_FAILURE() << "a barrier without one rank";
-                        }));
+                        },
+                        8s));
   }
 }
 

@@ -56,6 +56,7 @@ void prepare(int fd, Distance distance) noexcept {
 }
 
 std::string Connection::describe() const {
+  if (awaits_call()) return "a connection that it is to make";
   return next_way_ == 0 ? "a connection that it made" : text_of(ways_[next_way_ - 1]);
 }
 

@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -55,9 +57,14 @@ TcpLink::TcpLink(base::Log log, Patience patience)
       own_(own_address()),
       poll_set_(::epoll_create1(EPOLL_CLOEXEC)),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      clock_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       waste_(waste_bytes) {
   if (!poll_set_) fail("no poll set");
   listen();
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = &clock_;
+  if (clock_ && ::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, clock_.get(), &event) != 0) clock_.reset();
 }
 
 void TcpLink::listen() {
@@ -119,10 +126,11 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
     const std::optional<Address> theirs = decode(address);
     if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
     auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs), patience_);
-    if (rank_ > rank && patience_.call_ns > 0) {
+    if (rank_ > rank && patience_.call_ns > 0 && start_clock()) {
       connection->await_call();
-    } else if (!connection->connect_next())
+    } else if (!connection->connect_next()) {
       return Status::failure(Code::unavailable, "none of its addresses can be reached", rank, connection->error());
+    }
     connections_.push_back(std::move(connection));
   } catch (const std::bad_alloc&) {
     return Status::failure(Code::out_of_memory, "no memory for a connection", rank);
@@ -140,6 +148,13 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   }
   if (!mine->open()) ++connecting_;
   return {};
+}
+
+/// It may run already, for another rank: when it is over, progress() looks after all that are overdue, and as long as
+/// some aren't nobody sleeps (arm).
+bool TcpLink::start_clock() noexcept {
+  const itimerspec once{{}, {patience_.call_ns / 1'000'000'000, patience_.call_ns % 1'000'000'000}};
+  return clock_ && ::timerfd_settime(clock_.get(), 0, &once, nullptr) == 0;
 }
 
 Status TcpLink::send(Sending& record) noexcept {
@@ -178,6 +193,11 @@ int TcpLink::progress() noexcept {
   const int count = ::epoll_wait(poll_set_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.ptr == &clock_) {
+      std::uint64_t times = 0;
+      (void)!::read(clock_.get(), &times, sizeof times);  // so that it is quiet again
+      continue;
+    }
     auto* const connection = static_cast<Connection*>(event.data.ptr);
     happened += connection == nullptr ? accept_all() : handle(*connection, event.events);
   }

@@ -56,6 +56,8 @@ class TcpLink final : public messages::Link {
   /// Before a rank is called lost: what it had said by then, on whichever connection.
   void read_the_rest(int rank) noexcept;
   int write(Connection& connection) noexcept;
+  /// False: there is no clock.
+  bool start_clock() noexcept;
   void give_way(Connection& connection, Connection& other) noexcept;
   int go_on_connecting(Connection& connection, bool failed) noexcept;
   /// Ends it, gives back what it held, and tells of its rank.
@@ -71,6 +73,7 @@ class TcpLink final : public messages::Link {
   base::UniqueFd poll_set_;
   base::UniqueFd listener_;
   base::UniqueFd spare_;
+  base::UniqueFd clock_;  // of calls that are awaited: in the poll set, so that a thread that sleeps there wakes
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> by_rank_;  // on which we send
   std::vector<std::byte> waste_;      // takes bytes that have no place any more

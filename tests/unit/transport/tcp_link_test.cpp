@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,6 +96,9 @@ TEST(TcpLink, WhoWaitsForACallInVainMakesTheConnection) {
   Station lower(0), higher(1, 2, {.call_ns = 5'000'000});
   ASSERT_TRUE(higher.connect(lower).ok());
   for (std::size_t i = 0; i < 3; ++i) higher.say(lower, pattern(10000 * i, i));
+  // Its thread may sleep by then, and the caller do something else.
+  pollfd wakes{higher.link.event_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&wakes, 1, 10'000), 1);
   ASSERT_TRUE(drive_until({&lower, &higher}, [&] { return lower.came.size() == 3; }));
   EXPECT_TRUE(lower.came[2].data == pattern(20000, 2));
   EXPECT_NE(higher.link.describe(0), "a connection that it made");
