@@ -203,6 +203,31 @@ TEST(Choices, for_a_hundred_thousand_ranks_take_a_moment_and_a_plan_little_memor
   EXPECT_LT(cpu_seconds() - start, 0.02);
 }
 
+// TeamExchange's calls between nodes: a barrier, and an allgather of 256 bytes of each rank. In larger teams what all
+// tell all fills more than one area, and goes in pieces.
+TEST(Choices, what_teams_are_made_with_takes_steps_like_log_n) {
+  const Selector selector;
+  std::size_t of_half = 0;
+  for (int size = 8; size <= 256; size *= 2) {
+    const Shape shape{size, 1};
+    const Room room = room_of(size, false);
+    Choices choices(selector, shape, room);
+    Plans plans(room, shape, size / 2, false);
+    std::size_t steps = 0;
+    for (const Collective collective : {Collective::barrier, Collective::allgather}) {
+      Call call;
+      call.collective = collective;
+      call.element_bytes = 1;
+      call.count = collective == Collective::allgather ? 256 : 0;
+      const auto plan = plans.get(*choices.get(call, call.count).choice.algorithm, call);
+      ASSERT_NE(plan, nullptr);
+      steps += plan->schedule.steps.size();
+    }
+    EXPECT_TRUE(of_half == 0 || steps <= of_half + 6) << steps << " at " << size;
+    of_half = steps;
+  }
+}
+
 TEST(Room, pieces_of_every_algorithm_fit) {
   for (const Algorithm& algorithm : schedule::algorithms())
     for (const Shape& shape : {Shape{1, 1}, Shape{2, 1}, Shape{9, 3}, Shape{64, 8}}) {
