@@ -182,7 +182,7 @@ Status DirectTeam::wait_phases(Phase phase, std::uint64_t tag) noexcept {
 }
 
 bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
-  return staging_bytes() >= std::min(bytes, staging_at_most);
+  return !grows_ || staging_bytes() >= std::min(bytes, staging_at_most);
 }
 
 void DirectTeam::grow_staging(std::size_t bytes) {
@@ -190,7 +190,15 @@ void DirectTeam::grow_staging(std::size_t bytes) {
   // At least twice what it was: a program that goes through all sizes grows it a few times, not each time.
   const std::size_t wanted =
       std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
-  auto larger = window::Core::create(team_, wanted, window::Core::Role::internal);
+  std::shared_ptr<window::Core> larger;
+  try {
+    larger = window::Core::create(team_, wanted, window::Core::Role::internal);
+  } catch (const Error& error) {
+    // All hear the same cause, and go on with what there is: calls go through it in more pieces.
+    if (error.code() != Code::out_of_memory) throw;
+    grows_ = false;
+    return;
+  }
   staging_window_->close();
   staging_window_ = std::move(larger);
   map_staging();

@@ -82,9 +82,10 @@ class DirectTeam {
   // ---- staging
   std::byte* staging(int rank) const noexcept { return staging_[static_cast<std::size_t>(rank)]; }
   std::size_t staging_bytes() const noexcept { return staging_window_->bytes(); }
-  /// It holds `bytes`, or is as large as it may become.
+  /// It holds `bytes`, or is as large as it can become.
   bool staging_fits(std::size_t bytes) const noexcept;
-  /// Collective, inside a call that all have arrived at: throws Error. Nothing may be in the staging.
+  /// Collective, inside a call that all have arrived at: throws Error. Nothing may be in the staging. Where there is no
+  /// memory it stays as it is.
   void grow_staging(std::size_t bytes);
   /// Until the peers have taken what they read from my staging in earlier calls.
   base::Status wait_staging_free() noexcept { return wait_phases(Phase::finished, staging_busy_); }
@@ -143,6 +144,7 @@ class DirectTeam {
   std::uint64_t sequence_ = 0;     // of the present call
   std::uint64_t all_arrived_ = 0;  // a sequence at which I have seen everyone
   std::uint64_t staging_busy_ = 0;
+  bool grows_ = true;
   Signature signature_;             // of the present call
   std::uint64_t history_word_ = 0;  // up to it
   History* history_ = nullptr;

@@ -9,7 +9,7 @@ namespace hmc::collectives {
 
 /// gather, scatter, alltoall, reduce, reduce_scatter, scan and exscan; gatherv, scatterv, allgatherv, reduce_scatterv.
 bool pulls(const DirectTeam& team, const Given& given) noexcept;
-/// A staging that can't grow throws Error on all.
+/// Throws Error if ranks can't agree on a larger staging.
 base::Status pull(DirectTeam& team, const Given& given);
 /// Large reductions that pull() would carry out, by the devices, where all ranks' can (DeviceReduction). Else
 /// is_for_host(); and if this rank `has_arrived` then, the call goes on with pull_arrived() of a copy in host memory.

@@ -19,7 +19,7 @@ namespace hmc::base {
 namespace {
 
 [[noreturn]] void fail(const char* what, std::size_t bytes, int error) {
-  const bool memory = error == ENOMEM || error == ENOSPC || error == EFAULT;
+  const bool memory = error == ENOMEM || error == ENOSPC || error == EFAULT || error == EFBIG;
   ErrorDetail detail;
   detail.code = memory ? Code::out_of_memory : Code::error;
   detail.operation = what;

@@ -1,4 +1,6 @@
 // Buffers in no window: who reads them where. Run as it comes, and with each HMC_COLL_PRIVATE.
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -166,4 +168,31 @@ HMC_SPMD_TEST(private_buffers, gathers_of_growing_blocks_stay_apart_in_the_stagi
       for (std::size_t at = 0; at < all.size(); ++at) HMC_CHECK_EQ(all[at], value(at / count, at % count));
     }
   }
+}
+
+HMC_SPMD_TEST(private_buffers, go_in_more_pieces_where_the_staging_gets_no_memory) {
+  if (!me.options.processes || !all_direct(me)) skip("limits a process that stages");
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  HMC_CHECK_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  hmc::Team team = me.runtime->world().duplicate();
+  const rlimit little{std::min<rlim_t>(before.rlim_max, std::size_t{600} << 10), before.rlim_max};
+  HMC_CHECK_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  const auto size = static_cast<std::size_t>(me.size);
+  const auto value = [](std::size_t rank, std::size_t i) { return static_cast<std::uint32_t>(7 * i + 101 * rank); };
+  constexpr std::size_t count = 700'001;
+  std::vector<std::uint32_t> mine(count), sum(count), all(me.rank == 0 ? count * size : 0);
+  for (std::size_t i = 0; i < count; ++i) mine[i] = value(static_cast<std::size_t>(me.rank), i);
+  for (int round = 0; round < 2; ++round) {
+    team.gather(mine.data(), all.data(), count * sizeof(std::uint32_t), 0);
+    team.allreduce<std::uint32_t>(mine, sum, hmc::sum);
+    for (std::size_t at = 0; at < all.size(); ++at) HMC_CHECK_EQ(all[at], value(at / count, at % count));
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint32_t expected = 0;
+      for (std::size_t rank = 0; rank < size; ++rank) expected += value(rank, i);
+      HMC_CHECK_EQ(sum[i], expected);
+    }
+  }
+  HMC_CHECK_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  team.close();
 }
