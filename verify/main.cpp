@@ -119,7 +119,7 @@ class Run {
   std::mutex mutex_;
 };
 
-/// "not at 2047, 4096 ranks" of those that were too much.
+/// Of each algorithm, and at which sizes no case with a count was left.
 void report_left_out(const std::vector<Row>& rows, double limit) {
   std::size_t left_out = 0;
   for (const Row& row : rows) left_out += row.left_out;

@@ -168,6 +168,7 @@ TEST(PrivateWay, only_large_blocks_are_read_and_only_where_it_takes_work_off_a_r
     EXPECT_EQ(private_way(Collective::gather, size, 1 << 20), PrivateWay::stage);
     EXPECT_EQ(private_way(Collective::broadcast, size, 1 << 20), PrivateWay::stage);
     EXPECT_EQ(private_way(Collective::alltoall, size, 1 << 20), size == 2 ? PrivateWay::try_both : PrivateWay::read);
+    EXPECT_EQ(private_way(Collective::alltoall, size, 1 << 20, false), PrivateWay::read);
     EXPECT_EQ(private_way(Collective::allgather, size, 1 << 20), size == 2 ? PrivateWay::try_both : PrivateWay::stage);
   }
 }

@@ -1,0 +1,75 @@
+// MessageTarget: a target with a region, and the messages of a peer.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "runtime/transport/messages/target.hpp"
+#include "tests/unit/transport/silent_link.hpp"
+
+namespace hmc::transport::messages {
+
+inline constexpr std::byte untouched{0x5a};
+inline constexpr std::uint64_t secret = 0x1122334455667788;
+
+class MessageTarget : public ::testing::Test {
+ protected:
+  MessageTarget() {
+    memory_.fill(untouched);
+    peers_.know(std::vector<base::Bytes>(3));
+    region_ = regions_.add(memory_.data() + 64, 128);  // with room on both sides to see strays
+  }
+  Message from_peer(Kind kind) {
+    Message message;
+    message.origin = 1;
+    message.kind = kind;
+    message.sequence = sequence_++;
+    message.secret = secret;
+    message.region = region_.index;
+    message.nonce = region_.nonce;
+    message.width = 8;
+    return message;
+  }
+  void receive(Message message, std::size_t bytes) {
+    message.bytes = bytes;
+    target_.receive(message, data_.data(), bytes);
+  }
+  void refuse_put_to(const Regions::Key& region) {
+    Message refused = from_peer(Kind::refused);
+    refused.region = region.index;
+    refused.nonce = region.nonce;
+    receive(refused, 0);
+  }
+  Code flush_to_peer() {
+    const Ticket flush = tickets_.open({.peer = 1, .left = 1});
+    Message flushed = from_peer(Kind::flushed);
+    flushed.ticket = flush;
+    receive(flushed, 0);
+    std::mutex lock;
+    return tickets_.test(flush, lock).code;
+  }
+  std::uint64_t word(std::size_t offset) const {
+    std::uint64_t value = 0;
+    std::memcpy(&value, memory_.data() + 64 + offset, 8);
+    return value;
+  }
+  bool clean() const { return std::ranges::count(memory_, untouched) == static_cast<std::ptrdiff_t>(memory_.size()); }
+
+  SilentLink link_;
+  Tickets tickets_;
+  Regions regions_;
+  base::Log quiet_{static_cast<base::LogLevel>(-1)};
+  Peers peers_{link_, tickets_, quiet_};
+  Target target_{0, secret, peers_, tickets_, regions_, quiet_};
+  alignas(8) std::array<std::byte, 256> memory_{};
+  std::array<std::byte, 256> data_{};
+  Regions::Key region_;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace hmc::transport::messages

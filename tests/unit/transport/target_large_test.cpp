@@ -1,0 +1,210 @@
+// What a target does with large messages, whose bytes come in parts: the link reads them to where place() says.
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/transport/target_fixture.hpp"
+
+namespace hmc::transport::messages {
+namespace {
+
+TEST_F(MessageTarget, SaysWhereALargePutsBytesGoAndSignalsWhenAllAreThere) {
+  Message put = from_peer(Kind::put_signal);
+  put.offset = 16;
+  put.bytes = 100;
+  put.first = 120;
+  put.second = 77;
+  ASSERT_TRUE(target_.begin(put));
+  for (const std::uint64_t at : {0U, 1U, 99U}) EXPECT_EQ(target_.place(put, at).to, memory_.data() + 64 + 16 + at);
+  EXPECT_TRUE(clean()) << "the signal came before the bytes";
+  target_.finish(put);
+  EXPECT_EQ(word(120), 77U);
+  EXPECT_FALSE(target_.owes());
+  receive(from_peer(Kind::put), 8);
+  EXPECT_EQ(word(0), 0U) << "the next message isn't the one that was due";
+}
+
+TEST_F(MessageTarget, CutsALargePutAtTheBordersOfLandings) {
+  std::array<std::byte, 128> fields{};
+  Landing first{.offset = 20, .bytes = 30, .to = fields.data()};
+  Landing second{.offset = 50, .bytes = 10, .to = fields.data() + 40};  // adjoins the first
+  Landing third{.offset = 70, .bytes = 100, .to = fields.data() + 60};  // after a gap, and longer than what comes
+  Regions::Exposed* const region = regions_.find(region_, 0, 1);
+  for (Landing* const landing : {&third, &first, &second}) region->landings.push_back(landing);
+  Message put = from_peer(Kind::put);
+  put.offset = 10;
+  put.bytes = 80;  // of the region: 10 to 90
+  ASSERT_TRUE(target_.begin(put));
+  std::byte* const base = memory_.data() + 64;
+  struct Piece {
+    std::uint64_t at, bytes;
+    std::byte* to;
+  };
+  const std::array<Piece, 5> pieces{{{0, 10, base + 10},
+                                     {10, 30, fields.data()},
+                                     {40, 10, fields.data() + 40},
+                                     {50, 10, base + 60},
+                                     {60, 20, fields.data() + 60}}};
+  for (const Piece& piece : pieces) {
+    // In two reads each, as they may come.
+    for (const std::uint64_t done : {std::uint64_t{0}, piece.bytes / 3}) {
+      const auto place = target_.place(put, piece.at + done);
+      EXPECT_EQ(place.to, piece.to + done) << piece.at;
+      EXPECT_EQ(place.bytes, piece.bytes - done) << piece.at;
+      target_.filled(put, piece.at + done, done == 0 ? piece.bytes / 3 : piece.bytes - done);
+    }
+  }
+  target_.finish(put);
+  for (const auto& [landing, end] : {std::pair(&first, 30U), {&second, 10U}, {&third, 20U}}) {
+    ASSERT_EQ(landing->count, 1U);
+    EXPECT_EQ(landing->parts[0].begin, 0U);
+    EXPECT_EQ(landing->parts[0].end, end);
+  }
+  EXPECT_TRUE(clean()) << "nothing was written: the link does that";
+  std::erase(region->landings, &first);
+  EXPECT_EQ(target_.place(put, 10).to, base + 20);
+  EXPECT_EQ(target_.place(put, 10).bytes, 30U) << "up to the second";
+}
+
+TEST_F(MessageTarget, WhatHasNoPlaceForAnotherPartStaysInTheRegion) {
+  std::array<std::byte, 128> field{};
+  Landing landing{.offset = 0, .bytes = 128, .to = field.data()};
+  regions_.find(region_, 0, 1)->landings.push_back(&landing);
+  const std::uint64_t most = landing.parts.size();
+  for (std::uint64_t i = 0; i < most + 2; ++i) {  // never two that adjoin
+    Message put = from_peer(Kind::put);
+    put.offset = 4 * i;
+    data_.fill(std::byte{0x11});
+    receive(put, 2);
+  }
+  EXPECT_EQ(landing.count, most);
+  for (std::uint64_t i = 0; i < most + 2; ++i) {
+    const bool landed = i < most;
+    EXPECT_EQ(field[4 * i], landed ? std::byte{0x11} : std::byte{0}) << i;
+    EXPECT_EQ(memory_[64 + 4 * i], landed ? untouched : std::byte{0x11}) << i;
+  }
+  Message put = from_peer(Kind::put);
+  put.offset = 2;  // goes on where a part ends
+  receive(put, 2);
+  EXPECT_EQ(field[2], std::byte{0x11});
+  EXPECT_EQ(landing.parts[0].end, 4U);
+}
+
+TEST_F(MessageTarget, HasNoPlaceForALargePutThatLeavesItsRegion) {
+  std::uint64_t refused = 0;
+  for (const auto& [offset, bytes, signal] : {std::array<std::uint64_t, 3>{29, 100, 0},
+                                              {129, 1, 0},
+                                              {UINT64_MAX - 3, 8, 0},
+                                              {0, UINT64_MAX, 0},
+                                              {0, 100, 121},
+                                              {0, 100, 128},
+                                              {0, 100, 4}}) {
+    Message put = from_peer(Kind::put_signal);
+    put.offset = offset;
+    put.bytes = bytes;
+    put.first = signal;
+    ASSERT_TRUE(target_.begin(put));
+    EXPECT_EQ(target_.place(put, 0).to, nullptr);
+    target_.finish(put);
+    EXPECT_EQ(target_.refusals().requests, ++refused);
+  }
+  EXPECT_TRUE(clean());
+  EXPECT_TRUE(target_.owes()) << "whoever asked is told";
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+}
+
+TEST_F(MessageTarget, HasNoPlaceAnyMoreWhenTheRegionGoesInTheMiddle) {
+  Message put = from_peer(Kind::put_signal);
+  put.bytes = 100;
+  put.first = 120;
+  put.second = 77;
+  ASSERT_TRUE(target_.begin(put));
+  ASSERT_NE(target_.place(put, 0).to, nullptr);
+  regions_.find(region_, 0, 1)->uses = 0;
+  EXPECT_EQ(target_.place(put, 50).to, nullptr);
+  const Regions::Key heir = regions_.add(memory_.data() + 64, 128);
+  EXPECT_EQ(heir.index, region_.index);
+  EXPECT_EQ(target_.place(put, 50).to, nullptr) << "it was taken for its heir";
+  target_.finish(put);
+  EXPECT_TRUE(clean());
+  EXPECT_EQ(target_.refusals().requests, 1U);
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+}
+
+TEST_F(MessageTarget, DistrustsAPeerWhoseLargeMessageMayHaveNoBytes) {
+  for (const Kind kind : {Kind::get, Kind::atomic, Kind::flush, Kind::result, Kind::flushed, Kind::refused}) {
+    Peers peers(link_, tickets_, quiet_);
+    peers.know(std::vector<base::Bytes>(3));
+    Target target(0, secret, peers, tickets_, regions_, quiet_);
+    Message message = from_peer(kind);
+    message.sequence = 0;
+    message.bytes = 20000;
+    EXPECT_FALSE(target.begin(message));
+    EXPECT_EQ(peers.at(1).failure.code, Code::error);
+    EXPECT_FALSE(target.owes());
+    message.sequence = 1;
+    message.kind = Kind::put;
+    message.bytes = 100;
+    EXPECT_FALSE(target.begin(message)) << "it is believed again";
+  }
+}
+
+TEST_F(MessageTarget, BeginsNoLargeMessageOfAStrangerNorOneOutOfOrder) {
+  Message put = from_peer(Kind::put);
+  put.bytes = 100;
+  put.secret = secret + 1;
+  EXPECT_FALSE(target_.begin(put));
+  EXPECT_EQ(target_.refusals().strangers, 1U);
+  EXPECT_TRUE(peers_.at(1).failure.ok());
+  put.secret = secret;
+  put.sequence = 1;
+  EXPECT_FALSE(target_.begin(put));
+  EXPECT_EQ(peers_.at(1).failure.code, Code::error);
+}
+
+TEST_F(MessageTarget, PutsALargeAnswerIntoItsDestinationAndCountsItOnce) {
+  std::array<std::byte, 64> destination{};
+  const Ticket get = tickets_.open({.peer = 1, .left = 64, .destination = destination.data(), .bytes = 64});
+  std::mutex lock;
+  for (const std::uint64_t offset : {0U, 40U}) {
+    Message got = from_peer(Kind::got);
+    got.ticket = get;
+    got.offset = offset;
+    got.bytes = offset == 0 ? 40 : 24;
+    ASSERT_TRUE(target_.begin(got));
+    EXPECT_EQ(target_.place(got, 5).to, destination.data() + offset + 5);
+    EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
+    target_.finish(got);
+  }
+  EXPECT_TRUE(tickets_.test(get, lock).ok());
+}
+
+TEST_F(MessageTarget, HasNoPlaceForALargeAnswerThatNobodyWaitsForOrThatIsTooLong) {
+  std::array<std::byte, 64> destination{};
+  const Ticket get = tickets_.open({.peer = 1, .left = 64, .destination = destination.data(), .bytes = 64});
+  std::mutex lock;
+  for (const auto& [offset, bytes] :
+       {std::pair<std::uint64_t, std::uint64_t>{1, 64}, {65, 0}, {UINT64_MAX, 2}, {0, UINT64_MAX}}) {
+    Message got = from_peer(Kind::got);
+    got.ticket = get;
+    got.offset = offset;
+    got.bytes = bytes;
+    ASSERT_TRUE(target_.begin(got));
+    EXPECT_EQ(target_.place(got, 0).to, nullptr);
+    target_.finish(got);
+    EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
+  }
+  Message got = from_peer(Kind::got);
+  got.ticket = get;
+  got.bytes = 64;
+  ASSERT_TRUE(target_.begin(got));
+  ASSERT_NE(target_.place(got, 0).to, nullptr);
+  tickets_.drop(get);
+  EXPECT_EQ(target_.place(got, 32).to, nullptr) << "it was given up";
+  target_.finish(got);
+}
+
+}  // namespace
+}  // namespace hmc::transport::messages

@@ -1,0 +1,167 @@
+// TcpLink by itself, driven by hand: how connections come to be, and what it says if they don't.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+#include "runtime/transport/tcp/tcp_link.hpp"
+#include "tests/unit/transport/tcp_station.hpp"
+
+namespace hmc::transport::tcp {
+namespace {
+
+TEST(TcpLink, TwoThatBeginAtOnceKeepTheirOrderBothWays) {
+  Station one(0), two(1);
+  ASSERT_TRUE(one.connect(two).ok());
+  ASSERT_TRUE(two.connect(one).ok());
+  constexpr std::size_t count = 300;
+  const auto size = [](std::size_t i) { return (i * 977) % (i % 10 == 0 ? 100000 : 9000); };
+  for (std::size_t i = 0; i < count; ++i) {
+    one.say(two, pattern(size(i), i));
+    two.say(one, pattern(size(i), i + 1));
+  }
+  ASSERT_TRUE(drive_until({&one, &two}, [&] { return one.came.size() == count && two.came.size() == count; }));
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(one.came[i].message.sequence, i);
+    EXPECT_EQ(two.came[i].message.sequence, i);
+    EXPECT_TRUE(one.came[i].data == pattern(size(i), i + 1)) << i;
+    EXPECT_TRUE(two.came[i].data == pattern(size(i), i)) << i;
+  }
+}
+
+TEST(TcpLink, OfTwoThatBeginAtOnceTheHigherWaitsForTheLowersCall) {
+  constexpr Patience patient{.call_ns = 60'000'000'000};
+  Station lower(0, 2, patient), higher(1, 2, patient);
+  ASSERT_TRUE(higher.connect(lower).ok());
+  higher.say(lower, pattern(20000, 1));
+  for (int i = 0; i < 20; ++i) (void)higher.drive();
+  EXPECT_EQ(higher.sent_well, 0U);
+  ASSERT_TRUE(lower.connect(higher).ok());
+  lower.say(higher, pattern(30, 2));
+  ASSERT_TRUE(drive_until({&lower, &higher}, [&] { return lower.came.size() == 1 && higher.came.size() == 1; }));
+  EXPECT_TRUE(lower.came[0].data == pattern(20000, 1));
+  EXPECT_EQ(higher.link.describe(0), "a connection that it made");
+}
+
+TEST(TcpLink, WhoWaitsForACallInVainMakesTheConnection) {
+  Station lower(0), higher(1, 2, {.call_ns = 5'000'000});
+  ASSERT_TRUE(higher.connect(lower).ok());
+  for (std::size_t i = 0; i < 3; ++i) higher.say(lower, pattern(10000 * i, i));
+  // Its thread may sleep by then, and the caller do something else.
+  pollfd wakes{higher.link.event_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&wakes, 1, 10'000), 1);
+  ASSERT_TRUE(drive_until({&lower, &higher}, [&] { return lower.came.size() == 3; }));
+  EXPECT_TRUE(lower.came[2].data == pattern(20000, 2));
+  EXPECT_NE(higher.link.describe(0), "a connection that it made");
+}
+
+TEST(TcpLink, CutWhileItWaitsForACallItGivesBackWhatItHad) {
+  Station lower(0), higher(1, 2, {.call_ns = 60'000'000'000});
+  ASSERT_TRUE(higher.connect(lower).ok());
+  higher.say(lower, pattern(100, 1));
+  higher.link.disconnect(0, false);
+  ASSERT_EQ(higher.failed.size(), 1U);
+  EXPECT_EQ(higher.failed[0].code, Code::peer_failed);
+}
+
+TEST(TcpLink, WhereNobodyListensTheCauseIsTold) {
+  base::Bytes address;
+  {
+    const Station gone(1);
+    address = gone.link.address();
+  }
+  Station client(0), to(1);
+  const auto start = base::Clock::now();
+  if (client.link.connect(1, address).ok()) {
+    client.say(to, pattern(10, 1));
+    ASSERT_TRUE(drive_until({&client}, [&] { return !client.failed.empty(); }));
+    EXPECT_EQ(client.failed[0].code, Code::peer_failed);
+    EXPECT_EQ(client.failed[0].sys_errno, ECONNREFUSED);
+    EXPECT_STREQ(client.failed[0].what, "none of its addresses can be reached");
+  }
+  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(TcpLink, AnAddressThatCannotBeReadIsRefused) {
+  Station client(0);
+  EXPECT_EQ(client.link.connect(1, base::Bytes(5)).code, Code::refused);
+}
+
+/// A listener whose queue is full: who connects hears nothing.
+class DeafPort {
+ public:
+  DeafPort() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof here;
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&here), length), 0);
+    EXPECT_EQ(::listen(listener_.get(), 0), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&here), &length), 0);
+    address_ = *decode(Station(1).link.address());
+    address_.port = ntohs(here.sin_port);
+    for (auto& one : fill_) {
+      one = base::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      (void)::connect(one.get(), reinterpret_cast<const sockaddr*>(&here), length);
+    }
+  }
+  base::Bytes address() const { return encode(address_); }
+
+ private:
+  base::UniqueFd listener_;
+  base::UniqueFd fill_[4];
+  Address address_;
+};
+
+constexpr Patience soon{.each_ns = 200'000'000, .last_ns = 400'000'000, .call_ns = 0};
+
+// A way in one direction only, or a knock that got lost: what the other side has made serves.
+TEST(TcpLink, WhoHasReachedUsIsTalkedToThoughHeDoesNotAnswer) {
+  const DeafPort deaf;
+  Station client(0, 2, soon), server(1);
+  ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
+  client.say(server, pattern(10, 1));
+  ASSERT_TRUE(server.connect(client).ok());
+  server.say(client, pattern(20, 2));
+  ASSERT_TRUE(drive_until({&client, &server}, [&] { return !server.came.empty() && !client.came.empty(); }));
+  EXPECT_EQ(server.came[0].data, pattern(10, 1));
+  EXPECT_EQ(client.came[0].data, pattern(20, 2));
+  EXPECT_TRUE(client.lost_ranks.empty());
+  EXPECT_TRUE(client.failed.empty());
+  EXPECT_EQ(client.sent_well, 1U);
+  EXPECT_TRUE(client.link.arm());
+  client.say(server, pattern(30, 3));
+  ASSERT_TRUE(drive_until({&client, &server}, [&] { return server.came.size() == 2; }));
+}
+
+TEST(TcpLink, WhoDoesNotAnswerIsGivenUpAndTheCauseIsTold) {
+  const DeafPort deaf;
+  Station client(0, 2, soon), to(1);
+  ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
+  EXPECT_FALSE(client.link.arm()) << "it has a clock to look at";
+  client.say(to, pattern(10, 1));
+  ASSERT_TRUE(drive_until({&client}, [&] { return !client.failed.empty(); }));
+  EXPECT_EQ(client.failed[0].sys_errno, ETIMEDOUT);
+  ASSERT_EQ(client.lost_ranks.size(), 1U);
+  EXPECT_TRUE(client.link.arm()) << "a connection that is gone is still counted";
+}
+
+TEST(TcpLink, CutWhileItConnectsItGivesBackWhatItHad) {
+  const DeafPort deaf;
+  for (const bool at_once : {true, false}) {
+    Station client(0), to(1);
+    ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
+    client.say(to, pattern(10, 1));
+    EXPECT_TRUE(client.failed.empty());
+    client.link.disconnect(1, at_once);
+    EXPECT_EQ(client.failed.size(), 1U);
+    EXPECT_EQ(client.link.ending(), 0U);
+    EXPECT_TRUE(client.link.arm()) << "a connection that is gone is still counted";
+    settle(client);
+  }
+}
+
+}  // namespace
+}  // namespace hmc::transport::tcp
