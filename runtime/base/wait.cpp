@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <ctime>
 
@@ -18,8 +19,10 @@ constexpr long longest_sleep_ns = 1'000'000;
 constexpr std::int64_t patience_ns = 200'000'000;
 constexpr long nap_ns = 50'000;
 /// Yields before sleeping: enough for every rank of a full node to have its turn. Fewer put ranks to sleep
-/// that are awaited next; many more steal time from a rank that computes.
+/// that are awaited next; many more steal time from a rank that computes. But where all others of a core sleep or yield
+/// too, that many are over at once, and to sleep and be woken takes longer than most waits: so for this long at least.
 constexpr int quick_yields = 30;
+constexpr std::int64_t quick_ns = 100'000;
 constexpr int busy_rounds = 64;
 
 void nap() noexcept {
@@ -37,8 +40,10 @@ int Waiter::drive_wires() noexcept {
 
 Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                             std::chrono::nanoseconds timeout) noexcept {
+  const std::int64_t start = now_ns();
   if (sleeps_) {  // before anything that costs more than a switch of context
-    for (int i = 0; i < quick_yields; ++i) {
+    const std::int64_t quick = std::min<std::int64_t>(quick_ns, timeout.count());
+    for (int i = 0; i < quick_yields || now_ns() - start < quick; ++i) {
       drive_wires();
       if (ready(context)) return {};
       ::sched_yield();
@@ -46,7 +51,6 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
     }
   }
   const Posted posted(page_.activity(local_index_), note);
-  const std::int64_t start = now_ns();
   const std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
   for (;;) {
     // A wire that moves is polled without a pause, but not so long that a peer's steady traffic could hide

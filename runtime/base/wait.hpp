@@ -69,9 +69,9 @@ class Posted {
 };
 
 /// The wait ladder. A rank with a core to itself polls with `pause`, then yields between polls, then naps.
-/// Where ranks outnumber cores (`sleeps`) it looks once, yields its core a few dozen times (whoever is
-/// awaited is likely to be next in the run queue), and then sleeps on its doorbell; whoever makes
-/// something visible to it rings. From the yields on, every turn also drives the wires and looks at the
+/// Where ranks outnumber cores (`sleeps`) it looks once, yields its core a few dozen times and for a tenth of a
+/// millisecond (whoever is awaited is likely to be next in the run queue), and then sleeps on its doorbell; whoever
+/// makes something visible to it rings. The yields drive the wires too; after them every turn also looks at the
 /// abort word and the deadline, and the rank's line says what it waits for.
 ///
 /// The doorbell's argument. The sleeper does: sleepers += 1; full fence; a last look; sleep on the bell's
