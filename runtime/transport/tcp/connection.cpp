@@ -26,6 +26,8 @@ namespace {
 
 /// Reads in a row of one connection, before others have their turn.
 constexpr int reads_in_a_turn = 4;
+/// After so long a message, whoever waits for it may have a better place for the next (Wire::land).
+constexpr std::uint64_t ends_a_turn = 32 * 1024;
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
 static_assert(offsetof(Sending, message) == offsetof(Sending, bytes) + sizeof(std::uint64_t) &&
@@ -181,6 +183,7 @@ Connection::Outcome Connection::read_once(messages::LinkUser& user, std::vector<
     return Outcome::ended;
   }
   std::size_t left = static_cast<std::size_t>(got);
+  const bool was_large = large_;
   if (large_) {
     const std::size_t taken = std::min<std::size_t>(left, of_large);
     if (!wasted) user.filled(message_, at_, taken);
@@ -192,8 +195,9 @@ Connection::Outcome Connection::read_once(messages::LinkUser& user, std::vector<
     }
   }
   end_ += left;
+  const bool long_one_is_here = was_large && !large_ && message_.bytes >= ends_a_turn;
   if (!large_ && !take_frames(user)) return Outcome::strange;
-  return static_cast<std::size_t>(got) == asked ? Outcome::more : Outcome::moved;
+  return static_cast<std::size_t>(got) == asked && !long_one_is_here ? Outcome::more : Outcome::moved;
 }
 
 bool Connection::take_frames(messages::LinkUser& user) noexcept {

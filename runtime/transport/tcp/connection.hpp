@@ -29,7 +29,7 @@ class Connection {
  public:
   enum class Outcome : std::uint8_t {
     idle,    ///< nothing was there
-    moved,   ///< something was, and that was all
+    moved,   ///< something was, and that was all, or enough for a turn
     more,    ///< something was, and there may be more
     ended,   ///< the other side has closed it, or it broke
     strange  ///< what came is no frame of this job

@@ -101,6 +101,29 @@ TEST(TcpLink, FramesCutAtEveryBorderArriveWhole) {
   }
 }
 
+// Whoever waits for the one may say meanwhile where the next shall land.
+TEST(TcpLink, AfterALargeOneATurnIsOver) {
+  Station server(0), sender(1);
+  RawSocket raw(server.port());
+  constexpr std::size_t bytes = 40'000, many = 4;
+  std::vector<std::byte> all;
+  for (std::size_t i = 0; i < many; ++i) {
+    const auto one = frame(sender.message_to(server, bytes), pattern(bytes, i));
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  ASSERT_TRUE(raw.say(all));
+  std::size_t begun_behind = 0;
+  for (std::size_t arrived = 0; arrived < many;) {
+    ASSERT_TRUE(drive_until({&server}, [&] { return server.came.size() > arrived; }));
+    EXPECT_EQ(server.came.size(), ++arrived) << "one in a turn";
+    if (!server.large_open) continue;
+    ++begun_behind;
+    EXPECT_LE(server.large_read, most_gathered) << "no more than came with the end of the other";
+  }
+  EXPECT_GT(begun_behind, 0U) << "or nothing was tested";
+  for (std::size_t i = 0; i < many; ++i) EXPECT_TRUE(server.came[i].data == pattern(bytes, i));
+}
+
 TEST(TcpLink, FramesThatComeByteByByteArriveWhole) {
   Station server(0), sender(1);
   RawSocket raw(server.port());

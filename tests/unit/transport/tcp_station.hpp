@@ -91,9 +91,10 @@ class Station final : public messages::LinkUser {
   std::vector<base::Status> failed;  // of what was sent
   std::size_t sent_well = 0;
   int strangers = 0;
-  bool believes = true;     // large messages
-  bool has_place = true;    // for their bytes, from now on
-  bool large_open = false;  // one is in the middle
+  bool believes = true;          // large messages
+  bool has_place = true;         // for their bytes, from now on
+  bool large_open = false;       // one is in the middle
+  std::uint64_t large_read = 0;  // so many bytes of it
   bool arrived_without_place = false;
 
  private:
@@ -125,6 +126,7 @@ class Station final : public messages::LinkUser {
     if (!believes) return false;
     EXPECT_FALSE(large_open);
     large_open = true;
+    large_read = 0;
     reading_.assign(message.bytes, std::byte{0});
     return true;
   }
@@ -135,6 +137,7 @@ class Station final : public messages::LinkUser {
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept override {
     EXPECT_TRUE(has_place);
     EXPECT_LE(at + bytes, message.bytes);
+    large_read = at + bytes;
   }
   void arrived(const Message& message) noexcept override {
     large_open = false;
