@@ -28,9 +28,9 @@ struct Turn {
 ///  - A blocking call s in which every rank depends on every other (`synchronises`) is over here: so every rank
 ///    has started s, hence has returned from every blocking call before it. F becomes s - 1, or ends before the
 ///    first non-blocking call, of which starting s says nothing.
-///  - Otherwise, when n - areas > F, call n begins with a guard: a dissemination barrier in slots of its own,
-///    which a rank enters only when it has finished the calls up to `before` (>= n - areas). Who is through it
-///    knows that all have entered it, so F = before.
+///  - Otherwise, when n - areas > F (or will be for a later piece of the same call), call n begins with a guard: a
+///    dissemination barrier in slots of its own, which a rank enters only when it has finished the calls up to
+///    `before` (>= n - areas). Who is through it knows that all have entered it, so F = before.
 /// Both depend on the sequence of calls alone, never on timing, so all ranks place the same guards at the same
 /// calls. Guards have numbers of their own and a rank goes through them in order: a slot of a guard always
 /// comes from the same sender, with rising numbers, and a later number says that an earlier guard was passed.
@@ -40,16 +40,18 @@ struct Turn {
 /// between whom no message is waited for, in the next guard, whose words carry the tag too.
 class Numbering {
  public:
-  /// The next call's turn; `history`: the word up to it.
-  Turn next(std::uint64_t history, bool blocking) noexcept {
+  /// The next call's turn; `history`: the word up to it. `pieces`: it is the first of so many of a call that doesn't
+  /// synchronise. The guard that one of these would need goes before all of them: in between it would hold up ranks
+  /// that only give until the others have taken.
+  Turn next(std::uint64_t history, bool blocking, std::uint64_t pieces = 1) noexcept {
     Turn turn;
     turn.number = ++last_;
     turn.stamp = Arena::stamp(turn.number, history);
     set_blocking(last_, blocking);
-    if (last_ > Arena::areas && last_ - Arena::areas > finished_) {
+    if (last_ + std::min<std::uint64_t>(pieces, Arena::areas) - 1 > finished_ + Arena::areas) {
       // Blocking calls before this one are over here by the time that it starts; of others, leave half the areas
       // time to run on.
-      finished_ = std::max(blocking_up_to(last_ - 1), last_ - Arena::areas / 2);
+      finished_ = std::max(blocking_up_to(last_ - 1), last_ - std::min<std::uint64_t>(last_, Arena::areas / 2));
       ++guards_;
       turn.runs_guard = true;
       turn.before = finished_;

@@ -147,7 +147,7 @@ Status ScheduleTeam::begin_blocking(const Given& given) noexcept {
   tidy();
   blocking_.start(true);
   enter(blocking_, given.signature);
-  blocking_.turn = numbers_.next(blocking_.history, true);
+  blocking_.turn = numbers_.next(blocking_.history, true, blocking_.synchronises() ? 1 : blocking_.turns());
   active_.push_back(&blocking_);
   begin_piece(blocking_);
   return {};

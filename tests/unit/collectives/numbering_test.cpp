@@ -1,0 +1,88 @@
+// When an area is used again, every rank has finished its last use; and where guards stand.
+#include "collectives/execute/numbering.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace hmc::collectives {
+namespace {
+
+constexpr std::uint64_t areas = Arena::areas;
+
+/// Makes calls as a team does, and keeps what is known of all ranks without asking Numbering.
+class Sequence {
+ public:
+  /// A call of so many pieces; how many guards each of them runs (0 or 1).
+  std::vector<int> call(std::uint64_t pieces, bool blocking, bool synchronises) {
+    std::vector<int> guards;
+    for (std::uint64_t i = 0; i < pieces; ++i) {
+      const std::uint64_t of = i > 0 || !blocking || synchronises ? 1 : pieces;
+      const Turn turn = numbers_.next(0, blocking, of);
+      EXPECT_EQ(turn.number, blocking_.size() + 1);
+      if (turn.runs_guard) {
+        EXPECT_EQ(turn.guard, guard_before_.size() + 1);
+        EXPECT_LT(turn.before, turn.number) << "it would wait for itself";
+        guard_before_.push_back(turn.before);
+      }
+      EXPECT_EQ(turn.guard, guard_before_.size());
+      if (!guard_before_.empty()) finished_ = std::max(finished_, guard_before_.back());
+      EXPECT_GE(finished_ + areas, turn.number) << "its area may still be in use";
+      blocking_.push_back(blocking);
+      guards.push_back(turn.runs_guard ? 1 : 0);
+      if (blocking && synchronises) {
+        numbers_.synchronised(turn.number);
+        // All have started it: so they have returned from the blocking calls before it.
+        std::uint64_t known = finished_;
+        while (known < turn.number - 1 && blocking_[known]) ++known;
+        finished_ = known;
+      }
+    }
+    return guards;
+  }
+
+ private:
+  Numbering numbers_;
+  std::vector<bool> blocking_;  // of number i + 1
+  std::vector<std::uint64_t> guard_before_;
+  std::uint64_t finished_ = 0;
+};
+
+int sum(const std::vector<int>& guards) {
+  int sum = 0;
+  for (const int guard : guards) sum += guard;
+  return sum;
+}
+
+TEST(Numbering, an_area_is_used_again_when_all_have_finished_with_it) {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    Sequence sequence;
+    for (int i = 0; i < 100; ++i) sequence.call(1 + random() % 20, random() % 4 != 0, random() % 3 == 0);
+  }
+}
+
+TEST(Numbering, who_synchronises_needs_no_guard) {
+  Sequence sequence;
+  for (std::uint64_t i = 0; i < 50; ++i) EXPECT_EQ(sum(sequence.call(1 + i % 12, true, true)), 0);
+}
+
+TEST(Numbering, a_guard_stands_before_the_pieces_and_not_between_them) {
+  Sequence sequence;
+  for (int i = 0; i < 20; ++i) {
+    sequence.call(1, true, true);  // a barrier
+    const std::vector<int> guards = sequence.call(areas, true, false);
+    EXPECT_LE(sum(guards), 1);
+    EXPECT_EQ(sum(guards), guards.front()) << "who only gives would wait there for those who take";
+  }
+}
+
+TEST(Numbering, long_calls_have_one_guard_for_all_areas) {
+  Sequence sequence;
+  sequence.call(1, true, true);
+  EXPECT_EQ(sum(sequence.call(10 * areas, true, false)), 10);
+}
+
+}  // namespace
+}  // namespace hmc::collectives
