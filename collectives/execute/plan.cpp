@@ -57,10 +57,12 @@ std::shared_ptr<const Plan> Plans::get(const Algorithm& algorithm, const Call& c
   plan->algorithm = nullptr;  // until it is whole
   plan->schedule.clear();
   plan->arrivals.clear();
+  plan->results.clear();
   ++built_;
   algorithm.build_into(shape_, call, rank_, plan->schedule);
   if (plan->schedule.scratch_bytes > room_.scratch_bytes || plan->schedule.slots > room_.slots) return nullptr;
   if (finds_arrivals_) find_arrivals(plan->schedule, call.in_place, plan->arrivals);
+  if (schedule::reduces(call.collective)) find_results(plan->schedule, call.in_place, plan->results);
   plan->used = ++clock_;
   if (!irregular) {
     plan->call = call;

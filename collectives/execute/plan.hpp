@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/execute/arrivals.hpp"
+#include "collectives/execute/shortcuts.hpp"
 #include "collectives/schedule/schedule.hpp"
 #include "collectives/select/room.hpp"
 
@@ -14,6 +14,7 @@ namespace hmc::collectives {
 struct Plan {
   schedule::Schedule schedule;
   std::vector<Arrival> arrivals;  ///< none where all ranks reach each other by load and store
+  std::vector<Result> results;
   // of what, if it may be found again
   const schedule::Algorithm* algorithm = nullptr;
   schedule::Call call;

@@ -36,6 +36,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const Given& given, const Tu
 Status Runner::advance() noexcept {
   const std::vector<Step>& steps = plan_->schedule.steps;
   for (; next_ < steps.size(); ++next_, ++taken_) {
+    if (landed_ < landings_.size() && plan_->arrivals[landed_].step == next_) end_landing();
     if (const Status status = take(steps[next_]); !status.ok()) return status;
   }
   return settle();
@@ -57,10 +58,21 @@ Status Runner::take(const Step& step) noexcept {
 }
 
 void Runner::copy(const Step& step) noexcept {
-  if (landed_ < landings_.size() && plan_->arrivals[landed_].step == next_) return end_landing();
+  for (const Result& result : plan_->results)
+    if (result.copy == next_) return;  // it was made there
   std::byte* const to = at(step.to_buffer, step.to);
-  const std::byte* const from = at(step.from_buffer, step.from);
-  if (to != from) std::memcpy(to, from, step.bytes);  // equal where a call in place leaves nothing to do
+  const std::byte* const from = source_of(step);
+  // Equal where it has landed, or where a call in place leaves nothing to do.
+  if (to != from) std::memcpy(to, from, step.bytes);
+}
+
+const std::byte* Runner::source_of(const Step& step) const noexcept {
+  for (std::size_t i = 0; i < landed_ && step.from_buffer == schedule::Buffer::scratch; ++i) {
+    const Arrival& arrival = plan_->arrivals[i];
+    if (landings_[i].count > 0 && step.from >= arrival.scratch && step.from < arrival.scratch + arrival.bytes)
+      return landings_[i].to + (step.from - arrival.scratch);
+  }
+  return at(step.from_buffer, step.from);
 }
 
 void Runner::begin_landings() {
@@ -81,7 +93,8 @@ void Runner::begin_landings() {
 void Runner::end_landing() noexcept {
   window::Landing& landing = landings_[landed_++];
   window::unland(arena_->window(), landing);
-  if (landing.count > 0) arena_->window().fabric().runs_landed.fetch_add(1, std::memory_order_relaxed);
+  if (landing.count == 0) return;
+  arena_->window().fabric().runs_landed.fetch_add(1, std::memory_order_relaxed);
   const auto parts = std::span(landing.parts).first(landing.count);
   std::ranges::sort(parts, {}, &window::Landing::Part::begin);
   const std::byte* const scratch = arena_->window().data() + landing.offset;
@@ -104,9 +117,9 @@ Status Runner::put(const Step& step) noexcept {
                            arena_->world(static_cast<int>(step.peer)));
   const auto peer = static_cast<int>(step.peer);
   std::uint64_t ticket = 0;
-  const Status status = window::begin_put_signal(arena_->window(), peer, arena_->scratch_offset(number_) + step.to,
-                                                 at(step.from_buffer, step.from), step.bytes,
-                                                 arena_->slot_offset(number_, step.slot), stamp_, ticket);
+  const Status status =
+      window::begin_put_signal(arena_->window(), peer, arena_->scratch_offset(number_) + step.to, source_of(step),
+                               step.bytes, arena_->slot_offset(number_, step.slot), stamp_, ticket);
   if (status.ok() && ticket != 0) puts_.push_back({peer, ticket});
   if (nudges_) window::nudge(arena_->window(), peer);
   return status;
@@ -145,9 +158,12 @@ void Runner::drop_landings() noexcept {
 }
 
 void Runner::reduce(const Step& step) noexcept {
-  void* to = at(step.to_buffer, step.to);
+  const void* const sum = at(step.to_buffer, step.to);
   const void* const from = at(step.from_buffer, step.from);
-  const void* const ins[2] = {step.reversed ? from : to, step.reversed ? to : from};
+  const void* const ins[2] = {step.reversed ? from : sum, step.reversed ? sum : from};
+  void* to = at(step.to_buffer, step.to);
+  for (const Result& result : plan_->results)
+    if (result.step == next_) to = at(schedule::Buffer::output, result.output);
   collectives::reduce(step_, &to, 1, ins, 2, step.bytes / step_.element, accumulator_);
 }
 

@@ -43,8 +43,10 @@ class Runner {
   base::Status take(const schedule::Step& step) noexcept;
   void copy(const schedule::Step& step) noexcept;
   void begin_landings();
-  /// The next one's step is due: what didn't land is copied.
+  /// The next one's step is due: what didn't land of it is copied, unless nothing did.
   void end_landing() noexcept;
+  /// Where the bytes are that a put or a copy takes: in the output, if they have landed there.
+  const std::byte* source_of(const schedule::Step& step) const noexcept;
   void drop_landings() noexcept;
   base::Status put(const schedule::Step& step) noexcept;
   base::Status look_for(const schedule::Step& step) noexcept;

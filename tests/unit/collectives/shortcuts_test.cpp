@@ -1,0 +1,231 @@
+// Which copies of a schedule need not be made: what arrives, and what is summed up, may be where it belongs at once.
+#include "collectives/execute/shortcuts.hpp"
+
+#include <gtest/gtest.h>
+
+#include "collectives/schedule/builder.hpp"
+
+namespace hmc::collectives {
+namespace {
+
+using namespace schedule;
+
+constexpr std::uint64_t much = 100'000;
+
+Call call_of(Collective collective, std::uint64_t count, int root = 0) {
+  Call call;
+  call.collective = collective;
+  call.count = count;
+  call.element_bytes = 1;
+  call.root = root;
+  return call;
+}
+
+std::vector<Arrival> arrivals_of(std::string_view algorithm, const Call& call, int size, int rank) {
+  const Schedule schedule = build(*find(call.collective, algorithm), {size, 1}, call, rank);
+  std::vector<Arrival> arrivals;
+  find_arrivals(schedule, call.in_place, arrivals);
+  for (const Arrival& arrival : arrivals) {
+    const Step& step = schedule.steps[arrival.step];
+    EXPECT_TRUE(step.kind == Kind::copy || step.kind == Kind::put);
+    EXPECT_EQ(step.from_buffer, Buffer::scratch);
+    EXPECT_GE(step.from, arrival.scratch);
+    EXPECT_LE(step.from + step.bytes, arrival.scratch + arrival.bytes);
+    if (step.kind == Kind::copy) {
+      EXPECT_EQ(step.to, arrival.output);
+    }
+  }
+  return arrivals;
+}
+
+TEST(Arrivals, a_broadcast_is_taken_where_it_belongs_and_handed_on_from_there) {
+  Call call = call_of(Collective::broadcast, much);
+  call.in_place = true;                                      // as broadcasts are: one buffer
+  EXPECT_TRUE(arrivals_of("binomial", call, 4, 0).empty());  // the root
+  EXPECT_EQ(arrivals_of("binomial", call, 4, 1).size(), 1U);
+  ASSERT_EQ(arrivals_of("binomial", call, 4, 2).size(), 1U);
+  const std::size_t first = arrivals_of("binomial", call, 4, 2)[0].step;
+  EXPECT_EQ(build(*find(call.collective, "binomial"), {4, 1}, call, 2).steps[first].kind, Kind::put)
+      << "before its copy";
+  EXPECT_EQ(arrivals_of("binomial", call, 4, 3).size(), 1U);
+  call.count = 1000;
+  EXPECT_TRUE(arrivals_of("binomial", call, 4, 1).empty()) << "not worth it";
+}
+
+TEST(Arrivals, blocks_that_are_only_received) {
+  EXPECT_EQ(arrivals_of("linear", call_of(Collective::scatter, much), 5, 3).size(), 1U);
+  EXPECT_EQ(arrivals_of("linear", call_of(Collective::gather, much), 5, 0).size(), 4U);
+  EXPECT_EQ(arrivals_of("pairwise", call_of(Collective::alltoall, much), 4, 2).size(), 3U);
+  EXPECT_EQ(arrivals_of("ring", call_of(Collective::allgather, much), 4, 2).size(), 3U) << "two are handed on";
+  EXPECT_EQ(arrivals_of("hierarchical_ring", call_of(Collective::allgather, much), 4, 2).size(), 3U);
+}
+
+TEST(Arrivals, not_where_the_output_is_read_as_input) {
+  Call call = call_of(Collective::allgather, much);
+  EXPECT_EQ(arrivals_of("ring", call, 2, 1).size(), 1U);
+  call.in_place = true;
+  EXPECT_TRUE(arrivals_of("ring", call, 2, 1).empty());
+}
+
+TEST(Arrivals, never_what_is_combined) {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective != Collective::reduce && algorithm.collective != Collective::scan) continue;
+    const Call call = call_of(algorithm.collective, much);
+    if (!algorithm.applies({4, 1}, call)) continue;
+    for (int rank = 0; rank < 4; ++rank)
+      EXPECT_TRUE(arrivals_of(algorithm.name, call, 4, rank).empty()) << algorithm.name;
+  }
+}
+
+Step copy(std::uint64_t from, std::uint64_t to) {
+  Step step;
+  step.kind = Kind::copy;
+  step.from_buffer = Buffer::scratch;
+  step.to_buffer = Buffer::output;
+  step.from = from;
+  step.to = to;
+  step.bytes = much;
+  return step;
+}
+
+Step put(std::uint64_t from, std::uint64_t bytes) {
+  Step step;
+  step.kind = Kind::put;
+  step.from_buffer = Buffer::scratch;
+  step.from = from;
+  step.bytes = bytes;
+  return step;
+}
+
+Step wait() {
+  Step step;
+  step.kind = Kind::wait;
+  return step;
+}
+
+std::size_t arrivals_in(const std::vector<Step>& steps) {
+  std::vector<Arrival> arrivals;
+  find_arrivals({steps, 0, 0}, false, arrivals);
+  return arrivals.size();
+}
+
+TEST(Arrivals, puts_that_hand_it_on_stand_beside_the_copy) {
+  const Step all = put(much, much), part = put(2 * much - 8, 8), past = put(2 * much - 8, 9);
+  EXPECT_EQ(arrivals_in({wait(), all, copy(much, much)}), 1U);
+  EXPECT_EQ(arrivals_in({wait(), part, all, copy(much, much), part}), 1U);
+  EXPECT_EQ(arrivals_in({wait(), past, copy(much, much)}), 0U) << "it takes a byte more";
+  EXPECT_EQ(arrivals_in({wait(), all, wait(), copy(much, much)}), 0U) << "another message may have come there";
+  EXPECT_EQ(arrivals_in({wait(), copy(much, much), wait(), all}), 0U);
+  std::vector<Arrival> arrivals;
+  find_arrivals({{wait(), copy(much, much), wait(), all, put(0, much), copy(0, 4 * much)}, 0, 0}, false, arrivals);
+  ASSERT_EQ(arrivals.size(), 1U);
+  EXPECT_EQ(arrivals[0].step, 4U) << "the put";
+  EXPECT_EQ(arrivals[0].output, 4 * much);
+}
+
+TEST(Arrivals, whatever_else_touches_scratch_or_output_is_in_the_way) {
+  Step other;
+  other.bytes = 1;
+  other.ways = 2;
+  std::vector<Arrival> arrivals;
+  for (const Kind kind : {Kind::put, Kind::copy, Kind::reduce, Kind::fold}) {
+    for (const Buffer buffer : {Buffer::scratch, Buffer::output}) {
+      for (const std::uint64_t at : {much - 1, 2 * much - 1, 2 * much, 0 * much}) {
+        other.kind = kind;
+        other.from_buffer = buffer;
+        other.from = at;
+        other.to_buffer = Buffer::output;
+        other.to = 10 * much;
+        other.set_stride(0);
+        if (kind == Kind::put) other.peer = other.slot = 0;
+        const Schedule schedule{{copy(much, much), other}, 0, 0};
+        find_arrivals(schedule, false, arrivals);
+        const bool hands_on = kind == Kind::put && buffer == Buffer::scratch;
+        EXPECT_EQ(arrivals.size(), at == 2 * much - 1 && !hands_on ? 0U : 1U) << int(kind) << " reads at " << at;
+      }
+    }
+  }
+  // A fold reads every stride.
+  other.kind = Kind::fold;
+  other.from_buffer = Buffer::scratch;
+  other.from = 0;
+  other.set_stride(much + 5);
+  find_arrivals(Schedule{{copy(much, much), other}, 0, 0}, false, arrivals);
+  EXPECT_TRUE(arrivals.empty());
+  // Writers.
+  for (const Kind kind : {Kind::copy, Kind::reduce, Kind::fold, Kind::scale}) {
+    other = {};
+    other.kind = kind;
+    other.ways = 1;
+    other.bytes = 8;
+    other.from_buffer = Buffer::input;
+    for (const Buffer buffer : {Buffer::scratch, Buffer::output}) {
+      other.to_buffer = buffer;
+      other.to = much + 16;
+      find_arrivals(Schedule{{other, copy(much, much)}, 0, 0}, false, arrivals);
+      EXPECT_TRUE(arrivals.empty()) << int(kind);
+      other.to = 3 * much;
+      find_arrivals(Schedule{{other, copy(much, much)}, 0, 0}, false, arrivals);
+      EXPECT_EQ(arrivals.size(), 1U) << int(kind);
+    }
+  }
+}
+
+Step sum(std::uint64_t to) {
+  Step step;
+  step.kind = Kind::reduce;
+  step.from_buffer = Buffer::input;
+  step.to_buffer = Buffer::scratch;
+  step.to = to;
+  step.bytes = much;
+  return step;
+}
+
+std::vector<Result> results_in(const std::vector<Step>& steps, bool in_place = false) {
+  std::vector<Result> results;
+  find_results({steps, 0, 0}, in_place, results);
+  return results;
+}
+
+TEST(Results, a_sum_that_is_only_copied_is_made_in_the_output) {
+  const std::vector<Result> found = results_in({wait(), sum(much), copy(much, 3 * much)});
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].step, 1U);
+  EXPECT_EQ(found[0].copy, 2U);
+  EXPECT_EQ(found[0].output, 3 * much);
+  EXPECT_TRUE(results_in({wait(), sum(much), copy(much, 3 * much)}, true).empty()) << "in place";
+  // What came before it in scratch is of no matter: the sum reads it there. Nor is what has to do with other places.
+  EXPECT_EQ(results_in({put(much, much), wait(), sum(much), wait(), put(0, much), copy(much, 0)}).size(), 1U);
+}
+
+TEST(Results, not_what_another_step_takes) {
+  EXPECT_TRUE(results_in({sum(much)}).empty());
+  EXPECT_TRUE(results_in({sum(much), put(much, 8), copy(much, 0)}).empty());
+  EXPECT_TRUE(results_in({sum(much), copy(much, 0), put(2 * much - 1, 8)}).empty());
+  EXPECT_TRUE(results_in({sum(much), copy(much, 0), copy(much, 5 * much)}).empty());
+  EXPECT_TRUE(results_in({sum(much), copy(much + 64, 0)}).empty()) << "another run";
+  Step reads_output = put(0, 8);
+  reads_output.from_buffer = Buffer::output;
+  EXPECT_TRUE(results_in({sum(much), reads_output, copy(much, 0)}).empty()) << "what was there before";
+  EXPECT_TRUE(results_in({reads_output, sum(much), copy(much, 0)}).empty()) << "it may not be read yet";
+  EXPECT_EQ(results_in({sum(much), copy(much, 0), reads_output}).size(), 1U);
+  // Only the second of two.
+  const std::vector<Result> found = results_in({sum(much), wait(), sum(much), copy(much, 0)});
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].step, 2U);
+}
+
+TEST(Results, of_algorithms) {
+  const auto of = [](Collective collective, const char* name, int rank) {
+    Call call = call_of(collective, much);
+    const Schedule schedule = build(*find(collective, name), {4, 1}, call, rank);
+    return results_in(schedule.steps).size();
+  };
+  EXPECT_EQ(of(Collective::reduce, "binomial", 0), 1U);
+  EXPECT_EQ(of(Collective::reduce, "binomial", 2), 0U) << "it sends its sum";
+  EXPECT_EQ(of(Collective::allreduce, "recursive_doubling", 1), 1U);
+  EXPECT_EQ(of(Collective::reduce_scatter, "ring", 3), 1U);
+}
+
+}  // namespace
+}  // namespace hmc::collectives
