@@ -52,6 +52,12 @@ void Operation::take(const Given& given, const schedule::Algorithm& algorithm, s
       call.receive_displacements = whole_received_.displacements;
     }
   }
+  // Where pieces of blocks go from node to node in messages of their own, a little less: with its header, a power of
+  // two takes one segment more on a loopback of 64 KiB, of some bytes; each costs as much as a full one, to both ends.
+  constexpr std::uint64_t segment = 64 * 1024;
+  if (algorithm.hierarchical && schedule::has_blocks(call.collective) && total_ > longest &&
+      longest * call.element_bytes > segment)
+    longest -= longest / 32;
   pieces_ = total_ <= longest ? 1 : (total_ + longest - 1) / longest;
   // All of about one length, in whole lines.
   const std::uint64_t line = std::max<std::uint64_t>(64 / call.element_bytes, 1);

@@ -95,6 +95,15 @@ class Path {
     steps(once);
     add(once, times);
   }
+  /// Two parts of which the shorter is done during the longer.
+  template <typename One, typename Other> void overlap(const One& one, const Other& other) {
+    Path first(shape, parameters_), second(shape, parameters_);
+    one(first);
+    other(second);
+    add(first, 1);
+    add(second, 1);
+    spend(-std::min(first.cost_.ns, second.cost_.ns));
+  }
   /// For what is no step of the above.
   void spend(double ns) { cost_.ns += ns; }
   void count(double messages, double bytes, bool network);

@@ -65,6 +65,7 @@ constexpr Algorithm table[] = {
     {"ring_segmented", C::allgather, true, true, false, {.segments = true}, always, HMC_FORM(allgather_ring_segmented)},
     {"pat", C::allgather, true, true, false, {.segments = true}, always, HMC_FORM(allgather_pat)},
     {"hierarchical", C::allgather, true, true, true, {}, always, HMC_FORM(allgather_hierarchical)},
+    {"hierarchical_ring", C::allgather, true, true, true, {}, always, HMC_FORM(allgather_hierarchical_ring)},
 
     {"bruck", C::alltoall, true, true, false, {}, regular, HMC_FORM(alltoall_bruck)},
     {"pairwise", C::alltoall, true, true, false, {.segments = true}, always, HMC_FORM(alltoall_pairwise)},

@@ -62,11 +62,38 @@ HMC_SPMD_TEST(algorithms, each_does_every_count_and_form) {
 
 HMC_SPMD_TEST(algorithms, each_is_cut_into_pieces) {
   std::uint64_t number = 1'000'000;
+  // A block of a few pieces, or a vector of as many: areas hold half a MiB at most, and 64 KiB on one node.
+  const bool one_node = me.runtime->path(0).direct && me.runtime->path(me.size - 1).direct;
   for (const Algorithm& algorithm : algorithms()) {
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
-    // A block of a few pieces, or a vector of as many: areas hold half a MiB at most.
-    const std::size_t words = has_blocks(algorithm.collective) ? 300'001 / static_cast<std::size_t>(me.size) : 200'003;
+    // Where not all wait for all, more than there are areas: they are used again behind a guard.
+    const bool all_wait_for_all =
+        algorithm.collective == Collective::allreduce || algorithm.collective == Collective::allgather ||
+        algorithm.collective == Collective::alltoall || algorithm.collective == Collective::reduce_scatter;
+    const std::size_t less = one_node && all_wait_for_all ? 8 : 1;
+    const std::size_t words =
+        (has_blocks(algorithm.collective) ? 300'001 / static_cast<std::size_t>(me.size) : 200'003) / less;
     run_forms(me, algorithm, words, number);
+  }
+}
+
+// Blocks that come from another node land in the output and are handed on from there, unless all of them came before
+// the call was entered, which isn't so every time.
+HMC_SPMD_TEST(algorithms, what_is_handed_on_lands_too) {
+  for (const char* name : {"ring", "ring_segmented", "hierarchical_ring"}) {
+    const Algorithm& algorithm = *hmc::collectives::schedule::find(Collective::allgather, name);
+    const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
+    const std::uint64_t before = me.runtime->counters().runs_landed;
+    Every what;
+    what.collective = algorithm.collective;
+    what.count = 40'000;
+    for (what.call = 1; what.call <= 20; ++what.call) {
+      what.irregular = what.call % 2 == 0;
+      run_one(me, algorithm, what);
+    }
+    const bool from_afar = me.size > 2 && !me.runtime->path(me.previous()).direct;
+    if (from_afar && algorithm.name != "ring_segmented")  // whose runs may be too short
+      HMC_CHECK_GE(me.runtime->counters().runs_landed - before, 1U);
   }
 }
 

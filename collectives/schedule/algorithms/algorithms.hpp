@@ -43,7 +43,8 @@
   X(broadcast_hierarchical)         \
   X(allreduce_hierarchical)         \
   X(allreduce_hierarchical_halving) \
-  X(allgather_hierarchical)
+  X(allgather_hierarchical)         \
+  X(allgather_hierarchical_ring)
 
 namespace hmc::collectives::schedule {
 

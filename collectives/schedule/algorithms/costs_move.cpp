@@ -154,6 +154,19 @@ void allgather_hierarchical(Path& path, const Call& call) {
   path.copy(path.size * block);
 }
 
+void allgather_hierarchical_ring(Path& path, const Call& call) {
+  const double block = bytes_of(call);
+  const auto hand_round = [&](Path& round) {
+    round_the_node(round, block);
+    round.copy(block);
+  };
+  // The node gets a block while the next one is on its way.
+  path.repeat(path.nodes - 1,
+              [&](Path& round) { round.overlap([&](Path& comes) { comes.far(block, comes.per_node); }, hand_round); });
+  hand_round(path);
+  path.copy((path.per_node - 1) * path.nodes * block);
+}
+
 void alltoall_bruck(Path& path, const Call& call) {
   const double block = bytes_of(call);
   doubling(path.size, [&](double hop) {

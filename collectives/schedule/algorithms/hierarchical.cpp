@@ -247,4 +247,45 @@ void allgather_hierarchical(const Shape& shape, const Call& call, int rank, Sche
   Allgather(b).build();
 }
 
+/// Lanes as rings: a block goes on as it has come, to the next node and to the ranks of this one, and each rank gets
+/// each block once, at its place in scratch, with its own slot. Of a last node with fewer ranks some lanes have none.
+void allgather_hierarchical_ring(const Shape& shape, const Call& call, int rank, Schedule& out) {
+  Builder b(shape, call, rank, out);
+  const Lanes lanes(shape, rank);
+  const Blocks blocks(b.size, call);
+  const int nodes = lanes.nodes(), before = (lanes.node() + nodes - 1) % nodes, after = (lanes.node() + 1) % nodes;
+  b.take_scratch(blocks.total());
+  b.need_slots(slot_of(b.size));
+  const auto send = [&](Place from, int block, int to) {
+    b.send(from, to, blocks.packed(block), blocks.bytes(block), slot_of(block));
+  };
+  const auto receive = [&](int block, int from) {
+    b.receive(from, slot_of(block), blocks.bytes(block));
+    return scratch(blocks.packed(block));
+  };
+  /// each(block) for the blocks of a lane, from this node's on against the ring's direction.
+  const auto go_round = [&](int lane, const auto& each) {
+    for (int i = 0; i < nodes; ++i)
+      if (const int node = (lanes.node() + nodes - i) % nodes; lane < lanes.ranks_of(node))
+        each(lanes.first_of(node) + lane, node);
+  };
+  for (int lane = lanes.local(); lane < lanes.many(); lane += lanes.my_ranks()) {
+    go_round(lane, [&](int block, int node) {
+      const Place place = block == rank ? input() : receive(block, lanes.holder(before, lane));
+      if (node != after) send(place, block, lanes.holder(after, lane));
+      for (int i = 1; i < lanes.my_ranks(); ++i)
+        send(place, block, lanes.rank_of_local((lanes.local() + i) % lanes.my_ranks()));
+      b.copy(place, output(blocks.place(block)), blocks.bytes(block));
+    });
+  }
+  for (int i = 1; i < lanes.many(); ++i) {
+    const int lane = (lanes.local() + i) % lanes.many();
+    if (lanes.is_mine(lane)) continue;
+    go_round(lane, [&](int block, int) {
+      b.copy(receive(block, lanes.holder(lanes.node(), lane)), output(blocks.place(block)), blocks.bytes(block));
+    });
+  }
+  b.finish();
+}
+
 }  // namespace hmc::collectives::schedule

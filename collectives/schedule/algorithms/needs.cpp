@@ -140,6 +140,9 @@ Needs allgather_hierarchical(const Shape& shape, const Call& call) {
   const std::uint64_t turns = wide(lanes.turns()), many = wide(lanes.many());
   return {(turns + many) * lane.scratch, static_cast<std::uint32_t>(turns * lane.slots + many)};
 }
+Needs allgather_hierarchical_ring(const Shape& shape, const Call& call) {
+  return {all_bytes(shape, call), slots_of(shape.size)};
+}
 
 Needs alltoall_bruck(const Shape& shape, const Call& call) {
   std::uint64_t scratch = 0;
