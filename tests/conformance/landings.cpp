@@ -122,7 +122,7 @@ HMC_SPMD_TEST(landings, one_that_comes_and_goes_while_bytes_come_loses_none) {
   Window window(on, bytes + 64);
   const std::uint64_t signal = (bytes + 7) / 8 * 8;
   std::mt19937_64 random(me.options.seed + static_cast<std::uint64_t>(me.rank));
-  for (std::uint64_t round = 1; round <= number(me, "rounds", 40); ++round) {
+  for (std::uint64_t round = 1; round <= number(me, "landing_rounds", 40); ++round) {
     on.barrier();
     const std::vector<std::byte> source = bytes_of({me.rank, round}, bytes);
     const Ticket ticket = window.put_signal_nb(on.next(), 0, source, signal, round);

@@ -30,7 +30,9 @@ function(hmc_spmd_test target)
   # The library's own deadline is shorter than the entry's, so that a hang ends with a text.
   set(environment HMC_TIMEOUT_S=60 ${T_ENVIRONMENT})
   if(HMC_SANITIZE STREQUAL "thread")
-    list(APPEND environment TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp)
+    # Huge pages: else each fresh page of a buffer costs its shadow a fault and an interrupt of all cores.
+    list(APPEND environment
+         TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:no_huge_pages_for_shadow=0)
   endif()
 
   foreach(mode IN LISTS T_MODES)
