@@ -172,11 +172,12 @@ class ScheduleTeam final : public base::Progress,
   struct Elsewhere {
     std::int64_t looked_at = 0;
     int world_rank = -1;
-    std::uint64_t call = 0;    // of this rank
+    std::uint64_t call = 0;    // that waits
     std::uint64_t theirs = 0;  // how many that rank has made
     std::int64_t since = 0;
   };
-  bool waits_in_vain(int world_rank, std::int64_t now) noexcept;
+  int waits_in_vain_for(int awaited, std::uint64_t call, std::int64_t now) noexcept;
+  int who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcept;
   bool is_in_no_call(int world_rank) const noexcept;
   bool closes_runtime(int world_rank) const noexcept;
   const base::ActivityLine* line_of(int world_rank) const noexcept;

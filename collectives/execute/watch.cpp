@@ -10,12 +10,13 @@
 // Two teams. A rank that has only given in a call of team A learns of A's mismatch when it looks at A's alarm, and may
 // wait in team B by then, for a rank that was told of the mismatch and ends, closes or does something else about it. So
 // who waits in B looks at the alarms of its other teams, answers them, and where the rank that it waits for gave up in
-// A, A's mismatch is what it says of whatever B's wait ends by: a death, the deadline, another rank's giving up.
+// A, A's mismatch is what it says of whatever B's wait ends by: a death, the deadline, another rank's giving up. Ranks
+// may wait for it through others: if the next one is on another node, a rank of this node that hasn't come is meant.
 //
 // Whether that rank still comes to B nobody can know: it may have caught the error and be on its way, and then B goes
 // on as if nothing had happened. So the wait ends early only if that rank makes no call for ten seconds, or is in
 // Runtime::close for one, or for half of the deadline. What ranks of other nodes are in isn't known here: whoever
-// shares their node ends B for all, or the deadline does.
+// shares their node and waits ends B for all, or the deadline does.
 #include <algorithm>
 
 #include "collectives/execute/schedule_team.hpp"
@@ -39,34 +40,53 @@ constexpr std::int64_t before_giving_up_who_closes_ns = 1'000'000'000;
 
 Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept {
   int awaited = note.peer;
+  std::uint64_t call = 0;
   {
     const auto guard = hold();
+    call = history_.calls();
     if (failure_.ok() && !hear_alarm())
       look_after(blocking_asker_, team_.rank_of(note.peer), Arena::stamp(history_.calls(), history_.word()), now);
     if (!failure_.ok()) return failure_;
     // A request's wait: the oldest call stands for it.
-    if (awaited < 0 && !active_.empty()) awaited = arena_.world(awaited_by(*active_.front()));
+    if (awaited < 0 && !active_.empty()) {
+      awaited = arena_.world(awaited_by(*active_.front()));
+      call = active_.front()->call_number;
+    }
   }
-  if (!waits_in_vain(awaited, now)) return {};
+  const int missing = waits_in_vain_for(awaited, call, now);
+  if (missing < 0) return {};
   const auto guard = hold();
-  return give_up(Status::failure(Code::error, "a rank has given up in another team", awaited));
+  return give_up(Status::failure(Code::error, "a rank has given up in another team", missing));
 }
 
-/// Without the lock, which the other teams take.
-bool ScheduleTeam::waits_in_vain(int world_rank, std::int64_t now) noexcept {
-  if (now - elsewhere_.looked_at < between_looks_elsewhere_ns) return false;
+/// -1: for nobody, as far as is known. Without the lock, which the other teams take.
+int ScheduleTeam::waits_in_vain_for(int awaited, std::uint64_t call, std::int64_t now) noexcept {
+  if (now - elsewhere_.looked_at < between_looks_elsewhere_ns) return -1;
   elsewhere_.looked_at = now;
-  if (world_rank < 0) return false;
-  const bool closes = closes_runtime(world_rank);
-  const bool waits = (closes || is_in_no_call(world_rank)) && window::unheard_mismatch(fabric_, world_rank) != nullptr;
-  const std::uint64_t theirs = waits ? line_of(world_rank)->calls.load(std::memory_order_relaxed) : 0;
-  if (!waits || elsewhere_.world_rank != world_rank || elsewhere_.call != history_.calls() ||
-      elsewhere_.theirs != theirs) {
-    elsewhere_ = {now, waits ? world_rank : -1, history_.calls(), theirs, now};
-    return false;
+  const int missing = who_gave_up_elsewhere(awaited, call);
+  const std::uint64_t theirs = missing < 0 ? 0 : line_of(missing)->calls.load(std::memory_order_relaxed);
+  if (missing < 0 || elsewhere_.world_rank != missing || elsewhere_.call != call || elsewhere_.theirs != theirs) {
+    elsewhere_ = {now, missing, call, theirs, now};
+    return -1;
   }
-  const std::int64_t bound = closes ? before_giving_up_who_closes_ns : before_giving_up_ns;
-  return now - elsewhere_.since >= std::min(bound, fabric_.timeout.count() / 2);
+  const std::int64_t bound = closes_runtime(missing) ? before_giving_up_who_closes_ns : before_giving_up_ns;
+  return now - elsewhere_.since >= std::min(bound, fabric_.timeout.count() / 2) ? missing : -1;
+}
+
+/// The awaited rank; or, if that is on another node, a rank of this one that hasn't come to the call: others wait for
+/// it, and this rank for them.
+int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcept {
+  const auto has_given_up = [&](int world_rank) noexcept {
+    return line_of(world_rank) != nullptr && (closes_runtime(world_rank) || is_in_no_call(world_rank)) &&
+           window::unheard_mismatch(fabric_, world_rank) != nullptr;
+  };
+  if (awaited < 0) return -1;
+  if (line_of(awaited) != nullptr) return has_given_up(awaited) ? awaited : -1;
+  for (int rank = 0; rank < size_ && !closes_; ++rank) {
+    Ledger* const ledger = arena_.ledger_of(rank);
+    if (ledger != nullptr && ledger->calls() < call && has_given_up(arena_.world(rank))) return arena_.world(rank);
+  }
+  return -1;
 }
 
 /// Null: on another node.

@@ -13,6 +13,8 @@ class TeamsMismatch : public Mismatch {
  protected:
   TeamsMismatch() {
     forced = "gather:linear";  // nobody between the root and who gives
+    // Of two nodes: nobody waits for the last rank but the first, which is on the other one.
+    if (nodes() > 1) forced += ",barrier:dissemination";
   }
   /// The last rank is the root of a gather in a team of its own, to which it gives less, and goes on to `then` with
   /// what it is told; the others, which only give and don't ask, go on to another team.
