@@ -67,15 +67,20 @@ Parameters NetworkModel::agree(window::TeamCore& world) const {
     if (world.rank() == 0) log.info("collectives are chosen by built-in figures: {} can't be measured here now", wire_);
     return parameters;
   }
-  parameters = collectives::measure(world, partner_, parameters);
-  if (world.rank() != 0) return parameters;
-  const collectives::schedule::Link& link = parameters.network;
+  const auto measured = collectives::measure(world, partner_, parameters);
+  if (!measured) {
+    if (world.rank() == 0)
+      log.info("collectives are chosen by built-in figures: the machine was too busy to measure {}", wire_);
+    return parameters;
+  }
+  if (world.rank() != 0) return *measured;
+  const collectives::schedule::Link& link = measured->network;
   const Place place = Place::here(wire_, one_machine_);
   const std::string file = place.file(folder_);
-  const bool kept = !file.empty() && collectives::write_whole(file, collectives::text_of(parameters, place));
+  const bool kept = !file.empty() && collectives::write_whole(file, collectives::text_of(*measured, place));
   log.info("measured {}: L {:.0f} o {:.0f} g {:.0f} ns, {:.3f} ns a byte; {}", wire_, link.latency, link.overhead,
            link.gap, link.per_byte, kept ? "kept in " + file : "not kept");
-  return parameters;
+  return *measured;
 }
 
 }  // namespace hmc::job

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -129,12 +130,29 @@ TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
   const Place here = Place::here("tcp", true);
   std::string text, why_not;
   Parameters kept;
-  if (!collectives::read_file(here.file(folder.path), text)) {  // under a sanitizer nothing is measured
+  // Under a sanitizer nothing is measured, and what a busy machine says of itself isn't taken.
+  if (!collectives::read_file(here.file(folder.path), text)) {
     EXPECT_EQ(seen[0], collectives::builtin_parameters(true));
     return;
   }
   ASSERT_TRUE(collectives::read_parameters(text, &here, kept, why_not)) << why_not;
   EXPECT_EQ(kept, seen[0]);
+}
+
+TEST(SelectionStart, what_a_busy_machine_says_of_itself_is_not_kept) {
+  const TemporaryFolder folder;
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> others;  // two for each core, so that no rank has one to itself
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
+    others.emplace_back([&over] {
+      while (!over.load(std::memory_order_relaxed)) continue;
+    });
+  for (const std::string& text : start(
+           2, 2, [&](base::Env&env, int) { env.cache = folder.path, env.wait = "spin"; },
+           [&](Runtime&runtime) { EXPECT_EQ(parameters_of(runtime), collectives::builtin_parameters(true)); }))
+    EXPECT_EQ(text, "");
+  over = true;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
 TEST(SelectionStart, on_one_node_nothing_is_read_or_measured) {
