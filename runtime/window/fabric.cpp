@@ -113,7 +113,10 @@ void throw_status(const Fabric& fabric, const base::Status& status, const CallSi
   detail.message = status.what != nullptr ? status.what : name_of(status.code);
   if (status.code == Code::peer_failed || status.code == Code::aborted) {
     const std::string cause = fabric.waiter.page().abort_text();
-    if (!cause.empty()) detail.message = cause;
+    if (!cause.empty())
+      detail.message = cause;
+    else if (detail.code == Code::peer_failed && detail.peer >= 0)  // a wire has heard of it first
+      detail.message = "rank " + std::to_string(detail.peer) + " is lost: " + detail.message;
   }
   if (status.code == Code::timeout)
     detail.hint = "HMC_TIMEOUT_S sets the deadline; hmcrun --timeout shows what each rank is in";
