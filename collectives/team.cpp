@@ -154,8 +154,11 @@ void Team::require_equal(const char* operation, std::size_t expected, std::size_
 
 void Team::barrier() {
   const OpenTeam team(core_, "barrier");
-  if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok()) [[unlikely]]
+  if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok()) [[unlikely]] {
+    // Whoever has gone may have said why.
+    if (status.code == Code::peer_failed || status.code == Code::aborted) refuse(team, status, "barrier", 0);
     window::throw_status(core_->fabric(), status, {"barrier"});
+  }
   if (DirectTeam* const direct = team.state.direct(schedule_kind::barrier, 0)) [[likely]] {
     team.state.count_direct(schedule_kind::barrier);
     return require(team, collectives::barrier_direct(*direct), "barrier", 0);

@@ -157,6 +157,7 @@ class ScheduleTeam final : public base::Progress,
   Signature signature_at(std::uint64_t call) const noexcept;
   std::uint64_t call_in_question() const noexcept;
   bool hear_alarm() noexcept;
+  bool hear_last_words(int world_rank) noexcept;
   /// One that waits for long, and what it has asked so far: the present blocking call, or what is started.
   struct Asker {
     std::int64_t looked_at = 0;

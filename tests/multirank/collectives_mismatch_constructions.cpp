@@ -204,27 +204,31 @@ TEST_P(ConstructionMismatch, wins_over_the_deaths_of_those_that_it_ended) {
 }
 
 TEST_P(ConstructionMismatch, wins_over_deaths_on_a_rank_that_looks_when_all_others_have_ended) {
-  std::barrier here(ranks());
-  const auto outcomes = run_runtime(
-      [&](Runtime& runtime, int rank) {
-        Runtime own = std::move(runtime);
-        std::vector<std::uint64_t> out(100);
-        here.arrive_and_wait();
-        const bool is_late = rank == ranks() - 1;
-        try {
-          own.world().gather(in.data(), out.data(), is_late ? 8 : 16, 0);
-          if (is_late) here.arrive_and_wait();
-          own.world().barrier();
-        } catch (const Error&) {
-          if (!is_late) [[maybe_unused]]
-            Runtime gone = std::move(own);
-          if (!is_late) (void)here.arrive();
-          throw;
-        }
-      },
-      deadline);
-  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::mismatch) << outcome.text;
-  EXPECT_EQ(count_of(outcomes.back().text, "called gather"), 2) << outcomes.back().text;
+  for (const bool has_put : {false, true}) {  // which the barrier completes first
+    std::barrier here(ranks());
+    const auto outcomes = run_runtime(
+        [&](Runtime& runtime, int rank) {
+          Runtime own = std::move(runtime);
+          Window window = Window::create(own.world(), 64);
+          std::vector<std::uint64_t> out(100);
+          here.arrive_and_wait();
+          const bool is_late = rank == ranks() - 1;
+          try {
+            if (is_late && has_put) window.put(0, 0, out.data(), 64);
+            own.world().gather(in.data(), out.data(), is_late ? 8 : 16, 0);
+            if (is_late) here.arrive_and_wait();
+            own.world().barrier();
+          } catch (const Error&) {
+            if (!is_late) [[maybe_unused]]
+              Runtime gone = std::move(own);
+            if (!is_late) (void)here.arrive();
+            throw;
+          }
+        },
+        deadline);
+    for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::mismatch) << outcome.text;
+    EXPECT_EQ(count_of(outcomes.back().text, "called gather"), 2) << outcomes.back().text;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ConstructionMismatch,
