@@ -10,8 +10,9 @@
 // Two teams. A rank that has only given in a call of team A learns of A's mismatch when it looks at A's alarm, and may
 // wait in team B by then, for a rank that was told of the mismatch and ends, closes or does something else about it. So
 // who waits in B looks at the alarms of its other teams, answers them, and where the rank that it waits for gave up in
-// A, A's mismatch is what it says of whatever B's wait ends by: a death, the deadline, another rank's giving up. Ranks
-// may wait for it through others: if the next one is on another node, a rank of this node that hasn't come is meant.
+// A, A's mismatch is what it says of whatever B's wait ends by: a death, the deadline, another rank's giving up. Where
+// all wait for all they wait for it through others: if the next one is on another node, a rank of this node that hasn't
+// come is meant.
 //
 // Whether that rank still comes to B nobody can know: it may have caught the error and be on its way, and then B goes
 // on as if nothing had happened. So the wait ends early only if that rank makes no call for ten seconds, or is in
@@ -40,18 +41,16 @@ constexpr std::int64_t before_giving_up_who_closes_ns = 1'000'000'000;
 
 Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept {
   int awaited = note.peer;
-  std::uint64_t call = 0;
+  std::uint64_t call = 0;  // 0: not one that needs all ranks
   {
     const auto guard = hold();
-    call = history_.calls();
     if (failure_.ok() && !hear_alarm())
       look_after(blocking_asker_, team_.rank_of(note.peer), Arena::stamp(history_.calls(), history_.word()), now);
     if (!failure_.ok()) return failure_;
     // A request's wait: the oldest call stands for it.
-    if (awaited < 0 && !active_.empty()) {
-      awaited = arena_.world(awaited_by(*active_.front()));
-      call = active_.front()->call_number;
-    }
+    const Operation* const waiting = awaited >= 0 ? &blocking_ : active_.empty() ? nullptr : active_.front();
+    if (waiting != nullptr && awaited < 0) awaited = arena_.world(awaited_by(*waiting));
+    if (waiting != nullptr && waiting->synchronises()) call = waiting->call_number;
   }
   const int missing = waits_in_vain_for(awaited, call, now);
   if (missing < 0) return {};
@@ -73,8 +72,8 @@ int ScheduleTeam::waits_in_vain_for(int awaited, std::uint64_t call, std::int64_
   return now - elsewhere_.since >= std::min(bound, fabric_.timeout.count() / 2) ? missing : -1;
 }
 
-/// The awaited rank; or, if that is on another node, a rank of this one that hasn't come to the call: others wait for
-/// it, and this rank for them.
+/// The awaited rank; or, if that is on another node, a rank of this one that hasn't come to a call which nobody leaves
+/// before all have come.
 int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcept {
   const auto has_given_up = [&](int world_rank) noexcept {
     return line_of(world_rank) != nullptr && (closes_runtime(world_rank) || is_in_no_call(world_rank)) &&
@@ -82,7 +81,8 @@ int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcep
   };
   if (awaited < 0) return -1;
   if (line_of(awaited) != nullptr) return has_given_up(awaited) ? awaited : -1;
-  for (int rank = 0; rank < size_ && !closes_; ++rank) {
+  if (closes_) return -1;  // others' parts of the arena may have gone
+  for (int rank = 0; rank < size_; ++rank) {
     Ledger* const ledger = arena_.ledger_of(rank);
     if (ledger != nullptr && ledger->calls() < call && has_given_up(arena_.world(rank))) return arena_.world(rank);
   }

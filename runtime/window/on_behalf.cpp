@@ -6,16 +6,6 @@
 
 namespace hmc::window {
 
-namespace {
-
-/// "is computing", but "is in barrier".
-bool is_doing(base::Activity activity) {
-  using enum base::Activity;
-  return activity == computing || activity == starting || activity == closing;
-}
-
-}  // namespace
-
 std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word) {
   std::string text;
   const std::int64_t now = base::now_ns();
@@ -26,9 +16,9 @@ std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_r
     // Relaxed: a hint for people.
     const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
     const std::int64_t since = line.since_ns.load(std::memory_order_relaxed);
-    fmt::format_to(std::back_inserter(text), "{}{} {} is {}{}", text.empty() ? "" : "; ", word, rank,
-                   is_doing(activity) ? "" : "in ", name_of(activity));
-    if (since > 0) fmt::format_to(std::back_inserter(text), " since {:.1f} s", static_cast<double>(now - since) * 1e-9);
+    fmt::format_to(std::back_inserter(text), "{}{} {} is in {}", text.empty() ? "" : "; ", word, rank,
+                   activity == base::Activity::computing ? "none of HMC's calls" : name_of(activity));
+    if (since > 0) fmt::format_to(std::back_inserter(text), " for {:.1f} s", static_cast<double>(now - since) * 1e-9);
   }
   return text;
 }
