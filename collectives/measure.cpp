@@ -24,7 +24,8 @@ double now_ns() {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Whether this thread has had a core since it began to watch; it polls, and never sleeps.
+/// Whether this thread has had a core since it began to watch. It polls; if it has waited for so long that it naps, it
+/// wasn't alone either.
 class CoreWatch {
  public:
   bool has_had_it() const {
@@ -143,27 +144,28 @@ bool is_reasonable(const Parameters& parameters) {
 std::optional<Parameters> measure(window::TeamCore& team, int partner, const Parameters& builtin) {
   const auto window = window::Core::create(team, large + 128, window::Core::Role::internal);
   Parameters mine = builtin;
-  bool holds = true;
+  bool was_alone = true;
   if (team.rank() == 0 || team.rank() == partner) {
     PingPong game(*window, team.rank(), partner);
     mine = game.play(builtin);
-    holds = game.was_alone() && is_reasonable(mine);
     if (team.rank() == 0) measure_work(mine);
+    if (!is_reasonable(mine)) mine = builtin;
+    was_alone = game.was_alone();
   }
   base::ByteWriter out;
   std::uint64_t words[sizeof(Parameters) / 8];
   static_assert(sizeof(Parameters) == sizeof words && std::is_trivially_copyable_v<Parameters>);
   std::memcpy(words, &mine, sizeof words);
-  out.number<std::uint64_t>(holds ? 1 : 0);
+  out.number<std::uint64_t>(was_alone ? 1 : 0);
   for (const std::uint64_t word : words) out.number(word);
   const auto answers = window::allgather_for(team.fabric(), team.exchange(), out.view(), team.fabric().deadline());
   base::ByteReader first(answers.front()), other(answers[static_cast<std::size_t>(partner)]);
-  holds = first.number<std::uint64_t>() == 1 && other.number<std::uint64_t>() == 1;
+  const bool were_alone = first.number<std::uint64_t>() == 1 && other.number<std::uint64_t>() == 1;
   for (std::uint64_t& word : words) word = first.number<std::uint64_t>();
   if (!first.complete()) throw Error(Code::refused, "Runtime::init", "rank 0 sent malformed parameters");
   std::memcpy(static_cast<void*>(&mine), words, sizeof words);
   window->close();
-  return holds ? std::optional(mine) : std::nullopt;
+  return were_alone ? std::optional(mine) : std::nullopt;
 }
 
 }  // namespace hmc::collectives

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -119,39 +118,40 @@ TEST(SelectionStart, a_cache_that_is_broken_or_off_or_cannot_be_written_does_no_
 
 TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
   const TemporaryFolder folder;
-  std::vector<Parameters> seen(3);
-  for (const std::string& text : start(
-           3, 2, [&](base::Env&env, int) { env.cache = folder.path, env.wait = "spin"; },
-           [&](Runtime&runtime) { seen[static_cast<std::size_t>(runtime.rank())] = parameters_of(runtime); }))
-    EXPECT_EQ(text, "");
-  EXPECT_EQ(seen[1], seen[0]);
-  EXPECT_EQ(seen[2], seen[0]);
-  EXPECT_GT(seen[0].network.per_byte, 0);
   const Place here = Place::here("tcp", true);
   std::string text, why_not;
-  Parameters kept;
-  // Under a sanitizer nothing is measured, and what a busy machine says of itself isn't taken.
-  if (!collectives::read_file(here.file(folder.path), text)) {
-    EXPECT_EQ(seen[0], collectives::builtin_parameters(true));
+  std::vector<Parameters> seen(3);
+  // What a busy machine says of itself isn't taken: until it is idle for a moment.
+  for (int i = 0; i < 100 && !collectives::read_file(here.file(folder.path), text); ++i) {
+    for (const std::string& outcome : start(
+             3, 2, [&](base::Env&env, int) { env.cache = folder.path, env.wait = "spin"; },
+             [&](Runtime&runtime) { seen[static_cast<std::size_t>(runtime.rank())] = parameters_of(runtime); }))
+      EXPECT_EQ(outcome, "");
+    EXPECT_EQ(seen[1], seen[0]);
+    EXPECT_EQ(seen[2], seen[0]);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    EXPECT_EQ(seen[0], collectives::builtin_parameters(true)) << "what a sanitizer slows down isn't measured";
     return;
+#endif
   }
+  EXPECT_GT(seen[0].network.per_byte, 0);
+  Parameters kept;
   ASSERT_TRUE(collectives::read_parameters(text, &here, kept, why_not)) << why_not;
   EXPECT_EQ(kept, seen[0]);
 }
 
 TEST(SelectionStart, what_a_busy_machine_says_of_itself_is_not_kept) {
   const TemporaryFolder folder;
-  std::atomic<bool> over{false};
   std::vector<std::jthread> others;  // two for each core, so that no rank has one to itself
   for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
-    others.emplace_back([&over] {
-      while (!over.load(std::memory_order_relaxed)) continue;
+    others.emplace_back([](const std::stop_token& stop) {
+      while (!stop.stop_requested()) continue;
     });
   for (const std::string& text : start(
            2, 2, [&](base::Env&env, int) { env.cache = folder.path, env.wait = "spin"; },
            [&](Runtime&runtime) { EXPECT_EQ(parameters_of(runtime), collectives::builtin_parameters(true)); }))
     EXPECT_EQ(text, "");
-  over = true;
+  others.clear();
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
