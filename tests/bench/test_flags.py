@@ -148,12 +148,15 @@ class Data(unittest.TestCase):
         for name in SIZED_COLLECTIVES:
             with self.subTest(program=name):
                 outside, inside = [], []
-                for _ in range(8):  # the least of each: a rank that loses its core meets one form only
+                # The least of each: a rank that loses its core meets one form only. Other tests may share the cores.
+                for runs in range(40):
+                    # To write or read 1 MiB takes tens of us.
+                    if runs >= 8 and min(inside) > min(outside) + 10:
+                        break
                     table = table_of(name, "-i", "10", "-x", "2", "-m", "1048576:1048576", "--fresh",
                                      launcher=["--bind-to", "core"])
                     outside += table.numbers(MAIN[name])
                     inside += table.numbers("Fresh Inside(us)")
-                # To write or read 1 MiB takes tens of us.
                 self.assertGreater(min(inside), min(outside) + 10, (outside, inside))
 
     def test_validation_says_that_it_changes_what_is_measured(self):

@@ -171,7 +171,12 @@ class Rounds(unittest.TestCase):
 
     def test_the_time_of_a_start_is_not_rounded_to_a_poll(self):
         # A poll at 1, 3, 7 ... 63, 113, 163 ms would say 163.
-        least = min(launch.run(["sh", "-c", "exec sleep 0.12"], 10).wall_s for _ in range(8))
+        # A machine that is busy with other things adds to most starts.
+        least = 1.0
+        for _ in range(60):
+            least = min(least, launch.run(["sh", "-c", "exec sleep 0.12"], 10).wall_s)
+            if least < 0.13:
+                break
         self.assertTrue(0.12 <= least < 0.13, least)
 
 

@@ -38,7 +38,7 @@ class ExitStatus(LauncherTest):
 
     def test_the_others_get_term(self):
         started = time.monotonic()
-        status, out, _ = run("-np", "2", APP, "report=TERM", "0:ready", "0:sleep=0.5", "1:sleep=0.2", "1:exit=5")
+        status, out, _ = run("-np", "2", APP, "report=TERM", "0:ready", "0:sleep=2", "1:sleep=0.2", "1:exit=5")
         self.assertEqual((status, "got TERM" in out), (5, True))
         self.assertLess(time.monotonic() - started, 4)
 
@@ -124,7 +124,7 @@ class Timeout(LauncherTest):
         self.assertIn("0.5 s", err)
 
     def test_tells_each_ranks_state(self):
-        _, _, err = run("-np", "3", "--timeout", "1", APP, "1:exit=0", "sleep=30")
+        _, _, err = run("-np", "3", "--timeout", "3", APP, "1:exit=0", "sleep=30")
         self.assertRegex(err, r"hmcrun:   rank 0 \(pid \d+, node 0\): running")
         self.assertRegex(err, r"hmcrun:   rank 1 \(pid \d+, node 0\): exited with status 0")
         self.assertRegex(err, r"hmcrun:   rank 2 \(pid \d+, node 0\): running")
@@ -133,7 +133,7 @@ class Timeout(LauncherTest):
         self.assertEqual(run("-np", "2", "--timeout", "30", APP, "exit=0"), (0, "", ""))
 
     def test_ranks_that_fail_on_term_do_not_change_the_status(self):
-        self.assertEqual(run("-np", "2", "--timeout", "0.3", APP, "report=TERM", "sleep=0.6", "exit=3")[0], 124)
+        self.assertEqual(run("-np", "2", "--timeout", "0.3", APP, "report=TERM", "sleep=2", "exit=3")[0], 124)
 
     def test_ignoring_term_does_not_help(self):
         with Job("-np", "2", "--timeout", "0.3", APP, "ignore=TERM", "sleep=60") as job:

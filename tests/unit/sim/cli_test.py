@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import xml.etree.ElementTree
 from pathlib import Path
@@ -29,6 +28,11 @@ def document(*words):
 
 def times(survey):
     return {line["name"]: line["us"] for line in survey["algorithms"]}
+
+
+def children_cpu_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class HmcSim(unittest.TestCase):
@@ -72,12 +76,12 @@ class HmcSim(unittest.TestCase):
             self.assertEqual(len(re.findall(r'class="curve"[^>]*d="M[^"]*L[^"]*L', svg)), 4)  # two of ours, two libraries
 
     def test_a_million_ranks(self):
-        begin = time.monotonic()
+        begin = children_cpu_s()
         out = run("allreduce", "--bytes", "8", "--ranks", "1000000", "--per-node", "8", "--algorithms",
                   "recursive_doubling")
         self.assertIn("1000000 ranks", out)
         self.assertNotIn("~", out)
-        self.assertLess(time.monotonic() - begin, MILLION_RANKS_S)
+        self.assertLess(children_cpu_s() - begin, MILLION_RANKS_S)
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 4 << 20)  # KiB
 
     def test_measures_a_model_that_it_takes(self):

@@ -23,6 +23,8 @@ namespace hmc::transport {
 namespace {
 
 constexpr std::size_t bytes = 8 << 20;
+/// What is given up ends after a second or so. That it ends is what is shown, on a busy machine too.
+constexpr std::chrono::seconds in_time{8};
 
 void send_blob(int socket, const base::Bytes& blob) {
   const std::uint64_t size = blob.size();
@@ -162,7 +164,7 @@ TEST_P(PeerDeath, DoesNotHoldAWireThatCloses) {
   end(SIGKILL);
   const auto start = base::Clock::now();
   side_.reset();
-  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(3));
+  EXPECT_LT(base::Clock::now() - start, in_time);
 }
 
 TEST_P(PeerDeath, APutThatAStoppedPeerDoesNotTakeIsGivenUpInTime) {
@@ -176,7 +178,7 @@ TEST_P(PeerDeath, APutThatAStoppedPeerDoesNotTakeIsGivenUpInTime) {
   EXPECT_LT(side_->wire->engine().records(), 100U);
   const auto start = base::Clock::now();
   for (const Ticket ticket : tickets) side_->wire->abandon(ticket);
-  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(base::Clock::now() - start, in_time);
   EXPECT_EQ(side_->wire->engine().in_flight(1), 0U) << "the link still reads the source";
   source.reset();
   for (const Ticket ticket : tickets) EXPECT_TRUE(side_->wire->test(ticket).ok()) << "a slot is kept";
@@ -235,7 +237,7 @@ TEST_P(PeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
   EXPECT_LT(side_->wire->engine().records(), 100U) << "the answer was queued whole";
   const auto start = base::Clock::now();
   side_->wire->conceal(region);
-  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(3));
+  EXPECT_LT(base::Clock::now() - start, in_time);
   EXPECT_EQ(side_->wire->engine().in_flight(1), 0U) << "the link still reads the region";
 }
 
@@ -246,7 +248,7 @@ TEST_P(PeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
   const auto start = base::Clock::now();
   side_->channel.reset();
   side_->wire.reset();
-  EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(3));
+  EXPECT_LT(base::Clock::now() - start, in_time);
 }
 
 // Small puts have no ticket that could be given up: they are in the wire's own memory until it closes.
@@ -261,7 +263,7 @@ TEST_P(PeerDeath, NorDoSmallPutsThatNobodyTakes) {
   const auto closing = base::Clock::now();
   side_->channel.reset();
   side_->wire.reset();
-  EXPECT_LT(base::Clock::now() - closing, std::chrono::milliseconds(2900));
+  EXPECT_LT(base::Clock::now() - closing, in_time);
 }
 
 #ifdef HMC_HAVE_UCX
