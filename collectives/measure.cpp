@@ -148,7 +148,7 @@ std::optional<Parameters> measure(window::TeamCore& team, int partner, const Par
   if (team.rank() == 0 || team.rank() == partner) {
     PingPong game(*window, team.rank(), partner);
     mine = game.play(builtin);
-    if (team.rank() == 0) measure_work(mine);
+    if (team.rank() == 0) measure_work(mine);  // the partner's are nobody's
     if (!is_reasonable(mine)) mine = builtin;
     was_alone = game.was_alone();
   }

@@ -155,8 +155,10 @@ void Team::require_equal(const char* operation, std::size_t expected, std::size_
 void Team::barrier() {
   const OpenTeam team(core_, "barrier");
   if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok()) [[unlikely]] {
-    // Whoever has gone may have said why.
-    if (status.code == Code::peer_failed || status.code == Code::aborted) refuse(team, status, "barrier", 0);
+    // A rank of this team that has gone, or by whom the job has died, may have said why before.
+    const bool is_lost = status.code == Code::peer_failed || status.code == Code::aborted;
+    if (is_lost && (core_->rank_of(status.peer) >= 0 || !core_->fabric().waiter.page().aborted().ok()))
+      refuse(team, status, "barrier", 0);
     window::throw_status(core_->fabric(), status, {"barrier"});
   }
   if (DirectTeam* const direct = team.state.direct(schedule_kind::barrier, 0)) [[likely]] {

@@ -32,33 +32,19 @@ bool is_of_the_job(const Status& status) noexcept {
 /// rank fails of is told.
 ///
 /// Who gave up and said so may have ended since, and a slow rank meets that death before it has looked at the alarm.
-/// The alarm was raised first and wins.
+/// The alarm was raised first and wins; it may still lie in a wire.
 const Status& ScheduleTeam::give_up(const Status& status, std::uint64_t call) noexcept {
   if (!failure_.ok()) return failure_;
-  if (is_of_the_job(status) && hear_last_words(status.peer)) return failure_;
+  if (is_of_the_job(status)) {
+    for (const auto& wire : fabric_.wires) wire->progress();
+    if (hear_alarm()) return failure_;
+  }
   failure_ = status;
   history_.is_over.store(true, std::memory_order_relaxed);
   write_report(call != 0 ? call : call_in_question());
   for (Operation* const operation : active_) operation->abandon();
   if (!is_of_the_job(status)) send_report();
   return failure_;
-}
-
-/// An alarm may still lie in a wire, or its bytes are in the hands of a thread that has lost its core. From a rank of
-/// another node all has come when the wire has lost it; where that isn't heard of, a moment is enough.
-bool ScheduleTeam::hear_last_words(int world_rank) noexcept {
-  constexpr std::int64_t moment_ns = 20'000'000;
-  const int rank = world_rank >= 0 && line_of(world_rank) == nullptr ? team_.rank_of(world_rank) : -1;
-  for (const std::int64_t start = base::now_ns();;) {
-    for (const auto& wire : fabric_.wires) wire->progress();
-    std::uint64_t ticket = 0;  // no question at all: says whether the wire still knows that rank
-    const bool is_over =
-        rank < 0 || base::now_ns() - start > moment_ns ||
-        !window::begin_put_signal(arena_.window(), rank, 0, nullptr, 0, arena_.question_offset(rank_), 0, ticket).ok();
-    if (hear_alarm()) return true;
-    if (is_over) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
 }
 
 void ScheduleTeam::fail(const Status& status) noexcept {

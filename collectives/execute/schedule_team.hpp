@@ -157,7 +157,6 @@ class ScheduleTeam final : public base::Progress,
   Signature signature_at(std::uint64_t call) const noexcept;
   std::uint64_t call_in_question() const noexcept;
   bool hear_alarm() noexcept;
-  bool hear_last_words(int world_rank) noexcept;
   /// One that waits for long, and what it has asked so far: the present blocking call, or what is started.
   struct Asker {
     std::int64_t looked_at = 0;
@@ -173,7 +172,7 @@ class ScheduleTeam final : public base::Progress,
   struct Elsewhere {
     std::int64_t looked_at = 0;
     int world_rank = -1;
-    std::uint64_t call = 0;    // that waits
+    std::uint64_t call = 0;    // that waits and needs all ranks; 0: none
     std::uint64_t theirs = 0;  // how many that rank has made
     std::int64_t since = 0;
   };

@@ -115,8 +115,8 @@ void throw_status(const Fabric& fabric, const base::Status& status, const CallSi
     const std::string cause = fabric.waiter.page().abort_text();
     if (!cause.empty())
       detail.message = cause;
-    else if (detail.code == Code::peer_failed && detail.peer >= 0)  // a wire has heard of it first
-      detail.message = "rank " + std::to_string(detail.peer) + " is lost: " + detail.message;
+    else if (status.code == Code::peer_failed && status.peer >= 0 && fabric.waiter.page().aborted().ok())
+      detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;  // so says a wire, first
   }
   if (status.code == Code::timeout)
     detail.hint = "HMC_TIMEOUT_S sets the deadline; hmcrun --timeout shows what each rank is in";

@@ -13,6 +13,7 @@
 #include "bootstrap/inproc.hpp"
 #include "collectives/select/parameters.hpp"
 #include "collectives/state.hpp"
+#include "runtime/base/deadline.hpp"
 #include "runtime/job/core.hpp"
 
 namespace hmc {
@@ -122,7 +123,8 @@ TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
   std::string text, why_not;
   std::vector<Parameters> seen(3);
   // What a busy machine says of itself isn't taken: until it is idle for a moment.
-  for (int i = 0; i < 100 && !collectives::read_file(here.file(folder.path), text); ++i) {
+  const auto give_up = base::Deadline::after(std::chrono::seconds(100));
+  while (!collectives::read_file(here.file(folder.path), text) && !give_up.expired()) {
     for (const std::string& outcome : start(
              3, 2, [&](base::Env&env, int) { env.cache = folder.path, env.wait = "spin"; },
              [&](Runtime&runtime) { seen[static_cast<std::size_t>(runtime.rank())] = parameters_of(runtime); }))
