@@ -20,10 +20,7 @@ namespace {
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
 constexpr std::uint32_t layout_version = 5;
 
-/// What went wrong, in words. As many as may fail in the same instant; the next one's cause has no text.
-struct AbortText {
-  char bytes[512];
-};
+/// As many as may fail in the same instant; the next one's cause has no text.
 constexpr std::uint32_t abort_texts = 16;
 
 /// The abort word: code 16 | text 16 | peer + 1 32, from the top. 0: no abort.
@@ -49,7 +46,9 @@ struct alignas(64) NodePage::Header {
   std::int32_t capacity;
   alignas(64) std::atomic<std::uint64_t> abort_word;
   std::atomic<std::uint32_t> texts_claimed;
-  AbortText texts[abort_texts];
+  struct AbortText {  // what went wrong, in words
+    char bytes[512];
+  } texts[abort_texts];
   alignas(64) std::atomic<std::uint32_t> sleepers;
 };
 
@@ -139,7 +138,7 @@ void NodePage::raise_abort(Code code, int peer, std::string_view text) const noe
   // Relaxed: it only hands out numbers; the word publishes the text.
   const std::uint32_t claimed = std::min(h.texts_claimed.fetch_add(1, std::memory_order_relaxed), abort_texts);
   if (claimed < abort_texts) {
-    AbortText& mine = h.texts[claimed];
+    Header::AbortText& mine = h.texts[claimed];
     const std::size_t length = std::min(text.size(), sizeof mine.bytes - 1);
     std::memcpy(mine.bytes, text.data(), length);
     mine.bytes[length] = '\0';
