@@ -195,6 +195,7 @@ HMC_SPMD_TEST(device_requests, bytes_of_a_late_device_arrive_by_every_way) {
         HMC_CHECK_CLEAN((Pattern{me.rank, call}.verify(got)));
         HMC_CHECK_EQ(back.writeFromCpu(std::vector<std::byte>(many).data(), many), hmc::status_t::SUCCESS);
       }
+      me.runtime->world().barrier();  // all have looked at what the next line writes over
       // Between windows that this rank may reach neither of, through halves of a megabyte.
       hmc::copy({on_host.window, me.next(), 1}, {on_device.window, me.next(), 0}, many - 1);
       on_host.window.flush();

@@ -21,7 +21,7 @@ HMC_SPMD_TEST(device_streams, a_put_comes_after_what_the_stream_holds_and_nobody
       {
         const AllLate late(me, fake, 3000);
         // A machine that is busy may run the stream's thread first: then once more.
-        for (int attempt = 0; attempt < 20 && !seen_under_way && reached; ++attempt) {
+        for (int attempt = 0; attempt < 20 && !seen_under_way; ++attempt) {
           HMC_CHECK(provider
                         .copy_async({.destination = source.ptr,
                                      .source = sent.data(),
