@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <set>
 #include <thread>
@@ -41,7 +42,12 @@ std::vector<Shape> all_shapes(int least_size) {
   return shapes;
 }
 
-std::string free_address() { return address_of(listen_tcp("127.0.0.1:0").get()); }
+std::string free_address() {
+  // A loopback address of this process alone: nothing that runs beside takes its port before it is used.
+  const auto pid = static_cast<unsigned>(::getpid());
+  return address_of(
+      listen_tcp(fmt::format("127.{}.{}.{}:0", 1 + (pid >> 16 & 0x7fU), pid >> 8 & 0xffU, pid & 0xffU)).get());
+}
 
 bool has_ipv6() {
   try {
