@@ -8,10 +8,9 @@ import time
 
 hmcrun, program, how, where, np, nodes = sys.argv[1:7]
 np = int(np)
-# A survivor should learn within 100 ms of the death; a loaded machine of two cores gets ten times that, and three jobs:
-# it may stand still for a second, but not at the same place in each.
+# A survivor should learn within 100 ms of the death; a loaded machine of two cores gets ten times that. It may stand
+# still for a second in one job: then two more have to be in time.
 LIMIT_US = 1_000_000
-JOBS = 3
 EXIT_CODES = {"kill": 128 + 9, "segv": 128 + 11, "exit3": 3, "abort": 7}
 victim = 0 if how == "abort" else np - 1
 code = "aborted" if how == "abort" else "peer_failed"
@@ -58,10 +57,14 @@ def run():
     return wrong, late
 
 
-for _ in range(JOBS):
-    wrong, late = run()
-    if wrong or not late:
-        break
+wrong, late = run()
+if late and not wrong:
+    print(f"once more, twice: {late}")
+    for _ in range(2):
+        again = run()
+        wrong, late = wrong + again[0], again[1]
+        if wrong or late:
+            break
 for line in wrong + late:
     print("WRONG:", line, file=sys.stderr)
 sys.exit(1 if wrong or late else 0)

@@ -215,7 +215,7 @@ TEST_P(SeveralRanks, a_deadline_names_who_is_missing) {
       std::vector<int> others(static_cast<std::size_t>(late));
       std::iota(others.begin(), others.end(), 0);
       all_are_here(me, others);
-      const Error error = error_of([&] { me.barrier(in_ms(500)); });
+      const Error error = error_of([&] { me.barrier(in_ms(1000)); });
       EXPECT_EQ(error.code(), Code::timeout);
       EXPECT_EQ(error.rank(), me.rank());
       EXPECT_EQ(error.peer(), late);
@@ -233,7 +233,7 @@ TEST_P(EveryBootstrap, a_share_names_who_is_missing) {
       auto others = me.node_link().members();
       others.pop_back();
       all_are_here(me, others);
-      const Error error = error_of([&] { (void)me.node_link().share(nullptr, in_ms(300)); });
+      const Error error = error_of([&] { (void)me.node_link().share(nullptr, in_ms(1000)); });
       EXPECT_EQ(error.code(), Code::timeout);
       EXPECT_EQ(error.peer(), late);
     }

@@ -43,7 +43,7 @@ std::vector<Shape> all_shapes(int least_size) {
 }
 
 std::string free_address() {
-  // A loopback address of this process alone: nothing that runs beside takes its port before it is used.
+  // A loopback address of this process: other tests that run beside take no port of it before it is used.
   const auto pid = static_cast<unsigned>(::getpid());
   return address_of(
       listen_tcp(fmt::format("127.{}.{}.{}:0", 1 + (pid >> 16 & 0x7fU), pid >> 8 & 0xffU, pid & 0xffU)).get());
