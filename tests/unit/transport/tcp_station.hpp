@@ -215,4 +215,13 @@ class RawSocket {
   base::UniqueFd socket_;
 };
 
+/// A true rank still gets in, with a message of its own.
+inline void expect_served(Station& server, Station& client) {
+  const std::size_t before = server.came.size();
+  ASSERT_TRUE(client.connect(server).ok());
+  client.say(server, pattern(40, 9));
+  ASSERT_TRUE(drive_until({&server, &client}, [&] { return server.came.size() > before; }));
+  EXPECT_EQ(server.came.back().data, pattern(40, 9));
+}
+
 }  // namespace hmc::transport::tcp
