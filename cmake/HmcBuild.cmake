@@ -58,18 +58,22 @@ target_link_libraries(hmc_flags INTERFACE hmc_warnings hmc_sanitizer)
 
 find_package(Threads REQUIRED)
 
-# For builds that are made for their tests alone. What users get, and what g++ is asked for warnings, is compiled file by
-# file, so that each includes what it needs. Not for rooms whose files have private names in common (SEPARATE).
-option(HMC_UNITY "Compile several sources of a room at once" OFF)
+# Parsing headers takes two thirds of the time of compiling a file, so sources of one target are compiled together.
+# Sources of one target therefore must not have private names in common. `./dev check` compiles with OFF, which finds a
+# file that doesn't include what it needs; OFF also suits work on few files.
+option(HMC_UNITY "Compile up to 16 sources of a target at once" ON)
+function(hmc_unity target)
+  if(HMC_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  endif()
+endfunction()
 
-# hmc_room(name [SEPARATE] SOURCES a.cpp ... LINKS lib ...): compiles a folder once; libhmc.so and hmc_internal
+# hmc_room(name SOURCES a.cpp ... LINKS lib ...): compiles a folder once; libhmc.so and hmc_internal
 # are made of the same objects.
 function(hmc_room name)
-  cmake_parse_arguments(ROOM "SEPARATE" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
   add_library(hmc_${name} OBJECT ${ROOM_SOURCES})
-  if(HMC_UNITY AND NOT ROOM_SEPARATE)
-    set_target_properties(hmc_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-  endif()
+  hmc_unity(hmc_${name})
   target_link_libraries(hmc_${name} PUBLIC hmc_flags Threads::Threads ${ROOM_LINKS})
   set_property(GLOBAL APPEND PROPERTY HMC_ROOMS hmc_${name})
   set_property(GLOBAL APPEND PROPERTY HMC_LINKS ${ROOM_LINKS})

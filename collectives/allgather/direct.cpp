@@ -11,7 +11,7 @@ using base::Status;
 
 namespace {
 
-constexpr std::size_t ring_slots = 4;
+constexpr std::size_t allgather_slots = 4;
 constexpr std::size_t largest_chunk = std::size_t{128} << 10;  // larger ones overlap less
 constexpr std::size_t staged_before_arrival = std::size_t{16} << 10;
 
@@ -61,20 +61,20 @@ Status step_of(DirectTeam& team, const AllgatherCall& call, std::size_t step, st
       continue;
     }
     if (const Status status = team.wait_phase(Phase::staged, peer, team.tag(step)); !status.ok()) return status;
-    std::memcpy(call.block(peer) + offset, team.staging(peer) + step % ring_slots * chunk, bytes);
+    std::memcpy(call.block(peer) + offset, team.staging(peer) + step % allgather_slots * chunk, bytes);
   }
   team.publish(Phase::finished, team.tag(step));
   return {};
 }
 
 Status stage(DirectTeam& team, const AllgatherCall& call, std::size_t step, std::size_t chunk) noexcept {
-  if (step >= ring_slots) {
-    if (const Status status = team.wait_phases(Phase::finished, team.tag(step - ring_slots)); !status.ok())
+  if (step >= allgather_slots) {
+    if (const Status status = team.wait_phases(Phase::finished, team.tag(step - allgather_slots)); !status.ok())
       return status;
   }
   const std::size_t offset = step * chunk;
-  std::memcpy(team.staging(team.rank()) + step % ring_slots * chunk, static_cast<const std::byte*>(call.in) + offset,
-              std::min(chunk, call.bytes - offset));
+  std::memcpy(team.staging(team.rank()) + step % allgather_slots * chunk,
+              static_cast<const std::byte*>(call.in) + offset, std::min(chunk, call.bytes - offset));
   team.publish(Phase::staged, team.tag(step));
   return {};
 }
@@ -86,7 +86,7 @@ Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
     mine.in = team.show_private(call.in, call.bytes, call.bytes,
                                 private_way(schedule::Collective::allgather, team.size(), call.bytes));
   team.count(mine.in);
-  const std::size_t chunk = std::min(largest_chunk, team.staging_bytes() / ring_slots);
+  const std::size_t chunk = std::min(largest_chunk, team.staging_bytes() / allgather_slots);
   const std::size_t steps = (call.bytes + chunk - 1) / chunk;
   std::size_t staged = 0;
   if (!mine.in) {

@@ -11,11 +11,11 @@ using base::Status;
 
 namespace {
 
-constexpr std::size_t ring_slots = 8;
+constexpr std::size_t broadcast_slots = 8;
 
 /// Chunks small enough that reader and root overlap, large enough that flags don't matter.
 std::size_t chunk_of(std::size_t bytes, std::size_t staging) noexcept {
-  return std::min(staging / ring_slots,
+  return std::min(staging / broadcast_slots,
                   bytes <= (std::size_t{128} << 10) ? std::size_t{16} << 10 : std::size_t{64} << 10);
 }
 
@@ -50,11 +50,12 @@ Status from_window(DirectTeam& team, const BroadcastCall& call) noexcept {
 }
 
 Status stage(DirectTeam& team, const BroadcastCall& call, std::size_t chunk, std::size_t i) noexcept {
-  if (i >= ring_slots) {
-    if (const Status status = team.wait_phases(Phase::finished, team.tag(i - ring_slots)); !status.ok()) return status;
+  if (i >= broadcast_slots) {
+    if (const Status status = team.wait_phases(Phase::finished, team.tag(i - broadcast_slots)); !status.ok())
+      return status;
   }
   const std::size_t offset = i * chunk;
-  std::memcpy(team.staging(call.root) + i % ring_slots * chunk, static_cast<std::byte*>(call.data) + offset,
+  std::memcpy(team.staging(call.root) + i % broadcast_slots * chunk, static_cast<std::byte*>(call.data) + offset,
               std::min(chunk, call.bytes - offset));
   team.publish(Phase::staged, team.tag(i));
   return {};
@@ -73,7 +74,7 @@ Status ring_reader(DirectTeam& team, const BroadcastCall& call, std::size_t chun
   for (std::size_t i = 0; i < chunks; ++i) {
     if (const Status status = team.wait_phase(Phase::staged, call.root, team.tag(i)); !status.ok()) return status;
     const std::size_t offset = i * chunk;
-    std::memcpy(static_cast<std::byte*>(call.data) + offset, team.staging(call.root) + i % ring_slots * chunk,
+    std::memcpy(static_cast<std::byte*>(call.data) + offset, team.staging(call.root) + i % broadcast_slots * chunk,
                 std::min(chunk, call.bytes - offset));
     team.publish(Phase::finished, team.tag(i));
   }

@@ -7,7 +7,6 @@
 namespace hmc::collectives {
 
 using schedule::Buffer;
-using schedule::Kind;
 using schedule::Step;
 
 namespace {
@@ -24,15 +23,17 @@ bool overlap(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint6
 }
 
 std::uint64_t bytes_read(const Step& step) noexcept {
-  return step.kind == Kind::fold && step.ways > 0 ? (step.ways - 1) * step.stride() + step.bytes : step.bytes;
+  return step.kind == schedule::Kind::fold && step.ways > 0 ? (step.ways - 1) * step.stride() + step.bytes : step.bytes;
 }
 
 bool reads(const Step& step) noexcept {
-  return step.kind == Kind::put || step.kind == Kind::copy || step.kind == Kind::reduce || step.kind == Kind::fold;
+  return step.kind == schedule::Kind::put || step.kind == schedule::Kind::copy || step.kind == schedule::Kind::reduce ||
+         step.kind == schedule::Kind::fold;
 }
 /// Memory of this rank: a put writes to its peer's.
 bool writes(const Step& step) noexcept {
-  return step.kind == Kind::copy || step.kind == Kind::reduce || step.kind == Kind::fold || step.kind == Kind::scale;
+  return step.kind == schedule::Kind::copy || step.kind == schedule::Kind::reduce ||
+         step.kind == schedule::Kind::fold || step.kind == schedule::Kind::scale;
 }
 
 /// Whether a step has to do with that range of a buffer.
@@ -44,8 +45,8 @@ bool touches(const Step& step, Buffer buffer, std::uint64_t at, std::uint64_t by
 
 /// Whether it hands on what `copy` copies, or a part of it.
 bool hands_on(const Step& step, const Step& copy) noexcept {
-  return step.kind == Kind::put && step.bytes > 0 && step.from_buffer == Buffer::scratch && step.from >= copy.from &&
-         step.from + step.bytes <= copy.from + copy.bytes;
+  return step.kind == schedule::Kind::put && step.bytes > 0 && step.from_buffer == Buffer::scratch &&
+         step.from >= copy.from && step.from + step.bytes <= copy.from + copy.bytes;
 }
 
 /// The first step that reads what step `at` copies; none if another has to do with it than that copy and puts that hand
@@ -64,12 +65,12 @@ std::optional<std::size_t> first_reader(const std::vector<Step>& steps, std::siz
     }
   }
   const auto readers = std::span(steps).subspan(first, last - first);
-  if (std::ranges::any_of(readers, [](const Step& step) { return step.kind == Kind::wait; })) return {};
+  if (std::ranges::any_of(readers, [](const Step& step) { return step.kind == schedule::Kind::wait; })) return {};
   return first;
 }
 
 bool is_long_copy_to_output(const Step& step) noexcept {
-  return step.kind == Kind::copy && step.from_buffer == Buffer::scratch && step.to_buffer == Buffer::output &&
+  return step.kind == schedule::Kind::copy && step.from_buffer == Buffer::scratch && step.to_buffer == Buffer::output &&
          step.bytes >= shortest_bytes;
 }
 
@@ -86,7 +87,8 @@ std::optional<std::size_t> only_copy_of(const std::vector<Step>& steps, std::siz
   if (!found) return {};
   const Step& copy = steps[*found];
   for (std::size_t i = 0; i < *found; ++i)
-    if ((i > at || steps[i].kind == Kind::put) && touches(steps[i], Buffer::output, copy.to, copy.bytes)) return {};
+    if ((i > at || steps[i].kind == schedule::Kind::put) && touches(steps[i], Buffer::output, copy.to, copy.bytes))
+      return {};
   return found;
 }
 
@@ -116,7 +118,8 @@ void find_results(const schedule::Schedule& schedule, bool in_place, std::vector
   const std::vector<Step>& steps = schedule.steps;
   int looked_at = 0;
   for (std::size_t i = 0; i < steps.size() && results.size() < most && looked_at < most_looked_at; ++i) {
-    if (steps[i].kind != Kind::reduce || steps[i].to_buffer != Buffer::scratch || steps[i].bytes < shortest_bytes)
+    if (steps[i].kind != schedule::Kind::reduce || steps[i].to_buffer != Buffer::scratch ||
+        steps[i].bytes < shortest_bytes)
       continue;
     ++looked_at;
     if (const auto copy = only_copy_of(steps, i)) results.push_back({i, *copy, steps[*copy].to});

@@ -56,9 +56,9 @@ class Slot {
   memory::HostBlock block_;
 };
 
-class Place final : public StreamPlace {
+class HostPlace final : public StreamPlace {
  public:
-  Place(std::unique_ptr<memory::Event> point, std::unique_ptr<memory::Gate> gate)
+  HostPlace(std::unique_ptr<memory::Event> point, std::unique_ptr<memory::Gate> gate)
       : point_(std::move(point)), gate_(std::move(gate)) {}
   Status reached() noexcept override { return point_->query(); }
   void go_on() noexcept override { gate_->open(); }
@@ -251,7 +251,7 @@ Status ByHost::go_through(Piece& piece, memory::Stream& stream) {
   if (const Status status = stream.stop(gate); !status.ok()) return status;
   if (piece.out != nullptr)
     if (const Status status = copy(piece.out, piece.given.output, piece.bytes, stream); !status.ok()) return status;
-  return schedules().start_in_stream(piece.given, std::make_unique<Place>(std::move(piece.point), std::move(gate)));
+  return schedules().start_in_stream(piece.given, std::make_unique<HostPlace>(std::move(piece.point), std::move(gate)));
 }
 
 Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept {

@@ -18,25 +18,25 @@ using schedule::Parameters;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int version = 2;
 
 double cores_here() noexcept { return static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)); }
 
-Json json_of(const Link& link) {
+OrderedJson json_of(const Link& link) {
   return {
       {"latency_ns", link.latency}, {"overhead_ns", link.overhead}, {"gap_ns", link.gap}, {"byte_ns", link.per_byte}};
 }
 
 /// Nothing takes longer than a second, or goes backwards.
-double figure(const Json& json, const char* key) {
+double figure(const OrderedJson& json, const char* key) {
   const double value = json.at(key).get<double>();
   if (!(value >= 0 && value <= 1e9)) throw std::range_error(fmt::format("{} is {}", key, value));
   return value;
 }
 
-Link link_of(const Json& json) {
+Link link_of(const OrderedJson& json) {
   return {figure(json, "latency_ns"), figure(json, "overhead_ns"), figure(json, "gap_ns"), figure(json, "byte_ns")};
 }
 
@@ -66,21 +66,21 @@ std::string Place::file(std::string_view folder) const {
 }
 
 std::string text_of(const Parameters& parameters, const Place& place) {
-  const Json json{{"hmc_model", version},
-                  {"machine", place.machine},
-                  {"wire", place.wire},
-                  {"one_machine", place.one_machine},
-                  {"node", json_of(parameters.node)},
-                  {"network", json_of(parameters.network)},
-                  {"copy_byte_ns", parameters.copy},
-                  {"reduce_byte_ns", parameters.reduce},
-                  {"cores", parameters.cores}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json{{"hmc_model", version},
+                         {"machine", place.machine},
+                         {"wire", place.wire},
+                         {"one_machine", place.one_machine},
+                         {"node", json_of(parameters.node)},
+                         {"network", json_of(parameters.network)},
+                         {"copy_byte_ns", parameters.copy},
+                         {"reduce_byte_ns", parameters.reduce},
+                         {"cores", parameters.cores}};
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 bool read_parameters(std::string_view text, const Place* place, Parameters& parameters, std::string& why_not) {
   try {
-    const Json json = Json::parse(text);
+    const OrderedJson json = OrderedJson::parse(text);
     if (json.at("hmc_model").get<int>() != version) throw std::range_error("it is of another version");
     if (place != nullptr &&
         (json.at("machine").get<std::string>() != place->machine || json.at("wire").get<std::string>() != place->wire ||

@@ -14,7 +14,7 @@ struct UserFunction {
   hmc_reduce_function function;
   void* context;
 };
-void call_user(void* accumulated, const void* next, std::size_t count, hmc::DType type, void* context) {
+void call_c_function(void* accumulated, const void* next, std::size_t count, hmc::DType type, void* context) {
   const auto& user = *static_cast<const UserFunction*>(context);
   user.function(accumulated, next, count, static_cast<hmc_dtype>(type), user.context);
 }
@@ -87,6 +87,6 @@ hmc_code hmc_allreduce_user(hmc_team_t team, const void* in, void* out, std::siz
   return guarded("allreduce", [&] {
     if (function == nullptr) throw hmc::Error(hmc::Code::invalid_argument, "allreduce", "the function is null");
     UserFunction user{function, context};
-    team_of(team, "allreduce").allreduce(in, out, count, dtype_of(type), call_user, &user);
+    team_of(team, "allreduce").allreduce(in, out, count, dtype_of(type), call_c_function, &user);
   });
 }

@@ -81,9 +81,9 @@ Tree second_tree(int many, bool keep_order) {
 }
 
 /// Up to the top, and down again, segment by segment.
-class Allreduce {
+class DoubleTreeAllreduce {
  public:
-  explicit Allreduce(Builder& builder)
+  explicit DoubleTreeAllreduce(Builder& builder)
       : b(builder),
         halves_(b.call),
         trees_{{b.size, Tree::plain}, second_tree(b.size, !b.call.commutative)},
@@ -161,7 +161,7 @@ class Allreduce {
 
 void allreduce_double_tree(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
-  Allreduce(b).build();
+  DoubleTreeAllreduce(b).build();
 }
 
 void broadcast_double_tree(const Shape& shape, const Call& call, int rank, Schedule& out) {

@@ -9,7 +9,7 @@ namespace hmc::collectives::schedule {
 namespace {
 
 /// The subtrees, in numbers from the root.
-struct Tree {
+struct BinomialTree {
   int size, root;
 
   int relative(int number) const { return (number - root + size) % size; }
@@ -26,13 +26,13 @@ std::uint64_t bytes_between(const Blocks& blocks, int first, int end) {
 }  // namespace
 
 Needs gather_needs(int size, int me, int root, const Blocks& blocks) {
-  const Tree tree{size, root};
+  const BinomialTree tree{size, root};
   const int v = tree.relative(me);
   return {line_up(bytes_between(blocks, v, tree.end_of(v))), static_cast<std::uint32_t>(rounds_of(size))};
 }
 
 Place gather_part(Exchange& x, int root, Place from, const Blocks& blocks) {
-  const Tree tree{x.group.size, root};
+  const BinomialTree tree{x.group.size, root};
   const int v = tree.relative(x.group.me), bit = tree.bit_of(v);
   Place held = from;
   if (tree.end_of(v) > v + 1 || v == 0) {
@@ -61,7 +61,7 @@ void gather_binomial(const Shape& shape, const Call& call, int rank, Schedule& o
 void scatter_binomial(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
   const Blocks blocks(b.size, call, call.root);
-  const Tree tree{b.size, call.root};
+  const BinomialTree tree{b.size, call.root};
   const int v = tree.relative(rank), bit = tree.bit_of(v);
   const std::uint64_t held = bytes_between(blocks, v, tree.end_of(v));
   const Place all = scratch(b.take_scratch(held));

@@ -13,11 +13,11 @@ std::uint64_t times(int many, std::uint64_t bytes) { return static_cast<std::uin
 
 /// The ranks of a node add up a slice each, lanes add those between nodes, and the slices go round on the node. A lane
 /// doubles (few messages, each of the whole slice) or halves (each byte crosses twice).
-class Allreduce {
+class HierarchicalAllreduce {
  public:
   enum class Lane { doubles, halves };
 
-  Allreduce(Builder& builder, Lane lane)
+  HierarchicalAllreduce(Builder& builder, Lane lane)
       : b(builder),
         way_(lane),
         lanes_(b.shape, b.rank),
@@ -198,12 +198,12 @@ void barrier_hierarchical(const Shape& shape, const Call& call, int rank, Schedu
 
 void allreduce_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
-  Allreduce(b, Allreduce::Lane::doubles).build();
+  HierarchicalAllreduce(b, HierarchicalAllreduce::Lane::doubles).build();
 }
 
 void allreduce_hierarchical_halving(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
-  Allreduce(b, Allreduce::Lane::halves).build();
+  HierarchicalAllreduce(b, HierarchicalAllreduce::Lane::halves).build();
 }
 
 /// The root gives a slice to each rank of its node; lanes carry them to the other nodes; slices go round on each. A

@@ -25,8 +25,8 @@ namespace {
 
 constexpr int quick_yields = 50;
 // For origins that can't ring: from the first to the longest, while nothing comes.
-constexpr long first_nap_ns = 30'000;
-constexpr long longest_nap_ns = 1'000'000;
+constexpr long first_agent_nap_ns = 30'000;
+constexpr long longest_agent_nap_ns = 1'000'000;
 constexpr long longest_sleep_ns = 50'000'000;  // a ring that went wrong costs this at most
 
 /// The application's signals stay the application's threads'.
@@ -62,7 +62,7 @@ Agent::Agent(const Fabric& fabric, const DeviceMemory& memory, std::byte* contro
       head_(head_of(control)),
       shape_(fabric.size),
       far_origins_(far_origins),
-      nap_ns_(first_nap_ns),
+      nap_ns_(first_agent_nap_ns),
       failed_(static_cast<std::size_t>(fabric.size)) {
   thread_ = start_without_signals([](void* self) { static_cast<Agent*>(self)->run(); }, this);
   ::pthread_setname_np(thread_.native_handle(), "hmc-device");
@@ -79,7 +79,7 @@ void Agent::run() noexcept {
   while (!stopping_) {
     if (serve()) {
       idle = 0;
-      nap_ns_ = first_nap_ns;
+      nap_ns_ = first_agent_nap_ns;
     } else if (idle < quick_yields) {
       ++idle;
       ::sched_yield();
@@ -103,7 +103,7 @@ void Agent::sleep() noexcept {
   base::full_fence();
   if (is_idle() && !stopping_) {
     const timespec span{0, far_origins_ ? nap_ns_ : longest_sleep_ns};
-    nap_ns_ = std::min(2 * nap_ns_, longest_nap_ns);
+    nap_ns_ = std::min(2 * nap_ns_, longest_agent_nap_ns);
     ::syscall(SYS_futex, &head_.bell, FUTEX_WAIT, bell, &span, nullptr, 0);
   }
   head_.asleep.store(0, std::memory_order_relaxed);
