@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,7 +49,10 @@ pid_t start_child(const std::string& name, const Pipe& in, const Pipe& out, int 
   if (fd >= 0) posix_spawn_file_actions_adddup2(&actions, fd, fd_in_child);
   const char* const arguments[] = {"hmcinfo", "share-trial", name.c_str(), nullptr};
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, const_cast<char**>(arguments), environ);
+  // Where the loader was started with this program as its argument, /proc/self/exe is the loader.
+  const bool has_own_loader = ::getauxval(AT_BASE) != 0;
+  const char* const self = has_own_loader ? "/proc/self/exe" : program_invocation_name;
+  const int error = ::posix_spawn(&pid, self, &actions, nullptr, const_cast<char**>(arguments), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw Error(Code::error, "posix_spawn", std::strerror(error));
   return pid;

@@ -1,110 +1,13 @@
-// The device-side API in kernels of a user's: built by nvcc for a real driver, and run as they are by the fake one.
-#include <dlfcn.h>
-
-#include <cstring>
-#include <fstream>
-#include <sstream>
-
-#include "runtime/memory/device_stream.hpp"
-#include "runtime/memory/kernels/kernels.hpp"
-#include "tests/fake_drivers/kernel_thread.hpp"
+// The device-side API in kernels of a user's.
+#include "tests/gpu/user_kernels.hpp"
 #include "tests/multirank/device_support.hpp"
 
 namespace {
 
-thread_local const FakeThread* present_thread = nullptr;
-template <typename T> T* reach(T* pointer) {
-  return static_cast<T*>(present_thread->reach(const_cast<const void*>(static_cast<const volatile void*>(pointer))));
-}
-
-// The fake's blocks have one dimension: a kernel that says so sees its own in rows of this many threads.
-thread_local unsigned present_width = 0;
-struct Three {
-  unsigned x, y, z;
-};
-Three present_index() { return {present_thread->thread % present_width, present_thread->thread / present_width, 0}; }
-Three present_block() { return {present_width, present_thread->threads / present_width, 1}; }
-
-}  // namespace
-
-#define HMC_DEVICE_FUNCTION inline
-#define HMC_DEVICE_REACH(pointer) (::reach(pointer))
-#define HMC_DEVICE_THREAD (present_index())
-#define HMC_DEVICE_BLOCK (present_block())
-#define HMC_DEVICE_LANES 32U
-#define HMC_DEVICE_SYNC_BLOCK() present_thread->meet(present_thread->meeting)
-#define HMC_DEVICE_SYNC_WARP() present_thread->meet(present_thread->meeting)
-#define HMC_DEVICE_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
-#define HMC_DEVICE_ADD(pointer, value) __atomic_fetch_add(pointer, value, __ATOMIC_RELAXED)
-#define HMC_TEST_KERNEL static void
-#define HMC_TEST_THREAD (present_thread->thread)  // in a block of any shape
-#define HMC_TEST_REACH(pointer) (::reach(pointer))
-#include "tests/gpu/device_kernels.cu"
-
-namespace {
-
 using hmc::ConnBuffer;
+using hmc::gpu::UserKernels;
 using hmc::spmd::made;
 using hmc::spmd::Mixed;
-
-template <void (*kernel)(RingArguments)> void run_one(const void* argument, const FakeThread* thread) {
-  const auto& call = *static_cast<const RingArguments*>(argument);
-  present_thread = thread;
-  present_width = call.width != 0 ? static_cast<unsigned>(call.width) : thread->threads;
-  kernel(call);
-}
-
-/// On a real driver the file that nvcc has made; for the fake one the kernels' names.
-std::string image_of_kernels() {
-  if (!hmc::spmd::drivers_are_fake()) {
-    std::ifstream file(HMC_TEST_FATBIN, std::ios::binary);
-    std::ostringstream bytes;
-    bytes << file.rdbuf();
-    if (bytes.str().empty()) hmc::spmd::skip("nvcc wasn't there to build the test's kernels");
-    return bytes.str();
-  }
-  void* const library = ::dlopen(std::getenv("HMC_CUDA_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
-  const auto add = reinterpret_cast<FakeAddKernel>(::dlsym(library, "fake_add_kernel"));
-  add("hmc_test_ring", sizeof(RingArguments), true, &run_one<hmc_test_ring>);
-  add("hmc_test_take", sizeof(RingArguments), true, &run_one<hmc_test_take>);
-  add("hmc_test_groups", sizeof(RingArguments), true, &run_one<hmc_test_groups>);
-  return "fake kernels\nhmc_test_ring\nhmc_test_take\nhmc_test_groups\n";
-}
-
-/// The test's kernels on the CUDA device 0, one block at a time.
-class UserKernels {
- public:
-  explicit UserKernels(const hmc::memory::Provider& provider)
-      : provider_(provider), calls_(provider.kernels()->calls()), vendor_(provider.kernels()->vendor()) {
-    const std::string image = image_of_kernels();
-    check([&] { return calls_.load(module_, image.data()); });
-    stream_ = provider.make_stream(0);
-  }
-  ~UserKernels() {
-    (void)hmc::memory::on_device(vendor_, 0, [&] { return calls_.unload(module_); });
-  }
-  UserKernels(const UserKernels&) = delete;
-  UserKernels& operator=(const UserKernels&) = delete;
-
-  void run(const char* name, RingArguments call, unsigned threads = 32) {
-    void* function = nullptr;
-    void* arguments[] = {&call};
-    check([&] { return calls_.function(function, module_, name); });
-    check([&] { return calls_.launch(function, 1, threads, arguments, stream_->native()); });
-    HMC_CHECK(stream_->synchronize().ok());
-  }
-
- private:
-  template <typename Call> void check(Call&& call) {
-    const auto answer = hmc::memory::on_device(vendor_, 0, call);
-    HMC_CHECK_MSG(answer.ok(), "{}", provider_.kernels()->failures().text_of(answer));
-  }
-  const hmc::memory::Provider& provider_;
-  const hmc::memory::KernelCalls& calls_;
-  const hmc::memory::Vendor& vendor_;
-  void* module_ = nullptr;
-  std::unique_ptr<hmc::memory::Stream> stream_;
-};
 
 constexpr std::size_t to = 4096, signal_at = 64, report_at = 1 << 16, source_at = 1 << 17;
 
@@ -118,7 +21,7 @@ void put_and_take(hmc::spmd::Me& me, hmc::spmd::MemoryKind parts, std::size_t by
 
   ConnBuffer scratch(0, 1 << 18, hmc::MemoryType::NVIDIA_GPU);
   auto* const at = static_cast<std::byte*>(scratch.ptr);
-  UserKernels kernels(*scratch.allocation()->provider);
+  UserKernels kernels(me, *scratch.allocation()->provider);
   HMC_CHECK_EQ(scratch.writeFromCpu(made({me.rank, round}, bytes).data(), bytes, source_at), hmc::status_t::SUCCESS);
   RingArguments call{};
   call.window = mixed.window.device_handle();
@@ -161,7 +64,7 @@ void put_by_groups(hmc::spmd::Me& me, unsigned threads, unsigned width, std::uin
   Mixed mixed(me, {"cuda", hmc::MemoryType::NVIDIA_GPU}, 8 * apart);
   ConnBuffer scratch(0, 1 << 18, hmc::MemoryType::NVIDIA_GPU);
   auto* const at = static_cast<std::byte*>(scratch.ptr);
-  UserKernels kernels(*scratch.allocation()->provider);
+  UserKernels kernels(me, *scratch.allocation()->provider);
   HMC_CHECK_EQ(scratch.writeFromCpu(made({me.rank, round}, bytes).data(), bytes, source_at), hmc::status_t::SUCCESS);
   mixed.write(0, std::vector<std::byte>(8 * apart, std::byte{0x5A}));
   me.runtime->world().barrier();
@@ -173,7 +76,7 @@ void put_by_groups(hmc::spmd::Me& me, unsigned threads, unsigned width, std::uin
   call.value = apart;
   call.width = width;
   call.report = reinterpret_cast<unsigned long long*>(at + report_at);
-  kernels.run("hmc_test_groups", call, threads);
+  kernels.run("hmc_test_groups", call, 1, threads);
   std::uint64_t ok = 0;
   HMC_CHECK_EQ(scratch.readToCpu(&ok, sizeof ok, report_at), hmc::status_t::SUCCESS);
   HMC_CHECK_EQ(ok, 1U);
@@ -191,8 +94,8 @@ void put_by_groups(hmc::spmd::Me& me, unsigned threads, unsigned width, std::uin
 HMC_SPMD_TEST(device_api, groups_lose_no_byte_in_blocks_of_two_dimensions_and_in_partial_warps) {
   put_by_groups(me, 40, 0, 1);
   put_by_groups(me, 7, 0, 2);
-  if (!hmc::spmd::drivers_are_fake()) return;  // HMC launches blocks of one dimension
-  put_by_groups(me, 32, 16, 3);                // (16, 2)
+  if (!hmc::gpu::driver_runs_host_kernels()) return;  // HMC launches blocks of one dimension
+  put_by_groups(me, 32, 16, 3);                       // (16, 2)
   put_by_groups(me, 40, 8, 4);
 }
 

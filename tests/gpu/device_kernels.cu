@@ -1,22 +1,16 @@
 // Kernels of a user, over the device-side API. nvcc builds them where it is; the same text runs on the fake driver.
 #if !defined(HMC_TEST_KERNEL)
 #define HMC_TEST_KERNEL extern "C" __global__ void
+#define HMC_TEST_FUNCTION __device__
 #define HMC_TEST_THREAD threadIdx.x
+#define HMC_TEST_BLOCK blockIdx.x
+#define HMC_TEST_BLOCKS gridDim.x
 #define HMC_TEST_REACH(pointer) (pointer)
 #endif
 
 #include <hmc/hmc_device.cuh>
 
-struct RingArguments {
-  hmc::DeviceHandle window;
-  const void* source;         ///< what is put: of this device
-  unsigned long long bytes;   ///< of it
-  unsigned long long to;      ///< where in the next rank's part
-  unsigned long long signal;  ///< where the word after it is
-  unsigned long long value;
-  unsigned long long width;    ///< threads in a row of the block on the fake driver; 0: all
-  unsigned long long* report;  ///< 4 words of this device's: ok, the contexts' sum, size, rank
-};
+#include "kernel_arguments.hpp"
 
 /// One block. Puts to the next rank, signals it, and adds up the first words of all ranks' contexts.
 HMC_TEST_KERNEL hmc_test_ring(RingArguments call) {
@@ -56,3 +50,20 @@ HMC_TEST_KERNEL hmc_test_groups(RingArguments call) {
   const bool by_warp = window.put_warp(next, place, call.source, call.bytes);
   if (HMC_TEST_THREAD == 0) *HMC_TEST_REACH(call.report) = by_block && by_warp;
 }
+
+/// Any number of blocks, each with an equal piece of the bytes: to the next rank's part, or from it. Sets `report`
+/// where a piece fails; nobody clears it here.
+template <bool is_put> HMC_TEST_FUNCTION void move_pieces(const RingArguments& call) {
+  const hmc::DeviceWindow window(call.window);
+  const int next = (window.rank() + 1) % window.size();
+  const unsigned long long piece = ((call.bytes + HMC_TEST_BLOCKS - 1) / HMC_TEST_BLOCKS + 15) / 16 * 16;
+  const unsigned long long from = piece * HMC_TEST_BLOCK;
+  if (from >= call.bytes) return;
+  const unsigned long long left = call.bytes - from, bytes = left < piece ? left : piece;
+  unsigned char* const at = static_cast<unsigned char*>(const_cast<void*>(call.source)) + from;
+  const bool moved =
+      is_put ? window.put_block(next, call.to + from, at, bytes) : window.get_block(next, call.to + from, at, bytes);
+  if (!moved && HMC_TEST_THREAD == 0) *HMC_TEST_REACH(call.report) = 1;
+}
+HMC_TEST_KERNEL hmc_test_put_grid(RingArguments call) { move_pieces<true>(call); }
+HMC_TEST_KERNEL hmc_test_get_grid(RingArguments call) { move_pieces<false>(call); }

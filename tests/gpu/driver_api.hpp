@@ -1,5 +1,6 @@
-// The driver's calls for pools and events that processes share. HMC's windows don't use them (their memory comes from
-// cuMemCreate, which shares the same way, and the host orders processes); the tests see whether the driver has them.
+// The driver's calls that the tests make beside HMC: attributes of devices, bare copies, and the pools and events that
+// processes share. HMC's windows don't use the last two (their memory comes from cuMemCreate, which shares the same
+// way, and the host orders processes); the tests see whether the driver has them.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,15 @@ using Address = unsigned long long;
 using Result = int;
 
 inline constexpr int handle_posix_fd = 1;
+// CUdevice_attribute
+inline constexpr int attribute_integrated = 18;
+inline constexpr int attribute_unified_addressing = 41;
+inline constexpr int attribute_vmm = 102;
+inline constexpr int attribute_posix_fd = 103;
+inline constexpr int attribute_pools = 115;
+inline constexpr int attribute_pool_handles = 119;  // a mask of handle types
+inline constexpr int attribute_ipc_events = 125;
+inline constexpr int attribute_fabric = 128;
 inline constexpr unsigned event_between_processes = 2 | 4;  // which takes no times
 
 /// Pinned memory of device 0 that is shared by descriptor.
@@ -37,6 +47,16 @@ struct DriverApi {
   template <typename S> using Call = memory::Symbol<S>;
   static constexpr memory::Need optional = memory::Need::optional;
 
+  Call<Result(int*)> device_count{library, "cuDeviceGetCount"};
+  Call<Result(int*, int, int)> device_attribute{library, "cuDeviceGetAttribute"};
+  Call<Result(int*, int, int)> can_access_peer{library, "cuDeviceCanAccessPeer", optional};
+  /// Between any two addresses. A driver without it has one call per direction.
+  Call<Result(Address, Address, std::size_t, void*)> copy{library, "cuMemcpyAsync", optional};
+  Call<Result(Address, const void*, std::size_t, void*)> copy_to_device{library, "cuMemcpyHtoDAsync_v2"};
+  Call<Result(void*, Address, std::size_t, void*)> copy_to_host{library, "cuMemcpyDtoHAsync_v2"};
+  Call<Result(Address, Address, std::size_t, void*)> copy_within{library, "cuMemcpyDtoDAsync_v2"};
+  Call<Result(void*)> synchronize{library, "cuStreamSynchronize"};
+
   Call<Result(void**, const PoolProps*)> create{library, "cuMemPoolCreate", optional};
   Call<Result(void*)> destroy{library, "cuMemPoolDestroy", optional};
   Call<Result(Address*, std::size_t, void*, void*)> allocate{library, "cuMemAllocFromPoolAsync", optional};
@@ -57,6 +77,12 @@ struct DriverApi {
   Call<Result(int)> release_context{library, "cuDevicePrimaryCtxRelease_v2"};
   Call<Result(void*)> push_context{library, "cuCtxPushCurrent_v2"};
   Call<Result(void**)> pop_context{library, "cuCtxPopCurrent_v2"};
+
+  /// Of device 0; 0 where the driver doesn't know the attribute.
+  int attribute(int number) const {
+    int value = 0;
+    return device_attribute(&value, number, 0).ok() ? value : 0;
+  }
 };
 
 /// Device 0's context is this thread's for a scope.

@@ -1,7 +1,9 @@
 // Sharing between two processes on the driver that is here, a way at a time: by the providers' own calls for each
-// kind, a pool's memory by the driver's, and a window whose bytes its owner copies.
+// kind, a pool's memory by the driver's, and a window whose bytes its owner copies. Where the driver's attributes say
+// that a way works, the test fails if it doesn't. A way that the driver says it lacks is reported as absent.
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "runtime/memory/provider.hpp"
 #include "runtime/window/team_core.hpp"
@@ -24,12 +26,41 @@ void check(const hmc::base::Status& status) { HMC_CHECK_MSG(status.ok(), "{}", s
 const Provider& gpu(const Me& me) {
   if (me.size < 2 || !me.options.processes || me.runtime->node_count() > 1)
     hmc::spmd::skip("for processes of one node");
-  try {
-    return hmc::memory::provider_for(hmc::MemoryType::NVIDIA_GPU);
-  } catch (const Error& error) {
-    if (hmc::spmd::drivers_are_fake()) throw;  // a fake is always there
-    hmc::spmd::skip(error.what());
+  return hmc::memory::provider_for(hmc::MemoryType::NVIDIA_GPU);
+}
+
+struct Driver {
+  hmc::memory::Library library{hmc::memory::cuda_library};
+  hmc::gpu::DriverApi api{library};
+};
+
+bool has_imex_channel() {
+  std::error_code none;
+  return std::filesystem::directory_iterator("/dev/nvidia-caps-imex-channels", none) !=
+         std::filesystem::directory_iterator();
+}
+
+/// Empty: by the driver's attributes device 0 shares its memory in this way.
+std::string why_absent(const hmc::gpu::DriverApi& api, SharingKind kind) {
+  if (hmc::spmd::drivers_are_fake())  // it has them all; handles for a fabric where FAKE_FABRIC says so
+    return kind == SharingKind::fabric && std::getenv("FAKE_FABRIC") == nullptr ? "FAKE_FABRIC isn't set" : "";
+  const bool has_vmm = api.attribute(hmc::gpu::attribute_vmm) != 0;
+  switch (kind) {
+    case SharingKind::same_process: return "the ranks are processes";
+    case SharingKind::vmm_fd:
+      if (!has_vmm) return "the device has no virtual memory management (attribute 102)";
+      if (api.attribute(hmc::gpu::attribute_posix_fd) == 0) return "the device exports no descriptors (attribute 103)";
+      return "";
+    case SharingKind::fabric:
+      if (!has_vmm || api.attribute(hmc::gpu::attribute_fabric) == 0)
+        return "the device has no fabric handles (attribute 128)";
+      return has_imex_channel() ? "" : "no IMEX channel in /dev/nvidia-caps-imex-channels";
+    case SharingKind::ipc:
+      if (api.attribute(hmc::gpu::attribute_unified_addressing) == 0)
+        return "the device has no unified addressing (attribute 41)";
+      return api.attribute(hmc::gpu::attribute_integrated) == 0 ? "" : "the device is integrated (attribute 18)";
   }
+  return "no such kind";
 }
 
 /// Every rank gives the next one its descriptor and its bytes.
@@ -82,12 +113,12 @@ void both_ways(Me& me, const Provider& provider, std::byte* own, std::byte* impo
   me.runtime->world().barrier();
 }
 
-void share_by(Me& me, const Provider& provider, SharingKind kind) {
-  const std::string why = provider.why_not(kind);
-  if (me.rank == 0) std::printf("%-12s %s\n", name_of(kind), why.empty() ? "is tried" : ("skipped: " + why).c_str());
-  // The fake has them all; handles for a fabric where FAKE_FABRIC says so.
-  const bool is_there = kind != SharingKind::fabric || std::getenv("FAKE_FABRIC") != nullptr;
-  if (hmc::spmd::drivers_are_fake()) HMC_CHECK_EQ(why.empty(), is_there);
+void share_by(Me& me, const Provider& provider, const Driver& driver, SharingKind kind) {
+  const std::string absent = why_absent(driver.api, kind), why = provider.why_not(kind);
+  if (absent.empty()) HMC_CHECK_MSG(why.empty(), "the driver has {}, but: {}", name_of(kind), why);
+  if (hmc::spmd::drivers_are_fake()) HMC_CHECK_EQ(why.empty(), absent.empty());
+  if (me.rank == 0)
+    std::printf("sharing: %-14s %s\n", name_of(kind), why.empty() ? "present" : ("absent: " + absent).c_str());
   if (sum_of(me, why.empty() ? 0 : 1) != 0) return;
   const auto own = provider.allocate(0, bytes, kind == SharingKind::ipc ? Backing::plain : Backing::vmm);
   for (std::uint64_t round = 0; round < 3; ++round) {
@@ -100,16 +131,22 @@ void share_by(Me& me, const Provider& provider, SharingKind kind) {
 
 HMC_SPMD_TEST(gpu, each_kind_of_sharing_passes_between_two_processes) {
   const Provider& provider = gpu(me);
+  const Driver driver;
   for (const SharingKind kind : hmc::memory::sharing_kinds)
-    if (kind != SharingKind::same_process) share_by(me, provider, kind);
+    if (kind != SharingKind::same_process) share_by(me, provider, driver, kind);
 }
 
 // Memory of a pool, whose descriptor is passed once for all that comes from it.
 HMC_SPMD_TEST(gpu, a_pools_memory_passes_between_two_processes) {
   const Provider& provider = gpu(me);
-  hmc::memory::Library library(hmc::memory::cuda_library);
-  const hmc::gpu::DriverApi api(library);
-  if (!api.create) hmc::spmd::skip("the driver has no pools");
+  const Driver driver;
+  const hmc::gpu::DriverApi& api = driver.api;
+  const bool has_pools = hmc::spmd::drivers_are_fake() ||
+                         (api.attribute(hmc::gpu::attribute_pools) != 0 &&
+                          (api.attribute(hmc::gpu::attribute_pool_handles) & hmc::gpu::handle_posix_fd) != 0);
+  if (!has_pools)
+    hmc::spmd::skip("absent: the device has no pools that are shared by descriptor (attributes 115, 119)");
+  HMC_CHECK(static_cast<bool>(api.create));
   const auto stream = provider.make_stream(0);
   const hmc::gpu::Current here(api);
   hmc::gpu::PoolProps props{};
@@ -150,10 +187,13 @@ HMC_SPMD_TEST(gpu, a_pools_memory_passes_between_two_processes) {
 // come.
 HMC_SPMD_TEST(gpu, an_event_orders_streams_of_two_processes) {
   const Provider& provider = gpu(me);
-  hmc::memory::Library library(hmc::memory::cuda_library);
-  const hmc::gpu::DriverApi api(library);
-  if (!api.open_event_handle || !provider.why_not(SharingKind::vmm_fd).empty())
-    hmc::spmd::skip("no events between processes, or no memory");
+  const Driver driver;
+  const hmc::gpu::DriverApi& api = driver.api;
+  if (!hmc::spmd::drivers_are_fake() && api.attribute(hmc::gpu::attribute_ipc_events) == 0)
+    hmc::spmd::skip("absent: the device has no events between processes (attribute 125)");
+  if (const std::string absent = why_absent(api, SharingKind::vmm_fd); !absent.empty())
+    hmc::spmd::skip("absent: " + absent);
+  HMC_CHECK(static_cast<bool>(api.open_event_handle));
   const auto stream = provider.make_stream(0);
   const hmc::gpu::Current here(api);
   const auto own = provider.allocate(0, bytes, Backing::vmm);
@@ -186,18 +226,35 @@ HMC_SPMD_TEST(gpu, an_event_orders_streams_of_two_processes) {
   HMC_CHECK_EQ(api.destroy_event(event).code, 0);
 }
 
-// The owner copies, because HMC_DEVICE_SHARING=staged says so: puts, gets, signals, and a collective over the window.
+namespace {
+
+/// The way that a window between two processes has to take: the forced one, else the first that the driver has.
+std::string way_to_take(const hmc::gpu::DriverApi& api, std::string_view forced) {
+  struct {
+    std::string_view word;
+    SharingKind kind;
+  } const ways[] = {{"vmm", SharingKind::vmm_fd}, {"fabric", SharingKind::fabric}, {"ipc", SharingKind::ipc}};
+  for (const auto& [word, kind] : ways) {
+    if (!forced.empty() && forced != word) continue;
+    const std::string absent = why_absent(api, kind);
+    if (absent.empty()) return name_of(kind);
+    if (forced == word) hmc::spmd::skip(fmt::format("absent: {}: {}", name_of(kind), absent));
+  }
+  return "staged";
+}
+
+}  // namespace
+
+// HMC_DEVICE_SHARING forces one way; without it the window takes the first that there is.
 HMC_SPMD_TEST(gpu, a_window_takes_the_way_that_is_forced_and_keeps_every_byte) {
   (void)gpu(me);
+  const Driver driver;
   const char* const forced = std::getenv("HMC_DEVICE_SHARING");
+  const std::string way = way_to_take(driver.api, forced != nullptr ? forced : "");
   hmc::spmd::Mixed mixed(me, {"cuda", hmc::MemoryType::NVIDIA_GPU}, 2 * bytes);
   const hmc::Path path = mixed.window.path(me.next());
   if (me.rank == 0) std::printf("window: %s (%s)\n", path.wire.c_str(), path.why.c_str());
-  const std::string_view way = forced != nullptr ? forced : "";
-  if (way == "staged") HMC_CHECK_EQ(path.wire, "staged");
-  if (hmc::spmd::drivers_are_fake() && way == "vmm") HMC_CHECK_EQ(path.wire, "vmm fd");
-  if (hmc::spmd::drivers_are_fake() && way == "ipc") HMC_CHECK_EQ(path.wire, "ipc handle");
-  if (hmc::spmd::drivers_are_fake() && way == "fabric") HMC_CHECK_EQ(path.wire, "fabric handle");
+  HMC_CHECK_MSG(path.wire == way, "{} instead of {}: {}", path.wire, way, path.why);
   HMC_CHECK(path.gigabytes_per_s > 0 && path.latency_us > 0);
   const std::string mine = mixed.window.path(me.rank).why;
   HMC_CHECK_EQ(mine.find("through pinned host memory") != std::string::npos, path.wire == "staged");
@@ -223,4 +280,36 @@ HMC_SPMD_TEST(gpu, a_window_takes_the_way_that_is_forced_and_keeps_every_byte) {
   for (std::size_t i = 0; i < count; ++i) HMC_CHECK_EQ(sums[i], n * i * 3 + n * (n - 1) / 2);
   me.runtime->world().barrier();
   mixed.window.close();
+}
+
+// Ranks on devices of their own: mapped where the driver says that each device reaches the other.
+HMC_SPMD_TEST(gpu, a_window_over_two_devices_is_mapped_where_they_are_peers) {
+  (void)gpu(me);
+  const Driver driver;
+  int count = 0, out = 0, back = 0;
+  HMC_CHECK_EQ(driver.api.device_count(&count).code, 0);
+  if (count < 2) hmc::spmd::skip("absent: peer access: there is one device");
+  const int mine = me.rank % 2, next = me.next() % 2;
+  hmc::ConnBuffer buffer(mine, bytes, hmc::MemoryType::NVIDIA_GPU);
+  hmc::Window window = hmc::Window::create(me.runtime->world(), buffer);
+  const hmc::Path path = window.path(me.next());
+  const bool are_peers = driver.api.can_access_peer(&out, mine, next).ok() && out != 0 &&
+                         driver.api.can_access_peer(&back, next, mine).ok() && back != 0;
+  if (me.rank == 0)
+    std::printf("devices 0 and 1: %s: %s (%s)\n", are_peers ? "peers" : "peer access is absent", path.wire.c_str(),
+                path.why.c_str());
+  if (are_peers && mine != next) HMC_CHECK_NE(path.wire, "staged");
+  hmc::ConnBuffer local(mine, bytes, hmc::MemoryType::NVIDIA_GPU);
+  const auto sent = made({me.rank, 11}, bytes);
+  HMC_CHECK_EQ(local.writeFromCpu(sent.data(), bytes), hmc::status_t::SUCCESS);
+  window.put(me.next(), 0, local.ptr, bytes);
+  me.runtime->world().barrier();
+  std::vector<std::byte> got(bytes);
+  HMC_CHECK_EQ(buffer.readToCpu(got.data(), bytes), hmc::status_t::SUCCESS);
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 11}.verify(got)));
+  window.get(me.next(), 0, local.ptr, bytes);
+  HMC_CHECK_EQ(local.readToCpu(got.data(), bytes), hmc::status_t::SUCCESS);
+  HMC_CHECK_CLEAN((Pattern{me.rank, 11}.verify(got)));
+  me.runtime->world().barrier();
+  window.close();
 }
