@@ -1,0 +1,151 @@
+"""What ./dev does about packages that are missing: for root, with sudo, and without either.
+
+A copy of ./dev runs with only fakes of dpkg-query, apt-get, sudo and cmake, so nothing is installed or built.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = "bash env dirname nproc awk cat grep sed sort head mkdir chmod rm mktemp".split()
+NOBODY = 65534
+
+FAKES = {
+    # A package is installed unless its name is a file in missing/.
+    "dpkg-query": '[[ -e $FAKES/missing/${*: -1} ]] && exit 1; echo ii',
+    "apt-get": 'echo "$*" >>"$FAKES/apt"; [[ $1 == install ]] || exit 0; [[ ! -e $FAKES/no_network ]] || exit 100; '
+               'for word; do rm -f "$FAKES/missing/$word"; done',
+    # It builds a program that says so; or fails as a compiler does.
+    "cmake": '''echo "$*" >>"$FAKES/cmake"
+[[ $1 == --build ]] || exit 0
+if [[ -e $FAKES/broken ]]; then
+  echo "progress 1/2 1.000 Building CXX object a/CMakeFiles/a.dir/a.cpp.o"
+  echo "FAILED: a.cpp.o"
+  echo "a.cpp:1:2: error: no"
+  exit 1
+fi
+echo "progress 2/2 1.000 Linking CXX executable bin/hmcrun"
+mkdir -p build/bin
+echo 'echo "the ranks run: $*"' >build/bin/hmcrun
+chmod +x build/bin/hmcrun''',
+}
+SUDO_THAT_WORKS = '[[ $1 != -n ]] || shift; exec "$@"'
+SUDO_THAT_REFUSES = 'echo "sudo: a password is required" >&2; exit 1'
+
+
+class Packages(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.tree = Path(self.folder.name)
+        self.fakes = self.tree / "fakes"
+        for folder in (self.tree / "cmake", self.fakes / "bin", self.fakes / "missing"):
+            folder.mkdir(parents=True)
+        for file in ("dev", "cmake/progress"):
+            shutil.copy(ROOT / file, self.tree / file)
+        for tool in TOOLS:
+            (self.fakes / "bin" / tool).symlink_to(shutil.which(tool))
+        for name, text in FAKES.items():
+            self.fake(name, text)
+        for folder in (self.tree, self.fakes, self.fakes / "missing"):
+            folder.chmod(0o777)
+
+    def fake(self, name, text):
+        path = self.fakes / "bin" / name
+        path.write_text("#!/usr/bin/env bash\n" + text + "\n")
+        path.chmod(0o755)
+
+    def lose(self, *packages):
+        for package in packages:
+            (self.fakes / "missing" / package).touch()
+
+    def dev(self, *words, as_root=False):
+        if as_root and os.geteuid() != 0:
+            self.skipTest("only root can be root")
+        drop = []
+        if not as_root and os.geteuid() == 0:
+            drop = [shutil.which("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        done = subprocess.run([*drop, self.tree / "dev", *words], check=False, capture_output=True, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL, env={"PATH": str(self.fakes / "bin"), "FAKES": str(self.fakes)})
+        return done.returncode, done.stdout, done.stderr
+
+    def written(self, name):
+        path = self.fakes / name
+        return path.read_text() if path.exists() else ""
+
+    def test_nothing_is_said_when_nothing_is_missing(self):
+        status, out, err = self.dev("run")
+        self.assertEqual((status, out), (0, "the ranks run: -np 4 build/bin/examples/03_allreduce\n"))
+        self.assertNotIn("missing", err)
+        self.assertEqual(self.written("apt"), "")
+
+    def test_without_root_it_goes_on_without_what_is_optional(self):
+        self.lose("ccache", "libucx-dev")
+        status, out, err = self.dev("run")
+        self.assertEqual(status, 0, err)
+        self.assertIn("the ranks run", out)
+        self.assertIn("goes on without ccache: every build compiles all files\n", err)
+        self.assertIn("goes on without libucx-dev: no RDMA networks", err)
+        self.assertIn("\n  apt-get install --no-install-recommends ccache libucx-dev\n", err)
+        self.assertEqual(self.written("apt"), "")
+
+    def test_without_root_it_names_what_is_required_and_stops(self):
+        self.lose("libfmt-dev", "ccache", "libcli11-dev")
+        status, out, err = self.dev("run")
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("\n  apt-get install --no-install-recommends ccache libfmt-dev libcli11-dev\n", err)
+        self.assertTrue(err.endswith("dev: can't go on without libfmt-dev libcli11-dev\n"), err)
+        self.assertEqual(self.written("cmake"), "")
+
+    def test_a_tool_that_no_package_owns_will_do(self):
+        self.lose("ninja-build", "cmake", "g++")
+        self.fake("ninja", "true")
+        status, _, err = self.dev("run")
+        self.assertEqual(status, 1)
+        self.assertTrue(err.endswith("dev: can't go on without g++\n"), err)
+
+    def test_sudo_installs_what_is_missing(self):
+        self.fake("sudo", SUDO_THAT_WORKS)
+        self.lose("libfmt-dev", "ccache")
+        status, out, err = self.dev("run")
+        self.assertEqual(status, 0, err)
+        self.assertIn("the ranks run", out)
+        self.assertRegex(self.written("apt"), r"install .* ccache libfmt-dev\n")
+        self.assertNotIn("goes on without", err)
+
+    def test_a_sudo_that_refuses_counts_as_none(self):
+        self.fake("sudo", SUDO_THAT_REFUSES)
+        self.lose("libucx-dev")
+        status, out, err = self.dev("run")
+        self.assertEqual(status, 0, err)
+        self.assertIn("goes on without libucx-dev", err)
+        self.lose("libfmt-dev")
+        self.assertEqual(self.dev("run")[0], 1)
+
+    def test_root_installs_what_is_missing(self):
+        self.lose("libfmt-dev")
+        status, out, err = self.dev("run", as_root=True)
+        self.assertEqual(status, 0, err)
+        self.assertRegex(self.written("apt"), r"install .* libfmt-dev\n")
+
+    def test_root_without_a_network_goes_on_without_what_is_optional(self):
+        (self.fakes / "no_network").touch()
+        self.lose("ccache")
+        status, out, err = self.dev("run", as_root=True)
+        self.assertEqual(status, 0, err)
+        self.assertIn("goes on without ccache", err)
+
+    def test_a_failed_build_shows_the_error_and_fails(self):
+        (self.fakes / "broken").touch()
+        status, out, err = self.dev("run")
+        self.assertEqual((status, out), (1, ""))
+        self.assertTrue(err.endswith("FAILED: a.cpp.o\na.cpp:1:2: error: no\n"), err)
+        self.assertIn("[1/2] 50 %, about ", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
