@@ -1,10 +1,52 @@
 # `cmake --install`: a prefix that may be moved. Programs find the library by find_package(hmc) or by
-# hmc.pc; what the library itself stands on doesn't show. The launcher installs its own programs.
+# hmc.pc; what the library itself stands on doesn't show.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS hmc EXPORT hmc-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.cuh")
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES launcher/hmcrun.1 launcher/hmcinfo.1 sim/hmc-sim.1 verify/hmc-verify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+# `./dev docs` makes it.
+install(DIRECTORY ${PROJECT_BINARY_DIR}/docs/html DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
+
+# ---- programs. The library and the launcher must be built before; of the others those that are.
+install(TARGETS hmcrun hmcinfo RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+set(programs hmc-sim hmc-verify)
+if(HMC_BUILD_BENCH)
+  get_target_property(osu osu MANUALLY_ADDED_DEPENDENCIES)
+  list(APPEND programs hmc_floor ${osu})
+endif()
+install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+if(HMC_BUILD_EXAMPLES)
+  get_target_property(examples examples MANUALLY_ADDED_DEPENDENCIES)
+  set(examples_dir ${CMAKE_INSTALL_LIBEXECDIR}/hmc/examples)
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${examples_dir} OUTPUT_VARIABLE to_lib)
+  set_target_properties(${examples} PROPERTIES INSTALL_RPATH "$ORIGIN/${to_lib}")
+  install(TARGETS ${examples} RUNTIME DESTINATION ${examples_dir} OPTIONAL)
+  list(APPEND programs ${examples})
+  # Their sources, as a project of their own.
+  set(sources_dir ${CMAKE_INSTALL_DATADIR}/hmc/examples)
+  string(REGEX REPLACE "[^/]+" ".." to_prefix ${sources_dir})
+  configure_file(examples/installed.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/examples/installed.cmake @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/examples/installed.cmake DESTINATION ${sources_dir} RENAME CMakeLists.txt)
+  install(DIRECTORY examples/ DESTINATION ${sources_dir} FILES_MATCHING PATTERN "[0-9]*.cpp" PATTERN "[0-9]*.c")
+endif()
+# All of it, and nothing else.
+add_custom_target(installed DEPENDS hmc hmcrun hmcinfo ${programs})
+foreach(program IN LISTS programs)
+  list(APPEND files $<TARGET_FILE:${program}>)
+endforeach()
+install(CODE "
+foreach(file IN ITEMS ${files})
+  if(NOT EXISTS \"\${file}\")
+    cmake_path(GET file FILENAME name)
+    list(APPEND absent \${name})
+  endif()
+endforeach()
+if(absent)
+  list(JOIN absent \" \" absent)
+  message(STATUS \"Not built (target: installed), so not installed: \${absent}\")
+endif()")
 
 # ---- find_package(hmc)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hmc)

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# programs.sh BUILD_DIR: installs the build, moves the prefix, and runs every program from there; then builds the
+# installed examples' sources and runs them.
+set -euo pipefail
+build=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+
+cmake --install "$build" --prefix "$work/first" >"$work/log"
+! grep 'Not built' "$work/log" || fail "the build isn't complete"
+mkdir "$work/second"
+mv "$work/first" "$work/second/moved here"
+prefix="$work/second/moved here"
+run() { "$prefix/bin/hmcrun" -np 2 --timeout 60 "$@"; }
+
+# ---- what is built for users is there
+for program in hmcrun hmcinfo hmc-sim hmc-verify; do
+  [[ -x $prefix/bin/$program ]] || fail "bin/$program isn't installed"
+  [[ -s $prefix/share/man/man1/$program.1 ]] || fail "the man page $program.1 isn't installed"
+done
+for built in "$build"/bin/bench/hmc_*; do
+  [[ -x $prefix/bin/${built##*/} ]] || fail "bin/${built##*/} isn't installed"
+done
+for built in "$build"/bin/examples/*; do
+  [[ -x $prefix/libexec/hmc/examples/${built##*/} ]] || fail "the example ${built##*/} isn't installed"
+  compgen -G "$prefix/share/hmc/examples/${built##*/}.c*" >/dev/null || fail "the source of ${built##*/} isn't installed"
+done
+
+# ---- it runs, with the library of this prefix, and knows no path of the build
+unset LD_LIBRARY_PATH
+for program in "$prefix"/bin/* "$prefix"/libexec/hmc/examples/*; do
+  if readelf -d "$program" | grep -E 'R(UN)?PATH' | grep -F "$build"; then
+    fail "$program looks for libraries in the build"
+  fi
+  if ldd "$program" | grep -F libhmc.so | grep -vF "=> $prefix/"; then
+    fail "$program doesn't take the installed libhmc.so"
+  fi
+done
+for program in "$prefix"/bin/*; do
+  "$program" --help >"$work/help" || fail "$program --help ended with $?"
+  grep -q '^Usage:' "$work/help" || fail "$program --help says nothing"
+done
+for example in "$prefix"/libexec/hmc/examples/*; do
+  run "$example" >"$work/log" 2>&1 || fail "$example ended with $?: $(<"$work/log")"
+done
+run "$prefix/bin/hmc_allreduce" -c -m 8:64 -i 2 -x 1 >"$work/log"
+grep -q 'Pass' "$work/log" || fail "hmc_allreduce didn't validate: $(<"$work/log")"
+"$prefix/bin/hmc-sim" barrier --ranks 4 --algorithms dissemination >"$work/log"
+grep -q '^  dissemination .* us' "$work/log" || fail "hmc-sim predicted nothing: $(<"$work/log")"
+"$prefix/bin/hmc-verify" --only allreduce:ring --size 3 >"$work/log"
+grep -q 'all proved$' "$work/log" || fail "hmc-verify proved nothing: $(<"$work/log")"
+
+# ---- a user builds the examples
+cmake -G Ninja -S "$prefix/share/hmc/examples" -B "$work/build" >/dev/null
+cmake --build "$work/build"
+for example in "$prefix"/libexec/hmc/examples/*; do
+  ldd "$work/build/${example##*/}" | grep -F "=> $prefix/" >/dev/null || fail "the built ${example##*/} takes another libhmc.so"
+done
+run "$work/build/03_allreduce"
+run "$work/build/05_c_api"
