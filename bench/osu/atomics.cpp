@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <string>
 #include <vector>
 
 #include "bench/osu/kit/transfer.hpp"
+#include "bench/osu/programs.hpp"
 
+namespace bench {
 namespace {
-
-using bench::Side;
 
 constexpr std::uint64_t word_at = 64;  // in the window
 constexpr int operand = 3;
@@ -21,7 +22,7 @@ constexpr int word_before(int iteration) { return compared + iteration % 2; }
 struct Atomic {
   const char* name;
   bool fetches;
-  bench::TransferLoop loop;
+  TransferLoop loop;
   int (*after)(int word);
 };
 
@@ -82,7 +83,7 @@ template <typename T> std::vector<Atomic> atomics_on() {
   };
 }
 
-template <typename T> bench::TransferCase case_of(const Atomic& atomic, Side& side) {
+template <typename T> TransferCase case_of(const Atomic& atomic, Side& side) {
   T* const word = side.window.local<T>(word_at);
   return {atomic.loop, sizeof(T),
           [word](int iteration) { std::atomic_ref(*word).store(static_cast<T>(word_before(iteration))); },
@@ -97,18 +98,24 @@ template <typename T> bench::TransferCase case_of(const Atomic& atomic, Side& si
           }};
 }
 
-void add_row(bench::Session& session, const Atomic& atomic, const bench::Figures& figures) {
-  std::vector<bench::Cell> cells{std::string(atomic.name), 1 / figures.main, figures.main};
-  bench::add_cells(session.options, figures, cells);
+// hmc_atomics names each atomic; the others have one, and OSU's columns.
+bool is_list(const Session& session) { return session.spec.name == "hmc_atomics"; }
+
+void add_row(Session& session, const Atomic& atomic, std::size_t bytes, const Figures& figures) {
+  std::vector<Cell> cells;
+  if (is_list(session))
+    cells = {std::string(atomic.name), 1 / figures.main, figures.main};
+  else
+    cells = {std::uint64_t{bytes}, figures.main};
+  add_cells(session.options, Metric::latency, figures, cells);
   if (!figures.right) {
-    bench::withdraw(cells, 1);
+    withdraw(cells, 1);
     session.failed = true;
   }
   session.row(cells);
 }
 
-template <typename T> void measure(bench::Session& session) {
-  using namespace bench;
+template <typename T> void measure(Session& session, const std::string& operation) {
   const TransferSpec spec{.direction = Direction::put};
   Buffers buffers(session.team, Place::window, 0);
   Side side = side_of(session, spec, buffers, 1);
@@ -116,36 +123,53 @@ template <typename T> void measure(bench::Session& session) {
   side.reads = side.reads || side.starts;  // and both look: at the word, and at what was returned
 
   print_facts(session, side.peer);
-  std::vector<Column> columns{
-      {"# Operation", "operation", 20, true}, {"Million ops/s", "mops"}, {"Latency (us)", "avg_us"}};
+  std::vector<Column> columns;
+  if (is_list(session))
+    columns = {{"# Operation", "operation", 20, true}, {"Million ops/s", "mops"}, {"Latency (us)", "avg_us"}};
+  else
+    columns = {{"# Size", "size", size_width, true}, {"Latency (us)", "avg_us"}};
   add_columns(session.options, Metric::latency, {}, columns);
   session.report.columns(columns);
   for (const Atomic& atomic : atomics_on<T>()) {
-    if (session.options.operation != "all" && session.options.operation != atomic.name) continue;
+    if (operation != "all" && operation != atomic.name) continue;
     session.progress.begin(fmt::format("{}: {}", session.spec.name, atomic.name));
-    add_row(session, atomic, measure_transfer(session, spec, side, case_of<T>(atomic, side)));
+    add_row(session, atomic, sizeof(T), measure_transfer(session, spec, side, case_of<T>(atomic, side)));
   }
   buffers.close();
 }
 
-void measure_type(bench::Session& session) {
-  if (session.options.dtype == "i64") return measure<std::int64_t>(session);
-  if (session.options.dtype == "u64") return measure<std::uint64_t>(session);
-  if (session.options.dtype == "i32") return measure<std::int32_t>(session);
-  return measure<std::uint32_t>(session);
+void measure_type(Session& session, const std::string& operation) {
+  if (session.options.dtype == "i64") return measure<std::int64_t>(session, operation);
+  if (session.options.dtype == "u64") return measure<std::uint64_t>(session, operation);
+  if (session.options.dtype == "i32") return measure<std::int32_t>(session, operation);
+  return measure<std::uint32_t>(session, operation);
+}
+
+Spec spec_of(const char* name, const char* title, const std::vector<std::string>& operations) {
+  return {.name = name,
+          .title = title,
+          .flags = timing_flags,
+          .iterations = latency_iterations,
+          .min_ranks = 2,
+          .dtypes = {"i64", "u64", "i32", "u32"},
+          .operations = operations};
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  using namespace bench;
-  Spec program{.name = "hmc_atomics",
-               .title = "Atomic Operation Rate Test",
-               .flags = timing_flags,
-               .iterations = latency_iterations,
-               .min_ranks = 2,
-               .dtypes = {"i64", "u64", "i32", "u32"},
-               .operations = {"all"}};
-  for (const Atomic& atomic : atomics_on<std::int64_t>()) program.operations.emplace_back(atomic.name);
-  return run(argc, argv, program, measure_type);
+std::vector<Program> atomics() {
+  constexpr const char* compare_swap = "compare_swap";
+  std::vector<std::string> all{"all"};
+  std::vector<std::string> fetching;
+  for (const Atomic& atomic : atomics_on<std::int64_t>()) {
+    all.emplace_back(atomic.name);
+    if (atomic.fetches && atomic.name != std::string(compare_swap)) fetching.emplace_back(atomic.name);
+  }
+  const auto chosen = [](Session& session) { measure_type(session, session.options.operation); };
+  return {{spec_of("hmc_atomics", "Atomic Operation Rate Test", all), chosen},
+          {spec_of("hmc_fop_latency", "Fetch_and_op Latency Test", fetching), chosen},
+          {spec_of("hmc_cas_latency", "Compare_and_swap Latency Test", {}),
+           [](Session& session) { measure_type(session, compare_swap); }}};
 }
+
+}  // namespace bench

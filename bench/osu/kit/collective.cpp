@@ -5,144 +5,262 @@
 #include <algorithm>
 
 #include "bench/osu/kit/stats.hpp"
+#include "bench/osu/kit/work.hpp"
 
 namespace bench {
 namespace {
 
+/// In microseconds. Only `whole` of a call without computation beside it.
+struct Times {
+  double whole = 0;
+  double init = 0;     // until the request is there
+  double compute = 0;  // the computation, with no communication under way
+  double wait = 0;     // from the end of the computation
+
+  void add(const Times& other) {
+    whole += other.whole;
+    init += other.init;
+    compute += other.compute;
+    wait += other.wait;
+  }
+};
+using TimedCall = std::function<Times()>;
+
 struct Loop {
-  double total_us = 0;
+  Times total;
   double with_data_us = 0;      // with --fresh: of write, call and read
   std::vector<double> each_us;  // with -z
   int warmup = 0;               // so many iterations weren't counted
   bool right = true;
 };
 
-// Two forms take turns with --fresh, and each writes what the other hasn't.
-enum class Form { plain, with_data };
-int data_of(int iteration, Form form) { return 2 * iteration + (form == Form::with_data ? 1 : 0); }
-
-void spoil_if_asked(Session& session, const CollectiveCase& the_case, std::size_t bytes, bool last) {
-  if (session.options.corrupt_bytes == bytes && last && session.rank() == session.ranks() - 1) the_case.spoil();
-}
+struct Pass {
+  Session& session;
+  const CollectiveCase& the_case;
+  std::size_t bytes;
+  Repeats repeats;
+};
 
 // Writing and reading stay outside the timer.
-double time_call(Session& session, const CollectiveCase& the_case, std::size_t bytes, int iteration, bool last,
-                 Loop& loop) {
-  const int data = data_of(iteration, Form::plain);
+Times time_call(const Pass& pass, const TimedCall& call, bool last, Loop& loop) {
+  Session& session = pass.session;
+  const int data = session.next_data++;
   const bool touches = session.options.touches();
   if (touches) {
-    the_case.write(data);
-    if (the_case.lines_up) session.team.barrier();
+    pass.the_case.write(data);
+    if (pass.the_case.lines_up) session.team.barrier();
   }
-  const Clock::time_point start = Clock::now();
-  the_case.call();
-  const Clock::time_point end = Clock::now();
+  const Times times = call();
   if (touches) {  // before the barrier, which would hide a call that returns too early
-    spoil_if_asked(session, the_case, bytes, last);
-    loop.right &= the_case.read(data);
+    if (last && session.options.corrupt_bytes == pass.bytes && session.rank() == pass.the_case.spoils_on)
+      pass.the_case.spoil();
+    loop.right &= pass.the_case.read(data);
   }
   session.team.barrier();
-  return us_between(start, end);
+  return times;
 }
 
 // Writing and reading count.
-double time_with_data(Session& session, const CollectiveCase& the_case, int iteration, Loop& loop) {
-  const int data = data_of(iteration, Form::with_data);
+double time_with_data(const Pass& pass, const TimedCall& call, Loop& loop) {
+  const int data = pass.session.next_data++;
   const Clock::time_point start = Clock::now();
-  the_case.write(data);
-  the_case.call();
-  const bool right = the_case.read(data);
+  pass.the_case.write(data);
+  call();
+  const bool right = pass.the_case.read(data);
   const Clock::time_point end = Clock::now();
   loop.right &= right;
-  session.team.barrier();
+  pass.session.team.barrier();
   return us_between(start, end);
 }
 
-// Both forms iteration by iteration, so that whatever the machine does meets both.
-Loop time_calls(Session& session, const CollectiveCase& the_case, std::size_t bytes, Repeats repeats) {
+double time_alone(Session& session, const Work& work) {
+  const Clock::time_point start = Clock::now();
+  work.run();
+  const double us = us_between(start, Clock::now());
+  session.team.barrier();
+  return us;
+}
+
+// Both forms, and the computation alone, iteration by iteration, so that whatever the machine does meets all of them.
+Loop time_calls(const Pass& pass, const TimedCall& call, const Work* work = nullptr) {
+  Session& session = pass.session;
+  const Repeats& repeats = pass.repeats;
   Loop loop;
-  the_case.write(0);
+  pass.the_case.write(session.next_data++);
   session.team.barrier();
   for (int i = -repeats.warmup; i < repeats.count; ++i) {
-    const int iteration = i + repeats.warmup;
-    const double us = time_call(session, the_case, bytes, iteration, i == repeats.count - 1, loop);
-    const double with_data_us = session.options.fresh ? time_with_data(session, the_case, iteration, loop) : 0;
-    session.progress.tick(iteration, repeats.warmup + repeats.count);
+    const double alone_us = work != nullptr ? time_alone(session, *work) : 0;
+    Times times = time_call(pass, call, i == repeats.count - 1, loop);
+    times.compute = alone_us;
+    const double with_data_us = session.options.fresh ? time_with_data(pass, call, loop) : 0;
+    session.progress.tick(i + repeats.warmup, repeats.warmup + repeats.count);
     if (i < 0) {
       ++loop.warmup;
       continue;
     }
-    loop.total_us += us;
+    loop.total.add(times);
     loop.with_data_us += with_data_us;
-    if (session.options.tail) loop.each_us.push_back(us);
+    if (session.options.tail) loop.each_us.push_back(times.whole);
   }
   return loop;
 }
 
-Figures figures_of(Session& session, const CollectiveCase& the_case, const Loop& loop, Repeats repeats) {
-  hmc::Team& team = session.team;
-  const double ranks = session.ranks();
-  const double mean = loop.total_us / repeats.count;
+TimedCall blocking(const CollectiveCase& the_case) {
+  return [&the_case] {
+    const Clock::time_point start = Clock::now();
+    the_case.call();
+    return Times{.whole = us_between(start, Clock::now())};
+  };
+}
+
+TimedCall without_computation(const CollectiveCase& the_case) {
+  return [&the_case] {
+    const Clock::time_point start = Clock::now();
+    the_case.begin().wait();
+    return Times{.whole = us_between(start, Clock::now())};
+  };
+}
+
+TimedCall beside_computation(const CollectiveCase& the_case, const Work& work) {
+  return [&the_case, &work] {
+    const Clock::time_point start = Clock::now();
+    hmc::Request request = the_case.begin();
+    const Clock::time_point begun = Clock::now();
+    work.run();
+    const Clock::time_point computed = Clock::now();
+    request.wait();
+    const Clock::time_point end = Clock::now();
+    return Times{.whole = us_between(start, end), .init = us_between(start, begun), .wait = us_between(computed, end)};
+  };
+}
+
+// What blocking and non-blocking programs print alike, but for the main figure.
+Figures figures_of(const Pass& pass, const Loop& loop, double communication_us) {
+  hmc::Team& team = pass.session.team;
+  const double ranks = pass.session.ranks();
+  const Options& options = pass.session.options;
   Figures figures;
-  figures.main = sum_over_ranks(team, mean) / ranks;
-  figures.min = min_over_ranks(team, mean);
-  figures.max = max_over_ranks(team, mean);
-  figures.iterations = repeats.count;
+  figures.iterations = pass.repeats.count;
   figures.warmup = loop.warmup;
-  if (session.options.fresh) figures.fresh = sum_over_ranks(team, loop.with_data_us / repeats.count) / ranks;
+  if (options.fresh) figures.fresh = sum_over_ranks(team, loop.with_data_us / pass.repeats.count) / ranks;
   figures.right = sum_over_ranks(team, loop.right ? 0 : 1) == 0;
-  if (session.options.tail) {
+  if (options.tail) {
     std::vector<double> each = sum_over_ranks(team, loop.each_us);
     std::sort(each.begin(), each.end());
     for (const int percent : tail_percents) figures.tail.push_back(percentile(each, percent) / ranks);
   }
-  if (the_case.algorithm_bytes > 0) {
-    const double bandwidth = the_case.algorithm_bytes / figures.main;  // bytes per us are MB per s
-    figures.more = {bandwidth, bandwidth * the_case.bus_factor};
+  if (pass.the_case.algorithm_bytes > 0) {
+    const double bandwidth = pass.the_case.algorithm_bytes / communication_us;  // bytes per us are MB per s
+    figures.more = {bandwidth, bandwidth * pass.the_case.bus_factor};
   }
   return figures;
 }
 
-Figures measure(Session& session, const CollectiveCase& the_case, std::size_t bytes) {
-  const Repeats repeats = repeats_for(session.spec, session.options, bytes);
-  const Loop loop = time_calls(session, the_case, bytes, repeats);
-  return figures_of(session, the_case, loop, repeats);
+struct Spread {
+  double mean;
+  double min;
+  double max;
+};
+Spread over_ranks(Session& session, double us) {
+  return {sum_over_ranks(session.team, us) / session.ranks(), min_over_ranks(session.team, us),
+          max_over_ranks(session.team, us)};
 }
 
-void add_row(Session& session, std::vector<Cell> cells, const Figures& figures) {
-  cells.emplace_back(figures.main);
-  add_cells(session.options, figures, cells);
+void finish_row(const Pass& pass, Metric metric, const Figures& figures, std::vector<Cell> cells,
+                std::size_t first_number) {
+  add_cells(pass.session.options, metric, figures, cells);
   if (!figures.right) {
-    withdraw(cells, 0);
-    session.failed = true;
+    withdraw(cells, first_number);
+    pass.session.failed = true;
   }
-  session.row(cells);
+  pass.session.row(cells);
+}
+
+void add_row(const Pass& pass, std::vector<Cell> cells) {
+  const std::size_t first_number = cells.size();
+  const Loop loop = time_calls(pass, blocking(pass.the_case));
+  const Spread spread = over_ranks(pass.session, loop.total.whole / pass.repeats.count);
+  Figures figures = figures_of(pass, loop, spread.mean);
+  figures.min = spread.min;
+  figures.max = spread.max;
+  cells.emplace_back(spread.mean);
+  finish_row(pass, Metric::latency, figures, std::move(cells), first_number);
+}
+
+void add_overlap_row(const Pass& pass, std::vector<Cell> cells) {
+  Session& session = pass.session;
+  const double count = pass.repeats.count;
+  const std::size_t first_number = cells.size();
+  const Loop alone = time_calls(pass, without_computation(pass.the_case));
+  const Spread pure = over_ranks(session, alone.total.whole / count);
+  const Work work(pure.mean);
+  const Loop beside = time_calls(pass, beside_computation(pass.the_case, work), &work);
+  const auto mean = [&](double us) { return sum_over_ranks(session.team, us / count) / session.ranks(); };
+  const double overall = mean(beside.total.whole);
+  const double compute = mean(beside.total.compute);
+  Figures figures = figures_of(pass, beside, pure.mean);
+  figures.right = figures.right && sum_over_ranks(session.team, alone.right ? 0 : 1) == 0;
+  cells.insert(cells.end(), {overall, compute});
+  if (session.options.full) cells.insert(cells.end(), {mean(beside.total.init), mean(beside.total.wait)});
+  cells.emplace_back(pure.mean);
+  if (session.options.full) cells.insert(cells.end(), {pure.min, pure.max});
+  cells.emplace_back(overlap_percent(overall, compute, pure.mean));
+  finish_row(pass, Metric::overlap, figures, std::move(cells), first_number);
+}
+
+void measure(Session& session, const CollectiveCase& the_case, std::size_t bytes, std::vector<Cell> cells) {
+  const Pass pass{session, the_case, bytes, repeats_for(session.spec, session.options, bytes)};
+  return the_case.begin ? add_overlap_row(pass, std::move(cells)) : add_row(pass, std::move(cells));
+}
+
+void add_main_columns(Session& session, std::vector<Column>& columns, const std::vector<Column>& more) {
+  const Options& options = session.options;
+  const auto add = [&](const char* title, const char* key) { columns.push_back({title, key}); };
+  if (!(session.spec.flags & overlap_flag)) {
+    if (columns.empty())
+      columns.push_back({"# Avg Latency(us)", "avg_us", 17});  // OSU's width for a table without sizes: its title's
+    else
+      add("Avg Latency(us)", "avg_us");
+    return add_columns(options, Metric::latency, more, columns);
+  }
+  if (columns.empty())
+    columns.push_back({"# Overall(us)", "overall_us", 13});
+  else
+    add("Overall(us)", "overall_us");
+  add("Compute(us)", "compute_us");
+  if (options.full) add("Coll. Init(us)", "init_us");
+  if (options.full) add("Wait(us)", "wait_us");
+  add("Pure Comm.(us)", "pure_us");
+  if (options.full) add("Min Comm.(us)", "min_pure_us");
+  if (options.full) add("Max Comm.(us)", "max_pure_us");
+  add("Overlap(%)", "overlap_percent");
+  add_columns(options, Metric::overlap, more, columns);
+}
+
+void begin_table(Session& session, std::vector<Column> columns, const std::vector<Column>& more) {
+  print_facts(session);
+  if (session.spec.flags & overlap_flag)
+    session.report.remark("Overall = Coll. Init + Compute + Wait; Compute and Pure Comm. stand for each alone");
+  add_main_columns(session, columns, more);
+  session.report.columns(columns);
 }
 
 }  // namespace
 
 void measure_collective(Session& session, const std::vector<std::size_t>& sizes,
                         const std::function<CollectiveCase(std::size_t bytes)>& make) {
-  print_facts(session);
-  std::vector<Column> columns{{"# Size", "size", size_width, true}, {"Avg Latency(us)", "avg_us"}};
-  add_columns(session.options, Metric::latency, {{"Alg BW(MB/s)", "algorithm_mb_s"}, {"Bus BW(MB/s)", "bus_mb_s"}},
-              columns);
-  session.report.columns(columns);
+  begin_table(session, {{"# Size", "size", size_width, true}},
+              {{"Alg BW(MB/s)", "algorithm_mb_s"}, {"Bus BW(MB/s)", "bus_mb_s"}});
   for (const std::size_t bytes : sizes) {
     session.progress.begin(fmt::format("{}: {} bytes", session.spec.name, bytes));
-    const CollectiveCase the_case = make(bytes);
-    add_row(session, {std::uint64_t{bytes}}, measure(session, the_case, bytes));
+    measure(session, make(bytes), bytes, {std::uint64_t{bytes}});
   }
 }
 
 void measure_collective(Session& session, const CollectiveCase& the_case) {
-  print_facts(session);
-  // OSU's width for a table without sizes: that of its title.
-  std::vector<Column> columns{{"# Avg Latency(us)", "avg_us", 17}};
-  add_columns(session.options, Metric::latency, {}, columns);
-  session.report.columns(columns);
+  begin_table(session, {}, {});
   session.progress.begin(session.spec.name);
-  add_row(session, {}, measure(session, the_case, 0));
+  measure(session, the_case, 0, {});
 }
 
 }  // namespace bench

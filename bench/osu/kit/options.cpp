@@ -89,6 +89,8 @@ CommandLine parse(const Spec& spec, int argc, char** argv) {
   add_flags(app, spec, line.options);
   try {
     app.parse(argc, argv);
+    if (line.options.corrupt_bytes && !line.options.touches())
+      throw CLI::ValidationError("--corrupt", "spoils what -c or --fresh looks at, and neither is given");
   } catch (const CLI::ParseError& error) {
     std::ostringstream out;
     std::ostringstream err;

@@ -27,6 +27,7 @@ enum Flags : unsigned {
   data_flags = 4,        // -b --fresh
   window_size_flag = 8,  // -W
   in_place_flag = 16,    // -l
+  overlap_flag = 32,     // non-blocking: none, but other columns
 };
 
 struct Spec {

@@ -146,13 +146,13 @@ void print_facts(Session& session, int peer) {
 }
 
 void add_columns(const Options& options, Metric metric, const std::vector<Column>& more, std::vector<Column>& columns) {
-  const bool latency = metric == Metric::latency;
+  const bool latency = metric != Metric::bandwidth;
   const std::string unit = latency ? "us" : "mb_s";
-  if (options.full) {
+  if (options.full && metric != Metric::overlap) {
     columns.push_back({latency ? "Min Latency(us)" : "Min BW(MB/s)", "min_" + unit});
     columns.push_back({latency ? "Max Latency(us)" : "Max BW(MB/s)", "max_" + unit});
-    columns.push_back({"Iterations", "iterations", count_width});
   }
+  if (options.full) columns.push_back({"Iterations", "iterations", count_width});
   if (options.validate) columns.push_back({"Validation", "validation"});
   columns.push_back({.key = "warmup", .in_text = false});
   for (const int percent : tail_percents) {
@@ -164,12 +164,9 @@ void add_columns(const Options& options, Metric metric, const std::vector<Column
   if (options.fresh) columns.push_back({latency ? "Fresh Inside(us)" : "Fresh Inside(MB/s)", "fresh_inside_" + unit});
 }
 
-void add_cells(const Options& options, const Figures& figures, std::vector<Cell>& cells) {
-  if (options.full) {
-    cells.emplace_back(figures.min);
-    cells.emplace_back(figures.max);
-    cells.emplace_back(static_cast<std::uint64_t>(figures.iterations));
-  }
+void add_cells(const Options& options, Metric metric, const Figures& figures, std::vector<Cell>& cells) {
+  if (options.full && metric != Metric::overlap) cells.insert(cells.end(), {figures.min, figures.max});
+  if (options.full) cells.emplace_back(static_cast<std::uint64_t>(figures.iterations));
   if (options.validate) cells.emplace_back(figures.right ? "Pass" : "Fail");
   cells.emplace_back(static_cast<std::uint64_t>(figures.warmup));
   if (options.tail) cells.insert(cells.end(), figures.tail.begin(), figures.tail.end());

@@ -26,6 +26,7 @@ struct Session {
   Report report;
   Progress progress;
   bool failed = false;  // a validation failed; the same on every rank
+  int next_data = 0;    // grows with every iteration, the same on every rank: no two near ones have the same data
 
   int rank() const { return team.rank(); }
   int ranks() const { return team.size(); }
@@ -43,8 +44,9 @@ int run(int argc, char** argv, const Spec& spec, const std::function<void(Sessio
 /// is meant; -1: the wires to all, of all ranks. Collective.
 void print_facts(Session& session, int peer = -1);
 
-/// The columns that follow the first ones in every table, in OSU's order; `metric` is latency or bandwidth.
-enum class Metric { latency, bandwidth };
+/// The columns that follow the first ones in every table, in OSU's order. overlap: a latency whose minimum and maximum
+/// the program prints itself.
+enum class Metric { latency, bandwidth, overlap };
 struct Figures {
   double main = 0;
   double min = 0;
@@ -57,7 +59,7 @@ struct Figures {
   double fresh = 0;
 };
 void add_columns(const Options& options, Metric metric, const std::vector<Column>& more, std::vector<Column>& columns);
-void add_cells(const Options& options, const Figures& figures, std::vector<Cell>& cells);
+void add_cells(const Options& options, Metric metric, const Figures& figures, std::vector<Cell>& cells);
 /// Figures that a failed validation has made worthless.
 void withdraw(std::vector<Cell>& cells, std::size_t first_number);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace bench {
 namespace {
@@ -21,9 +20,8 @@ double percentile(const std::vector<double>& sorted, int percent) {
   return sorted[static_cast<std::size_t>(std::max(nearest, 1L) - 1)];
 }
 
-double mean_of(const std::vector<double>& values) {
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+double overlap_percent(double overall, double compute, double pure) {
+  return pure > 0 ? std::clamp(100 - 100 * (overall - compute) / pure, 0.0, 100.0) : 0;
 }
 
 std::vector<double> sum_over_ranks(hmc::Team& team, std::vector<double> values) {

@@ -10,7 +10,8 @@ namespace bench {
 double percentile(const std::vector<double>& sorted, int percent);
 inline constexpr int tail_percents[] = {50, 90, 99};
 
-double mean_of(const std::vector<double>& values);
+/// How much of the communication the computation hid, from 0 to 100: OSU's rule, 100 - 100 (overall - compute) / pure.
+double overlap_percent(double overall, double compute, double pure);
 
 /// Element by element, over the ranks. Collective.
 std::vector<double> sum_over_ranks(hmc::Team& team, std::vector<double> values);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <tuple>
 
@@ -36,7 +37,7 @@ double run_loop(Session& session, Side& side, const TransferCase& the_case, int 
 // The fastest form: one clock around the whole loop.
 Loop time_whole(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
   Loop loop;
-  if (side.writes) the_case.write(0);
+  if (side.writes) the_case.write(session.next_data);
   session.team.barrier();
   if (side.acts) {
     const int all = repeats.warmup + repeats.count;
@@ -52,7 +53,7 @@ Loop time_whole(Session& session, Side& side, const TransferCase& the_case, Repe
 Loop time_each(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
   Loop loop;
   loop.each_us.resize(static_cast<std::size_t>(repeats.count));
-  if (side.writes) the_case.write(0);
+  if (side.writes) the_case.write(session.next_data);
   session.team.barrier();
   if (side.acts) {
     const int all = repeats.warmup + repeats.count;
@@ -76,9 +77,9 @@ Loop time_each(Session& session, Side& side, const TransferCase& the_case, Repea
 Loop time_with_data(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
   Loop loop;
   for (int i = -repeats.warmup; i < repeats.count; ++i) {
-    const int iteration = i + repeats.warmup;
+    const int data = session.next_data++;
     const Clock::time_point begin = Clock::now();
-    if (side.writes) the_case.write(iteration);
+    if (side.writes) the_case.write(data);
     const Clock::time_point written = Clock::now();
     session.team.barrier();
     const Clock::time_point start = Clock::now();
@@ -87,9 +88,9 @@ Loop time_with_data(Session& session, Side& side, const TransferCase& the_case, 
     session.team.barrier();
     if (side.reads && session.options.corrupt_bytes == the_case.bytes && i == repeats.count - 1) the_case.spoil();
     const Clock::time_point ready = Clock::now();
-    if (side.reads) loop.right &= the_case.read(iteration);
+    if (side.reads) loop.right &= the_case.read(data);
     const Clock::time_point read = Clock::now();
-    session.progress.tick(iteration, repeats.warmup + repeats.count);
+    session.progress.tick(i + repeats.warmup, repeats.warmup + repeats.count);
     if (i < 0) continue;
     loop.each_us.push_back(side.timed ? us_between(start, end) : 0);
     loop.total_us += loop.each_us.back();
@@ -121,7 +122,7 @@ std::vector<Column> columns_of(const Options& options, const TransferSpec& spec)
 void add_row(Session& session, const TransferSpec& spec, std::size_t bytes, const Figures& figures) {
   std::vector<Cell> cells{std::uint64_t{bytes}, figures.main};
   if (spec.message_rate) cells.emplace_back(figures.main * 1e6 / static_cast<double>(bytes));
-  add_cells(session.options, figures, cells);
+  add_cells(session.options, spec.metric, figures, cells);
   if (!figures.right) {
     withdraw(cells, 1);
     session.failed = true;
@@ -132,39 +133,40 @@ void add_row(Session& session, const TransferSpec& spec, std::size_t bytes, cons
 // The transfers of one window go to places of their own, as in OSU's programs, but not to more than this.
 constexpr std::size_t most_bytes = 64 << 20;
 
-TransferCase data_case(const Side& side, const Buffers& buffers, const TransferSpec& spec, TransferLoop loop,
-                       std::size_t bytes, const Pattern& sent, const Pattern& expected) {
+TransferCase moving_case(const Side& side, const Buffers& buffers, const TransferSpec& spec, TransferLoop loop,
+                         std::size_t bytes, const Pattern& sent, const Pattern& expected) {
   const std::size_t all =
       bytes * (spec.windowed ? std::min(side.slots, static_cast<std::size_t>(side.window_size)) : 1);
   std::byte* const input = spec.direction == Direction::get ? buffers.remote() : buffers.local();
   std::byte* const result = spec.direction == Direction::get ? buffers.local() : buffers.remote();
-  return {loop, bytes,                                                                         //
-          [=, &sent](int iteration) { sent.write(input, all, iteration); },                    //
-          [=, &expected](int iteration) { return expected.matches(result, all, iteration); },  //
+  return {loop, bytes,                                                               //
+          [=, &sent](int data) { sent.write(input, all, data); },                    //
+          [=, &expected](int data) { return expected.matches(result, all, data); },  //
           [=] { result[all - 1] ^= std::byte{1}; }};
 }
 
-void run_in(Session& session, const TransferSpec& spec, TransferLoop loop) {
-  const std::vector<std::size_t> sizes = sizes_of(session.options);
-  const std::size_t most = sizes.back();
-  const std::size_t wanted = spec.windowed ? static_cast<std::size_t>(session.options.window_size) : 1;
-  const std::size_t slots = std::clamp<std::size_t>(most_bytes / most, 1, wanted);
-  Buffers buffers(session.team, session.options.place, most * slots, most * slots);
-  Side side = side_of(session, spec, buffers, slots);
-  const Pattern sent = Pattern::bytes(static_cast<std::uint64_t>(session.rank()));
-  const Pattern expected = Pattern::bytes(static_cast<std::uint64_t>(side.peer));
-
-  print_facts(session, side.peer);
-  if (spec.message_rate)
-    session.report.remark(
-        fmt::format("[ pairs: {} ] [ window size: {} ]", session.ranks() / 2, session.options.window_size));
-  session.report.columns(columns_of(session.options, spec));
-  for (const std::size_t bytes : sizes) {
-    session.progress.begin(fmt::format("{}: {} bytes", session.spec.name, bytes));
-    const TransferCase the_case = data_case(side, buffers, spec, loop, bytes, sent, expected);
-    add_row(session, spec, bytes, measure_transfer(session, spec, side, the_case));
+// Words that use all of their bits. The sum of two seeds' words is what an accumulate makes of them.
+Pattern words(const std::vector<std::uint64_t>& seeds) {
+  std::vector<std::uint64_t> sum(Pattern::period);
+  std::vector<std::uint64_t> some(Pattern::period);
+  for (const std::uint64_t seed : seeds) {
+    Pattern::bytes(seed).write(some.data(), some.size() * sizeof some[0], 0);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += some[i];
   }
-  buffers.close();
+  std::vector<std::byte> bytes(sum.size() * sizeof sum[0]);
+  std::memcpy(bytes.data(), sum.data(), bytes.size());
+  return {sizeof sum[0], bytes};
+}
+
+// The rank that starts has the operands, its peer the words that they are added to.
+TransferCase accumulating_case(const Side& side, const Buffers& buffers, TransferLoop loop, std::size_t bytes,
+                               const Pattern& before, const Pattern& operand, const Pattern& after) {
+  std::byte* const written = side.starts ? buffers.local() : buffers.remote();
+  std::byte* const result = side.starts ? side.fetched : buffers.remote();
+  return {loop, bytes,
+          [=, &before, &operand, &side](int data) { (side.starts ? operand : before).write(written, bytes, data); },
+          [=, &before, &after, &side](int data) { return (side.starts ? before : after).matches(result, bytes, data); },
+          [=] { result[bytes - 1] ^= std::byte{1}; }};
 }
 
 }  // namespace
@@ -177,7 +179,7 @@ Side side_of(Session& session, const TransferSpec& spec, Buffers& buffers, std::
   const bool low = halves ? rank < half : rank == 0;
   const bool high = halves ? rank >= half && rank < 2 * half : rank == last;
   const int peer = halves ? (low ? rank + half : rank - half) : (low ? last : 0);
-  const bool both = spec.direction == Direction::both;
+  const bool both = spec.both;
   const bool get = spec.direction == Direction::get;
   return {buffers.window(),
           low || high ? peer : rank,
@@ -186,6 +188,7 @@ Side side_of(Session& session, const TransferSpec& spec, Buffers& buffers, std::
           low,
           both ? low || high : (get ? high : low),
           both ? low || high : (get ? low : high),
+          buffers.local(),
           buffers.local(),
           session.options.window_size,
           slots};
@@ -230,8 +233,38 @@ Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side,
   return figures;
 }
 
-int run_transfers(int argc, char** argv, const Spec& program, const TransferSpec& spec, TransferLoop loop) {
-  return run(argc, argv, program, [&](Session& session) { run_in(session, spec, loop); });
+void measure_transfers(Session& session, const TransferSpec& spec, TransferLoop loop) {
+  const bool accumulates = spec.accumulates != Accumulates::no;
+  const std::vector<std::size_t> sizes = sizes_of(session.options, accumulates ? sizeof(std::uint64_t) : 1);
+  const std::size_t most = sizes.back();
+  const std::size_t wanted = spec.windowed ? static_cast<std::size_t>(session.options.window_size) : 1;
+  const std::size_t slots = std::clamp<std::size_t>(most_bytes / most, 1, wanted);
+  Buffers buffers(session.team, session.options.place, most * slots * (accumulates ? 2 : 1), most * slots);
+  Side side = side_of(session, spec, buffers, slots);
+  const auto seed = [](int rank) { return static_cast<std::uint64_t>(rank); };
+  const Pattern sent = Pattern::bytes(seed(session.rank()));
+  const Pattern expected = Pattern::bytes(seed(side.peer));
+  const Pattern before = words({seed(side.starts ? side.peer : session.rank())});
+  const Pattern operand = words({seed(session.rank())});
+  const Pattern after = words({seed(session.rank()), seed(side.peer)});
+  if (accumulates) {
+    side.fetched = buffers.local() + most;
+    side.writes = side.acts || side.reads;
+    side.reads = side.reads || (side.acts && spec.accumulates == Accumulates::and_fetches);
+  }
+
+  print_facts(session, side.peer);
+  if (spec.message_rate)
+    session.report.remark(
+        fmt::format("[ pairs: {} ] [ window size: {} ]", session.ranks() / 2, session.options.window_size));
+  session.report.columns(columns_of(session.options, spec));
+  for (const std::size_t bytes : sizes) {
+    session.progress.begin(fmt::format("{}: {} bytes", session.spec.name, bytes));
+    const TransferCase the_case = accumulates ? accumulating_case(side, buffers, loop, bytes, before, operand, after)
+                                              : moving_case(side, buffers, spec, loop, bytes, sent, expected);
+    add_row(session, spec, bytes, measure_transfer(session, spec, side, the_case));
+  }
+  buffers.close();
 }
 
 }  // namespace bench

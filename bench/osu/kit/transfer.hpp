@@ -15,9 +15,10 @@ namespace bench {
 /// Who pairs with whom. first_last: rank 0 with the last rank (on another node, where there are two);
 /// the others wait in a barrier. halves: rank i with rank i + half.
 enum class Pairing { first_last, halves };
-/// Where the data start. put: at the lower rank of a pair; get: at the higher one, which the lower one
-/// reads; both: at both, and both transfer.
-enum class Direction { put, get, both };
+/// Where the data start. put: at the lower rank of a pair; get: at the higher one, which the lower one reads.
+enum class Direction { put, get };
+/// Words of 64 bits are added to the target's words. and_fetches: what these were before comes back.
+enum class Accumulates { no, yes, and_fetches };
 
 /// One rank's side of a pair.
 struct Side {
@@ -29,6 +30,7 @@ struct Side {
   bool writes;  // has the input
   bool reads;   // gets the result
   std::byte* local;
+  std::byte* fetched;          // of Accumulates::and_fetches: for the words that come back
   int window_size;             // -W
   std::size_t slots;           // transfers of one window take turns in so many places
   std::uint64_t round = 0;     // for signals: grows, never restarts
@@ -49,6 +51,8 @@ using TransferLoop = void (*)(Side& side, std::size_t bytes, int repeat);
 struct TransferSpec {
   Pairing pairing = Pairing::first_last;
   Direction direction = Direction::put;
+  bool both = false;  // both ranks of a pair transfer
+  Accumulates accumulates = Accumulates::no;
   Metric metric = Metric::latency;
   bool windowed = false;  // the loop makes -W transfers per repeat
   bool message_rate = false;
@@ -59,16 +63,16 @@ struct TransferSpec {
 struct TransferCase {
   TransferLoop loop;
   std::size_t bytes;
-  std::function<void(int iteration)> write;  // called on sides that write
-  std::function<bool(int iteration)> read;   // called on sides that read
-  std::function<void()> spoil;
+  std::function<void(int data)> write;  // called on sides that write
+  std::function<bool(int data)> read;   // called on sides that read
+  std::function<void()> spoil;          // the same: --corrupt flips a bit of the result
 };
 
 /// Runs one case on all ranks. Collective.
 Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side, const TransferCase& the_case);
 Side side_of(Session& session, const TransferSpec& spec, Buffers& buffers, std::size_t slots);
 
-/// A whole program: a row per size.
-int run_transfers(int argc, char** argv, const Spec& program, const TransferSpec& spec, TransferLoop loop);
+/// A whole program's body: a row per size. Collective.
+void measure_transfers(Session& session, const TransferSpec& spec, TransferLoop loop);
 
 }  // namespace bench

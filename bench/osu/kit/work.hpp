@@ -1,0 +1,19 @@
+// Computation to overlap with communication.
+#pragma once
+
+#include <cstddef>
+
+namespace bench {
+
+/// A fixed amount of arithmetic, which takes about `us` microseconds on an idle core. The amount is fixed, not the
+/// time: where the progress of a collective takes the core away, the work takes longer, and the overlap shows it.
+class Work {
+ public:
+  explicit Work(double us);
+  void run() const;
+
+ private:
+  std::size_t steps_;
+};
+
+}  // namespace bench

@@ -1,0 +1,21 @@
+// Every program: its command line and its body. One executable, hmc_osu, carries them all under their own names.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "bench/osu/kit/session.hpp"
+
+namespace bench {
+
+struct Program {
+  Spec spec;
+  std::function<void(Session&)> body;
+};
+
+std::vector<Program> collectives();  // blocking, and hmc_i... non-blocking
+std::vector<Program> transfers();    // put, get, signals, accumulate
+std::vector<Program> atomics();
+std::vector<Program> starts();  // start of a job
+
+}  // namespace bench
