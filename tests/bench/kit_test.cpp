@@ -1,11 +1,14 @@
 // What the programs share: percentiles, patterns, sizes, iteration rules.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "bench/osu/kit/options.hpp"
 #include "bench/osu/kit/pattern.hpp"
 #include "bench/osu/kit/stats.hpp"
+#include "bench/osu/kit/work.hpp"
 
 namespace {
 
@@ -24,6 +27,35 @@ TEST(percentile, of_few_values_stays_among_them) {
   EXPECT_EQ(bench::percentile({7}, 99), 7);
   EXPECT_EQ(bench::percentile({1, 2}, 50), 1);
   EXPECT_EQ(bench::percentile({}, 50), 0);
+}
+
+TEST(overlap, is_the_part_of_the_communication_that_computation_hid) {
+  EXPECT_EQ(bench::overlap_percent(100, 100, 100), 100);  // all of it
+  EXPECT_EQ(bench::overlap_percent(200, 100, 100), 0);    // one after the other
+  EXPECT_EQ(bench::overlap_percent(125, 100, 100), 75);
+  EXPECT_EQ(bench::overlap_percent(125, 100, 50), 50);
+}
+
+TEST(overlap, stays_from_0_to_100) {
+  EXPECT_EQ(bench::overlap_percent(90, 100, 100), 100);
+  EXPECT_EQ(bench::overlap_percent(300, 100, 100), 0);
+  EXPECT_EQ(bench::overlap_percent(0, 0, 0), 0);
+}
+
+// The best of many runs: other work on the machine only lengthens a run.
+TEST(work, grows_with_what_it_is_to_take) {
+  const auto best_us = [](double us) {
+    const bench::Work work(us);
+    double best = 1e9;
+    for (int i = 0; i < 30; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      work.run();
+      best =
+          std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    }
+    return best;
+  };
+  EXPECT_GT(best_us(2000), 20 * best_us(20));
 }
 
 class PatternOf : public testing::TestWithParam<std::size_t> {

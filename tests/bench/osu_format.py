@@ -6,6 +6,7 @@ OPERATION_WIDTH = 20
 VALUE_WIDTH = 20
 COUNT_WIDTH = 12
 BARRIER_WIDTH = 17
+IBARRIER_WIDTH = 13
 NUMBER = re.compile(r"\d+\.\d\d$")
 
 
@@ -37,7 +38,8 @@ class Table:
 
 
 def widths_of(titles, value_width):
-    first = {"Size": SIZE_WIDTH, "Operation": OPERATION_WIDTH, "Avg Latency(us)": BARRIER_WIDTH}[titles[0]]
+    first = {"Size": SIZE_WIDTH, "Operation": OPERATION_WIDTH, "Avg Latency(us)": BARRIER_WIDTH,
+             "Overall(us)": IBARRIER_WIDTH}[titles[0]]
     return [first] + [COUNT_WIDTH if title == "Iterations" else value_width for title in titles[1:]]
 
 

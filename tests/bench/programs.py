@@ -1,4 +1,4 @@
-"""The programs, and how a test runs them."""
+"""The programs, their flags, and how a test runs them."""
 import os
 import subprocess
 from pathlib import Path
@@ -6,25 +6,77 @@ from pathlib import Path
 BIN = Path(os.environ["HMC_BIN"])
 TIMEOUT_S = 60
 
-BANDWIDTH = ["put_bw", "get_bw", "put_bibw", "put_mr"]
-LATENCY = ["put_latency", "get_latency", "put_signal_latency"]
+BANDWIDTH = ["put_bw", "get_bw", "put_bibw", "get_bibw", "put_mr", "get_mr"]
+MESSAGE_RATE = ["put_mr", "get_mr"]
+ACCUMULATE = ["acc_latency", "get_acc_latency"]
+LATENCY = ["put_latency", "get_latency", "put_signal_latency", "put_multi_lat", "get_multi_lat", *ACCUMULATE]
 TRANSFERS = LATENCY + BANDWIDTH
-SIZED_COLLECTIVES = ["broadcast", "allgather", "allreduce"]
-COLLECTIVES = ["barrier"] + SIZED_COLLECTIVES
-# Without -l, -t and -o.
-FURTHER = ["gather", "scatter", "alltoall", "reduce", "reduce_scatter", "scan", "exscan"]
+SINGLE_ATOMICS = ["fop_latency", "cas_latency"]
+ATOMICS = ["atomics", *SINGLE_ATOMICS]
+
+MOVING = ["broadcast", "gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv", "alltoall", "alltoallv"]
+REDUCING = ["reduce", "allreduce", "reduce_scatter", "reduce_scatterv", "scan", "exscan"]
+BLOCKING = ["barrier", *MOVING, *REDUCING]
+
+
+def non_blocking(names):
+    return ["i" + name for name in names]
+
+
+def both_forms(names):
+    return names + non_blocking(names)
+
+
+NON_BLOCKING = non_blocking(BLOCKING)
+COLLECTIVES = both_forms(BLOCKING)
+BARRIERS = both_forms(["barrier"])
+REDUCTIONS = both_forms(REDUCING)
+SIZED_COLLECTIVES = both_forms(MOVING + REDUCING)
+IN_PLACE = [name for name in SIZED_COLLECTIVES if name not in both_forms(["broadcast"])]
+
 SIZED = TRANSFERS + SIZED_COLLECTIVES
-MEASURING = SIZED + ["barrier", "atomics"]
+MEASURING = TRANSFERS + ATOMICS + COLLECTIVES
 STARTING = ["hello", "init"]
+ALL = MEASURING + STARTING
 
 SHORT = ["-i", "4", "-x", "1"]
 # What the first number of a row is called.
 MAIN = {
-    **{name: "Latency (us)" for name in LATENCY + ["atomics"]},
+    **{name: "Latency (us)" for name in LATENCY + ATOMICS},
     **{name: "Bandwidth (MB/s)" for name in BANDWIDTH},
-    **{name: "Avg Latency(us)" for name in COLLECTIVES},
-    "put_mr": "MB/s",
+    **{name: "MB/s" for name in MESSAGE_RATE},
+    **{name: "Avg Latency(us)" for name in BLOCKING},
+    **{name: "Overall(us)" for name in NON_BLOCKING},
 }
+
+
+def listed():
+    """The programs that the executable has."""
+    words = subprocess.run([BIN / "bench" / "hmc_osu", "--list"], capture_output=True, text=True, check=True).stdout.split()
+    return [word.removeprefix("hmc_") for word in words]
+
+
+def linked():
+    """The programs that can be started by name."""
+    links = [path for path in (BIN / "bench").iterdir() if path.is_symlink() and path.readlink() == Path("hmc_osu")]
+    return [path.name.removeprefix("hmc_") for path in links]
+
+
+def flags_of(name):
+    flags = {"-h", "--help", "-v", "--version", "--json", "--csv"}
+    if name in MEASURING:
+        flags |= {"-i", "--iterations", "-x", "--warmup", "-f", "--full", "-c", "--validation", "-z", "--tail-lat"}
+    if name in SIZED:
+        flags |= {"-m", "--message-size", "-b", "--buffers", "--fresh"}
+    if name in BANDWIDTH:
+        flags |= {"-W", "--window-size"}
+    if name in IN_PLACE:
+        flags |= {"-l", "--in-place"}
+    if name in REDUCTIONS + ATOMICS:
+        flags |= {"-t", "--dtype"}
+    if name in REDUCTIONS + ["atomics", "fop_latency"]:
+        flags |= {"-o", "--operation"}
+    return flags
 
 
 def program(name):
@@ -48,3 +100,9 @@ def output(name, *args, **layout):
     done = launch(name, *args, **layout)
     assert done.returncode == 0 and done.stderr == "", (name, args, done.returncode, done.stdout, done.stderr)
     return done.stdout
+
+
+def alone(name, *args):
+    """stdout of a single rank without hmcrun."""
+    return subprocess.run([program(name), *args], capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
+                          stdin=subprocess.DEVNULL).stdout

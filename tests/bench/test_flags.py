@@ -5,17 +5,23 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import unittest
+from pathlib import Path
 
 from osu_format import Table, check_columns
-from programs import (BANDWIDTH, COLLECTIVES, LATENCY, MAIN, MEASURING, SHORT, SIZED, SIZED_COLLECTIVES, STARTING, TRANSFERS,
-                      command, launch, output, program)
+from programs import (ALL, ATOMICS, BANDWIDTH, BLOCKING, IN_PLACE, MAIN, MEASURING, MESSAGE_RATE, NON_BLOCKING, REDUCING,
+                      REDUCTIONS, SHORT, SINGLE_ATOMICS, SIZED, SIZED_COLLECTIVES, STARTING, TRANSFERS, alone, both_forms, command,
+                      flags_of, launch, linked, listed, output, program)
 
 SMALL = ["-m", "64"]
-WITH_DATA = TRANSFERS + SIZED_COLLECTIVES
-DTYPES = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"]
-OPERATIONS = ["sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor"]
+INTEGERS = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"]
+DTYPES = INTEGERS + ["f16", "bf16", "f32", "f64", "e4m3", "e5m2"]
+ARITHMETIC = ["sum", "prod", "min", "max"]  # of a part of the ranks too
+OPERATIONS = ARITHMETIC + ["avg", "band", "bor", "bxor", "land", "lor"]
+FETCHING = ["fetch_add", "fetch_and", "fetch_or", "fetch_xor", "swap", "fetch"]
+PREFIXES = both_forms(["scan", "exscan"])
 
 
 def args_for(name):
@@ -30,6 +36,38 @@ def table_of(name, *args, **layout):
 
 def unit(name):
     return "BW(MB/s)" if name in BANDWIDTH else "Lat(us)"
+
+
+class Programs(unittest.TestCase):
+    """The tests loop over programs.py; so a program that isn't there would have none."""
+
+    def test_all_are_known_here(self):
+        self.assertEqual(sorted(listed()), sorted(ALL))
+
+    def test_all_have_a_link(self):
+        self.assertEqual(sorted(linked()), sorted(ALL))
+
+    def test_each_has_its_flags(self):
+        for name in ALL:
+            with self.subTest(program=name):
+                text = alone(name, "--help")
+                found = {word.strip() for line in re.findall(r"^  (-[^ ]+)", text, re.M) for word in line.split(",")}
+                self.assertEqual(found, flags_of(name))
+
+    def test_each_flag_is_in_the_readme(self):
+        readme = (Path(__file__).parents[2] / "bench" / "osu" / "README.md").read_text()
+        for flag in set().union(*(flags_of(name) for name in ALL)):
+            if len(flag) == 2:
+                self.assertRegex(readme, rf"[|`, ]{flag}[|`, ]")
+        words = set(re.findall(r"[\w]+", readme))
+        for name in ALL:
+            base = name[1:] if name in NON_BLOCKING else name
+            self.assertIn("hmc_" + base, words)
+
+    def test_the_executable_itself_is_no_program(self):
+        done = subprocess.run([program("osu"), "-c"], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--list", done.stderr)
 
 
 class Sizes(unittest.TestCase):
@@ -63,57 +101,61 @@ class Iterations(unittest.TestCase):
         self.assertEqual(table_of("put_latency", "-f", "-m", "8192:16384").column("Iterations"), ["10000", "1000"])
         self.assertEqual(table_of("put_bw", "-f", "-m", "8192:16384").column("Iterations"), ["100", "20"])
 
-    def test_i_and_x(self):
-        for name in MEASURING:
-            for warmup in ("0", "3"):
-                with self.subTest(program=name, warmup=warmup):
-                    table = table_of(name, "-i", "7", "-x", warmup, "-f", *(SMALL if name in SIZED else []))
-                    self.assertEqual(set(table.column("Iterations")), {"7"})
+    def test_none_of_warmup(self):
+        for name in ("put_latency", "atomics", "barrier", "allreduce", "iallreduce"):
+            with self.subTest(program=name):
+                rows = json.loads(output(name, "-i", "7", "-x", "0", "-f", *(SMALL if name in SIZED else []), "--json"))["rows"]
+                self.assertEqual({(row["iterations"], row["warmup"]) for row in rows}, {(7, 0)})
 
 
 class Columns(unittest.TestCase):
-    def test_full(self):
+    def words(self, name):
+        """Of minimum, mean and maximum."""
+        if name in NON_BLOCKING:
+            return "Min Comm.(us)", "Pure Comm.(us)", "Max Comm.(us)"
+        word = "BW(MB/s)" if name in BANDWIDTH else "Latency(us)"
+        return "Min " + word, MAIN[name], "Max " + word
+
+    def test_full_and_tail(self):
         for name in MEASURING:
             with self.subTest(program=name):
-                table = table_of(name, *args_for(name), "-f")
-                word = "BW(MB/s)" if name in BANDWIDTH else "Latency(us)"
-                for low, mean, high in zip(table.numbers("Min " + word), table.numbers(MAIN[name]), table.numbers("Max " + word)):
+                table = table_of(name, *args_for(name), "-f", "-z")
+                for low, mean, high in zip(*(table.numbers(word) for word in self.words(name))):
                     # Two decimals each: the mean may be rounded up past the maximum's rounding.
                     self.assertLessEqual(low, mean + 0.01)
                     self.assertLessEqual(mean, high + 0.01)
-
-    def test_full_of_collectives_has_bandwidths(self):
-        factors = {"broadcast": (1, 1), "allgather": (4, 0.75), "allreduce": (1, 1.5)}  # at 4 ranks
-        for name in SIZED_COLLECTIVES:
-            result, bus = factors[name]
-            with self.subTest(program=name):
-                table = table_of(name, *SHORT, "-m", "262144:262144", "-f", ranks=4)
-                time, algorithm = table.numbers("Avg Latency(us)")[0], table.numbers("Alg BW(MB/s)")[0]
-                self.assertAlmostEqual(algorithm * time / (262144 * result), 1, delta=0.01)
-                self.assertAlmostEqual(table.numbers("Bus BW(MB/s)")[0] / algorithm, bus, delta=0.01)
-                self.assertNotIn("Alg BW(MB/s)", table_of(name, *SHORT, *SMALL).titles)
-
-    def test_tail(self):
-        for name in MEASURING:
-            with self.subTest(program=name):
-                table = table_of(name, *args_for(name), "-z")
                 p50, p90, p99 = (table.numbers(f"P{percent} Tail {unit(name)}") for percent in (50, 90, 99))
                 for low, middle, high in zip(p50, p90, p99):
                     self.assertTrue(low <= middle <= high)
 
+    def test_tail_alone(self):
+        for name in ("put_latency", "put_mr", "cas_latency", "barrier", "allreduce", "iallreduce"):
+            with self.subTest(program=name):
+                titles = table_of(name, *args_for(name), "-z").titles
+                self.assertEqual(titles[-3:], [f"P{percent} Tail {unit(name)}" for percent in (50, 90, 99)])
+                self.assertNotIn("Iterations", titles)
+
+    def test_full_of_collectives_has_bandwidths(self):
+        ranks = 4
+        factors = {"broadcast": (1, 1), "reduce": (1, 1), "scan": (1, 1), "exscan": (1, 1), "allreduce": (1, 1.5)}
+        for name in SIZED_COLLECTIVES:
+            base = name[1:] if name in NON_BLOCKING else name
+            result, bus = factors.get(base, (ranks, 0.75))
+            with self.subTest(program=name):
+                table = table_of(name, *SHORT, "-m", "65536:65536", "-f", ranks=ranks)
+                time, algorithm = table.numbers(self.words(name)[1])[0], table.numbers("Alg BW(MB/s)")[0]
+                self.assertAlmostEqual(algorithm * time / (65536 * result), 1, delta=0.01)
+                self.assertAlmostEqual(table.numbers("Bus BW(MB/s)")[0] / algorithm, bus, delta=0.01)
+        self.assertNotIn("Alg BW(MB/s)", table_of("allreduce", *SHORT, *SMALL).titles)
+
     def test_validation(self):
         for name in MEASURING:
-            for ranks, nodes in ((4, 1), (2, 2), (3, 2)):
-                with self.subTest(program=name, ranks=ranks, nodes=nodes):
-                    self.assertEqual(set(table_of(name, *args_for(name), "-c", ranks=ranks, nodes=nodes).column("Validation")),
-                                     {"Pass"})
-
-    def test_large_data_validate(self):
-        for name in SIZED:
-            for place in ("window", "private"):
-                with self.subTest(program=name, place=place):
-                    table = table_of(name, "-i", "3", "-x", "0", "-m", "65535:262140", "-c", "-b", place)
-                    self.assertEqual(table.column("Validation"), ["Pass"] * 3)
+            # test_validation.py has 2, 3 and 4 ranks.
+            with self.subTest(program=name):
+                self.assertEqual(set(table_of(name, *args_for(name), "-c", ranks=5, nodes=2).column("Validation")), {"Pass"})
+        for name in BLOCKING + NON_BLOCKING:
+            with self.subTest(program=name):
+                self.assertEqual(set(table_of(name, *args_for(name), "-c", ranks=1).column("Validation")), {"Pass"})
 
     def test_all_together_stand_in_order(self):
         table = table_of("allreduce", *SHORT, *SMALL, "-f", "-c", "-z", "--fresh")
@@ -123,19 +165,18 @@ class Columns(unittest.TestCase):
 
 
 class Data(unittest.TestCase):
-    def test_place(self):
-        for name in WITH_DATA:
-            for place in ("window", "private"):
+    def test_place_and_large_data(self):
+        for name in SIZED:
+            for place in ([], ["-b", "private"]):
                 with self.subTest(program=name, place=place):
-                    table = table_of(name, *args_for(name), "-b", place, "-c")
-                    self.assertEqual(table.note("Buffers"), place)
-                    self.assertEqual(set(table.column("Validation")), {"Pass"})
-            self.assertEqual(table_of(name, *SHORT, *SMALL).note("Buffers"), "window")
+                    table = table_of(name, "-i", "2", "-x", "0", "-m", "131064:262140", "-c", *place)
+                    self.assertEqual(table.note("Buffers"), place[-1] if place else "window")
+                    self.assertEqual(table.column("Validation"), ["Pass"] * 2)
 
     def test_fresh_gives_two_figures(self):
-        for name in WITH_DATA:
+        for name in SIZED:
             with self.subTest(program=name):
-                table = table_of(name, "-i", "20", "-x", "2", "-m", "262144:262144", "--fresh")
+                table = table_of(name, "-i", "10", "-x", "1", "-m", "65536:65536", "--fresh")
                 outside = table.numbers(MAIN[name])[0]
                 title = "Fresh Inside(MB/s)" if name in BANDWIDTH else "Fresh Inside(us)"
                 inside = table.numbers(title)[0]
@@ -145,7 +186,7 @@ class Data(unittest.TestCase):
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "ranks that share a core wait for it in both forms")
     def test_fresh_of_collectives_costs_more_inside(self):
-        for name in SIZED_COLLECTIVES:
+        for name in ("broadcast", "allgather", "allreduce"):
             with self.subTest(program=name):
                 outside, inside = [], []
                 # The least of each: a rank that loses its core meets one form only. Other tests may share the cores.
@@ -173,35 +214,59 @@ class Data(unittest.TestCase):
                     self.assertEqual(set(table.column("Validation")), {"Pass"})
                 values = json.loads(output(name, *SHORT, *SMALL, "-W", "5", "--json"))
                 self.assertEqual(values["window_size"], 5)
-        self.assertIn("[ window size: 5 ]", output("put_mr", *SHORT, *SMALL, "-W", "5"))
+        for name in MESSAGE_RATE:
+            self.assertIn("[ window size: 5 ]", output(name, *SHORT, *SMALL, "-W", "5"))
 
     def test_in_place(self):
-        for name in ("allreduce", "allgather"):
-            for place in ("window", "private"):
+        for name in IN_PLACE:
+            for place in ("window", "private") if name in BLOCKING else ("window",):
                 with self.subTest(program=name, place=place):
-                    table = table_of(name, *SHORT, "-m", "8:262144", "-l", "-c", "-b", place, ranks=4)
+                    sizes = "8:262144" if name in ("allgather", "allreduce") else "32768:65536"
+                    table = table_of(name, *SHORT, "-m", sizes, "-l", "-c", "-b", place, ranks=4)
                     self.assertEqual(table.note("In place"), "yes")
                     self.assertEqual(set(table.column("Validation")), {"Pass"})
 
-    def test_types_of_allreduce(self):
-        for dtype in DTYPES:
-            with self.subTest(dtype=dtype):
-                table = table_of("allreduce", *SHORT, "-m", "4096:16384", "-t", dtype, "-c", ranks=3)
-                self.assertEqual(table.note("Datatype"), dtype)
-                self.assertEqual(set(table.column("Validation")), {"Pass"})
+    def check_reduction(self, name, dtype, operation):
+        with self.subTest(program=name, dtype=dtype, operation=operation):
+            table = table_of(name, *SHORT, "-m", "4096:8192", "-t", dtype, "-o", operation, "-c", ranks=3)
+            self.assertEqual((table.note("Datatype"), table.note("Op")), (dtype, operation))
+            self.assertEqual(table.column("Validation"), ["Pass"] * 2)
 
-    def test_operations_of_allreduce(self):
+    def test_types_of_reductions(self):
+        for dtype in DTYPES:
+            self.check_reduction("allreduce", dtype, "sum")
+        for i, name in enumerate(REDUCTIONS):  # of the others a few each, in turn
+            for j in range(3):
+                self.check_reduction(name, DTYPES[(3 * i + j) % len(DTYPES)], ARITHMETIC[(i + j) % len(ARITHMETIC)])
+
+    def test_operations_of_reductions(self):
         for operation in OPERATIONS:
-            for dtype in ["i8"] + (["bf16"] if operation in OPERATIONS[:5] else []):
-                with self.subTest(operation=operation, dtype=dtype):
-                    table = table_of("allreduce", *SHORT, "-m", "8192", "-o", operation, "-t", dtype, "-c", ranks=3)
-                    self.assertEqual(table.note("Op"), operation)
-                    self.assertEqual(set(table.column("Validation")), {"Pass"})
+            self.check_reduction("allreduce", "i8", operation)
+        for operation in ARITHMETIC + ["avg"]:
+            self.check_reduction("allreduce", "bf16", operation)
+        for i, name in enumerate(REDUCTIONS):
+            operations = [operation for operation in OPERATIONS if operation != "avg" or name not in PREFIXES]
+            for j in range(3):
+                self.check_reduction(name, INTEGERS[(i + j) % len(INTEGERS)], operations[(3 * i + j) % len(operations)])
+
+    def test_defaults_of_reductions(self):
+        for name in REDUCING:
+            with self.subTest(program=name):
+                table = table_of(name, *SHORT, *SMALL)
+                self.assertEqual((table.note("Datatype"), table.note("Op")), ("f32", "sum"))
 
     def test_types_and_operations_of_atomics(self):
-        for dtype in ("i32", "u32", "i64", "u64"):
-            with self.subTest(dtype=dtype):
-                self.assertEqual(set(table_of("atomics", *SHORT, "-t", dtype, "-c").column("Validation")), {"Pass"})
+        for name in ATOMICS:
+            for dtype in ("i32", "u32", "i64", "u64"):
+                with self.subTest(program=name, dtype=dtype):
+                    table = table_of(name, *SHORT, "-t", dtype, "-c")
+                    self.assertEqual(set(table.column("Validation")), {"Pass"})
+                    if name in SINGLE_ATOMICS:
+                        self.assertEqual(table.column("Size"), ["4" if dtype.endswith("32") else "8"])
+        for operation in FETCHING:
+            with self.subTest(operation=operation):
+                table = table_of("fop_latency", *SHORT, "-o", operation, "-c")
+                self.assertEqual((table.note("Op"), table.column("Validation")), (operation, ["Pass"]))
         self.assertEqual(table_of("atomics", *SHORT, "-o", "compare_swap").column("Operation"), ["compare_swap"])
 
 
@@ -225,7 +290,7 @@ class OtherForms(unittest.TestCase):
                 self.assertEqual((values["program"], values["ranks"], values["nodes"]), ("hmc_" + name, 2, 1))
                 for row in values["rows"]:
                     self.assertEqual((row["iterations"], row["warmup"], row["validation"]), (4, 1, "Pass"))
-                    self.assertGreater(row["mb_s" if name in BANDWIDTH else "avg_us"], 0)
+                    self.assertGreater(row["mb_s" if name in BANDWIDTH else "overall_us" if name in NON_BLOCKING else "avg_us"], 0)
         rows = json.loads(output("allreduce", "-m", "8192:16384", "-x", "3", "--json"))["rows"]
         self.assertEqual([row["warmup"] for row in rows], [3, 3])
         rows = json.loads(output("allreduce", "-m", "8192:16384", "--json"))["rows"]
@@ -296,7 +361,8 @@ class WrongUse(unittest.TestCase):
         return [line for line in done.stderr.splitlines() if not line.startswith("hmcrun:")]
 
     def test_flags_that_a_program_lacks(self):
-        for name, flag in (("barrier", "-m"), ("broadcast", "-W"), ("put_bw", "-l"), ("broadcast", "-o"), ("hello", "-i")):
+        for name, flag in (("barrier", "-m"), ("broadcast", "-W"), ("put_bw", "-l"), ("broadcast", "-o"), ("hello", "-i"),
+                           ("broadcast", "-l"), ("gather", "-t"), ("iallgather", "-o"), ("cas_latency", "-o"), ("fop_latency", "-m")):
             with self.subTest(program=name, flag=flag):
                 self.assertTrue(self.check_refused(name, flag, "4"))
 
@@ -306,12 +372,16 @@ class WrongUse(unittest.TestCase):
             with self.subTest(args=args):
                 self.assertTrue(self.check_refused("allreduce", *args))
         self.assertTrue(self.check_refused("put_bw", "-W", "0"))
+        for name in PREFIXES:  # an average of some of the ranks isn't defined
+            self.assertTrue(self.check_refused(name, "-o", "avg"))
+        for operation in ("compare_swap", "add"):
+            self.assertTrue(self.check_refused("fop_latency", "-o", operation))
 
     def test_one_rank_speaks_for_all(self):
         self.assertEqual(sum("--foo" in line for line in self.check_refused("allreduce", "--foo", ranks=4)), 1)
 
     def test_transfers_need_two_ranks(self):
-        for name in TRANSFERS + ["atomics"]:
+        for name in TRANSFERS + ATOMICS:
             with self.subTest(program=name):
                 self.assertRegex("".join(self.check_refused(name, ranks=1)), "needs at least 2 ranks")
 

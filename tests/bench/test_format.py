@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """Every program's plain output is OSU's: banner, comment lines, columns; in both layouts."""
+import json
 import os
 import re
 import unittest
 
 from osu_format import Table, check_columns
-from programs import COLLECTIVES, FURTHER, MAIN, MEASURING, SHORT, SIZED, STARTING, TRANSFERS, output
+from programs import (ALL, ATOMICS, BLOCKING, COLLECTIVES, MAIN, MEASURING, MESSAGE_RATE, NON_BLOCKING, SHORT, SIZED,
+                      TRANSFERS, alone, output)
 
 TITLES = {
     "put_latency": "Put Latency Test",
@@ -13,17 +15,24 @@ TITLES = {
     "put_bw": "Put Bandwidth Test",
     "get_bw": "Get Bandwidth Test",
     "put_bibw": "Put Bi-Directional Bandwidth Test",
+    "get_bibw": "Get Bi-Directional Bandwidth Test",
     "put_mr": "Put Multiple Bandwidth / Message Rate Test",
+    "get_mr": "Get Multiple Bandwidth / Message Rate Test",
+    "put_multi_lat": "Put Multi Latency Test",
+    "get_multi_lat": "Get Multi Latency Test",
+    "acc_latency": "Accumulate Latency Test",
+    "get_acc_latency": "Get Accumulate Latency Test",
     "atomics": "Atomic Operation Rate Test",
+    "fop_latency": "Fetch_and_op Latency Test",
+    "cas_latency": "Compare_and_swap Latency Test",
     "put_signal_latency": "Put Signal Latency Test",
-    "barrier": "Barrier Latency Test",
-    "broadcast": "Broadcast Latency Test",
-    "allgather": "Allgather Latency Test",
-    "allreduce": "Allreduce Latency Test",
+    **{name: f"{name.capitalize()} Latency Test" for name in BLOCKING},
+    **{"i" + name: f"Non-blocking {name.capitalize()} Latency Test" for name in BLOCKING},
     "hello": "Hello World Test",
     "init": "Init Test",
 }
 SIZES = ["8", "16", "32", "64"]
+OVERLAP = ["Compute(us)", "Pure Comm.(us)", "Overlap(%)"]
 
 
 def sized(name):
@@ -91,22 +100,10 @@ class Osu(unittest.TestCase):
             check_columns(Table("# Size      Avg Latency(us)\n4                       1.83\n"), value_width=18)
 
 
-class Further(unittest.TestCase):
-    def test_columns_and_right_results(self):
-        for name in FURTHER:
-            for ranks, nodes in ((2, 1), (3, 1), (4, 2)):
-                with self.subTest(program=name, ranks=ranks, nodes=nodes):
-                    table = Table(output(name, *SHORT, "-m", "8:64", "-c", ranks=ranks, nodes=nodes))
-                    check_columns(table)
-                    self.assertIn(f"# HMC {name.capitalize()} Latency Test v", table.lines[0])
-                    self.assertEqual(table.column("Size"), SIZES)
-                    self.assertEqual(set(table.column("Validation")), {"Pass"})
-
-
 class Format(unittest.TestCase):
     def check_banner(self, name, table, ranks, nodes):
         self.assertRegex(table.lines[0], rf"^# HMC {re.escape(TITLES[name])} v\d+\.\d+\.\d+$")
-        wires = {1: "shm", 2: "tcp" if name in TRANSFERS + ["atomics"] or ranks == 2 else "shm, tcp"}
+        wires = {1: "shm", 2: "tcp" if name in TRANSFERS + ATOMICS or ranks == 2 else "shm, tcp"}
         self.assertEqual(table.note("Wire"), wires[nodes])
         self.assertEqual(table.note("Ranks"), f"{ranks} on {nodes} node{'' if nodes == 1 else 's'}")
         self.assertRegex(table.note("Build"), r"\w+, \w+ \d+")
@@ -122,14 +119,11 @@ class Format(unittest.TestCase):
 
     def test_every_program_in_every_layout(self):
         for name in MEASURING:
-            for ranks, nodes in ((2, 1), (4, 1), (2, 2), (4, 2)):
+            # Every layout for one program of each kind. 3: of pairs, one rank looks on.
+            few = name in ("put_latency", "put_mr", "fop_latency", "barrier", "allreduce", "iallreduce")
+            for ranks, nodes in ((2, 1), (3, 1), (4, 1), (2, 2), (4, 2)) if few else ((3, 1), (4, 2)):
                 with self.subTest(program=name, ranks=ranks, nodes=nodes):
                     self.check_run(name, ranks, nodes)
-
-    def test_an_odd_rank_looks_on(self):
-        for name in TRANSFERS:
-            with self.subTest(program=name):
-                self.check_run(name, 3, 1)
 
     def test_collectives_run_alone(self):
         for name in COLLECTIVES:
@@ -138,7 +132,7 @@ class Format(unittest.TestCase):
 
     def test_titles_of_plain_columns(self):
         for name in SIZED:
-            extra = ["Messages/s"] if name == "put_mr" else []
+            extra = ["Messages/s"] if name in MESSAGE_RATE else OVERLAP if name in NON_BLOCKING else []
             with self.subTest(program=name):
                 self.assertEqual(Table(output(name, *SHORT, "-m", "8")).titles, ["Size", MAIN[name]] + extra)
 
@@ -146,12 +140,27 @@ class Format(unittest.TestCase):
         table = Table(output("barrier", *SHORT))
         self.assertEqual(table.header, "# Avg Latency(us)")
         self.assertEqual([len(row) for row in table.rows], [1])
+        table = Table(output("ibarrier", *SHORT))
+        self.assertEqual(table.titles, ["Overall(us)", *OVERLAP])
+        self.assertEqual([len(row) for row in table.rows], [4])
 
     def test_message_rate_is_bandwidth_by_size(self):
-        table = Table(output("put_mr", *SHORT, "-m", "1024:4096", ranks=4))
-        self.assertIn("# [ pairs: 2 ] [ window size: 64 ]", table.comments)
-        for size, bandwidth, rate in zip(table.numbers("Size"), table.numbers("MB/s"), table.numbers("Messages/s")):
-            self.assertAlmostEqual(rate * size / 1e6 / bandwidth, 1, delta=0.01)
+        for name in MESSAGE_RATE:
+            table = Table(output(name, *SHORT, "-m", "1024:4096", ranks=4))
+            self.assertIn("# [ pairs: 2 ] [ window size: 64 ]", table.comments)
+            for size, bandwidth, rate in zip(table.numbers("Size"), table.numbers("MB/s"), table.numbers("Messages/s")):
+                self.assertAlmostEqual(rate * size / 1e6 / bandwidth, 1, delta=0.01)
+
+    def test_overlap_follows_from_the_times(self):
+        for name in ("ireduce", "ialltoallv", "ibarrier"):
+            rows = json.loads(output(name, *SHORT, *(["-m", "8:1024"] if name in SIZED else []), "-f", "--json", ranks=3))["rows"]
+            for row in rows:
+                hidden = 100 - 100 * (row["overall_us"] - row["compute_us"]) / row["pure_us"]
+                self.assertAlmostEqual(row["overlap_percent"], min(max(hidden, 0), 100), places=3)
+                self.assertLessEqual(row["min_pure_us"], row["pure_us"] * 1.000001)
+                self.assertLessEqual(row["pure_us"], row["max_pure_us"] * 1.000001)
+                self.assertGreater(row["compute_us"], 0)
+                self.assertGreater(row["overall_us"], row["init_us"] + row["wait_us"])
 
     def test_atomics_names_each(self):
         table = Table(output("atomics", *SHORT))
@@ -181,10 +190,10 @@ class Format(unittest.TestCase):
         self.assertRegex(table.note("Microseconds"), r"^min \d+\.\d\d, max \d+\.\d\d, avg \d+\.\d\d$")
 
     def test_every_program_has_help_and_a_version(self):
-        for name in MEASURING + STARTING:
+        for name in ALL:
             with self.subTest(program=name):
-                self.assertIn("Usage: hmc_" + name, output(name, "--help"))
-                self.assertRegex(output(name, "-v"), rf"^HMC {re.escape(TITLES[name])} v\d+\.\d+\.\d+\n$")
+                self.assertIn("Usage: hmc_" + name, alone(name, "--help"))
+                self.assertRegex(alone(name, "-v"), rf"^HMC {re.escape(TITLES[name])} v\d+\.\d+\.\d+\n$")
 
 
 if __name__ == "__main__":

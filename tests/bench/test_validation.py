@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""A wrong result gives no number and ends non-zero: --corrupt SIZE spoils the result of one size before it is checked."""
+"""A wrong result gives no number and ends non-zero: --corrupt SIZE flips a bit of one size's result before it is checked."""
 import csv
 import io
 import json
 import unittest
 
 from osu_format import Table, check_columns
-from programs import SHORT, SIZED, launch
+from programs import ATOMICS, BARRIERS, MEASURING, SHORT, SIZED, launch
 
 ROWS = ["-m", "16:64"]
 
@@ -19,43 +19,60 @@ def failed(name, *args, ranks=2, nodes=1):
 
 class Validation(unittest.TestCase):
     def check_table(self, table, bad):
+        """`bad`: the first words of the rows that failed; None: all of them."""
         check_columns(table)
         for row, verdict in zip(table.rows, table.column("Validation"), strict=True):
-            numbers = [word for title, word in zip(table.titles[1:], row[1:]) if title not in ("Iterations", "Validation")]
-            if row[0] in bad:
+            named = ("Size", "Operation", "Iterations", "Validation")
+            numbers = [word for title, word in zip(table.titles, row) if title not in named]
+            self.assertTrue(numbers)
+            if bad is None or row[0] in bad:
                 self.assertEqual((set(numbers), verdict), ({"-"}, "Fail"))
             else:
                 self.assertEqual(("-" in numbers, verdict), (False, "Pass"))
 
-    def test_every_sized_program(self):
-        for name in SIZED:
-            for ranks, nodes in ((2, 1), (4, 1), (2, 2)):
+    def test_every_program_sees_a_wrong_bit(self):
+        for name in MEASURING:
+            for ranks, nodes in ((2, 1), (3, 1), (4, 2)):
                 with self.subTest(program=name, ranks=ranks, nodes=nodes):
-                    table = Table(failed(name, *ROWS, "--corrupt", "32", ranks=ranks, nodes=nodes))
-                    self.assertEqual(table.column("Size"), ["16", "32", "64"])
-                    self.check_table(table, {"32"})
+                    if name in SIZED:
+                        table = Table(failed(name, *ROWS, "--corrupt", "32", ranks=ranks, nodes=nodes))
+                        self.assertEqual(table.column("Size"), ["16", "32", "64"])
+                        self.check_table(table, {"32"})
+                    else:
+                        size = "0" if name in BARRIERS else "8"
+                        self.check_table(Table(failed(name, "--corrupt", size, ranks=ranks, nodes=nodes)), None)
+
+    def test_atomics_see_it_each(self):
+        for dtype, size in (("i64", "8"), ("u32", "4")):
+            table = Table(failed("atomics", "-t", dtype, "--corrupt", size))
+            self.assertEqual(table.column("Validation"), ["Fail"] * 12)
+        self.assertEqual(launch("atomics", *SHORT, "-c", "-t", "i64", "--corrupt", "4").returncode, 0)
 
     def test_with_every_column(self):
-        for name in ("put_mr", "get_bw", "allgather"):
+        for name in ("put_mr", "get_bw", "allgather", "ireduce"):
             with self.subTest(program=name):
                 self.check_table(Table(failed(name, *ROWS, "-f", "-z", "--fresh", "--corrupt", "64")), {"64"})
+        for name in ATOMICS + BARRIERS:
+            with self.subTest(program=name):
+                size = "0" if name in BARRIERS else "8"
+                self.check_table(Table(failed(name, "-f", "-z", "--corrupt", size)), None)
 
-    def test_barrier(self):
-        table = Table(failed("barrier", "--corrupt", "0", ranks=4))
-        check_columns(table)
-        self.assertEqual(table.rows, [["-", "Fail"]])
-
-    def test_atomics(self):
-        table = Table(failed("atomics", "--corrupt", "8"))
-        check_columns(table)
-        self.assertEqual(table.column("Validation"), ["Fail"] * 12)
-        self.assertEqual(set(table.column("Latency (us)")), {"-"})
+    def test_in_place(self):
+        for name in ("gather", "scatter", "alltoall", "reduce", "exscan", "iallreduce"):
+            with self.subTest(program=name):
+                self.check_table(Table(failed(name, *ROWS, "-l", "--corrupt", "32", ranks=3)), {"32"})
 
     def test_fresh_alone_looks_too(self):
         done = launch("put_latency", *SHORT, *ROWS, "--fresh", "--corrupt", "32")
         self.assertEqual(done.returncode, 1)
         self.assertEqual(Table(done.stdout).numbers("Size"), [16, 32, 64])
         self.assertEqual(Table(done.stdout).rows[1], ["32", "-", "-"])
+
+    def test_without_a_check_is_refused(self):
+        for name in MEASURING:
+            with self.subTest(program=name):
+                done = launch(name, *SHORT, "--corrupt", "32")
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
 
     def test_other_forms(self):
         rows = json.loads(failed("allreduce", *ROWS, "--corrupt", "32", "--json"))["rows"]
