@@ -56,9 +56,9 @@ class Rows {
   std::vector<Row> all() {
     if (options_.ranks == 2) {
       add_put_of_a_word();
-      add_copies(4 * kib, 0, {});  // all in the nearest cache: a call costs what a few lines cost
+      add_copies(4 * kib, 0, Limit::extra_ns(10));  // all in the nearest cache: the call itself is what is seen
       for (const std::size_t bytes : {4 * kib, 64 * kib, mib, 4 * mib})
-        add_copies(bytes, largest, {Limit::ratio, 1 / 0.95});
+        add_copies(bytes, largest, Limit::ratio(1 / 0.95));
     }
     add_barrier();
     add_small_allreduce();
@@ -98,7 +98,7 @@ class Rows {
                        }
                      }),
                      50'000,
-                     {Limit::extra_ns, 10}});
+                     Limit::extra_ns(10)});
   }
 
   /// The same memory for both, so that only the way there differs. `area` > bytes: each copy goes to
@@ -139,7 +139,7 @@ class Rows {
                        for (int i = 0; i < times; ++i) world_.barrier();
                      },
                      times_for(options_.ranks == 2 ? 200 : 5000),
-                     {Limit::ratio, 1.5}});
+                     Limit::ratio(1.5)});
   }
 
   void add_small_allreduce() {
@@ -156,7 +156,7 @@ class Rows {
                        }
                      },
                      times_for(options_.ranks == 2 ? 200 : 5000),
-                     {Limit::ratio, 2}});
+                     Limit::ratio(2)});
   }
 
   /// With --fresh, each call has new inputs, and its result is read inside the time.
@@ -184,8 +184,7 @@ class Rows {
     auto* const out = win_->local<float>(largest);
     float* const bare_in = bare_.window(bare_.rank(), Shared::window_in);
     float* const bare_out = bare_.window(bare_.rank(), Shared::window_out);
-    Row row{"allreduce " + size_name(bytes) + ", windows", {}, {}, times_for_bytes(bytes), {}};
-    if (bytes >= mib) row.limit = {Limit::ratio, 1.3};
+    Row row{"allreduce " + size_name(bytes) + ", windows", {}, {}, times_for_bytes(bytes), Limit::ratio(1.3)};
     const std::pair<const char*, Stores> forms[] = {{"slices to all", Stores::plain},
                                                     {"slices, streamed to the peer", Stores::stream_second},
                                                     {"slices, streamed to all", Stores::stream_both}};
@@ -207,8 +206,7 @@ class Rows {
 
   void add_private_allreduce(std::size_t bytes) {
     const std::size_t count = bytes / sizeof(float);
-    Row row{"allreduce " + size_name(bytes) + ", private", {}, {}, times_for_bytes(bytes), {}};
-    if (bytes >= mib) row.limit = {Limit::ratio, 1.3};
+    Row row{"allreduce " + size_name(bytes) + ", private", {}, {}, times_for_bytes(bytes), Limit::ratio(1.3)};
     const auto form = [&](const char* name, auto call) {
       row.bare.push_back({name, then_read(
                                     [=](int n) {

@@ -14,14 +14,6 @@ std::int64_t now_ns() {
       .count();
 }
 
-double quantile(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(values.size()) * part);
-  std::nth_element(values.begin(), place, values.end());
-  return *place;
-}
-double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
-
 /// The slowest rank's time; the same on all.
 double slowest(Bare& bare, double mine) {
   Shared& shared = bare.shared();
@@ -89,32 +81,16 @@ bool print(const Row& row, const Times& times, bool all) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < times.bare.size(); ++i)
     if (median(times.bare[i]) < median(times.bare[best])) best = i;
-  std::vector<double> ratios;
-  std::vector<double> extra;
-  for (std::size_t round = 0; round < times.hmc.size(); ++round) {
-    ratios.push_back(times.hmc[round] / times.bare[best][round]);
-    extra.push_back(times.hmc[round] - times.bare[best][round]);
-  }
-  const double ratio = median(ratios);
-  const double more = median(extra);
-  bool kept = true;
-  char limit[48] = "";
-  if (row.limit.kind == Limit::ratio) {
-    kept = ratio <= row.limit.value;
-    std::snprintf(limit, sizeof limit, "<= %.2f  %s", row.limit.value, kept ? "ok" : "MISSED");
-  } else if (row.limit.kind == Limit::extra_ns) {
-    kept = more <= row.limit.value;
-    std::snprintf(limit, sizeof limit, "%+.1f ns of +%.0f  %s", more, row.limit.value, kept ? "ok" : "MISSED");
-  }
+  const Verdict verdict(row.limit, times.bare[best], times.hmc);
   // Of the quiet rounds: what remains of the ratio when other work on the machine is left out.
   const double quiet = quantile(times.hmc, 0.1) / quantile(times.bare[best], 0.1);
   std::printf("| %-27s | %10s | %10s | %6.2f | %6.2f | %-22s | %s\n", row.name.c_str(),
-              show(median(times.bare[best])).c_str(), show(median(times.hmc)).c_str(), ratio, quiet, limit,
-              row.bare[best].name.c_str());
+              show(median(times.bare[best])).c_str(), show(median(times.hmc)).c_str(), verdict.ratio, quiet,
+              verdict.text.c_str(), row.bare[best].name.c_str());
   for (std::size_t i = 0; all && i < times.bare.size() && times.bare.size() > 1; ++i)
     std::printf("|   %-40s %10s\n", row.bare[i].name.c_str(), show(median(times.bare[i])).c_str());
   std::fflush(stdout);
-  return kept;
+  return verdict.kept;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/floor/bare.hpp"
+#include "bench/floor/limit.hpp"
 
 namespace hmc::floor {
 
@@ -15,12 +16,6 @@ using Loop = std::function<void(int times)>;
 struct Contestant {
   std::string name;
   Loop loop;
-};
-
-/// What HMC must keep to, against the best bare form.
-struct Limit {
-  enum Kind { none, ratio, extra_ns } kind = none;
-  double value = 0;
 };
 
 struct Row {

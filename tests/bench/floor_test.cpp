@@ -1,0 +1,54 @@
+// What hmc_floor makes of given rounds. No time is measured here.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "bench/floor/limit.hpp"
+
+namespace {
+
+using hmc::floor::Limit;
+using hmc::floor::Verdict;
+using Rounds = std::vector<double>;
+
+TEST(floor, keeps_a_ratio_at_its_limit) {
+  const Verdict verdict(Limit::ratio(1.25), Rounds(5, 100), Rounds(5, 125));
+  EXPECT_TRUE(verdict.kept);
+  EXPECT_DOUBLE_EQ(verdict.ratio, 1.25);
+  EXPECT_EQ(verdict.text, "<= 1.25  ok");
+}
+
+TEST(floor, misses_a_ratio_beyond_its_limit) {
+  const Verdict verdict(Limit::ratio(1.25), Rounds(5, 100), Rounds(5, 126));
+  EXPECT_FALSE(verdict.kept);
+  EXPECT_EQ(verdict.text, "<= 1.25  MISSED");
+}
+
+TEST(floor, keeps_nanoseconds_at_their_limit) {
+  const Verdict verdict(Limit::extra_ns(10), Rounds(5, 30), Rounds(5, 40));
+  EXPECT_TRUE(verdict.kept);
+  EXPECT_DOUBLE_EQ(verdict.extra_ns, 10);
+  EXPECT_EQ(verdict.text, "+10.0 ns of +10  ok");
+}
+
+TEST(floor, misses_nanoseconds_beyond_their_limit) {
+  const Verdict verdict(Limit::extra_ns(10), Rounds(5, 30), Rounds(5, 41));
+  EXPECT_FALSE(verdict.kept);
+  EXPECT_EQ(verdict.text, "+11.0 ns of +10  MISSED");
+}
+
+TEST(floor, compares_the_times_of_one_round) {
+  // A machine that slows down threefold and back: each round's ratio is 1.5, the ratio of the medians isn't.
+  const Verdict verdict(Limit::ratio(1.4), {100, 300, 100, 300, 100}, {150, 450, 150, 450, 150});
+  EXPECT_DOUBLE_EQ(verdict.ratio, 1.5);
+  EXPECT_FALSE(verdict.kept);
+}
+
+TEST(floor, lets_a_few_disturbed_rounds_pass) {
+  EXPECT_TRUE(Verdict(Limit::ratio(1.25), Rounds(5, 100), {110, 9000, 110, 9000, 110}).kept);
+  EXPECT_FALSE(Verdict(Limit::ratio(1.25), Rounds(5, 100), {110, 9000, 9000, 9000, 110}).kept);
+}
+
+TEST(floor, misses_where_nothing_was_measured) { EXPECT_FALSE(Verdict(Limit::ratio(2), {}, {}).kept); }
+
+}  // namespace
