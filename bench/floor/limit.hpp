@@ -1,4 +1,4 @@
-// What a row of hmc_floor may cost, and whether its rounds kept to it.
+// The limits of hmc_floor's rows, and the judgement of measured rounds.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace hmc::floor {
 
-/// What HMC must keep to, against the best bare form. Every row has one: there is no default.
+/// An upper bound of HMC's time, relative to the best bare form. There is no default: every row has a limit.
 class Limit {
  public:
   /// At most so many times the bare form's time.

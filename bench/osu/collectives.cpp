@@ -18,7 +18,7 @@ constexpr int root = 0;
 
 enum class Kind { broadcast, gather, scatter, allgather, alltoall, reduce, allreduce, reduce_scatter, scan, exscan };
 
-/// What a call gets at one size.
+/// The arguments of a call at one size.
 struct Call {
   hmc::Team& team;
   std::byte* in;
@@ -112,7 +112,7 @@ struct Piece {
   int phase = 0;
 };
 
-/// What a rank writes before a call, and what it must find after it.
+/// The data that a rank writes before a call, and those that it must find after it.
 struct Data {
   std::size_t size;
   std::vector<Piece> written{};
@@ -184,7 +184,7 @@ Data data_that_reduces(Kind kind, const Call& c) {
   return data;
 }
 
-/// With -l, where a collective finds its input in its output, or the reverse; else apart from each other.
+/// Sets `in` and `out`: apart from each other, or with -l as the collective's in-place form has them.
 void place(Kind kind, bool in_place, std::size_t most, std::byte* memory, Call& c) {
   const auto rank = static_cast<std::size_t>(c.team.rank());
   const auto ranks = static_cast<std::size_t>(c.team.size());

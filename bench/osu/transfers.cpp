@@ -135,7 +135,7 @@ const Transfer table[] = {
       .windowed = true,
       .message_rate = true},
      bandwidth_iterations},
-    // There is no accumulate of vectors: an atomic per word of 64 bits.
+    // The library has no accumulate of vectors: the programs call one atomic per 64-bit word.
     {"hmc_acc_latency",
      "Accumulate Latency Test",
      accumulate,

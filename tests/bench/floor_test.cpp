@@ -1,4 +1,4 @@
-// What hmc_floor makes of given rounds. No time is measured here.
+// hmc_floor's judgement of given rounds. No time is measured here.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -150,7 +150,7 @@ class Columns(unittest.TestCase):
 
     def test_validation(self):
         for name in MEASURING:
-            # test_validation.py has 2, 3 and 4 ranks.
+            # test_validation.py has 3 and 4 ranks.
             with self.subTest(program=name):
                 self.assertEqual(set(table_of(name, *args_for(name), "-c", ranks=5, nodes=2).column("Validation")), {"Pass"})
         for name in BLOCKING + NON_BLOCKING:

@@ -3,10 +3,11 @@
 import csv
 import io
 import json
+import subprocess
 import unittest
 
 from osu_format import Table, check_columns
-from programs import ATOMICS, BARRIERS, MEASURING, SHORT, SIZED, launch
+from programs import ATOMICS, BARRIERS, MEASURING, SHORT, SIZED, launch, program
 
 ROWS = ["-m", "16:64"]
 
@@ -32,7 +33,7 @@ class Validation(unittest.TestCase):
 
     def test_every_program_sees_a_wrong_bit(self):
         for name in MEASURING:
-            for ranks, nodes in ((2, 1), (3, 1), (4, 2)):
+            for ranks, nodes in ((3, 1), (4, 2)):
                 with self.subTest(program=name, ranks=ranks, nodes=nodes):
                     if name in SIZED:
                         table = Table(failed(name, *ROWS, "--corrupt", "32", ranks=ranks, nodes=nodes))
@@ -71,8 +72,9 @@ class Validation(unittest.TestCase):
     def test_without_a_check_is_refused(self):
         for name in MEASURING:
             with self.subTest(program=name):
-                done = launch(name, *SHORT, "--corrupt", "32")
+                done = subprocess.run([program(name), "--corrupt", "32"], capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("--corrupt", done.stderr)
 
     def test_other_forms(self):
         rows = json.loads(failed("allreduce", *ROWS, "--corrupt", "32", "--json"))["rows"]

@@ -134,7 +134,7 @@ TimedCall beside_computation(const CollectiveCase& the_case, const Work& work) {
   };
 }
 
-// What blocking and non-blocking programs print alike, but for the main figure.
+// The figures that blocking and non-blocking programs have in common.
 Figures figures_of(const Pass& pass, const Loop& loop, double communication_us) {
   hmc::Team& team = pass.session.team;
   const double ranks = pass.session.ranks();
