@@ -260,9 +260,10 @@ int ScheduleTeam::step(By who) noexcept {
       continue;
     }
     count_moves(1);
+    if (status.ok() && is_of_one(operation.given())) [[unlikely]]
+      reduce_alone(operation.given());
     operation.outcome = status;
     operation.drop_plan();
-    if (status.ok() && size_ == 1) reduce_alone(operation.given());
     if (!status.ok()) {
       give_up(status, operation.call_number);
       break;
@@ -278,14 +279,25 @@ int ScheduleTeam::step(By who) noexcept {
   return static_cast<int>(moves() - before);
 }
 
-/// One contribution isn't combined with anything, and yet becomes what the operation makes of it (land: 0 or 1).
+/// Whether this rank's result is a single contribution, which schedules only copy.
+bool ScheduleTeam::is_of_one(const Given& given) const noexcept {
+  switch (given.call.collective) {
+    case schedule::Collective::reduce:
+    case schedule::Collective::allreduce:
+    case schedule::Collective::reduce_scatter: return size_ == 1;
+    case schedule::Collective::scan: return rank_ == 0;
+    case schedule::Collective::exscan: return rank_ == 1;
+    default: return false;
+  }
+}
+
+/// A single contribution, which lies in the output, becomes what the operation makes of it (land, lor: 0 or 1).
 void ScheduleTeam::reduce_alone(const Given& given) noexcept {
-  const schedule::Collective collective = given.call.collective;
-  if (!schedule::reduces(collective) || collective == schedule::Collective::exscan) return;
   const std::uint64_t count = given.call.irregular() ? given.call.counts[0] : given.call.count;
   void* const out = given.output;
+  const void* const in = given.output;
   std::vector<std::byte> scratch;
-  if (given.reduction.kernel != nullptr) reduce(given.reduction, &out, 1, &given.input, 1, count, scratch);
+  if (given.reduction.kernel != nullptr) reduce(given.reduction, &out, 1, &in, 1, count, scratch);
 }
 
 void ScheduleTeam::begin_piece(Operation& operation) noexcept { operation.outcome = Status::in_progress(); }

@@ -150,6 +150,7 @@ class ScheduleTeam final : public base::Progress,
   base::Status await_turn(Operation& operation) noexcept;
   base::Status run_guard(const Turn& turn, bool nudges) noexcept;
   bool finished_here(std::uint64_t number) const noexcept;
+  bool is_of_one(const Given& given) const noexcept;
   void reduce_alone(const Given& given) noexcept;
   void begin_piece(Operation& operation) noexcept;
   void enter(Operation& operation, Signature signature) noexcept;

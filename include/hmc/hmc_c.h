@@ -127,7 +127,7 @@ typedef enum hmc_op {
   HMC_BAND = 5,
   HMC_BOR = 6,
   HMC_BXOR = 7,
-  HMC_LAND = 8,
+  HMC_LAND = 8, /* of land and lor: 0 or 1, also of a single contribution */
   HMC_LOR = 9,
   HMC_MAXLOC = 10,
   HMC_MINLOC = 11

@@ -67,8 +67,10 @@ enum class DType : std::uint8_t {
 inline constexpr int dtype_count = 18;
 
 /// What a reduction does. `avg` is the sum divided by the number of ranks. The bitwise and logical ones take integers
-/// only. maxloc and minloc take located values only, and nothing else does: the largest (smallest) value as max (min)
-/// has it, with its index; of equal values the lowest index. A NaN wins here too, the one with the lowest index.
+/// only. The result of land and lor is 0 or 1, also where it is made of a single contribution (a team of one rank, scan
+/// on rank 0, exscan on rank 1). maxloc and minloc take located values only, and nothing else does: the largest
+/// (smallest) value as max (min) has it, with its index; of equal values the lowest index. A NaN wins here too, the one
+/// with the lowest index.
 enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor, maxloc, minloc };
 inline constexpr int op_count = 12;
 

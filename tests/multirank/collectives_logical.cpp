@@ -1,0 +1,158 @@
+// land and lor give 0 or 1, whatever carries a call out and however many contributions a rank's result is made of.
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/multirank/collectives_every.hpp"
+
+namespace {
+
+using namespace hmc::spmd;
+using hmc::Op;
+using hmc::collectives::schedule::algorithms;
+using hmc::collectives::schedule::reduces;
+
+/// 0 at one place of four; never 1.
+template <typename T> T contribution_of(int rank, std::uint64_t call, std::size_t index) {
+  const std::uint64_t word = Pattern{rank, call}.word(index);
+  return static_cast<T>((word & 3) == 0 ? 0 : word >> 2 | 143);
+}
+
+/// Of ranks [first, last) of a team whose first world rank is given.
+template <typename T>
+T combined(Op op, int first, int last, int first_of_world, std::uint64_t call, std::size_t index) {
+  bool all = true, any = false;
+  for (int rank = first; rank < last; ++rank) {
+    const bool is = contribution_of<T>(first_of_world + rank, call, index) != 0;
+    all = all && is;
+    any = any || is;
+  }
+  return static_cast<T>(op == Op::land ? all : any);
+}
+
+enum class Form { blocking, started, plan };
+
+struct Call {
+  Collective collective;
+  Op op;
+  Form form;
+  bool in_window;
+  bool in_place;
+  std::size_t count;  ///< of the result
+  std::uint64_t number;
+};
+
+void make(hmc::Team& team, const Call& call, hmc::DType type, const void* in, void* out) {
+  hmc::Request request;
+  const auto by = [&](auto blocking, auto started, auto plan) {
+    if (call.form == Form::blocking) return blocking();
+    if (call.form == Form::started) return started().wait();
+    hmc::Plan made = plan();
+    made.start();
+    made.wait();
+  };
+  const std::size_t n = call.count;
+  const int root = team.size() - 1;
+  switch (call.collective) {
+    case Collective::reduce:
+      return by([&] { team.reduce(in, out, n, type, call.op, root); },
+                [&] { return team.ireduce(in, out, n, type, call.op, root); },
+                [&] { return team.plan_reduce(in, out, n, type, call.op, root); });
+    case Collective::allreduce:
+      return by([&] { team.allreduce(in, out, n, type, call.op); },
+                [&] { return team.iallreduce(in, out, n, type, call.op); },
+                [&] { return team.plan_allreduce(in, out, n, type, call.op); });
+    case Collective::reduce_scatter:
+      return by([&] { team.reduce_scatter(in, out, n, type, call.op); },
+                [&] { return team.ireduce_scatter(in, out, n, type, call.op); },
+                [&] { return team.plan_reduce_scatter(in, out, n, type, call.op); });
+    case Collective::scan:
+      return by([&] { team.scan(in, out, n, type, call.op); }, [&] { return team.iscan(in, out, n, type, call.op); },
+                [&] { return team.plan_scan(in, out, n, type, call.op); });
+    default:
+      return by([&] { team.exscan(in, out, n, type, call.op); },
+                [&] { return team.iexscan(in, out, n, type, call.op); },
+                [&] { return team.plan_exscan(in, out, n, type, call.op); });
+  }
+}
+
+/// `ground`: this rank's part of a window, with room for input and output.
+template <typename T>
+std::string wrong_in(hmc::Team& team, int first_of_world, const Call& call, std::span<std::byte> ground) {
+  const auto rank = static_cast<std::size_t>(team.rank());
+  const std::size_t blocks = call.collective == Collective::reduce_scatter ? static_cast<std::size_t>(team.size()) : 1;
+  std::vector<T> in_memory(blocks * call.count + 1), out_memory(call.count + 1);
+  T* const in = call.in_window ? reinterpret_cast<T*>(ground.data()) : in_memory.data();
+  T* out = call.in_window ? reinterpret_cast<T*>(ground.data() + ground.size() / 2) : out_memory.data();
+  if (call.in_place) out = in;
+  for (std::size_t i = 0; i < blocks * call.count; ++i)
+    in[i] = contribution_of<T>(first_of_world + team.rank(), call.number, i);
+  const auto sentinel = static_cast<T>(0x5a);
+  if (!call.in_place) std::fill_n(out, call.count, sentinel);
+  make(team, call, hmc::dtype_of<T>(), in, out);
+  const bool untouched = (call.collective == Collective::reduce && team.rank() != team.size() - 1) ||
+                         (call.collective == Collective::exscan && team.rank() == 0);
+  const int last = call.collective == Collective::scan     ? team.rank() + 1
+                   : call.collective == Collective::exscan ? team.rank()
+                                                           : team.size();
+  for (std::size_t i = 0; i < call.count; ++i) {
+    const std::size_t index = blocks > 1 ? rank * call.count + i : i;
+    if (untouched && call.in_place) continue;
+    const T wanted = untouched ? sentinel : combined<T>(call.op, 0, last, first_of_world, call.number, index);
+    if (out[i] != wanted)
+      return fmt::format("element {} of {} is {} and not {}", i, call.count, static_cast<std::int64_t>(out[i]),
+                         static_cast<std::int64_t>(wanted));
+  }
+  return {};
+}
+
+template <typename T>
+void check_all(Me& me, hmc::Team& team, int first_of_world, const std::string& by, Collective collective,
+               std::span<std::byte> ground, std::uint64_t& number) {
+  for (const Op op : {Op::land, Op::lor}) {
+    for (const Form form : {Form::blocking, Form::started, Form::plan}) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{3000}}) {
+        ++number;
+        const Call call{collective, op, form, number % 2 == 0, number % 3 == 0, count, number};
+        const std::string wrong = wrong_in<T>(team, first_of_world, call, ground);
+        HMC_CHECK_MSG(wrong.empty(), "{} {} of {} by {}, team of {}, form {}, {}{}: {}", name_of(collective),
+                      name_of(op), name_of(hmc::dtype_of<T>()), by, team.size(), static_cast<int>(form),
+                      call.in_window ? "window" : "private", call.in_place ? ", in place" : "", wrong);
+      }
+    }
+  }
+  (void)me;
+}
+
+constexpr Collective reductions[] = {Collective::reduce, Collective::allreduce, Collective::reduce_scatter,
+                                     Collective::scan, Collective::exscan};
+
+void on_every_way(Me& me, hmc::Team& team, int first_of_world) {
+  // Of the largest type, for input and output alike: as many blocks as there are ranks.
+  hmc::Window window = hmc::Window::create(me.runtime->world(), 2 * 3008 * 8 * static_cast<std::size_t>(me.size));
+  const std::span<std::byte> ground(window.data(), window.bytes());
+  std::uint64_t number = 0;
+  const auto check = [&](const std::string& by, Collective collective) {
+    check_all<std::int8_t>(me, team, first_of_world, by, collective, ground, number);
+    check_all<std::uint32_t>(me, team, first_of_world, by, collective, ground, number);
+    check_all<std::int64_t>(me, team, first_of_world, by, collective, ground, number);
+  };
+  for (const Collective collective : reductions) check("what is chosen", collective);
+  for (const auto& algorithm : algorithms()) {
+    if (!reduces(algorithm.collective)) continue;
+    const Forced forced(team, algorithm.collective, &algorithm);
+    check(std::string(algorithm.name), algorithm.collective);
+  }
+  window.close();
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(logical, every_result_is_0_or_1) { on_every_way(me, me.runtime->world(), 0); }
+
+HMC_SPMD_TEST(logical, a_team_of_one_rank_gives_0_or_1_too) {
+  hmc::Team alone = me.runtime->world().split(me.rank);
+  on_every_way(me, alone, me.rank);
+  alone.close();
+}
