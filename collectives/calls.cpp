@@ -24,6 +24,28 @@ void require_pointer(const char* operation, const void* pointer, std::size_t byt
     throw Error(Code::invalid_argument, operation, fmt::format("a buffer of {} bytes is null", bytes));
 }
 
+/// One load-free comparison per side: how far one begins behind the other, modulo 2^64.
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
+  const auto from = reinterpret_cast<std::uintptr_t>(a), to = reinterpret_cast<std::uintptr_t>(b);
+  return (to - from < a_bytes && b_bytes > 0) || (from - to < b_bytes && a_bytes > 0);
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_overlap(const char* operation, std::size_t in_bytes,
+                                                           std::size_t out_bytes) {
+  throw Error(
+      Code::invalid_argument, operation,
+      fmt::format("the input ({} bytes) and the output ({} bytes) overlap, and not as in place", in_bytes, out_bytes),
+      "in place, both are the same buffer; of gather, allgather and scatter the caller's block lies where it "
+      "belongs in the buffer of all blocks");
+}
+
+/// Not for a call in place.
+void require_apart(const char* operation, const void* in, std::size_t in_bytes, const void* out,
+                   std::size_t out_bytes) {
+  if (overlap(in, in_bytes, out, out_bytes)) [[unlikely]]
+    refuse_overlap(operation, in_bytes, out_bytes);
+}
+
 std::size_t checked_product(const char* operation, std::size_t count, std::size_t element) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, element, &bytes)) [[unlikely]]
@@ -98,6 +120,18 @@ Given irregular(const OpenTeam& team, Collective collective, const char* operati
   return given;
 }
 
+/// Between a buffer of `bytes` and the blocks of another, which may have gaps.
+void require_apart(const char* operation, const void* buffer, std::size_t bytes, const void* first,
+                   const Layout& blocks, std::size_t element) {
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < blocks.counts.size(); ++i) {
+    const std::size_t begin = blocks.displacements.empty() ? next : blocks.displacements[i];
+    next = begin + blocks.counts[i];
+    require_apart(operation, buffer, bytes, static_cast<const std::byte*>(first) + begin * element,
+                  blocks.counts[i] * element);
+  }
+}
+
 const void* begin_of_block(const void* buffer, const Layout& blocks, int rank, std::size_t element) noexcept {
   const auto index = static_cast<std::size_t>(rank);
   std::size_t at = 0;
@@ -138,9 +172,11 @@ void check_broadcast(const OpenTeam& team, const void* data, std::size_t bytes, 
 }
 
 void check_allgather(const OpenTeam& team, const void* in, const void* out, std::size_t bytes) {
-  checked_product("allgather", bytes, static_cast<std::size_t>(team.size()));
+  const std::size_t all = checked_product("allgather", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("allgather", in, bytes);
   require_pointer("allgather", out, bytes);
+  if (in != static_cast<const std::byte*>(out) + bytes * static_cast<std::size_t>(team.rank()))
+    require_apart("allgather", in, bytes, out, all);
 }
 
 Given broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int root) {
@@ -152,23 +188,25 @@ Given broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int ro
 
 Given gather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
   require_root(team, "gather", root);
-  checked_product("gather", bytes, static_cast<std::size_t>(team.size()));
+  const std::size_t all = checked_product("gather", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("gather", in, bytes);
   if (team.rank() == root) require_pointer("gather", out, bytes);
   Given given = moving(Collective::gather, in, out, bytes, root);
   given.call.in_place =
       team.rank() == root && in == static_cast<std::byte*>(out) + bytes * static_cast<std::size_t>(root);
+  if (team.rank() == root && !given.call.in_place) require_apart("gather", in, bytes, out, all);
   return given;
 }
 
 Given scatter_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
   require_root(team, "scatter", root);
-  checked_product("scatter", bytes, static_cast<std::size_t>(team.size()));
+  const std::size_t all = checked_product("scatter", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("scatter", out, bytes);
   if (team.rank() == root) require_pointer("scatter", in, bytes);
   Given given = moving(Collective::scatter, in, out, bytes, root);
   given.call.in_place =
       team.rank() == root && out == static_cast<const std::byte*>(in) + bytes * static_cast<std::size_t>(root);
+  if (team.rank() == root && !given.call.in_place) require_apart("scatter", in, all, out, bytes);
   return given;
 }
 
@@ -180,11 +218,12 @@ Given allgather_call(const OpenTeam& team, const void* in, void* out, std::size_
 }
 
 Given alltoall_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
-  checked_product("alltoall", bytes, static_cast<std::size_t>(team.size()));
+  const std::size_t all = checked_product("alltoall", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("alltoall", in, bytes);
   require_pointer("alltoall", out, bytes);
   Given given = moving(Collective::alltoall, in, out, bytes, 0);
   given.call.in_place = in == out;
+  if (!given.call.in_place) require_apart("alltoall", in, all, out, all);
   return given;
 }
 
@@ -196,6 +235,8 @@ Given gatherv_call(const OpenTeam& team, const void* in, void* out, const Layout
   if (team.rank() != root) return given;
   require_pointer("gatherv", out, reach_of(team, "gatherv", blocks));
   given.call.in_place = in == begin_of_block(out, blocks, root, element);
+  if (!given.call.in_place)
+    require_apart("gatherv", in, blocks.counts[static_cast<std::size_t>(root)] * element, out, blocks, element);
   return given;
 }
 
@@ -207,6 +248,8 @@ Given scatterv_call(const OpenTeam& team, const void* in, void* out, const Layou
   if (team.rank() != root) return given;
   require_pointer("scatterv", in, reach_of(team, "scatterv", blocks));
   given.call.in_place = out == begin_of_block(in, blocks, root, element);
+  if (!given.call.in_place)
+    require_apart("scatterv", out, blocks.counts[static_cast<std::size_t>(root)] * element, in, blocks, element);
   return given;
 }
 
@@ -215,13 +258,17 @@ Given allgatherv_call(const OpenTeam& team, const void* in, void* out, const Lay
   require_pointer("allgatherv", in, blocks.counts[static_cast<std::size_t>(team.rank())]);
   require_pointer("allgatherv", out, reach_of(team, "allgatherv", blocks));
   given.call.in_place = in == begin_of_block(out, blocks, team.rank(), element);
+  if (!given.call.in_place)
+    require_apart("allgatherv", in, blocks.counts[static_cast<std::size_t>(team.rank())] * element, out, blocks,
+                  element);
   return given;
 }
 
 Given alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent, const Layout& received,
                      std::size_t element) {
   Given given = irregular(team, Collective::alltoall, "alltoallv", in, out, sent, 0, element);
-  require_pointer("alltoallv", in, reach_of(team, "alltoallv", sent));
+  const std::size_t sent_reach = reach_of(team, "alltoallv", sent);
+  require_pointer("alltoallv", in, sent_reach);
   const std::size_t reach = reach_of(team, "alltoallv", received);
   checked_product("alltoallv", reach, element);
   require_pointer("alltoallv", out, reach);
@@ -230,6 +277,12 @@ Given alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layo
   given.call.largest = std::max(*std::max_element(sent.counts.begin(), sent.counts.end()),
                                 *std::max_element(received.counts.begin(), received.counts.end()));
   given.call.in_place = in == out;
+  // Blocks of both sides may take turns in one range; only then is each held against each.
+  if (!given.call.in_place && overlap(in, sent_reach * element, out, reach * element)) [[unlikely]] {
+    for (int rank = 0; rank < team.size(); ++rank)
+      require_apart("alltoallv", begin_of_block(in, sent, rank, element),
+                    sent.counts[static_cast<std::size_t>(rank)] * element, out, received, element);
+  }
   given.signature = Signature::alltoallv(given.call.element_bytes);
   return given;
 }
@@ -284,6 +337,7 @@ ReduceCall allreduce_direct_call(const void* in, void* out, std::size_t count, D
   const std::size_t bytes = checked_product("allreduce", count, call.element);
   require_pointer("allreduce", in, bytes);
   require_pointer("allreduce", out, bytes);
+  if (in != out) require_apart("allreduce", in, bytes, out, bytes);
   call.in = in;
   call.out = out;
   call.count = count;
@@ -302,10 +356,13 @@ Given reduction_call(const OpenTeam& team, Collective collective, const void* in
   given.call.count = count;
   given.call.root = root;
   std::size_t bytes = checked_product(operation, count, given.call.element_bytes);
-  if (collective != Collective::reduce || team.rank() == root) require_pointer(operation, out, bytes);
+  const bool has_output = collective != Collective::reduce || team.rank() == root;
+  const std::size_t out_bytes = has_output ? bytes : 0;
+  require_pointer(operation, out, out_bytes);
   if (collective == Collective::reduce_scatter)
     bytes = checked_product(operation, bytes, static_cast<std::size_t>(team.size()));
   require_pointer(operation, in, bytes);
+  if (in != out) require_apart(operation, in, bytes, out, out_bytes);
   given.signature = Signature::make(kind_of(collective), count, root, type, op_number(how))
                         .reducing(given.call.deterministic, given.call.commutative);
   return given;
@@ -318,7 +375,10 @@ Given reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Coun
   const std::size_t reach = reach_of(team, "reduce_scatterv", blocks);
   checked_product("reduce_scatterv", reach, given.call.element_bytes);
   require_pointer("reduce_scatterv", in, reach);
-  require_pointer("reduce_scatterv", out, counts[static_cast<std::size_t>(team.rank())]);
+  const std::size_t mine = counts[static_cast<std::size_t>(team.rank())];
+  require_pointer("reduce_scatterv", out, mine);
+  if (in != out)
+    require_apart("reduce_scatterv", in, reach * given.call.element_bytes, out, mine * given.call.element_bytes);
   given.call.counts = counts;
   given.signature = Signature::make(Kind::reduce_scatter, hash_of(counts, 1), 0, type, op_number(how))
                         .irregular()

@@ -20,11 +20,18 @@ static void check_allreduce(void) {
   static int32_t numbers[count];
   size_t i;
   int calls = 0;
+  hmc_reduction by_max = {0};
+  hmc_request_t request = {0};
+  by_max.struct_size = sizeof by_max;
+  by_max.op = HMC_MAX;
   for (i = 0; i < count; ++i) in[i] = (double)(rank + 1) * (double)(i + 1);
   OK(hmc_allreduce(world, in, out, count, HMC_F64, HMC_SUM));
   for (i = 0; i < count; ++i) CHECK(out[i] == (double)(size * (size + 1) / 2) * (double)(i + 1));
   OK(hmc_allreduce(world, in, in, count, HMC_F64, HMC_MAX)); /* in place */
   /* Neither buffer is a device's. */
+  /* Overlapping, and not the same buffer. */
+  CHECK(hmc_allreduce(world, in, in + 1, count - 1, HMC_F64, HMC_MAX) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_iscan(world, in + 1, in, count - 1, HMC_F64, &by_max, &request) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_allreduce_on(world, NULL, in, out, count, HMC_F64, HMC_SUM) == HMC_UNSUPPORTED);
   CHECK(hmc_barrier_on(world, NULL, in) == HMC_UNSUPPORTED);
   for (i = 0; i < count; ++i) CHECK(in[i] == (double)size * (double)(i + 1));
