@@ -1,6 +1,10 @@
 // 16-bit floats: storage types with exact conversions. Arithmetic happens in float.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "HMC needs C++20: g++ 11 or clang 14, or newer, with -std=c++20"
+#endif
+
 #include <bit>
 #include <cstdint>
 

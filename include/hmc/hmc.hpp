@@ -1,6 +1,10 @@
 // HMC's C++ API in one header.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "HMC needs C++20: g++ 11 or clang 14, or newer, with -std=c++20"
+#else
+
 #include <hmc/buffer.hpp>
 #include <hmc/conn_buffer.hpp>
 #include <hmc/copy.hpp>
@@ -14,3 +18,5 @@
 #include <hmc/types.hpp>
 #include <hmc/version.hpp>
 #include <hmc/window.hpp>
+
+#endif

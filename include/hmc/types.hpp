@@ -1,6 +1,10 @@
 // The small vocabulary of HMC: kinds of memory, element types, reductions, comparisons.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "HMC needs C++20: g++ 11 or clang 14, or newer, with -std=c++20"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -109,16 +113,28 @@ HMC_API const char* name_of(DType type) noexcept;
 HMC_API const char* name_of(Op op) noexcept;
 HMC_API const char* name_of(MemoryType type) noexcept;
 
-/// The DType of a C++ type; a compile error where there is none.
-template <typename T> constexpr DType dtype_of() noexcept;
-template <> constexpr DType dtype_of<std::int8_t>() noexcept { return DType::i8; }
-template <> constexpr DType dtype_of<std::uint8_t>() noexcept { return DType::u8; }
-template <> constexpr DType dtype_of<std::int16_t>() noexcept { return DType::i16; }
-template <> constexpr DType dtype_of<std::uint16_t>() noexcept { return DType::u16; }
-template <> constexpr DType dtype_of<std::int32_t>() noexcept { return DType::i32; }
-template <> constexpr DType dtype_of<std::uint32_t>() noexcept { return DType::u32; }
-template <> constexpr DType dtype_of<std::int64_t>() noexcept { return DType::i64; }
-template <> constexpr DType dtype_of<std::uint64_t>() noexcept { return DType::u64; }
+namespace detail {
+template <typename T> inline constexpr bool has_no_dtype = false;
+}  // namespace detail
+
+/// The DType of a C++ type; a compile error where there is none. Integers count by their size and sign: long long is
+/// i64 as long is. Not char, whose sign depends on the machine, and not bool.
+template <typename T> constexpr DType dtype_of() noexcept {
+  static_assert(detail::has_no_dtype<T>,
+                "HMC has no element type for this C++ type: collectives reduce integers of 8 to 64 bits (not char and "
+                "bool), float, double, HMC's own floats and hmc::Located<>");
+  return DType::u8;
+}
+template <> constexpr DType dtype_of<signed char>() noexcept { return DType::i8; }
+template <> constexpr DType dtype_of<unsigned char>() noexcept { return DType::u8; }
+template <> constexpr DType dtype_of<short>() noexcept { return DType::i16; }
+template <> constexpr DType dtype_of<unsigned short>() noexcept { return DType::u16; }
+template <> constexpr DType dtype_of<int>() noexcept { return DType::i32; }
+template <> constexpr DType dtype_of<unsigned>() noexcept { return DType::u32; }
+template <> constexpr DType dtype_of<long>() noexcept { return sizeof(long) == 8 ? DType::i64 : DType::i32; }
+template <> constexpr DType dtype_of<unsigned long>() noexcept { return sizeof(long) == 8 ? DType::u64 : DType::u32; }
+template <> constexpr DType dtype_of<long long>() noexcept { return DType::i64; }
+template <> constexpr DType dtype_of<unsigned long long>() noexcept { return DType::u64; }
 template <> constexpr DType dtype_of<float16>() noexcept { return DType::f16; }
 template <> constexpr DType dtype_of<bfloat16>() noexcept { return DType::bf16; }
 template <> constexpr DType dtype_of<float>() noexcept { return DType::f32; }

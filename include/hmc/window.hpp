@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 
 #include <hmc/conn_buffer.hpp>
 #include <hmc/device_handle.hpp>
@@ -40,6 +41,19 @@ struct Strides {
   std::size_t local_pitch;
   std::size_t remote_pitch;
 };
+
+namespace detail {
+
+/// Names T in a place from which it can't be deduced: a literal such as 1 must not decide how wide the word is.
+template <typename T> struct AtomicWord {
+  static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, long> ||
+                    std::is_same_v<T, unsigned long> || std::is_same_v<T, long long> ||
+                    std::is_same_v<T, unsigned long long>,
+                "HMC's atomics take words of 32 and 64 bits: std::int32_t, std::uint32_t, std::int64_t, std::uint64_t");
+  using type = T;
+};
+
+}  // namespace detail
 
 /// The symmetric window.
 ///
@@ -127,20 +141,22 @@ class HMC_API Window {
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout = job_timeout);
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
 
-  // ---- atomics on std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, naturally aligned
-  template <typename T> T fetch_add(int rank, std::uint64_t offset, T value);
-  template <typename T> T swap(int rank, std::uint64_t offset, T value);
-  template <typename T> T compare_swap(int rank, std::uint64_t offset, T expected, T desired);
-  template <typename T> T fetch(int rank, std::uint64_t offset);
-  template <typename T> T fetch_and(int rank, std::uint64_t offset, T value);
-  template <typename T> T fetch_or(int rank, std::uint64_t offset, T value);
-  template <typename T> T fetch_xor(int rank, std::uint64_t offset, T value);
+  // ---- atomics on std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, naturally aligned. The caller names the
+  // word's type, since it isn't deduced from the value: add<std::int64_t>(rank, offset, 1).
+  template <typename T> using Word = typename detail::AtomicWord<T>::type;
+  template <typename T> T fetch_add(int rank, std::uint64_t offset, Word<T> value);
+  template <typename T> T swap(int rank, std::uint64_t offset, Word<T> value);
+  template <typename T> T compare_swap(int rank, std::uint64_t offset, Word<T> expected, Word<T> desired);
+  template <typename T> Word<T> fetch(int rank, std::uint64_t offset);
+  template <typename T> T fetch_and(int rank, std::uint64_t offset, Word<T> value);
+  template <typename T> T fetch_or(int rank, std::uint64_t offset, Word<T> value);
+  template <typename T> T fetch_xor(int rank, std::uint64_t offset, Word<T> value);
   // without a result: they return at local completion, as put does
-  template <typename T> void add(int rank, std::uint64_t offset, T value);
-  template <typename T> void set(int rank, std::uint64_t offset, T value);
-  template <typename T> void atomic_and(int rank, std::uint64_t offset, T value);
-  template <typename T> void atomic_or(int rank, std::uint64_t offset, T value);
-  template <typename T> void atomic_xor(int rank, std::uint64_t offset, T value);
+  template <typename T> void add(int rank, std::uint64_t offset, Word<T> value);
+  template <typename T> void set(int rank, std::uint64_t offset, Word<T> value);
+  template <typename T> void atomic_and(int rank, std::uint64_t offset, Word<T> value);
+  template <typename T> void atomic_or(int rank, std::uint64_t offset, Word<T> value);
+  template <typename T> void atomic_xor(int rank, std::uint64_t offset, Word<T> value);
 
   // ---- order
   void fence();
