@@ -289,7 +289,7 @@ HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
 /* Gives the transfer up: its buffers are the caller's again. */
 HMC_C_API hmc_code hmc_request_abandon(hmc_request_t* request);
 HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
-/* The index of one that is done, each one once; HMC_NO_REQUEST if all are empty. */
+/* The index of one that is done, each one once; HMC_NO_REQUEST if all are empty, or there are none. */
 #define HMC_NO_REQUEST ((size_t)-1)
 HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, int64_t timeout_ns, size_t* index);
 

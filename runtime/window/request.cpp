@@ -142,7 +142,6 @@ void Request::expire_one(std::span<Request> requests, const base::Status& status
 }
 
 std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
-  if (requests.empty()) throw Error(Code::invalid_argument, "Request::wait_any", "there are no requests");
   std::size_t finished = none;
   std::shared_ptr<window::Core> some;  // a window of one that is under way
   base::Status result;
@@ -161,7 +160,7 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
     return false;
   };
   if (!one_over()) {
-    if (some == nullptr) return none;  // all were reported before
+    if (some == nullptr) return none;  // all were reported before, or there are none
     window::Fabric& fabric = some->fabric();
     const bool renewed = timeout < Timeout::zero();
     base::Status status;

@@ -148,6 +148,9 @@ void test_requests(void) {
   OK(hmc_request_abandon(&requests[0]));
   OK(hmc_request_wait_any(requests, 1, HMC_JOB_TIMEOUT, &index));
   CHECK(index == HMC_NO_REQUEST);
+  index = 0;
+  OK(hmc_request_wait_any(NULL, 0, HMC_JOB_TIMEOUT, &index));
+  CHECK(index == HMC_NO_REQUEST);
   OK(hmc_window_close(window));
   hmc_window_destroy(window);
 }
