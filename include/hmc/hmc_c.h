@@ -226,7 +226,8 @@ HMC_C_API hmc_code hmc_window_data(hmc_window_t window, void** data);
 /* *pointer is NULL where load and store can't reach */
 HMC_C_API hmc_code hmc_window_ptr(hmc_window_t window, int rank, uint64_t offset, void** pointer);
 
-/* The same offset on every rank that makes the same calls in the same order. */
+/* The same offset on every rank that makes the same calls in the same order; hmc_window_close compares them, and gives
+ * HMC_MISMATCH if they differ. */
 HMC_C_API hmc_code hmc_window_alloc(hmc_window_t window, size_t bytes, size_t align, uint64_t* offset);
 HMC_C_API hmc_code hmc_window_free(hmc_window_t window, uint64_t offset);
 

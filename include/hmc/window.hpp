@@ -97,7 +97,8 @@ class HMC_API Window {
   Window(Window&&) noexcept;
   Window& operator=(Window&&) noexcept;
   ~Window();
-  /// Collective. Completes this rank's puts, waits for all ranks, and lets go of the memory.
+  /// Collective. Completes this rank's puts, waits for all ranks, and lets go of the memory. If ranks made different
+  /// calls of alloc, every rank gets Error{mismatch} after that, which names ranks, sizes and offsets.
   void close();
   bool is_open() const noexcept;
 
@@ -180,7 +181,8 @@ class HMC_API Window {
 
   // ---- symmetric allocation inside the window
   /// Collective by agreement: every rank makes the same calls in the same order and gets the same
-  /// offset; nothing is exchanged. `align` is a power of two. Error{out_of_memory} when full.
+  /// offset; nothing is exchanged before close(), which compares them. `align` is a power of two. Error{out_of_memory}
+  /// when full.
   std::uint64_t alloc(std::size_t bytes, std::size_t align = 64);
   void free(std::uint64_t offset);
 

@@ -92,6 +92,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void fence();
   void flush(int rank, Timeout timeout);
   void flush_all(Timeout timeout);
+  // ---- allocation.cpp
   std::uint64_t alloc(std::size_t bytes, std::size_t align);
   void free(std::uint64_t offset);
 
@@ -142,6 +143,16 @@ class Core : public std::enable_shared_from_this<Core> {
   [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
                            std::size_t bytes) const;
   [[noreturn]] void refuse_closed(const char* operation) const;
+  void require_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
+    if (compare > Cmp::ge) [[unlikely]]
+      refuse_comparison(operation, offset, compare);
+  }
+  [[noreturn]] void refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const;
+  /// Of a wait_until: a timeout names the condition and the value that was `seen` last.
+  [[noreturn]] void throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
+                               std::uint64_t seen) const;
+  /// Collective, when all ranks have met in close: what this rank throws if they made different calls of alloc.
+  std::exception_ptr compare_allocations() const noexcept;
   transport::Wire& wire_of(const Peer& peer) const noexcept {
     return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
   }

@@ -294,6 +294,7 @@ void Core::close() {
   if (context_ != nullptr && context_->is_open()) context_->close();
   std::exception_ptr unheard;
   if (!fabric_->closed) unheard = meet_to_close(*fabric_, exchange());  // from here on nobody touches my part
+  if (role_ == Role::user && !fabric_->closed && unheard == nullptr) unheard = compare_allocations();
   // The barrier may have gone through this very window, and nothing of mine may be lost with it.
   if (team_ != nullptr) flush_all(job_timeout);
   open_ = false;
@@ -325,27 +326,6 @@ void Core::conceal() noexcept {
   node_range_.reset();
   device_.reset();
   for (; exposed_ > 0; --exposed_) fabric_->wires[exposed_ - 1]->conceal(exposed_region_);
-}
-
-std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {
-  if (!open_) refuse_closed("Window::alloc");
-  if (bytes == 0 || align == 0 || (align & (align - 1)) != 0) {
-    throw Error(
-        Code::invalid_argument, "Window::alloc",
-        fmt::format("{} bytes aligned to {}: the size must not be 0, the alignment a power of two", bytes, align));
-  }
-  if (const auto offset = allocator_.allocate(bytes, align)) return *offset;
-  throw Error(Code::out_of_memory, "Window::alloc",
-              fmt::format("{} bytes aligned to {} don't fit; the largest free range has {}", bytes, align,
-                          allocator_.largest_free()),
-              "create a larger window, or free what isn't used");
-}
-
-void Core::free(std::uint64_t offset) {
-  if (!open_) refuse_closed("Window::free");
-  if (!allocator_.release(offset))
-    throw Error(Code::invalid_argument, "Window::free",
-                fmt::format("offset {} isn't the start of an allocation", offset));
 }
 
 }  // namespace hmc::window

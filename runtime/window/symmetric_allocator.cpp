@@ -15,9 +15,19 @@ std::optional<std::uint64_t> SymmetricAllocator::allocate(std::uint64_t bytes, s
     if (skipped > 0) free_[start] = skipped;
     if (length - skipped > bytes) free_[offset + bytes] = length - skipped - bytes;
     used_[offset] = bytes;
+    note({offset, bytes});
     return offset;
   }
   return std::nullopt;
+}
+
+void SymmetricAllocator::note(const Made& made) {
+  ++made_;
+  for (const std::uint64_t word : {made.offset, made.bytes}) {
+    hash_ = (hash_ ^ word) * 0xd1342543de82ef95U;
+    hash_ ^= hash_ >> 29;
+  }
+  if (first_made_.size() < first_kept) first_made_.push_back(made);
 }
 
 bool SymmetricAllocator::release(std::uint64_t offset) {

@@ -106,6 +106,14 @@ void test_window(void) {
   OK(hmc_window_close(window));
   hmc_window_destroy(window);
 
+  /* Sizes that differ by rank are told when the window is closed. */
+  OK(hmc_window_create(world, 4096, &window));
+  OK(hmc_window_alloc(window, rank == 0 ? 64 : 128, 64, &first));
+  CHECK(hmc_window_close(window) == (size == 1 ? HMC_SUCCESS : HMC_MISMATCH));
+  CHECK(!hmc_window_is_open(window));
+  CHECK(size == 1 || strstr(hmc_last_error(), "rank 0 got 64 bytes at offset 0") != NULL);
+  hmc_window_destroy(window);
+
   check_window_over_memfd();
   check_path_to_a_device();
 }

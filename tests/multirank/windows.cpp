@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <hmc/hmc.hpp>
@@ -193,6 +194,72 @@ HMC_SPMD_TEST(windows, symmetric_allocation_gives_every_rank_the_same_offsets) {
   for (const auto& [offset, bytes] : taken) win.free(offset);
   HMC_CHECK_EQ(win.alloc(capacity, 1), 0U);
   win.close();
+}
+
+namespace {
+
+/// What close says, on every rank; the window is closed all the same.
+std::string text_of_close(Me& me, Window& win, hmc::Code wanted) {
+  std::string text;
+  try {
+    win.close();
+    HMC_CHECK(wanted == hmc::Code::success);
+  } catch (const hmc::Error& error) {
+    HMC_CHECK_MSG(error.code() == wanted, "wanted {}, got: {}", name_of(wanted), error.what());
+    HMC_CHECK_EQ(error.detail().operation, "Window::close");
+    text = error.what();
+  }
+  HMC_CHECK(!win.is_open());
+  me.runtime->world().barrier();  // nothing else has failed
+  return text;
+}
+
+void expect_in(const std::string& text, const std::string& part) {
+  HMC_CHECK_MSG(text.find(part) != std::string::npos, "'{}' isn't in: {}", part, text);
+}
+
+}  // namespace
+
+HMC_SPMD_TEST(windows, close_tells_of_sizes_that_differed_in_alloc) {
+  const int odd = me.size - 1;
+  Window win = Window::create(me.runtime->world(), 1 << 16);
+  win.alloc(100);
+  win.alloc(me.rank == odd ? 640 : 64);
+  win.alloc(100);
+  const std::string text = text_of_close(me, win, me.size > 1 ? hmc::Code::mismatch : hmc::Code::success);
+  if (me.size == 1) return;
+  expect_in(text, "from call 2 of alloc on");
+  expect_in(text, fmt::format("rank {} got 640 bytes at offset 128", odd));
+  expect_in(text, me.size == 2 ? "rank 0 got 64 bytes at offset 128" : "ranks 0, 1");
+}
+
+HMC_SPMD_TEST(windows, close_tells_of_a_call_of_alloc_that_a_rank_left_out) {
+  Window win = Window::create(me.runtime->world(), 1 << 16);
+  const std::uint64_t first = win.alloc(100);
+  win.free(first);
+  if (me.rank != 0) win.alloc(32);
+  const std::string text = text_of_close(me, win, me.size > 1 ? hmc::Code::mismatch : hmc::Code::success);
+  if (me.size == 1) return;
+  expect_in(text, "rank 0 made no such call");
+  expect_in(text, "got 32 bytes at offset 0");
+}
+
+HMC_SPMD_TEST(windows, close_of_a_teams_window_tells_of_alloc_by_world_ranks) {
+  if (me.size < 4) return;
+  hmc::Team half = me.runtime->world().split(me.rank % 2);
+  Window win = Window::create(half, 1 << 16);
+  win.alloc(me.rank == 2 ? 8 : 16);
+  const std::string text = text_of_close(me, win, me.rank % 2 == 0 ? hmc::Code::mismatch : hmc::Code::success);
+  if (me.rank % 2 == 0) expect_in(text, "world rank 2 got 8 bytes at offset 0");
+  half.close();
+}
+
+HMC_SPMD_TEST(windows, close_tells_of_alloc_after_a_long_history_too) {
+  Window win = Window::create(me.runtime->world(), 1 << 16);
+  for (int i = 0; i < 1500; ++i) win.free(win.alloc(static_cast<std::size_t>(1 + i % 7)));
+  win.alloc(me.rank == 0 ? 8 : 16);
+  const std::string text = text_of_close(me, win, me.size > 1 ? hmc::Code::mismatch : hmc::Code::success);
+  if (me.size > 1) expect_in(text, "after the first 1024 calls of alloc");
 }
 
 HMC_SPMD_TEST(windows, the_counters_say_which_way_puts_went) {
