@@ -138,7 +138,8 @@ class HMC_API Window {
   /// The bytes, then `value` at `signal_offset` of the same rank.
   void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                   std::uint64_t value);
-  /// Waits on this rank's own word; returns the value seen. Error{timeout} at the deadline.
+  /// Waits on this rank's own word; returns the value seen. Error{timeout} at the deadline names the word, the
+  /// condition and the value seen last. A `compare` that is no Cmp is Error{invalid_argument}.
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout = job_timeout);
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
 

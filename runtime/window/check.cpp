@@ -21,7 +21,35 @@ ErrorDetail detail_of(const Fabric& fabric, Code code, const char* operation, in
   return detail;
 }
 
+const char* sign_of(Cmp compare) noexcept {
+  switch (compare) {
+    case Cmp::eq: return "==";
+    case Cmp::ne: return "!=";
+    case Cmp::lt: return "<";
+    case Cmp::le: return "<=";
+    case Cmp::gt: return ">";
+    case Cmp::ge: return ">=";
+  }
+  return "?";
+}
+
 }  // namespace
+
+void Core::refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
+  throw Error(detail_of(*fabric_, Code::invalid_argument, operation, -1, offset, 8,
+                        fmt::format("there is no comparison {}", static_cast<int>(compare))));
+}
+
+void Core::throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
+                      std::uint64_t seen) const {
+  const CallSite call{"wait_until", -1, offset, 8, true};
+  if (status.code != Code::timeout) throw_status(*fabric_, status, call);
+  const std::string text = fmt::format("the deadline passed: the word at offset {} of window {} is {}, not {} {}",
+                                       offset, id_, seen, sign_of(compare), value);
+  base::Status timeout = status;
+  timeout.what = text.c_str();
+  throw_status(*fabric_, timeout, call);
+}
 
 std::string Core::name_of_rank(int rank) const {
   return team_ == nullptr ? fmt::format("rank {}", rank)

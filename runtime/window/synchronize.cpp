@@ -57,6 +57,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
 
 std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
   check_word("wait_until", rank_, offset, 8);
+  require_comparison("wait_until", offset, compare);
   if (device_ != nullptr) [[unlikely]]
     return wait_until_on_device(offset, compare, value, timeout);
   std::byte* const word = region_.base + offset;
@@ -66,7 +67,8 @@ std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t 
     return holds(seen, compare, value);
   };
   const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->resolve(timeout));
-  require(*fabric_, status, {"wait_until", -1, offset, 8, true});
+  if (!status.ok()) [[unlikely]]
+    throw_wait(status, offset, compare, value, seen);
   return seen;
 }
 
@@ -78,12 +80,14 @@ std::uint64_t Core::wait_until_on_device(std::uint64_t offset, Cmp compare, std:
     return device_->look(watch, offset, seen, looked) && (!looked.ok() || holds(seen, compare, value));
   };
   const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->resolve(timeout));
-  require(*fabric_, status.ok() ? looked : status, {"wait_until", -1, offset, 8, true});
+  if (const base::Status& outcome = status.ok() ? looked : status; !outcome.ok()) [[unlikely]]
+    throw_wait(outcome, offset, compare, value, seen);
   return seen;
 }
 
 bool Core::test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   const CallSite call{"test_until", -1, offset, 8, true};
+  require_comparison("test_until", offset, compare);
   for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
   std::uint64_t seen = 0;
   base::Status looked;
@@ -102,6 +106,7 @@ bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   if (device_ != nullptr) [[unlikely]]
     return test_until_on_device(offset, compare, value);
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
+  require_comparison("test_until", offset, compare);  // one that doesn't exist never holds
   for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
   // Whoever polls instead of waiting learns of a death here.

@@ -54,16 +54,48 @@ HMC_SPMD_TEST(signals, the_deadline_is_kept_and_names_the_wait) {
   Window win = Window::create(me.runtime->world(), 64);
   const auto start = Clock::now();
   try {
-    win.wait_until(16, Cmp::eq, 1, 100ms);
+    *win.local<std::uint64_t>(16) = 3;
+    win.wait_until(16, Cmp::eq, top, 100ms);
     hmc::spmd::fail_check(__FILE__, __LINE__, "it returned");
   } catch (const hmc::Error& error) {
     HMC_CHECK_EQ(error.code(), hmc::Code::timeout);
     const std::string text = error.what();
-    for (const char* part : {"wait_until", "timeout", "offset 16"})
+    for (const char* part : {"wait_until", "timeout", "the word at offset 16", " is 3, not == 18446744073709551615"})
       HMC_CHECK_MSG(text.find(part) != std::string::npos, "no {} in: {}", part, text);
   }
   HMC_CHECK_GE(Clock::now() - start, 100ms);
   HMC_CHECK_LT(Clock::now() - start, 5s);
+  me.runtime->world().barrier();
+  win.close();
+}
+
+HMC_SPMD_TEST(signals, a_timeout_names_its_window) {
+  Window first = Window::create(me.runtime->world(), 64), second = Window::create(me.runtime->world(), 64);
+  const auto name_of = [](Window& win) {
+    try {
+      win.wait_until(8, Cmp::gt, 7, 1ms);
+    } catch (const hmc::Error& error) {
+      const std::string text = error.what();
+      const std::size_t at = text.find("of window ");
+      HMC_CHECK_MSG(at != std::string::npos, "no window in: {}", text);
+      return text.substr(at, text.find(" is 0, not > 7") - at);
+    }
+    return std::string();
+  };
+  HMC_CHECK_NE(name_of(first), "");
+  HMC_CHECK_NE(name_of(first), name_of(second));
+  me.runtime->world().barrier();
+  first.close();
+  second.close();
+}
+
+HMC_SPMD_TEST(signals, a_comparison_that_does_not_exist_is_an_error_at_once) {
+  Window win = Window::create(me.runtime->world(), 64);
+  for (const int number : {6, 255}) {
+    const auto none = static_cast<Cmp>(number);
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, win.wait_until(16, none, 0));
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, win.test_until(16, none, 0));
+  }
   me.runtime->world().barrier();
   win.close();
 }
