@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <numeric>
 
 #include <hmc/error.hpp>
 
@@ -116,6 +120,22 @@ std::string cache_folder(Env::Lookup lookup) {
   return home.empty() ? home : home + "/.cache/hmc";
 }
 
+/// Insertions, deletions and replacements of a letter, and exchanges of two neighbours.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(last);
+    last.swap(row);
+  }
+  return last.back();
+}
+
 std::optional<std::string> from_getenv(std::string_view name) {
   const char* const value = std::getenv(std::string(name).c_str());
   if (value == nullptr) return std::nullopt;
@@ -132,6 +152,32 @@ std::string Env::library(std::string_view variable) { return from_getenv(variabl
 
 std::string Env::device_sharing() {
   return read_word(&from_getenv, "HMC_DEVICE_SHARING", {"process", "vmm", "fabric", "ipc", "staged"});
+}
+
+std::vector<Env::Misspelt> Env::misspelt() {
+  std::size_t count = 0;
+  while (environ[count] != nullptr) ++count;
+  return misspelt({environ, count});
+}
+
+std::vector<Env::Misspelt> Env::misspelt(std::span<const char* const> environment) {
+  constexpr std::string_view prefix = "HMC_";
+  std::vector<Misspelt> found;
+  for (const std::string_view entry : environment) {
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (!name.starts_with(prefix)) continue;
+    const EnvVar* nearest = nullptr;
+    // One letter of three may be wrong, so that a program may have HMC_* variables of its own.
+    std::size_t least = std::max<std::size_t>(1, (name.size() - prefix.size()) / 3) + 1;
+    for (const EnvVar& var : table) {
+      const std::size_t apart = distance(name, var.name);
+      if (apart >= least) continue;
+      least = apart;
+      nearest = &var;
+    }
+    if (nearest != nullptr && least > 0) found.push_back({std::string(name), nearest->name});
+  }
+  return found;
 }
 
 Env Env::from_process() { return from(&from_getenv); }

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hmc::base {
 
@@ -48,6 +49,15 @@ class Env {
   /// HMC_DEVICE_SHARING: the only way into peers' device memory that is tried; empty: all of them. Read when a window
   /// is made. Throws Error{invalid_config}.
   static std::string device_sharing();
+
+  /// HMC_* variables of this process that no code reads and whose names are close to one that is in the table: likely
+  /// misspelt.
+  struct Misspelt {
+    std::string name;
+    std::string_view nearest;
+  };
+  static std::vector<Misspelt> misspelt();
+  static std::vector<Misspelt> misspelt(std::span<const char* const> environment);  ///< "NAME=value"
 
   // behaviour
   std::string transport;  ///< the forced wire; empty: the best per pair

@@ -248,6 +248,11 @@ std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, con
   auto fabric = make_fabric(bootstrap, env, settings, model);
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
                    fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
+  // The ranks' environments are alike: one of them says it.
+  if (fabric->rank == 0)
+    for (const auto& [name, nearest] : base::Env::misspelt())
+      fabric->log.warn("the environment has {}, which HMC doesn't read; the nearest name that it reads is {}", name,
+                       nearest);
   const window::OnBehalf user(*fabric, "Runtime::init");
   auto world = std::make_shared<window::TeamCore>(fabric);
   settings.parameters = model->agree(*world);

@@ -35,6 +35,21 @@ class Members(LauncherTest):
             print(f"{best_ms:.2f} ms ", end="", flush=True)
             self.assertLess(best_ms, 50)
 
+    def test_the_error_of_the_others_names_the_rank_that_exited(self):
+        _, out, err = run("-np", "3", APP, "exit", "1")
+        texts = re.findall(r"saw \d+ peer_failed 1 (.*)", out)
+        self.assertEqual(len(texts), 2, out + err)
+        for text in texts:
+            self.assertRegex(text, r"^Window::close: rank 1 (exited with status 1|ended without saying goodbye)")
+
+    def test_a_misspelt_variable_is_told_once_with_the_nearest_name(self):
+        environment = dict(os.environ, HMC_TIMOUT_S="5", HMC_TEST_OWN="1")
+        status, out, err = run("-np", "3", APP, "well", env=environment)
+        self.assertEqual((status, out), (0, ""), err)
+        lines = err.splitlines()
+        self.assertEqual(len(lines), 1, err)
+        self.assertRegex(lines[0], r"^hmc\[0\] warn: .*HMC_TIMOUT_S.* HMC_TIMEOUT_S")
+
     def test_a_rank_that_leaves_without_close_is_told(self):
         status, out, err = run("-np", "3", APP, "quiet", "2")
         self.assertEqual(status, 9)

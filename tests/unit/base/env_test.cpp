@@ -113,6 +113,21 @@ TEST(Env, the_table_names_each_variable_once_and_says_what_it_means) {
   }
 }
 
+TEST(Env, a_name_close_to_a_variable_counts_as_misspelt) {
+  const char* const environment[] = {
+      "HMC_TIMEOUT=3", "HMC_TRANPSORT=tcp", "HMC_LGO=info",       "HMC_COLL_FILES=x", "HMC_TIMEOUT_S=3",
+      "HMC_LOG=info",  "HMC_HOME=/x",       "HMC_TEST_SEED=1",    "MY_HMC_TIMEOUT=3", "HMC_=1",
+      "HMC_BIN=/x",    "PATH=/x",           "HMC_CUDA_LIBARY=/x", "HMC_WAIT",         "HMC_RANKING=1"};
+  std::map<std::string, std::string_view> found;
+  for (const auto& [name, nearest] : Env::misspelt(environment)) EXPECT_TRUE(found.emplace(name, nearest).second);
+  const std::map<std::string, std::string_view> wanted = {{"HMC_TIMEOUT", "HMC_TIMEOUT_S"},
+                                                          {"HMC_TRANPSORT", "HMC_TRANSPORT"},
+                                                          {"HMC_LGO", "HMC_LOG"},
+                                                          {"HMC_COLL_FILES", "HMC_COLL_FILE"},
+                                                          {"HMC_CUDA_LIBARY", "HMC_CUDA_LIBRARY"}};
+  EXPECT_EQ(found, wanted);
+}
+
 TEST(Env, the_cache_lies_where_the_desktop_specification_says) {
   EXPECT_EQ(read({}).cache, "");
   EXPECT_EQ(read({{"HOME", "/home/me"}}).cache, "/home/me/.cache/hmc");
