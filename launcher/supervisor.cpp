@@ -114,7 +114,7 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   at(rank).state = State::ended;
   at(rank).wait_status = event.value;
   const base::Status news = control_.failure_known_to(rank);  // before its own end becomes the news
-  if (others_run()) control_.report_death(rank, describe_end(event.value));
+  if (others_run()) control_.report_death(rank, fmt::format("rank {} {}", rank, describe_end(event.value)));
   const bool failed = status_of(event.value) != 0;
   if (blame_deadline_ && rank == suspect_) return blame(failed ? rank : blamed_later_);
   if (status_ || blame_deadline_ || !failed) return;
