@@ -282,7 +282,9 @@ void Target::take_in(const Message& message, const std::byte* data, std::uint64_
 
 void Target::take_refusal(const Message& message) {
   const int rank = static_cast<int>(message.origin);
-  log_.error("{}: rank {} doesn't expose a region that this rank asked of it", peers_.traits().name, rank);
+  if (worth_a_line(++refusals_.own))
+    log_.error("{}: rank {} doesn't expose a region that this rank asked of it ({} such refusals)",
+               peers_.traits().name, rank, refusals_.own);
   tickets_.fail(message.ticket, base::Status::failure(Code::error, "the peer doesn't expose that region", rank));
   // A put has nobody who waits for it: the next flush says so, and the next verb on that way. Everything else
   // goes on.

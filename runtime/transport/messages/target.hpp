@@ -26,6 +26,7 @@ class Target {
   struct Refusals {
     std::uint64_t strangers = 0;  ///< messages without the secret
     std::uint64_t requests = 0;   ///< from ranks of the job, for regions that aren't there, or beyond them
+    std::uint64_t own = 0;        ///< of this rank's requests, by its peers
   };
 
   Target(int rank, std::uint64_t secret, Peers& peers, Tickets& tickets, Regions& regions, base::Log log)

@@ -184,6 +184,20 @@ TEST_F(MessageTarget, AStrangersMessageChangesNothing) {
   EXPECT_EQ(target_.refusals().strangers, 8U);
 }
 
+TEST_F(MessageTarget, ManyRefusalsTakeFewLinesOfTheLog) {
+  Target target{0, secret, peers_, tickets_, regions_, base::Log(base::LogLevel::error)};
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 130; ++i) {
+    Message refused = from_peer(Kind::refused);  // one of this rank's puts
+    refused.bytes = 0;
+    target.receive(refused, nullptr, 0);
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(target.refusals().own, 130U);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 8) << text;  // 1, 2, 4 and so on up to 128
+  EXPECT_NE(text.find("(128 such refusals)"), std::string::npos) << text;
+}
+
 TEST_F(MessageTarget, ARefusedRequestHurtsNothingElse) {
   Message put = from_peer(Kind::put);
   ++put.nonce;  // of a region that is gone
