@@ -8,14 +8,22 @@ namespace {
 using namespace fake;
 
 thread_local int current = 0;
-constexpr int not_ready = 100126, no_memory = 100100, invalid = 100001, unknown = 999999;
+// cnrt.h, CNRT 6.14: cnrtRet_t.
+constexpr int not_ready = 1, invalid_device = 100005, invalid_argument = 100006, invalid_handle = 100014,
+              no_memory = 100100, other_device = 632006, unknown = 999991;
 
 int code_of(Result result) {
-  return result == Result::ok              ? 0
-         : result == Result::not_ready     ? not_ready
-         : result == Result::out_of_memory ? no_memory
-                                           : invalid;
+  switch (result) {
+    case Result::ok: return 0;
+    case Result::not_ready: return not_ready;
+    case Result::out_of_memory: return no_memory;
+    case Result::invalid_device: return invalid_device;
+    case Result::invalid_handle: return invalid_handle;
+    case Result::other_context: return other_device;
+    default: return invalid_argument;
+  }
 }
+StreamName here(void* queue) { return {queue, current}; }
 template <typename Work> int run(const char* name, Work&& work) {
   return call(name, code_of, unknown, static_cast<Work&&>(work));
 }
@@ -46,10 +54,15 @@ FAKE_API int cnrtSetDevice(int device) {
   });
 }
 FAKE_API const char* cnrtGetErrorName(int code) {
-  return code == not_ready   ? "cnrtErrorNotReady"
-         : code == no_memory ? "cnrtErrorNoMem"
-         : code == unknown   ? "cnrtErrorUnknown"
-                             : "cnrtErrorArgsInvalid";
+  switch (code) {
+    case not_ready: return "cnrtErrorNotReady";
+    case invalid_device: return "cnrtErrorDeviceInvalid";
+    case invalid_argument: return "cnrtErrorArgsInvalid";
+    case invalid_handle: return "cnrtErrorInvalidResourceHandle";
+    case no_memory: return "cnrtErrorNoMem";
+    case other_device: return "cnrtErrorDevice";
+    default: return "cnrtErrorUnknown";
+  }
 }
 FAKE_API int cnrtMalloc(void** address, std::size_t bytes) {
   return run("cnrtMalloc", [&] { return memory().allocate(*address, bytes, current); });
@@ -58,7 +71,8 @@ FAKE_API int cnrtFree(void* address) {
   return run("cnrtFree", [&] { return memory().free(address); });
 }
 FAKE_API int cnrtHostMalloc(void** address, std::size_t bytes) {
-  return run("cnrtHostMalloc", [&] { return memory().allocate_host(*address, bytes, current, false); });
+  return run("cnrtHostMalloc",
+             [&] { return memory().allocate_host(*address, {.bytes = bytes, .device = current, .portable = true}); });
 }
 FAKE_API int cnrtFreeHost(void* address) {
   return run("cnrtFreeHost", [&] { return memory().free_host(address); });
@@ -85,37 +99,40 @@ FAKE_API int cnrtPointerGetAttributes(void* out, const void* address) {
 }
 FAKE_API int cnrtMemcpyAsync(void* to, void* from, std::size_t bytes, void* queue, int direction) {
   return run("cnrtMemcpyAsync", [&] {
+    constexpr int directions = 6;  // cnrtMemTransDir_t
+    if (direction < 0 || direction >= directions) return Result::invalid_value;
     const Side target = direction == 2 ? Side::host : Side::device;
     const Side source = direction == 0 ? Side::host : Side::device;
-    return streams().copy(to, target, from, source, bytes, queue);
+    return streams().copy(to, target, from, source, bytes, here(queue));
   });
 }
 FAKE_API int cnrtMemsetAsync(void* to, int value, std::size_t bytes, void* queue) {
-  return run("cnrtMemsetAsync", [&] { return streams().fill(to, static_cast<unsigned char>(value), bytes, queue); });
+  return run("cnrtMemsetAsync",
+             [&] { return streams().fill(to, static_cast<unsigned char>(value), bytes, here(queue)); });
 }
 FAKE_API int cnrtQueueCreate(void** queue) {
-  return run("cnrtQueueCreate", [&] { return streams().create_stream(*queue, current); });
+  return run("cnrtQueueCreate", [&] { return streams().create_stream(*queue, current, false); });
 }
 FAKE_API int cnrtQueueDestroy(void* queue) {
-  return run("cnrtQueueDestroy", [&] { return streams().destroy_stream(queue); });
+  return run("cnrtQueueDestroy", [&] { return streams().destroy_stream(here(queue)); });
 }
 FAKE_API int cnrtQueueSync(void* queue) {
-  return run("cnrtQueueSync", [&] { return streams().synchronize_stream(queue); });
+  return run("cnrtQueueSync", [&] { return streams().synchronize_stream(here(queue)); });
 }
 FAKE_API int cnrtQueueQuery(void* queue) {
-  return run("cnrtQueueQuery", [&] { return streams().query_stream(queue); });
+  return run("cnrtQueueQuery", [&] { return streams().query_stream(here(queue)); });
 }
 FAKE_API int cnrtInvokeHostFunc(void* queue, void (*function)(void*), void* data) {
-  return run("cnrtInvokeHostFunc", [&] { return streams().call_host(queue, function, data); });
+  return run("cnrtInvokeHostFunc", [&] { return streams().call_host(here(queue), function, data); });
 }
 FAKE_API int cnrtNotifierCreate(void** notifier) {
-  return run("cnrtNotifierCreate", [&] { return streams().create_event(*notifier); });
+  return run("cnrtNotifierCreate", [&] { return streams().create_event(*notifier, {.device = current}); });
 }
 FAKE_API int cnrtNotifierDestroy(void* notifier) {
   return run("cnrtNotifierDestroy", [&] { return streams().destroy_event(notifier); });
 }
 FAKE_API int cnrtPlaceNotifier(void* notifier, void* queue) {
-  return run("cnrtPlaceNotifier", [&] { return streams().record_event(notifier, queue); });
+  return run("cnrtPlaceNotifier", [&] { return streams().record_event(notifier, here(queue)); });
 }
 FAKE_API int cnrtWaitNotifier(void* notifier) {
   return run("cnrtWaitNotifier", [&] { return streams().synchronize_event(notifier); });
@@ -123,6 +140,10 @@ FAKE_API int cnrtWaitNotifier(void* notifier) {
 FAKE_API int cnrtQueryNotifier(void* notifier) {
   return run("cnrtQueryNotifier", [&] { return streams().query_event(notifier); });
 }
-FAKE_API int cnrtQueueWaitNotifier(void* notifier, void* queue, unsigned) {
-  return run("cnrtQueueWaitNotifier", [&] { return streams().stream_wait(queue, notifier); });
+FAKE_API int cnrtQueueWaitNotifier(void* notifier, void* queue, unsigned flags) {
+  return run("cnrtQueueWaitNotifier",
+             [&] { return flags == 0 ? streams().stream_wait(here(queue), notifier) : Result::invalid_value; });
+}
+FAKE_API int cnrtNotifierElapsedTime(void* from, void* to, float* milliseconds) {
+  return run("cnrtNotifierElapsedTime", [&] { return streams().elapsed(*milliseconds, from, to); });
 }

@@ -13,6 +13,9 @@ namespace fake {
 
 using hmc::memory::cuda::Address;
 
+/// CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES.
+inline constexpr int attribute_can_flush = 98;
+
 /// cuInit was called.
 extern bool initialized;
 

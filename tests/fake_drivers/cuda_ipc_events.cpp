@@ -28,8 +28,10 @@ struct EventHandle {
 
 class SharedEvent final : public Event {
  public:
-  explicit SharedEvent(int fd)
-      : fd_(fd), counters_(static_cast<Counters*>(::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0))) {}
+  SharedEvent(int fd, const EventTraits& traits)
+      : Event(traits),
+        fd_(fd),
+        counters_(static_cast<Counters*>(::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0))) {}
   SharedEvent(const SharedEvent&) = delete;
   SharedEvent& operator=(const SharedEvent&) = delete;
   ~SharedEvent() override {
@@ -50,17 +52,17 @@ class SharedEvent final : public Event {
   Counters* counters_;
 };
 
-Result add(void*& event, int fd) {
+Result add(void*& event, int fd, const EventTraits& traits) {
   if (fd < 0) return Result::out_of_memory;
-  event = streams().add_event(std::make_shared<SharedEvent>(fd));
+  event = streams().add_event(std::make_shared<SharedEvent>(fd, traits));
   return Result::ok;
 }
 
 }  // namespace
 
-Result create_shared_event(void*& event) {
+Result create_shared_event(void*& event, const EventTraits& traits) {
   const int fd = ::memfd_create("fake-event", MFD_CLOEXEC);
-  if (fd >= 0 && ::ftruncate(fd, page) == 0) return add(event, fd);
+  if (fd >= 0 && ::ftruncate(fd, page) == 0) return add(event, fd, traits);
   if (fd >= 0) ::close(fd);
   return Result::out_of_memory;
 }
@@ -73,14 +75,14 @@ Result get_event_handle(void* handle, void* event) {
   return Result::ok;
 }
 
-Result open_event_handle(void*& event, const void* handle) {
+Result open_event_handle(void*& event, const void* handle, int device) {
   EventHandle given;
   std::memcpy(&given, handle, sizeof given);
   if (given.magic != event_magic) return Result::invalid_value;
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%lu/fd/%lu", static_cast<unsigned long>(given.pid),
                 static_cast<unsigned long>(given.fd));
-  return add(event, ::open(path, O_RDWR | O_CLOEXEC));
+  return add(event, ::open(path, O_RDWR | O_CLOEXEC), {.device = device, .times = false});
 }
 
 }  // namespace fake

@@ -15,20 +15,31 @@ FAKE_API int cuModuleGetFunction(void** function, void* module, const char* name
 }
 FAKE_API int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                             unsigned, void* stream, void** arguments, void**) {
-  return run_here("cuLaunchKernel",
-                  [&](int) { return kernels().launch(function, blocks, threads, arguments, stream); });
-}
-FAKE_API int cuMemHostGetDevicePointer_v2(Address* seen, void* address, unsigned) {
-  return run_here("cuMemHostGetDevicePointer_v2", [&](int) {
-    HostBlock block;
-    if (!memory().find_host(block, address)) return Result::invalid_value;
-    *seen = reinterpret_cast<Address>(address);
-    return Result::ok;
+  return run_here("cuLaunchKernel", [&](int device) {
+    return kernels().launch(function, blocks, threads, arguments, {stream, device});
   });
 }
-FAKE_API int cuStreamWriteValue32_v2(void* stream, Address word, unsigned value, unsigned) {
-  return run_here("cuStreamWriteValue32_v2", [&](int) { return streams().write_word(stream, pointer(word), value); });
+FAKE_API int cuMemHostGetDevicePointer_v2(Address* seen, void* address, unsigned flags) {
+  return run_here("cuMemHostGetDevicePointer_v2", [&](int device) {
+    void* found = nullptr;
+    const Result result = flags == 0 ? memory().device_pointer(found, address, device) : Result::invalid_value;
+    *seen = reinterpret_cast<Address>(found);
+    return result;
+  });
 }
-FAKE_API int cuStreamWaitValue32_v2(void* stream, Address word, unsigned value, unsigned) {
-  return run_here("cuStreamWaitValue32_v2", [&](int) { return streams().wait_word(stream, pointer(word), value); });
+FAKE_API int cuStreamWriteValue32_v2(void* stream, Address word, unsigned value, unsigned flags) {
+  constexpr unsigned no_memory_barrier = 1;
+  return run_here("cuStreamWriteValue32_v2", [&](int device) {
+    if ((flags & ~no_memory_barrier) != 0) return Result::invalid_value;
+    return streams().write_word({stream, device}, pointer(word), value, 4);
+  });
+}
+// A flush is one of the device's own remote writes: in a process they are there when the word is.
+FAKE_API int cuStreamWaitValue32_v2(void* stream, Address word, unsigned value, unsigned flags) {
+  constexpr unsigned flush = 1U << 30, not_all_bits = 3;
+  return run_here("cuStreamWaitValue32_v2", [&](int device) {
+    if ((flags & ~flush) > not_all_bits) return Result::invalid_value;
+    return streams().wait_word({stream, device}, pointer(word),
+                               {.bytes = 4, .value = value, .until = static_cast<WordWait::Until>(flags & ~flush)});
+  });
 }

@@ -26,7 +26,9 @@ std::map<std::uintptr_t, Pool> pools;
 std::uintptr_t next_pool = 0x7000;
 std::map<Address, std::uint64_t> inode_of_memory;  // the pool that it is from
 
-int code_of(Result result) { return result == Result::ok ? 0 : result == Result::out_of_memory ? 2 : 1; }
+int code_of(Result result) {
+  return result == Result::ok ? 0 : result == Result::out_of_memory ? 2 : result == Result::invalid_handle ? 400 : 1;
+}
 
 Pool* find(void* pool) {
   const auto found = pools.find(reinterpret_cast<std::uintptr_t>(pool));
@@ -66,8 +68,10 @@ FAKE_API int cuMemPoolDestroy(void* pool) {
     return Result::ok;
   });
 }
-FAKE_API int cuMemAllocFromPoolAsync(Address* address, std::size_t bytes, void* pool, void*) {
+// At once, whatever the stream: what shares pools between processes waits for the stream before it hands memory over.
+FAKE_API int cuMemAllocFromPoolAsync(Address* address, std::size_t bytes, void* pool, void* stream) {
   return call("cuMemAllocFromPoolAsync", code_of, 999, [&] {
+    if (streams().check_here({stream, 0}) == Result::invalid_handle) return Result::invalid_handle;
     const std::scoped_lock lock(mutex);
     Pool* const found = find(pool);
     if (found == nullptr || found->imported) return Result::invalid_value;

@@ -149,8 +149,9 @@ Result Kernels::function(void*& function, void* module, const char* name) {
   return Result::ok;
 }
 
-Result Kernels::launch(void* function, unsigned blocks, unsigned threads, void** arguments, void* stream) {
+Result Kernels::launch(void* function, unsigned blocks, unsigned threads, void** arguments, const StreamName& stream) {
   if (function == nullptr || blocks == 0 || threads == 0 || threads > 1024) return Result::invalid_value;
+  if (const Result result = streams().check_here(stream); result != Result::ok) return result;
   const Kernel kernel = *static_cast<const Kernel*>(function);
   // Aligned as any parameter may want it.
   const std::shared_ptr<void> argument(::operator new(kernel.argument_bytes), [](void* p) { ::operator delete(p); });

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tests/fake_drivers/kernel_thread.hpp"
-#include "tests/fake_drivers/memory.hpp"
+#include "tests/fake_drivers/streams.hpp"
 
 namespace fake {
 
@@ -22,8 +22,8 @@ class Kernels {
   Result load(void*& module, const void* image);
   Result unload(void* module);
   Result function(void*& function, void* module, const char* name);
-  /// The argument is copied now, the kernel runs on the stream.
-  Result launch(void* function, unsigned blocks, unsigned threads, void** arguments, void* stream);
+  /// The argument is copied now, the kernel runs on the stream, which must be of the current device.
+  Result launch(void* function, unsigned blocks, unsigned threads, void** arguments, const StreamName& stream);
 
  private:
   struct Kernel {

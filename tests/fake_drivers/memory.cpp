@@ -5,11 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 namespace fake {
 
@@ -31,6 +33,17 @@ int new_memfd(std::size_t bytes) {
   if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
   if (fd >= 0) ::close(fd);
   return -1;
+}
+
+/// Real memory holds what its last user left: never zeros.
+bool fill_with_garbage(int fd, std::size_t bytes) {
+  static const auto& garbage = *new std::vector<unsigned char>(std::size_t{1} << 20, 0xA5);  // programs free at exit
+  for (std::size_t at = 0; at < bytes;) {
+    const ssize_t done = ::pwrite(fd, garbage.data(), std::min(garbage.size(), bytes - at), static_cast<off_t>(at));
+    if (done <= 0) return false;
+    at += static_cast<std::size_t>(done);
+  }
+  return true;
 }
 
 }  // namespace
@@ -64,7 +77,9 @@ bool Memory::in_window(const void* address, std::size_t& offset) const noexcept 
 
 Memory::Ranges::iterator Memory::exact(void* address) {
   std::size_t offset = 0;
-  return in_window(address, offset) ? ranges_.find(offset) : ranges_.end();
+  if (!in_window(address, offset)) return ranges_.end();
+  const auto found = around(ranges_, offset);
+  return found != ranges_.end() && offset == found->first + found->second.lead ? found : ranges_.end();
 }
 Memory::Ranges::iterator Memory::around(Ranges& ranges, std::size_t offset) {
   auto found = ranges.upper_bound(offset);
@@ -75,25 +90,28 @@ Memory::Ranges::iterator Memory::around(Ranges& ranges, std::size_t offset) {
 const Memory::Range* Memory::backed(std::size_t offset, std::size_t& start) {
   for (Ranges* const ranges : {&mapped_, &ranges_}) {
     const auto found = around(*ranges, offset);
-    if (found == ranges->end() || found->second.physical == nullptr) continue;
-    start = found->first;
-    return &found->second;
+    if (found == ranges->end() || found->second.physical == nullptr || found->second.leaving) continue;
+    start = found->first + found->second.lead;
+    return offset < start ? nullptr : &found->second;
   }
   return nullptr;
 }
 
 /// First fit. One piece of granularity stays free behind each range, so that overruns don't hit a neighbour.
-Result Memory::place(Ranges::iterator& placed, std::size_t bytes, Kind kind) {
-  const std::size_t reserved = round_up(bytes, granularity);
-  std::size_t offset = granularity;
+Result Memory::place(Ranges::iterator& placed, std::size_t bytes, Kind kind, std::size_t lead, std::size_t aligned) {
+  const std::size_t reserved = round_up(lead + bytes, granularity);
+  const auto base = reinterpret_cast<std::uintptr_t>(window_);
+  const auto next = [&](std::size_t offset) { return round_up(base + offset, aligned) - base; };
+  std::size_t offset = next(granularity);
   for (const auto& [start, range] : ranges_) {
     if (offset + reserved + granularity <= start) break;
-    offset = start + range.reserved + granularity;
+    offset = next(start + range.reserved + granularity);
   }
   if (offset + reserved > window_bytes) return Result::out_of_memory;
   Range range;
   range.bytes = bytes;
   range.reserved = reserved;
+  range.lead = lead;
   range.kind = kind;
   placed = ranges_.emplace(offset, std::move(range)).first;
   return Result::ok;
@@ -121,23 +139,42 @@ Result Memory::make_physical(std::shared_ptr<Physical>& made, std::size_t bytes,
   const int fd = new_memfd(bytes);
   if (fd < 0) return Result::out_of_memory;
   made = std::make_shared<Physical>(fd, bytes, device);
-  return Result::ok;
+  return fill_with_garbage(fd, bytes) ? Result::ok : Result::out_of_memory;
 }
 
 // ---- plain memory
 
-Result Memory::allocate(void*& address, std::size_t bytes, int device) {
+Result Memory::allocate(void*& address, std::size_t bytes, int device, bool at_once) {
   if (bytes == 0) return Result::invalid_value;
   const std::scoped_lock lock(mutex_);
   std::shared_ptr<Physical> physical;
-  if (const Result result = make_physical(physical, round_up(bytes, 4096), device); result != Result::ok) return result;
+  const std::size_t whole = round_up(alignment + bytes, 4096);
+  if (const Result result = make_physical(physical, whole, device); result != Result::ok) return result;
   Ranges::iterator range;
-  if (const Result result = place(range, bytes, Kind::malloced); result != Result::ok) return result;
-  // Real memory holds what its last user left: never zeros.
-  if (const Result result = back(range, std::move(physical), true); result != Result::ok) return result;
-  std::memset(shadow(range->first), 0xA5, bytes);
-  address = window_ + range->first;
+  if (const Result result = place(range, bytes, Kind::malloced, alignment, granularity); result != Result::ok)
+    return result;
+  if (const Result result = back(range, std::move(physical), at_once); result != Result::ok) {
+    ranges_.erase(range);
+    return result;
+  }
+  range->second.dormant = !at_once;
+  address = window_ + range->first + alignment;
   control().gained(Live::memory);
+  return Result::ok;
+}
+void Memory::come_alive(void* address) {
+  const std::scoped_lock lock(mutex_);
+  const auto range = exact(address);
+  if (range == ranges_.end()) return;  // its free came first: the caller has ordered nothing
+  range->second.dormant = false;
+  (void)::mprotect(shadow(range->first), range->second.physical->bytes(), PROT_READ | PROT_WRITE);
+}
+Result Memory::free_soon(void* address) {
+  const std::scoped_lock lock(mutex_);
+  const auto range = exact(address);
+  if (range == ranges_.end() || range->second.kind != Kind::malloced || range->second.leaving)
+    return Result::invalid_value;
+  range->second.leaving = true;
   return Result::ok;
 }
 
@@ -150,16 +187,15 @@ Result Memory::drop(void* address, Kind kind) {
   control().lost(kind == Kind::imported ? Live::import : Live::memory);
   return Result::ok;
 }
-Result Memory::free(void* address) { return drop(address, Kind::malloced); }
 
-Result Memory::allocate_host(void*& address, std::size_t bytes, int device, bool managed) {
-  if (bytes == 0) return Result::invalid_value;
-  const std::size_t span = round_up(bytes, 4096);
+Result Memory::allocate_host(void*& address, const HostBlock& block) {
+  if (block.bytes == 0) return Result::invalid_value;
+  const std::size_t span = round_up(block.bytes, 4096);
   void* const at = ::mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return Result::out_of_memory;
   const std::scoped_lock lock(mutex_);
-  host_[reinterpret_cast<std::uintptr_t>(at)] = {bytes, device, managed, false};
-  std::memset(at, 0xA5, bytes);
+  host_[reinterpret_cast<std::uintptr_t>(at)] = block;
+  std::memset(at, 0xA5, block.bytes);
   address = at;
   control().gained(Live::host);
   return Result::ok;
@@ -174,16 +210,17 @@ Result Memory::free_host(void* address) {
   return Result::ok;
 }
 
-Result Memory::pin(void* address, std::size_t bytes, int device) {
+Result Memory::pin(void* address, HostBlock block) {
   std::size_t offset = 0;
-  if (bytes == 0 || in_window(address, offset)) return Result::invalid_value;
+  if (block.bytes == 0 || in_window(address, offset)) return Result::invalid_value;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   const std::scoped_lock lock(mutex_);
   const auto next = host_.lower_bound(at);
-  if (next != host_.end() && next->first < at + bytes) return Result::already_mapped;
+  if (next != host_.end() && next->first < at + block.bytes) return Result::already_mapped;
   if (next != host_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > at)
     return Result::already_mapped;
-  host_[at] = {bytes, device, false, true};
+  block.is_users = true;
+  host_[at] = block;
   control().gained(Live::host);
   return Result::ok;
 }
@@ -196,6 +233,25 @@ Result Memory::unpin(void* address) {
   return Result::ok;
 }
 
+Result Memory::device_pointer(void*& seen, void* address, int device) {
+  const std::scoped_lock lock(mutex_);
+  std::size_t left = 0;
+  const HostBlock* const block = host_block(address, left);
+  if (block == nullptr || !block->mapped || !(block->portable || block->device == device)) return Result::invalid_value;
+  seen = address;
+  return Result::ok;
+}
+
+const HostBlock* Memory::host_block(const void* address, std::size_t& left) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  auto found = host_.upper_bound(at);
+  if (found == host_.begin()) return nullptr;
+  --found;
+  if (at >= found->first + found->second.bytes) return nullptr;
+  left = found->first + found->second.bytes - at;
+  return &found->second;
+}
+
 // ---- handles between processes: the importer opens the exporter's descriptor
 
 Result Memory::ipc_get(IpcContent& content, void* address) {
@@ -203,7 +259,8 @@ Result Memory::ipc_get(IpcContent& content, void* address) {
   std::size_t offset = 0;
   if (!in_window(address, offset)) return Result::invalid_value;
   const auto range = around(ranges_, offset);
-  if (range == ranges_.end() || range->second.kind != Kind::malloced) return Result::invalid_value;
+  if (range == ranges_.end() || range->second.kind != Kind::malloced || range->second.dormant)
+    return Result::invalid_value;
   const auto& physical = *range->second.physical;
   content = {ipc_magic,
              static_cast<std::uint64_t>(::getpid()),
@@ -232,9 +289,13 @@ Result Memory::ipc_open(void*& address, const IpcContent& content, int device) {
   }
   auto physical = std::make_shared<Physical>(fd, static_cast<std::size_t>(info.st_size), device);
   Ranges::iterator range;
-  if (const Result result = place(range, content.bytes, Kind::imported); result != Result::ok) return result;
-  if (const Result result = back(range, std::move(physical), true); result != Result::ok) return result;
-  address = window_ + range->first;
+  if (const Result result = place(range, content.bytes, Kind::imported, alignment, granularity); result != Result::ok)
+    return result;
+  if (const Result result = back(range, std::move(physical), true); result != Result::ok) {
+    ranges_.erase(range);
+    return result;
+  }
+  address = window_ + range->first + alignment;
   control().gained(Live::import);
   return Result::ok;
 }
@@ -246,17 +307,21 @@ std::byte* Memory::resolve(const void* address, std::size_t bytes, Side side) {
   const std::scoped_lock lock(mutex_);
   std::size_t offset = 0;
   if (!in_window(address, offset)) {
-    const auto at = reinterpret_cast<std::uintptr_t>(address);
-    auto found = host_.upper_bound(at);
-    const bool registered = found != host_.begin() && at < (--found)->first + found->second.bytes;
-    if (registered && at + bytes > found->first + found->second.bytes) return nullptr;
-    if (side == Side::device && !registered) return nullptr;
+    std::size_t left = 0;
+    const bool registered = host_block(address, left) != nullptr;
+    if (registered ? bytes > left : side == Side::device) return nullptr;
     return static_cast<std::byte*>(const_cast<void*>(address));
   }
   if (side == Side::host) return nullptr;
   std::size_t start = 0;
   const Range* const range = backed(offset, start);
   return range != nullptr && offset + bytes <= start + range->bytes ? shadow(offset) : nullptr;
+}
+
+std::byte* Memory::word(const void* address, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) return nullptr;
+  if (HostBlock block; find_host(block, address) && !block.mapped && !block.signal) return nullptr;
+  return resolve(address, bytes, Side::device);
 }
 
 bool Memory::find(Found& found, const void* address) {
@@ -271,13 +336,10 @@ bool Memory::find(Found& found, const void* address) {
 }
 bool Memory::find_host(HostBlock& block, const void* address) {
   const std::scoped_lock lock(mutex_);
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  auto found = host_.upper_bound(at);
-  if (found == host_.begin()) return false;
-  --found;
-  if (at >= found->first + found->second.bytes) return false;
-  block = found->second;
-  return true;
+  std::size_t left = 0;
+  const HostBlock* const found = host_block(address, left);
+  if (found != nullptr) block = *found;
+  return found != nullptr;
 }
 
 }  // namespace fake

@@ -21,6 +21,7 @@ enum class Result {
   invalid_device,
   invalid_context,
   invalid_handle,
+  other_context,  ///< the handle is of another device than the current one
   not_ready,
   already_mapped,
   not_supported,
@@ -57,8 +58,11 @@ struct Found {
 };
 struct HostBlock {
   std::size_t bytes = 0;
-  int device = 0;
+  int device = 0;  ///< the current device of the call that made or registered it
   bool managed = false;
+  bool portable = false;  ///< pinned for all devices
+  bool mapped = false;    ///< devices have a pointer to it
+  bool signal = false;    ///< HIP's memory for words that streams wait for
   bool is_users = false;  ///< registered, not made
 };
 
@@ -71,16 +75,27 @@ struct IpcContent {
 class Memory {
  public:
   static constexpr std::size_t granularity = std::size_t{2} << 20;
+  /// Plain memory starts at odd multiples of it: callers get this alignment, and no more.
+  static constexpr std::size_t alignment = 256;
   Memory();
 
   // ---- plain memory
-  Result allocate(void*& address, std::size_t bytes, int device);
-  Result free(void* address);
-  Result allocate_host(void*& address, std::size_t bytes, int device, bool managed);
+  Result allocate(void*& address, std::size_t bytes, int device) { return allocate(address, bytes, device, true); }
+  Result free(void* address) { return drop(address, Kind::malloced); }
+  /// Stream-ordered: the driver reaches the memory from come_alive() on; free_soon() refuses what can't be freed, and
+  /// the memory lives until free().
+  Result allocate_dormant(void*& address, std::size_t bytes, int device) {
+    return allocate(address, bytes, device, false);
+  }
+  void come_alive(void* address);
+  Result free_soon(void* address);
+  Result allocate_host(void*& address, const HostBlock& block);
   Result free_host(void* address);
   /// Host memory of the caller's; no byte of it twice.
-  Result pin(void* address, std::size_t bytes, int device);
+  Result pin(void* address, HostBlock block);
   Result unpin(void* address);
+  /// How `device` addresses host memory: only what was mapped, for its own device unless it is portable.
+  Result device_pointer(void*& seen, void* address, int device);
 
   // ---- physical memory and ranges
   Result create(std::uint64_t& handle, std::size_t bytes, int device);
@@ -90,7 +105,8 @@ class Memory {
   /// By bytes, as ipc_get and ipc_open; any number of times, in this process too.
   Result fabric_get(IpcContent& content, std::uint64_t handle);
   Result fabric_open(std::uint64_t& handle, const IpcContent& content);
-  Result reserve(void*& address, std::size_t bytes);
+  /// `aligned`: 0 or a power of two.
+  Result reserve(void*& address, std::size_t bytes, std::size_t aligned);
   Result unreserve(void* address, std::size_t bytes);
   Result map(void* address, std::size_t bytes, std::uint64_t handle);
   Result unmap(void* address, std::size_t bytes);
@@ -103,6 +119,8 @@ class Memory {
 
   /// Where the driver finds [address, address + bytes); null when `side` forbids it or it isn't mapped.
   std::byte* resolve(const void* address, std::size_t bytes, Side side);
+  /// A word that streams write or wait for: aligned by its size, in device memory or in mapped host memory; else null.
+  std::byte* word(const void* address, std::size_t bytes);
   /// For kernels, which nobody stops: what isn't mapped, or not for access, faults.
   void* reach(const void* address) const noexcept {
     std::size_t offset = 0;
@@ -113,11 +131,14 @@ class Memory {
 
  private:
   struct Range {
-    std::size_t bytes = 0;     ///< asked for: whoever goes beyond is refused
+    std::size_t bytes = 0;     ///< asked for: accesses beyond are refused
     std::size_t reserved = 0;  ///< of the window
+    std::size_t lead = 0;      ///< from the start in the window to the first byte
     Kind kind = Kind::reserved;
     std::shared_ptr<Physical> physical;  ///< null: only reserved
     std::uint64_t inode = 0;
+    bool dormant = false;  ///< stream-ordered: the stream hasn't come to the allocation
+    bool leaving = false;  ///< stream-ordered: its free is in a stream
   };
   using Ranges = std::map<std::size_t, Range>;  // by offset in the window
 
@@ -127,11 +148,13 @@ class Memory {
   static Ranges::iterator around(Ranges& ranges, std::size_t offset);
   /// What has memory behind it there, and where that begins; null: nothing.
   const Range* backed(std::size_t offset, std::size_t& start);
-  Result place(Ranges::iterator& placed, std::size_t bytes, Kind kind);
+  Result allocate(void*& address, std::size_t bytes, int device, bool at_once);
+  Result place(Ranges::iterator& placed, std::size_t bytes, Kind kind, std::size_t lead, std::size_t aligned);
   Result back(Ranges::iterator range, std::shared_ptr<Physical> physical, bool readable);
   void clear(Ranges::iterator range);
   Result make_physical(std::shared_ptr<Physical>& made, std::size_t bytes, int device);
   Result drop(void* address, Kind kind);
+  const HostBlock* host_block(const void* address, std::size_t& left);
 
   std::mutex mutex_;
   std::byte* window_;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -74,11 +75,12 @@ Result Memory::fabric_open(std::uint64_t& handle, const IpcContent& content) {
   return result;
 }
 
-Result Memory::reserve(void*& address, std::size_t bytes) {
-  if (bytes == 0 || bytes % granularity != 0) return Result::invalid_value;
+Result Memory::reserve(void*& address, std::size_t bytes, std::size_t aligned) {
+  if (bytes == 0 || bytes % granularity != 0 || (aligned & (aligned - 1)) != 0) return Result::invalid_value;
   const std::scoped_lock lock(mutex_);
   Ranges::iterator range;
-  if (const Result result = place(range, bytes, Kind::reserved); result != Result::ok) return result;
+  const Result result = place(range, bytes, Kind::reserved, 0, std::max(aligned, granularity));
+  if (result != Result::ok) return result;
   address = window_ + range->first;
   control().gained(Live::reservation);
   return Result::ok;
@@ -109,7 +111,9 @@ Result Memory::map(void* address, std::size_t bytes, std::uint64_t handle) {
   const auto next = mapped_.lower_bound(offset);
   if (around(mapped_, offset) != mapped_.end() || (next != mapped_.end() && next->first < offset + bytes))
     return Result::already_mapped;
-  const auto piece = mapped_.emplace(offset, Range{bytes, bytes, Kind::reserved, nullptr, 0}).first;
+  Range mapped;
+  mapped.bytes = mapped.reserved = bytes;
+  const auto piece = mapped_.emplace(offset, std::move(mapped)).first;
   if (const Result result = back(piece, found->second, false); result != Result::ok) {
     mapped_.erase(piece);
     return result;

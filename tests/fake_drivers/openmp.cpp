@@ -18,7 +18,7 @@ FAKE_API int omp_get_num_devices() { return devices; }
 FAKE_API void* omp_target_alloc(std::size_t bytes, int device) {
   if (control().enter("omp_target_alloc", 1) != 0) return nullptr;
   void* address = nullptr;
-  const Result result = device == devices ? memory().allocate_host(address, bytes, device, false)
+  const Result result = device == devices ? memory().allocate_host(address, {.bytes = bytes, .device = device})
                                           : memory().allocate(address, bytes, device);
   return result == Result::ok ? address : nullptr;
 }

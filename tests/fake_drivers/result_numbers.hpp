@@ -14,7 +14,8 @@ inline int code_of(Result result) {
     case Result::invalid_device: return 101;
     case Result::invalid_context: return 201;
     case Result::already_mapped: return 208;
-    case Result::invalid_handle: return 400;
+    case Result::invalid_handle:
+    case Result::other_context: return 400;
     case Result::not_ready: return 600;
     case Result::not_supported: return 801;
   }
