@@ -227,7 +227,9 @@ FAKE_API int FN(IpcGetMemHandle)(api::IpcMemHandle* handle, void* address) {
 }
 FAKE_API int FN(IpcOpenMemHandle)(void** address, api::IpcMemHandle handle, unsigned flags) {
   return run(NAME(IpcOpenMemHandle), [&] {
-    if (flags != api::ipc_lazy_peer_access) return Result::invalid_value;
+    const bool is_older_hip = std::strcmp(FAKE_TEXT(FAKE_PREFIX), "hip") == 0 && control().hip_version < 60'000'000;
+    if (flags != (is_older_hip ? api::ipc_lazy_peer_access_older : api::ipc_lazy_peer_access))
+      return Result::invalid_value;
     IpcContent content{};
     std::memcpy(&content, &handle, sizeof content);
     return memory().ipc_open(*address, content, current_device);
