@@ -30,7 +30,12 @@ class PlainAllocation final : public OwnAllocation {
     failures.check(here.answer(), "allocate");
     if (how == Backing::stream_ordered) failures.check(vendor.create_stream(stream_), "allocate");
     void* got = nullptr;
-    const Answer answer = vendor.allocate(got, size, how, stream_);
+    Answer answer = vendor.allocate(got, size, how, stream_);
+    // Other streams may use the memory only after its own has come to the allocation.
+    if (answer.ok() && stream_ != nullptr) {
+      answer = vendor.synchronize_stream(stream_);
+      if (!answer.ok()) (void)vendor.free(got, how, stream_);
+    }
     if (!answer.ok() && stream_ != nullptr) (void)vendor.destroy_stream(stream_);
     failures.check(answer, "allocate");
     address = static_cast<std::byte*>(got);

@@ -25,12 +25,16 @@ class DeviceEvent final : public Event {
     (void)on_device(vendor_, device_, [&] { return vendor_.destroy_event(event_); });
   }
   base::Status record(Stream& stream) noexcept override {
+    recorded_ = true;
     return done(on_device(vendor_, device_, [&] { return vendor_.record_event(event_, stream.native()); }));
   }
+  // Vendors answer differently about an event that was never recorded: AscendCL says that it isn't complete.
   base::Status synchronize() noexcept override {
+    if (!recorded_) return {};
     return done(on_device(vendor_, device_, [&] { return vendor_.synchronize_event(event_); }));
   }
   base::Status query() noexcept override {
+    if (!recorded_) return {};
     bool is_done = false;
     const auto status = done(on_device(vendor_, device_, [&] { return vendor_.query_event(is_done, event_); }));
     return status.ok() && !is_done ? base::Status::in_progress() : status;
@@ -43,6 +47,7 @@ class DeviceEvent final : public Event {
   const Vendor& vendor_;
   const Failures& failures_;
   int device_;
+  bool recorded_ = false;
   void* event_ = nullptr;
 };
 
