@@ -37,9 +37,10 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_PROGRESS", "auto, caller", "auto",
      "who goes on with a started collective: a thread too, or the caller alone"},
     {"HMC_DEVICE_SHARING", "process, vmm, fabric, ipc, staged", "the first that works",
-     "how a peer's device memory is reached; staged: its owner copies, and so it does where another way fails"},
+     "how a peer's device memory is reached; staged: its owner copies, and so it does where another way fails. vmm: "
+     "HIP's memory is made for it too"},
     {"HMC_CUDA_LIBRARY", "a file, none", "libcuda.so.1", "NVIDIA's driver library; none: don't use it"},
-    {"HMC_HIP_LIBRARY", "a file, none", "libamdhip64.so", "AMD's (and Hygon's) runtime library"},
+    {"HMC_HIP_LIBRARY", "a file, none", "libgalaxyhip.so.5, else libamdhip64.so", "Hygon's or AMD's runtime library"},
     {"HMC_MUSA_LIBRARY", "a file, none", "libmusart.so", "Moore Threads' runtime library"},
     {"HMC_CNRT_LIBRARY", "a file, none", "libcnrt.so", "Cambricon's runtime library"},
     {"HMC_ACL_LIBRARY", "a file, none", "libascendcl.so", "Ascend's runtime library"},

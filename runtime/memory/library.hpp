@@ -24,7 +24,7 @@ struct [[nodiscard]] Answer {
 /// `variable` of the environment names; `none` there turns the library off.
 struct LibraryNames {
   const char* variable;
-  std::array<const char*, 4> files;  ///< null: no more
+  std::array<const char*, 5> files;  ///< null: no more
 };
 
 /// Never unloaded: vendors' libraries keep threads.

@@ -148,8 +148,10 @@ class Vendor {
 };
 
 inline constexpr LibraryNames cuda_library{"HMC_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"}};
+// DTK's first: a machine that has it may have AMD's library too, which finds none of its devices.
 inline constexpr LibraryNames hip_library{
-    "HMC_HIP_LIBRARY", {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}};
+    "HMC_HIP_LIBRARY",
+    {"libgalaxyhip.so.5", "libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}};
 inline constexpr LibraryNames musa_library{"HMC_MUSA_LIBRARY", {"libmusart.so"}};
 inline constexpr LibraryNames cnrt_library{"HMC_CNRT_LIBRARY", {"libcnrt.so"}};
 inline constexpr LibraryNames acl_library{"HMC_ACL_LIBRARY", {"libascendcl.so"}};

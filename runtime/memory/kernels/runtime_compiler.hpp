@@ -19,7 +19,7 @@ CompiledKernels compile_kernels(MemoryType type, const std::string& architecture
 
 inline constexpr LibraryNames nvrtc_library{"HMC_NVRTC_LIBRARY",
                                             {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"}};
-inline constexpr LibraryNames hiprtc_library{"HMC_HIPRTC_LIBRARY",
-                                             {"libhiprtc.so", "libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so"}};
+inline constexpr LibraryNames hiprtc_library{
+    "HMC_HIPRTC_LIBRARY", {"libhiprtc.so", "libhiprtc.so.7", "libhiprtc.so.6", "libgalaxyhip.so.5", "libamdhip64.so"}};
 
 }  // namespace hmc::memory

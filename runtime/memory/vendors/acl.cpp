@@ -11,18 +11,31 @@ namespace hmc::memory {
 
 namespace {
 
+// The numbers below, beside the published names.
+// Codes: acl/acl_base.h (1xxxxx to 3xxxxx) and acl/error_codes/rt_error_codes.h (x07xxx), CANN 8.0.
+constexpr int error_repeat_initialize = 100002;   // ACL_ERROR_REPEAT_INITIALIZE
+constexpr int error_bad_alloc = 200000;           // ACL_ERROR_BAD_ALLOC
+constexpr int error_memory_allocation = 207001;   // ACL_ERROR_RT_MEMORY_ALLOCATION
+constexpr int error_storage_over_limit = 300000;  // ACL_ERROR_STORAGE_OVER_LIMIT; 200002 is ACL_ERROR_INVALID_DEVICE
+// Enumerators and flags: acl/acl_rt.h, CANN 8.0.
+constexpr int malloc_huge_first = 0;   // ACL_MEM_MALLOC_HUGE_FIRST
+constexpr int copy_to_device = 1;      // ACL_MEMCPY_HOST_TO_DEVICE
+constexpr int copy_to_host = 2;        // ACL_MEMCPY_DEVICE_TO_HOST
+constexpr int copy_within = 3;         // ACL_MEMCPY_DEVICE_TO_DEVICE
+constexpr unsigned event_sync = 1;     // ACL_EVENT_SYNC: streams wait for it
+constexpr int event_complete = 1;      // ACL_EVENT_RECORDED_STATUS_COMPLETE; NOT_READY is 0, also if never recorded
+constexpr int stream_complete = 0;     // ACL_STREAM_STATUS_COMPLETE
+constexpr int location_host = 0;       // ACL_MEM_LOCATION_TYPE_HOST
+constexpr int location_device = 1;     // ACL_MEM_LOCATION_TYPE_DEVICE; UNREGISTERED is 2
+constexpr int location_host_numa = 4;  // ACL_MEM_LOCATION_TYPE_HOST_NUMA
+
 struct PointerAttributes {
   unsigned device;
-  int type;  ///< 0 host, 1 device, 2 unregistered, 4 host of a NUMA node
+  int type;  ///< location_*
   unsigned page_size;
   unsigned reserved[4];
   char room[64];  ///< for fields that later versions add
 };
-
-constexpr int error_repeat_initialize = 100002;
-constexpr int error_memory_allocation = 207001;  // ACL_ERROR_RT_MEMORY_ALLOCATION
-constexpr int error_bad_alloc = 200000;
-constexpr int error_storage_over_limit = 200002;
 
 struct Api {
   explicit Api(Library& from) : library(from) {}
@@ -102,9 +115,8 @@ class AclVendor final : public Vendor {
 
   bool has(Backing backing) const noexcept override { return backing == Backing::plain || backing == Backing::pinned; }
   Answer allocate(void*& address, std::size_t bytes, Backing backing, void*) const noexcept override {
-    constexpr int huge_first = 0;
     return backing == Backing::pinned ? api_.allocate_host(&address, bytes)
-                                      : api_.allocate(&address, bytes, huge_first);
+                                      : api_.allocate(&address, bytes, malloc_huge_first);
   }
   Answer free(void* address, Backing backing, void*) const noexcept override {
     return backing == Backing::pinned ? api_.free_host(address) : api_.free(address);
@@ -128,22 +140,19 @@ class AclVendor final : public Vendor {
   Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
   Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
   Answer query_stream(bool& done, void* stream) const noexcept override {
-    int status = 1;  // ACL_STREAM_STATUS_COMPLETE is 0
+    int status = -1;
     const Answer answer = api_.query_stream(stream, &status);
-    done = status == 0;
+    done = status == stream_complete;
     return answer;
   }
-  Answer create_event(void*& event) const noexcept override {
-    constexpr unsigned sync = 1;  // ACL_EVENT_SYNC: order, no time
-    return api_.create_event(&event, sync);
-  }
+  Answer create_event(void*& event) const noexcept override { return api_.create_event(&event, event_sync); }
   Answer destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
   Answer record_event(void* event, void* stream) const noexcept override { return api_.record_event(event, stream); }
   Answer synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
   Answer query_event(bool& done, void* event) const noexcept override {
-    int status = 0;  // ACL_EVENT_RECORDED_STATUS_COMPLETE is 1
+    int status = -1;
     const Answer answer = api_.query_event(event, &status);
-    done = status == 1;
+    done = status == event_complete;
     return answer;
   }
   Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event); }
@@ -152,8 +161,8 @@ class AclVendor final : public Vendor {
     PointerAttributes attributes{};
     if (!ask(address, attributes)) return {};
     const int device = static_cast<int>(attributes.device);
-    if (attributes.type == 1) return {PointerKind::device, device};
-    if (attributes.type == 0 || attributes.type == 4) return {PointerKind::pinned, device};
+    if (attributes.type == location_device) return {PointerKind::device, device};
+    if (attributes.type == location_host || attributes.type == location_host_numa) return {PointerKind::pinned, device};
     return {};
   }
 
@@ -171,7 +180,9 @@ class AclVendor final : public Vendor {
   }
 
   static int kind_of(Direction direction) noexcept {
-    return direction == Direction::host_to_device ? 1 : direction == Direction::device_to_host ? 2 : 3;
+    return direction == Direction::host_to_device   ? copy_to_device
+           : direction == Direction::device_to_host ? copy_to_host
+                                                    : copy_within;
   }
   void start() {
     Answer answer = api_.init(nullptr);

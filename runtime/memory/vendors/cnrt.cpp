@@ -9,8 +9,16 @@ namespace hmc::memory {
 
 namespace {
 
+// The numbers below, beside the published names: cnrt.h, CNRT 6.14. Codes are taken by name, see means_out_of_memory().
+constexpr int copy_to_device = 0;  // cnrtMemcpyHostToDev
+constexpr int copy_within = 1;     // cnrtMemcpyDevToDev
+constexpr int copy_to_host = 2;    // cnrtMemcpyDevToHost
+constexpr int copy_peer = 4;       // cnrtMemcpyPeerToPeer
+constexpr int memory_host = 1;     // cnrtMemTypeHost
+constexpr int memory_device = 2;   // cnrtMemTypeDevice; Unregistered is 0
+
 struct PointerAttributes {
-  int type;  ///< 0 unregistered, 1 host, 2 device
+  int type;  ///< memory_*
   int device;
   std::size_t size;
   void* device_pointer;
@@ -80,7 +88,8 @@ class CnrtVendor final : public Vendor {
     const char* const text = api_.error_name.raw()(static_cast<int>(code));
     return text == nullptr ? "" : text;
   }
-  // Its numbers changed with its version 5; its names say the same in both.
+  // Its numbers changed with its version 5; its names say the same in both: cnrtErrorNoMem is 100100 and
+  // cnrtErrorSysNoMem 100010 in CNRT 6.14.
   bool means_out_of_memory(long code) const noexcept override { return names(code, "NoMem") || names(code, "NO_MEM"); }
 
   Answer enter(int device, void*& previous) const noexcept override {
@@ -106,12 +115,11 @@ class CnrtVendor final : public Vendor {
   }
 
   Answer copy(const Transfer& transfer, void* queue) const noexcept override {
-    constexpr int to_device = 0, within = 1, to_host = 2, peer = 4;
     const bool two = transfer.source_device != transfer.destination_device;
-    const int direction = transfer.direction == Direction::host_to_device   ? to_device
-                          : transfer.direction == Direction::device_to_host ? to_host
-                          : two                                             ? peer
-                                                                            : within;
+    const int direction = transfer.direction == Direction::host_to_device   ? copy_to_device
+                          : transfer.direction == Direction::device_to_host ? copy_to_host
+                          : two                                             ? copy_peer
+                                                                            : copy_within;
     return api_.copy(transfer.destination, const_cast<void*>(transfer.source), transfer.width, queue, direction);
   }
   Answer copy_2d(const Transfer&, void*) const noexcept override { return {"cnrtMemcpy2D", Answer::missing}; }
@@ -139,8 +147,8 @@ class CnrtVendor final : public Vendor {
   PointerInfo query(const void* address) const noexcept override {
     PointerAttributes attributes{};
     if (!api_.pointer(&attributes, address).ok()) return {};
-    if (attributes.type == 2) return {PointerKind::device, attributes.device};
-    if (attributes.type == 1) return {PointerKind::pinned, attributes.device};
+    if (attributes.type == memory_device) return {PointerKind::device, attributes.device};
+    if (attributes.type == memory_host) return {PointerKind::pinned, attributes.device};
     return {};
   }
 
@@ -151,6 +159,7 @@ class CnrtVendor final : public Vendor {
     const char* const text = api_.error_name.raw()(static_cast<int>(code));
     return text != nullptr && std::strstr(text, part) != nullptr;
   }
+  /// cnrtErrorNotReady (1 in CNRT 6.14), and cnrtErrorBusy (632014), which it has replaced.
   bool not_yet(const Answer& answer) const noexcept {
     return !answer.ok() &&
            (names(answer.code, "NotReady") || names(answer.code, "NOT_READY") || names(answer.code, "Busy"));

@@ -1,4 +1,4 @@
-// AMD, and Hygon's DTK, which has the same library.
+// AMD, and Hygon's DTK, whose library has the same functions under another name.
 #include <fmt/format.h>
 
 #include <array>
@@ -25,7 +25,9 @@ class HipIpc final : public IpcCalls {
   Answer open(void*& address, const IpcHandle& handle) const noexcept override {
     IpcMemHandle theirs;
     std::memcpy(&theirs, handle.bytes, sizeof theirs);
-    return api_.ipc_open(&address, theirs, ipc_lazy_peer_access);
+    const Answer answer = api_.ipc_open(&address, theirs, ipc_lazy_peer_access);
+    if (answer.code != error_invalid_value) return answer;  // some versions take no other flag than their own
+    return api_.ipc_open(&address, theirs, ipc_lazy_peer_access_older);
   }
   Answer close(void* address) const noexcept override { return api_.ipc_close(address); }
   // HIP writes both results without looking for null.

@@ -27,6 +27,7 @@ class MusaVendor final : public RuntimeVendor {
                             : fmt::format("MUSA {}.{}", number / 1000, number % 1000 / 10);
   }
   PointerKind kind_of(const PointerAttributes& attributes) const noexcept override {
+    // musaMemoryTypeHost 1, musaMemoryTypeDevice 2, musaMemoryTypeManaged 3: as CUDA's.
     return attributes.type == 2   ? PointerKind::device
            : attributes.type == 1 ? PointerKind::pinned
            : attributes.type == 3 ? PointerKind::managed

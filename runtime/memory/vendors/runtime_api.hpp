@@ -15,15 +15,19 @@ using Stream = void*;
 using Event = void*;
 using Handle = void*;
 
+// Published numbers: hip/hip_runtime_api.h (held against HIP 5.2's where it is installed) and, for MUSA's codes,
+// musa's driver_types.h (MUSA 4.1): musaErrorMemoryAllocation, musaErrorNotReady. MUSA's flags, copy kinds and memory
+// types are CUDA's, whose programs its compiler takes by renaming.
+inline constexpr int error_invalid_value = 1;
 inline constexpr int error_out_of_memory = 2;
-inline constexpr int error_not_ready = 600;       // HIP's; also CUDA's and MUSA's since their version 11
-inline constexpr int error_not_ready_older = 34;  // hipErrorNotReady before ROCm 3, MUSA's first
+inline constexpr int error_not_ready = 600;  // 34, CUDA's until its version 10, is musaErrorStubLibrary
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr unsigned host_alloc_portable = 1;
 inline constexpr unsigned host_register_portable = 1;
 inline constexpr unsigned attach_global = 1;
 inline constexpr unsigned ipc_lazy_peer_access = 1;
+inline constexpr unsigned ipc_lazy_peer_access_older = 0;  // HIP 5.2's; which later version changed it isn't published
 inline constexpr int to_device = 1, to_host = 2, within = 3;
 inline constexpr int allocation_pinned = 1;
 inline constexpr int handle_posix_fd = 1;

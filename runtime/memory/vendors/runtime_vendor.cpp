@@ -101,11 +101,11 @@ Answer RuntimeVendor::create_event(void*& event) const noexcept {
 }
 Answer RuntimeVendor::query_stream(bool& done, void* stream) const noexcept {
   const Answer answer = api_.query_stream(stream);
-  return done_or(done, answer, answer.code == error_not_ready || answer.code == error_not_ready_older);
+  return done_or(done, answer, answer.code == error_not_ready);
 }
 Answer RuntimeVendor::query_event(bool& done, void* event) const noexcept {
   const Answer answer = api_.query_event(event);
-  return done_or(done, answer, answer.code == error_not_ready || answer.code == error_not_ready_older);
+  return done_or(done, answer, answer.code == error_not_ready);
 }
 
 PointerInfo RuntimeVendor::query(const void* address) const noexcept {

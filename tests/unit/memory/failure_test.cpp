@@ -138,6 +138,54 @@ TEST(Failure, of_memory_that_there_is_not_says_so) {
   }
 }
 
+/// The failure of allocate() when its call answers `code`.
+Code of_allocation(const Which& which, const char* call, int code) {
+  const Fake fake(which.name);
+  const DeviceProvider provider(which.open());
+  fake.arm(std::string(call) + ":1:" + std::to_string(code));
+  try {
+    (void)provider.allocate(0, 100, Backing::plain);
+    ADD_FAILURE() << call;
+  } catch (const Error& error) {
+    fake.arm("");
+    return error.code();
+  }
+  return Code::success;
+}
+
+TEST(Failure, means_no_memory_by_the_numbers_that_vendors_publish) {
+  use_fakes();
+  const struct {
+    const Which& which;
+    const char* call;
+    int no_memory, other;
+  } cases[] = {{whiches[0], "cuMemAlloc_v2", 2, 1},
+               {whiches[1], "hipMalloc", 2, 1},
+               {whiches[2], "musaMalloc", 2, 1},
+               {whiches[3], "cnrtMalloc", 100100, 100006},
+               {whiches[4], "aclrtMalloc", 207001, 200002},
+               {whiches[4], "aclrtMalloc", 200000, 107002},
+               {whiches[4], "aclrtMalloc", 300000, 100000}};
+  for (const auto& one : cases) {
+    EXPECT_EQ(of_allocation(one.which, one.call, one.no_memory), Code::out_of_memory) << one.no_memory;
+    EXPECT_EQ(of_allocation(one.which, one.call, one.other), Code::error) << one.other;
+  }
+}
+
+// 34 was CUDA's "not ready" until its version 10; since then, and for MUSA, it is a stub library's.
+TEST(Failure, of_a_query_is_no_work_under_way) {
+  use_fakes();
+  for (const Which* const which : {&whiches[1], &whiches[2]}) {
+    const Fake fake(which->name);
+    const DeviceProvider provider(which->open());
+    const auto stream = provider.make_stream(0);
+    fake.arm(std::string(which->name) + "StreamQuery:1:34," + which->name + "StreamQuery:2:600");
+    EXPECT_EQ(stream->query().code, Code::error) << which->name;
+    EXPECT_EQ(stream->query().code, Code::in_progress) << which->name;
+    fake.arm("");
+  }
+}
+
 TEST(Failure, at_the_start_of_a_library_is_why_it_cannot_be_used) {
   use_fakes();
   const struct {

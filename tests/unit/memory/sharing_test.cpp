@@ -221,7 +221,8 @@ INSTANTIATE_TEST_SUITE_P(
     Kinds, EveryWay,
     testing::Values(Way{"cuda", SharingKind::vmm_fd, 70'100'000}, Way{"cuda", SharingKind::fabric, 70'100'000},
                     Way{"cuda", SharingKind::ipc, 70'100'000}, Way{"hip", SharingKind::vmm_fd, 70'000'000},
-                    Way{"hip", SharingKind::vmm_fd, 70'100'000}, Way{"hip", SharingKind::ipc, 60'000'000}),
+                    Way{"hip", SharingKind::vmm_fd, 70'100'000}, Way{"hip", SharingKind::ipc, 60'000'000},
+                    Way{"hip", SharingKind::ipc, 50'200'000}),
     [](const auto& info) {
       return std::string(info.param.vendor) +
              (info.param.kind == SharingKind::ipc      ? "_ipc_"
