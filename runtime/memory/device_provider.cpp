@@ -126,9 +126,10 @@ void DeviceProvider::announce(Allocation& allocation) const noexcept {
 
 std::shared_ptr<Allocation> DeviceProvider::allocate(int device, std::size_t bytes, Backing backing) const {
   check_device(device, "allocate");
-  // HIP's older handles work on every version of it; its virtual memory does on some.
-  // They are also what may be forced, and only plain memory has them.
-  const bool prefers_vmm = type() == MemoryType::NVIDIA_GPU && base::Env::device_sharing() != "ipc";
+  // HIP's older handles work on every version of it, its virtual memory on some: it has to be asked for. Only plain
+  // memory has handles, and only physical memory has descriptors: the kind that HMC_DEVICE_SHARING forces decides.
+  const std::string forced = base::Env::device_sharing();
+  const bool prefers_vmm = type() == MemoryType::NVIDIA_GPU ? forced != "ipc" : forced == "vmm";
   if (backing == Backing::best)
     backing = prefers_vmm && why_not(SharingKind::vmm_fd).empty() ? Backing::vmm : Backing::plain;
   if (const std::string why = why_not(backing); !why.empty()) throw Error(Code::unsupported, "allocate", why);
