@@ -226,7 +226,8 @@ template <typename T> class Buffer {
     return detail::host_reaches(place_) ? own() : copy_at(Allocator::host_malloc);
   }
   std::shared_ptr<T> get_accessible(MemoryType type, int device = 0) const {
-    if (type == MemoryType::CPU || type == MemoryType::DEFAULT) return get_host_accessible();
+    type = detail::resolved(type);
+    if (type == MemoryType::CPU) return get_host_accessible();
     if (detail::device_reaches(type, device, place_)) return own();
     return copy_at({detail::allocator_for(type), device});
   }

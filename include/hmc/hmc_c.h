@@ -65,6 +65,7 @@ HMC_C_API const char* hmc_version(void);
 
 /* ---- the vocabulary. The numbers are those of the C++ enums. */
 typedef enum hmc_memory_type {
+  /* The first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU and ASCEND_NPU whose library finds a device, else CPU. */
   HMC_MEMORY_DEFAULT = 0,
   HMC_MEMORY_CPU = 1,
   HMC_MEMORY_NVIDIA_GPU = 2,
@@ -200,6 +201,8 @@ HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type
 HMC_C_API void hmc_buffer_destroy(hmc_buffer_t buffer);
 HMC_C_API void* hmc_buffer_ptr(hmc_buffer_t buffer); /* NULL without a buffer */
 HMC_C_API size_t hmc_buffer_size(hmc_buffer_t buffer);
+/* The type that it was made with; of HMC_MEMORY_DEFAULT the type that it stands for here. The host loads and stores CPU,
+ * PINNED and MANAGED memory. */
 HMC_C_API hmc_memory_type hmc_buffer_memory_type(hmc_buffer_t buffer);
 HMC_C_API int hmc_buffer_device_id(hmc_buffer_t buffer);
 HMC_C_API hmc_code hmc_buffer_write_from_cpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);

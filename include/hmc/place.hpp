@@ -111,6 +111,8 @@ HMC_API bool is_reached_alike(const Place& one, const Place& other) noexcept;
 /// Device number `device` of `type` reads what lies at `place`.
 HMC_API bool device_reaches(MemoryType type, int device, const Place& place) noexcept;
 HMC_API bool openmp_reaches(int device, const Place& place) noexcept;
+/// What DEFAULT stands for on this machine; any other type is itself.
+HMC_API MemoryType resolved(MemoryType type);
 /// What gives memory that devices of `type` reach. Throws Error{unsupported}.
 HMC_API Allocator allocator_for(MemoryType type);
 

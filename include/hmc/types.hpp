@@ -21,7 +21,11 @@ namespace hmc {
 
 /// Where a buffer's bytes live. The numbers are published: programs store them.
 enum class MemoryType : int {
-  DEFAULT = 0,  ///< the best that this machine has; host memory where there is nothing else
+  /// The memory of the machine's accelerator: the first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU and ASCEND_NPU
+  /// whose library finds a device, else CPU. It is found out once in a process. OPENCL is never meant: its device may
+  /// be
+  /// the CPU itself.
+  DEFAULT = 0,
   CPU = 1,
   NVIDIA_GPU = 2,
   AMD_GPU = 3,
@@ -29,14 +33,19 @@ enum class MemoryType : int {
   MOORE_GPU = 5,
   ASCEND_NPU = 6,
   OPENCL = 7,
-  // What both the host and a vendor's devices reach: host memory that devices read and write, and
-  // memory that moves between them by itself.
+  // Memory that the host loads and stores as it does CPU's, and that a vendor's devices reach too. PINNED is host
+  // memory,
+  // page-locked; what MPI and UCX call host memory. MANAGED moves between the host and a device by itself.
   NVIDIA_PINNED = 8,
   NVIDIA_MANAGED = 9,
   AMD_PINNED = 10,
   AMD_MANAGED = 11,
 };
 inline constexpr int memory_type_count = 12;
+/// Load and store of the host reach such memory. Never certain of DEFAULT.
+constexpr bool host_accessible(MemoryType type) noexcept {
+  return type == MemoryType::CPU || type >= MemoryType::NVIDIA_PINNED;
+}
 
 /// A value and where it stands (in a vector, on a rank): what maxloc and minloc take. No padding.
 template <typename T> struct Located {

@@ -92,14 +92,14 @@ nlohmann::ordered_json gather_devices() {
     }
     list.push_back(each);
   }
-  return {{"providers", list}, {"openmp", openmp()}};
+  return {{"default", name_of(memory::resolved(MemoryType::DEFAULT))}, {"providers", list}, {"openmp", openmp()}};
 }
 
 std::string devices_as_text(const nlohmann::ordered_json& facts) {
   const auto word = [](const Json& json) { return json.get<std::string>(); };
-  std::string text;
+  std::string text = fmt::format("DEFAULT  {}\n", word(facts["default"]));
   for (const Json& each : facts["providers"]) {
-    text += fmt::format("{}{:<8} {}\n", text.empty() ? "" : "\n", word(each["name"]),
+    text += fmt::format("\n{:<8} {}\n", word(each["name"]),
                         each["available"].get<bool>() ? word(each["memory_type"]) : "no: " + word(each["why"]));
     if (!each["available"].get<bool>()) continue;
     if (const std::string path = word(each["library"]["path"]); !path.empty())

@@ -212,6 +212,8 @@ bool openmp_reaches(int device, const Place& place) noexcept {
   return place.part == Allocator::openmp && place.device == device;
 }
 
+MemoryType resolved(MemoryType type) { return memory::resolved(type); }
+
 Allocator allocator_for(MemoryType type) {
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (sources[i].type == type) return static_cast<Allocator>(i);

@@ -36,7 +36,7 @@ ConnBuffer& ConnBuffer::operator=(ConnBuffer&& other) noexcept {
 }
 
 MemoryType ConnBuffer::memory_type() const noexcept {
-  return allocation_ ? allocation_->provider->type() : MemoryType::DEFAULT;
+  return allocation_ ? memory::type_of(*allocation_->provider, allocation_->backing) : MemoryType::DEFAULT;
 }
 int ConnBuffer::device_id() const noexcept { return allocation_ ? allocation_->device : -1; }
 

@@ -144,8 +144,21 @@ std::vector<ProviderInfo> list_providers() {
   return list;
 }
 
+MemoryType resolved(MemoryType type) {
+  if (type != MemoryType::DEFAULT) return type;
+  static const MemoryType best = [] {
+    for (std::size_t i = 0; i < Registry::openers.size(); ++i) {
+      const MemoryType each = Registry::openers[i].type;  // in the order that MemoryType documents
+      if (each != MemoryType::OPENCL && Registry::instance().get(i).why_not().empty()) return each;
+    }
+    return MemoryType::CPU;
+  }();
+  return best;
+}
+
 const Provider& provider_for(MemoryType type) {
-  if (type == MemoryType::DEFAULT || type == MemoryType::CPU) return host();
+  type = resolved(type);
+  if (type == MemoryType::CPU) return host();
   const MemoryType device_type = device_type_of(type);
   for (std::size_t i = 0; i < Registry::openers.size(); ++i) {
     if (Registry::openers[i].type != device_type) continue;
@@ -167,6 +180,13 @@ Backing backing_for(MemoryType type) noexcept {
     case MemoryType::AMD_MANAGED: return Backing::managed;
     default: return Backing::best;
   }
+}
+
+MemoryType type_of(const Provider& provider, Backing backing) noexcept {
+  for (const MemoryType each :
+       {MemoryType::NVIDIA_PINNED, MemoryType::NVIDIA_MANAGED, MemoryType::AMD_PINNED, MemoryType::AMD_MANAGED})
+    if (device_type_of(each) == provider.type() && backing_for(each) == backing) return each;
+  return provider.type();
 }
 
 namespace {

@@ -167,9 +167,13 @@ std::vector<ProviderInfo> list_providers();
 /// All of them, also those that can't be used here; host memory first. They live as long as the process.
 std::span<const Provider* const> all_providers();
 
+/// What DEFAULT stands for on this machine (see MemoryType); any other type is itself.
+MemoryType resolved(MemoryType type);
 /// Which provider and backing a kind of memory is. Throws Error{unsupported} with the reason.
 const Provider& provider_for(MemoryType type);
 Backing backing_for(MemoryType type) noexcept;
+/// The kind of memory that a provider's memory of that backing is.
+MemoryType type_of(const Provider& provider, Backing backing) noexcept;
 
 /// Whose memory `address` is: the provider that knows it, or the host's with `unknown`.
 struct Owner {

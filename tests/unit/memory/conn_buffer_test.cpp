@@ -1,4 +1,7 @@
 // ConnBuffers of every kind, and copies between any two, through the process's own registry.
+#include <cstring>
+
+#include <hmc/buffer.hpp>
 #include <hmc/conn_buffer.hpp>
 #include <hmc/runtime.hpp>
 #include <hmc/window.hpp>
@@ -71,6 +74,57 @@ TEST_F(ConnBuffers, take_bytes_from_and_give_them_to_every_devices_memory) {
           << name_of(from) << " " << name_of(to);
     }
   }
+}
+
+TEST_F(ConnBuffers, say_the_kind_that_they_were_asked_for) {
+  for (const MemoryType kind : kinds)
+    if (const auto buffer = make(kind); buffer != nullptr) {
+      EXPECT_EQ(buffer->memory_type(), kind) << name_of(kind);
+    }
+}
+
+// Pinned and managed memory is written by the host's own stores; devices read the same bytes.
+TEST_F(ConnBuffers, of_kinds_that_are_host_accessible_are_loaded_and_stored_by_the_host) {
+  for (const MemoryType kind : {MemoryType::CPU, MemoryType::NVIDIA_PINNED, MemoryType::NVIDIA_MANAGED,
+                                MemoryType::AMD_PINNED, MemoryType::AMD_MANAGED}) {
+    EXPECT_TRUE(host_accessible(kind));
+    const auto buffer = make(kind);
+    EXPECT_TRUE(buffer->allocation()->provider->host_accessible() || buffer->allocation()->host_accessible);
+    const auto data = pattern(bytes, static_cast<unsigned>(kind));
+    std::memcpy(buffer->ptr, data.data(), bytes);
+    ConnBuffer device(0, bytes, MemoryType::NVIDIA_GPU);
+    if (kind != MemoryType::CPU) {
+      ASSERT_EQ(device.writeFromGpu(buffer->ptr, bytes), status_t::SUCCESS) << name_of(kind);
+      std::vector<unsigned char> back(bytes);
+      ASSERT_EQ(device.readToCpu(back.data(), bytes), status_t::SUCCESS);
+      EXPECT_EQ(back, data) << name_of(kind);
+    }
+    const auto other = pattern(100, static_cast<unsigned>(kind) + 1);
+    ASSERT_EQ(buffer->writeFromCpu(other.data(), 100, 7), status_t::SUCCESS);
+    EXPECT_EQ(std::memcmp(static_cast<std::byte*>(buffer->ptr) + 7, other.data(), 100), 0) << name_of(kind);
+  }
+  for (const MemoryType kind : {MemoryType::DEFAULT, MemoryType::NVIDIA_GPU, MemoryType::AMD_GPU, MemoryType::OPENCL})
+    EXPECT_FALSE(host_accessible(kind)) << name_of(kind);
+}
+
+TEST_F(ConnBuffers, of_the_default_kind_are_the_accelerators_and_without_a_kind_the_hosts) {
+  ConnBuffer best(1, bytes, MemoryType::DEFAULT);
+  EXPECT_EQ(best.memory_type(), MemoryType::NVIDIA_GPU);
+  EXPECT_EQ(best.device_id(), 1);
+  EXPECT_EQ(owner_of(best.ptr).info.kind, PointerKind::device);
+  ConnBuffer unnamed(0, bytes);
+  EXPECT_EQ(unnamed.memory_type(), MemoryType::CPU);
+  std::memset(unnamed.ptr, 0x3C, bytes);
+  const ConnBuffer moved = std::move(best);
+  EXPECT_EQ(best.memory_type(), MemoryType::DEFAULT);  // NOLINT: what a move leaves is documented
+  EXPECT_EQ(moved.memory_type(), MemoryType::NVIDIA_GPU);
+
+  const auto data = pattern(1000, 5);
+  const Buffer<unsigned char> on_host(Allocator::host_new, data.data(), data.size());
+  const auto there = on_host.get_accessible(MemoryType::DEFAULT, 1);
+  EXPECT_EQ(owner_of(there.get()).provider->type(), MemoryType::NVIDIA_GPU);
+  EXPECT_EQ(owner_of(there.get()).info.device, 1);
+  EXPECT_EQ(read_back(provider_for(MemoryType::DEFAULT), there.get(), 1000), data);
 }
 
 TEST_F(ConnBuffers, of_a_kind_that_is_not_here_say_why) {

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HMCINFO, FAKES = sys.argv[1:3]
@@ -61,6 +62,27 @@ class Devices(unittest.TestCase):
         self.assertFalse(found["cuda"]["available"])
         self.assertIn("HMC_CUDA_LIBRARY", found["cuda"]["why"])
         self.assertIn("turned off", found["musa"]["why"])
+
+    def test_hip_is_hygons_library_where_that_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(f"{FAKES}/libfake_hip.so", f"{folder}/libgalaxyhip.so.5")
+            hip = providers(HMC_HIP_LIBRARY="", LD_LIBRARY_PATH=folder)["hip"]
+        self.assertTrue(hip["available"], hip)
+        self.assertEqual(hip["library"], {"path": f"{folder}/libgalaxyhip.so.5", "version": "HIP 7.1"})
+
+    def test_default_memory_is_that_of_the_first_vendor_with_a_device(self):
+        order = {"cuda": "NVIDIA_GPU", "hip": "AMD_GPU", "musa": "MOORE_GPU", "cnrt": "CAMBRICON_MLU",
+                 "acl": "ASCEND_NPU"}
+        present = {f"HMC_{name.upper()}_LIBRARY": f"{FAKES}/libfake_{name}.so" for name in order}
+        # PoCL, where it is installed: a CPU that says it is a device.
+        present["HMC_OPENCL_LIBRARY"] = "libOpenCL.so.1"
+        for name, kind in order.items():
+            self.assertEqual(json.loads(devices("--json", **present))["default"], kind)
+            present[f"HMC_{name.upper()}_LIBRARY"] = "none"
+        self.assertEqual(json.loads(devices("--json", **present))["default"], "CPU")
+        self.assertIn("DEFAULT  CPU\n", devices(**present))
+        # A library without a device is no accelerator.
+        self.assertEqual(json.loads(devices("--json", FAKE_DEVICES="0"))["default"], "CPU")
 
     def test_openmp_is_found_by_name_and_counted(self):
         openmp = json.loads(devices("--json", HMC_OPENMP_LIBRARY=f"{FAKES}/libfake_openmp.so"))["openmp"]
