@@ -24,6 +24,23 @@ HMC_SAME_CALL(HipApi, load_module, hipModuleLoadData);
 HMC_SAME_CALL(HipApi, unload_module, hipModuleUnload);
 HMC_SAME_CALL(HipApi, get_function, hipModuleGetFunction);
 HMC_SAME_CALL(HipApi, launch, hipModuleLaunchKernel);
+HMC_SAME_CALL(HipApi, device_name, hipDeviceGetName);
+HMC_SAME_CALL(HipApi, device_bytes, hipDeviceTotalMem);
+// hipMalloc and its like have templates beside them in the header: their addresses can't be taken.
+HMC_SAME_CALL(Api, version, hipRuntimeGetVersion);
+HMC_SAME_CALL(Api, device_count, hipGetDeviceCount);
+HMC_SAME_CALL(Api, get_device, hipGetDevice);
+HMC_SAME_CALL(Api, set_device, hipSetDevice);
+HMC_SAME_CALL(Api, error_name, hipGetErrorName);
+HMC_SAME_CALL(Api, free, hipFree);
+HMC_SAME_CALL(Api, free_host, hipHostFree);
+HMC_SAME_CALL(Api, free_async, hipFreeAsync);
+HMC_SAME_CALL(Api, pointer, hipPointerGetAttributes);
+HMC_SAME_CALL(Api, destroy_stream, hipStreamDestroy);
+HMC_SAME_CALL(Api, synchronize_stream, hipStreamSynchronize);
+HMC_SAME_CALL(Api, query_stream, hipStreamQuery);
+HMC_SAME_CALL(Api, destroy_event, hipEventDestroy);
+HMC_SAME_CALL(Api, synchronize_event, hipEventSynchronize);
 HMC_SAME_CALL(Api, copy, hipMemcpyAsync);
 HMC_SAME_CALL(Api, copy_peer, hipMemcpyPeerAsync);
 HMC_SAME_CALL(Api, copy_2d, hipMemcpy2DAsync);
@@ -53,6 +70,16 @@ static_assert(allocation_pinned == hipMemAllocationTypePinned && location_device
 static_assert(signal_memory == hipMallocSignalMemory && wait_until_past == hipStreamWaitValueGte);
 static_assert(handle_posix_fd == hipMemHandleTypePosixFileDescriptor);
 static_assert(access_read_write == hipMemAccessFlagsProtReadWrite);
-static_assert(error_not_ready == hipErrorNotReady && error_out_of_memory == hipErrorOutOfMemory);
+static_assert(stream_non_blocking == hipStreamNonBlocking && event_disable_timing == hipEventDisableTiming);
+static_assert(host_alloc_portable == hipHostMallocPortable && host_register_portable == hipHostRegisterPortable);
+static_assert(attach_global == hipMemAttachGlobal);
+static_assert(hipIpcMemLazyEnablePeerAccess == ipc_lazy_peer_access ||
+              hipIpcMemLazyEnablePeerAccess == ipc_lazy_peer_access_older);
+static_assert(to_device == hipMemcpyHostToDevice && to_host == hipMemcpyDeviceToHost);
+static_assert(within == hipMemcpyDeviceToDevice);
+static_assert(granularity_recommended == hipMemAllocationGranularityRecommended);
+static_assert(offsetof(PointerAttributes, device) == offsetof(hipPointerAttribute_t, device));
+static_assert(error_invalid_value == hipErrorInvalidValue && error_not_ready == hipErrorNotReady &&
+              error_out_of_memory == hipErrorOutOfMemory);
 
 }  // namespace hmc::memory::runtime_api
