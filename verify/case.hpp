@@ -23,6 +23,9 @@ class Case {
   bool applies() const;
   /// Some bytes move, or none are to: a barrier.
   bool has_count() const { return call_.count > 0 || call_.collective == schedule::Collective::barrier; }
+  /// The result depends on the order in which contributions are combined, so that is rank order on every rank:
+  /// operations that don't commute, and deterministic reductions, whose bits are those of one order.
+  bool in_rank_order() const { return !call_.commutative || call_.deterministic; }
   const schedule::Algorithm& algorithm() const { return algorithm_; }
   const schedule::Shape& shape() const { return shape_; }
   schedule::Call call_of(int rank) const;

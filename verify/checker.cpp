@@ -49,7 +49,7 @@ struct Rank {
 class Checker {
  public:
   Checker(const Case& subject, const Schedules& schedules)
-      : subject_(subject), schedules_(schedules), values_(!subject.call_of(0).commutative) {}
+      : subject_(subject), schedules_(schedules), values_(subject.in_rank_order()) {}
 
   void run() {
     messages_ = match_messages(schedules_);

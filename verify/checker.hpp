@@ -23,7 +23,9 @@ struct Counterexample {
 /// - no step waits for ever;
 /// - no byte is read before it's written, nor written while anybody may still read or write it: every pair of
 ///   accesses of which one is a put's is ordered by program order, signals and settles;
-/// - each output holds the promised contributions, in order where the operation needs it, and nothing else changed;
+/// - each output holds the promised contributions and nothing else changed; contributions are combined in rank order
+///   where the operation doesn't commute or the call is deterministic;
+/// - every element of a deterministic result comes from one fold of single contributions;
 /// - whoever leaves a barrier knows that all others have come to it;
 /// - at its end every rank's puts have read their sources.
 /// `steps` counts what was looked at.

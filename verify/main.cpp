@@ -203,7 +203,8 @@ int main(int argc, char** argv) {
                  "what an algorithm's cases of one size above 64 may cost (about 1e9 a second)");
   app.add_flag("--mutants", options.mutants, "plant mistakes in every algorithm, and see that they're refuted");
   app.add_option("--seed", options.seed, "of the mistakes");
-  app.add_option("--thin", options.thin, "plant in one of so many cases")->check(CLI::Range(1U, 1000000U));
+  app.add_option("--thin", options.thin, "plant in one of so many cases, and in each algorithm's first")
+      ->check(CLI::Range(1U, 1000000U));
   CLI11_PARSE(app, argc, argv);
   if (options.list) {
     for (const auto& algorithm : schedule::algorithms()) fmt::print("{}\n", name_of(algorithm));

@@ -30,7 +30,8 @@ struct MutantReport {
 };
 
 /// Every algorithm whose collective:name contains `only`, every kind of mistake, in teams of 2 to 9; the same seed
-/// plants the same mistakes. About one in `thin` cases is taken.
+/// plants the same mistakes. Of each algorithm the first cases are taken, until a mistake is
+/// refuted, and then about one in `thin`.
 MutantReport test_mutants(const std::string& only, std::uint64_t seed, unsigned thin);
 
 }  // namespace hmc::verify

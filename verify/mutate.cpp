@@ -5,6 +5,7 @@
 namespace hmc::verify {
 namespace {
 
+using schedule::Buffer;
 using schedule::Kind;
 using schedule::Schedule;
 using schedule::Step;
@@ -26,12 +27,34 @@ bool allows(const std::vector<Step>& steps, std::size_t i, Mistake mistake, std:
     case Mistake::swapped_peer: return step.kind == Kind::put && ranks > 2;
     case Mistake::swapped_slot: return step.kind == Kind::put;
     case Mistake::swapped_order: return step.kind == Kind::reduce && ordered;
+    case Mistake::swapped_parts:
+      return step.kind == Kind::fold && ordered && step.ways > 1 && step.bytes > 0 &&
+             step.from_buffer == Buffer::scratch;
   }
   return false;
 }
 
-void apply(std::vector<Step>& steps, std::size_t i, Mistake mistake, std::size_t rank, std::size_t ranks,
+/// Exchanges a fold's first two parts, by way of scratch that nobody else uses.
+void swap_parts(Schedule& schedule, std::size_t i) {
+  const Step fold = schedule.steps[i];
+  const std::uint64_t first = fold.from, second = fold.from + fold.stride(), aside = schedule.scratch_bytes;
+  schedule.scratch_bytes += fold.bytes;
+  const auto copy = [&](std::uint64_t from, std::uint64_t to) {
+    Step step;
+    step.kind = Kind::copy;
+    step.from_buffer = step.to_buffer = Buffer::scratch;
+    step.from = from;
+    step.to = to;
+    step.bytes = fold.bytes;
+    return step;
+  };
+  schedule.steps.insert(schedule.steps.begin() + static_cast<std::ptrdiff_t>(i),
+                        {copy(first, aside), copy(second, first), copy(aside, second)});
+}
+
+void apply(Schedule& schedule, std::size_t i, Mistake mistake, std::size_t rank, std::size_t ranks,
            std::uint64_t element, std::mt19937_64& random) {
+  std::vector<Step>& steps = schedule.steps;
   Step& step = steps[i];
   const auto back_or_on = [&](std::uint64_t& at) {
     at = at >= element && random() % 2 == 0 ? at - element : at + element;
@@ -52,6 +75,7 @@ void apply(std::vector<Step>& steps, std::size_t i, Mistake mistake, std::size_t
     }
     case Mistake::swapped_slot: step.slot = step.slot > 0 && random() % 2 == 0 ? step.slot - 1 : step.slot + 1; break;
     case Mistake::swapped_order: step.reversed = !step.reversed; break;
+    case Mistake::swapped_parts: swap_parts(schedule, i); break;
   }
 }
 
@@ -60,7 +84,7 @@ void apply(std::vector<Step>& steps, std::size_t i, Mistake mistake, std::size_t
 const char* name_of(Mistake mistake) {
   constexpr const char* names[mistake_count] = {"dropped step", "dropped wait", "dropped settle", "early step",
                                                 "shifted from", "shifted to",   "shorter",        "longer",
-                                                "swapped peer", "swapped slot", "swapped order"};
+                                                "swapped peer", "swapped slot", "swapped order",  "swapped parts"};
   return names[static_cast<int>(mistake)];
 }
 
@@ -78,7 +102,7 @@ std::optional<std::string> mutate(std::vector<Schedule>& schedules, Mistake mist
   const At at = places[random() % places.size()];
   std::string text = "rank " + std::to_string(at.rank) + " step " + std::to_string(at.step) + " (" +
                      text_of(schedules[at.rank].steps[at.step]) + "): " + name_of(mistake);
-  apply(schedules[at.rank].steps, at.step, mistake, at.rank, schedules.size(), element_bytes, random);
+  apply(schedules[at.rank], at.step, mistake, at.rank, schedules.size(), element_bytes, random);
   return text;
 }
 

@@ -52,7 +52,7 @@ class Replay {
         schedules_(schedules),
         random_(random),
         call_(subject.call_of(0)),
-        ordered_(!call_.commutative),
+        ordered_(subject.in_rank_order()),
         values_(ordered_) {}
 
   std::optional<std::string> run() {

@@ -286,6 +286,39 @@ TEST(Checker, a_deterministic_result_from_parts) {
   EXPECT_TRUE(says(team.verdict(), "only fold is deterministic"));
 }
 
+/// An allreduce of two ranks: `turned` folds rank 1's part before rank 0's, the other rank 0's before rank 1's.
+Team folding(Call call, int turned) {
+  call.collective = Collective::allreduce;
+  call.count = 2;
+  call.element_bytes = 4;
+  Team team(2, call);
+  for (const int rank : {0, 1})
+    team.rank(rank, [=](Builder& b) {
+      const int other = 1 - rank;
+      const auto place_of = [](int part, bool is_turned) { return (part == 1) != is_turned ? 8U : 0U; };
+      b.take_scratch(16);
+      b.put(input(), other, place_of(rank, other == turned), 8, 0);
+      b.copy(input(), scratch(place_of(rank, rank == turned)), 8);
+      b.wait(other, 0);
+      b.fold(scratch(), 8, 2, output(), 8);
+      b.settle();
+    });
+  return team;
+}
+
+TEST(Checker, deterministic_folds_take_one_order_on_all_ranks) {
+  constexpr int nobody = -1;
+  Call plain, deterministic, not_commutative;
+  deterministic.deterministic = true;
+  not_commutative.commutative = false;
+  for (const Call& call : {plain, deterministic, not_commutative}) EXPECT_EQ(folding(call, nobody).verdict(), "");
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(folding(plain, rank).verdict(), "");
+    EXPECT_TRUE(says(folding(deterministic, rank).verdict(), "the contributions of 1 then 0"));
+    EXPECT_TRUE(says(folding(not_commutative, rank).verdict(), "the contributions of 1 then 0"));
+  }
+}
+
 TEST(Checker, an_average_that_is_never_divided) {
   Call call = call_of(Collective::allreduce, 2);
   call.op = hmc::Op::avg;
