@@ -1,6 +1,9 @@
-// One-sided means one-sided: a target that sleeps doesn't delay the origin.
+// One-sided means one-sided: a target that sleeps doesn't delay the origin. The target makes no call until every origin
+// is through, so an origin that needed its help would never finish; and a get, and a put with its flush, finish within
+// a second.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -42,13 +45,28 @@ void remove_old_notes(const Me& me) {
 /// Lets the others begin, and then does nothing at all that HMC could use until each has left its note: who needed
 /// this rank's help would leave none.
 void sleep_outside_of_hmc(const Me& me) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (int peer = 1; peer < me.size; ++peer) {
     while (!std::filesystem::remove(note_of(static_cast<std::uint64_t>(::getpid()), peer))) {
       HMC_CHECK_MSG(std::chrono::steady_clock::now() < limit, "rank {} can't go on while this one sleeps", peer);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+}
+
+/// A busy machine may take any one attempt's time away, but not that of all.
+template <typename Verb> void check_within_a_second(const Me& me, const char* what, const Verb& verb) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int attempts = 20;
+  auto quickest = Clock::duration::max();
+  for (int i = 0; i < attempts && quickest >= std::chrono::seconds(1); ++i) {
+    const auto start = Clock::now();
+    verb();
+    quickest = std::min(quickest, Clock::now() - start);
+  }
+  HMC_CHECK_MSG(quickest < std::chrono::seconds(1),
+                "the quickest of {} calls of {} took {} ms while the target slept ({})", attempts, what,
+                std::chrono::duration_cast<std::chrono::milliseconds>(quickest).count(), me.runtime->path(0).wire);
 }
 
 void leave_a_note(const Me& me, std::uint64_t sleeper) { HMC_CHECK(std::ofstream(note_of(sleeper, me.rank)).good()); }
@@ -76,12 +94,14 @@ HMC_SPMD_TEST(one_sided, a_target_that_sleeps_delays_nobody) {
     const std::uint64_t sleeper = win.wait_until(layout.control, Cmp::ne, 0);
     std::vector<std::byte> bytes(area);
     for (const std::size_t length : {std::size_t{8}, std::size_t{4096}, area}) {
-      win.get(0, 0, bytes.data(), length);
+      check_within_a_second(me, "get", [&] { win.get(0, 0, bytes.data(), length); });
       HMC_CHECK_CLEAN((Pattern{0, 1}.verify({bytes.data(), length})));
     }
     Pattern{me.rank, 2}.fill(bytes);
-    win.put(0, layout.part(me.rank), bytes.data(), area);
-    win.flush(0);
+    check_within_a_second(me, "put and flush", [&] {
+      win.put(0, layout.part(me.rank), bytes.data(), area);
+      win.flush(0);
+    });
     win.fetch_add<std::uint64_t>(0, layout.control + 64, 1);
     win.put(0, layout.part(me.rank), bytes.data(), 8);
     win.flush();
