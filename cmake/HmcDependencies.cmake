@@ -1,5 +1,10 @@
 # What the library stands on. All of it is in Debian 12; `./dev` installs it.
 
+# A package that is installed after the configuration is found by the next build.
+if(EXISTS /var/lib/dpkg/status)
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS /var/lib/dpkg/status)
+endif()
+
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)

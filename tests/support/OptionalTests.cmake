@@ -1,0 +1,26 @@
+# hmc_optional_tests(group IF condition MISSING "text"): a group of tests that exists only where a tool or library was
+# found. Where it wasn't, the entry missing.<group> says so in its place: it is skipped, with the text as its reason,
+# or fails if HMC_EXPECT_TESTS names the group. The entry has the labels of its folder.
+function(hmc_optional_tests group)
+  cmake_parse_arguments(T "" "MISSING" "IF" ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY HMC_OPTIONAL_TESTS ${group})
+  if(${T_IF})
+    return()
+  endif()
+  add_test(NAME missing.${group} COMMAND ${CMAKE_COMMAND} -E echo "missing: ${T_MISSING}")
+  if(group IN_LIST HMC_EXPECT_TESTS)
+    set_tests_properties(missing.${group} PROPERTIES FAIL_REGULAR_EXPRESSION missing)
+  else()
+    set_tests_properties(missing.${group} PROPERTIES SKIP_REGULAR_EXPRESSION missing)
+  endif()
+endfunction()
+
+# At the end of all tests: a misspelt name would expect nothing.
+function(hmc_check_expected_tests)
+  get_property(groups GLOBAL PROPERTY HMC_OPTIONAL_TESTS)
+  foreach(group IN LISTS HMC_EXPECT_TESTS)
+    if(NOT group IN_LIST groups)
+      message(FATAL_ERROR "HMC_EXPECT_TESTS: this build has no optional tests named '${group}'; it has ${groups}")
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""skipped.py RESULTS: a line for each reason in ctest's JUnit file for which tests were skipped, and how many."""
+import re
+import sys
+import xml.etree.ElementTree
+
+
+def reason_of(output):
+    """SPMD programs, GoogleTest, the entries of OptionalTests.cmake."""
+    for pattern in (r"^\[ skip \] rank \d+: \S+: (.+)$", r": Skipped\n(.+)$", r"^missing: (.+)$"):
+        found = dict.fromkeys(re.findall(pattern, output, re.MULTILINE))
+        if found:
+            return "; ".join(found)
+    return "it gives no reason"
+
+
+tests = {}
+for case in xml.etree.ElementTree.parse(sys.argv[1]).iter("testcase"):
+    if case.find("skipped") is not None and case.get("status") == "notrun":
+        tests.setdefault(reason_of(case.findtext("system-out", "")), []).append(case.get("name"))
+for reason, names in sorted(tests.items()):
+    print(f"skipped: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: {reason}")
