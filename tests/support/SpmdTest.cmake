@@ -1,14 +1,15 @@
 # hmc_spmd_test(target [NAME name] [RANKS 1 2 ...] [MODES threads hmcrun] [LAYOUTS 1 2] [TIMEOUT s]
-#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [WAITS])
+#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [SHORT_FORM name] [WAITS])
 #
 # Registers an SPMD program (tests/support/spmd.hpp) with ctest: one entry per mode, number of ranks and
 # layout, which runs the whole program. LAYOUTS are numbers of (pretended) nodes; those above the number
 # of ranks are left out. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s. WAITS: its ranks
-# sleep for most of their time, so another entry may run beside it. A program whose tests were all skipped is skipped.
+# sleep for most of their time, so another entry may run beside it. SHORT_FORM: the entries are long (LongTests.cmake).
+# A program whose tests were all skipped is skipped.
 set(HMC_SPMD_RANKS 1 2 3 4 5 8 CACHE STRING "Numbers of ranks that multi-rank tests run with")
 
 function(hmc_spmd_test target)
-  cmake_parse_arguments(T "WAITS" "NAME;TIMEOUT" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(T "WAITS" "NAME;TIMEOUT;SHORT_FORM" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
   if(NOT T_NAME)
     set(T_NAME ${target})
   endif()
@@ -62,6 +63,9 @@ function(hmc_spmd_test target)
         math(EXPR limit "${T_TIMEOUT} + 10")
         set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${limit}
                              ENVIRONMENT "${environment}" SKIP_RETURN_CODE 77)
+        if(T_SHORT_FORM)
+          hmc_long_test(${test} SHORT_FORM ${T_SHORT_FORM})
+        endif()
         if(ranks GREATER 1 AND NOT T_WAITS)
           set_tests_properties(${test} PROPERTIES PROCESSORS 2)
         endif()
