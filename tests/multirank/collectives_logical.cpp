@@ -135,7 +135,6 @@ void on_every_way(Me& me, hmc::Team& team, int first_of_world) {
   std::uint64_t number = 0;
   const auto check = [&](const std::string& by, Collective collective) {
     check_all<std::int8_t>(me, team, first_of_world, by, collective, ground, number);
-    check_all<std::uint32_t>(me, team, first_of_world, by, collective, ground, number);
     check_all<std::int64_t>(me, team, first_of_world, by, collective, ground, number);
   };
   for (const Collective collective : reductions) check("what is chosen", collective);
