@@ -23,6 +23,7 @@ struct RankFacts {
   std::int32_t local_index = -1;  ///< position among its node's ranks, ascending by rank
   std::int32_t pid = 0;
   std::uint64_t machine = 0;            ///< equal for ranks of one kernel (pretended nodes share a machine)
+  std::uint64_t network = 0;            ///< equal for ranks of one network namespace of a machine; 0: not known
   std::array<std::uint64_t, 4> cpus{};  ///< which of the first 256 CPUs it may run on
   std::uint32_t further_cpus = 0;       ///< how many of those after them
 };

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <map>
@@ -27,6 +28,12 @@ std::uint64_t machine_number() {
   return hash;
 }
 
+/// On one machine, no two network namespaces have the same number; only ranks of one reach each other by loopback.
+std::uint64_t network_number() {
+  struct stat space {};
+  return ::stat("/proc/self/ns/net", &space) == 0 ? static_cast<std::uint64_t>(space.st_ino) : 0;
+}
+
 void note_cpus(RankFacts& facts) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -47,6 +54,7 @@ RankFacts own_facts(int rank) {
   facts.rank = rank;
   facts.pid = ::getpid();
   facts.machine = machine_number();
+  facts.network = network_number();
   note_cpus(facts);
   return facts;
 }

@@ -11,7 +11,7 @@
 namespace hmc::bootstrap {
 
 inline constexpr std::uint32_t frame_magic = 0x31434d48;  // "HMC1"
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 inline constexpr std::size_t frame_header_bytes = 16;
 inline constexpr std::size_t frame_mac_bytes = sizeof(Mac);
 /// The kernel passes at most this many descriptors with one message (SCM_MAX_FD).

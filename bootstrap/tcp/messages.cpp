@@ -26,7 +26,8 @@ base::Bytes read_bytes(base::ByteReader& in) {
 void write_facts(base::ByteWriter& out, const std::vector<RankFacts>& ranks) {
   write_count(out, ranks);
   for (const RankFacts& each : ranks) {
-    out.number(each.rank).number(each.node).number(each.local_index).number(each.pid).number(each.machine);
+    out.number(each.rank).number(each.node).number(each.local_index).number(each.pid);
+    out.number(each.machine).number(each.network);
     for (const std::uint64_t word : each.cpus) out.number(word);
     out.number(each.further_cpus);
   }
@@ -40,6 +41,7 @@ std::vector<RankFacts> read_facts(base::ByteReader& in) {
     each.local_index = in.number<std::int32_t>();
     each.pid = in.number<std::int32_t>();
     each.machine = in.number<std::uint64_t>();
+    each.network = in.number<std::uint64_t>();
     for (std::uint64_t& word : each.cpus) word = in.number<std::uint64_t>();
     each.further_cpus = in.number<std::uint32_t>();
   }

@@ -44,7 +44,7 @@ enum class MessageType : std::uint16_t {
   goodbye,
 };
 
-inline constexpr std::size_t rank_facts_bytes = 60;
+inline constexpr std::size_t rank_facts_bytes = 68;
 static_assert(rank_facts_bytes <= 128, "rendezvous promises at most 128 bytes per rank");
 inline constexpr std::size_t longest_key_bytes = 1024;
 inline constexpr std::size_t longest_value_bytes = 4U << 20;

@@ -189,7 +189,9 @@ void make_wires(window::Fabric& fabric, const std::vector<RankFacts>& facts, con
   context.rank = fabric.rank;
   context.size = fabric.size;
   context.local_index = mine.local_index;
+  context.one_network = mine.network != 0;
   for (const RankFacts& rank : facts) {
+    context.one_network = context.one_network && rank.machine == mine.machine && rank.network == mine.network;
     context.several_nodes = context.several_nodes || rank.node != mine.node;
     context.one_machine = context.one_machine && rank.machine == mine.machine;
   }

@@ -32,6 +32,7 @@ struct WireContext {
   int local_index = 0;
   bool several_nodes = false;  ///< some peer is on another (pretended) node
   bool one_machine = true;     ///< all ranks share a kernel, so "network" must not mean shared memory
+  bool one_network = false;    ///< all ranks share a machine and its loopback interface
   base::NodeLink* node_link = nullptr;
   base::Waiter* waiter = nullptr;
   const base::Log* log = nullptr;

@@ -51,7 +51,7 @@ constexpr std::size_t waste_bytes = 64 * 1024;
 
 }  // namespace
 
-TcpLink::TcpLink(base::Log log, Patience patience)
+TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable)
     : log_(log),
       patience_(patience),
       own_(own_address()),
@@ -60,16 +60,17 @@ TcpLink::TcpLink(base::Log log, Patience patience)
       clock_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       waste_(waste_bytes) {
   if (!poll_set_) fail("no poll set");
-  listen();
+  listen(reachable);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = &clock_;
   if (clock_ && ::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, clock_.get(), &event) != 0) clock_.reset();
 }
 
-void TcpLink::listen() {
-  // Both families by one socket, where there is IPv6.
-  const int six = ::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+void TcpLink::listen(Reachable reachable) {
+  const bool everywhere = reachable == Reachable::by_all_interfaces;
+  // Both families by one socket, where there is IPv6. By loopback peers call 127.0.0.1 (candidates()).
+  const int six = everywhere ? ::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0) : -1;
   sockaddr_storage address{};
   socklen_t length = sizeof(sockaddr_in6);
   const int zero = 0;
@@ -79,7 +80,9 @@ void TcpLink::listen() {
       ::bind(six, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
     listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     address = {};
-    address.ss_family = AF_INET;
+    auto& four = reinterpret_cast<sockaddr_in&>(address);
+    four.sin_family = AF_INET;
+    four.sin_addr.s_addr = htonl(everywhere ? INADDR_ANY : INADDR_LOOPBACK);
     length = sizeof(sockaddr_in);
     if (!listener_ || ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
       fail("no socket to listen on");

@@ -14,6 +14,9 @@
 
 namespace hmc::transport::tcp {
 
+/// Which interfaces the listener of a rank takes connections on. By loopback: where all ranks share it.
+enum class Reachable : std::uint8_t { by_loopback, by_all_interfaces };
+
 /// A listener, a poll set, and a connection per rank that was talked to, made by whoever talks first. Of two ranks that
 /// begin at about the same time the higher one waits for the lower one's call: on one connection what goes one way
 /// acknowledges what came the other way, and on two each message costs a segment more. If it has waited in vain and
@@ -21,7 +24,7 @@ namespace hmc::transport::tcp {
 class TcpLink final : public messages::Link {
  public:
   /// Throws Error{unavailable} if there are no sockets to be had.
-  explicit TcpLink(base::Log log, Patience patience = {});
+  explicit TcpLink(base::Log log, Patience patience = {}, Reachable reachable = Reachable::by_all_interfaces);
 
   const Traits& traits() const noexcept override;
   std::string describe() const override;
@@ -38,7 +41,7 @@ class TcpLink final : public messages::Link {
   void leave(bool all_left) noexcept override;
 
  private:
-  void listen();
+  void listen(Reachable reachable);
   /// False, with errno: the poll set takes no more.
   bool watch(Connection& connection, int operation, bool writable) noexcept;
   /// Before its socket is closed: while a forked process has it open too, the poll set would go on telling of it.

@@ -8,6 +8,12 @@ std::unique_ptr<MessageWire> make_tcp_wire(const messages::Options& options) {
   return std::make_unique<MessageWire>(options, std::make_unique<tcp::TcpLink>(options.log));
 }
 
-std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) { return make_tcp_wire(messages::options_of(context)); }
+std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) {
+  const messages::Options options = messages::options_of(context);
+  const tcp::Reachable reachable =
+      context.one_network ? tcp::Reachable::by_loopback : tcp::Reachable::by_all_interfaces;
+  return std::make_unique<MessageWire>(options,
+                                       std::make_unique<tcp::TcpLink>(options.log, tcp::Patience{}, reachable));
+}
 
 }  // namespace hmc::transport

@@ -29,6 +29,7 @@ RankFacts facts_of(int rank) {
   facts.local_index = rank + 200;
   facts.pid = 0x7fffff00 + rank;
   facts.machine = 0x0123456789abcdefULL + static_cast<std::uint64_t>(rank);
+  facts.network = 0xf0e1d2c3b4a59687ULL - static_cast<std::uint64_t>(rank);
   facts.cpus = {1, 2, 3, ~std::uint64_t{0}};
   facts.further_cpus = 0xfedcba98U;
   return facts;
@@ -44,6 +45,7 @@ TEST(Messages, facts_survive) {
   EXPECT_EQ(facts.local_index, 202);
   EXPECT_EQ(facts.pid, 0x7fffff02);
   EXPECT_EQ(facts.machine, 0x0123456789abcdf1ULL);
+  EXPECT_EQ(facts.network, 0xf0e1d2c3b4a59685ULL);
   EXPECT_EQ(facts.cpus, facts_of(2).cpus);
   EXPECT_EQ(facts.further_cpus, 0xfedcba98U);
 }
