@@ -76,6 +76,7 @@ int run_job(Plan& plan, std::span<char> title) {
   const bootstrap::Secret secret = bootstrap::Secret::random();
   set(plan.common, "HMC_SECRET", secret.hex());
   JobStreams streams = open_streams(plan.options);
+  require_descriptors(plan.options.ranks, plan.options.nodes);
   Keeper keeper = Keeper::start(plan, streams, inherited, title);
 
   std::signal(SIGPIPE, SIG_IGN);  // a closed output is an errno to us

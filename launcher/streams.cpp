@@ -91,6 +91,22 @@ void raise_descriptor_limit() noexcept {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void require_descriptors(int ranks, int nodes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  // The store listens and wakes; an agent does too, and has two ends of a connection to the store, the node page, a
+  // copy of that, and a message's descriptor; a rank has a connection. The keeper, signals and the mailbox: 5.
+  const auto needed = static_cast<rlim_t>(2 + 7 * nodes + ranks + 5);
+  rlim_t open = 0;
+  std::error_code error;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) ++open;
+  if (open + needed <= limit.rlim_cur) return;
+  throw Failure(exit_own_failure,
+                fmt::format("a job of {} ranks on {} nodes takes {} descriptors in hmcrun, which has {} open already; "
+                            "RLIMIT_NOFILE (ulimit -n) is {}: raise it to {}",
+                            ranks, nodes, needed, open, limit.rlim_cur, open + needed));
+}
+
 void fill_standard_descriptors() noexcept {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) (void)!::open("/dev/null", O_RDWR);  // takes the lowest free number: fd

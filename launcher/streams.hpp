@@ -40,6 +40,8 @@ JobStreams open_streams(const Options& options);
 
 /// Raises the limit on open descriptors as far as allowed; the ranks get back what hmcrun was given.
 void raise_descriptor_limit() noexcept;
+/// Throws Failure if hmcrun couldn't open what a job of this size takes.
+void require_descriptors(int ranks, int nodes);
 /// A closed stdin, stdout or stderr would be given to the next file opened. Opens /dev/null there.
 void fill_standard_descriptors() noexcept;
 

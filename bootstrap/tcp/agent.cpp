@@ -73,7 +73,10 @@ void NodeAgent::Agent::on_end(Peer& peer) {
   }
   if (!peer.registered) return;
   ranks_[peer.rank].peer = nullptr;
-  lose(peer.rank, fmt::format("rank {} ended without saying goodbye{}", peer.rank, why), true);
+  lose(peer.rank,
+       peer.connection.lost_descriptors() ? fmt::format("the node's agent can't go on with rank {}{}", peer.rank, why)
+                                          : fmt::format("rank {} ended without saying goodbye{}", peer.rank, why),
+       true);
 }
 
 int NodeAgent::Agent::on_turn() {

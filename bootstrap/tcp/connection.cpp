@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
 
@@ -111,7 +112,10 @@ void Connection::read() {
     if (result.io == Io::would_block) return;
     if (result.io == Io::ended) return end({});
     if (result.io == Io::failed) {
-      if (result.error == EMFILE) return end("descriptors were lost on the way: raise `ulimit -n`");
+      if (result.error == EMFILE) {
+        lost_descriptors_ = true;
+        return end("no descriptor is left for those that came: " + base::descriptor_limit());
+      }
       return end(result.error == ECONNRESET ? "" : std::strerror(result.error));
     }
     opener_.feed(base::ByteView(chunk).first(result.bytes));

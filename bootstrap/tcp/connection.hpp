@@ -47,6 +47,8 @@ class Connection {
   bool ended() const noexcept { return ended_; }
   /// Why it ended, for people; empty if the other side just closed.
   const std::string& fault() const noexcept { return fault_; }
+  /// It ended because this process had no descriptor left for those that came.
+  bool lost_descriptors() const noexcept { return lost_descriptors_; }
   /// The other side gets everything that was sent, then the end.
   void finish() noexcept;
 
@@ -78,6 +80,7 @@ class Connection {
   bool proven_ = false;
   bool stalled_ = false;
   bool ended_ = false;
+  bool lost_descriptors_ = false;
   std::string fault_;
   std::vector<Waiting> waiting_;  // for the key
   std::deque<Outgoing> out_;

@@ -10,6 +10,7 @@
 #include "bootstrap/facts.hpp"
 #include "bootstrap/failures.hpp"
 #include "bootstrap/tcp/rank_client.hpp"
+#include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
 
@@ -82,7 +83,13 @@ void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, 
   std::vector<SharedFd> fds;
   if (fd >= 0) {
     base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    if (!copy) throw_failure(Code::error, operation, mine_.rank, -1, "no descriptor is left", "raise `ulimit -n`");
+    if (!copy) {
+      send(ShareOffer{round.number, 0, 0, what.seats});  // nothing: or the others would wait for it
+      throw_failure(
+          Code::error, operation, mine_.rank, mine_.rank,
+          fmt::format("rank {}: no descriptor is left for shared memory: {}", mine_.rank, base::descriptor_limit()),
+          "raise `ulimit -n` for that rank");
+    }
     fds.push_back(std::make_shared<base::UniqueFd>(std::move(copy)));
   }
   send(what, std::move(fds));

@@ -80,6 +80,12 @@ void RankClient::lose_agent() {
     failure_.emplace(Notice{Code::refused, -1, 0, "the node's agent ended the conversation" + why});
     return;
   }
+  if (connection_.lost_descriptors()) {
+    Notice notice{Code::peer_failed, mine_.rank, 0, fmt::format("rank {}{}", mine_.rank, why)};
+    page_.raise_abort(notice.code, notice.rank, notice.text);
+    failure_.emplace(std::move(notice));
+    return;
+  }
   const auto host = std::find_if(facts_.begin(), facts_.end(), [this](const RankFacts& each) {
     return each.pid == agent_pid_ && each.node == mine_.node && each.rank != mine_.rank;
   });

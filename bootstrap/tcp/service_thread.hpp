@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/limits.hpp"
+
 namespace hmc::bootstrap {
 
 /// The process's signal handlers never run on it; only faults of its own code do. `name` is what ps
@@ -20,9 +22,9 @@ template <typename Body> std::thread service_thread(const char* name, Body&& bod
   std::thread thread;
   try {
     thread = std::thread(std::forward<Body>(body));
-  } catch (...) {
+  } catch (const std::system_error& error) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
+    base::throw_no_thread(name, error);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(thread.native_handle(), name);

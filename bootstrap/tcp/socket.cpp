@@ -13,6 +13,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/frame.hpp"
+#include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
 
@@ -29,7 +30,10 @@ sockaddr_un abstract_name(std::string_view name, socklen_t& length) {
 
 base::UniqueFd unix_socket() {
   base::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) throw Error(Code::error, "socket", std::strerror(errno));
+  if (!socket) {
+    const int error = errno;
+    throw Error(Code::error, "socket", fmt::format("{}; {}", std::strerror(error), base::descriptor_limit()));
+  }
   return socket;
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -44,6 +45,17 @@ std::shared_ptr<Segment> Segment::create(std::size_t bytes) {
   std::shared_ptr<Segment> segment(new Segment);
   segment->fd_.reset(::memfd_create("hmc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!segment->fd_) fail("memfd_create", bytes, errno);
+  // Beyond this limit ftruncate raises SIGXFSZ, which kills the process.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < rounded) {
+    ErrorDetail detail;
+    detail.code = Code::out_of_memory;
+    detail.operation = "memfd_create";
+    detail.message = fmt::format("{} bytes of shared memory are more than RLIMIT_FSIZE (ulimit -f) allows: {} bytes",
+                                 rounded, limit.rlim_cur);
+    detail.hint = "raise `ulimit -f`: shared memory counts as a file";
+    throw Error(std::move(detail));
+  }
   if (::ftruncate(segment->fd_.get(), static_cast<off_t>(rounded)) != 0) fail("ftruncate", bytes, errno);
   // A peer that shrank the file would turn our loads into SIGBUS.
   if (::fcntl(segment->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

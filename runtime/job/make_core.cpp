@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -237,8 +238,18 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
 
 }  // namespace
 
-std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
-  const std::shared_ptr<bootstrap::Bootstrap> bootstrap = std::move(owned);
+namespace {
+
+/// This rank alone lacks descriptors, threads or memory. What all ranks were told of has a peer.
+bool is_own_shortage(const Error& error) noexcept {
+  const ErrorDetail& detail = error.detail();
+  if (detail.peer >= 0 || detail.code == Code::timeout) return false;
+  const int number = detail.sys_errno;
+  return detail.code == Code::out_of_memory || number == EMFILE || number == ENFILE || number == EAGAIN ||
+         number == ENOMEM;
+}
+
+std::unique_ptr<Core> join(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap, const base::Env& env) {
   memory::look_for_devices();
   collectives::Settings settings;
   settings.algorithms = env.coll;
@@ -263,6 +274,20 @@ std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, con
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
   return std::make_unique<Core>(bootstrap, std::move(fabric), std::move(world));
+}
+
+}  // namespace
+
+std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
+  const std::shared_ptr<bootstrap::Bootstrap> bootstrap = std::move(owned);
+  try {
+    return join(bootstrap, env);
+  } catch (const Error& error) {
+    // The others wait for this rank; without a word they would learn of its end, and not of the cause.
+    if (is_own_shortage(error))
+      bootstrap->abort(1, fmt::format("rank {} can't start: {}", bootstrap->rank(), error.what()));
+    throw;
+  }
 }
 
 }  // namespace hmc::job

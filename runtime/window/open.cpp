@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/limits.hpp"
 #include "runtime/window/core.hpp"
 #include "runtime/window/description.hpp"
 #include "runtime/window/device/device_part.hpp"
@@ -75,6 +76,80 @@ void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabr
   throw Error(std::move(detail));
 }
 
+/// What a rank wants for its part, and what its system still gives. All ranks know all demands before the first
+/// descriptor or byte is taken, so what can't be had is an error on every rank at once.
+struct Demand {
+  std::uint64_t bytes = 0;
+  std::uint64_t share = 0;
+  base::MemoryRoom room;
+  std::string failure;  // empty: none
+
+  static Demand of_this_rank(const Fabric& fabric, std::size_t bytes) {
+    // One of the segment or of a peer's, and what a wire may take meanwhile.
+    constexpr int descriptors = 2;
+    /// Less isn't worth a look at the system's files: 50 us.
+    constexpr std::size_t worth_a_look = std::size_t{1} << 20;
+    Demand demand{bytes, fabric.node_link->next_share(), {}, {}};
+    if (bytes >= worth_a_look) demand.room = base::memory_room();
+    if (!base::has_descriptors(descriptors, fabric.waiter.page().segment()->fd()))
+      demand.failure = "no descriptor is left for shared memory: " + base::descriptor_limit();
+    return demand;
+  }
+};
+
+base::Bytes encode(const Demand& demand) {
+  base::ByteWriter out;
+  out.number(demand.bytes).number(demand.share).text(demand.failure);
+  out.number(demand.room.machine).number(demand.room.machine_bytes);
+  out.number(demand.room.group).number(demand.room.group_bytes);
+  return out.take();
+}
+
+Demand decode_demand(base::ByteView bytes, int world_rank, const Fabric& fabric) {
+  base::ByteReader in(bytes);
+  Demand demand;
+  demand.bytes = in.number<std::uint64_t>();
+  demand.share = in.number<std::uint64_t>();
+  demand.failure = in.text();
+  demand.room.machine = in.number<std::uint64_t>();
+  demand.room.machine_bytes = in.number<std::uint64_t>();
+  demand.room.group = in.number<std::uint64_t>();
+  demand.room.group_bytes = in.number<std::uint64_t>();
+  if (!in.complete())  // all ranks see it, and all of them throw
+    throw Error(Code::refused, operation_of(fabric), fmt::format("rank {} sent a malformed size", world_rank));
+  return demand;
+}
+
+/// The same on every rank: throws if one of them can't have its part.
+void refuse_excess(const TeamCore& team, const std::vector<base::Bytes>& sizes) {
+  const Fabric& fabric = team.fabric();
+  ErrorDetail detail;
+  detail.operation = operation_of(fabric);
+  detail.rank = fabric.rank;
+  std::vector<base::MemoryDemand> demands;
+  for (std::size_t member = 0; member < sizes.size(); ++member) {
+    const int rank = team.world_rank(static_cast<int>(member));
+    Demand demand = decode_demand(sizes[member], rank, fabric);
+    if (demand.failure.empty()) {
+      // A rank that hasn't looked shares its machine with one that has, or asks for little.
+      if (demand.room.machine_bytes != UINT64_MAX || demand.room.group_bytes != UINT64_MAX)
+        demands.push_back({rank, demand.bytes, demand.room});
+      continue;
+    }
+    detail.code = Code::error;
+    detail.peer = rank;
+    detail.message = fmt::format("rank {}: {}", rank, demand.failure);
+    detail.hint = "raise `ulimit -n` for that rank";
+    throw Error(std::move(detail));
+  }
+  const auto shortage = base::memory_shortage(demands);
+  if (!shortage) return;
+  detail.code = Code::out_of_memory;
+  detail.message = *shortage;
+  detail.hint = "ask for less, use fewer ranks on a machine, or raise the memory limit of this container or session";
+  throw Error(std::move(detail));
+}
+
 /// For what only some of the team wait for: who waits in vain isn't late then where all of the team meet, and they
 /// have no longer deadline there than any collective.
 base::Deadline patience(const Fabric& fabric, const base::Exchange& exchange) {
@@ -88,9 +163,9 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   Fabric& fabric = team.fabric();
   const OnBehalf user(fabric, "Window::create", base::Construction::window);
   const base::Deadline deadline = patience(fabric, team.exchange());
-  base::ByteWriter mine;
-  mine.number(static_cast<std::uint64_t>(bytes)).number(fabric.node_link->next_share());
-  const std::vector<base::Bytes> sizes = allgather_for(fabric, team.exchange(), mine.view(), deadline);
+  const std::vector<base::Bytes> sizes =
+      allgather_for(fabric, team.exchange(), encode(Demand::of_this_rank(fabric, bytes)), deadline);
+  refuse_excess(team, sizes);
 
   // Everyone's place in the node's segment, in whole pages so that each rank can populate its own.
   std::size_t total = 0;
@@ -98,13 +173,9 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   bool wraps = false;
   base::ShareGroup group;  // those of the team that are on this node
   for (const int member : team.local_ranks()) {
-    base::ByteReader in(sizes[static_cast<std::size_t>(member)]);
-    const auto size = in.number<std::uint64_t>();
-    const auto share = in.number<std::uint64_t>();
-    if (!in.complete())  // all ranks see it, and all of them throw
-      throw Error(Code::refused, operation_of(fabric),
-                  fmt::format("rank {} sent a malformed size", team.world_rank(member)));
-    if (group.members.empty()) group.number = share;
+    const Demand demand = decode_demand(sizes[static_cast<std::size_t>(member)], team.world_rank(member), fabric);
+    const std::uint64_t size = demand.bytes;
+    if (group.members.empty()) group.number = demand.share;
     group.members.push_back(team.world_rank(member));
     if (member == team.rank()) my_offset = total;
     wraps =

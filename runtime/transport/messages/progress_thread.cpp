@@ -1,4 +1,5 @@
 #include "runtime/transport/messages/progress_thread.hpp"
+#include "runtime/base/limits.hpp"
 
 #include <poll.h>
 #include <pthread.h>
@@ -31,11 +32,15 @@ ProgressThread::ProgressThread(Engine& engine, int event_fd)
     ErrorDetail detail;
     detail.operation = "wire";
     detail.sys_errno = errno;
-    detail.message = "no eventfd for the progress thread";
+    detail.message = "no eventfd for the progress thread: " + base::descriptor_limit();
     throw Error(std::move(detail));
   }
   const SignalMask mask;
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    base::throw_no_thread("the progress thread of a wire", error);
+  }
   ::pthread_setname_np(thread_.native_handle(), "hmc-wire");
 }
 

@@ -15,6 +15,7 @@
 #include <hmc/error.hpp>
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/limits.hpp"
 #include "runtime/transport/messages/peers.hpp"
 
 namespace hmc::transport::tcp {
@@ -46,6 +47,7 @@ constexpr std::size_t waste_bytes = 64 * 1024;
   detail.operation = "tcp";
   detail.sys_errno = errno;
   detail.message = what;
+  if (detail.sys_errno == EMFILE) detail.message += ": " + base::descriptor_limit();
   throw Error(std::move(detail));
 }
 

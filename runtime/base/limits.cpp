@@ -1,0 +1,192 @@
+#include "runtime/base/limits.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include <hmc/error.hpp>
+
+#include "runtime/base/fd.hpp"
+
+namespace hmc::base {
+
+namespace {
+
+std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325U) noexcept {  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// A file that holds one number; nothing if there is no such file, or it says "max".
+std::optional<std::uint64_t> number_in(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;
+}
+
+/// Of lines "name value" or "name: value kB".
+std::uint64_t field_of(const std::string& path, std::string_view name) {
+  std::ifstream file(path);
+  std::string word;
+  std::uint64_t value = 0;
+  while (file >> word) {
+    if (word == name && file >> value) return value;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return 0;
+}
+
+std::uint64_t plus(std::uint64_t a, std::uint64_t b) noexcept { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+std::uint64_t minus(std::uint64_t a, std::uint64_t b) noexcept { return a > b ? a - b : 0; }
+
+/// The names of a version's files. Clean file pages of a cgroup are given back when memory is needed.
+struct GroupFiles {
+  const char* limit;
+  const char* usage;
+  const char* reclaimable;
+};
+constexpr GroupFiles version_2{"memory.max", "memory.current", "inactive_file"};
+constexpr GroupFiles version_1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+
+/// The least of what a cgroup and those around it leave. Swap counts where the cgroup may use it.
+std::uint64_t room_in(const std::string& root, std::string path, const GroupFiles& files, std::uint64_t swap) {
+  std::uint64_t least = UINT64_MAX;
+  for (;;) {
+    const std::string here = root + path + "/";
+    const auto limit = number_in(here + files.limit);
+    const auto usage = number_in(here + files.usage);
+    if (limit && usage) {
+      const std::uint64_t used = minus(*usage, field_of(here + "memory.stat", files.reclaimable));
+      const std::uint64_t swap_limit = number_in(here + "memory.swap.max").value_or(UINT64_MAX);
+      const std::uint64_t swap_used = number_in(here + "memory.swap.current").value_or(0);
+      least = std::min(least, plus(minus(*limit, used), std::min(swap, minus(swap_limit, swap_used))));
+    }
+    if (path.empty()) return least;
+    path.erase(path.rfind('/'));
+  }
+}
+
+/// This process's cgroup: what its limits leave, and what tells it from others.
+void look_at_group(MemoryRoom& room, std::uint64_t swap) {
+  std::ifstream file("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool is_second_version = controllers == ",,";
+    if (!is_second_version && controllers.find(",memory,") == std::string::npos) continue;
+    std::string path = line.substr(second + 1);
+    const std::string root = is_second_version ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    // In a container the path may be the host's, which isn't mounted here: then the mount is its cgroup.
+    struct stat status {};
+    if (path == "/" || ::stat((root + path).c_str(), &status) != 0) path.clear();
+    const std::uint64_t bytes = room_in(root, path, is_second_version ? version_2 : version_1, swap);
+    if (bytes >= room.group_bytes) continue;
+    room.group_bytes = bytes;
+    struct stat space {};
+    (void)::stat("/proc/self/ns/cgroup", &space);  // containers may have the same path
+    room.group = hash_of(line, room.machine ^ static_cast<std::uint64_t>(space.st_ino));
+  }
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
+  const bool run = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+  if (run) return fmt::format("ranks {}-{}", ranks.front(), ranks.back());
+  return fmt::format("{} ranks from {} to {}", ranks.size(), ranks.front(), ranks.back());
+}
+
+/// Of the demands that share what `first` has there.
+std::optional<std::string> shortage_of(std::span<const MemoryDemand> demands, const MemoryDemand& first,
+                                       std::uint64_t MemoryRoom::*place, std::uint64_t MemoryRoom::*bytes,
+                                       const char* where) {
+  std::uint64_t needed = 0;
+  std::uint64_t available = UINT64_MAX;
+  std::vector<int> ranks;
+  for (const MemoryDemand& each : demands) {
+    if (each.room.*place != first.room.*place || each.bytes == 0) continue;
+    needed = plus(needed, each.bytes);
+    available = std::min(available, each.room.*bytes);
+    ranks.push_back(each.rank);
+  }
+  if (needed <= available) return std::nullopt;
+  return fmt::format("{} need{} {} bytes{}, and {} bytes are available {}", ranks_text(ranks),
+                     ranks.size() == 1 ? "s" : "", needed, ranks.size() == 1 ? "" : " in all", available, where);
+}
+
+}  // namespace
+
+MemoryRoom memory_room() {
+  static const std::uint64_t machine = hash_of(first_line("/proc/sys/kernel/random/boot_id"));
+  constexpr const char* meminfo = "/proc/meminfo";
+  MemoryRoom room;
+  room.machine = machine;
+  const std::uint64_t swap = field_of(meminfo, "SwapFree:") * 1024;
+  const std::uint64_t available = field_of(meminfo, "MemAvailable:") * 1024;
+  if (available > 0) room.machine_bytes = plus(available, swap);
+  look_at_group(room, swap);
+  return room;
+}
+
+std::optional<std::string> memory_shortage(std::span<const MemoryDemand> demands) {
+  for (const MemoryDemand& each : demands) {
+    if (auto text = shortage_of(demands, each, &MemoryRoom::machine, &MemoryRoom::machine_bytes, "on the machine"))
+      return text;
+    if (auto text = shortage_of(demands, each, &MemoryRoom::group, &MemoryRoom::group_bytes, "in the cgroup"))
+      return text;
+  }
+  return std::nullopt;
+}
+
+bool has_descriptors(int count, int any) noexcept {
+  constexpr std::size_t most = 8;
+  std::array<UniqueFd, most> taken;
+  const auto wanted = std::min(static_cast<std::size_t>(count), most);
+  for (std::size_t i = 0; i < wanted; ++i) {
+    taken[i].reset(::fcntl(any, F_DUPFD_CLOEXEC, 0));
+    if (!taken[i]) return false;
+  }
+  return true;
+}
+
+std::string descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "RLIMIT_NOFILE (ulimit -n) isn't known";
+  return fmt::format("RLIMIT_NOFILE (ulimit -n) is {}", limit.rlim_cur);
+}
+
+void throw_no_thread(const char* purpose, const std::system_error& error) {
+  ErrorDetail detail;
+  detail.code = Code::error;
+  detail.operation = "thread";
+  detail.sys_errno = error.code().value();
+  detail.message = fmt::format("{} can't be started: {}", purpose, error.code().message());
+  rlimit limit{};
+  if (detail.sys_errno == EAGAIN && ::getrlimit(RLIMIT_NPROC, &limit) == 0) {
+    if (limit.rlim_cur != RLIM_INFINITY)
+      detail.message += fmt::format("; RLIMIT_NPROC (ulimit -u) is {}", limit.rlim_cur);
+    detail.hint = "raise `ulimit -u`, or the limit of tasks of this container or session";
+  }
+  throw Error(std::move(detail));
+}
+
+}  // namespace hmc::base
