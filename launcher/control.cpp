@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <hmc/error.hpp>
 
 namespace hmc::launcher {
@@ -58,11 +60,22 @@ bootstrap::NodeAgent& Control::agent_of(int rank) const noexcept {
 
 void Control::report_death(int rank, std::string_view cause) { agent_of(rank).report_death(rank, cause); }
 
-std::string Control::activity_of(int rank) const {
+std::vector<int> Control::ranks_without_goodbye() const {
+  std::vector<int> all;
+  for (const auto& agent : agents_) {
+    const std::vector<int> ranks = agent->ranks_without_goodbye();
+    all.insert(all.end(), ranks.begin(), ranks.end());
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+Control::Seen Control::seen_of(int rank) const {
   const base::NodePage& page = agent_of(rank).page();
   for (int i = 0; i < page.capacity(); ++i) {
     const base::ActivityLine& line = page.activity(i);
-    if (line.world_rank.load(std::memory_order_relaxed) == rank) return describe(line);
+    if (line.world_rank.load(std::memory_order_relaxed) == rank)
+      return {line.pid.load(std::memory_order_relaxed), describe(line)};
   }
   return {};
 }

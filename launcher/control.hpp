@@ -26,8 +26,14 @@ class Control {
   void report_death(int rank, std::string_view cause);
   /// What the ranks on this one's node were told has failed: ok, peer_failed or aborted.
   base::Status failure_known_to(int rank) const noexcept { return agent_of(rank).page().aborted(); }
-  /// "in allreduce number 5 for 1.9 s, waiting for rank 3"; empty if the rank says nothing.
-  std::string activity_of(int rank) const;
+  /// Joined and never closed the job, ascending.
+  std::vector<int> ranks_without_goodbye() const;
+  /// What a rank's line in the node page tells; pid 0 and no activity if the rank hasn't joined.
+  struct Seen {
+    pid_t pid = 0;
+    std::string activity;  ///< "in allreduce number 5 for 1.9 s, waiting for rank 3"
+  };
+  Seen seen_of(int rank) const;
 
  private:
   bootstrap::NodeAgent& agent_of(int rank) const noexcept;

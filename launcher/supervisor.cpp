@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 
+#include "bootstrap/facts.hpp"
 #include "launcher/exit_status.hpp"
 #include "launcher/say.hpp"
 
@@ -23,6 +25,16 @@ constexpr std::chrono::milliseconds blame_delay{1000};
 constexpr std::chrono::milliseconds news_delay{200};
 /// After an end that somebody asked for, a reader of our output who doesn't read isn't waited for longer.
 constexpr std::chrono::seconds drain_limit{2};
+
+/// By a signal (SIGSTOP, SIGTSTP, ...), or by a debugger.
+bool is_stopped(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(')');  // the name may hold anything
+  return name_end != std::string::npos && name_end + 2 < text.size() &&
+         (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+}
 
 }  // namespace
 
@@ -41,6 +53,10 @@ Supervisor::Supervisor(const Plan& plan, Keeper& keeper, Control& control, Mailb
 
 int Supervisor::run() {
   while (!gone_ || blame_deadline_ || (!output_done_ && !hurry_)) wait_and_handle();
+  if (!status_) {
+    const std::vector<int> silent = control_.ranks_without_goodbye();
+    if (!silent.empty()) say("{} ended with status 0 but without Runtime::close", bootstrap::list_ranks(silent));
+  }
   return status_.value_or(0);
 }
 
@@ -251,8 +267,11 @@ std::string Supervisor::describe(int rank) const {
   const Rank& state = at(rank);
   if (state.state == State::waiting) return fmt::format("rank {}: not started", rank);
   if (state.state == State::ended) return fmt::format("{}: {}", who(rank), describe_end(state.wait_status));
-  const std::string activity = control_.activity_of(rank);
-  return fmt::format("{}: running{}{}", who(rank), activity.empty() ? "" : ", ", activity);
+  const Control::Seen seen = control_.seen_of(rank);
+  // The started program may be a wrapper, whose child is the rank.
+  const bool stopped = is_stopped(state.pid) || (seen.pid > 0 && is_stopped(seen.pid));
+  return fmt::format("{}: {}{}{}", who(rank), stopped ? "stopped" : "running", seen.activity.empty() ? "" : ", ",
+                     seen.activity);
 }
 
 }  // namespace hmc::launcher

@@ -59,6 +59,23 @@ void NodeAgent::Agent::report_death(int rank, std::string cause) {
   });
 }
 
+std::vector<int> NodeAgent::Agent::ranks_without_goodbye() {
+  struct Answer {
+    std::vector<int> ranks;
+    Completion done;
+  };
+  const auto answer = std::make_shared<Answer>();  // the task may come later than the wait lasts
+  loop_.post([this, answer] {
+    for (auto& [rank, local] : ranks_) {
+      if (local.peer != nullptr) loop_.drain(*local.peer);  // a goodbye may lie in its socket unread
+      if (!local.left) answer->ranks.push_back(rank);
+    }
+    answer->done.set();
+  });
+  if (!answer->done.wait(base::Deadline::after(std::chrono::seconds(1)))) return {};
+  return answer->ranks;
+}
+
 void NodeAgent::Agent::on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) {
   const bool good = &from == store_ ? dispatch_store(frame) : dispatch_rank(from, frame, fds);
   if (!good) loop_.drop(from);

@@ -23,6 +23,7 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
   const base::NodePage& page() const noexcept { return page_; }
   void report_death(int rank, std::string cause);
   bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
+  std::vector<int> ranks_without_goodbye();
 
   bool admits(int socket) override;
   void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;

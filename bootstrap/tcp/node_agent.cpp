@@ -57,6 +57,8 @@ const base::NodePage& NodeAgent::page() const noexcept { return agent_->page(); 
 void NodeAgent::report_death(int rank, std::string_view cause) { agent_->report_death(rank, std::string(cause)); }
 bool NodeAgent::wait_for_goodbyes(base::Deadline deadline) { return agent_->wait_for_goodbyes(deadline); }
 
+std::vector<int> NodeAgent::ranks_without_goodbye() { return agent_->ranks_without_goodbye(); }
+
 std::string NodeAgent::socket_name(const Secret& secret, std::string_view node_label) {
   const Secret name = secret.derive({base::as_bytes("hmc node socket"), base::as_bytes(node_label)});
   constexpr std::size_t digits = 32;  // 128 bits: enough to never meet another job's

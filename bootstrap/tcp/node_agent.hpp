@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/deadline.hpp"
@@ -36,6 +37,10 @@ class NodeAgent {
   void report_death(int rank, std::string_view cause);
   /// True once every rank of the node said goodbye, or the job failed.
   bool wait_for_goodbyes(base::Deadline deadline);
+
+  /// Ranks of the node that joined and haven't said goodbye, as far as has come by now. From any thread; waits for the
+  /// agent's thread, at most a second.
+  std::vector<int> ranks_without_goodbye();
 
   /// The abstract socket's name, for ranks of this job and node.
   static std::string socket_name(const Secret& secret, std::string_view node_label);
