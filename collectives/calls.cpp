@@ -148,9 +148,10 @@ const void* begin_of_block(const void* buffer, const Layout& blocks, int rank, s
 namespace {
 
 window::TeamCore& require_open(const std::shared_ptr<window::TeamCore>& team, const char* operation) {
-  if (team == nullptr || team->fabric().closed || team->closed || team->collectives == nullptr) [[unlikely]] {
+  if (team == nullptr || team->fabric().closed() || team->closed || team->collectives == nullptr) [[unlikely]] {
     if (team == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
-    throw Error(Code::closed, operation, team->closed ? "the team is closed" : "the runtime is closed");
+    if (team->fabric().is_forked() || !team->closed) window::throw_closed_runtime(team->fabric(), operation);
+    throw Error(Code::closed, operation, "the team is closed");
   }
   return *team;
 }

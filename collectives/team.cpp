@@ -154,7 +154,8 @@ void Team::require_equal(const char* operation, std::size_t expected, std::size_
 
 void Team::barrier() {
   const OpenTeam team(core_, "barrier");
-  if (const base::Status status = window::flush_wires(core_->fabric()); !status.ok()) [[unlikely]] {
+  if (const base::Status status = window::flush_wires(core_->fabric(), base::Activity::barrier); !status.ok())
+      [[unlikely]] {
     // A rank of this team that has gone, or by whom the job has died, may have said why before.
     const bool is_lost = status.code == Code::peer_failed || status.code == Code::aborted;
     if (is_lost && (core_->rank_of(status.peer) >= 0 || !core_->fabric().waiter.page().aborted().ok()))

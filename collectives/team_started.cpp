@@ -260,7 +260,7 @@ Plan& Plan::operator=(Plan&& other) noexcept {
 Plan::~Plan() { release(); }
 
 void Plan::release() noexcept {
-  if (operation_ != nullptr && team_->collectives != nullptr)
+  if (operation_ != nullptr && team_->collectives != nullptr && !team_->fabric().is_forked())
     static_cast<collectives::State&>(*team_->collectives).schedules().release_kept(*operation_);
   operation_ = nullptr;
 }

@@ -114,7 +114,7 @@ std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
   }
   std::vector<int> members;
   for (const int rank : group) members.push_back(parent.core.world_rank(rank));
-  const auto team = std::make_shared<TeamCore>(parent.core.shared_fabric(), std::move(members), me);
+  const auto team = base::make_owned<TeamCore>(parent.core.shared_fabric(), std::move(members), me);
   team->use_exchange(rounds);
   try {
     attach(*team, parent.state.settings());

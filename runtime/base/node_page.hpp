@@ -32,6 +32,9 @@ enum class Activity : std::uint32_t {
   scan,
   exscan,
   construction,
+  put,
+  get,
+  atomic,
 };
 const char* name_of(Activity activity) noexcept;
 

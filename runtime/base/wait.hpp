@@ -48,16 +48,29 @@ struct WaitNote {
   Watch* watch = nullptr;
 };
 
-/// Says in the rank's line what it waits for, and takes it back at the end.
+/// Says in the rank's line what it waits for, and takes it back at the end. Of those that nest, the outermost one is
+/// the user's call: its activity stays, and an inner one tells only the awaited rank and the sequence. Relaxed: the
+/// line's owner writes it, and its readers want a hint.
 class Posted {
  public:
-  Posted(ActivityLine& line, const WaitNote& note) noexcept : line_(line) {
+  Posted(ActivityLine& line, const WaitNote& note) noexcept
+      : line_(line),
+        outer_peer_(line.peer.load(std::memory_order_relaxed)),
+        outer_sequence_(line.sequence.load(std::memory_order_relaxed)),
+        is_outermost_(line.activity.load(std::memory_order_relaxed) ==
+                      static_cast<std::uint32_t>(Activity::computing)) {
     line_.peer.store(note.peer, std::memory_order_relaxed);
     line_.sequence.store(note.sequence, std::memory_order_relaxed);
+    if (!is_outermost_) return;
     line_.since_ns.store(now_ns(), std::memory_order_relaxed);
     line_.activity.store(static_cast<std::uint32_t>(note.activity), std::memory_order_relaxed);
   }
   ~Posted() {
+    if (!is_outermost_) {
+      line_.peer.store(outer_peer_, std::memory_order_relaxed);
+      line_.sequence.store(outer_sequence_, std::memory_order_relaxed);
+      return;
+    }
     line_.activity.store(static_cast<std::uint32_t>(Activity::computing), std::memory_order_relaxed);
     line_.since_ns.store(now_ns(), std::memory_order_relaxed);
   }
@@ -66,6 +79,9 @@ class Posted {
 
  private:
   ActivityLine& line_;
+  std::int32_t outer_peer_;
+  std::uint64_t outer_sequence_;
+  bool is_outermost_;
 };
 
 /// The wait ladder. A rank with a core to itself polls with `pause`, then yields between polls, then naps.

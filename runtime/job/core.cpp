@@ -18,11 +18,11 @@ Core::~Core() {
   fabric_->background.stop();
   fabric_->background.end_all();
   // Windows and teams may outlive this; they find the fabric closed.
-  fabric_->closed = true;
+  fabric_->life->open = 0;
 }
 
 void Core::close() {
-  if (fabric_->closed) throw Error(Code::closed, "Runtime::close", "the runtime is closed");
+  if (fabric_->closed()) window::throw_closed_runtime(*fabric_, "Runtime::close");
   // The ranks may stand at different steps by now: nothing that is collective can be begun again.
   if (std::exchange(closing_, true)) throw Error(Code::closed, "Runtime::close", "an earlier close failed");
   const window::OnBehalf user(*fabric_, "Runtime::close", base::Construction::runtime_close);
@@ -40,7 +40,7 @@ void Core::close() {
   for (const window::OpenStreams* const each : fabric_->open_streams) take(each->compare());
   for (const auto& wire : fabric_->wires) wire->all_left();
   bootstrap_->leave();
-  fabric_->closed = true;
+  fabric_->life->open = 0;
   if (unheard != nullptr) std::rethrow_exception(unheard);
   window::require(*fabric_, streams, {"Runtime::close"});
 }

@@ -267,7 +267,7 @@ std::unique_ptr<Core> join(const std::shared_ptr<bootstrap::Bootstrap>& bootstra
       fabric->log.warn("the environment has {}, which HMC doesn't read; the nearest name that it reads is {}", name,
                        nearest);
   const window::OnBehalf user(*fabric, "Runtime::init");
-  auto world = std::make_shared<window::TeamCore>(fabric);
+  auto world = base::make_owned<window::TeamCore>(fabric);
   settings.parameters = model->agree(*world);
   collectives::attach(*world, settings);
   // The bootstrap had said "starting". Relaxed: a hint for people.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/fork.hpp"
 #include "runtime/memory/openmp.hpp"
 #include "runtime/memory/transfers.hpp"
 
@@ -177,7 +178,7 @@ void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mo
   }
   const End& other = transfers_of(to) == by ? from : to;
   if (!waits && other.transfers != nullptr && *other.transfers == nullptr)
-    *other.transfers = std::make_shared<Transfers>();
+    *other.transfers = base::make_owned<Transfers>();
   const base::Status put = by->put(*taken.provider, taken.copy, taken.device, std::move(keep), transfers_of(other));
   if (put.code == Code::unsupported) return copy_now(to, from, bytes);  // as between two OpenCL devices
   if (waits) by->wait_for_last();
@@ -222,7 +223,7 @@ Allocator allocator_for(MemoryType type) {
 
 std::shared_ptr<Transfers> make_transfers(const Place& place, const TransferOrder& order) {
   if (order.mode == TransferMode::sync && !order.has_stream) return nullptr;
-  auto made = std::make_shared<Transfers>();
+  auto made = base::make_owned<Transfers>();
   if (!order.has_stream) return made;
   const Source& source = source_of(place);
   if (source.type == MemoryType::CPU)

@@ -1,4 +1,5 @@
 #include "runtime/memory/device_provider.hpp"
+#include "runtime/base/fork.hpp"
 
 #include <fmt/format.h>
 
@@ -106,10 +107,10 @@ std::shared_ptr<Allocation> DeviceProvider::make(int device, std::size_t bytes, 
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   std::shared_ptr<OwnAllocation> made;
   if (backing == Backing::vmm)
-    made = std::make_shared<VmmAllocation>(
+    made = base::make_owned<VmmAllocation>(
         VmmMemory::create(*vendor_, failures_, device, size, why_not(SharingKind::fabric).empty()), device, bytes);
   else
-    made = std::make_shared<PlainAllocation>(*vendor_, failures_, device, size, backing);
+    made = base::make_owned<PlainAllocation>(*vendor_, failures_, device, size, backing);
   made->bytes = bytes;
   made->provider = this;
   made->serial = book_.next_serial();

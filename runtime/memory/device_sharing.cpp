@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "runtime/base/fork.hpp"
 #include "runtime/memory/device_allocation.hpp"
 #include "runtime/memory/device_provider.hpp"
 
@@ -152,7 +153,7 @@ std::shared_ptr<Allocation> DeviceProvider::import(Exported exported, int device
     return std::make_unique<OpenedVmm>(
         VmmMemory::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped));
   });
-  auto imported = std::make_shared<ImportedAllocation>(opened);
+  auto imported = base::make_owned<ImportedAllocation>(opened);
   imported->address = opened->start + ticket.offset;
   imported->bytes = ticket.bytes;
   imported->device = device;
@@ -182,11 +183,11 @@ std::shared_ptr<Allocation> DeviceProvider::import_into(const std::shared_ptr<Vm
     const auto* const made_here = dynamic_cast<const OwnAllocation*>(own.get());
     if (made_here == nullptr || made_here->vmm() == nullptr)
       throw Error(Code::invalid_argument, "import", "this memory wasn't allocated to be mapped anew");
-    placed = std::make_shared<PlacedAllocation>(VmmMemory::map_again(*made_here->vmm(), {range, place}), own);
+    placed = base::make_owned<PlacedAllocation>(VmmMemory::map_again(*made_here->vmm(), {range, place}), own);
     device = own->device;
   } else {
     if (!exported.fd) throw Error(Code::invalid_argument, "import", "the descriptor is missing");
-    placed = std::make_shared<PlacedAllocation>(
+    placed = base::make_owned<PlacedAllocation>(
         VmmMemory::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped, {range, place}), nullptr);
   }
   placed->bytes = ticket.bytes;

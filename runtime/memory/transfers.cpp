@@ -1,4 +1,5 @@
 #include "runtime/memory/transfers.hpp"
+#include "runtime/base/fork.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -25,7 +26,7 @@ void Transfers::use(const memory::Provider& provider, int device, void* native) 
 }
 
 std::shared_ptr<Transfers> Transfers::alike() const {
-  auto made = std::make_shared<Transfers>();
+  auto made = base::make_owned<Transfers>();
   for (const Lane& lane : lanes_)
     if (lane.is_users) made->use(*lane.provider, lane.device, lane.stream->native());
   return made;

@@ -118,7 +118,7 @@ std::exception_ptr Core::compare_allocations() const noexcept {
 }
 
 std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {
-  if (!open_) refuse_closed("Window::alloc");
+  if (!is_open()) refuse_closed("Window::alloc");
   if (bytes == 0 || align == 0 || (align & (align - 1)) != 0) {
     throw Error(
         Code::invalid_argument, "Window::alloc",
@@ -132,7 +132,7 @@ std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {
 }
 
 void Core::free(std::uint64_t offset) {
-  if (!open_) refuse_closed("Window::free");
+  if (!is_open()) refuse_closed("Window::free");
   if (!allocator_.release(offset))
     throw Error(Code::invalid_argument, "Window::free",
                 fmt::format("offset {} isn't the start of an allocation", offset));

@@ -57,6 +57,7 @@ std::string Core::name_of_rank(int rank) const {
 }
 
 void Core::refuse_closed(const char* operation) const {
+  if (fabric_->is_forked()) base::throw_forked(operation, fabric_->rank);
   ErrorDetail detail;
   detail.code = Code::closed;
   detail.operation = operation;
@@ -66,6 +67,7 @@ void Core::refuse_closed(const char* operation) const {
 }
 
 void Core::refuse(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
+  if (fabric_->is_forked()) base::throw_forked(operation, fabric_->rank);
   if (!open_) {
     throw Error(detail_of(*fabric_, Code::closed, operation, rank, offset, bytes, "the window is closed"));
   }

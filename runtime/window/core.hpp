@@ -11,6 +11,7 @@
 
 #include <hmc/window.hpp>
 
+#include "runtime/base/fork.hpp"
 #include "runtime/memory/presence.hpp"
 #include "runtime/window/symmetric_allocator.hpp"
 #include "runtime/window/team_core.hpp"
@@ -37,6 +38,9 @@ struct Peer {
   std::int16_t local_index = -1;  ///< on my node, or -1
 };
 static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
+/// In a child of fork() each reads as a peer of 0 bytes without address or channel, so that the checks which every verb
+/// makes anyway find it out.
+using Peers = std::vector<Peer, base::WipedOnForkAllocator<Peer>>;
 
 /// Every verb checks its arguments first (one branch on the good way), then copies where the peer is
 /// mapped, or asks the channel. Throws Error. One thread at a time per Fabric. Ranks are the team's; errors name
@@ -56,7 +60,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Core& operator=(const Core&) = delete;
 
   void close();
-  bool is_open() const noexcept { return open_; }
+  bool is_open() const noexcept { return open_ && !fabric_->is_forked(); }
   std::uint64_t id() const noexcept { return id_; }
   std::uint64_t team_id() const noexcept { return team_ != nullptr ? team_->id() : 0; }
   Fabric& fabric() const noexcept { return *fabric_; }
@@ -122,7 +126,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::string name_of_rank(int rank) const;
   base::Bytes describe(const ErrorDetail& failure);
   void connect(const std::vector<base::Bytes>& descriptions);
-  std::vector<Peer> make_peers(std::vector<Description>& ranks);
+  Peers make_peers(std::vector<Description>& ranks);
   /// What went wrong here, if anything, told to all: throws on every rank if it did on any.
   std::vector<Description> agree(const ErrorDetail& outcome, const std::vector<int>& helpers = {});
   void map_ahead() noexcept;
@@ -159,9 +163,8 @@ class Core : public std::enable_shared_from_this<Core> {
   // ---- device/open.cpp: parts that are device memory
   void adopt_device(const std::shared_ptr<memory::Allocation>& allocation);
   /// Replaces the wires' channels to them. Collective. Returns the ranks whose agents this one needs.
-  std::vector<int> open_devices(const std::vector<Description>& ranks, std::vector<Peer>& peers,
-                                base::Deadline deadline);
-  std::vector<base::UniqueFd> take_descriptors(const std::vector<Description>& ranks, const std::vector<Peer>& peers,
+  std::vector<int> open_devices(const std::vector<Description>& ranks, Peers& peers, base::Deadline deadline);
+  std::vector<base::UniqueFd> take_descriptors(const std::vector<Description>& ranks, const Peers& peers,
                                                const std::vector<std::unique_ptr<DeviceOffer>>& offers,
                                                base::Deadline deadline) const;
   /// All have tried: `needed` names whose agents are. Collective.
@@ -181,7 +184,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
                 std::size_t bytes) const;
   /// A wire can't read or write `local` as it is.
-  bool must_stage(const Peer& peer, const void* local) const noexcept {
+  bool must_stage(const char* operation, const Peer& peer, const void* local) const {
+    if (peer.channel == nullptr) [[unlikely]]
+      refuse(operation, rank_, 0, nullptr, 0);  // of 0 bytes, in a child of fork()
     return memory::devices_present() && !peer.on_device && !memory::host_reaches(local);
   }
   void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
@@ -196,7 +201,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value);
 
   void conceal() noexcept;
-  void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call);
+  void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call, base::Activity activity);
   void flush_wire(int wire, int rank, Timeout timeout);
   void note_put(const Peer& peer) noexcept {
     ++fabric_->counters.puts_direct;
@@ -207,7 +212,7 @@ class Core : public std::enable_shared_from_this<Core> {
   TeamCore* team_ = nullptr;              // null: the world, which may go before its windows do
   std::shared_ptr<TeamCore> keeps_team_;  // a user's window; internal ones are the team's own
   int rank_;
-  std::vector<Peer> peers_;  // by rank; empty once closed
+  Peers peers_;  // by rank; empty once closed
   transport::Region region_;
   transport::Region exposed_region_;  // the same, or the Control of device memory
   bool open_ = false;

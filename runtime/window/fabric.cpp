@@ -84,13 +84,13 @@ base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const ba
   return status;
 }
 
-base::Status flush_wires(Fabric& fabric) noexcept {
+base::Status flush_wires(Fabric& fabric, base::Activity activity) noexcept {
   const std::uint64_t given = fabric.counters.puts_wire + fabric.wire_atomics + fabric.gets_begun;
   if (fabric.wires_flushed == given) return {};
   for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
     transport::Ticket ticket = transport::done;
     base::Status status = fabric.wires[wire]->flush(-1, ticket);
-    if (status.ok()) status = finish(fabric, static_cast<int>(wire), ticket, {base::Activity::flush}, fabric.timeout);
+    if (status.ok()) status = finish(fabric, static_cast<int>(wire), ticket, {activity}, fabric.timeout);
     if (!status.ok()) return status;
   }
   for (TicketSource* const source : fabric.sources)
@@ -98,6 +98,11 @@ base::Status flush_wires(Fabric& fabric) noexcept {
       if (const base::Status status = source->complete(); !status.ok()) return status;
   fabric.wires_flushed = given;
   return {};
+}
+
+void throw_closed_runtime(const Fabric& fabric, const char* operation) {
+  if (fabric.is_forked()) base::throw_forked(operation, fabric.rank);
+  throw Error(Code::closed, operation, "the runtime is closed");
 }
 
 void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call) {

@@ -10,6 +10,7 @@
 #include <hmc/runtime.hpp>
 
 #include "runtime/base/exchange.hpp"
+#include "runtime/base/fork.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/node_link.hpp"
 #include "runtime/base/wait.hpp"
@@ -54,7 +55,15 @@ struct Fabric {
   int size = 1;
   std::chrono::nanoseconds timeout{};
   base::Log log;
-  bool closed = false;  ///< the Runtime was closed: no collective construction any more
+  /// What a child of fork() reads as 0.
+  struct Life {
+    std::uint64_t open = 1;  ///< 0 also once the Runtime was closed: no collective construction any more
+    std::uint64_t here = 1;  ///< 0 only in a child
+  };
+  base::WipedOnFork<Life> life{Life{}};
+  bool closed() const noexcept { return life->open == 0; }
+  /// This process was forked from the rank: nothing that is shared with it may be touched.
+  bool is_forked() const noexcept { return life->here == 0; }
 
   std::shared_ptr<base::Exchange> exchange;    // the control plane; keeps the bootstrap, and with it node_link
   std::shared_ptr<base::Exchange> over_world;  ///< while the world has schedules: by them
@@ -111,6 +120,9 @@ struct Fabric {
   Core* device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
 };
 
+/// Of a call after Runtime::close, or in a child of fork().
+[[noreturn]] void throw_closed_runtime(const Fabric& fabric, const char* operation);
+
 /// What a failed call looks like to the user: the status, and what only the caller knows.
 struct CallSite {
   const char* operation;
@@ -145,7 +157,7 @@ base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const bas
                    std::chrono::nanoseconds timeout) noexcept;
 /// Completes the puts of all windows on all wires, and what devices have begun, as flush() does per window; free where
 /// nothing is to complete.
-/// What collectives put isn't meant: who needs it waits for its signal.
-base::Status flush_wires(Fabric& fabric) noexcept;
+/// What collectives put isn't meant: who needs it waits for its signal. `activity`: the user's call.
+base::Status flush_wires(Fabric& fabric, base::Activity activity = base::Activity::flush) noexcept;
 
 }  // namespace hmc::window

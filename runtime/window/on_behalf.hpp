@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ class OnBehalf {
            std::uint64_t number = 0) noexcept
       : fabric_(fabric), is_outermost_(fabric.on_behalf_of == nullptr) {
     if (!is_outermost_) return;
+    posted_.emplace(fabric.waiter.page().activity(fabric.waiter.local_index()), base::WaitNote{activity_of(what)});
     fabric.on_behalf_of = operation;
     fabric.making = what;
     fabric.making_number = number;
@@ -36,8 +38,14 @@ class OnBehalf {
   OnBehalf& operator=(const OnBehalf&) = delete;
 
  private:
+  static base::Activity activity_of(base::Construction what) noexcept {
+    const bool closes = what == base::Construction::window_close || what == base::Construction::runtime_close;
+    return closes ? base::Activity::closing : base::Activity::construction;
+  }
+
   Fabric& fabric_;
   bool is_outermost_;
+  std::optional<base::Posted> posted_;
 };
 inline const char* operation_of(const Fabric& fabric) noexcept {
   return fabric.on_behalf_of != nullptr ? fabric.on_behalf_of : "construction";

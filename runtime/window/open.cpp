@@ -218,7 +218,7 @@ std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocat
                                  const ErrorDetail& failure, Role role) {
   const OnBehalf user(team.fabric(), "Window::create", base::Construction::window_over);
   if (role == Role::user) memory::look_for_devices();
-  std::shared_ptr<Core> core(new Core(team, role));
+  std::shared_ptr<Core> core(new Core(team, role), base::DeleteInOwner{});
   ErrorDetail outcome = failure;
   if (allocation != nullptr) {
     try {
@@ -278,7 +278,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
 
   ErrorDetail outcome;
   outcome.code = Code::success;
-  std::vector<Peer> peers;
+  Peers peers;
   std::vector<int> helpers;
   try {
     peers = make_peers(ranks);
@@ -298,9 +298,9 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   if (keeps_team_ != nullptr) ++keeps_team_->open_windows;
 }
 
-std::vector<Peer> Core::make_peers(std::vector<Description>& ranks) {
+Peers Core::make_peers(std::vector<Description>& ranks) {
   const std::size_t size = ranks.size();
-  std::vector<Peer> peers(size);
+  Peers peers(size);
   const base::Deadline deadline = patience(*fabric_, exchange());
   for (std::size_t w = 0; w < fabric_->wires.size(); ++w) {
     std::vector<int> served;             // by this wire: world ranks,
@@ -358,14 +358,14 @@ void Core::map_ahead() noexcept {
 }
 
 void Core::close() {
-  if (!open_) refuse_closed("Window::close");
+  if (!is_open()) refuse_closed("Window::close");
   const OnBehalf user(*fabric_, "Window::close", base::Construction::window_close, id_);
   flush_all(job_timeout);
   device_views_.clear();
   if (context_ != nullptr && context_->is_open()) context_->close();
   std::exception_ptr unheard;
-  if (!fabric_->closed) unheard = meet_to_close(*fabric_, exchange());  // from here on nobody touches my part
-  if (role_ == Role::user && !fabric_->closed && unheard == nullptr) unheard = compare_allocations();
+  if (!fabric_->closed()) unheard = meet_to_close(*fabric_, exchange());  // from here on nobody touches my part
+  if (role_ == Role::user && !fabric_->closed() && unheard == nullptr) unheard = compare_allocations();
   // The barrier may have gone through this very window, and nothing of mine may be lost with it.
   if (team_ != nullptr) flush_all(job_timeout);
   open_ = false;
@@ -376,7 +376,7 @@ void Core::close() {
   node_range_.reset();
   std::erase(fabric_->windows, this);
   // A device's memory may be freed only when nobody has it mapped any more.
-  if (!device_paths_.empty() && !fabric_->closed) unheard = meet_to_close(*fabric_, exchange(), std::move(unheard));
+  if (!device_paths_.empty() && !fabric_->closed()) unheard = meet_to_close(*fabric_, exchange(), std::move(unheard));
   conceal();
   region_ = exposed_region_ = {};
   allocation_.reset();

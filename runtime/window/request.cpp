@@ -72,7 +72,11 @@ base::Status Request::look(const window::Core* window) const noexcept {
 void Request::end(const std::shared_ptr<window::Core>& window, const base::Status& status) {
   const Request over = take();  // a failed request is over too
   if (status.ok()) return;
-  if (window == nullptr) throw_closed(over.operation_, over.peer_);
+  if (window == nullptr) {
+    if (const auto last = over.window_.lock(); last != nullptr && last->fabric().is_forked())
+      base::throw_forked(over.operation_, last->fabric().rank);
+    throw_closed(over.operation_, over.peer_);
+  }
   if (auto* const source = source_of(window->fabric(), over.wire_)) source->throw_failure(status, over.operation_);
   throw_status(window->fabric(), status, {over.operation_, over.peer_});
 }

@@ -43,7 +43,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
     note_put(peer);
     return;
   }
-  if (bytes > 0 && must_stage(peer, source)) {
+  if (bytes > 0 && must_stage("put_signal", peer, source)) {
     put_staged("put_signal", rank, offset, source, bytes);
     fence();
     return put_signal(rank, 0, nullptr, 0, signal_offset, value);
@@ -52,7 +52,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put_signal(offset, source, bytes, signal_offset, value, ticket), call);
   ++fabric_->counters.puts_wire;
-  wait_ticket(peer, ticket, call);
+  wait_ticket(peer, ticket, call, base::Activity::put);
 }
 
 std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
@@ -126,12 +126,13 @@ std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomi
   std::uint64_t result = 0;
   ++fabric_->wire_atomics;
   require(*fabric_, peer.channel->atomic(atomic, offset, &result, ticket), call);
-  wait_ticket(peer, ticket, call);
+  wait_ticket(peer, ticket, call, base::Activity::atomic);
   return result;
 }
 
 void Core::fence() {
-  if (!open_) refuse_closed("fence");
+  if (!is_open()) [[unlikely]]
+    refuse_closed("fence");
   base::store_fence();
   for (const int wire : wires_in_use_)
     require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
@@ -145,13 +146,16 @@ void Core::flush(int rank, Timeout timeout) {
     base::full_fence();
     return;
   }
+  if (!is_open()) [[unlikely]]
+    refuse_closed("flush");
   if (device_requests_ != nullptr) [[unlikely]]
     complete_begun("flush", rank, timeout);
   flush_wire(target.wire, target.world, timeout);
 }
 
 void Core::flush_all(Timeout timeout) {
-  if (!open_) refuse_closed("flush");
+  if (!is_open()) [[unlikely]]
+    refuse_closed("flush");
   base::full_fence();
   if (device_requests_ != nullptr) [[unlikely]]
     complete_begun("flush", -1, timeout);
@@ -166,9 +170,8 @@ void Core::flush_wire(int wire_index, int world, Timeout timeout) {
           {"flush", world});
 }
 
-void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call) {
-  require(*fabric_, finish(*fabric_, peer.wire, ticket, {base::Activity::wait_request, call.peer}, fabric_->timeout),
-          call);
+void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call, base::Activity activity) {
+  require(*fabric_, finish(*fabric_, peer.wire, ticket, {activity, call.peer}, fabric_->timeout), call);
 }
 
 base::Status Core::try_put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,

@@ -22,12 +22,12 @@ void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t b
 
 // Apart, so that the way by memory saves no registers for it.
 void Core::put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  if (must_stage(peer, source)) return put_staged("put", rank, offset, source, bytes);
+  if (must_stage("put", peer, source)) return put_staged("put", rank, offset, source, bytes);
   const CallSite call{"put", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put(offset, source, bytes, ticket), call);
   ++fabric_->counters.puts_wire;
-  wait_ticket(peer, ticket, call);
+  wait_ticket(peer, ticket, call, base::Activity::put);
 }
 
 void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
@@ -40,11 +40,11 @@ void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t by
 }
 
 void Core::get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
-  if (must_stage(peer, destination)) return get_staged("get", rank, offset, destination, bytes);
+  if (must_stage("get", peer, destination)) return get_staged("get", rank, offset, destination, bytes);
   const CallSite call{"get", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), call);
-  wait_ticket(peer, ticket, call);
+  wait_ticket(peer, ticket, call, base::Activity::get);
 }
 
 Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
@@ -54,7 +54,7 @@ Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::si
     note_put(peer);
     return Request("put_nb", peer.world);
   }
-  if (must_stage(peer, source)) {
+  if (must_stage("put_nb", peer, source)) {
     put_staged("put_nb", rank, offset, source, bytes);
     return Request("put_nb", peer.world);
   }
@@ -72,7 +72,7 @@ Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::siz
     load("get_nb", peer, offset, destination, bytes);
     return Request("get_nb", peer.world);
   }
-  if (must_stage(peer, destination)) {
+  if (must_stage("get_nb", peer, destination)) {
     get_staged("get_nb", rank, offset, destination, bytes);
     return Request("get_nb", peer.world);
   }
@@ -130,7 +130,7 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
     note_put(peer);
     return;
   }
-  if (must_stage(peer, source)) {
+  if (must_stage("put_strided", peer, source)) {
     for (std::size_t row = 0; row < strides.rows; ++row)
       put_staged("put_strided", rank, offset + row * strides.remote_pitch, from + row * strides.local_pitch,
                  strides.row_bytes);
@@ -153,7 +153,7 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
                     call);
             return ticket;
           },
-          [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
+          [&](Ticket ticket) { wait_ticket(peer, ticket, call, base::Activity::put); });
 }
 
 void Core::get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) {
@@ -165,7 +165,7 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
       load("get_strided", peer, offset + row * strides.remote_pitch, to + row * strides.local_pitch, strides.row_bytes);
     return;
   }
-  if (must_stage(peer, destination)) {
+  if (must_stage("get_strided", peer, destination)) {
     for (std::size_t row = 0; row < strides.rows; ++row)
       get_staged("get_strided", rank, offset + row * strides.remote_pitch, to + row * strides.local_pitch,
                  strides.row_bytes);
@@ -185,7 +185,7 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
                     call);
             return ticket;
           },
-          [&](Ticket ticket) { wait_ticket(peer, ticket, call); });
+          [&](Ticket ticket) { wait_ticket(peer, ticket, call, base::Activity::get); });
 }
 
 void Core::put_batch(int rank, std::span<const Put> puts) {
@@ -197,7 +197,9 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
     note_put(peer);
     return;
   }
-  if (memory::devices_present()) {  // some sources may be a device's
+  if (peer.channel == nullptr) [[unlikely]]
+    refuse("put_batch", rank, 0, nullptr, 0);  // of 0 bytes, in a child of fork()
+  if (memory::devices_present()) {             // some sources may be a device's
     for (const Put& put : puts) this->put(rank, put.offset, put.source, put.bytes);
     return;
   }
@@ -212,7 +214,7 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
             return ticket;
           },
           [&](Ticket ticket) {
-            wait_ticket(peer, ticket, {"put_batch", peer.world});
+            wait_ticket(peer, ticket, {"put_batch", peer.world}, base::Activity::put);
           });
 }
 
@@ -223,7 +225,9 @@ void Core::get_batch(int rank, std::span<const Get> gets) {
     for (const Get& get : gets) load("get_batch", peer, get.offset, get.destination, get.bytes);
     return;
   }
-  if (memory::devices_present()) {  // some destinations may be a device's
+  if (peer.channel == nullptr) [[unlikely]]
+    refuse("get_batch", rank, 0, nullptr, 0);  // of 0 bytes, in a child of fork()
+  if (memory::devices_present()) {             // some destinations may be a device's
     for (const Get& get : gets) this->get(rank, get.offset, get.destination, get.bytes);
     return;
   }
@@ -237,7 +241,7 @@ void Core::get_batch(int rank, std::span<const Get> gets) {
             return ticket;
           },
           [&](Ticket ticket) {
-            wait_ticket(peer, ticket, {"get_batch", peer.world});
+            wait_ticket(peer, ticket, {"get_batch", peer.world}, base::Activity::get);
           });
 }
 

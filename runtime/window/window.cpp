@@ -21,7 +21,7 @@ namespace {
 window::TeamCore& open_team(Team& team, const char* operation) {
   window::TeamCore* const core = team.core().get();
   if (core == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
-  if (core->fabric().closed) throw Error(Code::closed, operation, "the runtime is closed");
+  if (core->fabric().closed()) window::throw_closed_runtime(core->fabric(), operation);
   if (core->closed) throw Error(Code::closed, operation, "the team is closed");
   return *core;
 }
@@ -30,6 +30,13 @@ Core& open_core(const std::shared_ptr<Core>& core, const char* operation) {
   if (core == nullptr) [[unlikely]]
     throw Error(Code::closed, operation, "the window was never created, or was moved from");
   return *core;
+}
+
+/// For calls that don't look at a peer: in a child of fork() they are errors too.
+Core& core_here(const std::shared_ptr<Core>& core, const char* operation) {
+  Core& here = open_core(core, operation);
+  if (here.fabric().is_forked()) base::throw_forked(operation, here.fabric().rank);
+  return here;
 }
 
 ErrorDetail no_failure() {
@@ -84,31 +91,31 @@ void Window::open_context(Team& team) {
   open_core(core_, "Window::open_context").open_context(open_team(team, "Window::open_context"));
 }
 void Window::set_context(std::uint64_t offset, const void* source, std::size_t bytes) {
-  Core& context = open_core(core_, "Window::set_context").context("Window::set_context");
+  Core& context = core_here(core_, "Window::set_context").context("Window::set_context");
   context.put(context.rank(), offset, source, bytes);
 }
 void Window::get_context(int rank, std::uint64_t offset, void* destination, std::size_t bytes) const {
-  open_core(core_, "Window::get_context").context("Window::get_context").get(rank, offset, destination, bytes);
+  core_here(core_, "Window::get_context").context("Window::get_context").get(rank, offset, destination, bytes);
 }
 DeviceHandle Window::device_handle(MemoryType type, int device) {
-  return open_core(core_, "Window::device_handle").device_handle(type, device);
+  return core_here(core_, "Window::device_handle").device_handle(type, device);
 }
 
 void Window::close() { open_core(core_, "Window::close").close(); }
 bool Window::is_open() const noexcept { return core_ != nullptr && core_->is_open(); }
 
-std::size_t Window::bytes() const { return open_core(core_, "Window::bytes").bytes(); }
+std::size_t Window::bytes() const { return core_here(core_, "Window::bytes").bytes(); }
 std::size_t Window::bytes(int rank) const {
-  return open_core(core_, "Window::bytes").peer("Window::bytes", rank).bytes;
+  return core_here(core_, "Window::bytes").peer("Window::bytes", rank).bytes;
 }
-std::byte* Window::data() const { return open_core(core_, "Window::data").data(); }
+std::byte* Window::data() const { return core_here(core_, "Window::data").data(); }
 
 std::byte* Window::ptr(int rank, std::uint64_t offset) const {
-  const window::Peer& peer = open_core(core_, "Window::ptr").peer("Window::ptr", rank);
+  const window::Peer& peer = core_here(core_, "Window::ptr").peer("Window::ptr", rank);
   return peer.direct != nullptr && offset <= peer.bytes ? peer.direct + offset : nullptr;
 }
 
-Path Window::path(int rank) const { return open_core(core_, "Window::path").path(rank); }
+Path Window::path(int rank) const { return core_here(core_, "Window::path").path(rank); }
 
 void Window::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   open_core(core_, "put").put(rank, offset, source, bytes);

@@ -13,8 +13,8 @@ namespace hmc::window {
 
 namespace {
 
-std::unique_ptr<NodeRange> reserve_range(const std::vector<Peer>& peers,
-                                         const std::vector<std::unique_ptr<DeviceOffer>>& offers, int my_rank) {
+std::unique_ptr<NodeRange> reserve_range(const Peers& peers, const std::vector<std::unique_ptr<DeviceOffer>>& offers,
+                                         int my_rank) {
   std::vector<NodeRange::Part> local;
   for (std::size_t rank = 0; rank < peers.size(); ++rank)
     if (peers[rank].local_index >= 0)
@@ -30,8 +30,7 @@ void Core::adopt_device(const std::shared_ptr<memory::Allocation>& allocation) {
   exposed_region_ = device_->control_region();
 }
 
-std::vector<int> Core::open_devices(const std::vector<Description>& ranks, std::vector<Peer>& peers,
-                                    base::Deadline deadline) {
+std::vector<int> Core::open_devices(const std::vector<Description>& ranks, Peers& peers, base::Deadline deadline) {
   std::vector<std::unique_ptr<DeviceOffer>> offers(ranks.size());
   std::vector<int> helpers;
   bool any = false;
@@ -66,8 +65,7 @@ std::vector<int> Core::open_devices(const std::vector<Description>& ranks, std::
 }
 
 /// By rank of the team; empty where there is none.
-std::vector<base::UniqueFd> Core::take_descriptors(const std::vector<Description>& ranks,
-                                                   const std::vector<Peer>& peers,
+std::vector<base::UniqueFd> Core::take_descriptors(const std::vector<Description>& ranks, const Peers& peers,
                                                    const std::vector<std::unique_ptr<DeviceOffer>>& offers,
                                                    base::Deadline deadline) const {
   std::vector<std::size_t> local;  // the team's ranks on this node, by world rank
