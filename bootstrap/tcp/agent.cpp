@@ -143,7 +143,15 @@ void NodeAgent::Agent::look_whether_over() {
 void NodeAgent::Agent::lose(int rank, const std::string& cause, bool tell_events) {
   if (const auto found = ranks_.find(rank); found != ranks_.end() && found->second.left) return;
   if (!dead_.insert(rank).second) return;
-  const Notice notice{Code::peer_failed, rank, 0, cause};
+  // A rank may have told its node why it, or a rank here, can't go on: that is the cause, which the other nodes learn
+  // here, and this end may be what came of it.
+  Notice notice{Code::peer_failed, rank, 0, cause};
+  const base::Status known = page_.aborted();
+  const std::string told = page_.abort_text();
+  if (known.code == Code::peer_failed && known.peer >= 0 && !told.empty()) {
+    notice.rank = known.peer;
+    notice.text = told;
+  }
   fail(notice);
   tell_store(Death(notice));
   if (tell_events && events_.on_rank_lost) events_.on_rank_lost(rank, cause);

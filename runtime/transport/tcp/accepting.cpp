@@ -1,5 +1,6 @@
 // TcpLink's door: who is let in, who is turned away, and strangers who say nothing.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -8,6 +9,7 @@
 #include <new>
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/limits.hpp"
 #include "runtime/transport/tcp/tcp_link.hpp"
 
 namespace hmc::transport::tcp {
@@ -56,6 +58,15 @@ bool TcpLink::turn_away() noexcept {
   const std::uint64_t count = ++turned_away_;
   if ((count & (count - 1)) == 0)  // ever more seldom: who knocks and knocks shall not fill the log
     log_.error("tcp: no descriptor is left for {} connections; raise the limit (ulimit -n)", count);
+  // The peer has sent into this connection already, and would wait for an answer until the deadline.
+  if (waiter_ != nullptr && count == 1) {
+    try {
+      waiter_->page().raise_abort(
+          Code::peer_failed, rank_,
+          fmt::format("rank {}: no descriptor is left for a connection: {}", rank_, base::descriptor_limit()));
+    } catch (const std::bad_alloc&) {  // it stands in the log
+    }
+  }
   spare_.reset();
   base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   const bool was_let_in = socket.get() >= 0;

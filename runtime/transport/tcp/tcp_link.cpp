@@ -53,9 +53,10 @@ constexpr std::size_t waste_bytes = 64 * 1024;
 
 }  // namespace
 
-TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable)
+TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable, const base::Waiter* waiter)
     : log_(log),
       patience_(patience),
+      waiter_(waiter),
       own_(own_address()),
       poll_set_(::epoll_create1(EPOLL_CLOEXEC)),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),

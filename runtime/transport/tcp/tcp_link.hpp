@@ -8,6 +8,7 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/wait.hpp"
 #include "runtime/transport/messages/link.hpp"
 #include "runtime/transport/tcp/addresses.hpp"
 #include "runtime/transport/tcp/connection.hpp"
@@ -23,8 +24,10 @@ enum class Reachable : std::uint8_t { by_loopback, by_all_interfaces };
 /// they still make two, each goes on with its own, so what one of them sends stays in order.
 class TcpLink final : public messages::Link {
  public:
-  /// Throws Error{unavailable} if there are no sockets to be had.
-  explicit TcpLink(base::Log log, Patience patience = {}, Reachable reachable = Reachable::by_all_interfaces);
+  /// Throws Error{unavailable} if there are no sockets to be had. `waiter`: of a rank in a job, which ends when a peer
+  /// can't be let in; null: that is only logged.
+  explicit TcpLink(base::Log log, Patience patience = {}, Reachable reachable = Reachable::by_all_interfaces,
+                   const base::Waiter* waiter = nullptr);
 
   const Traits& traits() const noexcept override;
   std::string describe() const override;
@@ -72,6 +75,7 @@ class TcpLink final : public messages::Link {
   messages::LinkUser* user_ = nullptr;
   int rank_ = 0;
   Patience patience_;
+  const base::Waiter* waiter_;
   Address own_;
   base::UniqueFd poll_set_;
   base::UniqueFd listener_;

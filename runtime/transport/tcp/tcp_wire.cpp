@@ -12,8 +12,8 @@ std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) {
   const messages::Options options = messages::options_of(context);
   const tcp::Reachable reachable =
       context.one_network ? tcp::Reachable::by_loopback : tcp::Reachable::by_all_interfaces;
-  return std::make_unique<MessageWire>(options,
-                                       std::make_unique<tcp::TcpLink>(options.log, tcp::Patience{}, reachable));
+  return std::make_unique<MessageWire>(
+      options, std::make_unique<tcp::TcpLink>(options.log, tcp::Patience{}, reachable, context.waiter));
 }
 
 }  // namespace hmc::transport
