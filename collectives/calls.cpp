@@ -147,8 +147,9 @@ const void* begin_of_block(const void* buffer, const Layout& blocks, int rank, s
 
 namespace {
 
+/// A team that a user has seen has its collectives: attach() comes before it is handed out.
 window::TeamCore& require_open(const std::shared_ptr<window::TeamCore>& team, const char* operation) {
-  if (team == nullptr || team->fabric().closed() || team->closed || team->collectives == nullptr) [[unlikely]] {
+  if (team == nullptr || team->fabric().closed() || team->closed) [[unlikely]] {
     if (team == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
     if (team->fabric().is_forked() || !team->closed) window::throw_closed_runtime(team->fabric(), operation);
     throw Error(Code::closed, operation, "the team is closed");
