@@ -6,6 +6,10 @@
 //   member_app abort R        R aborts the job with 7
 //   member_app absent R       R never comes to the barrier
 //   member_app exit R         R ends with status 1; the others are in Window::close
+//   member_app stop R         R stops itself (SIGSTOP) in place of the barrier
+//   member_app put R          R stops itself; the others put more to it than sockets hold, and enter the barrier
+//   member_app put_nb R       the same, with put_nb
+//   member_app stay           all print "here", and stay until they are ended
 //
 // Survivors print "saw NS CODE PEER TEXT" (CLOCK_MONOTONIC) and end with 9.
 
@@ -15,15 +19,27 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <hmc/hmc.hpp>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
 long long now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+/// Until that process has stopped.
+void await_stop(int pid) {
+  for (std::string state; state != "T"; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string word;
+    file >> word >> word >> state;  // the number, the name, the state
+  }
 }
 
 void be_odd(const std::string& verb, hmc::Runtime& runtime) {
@@ -33,6 +49,7 @@ void be_odd(const std::string& verb, hmc::Runtime& runtime) {
     std::fflush(stdout);
     std::raise(SIGKILL);
   }
+  if (verb == "stop" || verb == "put" || verb == "put_nb") std::raise(SIGSTOP);
   if (verb == "quiet") ::_exit(0);
   if (verb == "exit") {
     // A child keeps the rank's sockets open: what ended the rank is told by hmcrun alone.
@@ -49,11 +66,32 @@ int main(int argc, char** argv) {
   const std::string verb = argv[1];
   hmc::Runtime runtime = hmc::Runtime::init();
   try {
-    hmc::Window window = hmc::Window::create(runtime.world(), 64);
+    constexpr std::size_t large = std::size_t{64} << 20;  // for the put: TCP's buffers are smaller
+    std::optional<hmc::Window> window;
+    const bool puts = verb == "put" || verb == "put_nb";
+    const std::vector<std::byte> source(puts ? large : 0, std::byte{1});
+    int odd_pid = ::getpid();
+    if (puts) {
+      window.emplace(hmc::Window::create(runtime.world(), large));
+      runtime.world().broadcast(&odd_pid, sizeof odd_pid, std::atoi(argv[2]));
+    }
+    if (verb == "exit") window.emplace(hmc::Window::create(runtime.world(), 64));
     runtime.world().barrier();
+    if (verb == "stay") {
+      const double mine = runtime.rank();
+      double sum = 0;
+      runtime.world().allreduce<double>({&mine, 1}, {&sum, 1}, hmc::sum);
+      std::printf("here\n");
+      std::fflush(stdout);
+      std::this_thread::sleep_for(std::chrono::seconds(60));
+    }
     if (argc > 2 && runtime.rank() == std::atoi(argv[2])) be_odd(verb, runtime);
+    if (puts) await_stop(odd_pid);
+    hmc::Request request;
+    if (verb == "put_nb") request = window->put_nb(std::atoi(argv[2]), 0, source.data(), large);
+    if (verb == "put") window->put(std::atoi(argv[2]), 0, source.data(), large);
     if (verb != "exit") runtime.world().barrier();
-    window.close();
+    if (verb == "exit") window->close();
     runtime.close();
   } catch (const hmc::Error& error) {
     std::printf("saw %lld %s %d %s\n", now_ns(), hmc::name_of(error.code()), error.peer(), error.what());

@@ -71,6 +71,49 @@ class Members(LauncherTest):
             self.assertRegex(err, r"rank 0 \(pid \d+, node 0\): running, in barrier.* for [01]\.\d s")
             self.assertRegex(err, r"rank 1 .*: running, in ")
 
+    def test_timeout_calls_a_stopped_rank_stopped(self):
+        for layout in self.layouts:
+            status, _, err = run("-np", "3", "--timeout", "2", *layout, APP, "stop", "1")
+            self.assertEqual(status, 124)
+            self.assertRegex(err, r"rank 1 \(pid \d+, node 0\): stopped, in none of HMC's calls\n")
+            for rank in (0, 2):
+                self.assertRegex(err, rf"rank {rank} .*: running, in barrier number \d+ for [0-2]\.\d s, waiting for rank")
+
+    def test_a_stopped_rank_behind_a_wrapper_is_stopped_too(self):
+        status, _, err = run("-np", "2", "--timeout", "2", "sh", "-c", f"{APP} stop 1; exit $?")
+        self.assertEqual(status, 124)
+        self.assertRegex(err, r"rank 1 .*: stopped, ")
+        self.assertRegex(err, r"rank 0 .*: running, in barrier ")
+
+    def test_timeout_tells_the_users_call_not_what_it_is_made_of(self):
+        # Rank 0 puts over the network to a rank that takes nothing.
+        for verb, call in (("put", "put"), ("put_nb", "barrier")):
+            status, _, err = run("-np", "2", "--nodes", "2", "--timeout", "4", APP, verb, "1")
+            self.assertEqual(status, 124)
+            self.assertRegex(err, rf"rank 0 .*: running, in {call} for [0-4]\.\d s")
+            self.assertRegex(err, r"rank 1 .*: stopped, ")
+
+    def test_a_job_on_one_machine_listens_on_loopback_only(self):
+        with Job("-np", "4", "--nodes", "2", APP, "stay") as job:
+            job.wait_for_lines("here", 4)
+            sockets = set()
+            for pid in job.alive():
+                for name in os.listdir(f"/proc/{pid}/fd"):
+                    target = os.readlink(f"/proc/{pid}/fd/{name}") if os.path.lexists(f"/proc/{pid}/fd/{name}") else ""
+                    if target.startswith("socket:["):
+                        sockets.add(target[8:-1])
+            listeners = []
+            for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+                if not os.path.exists(table):
+                    continue
+                with open(table) as file:
+                    for line in file.readlines()[1:]:
+                        fields = line.split()
+                        if fields[3] == "0A" and fields[9] in sockets:  # LISTEN
+                            listeners.append(fields[1].rsplit(":", 1)[0])
+            self.assertEqual(len(listeners), 5, listeners)  # the store, and a data port of each rank
+            self.assertEqual(set(listeners), {"0100007F"})  # 127.0.0.1
+
     def test_nobody_is_left_when_members_are_killed_with_hmcrun(self):
         with Job("-np", "4", "--nodes", "2", APP, "absent", "1") as job:
             time.sleep(0.5)

@@ -4,12 +4,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include <hmc/error.hpp>
 
@@ -25,6 +27,24 @@ template <typename Function> Code code_of(Function&& function) {
     return error.code();
   }
   return Code::success;
+}
+
+TEST(Segment, a_limit_of_file_sizes_is_an_error_and_no_signal) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{page_size(), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string text;
+  try {
+    Segment::create(page_size() + 1);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::out_of_memory);
+    text = error.what();
+  }
+  EXPECT_EQ(Segment::create(page_size())->bytes(), page_size());
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_NE(text.find("RLIMIT_FSIZE"), std::string::npos) << text;
+  EXPECT_NE(text.find(std::to_string(2 * page_size())), std::string::npos) << text;
 }
 
 /// Blocks that the file takes in memory, in bytes.

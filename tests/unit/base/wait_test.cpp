@@ -144,6 +144,34 @@ TEST_P(Wait, a_long_wait_says_what_it_waits_for_and_takes_it_back) {
   EXPECT_EQ(line.activity.load(), static_cast<std::uint32_t>(Activity::computing));
 }
 
+TEST_P(Wait, a_wait_within_a_call_leaves_the_calls_name) {
+  const ActivityLine& line = page_.activity(1);
+  const auto activity = [&] { return static_cast<Activity>(line.activity.load()); };
+  {
+    const Posted call(page_.activity(1), {Activity::barrier, 5, 3});
+    const auto since = line.since_ns.load();
+    bool ready = false;
+    EXPECT_EQ(waiter(1)
+                  .until(
+                      {Activity::wait_request, 2, 9},
+                      [&]() noexcept {
+                        if (line.peer.load() == 2) {  // the inner wait has said whom it waits for
+                          EXPECT_EQ(activity(), Activity::barrier);
+                          EXPECT_EQ(line.since_ns.load(), since);
+                          ready = true;
+                        }
+                        return ready;
+                      },
+                      60s)
+                  .code,
+              Code::success);
+    EXPECT_EQ(activity(), Activity::barrier);
+    EXPECT_EQ(line.peer.load(), 5);
+    EXPECT_EQ(line.sequence.load(), 3U);
+  }
+  EXPECT_EQ(activity(), Activity::computing);
+}
+
 TEST_P(Wait, wires_are_driven_while_it_waits) {
   struct Counting final : Progress {
     int calls = 0;

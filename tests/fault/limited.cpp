@@ -1,0 +1,85 @@
+// limited WHAT [RANK]: a rank (every rank without RANK) meets a limit of the system. What each rank is told goes to
+// stdout.
+//
+//   descriptors_create      RANK has no descriptor left when all create a window
+//   descriptors_duplicate   the same when all duplicate a team
+//   file_size               RANK may make no file of the window's size (RLIMIT_FSIZE)
+//   too_large               every rank asks for four times the memory of the machine
+//   too_large_together      every rank asks for two thirds of what the machine has left
+//   start                   nothing: joins, meets, closes
+//   no_close                joins, meets, and returns without close
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <hmc/hmc.hpp>
+#include <string>
+
+namespace {
+
+/// "MemAvailable:" or "MemTotal:".
+std::size_t meminfo(const std::string& name) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  std::size_t value = 0;
+  while (file >> word)
+    if (word == name && file >> value) return value * 1024;
+  return 0;
+}
+
+template <typename Resource> void limit(Resource which, rlim_t value) {
+  rlimit limits{};
+  if (::getrlimit(which, &limits) != 0) std::perror("getrlimit");
+  limits.rlim_cur = value;
+  if (::setrlimit(which, &limits) != 0) std::perror("setrlimit");
+}
+
+void leave_no_descriptor() {
+  const int next = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+  ::close(next);
+  limit(RLIMIT_NOFILE, static_cast<rlim_t>(next));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argv[1];
+  const int odd = argc > 2 ? std::atoi(argv[2]) : -1;
+  int result = 0;
+  try {
+    hmc::Runtime runtime = hmc::Runtime::init();
+    hmc::Team& world = runtime.world();
+    const bool is_odd = odd < 0 || odd == runtime.rank();
+    world.barrier();
+    try {
+      std::size_t bytes = 65536;
+      if (what == "descriptors_create" && is_odd) leave_no_descriptor();
+      if (what == "descriptors_duplicate" && is_odd) leave_no_descriptor();
+      if (what == "file_size" && is_odd) limit(RLIMIT_FSIZE, 4096);
+      if (what == "too_large") bytes = 4 * meminfo("MemTotal:");
+      if (what == "too_large_together") bytes = meminfo("MemAvailable:") / 3 * 2 + meminfo("SwapFree:");
+      if (what == "descriptors_duplicate")
+        (void)world.duplicate();
+      else if (what != "start" && what != "no_close")
+        (void)hmc::Window::create(world, bytes);
+    } catch (const hmc::Error& error) {
+      std::printf("rank %d: %s\n", runtime.rank(), error.what());
+      result = 3;
+    }
+    // The team works on: nothing was taken that isn't given back.
+    const double mine = runtime.rank();
+    double sum = 0;
+    world.allreduce<double>({&mine, 1}, {&sum, 1}, hmc::sum);
+    if (sum != runtime.size() * (runtime.size() - 1) / 2.0) result = 4;
+    if (what != "no_close") runtime.close();
+  } catch (const hmc::Error& error) {
+    std::printf("start: %s\n", error.what());
+    result = 5;
+  }
+  std::fflush(stdout);
+  return result;
+}

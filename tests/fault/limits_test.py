@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Limits of the system that one rank, every rank or hmcrun meets: what is told, to which ranks, and when.
+Usage: limits_test.py HMCRUN PROGRAM"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+hmcrun, program = sys.argv[1:3]
+RANKS = 4
+# Without the early word these take half the deadline: 10 s with what is set here. A busy machine gets most of that.
+DEADLINE_S = 20
+SOON_S = 8
+wrong = []
+
+
+def run(*words, ranks=RANKS, nodes=1, before=""):
+    """(exit status, stdout, stderr, seconds) of a job; `before`: shell commands of each rank before the program."""
+    command = [program, *words]
+    if before:
+        command = ["sh", "-c", before + '; exec "$0" "$@"', *command]
+    started = time.monotonic()
+    job = subprocess.run([hmcrun, "-np", str(ranks), "--nodes", str(nodes), "--timeout", "60", *command],
+                         capture_output=True, text=True, timeout=90, check=False,
+                         env={**os.environ, "HMC_TIMEOUT_S": str(DEADLINE_S)})
+    return job.returncode, job.stdout, job.stderr, time.monotonic() - started
+
+
+def expect(name, holds, got):
+    if not holds:
+        wrong.append(f"{name}: {got}")
+
+
+def every_rank_is_told(name, pattern, got, status):
+    """A line of each rank that matches, soon, and hmcrun's status."""
+    code, out, err, took = got
+    for rank in range(RANKS):
+        expect(name, re.search(rf"^rank {rank}: {pattern}", out, re.M), f"rank {rank} wasn't told: {out}{err}")
+    expect(name, code == status, f"hmcrun ended with {code}, not {status}: {out}{err}")
+    expect(name, took < SOON_S, f"it took {took:.1f} s")
+
+
+for nodes in (1, 2):
+    no_descriptor = r"rank 2: no descriptor is left for shared memory: RLIMIT_NOFILE \(ulimit -n\) is \d+ .*peer 2\]"
+    every_rank_is_told(f"create, {nodes} nodes", "Window::create: " + no_descriptor,
+                       run("descriptors_create", "2", nodes=nodes), 3)
+    every_rank_is_told(f"duplicate, {nodes} nodes", "duplicate: " + no_descriptor,
+                       run("descriptors_duplicate", "2", nodes=nodes), 3)
+    every_rank_is_told(f"file size, {nodes} nodes",
+                       r"Window::create: \d+ bytes .* RLIMIT_FSIZE \(ulimit -f\) allows: 4096 bytes .*peer 0\]",
+                       run("file_size", "0", nodes=nodes), 3)
+    for words in (["too_large"], ["too_large_together"]):
+        every_rank_is_told(f"{words}, {nodes} nodes",
+                           r"Window::create: ranks 0-3 need \d{9,} bytes in all, and \d+ bytes are available",
+                           run(*words, nodes=nodes), 3)
+
+    # From the first descriptor on, one rank has fewer and fewer: it works, or every rank is told of that rank. A rank
+    # that hasn't even reached its agent can tell hmcrun's user only.
+    name = f"descriptors at the start, {nodes} nodes"
+    enough = []
+    for descriptors in (4, 5, 6, 8, 9, 10, 11, 12, 13, 40):
+        code, out, err, took = run("start", nodes=nodes, before=f'[ "$HMC_RANK" != 2 ] || ulimit -n {descriptors}')
+        enough.append(code == 0)
+        expect(name, took < SOON_S, f"with {descriptors} it took {took:.1f} s: {out}{err}")
+        if code == 0:
+            continue
+        told = re.findall(r"^start: .*RLIMIT_NOFILE \(ulimit -n\) is " + str(descriptors), out, re.M)
+        expect(name, len(told) == (RANKS if descriptors > 4 else 1), f"with {descriptors}: {out}{err}")
+    expect(name, not enough[0] and enough[-1] and enough == sorted(enough), f"which start: {enough}")
+
+    # Who never closes is named once, and is no failure by itself.
+    code, out, err, _ = run("no_close", nodes=nodes)
+    expect(f"without close, {nodes} nodes", (code, err) ==
+           (0, "hmcrun: ranks 0-3 ended with status 0 but without Runtime::close\n"), (code, out, err))
+
+# hmcrun itself.
+code, out, err, took = run("start", ranks=2, nodes=1)
+expect("hmcrun", code == 0, err)
+started = time.monotonic()
+job = subprocess.run(["sh", "-c", 'ulimit -n 12; exec "$0" "$@"', hmcrun, "-np", "2", program, "start"],
+                     capture_output=True, text=True, timeout=60, check=False)
+expect("hmcrun with 12 descriptors", job.returncode == 125 and time.monotonic() - started < SOON_S and
+       re.search(r"takes \d+ descriptors in hmcrun.*RLIMIT_NOFILE \(ulimit -n\) is 12", job.stderr), job)
+
+# A thread that can't be started. The limit doesn't hold for root, so the job is somebody else's.
+as_other = []
+if os.geteuid() == 0:
+    setpriv = shutil.which("setpriv")
+    as_other = [setpriv, "--reuid", "65534", "--regid", "65534", "--clear-groups"] if setpriv else None
+if as_other is not None and os.access(program, os.X_OK):
+    limited = '[ "$HMC_RANK" != 2 ] || exec prlimit --nproc=1:1 "$0" "$@"; exec "$0" "$@"'
+    words = [*as_other, hmcrun, "-np", "4", "--nodes", "2", "--timeout", "60", "sh", "-c", limited, program, "start"]
+    started = time.monotonic()
+    job = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
+    if "Permission denied" in job.stderr:
+        print("the build folder isn't readable for another user: threads aren't tried")
+    else:
+        told = re.findall(r"^start: .* can't be started: .*RLIMIT_NPROC \(ulimit -u\) is 1 .*peer 2\]", job.stdout, re.M)
+        expect("threads", len(told) == RANKS and job.returncode != 0 and time.monotonic() - started < SOON_S, job)
+
+for line in wrong:
+    print("WRONG:", line, file=sys.stderr)
+sys.exit(1 if wrong else 0)
