@@ -16,6 +16,8 @@ HMCINFO, FAKES = sys.argv[1:3]
 def devices(*args, **env):
     fakes = {f"HMC_{name.upper()}_LIBRARY": f"{FAKES}/libfake_{name}.so" for name in ("cuda", "hip")}
     off = {f"HMC_{name}_LIBRARY": "none" for name in ("MUSA", "CNRT", "ACL", "OPENCL")}
+    # AMD's own compiler, where it is installed, has an LLVM that doesn't share a process with PoCL's.
+    off["HMC_HIPRTC_LIBRARY"] = f"{FAKES}/libfake_hiprtc.so"
     done = subprocess.run([HMCINFO, "devices", *args], env={**os.environ, **fakes, **off, **env}, timeout=100,
                           capture_output=True, text=True, check=True)
     return done.stdout
