@@ -6,12 +6,14 @@
 #include <fstream>
 #include <hmc/version.hpp>
 
+#include "runtime/base/usage.hpp"
 #include "sim/options.hpp"
 #include "sim/survey.hpp"
 
 namespace {
 
 using namespace hmc::sim;
+namespace base = hmc::base;
 
 std::vector<rules::Question> questions(const Options& options) {
   std::vector<rules::Question> all;
@@ -28,14 +30,20 @@ void write_file(const std::string& name, const std::string& text) {
 }
 
 int simulate(const Options& options) {
-  Surveyor surveyor(options.model, options.limits, options.algorithms);
+  Surveyor surveyor(options.model, options.parameters, options.limits, options.algorithms);
   std::vector<Survey> surveys;
   for (const rules::Question& question : questions(options)) {
     surveys.push_back(surveyor.survey(question));
-    if (surveys.back().ours.empty()) throw std::runtime_error("no algorithm of that name for this collective");
+    if (surveys.back().ours.empty()) throw UsageError("no algorithm of that name for this collective");
     if (!options.json) fmt::print("{}{}", surveys.size() > 1 ? "\n" : "", as_text(surveys.back()));
   }
-  if (options.json) fmt::print("{}", as_json(surveys, options.model));
+  if (options.json)
+    fmt::print("{}", as_json(surveys, options.model, options.origin));
+  else
+    fmt::print(
+        "* the library's choice: the least estimate, by the closed forms that hmcinfo explain prints too\n"
+        "  parameters: {}\n",
+        options.origin);
   if (!options.plot.empty()) write_file(options.plot, as_svg(surveys));
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
@@ -53,7 +61,10 @@ int main(int argc, char** argv) {
     finish(options);
     return options.measure ? measure(options) : simulate(options);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return base::usage_error("hmc-sim", error.what(), app.help());
+  } catch (const UsageError& error) {
+    return base::usage_error("hmc-sim", error.what(), app.help());
   } catch (const std::exception& error) {
     fmt::print(stderr, "hmc-sim: {}\n", error.what());
     return 1;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "collectives/schedule/cost.hpp"
+
 namespace hmc::sim {
 
 using Time = std::int64_t;  ///< picoseconds
@@ -36,14 +38,25 @@ struct Tree {
   Time hop = from_ns(200);
 };
 
+inline Link link_of(const collectives::schedule::Link& link) {
+  return {from_ns(link.latency), from_ns(link.overhead), from_ns(link.gap), link.per_byte * 1000};
+}
+
 struct Model {
+  /// The figures by which the library chooses: hmc-sim and the choice have one model.
+  explicit Model(const collectives::schedule::Parameters& parameters = {})
+      : node(link_of(parameters.node)),
+        network(link_of(parameters.network)),
+        copy_ps(parameters.copy * 1000),
+        reduce_ps(parameters.reduce * 1000) {}
+
   /// On a node a put is a copy by the sender, so its bytes keep the sender busy; nothing is shared.
-  Link node{from_ns(100), from_ns(30), 0, 100};
+  Link node;
   /// Between nodes: one adapter per node, which its ranks share.
-  Link network{from_ns(1500), from_ns(300), from_ns(100), 80};
+  Link network;
   Tree tree;
-  double copy_ps = 100;    ///< a byte copied by a schedule's copy step
-  double reduce_ps = 100;  ///< a byte of one contribution reduced
+  double copy_ps;    ///< a byte copied by a schedule's copy step
+  double reduce_ps;  ///< a byte of one contribution reduced
 
   Time work(double per_byte_ps, std::uint64_t bytes) const {
     return static_cast<Time>(std::llround(static_cast<double>(bytes) * per_byte_ps));

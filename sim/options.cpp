@@ -1,35 +1,34 @@
 #include "sim/options.hpp"
 
 #include <charconv>
-#include <stdexcept>
+
+#include "runtime/job/machine_model.hpp"
 
 namespace hmc::sim {
 
 namespace {
 
-void declare_link(CLI::App& app, const std::string& name, double (&values)[4], const Link& link) {
-  values[0] = static_cast<double>(link.latency) / 1000;
-  values[1] = static_cast<double>(link.overhead) / 1000;
-  values[2] = static_cast<double>(link.gap) / 1000;
-  values[3] = link.per_byte_ps / 1000;
+using Values = std::optional<double>[4];
+
+void declare_link(CLI::App& app, const std::string& name, Values& values) {
   const char* const letters[] = {"L", "o", "g", "G"};
   const char* const words[] = {"latency, ns", "overhead of sender and of receiver, ns", "gap between messages, ns",
                                "ns per byte"};
   for (int i = 0; i < 4; ++i)
     app.add_option("--" + name + "-" + letters[i], values[i], words[i])
-        ->capture_default_str()
         ->check(CLI::NonNegativeNumber)
         ->group("Model, " + name);
 }
 
-Link link_from(const double (&values)[4]) {
-  return {from_ns(values[0]), from_ns(values[1]), from_ns(values[2]), values[3] * 1000};
+void replace(schedule::Link& link, const Values& values) {
+  link = {values[0].value_or(link.latency), values[1].value_or(link.overhead), values[2].value_or(link.gap),
+          values[3].value_or(link.per_byte)};
 }
 
 schedule::Collective collective_from(const std::string& word) {
   for (int i = 0; i < schedule::collective_count; ++i)
     if (const auto each = static_cast<schedule::Collective>(i); word == schedule::name_of(each)) return each;
-  throw std::invalid_argument("'" + word + "' is no collective");
+  throw UsageError("'" + word + "' is no collective");
 }
 
 std::vector<std::string> split(const std::string& words) {
@@ -56,7 +55,7 @@ std::uint64_t bytes_from(const std::string& word) {
     shift = -1;
   }
   if (error != std::errc() || shift < 0 || value > (std::uint64_t{1} << 50) >> shift)
-    throw std::invalid_argument("'" + word + "' is no number like 64, 4K, 1M");
+    throw UsageError("'" + word + "' is no number like 64, 4K, 1M");
   return value << shift;
 }
 
@@ -76,13 +75,17 @@ void declare(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_flag("--measure", o.measure, "Measure the model here, on two pretended nodes, and print it as flags");
 
-  declare_link(app, "node", o.node_ns, o.model.node);
-  declare_link(app, "network", o.network_ns, o.model.network);
-  o.copy_ns = o.model.copy_ps / 1000;
-  o.reduce_ns = o.model.reduce_ps / 1000;
+  app.add_option("--parameters", o.parameters_file,
+                 "A file of the model's figures, as jobs leave in HMC_CACHE; else this machine's, else built-in ones. "
+                 "The flags below replace single figures")
+      ->group("Model");
+  app.add_flag("--one-machine", o.one_machine, "The figures for nodes that are pretended, as by hmcrun --nodes")
+      ->group("Model");
+  declare_link(app, "node", o.node_ns);
+  declare_link(app, "network", o.network_ns);
+  app.add_option("--copy", o.copy_ns, "ns per byte copied")->group("Model, work");
+  app.add_option("--reduce", o.reduce_ns, "ns per byte reduced")->group("Model, work");
   o.hop_ns = static_cast<double>(o.model.tree.hop) / 1000;
-  app.add_option("--copy", o.copy_ns, "ns per byte copied")->capture_default_str()->group("Model, work");
-  app.add_option("--reduce", o.reduce_ns, "ns per byte reduced")->capture_default_str()->group("Model, work");
   const char* const tree = "Model, fat tree";
   app.add_flag("--fat-tree", o.model.tree.enabled, "Two levels of switches instead of a perfect one")->group(tree);
   app.add_option("--leaf-nodes", o.model.tree.leaf_nodes, "Nodes on a leaf switch")
@@ -98,7 +101,7 @@ void declare(CLI::App& app, Options& o) {
 
 void finish(Options& o) {
   if (o.measure) return;
-  if (o.collective_word.empty()) throw std::invalid_argument("which collective? (--help tells more)");
+  if (o.collective_word.empty()) throw UsageError("which collective? (--help tells more)");
   o.collective = collective_from(o.collective_word);
   if (o.ranks_words.empty()) o.ranks_words = {"64"};
   const bool sweep = !o.plot.empty() && o.bytes_words.size() < 2 && o.ranks_words.size() < 2;
@@ -109,14 +112,20 @@ void finish(Options& o) {
   for (const std::string& word : o.bytes_words) o.bytes.push_back(bytes_from(word));
   for (const std::string& word : o.ranks_words) {
     const std::uint64_t ranks = bytes_from(word);
-    if (ranks < 1 || ranks > 1 << 28) throw std::invalid_argument("--ranks takes 1 to 256M");
+    if (ranks < 1 || ranks > 1 << 28) throw UsageError("--ranks takes 1 to 256M");
     o.ranks.push_back(static_cast<int>(ranks));
   }
   if (o.algorithm_words != "all") o.algorithms = split(o.algorithm_words);
-  o.model.node = link_from(o.node_ns);
-  o.model.network = link_from(o.network_ns);
-  o.model.copy_ps = o.copy_ns * 1000;
-  o.model.reduce_ps = o.reduce_ns * 1000;
+  job::MachineModel machine = job::machine_model(base::Env::from_process(), o.parameters_file, o.one_machine);
+  o.parameters = machine.parameters;
+  replace(o.parameters.node, o.node_ns);
+  replace(o.parameters.network, o.network_ns);
+  o.parameters.copy = o.copy_ns.value_or(o.parameters.copy);
+  o.parameters.reduce = o.reduce_ns.value_or(o.parameters.reduce);
+  o.origin = machine.origin + (o.parameters == machine.parameters ? "" : ", with figures from the command line");
+  const Tree tree = o.model.tree;
+  o.model = Model(o.parameters);
+  o.model.tree = tree;
   o.model.tree.hop = from_ns(o.hop_ns);
 }
 

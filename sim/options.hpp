@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -8,12 +10,19 @@
 
 namespace hmc::sim {
 
+/// The command line is wrong.
+struct UsageError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
 struct Options {
   schedule::Collective collective = schedule::Collective::allreduce;
   std::vector<std::uint64_t> bytes;
   std::vector<int> ranks;
   int per_node = 1;
   std::vector<std::string> algorithms;
+  schedule::Parameters parameters;  ///< the model without its tree, as the library's choice takes it
+  std::string origin;               ///< of the parameters, for people
   Model model;
   Limits limits;
   std::string plot;
@@ -24,12 +33,15 @@ struct Options {
   std::string collective_word;
   std::vector<std::string> bytes_words, ranks_words;
   std::string algorithm_words = "all";
-  double node_ns[4], network_ns[4];  // L o g G
-  double copy_ns, reduce_ns, hop_ns;
+  std::string parameters_file;
+  bool one_machine = false;
+  std::optional<double> node_ns[4], network_ns[4];  // L o g G
+  std::optional<double> copy_ns, reduce_ns;
+  double hop_ns;
 };
 
 void declare(CLI::App& app, Options& options);
-/// Words into values; throws std::invalid_argument.
+/// Words into values; throws UsageError for words that are wrong, Error for a file that can't be read.
 void finish(Options& options);
 
 /// "64", "4K", "1M": powers of 1024.

@@ -6,6 +6,8 @@
 
 namespace hmc::sim {
 
+using collectives::Candidate;
+using collectives::Room;
 using rules::Question;
 using schedule::Algorithm;
 using schedule::Call;
@@ -14,9 +16,11 @@ using schedule::Shape;
 Call call_of(const Question& question) {
   Call call;
   call.collective = question.collective;
-  const bool fours = question.bytes % 4 == 0;
-  call.type = fours ? DType::f32 : DType::u8;
-  call.element_bytes = fours ? 4 : 1;
+  if (schedule::reduces(question.collective)) {
+    const bool fours = question.bytes % 4 == 0;
+    call.type = fours ? DType::f32 : DType::u8;
+    call.element_bytes = fours ? 4 : 1;
+  }
   call.count = question.bytes / call.element_bytes;
   return call;
 }
@@ -25,13 +29,29 @@ bool Surveyor::wanted(std::string_view name) const {
   return names_.empty() || std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
-Line Surveyor::predict_one(const Algorithm& algorithm, const Question& question) {
-  const Key key{question.collective, std::string(algorithm.name), question.bytes, question.shape.size,
-                question.shape.per_node};
+/// As the library does it: one that needs more scratch than an area has goes in pieces, one after the other.
+Line Surveyor::ours(const Candidate& candidate, const Question& question, const Room& room) {
+  Call call = call_of(question);
+  const std::uint64_t pieces = candidate.pieces;
+  call.count = (call.count + pieces - 1) / pieces;
+  call.segment_bytes = collectives::segment_for(*candidate.algorithm, call, room);
+  Line line = predict_one(*candidate.algorithm, question, call);
+  line.pieces = pieces;
+  if (candidate.why_not.empty() && !model_.tree.enabled) line.estimate_ns = candidate.cost.ns;
+  if (!candidate.why_not.empty()) line.remark = fmt::format("not taken: {}", candidate.why_not);
+  if (!line.time || pieces == 1) return line;
+  *line.time *= static_cast<Time>(pieces);
+  line.network_messages *= pieces;
+  line.network_bytes *= pieces;
+  return line;
+}
+
+Line Surveyor::predict_one(const Algorithm& algorithm, const Question& question, Call call) {
+  const Key key{question.collective, std::string(algorithm.name), call.count,
+                call.segment_bytes,  question.shape.size,         question.shape.per_node};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   Line line;
   line.name = std::string(algorithm.name);
-  const Call call = call_of(question);
   if (!algorithm.applies(question.shape, call)) {
     line.remark = "not for this call";
     return known_[key] = line;
@@ -72,7 +92,7 @@ Line Surveyor::library(const char* name, const rules::Choice& choice, const Shap
     line.remark +=
         fmt::format("{}{} {}{}", line.remark.empty() ? "as " : ", ", name_of(phase.collective), phase.algorithm, where);
     const Algorithm* const algorithm = schedule::find(phase.collective, phase.algorithm);
-    const Line done = algorithm == nullptr ? Line{} : predict_one(*algorithm, part);
+    const Line done = algorithm == nullptr ? Line{} : predict_one(*algorithm, part, call_of(part));
     if (!done.time) {
       line.remark += fmt::format(" ({})", algorithm == nullptr ? "we have none" : done.remark);
       return line;
@@ -87,9 +107,14 @@ Line Surveyor::library(const char* name, const rules::Choice& choice, const Shap
 Survey Surveyor::survey(const Question& question) {
   Survey survey;
   survey.question = question;
-  for (const Algorithm& algorithm : schedule::algorithms())
-    if (algorithm.collective == question.collective && wanted(algorithm.name))
-      survey.ours.push_back(predict_one(algorithm, question));
+  const Room room = collectives::room_of(question.shape.size, question.shape.nodes() == 1);
+  const Call call = call_of(question);
+  const Algorithm* const taken = selector_.choose(question.shape, call, question.bytes, room).algorithm;
+  for (const Candidate& each : selector_.candidates(question.shape, call, question.bytes, room)) {
+    if (!wanted(each.algorithm->name)) continue;
+    survey.ours.push_back(ours(each, question, room));
+    survey.ours.back().taken = each.algorithm == taken;
+  }
   std::stable_sort(survey.ours.begin(), survey.ours.end(), [](const Line& a, const Line& b) {
     return a.time && b.time ? *a.time < *b.time : a.time.has_value() && !b.time.has_value();
   });

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/select/selector.hpp"
 #include "sim/replay.hpp"
 #include "sim/rules/rules.hpp"
 
@@ -14,7 +15,10 @@ namespace hmc::sim {
 
 struct Line {
   std::string name;
-  std::optional<Time> time;
+  std::optional<Time> time;           ///< of the replay; what is cut into pieces is replayed one after the other
+  std::optional<double> estimate_ns;  ///< the closed form by which the library chooses, as hmcinfo explain prints it
+  std::uint64_t pieces = 1;
+  bool taken = false;      ///< by the library: the least estimate
   bool estimated = false;  ///< from one node's ranks
   bool alike = false;      ///< another library's algorithm, replayed as one of ours of the same shape
   std::string remark;      ///< why there is no time, or what was replayed
@@ -30,30 +34,33 @@ struct Survey {
 
 class Surveyor {
  public:
-  /// `names` empty: all that apply.
-  Surveyor(const Model& model, const Limits& limits, std::vector<std::string> names)
-      : model_(model), limits_(limits), names_(std::move(names)) {}
+  /// `names` empty: all that apply. `parameters`: the model's, without its tree.
+  Surveyor(const Model& model, const schedule::Parameters& parameters, const Limits& limits,
+           std::vector<std::string> names)
+      : model_(model), selector_({}, {}, parameters), limits_(limits), names_(std::move(names)) {}
 
   Survey survey(const rules::Question& question);
 
  private:
-  using Key = std::tuple<schedule::Collective, std::string, std::uint64_t, int, int>;
-  Line predict_one(const schedule::Algorithm& algorithm, const rules::Question& question);
+  using Key = std::tuple<schedule::Collective, std::string, std::uint64_t, std::uint64_t, int, int>;
+  Line ours(const collectives::Candidate& candidate, const rules::Question& question, const collectives::Room& room);
+  Line predict_one(const schedule::Algorithm& algorithm, const rules::Question& question, schedule::Call call);
   Line library(const char* name, const rules::Choice& choice, const schedule::Shape& shape);
   bool wanted(std::string_view name) const;
 
   Model model_;
+  collectives::Selector selector_;
   Limits limits_;
   std::vector<std::string> names_;
   std::map<Key, Line> known_;
 };
 
-/// The call of a question, over 4-byte elements, or bytes where they don't come in fours.
+/// The call of a question, over bytes; a reduction's over 4-byte elements where the bytes come in fours.
 schedule::Call call_of(const rules::Question& question);
 
 // ---- how surveys are shown
 std::string as_text(const Survey& survey);
-std::string as_json(const std::vector<Survey>& surveys, const Model& model);
+std::string as_json(const std::vector<Survey>& surveys, const Model& model, const std::string& origin);
 /// Predicted time over bytes, or over ranks where only those differ. Both axes are logarithmic.
 std::string as_svg(const std::vector<Survey>& surveys);
 

@@ -15,14 +15,20 @@ std::string row(const Line& line, Time best) {
   const std::string ratio =
       line.time && best > 0 ? fmt::format("{:.2f}", static_cast<double>(*line.time) / static_cast<double>(best)) : "";
   const std::string remark = line.alike && line.time ? line.remark + " (alike)" : line.remark;
-  std::string text = fmt::format("  {:<54} {:>11} {:>8}  {}", line.name, time, ratio, remark);
+  const std::string estimate = line.estimate_ns ? fmt::format("{:.1f} us", *line.estimate_ns / 1000) : "";
+  const std::string pieces = line.pieces > 1 ? fmt::format("{}", line.pieces) : "";
+  std::string text = fmt::format("{} {:<42} {:>11} {:>8} {:>13} {:>7}  {}", line.taken ? '*' : ' ', line.name, time,
+                                 ratio, estimate, pieces, remark);
   text.erase(text.find_last_not_of(' ') + 1);
   return text + "\n";
 }
 
 Json as_object(const Line& line) {
   Json json{{"name", line.name}, {"us", nullptr}, {"estimated", line.estimated}, {"alike", line.alike}};
+  if (line.taken) json["taken"] = true;
   if (line.time) json["us"] = to_us(*line.time);
+  if (line.estimate_ns) json["estimate_us"] = *line.estimate_ns / 1000;
+  if (line.pieces > 1) json["pieces"] = line.pieces;
   if (!line.remark.empty()) json["remark"] = line.remark;
   if (line.network_messages > 0) json["network_messages"] = line.network_messages;
   if (line.network_bytes > 0) json["network_bytes"] = line.network_bytes;
@@ -57,7 +63,7 @@ std::string as_text(const Survey& survey) {
   const bool sized = q.collective != schedule::Collective::barrier;
   std::string text = fmt::format("{}{}{} on {} ranks, {} per node\n", name_of(q.collective), sized ? " of " : "",
                                  sized ? words_of_bytes(q.bytes) : "", q.shape.size, q.shape.per_node);
-  text += fmt::format("  {:<54} {:>11} {:>8}\n", "algorithm", "predicted", "/ best");
+  text += fmt::format("  {:<42} {:>11} {:>8} {:>13} {:>7}\n", "algorithm", "replayed", "/ best", "estimate", "pieces");
   const Time best = survey.ours.empty() ? 0 : survey.ours.front().time.value_or(0);
   bool estimated = false;
   for (const auto* lines : {&survey.ours, &survey.libraries}) {
@@ -70,8 +76,8 @@ std::string as_text(const Survey& survey) {
   return text;
 }
 
-std::string as_json(const std::vector<Survey>& surveys, const Model& model) {
-  Json json{{"node", as_object(model.node)}, {"network", as_object(model.network)}};
+std::string as_json(const std::vector<Survey>& surveys, const Model& model, const std::string& origin) {
+  Json json{{"parameters", origin}, {"node", as_object(model.node)}, {"network", as_object(model.network)}};
   json["copy_ns_per_byte"] = model.copy_ps / 1000;
   json["reduce_ns_per_byte"] = model.reduce_ps / 1000;
   if (model.tree.enabled) {

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "runtime/base/usage.hpp"
 #include "verify/checker.hpp"
 #include "verify/mutants.hpp"
 #include "verify/plan.hpp"
@@ -192,7 +193,8 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app(
       "Proves that schedules are right: results, order, races, waits, bounds. 'ranks' is the largest team "
-      "proved with a count.");
+      "proved with a count.",
+      "hmc-verify");
   app.add_flag("--quick", options.quick, "fewer sizes and variants");
   app.add_flag("--list", options.list, "the algorithms' names");
   app.add_option("--only", options.only, "a part of collective:algorithm");
@@ -205,7 +207,12 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "of the mistakes");
   app.add_option("--thin", options.thin, "plant in one of so many cases, and in each algorithm's first")
       ->check(CLI::Range(1U, 1000000U));
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return hmc::base::usage_error("hmc-verify", error.what(), app.help());
+  }
   if (options.list) {
     for (const auto& algorithm : schedule::algorithms()) fmt::print("{}\n", name_of(algorithm));
     return 0;

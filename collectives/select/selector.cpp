@@ -44,13 +44,13 @@ std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const C
   return "no v-forms";
 }
 
+}  // namespace
+
 std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const Room& room) noexcept {
   // The pairwise exchange takes as many cells as it is allowed to: an area's worth.
   if (call.collective == Collective::alltoall && algorithm.tuned_by.segments) return room.scratch_bytes / 16;
   return call.segment_bytes;
 }
-
-}  // namespace
 
 const char* name_of(Origin origin) noexcept {
   constexpr const char* names[] = {"model", "HMC_COLL", "HMC_COLL_FILE"};

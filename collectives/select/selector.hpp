@@ -35,6 +35,9 @@ struct Candidate {
   schedule::Cost cost;  ///< of all pieces
 };
 
+/// What the library cuts this call's messages into, by this algorithm.
+std::uint64_t segment_for(const schedule::Algorithm& algorithm, const schedule::Call& call, const Room& room) noexcept;
+
 /// HMC_COLL's word, then HMC_COLL_FILE's rows, and otherwise the cheapest by the model. It is a function of settings,
 /// team, call and room alone, so that all ranks, which have the same, answer the same.
 class Selector {

@@ -8,7 +8,7 @@
 #include "collectives/select/parameters.hpp"
 #include "collectives/select/selector.hpp"
 #include "runtime/base/env.hpp"
-#include "runtime/transport/wires.hpp"
+#include "runtime/job/machine_model.hpp"
 
 namespace hmc::launcher {
 
@@ -19,7 +19,6 @@ using collectives::Candidate;
 using collectives::Selector;
 using collectives::schedule::Call;
 using collectives::schedule::Collective;
-using collectives::schedule::Parameters;
 using collectives::schedule::Shape;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& hint) {
@@ -52,35 +51,9 @@ Call call_of(const Question& question, std::uint64_t bytes, bool deterministic) 
 
 std::string content_of(const std::string& file) {
   std::string text;
-  if (!collectives::read_file(file, text)) refuse(fmt::format("{} can't be read", file), "give a file");
+  if (!collectives::read_file(file, text))
+    throw Error(Code::invalid_config, "explain", fmt::format("HMC_COLL_FILE: {} can't be read", file), "give a file");
   return text;
-}
-
-/// And where they are from.
-Parameters parameters_for(const Question& question, const base::Env& env, std::string& origin) {
-  Parameters parameters;
-  std::string text, why_not;
-  if (!question.parameters.empty()) {
-    if (!collectives::read_parameters(content_of(question.parameters), nullptr, parameters, why_not))
-      refuse(fmt::format("{} holds no parameters: {}", question.parameters, why_not),
-             "a job over several nodes leaves such files in HMC_CACHE");
-    origin = question.parameters;
-    return parameters;
-  }
-  const auto place = collectives::Place::here(
-      env.transport.empty() ? transport::wire_between_nodes(question.one_machine) : env.transport,
-      question.one_machine);
-  const std::string file = place.file(env.cache);
-  if (!file.empty() && collectives::read_file(file, text)) {
-    if (collectives::read_parameters(text, &place, parameters, why_not)) {
-      origin = "measured here: " + file;
-      return parameters;
-    }
-    origin = fmt::format("built in ({} isn't used: {})", file, why_not);
-  } else {
-    origin = "built in: nothing was measured here";
-  }
-  return collectives::builtin_parameters(question.one_machine);
 }
 
 Json json_of(const Candidate& candidate) {
@@ -127,20 +100,20 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   std::uint64_t bytes = 0;
   if (!collectives::parse_bytes(question.bytes, bytes))
     refuse(fmt::format("'{}' is no number of bytes", question.bytes), "give a number, 64K, 1M");
+  if (question.collective == name_of(Collective::barrier)) bytes = 0;
   if (question.ranks < 1 || question.per_node < 1) refuse("a team has ranks, and a node too", "give 1 or more");
   const Shape shape{question.ranks, std::min(question.per_node, question.ranks)};
   const Call call = call_of(question, bytes, env.deterministic);
   bytes = call.count * call.element_bytes;
-  std::string origin;
-  const Parameters parameters = parameters_for(question, env, origin);
+  const job::MachineModel model = job::machine_model(env, question.parameters, question.one_machine);
   const std::string rows = env.coll_file.empty() ? "" : content_of(env.coll_file);
-  const Selector selector(env.coll, collectives::read_overrides(rows, env.coll_file), parameters);
+  const Selector selector(env.coll, collectives::read_overrides(rows, env.coll_file), model.parameters);
   const bool one_node = shape.nodes() == 1;
   const collectives::Room room = collectives::room_of(shape.size, one_node);
 
   const collectives::Choice choice = selector.choose(shape, call, bytes, room);
   Json facts = json_of(question, shape, call, bytes);
-  facts["parameters"] = origin;
+  facts["parameters"] = model.origin;
   facts["taken"] = choice.algorithm == nullptr ? Json() : Json(choice.algorithm->name);
   facts["why"] = choice.algorithm == nullptr ? "no algorithm does this call"
                                              : origin_of(choice, selector.said(shape, call.collective, bytes));
@@ -169,8 +142,8 @@ std::string explanation_as_text(const nlohmann::ordered_json& facts) {
   else
     text += fmt::format("\ntaken       {}", taken);
   text += fmt::format(": {}\nparameters  {}\n\n", word(facts["why"]), word(facts["parameters"]));
-  text += fmt::format("  {:<22} {:>12} {:>7} {:>9} {:>9} {:>12} {:>12}\n", "on the critical path", "us", "pieces",
-                      "messages", "network", "sent", "network");
+  text += fmt::format("  {:<22} {:>12} {:>7} {:>9} {:>9} {:>12} {:>12}\n", "on the critical path", "estimate us",
+                      "pieces", "messages", "network", "sent", "network");
   for (const Json& each : facts["candidates"]) {
     const std::string name = word(each["algorithm"]);
     if (const std::string why_not = word(each["why_not"]); !why_not.empty()) {

@@ -8,8 +8,8 @@ namespace hmc::launcher {
 
 struct Question {
   std::string collective;
-  std::string bytes = "0";  ///< of the vector, or of one rank's block: "64K"
-  int ranks = 2;
+  std::string bytes = "1M";  ///< of the vector, or of one rank's block; the defaults are hmc-sim's
+  int ranks = 64;
   int per_node = 1;
   std::string type = "f32";
   std::string op = "sum";

@@ -2,11 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <hmc/error.hpp>
 #include <hmc/version.hpp>
 
 #include "launcher/info/explain.hpp"
 #include "launcher/info/facts.hpp"
 #include "launcher/info/trial.hpp"
+#include "runtime/base/usage.hpp"
 
 int main(int argc, char** argv) {
   CLI::App app("hmcinfo tells what this build of HMC can do here: wires, memory, launchers, and every HMC_* variable.",
@@ -32,7 +34,12 @@ int main(int argc, char** argv) {
   std::string trial_of;
   CLI::App* const trial = app.add_subcommand("share-trial")->group("");  // what a trial starts
   trial->add_option("provider", trial_of);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return hmc::base::usage_error("hmcinfo", error.what(), app.help());
+  }
   if (*trial) return hmc::launcher::run_share_trial(trial_of);
   try {
     const auto facts = *devices   ? hmc::launcher::gather_devices()
@@ -46,6 +53,10 @@ int main(int argc, char** argv) {
                                         : hmc::launcher::facts_as_text(facts);
     std::fwrite(text.data(), 1, text.size(), stdout);
     return std::fflush(stdout) == 0 ? 0 : 1;
+  } catch (const hmc::Error& error) {
+    if (error.code() == hmc::Code::invalid_argument) return hmc::base::usage_error("hmcinfo", error.what(), app.help());
+    std::fprintf(stderr, "hmcinfo: %s\n", error.what());
+    return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "hmcinfo: %s\n", error.what());
     return 1;

@@ -33,12 +33,13 @@ ALLOWED = {
     "collectives/select": [PUBLIC, "runtime/base", "collectives/schedule"],  # pure: hmcinfo asks it, too
     "bootstrap": [PUBLIC, "runtime/base"],  # never transport
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock
-    "verify": [PUBLIC, "collectives/schedule"],
-    "sim": [PUBLIC, "runtime/base", "collectives/schedule"],
+    "verify": [PUBLIC, "runtime/base", "collectives/schedule"],
+    "sim": [PUBLIC, "runtime/base", "collectives/schedule", "collectives/select", "runtime/job/machine_model.hpp"],
     "runtime/job": ANY,  # the composition root
+    "runtime/job/machine_model.hpp": ANY,  # what hmcinfo and hmc-sim ask of it
     "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap"],  # never window
     "launcher/info": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "launcher",  # hmcinfo: what was found
-                      "collectives/schedule", "collectives/select"],  # and what would be taken
+                      "collectives/schedule", "collectives/select", "runtime/job/machine_model.hpp"],  # and what would be taken
     "examples": [PUBLIC],
     "bench": [PUBLIC],
     "bench/micro": ANY,  # one step of the internals at a time

@@ -19,18 +19,6 @@ using schedule::Collective;
 using schedule::Parameters;
 using schedule::Shape;
 
-Link link_of(const schedule::Link& link) {
-  return {from_ns(link.latency), from_ns(link.overhead), from_ns(link.gap), link.per_byte * 1000};
-}
-Model model_of(const Parameters& parameters) {
-  Model model;
-  model.node = link_of(parameters.node);
-  model.network = link_of(parameters.network);
-  model.copy_ps = parameters.copy * 1000;
-  model.reduce_ps = parameters.reduce * 1000;
-  return model;
-}
-
 const Parameters a_network{};
 /// TCP over loopback: messages are dear, and there is hardly any latency that isn't work.
 const Parameters loopback{{96, 31, 28, 0.043}, {500, 2200, 2900, 0.18}, 0.036, 0.043};
@@ -51,7 +39,7 @@ double closed_form(const Algorithm& algorithm, const Shape& shape, const Call& c
 }
 double replayed(const Algorithm& algorithm, const Shape& shape, const Call& call, const Parameters& parameters) {
   const Builder build = [&](int rank, schedule::Schedule& out) { algorithm.build_into(shape, call, rank, out); };
-  return static_cast<double>(replay(shape, build, model_of(parameters)).time) / 1000;
+  return static_cast<double>(replay(shape, build, Model(parameters)).time) / 1000;
 }
 
 const Shape shapes[] = {{2, 1}, {3, 1},  {4, 1},  {8, 1},  {13, 1}, {16, 1}, {64, 1}, {4, 2},  {8, 4},
