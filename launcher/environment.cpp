@@ -49,8 +49,8 @@ Environment common_environment(const char* const* parent, const std::vector<std:
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
     const std::string name = setting.substr(0, equals);
-    if (name.empty()) throw Failure(exit_own_failure, fmt::format("-x {}: the variable's name is empty", setting));
-    if (is_ours(name)) throw Failure(exit_own_failure, fmt::format("-x {}: hmcrun sets {} itself", setting, name));
+    if (name.empty()) throw UsageError(fmt::format("-x {}: the variable's name is empty", setting));
+    if (is_ours(name)) throw UsageError(fmt::format("-x {}: hmcrun sets {} itself", setting, name));
     if (equals != std::string::npos)
       set(environment, name, setting.substr(equals + 1));
     else if (value_of(environment, name) == nullptr)

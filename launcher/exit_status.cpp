@@ -8,6 +8,10 @@
 
 namespace hmc::launcher {
 
+UsageError::UsageError(const std::string& text)
+    : Failure(exit_usage,
+              text + "\nusage: hmcrun -np N [options] program [arguments]   (hmcrun --help tells the options)") {}
+
 int status_of(int wait_status) noexcept {
   return WIFSIGNALED(wait_status) ? exit_signal_base + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }

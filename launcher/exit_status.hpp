@@ -6,8 +6,9 @@
 
 namespace hmc::launcher {
 
+inline constexpr int exit_usage = 2;          ///< the command line is wrong; nothing was started
 inline constexpr int exit_timeout = 124;      ///< --timeout passed
-inline constexpr int exit_own_failure = 125;  ///< hmcrun itself: bad options, no descriptors, ...
+inline constexpr int exit_own_failure = 125;  ///< hmcrun itself: no descriptors, no memory, ...
 inline constexpr int exit_not_executable = 126;
 inline constexpr int exit_not_found = 127;
 inline constexpr int exit_signal_base = 128;  ///< + the signal's number
@@ -20,6 +21,12 @@ class Failure : public std::runtime_error {
 
  private:
   int status_;
+};
+
+/// The command line is wrong: what() ends with the usage line.
+class UsageError : public Failure {
+ public:
+  explicit UsageError(const std::string& text);
 };
 
 /// From a wait(2) status: the exit code, or 128 + signal.

@@ -19,8 +19,8 @@ constexpr const char* description =
 
 constexpr const char* footer =
     "Exit status: 0 when every rank ended with 0; else that of the first rank that failed, or\n"
-    "128 + signal; 124 after --timeout; 125 when hmcrun itself fails; 126, 127 when the program\n"
-    "can't be executed or isn't there.\n"
+    "128 + signal; 2 for a wrong command line; 124 after --timeout; 125 when hmcrun itself fails;\n"
+    "126, 127 when the program can't be executed or isn't there.\n"
     "INT TERM HUP QUIT USR1 USR2 go to the ranks; a second INT kills them.\n"
     "hmcinfo tells every HMC_* variable.";
 
@@ -32,9 +32,7 @@ struct Words {
   std::string bind_to;
 };
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw Failure(exit_own_failure, text + " (hmcrun --help tells the options)");
-}
+[[noreturn]] void refuse(const std::string& text) { throw UsageError(text); }
 
 int number(const char* option, const std::string& word, int most) {
   int value = 0;
@@ -93,14 +91,14 @@ std::vector<std::string> for_cli11(const std::vector<std::string>& words) {
 }
 
 void check(Options& options, const Words& words) {
-  if (words.ranks.empty()) refuse("say how many ranks: hmcrun -np N program");
+  if (words.ranks.empty()) refuse("say how many ranks");
   options.ranks = number("-np", words.ranks, most_ranks);
   if (!words.nodes.empty()) options.nodes = number("--nodes", words.nodes, most_ranks);
   if (options.nodes > options.ranks)
     refuse(fmt::format("--nodes {}: there are only {} ranks", options.nodes, options.ranks));
   if (!words.timeout.empty()) options.timeout = seconds("--timeout", words.timeout);
   if (!words.bind_to.empty()) options.bind_to = binding(words.bind_to);
-  if (options.command.empty()) refuse("no program is given: hmcrun -np N program");
+  if (options.command.empty()) refuse("no program is given");
 }
 
 }  // namespace
@@ -114,6 +112,8 @@ Options parse_options(const std::vector<std::string>& words) {
     app.parse(for_cli11(words));
   } catch (const CLI::CallForHelp&) {
     options.print = app.help();
+    const std::string_view line = "Usage: hmcrun [OPTIONS]";
+    options.print.replace(options.print.find(line), line.size(), "Usage: hmcrun -np N [OPTIONS] program [ARGUMENTS]");
     return options;
   } catch (const CLI::CallForVersion&) {
     options.print = "hmcrun " HMC_VERSION_STRING "\n";

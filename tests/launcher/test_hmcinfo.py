@@ -70,9 +70,6 @@ class Info(LauncherTest):
         for word in ("HMC ", "build", "features", "machine", "wires", "memory", "launchers", "environment", "HMC_RANK"):
             self.assertIn(word, text)
 
-    def test_an_unknown_option_is_refused(self):
-        self.assertNotEqual(info("--nonsense").returncode, 0)
-
 
 class Explain(LauncherTest):
     def explain(self, *words, **variables):
@@ -124,10 +121,11 @@ class Explain(LauncherTest):
         self.assertRegex(text, r"(?m)^\* \w+ +[\d.]+")
 
     def test_mistakes_are_told(self):
-        for words in (["nothing", "8"], ["allreduce", "8Q"], ["allreduce", "8", "--type", "f31"],
-                      ["allreduce", "8", "--ranks", "0"], ["allreduce", "8", "--parameters", "/nowhere"]):
+        for status, words in ((2, ["nothing", "8"]), (2, ["allreduce", "8", "--type", "f31"]),
+                              (2, ["allreduce", "8", "--ranks", "0"]),
+                              (1, ["allreduce", "8", "--parameters", "/nowhere"])):
             result = info("explain", *words, HMC_CACHE="off")
-            self.assertEqual(result.returncode, 1, words)
+            self.assertEqual(result.returncode, status, words)
             self.assertIn("hmcinfo: ", result.stderr)
 
 main()

@@ -46,8 +46,9 @@ class Options(LauncherTest):
 
     def check_refused(self, text, *words):
         status, out, err = run(*words)
-        self.assertEqual((status, out), (125, ""))
+        self.assertEqual((status, out), (2, ""))
         self.assertRegex(err, r"^hmcrun: ")
+        self.assertIn("usage: hmcrun -np N", err)
         self.assertIn(text, err)
 
     def test_no_number_of_ranks(self):

@@ -15,7 +15,7 @@ std::string refusal(const Words& words) {
     parse_options(words);
     return {};
   } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), exit_own_failure);
+    EXPECT_EQ(failure.status(), exit_usage);
     return failure.what();
   }
 }
