@@ -24,6 +24,8 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_NODE", "a word", "", "a label: ranks with different labels count as being on different nodes"},
     {"HMC_LAUNCHER", "a word", "", "who set the variables above; empty when they were set by hand"},
     {"HMC_TRANSPORT", "shm, ucx, tcp", "the best per pair", "force one wire for every pair of ranks"},
+    {"HMC_TCP_CONGESTION", "auto, system", "auto",
+     "auto: reno in place of bbr on loopback and in networks that both machines are in; system: the system's choice"},
     {"HMC_LOG", "error, warn, info, debug", "warn", "how much is told on stderr"},
     {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
@@ -155,6 +157,8 @@ std::string Env::device_sharing() {
   return read_word(&from_getenv, "HMC_DEVICE_SHARING", {"process", "vmm", "fabric", "ipc", "staged"});
 }
 
+bool Env::keeps_tcp_congestion() { return from_getenv("HMC_TCP_CONGESTION") == "system"; }
+
 std::vector<Env::Misspelt> Env::misspelt() {
   std::size_t count = 0;
   while (environ[count] != nullptr) ++count;
@@ -196,6 +200,7 @@ Env Env::from(Lookup lookup) {
     if (auto value = lookup(name); value && !value->empty()) env.foreign.emplace(name, *std::move(value));
   }
   env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "ucx", "tcp"});
+  read_word(lookup, "HMC_TCP_CONGESTION", {"auto", "system"});  // refuses others; see keeps_tcp_congestion()
   env.log = read_level(lookup);
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);
   env.coll = read_word(lookup, "HMC_COLL");

@@ -50,6 +50,9 @@ class Env {
   /// is made. Throws Error{invalid_config}.
   static std::string device_sharing();
 
+  /// HMC_TCP_CONGESTION=system: sockets keep the system's congestion control. Read when a connection is made.
+  static bool keeps_tcp_congestion();
+
   /// HMC_* variables of this process that no code reads and whose names are close to one that is in the table: likely
   /// misspelt.
   struct Misspelt {

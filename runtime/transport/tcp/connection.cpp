@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/env.hpp"
 #include "runtime/transport/messages/peers.hpp"
 #include "runtime/transport/messages/tsan_order.hpp"
 
@@ -43,9 +44,11 @@ void prepare(int fd, Distance distance) noexcept {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   // Where bbr is a machine's own choice it is for far ways: it paces, and on loopback or one hop the same transfer
   // takes 1.2 to 4 times as long, by turns. reno, which every process may choose, doesn't; any other choice stays.
+  // HMC_TCP_CONGESTION=system keeps bbr, too.
   std::array<char, 16> control{};
   socklen_t length = control.size();
-  if (distance != Distance::further && ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(), &length) == 0 &&
+  if (distance != Distance::further && !base::Env::keeps_tcp_congestion() &&
+      ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(), &length) == 0 &&
       std::string_view(control.data(), length).starts_with("bbr"))
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   if (distance == Distance::machine) return;

@@ -1,11 +1,18 @@
 // TcpLink by itself, driven by hand: how connections come to be, and what it says if they don't.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cstdlib>
+#include <cstring>
+#include <string>
 #include <vector>
 
+#include "runtime/base/fd.hpp"
+#include "runtime/transport/tcp/connection.hpp"
 #include "runtime/transport/tcp/tcp_link.hpp"
 #include "tests/unit/transport/tcp_station.hpp"
 
@@ -161,6 +168,28 @@ TEST(TcpLink, CutWhileItConnectsItGivesBackWhatItHad) {
     EXPECT_TRUE(client.link.arm()) << "a connection that is gone is still counted";
     settle(client);
   }
+}
+
+/// The congestion control of a socket that was `before`, once it is prepared; empty where it can't be `before`.
+std::string prepared(const char* before, Distance distance) {
+  const base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, before, static_cast<socklen_t>(std::strlen(before))) != 0)
+    return {};
+  prepare(fd.get(), distance);
+  char name[16] = {};
+  socklen_t length = sizeof name;
+  EXPECT_EQ(::getsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, name, &length), 0);
+  return name;
+}
+
+TEST(TcpConnection, TakesRenoInPlaceOfBbrOnTheNearUnlessTheSystemsChoiceIsWanted) {
+  if (prepared("bbr", Distance::further).empty()) GTEST_SKIP() << "this kernel has no bbr, or doesn't allow it";
+  ::unsetenv("HMC_TCP_CONGESTION");
+  EXPECT_EQ(prepared("bbr", Distance::machine), "reno");
+  EXPECT_EQ(prepared("bbr", Distance::further), "bbr");
+  ::setenv("HMC_TCP_CONGESTION", "system", 1);
+  EXPECT_EQ(prepared("bbr", Distance::machine), "bbr");
+  ::unsetenv("HMC_TCP_CONGESTION");
 }
 
 }  // namespace
