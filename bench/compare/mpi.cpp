@@ -1,4 +1,4 @@
-// Open MPI and MPICH: this source is compiled once with each. Started by each one's own mpirun.
+// Open MPI, MPICH and Intel MPI: this source is compiled once with each. Started by each one's own mpirun.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -30,8 +30,14 @@ class Mpi {
     source_ = compare::Memory(setup.source_bytes(size_));
     result_ = compare::Memory(setup.result_bytes(size_));
     const std::size_t target = compare::whole_pages(setup.target_bytes());
-    check(MPI_Win_allocate(static_cast<MPI_Aint>(target), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target_, &window_),
-          "MPI_Win_allocate");
+    const auto length = static_cast<MPI_Aint>(target);
+    if (setup.own_target) {
+      own_target_ = compare::Memory(target);
+      target_ = own_target_.data();
+      check(MPI_Win_create(target_, length, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_), "MPI_Win_create");
+    } else {
+      check(MPI_Win_allocate(length, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target_, &window_), "MPI_Win_allocate");
+    }
     check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
   }
 
@@ -42,12 +48,16 @@ class Mpi {
     int length = 0;
     MPI_Get_library_version(text, &length);
     const std::string all(text, static_cast<std::size_t>(length));
-    // "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\nMPICH Release date ..."
+    // "Open MPI v4.1.4, package: ...", "MPICH Version:\t4.0.2\nMPICH Release date ...", version 5 with spaces
     std::string first = all.substr(0, all.find_first_of(",\n"));
-    if (const std::size_t at = first.find(" Version:\t"); at != std::string::npos) first.replace(at, 10, " ");
+    if (const std::size_t at = first.find(" Version:"); at != std::string::npos)
+      first.replace(at, first.find_first_not_of(" \t", at + 9) - at, " ");
     return first;
   }
-  std::string settings() const { return "private buffers; put and get: MPI_Win_allocate, lock_all, flush"; }
+  std::string settings() const {
+    return std::string("private buffers; put and get: ") +
+           (own_target_.data() != nullptr ? "MPI_Win_create" : "MPI_Win_allocate") + ", lock_all, flush";
+  }
   static std::string lacks(compare::Operation) { return ""; }
 
   std::byte* source() { return source_.data(); }
@@ -137,7 +147,7 @@ class Mpi {
   int size_ = 1;
   MPI_Win window_ = MPI_WIN_NULL;
   std::byte* target_ = nullptr;
-  compare::Memory source_, result_;
+  compare::Memory source_, result_, own_target_;
   std::vector<int> counts_, begins_;
 };
 

@@ -58,6 +58,7 @@ struct Setup {
   std::string name = "contestant";  ///< as the driver calls it; goes into every line
   int ranks = 0;                    ///< for those that start their own ranks; others ask their launcher
   bool window_buffers = false;      ///< collectives on registered memory rather than malloc's
+  bool own_target = false;          ///< an MPI window over the program's memory, not over memory that MPI allocates
   std::vector<int> cpus;            ///< rank r runs on the r-th, round and round; empty: no rank is bound
   int rank = -1;                    ///< of a program that --hello has executed anew; -1 where it starts the ranks
   bool hello = false;               ///< join, one barrier, leave
@@ -124,6 +125,8 @@ inline Setup setup_of(int argc, char** argv) {
       setup.ranks = std::stoi(value);
     else if (option == "--window")
       setup.window_buffers = true;
+    else if (option == "--own-target")
+      setup.own_target = true;
     else if (option == "--cpus")
       setup.cpus = detail::numbers_of(value);
     else if (option == "--rank")

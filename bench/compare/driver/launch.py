@@ -78,7 +78,7 @@ def _stop(process):
     process.wait()
 
 
-def run(command, timeout_s, output_option=True):
+def run(command, timeout_s, output_option=True, environment=None):
     """`command` is without --output and --scratch: those are made here and removed."""
     outcome = Outcome()
     scratch = tempfile.mkdtemp(prefix="hmc-compare-")
@@ -90,7 +90,8 @@ def run(command, timeout_s, output_option=True):
     try:
         with open(log_path, "wb") as log:
             begin = time.monotonic()
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=scratch)
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=scratch,
+                                       env={**os.environ, **(environment or {})})
             end = _ended(process, timeout_s)
             if end is None:
                 code, outcome.hung = None, True

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from . import contestants, launch, machine, plan, report, results, rounds, text
+from . import contestants, launch, machine, peers, plan, report, results, rounds, text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
@@ -53,6 +53,9 @@ def options_of(words):
     parser.add_argument("--rounds", type=int, metavar="R", help="instead of the mode's")
     parser.add_argument("--nodes", type=int, choices=(1, 2),
                         help="1: only the layouts within a node, and start-up; 2: only the network path, over loopback")
+    parser.add_argument("--peers", choices=tuple(contestants.PEERS), default="pypi",
+                        help="today's out of PyPI (default; Debian's where none can be had), Debian's, or all")
+    parser.add_argument("--install-peers", action="store_true", help="only install PyPI's, under BUILD/peers")
     parser.add_argument("--seed", type=int, metavar="S", help="of the contestants' order in each round [drawn]")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), metavar="DIR", help="where the programs are")
     parser.add_argument("--output", metavar="DIR", help="for results.json and report.html [BUILD/compare]")
@@ -92,10 +95,13 @@ def measure(options):
     cpu_before = machine.cpu_times()
 
     everyone = contestants.everyone(options.build)
-    layouts = plan.layouts(options.mode, machine.cores(), options.np, operations, options.nodes) if operations else []
-    hellos = (plan.hello_layouts(options.mode, options.np, options.nodes)
+    names, note = contestants.chosen(options.peers, everyone)
+    everyone = [one for one in everyone if one.name in names]
+    layouts = plan.layouts(options.mode, machine.cores(), options.np, operations, options.nodes, names) if operations else []
+    hellos = (plan.hello_layouts(options.mode, options.np, options.nodes, names)
               if not options.op or "hello" in options.op else [])
     work = rounds.Interleaver(everyone, settings, progress, options.seed)
+    work.notes += [note] if note else []
     deadlines = Deadlines(settings["budget_s"], len(layouts) + len(hellos))
     for layout in hellos:  # shortest first: what they leave is the others'
         work.run_hello(layout, settings["hello_rounds"], deadlines.next())
@@ -140,6 +146,8 @@ PACKAGES = {"openmpi": ["libopenmpi3"], "mpich": ["libmpich12", "libucx0"], "glo
 def versions(contestant):
     found = [(name, contestants.package_version(name)) for name in PACKAGES.get(contestant.name, [])]
     packages = ", ".join(f"{name} {version}" for name, version in found if version)
+    if contestant.name in peers.WHEELS and contestant.version:
+        return f"{contestant.version} (PyPI: {' '.join(peers.WHEELS[contestant.name]['packages'])})"
     return contestant.version + (f" (Debian: {packages})" if packages and contestant.version else "")
 
 
@@ -154,6 +162,9 @@ def write(found, folder):
 
 def main(words):
     options = options_of(words)
+    if options.install_peers:
+        peers.install_all(options.build, lambda line: print(f"bench: {line}", file=sys.stderr))
+        return 0
     if options.render:
         with open(options.render, encoding="utf-8") as file:
             found = json.load(file)

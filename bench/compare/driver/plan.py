@@ -70,8 +70,15 @@ def placed(ranks, cpus):
     return {"pinned": fit, "figure": "us_p50" if fit else "us_mean", "cpu_list": list(cpus[:ranks])}
 
 
-def layouts(mode, cpus, ranks=None, operations=OPERATIONS, nodes=(1, 2)):
-    """`cpus`: one of each core."""
+MPIS = ("openmpi5", "mpich5", "intelmpi", "openmpi", "mpich")
+
+
+def only(names, wanted):
+    return [name for name in names if wanted is None or name in wanted]
+
+
+def layouts(mode, cpus, ranks=None, operations=OPERATIONS, nodes=(1, 2), names=None):
+    """`cpus`: one of each core. `names`: the contestants that take part; None: all."""
     settings = MODES[mode]
     out = []
     for count, sizes in settings["sizes"].items():
@@ -80,30 +87,32 @@ def layouts(mode, cpus, ranks=None, operations=OPERATIONS, nodes=(1, 2)):
         out.append({
             "name": f"memory-np{count}", "title": f"one node, {count} ranks on {len(cpus)} cores", "np": count, "nodes": 1,
             **placed(count, cpus), "cells": cells(sizes, settings["further_sizes"][count], settings["v_sizes"][count], count, operations),
-            "contestants": ["floor-window", "floor-private", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
+            "contestants": only(["floor-window", "floor-private", "hmc-window", "hmc-private", *MPIS, "gloo"], names),
         })
     if 2 in nodes and (not ranks or 2 in ranks):
         out.append({
             "name": "network-np2", "title": "two nodes of one rank, TCP over loopback", "np": 2, "nodes": 2,
             **placed(2, cpus), "cells": cells(settings["network_sizes"], settings["further_network_sizes"], settings["v_network_sizes"], 2,
                                             operations),
-            "contestants": ["floor-tcp", "hmc-window", "hmc-private", "openmpi", "mpich", "gloo"],
+            "contestants": only(["floor-tcp", "hmc-window", "hmc-private", *MPIS, "gloo"], names),
         })
     composed = [operation for operation in operations if operation in COMPOSED]
     if 2 in nodes and (not ranks or 4 in ranks) and composed and settings["composed_sizes"]:
         out.append({
             "name": "network-np4", "title": f"two nodes of two ranks, TCP over loopback, {len(cpus)} cores", "np": 4, "nodes": 2,
             **placed(4, cpus), "cells": cells(settings["composed_sizes"], [], [], 4, composed),
-            "contestants": ["hmc-window", "hmc-private", "openmpi", "mpich"],
+            "contestants": only(["hmc-window", "hmc-private", *MPIS], names),
         })
     return out
 
 
-def hello_layouts(mode, ranks=None, nodes=(1, 2)):
+def hello_layouts(mode, ranks=None, nodes=(1, 2), names=None):
     return [{
         "name": f"hello-np{count}", "title": f"start, one barrier, stop: {count} ranks", "np": count, "nodes": 1,
         "pinned": False, "figure": "us", "cpu_list": [], "cells": {"hello": ["hello"]},
-        "contestants": ["floor-private", "hmc-private", "openmpi", "mpich", "gloo"],
+        "contestants": only(["floor-private", "hmc-private", *MPIS, "gloo"], names),
         "labels": {"floor-private": "fork and exec, no barrier", "hmc-private": "HMC, hmcrun",
-                   "openmpi": "Open MPI, mpirun", "mpich": "MPICH, mpirun", "gloo": "Gloo, fork and exec"},
+                   "openmpi5": "Open MPI 5, mpirun", "mpich5": "MPICH 5, mpirun",
+                   "intelmpi": "Intel MPI, mpiexec.hydra", "openmpi": "Open MPI (Debian), mpirun",
+                   "mpich": "MPICH (Debian), mpirun", "gloo": "Gloo, fork and exec"},
     } for count in MODES[mode]["hello"] if 1 in nodes and (not ranks or count in ranks)]

@@ -10,8 +10,11 @@ STYLES = {
     "floor-tcp": {"color": "#555555", "dash": "2 3", "width": 1.5, "marker": "square"},
     "hmc-window": {"color": "#08519c", "dash": "", "width": 2.5, "marker": "circle"},
     "hmc-private": {"color": "#4ea3dd", "dash": "7 3", "width": 2.5, "marker": "circle"},
-    "openmpi": {"color": "#d95f02", "dash": "", "width": 1.5, "marker": "triangle"},
-    "mpich": {"color": "#1b7837", "dash": "", "width": 1.5, "marker": "square"},
+    "openmpi5": {"color": "#d95f02", "dash": "", "width": 1.5, "marker": "triangle"},
+    "mpich5": {"color": "#1b7837", "dash": "", "width": 1.5, "marker": "square"},
+    "intelmpi": {"color": "#b8860b", "dash": "", "width": 1.5, "marker": "circle"},
+    "openmpi": {"color": "#e6a36a", "dash": "4 3", "width": 1.5, "marker": "triangle"},
+    "mpich": {"color": "#7fbf86", "dash": "4 3", "width": 1.5, "marker": "square"},
     "gloo": {"color": "#8e44ad", "dash": "", "width": 1.5, "marker": "diamond"},
 }
 RATIO_STYLES = {  # by what is held against what

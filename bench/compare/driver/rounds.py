@@ -54,15 +54,18 @@ class Interleaver:
         return [self.contestants[name] for name in layout["contestants"] if self._is_here(layout, name)]
 
     def _is_here(self, layout, name):
-        why = self.contestants[name].missing()
-        if why:
-            note = f"{self.contestants[name].label}: absent, {why}"
+        absent, why = self.contestants[name].missing(), ""
+        if not absent:
+            why = self.contestants[name].missing_in(layout)
+        if absent or why:
+            note = f"{self.contestants[name].label}: absent, {absent}" if absent else (
+                f"{self.contestants[name].label}, {layout['title']}: {why}")
             if note not in self.notes:
                 self.notes.append(note)
             for operation, cells in layout["cells"].items():
                 for cell in cells:
                     self.missing[(layout["name"], name, operation, size_of(cell))] = "absent"
-        return not why
+        return not (absent or why)
 
     def _groups(self, layout):
         """Operations one by one, or all in one start of the program."""
@@ -75,8 +78,9 @@ class Interleaver:
         words = [f"--cell-s={self.settings['cell_s']}", f"--limit-s={limit}", *cells]
         command = contestant.command(layout, words, layout["cpu_list"])
         without_cells = [word for word in command if word not in cells]
-        layout["commands"].setdefault(contestant.name, " ".join([*without_cells, "operation:bytes ..."]))
-        outcome = launch.run(command, timeout_s=self.settings.get("timeout_s", limit * 4 + 10))
+        given = contestant.environment(layout)
+        layout["commands"].setdefault(contestant.name, shown(given, [*without_cells, "operation:bytes ..."]))
+        outcome = launch.run(command, timeout_s=self.settings.get("timeout_s", limit * 4 + 10), environment=given)
         told = {}
         for line in outcome.lines:
             if "version" in line:
@@ -92,7 +96,7 @@ class Interleaver:
     def _meet(self, layout, contestant, line):
         """What the program says of itself before its first cell."""
         contestant.version = line["version"]
-        given = contestant.settings_in(layout)
+        given = contestant.told(layout)
         layout["settings"][contestant.name] = line["settings"] + (f"; {given}" if given else "")
         layout["cpus"][contestant.name] = line["cpus"]
         cores = layout["cpu_list"]
@@ -150,8 +154,9 @@ class Interleaver:
             for contestant in self._shuffled(present, layout, number, 0):
                 self.say(f"{layout['title']}: round {number + 1} of {rounds}, {contestant.label}")
                 command = contestant.command(layout, ["--hello"])
-                layout["commands"].setdefault(contestant.name, " ".join(command))
-                outcome = launch.run(command, timeout_s=60, output_option=False)
+                given = contestant.environment(layout)
+                layout["commands"].setdefault(contestant.name, shown(given, command))
+                outcome = launch.run(command, timeout_s=60, output_option=False, environment=given)
                 if outcome.failure:
                     self._withdraw((layout["name"], contestant.name, "hello", 0), outcome.failure, number)
                     self._note_failure(layout, contestant, outcome.failure)
@@ -159,6 +164,10 @@ class Interleaver:
                 self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": "hello",
                                      "bytes": 0, "round": number, "us": outcome.wall_s * 1e6})
             layout["rounds"] += 1
+
+
+def shown(environment, words):
+    return " ".join([*(f"{name}={value}" for name, value in environment.items()), *words])
 
 
 def crossed_loopback(line):

@@ -1,7 +1,8 @@
 """Tables for the terminal."""
 
 SHORT = {"floor-window": "bare loop win", "floor-private": "bare loop priv", "floor-tcp": "bare loop tcp",
-         "hmc-window": "HMC win", "hmc-private": "HMC priv", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo"}
+         "hmc-window": "HMC win", "hmc-private": "HMC priv", "openmpi5": "Open MPI 5", "mpich5": "MPICH 5",
+         "intelmpi": "Intel MPI", "openmpi": "Open MPI deb", "mpich": "MPICH deb", "gloo": "Gloo"}
 
 
 def size_name(size):

