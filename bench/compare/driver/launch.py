@@ -3,12 +3,15 @@
 import ctypes
 import json
 import os
+import resource
 import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+
+from . import machine
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -46,6 +49,28 @@ def sweep():
                 pass
 
 
+class Load:
+    """What the machine did beside our own children since this was made."""
+
+    LEAST_S = 0.2  # the kernel counts in steps of 10 ms
+
+    def __init__(self):
+        self.cpu, self.ours = machine.cpu_times(), self._children()
+
+    @staticmethod
+    def _children():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # of those that have ended
+        return used.ru_utime + used.ru_stime
+
+    def of_others(self):
+        """A share of all CPUs' time; None where too little has passed to say."""
+        after, tick = machine.cpu_times(), os.sysconf("SC_CLK_TCK")
+        total, idle = (after[0] - self.cpu[0]) / tick, (after[1] - self.cpu[1]) / tick
+        if total < self.LEAST_S * (os.cpu_count() or 1):
+            return None
+        return max(0.0, total - idle - (self._children() - self.ours)) / total
+
+
 def _last_words(text):
     lines = [line.strip() for line in text.splitlines() if line.strip(" -=\t")]
     return " / ".join(lines[-3:])[:300] or "it said nothing"
@@ -57,6 +82,7 @@ class Outcome:
         self.failure = ""  # why it ended badly; lines may still hold what came before
         self.hung = False  # it had to be killed
         self.wall_s = 0.0
+        self.others = None  # the share of all CPUs' time that other processes and machines took meanwhile
 
 
 def _ended(process, timeout_s):
@@ -80,7 +106,7 @@ def _stop(process):
 
 def run(command, timeout_s, output_option=True, environment=None):
     """`command` is without --output and --scratch: those are made here and removed."""
-    outcome = Outcome()
+    outcome, load = Outcome(), Load()
     scratch = tempfile.mkdtemp(prefix="hmc-compare-")
     lines_path = os.path.join(scratch, "lines")
     store = os.path.join(scratch, "store")
@@ -113,6 +139,7 @@ def run(command, timeout_s, output_option=True, environment=None):
         outcome.failure = str(error)
     finally:
         sweep()
+        outcome.others = load.of_others()
         shutil.rmtree(scratch, ignore_errors=True)
     return outcome
 

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from . import svg, text
+from . import stats, svg, text
 
 STYLES = {
     "floor-window": {"color": "#555555", "dash": "2 3", "width": 1.5, "marker": "square"},
@@ -35,6 +35,7 @@ h1 { font-size: 24px } h2 { font-size: 20px; border-bottom: 1px solid #ccc; marg
 .charts svg { max-width: 100%; height: auto; flex: 0 1 600px }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; margin: 8px 0 20px }
 td, th { padding: 2px 9px; text-align: right; border-bottom: 1px solid #e4e4e4 }
+.doubt td { background: #fff4e5 } nav ul { columns: 3 } .warn { background: #fff4e5; padding: 6px 10px }
 td:first-child, th:first-child, table.words td, table.words th { text-align: left; vertical-align: top }
 .wide { overflow-x: auto } .wide td { white-space: nowrap } .wide th { vertical-align: bottom } .noisy { color: #b00 } code { font-size: 12px; overflow-wrap: anywhere }
 """
@@ -124,7 +125,7 @@ def ratio_dots(results, operation, title):
 
 
 def _section_of(results, operation):
-    parts = [f"<h2>{operation}</h2>"]
+    parts = [_heading(operation)]
     for layout in results["layouts"]:
         if operation not in {row["op"] for row in results["rows"] if row["layout"] == layout["name"]}:
             continue
@@ -145,12 +146,13 @@ def _dots_section(results, operation, heading, per_unit, unit):
         return ""
     name = "start-up" if operation == "hello" else operation
     charts.append(ratio_dots(results, operation, f"{name}: HMC's time as a multiple (below 1: faster)"))
-    return f"<h2>{heading}</h2><div class=charts>{''.join(charts)}</div>"
+    return f"{_heading(heading)}<div class=charts>{''.join(charts)}</div>"
 
 
 def _html_table(header, lines):
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(_cell(cell) for cell in line) + "</tr>" for line in lines)
+    body = "".join(("<tr class=doubt>" if line[-1] else "<tr>") + "".join(_cell(cell) for cell in line) + "</tr>"
+                   for line in lines)
     return f"<div class=wide><table><tr>{head}</tr>{body}</table></div>"
 
 
@@ -208,6 +210,78 @@ def _list(lines):
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
+def _heading(text_of_it):
+    return f'<h2 id="{_anchor(text_of_it)}">{escape(text_of_it)}</h2>'
+
+
+def _anchor(heading):
+    return "".join(letter if letter.isalnum() else "-" for letter in heading.lower())
+
+
+def _contents(headings):
+    return "<nav><ul>" + "".join(f'<li><a href="#{_anchor(one)}">{escape(one)}</a></li>' for one in headings) + "</ul></nav>"
+
+
+def _verdicts(results, layout):
+    """(operation and size, HMC's better ratio to the best peer, doubtful) of each row of the layout that has one."""
+    found = []
+    for row in results["rows"]:
+        if row["layout"] != layout["name"]:
+            continue
+        ratios = [ratio for ratio in row["to_best_peer"].values() if ratio]
+        if ratios:
+            best = min(ratios, key=lambda ratio: ratio["median"])
+            name = row["op"] + (f" {text.size_name(row['bytes'])}" if row["bytes"] else "")
+            found.append((name, best["median"], best["noisy"] or bool(text.marks(row, layout))))
+    return found
+
+
+def _summary(results):
+    """HMC against the best peer of each row, layout by layout; and what makes the run doubtful."""
+    header = ["", "compared", "HMC faster", "slower", "median ratio", "best", "worst", "of these doubtful"]
+    lines = []
+    for layout in results["layouts"]:
+        verdicts = _verdicts(results, layout)
+        if not verdicts:
+            continue
+        ratios = sorted(verdicts, key=lambda one: one[1])
+        faster = sum(ratio < 1 for _, ratio, _ in verdicts)
+        ends = [f"{name}: {text.ratio_name({'median': ratio, 'noisy': doubt})}" for name, ratio, doubt in (ratios[0], ratios[-1])]
+        lines.append([layout["title"], str(len(verdicts)), str(faster), str(len(verdicts) - faster),
+                      f"{stats.median([ratio for _, ratio, _ in verdicts]):.2f}", *ends,
+                      str(sum(doubt for _, _, doubt in verdicts))])
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
+    machine, said = results["machine"], []
+    said.append(f"{results['date']}, commit {results['commit']}, mode {results['mode']}, {machine['cpu']}, {machine['cores']} cores.")
+    loaded = sum(bool(row["loaded"]) for row in results["rows"])
+    few = sum(text.marks(row, layout).startswith("few") for layout in results["layouts"] for row in results["rows"]
+              if row["layout"] == layout["name"])
+    table = f"<div class=wide><table><tr>{head}</tr>{body}</table></div>" if lines else "<p>No peer has a figure.</p>"
+    warning = ""
+    if loaded or few:
+        warning = (f"<p class=warn>Doubtful: of {len(results['rows'])} rows {loaded} were measured while others used the machine (load "
+                   f"{machine['load_before']:.1f} before, {machine['load_after']:.1f} after), and {few} in too few rounds. They are "
+                   "marked in the tables.</p>")
+    failures = f"{len(results['failed'])} contestants failed somewhere, {sum(bool(one['absent']) for one in results['contestants'])} are absent."
+    return (f"<p>{escape(' '.join(said))} {failures}</p>{warning}{table}"
+            "<p>Ratios are HMC's time by that of the best peer, of HMC's better buffers: below 1 HMC is faster.</p>")
+
+
+def _legends(results):
+    """Once for all charts."""
+    shown = {name for row in results["rows"] for name in row["us"]}
+    labels = _labels(results)
+    times = [{"label": labels[name], "style": style} for name, style in STYLES.items() if name in shown]
+    ratios = [{"label": f"{labels[name]}, {RATIO_LABELS[against]}", "style": style}
+              for (against, name), style in RATIO_STYLES.items()
+              if any(_ratio(row, against, name) for row in results["rows"])]
+    charts = [svg.legend(title, series) for title, series in (("Legend: times", times), ("Legend: ratios", ratios)) if series]
+    return (f"<div class=charts>{''.join(charts)}</div><p>Hollow points and ~ mark what varied more than 30 % between rounds, or was "
+            "measured in too few of them; bars reach from the best round to the worst. Only figures of one run can be "
+            "compared with each other.</p>")
+
+
 def page(results):
     operations = []
     for row in results["rows"]:
@@ -215,19 +289,22 @@ def page(results):
             operations.append(row["op"])
     remarks = results["notes"] + text.omissions(results)
     notes = _list(remarks) if remarks else "<p>No contestant failed or was absent.</p>"
+    start_up = "start-up: from the launcher's start to its end"
+    sections = [("Legend", _heading("Legend") + _legends(results))]
+    sections += [(operation, _section_of(results, operation)) for operation in operations]
+    sections += [("barrier", _dots_section(results, "barrier", "barrier", 1.0, "microseconds")),
+                 (start_up, _dots_section(results, "hello", start_up, 1000.0, "milliseconds"))]
+    sections += [(heading, _heading(heading) + content) for heading, content in (
+        ("Figures", _tables(results)), ("How it was measured", _list(results["rules"]) + _commands(results)),
+        ("Machine", _machine(results)), ("Contestants", _who(results)), ("Failures, absences, remarks", notes))]
+    sections = [(heading, content) for heading, content in sections if content]
     parts = [
         "<!DOCTYPE html><html lang=en><head><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width, initial-scale=1">',
         f"<title>HMC beside its peers, {escape(results['date'])}</title><style>{CSS}</style></head><body>",
-        f"<h1>HMC beside its peers</h1>{_machine(results)}",
-        "<p>Hollow points and ~ mark what varied more than 30 % between rounds, or was measured in too few of them; bars "
-        "reach from the best round to the worst. Only figures of one run can be compared with each other.</p>",
-        f"<h2>Contestants</h2>{_who(results)}<h2>Failures, absences, remarks</h2>{notes}",
-        *[_section_of(results, operation) for operation in operations],
-        _dots_section(results, "barrier", "barrier", 1.0, "microseconds"),
-        _dots_section(results, "hello", "start-up: from the launcher's start to its end", 1000.0, "milliseconds"),
-        f"<h2>Figures</h2>{_tables(results)}",
-        f"<h2>How it was measured</h2>{_list(results['rules'])}{_commands(results)}",
+        f"<h1>HMC beside its peers</h1>{_heading('Summary')}{_summary(results)}",
+        f"{_heading('Contents')}{_contents([heading for heading, _ in sections])}",
+        *[content for _, content in sections],
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"

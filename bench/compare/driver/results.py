@@ -3,7 +3,7 @@
 from . import stats
 from .contestants import floor_of
 
-FORMAT = 2
+FORMAT = 3
 
 
 def rows(layouts, contestants, samples, missing, withdrawn=None):
@@ -32,6 +32,8 @@ def rows(layouts, contestants, samples, missing, withdrawn=None):
 def _row(layout, operation, size, here, kinds, why):
     times = {name: {r: sample[layout["figure"]] for r, sample in rounds.items()} for name, rounds in here.items()}
     hurried = {name for name, rounds in here.items() if any(sample.get("hurried") for sample in rounds.values())}
+    shares = {name: [sample["others"] for sample in rounds.values() if sample.get("others") is not None]
+              for name, rounds in here.items()}
     row = {
         "layout": layout["name"], "op": operation, "bytes": size,
         "us": {name: stats.median(rounds.values()) for name, rounds in times.items()},
@@ -41,6 +43,7 @@ def _row(layout, operation, size, here, kinds, why):
         "rounds": {name: len(rounds) for name, rounds in times.items()},
         "noisy": [name for name, rounds in times.items() if stats.is_noisy(list(rounds.values())) or
                   stats.too_few(len(rounds), layout["rounds"]) or name in hurried],
+        "loaded": {name: stats.median(known) for name, known in shares.items() if stats.is_loaded(known)},
         "missing": why, **_against_peers(times, kinds, layout), "to_floor": {}, "with_read": {},
     }
     for name in _ours(times, kinds):
@@ -75,7 +78,7 @@ MACHINE = {"cpu": TEXT, "cores": int, "kernel": TEXT, "system": TEXT, "load_befo
 CONTESTANT = {"name": TEXT, "label": TEXT, "kind": TEXT, "buffers": TEXT, "version": TEXT, "absent": TEXT}
 LAYOUT = {"name": TEXT, "title": TEXT, "np": int, "nodes": int, "pinned": bool, "figure": TEXT, "rounds": int, "cpu_list": LIST,
           "contestants": LIST, "commands": TABLE, "settings": TABLE, "cpus": TABLE, "loopback_bytes": TABLE}
-ROW = {"layout": TEXT, "op": TEXT, "bytes": int, "us": TABLE, "spread": TABLE, "rounds": TABLE, "noisy": LIST,
+ROW = {"layout": TEXT, "op": TEXT, "bytes": int, "us": TABLE, "spread": TABLE, "rounds": TABLE, "noisy": LIST, "loaded": TABLE,
        "to_best_peer": TABLE, "to_floor": TABLE, "with_read": TABLE, "missing": TABLE}
 SAMPLE = {"layout": TEXT, "contestant": TEXT, "op": TEXT, "bytes": int, "round": int}
 

@@ -87,7 +87,7 @@ class Interleaver:
                 self._meet(layout, contestant, line)
             elif "op" in line:
                 told[(line["op"], line["bytes"])] = line
-        self._keep(layout, contestant, cells, number, told, outcome.failure)
+        self._keep(layout, contestant, cells, number, told, outcome.failure, others=outcome.others)
         if outcome.failure:
             self._note_failure(layout, contestant, outcome.failure)
         if outcome.hung:
@@ -109,7 +109,7 @@ class Interleaver:
         if len({str(cpus) for cpus in layout["cpus"].values()}) > 1:
             self.notes.append(f"{layout['title']}: the contestants' ranks weren't on the same CPUs, see results.json")
 
-    def _keep(self, layout, contestant, cells, number, told, failure, started=True):
+    def _keep(self, layout, contestant, cells, number, told, failure, started=True, others=None):
         """A cell's line becomes a sample. What is wrong, or the cell in which the program died, withdraws it."""
         died = failure if started else ""
         for cell in cells:
@@ -123,7 +123,8 @@ class Interleaver:
                 crossed = layout["loopback_bytes"]
                 crossed[contestant.name] = crossed.get(contestant.name, 0) + line["loopback_bytes"]
                 self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": operation, "bytes": size,
-                                     "round": number, "hurried": bool(line.get("hurried")), **{k: line[k] for k in KEPT}})
+                                     "round": number, "hurried": bool(line.get("hurried")), "others": others,
+                                     **{k: line[k] for k in KEPT}})
             elif line and "error" in line:
                 self._withdraw(key, line["error"], number)
                 self._note_failure(layout, contestant, f"{operation} of {size} bytes: {line['error']}")
@@ -162,7 +163,7 @@ class Interleaver:
                     self._note_failure(layout, contestant, outcome.failure)
                     continue
                 self.samples.append({"layout": layout["name"], "contestant": contestant.name, "op": "hello",
-                                     "bytes": 0, "round": number, "us": outcome.wall_s * 1e6})
+                                     "bytes": 0, "round": number, "us": outcome.wall_s * 1e6, "others": outcome.others})
             layout["rounds"] += 1
 
 

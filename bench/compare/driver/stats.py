@@ -3,6 +3,7 @@
 NOISY_ABOVE = 0.30  # what varies more between rounds is marked,
 LEAST_ROUNDS = 3    # and so is what fewer rounds have,
 LEAST_SHARE = 0.6   # or less than this of all
+LOADED_ABOVE = 0.10  # what others took of all CPUs' time in the median round
 
 
 def median(values):
@@ -25,6 +26,12 @@ def spread(values):
 
 def is_noisy(values):
     return spread(values) > NOISY_ABOVE
+
+
+def is_loaded(shares):
+    """`shares`: of each round; None where it isn't known."""
+    known = [share for share in shares if share is not None]
+    return bool(known) and median(known) > LOADED_ABOVE
 
 
 def too_few(count, of):

@@ -142,8 +142,13 @@ def line_chart(title, series, y_label, x_names, reference=None):
         parts.append(_line(LEFT, y_scale.at(reference), WIDTH - RIGHT, y_scale.at(reference), INK, 1.5))
     for one in series:
         parts += _one_line(one, at_x, y_scale)
-    legend, legend_height = _legend(series, bottom + AXIS + 12)
-    return _frame(parts + legend, bottom + AXIS + 12 + legend_height, title)
+    return _frame(parts, bottom + AXIS, title)
+
+
+def legend(title, series):
+    """`series`: [{label, style}]. One for all charts of a kind."""
+    parts, height = _legend(series, 20)
+    return _frame(parts, 20 + height, title)
 
 
 def _one_line(one, at_x, y_scale):

@@ -1,5 +1,7 @@
 """Tables for the terminal."""
 
+from . import stats
+
 SHORT = {"floor-window": "bare loop win", "floor-private": "bare loop priv", "floor-tcp": "bare loop tcp",
          "hmc-window": "HMC win", "hmc-private": "HMC priv", "openmpi5": "Open MPI 5", "mpich5": "MPICH 5",
          "intelmpi": "Intel MPI", "openmpi": "Open MPI deb", "mpich": "MPICH deb", "gloo": "Gloo"}
@@ -49,7 +51,19 @@ def _cells_of(row, layout, first, per_unit):
     cells.append(SHORT.get(row["best_peer"], "-"))
     cells.append(_worst(row["spread"].get(name) for name in ours))
     cells.append(_worst((row["to_best_peer"].get(name) or {}).get("spread") for name in ours))
+    cells.append(marks(row, layout))
     return cells
+
+
+def marks(row, layout):
+    """What makes a row's figures doubtful whatever they are: too few rounds, or a machine that others use."""
+    found = []
+    fewest = min(row["rounds"].values(), default=layout["rounds"])
+    if row["rounds"] and stats.too_few(fewest, layout["rounds"]):
+        found.append(f"few rounds: {fewest}")
+    if row["loaded"]:
+        found.append(f"loaded: {max(row['loaded'].values()) * 100:.0f}%")
+    return ", ".join(found)
 
 
 def _worst(shares):
@@ -68,7 +82,7 @@ def _header_of(layout, first):
         ours = ["HMC"]
     return (list(first) + [short[name] for name in layout["contestants"]] + [f"{o}/peer" for o in ours] +
             ([f"{o}+read/peer" for o in ours] if _has_reads(layout) else []) + [f"{o}/bare" for o in ours] +
-            ["best peer", "spread", "of ratio"])
+            ["best peer", "spread", "of ratio", "marks"])
 
 
 FIGURES = {"us_p50": "median call, each rank on a core of its own",
@@ -122,7 +136,9 @@ def whole(results):
             f"{machine['steal_share'] * 100:.1f} % stolen",
             "# x/peer: the median of the rounds' ratios to the best peer (below 1: HMC is faster); x+read/peer: of call and",
             "# reading the result; x/bare: to the bare loop. ~: varied more than 30 % between rounds, or too few of them;",
-            "# 3/5: of 5 rounds 3 gave a figure. spread: of HMC's times; of ratio: of x/peer. -: none, see the notes.", ""]
+            "# 3/5: of 5 rounds 3 gave a figure. spread: of HMC's times; of ratio: of x/peer. -: none, see the notes.",
+            f"# marks: fewer than {stats.LEAST_ROUNDS} rounds, or than {stats.LEAST_SHARE * 100:.0f} % of them; loaded: others had so "
+            f"much of the CPUs' time (more than {stats.LOADED_ABOVE * 100:.0f} %).", ""]
     for heading, header, lines in tables(results):
         text += [f"# {heading}", _aligned(header, lines), ""]
     text.append("# Contestants")
