@@ -30,7 +30,7 @@ class Page(unittest.TestCase):
     def test_has_latency_and_ratio_per_operation_with_sizes_and_dots_for_the_barrier(self):
         names = [titles(chart)[0] for chart in charts(self.page)]
         self.assertEqual(names, ["Legend: times", "Legend: ratios", "allreduce: one node, 2 ranks",
-                                 "allreduce, np=2: HMC's time as a multiple (below 1: faster)",
+                                 "allreduce, np=2: HMC's ratio (below 1: faster)",
                                  "barrier: one node, 2 ranks", "barrier: HMC's time as a multiple (below 1: faster)"])
 
     def test_every_contestant_is_in_the_legend_and_in_no_other_chart_of_lines(self):

@@ -89,7 +89,7 @@ def ratio_chart(results, layout, operation):
     if not series:
         return ""
     where = f"np={layout['np']}" + (f", {layout['nodes']} nodes" if layout["nodes"] > 1 else "")
-    return svg.line_chart(f"{operation}, {where}: HMC's time as a multiple (below 1: faster)", series, "ratio", names, 1.0)
+    return svg.line_chart(f"{operation}, {where}: HMC's ratio (below 1: faster)", series, "ratio", names, 1.0)
 
 
 def dots(results, row, layout, title, per_unit, unit):
