@@ -119,7 +119,7 @@ class OpenMpi(Contestant):
 
     @functools.cached_property
     def _single_copy(self):
-        told = said(["ompi_info.openmpi", "--all", "--parsable"])
+        told = said(["ompi_info", "--all", "--parsable"])
         found = re.search(r"btl_vader_single_copy_mechanism:value:(\S+)", told)
         return f"{found.group(1)} (btl vader)" if found else "unknown: ompi_info doesn't say"
 
@@ -154,7 +154,7 @@ class OpenMpi5(OpenMpi):
 class Mpich(Contestant):
     # Without cliques its ranks share memory whatever UCX is told.
     network = (("UCX_TLS", "tcp,self"), ("MPIR_CVAR_NUM_CLIQUES", "2"), ("MPIR_CVAR_CLIQUES_BY_BLOCK", "1"))
-    variables = "mpivars.mpich"
+    variables = "mpivars"
 
     def _start(self, layout):
         words = [self.launcher, "-np", str(layout["np"]), "-bind-to", "none"]
@@ -207,7 +207,8 @@ class IntelMpi(Contestant):
     def environment(self, layout):
         given = {"I_MPI_ROOT": peers.folder(self.build, self.name), "I_MPI_PIN": "0"}
         if layout["nodes"] > 1:
-            given.update({"I_MPI_FABRICS": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo",
+            # Without I_MPI_COLL_INTRANODE its small allreduce goes through shared memory whatever the fabric.
+            given.update({"I_MPI_FABRICS": "ofi", "I_MPI_COLL_INTRANODE": "pt2pt", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo",
                           "LD_LIBRARY_PATH": self._libfabric()})
         return given
 
