@@ -4,6 +4,7 @@ A copy of ./dev runs with only fakes of dpkg-query, apt-get, sudo and cmake, so 
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -11,14 +12,23 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = "bash env dirname nproc awk cat grep sed sort head mkdir chmod rm mktemp".split()
+TOOLS = "bash env dirname nproc awk cat grep sed sort head mkdir chmod rm mktemp touch xargs".split()
 NOBODY = 65534
+HIP_HEADER = Path("/usr/include/hip/hip_runtime_api.h")
 
 FAKES = {
     # A package is installed unless its name is a file in missing/.
     "dpkg-query": '[[ -e $FAKES/missing/${*: -1} ]] && exit 1; echo ii',
-    "apt-get": 'echo "$*" >>"$FAKES/apt"; [[ $1 == install ]] || exit 0; [[ ! -e $FAKES/no_network ]] || exit 100; '
-               'for word; do rm -f "$FAKES/missing/$word"; done',
+    # A name in unavailable/ makes a whole installation fail. A download needs the lists that `update` fetches.
+    "apt-get": 'echo "$*" >>"$FAKES/apt"; [[ ! -e $FAKES/no_network ]] || exit 100\n'
+               'case $1 in\n'
+               '  update) : >"$FAKES/lists" ;;\n'
+               '  download) [[ -e $FAKES/lists ]] || exit 100; : >"${*: -1}_1_amd64.deb" ;;\n'
+               '  install) for word; do [[ ! -e $FAKES/unavailable/$word ]] || exit 100; done\n'
+               '    for word; do rm -f "$FAKES/missing/$word"; done ;;\n'
+               'esac',
+    "dpkg-deb": 'mkdir -p usr/include/hip; [[ -e $FAKES/bad_package ]] || : >usr/include/hip/hip_runtime_api.h',
+    "ctest": "exit 0",
     # It builds a program that says so; or fails as a compiler does.
     "cmake": '''echo "$*" >>"$FAKES/cmake"
 [[ $1 == --build ]] || exit 0
@@ -43,7 +53,7 @@ class Packages(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.tree = Path(self.folder.name)
         self.fakes = self.tree / "fakes"
-        for folder in (self.tree / "cmake", self.fakes / "bin", self.fakes / "missing"):
+        for folder in (self.tree / "cmake", self.fakes / "bin", self.fakes / "missing", self.fakes / "unavailable"):
             folder.mkdir(parents=True)
         for file in ("dev", "cmake/progress"):
             shutil.copy(ROOT / file, self.tree / file)
@@ -63,14 +73,14 @@ class Packages(unittest.TestCase):
         for package in packages:
             (self.fakes / "missing" / package).touch()
 
-    def dev(self, *words, as_root=False):
+    def dev(self, *words, as_root=False, **environment):
         if as_root and os.geteuid() != 0:
             self.skipTest("only root can be root")
         drop = []
         if not as_root and os.geteuid() == 0:
             drop = [shutil.which("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         done = subprocess.run([*drop, self.tree / "dev", *words], check=False, capture_output=True, text=True, timeout=120,
-                              stdin=subprocess.DEVNULL, env={"PATH": str(self.fakes / "bin"), "FAKES": str(self.fakes)})
+                              stdin=subprocess.DEVNULL, env={"PATH": str(self.fakes / "bin"), "FAKES": str(self.fakes), **environment})
         return done.returncode, done.stdout, done.stderr
 
     def written(self, name):
@@ -138,6 +148,77 @@ class Packages(unittest.TestCase):
         status, out, err = self.dev("run", as_root=True)
         self.assertEqual(status, 0, err)
         self.assertIn("goes on without ccache", err)
+
+    def test_a_package_that_cannot_be_had_leaves_the_others(self):
+        (self.fakes / "unavailable" / "ccache").touch()
+        self.lose("ccache", "libfmt-dev")
+        status, _, err = self.dev("run", as_root=True)
+        self.assertEqual(status, 0, err)
+        self.assertIn("goes on without ccache", err)
+        self.assertNotIn("goes on without libfmt-dev", err)
+
+    def expected_tests(self):
+        """The groups that ./dev test asks cmake for."""
+        found = re.findall(r"-DHMC_EXPECT_TESTS=(.*)$", self.written("cmake"), re.MULTILINE)
+        self.assertEqual(len(found), 1, self.written("cmake"))
+        return [word for word in found[0].split(";") if word]
+
+    def test_the_groups_of_installed_packages_are_expected(self):
+        status, _, err = self.dev("test")
+        self.assertEqual(status, 0, err)
+        self.assertEqual(self.expected_tests(), ["ucx", "spin", "opencl_headers", "doxygen", "mandoc"])
+
+    def test_without_a_package_none_is_expected_by_default(self):
+        self.lose("spin")
+        status, _, err = self.dev("test")
+        self.assertEqual(status, 0, err)
+        self.assertIn("packages are missing (spin)", err)
+        self.assertEqual(self.expected_tests(), [])
+
+    def test_a_list_from_the_environment_stays_without_a_package(self):
+        self.lose("mandoc")
+        status, _, err = self.dev("test", HMC_EXPECT_TESTS="spin;mandoc")
+        self.assertEqual(status, 0, err)
+        self.assertEqual(self.expected_tests(), ["spin", "mandoc"])
+
+    def test_sanitizers_expect_none(self):
+        status, _, err = self.dev("test", "asan", HMC_EXPECT_TESTS="spin;mandoc")
+        self.assertEqual(status, 0, err)
+        self.assertEqual(self.expected_tests(), [])
+
+    @unittest.skipIf(HIP_HEADER.exists(), "HIP's headers are installed")
+    def test_headers_of_hip_are_fetched_with_new_lists_and_builds_configure_again(self):
+        cache = self.tree / "build" / "CMakeCache.txt"
+        cache.parent.mkdir()
+        cache.write_text("HMC_EXPECT_TESTS:STRING=\n")
+        os.utime(cache, (1, 1))
+        old = self.tree / "build" / "hip-headers" / "libamdhip64-dev_0_amd64.deb"
+        old.parent.mkdir()
+        old.touch()
+        status, _, err = self.dev("test", as_root=True)
+        self.assertEqual(status, 0, err)
+        self.assertNotIn("goes on without", err)
+        self.assertTrue((old.parent / "usr/include/hip/hip_runtime_api.h").exists())
+        self.assertEqual([path.name for path in old.parent.glob("*.deb")], ["libamdhip64-dev_1_amd64.deb"])
+        self.assertGreater(cache.stat().st_mtime, 1)
+
+    @unittest.skipIf(HIP_HEADER.exists(), "HIP's headers are installed")
+    def test_headers_of_hip_that_cannot_be_had_end_nothing(self):
+        for trouble in ("no_network", "bad_package"):
+            with self.subTest(trouble=trouble):
+                (self.fakes / trouble).touch()
+                status, _, err = self.dev("test", as_root=True)
+                self.assertEqual(status, 0, err)
+                self.assertIn("goes on without libamdhip64-dev", err)
+                (self.fakes / trouble).unlink()
+
+    def test_a_check_without_its_tool_is_named_and_the_others_are_made(self):
+        self.lose("clang", "shellcheck")
+        status, out, err = self.dev("check")
+        self.assertEqual(status, 1, err)
+        self.assertIn("SKIPPED clang without a warning: there is no clang\n", out)
+        self.assertIn("SKIPPED shell scripts: there is no shellcheck\n", out)
+        self.assertIn("ok      g++ without a warning\n", out)
 
     def test_a_failed_build_shows_the_error_and_fails(self):
         (self.fakes / "broken").touch()
