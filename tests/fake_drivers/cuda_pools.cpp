@@ -68,7 +68,7 @@ FAKE_API int cuMemPoolDestroy(void* pool) {
     return Result::ok;
   });
 }
-// At once, whatever the stream: what shares pools between processes waits for the stream before it hands memory over.
+// At once, whatever the stream: a process waits for the stream before it shares the memory with another one.
 FAKE_API int cuMemAllocFromPoolAsync(Address* address, std::size_t bytes, void* pool, void* stream) {
   return call("cuMemAllocFromPoolAsync", code_of, 999, [&] {
     if (streams().check_here({stream, 0}) == Result::invalid_handle) return Result::invalid_handle;

@@ -112,7 +112,7 @@ std::shared_ptr<Stream> Streams::find(const StreamName& name) {
 
 namespace {
 
-/// What `later` gets from now on runs after what `first` holds.
+/// Work that `later` gets from now on runs after the work that `first` holds.
 void order(Stream& first, Stream& later) {
   if (first.idle()) return;
   const auto mark = std::make_shared<Event>(EventTraits{});

@@ -128,7 +128,7 @@ class Streams {
   Result wait_word(const StreamName& stream, void* word, const WordWait& wait);
 
  private:
-  /// Null for what is no stream. Under the lock.
+  /// Null if there is no such stream. Under the lock.
   std::shared_ptr<Stream> find(const StreamName& name);
   /// The same, and what the legacy default stream's order asks for is put in.
   std::shared_ptr<Stream> find_in_order(const StreamName& name);

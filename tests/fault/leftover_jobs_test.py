@@ -31,7 +31,7 @@ def main():
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"job {job} ended with {done.returncode}:\n{done.stdout}")
-    # What other jobs on this machine have goes with them; what these jobs left stays.
+    # Files of other jobs on this machine disappear when those end; what these jobs left stays.
     limit = time.monotonic() + 30
     while True:
         left = sorted(our_files() - before)

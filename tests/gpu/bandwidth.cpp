@@ -278,7 +278,7 @@ class Measurement {
     }
   }
 
-  /// Over this rank's own buffers, or over its part of the window. What took part in it is what the runtime counted.
+  /// Over this rank's own buffers, or over its part of the window. The runtime's counters tell which devices took part.
   void add_allreduce(std::string name, void* in, void* out, bool on_device) {
     const std::size_t count = bytes_ / sizeof(float);
     Operation sum{std::move(name), "", true};

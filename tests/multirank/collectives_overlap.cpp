@@ -129,7 +129,7 @@ HMC_SPMD_TEST(overlap, buffers_that_only_touch_are_taken_and_so_is_the_same_one)
   }
 }
 
-// What a v-form sends and receives may take turns in one buffer: it is the blocks that must not overlap.
+// A v-form's send and receive blocks may alternate in one buffer: only the blocks must not overlap.
 HMC_SPMD_TEST(overlap, a_block_in_the_gap_between_others_is_taken) {
   Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
