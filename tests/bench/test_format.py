@@ -113,6 +113,9 @@ class Format(unittest.TestCase):
         table = Table(output(name, *SHORT, *sized(name), ranks=ranks, nodes=nodes))
         self.check_banner(name, table, ranks, nodes)
         check_columns(table)
+        if name in SIZED:
+            extra = ["Messages/s"] if name in MESSAGE_RATE else OVERLAP if name in NON_BLOCKING else []
+            self.assertEqual(table.titles, ["Size", MAIN[name]] + extra)
         self.assertTrue(all(number >= 0 for number in table.numbers(MAIN[name])))
         if name in SIZED:
             self.assertEqual(table.column("Size"), SIZES)
@@ -124,12 +127,6 @@ class Format(unittest.TestCase):
             for ranks, nodes in ((2, 1), (3, 1), (4, 1), (2, 2), (4, 2)) if few else ((4, 2),):
                 with self.subTest(program=name, ranks=ranks, nodes=nodes):
                     self.check_run(name, ranks, nodes)
-
-    def test_titles_of_plain_columns(self):
-        for name in SIZED:
-            extra = ["Messages/s"] if name in MESSAGE_RATE else OVERLAP if name in NON_BLOCKING else []
-            with self.subTest(program=name):
-                self.assertEqual(Table(output(name, *SHORT, "-m", "8")).titles, ["Size", MAIN[name]] + extra)
 
     def test_barrier_prints_only_the_average(self):
         table = Table(output("barrier", *SHORT))

@@ -199,14 +199,14 @@ class Load(unittest.TestCase):
 
     def test_a_process_of_others_is_seen(self):
         load = launch.Load()
-        other = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+        other = subprocess.Popen(["timeout", "90", "sh", "-c", "while :; do :; done"])
         try:
             end = time.monotonic() + 60
             while not load.of_others():
                 self.assertLess(time.monotonic(), end)
                 time.sleep(0.05)
         finally:
-            other.kill()
+            other.terminate()  # timeout passes it on
             other.wait()
 
 

@@ -64,34 +64,36 @@ class Members(LauncherTest):
             self.assertIn("hmcrun: rank 2 aborted the job: the test wants it so", err)
             self.assertLess(time.monotonic() - started, 4)
 
+    def assert_timeout_tells(self, *words, patterns):
+        """The time includes the ranks' start: on a busy machine it is repeated with more."""
+        for timeout in (2, 10, 30):
+            status, _, err = run("-np", *words[:1], "--timeout", str(timeout), *words[1:])
+            self.assertEqual(status, 124, err)
+            if all(re.search(pattern, err) for pattern in patterns):
+                return
+        for pattern in patterns:
+            self.assertRegex(err, pattern)
+
     def test_timeout_tells_what_each_rank_is_in(self):
         for layout in self.layouts:
-            status, _, err = run("-np", "3", "--timeout", "1.5", *layout, APP, "absent", "1")
-            self.assertEqual(status, 124)
-            self.assertRegex(err, r"rank 0 \(pid \d+, node 0\): running, in barrier.* for [01]\.\d s")
-            self.assertRegex(err, r"rank 1 .*: running, in ")
+            self.assert_timeout_tells("3", *layout, APP, "absent", "1", patterns=[
+                r"rank 0 \(pid \d+, node 0\): running, in barrier.* for \d+\.\d s", r"rank 1 .*: running, in "])
 
     def test_timeout_calls_a_stopped_rank_stopped(self):
         for layout in self.layouts:
-            status, _, err = run("-np", "3", "--timeout", "2", *layout, APP, "stop", "1")
-            self.assertEqual(status, 124)
-            self.assertRegex(err, r"rank 1 \(pid \d+, node 0\): stopped, in none of HMC's calls\n")
-            for rank in (0, 2):
-                self.assertRegex(err, rf"rank {rank} .*: running, in barrier number \d+ for [0-2]\.\d s, waiting for rank")
+            self.assert_timeout_tells("3", *layout, APP, "stop", "1", patterns=[
+                r"rank 1 \(pid \d+, node 0\): stopped, in none of HMC's calls\n",
+                *(rf"rank {rank} .*: running, in barrier number \d+ for \d+\.\d s, waiting for rank" for rank in (0, 2))])
 
     def test_a_stopped_rank_behind_a_wrapper_is_stopped_too(self):
-        status, _, err = run("-np", "2", "--timeout", "2", "sh", "-c", f"{APP} stop 1; exit $?")
-        self.assertEqual(status, 124)
-        self.assertRegex(err, r"rank 1 .*: stopped, ")
-        self.assertRegex(err, r"rank 0 .*: running, in barrier ")
+        self.assert_timeout_tells("2", "sh", "-c", f"{APP} stop 1; exit $?", patterns=[
+            r"rank 1 .*: stopped, ", r"rank 0 .*: running, in barrier "])
 
     def test_timeout_tells_the_users_call_not_what_it_is_made_of(self):
         # Rank 0 puts over the network to a rank that takes nothing.
         for verb, call in (("put", "put"), ("put_nb", "barrier")):
-            status, _, err = run("-np", "2", "--nodes", "2", "--timeout", "4", APP, verb, "1")
-            self.assertEqual(status, 124)
-            self.assertRegex(err, rf"rank 0 .*: running, in {call} for [0-4]\.\d s")
-            self.assertRegex(err, r"rank 1 .*: stopped, ")
+            self.assert_timeout_tells("2", "--nodes", "2", APP, verb, "1", patterns=[
+                rf"rank 0 .*: running, in {call} for \d+\.\d s", r"rank 1 .*: stopped, "])
 
     def test_a_job_on_one_machine_listens_on_loopback_only(self):
         with Job("-np", "4", "--nodes", "2", APP, "stay") as job:

@@ -32,6 +32,7 @@ T combined(Op op, int first, int last, int first_of_world, std::uint64_t call, s
 }
 
 enum class Form { blocking, started, plan };
+constexpr Form forms[] = {Form::blocking, Form::started, Form::plan};
 
 struct Call {
   Collective collective;
@@ -108,10 +109,10 @@ std::string wrong_in(hmc::Team& team, int first_of_world, const Call& call, std:
 }
 
 template <typename T>
-void check_all(Me& me, hmc::Team& team, int first_of_world, const std::string& by, Collective collective,
-               std::span<std::byte> ground, std::uint64_t& number) {
+void check_all(hmc::Team& team, int first_of_world, const std::string& by, Collective collective,
+               std::span<const Form> some_forms, std::span<std::byte> ground, std::uint64_t& number) {
   for (const Op op : {Op::land, Op::lor}) {
-    for (const Form form : {Form::blocking, Form::started, Form::plan}) {
+    for (const Form form : some_forms) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{3000}}) {
         ++number;
         const Call call{collective, op, form, number % 2 == 0, number % 3 == 0, count, number};
@@ -122,36 +123,37 @@ void check_all(Me& me, hmc::Team& team, int first_of_world, const std::string& b
       }
     }
   }
-  (void)me;
 }
 
 constexpr Collective reductions[] = {Collective::reduce, Collective::allreduce, Collective::reduce_scatter,
                                      Collective::scan, Collective::exscan};
 
-void on_every_way(Me& me, hmc::Team& team, int first_of_world) {
+/// All forms with the algorithm that is chosen; `every_algorithm`: one form with each, in turn.
+void check_reductions(Me& me, hmc::Team& team, int first_of_world, bool every_algorithm) {
   // Of the largest type, for input and output alike: as many blocks as there are ranks.
   hmc::Window window = hmc::Window::create(me.runtime->world(), 2 * 3008 * 8 * static_cast<std::size_t>(me.size));
   const std::span<std::byte> ground(window.data(), window.bytes());
   std::uint64_t number = 0;
-  const auto check = [&](const std::string& by, Collective collective) {
-    check_all<std::int8_t>(me, team, first_of_world, by, collective, ground, number);
-    check_all<std::int64_t>(me, team, first_of_world, by, collective, ground, number);
+  const auto check = [&](const std::string& by, Collective collective, std::span<const Form> some_forms) {
+    check_all<std::int8_t>(team, first_of_world, by, collective, some_forms, ground, number);
+    check_all<std::int64_t>(team, first_of_world, by, collective, some_forms, ground, number);
   };
-  for (const Collective collective : reductions) check("what is chosen", collective);
+  for (const Collective collective : reductions) check("the chosen algorithm", collective, forms);
+  std::size_t turn = 0;
   for (const auto& algorithm : algorithms()) {
-    if (!reduces(algorithm.collective)) continue;
+    if (!every_algorithm || !reduces(algorithm.collective)) continue;
     const Forced forced(team, algorithm.collective, &algorithm);
-    check(std::string(algorithm.name), algorithm.collective);
+    check(std::string(algorithm.name), algorithm.collective, std::span(forms).subspan(turn++ % std::size(forms), 1));
   }
   window.close();
 }
 
 }  // namespace
 
-HMC_SPMD_TEST(logical, every_result_is_0_or_1) { on_every_way(me, me.runtime->world(), 0); }
+HMC_SPMD_TEST(logical, every_result_is_0_or_1) { check_reductions(me, me.runtime->world(), 0, true); }
 
 HMC_SPMD_TEST(logical, a_team_of_one_rank_gives_0_or_1_too) {
   hmc::Team alone = me.runtime->world().split(me.rank);
-  on_every_way(me, alone, me.rank);
+  check_reductions(me, alone, me.rank, false);
   alone.close();
 }
