@@ -40,7 +40,7 @@ if [[ -e $FAKES/broken ]]; then
 fi
 echo "progress 2/2 1.000 Linking CXX executable bin/hmcrun"
 mkdir -p build/bin
-echo 'echo "the ranks run: $*"' >build/bin/hmcrun
+echo 'echo "the ranks run: $*"; echo /proc/$$/fd/* >$FAKES/descriptors' >build/bin/hmcrun
 chmod +x build/bin/hmcrun''',
 }
 SUDO_THAT_WORKS = '[[ $1 != -n ]] || shift; exec "$@"'
@@ -92,6 +92,11 @@ class Packages(unittest.TestCase):
         self.assertEqual((status, out), (0, "the ranks run: -np 4 build/bin/examples/03_allreduce\n"))
         self.assertNotIn("missing", err)
         self.assertEqual(self.written("apt"), "")
+
+    def test_ranks_inherit_no_descriptor(self):
+        self.assertEqual(self.dev("run")[0], 0)
+        inherited = {int(path.rpartition("/")[2]) for path in self.written("descriptors").split()}
+        self.assertLessEqual(inherited, {0, 1, 2, 3, 255})  # 3: bash lists the folder; 255: bash reads the script
 
     def test_without_root_it_goes_on_without_what_is_optional(self):
         self.lose("ccache", "libucx-dev")
