@@ -157,8 +157,6 @@ std::string Env::device_sharing() {
   return read_word(&from_getenv, "HMC_DEVICE_SHARING", {"process", "vmm", "fabric", "ipc", "staged"});
 }
 
-bool Env::keeps_tcp_congestion() { return from_getenv("HMC_TCP_CONGESTION") == "system"; }
-
 std::vector<Env::Misspelt> Env::misspelt() {
   std::size_t count = 0;
   while (environ[count] != nullptr) ++count;
@@ -200,7 +198,7 @@ Env Env::from(Lookup lookup) {
     if (auto value = lookup(name); value && !value->empty()) env.foreign.emplace(name, *std::move(value));
   }
   env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "ucx", "tcp"});
-  read_word(lookup, "HMC_TCP_CONGESTION", {"auto", "system"});  // refuses others; see keeps_tcp_congestion()
+  env.keeps_tcp_congestion = read_word(lookup, "HMC_TCP_CONGESTION", {"auto", "system"}) == "system";
   env.log = read_level(lookup);
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);
   env.coll = read_word(lookup, "HMC_COLL");

@@ -50,9 +50,6 @@ class Env {
   /// is made. Throws Error{invalid_config}.
   static std::string device_sharing();
 
-  /// HMC_TCP_CONGESTION=system: sockets keep the system's congestion control. Read when a connection is made.
-  static bool keeps_tcp_congestion();
-
   /// HMC_* variables of this process that no code reads and whose names are close to one that is in the table: likely
   /// misspelt.
   struct Misspelt {
@@ -63,7 +60,8 @@ class Env {
   static std::vector<Misspelt> misspelt(std::span<const char* const> environment);  ///< "NAME=value"
 
   // behaviour
-  std::string transport;  ///< the forced wire; empty: the best per pair
+  std::string transport;              ///< the forced wire; empty: the best per pair
+  bool keeps_tcp_congestion = false;  ///< sockets keep the system's congestion control
   LogLevel log = LogLevel::warn;
   std::chrono::nanoseconds timeout{std::chrono::seconds{300}};
   std::string coll;          ///< forced algorithms: "allreduce:ring,broadcast:binomial"

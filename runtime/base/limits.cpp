@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -65,9 +66,14 @@ struct GroupFiles {
 constexpr GroupFiles version_2{"memory.max", "memory.current", "inactive_file"};
 constexpr GroupFiles version_1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 
-/// The least of what a cgroup and those around it leave. Swap counts where the cgroup may use it.
-std::uint64_t room_in(const std::string& root, std::string path, const GroupFiles& files, std::uint64_t swap) {
-  std::uint64_t least = UINT64_MAX;
+struct GroupRoom {
+  std::uint64_t bytes = UINT64_MAX;
+  std::string path;  ///< of the cgroup whose limit it is
+};
+
+/// The smallest room that the limits of a cgroup and of its ancestors leave. Swap counts where the cgroup may use it.
+GroupRoom room_in(const std::string& root, std::string path, const GroupFiles& files, std::uint64_t swap) {
+  GroupRoom least;
   for (;;) {
     const std::string here = root + path + "/";
     const auto limit = number_in(here + files.limit);
@@ -76,14 +82,15 @@ std::uint64_t room_in(const std::string& root, std::string path, const GroupFile
       const std::uint64_t used = minus(*usage, field_of(here + "memory.stat", files.reclaimable));
       const std::uint64_t swap_limit = number_in(here + "memory.swap.max").value_or(UINT64_MAX);
       const std::uint64_t swap_used = number_in(here + "memory.swap.current").value_or(0);
-      least = std::min(least, plus(minus(*limit, used), std::min(swap, minus(swap_limit, swap_used))));
+      const std::uint64_t bytes = plus(minus(*limit, used), std::min(swap, minus(swap_limit, swap_used)));
+      if (bytes < least.bytes) least = {bytes, here};
     }
     if (path.empty()) return least;
     path.erase(path.rfind('/'));
   }
 }
 
-/// This process's cgroup: what its limits leave, and what tells it from others.
+/// The room in this process's cgroup. Cgroups whose room is limited by one common ancestor share its room.
 void look_at_group(MemoryRoom& room, std::uint64_t swap) {
   std::ifstream file("/proc/self/cgroup");
   std::string line;
@@ -99,12 +106,12 @@ void look_at_group(MemoryRoom& room, std::uint64_t swap) {
     // In a container the path may be the host's, which isn't mounted here: then the mount is its cgroup.
     struct stat status {};
     if (path == "/" || ::stat((root + path).c_str(), &status) != 0) path.clear();
-    const std::uint64_t bytes = room_in(root, path, is_second_version ? version_2 : version_1, swap);
-    if (bytes >= room.group_bytes) continue;
-    room.group_bytes = bytes;
+    const GroupRoom group = room_in(root, path, is_second_version ? version_2 : version_1, swap);
+    if (group.bytes >= room.group_bytes) continue;
+    room.group_bytes = group.bytes;
     struct stat space {};
     (void)::stat("/proc/self/ns/cgroup", &space);  // containers may have the same path
-    room.group = hash_of(line, room.machine ^ static_cast<std::uint64_t>(space.st_ino));
+    room.group = hash_of(group.path, room.machine ^ static_cast<std::uint64_t>(space.st_ino));
   }
 }
 
@@ -115,23 +122,23 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("{} ranks from {} to {}", ranks.size(), ranks.front(), ranks.back());
 }
 
-/// Of the demands that share what `first` has there.
-std::optional<std::string> shortage_of(std::span<const MemoryDemand> demands, const MemoryDemand& first,
-                                       std::uint64_t MemoryRoom::*place, std::uint64_t MemoryRoom::*bytes,
-                                       const char* where) {
+/// The demands on one machine, or in one cgroup.
+struct Sum {
   std::uint64_t needed = 0;
   std::uint64_t available = UINT64_MAX;
   std::vector<int> ranks;
-  for (const MemoryDemand& each : demands) {
-    if (each.room.*place != first.room.*place || each.bytes == 0) continue;
-    needed = plus(needed, each.bytes);
-    available = std::min(available, each.room.*bytes);
-    ranks.push_back(each.rank);
+
+  void add(const MemoryDemand& demand, std::uint64_t room) {
+    needed = plus(needed, demand.bytes);
+    available = std::min(available, room);
+    ranks.push_back(demand.rank);
   }
-  if (needed <= available) return std::nullopt;
-  return fmt::format("{} need{} {} bytes{}, and {} bytes are available {}", ranks_text(ranks),
-                     ranks.size() == 1 ? "s" : "", needed, ranks.size() == 1 ? "" : " in all", available, where);
-}
+  std::optional<std::string> shortage(const char* where) const {
+    if (needed <= available) return std::nullopt;
+    return fmt::format("{} need{} {} bytes{}, and {} bytes are available {}", ranks_text(ranks),
+                       ranks.size() == 1 ? "s" : "", needed, ranks.size() == 1 ? "" : " in all", available, where);
+  }
+};
 
 }  // namespace
 
@@ -148,12 +155,16 @@ MemoryRoom memory_room() {
 }
 
 std::optional<std::string> memory_shortage(std::span<const MemoryDemand> demands) {
+  std::map<std::uint64_t, Sum> machines, groups;
   for (const MemoryDemand& each : demands) {
-    if (auto text = shortage_of(demands, each, &MemoryRoom::machine, &MemoryRoom::machine_bytes, "on the machine"))
-      return text;
-    if (auto text = shortage_of(demands, each, &MemoryRoom::group, &MemoryRoom::group_bytes, "in the cgroup"))
-      return text;
+    if (each.bytes == 0) continue;
+    machines[each.room.machine].add(each, each.room.machine_bytes);
+    groups[each.room.group].add(each, each.room.group_bytes);
   }
+  for (const auto& [number, sum] : machines)
+    if (auto text = sum.shortage("on the machine")) return text;
+  for (const auto& [number, sum] : groups)
+    if (auto text = sum.shortage("in the cgroup")) return text;
   return std::nullopt;
 }
 
@@ -168,10 +179,19 @@ bool has_descriptors(int count, int any) noexcept {
   return true;
 }
 
-std::string descriptor_limit() {
+std::string descriptor_limit(int error) {
+  if (error == ENFILE) return "the system's table of open files is full (fs.file-max)";
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "RLIMIT_NOFILE (ulimit -n) isn't known";
   return fmt::format("RLIMIT_NOFILE (ulimit -n) is {}", limit.rlim_cur);
+}
+
+std::string no_thread_text(const char* purpose, const std::system_error& error) {
+  std::string text = fmt::format("{} can't be started: {}", purpose, error.code().message());
+  rlimit limit{};
+  if (error.code().value() == EAGAIN && ::getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    text += fmt::format("; RLIMIT_NPROC (ulimit -u) is {}", limit.rlim_cur);
+  return text;
 }
 
 void throw_no_thread(const char* purpose, const std::system_error& error) {
@@ -179,13 +199,8 @@ void throw_no_thread(const char* purpose, const std::system_error& error) {
   detail.code = Code::error;
   detail.operation = "thread";
   detail.sys_errno = error.code().value();
-  detail.message = fmt::format("{} can't be started: {}", purpose, error.code().message());
-  rlimit limit{};
-  if (detail.sys_errno == EAGAIN && ::getrlimit(RLIMIT_NPROC, &limit) == 0) {
-    if (limit.rlim_cur != RLIM_INFINITY)
-      detail.message += fmt::format("; RLIMIT_NPROC (ulimit -u) is {}", limit.rlim_cur);
-    detail.hint = "raise `ulimit -u`, or the limit of tasks of this container or session";
-  }
+  detail.message = no_thread_text(purpose, error);
+  if (detail.sys_errno == EAGAIN) detail.hint = "raise `ulimit -u`, or the limit of tasks of this container or session";
   throw Error(std::move(detail));
 }
 

@@ -1,6 +1,7 @@
 // What the system still gives to this process: memory, descriptors, threads.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,12 +11,12 @@
 
 namespace hmc::base {
 
-/// How much memory a rank may still take before the kernel swaps nothing more out and kills, of its machine and of its
-/// cgroup. UINT64_MAX: no limit is known.
+/// The memory that a rank can still take on its machine and in its cgroup, swap included, before the kernel kills a
+/// process. UINT64_MAX: no limit is known.
 struct MemoryRoom {
   std::uint64_t machine = 0;  ///< equal for processes of one running kernel
   std::uint64_t machine_bytes = UINT64_MAX;
-  std::uint64_t group = 0;  ///< equal for processes of one cgroup
+  std::uint64_t group = 0;  ///< equal for processes whose room has one cgroup's limit
   std::uint64_t group_bytes = UINT64_MAX;
 };
 MemoryRoom memory_room();
@@ -32,9 +33,11 @@ std::optional<std::string> memory_shortage(std::span<const MemoryDemand> demands
 
 /// Whether `count` more descriptors can be had. `any`: an open one.
 bool has_descriptors(int count, int any) noexcept;
-/// "RLIMIT_NOFILE (ulimit -n) is 64".
-std::string descriptor_limit();
+/// The limit that a call met: "RLIMIT_NOFILE (ulimit -n) is 64" for EMFILE, the system's own for ENFILE.
+std::string descriptor_limit(int error = EMFILE);
 
+/// "the progress thread can't be started: Resource temporarily unavailable; RLIMIT_NPROC (ulimit -u) is 1".
+std::string no_thread_text(const char* purpose, const std::system_error& error);
 /// Error{error} that names the limit where there is one. `purpose`: "the progress thread".
 [[noreturn]] void throw_no_thread(const char* purpose, const std::system_error& error);
 

@@ -1,4 +1,4 @@
-// TcpLink's door: who is let in, who is turned away, and strangers who say nothing.
+// TcpLink's accepting side: connections that are accepted, that find no descriptor, and that send nothing.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -22,6 +22,8 @@ constexpr std::size_t most_strangers = 64;
 constexpr int most_accepted = 64;
 /// How long a listener waits for a descriptor or memory to come free.
 constexpr std::int64_t deaf_ns = 100'000'000;
+/// How long a connection on the spare descriptor has for its first message. A rank sends it as soon as it is connected.
+constexpr std::int64_t spare_ns = 500'000'000;
 
 }  // namespace
 
@@ -36,15 +38,16 @@ int TcpLink::accept_all() noexcept {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       const bool has_no_descriptor = errno == EMFILE || errno == ENFILE;
       const bool has_no_memory = errno == ENOBUFS || errno == ENOMEM;
-      if (has_no_memory || (has_no_descriptor && !turn_away())) close_ears();
+      if (has_no_memory) close_ears(deaf_ns);
+      if (has_no_descriptor) accept_by_spare(errno);
       return happened;
     }
     ++happened;
-    prepare(socket.get(), distance_of(own_, from));
+    prepare(socket.get(), distance_of(own_, from), bbr_);
     try {
       connections_.push_back(std::make_unique<Connection>(std::move(socket)));
     } catch (const std::bad_alloc&) {
-      return happened;  // who came is turned away
+      return happened;  // the new connection is closed
     }
     if (watch(*connections_.back(), EPOLL_CTL_ADD, false))
       drop_strangers();
@@ -54,33 +57,59 @@ int TcpLink::accept_all() noexcept {
   return happened;
 }
 
-bool TcpLink::turn_away() noexcept {
+void TcpLink::accept_by_spare(int error) noexcept {
   const std::uint64_t count = ++turned_away_;
-  if ((count & (count - 1)) == 0)  // ever more seldom: who knocks and knocks shall not fill the log
-    log_.error("tcp: no descriptor is left for {} connections; raise the limit (ulimit -n)", count);
-  // The peer has sent into this connection already, and would wait for an answer until the deadline.
-  if (waiter_ != nullptr && count == 1) {
+  if ((count & (count - 1)) == 0)  // more and more rarely, so that repeated attempts don't fill the log
+    log_.error("tcp: no descriptor is left for {} connections: {}", count,
+               error == ENFILE ? "the system's table of open files is full" : "raise the limit (ulimit -n)");
+  spare_error_ = error;
+  spare_.reset();
+  base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (socket) {
     try {
-      waiter_->page().raise_abort(
-          Code::peer_failed, rank_,
-          fmt::format("rank {}: no descriptor is left for a connection: {}", rank_, base::descriptor_limit()));
-    } catch (const std::bad_alloc&) {  // it stands in the log
+      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+      by_spare_ = connections_.back().get();
+      if (!watch(*connections_.back(), EPOLL_CTL_ADD, false)) free_spare();
+    } catch (const std::bad_alloc&) {
     }
   }
-  spare_.reset();
-  base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const bool was_let_in = socket.get() >= 0;
-  socket.reset();
-  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // unless another thread was quicker
-  return was_let_in;
+  close_ears(by_spare_ != nullptr ? spare_ns : deaf_ns);  // free_spare() follows then
 }
 
-void TcpLink::close_ears() noexcept {
+void TcpLink::free_spare() noexcept {
+  for (const auto& connection : connections_) {
+    if (connection.get() != by_spare_) continue;
+    (void)read(*connection);  // its first message may be here
+    if (!connection->dead()) lose(*connection, "no descriptor is left for it");
+  }
+  by_spare_ = nullptr;
+  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // unless another thread was quicker
+}
+
+void TcpLink::report_no_descriptor(int error) const noexcept {
+  // The peer would wait until its deadline: for an answer to what it has sent, or for this rank's connection.
+  if (waiter_ == nullptr) return;
+  try {
+    waiter_->page().raise_abort(
+        Code::peer_failed, rank_,
+        fmt::format("rank {}: no descriptor is left for a connection: {}", rank_, base::descriptor_limit(error)));
+  } catch (const std::bad_alloc&) {  // the status tells it on this rank
+  }
+}
+
+const char* TcpLink::connect_failure(int error) const noexcept {
+  if (error != EMFILE && error != ENFILE) return "none of its addresses can be reached";
+  report_no_descriptor(error);
+  return "this rank has no descriptor left for a connection";
+}
+
+void TcpLink::close_ears(std::int64_t span_ns) noexcept {
   ::epoll_ctl(poll_set_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-  deaf_until_ = base::now_ns() + deaf_ns;
+  deaf_until_ = base::now_ns() + span_ns;
 }
 
 void TcpLink::open_ears() noexcept {
+  free_spare();
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = nullptr;

@@ -13,7 +13,6 @@
 #include <string_view>
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/env.hpp"
 #include "runtime/transport/messages/peers.hpp"
 #include "runtime/transport/messages/tsan_order.hpp"
 
@@ -39,7 +38,7 @@ bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULD
 
 }  // namespace
 
-void prepare(int fd, Distance distance) noexcept {
+void prepare(int fd, Distance distance, Bbr bbr) noexcept {
   const int one = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   // Where bbr is a machine's own choice it is for far ways: it paces, and on loopback or one hop the same transfer
@@ -47,7 +46,7 @@ void prepare(int fd, Distance distance) noexcept {
   // HMC_TCP_CONGESTION=system keeps bbr, too.
   std::array<char, 16> control{};
   socklen_t length = control.size();
-  if (distance != Distance::further && !base::Env::keeps_tcp_congestion() &&
+  if (distance != Distance::further && bbr == Bbr::replace &&
       ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(), &length) == 0 &&
       std::string_view(control.data(), length).starts_with("bbr"))
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -75,7 +74,7 @@ bool Connection::connect_next() noexcept {
       error_ = errno;
       continue;
     }
-    prepare(fd(), way.distance);
+    prepare(fd(), way.distance, bbr_);
     connect_until_ = base::now_ns() + (next_way_ == ways_.size() ? patience_.last_ns : patience_.each_ns);
     if (::connect(fd(), reinterpret_cast<const sockaddr*>(&way.address), way.length) == 0) {
       open_ = true;

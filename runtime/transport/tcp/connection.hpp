@@ -22,6 +22,9 @@ struct Patience {
   std::int64_t call_ns = 1'000'000;
 };
 
+/// What happens to a socket whose congestion control is bbr and whose peer is near. keep: it stays bbr.
+enum class Bbr : std::uint8_t { replace, keep };
+
 /// Bytes on the socket are frames: a length, a Message, and so many bytes after it (Sending has them in a row). A small
 /// frame is gathered in a buffer and told whole; the bytes of a large one are read to where they belong. Under the
 /// engine's lock.
@@ -36,8 +39,8 @@ class Connection {
   };
 
   /// Of this side's making: it may still have to connect.
-  Connection(int rank, std::vector<Candidate> ways, Patience patience)
-      : rank_(rank), ways_(std::move(ways)), patience_(patience) {}
+  Connection(int rank, std::vector<Candidate> ways, Patience patience, Bbr bbr = Bbr::replace)
+      : rank_(rank), ways_(std::move(ways)), patience_(patience), bbr_(bbr) {}
   /// Accepted: whose it is, its first message says.
   explicit Connection(base::UniqueFd socket) : socket_(std::move(socket)), open_(true) {}
 
@@ -104,6 +107,7 @@ class Connection {
   std::vector<Candidate> ways_;
   std::size_t next_way_ = 0;
   Patience patience_;
+  Bbr bbr_ = Bbr::replace;
   std::int64_t connect_until_ = 0;
   int error_ = 0;
 
@@ -119,6 +123,6 @@ class Connection {
 
 /// What every socket of this wire has: no waiting for more bytes; no pacing where it isn't far; and to another machine
 /// a question now and then whether it is still there.
-void prepare(int fd, Distance distance) noexcept;
+void prepare(int fd, Distance distance, Bbr bbr) noexcept;
 
 }  // namespace hmc::transport::tcp

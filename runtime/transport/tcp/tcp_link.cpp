@@ -53,10 +53,11 @@ constexpr std::size_t waste_bytes = 64 * 1024;
 
 }  // namespace
 
-TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable, const base::Waiter* waiter)
+TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable, const base::Waiter* waiter, Bbr bbr)
     : log_(log),
       patience_(patience),
       waiter_(waiter),
+      bbr_(bbr),
       own_(own_address()),
       poll_set_(::epoll_create1(EPOLL_CLOEXEC)),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
@@ -131,11 +132,11 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   try {
     const std::optional<Address> theirs = decode(address);
     if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
-    auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs), patience_);
+    auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs), patience_, bbr_);
     if (rank_ > rank && patience_.call_ns > 0 && start_clock()) {
       connection->await_call();
     } else if (!connection->connect_next()) {
-      return Status::failure(Code::unavailable, "none of its addresses can be reached", rank, connection->error());
+      return Status::failure(Code::unavailable, connect_failure(connection->error()), rank, connection->error());
     }
     connections_.push_back(std::move(connection));
   } catch (const std::bad_alloc&) {
@@ -243,7 +244,7 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
         give_way(connection, *other);
         return 1;
       }
-      lose(connection, "none of its addresses can be reached", connection.error());
+      lose(connection, connect_failure(connection.error()), connection.error());
       return 1;
     }
     if (!watch(connection, EPOLL_CTL_ADD, true)) {  // a new socket
@@ -315,6 +316,11 @@ int TcpLink::read(Connection& connection) noexcept {
       give_way(*mine, connection);
     }
   }
+  if (&connection == by_spare_ && connection.rank() >= 0) {
+    report_no_descriptor(spare_error_);
+    if (!connection.dead()) lose(connection, "no descriptor is left for it");
+    return 1;
+  }
   switch (outcome) {
     case Connection::Outcome::idle: return 0;
     case Connection::Outcome::moved:
@@ -353,6 +359,10 @@ void TcpLink::lose(Connection& connection, const char* why, int error) noexcept 
   forget(connection);
   connection.kill();
   any_dead_ = true;
+  if (&connection == by_spare_) {
+    by_spare_ = nullptr;
+    deaf_until_ = 1;  // the next turn takes the spare descriptor again, and listens
+  }
   if (rank < 0) return;
   Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
   if (mine == &connection) mine = nullptr;
@@ -393,6 +403,7 @@ std::size_t TcpLink::ending() noexcept {
 }
 
 void TcpLink::leave(bool) noexcept {
+  by_spare_ = nullptr;
   connections_.clear();
   by_rank_.assign(by_rank_.size(), nullptr);
 }

@@ -27,7 +27,7 @@ class TcpLink final : public messages::Link {
   /// Throws Error{unavailable} if there are no sockets to be had. `waiter`: of a rank in a job, which ends when a peer
   /// can't be let in; null: that is only logged.
   explicit TcpLink(base::Log log, Patience patience = {}, Reachable reachable = Reachable::by_all_interfaces,
-                   const base::Waiter* waiter = nullptr);
+                   const base::Waiter* waiter = nullptr, Bbr bbr = Bbr::replace);
 
   const Traits& traits() const noexcept override;
   std::string describe() const override;
@@ -50,10 +50,17 @@ class TcpLink final : public messages::Link {
   /// Before its socket is closed: while a forked process has it open too, the poll set would go on telling of it.
   void forget(const Connection& connection) noexcept;
   int accept_all() noexcept;
-  /// There is no descriptor for who knocks: they are let in by the spare one, and shown out. False: nor is that one.
-  bool turn_away() noexcept;
+  /// No descriptor is left for the next connection: it takes the spare one until its first message tells whether a rank
+  /// of this job made it. `error`: EMFILE or ENFILE.
+  void accept_by_spare(int error) noexcept;
+  /// Ends a connection on the spare descriptor that hasn't sent a message, or was none of this job.
+  void free_spare() noexcept;
+  /// A connection to or from a rank can't be had: all ranks are told that this rank has no descriptor.
+  void report_no_descriptor(int error) const noexcept;
+  /// As the text of the status: `error` is of Connection::connect_next.
+  const char* connect_failure(int error) const noexcept;
   /// Nobody can be let in: the poll set shall not say all the time that somebody knocks.
-  void close_ears() noexcept;
+  void close_ears(std::int64_t span_ns) noexcept;
   void open_ears() noexcept;
   Connection* other_of(const Connection& connection) const noexcept;
   base::Status hand_to(Connection& connection, messages::Sending& record) noexcept;
@@ -76,6 +83,7 @@ class TcpLink final : public messages::Link {
   int rank_ = 0;
   Patience patience_;
   const base::Waiter* waiter_;
+  Bbr bbr_;
   Address own_;
   base::UniqueFd poll_set_;
   base::UniqueFd listener_;
@@ -88,7 +96,9 @@ class TcpLink final : public messages::Link {
   int connecting_ = 0;
   int blocked_ = 0;  // whose sockets take no more at the moment
   std::uint64_t turned_away_ = 0;
-  std::int64_t deaf_until_ = 0;  // 0: it listens
+  const Connection* by_spare_ = nullptr;  // it has the spare descriptor
+  int spare_error_ = 0;                   // why
+  std::int64_t deaf_until_ = 0;           // 0: it listens
   std::uint64_t sent_in_turn_ = 0;
   bool any_dead_ = false;
 };

@@ -48,6 +48,11 @@ TEST(Limits, a_sum_beyond_all_numbers_is_a_shortage) {
   EXPECT_NE(memory_shortage(std::vector{one, two}), std::nullopt);
 }
 
+TEST(Limits, the_limit_of_a_call_is_named_by_its_errno) {
+  EXPECT_NE(descriptor_limit(EMFILE).find("RLIMIT_NOFILE (ulimit -n) is "), std::string::npos);
+  EXPECT_NE(descriptor_limit(ENFILE).find("fs.file-max"), std::string::npos);
+}
+
 TEST(Limits, this_machine_has_some_memory_and_not_all_of_it) {
   const MemoryRoom here = memory_room();
   EXPECT_NE(here.machine, 0U);

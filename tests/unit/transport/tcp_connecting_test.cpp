@@ -171,11 +171,11 @@ TEST(TcpLink, CutWhileItConnectsItGivesBackWhatItHad) {
 }
 
 /// The congestion control of a socket that was `before`, once it is prepared; empty where it can't be `before`.
-std::string prepared(const char* before, Distance distance) {
+std::string prepared(const char* before, Distance distance, Bbr bbr) {
   const base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (::setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, before, static_cast<socklen_t>(std::strlen(before))) != 0)
     return {};
-  prepare(fd.get(), distance);
+  prepare(fd.get(), distance, bbr);
   char name[16] = {};
   socklen_t length = sizeof name;
   EXPECT_EQ(::getsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, name, &length), 0);
@@ -183,13 +183,11 @@ std::string prepared(const char* before, Distance distance) {
 }
 
 TEST(TcpConnection, TakesRenoInPlaceOfBbrOnTheNearUnlessTheSystemsChoiceIsWanted) {
-  if (prepared("bbr", Distance::further).empty()) GTEST_SKIP() << "this kernel has no bbr, or doesn't allow it";
-  ::unsetenv("HMC_TCP_CONGESTION");
-  EXPECT_EQ(prepared("bbr", Distance::machine), "reno");
-  EXPECT_EQ(prepared("bbr", Distance::further), "bbr");
-  ::setenv("HMC_TCP_CONGESTION", "system", 1);
-  EXPECT_EQ(prepared("bbr", Distance::machine), "bbr");
-  ::unsetenv("HMC_TCP_CONGESTION");
+  if (prepared("bbr", Distance::further, Bbr::replace).empty())
+    GTEST_SKIP() << "this kernel has no bbr, or doesn't allow it";
+  EXPECT_EQ(prepared("bbr", Distance::machine, Bbr::replace), "reno");
+  EXPECT_EQ(prepared("bbr", Distance::further, Bbr::replace), "bbr");
+  EXPECT_EQ(prepared("bbr", Distance::machine, Bbr::keep), "bbr");
 }
 
 }  // namespace
