@@ -236,14 +236,12 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
   return fabric;
 }
 
-}  // namespace
-
-namespace {
-
-/// This rank alone lacks descriptors, threads or memory. What all ranks were told of has a peer.
+/// This rank alone lacks descriptors, threads or memory. An error that all ranks were told of has a peer, or is an
+/// AgreedError.
 bool is_own_shortage(const Error& error) noexcept {
   const ErrorDetail& detail = error.detail();
   if (detail.peer >= 0 || detail.code == Code::timeout) return false;
+  if (dynamic_cast<const window::AgreedError*>(&error) != nullptr) return false;
   const int number = detail.sys_errno;
   return detail.code == Code::out_of_memory || number == EMFILE || number == ENFILE || number == EAGAIN ||
          number == ENOMEM;
@@ -261,11 +259,6 @@ std::unique_ptr<Core> join(const std::shared_ptr<bootstrap::Bootstrap>& bootstra
   auto fabric = make_fabric(bootstrap, env, settings, model);
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
                    fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
-  // The ranks' environments are alike: one of them says it.
-  if (fabric->rank == 0)
-    for (const auto& [name, nearest] : base::Env::misspelt())
-      fabric->log.warn("the environment has {}, which HMC doesn't read; the nearest name that it reads is {}", name,
-                       nearest);
   const window::OnBehalf user(*fabric, "Runtime::init");
   auto world = base::make_owned<window::TeamCore>(fabric);
   settings.parameters = model->agree(*world);

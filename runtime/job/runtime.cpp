@@ -6,19 +6,41 @@
 #include "bootstrap/detect.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/fork.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/job/core.hpp"
 
 namespace hmc {
 
 namespace {
 
-/// The process that joined a job of a launcher, by its number; a child of fork() inherits it, and its environment.
+/// The process that joined a job of a launcher, by its number. A child of fork() inherits the number and the
+/// environment.
 std::atomic<std::uint64_t> joined_in{0};
+
+/// A launcher says that this process has another rank than 0.
+bool is_known_as_another_rank(const base::Env& env) {
+  if (env.rank) return *env.rank != 0;
+  for (const char* const name : {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
+    if (const auto found = env.foreign.find(name); found != env.foreign.end()) return found->second != "0";
+  return false;
+}
+
+/// Once in a process, before the job is joined: a misspelt name may be the reason why it can't be. The ranks'
+/// environments are alike, so rank 0 tells of them.
+void warn_of_misspelt_names(const base::Env& env) {
+  static std::atomic<bool> warned{false};
+  // Relaxed: it orders nothing.
+  if (is_known_as_another_rank(env) || warned.exchange(true, std::memory_order_relaxed)) return;
+  const base::Log log(env.log, env.rank.value_or(-1));
+  for (const auto& [name, nearest] : base::Env::misspelt())
+    log.warn("the environment has {}, which HMC doesn't read; the nearest name that it reads is {}", name, nearest);
+}
 
 }  // namespace
 
 Runtime Runtime::init() {
   const base::Env env = base::Env::from_process();
+  warn_of_misspelt_names(env);
   if (env.rank) {
     // Relaxed: a number and nothing else. A second rank of this process finds its own.
     const std::uint64_t joined = joined_in.exchange(base::this_process(), std::memory_order_relaxed);

@@ -52,8 +52,8 @@ std::size_t first_difference(const History& ranks) {
 }
 
 /// "rank 0 got 64 bytes at offset 0; ranks 1, 2 got 128 bytes at offset 0".
-std::string who_got_what(const History& ranks, const std::vector<int>& world_ranks, const char* word,
-                         std::size_t index) {
+std::string describe_difference(const History& ranks, const std::vector<int>& world_ranks, const char* word,
+                                std::size_t index) {
   std::string text;
   std::vector<bool> told(ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -104,7 +104,7 @@ std::exception_ptr Core::compare_allocations() const noexcept {
     if (index < SymmetricAllocator::first_kept) {
       detail.message =
           fmt::format("ranks made different allocations in window {}, from call {} of alloc on: {}", id_, index + 1,
-                      who_got_what(ranks, world_ranks, team_ == nullptr ? "rank" : "world rank", index));
+                      describe_difference(ranks, world_ranks, team_ == nullptr ? "rank" : "world rank", index));
     } else {
       detail.message = fmt::format("ranks made different allocations in window {}, after the first {} calls of alloc",
                                    id_, SymmetricAllocator::first_kept);

@@ -39,14 +39,25 @@ class OnBehalf {
 
  private:
   static base::Activity activity_of(base::Construction what) noexcept {
-    const bool closes = what == base::Construction::window_close || what == base::Construction::runtime_close;
-    return closes ? base::Activity::closing : base::Activity::construction;
+    switch (what) {
+      case base::Construction::window_close:
+      case base::Construction::team_close:
+      case base::Construction::runtime_close: return base::Activity::closing;
+      default: return base::Activity::construction;
+    }
   }
 
   Fabric& fabric_;
   bool is_outermost_;
   std::optional<base::Posted> posted_;
 };
+
+/// All ranks of the team throw it in the same call, so no rank has to tell the others of it.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
 inline const char* operation_of(const Fabric& fabric) noexcept {
   return fabric.on_behalf_of != nullptr ? fabric.on_behalf_of : "construction";
 }

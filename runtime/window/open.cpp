@@ -76,8 +76,8 @@ void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabr
   throw Error(std::move(detail));
 }
 
-/// What a rank wants for its part, and what its system still gives. All ranks know all demands before the first
-/// descriptor or byte is taken, so what can't be had is an error on every rank at once.
+/// The size of a rank's part, and the memory and descriptors that are left to that rank. All ranks exchange their
+/// demands before any of them takes a descriptor or memory, so a shortage is an error on every rank at once.
 struct Demand {
   std::uint64_t bytes = 0;
   std::uint64_t share = 0;
@@ -85,7 +85,7 @@ struct Demand {
   std::string failure;  // empty: none
 
   static Demand of_this_rank(const Fabric& fabric, std::size_t bytes) {
-    // One of the segment or of a peer's, and what a wire may take meanwhile.
+    // One for the segment, of this rank or of a peer, and one that a wire may take meanwhile.
     constexpr int descriptors = 2;
     /// Less isn't worth a look at the system's files: 50 us.
     constexpr std::size_t worth_a_look = std::size_t{1} << 20;
@@ -121,15 +121,15 @@ Demand decode_demand(base::ByteView bytes, int world_rank, const Fabric& fabric)
 }
 
 /// The same on every rank: throws if one of them can't have its part.
-void refuse_excess(const TeamCore& team, const std::vector<base::Bytes>& sizes) {
+void refuse_excess(const TeamCore& team, const std::vector<Demand>& all) {
   const Fabric& fabric = team.fabric();
   ErrorDetail detail;
   detail.operation = operation_of(fabric);
   detail.rank = fabric.rank;
   std::vector<base::MemoryDemand> demands;
-  for (std::size_t member = 0; member < sizes.size(); ++member) {
+  for (std::size_t member = 0; member < all.size(); ++member) {
     const int rank = team.world_rank(static_cast<int>(member));
-    Demand demand = decode_demand(sizes[member], rank, fabric);
+    const Demand& demand = all[member];
     if (demand.failure.empty()) {
       // A rank that hasn't looked shares its machine with one that has, or asks for little.
       if (demand.room.machine_bytes != UINT64_MAX || demand.room.group_bytes != UINT64_MAX)
@@ -140,14 +140,14 @@ void refuse_excess(const TeamCore& team, const std::vector<base::Bytes>& sizes) 
     detail.peer = rank;
     detail.message = fmt::format("rank {}: {}", rank, demand.failure);
     detail.hint = "raise `ulimit -n` for that rank";
-    throw Error(std::move(detail));
+    throw AgreedError(std::move(detail));
   }
   const auto shortage = base::memory_shortage(demands);
   if (!shortage) return;
   detail.code = Code::out_of_memory;
   detail.message = *shortage;
   detail.hint = "ask for less, use fewer ranks on a machine, or raise the memory limit of this container or session";
-  throw Error(std::move(detail));
+  throw AgreedError(std::move(detail));
 }
 
 /// For what only some of the team wait for: who waits in vain isn't late then where all of the team meet, and they
@@ -163,9 +163,11 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   Fabric& fabric = team.fabric();
   const OnBehalf user(fabric, "Window::create", base::Construction::window);
   const base::Deadline deadline = patience(fabric, team.exchange());
-  const std::vector<base::Bytes> sizes =
-      allgather_for(fabric, team.exchange(), encode(Demand::of_this_rank(fabric, bytes)), deadline);
-  refuse_excess(team, sizes);
+  std::vector<Demand> demands;
+  for (const base::Bytes& theirs :
+       allgather_for(fabric, team.exchange(), encode(Demand::of_this_rank(fabric, bytes)), deadline))
+    demands.push_back(decode_demand(theirs, team.world_rank(static_cast<int>(demands.size())), fabric));
+  refuse_excess(team, demands);
 
   // Everyone's place in the node's segment, in whole pages so that each rank can populate its own.
   std::size_t total = 0;
@@ -173,7 +175,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   bool wraps = false;
   base::ShareGroup group;  // those of the team that are on this node
   for (const int member : team.local_ranks()) {
-    const Demand demand = decode_demand(sizes[static_cast<std::size_t>(member)], team.world_rank(member), fabric);
+    const Demand& demand = demands[static_cast<std::size_t>(member)];
     const std::uint64_t size = demand.bytes;
     if (group.members.empty()) group.number = demand.share;
     group.members.push_back(team.world_rank(member));
@@ -365,7 +367,10 @@ void Core::close() {
   if (context_ != nullptr && context_->is_open()) context_->close();
   std::exception_ptr unheard;
   if (!fabric_->closed()) unheard = meet_to_close(*fabric_, exchange());  // from here on nobody touches my part
-  if (role_ == Role::user && !fabric_->closed() && unheard == nullptr) unheard = compare_allocations();
+  // After a failure the ranks have met over the control plane: has_failed() is then true on all of them, also on those
+  // that knew of it before.
+  const bool compares = role_ == Role::user && !fabric_->closed() && unheard == nullptr && !exchange().has_failed();
+  if (compares) unheard = compare_allocations();
   // The barrier may have gone through this very window, and nothing of mine may be lost with it.
   if (team_ != nullptr) flush_all(job_timeout);
   open_ = false;

@@ -50,6 +50,12 @@ class Members(LauncherTest):
         self.assertEqual(len(lines), 1, err)
         self.assertRegex(lines[0], r"^hmc\[0\] warn: .*HMC_TIMOUT_S.* HMC_TIMEOUT_S")
 
+    def test_a_misspelt_variable_is_told_where_the_job_cannot_be_joined(self):
+        environment = dict(os.environ, HMC_RANK="0", HMC_SIZ="2", HMC_STORE="127.0.0.1:1")
+        done = subprocess.run([APP, "well"], capture_output=True, text=True, check=False, timeout=60, env=environment)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"^hmc\[0\] warn: .*HMC_SIZ,.* HMC_SIZE\n")
+
     def test_a_rank_that_leaves_without_close_is_told(self):
         status, out, err = run("-np", "3", APP, "quiet", "2")
         self.assertEqual(status, 9)
