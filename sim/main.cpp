@@ -30,7 +30,7 @@ void write_file(const std::string& name, const std::string& text) {
 }
 
 int simulate(const Options& options) {
-  Surveyor surveyor(options.model, options.parameters, options.limits, options.algorithms);
+  Surveyor surveyor(options.model, options.selector, options.deterministic, options.limits, options.algorithms);
   std::vector<Survey> surveys;
   for (const rules::Question& question : questions(options)) {
     surveys.push_back(surveyor.survey(question));

@@ -2,6 +2,9 @@
 
 #include <charconv>
 
+#include <hmc/error.hpp>
+
+#include "collectives/select/parameters.hpp"
 #include "runtime/job/machine_model.hpp"
 
 namespace hmc::sim {
@@ -116,13 +119,19 @@ void finish(Options& o) {
     o.ranks.push_back(static_cast<int>(ranks));
   }
   if (o.algorithm_words != "all") o.algorithms = split(o.algorithm_words);
-  job::MachineModel machine = job::machine_model(base::Env::from_process(), o.parameters_file, o.one_machine);
+  const base::Env env = base::Env::from_process();
+  job::MachineModel machine = job::machine_model(env, o.parameters_file, o.one_machine);
   o.parameters = machine.parameters;
   replace(o.parameters.node, o.node_ns);
   replace(o.parameters.network, o.network_ns);
   o.parameters.copy = o.copy_ns.value_or(o.parameters.copy);
   o.parameters.reduce = o.reduce_ns.value_or(o.parameters.reduce);
   o.origin = machine.origin + (o.parameters == machine.parameters ? "" : ", with figures from the command line");
+  std::string rows;
+  if (!env.coll_file.empty() && !collectives::read_file(env.coll_file, rows))
+    throw Error(Code::invalid_config, "hmc-sim", "HMC_COLL_FILE: " + env.coll_file + " can't be read", "give a file");
+  o.selector = collectives::Selector(env.coll, collectives::read_overrides(rows, env.coll_file), o.parameters);
+  o.deterministic = env.deterministic;
   const Tree tree = o.model.tree;
   o.model = Model(o.parameters);
   o.model.tree = tree;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/select/selector.hpp"
 #include "sim/replay.hpp"
 
 namespace hmc::sim {
@@ -23,6 +24,8 @@ struct Options {
   std::vector<std::string> algorithms;
   schedule::Parameters parameters;  ///< the model without its tree, as the library's choice takes it
   std::string origin;               ///< of the parameters, for people
+  collectives::Selector selector;   ///< with HMC_COLL and HMC_COLL_FILE, as hmcinfo explain has it
+  bool deterministic = false;       ///< HMC_DETERMINISTIC
   Model model;
   Limits limits;
   std::string plot;

@@ -13,13 +13,14 @@ using schedule::Algorithm;
 using schedule::Call;
 using schedule::Shape;
 
-Call call_of(const Question& question) {
+Call call_of(const Question& question, bool deterministic) {
   Call call;
   call.collective = question.collective;
   if (schedule::reduces(question.collective)) {
     const bool fours = question.bytes % 4 == 0;
     call.type = fours ? DType::f32 : DType::u8;
     call.element_bytes = fours ? 4 : 1;
+    call.deterministic = deterministic;
   }
   call.count = question.bytes / call.element_bytes;
   return call;
@@ -31,7 +32,7 @@ bool Surveyor::wanted(std::string_view name) const {
 
 /// As the library does it: one that needs more scratch than an area has goes in pieces, one after the other.
 Line Surveyor::ours(const Candidate& candidate, const Question& question, const Room& room) {
-  Call call = call_of(question);
+  Call call = call_of(question, deterministic_);
   const std::uint64_t pieces = candidate.pieces;
   call.count = (call.count + pieces - 1) / pieces;
   call.segment_bytes = collectives::segment_for(*candidate.algorithm, call, room);
@@ -47,8 +48,8 @@ Line Surveyor::ours(const Candidate& candidate, const Question& question, const 
 }
 
 Line Surveyor::predict_one(const Algorithm& algorithm, const Question& question, Call call) {
-  const Key key{question.collective, std::string(algorithm.name), call.count,
-                call.segment_bytes,  question.shape.size,         question.shape.per_node};
+  const Key key{question.collective, std::string(algorithm.name), call.count,          call.element_bytes,
+                call.segment_bytes,  call.deterministic,          question.shape.size, question.shape.per_node};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   Line line;
   line.name = std::string(algorithm.name);
@@ -108,7 +109,7 @@ Survey Surveyor::survey(const Question& question) {
   Survey survey;
   survey.question = question;
   const Room room = collectives::room_of(question.shape.size, question.shape.nodes() == 1);
-  const Call call = call_of(question);
+  const Call call = call_of(question, deterministic_);
   const Algorithm* const taken = selector_.choose(question.shape, call, question.bytes, room).algorithm;
   for (const Candidate& each : selector_.candidates(question.shape, call, question.bytes, room)) {
     if (!wanted(each.algorithm->name)) continue;

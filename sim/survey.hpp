@@ -34,15 +34,21 @@ struct Survey {
 
 class Surveyor {
  public:
-  /// `names` empty: all that apply. `parameters`: the model's, without its tree.
-  Surveyor(const Model& model, const schedule::Parameters& parameters, const Limits& limits,
+  /// `names` empty: all that apply. `selector`: as the library has it; its parameters are the model's, without its
+  /// tree. `deterministic`: as HMC_DETERMINISTIC, of the library's own calls.
+  Surveyor(const Model& model, collectives::Selector selector, bool deterministic, const Limits& limits,
            std::vector<std::string> names)
-      : model_(model), selector_({}, {}, parameters), limits_(limits), names_(std::move(names)) {}
+      : model_(model),
+        selector_(std::move(selector)),
+        deterministic_(deterministic),
+        limits_(limits),
+        names_(std::move(names)) {}
 
   Survey survey(const rules::Question& question);
 
  private:
-  using Key = std::tuple<schedule::Collective, std::string, std::uint64_t, std::uint64_t, int, int>;
+  using Key =
+      std::tuple<schedule::Collective, std::string, std::uint64_t, std::uint32_t, std::uint64_t, bool, int, int>;
   Line ours(const collectives::Candidate& candidate, const rules::Question& question, const collectives::Room& room);
   Line predict_one(const schedule::Algorithm& algorithm, const rules::Question& question, schedule::Call call);
   Line library(const char* name, const rules::Choice& choice, const schedule::Shape& shape);
@@ -50,13 +56,14 @@ class Surveyor {
 
   Model model_;
   collectives::Selector selector_;
+  bool deterministic_;
   Limits limits_;
   std::vector<std::string> names_;
   std::map<Key, Line> known_;
 };
 
 /// The call of a question, over bytes; a reduction's over 4-byte elements where the bytes come in fours.
-schedule::Call call_of(const rules::Question& question);
+schedule::Call call_of(const rules::Question& question, bool deterministic = false);
 
 // ---- how surveys are shown
 std::string as_text(const Survey& survey);

@@ -108,6 +108,24 @@ class OneModel(unittest.TestCase):
             _, origin = simulated("allreduce", HMC_CACHE=cache, HMC_TRANSPORT="tcp")
             self.assertEqual(origin, f"measured here: {file}")
 
+    def test_by_the_settings_of_the_environment(self):
+        self.check("allreduce", "1M", 16, 4, HMC_DETERMINISTIC="1")
+        with tempfile.TemporaryDirectory() as folder:
+            rows = Path(folder) / "rows.json"
+            rows.write_text('[{"collective": "broadcast", "algorithm": "binomial"}]', encoding="utf-8")
+            for collective, environment in (("allreduce", {"HMC_COLL": "allreduce:ring"}),
+                                            ("broadcast", {"HMC_COLL_FILE": str(rows)})):
+                self.check(collective, "8", 16, 4, **environment)
+                taken = simulated(collective, "--bytes", "8", "--ranks", "16", **environment)[0][1]
+                self.assertEqual(taken, ["ring" if collective == "allreduce" else "binomial"])
+
+    def test_a_prediction_is_not_kept_for_elements_of_another_size(self):
+        # 1023 bytes are bytes, 4092 are floats: equal counts.
+        both = document("allreduce", "--bytes", "1023,4092", "--ranks", "8")["surveys"]
+        alone = document("allreduce", "--bytes", "4092", "--ranks", "8")["surveys"][0]
+        self.assertEqual(times(both[1]), times(alone))
+        self.assertNotEqual(times(both[0]), times(alone))
+
     def test_the_replay_is_near_the_estimate(self):
         for collective in ("allreduce", "broadcast"):
             for line in document(collective, "--ranks", "16", "--per-node", "4")["surveys"][0]["algorithms"]:
