@@ -113,7 +113,9 @@ Options parse_options(const std::vector<std::string>& words) {
   } catch (const CLI::CallForHelp&) {
     options.print = app.help();
     const std::string_view line = "Usage: hmcrun [OPTIONS]";
-    options.print.replace(options.print.find(line), line.size(), "Usage: hmcrun -np N [OPTIONS] program [ARGUMENTS]");
+    // CLI11's versions differ in this line.
+    if (const std::size_t at = options.print.find(line); at != std::string::npos)
+      options.print.replace(at, line.size(), "Usage: hmcrun -np N [OPTIONS] program [ARGUMENTS]");
     return options;
   } catch (const CLI::CallForVersion&) {
     options.print = "hmcrun " HMC_VERSION_STRING "\n";

@@ -7,8 +7,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 #include "launcher/say.hpp"
+#include "runtime/base/limits.hpp"
 
 namespace hmc::launcher {
 
@@ -42,7 +44,12 @@ OutputPump::OutputPump(std::vector<OutputSource> sources, Mailbox& mailbox) {
     std::string tag = fmt::format("[{},{}] ", source.rank, source.is_stderr ? "stderr" : "stdout");
     streams_.push_back({std::move(source), std::move(tag), {}});
   }
-  if (!streams_.empty()) thread_ = std::thread([this, &mailbox] { run(mailbox); });
+  if (streams_.empty()) return;
+  try {
+    thread_ = std::thread([this, &mailbox] { run(mailbox); });
+  } catch (const std::system_error& error) {
+    base::throw_no_thread("hmcrun's output thread", error);
+  }
 }
 
 OutputPump::~OutputPump() {

@@ -143,8 +143,8 @@ void NodeAgent::Agent::look_whether_over() {
 void NodeAgent::Agent::lose(int rank, const std::string& cause, bool tell_events) {
   if (const auto found = ranks_.find(rank); found != ranks_.end() && found->second.left) return;
   if (!dead_.insert(rank).second) return;
-  // A rank may have told its node why it, or a rank here, can't go on: that is the cause, which the other nodes learn
-  // here, and this end may be what came of it.
+  // The node page may hold a reason already, set by this rank or by another one of this node. That reason is the cause,
+  // and the end of this rank may be its consequence: the other nodes are told the cause.
   Notice notice{Code::peer_failed, rank, 0, cause};
   const base::Status known = page_.aborted();
   const std::string told = page_.abort_text();

@@ -84,7 +84,7 @@ void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, 
   if (fd >= 0) {
     base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!copy) {
-      send(ShareOffer{round.number, 0, 0, what.seats});  // nothing: or the others would wait for it
+      send(ShareOffer{round.number, 0, 0, what.seats});  // without one, so that the others don't wait
       throw_failure(
           Code::error, operation, mine_.rank, mine_.rank,
           fmt::format("rank {}: no descriptor is left for shared memory: {}", mine_.rank, base::descriptor_limit()),

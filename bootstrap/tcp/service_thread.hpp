@@ -15,20 +15,23 @@ namespace hmc::bootstrap {
 /// and debuggers show, at most 15 characters.
 template <typename Body> std::thread service_thread(const char* name, Body&& body) {
   sigset_t ours;
-  sigset_t before;
   sigfillset(&ours);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&ours, fault);
-  pthread_sigmask(SIG_SETMASK, &ours, &before);  // a new thread inherits it
-  std::thread thread;
+  struct Mask {
+    explicit Mask(const sigset_t& set) { pthread_sigmask(SIG_SETMASK, &set, &before); }
+    ~Mask() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    Mask(const Mask&) = delete;
+    Mask& operator=(const Mask&) = delete;
+    sigset_t before;
+  };
+  const Mask inherited(ours);  // by the new thread
   try {
-    thread = std::thread(std::forward<Body>(body));
+    std::thread thread(std::forward<Body>(body));
+    pthread_setname_np(thread.native_handle(), name);
+    return thread;
   } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     base::throw_no_thread(name, error);
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), name);
-  return thread;
 }
 
 }  // namespace hmc::bootstrap

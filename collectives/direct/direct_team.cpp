@@ -186,6 +186,9 @@ bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
 }
 
 void DirectTeam::grow_staging(std::size_t bytes) {
+  // The caller is in the collective, not in a construction.
+  const base::Posted posted(fabric_.waiter.page().activity(fabric_.waiter.local_index()),
+                            {activity_of(signature_.kind())});
   const window::OnBehalf user(fabric_, name_of(signature_.kind()));
   // At least twice what it was: a program that goes through all sizes grows it a few times, not each time.
   const std::size_t wanted =

@@ -279,8 +279,10 @@ int ScheduleTeam::step(By who) noexcept {
   return static_cast<int>(moves() - before);
 }
 
-/// Whether this rank's result is a single contribution, which schedules only copy.
+/// Whether this rank's result is a single contribution, which schedules only copy, of an operation that changes it:
+/// only land and lor do.
 bool ScheduleTeam::is_of_one(const Given& given) const noexcept {
+  if (given.call.op != Op::land && given.call.op != Op::lor) return false;
   switch (given.call.collective) {
     case schedule::Collective::reduce:
     case schedule::Collective::allreduce:

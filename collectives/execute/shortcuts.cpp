@@ -18,7 +18,7 @@ constexpr std::uint64_t shortest_bytes = 32 * 1024;
 constexpr std::size_t most = 16;
 constexpr int most_looked_at = 64;
 
-bool overlap(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) noexcept {
+bool ranges_meet(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) noexcept {
   return a < b + b_bytes && b < a + a_bytes;
 }
 
@@ -39,8 +39,8 @@ bool writes(const Step& step) noexcept {
 /// Whether a step has to do with that range of a buffer.
 bool touches(const Step& step, Buffer buffer, std::uint64_t at, std::uint64_t bytes) noexcept {
   if (step.bytes == 0) return false;
-  return (reads(step) && step.from_buffer == buffer && overlap(step.from, bytes_read(step), at, bytes)) ||
-         (writes(step) && step.to_buffer == buffer && overlap(step.to, step.bytes, at, bytes));
+  return (reads(step) && step.from_buffer == buffer && ranges_meet(step.from, bytes_read(step), at, bytes)) ||
+         (writes(step) && step.to_buffer == buffer && ranges_meet(step.to, step.bytes, at, bytes));
 }
 
 /// Whether it hands on what `copy` copies, or a part of it.

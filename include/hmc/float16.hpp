@@ -3,7 +3,7 @@
 
 #if __cplusplus < 202002L
 #error "HMC needs C++20: g++ 11 or clang 14, or newer, with -std=c++20"
-#endif
+#else
 
 #include <bit>
 #include <cstdint>
@@ -63,3 +63,5 @@ struct bfloat16 {
 };
 
 }  // namespace hmc
+
+#endif  // C++20

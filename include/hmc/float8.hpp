@@ -3,7 +3,7 @@
 
 #if __cplusplus < 202002L
 #error "HMC needs C++20: g++ 11 or clang 14, or newer, with -std=c++20"
-#endif
+#else
 
 #include <bit>
 #include <cstdint>
@@ -79,3 +79,5 @@ struct float8_e5m2 {
 };
 
 }  // namespace hmc
+
+#endif  // C++20

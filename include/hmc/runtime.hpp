@@ -42,7 +42,9 @@ struct Counters {
 /// No globals: several Runtimes may live in one process (one per rank, or one after the other).
 /// init and close are collective over the job. The destructor is local and never blocks; a rank that
 /// goes without close() has failed in the eyes of the others. Threads: one at a time. A child of fork() has no part in
-/// the job: calls on what it inherits throw Error{closed}, destructors there do nothing, and the parent's job goes on.
+/// the job: calls on what it inherits that communicate, allocate or wait throw Error{closed}, among them test() and
+/// wait() of a Request that isn't complete. Local queries like rank() and size() keep answering, and so does a complete
+/// Request. Destructors in the child do nothing, and the parent's job goes on.
 class HMC_API Runtime {
  public:
   /// Finds its launcher by itself; alone, it is rank 0 of 1. Throws Error if there are signs of a

@@ -3,7 +3,7 @@
 
 #if __cplusplus < 202002L
 #error "HMC needs C++20: g++ 11 or clang 14, or newer, with -std=c++20"
-#endif
+#else
 
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +22,8 @@ namespace hmc {
 /// Where a buffer's bytes live. The numbers are published: programs store them.
 enum class MemoryType : int {
   /// The memory of the machine's accelerator: the first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU and ASCEND_NPU
-  /// whose library finds a device, else CPU. It is found out once in a process. OPENCL is never meant: its device may
-  /// be
-  /// the CPU itself.
+  /// whose library finds a device, else CPU. A process looks for it once. DEFAULT never stands for OPENCL, whose device
+  /// may be the CPU itself.
   DEFAULT = 0,
   CPU = 1,
   NVIDIA_GPU = 2,
@@ -33,9 +32,8 @@ enum class MemoryType : int {
   MOORE_GPU = 5,
   ASCEND_NPU = 6,
   OPENCL = 7,
-  // Memory that the host loads and stores as it does CPU's, and that a vendor's devices reach too. PINNED is host
-  // memory,
-  // page-locked; what MPI and UCX call host memory. MANAGED moves between the host and a device by itself.
+  // Memory that the host loads and stores as it does CPU's, and that a vendor's devices reach too. PINNED is
+  // page-locked host memory. MANAGED memory migrates between the host and a device.
   NVIDIA_PINNED = 8,
   NVIDIA_MANAGED = 9,
   AMD_PINNED = 10,
@@ -150,9 +148,11 @@ template <> constexpr DType dtype_of<float>() noexcept { return DType::f32; }
 template <> constexpr DType dtype_of<double>() noexcept { return DType::f64; }
 template <> constexpr DType dtype_of<float8_e4m3>() noexcept { return DType::e4m3; }
 template <> constexpr DType dtype_of<float8_e5m2>() noexcept { return DType::e5m2; }
-template <> constexpr DType dtype_of<Located<std::int32_t>>() noexcept { return DType::located_i32; }
-template <> constexpr DType dtype_of<Located<std::int64_t>>() noexcept { return DType::located_i64; }
-template <> constexpr DType dtype_of<Located<float>>() noexcept { return DType::located_f32; }
-template <> constexpr DType dtype_of<Located<double>>() noexcept { return DType::located_f64; }
+template <> constexpr DType dtype_of<Located<std::int32_t> >() noexcept { return DType::located_i32; }
+template <> constexpr DType dtype_of<Located<std::int64_t> >() noexcept { return DType::located_i64; }
+template <> constexpr DType dtype_of<Located<float> >() noexcept { return DType::located_f32; }
+template <> constexpr DType dtype_of<Located<double> >() noexcept { return DType::located_f64; }
 
 }  // namespace hmc
+
+#endif  // C++20

@@ -37,7 +37,7 @@ template <typename T> class WipedOnFork {
   T* value_;
 };
 
-/// A number that is different in each child of fork(). Threads: any.
+/// Differs from the number of every ancestor process; siblings may share one. Threads: any.
 std::uint64_t this_process() noexcept;
 
 /// Keeps an object of the parent's until the child exits; leak checkers still find it. Threads: any.

@@ -48,9 +48,9 @@ struct WaitNote {
   Watch* watch = nullptr;
 };
 
-/// Says in the rank's line what it waits for, and takes it back at the end. Of those that nest, the outermost one is
-/// the user's call: its activity stays, and an inner one tells only the awaited rank and the sequence. Relaxed: the
-/// line's owner writes it, and its readers want a hint.
+/// Publishes in the rank's activity line what the rank waits for, and clears it at the end. Instances nest: the
+/// outermost one is the user's call and sets the activity; an inner one sets only the awaited rank and the sequence.
+/// Relaxed: only the line's owner writes it, and readers need no more than a hint.
 class Posted {
  public:
   Posted(ActivityLine& line, const WaitNote& note) noexcept

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <system_error>
 
+#include "runtime/base/limits.hpp"
 #include "runtime/window/fabric.hpp"
 
 namespace hmc::window {
@@ -130,7 +131,8 @@ bool Background::begin_thread() noexcept {
   } catch (const std::system_error& error) {
     door_ = nullptr;
     allowed_ = false;
-    fabric_.log.warn("no thread to go on with started collectives ({}): they progress in calls only", error.what());
+    fabric_.log.warn("{}: started collectives progress in calls only",
+                     base::no_thread_text("the progress thread", error));
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread_.joinable();

@@ -44,8 +44,9 @@ void Core::throw_wait(const base::Status& status, std::uint64_t offset, Cmp comp
                       std::uint64_t seen) const {
   const CallSite call{"wait_until", -1, offset, 8, true};
   if (status.code != Code::timeout) throw_status(*fabric_, status, call);
-  const std::string text = fmt::format("the deadline passed: the word at offset {} of window {} is {}, not {} {}",
-                                       offset, id_, seen, sign_of(compare), value);
+  const std::string text = fmt::format(
+      "the deadline passed: waited until the word at offset {} of window {} is {} {}; the last value seen is {}",
+      offset, id_, sign_of(compare), value, seen);
   base::Status timeout = status;
   timeout.what = text.c_str();
   throw_status(*fabric_, timeout, call);

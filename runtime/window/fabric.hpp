@@ -155,9 +155,9 @@ base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const ba
 /// As finish; but at the deadline the transfer goes on.
 base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                    std::chrono::nanoseconds timeout) noexcept;
-/// Completes the puts of all windows on all wires, and what devices have begun, as flush() does per window; free where
-/// nothing is to complete.
-/// What collectives put isn't meant: who needs it waits for its signal. `activity`: the user's call.
+/// Completes the puts of all windows on all wires and the transfers that devices have begun, as flush() does for one
+/// window. Free if there are none. Puts of collectives aren't included: their signals tell of them. `activity`: the
+/// user's call.
 base::Status flush_wires(Fabric& fabric, base::Activity activity = base::Activity::flush) noexcept;
 
 }  // namespace hmc::window

@@ -60,7 +60,9 @@ HMC_SPMD_TEST(signals, the_deadline_is_kept_and_names_the_wait) {
   } catch (const hmc::Error& error) {
     HMC_CHECK_EQ(error.code(), hmc::Code::timeout);
     const std::string text = error.what();
-    for (const char* part : {"wait_until", "timeout", "the word at offset 16", " is 3, not == 18446744073709551615"})
+    for (const char* part :
+         {"wait_until", "timeout", "the deadline passed: waited until the word at offset 16 of window ",
+          " is == 18446744073709551615; the last value seen is 3"})
       HMC_CHECK_MSG(text.find(part) != std::string::npos, "no {} in: {}", part, text);
   }
   HMC_CHECK_GE(Clock::now() - start, 100ms);

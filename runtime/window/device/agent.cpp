@@ -13,9 +13,8 @@
 #include <ctime>
 #include <system_error>
 
-#include <hmc/error.hpp>
-
 #include "runtime/base/fences.hpp"
+#include "runtime/base/limits.hpp"
 
 namespace hmc::window {
 
@@ -40,7 +39,7 @@ std::thread start_without_signals(void (*run)(void*), void* argument) {
     return thread;
   } catch (const std::system_error& error) {
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Error(Code::out_of_memory, "Window::create", std::string("no thread for a device window: ") + error.what());
+    base::throw_no_thread("the thread of a device window", error);
   }
 }
 
