@@ -270,6 +270,41 @@ TEST(TcpLink, WithoutDescriptorsWhoKnocksIsTurnedAwayAndLaterOnesGetIn) {
   expect_served(server, client);
 }
 
+TEST(TcpLink, WithoutDescriptorsAStrangerIsNoFailureAndAPeerIsOne) {
+  const base::Waiter waiter(base::NodePage::create(1), 0, false);
+  Station server(0, 2, {.call_ns = 0}, &waiter), client(1);
+  RawSocket silent, talks;
+  base::UniqueFd last(::dup(0));  // the client's
+  const FewDescriptors few;
+  silent.connect(server.port());
+  ASSERT_TRUE(drive_until({&server}, [&] { return silent.ended(); }));
+  talks.connect(server.port());
+  const std::vector<std::byte> noise = pattern(200, 3);
+  ASSERT_TRUE(talks.say(noise));
+  ASSERT_TRUE(drive_until({&server}, [&] { return talks.ended(); }));
+  EXPECT_EQ(server.strangers, 1);
+  EXPECT_TRUE(waiter.page().aborted().ok()) << waiter.page().abort_text();
+  last.reset();
+  ASSERT_TRUE(client.connect(server).ok());
+  client.say(server, pattern(40, 1));
+  ASSERT_TRUE(drive_until({&server, &client}, [&] { return !waiter.page().aborted().ok(); }));
+  EXPECT_EQ(waiter.page().aborted().peer, 0);
+  EXPECT_NE(waiter.page().abort_text().find("rank 0: no descriptor is left for a connection: RLIMIT_NOFILE"),
+            std::string::npos)
+      << waiter.page().abort_text();
+}
+
+TEST(TcpLink, ARankWithoutDescriptorsThatConnectsIsNamedItself) {
+  const base::Waiter waiter(base::NodePage::create(1), 0, false);
+  Station server(1), client(0, 2, {.call_ns = 0}, &waiter);
+  const FewDescriptors few;
+  EXPECT_STREQ(client.connect(server).what, "this rank has no descriptor left for a connection");
+  EXPECT_EQ(waiter.page().aborted().peer, 0);
+  EXPECT_NE(waiter.page().abort_text().find("rank 0: no descriptor is left for a connection: RLIMIT_NOFILE"),
+            std::string::npos)
+      << waiter.page().abort_text();
+}
+
 // A process that the user's program forks keeps our sockets open until it executes another: the poll set must not
 // tell of those that are closed here.
 TEST(TcpLink, AConnectionThatAForkedProcessKeepsIsForgotten) {

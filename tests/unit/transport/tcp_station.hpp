@@ -47,8 +47,10 @@ class Station final : public messages::LinkUser {
   };
 
   /// Unless it is said otherwise it waits for nobody's call.
-  Station(int rank, int ranks = 2, Patience patience = {.call_ns = 0})
-      : rank_(rank), ranks_(ranks), link(base::Log(static_cast<base::LogLevel>(-1)), patience) {
+  Station(int rank, int ranks = 2, Patience patience = {.call_ns = 0}, const base::Waiter* waiter = nullptr)
+      : rank_(rank),
+        ranks_(ranks),
+        link(base::Log(static_cast<base::LogLevel>(-1)), patience, Reachable::by_all_interfaces, waiter) {
     for (int i = 0; i < ranks; ++i) peers_.emplace_back().rank = i;
     link.serve(*this, rank_, ranks);
   }
