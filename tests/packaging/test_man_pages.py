@@ -62,6 +62,17 @@ class ManPages(unittest.TestCase):
                     said = re.findall(r"\(default: ([^)]*)\)", on_page.get(option, ""))
                     self.assertEqual(said, [default] if default else [])
 
+    def test_a_wrong_command_line_exits_with_2_and_every_page_says_so(self):
+        for page in sorted({page for page, _, _ in SECTIONS}):
+            program = Path(page).stem
+            with self.subTest(program=program):
+                wrong = subprocess.run([BIN / program, "--no-such-option"], check=False, capture_output=True)
+                self.assertEqual(wrong.returncode, 2)
+                source = (ROOT / page).read_text(encoding="utf-8")
+                status = re.search(r"^\.SH EXIT STATUS\n(.*?)^\.SH ", source, re.MULTILINE | re.DOTALL).group(1)
+                said = dict(re.findall(r"^\.TP\n\.B (\d+)\n(.*)$", status, re.MULTILINE))
+                self.assertEqual(said.get("2"), "The command line is wrong.")
+
     def test_every_subcommand_has_a_section(self):
         _, text = options_of_help(["hmcinfo"])
         commands = re.findall(r"^  (\w+) ", text.partition("Subcommands:")[2], re.MULTILINE)
