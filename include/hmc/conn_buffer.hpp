@@ -19,7 +19,7 @@ class Allocation;
 /// The names `ptr`, `buffer_size`, `writeFromCpu` ... are those that HMC's programs use today.
 class HMC_API ConnBuffer {
  public:
-  /// Host memory, unless a type is given: MemoryType::DEFAULT asks for the accelerator's where there is one.
+  /// Host memory unless `type` is given. MemoryType::DEFAULT: the accelerator's memory if there is one.
   /// Throws Error{unsupported} with the reason when this machine has no such memory.
   ConnBuffer(int device_id, std::size_t size, MemoryType type = MemoryType::CPU);
   ~ConnBuffer();
@@ -29,7 +29,7 @@ class HMC_API ConnBuffer {
   void* ptr = nullptr;  ///< the first byte; an address on the device, which the host may be unable to read
   std::size_t buffer_size = 0;
 
-  /// The type that it was made with, where DEFAULT has become the type that it stands for; DEFAULT after a move.
+  /// The type that the buffer was made with; for DEFAULT, the type that it stands for. After a move: DEFAULT.
   /// host_accessible() says whether the host may load and store through `ptr`.
   MemoryType memory_type() const noexcept;
   int device_id() const noexcept;

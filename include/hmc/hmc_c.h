@@ -128,7 +128,7 @@ typedef enum hmc_op {
   HMC_BAND = 5,
   HMC_BOR = 6,
   HMC_BXOR = 7,
-  HMC_LAND = 8, /* of land and lor: 0 or 1, also of a single contribution */
+  HMC_LAND = 8, /* the result of land and lor is 0 or 1, also of a single contribution */
   HMC_LOR = 9,
   HMC_MAXLOC = 10,
   HMC_MINLOC = 11
@@ -201,8 +201,8 @@ HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type
 HMC_C_API void hmc_buffer_destroy(hmc_buffer_t buffer);
 HMC_C_API void* hmc_buffer_ptr(hmc_buffer_t buffer); /* NULL without a buffer */
 HMC_C_API size_t hmc_buffer_size(hmc_buffer_t buffer);
-/* The type that it was made with; of HMC_MEMORY_DEFAULT the type that it stands for here. The host loads and stores CPU,
- * PINNED and MANAGED memory. */
+/* The type that the buffer was made with; for HMC_MEMORY_DEFAULT, the type that it stands for on this machine. The host
+ * can load from and store to CPU, PINNED and MANAGED memory. */
 HMC_C_API hmc_memory_type hmc_buffer_memory_type(hmc_buffer_t buffer);
 HMC_C_API int hmc_buffer_device_id(hmc_buffer_t buffer);
 HMC_C_API hmc_code hmc_buffer_write_from_cpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);
@@ -293,7 +293,7 @@ HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
 /* Gives the transfer up: its buffers are the caller's again. */
 HMC_C_API hmc_code hmc_request_abandon(hmc_request_t* request);
 HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
-/* The index of one that is done, each one once; HMC_NO_REQUEST if all are empty, or there are none. */
+/* The index of one that is done, each one once; HMC_NO_REQUEST if all are empty, or if count is 0. */
 #define HMC_NO_REQUEST ((size_t)-1)
 HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, int64_t timeout_ns, size_t* index);
 

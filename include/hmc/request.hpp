@@ -55,7 +55,7 @@ class HMC_API Request {
   /// Of several: if one throws anything but a timeout, the others are given up.
   static void wait_all(std::span<Request> requests, Timeout timeout = job_timeout);
   /// The index of one that is done, which is empty from then on, so that each is given once; empty ones are
-  /// passed over. `none` if all are empty, or there are none.
+  /// passed over. `none` if all are empty or `requests` is.
   static std::size_t wait_any(std::span<Request> requests, Timeout timeout = job_timeout);
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 

@@ -27,8 +27,8 @@ class TeamCore;
 /// next one in which it waits: within some thirty such calls it does. Any memory may be given: a buffer that lies in a
 /// window is used in place, another is staged; a device's memory is staged through the host's, but for large blocking
 /// reductions all of whose buffers lie in devices' windows on one node, which the devices do (in place: allreduce and
-/// reduce). What fills a device's buffer must be done before. Input and output may be the same buffer; if they
-/// overlap otherwise, it is Error{invalid_argument} on that rank. All ranks get bit-identical results; floats of 16 and
+/// reduce). What fills a device's buffer must be done before. Input and output may be the same buffer; any
+/// other overlap is Error{invalid_argument} on that rank. All ranks get bit-identical results; floats of 16 and
 /// 8 bits are combined in 32 bits and rounded once. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names who
 /// is missing. Threads: one at a time per Runtime. A Team is a handle: copies mean the same team.
 ///

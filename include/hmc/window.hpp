@@ -44,7 +44,7 @@ struct Strides {
 
 namespace detail {
 
-/// Names T in a place from which it can't be deduced: a literal such as 1 must not decide how wide the word is.
+/// Keeps T from being deduced from a value: a literal such as 1 must not decide the width of the word.
 template <typename T> struct AtomicWord {
   static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, long> ||
                     std::is_same_v<T, unsigned long> || std::is_same_v<T, long long> ||
@@ -97,8 +97,8 @@ class HMC_API Window {
   Window(Window&&) noexcept;
   Window& operator=(Window&&) noexcept;
   ~Window();
-  /// Collective. Completes this rank's puts, waits for all ranks, and lets go of the memory. If ranks made different
-  /// calls of alloc, every rank gets Error{mismatch} after that, which names ranks, sizes and offsets.
+  /// Collective. Completes this rank's puts, waits for all ranks, and frees the memory. Then, if the ranks' calls of
+  /// alloc differ, it throws Error{mismatch} on every rank; the error names ranks, sizes and offsets.
   void close();
   bool is_open() const noexcept;
 
