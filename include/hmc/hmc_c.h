@@ -65,7 +65,7 @@ HMC_C_API const char* hmc_version(void);
 
 /* ---- the vocabulary. The numbers are those of the C++ enums. */
 typedef enum hmc_memory_type {
-  /* The first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU and ASCEND_NPU whose library finds a device, else CPU. */
+  /* the first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU, ASCEND_NPU whose library finds a device, else CPU */
   HMC_MEMORY_DEFAULT = 0,
   HMC_MEMORY_CPU = 1,
   HMC_MEMORY_NVIDIA_GPU = 2,
