@@ -28,9 +28,9 @@ void test_signals(void) {
   OK(hmc_test_until(window, signal, HMC_GE, rounds, &holds));
   CHECK(holds == 1);
   CHECK(hmc_put_signal(window, right, 0, &source, 8, signal + 4, 1) == HMC_MISALIGNED);
-  /* A comparison that doesn't exist holds never, and isn't waited for. */
+  /* A comparison that does not exist is an error at once. */
   CHECK(hmc_wait_until(window, signal, (hmc_cmp)6, 0, HMC_JOB_TIMEOUT, &seen) == HMC_INVALID_ARGUMENT);
-  CHECK(hmc_wait_until(window, signal, (hmc_cmp)256, 0, HMC_JOB_TIMEOUT, &seen) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_wait_until(window, signal, (hmc_cmp)7, 0, HMC_JOB_TIMEOUT, &seen) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_test_until(window, signal, (hmc_cmp)6, 0, &holds) == HMC_INVALID_ARGUMENT);
   OK(hmc_window_close(window));
   hmc_window_destroy(window);
