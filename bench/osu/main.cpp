@@ -28,6 +28,10 @@ int main(int argc, char** argv) {
     for (const bench::Program& program : programs) fmt::print("{}\n", program.spec.name);
     return 0;
   }
+  if (argc == 2 && std::string(argv[1]) == "--help") {
+    fmt::print("Usage: {} --list\nPrints the names of the programs. Start one by a link of its name.\n", name);
+    return 0;
+  }
   fmt::print(stderr, "{}: no program has this name; start one by a link of its name, `{} --list` prints the names\n",
              name, name);
   return 2;

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import time
 
 from common import Job, LauncherTest, main, run

@@ -96,8 +96,12 @@ TEST(Choices, EveryPhaseIsAScheduleOfOurs) {
   }
 }
 
+Surveyor surveyor_of_built_in_figures() {
+  return Surveyor(Model{}, collectives::Selector({}, {}, schedule::Parameters{}), false, Limits{}, {});
+}
+
 TEST(Surveys, ShowWhatLibrariesWouldTake) {
-  Surveyor surveyor(Model{}, {}, Limits{}, {});
+  Surveyor surveyor = surveyor_of_built_in_figures();
   const Survey survey = surveyor.survey({C::allreduce, 1 << 20, {64, 1}});
   ASSERT_EQ(survey.libraries.size(), 2U);
   EXPECT_EQ(survey.libraries[0].name, "open mpi: rabenseifner");
@@ -111,7 +115,7 @@ TEST(Surveys, ShowWhatLibrariesWouldTake) {
     return a.time.value_or(INT64_MAX) < b.time.value_or(INT64_MAX);
   }));
   EXPECT_NE(as_text(survey).find("open mpi: rabenseifner"), std::string::npos);
-  EXPECT_EQ(as_text(survey), as_text(Surveyor(Model{}, {}, Limits{}, {}).survey(survey.question)));
+  EXPECT_EQ(as_text(survey), as_text(surveyor_of_built_in_figures().survey(survey.question)));
 }
 
 }  // namespace
