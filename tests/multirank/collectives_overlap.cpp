@@ -31,18 +31,17 @@ struct Forms {
     const void* const i = in;
     void* const o = out;
     const std::vector<std::size_t> counts(static_cast<std::size_t>(t.size()), block / 8);
-    const auto op = hmc::sum;
     return {
-        {"allreduce", [&t, i, o, op] { t.allreduce(i, o, 8, DType::i64, op); }},
-        {"iallreduce", [&t, i, o, op] { t.iallreduce(i, o, 8, DType::i64, op).wait(); }},
-        {"plan_allreduce", [&t, i, o, op] { (void)t.plan_allreduce(i, o, 8, DType::i64, op); }},
-        {"reduce_scatter", [&t, i, o, op] { t.reduce_scatter(i, o, 8, DType::i64, op); }},
-        {"ireduce_scatter", [&t, i, o, op] { t.ireduce_scatter(i, o, 8, DType::i64, op).wait(); }},
-        {"reduce_scatterv", [&t, i, o, op, counts] { t.reduce_scatterv(i, o, counts, DType::i64, op); }},
-        {"scan", [&t, i, o, op] { t.scan(i, o, 8, DType::i64, op); }},
-        {"iscan", [&t, i, o, op] { t.iscan(i, o, 8, DType::i64, op).wait(); }},
-        {"plan_exscan", [&t, i, o, op] { (void)t.plan_exscan(i, o, 8, DType::i64, op); }},
-        {"exscan", [&t, i, o, op] { t.exscan(i, o, 8, DType::i64, op); }},
+        {"allreduce", [&t, i, o] { t.allreduce(i, o, 8, DType::i64, hmc::sum); }},
+        {"iallreduce", [&t, i, o] { t.iallreduce(i, o, 8, DType::i64, hmc::sum).wait(); }},
+        {"plan_allreduce", [&t, i, o] { (void)t.plan_allreduce(i, o, 8, DType::i64, hmc::sum); }},
+        {"reduce_scatter", [&t, i, o] { t.reduce_scatter(i, o, 8, DType::i64, hmc::sum); }},
+        {"ireduce_scatter", [&t, i, o] { t.ireduce_scatter(i, o, 8, DType::i64, hmc::sum).wait(); }},
+        {"reduce_scatterv", [&t, i, o, counts] { t.reduce_scatterv(i, o, counts, DType::i64, hmc::sum); }},
+        {"scan", [&t, i, o] { t.scan(i, o, 8, DType::i64, hmc::sum); }},
+        {"iscan", [&t, i, o] { t.iscan(i, o, 8, DType::i64, hmc::sum).wait(); }},
+        {"plan_exscan", [&t, i, o] { (void)t.plan_exscan(i, o, 8, DType::i64, hmc::sum); }},
+        {"exscan", [&t, i, o] { t.exscan(i, o, 8, DType::i64, hmc::sum); }},
         {"allgather", [&t, i, o] { t.allgather(i, o, block); }},
         {"iallgather", [&t, i, o] { t.iallgather(i, o, block).wait(); }},
         {"allgatherv", [&t, i, o, counts] { t.allgatherv(i, o, counts, {}, 8); }},
