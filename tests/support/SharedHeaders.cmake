@@ -12,7 +12,13 @@ function(hmc_test_headers name)
   target_precompile_headers(${name} PRIVATE ${HEADERS_HEADERS})
 endfunction()
 
-# hmc_share_test_headers(folder): every executable in it and below takes those of what it links.
+# hmc_compile_alone(source ...): these have private names in common with another source of their executable.
+function(hmc_compile_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# hmc_share_test_headers(folder): every executable in it and below takes those of what it links, and compiles its
+# sources together.
 function(hmc_share_test_headers folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
@@ -20,7 +26,9 @@ function(hmc_share_test_headers folder)
     get_target_property(links ${target} LINK_LIBRARIES)
     if(NOT type STREQUAL "EXECUTABLE")
       continue()
-    elseif("hmc_spmd_main" IN_LIST links OR "hmc_support" IN_LIST links)
+    endif()
+    hmc_unity(${target})
+    if("hmc_spmd_main" IN_LIST links OR "hmc_support" IN_LIST links)
       target_precompile_headers(${target} REUSE_FROM hmc_spmd_headers)
     elseif(links MATCHES "GTest::" AND "hmc_internal" IN_LIST links)
       target_precompile_headers(${target} REUSE_FROM hmc_gtest_headers)
