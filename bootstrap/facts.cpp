@@ -1,38 +1,16 @@
 #include "bootstrap/facts.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <map>
 
-#include "runtime/base/fd.hpp"
+#include "runtime/base/machine.hpp"
 
 namespace hmc::bootstrap {
 
 namespace {
-
-/// FNV-1a of the kernel's boot id: equal for all processes on one running kernel.
-std::uint64_t machine_number() {
-  std::array<char, 64> text{};
-  const base::UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
-  // Without /proc the host name has to do; this number informs, nodes are proven by their page.
-  if (length <= 0) length = ::gethostname(text.data(), text.size()) == 0 ? static_cast<ssize_t>(text.size()) : 0;
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (ssize_t i = 0; i < length; ++i) {
-    hash = (hash ^ static_cast<std::uint8_t>(text[static_cast<std::size_t>(i)])) * 0x100000001b3ULL;
-  }
-  return hash;
-}
-
-/// On one machine, no two network namespaces have the same number; only ranks of one reach each other by loopback.
-std::uint64_t network_number() {
-  struct stat space {};
-  return ::stat("/proc/self/ns/net", &space) == 0 ? static_cast<std::uint64_t>(space.st_ino) : 0;
-}
 
 void note_cpus(RankFacts& facts) {
   cpu_set_t set;
@@ -53,8 +31,8 @@ RankFacts own_facts(int rank) {
   RankFacts facts;
   facts.rank = rank;
   facts.pid = ::getpid();
-  facts.machine = machine_number();
-  facts.network = network_number();
+  facts.machine = base::machine_id();
+  facts.network = base::network_namespace();
   note_cpus(facts);
   return facts;
 }

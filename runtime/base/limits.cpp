@@ -17,6 +17,7 @@
 #include <hmc/error.hpp>
 
 #include "runtime/base/fd.hpp"
+#include "runtime/base/machine.hpp"
 
 namespace hmc::base {
 
@@ -25,13 +26,6 @@ namespace {
 std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325U) noexcept {  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   return hash;
-}
-
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 /// A file that holds one number; nothing if there is no such file, or it says "max".
@@ -143,10 +137,9 @@ struct Sum {
 }  // namespace
 
 MemoryRoom memory_room() {
-  static const std::uint64_t machine = hash_of(first_line("/proc/sys/kernel/random/boot_id"));
   constexpr const char* meminfo = "/proc/meminfo";
   MemoryRoom room;
-  room.machine = machine;
+  room.machine = machine_id();
   const std::uint64_t swap = field_of(meminfo, "SwapFree:") * 1024;
   const std::uint64_t available = field_of(meminfo, "MemAvailable:") * 1024;
   if (available > 0) room.machine_bytes = plus(available, swap);

@@ -1,19 +1,17 @@
 #include "runtime/transport/tcp/addresses.hpp"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "runtime/base/fd.hpp"
+#include "runtime/base/machine.hpp"
 
 namespace hmc::transport::tcp {
 
@@ -22,19 +20,10 @@ namespace {
 /// What is told of one rank stays small.
 constexpr std::size_t most_ips = 6;
 
-/// FNV-1a of the kernel's boot id and of the network namespace's number. 0 where either can't be had: then it is no
-/// other rank's machine.
-std::uint64_t machine_number() noexcept {
-  std::array<char, 64> text{};
-  const base::UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  const ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
-  struct stat space {};
-  if (length <= 0 || ::stat("/proc/self/ns/net", &space) != 0) return 0;
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto add = [&](std::uint8_t byte) noexcept { hash = (hash ^ byte) * 0x100000001b3ULL; };
-  for (ssize_t i = 0; i < length; ++i) add(static_cast<std::uint8_t>(text[static_cast<std::size_t>(i)]));
-  for (unsigned i = 0; i < 8; ++i) add(static_cast<std::uint8_t>(std::uint64_t{space.st_ino} >> (8 * i)));
-  return hash;
+/// Equal for two ranks that reach each other by loopback. 0 if unknown: then no two ranks do.
+std::uint64_t loopback_number() noexcept {
+  const std::uint64_t network = base::network_namespace();
+  return network == 0 ? 0 : base::machine_id() ^ (network * 0x100000001b3ULL);
 }
 
 /// The bytes of an address, whichever family; null: neither of the two.
@@ -86,7 +75,7 @@ Candidate candidate(const Ip& ip, std::uint16_t port, Distance distance) noexcep
 
 Address own_address() noexcept {
   Address address;
-  address.machine = machine_number();
+  address.machine = loopback_number();
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return address;
   for (const ifaddrs* each = all; each != nullptr && address.ips.size() < most_ips; each = each->ifa_next) {

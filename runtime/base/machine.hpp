@@ -1,0 +1,16 @@
+// Which machine and which network namespace a process runs on.
+#pragma once
+
+#include <cstdint>
+
+namespace hmc::base {
+
+/// A hash of the kernel's boot id: equal for all processes on one running kernel. Without /proc a hash of the host's
+/// name.
+std::uint64_t machine_id() noexcept;
+
+/// The number of the caller's network namespace: unique on one machine. Processes in the same namespace reach each
+/// other by loopback. 0 without /proc.
+std::uint64_t network_namespace() noexcept;
+
+}  // namespace hmc::base
