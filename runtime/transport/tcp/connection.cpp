@@ -38,17 +38,18 @@ bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULD
 
 }  // namespace
 
+bool prefers_reno(std::string_view current, Distance distance, Bbr bbr) noexcept {
+  return distance != Distance::further && bbr == Bbr::replace && current.starts_with("bbr");
+}
+
 void prepare(int fd, Distance distance, Bbr bbr) noexcept {
   const int one = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  // Where bbr is a machine's own choice it is for far ways: it paces, and on loopback or one hop the same transfer
-  // takes 1.2 to 4 times as long, by turns. reno, which every process may choose, doesn't; any other choice stays.
-  // HMC_TCP_CONGESTION=system keeps bbr, too.
   std::array<char, 16> control{};
   socklen_t length = control.size();
-  if (distance != Distance::further && bbr == Bbr::replace &&
-      ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(), &length) == 0 &&
-      std::string_view(control.data(), length).starts_with("bbr"))
+  // Linux allows every process to choose reno.
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(), &length) == 0 &&
+      prefers_reno({control.data(), length}, distance, bbr))
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   if (distance == Distance::machine) return;
   // A machine that vanishes is noticed within a minute.

@@ -121,8 +121,12 @@ class Connection {
   std::array<std::byte, gathered_bytes> buffer_;
 };
 
-/// What every socket of this wire has: no waiting for more bytes; no pacing where it isn't far; and to another machine
-/// a question now and then whether it is still there.
+/// True if a socket whose congestion control is `current` changes to reno. bbr paces for long paths: on loopback or
+/// within one network the same transfer takes 1.2 to 4 times as long with it.
+bool prefers_reno(std::string_view current, Distance distance, Bbr bbr) noexcept;
+
+/// Sets the options of every TCP socket: no delay of small segments, reno in place of bbr where `prefers_reno` says so,
+/// and keepalive probes to other machines.
 void prepare(int fd, Distance distance, Bbr bbr) noexcept;
 
 }  // namespace hmc::transport::tcp

@@ -182,6 +182,20 @@ std::string prepared(const char* before, Distance distance, Bbr bbr) {
   return name;
 }
 
+TEST(TcpConnection, PrefersRenoToBbrOnlyNearAndUnlessTheSystemsChoiceIsWanted) {
+  EXPECT_TRUE(prefers_reno("bbr", Distance::machine, Bbr::replace));
+  EXPECT_TRUE(prefers_reno("bbr2", Distance::network, Bbr::replace));
+  EXPECT_FALSE(prefers_reno("bbr", Distance::further, Bbr::replace));
+  EXPECT_FALSE(prefers_reno("bbr", Distance::machine, Bbr::keep));
+  EXPECT_FALSE(prefers_reno("cubic", Distance::machine, Bbr::replace));
+}
+
+// Every kernel has reno and lets every process choose it.
+TEST(TcpConnection, KeepsTheSystemsCongestionControlUnlessItIsBbr) {
+  for (const Distance distance : {Distance::machine, Distance::network, Distance::further})
+    EXPECT_EQ(prepared("reno", distance, Bbr::replace), "reno");
+}
+
 TEST(TcpConnection, TakesRenoInPlaceOfBbrOnTheNearUnlessTheSystemsChoiceIsWanted) {
   if (prepared("bbr", Distance::further, Bbr::replace).empty())
     GTEST_SKIP() << "this kernel has no bbr, or doesn't allow it";
