@@ -46,7 +46,11 @@ inline std::vector<MemoryKind> kinds_of(const Me& me) {
 }
 
 /// Real drivers (./dev gpu-test) fail when they like, and share as the machine can.
-inline bool drivers_are_fake() { return std::getenv("HMC_CUDA_LIBRARY") != nullptr; }
+/// HMC_CUDA_LIBRARY may also name a real driver.
+inline bool drivers_are_fake() {
+  const char* const library = std::getenv("HMC_CUDA_LIBRARY");
+  return library != nullptr && std::string_view(library).find("libfake_") != std::string_view::npos;
+}
 
 /// One vendor's fake in this process, steered.
 class Fake {
