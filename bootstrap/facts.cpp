@@ -4,13 +4,24 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <array>
+#include <functional>
 #include <map>
+#include <string_view>
 
 #include "runtime/base/machine.hpp"
 
 namespace hmc::bootstrap {
 
 namespace {
+
+/// Without a boot id the host's name has to do: this number informs, nodes are proven by their page.
+std::uint64_t machine_or_host() {
+  const std::uint64_t machine = base::machine_id();
+  std::array<char, 256> name{};
+  if (machine != 0 || ::gethostname(name.data(), name.size() - 1) != 0) return machine;
+  return std::hash<std::string_view>()(name.data());
+}
 
 void note_cpus(RankFacts& facts) {
   cpu_set_t set;
@@ -31,7 +42,7 @@ RankFacts own_facts(int rank) {
   RankFacts facts;
   facts.rank = rank;
   facts.pid = ::getpid();
-  facts.machine = base::machine_id();
+  facts.machine = machine_or_host();
   facts.network = base::network_namespace();
   note_cpus(facts);
   return facts;

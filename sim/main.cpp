@@ -41,7 +41,9 @@ int simulate(const Options& options) {
     fmt::print("{}", as_json(surveys, options.model, options.origin));
   else
     fmt::print(
-        "* the library's choice: the least estimate, by the closed forms that hmcinfo explain prints too\n"
+        "* the library's choice. Unless HMC_COLL, HMC_COLL_FILE or HMC_DETERMINISTIC decides it is the least "
+        "estimate,\n"
+        "  by the closed forms that hmcinfo explain prints too\n"
         "  parameters: {}\n",
         options.origin);
   if (!options.plot.empty()) write_file(options.plot, as_svg(surveys));

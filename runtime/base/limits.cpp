@@ -104,8 +104,10 @@ void look_at_group(MemoryRoom& room, std::uint64_t swap) {
     if (group.bytes >= room.group_bytes) continue;
     room.group_bytes = group.bytes;
     struct stat space {};
-    (void)::stat("/proc/self/ns/cgroup", &space);  // containers may have the same path
-    room.group = hash_of(group.path, room.machine ^ static_cast<std::uint64_t>(space.st_ino));
+    // Containers may have the same path below their mount: then the namespace or the line tells them apart.
+    (void)::stat("/proc/self/ns/cgroup", &space);
+    const std::uint64_t container = room.machine ^ static_cast<std::uint64_t>(space.st_ino);
+    room.group = hash_of(group.path, path.empty() ? hash_of(line, container) : container);
   }
 }
 

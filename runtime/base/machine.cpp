@@ -14,8 +14,8 @@ std::uint64_t machine_id() noexcept {
   static const std::uint64_t id = []() noexcept {
     std::array<unsigned char, 64> text{};
     const UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-    ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
-    if (length <= 0) length = ::gethostname(reinterpret_cast<char*>(text.data()), text.size()) == 0 ? ssize_t{64} : 0;
+    const ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
+    if (length <= 0) return std::uint64_t{0};
     std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
     for (ssize_t i = 0; i < length; ++i) hash = (hash ^ text[static_cast<std::size_t>(i)]) * 0x100000001b3ULL;
     return hash;

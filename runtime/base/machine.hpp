@@ -5,8 +5,7 @@
 
 namespace hmc::base {
 
-/// A hash of the kernel's boot id: equal for all processes on one running kernel. Without /proc a hash of the host's
-/// name.
+/// A hash of the kernel's boot id: equal for all processes on one running kernel. 0 without /proc.
 std::uint64_t machine_id() noexcept;
 
 /// The number of the caller's network namespace: unique on one machine. Processes in the same namespace reach each

@@ -139,7 +139,7 @@ void check_reductions(Me& me, hmc::Team& team, int first_of_world, bool every_al
     check_all<std::int64_t>(team, first_of_world, by, collective, some_forms, ground, number);
   };
   for (const Collective collective : reductions) check("the chosen algorithm", collective, forms);
-  std::size_t turn = 0;
+  std::size_t turn = static_cast<std::size_t>(me.size);  // so that each algorithm meets each form
   for (const auto& algorithm : algorithms()) {
     if (!every_algorithm || !reduces(algorithm.collective)) continue;
     const Forced forced(team, algorithm.collective, &algorithm);

@@ -61,7 +61,7 @@ class OptionalTests(unittest.TestCase):
         (self.tree / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
 
     def configure(self, expected):
-        return subprocess.run([CMAKE, "-S", self.tree, "-B", self.tree / "build", f"-DHMC_EXPECT_TESTS={expected}"],
+        return subprocess.run([CMAKE, "-G", "Ninja", "-S", self.tree, "-B", self.tree / "build", f"-DHMC_EXPECT_TESTS={expected}"],
                               capture_output=True, text=True, check=False)
 
     def run_tests(self, expected):

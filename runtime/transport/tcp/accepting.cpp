@@ -65,7 +65,9 @@ void TcpLink::accept_by_spare(int error) noexcept {
   spare_error_ = error;
   spare_.reset();
   base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket && (errno == EMFILE || errno == ENFILE) && ++without_spare_ > 1) report_no_descriptor(errno);
   if (socket) {
+    without_spare_ = 0;
     try {
       connections_.push_back(std::make_unique<Connection>(std::move(socket)));
       by_spare_ = connections_.back().get();

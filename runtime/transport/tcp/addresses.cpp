@@ -22,8 +22,8 @@ constexpr std::size_t most_ips = 6;
 
 /// Equal for two ranks that reach each other by loopback. 0 if unknown: then no two ranks do.
 std::uint64_t loopback_number() noexcept {
-  const std::uint64_t network = base::network_namespace();
-  return network == 0 ? 0 : base::machine_id() ^ (network * 0x100000001b3ULL);
+  const std::uint64_t machine = base::machine_id(), network = base::network_namespace();
+  return machine == 0 || network == 0 ? 0 : machine ^ (network * 0x100000001b3ULL);
 }
 
 /// The bytes of an address, whichever family; null: neither of the two.

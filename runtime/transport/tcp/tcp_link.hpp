@@ -98,6 +98,7 @@ class TcpLink final : public messages::Link {
   std::uint64_t turned_away_ = 0;
   const Connection* by_spare_ = nullptr;  // it has the spare descriptor
   int spare_error_ = 0;                   // why
+  int without_spare_ = 0;                 // accepts in a row that failed with the spare descriptor too
   std::int64_t deaf_until_ = 0;           // 0: it listens
   std::uint64_t sent_in_turn_ = 0;
   bool any_dead_ = false;
