@@ -5,7 +5,7 @@
 
 namespace hmc::window {
 
-/// Unchecked and noexcept, as try_put_signal. The source may be reused once `look` says ok.
+/// Checks no argument. The source may be reused once `look` returns ok.
 base::Status begin_put_signal(const Core& core, int rank, std::uint64_t offset, const void* source, std::size_t bytes,
                               std::uint64_t signal_offset, std::uint64_t value, std::uint64_t& ticket) noexcept;
 /// After it, where the rank may compute meanwhile: wakes the thread that goes on with what it has started. A wire does

@@ -113,10 +113,6 @@ class Core : public std::enable_shared_from_this<Core> {
   Core& context(const char* operation) const;
   DeviceHandle device_handle(MemoryType type, int device);
 
-  /// For the collectives: unchecked, noexcept, done when the source may be reused.
-  base::Status try_put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
-                              std::uint64_t signal_offset, std::uint64_t value, const base::WaitNote& note) noexcept;
-
  private:
   Core(TeamCore& team, Role role);
   void adopt(std::shared_ptr<memory::Allocation> allocation);

@@ -174,13 +174,4 @@ void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call, ba
   require(*fabric_, finish(*fabric_, peer.wire, ticket, {activity, call.peer}, fabric_->timeout), call);
 }
 
-base::Status Core::try_put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
-                                  std::uint64_t signal_offset, std::uint64_t value,
-                                  const base::WaitNote& note) noexcept {
-  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  Ticket ticket = transport::done;
-  const base::Status status = peer.channel->put_signal(offset, source, bytes, signal_offset, value, ticket);
-  return status.ok() ? finish(*fabric_, peer.wire, ticket, note, fabric_->timeout) : status;
-}
-
 }  // namespace hmc::window

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "runtime/window/begin.hpp"
 #include "tests/support/code_of.hpp"
 #include "tests/unit/window/stuck_wire.hpp"
 
@@ -46,8 +47,11 @@ TEST_F(WindowAbandon, ByPipelinesWithAllThatTheyHaveUnderWay) {
 }
 
 TEST_F(WindowAbandon, ByWhatTheCollectivesUse) {
-  const base::Status status = core_->try_put_signal(0, 0, memory_.data(), 100, 1000, 1, {base::Activity::barrier});
-  EXPECT_EQ(status.code, Code::timeout);
+  std::uint64_t ticket = 0;
+  ASSERT_TRUE(begin_put_signal(*core_, 0, 0, memory_.data(), 100, 1000, 1, ticket).ok());
+  EXPECT_EQ(look(*core_, 0, ticket).code, Code::in_progress);
+  EXPECT_EQ(rank_.wire->under_way.size(), 1U);
+  abandon(*core_, 0, ticket);
   EXPECT_TRUE(rank_.wire->under_way.empty());
 }
 
