@@ -59,8 +59,8 @@ target_link_libraries(hmc_flags INTERFACE hmc_warnings hmc_sanitizer)
 find_package(Threads REQUIRED)
 
 # Parsing headers takes two thirds of the time of compiling a file, so sources of one target are compiled together.
-# Sources of one target therefore must not have private names in common. `./dev check` compiles with OFF, which finds a
-# file that doesn't include what it needs; OFF also suits work on few files.
+# Sources of one target therefore must not have private names in common (hmc_compile_alone in tests/ lists exceptions).
+# OFF suits work on few files, and finds a file that doesn't include what it needs.
 option(HMC_UNITY "Compile up to 16 sources of a target at once" ON)
 function(hmc_unity target)
   if(HMC_UNITY)
