@@ -1,4 +1,4 @@
-// Buffer<T>: a vector that lives in a declared place and is read where it is declared to be read.
+// Buffer<T>: a vector in any kind of memory, accessible from the host and from devices.
 #pragma once
 
 #include <algorithm>
@@ -14,28 +14,32 @@
 
 namespace hmc {
 
-/// Bytes move only when somebody asks to read them elsewhere. Indices beyond the end and null pointers are an Error in
-/// every build. One thread at a time. A program's own kernels that read or write the elements must be over before the
-/// Buffer moves, grows or goes: it knows of its transfers only.
+/// A vector of trivially copyable elements in the memory of a Place. Data moves to other memory only on request.
 ///
-/// ORDER. A TransferOrder says which transfers have been waited for when the call returns: all of them unless it says
-/// otherwise. The others go by a stream: the user's, or one of the Buffer's own for each device. In any mode
-///  - what is done with a Buffer comes after what was done with it before, also between two Buffers;
-///  - elements that a call takes from host memory were read when it returns; those that lie on a device, and host
-///    memory that get() writes to, stay untouched until synchronize();
-///  - a Buffer that is read from, and a handle, may go at once: their memory stays until the stream has come past;
-///  - get(index), casts and what the host copies itself (from host memory to host memory, which is also pinned and
-///    managed memory, and between two vendors' devices) are waited for, with all that is under way.
-/// Getting and freeing memory may wait for a device; a Buffer that goes waits for its own transfers.
+/// ERRORS. Every build checks indices and null pointers and throws Error.
 ///
-/// HANDLES. What get_..._accessible() gives is the Buffer's own memory where that is reached, and stays valid for
-/// itself when the Buffer goes (but for one in a window); else it's a copy, which goes with the handle. Its elements
-/// are there when the transfers' mode says so, or behind stream(), or after synchronize().
+/// THREADS. One thread at a time.
 ///
-/// WINDOWS. Buffer<T>(window, count) lies in the window's symmetric heap, at offset() of every rank's part: peers put
-/// and get there, and collectives take data() in place. See Place for what ranks must do alike; a Buffer lets go of its
-/// range when it is destroyed, moved elsewhere or grows, and handles go with it. It must not be used after the window's
-/// close.
+/// KERNELS. The Buffer doesn't know of the program's own kernels. A kernel that accesses the elements must be complete
+/// before the Buffer moves, grows or is destroyed.
+///
+/// ORDER. The TransferOrder states which transfers are complete when a call returns; by default all. The others are
+/// queued on a stream: the user's, or one of the Buffer's own per device. In every mode:
+///  - Operations on a Buffer run in the order of the calls, also between two Buffers.
+///  - A source in host memory may be reused when the call returns. A source on a device, and host memory that get()
+///    writes to, stay in use until synchronize().
+///  - A source Buffer and a handle may be destroyed at once: their memory is kept until the stream has used it.
+///  - get(index), casts, and copies by the host wait for all transfers in flight. The host copies between host memory,
+///    pinned and managed included, and between devices of different vendors.
+///  - Allocating and freeing memory may wait for a device. The destructor waits for the Buffer's own transfers.
+///
+/// HANDLES. get_..._accessible() returns the Buffer's own memory if it can be accessed from there; else a copy, freed
+/// with the handle. The own memory stays valid after the Buffer is destroyed, except in a window. The elements are
+/// valid when the mode says so, in stream() order, or after synchronize().
+///
+/// WINDOWS. Buffer<T>(window, count) lies in the window's symmetric heap, at offset() of every rank's part. Peers put
+/// and get there, and collectives use data() in place. The rules of Place apply. The Buffer frees its range, and
+/// invalidates handles, when it is destroyed, moved elsewhere or grows. It must not be used after the window is closed.
 template <typename T> class Buffer {
   static_assert(std::is_trivially_copyable_v<T>, "a Buffer's elements are moved as bytes");
 
@@ -48,11 +52,11 @@ template <typename T> class Buffer {
     made.resize(count, value);
     return made;
   }
-  /// A copy of `values`, which may lie in any memory.
+  /// Copies `values`, which may lie in any memory.
   Buffer(Place place, const T* values, std::size_t count, TransferOrder order = {}) : Buffer(std::move(place), order) {
     assign(values, count);
   }
-  /// Without a copy: memory that lies at `place`, kept by `owner` as long as it's needed.
+  /// Uses existing memory at `place` without a copy. The Buffer holds `owner` as long as it needs the memory.
   static Buffer adopt(Place place, std::shared_ptr<T> owner, std::size_t count, TransferOrder order = {}) {
     if (owner == nullptr && count > 0) refuse(Code::invalid_argument, "there is no memory to adopt", 0, count);
     Buffer made(std::move(place), order);
@@ -65,13 +69,13 @@ template <typename T> class Buffer {
   static Buffer adopt(Place place, T* values, std::size_t count, Deleter deleter, TransferOrder order = {}) {
     return adopt(std::move(place), std::shared_ptr<T>(values, std::move(deleter)), count, order);
   }
-  /// The caller keeps it, and keeps it alive.
+  /// Uses the caller's memory without a copy. The memory must outlive the Buffer.
   static Buffer borrow(Place place, T* values, std::size_t count, TransferOrder order = {}) {
     return adopt(
         std::move(place), values, count, [](T*) {}, order);
   }
 
-  /// In the same place and order; its streams are its own, but for a user's.
+  /// A copy at the same place, with the same order. It has streams of its own, except a user's stream.
   Buffer(const Buffer& other)
       : place_(other.place_), order_(other.order_), transfers_(detail::alike(other.transfers_)) {
     copy_from(other);
@@ -80,7 +84,7 @@ template <typename T> class Buffer {
     if (this != &other) Buffer(other).swap(*this);
     return *this;
   }
-  /// Steals: the memory stays where it is. What was stolen from is empty, in the same place, and waits from now on.
+  /// Takes over the memory. The moved-from Buffer is empty, at the same place, with TransferMode::sync.
   Buffer(Buffer&& other) noexcept
       : place_(other.place_),
         order_(std::exchange(other.order_, {})),
@@ -92,9 +96,9 @@ template <typename T> class Buffer {
     if (this != &other) Buffer(std::move(other)).swap(*this);
     return *this;
   }
-  /// Steals where move() would leave the memory where it is; else moves.
+  /// Takes over the memory of `other`, and moves it to `place` if it isn't there.
   Buffer(Place place, Buffer&& other) : Buffer(std::move(other)) { move(std::move(place)); }
-  /// A copy in another place, each element cast, which the host does.
+  /// A copy at another place. If the types differ, the host casts each element.
   template <typename U>
   Buffer(Place place, const Buffer<U>& other, TransferOrder order = {}) : Buffer(std::move(place), order) {
     if constexpr (std::is_same_v<T, U>) {
@@ -116,28 +120,28 @@ template <typename T> class Buffer {
   std::size_t size() const noexcept { return count_; }
   std::size_t capacity() const noexcept { return capacity_; }
   bool empty() const noexcept { return count_ == 0; }
-  /// An address in the buffer's place, which the host may be unable to read; null while nothing was
-  /// ever in it. Of one in a window with parts on devices it is what Window::data() is.
+  /// The first element, possibly a device address. Null until memory was allocated. For a Buffer in a window it is an
+  /// address as Window::data() is.
   T* data() noexcept { return first(); }
   const T* data() const noexcept { return first(); }
-  /// Of data() in the window, for put and get. Error{invalid_argument} for a Buffer that lies in none.
+  /// The offset of data() in the window, for put and get. Error{invalid_argument} if the Buffer isn't in a window.
   std::uint64_t offset() const { return detail::offset_in_window(place_, memory_.get()); }
 
   TransferMode mode() const noexcept { return order_.mode; }
-  /// Waits for what is under way; later transfers follow the new one.
+  /// Waits for the transfers in flight; later transfers use the new order.
   void set_order(TransferOrder order) {
     auto made = detail::make_transfers(place_, order);
     synchronize();
     order_ = order;
     transfers_ = std::move(made);
   }
-  /// The vendor's handle of the stream by which this Buffer's device is reached; null on the host, and where every
-  /// transfer is waited for. Kernels on another stream see the elements only after synchronize().
+  /// The vendor's handle of the stream of this Buffer's transfers on its device; null on the host, and if every
+  /// transfer blocks. Kernels on another stream see the elements only after synchronize().
   void* stream() const {
     const bool always_waits = order_.mode == TransferMode::sync && !order_.has_stream;
     return always_waits ? nullptr : detail::stream_at(transfers_, place_);
   }
-  /// All that is under way is done, also what a user's stream holds.
+  /// Waits for the transfers in flight, and for all work on a user's stream.
   void synchronize() const {
     if (transfers_ != nullptr) detail::synchronize(*transfers_);
   }
@@ -148,7 +152,7 @@ template <typename T> class Buffer {
     transfer({grown.get(), keeper(grown), &transfers_, &place_}, end(0), count_, order_.mode);
     replace(std::move(grown), count);
   }
-  /// New elements are `value`, also those inside the capacity.
+  /// New elements get `value`, also within the capacity.
   void resize(std::size_t count, const T& value = T{}) {
     if (count > count_) {
       grow_to(count);
@@ -160,7 +164,7 @@ template <typename T> class Buffer {
   }
   void clear() noexcept { count_ = 0; }
 
-  /// `values` may lie in any memory, but not in this buffer; so in append() and set().
+  /// Replaces the elements. In assign(), append() and set() `values` may lie in any memory except this Buffer.
   void assign(const T* values, std::size_t count) {
     check_pointer(values, count);
     if (count > capacity_) replace(allocate(place_, count), count);
@@ -198,9 +202,9 @@ template <typename T> class Buffer {
     transfer(users(values), end(index), count, order_.mode);
   }
 
-  /// To another place, by the same order. The memory stays where it is when it is there already, or in memory that is
-  /// reached just as well (host_new and host_malloc, cuda and cuda_async of one device): then that changes who gives
-  /// more of it. A user's stream goes on serving the device that it is of.
+  /// Moves the elements to another place, with the same TransferOrder. If the host and the devices access both places
+  /// alike (host_new and host_malloc; cuda and cuda_async of one device), no data moves, and only later allocations use
+  /// the new place. A user's stream is used for its own device only.
   void move(Place place) {
     if (detail::is_reached_alike(place, place_)) {
       place_ = std::move(place);
@@ -221,7 +225,7 @@ template <typename T> class Buffer {
     std::swap(capacity_, other.capacity_);
   }
 
-  /// Where the host reads (and, where it is the buffer itself, writes).
+  /// Handles: see the class comment. The host may write through the handle only if it is the Buffer's own memory.
   std::shared_ptr<T> get_host_accessible() const {
     return detail::host_reaches(place_) ? own() : copy_at(Allocator::host_malloc);
   }
@@ -255,7 +259,7 @@ template <typename T> class Buffer {
     return place.heap != nullptr ? detail::allocate_in_window(place, bytes_of(count))
                                  : detail::allocate_at(place, bytes_of(count));
   }
-  /// A range of a window goes when the Buffer says so, not when its last reader does: all ranks must agree on when.
+  /// The Buffer frees a range of a window itself, not its last reader: all ranks must free it at the same point.
   std::shared_ptr<const void> keeper(const std::shared_ptr<std::byte>& memory) const {
     if (place_.heap != nullptr) return place_.heap;
     return memory;
@@ -331,7 +335,7 @@ template <typename T> class Buffer {
   Place place_;
   TransferOrder order_;
   std::shared_ptr<std::byte> memory_;
-  // Goes before the memory that its transfers use. Null while every one was waited for.
+  // Destroyed before the memory that its transfers use. Null if no transfer was ever left in flight.
   mutable std::shared_ptr<detail::Transfers> transfers_;
   std::size_t count_ = 0;
   std::size_t capacity_ = 0;

@@ -1,4 +1,4 @@
-// copy: one verb between any two places, local memory of any kind and bytes of any rank's part of a window.
+// copy: copies between any two locations: local memory of any kind, and any rank's part of a window.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,21 @@ namespace hmc {
 
 class Window;
 
-/// Where a copy reads or writes. A window named by one stays open until the copy has returned.
+/// The source or the destination of a copy. A window must stay open until the copy has returned.
 struct Location {
-  /// Memory of this process: the host's, or a device's of any vendor.
+  /// Memory of this process, on the host or on a device of any vendor.
   Location(const void* address) noexcept : pointer(const_cast<void*>(address)) {}  // a source is only read
-  /// Byte `at` of a rank's part.
+  /// Byte `at` of the part of rank `of`.
   Location(Window& in, int of, std::uint64_t at) noexcept : window(&in), rank(of), offset(at) {}
 
-  Window* window = nullptr;  ///< null: `pointer` it is
+  Window* window = nullptr;  ///< null: the location is `pointer`
   int rank = -1;
   std::uint64_t offset = 0;
   void* pointer = nullptr;
 };
 
-/// What a copy goes from and to: `global` is a window, `host` memory that the host reaches, `local` a device's.
-/// Any but `automatic` is an assertion: a copy between other places is refused, Error{invalid_argument}.
+/// The kinds of source and destination: `global` is a window, `host` is memory that the host can access, `local` is
+/// device memory. Any value except `automatic` is an assertion: other locations are Error{invalid_argument}.
 enum class Direction : std::uint8_t {
   automatic,
   host_to_host,
@@ -39,9 +39,13 @@ enum class Direction : std::uint8_t {
 };
 HMC_API const char* name_of(Direction direction) noexcept;
 
-/// As put into a window (whoever needs the bytes there flushes), as get out of one, and done when it returns between
-/// local memory. From window to window bytes go directly where one side is this rank's or can be loaded from, else
-/// through host memory here. Throws Error.
+/// Copies `bytes` bytes. Throws Error. When it returns:
+///  - to a window: as put, at local completion; flush the destination window for remote completion
+///  - from a window to local memory: as get, the bytes have arrived
+///  - between local memory: the copy is complete
+///
+/// From window to window the bytes go directly if this process can access one side in memory; else they go through host
+/// memory of this rank.
 HMC_API void copy(const Location& destination, const Location& source, std::size_t bytes,
                   Direction direction = Direction::automatic);
 

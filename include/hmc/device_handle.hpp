@@ -1,19 +1,20 @@
-// DeviceHandle: a window as kernels see it. Plain data, given to a kernel by value; <hmc/hmc_device.cuh> is what a
-// kernel does with it.
+// DeviceHandle: a window as kernels see it. Plain data, passed to a kernel by value, which uses it by
+// <hmc/hmc_device.cuh>.
 #pragma once
 
 namespace hmc {
 
+/// The ranks' parts of a window at the addresses that one device uses. From Window::device_handle.
 struct DeviceHandle {
   struct Part {
-    unsigned char* address;        ///< of the rank's first byte; null where the device doesn't reach it
-    unsigned long long bytes;      ///< of its part
-    const unsigned char* context;  ///< the rank's user context; null where there is none
+    unsigned char* address;        ///< the first byte of the rank's part; null if the device can't access it
+    unsigned long long bytes;      ///< the size of the rank's part
+    const unsigned char* context;  ///< the rank's user context; null if there is none
   };
   int rank = -1;
   int size = 0;
-  const Part* parts = nullptr;  ///< by rank, in the device's memory
-  /// Not null: all parts are reached and have the same `bytes`, and rank r's begins at base + r * stride.
+  const Part* parts = nullptr;  ///< by rank, in device memory
+  /// If not null: the device can access all parts, they have the same size, and rank r's starts at base + r * stride.
   unsigned char* base = nullptr;
   unsigned long long stride = 0;
   unsigned long long bytes = 0;

@@ -1,4 +1,4 @@
-// What can go wrong, and the exception that says so.
+// Error codes, and the exception that carries them.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,26 @@
 
 namespace hmc {
 
-/// One numbering for the C++ API, the C ABI and the older API's status_t (which has the first six).
+/// Error codes of the C++ API and the C ABI. The first six are also those of the older API's status_t.
 enum class Code : int {
   success = 0,
-  error = 1,           ///< a call to the system or to a library failed; the text says which
+  error = 1,           ///< a call of the system or of a library failed; the text names it
   unsupported = 2,     ///< this build, machine or kind of memory can't do it
   invalid_config = 3,  ///< arguments or settings that contradict each other
-  timeout = 4,         ///< the deadline passed; the text names who was missing
+  timeout = 4,         ///< the deadline passed; the text names the missing ranks
   not_found = 5,
   invalid_argument = 6,
-  out_of_range = 7,  ///< offset + size lies beyond the window
-  misaligned = 8,    ///< an atomic or a signal off its natural border
+  out_of_range = 7,  ///< offset + size is beyond the rank's part of the window
+  misaligned = 8,    ///< the word of an atomic or a signal isn't naturally aligned
   bad_rank = 9,
   closed = 10,  ///< the window, team or runtime was closed
   out_of_memory = 11,
-  peer_failed = 12,  ///< a rank died; Error::peer says which
+  peer_failed = 12,  ///< a rank died; Error::peer is its rank
   aborted = 13,      ///< a rank called abort, or the launcher ended the job
-  mismatch = 14,     ///< ranks called different collectives, or with different counts, types or ops
-  unavailable = 15,  ///< a forced or needed wire can't be had
-  refused = 16,      ///< authentication or protocol version
-  in_progress = 17,  ///< not an error: a request isn't done yet
+  mismatch = 14,     ///< ranks called different collectives, or passed different counts, types or operations
+  unavailable = 15,  ///< a forced or needed wire isn't available
+  refused = 16,      ///< authentication failed, or the protocol versions differ
+  in_progress = 17,  ///< not an error: a request isn't complete
 };
 
 /// The older API's result type; its numbers are the first of Code.
@@ -38,18 +38,18 @@ enum class status_t : int { SUCCESS = 0, ERROR, UNSUPPORT, INVALID_CONFIG, TIMEO
 
 HMC_API const char* name_of(Code code) noexcept;
 
-/// Everything that is known about a failure. Fields that don't apply are -1 or 0; ranks are the world's.
+/// The details of an error. Fields that don't apply are -1 or 0. Ranks are world ranks.
 struct ErrorDetail {
   Code code = Code::error;
-  std::string operation;  ///< the call as the user knows it: "put", "allreduce", "Window::create"
-  int rank = -1;          ///< who reports
-  int peer = -1;          ///< the other side, or the rank that failed
+  std::string operation;  ///< the user's call: "put", "allreduce", "Window::create"
+  int rank = -1;          ///< the rank that reports the error
+  int peer = -1;          ///< the target, or the rank that failed
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  bool has_extent = false;  ///< offset and size mean something
+  bool has_extent = false;  ///< offset and size are set
   int sys_errno = 0;
-  std::string message;  ///< what happened
-  std::string hint;     ///< what to do about it
+  std::string message;  ///< the cause
+  std::string hint;     ///< a remedy
 };
 
 /// Thrown by the public C++ API. what() is one line with every field that applies.

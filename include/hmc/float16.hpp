@@ -1,4 +1,4 @@
-// 16-bit floats: storage types with exact conversions. Arithmetic happens in float.
+// 16-bit floats: storage types with exact conversion to float. Arithmetic is in float.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -25,7 +25,7 @@ struct float16 {
     const std::uint32_t magnitude = f & 0x7fffffffU;
     if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);   // NaN stays quiet
     if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // rounds to inf
-    if (magnitude < 0x38800000U) {  // subnormal: let the float adder round at the right bit
+    if (magnitude < 0x38800000U) {  // subnormal: the float adder rounds at the right bit
       const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
       return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U));
     }

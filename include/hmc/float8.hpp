@@ -1,4 +1,4 @@
-// 8-bit floats: storage types with exact conversions. Arithmetic happens in float.
+// 8-bit floats: storage types with exact conversion to float. Arithmetic is in float.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -12,13 +12,13 @@ namespace hmc {
 
 namespace detail {
 
-/// What the two formats of the OCP 8-bit floating point specification share. Conversion from float rounds to nearest,
-/// ties to even, and doesn't saturate: what is too large for the format stays visible, as in torch.
+/// The two formats of the OCP 8-bit floating point specification. Conversion from float rounds to nearest, ties to
+/// even. It doesn't saturate: a value that is too large becomes infinity or NaN, as in torch.
 template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float8Format {
   static constexpr unsigned shift = 23 - mantissa_bits;
   static constexpr std::uint32_t rebias = (127 - bias) << 23;
   static constexpr std::uint32_t nan = 0x7fU;
-  static constexpr std::uint32_t infinity = 0x7cU;  ///< where there is one
+  static constexpr std::uint32_t infinity = 0x7cU;  ///< if has_infinity
 
   static constexpr std::uint8_t encode(float value) {
     const std::uint32_t f = std::bit_cast<std::uint32_t>(value);
@@ -42,10 +42,10 @@ template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float
  private:
   static constexpr std::uint32_t encode_magnitude(std::uint32_t f) {
     if (f > 0x7f800000U) return nan;
-    // Halfway from the largest number to the one after it: e4m3 464, which goes down to the even 448; e5m2 61440, up.
+    // The tie above the largest number: e4m3 464 rounds down to the even 448; e5m2 61440 rounds up to infinity.
     if (!has_infinity && f > 0x43e80000U) return nan;
     if (has_infinity && f >= 0x47700000U) return infinity;
-    if (f < rebias + (1U << 23)) {  // subnormal: let the float adder round at the right bit
+    if (f < rebias + (1U << 23)) {  // subnormal: the float adder rounds at the right bit
       constexpr std::uint32_t steps = (151U - bias - mantissa_bits) << 23;  // a float whose last bit is the smallest
       return std::bit_cast<std::uint32_t>(std::bit_cast<float>(f) + std::bit_cast<float>(steps)) - steps;
     }
@@ -56,7 +56,7 @@ template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float
 
 }  // namespace detail
 
-/// OCP E4M3 (torch's float8_e4m3fn): up to 448, no infinity; what is larger becomes NaN.
+/// OCP E4M3 (torch's float8_e4m3fn): up to 448, no infinity; larger values become NaN.
 struct float8_e4m3 {
   using Format = detail::Float8Format<3, 7, false>;
   std::uint8_t bits = 0;
@@ -67,7 +67,7 @@ struct float8_e4m3 {
   friend constexpr bool operator==(float8_e4m3 a, float8_e4m3 b) { return float(a) == float(b); }
 };
 
-/// OCP E5M2 (torch's float8_e5m2): the upper half of a float16; up to 57344, then infinity.
+/// OCP E5M2 (torch's float8_e5m2): the upper half of a float16; up to 57344, larger values become infinity.
 struct float8_e5m2 {
   using Format = detail::Float8Format<2, 15, true>;
   std::uint8_t bits = 0;

@@ -1,4 +1,4 @@
-// HMC's C++ API in one header.
+// The whole C++ API.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -1,13 +1,14 @@
-/* HMC's C ABI: what other languages bind to. The same core as the C++ API in <hmc/hmc.hpp>, whose
- * comments say what each call promises (ordering, ownership, threads); here is what differs.
+/* The C ABI of HMC, for C and for bindings of other languages. The functions have the semantics of the C++ API in
+ * <hmc/hmc.hpp>: see window.hpp (ordering, completion), team.hpp (collectives), request.hpp and runtime.hpp. The
+ * differences:
  *
- * - Every function that can fail returns an hmc_code; hmc_last_error() has the text of this thread's
- *   last failure. No exception leaves this interface.
- * - Handles are opaque. X_create makes one, X_close ends its work (collective), X_destroy frees it
- *   (local, never blocks, takes NULL). A window must be destroyed before its runtime.
- * - Structs start with struct_size, which the caller sets to sizeof: a later version may append fields
- *   and still serve a program that was compiled with this one.
- * - Timeouts are nanoseconds; HMC_JOB_TIMEOUT means the runtime's own (HMC_TIMEOUT_S).
+ * - A function that can fail returns an hmc_code. hmc_last_error() returns the text of this thread's last failure.
+ *   No function throws an exception.
+ * - Handles are opaque. X_create creates one. X_close is collective and completes its work. X_destroy frees it: local,
+ *   never blocks, accepts NULL. Destroy a window before its runtime.
+ * - Structs start with struct_size, which the caller sets to sizeof the struct. A later version may append fields, and
+ *   programs that were compiled with this version still work.
+ * - Timeouts are in nanoseconds. HMC_JOB_TIMEOUT means the runtime's deadline (HMC_TIMEOUT_S).
  */
 #ifndef HMC_HMC_C_H
 #define HMC_HMC_C_H
@@ -44,28 +45,30 @@ typedef enum hmc_code {
   HMC_IN_PROGRESS = 17
 } hmc_code;
 
-/* Fields that don't apply are -1 or 0. */
+/* Fields that don't apply are -1 or 0. Ranks are world ranks. */
 typedef struct hmc_error_detail {
   size_t struct_size;
   int code;
-  int rank; /* who reports */
-  int peer; /* the other side, or the rank that failed */
+  int rank; /* the rank that reports the error */
+  int peer; /* the target, or the rank that failed */
   int sys_errno;
-  int has_extent; /* offset and size mean something */
+  int has_extent; /* offset and size are set */
   int reserved;
   uint64_t offset;
   uint64_t size;
 } hmc_error_detail;
 
 HMC_C_API const char* hmc_code_name(hmc_code code);
-/* Of this thread; "" before the first failure; valid until this thread's next failure. */
+/* The text of this thread's last failure; "" before the first. Valid until this thread's next failure. */
 HMC_C_API const char* hmc_last_error(void);
+/* The details of this thread's last failure. */
 HMC_C_API hmc_code hmc_last_error_detail(hmc_error_detail* detail);
+/* The version of the library, such as "0.1.0". */
 HMC_C_API const char* hmc_version(void);
 
-/* ---- the vocabulary. The numbers are those of the C++ enums. */
+/* ---- types. The numbers are those of the C++ enums, and never change. */
 typedef enum hmc_memory_type {
-  /* the first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU, ASCEND_NPU whose library finds a device, else CPU */
+  /* The first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU, ASCEND_NPU whose library finds a device, else CPU. */
   HMC_MEMORY_DEFAULT = 0,
   HMC_MEMORY_CPU = 1,
   HMC_MEMORY_NVIDIA_GPU = 2,
@@ -95,13 +98,13 @@ typedef enum hmc_dtype {
   HMC_F64 = 11,
   HMC_E4M3 = 12,
   HMC_E5M2 = 13,
-  HMC_LOCATED_I32 = 14, /* hmc_located_i32, for HMC_MAXLOC, HMC_MINLOC and users' functions */
+  HMC_LOCATED_I32 = 14, /* hmc_located_i32, for HMC_MAXLOC, HMC_MINLOC and user-defined reductions */
   HMC_LOCATED_I64 = 15,
   HMC_LOCATED_F32 = 16,
   HMC_LOCATED_F64 = 17
 } hmc_dtype;
 
-/* A value, and where it stands. */
+/* A value and its index. */
 typedef struct hmc_located_i32 {
   int32_t value;
   int32_t index;
@@ -128,7 +131,7 @@ typedef enum hmc_op {
   HMC_BAND = 5,
   HMC_BOR = 6,
   HMC_BXOR = 7,
-  HMC_LAND = 8, /* the result of land and lor is 0 or 1, also of a single contribution */
+  HMC_LAND = 8, /* the result of land and lor is 0 or 1, also from a single contribution */
   HMC_LOR = 9,
   HMC_MAXLOC = 10,
   HMC_MINLOC = 11
@@ -136,7 +139,7 @@ typedef enum hmc_op {
 
 typedef enum hmc_cmp { HMC_EQ = 0, HMC_NE = 1, HMC_LT = 2, HMC_LE = 3, HMC_GT = 4, HMC_GE = 5 } hmc_cmp;
 
-HMC_C_API size_t hmc_dtype_size(hmc_dtype type); /* 0 for a number that is no type */
+HMC_C_API size_t hmc_dtype_size(hmc_dtype type); /* in bytes; 0 for an invalid type */
 HMC_C_API const char* hmc_dtype_name(hmc_dtype type);
 HMC_C_API const char* hmc_op_name(hmc_op op);
 HMC_C_API uint16_t hmc_f16_from_float(float value);
@@ -156,55 +159,63 @@ typedef struct hmc_window* hmc_window_t;
 
 typedef struct hmc_path {
   size_t struct_size;
-  int direct; /* load and store reach the peer's windows */
+  int direct; /* this rank can load from and store to the peer's windows */
   int reserved;
   char wire[24];
-  char why[224]; /* cut where it doesn't fit */
-  /* Of hmc_window_path, where the peer's part is a device's: as measured ("staged": by the first call). Else 0. */
+  char why[224]; /* the reason for the wire; truncated if too long */
+  /* Bandwidth and latency: measured for a peer's part in device memory (hmc_window_path), else 0. */
   double gigabytes_per_s;
   double latency_us;
 } hmc_path;
 
 typedef struct hmc_counters {
   size_t struct_size;
-  uint64_t puts_direct;
-  uint64_t puts_wire;
-  uint64_t buffers_in_place;
-  uint64_t buffers_staged;
-  uint64_t reduced_on_device;
-  uint64_t buffers_read; /* by peers, out of this rank's memory */
-  uint64_t runs_landed;  /* that a wire brought straight to a collective's output */
+  uint64_t puts_direct;       /* puts that were a copy into mapped memory */
+  uint64_t puts_wire;         /* puts that went over a wire */
+  uint64_t buffers_in_place;  /* collective buffers used in place; they or a peer's buffer lie in a window */
+  uint64_t buffers_staged;    /* collective buffers that were copied through staging memory */
+  uint64_t reduced_on_device; /* reductions that were carried out by devices */
+  uint64_t buffers_read;      /* collective buffers in no window, read by peers from this rank's memory */
+  uint64_t runs_landed;       /* ranges that a wire received directly into a collective's output */
 } hmc_counters;
 
+/* Detects the launcher and joins its job, collectively. Without a launcher it is rank 0 of 1. */
 HMC_C_API hmc_code hmc_runtime_create(hmc_runtime_t* runtime);
+/* Collective. A rank that is destroyed without it is a failed rank to the others. */
 HMC_C_API hmc_code hmc_runtime_close(hmc_runtime_t runtime);
 HMC_C_API void hmc_runtime_destroy(hmc_runtime_t runtime);
 
-/* -1 without a runtime; hmc_runtime_node_of: -1 for a bad rank too. */
+/* These return -1 for a NULL runtime; hmc_runtime_node_of also for a bad rank. */
 HMC_C_API int hmc_runtime_rank(hmc_runtime_t runtime);
 HMC_C_API int hmc_runtime_size(hmc_runtime_t runtime);
 HMC_C_API int hmc_runtime_node(hmc_runtime_t runtime);
 HMC_C_API int hmc_runtime_node_of(hmc_runtime_t runtime, int rank);
 HMC_C_API int hmc_runtime_node_count(hmc_runtime_t runtime);
+/* The value of HMC_JOB_TIMEOUT. */
 HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
-/* Valid until hmc_runtime_destroy; NULL without a runtime. */
+/* How this rank joined the job. Valid until hmc_runtime_destroy; NULL for a NULL runtime. */
 HMC_C_API const char* hmc_runtime_launcher(hmc_runtime_t runtime);
+/* The team of all ranks. It belongs to the runtime. */
 HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);
 
+/* The wire to a rank, and the reason for it. */
 HMC_C_API hmc_code hmc_runtime_path(hmc_runtime_t runtime, int rank, hmc_path* path);
 HMC_C_API hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters);
-/* Ends the whole job with this exit code. */
+/* Aborts the job: current and next calls of all ranks return HMC_ABORTED, and the launcher ends the processes with
+ * exit_code. */
 HMC_C_API void hmc_runtime_abort(hmc_runtime_t runtime, int exit_code, const char* text);
 
 /* ---- ConnBuffer */
+/* Allocates memory, zeroed. Local. HMC_UNSUPPORTED if this machine has no such memory. */
 HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type type, hmc_buffer_t* buffer);
 HMC_C_API void hmc_buffer_destroy(hmc_buffer_t buffer);
-HMC_C_API void* hmc_buffer_ptr(hmc_buffer_t buffer); /* NULL without a buffer */
+HMC_C_API void* hmc_buffer_ptr(hmc_buffer_t buffer); /* the first byte; NULL for a NULL buffer */
 HMC_C_API size_t hmc_buffer_size(hmc_buffer_t buffer);
-/* The type that the buffer was made with; for HMC_MEMORY_DEFAULT, the type that it stands for on this machine. The host
+/* The type that the buffer was created with; for HMC_MEMORY_DEFAULT, the type that it means on this machine. The host
  * can load from and store to CPU, PINNED and MANAGED memory. */
 HMC_C_API hmc_memory_type hmc_buffer_memory_type(hmc_buffer_t buffer);
 HMC_C_API int hmc_buffer_device_id(hmc_buffer_t buffer);
+/* Copies between the buffer, from byte bias on, and other memory. They return when the copy is complete. */
 HMC_C_API hmc_code hmc_buffer_write_from_cpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);
 HMC_C_API hmc_code hmc_buffer_read_to_cpu(hmc_buffer_t buffer, void* destination, size_t bytes, size_t bias);
 HMC_C_API hmc_code hmc_buffer_write_from_gpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);
@@ -212,25 +223,29 @@ HMC_C_API hmc_code hmc_buffer_read_to_gpu(hmc_buffer_t buffer, void* destination
 HMC_C_API hmc_code hmc_buffer_copy_within(hmc_buffer_t buffer, size_t to, size_t from, size_t bytes);
 
 /* ---- windows */
+/* Collective over the team. Allocates this rank's part: bytes of host memory, zeroed. The size may differ by rank. */
 HMC_C_API hmc_code hmc_window_create(hmc_team_t team, size_t bytes, hmc_window_t* window);
-/* The buffer may be destroyed before the window. */
+/* Collective. Registers the buffer's memory as this rank's part. The buffer may be destroyed before the window. */
 HMC_C_API hmc_code hmc_window_create_over_buffer(hmc_team_t team, hmc_buffer_t buffer, hmc_window_t* window);
+/* Collective. Maps bytes of a memfd from file_offset, a multiple of the page size. The descriptor is duplicated. */
 HMC_C_API hmc_code hmc_window_create_over_memfd(hmc_team_t team, int memfd, size_t bytes, uint64_t file_offset,
                                                 hmc_window_t* window);
+/* Collective. Completes this rank's puts, waits for all ranks, and frees the memory. */
 HMC_C_API hmc_code hmc_window_close(hmc_window_t window);
 HMC_C_API void hmc_window_destroy(hmc_window_t window);
 HMC_C_API int hmc_window_is_open(hmc_window_t window);
 
-/* rank < 0: this rank's part */
+/* The size of a rank's part; rank < 0: of this rank's part. */
 HMC_C_API hmc_code hmc_window_bytes(hmc_window_t window, int rank, size_t* bytes);
-/* Which way bytes take to a rank's part; for a device's memory `wire` names the kind of sharing. */
+/* The wire to a rank's part. For device memory the field wire names how the memory is shared. */
 HMC_C_API hmc_code hmc_window_path(hmc_window_t window, int rank, hmc_path* path);
+/* The first byte of this rank's part. */
 HMC_C_API hmc_code hmc_window_data(hmc_window_t window, void** data);
-/* *pointer is NULL where load and store can't reach */
+/* The address of a byte of a rank's part; NULL if this process can't load and store there. */
 HMC_C_API hmc_code hmc_window_ptr(hmc_window_t window, int rank, uint64_t offset, void** pointer);
 
-/* The same offset on every rank that makes the same calls in the same order; hmc_window_close compares them, and gives
- * HMC_MISMATCH if they differ. */
+/* Symmetric allocation: the offset is the same on every rank if all ranks make the same calls in the same order. The
+ * call is local. hmc_window_close compares the calls, and returns HMC_MISMATCH if they differ. */
 HMC_C_API hmc_code hmc_window_alloc(hmc_window_t window, size_t bytes, size_t align, uint64_t* offset);
 HMC_C_API hmc_code hmc_window_free(hmc_window_t window, uint64_t offset);
 
@@ -249,7 +264,8 @@ typedef struct hmc_get_item {
   size_t bytes;
 } hmc_get_item;
 
-/* `rows` rows of `row_bytes`; row i starts at i * pitch on each side. */
+/* Row i of a strided transfer starts at i * local_pitch in the local buffer, and at offset + i * remote_pitch in the
+ * target's part. A pitch is at least row_bytes. */
 typedef struct hmc_strides {
   size_t struct_size;
   size_t rows;
@@ -258,20 +274,26 @@ typedef struct hmc_strides {
   size_t remote_pitch;
 } hmc_strides;
 
-/* A transfer under way: plain bytes, passed and copied by value; all zeros is an empty one. One that was
- * reported as over is empty. After hmc_window_close it gives HMC_CLOSED; after hmc_window_destroy, or the
- * hmc_team_destroy of the team whose collective it is, it must not be used. */
+/* A transfer or a collective in flight: plain bytes, passed and copied by value.
+ * - All zeros is an empty request. A request is empty after its completion was reported.
+ * - After hmc_window_close it returns HMC_CLOSED.
+ * - It must not be used after hmc_window_destroy, or after hmc_team_destroy of its collective's team. */
 typedef struct hmc_request_t {
   size_t struct_size;
   uint64_t opaque[5];
 } hmc_request_t;
 
+/* Returns at local completion: source may be reused. hmc_flush waits for remote completion. */
 HMC_C_API hmc_code hmc_put(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes);
+/* Returns when the bytes have arrived. */
 HMC_C_API hmc_code hmc_get(hmc_window_t window, int rank, uint64_t offset, void* destination, size_t bytes);
+/* Starts a put. source stays in use until the request is complete. */
 HMC_C_API hmc_code hmc_put_nb(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
                               hmc_request_t* request);
+/* Starts a get. destination stays in use until the request is complete. */
 HMC_C_API hmc_code hmc_get_nb(hmc_window_t window, int rank, uint64_t offset, void* destination, size_t bytes,
                               hmc_request_t* request);
+/* Strided and batched transfers return as hmc_put and hmc_get do. A batch is checked before its first byte moves. */
 HMC_C_API hmc_code hmc_put_strided(hmc_window_t window, int rank, uint64_t offset, const void* source,
                                    const hmc_strides* strides);
 HMC_C_API hmc_code hmc_get_strided(hmc_window_t window, int rank, uint64_t offset, void* destination,
@@ -279,33 +301,41 @@ HMC_C_API hmc_code hmc_get_strided(hmc_window_t window, int rank, uint64_t offse
 HMC_C_API hmc_code hmc_put_batch(hmc_window_t window, int rank, const hmc_put_item* items, size_t count);
 HMC_C_API hmc_code hmc_get_batch(hmc_window_t window, int rank, const hmc_get_item* items, size_t count);
 
-/* The user context: HMC_CONTEXT_BYTES per rank beside its part. Its rank sets it, everybody reads it. Collective over
- * the window's team; once. */
+/* The user context: host memory per rank, beside its part. A rank writes its own, all ranks read it. After
+ * hmc_window_set_context a barrier makes the bytes visible. */
 #define HMC_CONTEXT_BYTES 65536
+/* Collective over the window's team, once per window. */
 HMC_C_API hmc_code hmc_window_open_context(hmc_window_t window, hmc_team_t team);
 HMC_C_API hmc_code hmc_window_set_context(hmc_window_t window, uint64_t offset, const void* source, size_t bytes);
 HMC_C_API hmc_code hmc_window_get_context(hmc_window_t window, int rank, uint64_t offset, void* destination,
                                           size_t bytes);
 
+/* *done is 1 if the operation is complete, 0 if it is in flight. Makes progress, and doesn't wait. */
 HMC_C_API hmc_code hmc_request_test(hmc_request_t* request, int* done);
-/* HMC_TIMEOUT at the deadline, and the request stays valid. */
+/* Returns at completion. HMC_TIMEOUT at the deadline: the request stays valid, and the operation continues. */
 HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
-/* Gives the transfer up: its buffers are the caller's again. */
+/* Cancels a transfer: when it returns, HMC no longer accesses the buffers. A collective can't be cancelled. */
 HMC_C_API hmc_code hmc_request_abandon(hmc_request_t* request);
 HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
-/* The index of one that is done, each one once; HMC_NO_REQUEST if all are empty, or if count is 0. */
+/* The index that hmc_request_wait_any gives if all requests are empty, or count is 0. */
 #define HMC_NO_REQUEST ((size_t)-1)
+/* Waits for any one, and gives its index. That request is empty afterwards. */
 HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, int64_t timeout_ns, size_t* index);
 
 /* ---- signals: 64-bit words, 8-byte aligned */
+/* Puts the bytes, then stores value at signal_offset of the same rank. A rank that sees the value sees the bytes.
+ * Returns at local completion. */
 HMC_C_API hmc_code hmc_put_signal(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
                                   uint64_t signal_offset, uint64_t value);
-/* seen may be NULL */
+/* Waits until this rank's own word satisfies the condition: word compare value. seen, which may be NULL, gets the word.
+ */
 HMC_C_API hmc_code hmc_wait_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value,
                                   int64_t timeout_ns, uint64_t* seen);
+/* Tests the condition without waiting. */
 HMC_C_API hmc_code hmc_test_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value, int* holds);
 
-/* ---- atomics on words of 32 and 64 bits, naturally aligned, signed or not. *old may be NULL. */
+/* ---- atomics: words of 32 and 64 bits, naturally aligned, signed or unsigned. old gets the previous value, and may be
+ * NULL. Atomics without old return at local completion. */
 HMC_C_API hmc_code hmc_fetch_add_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
 HMC_C_API hmc_code hmc_fetch_and_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
 HMC_C_API hmc_code hmc_fetch_or_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
@@ -335,52 +365,63 @@ HMC_C_API hmc_code hmc_or_64(hmc_window_t window, int rank, uint64_t offset, uin
 HMC_C_API hmc_code hmc_xor_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
 
 /* ---- order */
+/* Orders this rank's puts and atomics to each rank: earlier ones become visible before later ones. */
 HMC_C_API hmc_code hmc_fence(hmc_window_t window);
+/* Waits for remote completion of this rank's earlier puts and atomics to a rank; hmc_flush_all: to all ranks. */
 HMC_C_API hmc_code hmc_flush(hmc_window_t window, int rank, int64_t timeout_ns);
 HMC_C_API hmc_code hmc_flush_all(hmc_window_t window, int64_t timeout_ns);
 
 /* ---- collectives: called by every rank of the team, in the same order, with matching arguments */
-/* The same function on every rank, which nobody checks: an address says nothing in another process. What ranks compare
- * is that all give one, that all say alike whether it commutes and whether the result is to be deterministic, the count
- * and the element type. */
+/* A user-defined reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count. It must be associative, and the
+ * same function on every rank. HMC can't check the latter; it checks that all ranks pass a function, with the same
+ * commutative, deterministic, count and type. */
 typedef void (*hmc_reduce_function)(void* accumulated, const void* next, size_t count, hmc_dtype type, void* context);
 
-HMC_C_API int hmc_team_rank(hmc_team_t team); /* -1 without a team */
-HMC_C_API int hmc_team_size(hmc_team_t team);
-HMC_C_API int hmc_team_world_rank(hmc_team_t team, int rank); /* -1 for a bad rank too */
-/* Teams of a team's ranks: collective over it. *result is NULL on a rank that isn't in the new one. Destroy them before
- * the runtime; the world is the runtime's, and hmc_team_destroy leaves it alone. */
-HMC_C_API hmc_code hmc_team_split(hmc_team_t team, int colour, int key, hmc_team_t* result); /* colour < 0: in none */
+HMC_C_API int hmc_team_rank(hmc_team_t team);                 /* -1 for a NULL team */
+HMC_C_API int hmc_team_size(hmc_team_t team);                 /* -1 for a NULL team */
+HMC_C_API int hmc_team_world_rank(hmc_team_t team, int rank); /* -1 for a NULL team or a bad rank */
+/* One team per colour; its ranks are ordered by key, then by rank. A rank with colour < 0 is in none. For all creation
+ * of teams:
+ * - The call is collective over the parent.
+ * - *result is NULL on a rank that isn't a member of the new team.
+ * - Destroy a team before the runtime. hmc_team_destroy ignores the world, which belongs to the runtime. */
+HMC_C_API hmc_code hmc_team_split(hmc_team_t team, int colour, int key, hmc_team_t* result);
+/* A team of these ranks in this order. Every rank of the parent passes the same list. */
 HMC_C_API hmc_code hmc_team_subset(hmc_team_t team, const int* ranks, size_t count, hmc_team_t* result);
 HMC_C_API hmc_code hmc_team_duplicate(hmc_team_t team, hmc_team_t* result);
+/* The ranks on this rank's node. */
 HMC_C_API hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result);
+/* The first rank of each node. */
 HMC_C_API hmc_code hmc_team_leaders(hmc_team_t team, hmc_team_t* result);
+/* Collective: completes operations in flight and frees the team's memory. */
 HMC_C_API hmc_code hmc_team_close(hmc_team_t team);
 HMC_C_API void hmc_team_destroy(hmc_team_t team);
 
+/* Returns when all ranks have entered, and this rank's earlier puts and atomics are complete at their targets. */
 HMC_C_API hmc_code hmc_barrier(hmc_team_t team);
 HMC_C_API hmc_code hmc_broadcast(hmc_team_t team, void* data, size_t bytes, int root);
+/* Each rank sends bytes bytes to all; out receives team size * bytes. */
 HMC_C_API hmc_code hmc_allgather(hmc_team_t team, const void* in, void* out, size_t bytes);
 HMC_C_API hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type, hmc_op op);
 HMC_C_API hmc_code hmc_allreduce_user(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                       hmc_reduce_function function, void* context);
-/* In the order of a device's stream (the vendor's own handle); see team.hpp. */
+/* Queued on a device stream (the vendor's handle); see team.hpp. */
 HMC_C_API hmc_code hmc_allreduce_on(hmc_team_t team, void* stream, const void* in, void* out, size_t count,
                                     hmc_dtype type, hmc_op op);
 HMC_C_API hmc_code hmc_barrier_on(hmc_team_t team, void* stream, const void* buffer);
 
-/* How a reduction combines. All zeros (but struct_size) is a sum. */
+/* The operation of a reduction. All zeros except struct_size means sum. */
 typedef struct hmc_reduction {
   size_t struct_size;
   hmc_op op;
-  int deterministic;            /* the bits depend on the contributions and the team's size alone */
-  hmc_reduce_function function; /* instead of op, unless NULL; the same on every rank */
+  int deterministic;            /* the bits of the result depend on the contributions and the team size only */
+  hmc_reduce_function function; /* if not NULL, used in place of op; the same on every rank */
   void* context;
-  int commutative; /* of the function */
+  int commutative; /* whether function is commutative */
 } hmc_reduction;
 
-/* v-forms: a count per rank, the same on every rank (alltoallv: each rank's own), in elements of `element` bytes;
- * `displacements` may be NULL: one block after the other. */
+/* v-forms take a count per rank, the same on every rank (alltoallv: each rank's own). Counts and displacements are in
+ * elements of element bytes. If displacements is NULL, the blocks are contiguous. */
 HMC_C_API hmc_code hmc_gather(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
 HMC_C_API hmc_code hmc_gatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                const size_t* displacements, int root, size_t element);
@@ -404,10 +445,12 @@ HMC_C_API hmc_code hmc_scan(hmc_team_t team, const void* in, void* out, size_t c
 HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                               const hmc_reduction* how);
 
-/* Non-blocking: the request is over when this rank's part is. Buffers stay in use until then. It goes on while the rank
- * computes, by a thread of the runtime's (HMC_PROGRESS=caller: in waits and tests only); a user's function is called by
- * the caller's thread alone, in its waits and tests. ialltoallv: `largest` is the largest count that any two ranks
- * exchange. */
+/* Non-blocking collectives: the request is complete when this rank's part is.
+ * - Buffers stay in use until completion.
+ * - A progress thread of the runtime progresses them while the rank computes. HMC_PROGRESS=caller: no thread, progress
+ * in waits and tests only.
+ * - A user-defined reduction is called by the caller's thread only, in its waits and tests.
+ * - hmc_ialltoallv: largest is the largest count that any two ranks exchange, the same on every rank. */
 HMC_C_API hmc_code hmc_ibarrier(hmc_team_t team, hmc_request_t* request);
 HMC_C_API hmc_code hmc_ibroadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_request_t* request);
 HMC_C_API hmc_code hmc_iallgather(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_request_t* request);

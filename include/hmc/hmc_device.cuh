@@ -1,34 +1,40 @@
-// What a kernel does with a window: the device-side API. Header only; for nvcc, hipcc, NVRTC and hipRTC.
+// The device-side API: what a kernel can do with a window. Header only; for nvcc, hipcc, NVRTC and hipRTC.
 //
 //     __global__ void step(hmc::DeviceHandle window) {
 //       const hmc::DeviceWindow win(window);
 //       const int next = (win.rank() + 1) % win.size();
-//       win.put_block(next, 0, source, bytes);             // all threads of the block take part
-//       if (threadIdx.x == 0) win.signal(next, 4096, 1);   // whoever sees the word sees the bytes
+//       win.put_block(next, 0, source, bytes);             // called by all threads of the block
+//       if (threadIdx.x == 0) win.signal(next, 4096, 1);   // a rank that sees the word sees the bytes
 //       if (threadIdx.x == 0) win.wait(4096, 1);
 //       __syncthreads();
 //     }
 //
-// The handle comes from Window::device_handle. What a kernel reaches: parts in device memory that this rank's device
-// has mapped (peers on the node), and parts in host memory of this node, registered with the device. Elsewhere
-// reaches() is false, and the verbs do nothing but say so: they return false.
+// The handle comes from Window::device_handle. A kernel can access:
+//  - parts in device memory of this node that this rank's device has mapped
+//  - parts in host memory of this node, which are registered with the device
+//  - no other part: reaches() is false, and verbs return false without an effect
 //
-// Order: a put's bytes are written when it returns, and may be seen by others later; signal() makes the calling
-// thread's earlier writes visible to everybody before its word, and put_block and put_warp end with the group's threads
-// together, so that a signal by one of them after it covers all. wait() makes visible what came before the word.
-// signal() is a store: words that several ranks raise take add(). What HMC's host verbs do to a word on a device
-// meanwhile isn't atomic with it; words in host parts are the host's and the devices' alike: Window::wait_until sees a
-// kernel's signal there, and a kernel's wait() a host's put_signal. An add() there is atomic with the host's atomics
-// only where the device has native atomics with the host (CUDA's attribute hostNativeAtomicSupported; over PCIe most
-// don't): elsewhere let either the host or one device change such a word, not both.
+// ORDER
+//  - put: the bytes are written when it returns; other observers may see them later.
+//  - signal(): the calling thread's earlier writes become visible to all before the word does.
+//  - put_block and put_warp end with a barrier of the group, so a later signal by one of its threads covers all bytes.
+//  - wait(): writes that precede the word's value are visible when it returns.
+//  - signal() is a store. Use add() for a word that several ranks increment.
 //
-// This rank's own part may lie at another address here than the one that its buffer has on the host (the same memory,
-// mapped twice, so that all parts lie at equal distances). Within one kernel a byte is written and read by the one
-// address or by the other, not by both: what a kernel wrote by the one is seen by the other in kernels that begin when
-// it is over. A kernel that runs by then, on whatever stream, may still see what was there before.
+// HOST AND DEVICE. For words in host memory Window::wait_until sees a kernel's signal, and a kernel's wait() sees a
+// host's put_signal.
+//  - Words in device memory: HMC's host verbs aren't atomic with accesses of a kernel.
+//  - Words in host memory: a kernel's add() is atomic with the host's atomics only if the device has native atomics
+//    with the host (CUDA's attribute hostNativeAtomicSupported; over PCIe most devices don't). Otherwise only the host,
+//    or only one device, may change the word.
 //
-// wait() spins on the device: only for ranks whose kernels run at the same time. Two processes that share one device
-// take turns; there let the host wait (Window::wait_until), or the stream (Team::barrier_on).
+// ADDRESSES. This rank's own part may have two addresses on the device: the one in the handle, and the one of its
+// buffer. A kernel uses one of the two for a byte, not both. Bytes that a kernel wrote by one address are visible by
+// the other in kernels that start after the writing kernel is complete; a kernel that was running already may see old
+// bytes.
+//
+// DEADLOCK. wait() spins on the device: use it only if the ranks' kernels run at the same time. Processes that share a
+// device run in turns; then wait on the host (Window::wait_until) or in the stream (Team::barrier_on).
 #pragma once
 
 #include <hmc/device_handle.hpp>
@@ -52,6 +58,7 @@
 
 namespace hmc {
 
+/// A window in a kernel. Constructed from the DeviceHandle that the host passed to the kernel.
 class DeviceWindow {
  public:
   using Word = unsigned long long;
@@ -64,21 +71,22 @@ class DeviceWindow {
   HMC_DEVICE_FUNCTION bool reaches(int rank) const { return start(rank) != nullptr; }
   HMC_DEVICE_FUNCTION Size bytes(int rank) const { return handle_.base != nullptr ? handle_.bytes : part(rank).bytes; }
 
-  /// A rank's byte at `offset`; null where this device doesn't reach it.
+  /// The address of byte `offset` of a rank's part; null if this device can't access it.
   template <typename T> HMC_DEVICE_FUNCTION T* ptr(int rank, Size offset = 0) const {
     unsigned char* const first = start(rank);
     return first == nullptr ? nullptr : HMC_DEVICE_REACH(reinterpret_cast<T*>(first + offset));
   }
-  /// This rank's own.
+  /// The address of byte `offset` of this rank's part.
   template <typename T> HMC_DEVICE_FUNCTION T* local(Size offset = 0) const { return ptr<T>(rank(), offset); }
-  /// A rank's user context, 64 KiB; null where it isn't open or this device doesn't reach it.
+  /// The address in a rank's user context (64 KiB); null if it isn't open, or this device can't access it.
   template <typename T> HMC_DEVICE_FUNCTION const T* context(int rank, Size offset = 0) const {
     const unsigned char* const start = part(rank).context;
     return start == nullptr ? nullptr : HMC_DEVICE_REACH(reinterpret_cast<const T*>(start + offset));
   }
 
-  // ---- transfers: by one thread, by all threads of a warp, by all threads of a block. `source` and `destination` are
-  // this device's. False: out of the part, or not reached; the same for all who take part.
+  // ---- transfers: called by one thread (put, get), by all threads of a warp, or by all threads of a block. `source`
+  // and `destination` are memory that this device can access. They return false, on all threads alike, if the range
+  // exceeds the part or the device can't access it.
   HMC_DEVICE_FUNCTION bool put(int rank, Size offset, const void* source, Size bytes) const {
     return move(at(rank, offset, bytes), source, bytes, 0, 1);
   }
@@ -98,8 +106,8 @@ class DeviceWindow {
     return block(destination, at(rank, offset, bytes), bytes);
   }
 
-  // ---- words of 64 bits, at multiples of 8
-  /// After what this thread has written or seen written.
+  // ---- words of 64 bits, 8-byte aligned
+  /// Stores `value`. This thread's earlier writes, and writes that it has seen, become visible first.
   HMC_DEVICE_FUNCTION bool signal(int rank, Size offset, Word value) const {
     auto* const word = static_cast<Word*>(at(rank, offset, sizeof(Word)));
     if (word == nullptr) return false;
@@ -107,6 +115,7 @@ class DeviceWindow {
     *static_cast<volatile Word*>(HMC_DEVICE_REACH(word)) = value;
     return true;
   }
+  /// Adds `value` atomically; the same order as signal().
   HMC_DEVICE_FUNCTION bool add(int rank, Size offset, Word value) const {
     auto* const word = static_cast<Word*>(at(rank, offset, sizeof(Word)));
     if (word == nullptr) return false;
@@ -114,7 +123,7 @@ class DeviceWindow {
     HMC_DEVICE_ADD(HMC_DEVICE_REACH(word), value);
     return true;
   }
-  /// Of this rank's own word; what came before it is visible then if it is what was waited for.
+  /// Reads this rank's own word. Writes that precede the value are visible when it returns.
   HMC_DEVICE_FUNCTION Word test(Size offset) const {
     auto* const word = static_cast<Word*>(at(rank(), offset, sizeof(Word)));
     if (word == nullptr) return 0;
@@ -122,7 +131,7 @@ class DeviceWindow {
     HMC_DEVICE_FENCE();
     return seen;
   }
-  /// Until this rank's own word is `value` or more; returns it.
+  /// Waits until this rank's own word is at least `value`; returns the word.
   HMC_DEVICE_FUNCTION Word wait(Size offset, Word value) const {
     for (;;) {
       const Word seen = test(offset);
@@ -134,7 +143,7 @@ class DeviceWindow {
   HMC_DEVICE_FUNCTION const DeviceHandle::Part& part(int rank) const {
     return HMC_DEVICE_REACH(const_cast<DeviceHandle::Part*>(handle_.parts))[rank];
   }
-  /// Parts that lie at equal distances are found without a look into the table.
+  /// Parts at equal distances need no access to the table.
   HMC_DEVICE_FUNCTION unsigned char* start(int rank) const {
     return handle_.base != nullptr ? handle_.base + static_cast<Size>(rank) * handle_.stride : part(rank).address;
   }
@@ -143,7 +152,7 @@ class DeviceWindow {
     const Size there = bytes(rank);
     return first != nullptr && size <= there && offset <= there - size ? first + offset : nullptr;
   }
-  /// Every `many`th piece from `first` on: of 16 bytes where both sides are aligned to that, else of one.
+  /// Copies every `many`th piece from `first` on. A piece has 16 bytes if both sides are aligned to that, else one.
   HMC_DEVICE_FUNCTION static bool move(void* to, const void* from, Size bytes, Size first, Size many) {
     if (to == nullptr || from == nullptr) return false;
     struct alignas(16) Piece {
@@ -159,12 +168,12 @@ class DeviceWindow {
     for (Size i = pieces * sizeof(Piece) + first; i < bytes; i += many) to_bytes[i] = from_bytes[i];
     return true;
   }
-  // Blocks may have up to three dimensions; warps are cut from the threads in this order.
+  // Blocks have up to three dimensions; warps are formed from the threads in this order.
   HMC_DEVICE_FUNCTION static unsigned thread() {
     return (HMC_DEVICE_THREAD.z * HMC_DEVICE_BLOCK.y + HMC_DEVICE_THREAD.y) * HMC_DEVICE_BLOCK.x + HMC_DEVICE_THREAD.x;
   }
   HMC_DEVICE_FUNCTION static unsigned threads() { return HMC_DEVICE_BLOCK.x * HMC_DEVICE_BLOCK.y * HMC_DEVICE_BLOCK.z; }
-  // Each thread's own writes come before the meeting, so that a signal after it by any of the group covers all.
+  // Each thread's fence precedes the barrier, so a later signal by any thread of the group covers all writes.
   HMC_DEVICE_FUNCTION static bool warp(void* to, const void* from, Size bytes) {
     const unsigned lane = thread() % HMC_DEVICE_LANES;
     const unsigned left = threads() - (thread() - lane);  // the last warp of a block may have fewer lanes

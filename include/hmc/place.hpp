@@ -1,4 +1,4 @@
-// Place and TransferOrder: where a Buffer lives, and which of its transfers wait.
+// Place and TransferOrder: the memory of a Buffer, and which of its transfers block.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace window {
 class Core;
 }
 
-/// Who gives a Buffer its memory. The numbers never change; new ones go to the end.
+/// The allocator of a Buffer's memory. The numbers never change; new values are appended.
 enum class Allocator : int {
   host_new,
   host_malloc,
@@ -30,90 +30,92 @@ enum class Allocator : int {
   cnrt,
   acl,
   opencl,
-  /// omp_target_alloc of the OpenMP library that the process has, or else of libgomp or libomp. Devices have OpenMP's
-  /// numbers; the one after the last, 0 on a machine that OpenMP finds none on, is the host itself.
+  /// omp_target_alloc of the OpenMP library that the process has loaded, else of libgomp or libomp. The device number
+  /// is OpenMP's. The number after the last device is the host; it is 0 if OpenMP finds no device.
   openmp,
-  /// A window's symmetric heap; such a Place is made of the Window.
+  /// The symmetric heap of a window; such a Place is constructed from the Window.
   window,
 };
 inline constexpr int allocator_count = 16;
 HMC_API const char* name_of(Allocator allocator) noexcept;
 
-/// Where a Buffer lives. An Allocator alone means its device 0; a Window means its symmetric heap.
+/// The memory of a Buffer: an allocator and its device, or the symmetric heap of a window.
 struct Place {
   Place(Allocator on_allocator, int on_device = 0) noexcept
       : allocator(on_allocator), device(on_device), part(on_allocator) {}
-  /// Every rank makes Buffers in a window, lets them grow, moves them there and lets them go in the same order and with
-  /// the same counts, as Window::alloc wants it: nothing is exchanged, and they have the same offsets.
-  /// Throws Error for a window that isn't open.
+  /// The symmetric heap of the window. As with Window::alloc, every rank creates, grows, moves and destroys its Buffers
+  /// there in the same order and with the same counts; then the offsets are the same on every rank.
+  /// Throws Error if the window isn't open.
   HMC_API Place(const Window& window);
 
   Allocator allocator;
   int device;
-  std::shared_ptr<window::Core> heap;  ///< of a place in a window
-  Allocator part;                      ///< whose memory it is: of a place in a window, that of this rank's part
+  std::shared_ptr<window::Core> heap;  ///< the window, for a place in a window
+  Allocator part;                      ///< the kind of memory; for a place in a window, that of this rank's part
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-/// Which transfers of a Buffer are waited for before the call returns.
+/// Which transfers of a Buffer are complete when the call returns.
 enum class TransferMode : int {
   async,      ///< none
-  sync_host,  ///< those to memory that the host reads
+  sync_host,  ///< those to memory that the host can access
   sync,       ///< all
 };
 
-/// How a Buffer's transfers are ordered: in streams of its own, or in the user's.
+/// The order of a Buffer's transfers: a mode, and streams of the Buffer's own or a stream of the user.
 struct TransferOrder {
   constexpr TransferOrder(TransferMode with_mode = TransferMode::sync) noexcept : mode(with_mode) {}
-  /// `users` is the vendor's own handle of a stream on the Buffer's device; it must outlive the Buffer.
+  /// `users` is the vendor's handle of a stream on the Buffer's device. The stream must outlive the Buffer.
   constexpr TransferOrder(TransferMode with_mode, void* users) noexcept
       : mode(with_mode), stream(users), has_stream(true) {}
   TransferMode mode;
   void* stream = nullptr;
-  bool has_stream = false;  ///< null is a stream too, with some vendors
+  bool has_stream = false;  ///< needed because null is a valid stream of some vendors
 };
 
 namespace detail {
 
-/// The transfers of one Buffer that are under way, and the streams that they go by.
+/// The transfers of one Buffer in flight, and their streams.
 class Transfers;
-/// Null where every transfer waits and no stream is given. Throws Error{invalid_argument} for a stream where there is
-/// no device.
+/// Null if every transfer blocks and no stream is given. Error{invalid_argument} for a stream at a place without a
+/// device.
 HMC_API std::shared_ptr<Transfers> make_transfers(const Place& place, const TransferOrder& order);
-/// Others by the same user's streams.
+/// New transfers with the same user's stream.
 HMC_API std::shared_ptr<Transfers> alike(const std::shared_ptr<Transfers>& transfers);
-/// The stream of this place, as its vendor knows it; null where there is none.
+/// The vendor's handle of the stream of this place; null if there is none.
 HMC_API void* stream_at(const std::shared_ptr<Transfers>& transfers, const Place& place);
-/// Waits for all of them and for their streams. Throws Error.
+/// Waits for all transfers and for their streams. Throws Error.
 HMC_API void synchronize(Transfers& transfers);
+/// For a Buffer in a window: waits for its transfers without an exception.
 HMC_API void settle(Transfers& transfers) noexcept;
 
-/// One end of a transfer. Without a keeper it's memory of the caller's.
+/// One end of a transfer. Without a keeper it is the caller's memory.
 struct End {
   std::byte* address = nullptr;
   std::shared_ptr<const void> keeper;
-  std::shared_ptr<Transfers>* transfers = nullptr;  ///< of the Buffer that it lies in; made where it gets its first
+  std::shared_ptr<Transfers>* transfers = nullptr;  ///< those of its Buffer; created by the first one
   const Place* place = nullptr;
 };
-/// Between any two places, in the order of `by` and after what is under way at both ends; the ranges don't overlap.
-/// Without `by` it's done when it returns. What the caller has in host memory was read when it returns. Throws Error.
+/// Copies between any two places, ordered by `by` and after the transfers in flight at both ends. The ranges don't
+/// overlap. Without `by` the copy is complete when it returns. A source in the caller's host memory may be reused when
+/// it returns. Throws Error.
 HMC_API void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mode, Transfers* by);
 
-/// Bytes that go with their last holder. Throws Error{unsupported} with the reason.
+/// Memory that is freed with its last holder. Throws Error{unsupported} with the reason.
 HMC_API std::shared_ptr<std::byte> allocate_at(const Place& place, std::size_t bytes);
-/// The same in a window's heap, which gets them back.
+/// The same in a window's symmetric heap.
 HMC_API std::shared_ptr<std::byte> allocate_in_window(const Place& place, std::size_t bytes);
 HMC_API std::uint64_t offset_in_window(const Place& place, const std::byte* address);
 
 HMC_API bool host_reaches(const Place& place) noexcept;
-/// The same place, or one whose memory is reached by the host and by devices in the same way.
+/// True for the same place, and for two places whose memory the host and the devices access alike.
 HMC_API bool is_reached_alike(const Place& one, const Place& other) noexcept;
-/// Device number `device` of `type` reads what lies at `place`.
+/// Whether device number `device` of `type` can access memory at `place`.
 HMC_API bool device_reaches(MemoryType type, int device, const Place& place) noexcept;
 HMC_API bool openmp_reaches(int device, const Place& place) noexcept;
-/// What DEFAULT stands for on this machine; any other type is itself.
+/// The type that DEFAULT means on this machine; any other type is returned unchanged.
 HMC_API MemoryType resolved(MemoryType type);
-/// What gives memory that devices of `type` reach. Throws Error{unsupported}.
+/// An allocator of memory that devices of `type` can access. Throws Error{unsupported}.
 HMC_API Allocator allocator_for(MemoryType type);
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// Plan: a collective that is made many times.
+// Plan: a persistent collective.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,13 @@ namespace collectives {
 class Operation;
 }
 
-/// Made by Team::plan_...: checked and built once, with its buffers. Each rank makes and starts the team's plans in
-/// the same order; a start counts as a non-blocking call of that collective. One run at a time; several plans may be
-/// under way, and go on while the rank computes, as requests do. Movable; its destructor waits for nothing, so wait for
-/// the last run first. Threads: its team's.
+/// A persistent collective, created by Team::plan_...: its arguments are checked and its schedule is built once. It
+/// always uses the same buffers.
+///  - Every rank creates and starts the plans of a team in the same order. A start counts as a non-blocking call.
+///  - A plan has one run in flight at a time. Several plans may be in flight; they progress as requests do (see
+///  Request).
+///  - A plan is movable. Its destructor doesn't wait: wait for the last run before.
+///  - Threads: as its team.
 class HMC_API Plan {
  public:
   Plan() = default;
@@ -25,10 +28,11 @@ class HMC_API Plan {
   Plan& operator=(Plan&& other) noexcept;
   ~Plan();
 
-  /// Begins a run. Error{invalid_argument} if the last one isn't over.
+  /// Starts a run. Error{invalid_argument} if the previous run isn't complete.
   void start();
-  /// Whether the run is over; true if there is none.
+  /// As Request::test; true if there is no run.
   bool test() { return request_.test(); }
+  /// As Request::wait; returns at once if there is no run.
   void wait(Timeout timeout = job_timeout) { request_.wait(timeout); }
 
  private:

@@ -1,14 +1,14 @@
-// Reduction: how a collective combines contributions.
+// Reduction: the operation of a reducing collective.
 #pragma once
 
 #include <hmc/types.hpp>
 
 namespace hmc {
 
-/// One of the operations, or a user's function. Where an Op is taken, `hmc::sum` is enough.
+/// A predefined operation (Op) or a user-defined one (ReduceFunction). An Op converts to it: pass `hmc::sum`.
 struct Reduction {
   constexpr Reduction(Op how) : op(how) {}
-  /// `may_commute`: contributions may be combined in any order, so that more algorithms can be taken.
+  /// `may_commute`: the function is commutative. Then HMC may choose among more algorithms.
   constexpr Reduction(ReduceFunction user, void* users, bool may_commute = false)
       : function(user), context(users), commutative(may_commute), is_function(true) {}
 
@@ -17,12 +17,12 @@ struct Reduction {
   void* context = nullptr;
   bool commutative = true;
   bool is_function = false;
-  /// The result's bits depend on nothing but the contributions and the team's size: not on the algorithm, on
-  /// how a call is cut, on wires or on which rank is on which node. HMC_DETERMINISTIC=1 does it for all calls.
+  /// The bits of the result depend on the contributions and the team size only. They don't depend on the algorithm, the
+  /// wires, or the placement of ranks on nodes. HMC_DETERMINISTIC=1 sets it for all calls.
   bool deterministic = false;
 };
 
-/// `how`, with `deterministic` set.
+/// Returns `how` with `deterministic` set.
 constexpr Reduction deterministic(Reduction how) {
   how.deterministic = true;
   return how;

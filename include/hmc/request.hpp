@@ -1,4 +1,4 @@
-// Request: a transfer under way.
+// Request: a transfer or a non-blocking collective in flight.
 #pragma once
 
 #include <chrono>
@@ -19,47 +19,58 @@ namespace window {
 class Core;
 }
 
-/// Upper bound for a wait. The default, `job_timeout`, is the runtime's (HMC_TIMEOUT_S).
+/// The timeout of a wait. The default, `job_timeout`, means the runtime's deadline (HMC_TIMEOUT_S).
 using Timeout = std::chrono::nanoseconds;
 inline constexpr Timeout job_timeout{-1};
 
-/// A put_nb, get_nb or non-blocking collective under way. Done means: the source may be reused (put), or the result has
-/// arrived (get), or the rank's part in the collective is over. A request is over once test or wait has said so, or has
-/// thrown anything but a timeout; then it is empty, as a default-made one is. Small, copyable (of copies, use one), and
-/// a destructor that does nothing to the transfer: to drop a request is allowed, its buffers must then stay valid until
-/// flush() or until the window has gone. After its window was closed or destroyed a request throws Error{closed}. Same
-/// threads as its window.
+/// A handle of a put_nb, a get_nb or a non-blocking collective in flight. The operation is complete when:
+///  - put_nb: the source may be reused (local completion)
+///  - get_nb: the bytes have arrived at the destination
+///  - collective: this rank's part is complete, and its buffers may be reused
 ///
-/// A collective goes on while its rank computes: by a thread of the Runtime's, which is made when one is first left
-/// under way, sleeps while nothing arrives, leaves the work to callers that wait, and is to be seen nowhere else
-/// (HMC_PROGRESS=caller: there is none, and collectives go on in the rank's waits and tests only). So buffers are read
-/// and written until the request is over, its team or window was closed or destroyed, or the Runtime was: also while an
-/// exception is on its way. What calls a user's function waits for the caller's own waits and tests, since the function
-/// is called by no other thread; and so may what is begun on the same team after it.
+/// A request becomes empty, like a default-constructed one, when test or wait reports completion, or throws any Error
+/// except timeout.
+///
+/// LIFETIME. A request is small and copyable; use only one of the copies. Its destructor neither waits nor cancels. The
+/// buffers of a dropped request must stay valid until flush() returns or the window is destroyed. After its window was
+/// closed or destroyed, a request throws Error{closed}.
+///
+/// THREADS. As its window or team: one thread at a time per Runtime.
+///
+/// PROGRESS OF COLLECTIVES. A collective progresses while its rank computes:
+///  - A progress thread of the Runtime does the work. It starts when a collective is first left in flight, sleeps
+///    while nothing arrives, and leaves the work to a caller that waits.
+///  - HMC_PROGRESS=caller: there is no such thread. Collectives progress in this rank's waits and tests only.
+///  - A user-defined reduction is called by the caller's thread only, in its waits and tests. Collectives that are
+///    started later on the same team may wait for it.
+///  - The buffers stay in use until the request is complete, or its team, window or Runtime is closed or destroyed. An
+///    exception that unwinds the caller's stack doesn't end that use.
 class HMC_API Request {
  public:
   Request() = default;  ///< an empty one
 
-  /// True once done; false while under way. Never blocks. Throws Error if the transfer failed.
+  /// True if complete; false if in flight. Makes progress, and doesn't wait. Throws Error if the operation failed.
   bool test();
-  /// Returns once done; Error{timeout} at the deadline, and the request stays valid: the transfer goes on
-  /// and its buffers stay in use. A collective's job_timeout begins anew with each of its steps, so that a large one
-  /// may take as long as it moves; when it passes the team has failed, and the error names who is missing. The same
-  /// in wait_all and wait_any.
+  /// Returns at completion. At the deadline it throws Error{timeout}; then the request stays valid, the operation
+  /// continues, and its buffers stay in use.
+  ///
+  /// job_timeout of a collective restarts with each of its steps, so a large collective may take as long as it
+  /// progresses. When it expires, the team has failed and the error names the missing ranks. wait_all and wait_any do
+  /// the same.
   void wait(Timeout timeout = job_timeout);
-  /// Gives the transfer up: the buffers are the caller's again, and what the transfer does may be done in
-  /// part. May wait for the network, a second at most; a peer that takes nothing for so long is cut off.
-  /// A collective goes on all the same, and its buffers stay in use.
+  /// Cancels a transfer: when it returns, HMC no longer accesses the buffers. A part of the bytes may have been
+  /// written. May wait for the network, one second at most; a peer that accepts nothing for that long is disconnected.
+  /// A collective can't be cancelled: it continues, and its buffers stay in use.
   void abandon() noexcept;
 
-  /// Of several: if one throws anything but a timeout, the others are given up.
+  /// Waits for all. If one throws any Error except timeout, the others are abandoned.
   static void wait_all(std::span<Request> requests, Timeout timeout = job_timeout);
-  /// The index of one that is done, which is empty from then on, so that each is given once; empty ones are
-  /// passed over. `none` if all are empty or `requests` is.
+  /// Waits for any one, and returns its index. That request is empty afterwards, so each is returned once. Empty
+  /// requests are skipped. Returns `none` if all are empty, or there are none.
   static std::size_t wait_any(std::span<Request> requests, Timeout timeout = job_timeout);
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  /// A request as plain bytes, for the C ABI. It may be used until its window is destroyed.
+  /// A request as plain bytes, for the C ABI. Valid until its window is destroyed.
   struct Raw {
     window::Core* window;
     std::uint64_t ticket;
@@ -74,7 +85,7 @@ class HMC_API Request {
   static void abandon_all(std::span<Request> requests) noexcept;
   static void expire_one(std::span<Request> requests, const base::Status& status);
   friend class window::Core;
-  /// Done at once, and not yet asked about.
+  /// Complete already, and not yet reported.
   Request(const char* operation, int peer) noexcept : operation_(operation), peer_(peer) {}
   Request(std::weak_ptr<window::Core> window, int wire, std::uint64_t ticket, const char* operation, int peer) noexcept
       : window_(std::move(window)), ticket_(ticket), operation_(operation), wire_(wire), peer_(peer) {}
@@ -85,7 +96,7 @@ class HMC_API Request {
   Request take() noexcept;
 
   std::weak_ptr<window::Core> window_;
-  std::uint64_t ticket_ = 0;         // 0: done
+  std::uint64_t ticket_ = 0;         // 0: complete
   const char* operation_ = nullptr;  // null: empty
   std::int32_t wire_ = 0;
   std::int32_t peer_ = -1;

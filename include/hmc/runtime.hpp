@@ -1,4 +1,4 @@
-// Runtime: this process's (or this thread's) membership in a job.
+// Runtime: one rank's membership in a job.
 #pragma once
 
 #include <cstdint>
@@ -16,64 +16,75 @@ namespace job {
 class Core;
 }
 
-/// Which way the bytes go from this rank to a peer.
+/// The wire (transport) from this rank to a peer.
 struct Path {
   std::string wire;     ///< "self", "shm", "ucx", "tcp", ...
-  bool direct = false;  ///< load and store reach the peer's windows
-  std::string why;      ///< why this wire, and why not a better one
-  /// Of Window::path to device memory, as measured. Mapped here, when that was tried first: this rank's device reading
-  /// the peer's memory, and 8 bytes to the host. "staged", when path() is first called, which takes that long: gets to
-  /// the host's memory, with the owner's help. 0: not measured; bandwidth only of 64 KiB or more.
+  bool direct = false;  ///< this rank can load from and store to the peer's windows
+  std::string why;      ///< the reason for this wire, and against a faster one
+  /// Measured, for Window::path to device memory only:
+  ///  - mapped in this process: the bandwidth at which this rank's device reads the peer's memory, and the latency of
+  ///    8 bytes to the host; measured when the mapping was first tried
+  ///  - "staged": gets to host memory, copied by the owner; measured by the first call of path()
+  ///  - 0: not measured, or less than 64 KiB (bandwidth)
   double gigabytes_per_s = 0;
   double latency_us = 0;
 };
 
-/// What has happened so far, for tests and tools.
+/// Counters of this rank since init, for tests and tools.
 struct Counters {
   std::uint64_t puts_direct = 0;        ///< puts that were a copy into mapped memory
-  std::uint64_t puts_wire = 0;          ///< puts that went through a wire
-  std::uint64_t buffers_in_place = 0;   ///< collective buffers that were used where they lay, with a window at one end
-  std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging
-  std::uint64_t buffers_read = 0;       ///< collective buffers in no window that peers read out of this rank's memory
-  std::uint64_t runs_landed = 0;        ///< long runs that a wire brought straight to a collective's output
-  std::uint64_t reduced_on_device = 0;  ///< collectives whose devices reduced, in each other's windows
+  std::uint64_t puts_wire = 0;          ///< puts that went over a wire
+  std::uint64_t buffers_in_place = 0;   ///< collective buffers used in place; they or a peer's buffer lie in a window
+  std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging memory
+  std::uint64_t buffers_read = 0;       ///< collective buffers in no window, read by peers from this rank's memory
+  std::uint64_t runs_landed = 0;        ///< ranges that a wire received directly into a collective's output
+  std::uint64_t reduced_on_device = 0;  ///< reductions that were carried out by devices
 };
 
-/// No globals: several Runtimes may live in one process (one per rank, or one after the other).
-/// init and close are collective over the job. The destructor is local and never blocks; a rank that
-/// goes without close() has failed in the eyes of the others. Threads: one at a time. A child of fork() has no part in
-/// the job: calls on what it inherits that communicate, allocate or wait throw Error{closed}, among them test() and
-/// wait() of a Request that isn't complete. Local queries like rank() and size() keep answering, and so does a complete
-/// Request. Destructors in the child do nothing, and the parent's job goes on.
+/// One rank's membership in a job.
+///
+/// LIFETIME. init and close are collective over the job. The destructor is local and never blocks; a rank that is
+/// destroyed without close() is a failed rank to the others. There is no global state: several Runtimes may exist in
+/// one process, one per rank or one after the other.
+///
+/// THREADS. One thread at a time.
+///
+/// FORK. A child of fork() isn't a member of the job. The parent's job isn't affected. In the child:
+///  - Calls on inherited objects that communicate, allocate or wait throw Error{closed}. test() and wait() of an
+///    incomplete Request do so too.
+///  - Local queries such as rank() and size(), and complete Requests, still work.
+///  - Destructors do nothing.
 class HMC_API Runtime {
  public:
-  /// Finds its launcher by itself; alone, it is rank 0 of 1. Throws Error if there are signs of a
-  /// job of several ranks that can't be joined.
+  /// Detects the launcher and joins its job. Without a launcher it is rank 0 of 1. Throws Error if the environment
+  /// shows a job of several ranks that this process can't join.
   static Runtime init();
 
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;
   ~Runtime();
-  /// Error{closed} on one that is closed, or whose close has failed: then the others see a failed rank.
+  /// Collective. Waits for all ranks, and leaves the job. If it throws, the others see a failed rank. Error{closed} if
+  /// the Runtime is closed, or an earlier close has failed.
   void close();
 
-  // One that was moved from is rank -1 of 0; what isn't noexcept throws Error{closed}.
+  // A moved-from Runtime is rank -1 of 0; its functions that aren't noexcept throw Error{closed}.
   int rank() const noexcept;
   int size() const noexcept;
-  int node() const noexcept;  ///< of this rank; nodes are numbered 0..node_count()-1
-  int node(int rank) const;
+  int node() const noexcept;  ///< this rank's node; nodes are numbered 0 to node_count() - 1
+  int node(int rank) const;   ///< a rank's node
   int node_count() const noexcept;
-  Team& world();
+  Team& world();  ///< the team of all ranks
 
-  Path path(int rank) const;
-  std::string launcher() const;  ///< how the job was joined
+  Path path(int rank) const;     ///< the wire to a rank, and the reason for it
+  std::string launcher() const;  ///< how this rank joined the job
   Counters counters() const;
-  Timeout timeout() const noexcept;  ///< what job_timeout means here
+  Timeout timeout() const noexcept;  ///< the value of job_timeout
 
-  /// Ends the whole job: every rank's present or next call throws Error{aborted} with this text, and
-  /// the launcher ends the processes with `exit_code`.
+  /// Aborts the job: on every rank the current or next call throws Error{aborted} with this text. The launcher ends the
+  /// processes with `exit_code`. Returns at once.
   void abort(int exit_code, const std::string& text) noexcept;
 
+  /// For HMC's own use.
   explicit Runtime(std::unique_ptr<job::Core> core);
   job::Core& core() const;
 

@@ -19,85 +19,112 @@ namespace window {
 class TeamCore;
 }
 
-/// Collectives are called by every rank of the team, in the same order, with matching arguments; what doesn't match is
-/// Error{mismatch} on every rank, within milliseconds of all being in a call, and names who called what. It ends the
-/// team, as a deadline does (but for alltoallv, whose counts are compared before anything moves). Making and closing
-/// windows and teams are such calls, and Runtime::close is one of the world's. A rank that waits for nobody in a call
-/// (it only gives, in broadcast, scatter, gather, reduce, scan, exscan) may return from it, and learns of it in the
-/// next one in which it waits: within some thirty such calls it does. Any memory may be given: a buffer that lies in a
-/// window is used in place, another is staged; a device's memory is staged through the host's, but for large blocking
-/// reductions all of whose buffers lie in devices' windows on one node, which the devices do (in place: allreduce and
-/// reduce). What fills a device's buffer must be done before. Input and output may be the same buffer; any
-/// other overlap is Error{invalid_argument} on that rank. All ranks get bit-identical results; floats of 16 and
-/// 8 bits are combined in 32 bits and rounded once. Deadlines: the runtime's (HMC_TIMEOUT_S); Error{timeout} names who
-/// is missing. Threads: one at a time per Runtime. A Team is a handle: copies mean the same team.
+/// An ordered set of ranks (MPI: a communicator), with the collectives on it. The world is a Team.
 ///
-/// Teams are made of others by calls that are collective over the parent. Each has its own ranks, 0 to size() - 1;
-/// errors name world ranks. A team doesn't need its parent afterwards. Teams may overlap: as ever, ranks that are in
-/// several call their blocking collectives and constructions in an order that can't wait in a circle.
+/// CALLS. Every rank of the team calls the same collectives in the same order with matching arguments. Creation and
+/// close of windows and teams are such calls too; Runtime::close is one of the world.
 ///
-/// Blocks: where a buffer holds a block per rank, they lie in rank order. In place means that gather and
-/// allgather find the caller's block where it belongs in `out`, and scatter leaves the root's in `in`.
-/// A v-form takes a count per rank, the same on every rank (alltoallv: each rank's own), and optionally
-/// where each block begins; counts and displacements are in elements of `element` bytes.
+/// COMPLETION. A blocking collective returns when this rank's part is complete: the output is valid, and the input may
+/// be reused. Only barrier, and collectives whose result needs all ranks, imply that all ranks have entered the call.
+///
+/// ERRORS
+///  - mismatch: ranks called different collectives, or passed different arguments. Every rank throws it within
+///    milliseconds after all ranks have entered a call; the error names the ranks and their calls. The team has failed
+///    then. Exception: alltoallv compares the counts before data moves, so the team continues after wrong counts.
+///  - timeout: the deadline (HMC_TIMEOUT_S) has passed. The error names the missing ranks. The team has failed then.
+///  - peer_failed, aborted: a rank has died, or the job was aborted.
+///  - invalid_argument, bad_rank: this rank's arguments are wrong.
+///
+/// A rank that only sends (in broadcast, scatter, gather, reduce, scan and exscan) may return before a mismatch is
+/// detected. It throws the error in its next call that waits, after at most 30 further calls.
+///
+/// BUFFERS. Any memory may be passed:
+///  - A buffer in a window is used in place. Another buffer is staged, or read by the peers directly.
+///  - Input and output may be the same buffer. Any other overlap is Error{invalid_argument} on that rank.
+///  - Device memory is staged through host memory. Exception: the devices carry out a large blocking reduction, if the
+///    team is on one node and all buffers lie in windows over device memory. In place they do allreduce and reduce
+///    only.
+///  - Work that fills a device buffer must be complete before the call.
+///
+/// RESULTS. All ranks get bit-identical results. Floats of 16 and 8 bits are combined in 32 bits and rounded once.
+///
+/// BLOCKS. If a buffer holds one block per rank, the blocks are in rank order. In place, gather and allgather take the
+/// caller's block from its position in `out`, and scatter leaves the root's block in `in`. v-forms take:
+///  - a count per rank, the same on every rank (alltoallv: each rank's own)
+///  - optional displacements: the start of each block; without them blocks are contiguous
+///  - `element`: the size in bytes of the unit of counts and displacements
+///
+/// TEAMS OF A TEAM. Teams are created by calls that are collective over the parent. A team has its own ranks, 0 to
+/// size() - 1; errors name world ranks. It doesn't need its parent afterwards. Teams may overlap. A rank in several
+/// teams must order its blocking calls so that no circular wait is possible.
+///
+/// THREADS. One thread at a time per Runtime. A Team is a handle: copies refer to the same team.
 class HMC_API Team {
  public:
   using Counts = std::span<const std::size_t>;
 
-  /// The empty team, which a rank has of a team that it isn't in: rank() -1 of size() 0.
+  /// The empty team: rank() is -1, size() is 0. A rank gets it in place of a team that it isn't a member of.
   Team() = default;
   explicit operator bool() const noexcept { return core_ != nullptr; }
 
   int rank() const noexcept;
   int size() const noexcept;
-  /// In the runtime's world, of a rank of this team.
+  /// The world rank of a rank of this team.
   int world_rank(int rank) const;
 
-  // ---- teams of this one's ranks; each rank gets the one that it is in, or the empty team
-  /// Those of one colour, by key and then by rank here. A negative colour: in none.
+  // ---- creation of teams: collective over this team. A rank gets its new team, or the empty team if it is in none.
+  /// One team per colour, ordered by key, then by rank in this team. A rank with a negative colour is in no team.
   Team split(int colour, int key = 0);
-  /// These ranks, in this order. The same list on every rank, also of those who aren't in it.
+  /// A team of these ranks in this order. Every rank of this team passes the same list, members or not.
   Team subset(std::span<const int> ranks);
+  /// A team of the same ranks.
   Team duplicate();
-  /// Those on this rank's node.
+  /// The ranks on this rank's node.
   Team node_team();
-  /// The first of each node.
+  /// The first rank of each node.
   Team leaders();
-  /// Collective: completes what is under way and gives back the team's memory. Wait for requests before, since they
-  /// go with it. Error{invalid_argument} on every rank if one has windows of the team open. The world is closed by
-  /// Runtime::close. The last handle's destructor without this is local and never blocks; then peers must not be in
-  /// a call of the team any more.
+  /// Collective: completes operations in flight and frees the team's memory. Wait for the team's requests before: they
+  /// end with the team. Error{invalid_argument} on every rank if a rank has a window of the team open. Runtime::close
+  /// closes the world.
+  ///
+  /// Without close() the last handle's destructor frees the memory; it is local and never blocks. Then no peer may be
+  /// in a call of the team.
   void close();
 
+  // ---- collectives: blocking
+  /// Returns when all ranks have entered, and this rank's earlier puts and atomics are complete at their targets.
   void barrier();
+  /// Copies `bytes` bytes from `data` of the root to `data` of the other ranks.
   void broadcast(void* data, std::size_t bytes, int root);
-  /// `bytes` from each rank; `out` holds size() * bytes, on the root.
+  /// Each rank sends `bytes` bytes. The root's `out` receives size() * bytes.
   void gather(const void* in, void* out, std::size_t bytes, int root);
   void gatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
-  /// `bytes` to each rank; `in` holds size() * bytes, on the root.
+  /// Each rank receives `bytes` bytes. The root's `in` holds size() * bytes.
   void scatter(const void* in, void* out, std::size_t bytes, int root);
   void scatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
-  /// `bytes` from each rank; `out` holds size() * bytes in rank order.
+  /// Each rank sends `bytes` bytes to all. `out` receives size() * bytes.
   void allgather(const void* in, void* out, std::size_t bytes);
   void allgatherv(const void* in, void* out, Counts counts, Counts displacements = {}, std::size_t element = 1);
-  /// `bytes` from each rank to each; `in` and `out` hold size() * bytes.
+  /// Each rank sends `bytes` bytes to each rank. `in` and `out` hold size() * bytes.
   void alltoall(const void* in, void* out, std::size_t bytes);
   void alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
                  Counts receive_displacements, std::size_t element = 1);
 
+  /// Combines `count` elements of all ranks into the root's `out`.
   void reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
+  /// Combines `count` elements of all ranks into `out` of every rank.
   void allreduce(const void* in, void* out, std::size_t count, DType type, Op op);
   void allreduce(const void* in, void* out, std::size_t count, DType type, ReduceFunction function, void* context);
   void allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  /// `in` holds size() * count elements; `out` gets this rank's `count` of the result.
+  /// Combines `in` of all ranks, size() * count elements. `out` receives this rank's `count` elements of the result.
   void reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   void reduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how);
-  /// Of ranks 0 to this one.
+  /// Inclusive prefix: combines the elements of ranks 0 to rank().
   void scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  /// Of the ranks before this one; rank 0's `out` isn't touched.
+  /// Exclusive prefix: combines the elements of ranks 0 to rank() - 1. Doesn't write rank 0's `out`.
   void exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
-  // ---- the same over spans
+  // ---- collectives over spans: the same, blocking. Error{invalid_argument} if the sizes of the spans don't fit.
   template <typename T> void broadcast(std::span<T> data, int root) {
     broadcast(static_cast<void*>(data.data()), data.size_bytes(), root);
   }
@@ -141,13 +168,16 @@ class HMC_API Team {
     exscan(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how);
   }
 
-  // ---- non-blocking: begun here, over when the request is. Buffers stay in use until then; counts may go. It goes on
-  // while the rank computes, but for what calls a user's function: see Request. ibarrier doesn't complete earlier puts,
-  // as barrier does: flush before. alltoallv: `largest` is the largest count that any two ranks exchange, the same on
-  // every rank. A device's memory is staged: what is read there is copied before the call (of a plan: its start)
-  // returns, and the output is written there when all else is done and before the request is over, by this rank's
-  // thread or the Runtime's own; a test() that finds the end may take as long as that copy. If it fails, this rank's
-  // request alone says so, and the team goes on; an input that can't be copied ends the call on every rank.
+  // ---- non-blocking collectives: the call starts the collective, and the request reports completion (see Request).
+  //  - Buffers stay in use until completion. Counts and displacements may be reused at once.
+  //  - ibarrier doesn't complete earlier puts, as barrier does: call flush before.
+  //  - ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank.
+  //
+  // Device memory is staged through host memory:
+  //  - The input is copied before the call (of a plan: start) returns. If that fails, the call fails on every rank.
+  //  - The output is copied to the device before the request completes, by this rank's thread or the progress thread.
+  //    A test() that reports completion may take as long as that copy. If it fails, only this rank's request fails, and
+  //    the team continues.
   Request ibarrier();
   Request ibroadcast(void* data, std::size_t bytes, int root);
   Request igather(const void* in, void* out, std::size_t bytes, int root);
@@ -166,24 +196,36 @@ class HMC_API Team {
   Request iscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Request iexscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
-  // ---- on a device's stream (its vendor's own handle): carried out in the stream's order, after what it holds, and
-  // what is put in later comes after. The host waits for nothing, but in a team's first such call, which makes what
-  // they need. One buffer at least lies on the stream's device, one in host memory is pinned; both stay in use until
-  // the stream has come past. On one node, where devices map each other's memory and streams wait for words that
-  // processes share (CUDA), devices do it all. Else, for any vendors' devices and several nodes, the background thread
-  // does it in host memory while the stream is stopped. Where neither can be (host memory; HMC_PROGRESS=caller; a
-  // driver whose stopped streams hold up others) it is Error{unsupported} on every rank, out of the first call. A
-  // deadline doesn't hold here: a stream whose peer never comes waits for it, until the team is closed or goes. What
-  // doesn't match is Error{mismatch} for who calls later, or at the latest when the team or the Runtime is closed; what
-  // fails amid a call is an Error for its rank, and Error{closed} for all later calls. All streams go on then, and what
-  // comes of either is undefined. These calls have an order of their own, whichever streams they are on. A stream that
-  // waits holds up others in its hardware queue (there are CUDA_DEVICE_MAX_CONNECTIONS of those). It also holds up what
-  // waits for the whole device, such as cudaMalloc and cudaFree: none before the streams have come past.
+  // ---- collectives on a device stream: queued on `stream` (the vendor's handle), in the order of the stream.
+  //  - The host doesn't wait, except in the team's first such call, which sets up resources.
+  //  - At least one buffer lies on the stream's device. A buffer in host memory must be pinned.
+  //  - Both buffers stay in use until the stream has executed the collective.
+  //  - Every rank makes a team's stream calls in the same order, also if they are on several streams. This order is
+  //    independent of that of the other collectives.
+  //
+  // Implementation, chosen by the first call:
+  //  - On one node where devices map each other's memory and streams wait for words in shared memory (CUDA): devices do
+  //    it all.
+  //  - Else, for any vendor and several nodes: the progress thread works in host memory while the stream is stopped.
+  //  - Error{unsupported} on every rank, by the first call, if neither is possible: host memory, HMC_PROGRESS=caller,
+  //  or
+  //    a driver whose stopped streams block others.
+  //
+  // Errors:
+  //  - No deadline applies. A stream whose peer never calls waits until the team is closed or destroyed.
+  //  - Error{mismatch}: on ranks that call later, or at the latest in close() of the team or the Runtime.
+  //  - A failure during a call is an Error on its rank, and Error{closed} in later calls.
+  //  - After a mismatch or a failure all streams continue, and the results are undefined.
+  //
+  // Deadlock: a stream that waits blocks other streams in its hardware queue (CUDA_DEVICE_MAX_CONNECTIONS is the number
+  // of queues), and calls that wait for the whole device, such as cudaMalloc and cudaFree. Don't make such calls before
+  // the streams have executed the collective.
   void allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op);
-  /// What all ranks' streams held comes before what they get later. `buffer`: any on the stream's device.
+  /// Orders all ranks' streams: work queued later runs after the work that all streams held. `buffer` is any buffer on
+  /// the stream's device.
   void barrier_on(void* stream, const void* buffer);
 
-  // ---- persistent: see Plan
+  // ---- persistent collectives: see Plan
   Plan plan_barrier();
   Plan plan_broadcast(void* data, std::size_t bytes, int root);
   Plan plan_gather(const void* in, void* out, std::size_t bytes, int root);
@@ -202,10 +244,11 @@ class HMC_API Team {
   Plan plan_scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Plan plan_exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
-  /// How many calls (of "allreduce") an algorithm ("ring") has carried out; 0 of an unknown one. "direct": by load and
-  /// store, on one node.
+  /// The number of calls of a collective ("allreduce") that an algorithm ("ring") has carried out; 0 for unknown names.
+  /// "direct" is load and store on one node.
   std::uint64_t carried_out(std::string_view collective, std::string_view algorithm) const;
 
+  /// For HMC's own use.
   const std::shared_ptr<window::TeamCore>& core() const noexcept { return core_; }
   explicit Team(std::shared_ptr<window::TeamCore> core) noexcept : core_(std::move(core)) {}
 

@@ -1,4 +1,4 @@
-// The small vocabulary of HMC: kinds of memory, element types, reductions, comparisons.
+// Basic types: memory types, element types, reduction operations, comparisons.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -19,10 +19,11 @@
 
 namespace hmc {
 
-/// Where a buffer's bytes live. The numbers are published: programs store them.
+/// The kind of memory that holds a buffer. The numbers never change: programs store them.
 enum class MemoryType : int {
   /// The memory of the machine's accelerator: the first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU and ASCEND_NPU
-  /// whose library finds a device, else CPU. A process looks for it once. DEFAULT never stands for OPENCL, whose device
+  /// whose library finds a device, else CPU. A process detects it once. DEFAULT never means OPENCL, since an OpenCL
+  /// device
   /// may be the CPU itself.
   DEFAULT = 0,
   CPU = 1,
@@ -32,20 +33,21 @@ enum class MemoryType : int {
   MOORE_GPU = 5,
   ASCEND_NPU = 6,
   OPENCL = 7,
-  // Memory that the host loads and stores as it does CPU's, and that a vendor's devices reach too. PINNED is
-  // page-locked host memory. MANAGED memory migrates between the host and a device.
+  // Memory that both the host and the vendor's devices can load from and store to. PINNED memory is page-locked host
+  // memory. MANAGED memory migrates between the host and a device.
   NVIDIA_PINNED = 8,
   NVIDIA_MANAGED = 9,
   AMD_PINNED = 10,
   AMD_MANAGED = 11,
 };
 inline constexpr int memory_type_count = 12;
-/// Load and store of the host reach such memory. Never certain of DEFAULT.
+/// Whether the host can load from and store to memory of this type. False for DEFAULT, which depends on the machine.
 constexpr bool host_accessible(MemoryType type) noexcept {
   return type == MemoryType::CPU || type >= MemoryType::NVIDIA_PINNED;
 }
 
-/// A value and where it stands (in a vector, on a rank): what maxloc and minloc take. No padding.
+/// A value and its index, for example a position in a vector or a rank. The element type of maxloc and minloc. It has
+/// no padding.
 template <typename T> struct Located {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "values of 32 or 64 bits");
   using Index = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
@@ -54,7 +56,7 @@ template <typename T> struct Located {
   friend constexpr bool operator==(const Located&, const Located&) = default;
 };
 
-/// The element types of collectives. located_x is Located<x>, for maxloc, minloc and users' functions.
+/// The element types of collectives. located_x is Located<x>, for maxloc, minloc and user-defined reductions.
 enum class DType : std::uint8_t {
   i8,
   u8,
@@ -77,11 +79,15 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int dtype_count = 18;
 
-/// What a reduction does. `avg` is the sum divided by the number of ranks. The bitwise and logical ones take integers
-/// only. The result of land and lor is 0 or 1, also where it is made of a single contribution (a team of one rank, scan
-/// on rank 0, exscan on rank 1). maxloc and minloc take located values only, and nothing else does: the largest
-/// (smallest) value as max (min) has it, with its index; of equal values the lowest index. A NaN wins here too, the one
-/// with the lowest index.
+/// The predefined reduction operations.
+///  - avg: the sum divided by the number of ranks
+///  - band, bor, bxor, land, lor: integers only. The result of land and lor is 0 or 1, also from a single contribution
+///    (a team of one rank, scan on rank 0, exscan on rank 1)
+///  - maxloc, minloc: located types only, and located types take no other operation. The result is the maximum or
+///    minimum with its index. Of equal values the lowest index counts.
+///  - The result of max, min, maxloc and minloc is NaN if a contribution is NaN. maxloc and minloc take the NaN with
+///  the
+///    lowest index.
 enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor, maxloc, minloc };
 inline constexpr int op_count = 12;
 
@@ -98,14 +104,14 @@ inline constexpr Op lor = Op::lor;
 inline constexpr Op maxloc = Op::maxloc;
 inline constexpr Op minloc = Op::minloc;
 
-/// How wait_until compares the word in memory (left) with the value given (right).
+/// The comparison of wait_until: the word in memory is the left operand, the caller's value the right one.
 enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
 
-/// A user's reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count. It is called with
-/// the ranks' contributions in ascending rank order, so it need not commute; it must be associative.
-/// It must not throw. Only the caller's thread calls it. It must be the same function on every rank, which nobody
-/// checks: an address says nothing in another process. What ranks compare is that all give a function, that all say
-/// alike whether it commutes and whether the result is to be deterministic, the count and the element type.
+/// A user-defined reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count.
+///  - It must be associative. It need not be commutative: contributions are combined in ascending rank order.
+///  - It must not throw. HMC calls it on the caller's thread only.
+///  - It must be the same function on every rank. HMC can't check that. It checks that all ranks pass a function, with
+///    the same `commutative`, `deterministic`, count and element type.
 using ReduceFunction = void (*)(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
 constexpr std::size_t size_of(DType type) noexcept {
@@ -114,7 +120,7 @@ constexpr std::size_t size_of(DType type) noexcept {
 }
 constexpr bool is_float(DType type) noexcept { return type >= DType::f16 && type <= DType::e5m2; }
 constexpr bool is_located(DType type) noexcept { return type >= DType::located_i32; }
-/// Combined in 32 bits, and rounded at the end.
+/// Whether values of this type are combined in 32 bits and rounded at the end.
 constexpr bool is_narrow_float(DType type) noexcept { return is_float(type) && size_of(type) < 4; }
 HMC_API const char* name_of(DType type) noexcept;
 HMC_API const char* name_of(Op op) noexcept;
@@ -124,8 +130,8 @@ namespace detail {
 template <typename T> inline constexpr bool has_no_dtype = false;
 }  // namespace detail
 
-/// The DType of a C++ type; a compile error where there is none. Integers count by their size and sign: long long is
-/// i64 as long is. Not char, whose sign depends on the machine, and not bool.
+/// The DType of a C++ type; a compile error if there is none. Integers map by size and sign: long and long long are
+/// i64. char has none, since its sign depends on the machine; bool has none.
 template <typename T> constexpr DType dtype_of() noexcept {
   static_assert(detail::has_no_dtype<T>,
                 "HMC has no element type for this C++ type: collectives reduce integers of 8 to 64 bits (not char and "

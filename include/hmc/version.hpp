@@ -1,4 +1,4 @@
-// The version; CMakeLists.txt reads it from here.
+// The version of HMC. CMakeLists.txt reads it from this file.
 #pragma once
 
 #define HMC_VERSION_MAJOR 0

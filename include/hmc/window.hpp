@@ -21,20 +21,21 @@ namespace window {
 class Core;
 }
 
-/// One transfer of put_batch: local source -> (rank's window, offset).
+/// One transfer of put_batch: from `source` to byte `offset` of the target's part.
 struct Put {
   std::uint64_t offset;
   const void* source;
   std::size_t bytes;
 };
-/// One transfer of get_batch: (rank's window, offset) -> local destination.
+/// One transfer of get_batch: from byte `offset` of the target's part to `destination`.
 struct Get {
   std::uint64_t offset;
   void* destination;
   std::size_t bytes;
 };
 
-/// `rows` rows of `row_bytes`; row i starts at i * pitch on each side.
+/// `rows` rows of `row_bytes` bytes. Row i starts at i * local_pitch in the local buffer, and at offset + i *
+/// remote_pitch in the target's part. A pitch is at least `row_bytes`.
 struct Strides {
   std::size_t rows;
   std::size_t row_bytes;
@@ -44,7 +45,7 @@ struct Strides {
 
 namespace detail {
 
-/// Keeps T from being deduced from a value: a literal such as 1 must not decide the width of the word.
+/// Prevents deduction of T from an operand: a literal such as 1 must not decide the width of the word.
 template <typename T> struct AtomicWord {
   static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, long> ||
                     std::is_same_v<T, unsigned long> || std::is_same_v<T, long long> ||
@@ -55,105 +56,137 @@ template <typename T> struct AtomicWord {
 
 }  // namespace detail
 
-/// The symmetric window.
+/// A symmetric window: each rank of the team exposes one part of it, and every rank accesses all parts one-sided (RMA).
 ///
 /// ORDERING CONTRACT
-///  1. put returns: the source is reusable. Nothing is promised at the target.
+///  1. put returns at local completion: the source may be reused. Nothing is promised at the target.
 ///  2. fence(): earlier puts and atomics to a rank become visible there before later ones.
-///  3. flush(rank) / flush() return: earlier puts and atomics are visible at the target(s), whether
-///     or not the target runs any HMC call.
-///  4. put_signal: whoever sees the signal's value (wait_until, test_until, fetch) sees the bytes.
-///  5. Team::barrier completes the caller's earlier puts as (3) does.
-/// Atomics are atomic with each other on the same word, whichever ranks they come from.
-/// One-sided means one-sided: a target that computes or sleeps doesn't delay the origin.
+///  3. flush(rank) and flush() return at remote completion: earlier puts and atomics are visible at the target, whether
+///     or not the target calls HMC.
+///  4. put_signal: a rank that sees the signal value (wait_until, test_until, fetch) sees the bytes.
+///  5. Team::barrier completes the caller's earlier puts and atomics as (3) does.
 ///
-/// A part may lie in any provider's memory, and ranks of one window in different ones. Where the host can't load and
-/// store, data() is an address on the device, ptr() is null, and every verb is over at the target when it returns, but
-/// for put_nb and get_nb of memory that is mapped here (path(rank) isn't "staged"): a device carries them out while the
-/// host goes on, and their request is done when the bytes have arrived. fence(), flush() and barrier() wait for them.
-/// The host goes on only where its side is pinned: with pageable memory a driver may copy before the call returns.
-/// Signals and atomics are copies of words under a lock: atomic with the signals and atomics of the same window, not
-/// with its puts, nor with what another window over the same memory or a kernel does to the word meanwhile. While a
-/// window over device memory is made nobody may write to its first 8 bytes.
+/// Atomics on the same word are atomic with each other, from whatever ranks. A target that computes or sleeps doesn't
+/// delay the origin.
 ///
-/// The local side of every verb may be any memory of the process, a device's too; where it overlaps the bytes that the
-/// verb writes (a put or get to oneself, or to a rank whose memory is mapped), these are unspecified afterwards, unless
-/// both begin at the same byte. Every verb throws Error with operation, rank, peer, offset and size; when it has thrown
-/// (timeout included), nothing touches the local side any more. Ownership: a Window holds its memory; windows over a
-/// caller's ConnBuffer share it. Create and close are collective; a destructor is local, never blocks, and then peers
-/// must not touch this rank's part any more. Threads: one at a time per Runtime, except that different Runtimes of one
-/// process are independent.
+/// LOCAL BUFFERS. The local buffer of a verb may be any memory of the process, device memory included. A put or get to
+/// this rank's own part, or to a mapped part, may overlap its local buffer. Then the bytes that it writes are
+/// undefined, unless both ranges start at the same byte.
+///
+/// ERRORS. Verbs throw Error with operation, rank, peer, offset and size. After a verb has thrown, timeout included,
+/// HMC no longer accesses its local buffer. The codes:
+///  - bad_rank, out_of_range, misaligned, invalid_argument: a wrong argument; no data has moved
+///  - closed: the window is closed
+///  - timeout: the deadline of the job (HMC_TIMEOUT_S) or of the call has passed
+///  - peer_failed, aborted: a rank has died, or the job was aborted
+///
+/// DEVICE MEMORY. Each part lies in host memory or in the memory of a device; parts of one window may differ. If the
+/// host can't load from and store to a part:
+///  - data() is a device address, and ptr() is null.
+///  - Verbs return at remote completion. Exception: put_nb and get_nb to a part that is mapped here (path(rank) isn't
+///    "staged") are asynchronous copies by a device, and the request is complete when the bytes have arrived.
+///    fence(), flush() and Team::barrier wait for these copies.
+///  - put_nb and get_nb with a pageable local buffer may block, since a driver may copy before it returns. Pinned
+///    memory avoids that.
+///  - Signals and atomics are copies of words under a lock. They are atomic with the signals and atomics of the same
+///    window. They aren't atomic with puts, with kernels, or with another window over the same memory.
+///  - No rank and no kernel may write to the first 8 bytes of the memory during create().
+///
+/// LIFETIME. A Window owns its memory; a window over a ConnBuffer shares the buffer's memory. create, open_context and
+/// close are collective. The destructor is local and never blocks; after it peers must not access this rank's part.
+///
+/// THREADS. One thread at a time per Runtime. Different Runtimes of one process are independent.
 class HMC_API Window {
  public:
-  /// Collective over the team. Each rank's part has `bytes` bytes (they may differ by rank), zeroed.
+  /// Collective over the team. Allocates this rank's part: `bytes` bytes of host memory, zeroed. The size may differ by
+  /// rank. If a rank gets no memory, every rank throws.
   static Window create(Team& team, std::size_t bytes);
-  /// Over memory that the caller has; the buffer may be destroyed before the window.
+  /// Collective over the team. Registers the buffer's memory as this rank's part. The ConnBuffer may be destroyed
+  /// before the window.
   static Window create(Team& team, const ConnBuffer& buffer);
-  /// Over `bytes` bytes of a memfd from `file_offset` (a multiple of the page size); the descriptor is
-  /// duplicated, the caller keeps its own.
+  /// Collective over the team. Maps `bytes` bytes of a memfd from `file_offset`, a multiple of the page size. HMC
+  /// duplicates the descriptor; the caller closes its own.
   static Window create_over_memfd(Team& team, int memfd, std::size_t bytes, std::uint64_t file_offset = 0);
 
   Window() = default;
   Window(Window&&) noexcept;
   Window& operator=(Window&&) noexcept;
   ~Window();
-  /// Collective. Completes this rank's puts, waits for all ranks, and frees the memory. Then, if the ranks' calls of
-  /// alloc differ, it throws Error{mismatch} on every rank; the error names ranks, sizes and offsets.
+  /// Collective. Completes this rank's puts, waits for all ranks, and frees the memory. Error{mismatch} on every rank
+  /// if the ranks made different calls of alloc; the error names ranks, sizes and offsets.
   void close();
   bool is_open() const noexcept;
 
-  std::size_t bytes() const;          ///< of this rank's part
-  std::size_t bytes(int rank) const;  ///< of a rank's part
-  std::byte* data() const;            ///< this rank's part
+  std::size_t bytes() const;          ///< the size of this rank's part
+  std::size_t bytes(int rank) const;  ///< the size of a rank's part
+  std::byte* data() const;            ///< the first byte of this rank's part
+  /// The address of byte `offset` of this rank's part. The offset isn't checked.
   template <typename T> T* local(std::uint64_t offset = 0) const { return reinterpret_cast<T*>(data() + offset); }
 
-  /// Where load and store reach a rank's byte at `offset`; null where they can't.
+  /// The address for load and store of byte `offset` of a rank's part. Null if this process can't load and store there,
+  /// or if `offset` is beyond the part.
   std::byte* ptr(int rank, std::uint64_t offset = 0) const;
   template <typename T> T* ptr(int rank, std::uint64_t offset = 0) const {
     return reinterpret_cast<T*>(ptr(rank, offset));
   }
 
-  /// Which way bytes take to a rank's part, and why not a better one. For a part in device memory `wire` is how it
-  /// is shared: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (its owner copies; the
-  /// first call measures it).
+  /// The wire to a rank's part, and the reason for it. For a part in device memory `wire` names how the memory is
+  /// shared: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (the owner copies). The first
+  /// call for a staged part measures its bandwidth and latency.
   Path path(int rank) const;
 
   // ---- transfers
+  /// Copies `bytes` bytes from `source` to byte `offset` of the target's part. Returns at local completion: `source`
+  /// may be reused. flush() waits for remote completion.
   void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  /// Copies `bytes` bytes from byte `offset` of the target's part to `destination`. Returns when they have arrived.
   void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  /// Starts a put. `source` stays in use until the request is complete, at local completion.
   [[nodiscard]] Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  /// Starts a get. `destination` stays in use until the request is complete; then the bytes have arrived.
   [[nodiscard]] Request get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  /// Puts rows at a constant distance. Returns at local completion, as put does.
   void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides);
+  /// Gets rows at a constant distance. Returns when all rows have arrived.
   void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
+  /// Several puts to one rank. All are checked before the first byte moves. Returns at local completion of all.
   void put_batch(int rank, std::span<const Put> puts);
+  /// Several gets from one rank. All are checked before the first byte moves. Returns when all bytes have arrived.
   void get_batch(int rank, std::span<const Get> gets);
 
-  /// As put, carried out by a device in the order of `stream`, its vendor's own handle: what the stream holds comes
-  /// first, and the host waits for nothing. Until the stream has come past, both sides stay in use and no other verb
-  /// is ordered with it; then the bytes are at the target. One side at least lies on the stream's device. Error{
-  /// unsupported} where this rank doesn't reach the target by a copy: path(rank) is "staged", or a wire.
+  /// Queues a put on a device's `stream` (the vendor's handle). The device copies after the work that the stream
+  /// already holds; the host doesn't wait.
+  ///  - At least one of source and target lies on the stream's device.
+  ///  - Both stay in use until the stream has executed the copy; then the bytes are at the target. Until then no other
+  ///    verb is ordered with it.
+  ///  - Error{unsupported} if no device of this rank can copy to the target: path(rank) is "staged" or a network wire.
   void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
 
   // ---- signals: 64-bit words, 8-byte aligned
-  /// The bytes, then `value` at `signal_offset` of the same rank.
+  /// Puts the bytes as put does, then stores `value` at `signal_offset` of the same rank. A rank that sees the value
+  /// sees the bytes. Returns at local completion.
   void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                   std::uint64_t value);
-  /// Waits on this rank's own word; returns the value seen. Error{timeout} at the deadline names the word, the
-  /// condition and the value seen last. A `compare` that is no Cmp is Error{invalid_argument}.
+  /// Waits until the word at `offset` of this rank's own part satisfies the condition: word `compare` value. Returns
+  /// the word. Error{timeout} at the deadline names the word, the condition and the value seen last.
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout = job_timeout);
+  /// Tests the condition of wait_until without waiting. If it doesn't hold and the job has failed, it throws Error.
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
 
-  // ---- atomics on std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, naturally aligned. The caller names the
-  // word's type, since it isn't deduced from the value: add<std::int64_t>(rank, offset, 1).
+  // ---- atomics: words of type std::int32_t, std::uint32_t, std::int64_t or std::uint64_t, naturally aligned. The
+  // caller states the type, which isn't deduced from the value: add<std::int64_t>(rank, offset, 1). Atomics that return
+  // a value return the old one, when it has arrived here.
   template <typename T> using Word = typename detail::AtomicWord<T>::type;
   template <typename T> T fetch_add(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> T swap(int rank, std::uint64_t offset, Word<T> value);
+  /// Stores `desired` if the word equals `expected`.
   template <typename T> T compare_swap(int rank, std::uint64_t offset, Word<T> expected, Word<T> desired);
+  /// Reads the word.
   template <typename T> Word<T> fetch(int rank, std::uint64_t offset);
   template <typename T> T fetch_and(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> T fetch_or(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> T fetch_xor(int rank, std::uint64_t offset, Word<T> value);
-  // without a result: they return at local completion, as put does
+  /// Atomics without a result (add, set, atomic_and, atomic_or, atomic_xor) return at local completion, as put does.
   template <typename T> void add(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> void set(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> void atomic_and(int rank, std::uint64_t offset, Word<T> value);
@@ -161,32 +194,39 @@ class HMC_API Window {
   template <typename T> void atomic_xor(int rank, std::uint64_t offset, Word<T> value);
 
   // ---- order
+  /// Orders this rank's puts and atomics to each rank: earlier ones become visible before later ones. Doesn't wait for
+  /// remote completion.
   void fence();
+  /// Waits for remote completion of this rank's earlier puts and atomics to `rank`. Error{timeout} at the deadline.
   void flush(int rank, Timeout timeout = job_timeout);
+  /// The same for all ranks of the team.
   void flush(Timeout timeout = job_timeout);
 
-  // ---- the user context: 64 KiB per rank beside its part, in host memory. Its rank sets it, everybody reads it:
-  // ranks, on whatever node, and kernels of ranks on this one (hmc_device.cuh). A barrier after set_context makes it
-  // seen.
+  // ---- user context: 64 KiB of host memory per rank, beside its part. A rank writes its own. All ranks read it, and
+  // so do kernels of ranks on the same node (hmc_device.cuh). After set_context a barrier makes the bytes visible.
   static constexpr std::size_t context_bytes = std::size_t{64} << 10;
-  /// Collective over the team that the window was made over; once per window. Zeroed.
+  /// Collective over the window's team, once per window. The context is zeroed.
   void open_context(Team& team);
   void set_context(std::uint64_t offset, const void* source, std::size_t bytes);
   void get_context(int rank, std::uint64_t offset, void* destination, std::size_t bytes) const;
 
-  /// For kernels of this rank's device, or of that one where this rank's part is host memory (which is registered
-  /// with it); see hmc_device.cuh. Local; good until the window is closed. Parts that the device doesn't reach are null
-  /// there. The context is among it if it was opened before. Error{unsupported} where HMC knows no kernels
-  /// of such devices, Error{invalid_argument} where none has this number.
+  /// The window as kernels see it (hmc_device.cuh). The kernels run on the device that holds this rank's part. If the
+  /// part is in host memory, they run on device number `device` of `type`. HMC registers host parts with the device.
+  ///  - Local. Valid until the window is closed.
+  ///  - Parts that the device can't access have a null address. The user context is included if it was opened before.
+  ///  - Error{unsupported}: HMC has no device-side API for this type.
+  ///  - Error{invalid_argument}: there is no device with this number.
   DeviceHandle device_handle(MemoryType type = MemoryType::NVIDIA_GPU, int device = 0);
 
   // ---- symmetric allocation inside the window
-  /// Collective by agreement: every rank makes the same calls in the same order and gets the same
-  /// offset; nothing is exchanged before close(), which compares them. `align` is a power of two. Error{out_of_memory}
-  /// when full.
+  /// Allocates `bytes` bytes at the same offset on every rank. Every rank makes the same calls of alloc and free in the
+  /// same order. The call is local: close() compares the ranks' calls. `align` is a power of two.
+  /// Error{out_of_memory} if no free range is large enough.
   std::uint64_t alloc(std::size_t bytes, std::size_t align = 64);
+  /// Frees the allocation that starts at `offset`.
   void free(std::uint64_t offset);
 
+  /// For HMC's own use.
   const std::shared_ptr<window::Core>& core() const noexcept { return core_; }
 
  private:
