@@ -1,4 +1,4 @@
-// Who am I, who are the others, and which way do bytes go to them?
+// Prints each rank's number and node, and rank 0's wire to each peer.
 #include <cstdio>
 
 #include <hmc/hmc.hpp>
@@ -13,7 +13,7 @@ int main() try {
   if (rt.rank() == 0) {
     for (int peer = 0; peer < rt.size(); ++peer) {
       const hmc::Path path = rt.path(peer);
-      std::printf("  0 -> %d: %s%s (%s)\n", peer, path.wire.c_str(), path.direct ? ", by load and store" : "",
+      std::printf("  0 -> %d: %s%s (%s)\n", peer, path.wire.c_str(), path.direct ? ", load and store" : "",
                   path.why.c_str());
     }
   }

@@ -1,5 +1,5 @@
-// A message goes round the ring of ranks. Each hop is one put_signal: the bytes, then a word that the
-// receiver waits for. The receiver makes no matching call.
+// A message goes around the ring of ranks. Each hop is one put_signal: the bytes, then a signal word that the target
+// waits for. There is no matching receive.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -9,7 +9,7 @@
 namespace {
 constexpr int rounds = 1000;
 constexpr std::uint64_t message_offset = 0;
-constexpr std::uint64_t signal_offset = 4096;  // in a cache line of its own
+constexpr std::uint64_t signal_offset = 4096;  // in a cache line apart from the message
 constexpr std::size_t message_bytes = 256;
 }  // namespace
 
@@ -24,7 +24,7 @@ int main() try {
     char message[message_bytes] = {};
     std::strncpy(message, expected.c_str(), sizeof message - 1);
 
-    // Rank 0 starts each round and ends it; the others pass on what they got.
+    // Rank 0 starts and ends each round. The other ranks forward the message.
     if (rt.rank() == 0) win.put_signal(right, message_offset, message, sizeof message, signal_offset, round);
     win.wait_until(signal_offset, hmc::Cmp::ge, round);
     if (expected != inbox) {

@@ -1,4 +1,4 @@
-// Every rank contributes a vector, every rank gets the sum. `./dev run` runs this on four ranks.
+// Allreduce: every rank contributes a vector and gets the sum. `./dev run` runs this program on 4 ranks.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace {
 constexpr int repeats = 20;
 constexpr std::size_t counts[] = {2, 16 << 10, 256 << 10, 1 << 20};
 
-// Which wire serves each pair: every rank knows its own row, an allgather makes the table.
+// Prints the wire of each pair. Every rank knows its own row; an allgather makes the table.
 void print_wires(hmc::Runtime& rt) {
   constexpr std::size_t cell = 16;
   const auto ranks = static_cast<std::size_t>(rt.size());
@@ -35,7 +35,7 @@ void print_wires(hmc::Runtime& rt) {
   std::printf("\n");
 }
 
-// Rank r contributes (r + 1) * (i % 1000): small integers, so that the sum is exact in floats.
+// Rank r contributes (r + 1) * (i % 1000): small integers, so the sum is exact in floats.
 bool is_sum(const float* out, std::size_t count, int ranks) {
   const int weight = ranks * (ranks + 1) / 2;
   for (std::size_t i = 0; i < count; ++i) {
@@ -44,7 +44,7 @@ bool is_sum(const float* out, std::size_t count, int ranks) {
   return true;
 }
 
-// Returns whether the result was right, on this rank.
+// Returns whether this rank's result is correct.
 bool allreduce_of(hmc::Runtime& rt, hmc::Window& win, std::size_t count) {
   hmc::Team& world = rt.world();
   const std::span<float> in(win.local<float>(), count);
@@ -61,14 +61,14 @@ bool allreduce_of(hmc::Runtime& rt, hmc::Window& win, std::size_t count) {
   std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
 
   const bool right = is_sum(out.data(), count, rt.size());
-  // Everyone's verdict and everyone's time, so that rank 0's line speaks for all.
+  // Rank 0 prints whether all ranks' results are correct, and the slowest rank's time.
   double wrong = right ? 0 : 1;
   double slowest = times[repeats / 2];
   world.allreduce(&wrong, &wrong, 1, hmc::DType::f64, hmc::sum);
   world.allreduce(&slowest, &slowest, 1, hmc::DType::f64, hmc::max);
   if (rt.rank() == 0) {
     std::printf("  %9zu bytes  %10.2f us  %s\n", count * sizeof(float), slowest,
-                wrong == 0 ? "right on every rank" : "WRONG");
+                wrong == 0 ? "correct on all ranks" : "WRONG");
   }
   return right;
 }
@@ -83,7 +83,7 @@ int main() try {
   }
   print_wires(rt);
 
-  if (rt.rank() == 0) std::printf("allreduce of floats, sum; median of %d calls, slowest rank:\n", repeats);
+  if (rt.rank() == 0) std::printf("allreduce of floats, sum; median of %d calls on the slowest rank:\n", repeats);
   hmc::Window win = hmc::Window::create(rt.world(), 8 << 20);
   bool right = true;
   for (const std::size_t count : counts) right &= allreduce_of(rt, win, count);

@@ -1,5 +1,5 @@
-// Heat spreads over a plate that is cut into columns, one block per rank. The edges of each block go to
-// the neighbours' halos: columns of a row-major grid, so each is one strided put into a window.
+// A halo exchange: heat conduction on a plate, with one block of columns per rank. Each rank puts its edge columns into
+// the halos of its neighbours. A column of a row-major grid is one strided put.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -13,7 +13,7 @@ constexpr std::size_t columns = 24;         // of one rank
 constexpr std::size_t pitch = columns + 2;  // with a halo column at each side
 constexpr int steps = 200;
 
-// One relaxation of `width` inner columns; the plate's rim stays as it is.
+// One relaxation step of `width` inner columns. The boundary of the plate doesn't change.
 void relax(const double* from, double* to, std::size_t width, std::size_t first, std::size_t last) {
   const std::size_t stride = width + 2;
   for (std::size_t y = 1; y + 1 < rows; ++y) {
@@ -26,7 +26,7 @@ void relax(const double* from, double* to, std::size_t width, std::size_t first,
 
 double start_value(std::size_t y, std::size_t x) { return y == 0 ? 100.0 + static_cast<double>(x % 7) : 0.0; }
 
-// The whole plate on one rank, to compare with.
+// Computes the whole plate on one rank, as the reference.
 std::vector<double> solve_alone(std::size_t width) {
   std::vector<double> now(rows * (width + 2));
   for (std::size_t y = 0; y < rows; ++y) {
@@ -43,19 +43,19 @@ std::vector<double> solve_alone(std::size_t width) {
 struct Plate {
   hmc::Runtime& rt;
   hmc::Window& win;
-  std::uint64_t grids[2];  // offsets of two grids: one is read while the other is written
+  std::uint64_t grids[2];  // offsets of two grids: a step reads one and writes the other
 
   double* grid(int which) const { return win.local<double>(grids[which]); }
   static std::uint64_t cell(std::uint64_t grid, std::size_t x) { return grid + (pitch + x) * sizeof(double); }
 
-  // My first and last columns into the neighbours' halos (rows 1 .. rows-2; the rim is constant).
+  // Puts this rank's first and last columns into the neighbours' halos (rows 1 to rows - 2; the boundary is constant).
   void send_edges(int which) const {
     const hmc::Strides column{rows - 2, sizeof(double), pitch * sizeof(double), pitch * sizeof(double)};
     const double* mine = grid(which) + pitch;
     const int left = rt.rank() - 1, right = rt.rank() + 1;
     if (left >= 0) win.put_strided(left, cell(grids[which], columns + 1), mine + 1, column);
     if (right < rt.size()) win.put_strided(right, cell(grids[which], 0), mine + columns, column);
-    rt.world().barrier();  // completes the puts; afterwards every halo is there
+    rt.world().barrier();  // completes the puts: afterwards every halo has arrived
   }
 };
 
@@ -73,7 +73,7 @@ int main() try {
       plate.grid(0)[y * pitch + x] = plate.grid(1)[y * pitch + x] = start_value(y, begin + x);
     }
   }
-  rt.world().barrier();  // before anyone's first put lands in a grid
+  rt.world().barrier();  // all grids are initialised before the first put
   for (int step = 0; step < steps; ++step) {
     relax(plate.grid(step % 2), plate.grid((step + 1) % 2), columns, 1, columns);
     plate.send_edges((step + 1) % 2);
@@ -90,8 +90,8 @@ int main() try {
   }
   rt.world().allreduce(&worst, &worst, 1, hmc::DType::f64, hmc::max);
   if (rt.rank() == 0) {
-    std::printf("%d steps on %zu x %zu cells over %d ranks; largest difference to one rank's result: %g\n", steps, rows,
-                width, rt.size(), worst);
+    std::printf("%d steps on %zu x %zu cells over %d ranks; largest difference from the serial result: %g\n", steps,
+                rows, width, rt.size(), worst);
   }
   for (const std::uint64_t grid : plate.grids) win.free(grid);
   win.close();

@@ -1,5 +1,4 @@
-/* The C ABI: what other languages bind to. Each rank puts its number to its right neighbour, and all
- * ranks add theirs up. */
+/* The C ABI. Each rank puts a number to its right neighbour, then all ranks sum the numbers. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,7 +7,7 @@
 static void need(hmc_code code) {
   if (code == HMC_SUCCESS) return;
   fprintf(stderr, "%s\n", hmc_last_error());
-  exit(1); /* the launcher ends the others */
+  exit(1); /* the launcher then ends the other ranks */
 }
 
 int main(void) {
@@ -33,7 +32,7 @@ int main(void) {
   from_left = *(const uint64_t*)data;
 
   need(hmc_allreduce(world, &mine, &sum, 1, HMC_I64, HMC_SUM));
-  printf("rank %d of %d: %d from the left, %d in all\n", rank, size, (int)from_left, (int)sum);
+  printf("rank %d of %d: %d from the left, sum %d\n", rank, size, (int)from_left, (int)sum);
 
   need(hmc_window_close(window));
   hmc_window_destroy(window);
