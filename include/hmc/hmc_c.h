@@ -9,6 +9,7 @@
  * - Structs start with struct_size, which the caller sets to sizeof the struct. A later version may append fields, and
  *   programs that were compiled with this version still work.
  * - Timeouts are in nanoseconds. HMC_JOB_TIMEOUT means the runtime's deadline (HMC_TIMEOUT_S).
+ * - Threads: one at a time per runtime, and per buffer. hmc_last_error() is per thread.
  */
 #ifndef HMC_HMC_C_H
 #define HMC_HMC_C_H
@@ -26,23 +27,23 @@ extern "C" {
 /* ---- errors. The numbers are those of hmc::Code. */
 typedef enum hmc_code {
   HMC_SUCCESS = 0,
-  HMC_ERROR = 1,
-  HMC_UNSUPPORTED = 2,
-  HMC_INVALID_CONFIG = 3,
-  HMC_TIMEOUT = 4,
+  HMC_ERROR = 1,          /* a call of the system or of a library failed; the text names it */
+  HMC_UNSUPPORTED = 2,    /* this build, machine or kind of memory can't do it */
+  HMC_INVALID_CONFIG = 3, /* arguments or settings that contradict each other */
+  HMC_TIMEOUT = 4,        /* the deadline passed; the text names the missing ranks */
   HMC_NOT_FOUND = 5,
   HMC_INVALID_ARGUMENT = 6,
-  HMC_OUT_OF_RANGE = 7,
-  HMC_MISALIGNED = 8,
+  HMC_OUT_OF_RANGE = 7, /* offset + size is beyond the rank's part of the window */
+  HMC_MISALIGNED = 8,   /* the word of an atomic or a signal isn't naturally aligned */
   HMC_BAD_RANK = 9,
-  HMC_CLOSED = 10,
+  HMC_CLOSED = 10, /* the window, team or runtime was closed */
   HMC_OUT_OF_MEMORY = 11,
-  HMC_PEER_FAILED = 12,
-  HMC_ABORTED = 13,
-  HMC_MISMATCH = 14,
-  HMC_UNAVAILABLE = 15,
-  HMC_REFUSED = 16,
-  HMC_IN_PROGRESS = 17
+  HMC_PEER_FAILED = 12, /* a rank died */
+  HMC_ABORTED = 13,     /* a rank called abort, or the launcher ended the job */
+  HMC_MISMATCH = 14,    /* ranks called different collectives, or passed different counts, types or operations */
+  HMC_UNAVAILABLE = 15, /* a forced or needed wire isn't available */
+  HMC_REFUSED = 16,     /* authentication failed, or the protocol versions differ */
+  HMC_IN_PROGRESS = 17  /* not an error: a request isn't complete */
 } hmc_code;
 
 /* Fields that don't apply are -1 or 0. Ranks are world ranks. */
@@ -316,6 +317,7 @@ HMC_C_API hmc_code hmc_request_test(hmc_request_t* request, int* done);
 HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
 /* Cancels a transfer: when it returns, HMC no longer accesses the buffers. A collective can't be cancelled. */
 HMC_C_API hmc_code hmc_request_abandon(hmc_request_t* request);
+/* Waits for all. If one fails with any code except HMC_TIMEOUT, the others are abandoned. */
 HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
 /* The index that hmc_request_wait_any gives if all requests are empty, or count is 0. */
 #define HMC_NO_REQUEST ((size_t)-1)
@@ -327,15 +329,14 @@ HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, i
  * Returns at local completion. */
 HMC_C_API hmc_code hmc_put_signal(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
                                   uint64_t signal_offset, uint64_t value);
-/* Waits until this rank's own word satisfies the condition: word compare value. seen, which may be NULL, gets the word.
- */
+/* Waits until this rank's own word satisfies the condition: word compare value. seen gets the word, and may be NULL. */
 HMC_C_API hmc_code hmc_wait_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value,
                                   int64_t timeout_ns, uint64_t* seen);
-/* Tests the condition without waiting. */
+/* Tests the condition of hmc_wait_until without waiting: *holds is 1 or 0. */
 HMC_C_API hmc_code hmc_test_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value, int* holds);
 
 /* ---- atomics: words of 32 and 64 bits, naturally aligned, signed or unsigned. old gets the previous value, and may be
- * NULL. Atomics without old return at local completion. */
+ * NULL. Atomics without old return at local completion. compare_swap stores desired if the word equals expected. */
 HMC_C_API hmc_code hmc_fetch_add_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
 HMC_C_API hmc_code hmc_fetch_and_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
 HMC_C_API hmc_code hmc_fetch_or_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
@@ -399,9 +400,11 @@ HMC_C_API void hmc_team_destroy(hmc_team_t team);
 
 /* Returns when all ranks have entered, and this rank's earlier puts and atomics are complete at their targets. */
 HMC_C_API hmc_code hmc_barrier(hmc_team_t team);
+/* Copies bytes bytes from data of the root to data of the other ranks. */
 HMC_C_API hmc_code hmc_broadcast(hmc_team_t team, void* data, size_t bytes, int root);
 /* Each rank sends bytes bytes to all; out receives team size * bytes. */
 HMC_C_API hmc_code hmc_allgather(hmc_team_t team, const void* in, void* out, size_t bytes);
+/* Combines count elements of all ranks into out of every rank. */
 HMC_C_API hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type, hmc_op op);
 HMC_C_API hmc_code hmc_allreduce_user(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                       hmc_reduce_function function, void* context);
@@ -420,35 +423,43 @@ typedef struct hmc_reduction {
   int commutative; /* whether function is commutative */
 } hmc_reduction;
 
-/* v-forms take a count per rank, the same on every rank (alltoallv: each rank's own). Counts and displacements are in
- * elements of element bytes. If displacements is NULL, the blocks are contiguous. */
+/* Each rank sends bytes bytes. The root's out receives team size * bytes. */
 HMC_C_API hmc_code hmc_gather(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
+/* v-forms (gatherv, scatterv, allgatherv, alltoallv, reduce_scatterv) take a count per rank, the same on every rank
+ * (alltoallv: each rank's own). Counts and displacements are in elements of element bytes. If displacements is NULL,
+ * the blocks are contiguous. */
 HMC_C_API hmc_code hmc_gatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                const size_t* displacements, int root, size_t element);
+/* Each rank receives bytes bytes. The root's in holds team size * bytes. */
 HMC_C_API hmc_code hmc_scatter(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
 HMC_C_API hmc_code hmc_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                 const size_t* displacements, int root, size_t element);
 HMC_C_API hmc_code hmc_allgatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                   const size_t* displacements, size_t element);
+/* Each rank sends bytes bytes to each rank. in and out hold team size * bytes. */
 HMC_C_API hmc_code hmc_alltoall(hmc_team_t team, const void* in, void* out, size_t bytes);
 HMC_C_API hmc_code hmc_alltoallv(hmc_team_t team, const void* in, const size_t* counts, const size_t* displacements,
                                  void* out, const size_t* receive_counts, const size_t* receive_displacements,
                                  size_t element);
+/* Combines count elements of all ranks into the root's out. */
 HMC_C_API hmc_code hmc_reduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                               const hmc_reduction* how, int root);
+/* Combines in of all ranks, team size * count elements. out receives this rank's count elements of the result. */
 HMC_C_API hmc_code hmc_reduce_scatter(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                       const hmc_reduction* how);
 HMC_C_API hmc_code hmc_reduce_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts, hmc_dtype type,
                                        const hmc_reduction* how);
+/* Inclusive prefix: combines the elements of ranks 0 to this one. */
 HMC_C_API hmc_code hmc_scan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                             const hmc_reduction* how);
+/* Exclusive prefix: combines the elements of the ranks before this one. Doesn't write rank 0's out. */
 HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                               const hmc_reduction* how);
 
 /* Non-blocking collectives: the request is complete when this rank's part is.
  * - Buffers stay in use until completion.
- * - A progress thread of the runtime progresses them while the rank computes. HMC_PROGRESS=caller: no thread, progress
- * in waits and tests only.
+ * - A progress thread of the runtime does the work while the rank computes. HMC_PROGRESS=caller: there is no thread,
+ * and collectives progress in waits and tests only.
  * - A user-defined reduction is called by the caller's thread only, in its waits and tests.
  * - hmc_ialltoallv: largest is the largest count that any two ranks exchange, the same on every rank. */
 HMC_C_API hmc_code hmc_ibarrier(hmc_team_t team, hmc_request_t* request);

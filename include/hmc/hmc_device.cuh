@@ -28,10 +28,9 @@
 //    with the host (CUDA's attribute hostNativeAtomicSupported; over PCIe most devices don't). Otherwise only the host,
 //    or only one device, may change the word.
 //
-// ADDRESSES. This rank's own part may have two addresses on the device: the one in the handle, and the one of its
-// buffer. A kernel uses one of the two for a byte, not both. Bytes that a kernel wrote by one address are visible by
-// the other in kernels that start after the writing kernel is complete; a kernel that was running already may see old
-// bytes.
+// ADDRESSES. This rank's own part may have two addresses on the device: the one in the handle, and its buffer's. A
+// kernel uses only one of them for a byte. Bytes that it writes by one address are visible by the other in kernels that
+// start after it is complete. A kernel that is already running may see old bytes.
 //
 // DEADLOCK. wait() spins on the device: use it only if the ranks' kernels run at the same time. Processes that share a
 // device run in turns; then wait on the host (Window::wait_until) or in the stream (Team::barrier_on).

@@ -77,8 +77,8 @@ namespace detail {
 
 /// The transfers of one Buffer in flight, and their streams.
 class Transfers;
-/// Null if every transfer blocks and no stream is given. Error{invalid_argument} for a stream at a place without a
-/// device.
+/// Null if every transfer blocks and no stream is given. Error{invalid_argument} if a stream is given, and the place
+/// has no device.
 HMC_API std::shared_ptr<Transfers> make_transfers(const Place& place, const TransferOrder& order);
 /// New transfers with the same user's stream.
 HMC_API std::shared_ptr<Transfers> alike(const std::shared_ptr<Transfers>& transfers);

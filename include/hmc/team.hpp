@@ -42,8 +42,8 @@ class TeamCore;
 ///  - A buffer in a window is used in place. Another buffer is staged, or read by the peers directly.
 ///  - Input and output may be the same buffer. Any other overlap is Error{invalid_argument} on that rank.
 ///  - Device memory is staged through host memory. Exception: the devices carry out a large blocking reduction, if the
-///    team is on one node and all buffers lie in windows over device memory. In place they do allreduce and reduce
-///    only.
+///    team is on one node and all buffers lie in windows over device memory. In place
+///    they do allreduce and reduce only.
 ///  - Work that fills a device buffer must be complete before the call.
 ///
 /// RESULTS. All ranks get bit-identical results. Floats of 16 and 8 bits are combined in 32 bits and rounded once.
@@ -204,12 +204,11 @@ class HMC_API Team {
   //    independent of that of the other collectives.
   //
   // Implementation, chosen by the first call:
-  //  - On one node where devices map each other's memory and streams wait for words in shared memory (CUDA): devices do
-  //    it all.
-  //  - Else, for any vendor and several nodes: the progress thread works in host memory while the stream is stopped.
-  //  - Error{unsupported} on every rank, by the first call, if neither is possible: host memory, HMC_PROGRESS=caller,
-  //  or
-  //    a driver whose stopped streams block others.
+  //  - By devices alone: on one node, if devices map each other's memory and streams wait for words in shared memory
+  //    (CUDA).
+  //  - Else by the progress thread in host memory, while the stream is stopped: any vendor, several nodes.
+  //  - Neither is possible with buffers in host memory only, with HMC_PROGRESS=caller, or with a driver whose stopped
+  //    streams block others. Then the first call throws Error{unsupported} on every rank.
   //
   // Errors:
   //  - No deadline applies. A stream whose peer never calls waits until the team is closed or destroyed.

@@ -22,9 +22,8 @@ namespace hmc {
 /// The kind of memory that holds a buffer. The numbers never change: programs store them.
 enum class MemoryType : int {
   /// The memory of the machine's accelerator: the first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU and ASCEND_NPU
-  /// whose library finds a device, else CPU. A process detects it once. DEFAULT never means OPENCL, since an OpenCL
-  /// device
-  /// may be the CPU itself.
+  /// whose library finds a device, else CPU. A process detects it once. DEFAULT never means OPENCL, whose device may be
+  /// the CPU itself.
   DEFAULT = 0,
   CPU = 1,
   NVIDIA_GPU = 2,
@@ -85,9 +84,8 @@ inline constexpr int dtype_count = 18;
 ///    (a team of one rank, scan on rank 0, exscan on rank 1)
 ///  - maxloc, minloc: located types only, and located types take no other operation. The result is the maximum or
 ///    minimum with its index. Of equal values the lowest index counts.
-///  - The result of max, min, maxloc and minloc is NaN if a contribution is NaN. maxloc and minloc take the NaN with
-///  the
-///    lowest index.
+///  - The result of max, min, maxloc and minloc is NaN if a contribution is NaN. maxloc and minloc return the lowest
+///    index of a NaN.
 enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor, maxloc, minloc };
 inline constexpr int op_count = 12;
 
