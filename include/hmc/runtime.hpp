@@ -81,7 +81,7 @@ class HMC_API Runtime {
   Timeout timeout() const noexcept;  ///< the value of job_timeout
 
   /// Aborts the job: on every rank the current or next call throws Error{aborted} with this text. The launcher ends the
-  /// processes with `exit_code`. Returns at once.
+  /// processes with `exit_code`.
   void abort(int exit_code, const std::string& text) noexcept;
 
   /// For HMC's own use.
