@@ -4,7 +4,7 @@
 #include <hmc/error.hpp>
 #include <hmc/version.hpp>
 
-#include "bootstrap/detect.hpp"
+#include "bootstrap/detect/detect.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/memory/provider.hpp"
 #include "runtime/topology/cpu_layout.hpp"

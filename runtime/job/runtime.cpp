@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "bootstrap/detect.hpp"
+#include "bootstrap/detect/detect.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/fork.hpp"
 #include "runtime/base/log.hpp"

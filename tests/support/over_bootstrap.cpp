@@ -1,4 +1,4 @@
-#include "bootstrap/detect.hpp"
+#include "bootstrap/detect/detect.hpp"
 #include "tests/support/spmd.hpp"
 
 namespace hmc::spmd {

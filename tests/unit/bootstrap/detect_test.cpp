@@ -1,4 +1,4 @@
-#include "bootstrap/detect.hpp"
+#include "bootstrap/detect/detect.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
