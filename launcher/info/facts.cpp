@@ -6,9 +6,9 @@
 
 #include "bootstrap/detect/detect.hpp"
 #include "runtime/base/env.hpp"
+#include "runtime/job/wires.hpp"
 #include "runtime/memory/provider.hpp"
 #include "runtime/topology/cpu_layout.hpp"
-#include "runtime/transport/wires.hpp"
 
 namespace hmc::launcher {
 
@@ -59,7 +59,7 @@ Json variables() {
 
 nlohmann::ordered_json gather_facts() {
   Json facts{{"version", HMC_VERSION_STRING}, {"build", build()}, {"machine", machine()}};
-  facts["wires"] = availability(transport::list_wires());
+  facts["wires"] = availability(job::list_wires());
   facts["memory"] = availability(memory::list_providers());
   facts["environment_error"] = nullptr;
   base::Env env;

@@ -5,7 +5,7 @@
 #include <hmc/error.hpp>
 
 #include "collectives/select/parameters.hpp"
-#include "runtime/transport/wires.hpp"
+#include "runtime/job/wires.hpp"
 
 namespace hmc::job {
 
@@ -29,8 +29,7 @@ MachineModel machine_model(const base::Env& env, const std::string& file, bool o
     return model;
   }
   const auto place = collectives::Place::here(
-      env.transport.empty() ? transport::wire_between_nodes(one_machine) : std::string_view(env.transport),
-      one_machine);
+      env.transport.empty() ? wire_between_nodes(one_machine) : std::string_view(env.transport), one_machine);
   const std::string kept = place.file(env.cache);
   model.origin = "built in: nothing was measured here";
   if (!kept.empty() && collectives::read_file(kept, text)) {

@@ -16,8 +16,8 @@
 #include "collectives/attach.hpp"
 #include "runtime/job/core.hpp"
 #include "runtime/job/model.hpp"
+#include "runtime/job/wires.hpp"
 #include "runtime/memory/presence.hpp"
-#include "runtime/transport/wires.hpp"
 #include "runtime/window/on_behalf.hpp"
 
 namespace hmc::job {
@@ -200,7 +200,7 @@ void make_wires(window::Fabric& fabric, const std::vector<RankFacts>& facts, con
   context.waiter = &fabric.waiter;
   context.log = &fabric.log;
   context.env = &env;
-  fabric.wires = transport::make_wires(context);
+  fabric.wires = job::make_wires(context);
   for (const auto& wire : fabric.wires)
     if (wire->capabilities().needs_target) fabric.waiter.add_progress(wire.get());
 }

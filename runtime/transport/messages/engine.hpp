@@ -17,7 +17,7 @@
 #include "runtime/transport/messages/regions.hpp"
 #include "runtime/transport/messages/target.hpp"
 #include "runtime/transport/messages/tickets.hpp"
-#include "runtime/transport/wires.hpp"
+#include "runtime/transport/wire_context.hpp"
 
 namespace hmc::transport::messages {
 

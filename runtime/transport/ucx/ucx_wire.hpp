@@ -6,7 +6,7 @@
 
 #include "runtime/transport/messages/engine.hpp"
 #include "runtime/transport/messages/message_wire.hpp"
-#include "runtime/transport/wires.hpp"
+#include "runtime/transport/wire_context.hpp"
 
 namespace hmc::transport {
 

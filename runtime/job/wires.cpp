@@ -1,4 +1,4 @@
-#include "runtime/transport/wires.hpp"
+#include "runtime/job/wires.hpp"
 
 #include <fmt/format.h>
 
@@ -14,13 +14,16 @@
 #include "runtime/transport/ucx/ucx_wire.hpp"
 #endif
 
-namespace hmc::transport {
+namespace hmc::job {
+
+using transport::Wire;
+using transport::WireContext;
 
 namespace {
 
 std::unique_ptr<Wire> make_ucx([[maybe_unused]] const WireContext& context) {
 #ifdef HMC_HAVE_UCX
-  return make_ucx_wire(context);
+  return transport::make_ucx_wire(context);
 #else
   throw Error(Code::unavailable, "wires", "this build has no ucx wire", "build it with libucx-dev installed");
 #endif
@@ -53,9 +56,10 @@ bool has_rdma_device() {
 std::vector<WireInfo> list_wires() {
   std::vector<WireInfo> wires{{"shm", true, "memory of ranks on the same node"}};
 #ifdef HMC_HAVE_UCX
-  wires.push_back({"ucx", true,
-                   ucx_description() + (has_rdma_device() ? ", an RDMA device is here"
-                                                          : ", not taken by itself: no RDMA device is here")});
+  wires.push_back(
+      {"ucx", true,
+       transport::ucx_description() +
+           (has_rdma_device() ? ", an RDMA device is here" : ", not taken by itself: no RDMA device is here")});
 #else
   wires.push_back({"ucx", false, "built without libucx-dev"});
 #endif
@@ -69,7 +73,7 @@ std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
   const std::string& forced = context.env->transport;
   std::vector<std::unique_ptr<Wire>> wires;
   if (forced.empty() || forced == "shm")
-    wires.push_back(std::make_unique<ShmWire>(context.rank, *context.node_link, *context.waiter));
+    wires.push_back(std::make_unique<transport::ShmWire>(context.rank, *context.node_link, *context.waiter));
   const bool between_nodes = forced.empty() && context.several_nodes;
   if (forced == "ucx") {
     wires.push_back(make_ucx(context));
@@ -80,8 +84,8 @@ std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
       if (context.log != nullptr) context.log->warn("an RDMA device is here, but not used: {}", error.detail().message);
     }
   }
-  if (forced == "tcp" || between_nodes) wires.push_back(make_tcp_wire(context));
+  if (forced == "tcp" || between_nodes) wires.push_back(transport::make_tcp_wire(context));
   return wires;
 }
 
-}  // namespace hmc::transport
+}  // namespace hmc::job

@@ -1,0 +1,24 @@
+// WireContext: the job's data from which a wire is made.
+#pragma once
+
+#include "runtime/base/env.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/node_link.hpp"
+#include "runtime/base/wait.hpp"
+
+namespace hmc::transport {
+
+struct WireContext {
+  int rank = 0;
+  int size = 1;
+  int local_index = 0;
+  bool several_nodes = false;  ///< some peer is on another (pretended) node
+  bool one_machine = true;     ///< all ranks share a kernel, so "network" must not mean shared memory
+  bool one_network = false;    ///< all ranks share a machine and its loopback interface
+  base::NodeLink* node_link = nullptr;
+  base::Waiter* waiter = nullptr;
+  const base::Log* log = nullptr;
+  const base::Env* env = nullptr;
+};
+
+}  // namespace hmc::transport
