@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/transport/shm/peer_reads.hpp"
+
 namespace hmc::collectives {
 
 inline constexpr std::size_t line_bytes = 64;
@@ -28,13 +30,11 @@ struct alignas(line_bytes) PhaseLine {
   std::atomic<std::uint64_t> tag{0};
 };
 
-/// What a rank's team learns of it once, and what it decides for its peer. The rest is plain: the address is written
-/// before the staging is made, which orders it for all; `reads_all` before the rank's first arrival, and looked at by
-/// who has seen that.
+/// The probe of a rank's memory, its result, and rank 0's decision for its peer. Plain fields, ordered as follows:
+/// - `memory` is written before the team makes its staging window, and read after;
+/// - `reads_all` is written before the rank's first arrival, and read by ranks that have seen that arrival.
 struct alignas(line_bytes) ProbeLine {
-  std::uint64_t address = 0;  ///< where `nonce` stands in the memory of `process`
-  std::uint64_t nonce = 0;
-  std::int32_t process = 0;
+  transport::ReadProbe memory;
   std::uint32_t reads_all = 0;  ///< this rank has read the nonces of all others
   /// Rank 0's of a pair: TriedWays' decisions. Relaxed: who sees them late takes the other way once more.
   std::atomic<std::uint64_t> decided{0};

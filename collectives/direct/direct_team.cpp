@@ -31,7 +31,7 @@ DirectTeam::DirectTeam(window::TeamCore& team, std::string_view private_buffers)
   slice_ins.reserve(size);
   slice_outs.reserve(size + 1);
   arena_ = window::Core::create(team, sizeof(Board), window::Core::Role::internal);
-  reads_.show((new (arena_->data()) Board)->probe);
+  (new (arena_->data()) Board)->probe.memory = reads_.probe();
   for (const window::Peer& peer : arena_->peers())
     seats_.push_back({reinterpret_cast<Board*>(peer.direct), peer.world, peer.local_index});
   staging_window_ =
@@ -42,7 +42,7 @@ DirectTeam::DirectTeam(window::TeamCore& team, std::string_view private_buffers)
 
 void DirectTeam::try_reads() noexcept {
   bool reads_all = reads_.wanted();
-  for (int peer = 0; peer < size_ && reads_all; ++peer) reads_all = reads_.try_on(board(peer).probe);
+  for (int peer = 0; peer < size_ && reads_all; ++peer) reads_all = reads_.try_on(board(peer).probe.memory);
   board(rank_).probe.reads_all = reads_all ? 1 : 0;
 }
 
@@ -251,7 +251,8 @@ void DirectTeam::end_trial() noexcept {
 
 Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset, void* to,
                         std::size_t bytes) noexcept {
-  const Status status = PeerReads::read(board(rank).probe.process, placement.offset + offset, to, bytes, world(rank));
+  const Status status =
+      transport::PeerReads::read(board(rank).probe.memory.process, placement.offset + offset, to, bytes, world(rank));
   if (status.ok()) {
     // An owner that has given up meanwhile reuses its buffer, whose new bytes may be those that were read. It raised
     // the alarm before: so that is looked at after the bytes.

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "collectives/direct/board.hpp"
-#include "collectives/direct/peer_reads.hpp"
 #include "collectives/direct/private_way.hpp"
 #include "collectives/direct/tried_ways.hpp"
 #include "collectives/execute/history.hpp"
 #include "collectives/signature.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/transport/shm/peer_reads.hpp"
 #include "runtime/window/core.hpp"
 
 namespace hmc::collectives {
@@ -151,7 +151,7 @@ class DirectTeam {
   ScheduleTeam* schedules_ = nullptr;
   base::Watch* watch_ = nullptr;
   base::Status failure_;
-  PeerReads reads_;
+  transport::PeerReads reads_;
   enum class Answer { unknown, yes, no } all_read_ = Answer::unknown;
   TriedWays ways_;
   struct Trial {

@@ -67,7 +67,7 @@ class Env {
   std::string coll;          ///< forced algorithms: "allreduce:ring,broadcast:binomial"
   std::string coll_file;     ///< rows that say which algorithm is taken when
   std::string coll_private;  ///< "staged", "allow", "read", or "auto" or empty: how peers get at buffers that lie in no
-                             ///< window; see PeerReads
+                             ///< window; see transport::PeerReads
   std::string cache;         ///< the folder of what was measured of this machine; empty: none
   bool deterministic = false;  ///< reductions' bits depend on the team's size and the contributions alone
   std::string wait;            ///< "spin", "sleep", or empty: by whether ranks outnumber cores

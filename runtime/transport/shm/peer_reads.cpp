@@ -1,4 +1,4 @@
-#include "collectives/direct/peer_reads.hpp"
+#include "runtime/transport/shm/peer_reads.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -8,19 +8,19 @@
 #include <cerrno>
 #include <chrono>
 
-namespace hmc::collectives {
+namespace hmc::transport {
 
 using base::Status;
 
 namespace {
 
-/// At nobody else's address stands the same: a process whose number means another one there is found out.
+/// Differs between processes, so that a process number of another PID namespace is detected.
 std::uint64_t draw_nonce(const void* self, std::int32_t process) noexcept {
   const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   return (now ^ reinterpret_cast<std::uintptr_t>(self)) * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(process);
 }
 
-/// 0: whoever is the same user may read. Without Yama there is no such file.
+/// Scope 0: processes of the same user may read. Without Yama the file doesn't exist.
 bool yama_confines() noexcept {
   const int file = ::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
@@ -41,18 +41,14 @@ void* pointer(std::uint64_t address) noexcept { return reinterpret_cast<void*>(s
 
 PeerReads::PeerReads(std::string_view wish) noexcept
     : wanted_(wants(wish)), forced_(wish == "read"), process_(::getpid()), nonce_(draw_nonce(this, process_)) {
-  // Where Yama asks a process to name who may read it. It stays said, and names everybody of this user's: so only if
-  // the user wants it. Elsewhere the call fails, and nothing needs it.
+  // Under Yama's scope 1 a process must permit others to read it. The permission lasts and holds for all processes of
+  // the user: only on request. In other scopes the call has no effect or fails, which is no error.
   if (wish == "allow") ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
-void PeerReads::show(ProbeLine& line) const noexcept {
-  line.process = process_;
-  line.address = reinterpret_cast<std::uintptr_t>(&nonce_);
-  line.nonce = nonce_;
-}
+ReadProbe PeerReads::probe() const noexcept { return {reinterpret_cast<std::uintptr_t>(&nonce_), nonce_, process_}; }
 
-bool PeerReads::try_on(const ProbeLine& theirs) const noexcept {
+bool PeerReads::try_on(const ReadProbe& theirs) const noexcept {
   std::uint64_t found = 0;
   return read(theirs.process, theirs.address, &found, sizeof found, -1).ok() && found == theirs.nonce;
 }
@@ -83,4 +79,4 @@ Status PeerReads::read(std::int32_t process, std::uint64_t address, void* to, st
   return {};
 }
 
-}  // namespace hmc::collectives
+}  // namespace hmc::transport
