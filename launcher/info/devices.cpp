@@ -6,7 +6,7 @@
 
 #include "launcher/info/facts.hpp"
 #include "launcher/info/trial.hpp"
-#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/kernels.hpp"
 #include "runtime/memory/openmp.hpp"
 #include "runtime/memory/provider.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/memory/failure.hpp"
-#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/kernels.hpp"
 #include "runtime/memory/provider.hpp"
 #include "runtime/memory/share_book.hpp"
 #include "runtime/memory/stage.hpp"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/kernels.hpp"
 #include "tests/gpu/kernel_arguments.hpp"
 #include "tests/support/spmd.hpp"
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "runtime/memory/kernels.hpp"
 #include "runtime/memory/kernels/embedded.hpp"
-#include "runtime/memory/kernels/kernels.hpp"
 #include "tests/multirank/device_support.hpp"
 
 namespace hmc::spmd {

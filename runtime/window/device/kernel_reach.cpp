@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/kernels.hpp"
 #include "runtime/window/core.hpp"
 #include "runtime/window/device/device_channel.hpp"
 

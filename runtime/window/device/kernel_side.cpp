@@ -5,7 +5,7 @@
 
 #include "runtime/base/segment.hpp"
 #include "runtime/memory/device_stream.hpp"
-#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/kernels.hpp"
 #include "runtime/window/core.hpp"
 #include "runtime/window/device/device_channel.hpp"
 #include "runtime/window/device/device_view.hpp"

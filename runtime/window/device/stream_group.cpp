@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "runtime/memory/device_stream.hpp"
-#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/kernels.hpp"
 #include "runtime/window/core.hpp"
 #include "runtime/window/on_behalf.hpp"
 

@@ -1,5 +1,5 @@
 // The device kernels on the fake drivers: the host's reductions are the reference, bit for bit.
-#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/kernels.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collectives/reduce/reduce.hpp"
-#include "runtime/memory/kernels/runtime_compiler.hpp"
+#include "runtime/memory/runtime_compiler.hpp"
 #include "tests/unit/memory/fake.hpp"
 
 namespace hmc::memory {

@@ -1,4 +1,4 @@
-#include "runtime/memory/kernels/runtime_compiler.hpp"
+#include "runtime/memory/runtime_compiler.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/memory/kernels/kernels.hpp"
+#include "runtime/memory/kernels.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "runtime/base/env.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels/embedded.hpp"
-#include "runtime/memory/kernels/runtime_compiler.hpp"
+#include "runtime/memory/runtime_compiler.hpp"
 
 namespace hmc::memory {
 
