@@ -13,6 +13,7 @@
 #include "collectives/direct/pull.hpp"
 #include "collectives/execute/operation.hpp"
 #include "collectives/failure.hpp"
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "collectives/staged_call.hpp"
 #include "collectives/state.hpp"
 

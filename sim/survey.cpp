@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "collectives/schedule/algorithms/registry.hpp"
+
 namespace hmc::sim {
 
 using collectives::Candidate;

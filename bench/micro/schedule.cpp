@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "collectives/schedule/schedule.hpp"
+#include "collectives/schedule/algorithms/registry.hpp"
 
 namespace {
 

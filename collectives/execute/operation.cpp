@@ -4,6 +4,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "collectives/schedule/algorithms/registry.hpp"
+
 namespace hmc::collectives {
 
 using base::Status;

@@ -4,6 +4,7 @@
 #include <new>
 #include <optional>
 
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "runtime/window/begin.hpp"
 
 namespace hmc::collectives {

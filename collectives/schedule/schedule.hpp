@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -100,11 +99,6 @@ struct Algorithm {
 
   bool applies(const Shape& shape, const Call& call) const;
 };
-
-/// All of them, grouped by collective.
-std::span<const Algorithm> algorithms();
-/// Null where there is none of that name ("ring", "recursive_doubling").
-const Algorithm* find(Collective collective, std::string_view name);
 
 Schedule build(const Algorithm& algorithm, const Shape& shape, const Call& call, int rank);
 

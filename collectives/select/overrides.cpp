@@ -9,6 +9,8 @@
 
 #include <hmc/error.hpp>
 
+#include "collectives/schedule/algorithms/registry.hpp"
+
 namespace hmc::collectives {
 
 using schedule::Algorithm;

@@ -7,6 +7,8 @@
 
 #include <hmc/error.hpp>
 
+#include "collectives/schedule/algorithms/registry.hpp"
+
 namespace hmc::collectives {
 
 using schedule::Algorithm;

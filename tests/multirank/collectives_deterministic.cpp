@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

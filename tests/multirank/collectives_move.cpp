@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "tests/multirank/collectives_every.hpp"
 #include "tests/multirank/collectives_support.hpp"
 

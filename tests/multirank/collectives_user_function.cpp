@@ -1,4 +1,5 @@
 // Reductions with a user's function: in rank order, so that it need not commute, or in any, if it says that it does.
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "collectives/schedule/builder.hpp"
 
 namespace hmc::collectives {

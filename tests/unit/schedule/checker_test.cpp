@@ -1,6 +1,7 @@
 // The verifier refutes each kind of wrong schedule, for the right reason: schedules written by hand.
 #include <gtest/gtest.h>
 
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "collectives/schedule/builder.hpp"
 #include "verify/checker.hpp"
 

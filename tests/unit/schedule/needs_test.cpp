@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "collectives/schedule/blocks.hpp"
-#include "collectives/schedule/schedule.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

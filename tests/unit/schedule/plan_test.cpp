@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "collectives/schedule/algorithms/registry.hpp"
 #include "verify/plan.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // What algorithms promise besides being right: their shape, their size, and where they apply.
-#include "collectives/schedule/schedule.hpp"
+#include "collectives/schedule/algorithms/registry.hpp"
 
 #include <gtest/gtest.h>
 

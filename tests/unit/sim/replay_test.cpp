@@ -5,6 +5,8 @@
 
 #include <bit>
 
+#include "collectives/schedule/algorithms/registry.hpp"
+
 namespace hmc::sim {
 namespace {
 

@@ -1,5 +1,7 @@
-// The table of algorithms.
+#include "collectives/schedule/algorithms/registry.hpp"
+
 #include <algorithm>
+#include <iterator>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
 
@@ -101,19 +103,6 @@ const Algorithm* find(Collective collective, std::string_view name) {
     return algorithm.collective == collective && algorithm.name == name;
   });
   return found == std::end(table) ? nullptr : found;
-}
-
-bool Algorithm::applies(const Shape& shape, const Call& call) const {
-  if (call.collective != collective) return false;
-  if (reduces(collective) && call.deterministic && !deterministic) return false;
-  if (reduces(collective) && !call.commutative && !keeps_order) return false;
-  return suits(shape, call);
-}
-
-Schedule build(const Algorithm& algorithm, const Shape& shape, const Call& call, int rank) {
-  Schedule schedule;
-  algorithm.build_into(shape, call, rank, schedule);
-  return schedule;
 }
 
 }  // namespace hmc::collectives::schedule
