@@ -1,45 +1,55 @@
 #!/usr/bin/python3
-"""Reads every #include and fails on an arrow that points back; see ALLOWED for the arrows.
+"""Reads every #include. Fails on an arrow that ALLOWED doesn't contain and on a cycle between folders.
 
+Sub-folders are nodes of their own in the search for cycles: see include_graph.py.
 Also: each top-level folder has a README of at most 80 lines. Usage: check_layers.py [repository]
 """
 import re
 import sys
 from pathlib import Path
 
-# ---- the arrows: who may include whom. A file belongs to the longest room that its path starts with,
-# and may always include its own room. `*` stands for one folder: each wire is a room of its own. A room
-# may also be one file, where that file alone may do more than its folder.
+sys.dont_write_bytecode = True  # the repository stays as it is
+import include_graph  # pylint: disable=wrong-import-position
+
+# ---- the arrows: {room: rooms that it may include}. A file belongs to the longest room that its path starts with,
+# and may always include its own room. `*` stands for one folder: each wire is a room of its own. A room may also be
+# one file: it may include more than its folder, or more rooms may include it.
 PUBLIC = "include/hmc"
 CORE = ["runtime/base", "runtime/memory", "runtime/topology", "runtime/observe"]
+SCHEDULE = ["collectives/schedule", "collectives/schedule/algorithms"]
 ANY = ["*"]
 
 ALLOWED = {
     "include/hmc": [],
     "runtime/base": [PUBLIC],
-    "runtime/memory": [PUBLIC, "runtime/base"],
+    "runtime/memory": [PUBLIC, "runtime/base", "runtime/memory/kernels"],
+    "runtime/memory/kernels": [PUBLIC],  # device code and its arguments
+    "runtime/memory/vendors": [PUBLIC, "runtime/base", "runtime/memory"],
     "runtime/topology": [PUBLIC, "runtime/base"],
     "runtime/observe": [PUBLIC, "runtime/base"],
     "runtime/transport": [PUBLIC, *CORE],
-    "runtime/transport/wires.cpp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/*", "runtime/transport/tcp",
-                                    "runtime/transport/ucx"],  # lists the wires
     "runtime/transport/*": [PUBLIC, *CORE, "runtime/transport"],
+    "runtime/transport/shm/peer_reads.hpp": [PUBLIC, "runtime/base"],  # process_vm_readv; needs no wire
     "runtime/transport/messages": [PUBLIC, *CORE, "runtime/transport"],
     "runtime/transport/tcp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],  # carry messages
     "runtime/transport/ucx": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],
     "runtime/window": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
-    "collectives": [PUBLIC, "runtime/base", "runtime/window", "collectives/schedule", "collectives/select"],
-    # never transport
-    "collectives/select": [PUBLIC, "runtime/base", "collectives/schedule"],  # pure: hmcinfo asks it, too
-    "bootstrap": [PUBLIC, "runtime/base"],  # never transport
+    "collectives": [PUBLIC, "runtime/base", "runtime/window", *SCHEDULE, "collectives/select",
+                    "runtime/transport/shm/peer_reads.hpp"],  # no other part of transport
+    "collectives/select": [PUBLIC, "runtime/base", *SCHEDULE],  # pure: hmcinfo calls it too
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock
-    "verify": [PUBLIC, "runtime/base", "collectives/schedule"],
-    "sim": [PUBLIC, "runtime/base", "collectives/schedule", "collectives/select", "runtime/job/machine_model.hpp"],
+    "collectives/schedule/algorithms": [PUBLIC, "runtime/base", "collectives/schedule"],
+    "bootstrap": [PUBLIC, "runtime/base"],  # never transport
+    "bootstrap/tcp": [PUBLIC, "runtime/base", "bootstrap"],
+    "bootstrap/detect": [PUBLIC, "runtime/base", "bootstrap", "bootstrap/tcp"],
+    "verify": [PUBLIC, "runtime/base", *SCHEDULE],
+    "sim": [PUBLIC, "runtime/base", *SCHEDULE, "collectives/select", "runtime/job/machine_model.hpp"],
     "runtime/job": ANY,  # the composition root
-    "runtime/job/machine_model.hpp": ANY,  # what hmcinfo and hmc-sim ask of it
-    "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap"],  # never window
-    "launcher/info": [PUBLIC, *CORE, "bootstrap", "runtime/transport", "launcher",  # hmcinfo: what was found
-                      "collectives/schedule", "collectives/select", "runtime/job/machine_model.hpp"],  # and what would be taken
+    "runtime/job/machine_model.hpp": ANY,  # called by hmcinfo and hmc-sim
+    "runtime/job/wires.hpp": ANY,  # called by hmcinfo
+    "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap", "bootstrap/tcp"],  # never window
+    "launcher/info": [PUBLIC, *CORE, "bootstrap", "bootstrap/detect", "launcher",
+                      *SCHEDULE, "collectives/select", "runtime/job/machine_model.hpp", "runtime/job/wires.hpp"],
     "examples": [PUBLIC],
     "bench": [PUBLIC],
     "bench/micro": ANY,  # one step of the internals at a time
@@ -65,17 +75,12 @@ LIBRARIES = {
 
 # ---- names that come in through a header that a room may include, and still aren't its business.
 FORBIDDEN_NAMES = {
-    "collectives": re.compile(r"\btransport::"),  # window's verbs are all that collectives know of wires
+    "collectives": re.compile(r"\btransport::(?!(PeerReads|ReadProbe)\b)"),  # collectives use window's verbs
 }
 
-# Outside the library a program may name its own files from its own folder, or from one above it.
-OWN_FOLDERS = ["bench", "examples", "tests"]
-
-SOURCES = {".cpp", ".hpp", ".c", ".h", ".cu", ".cuh"}
 TOP_FOLDERS = ["bench", "bootstrap", "cmake", "collectives", "docs", "examples", "include", "launcher", "python",
                "runtime", "sim", "tests", "verify"]
 README_LINES = 80
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def rooms_of(path):
@@ -98,17 +103,9 @@ def is_allowed(source, target):
     if not source_rooms or not target_rooms:
         return False
     allowed, target_room = ALLOWED[source_rooms[0]], target_rooms[0]
-    same = place_of(source, source_rooms[0]) == place_of(target, target_room)
+    same = source.parent == target.parent or place_of(source, source_rooms[0]) == place_of(target, target_room)
     alike = [room for room in target_rooms if len(room.split("/")) == len(target_room.split("/"))]
     return same or allowed == ANY or any(room in allowed for room in alike)
-
-
-def find_target(root, source, name):
-    """The file that this quoted include means, as a path from the root; None if there is none."""
-    folders = [Path()]
-    if source.parts[0] in OWN_FOLDERS:
-        folders += list(source.parents)[:-1]
-    return next((folder / name for folder in folders if (root / folder / name).is_file()), None)
 
 
 def complaint_about(root, source, bracket, name):
@@ -125,7 +122,7 @@ def complaint_about(root, source, bracket, name):
             if name.startswith(prefix) and not any(source.is_relative_to(room) for room in rooms):
                 return f"<{name}>: only {', '.join(rooms)} may include this library"
         return None
-    target = find_target(root, source, name)
+    target = include_graph.find_target(root, source, name)
     if target is None:
         if (root / source.parent / name).is_file():
             return f'"{name}": internal headers are included by their path from the root'
@@ -147,12 +144,11 @@ def check_includes(root):
     complaints = []
     for folder in sorted({room.split("/")[0] for room in ALLOWED}):
         for file in sorted((root / folder).rglob("*")):
-            if file.suffix not in SOURCES:
+            if file.suffix not in include_graph.SOURCES:
                 continue
             source = file.relative_to(root)
-            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-                match = INCLUDE.match(line)
-                why = complaint_about(root, source, *match.groups()) if match else complaint_about_names(source, line)
+            for number, line, bracket, name in include_graph.includes_of(file):
+                why = complaint_about(root, source, bracket, name) if name else complaint_about_names(source, line)
                 if why:
                     complaints.append(f"{source}:{number}: {why}")
     return complaints
@@ -171,10 +167,14 @@ def check_readmes(root):
     return complaints
 
 
+def check(root, known):
+    return check_includes(root) + include_graph.check_cycles(include_graph.read_graph(root), known) + check_readmes(root)
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve()
-    complaints = check_includes(root) + check_readmes(root)
-    print("\n".join(complaints) if complaints else "every include points the right way")
+    complaints = check(root, include_graph.KNOWN_BACK_ARROWS)
+    print("\n".join(complaints) if complaints else "no include points back, and no folders include each other")
     return 1 if complaints else 0
 
 
