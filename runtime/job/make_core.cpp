@@ -18,6 +18,7 @@
 #include "runtime/job/model.hpp"
 #include "runtime/job/wires.hpp"
 #include "runtime/memory/presence.hpp"
+#include "runtime/window/device/window_devices.hpp"
 #include "runtime/window/on_behalf.hpp"
 
 namespace hmc::job {
@@ -216,6 +217,7 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
   fabric->log = base::Log(env.log, fabric->rank);
   fabric->exchange = bootstrap;
   fabric->node_link = &bootstrap->node_link();
+  fabric->make_device_access = window::make_device_access;
 
   const RankFacts& mine = facts[static_cast<std::size_t>(fabric->rank)];
   for (const RankFacts& rank : facts) fabric->local_index.push_back(rank.node == mine.node ? rank.local_index : -1);

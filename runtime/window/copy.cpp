@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runtime/window/core.hpp"
-#include "runtime/window/device/device_channel.hpp"
+#include "runtime/window/device_channel.hpp"
 
 namespace hmc {
 

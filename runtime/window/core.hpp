@@ -19,13 +19,8 @@
 namespace hmc::window {
 
 struct Description;  // open.cpp
-class DeviceChannel;
-class DevicePart;
-class DeviceRequests;
-struct DeviceOffer;
-class DeviceView;
-class KernelReach;
-class NodeRange;
+class DeviceAccess;
+class KernelReach;  // runtime/window/device
 
 /// One rank's part of the window, as this rank reaches it.
 struct Peer {
@@ -68,7 +63,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::byte* data() const noexcept { return region_.base; }
   const transport::Region& region() const noexcept { return region_; }
   /// This rank's part is memory that wires can't reach as it is, or not even the host.
-  bool on_device() const noexcept { return device_ != nullptr; }
+  bool on_device() const noexcept { return on_device_; }
   /// Which way bytes take to a rank's part. Measures first what isn't measured yet.
   Path path(int rank);
   std::size_t bytes() const noexcept { return region_.bytes; }
@@ -103,10 +98,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// For copy(): two halves of `between_half` bytes of pageable memory, kept. Throws Error{out_of_memory}.
   static constexpr std::size_t between_half = std::size_t{1} << 20;
   std::byte* between();
-  /// Null where no part is device memory.
-  const NodeRange* node_range() const noexcept { return node_range_.get(); }
-  // ---- device/kernel_side.cpp: what kernels see of the window
-  /// Found when first asked for.
+  // ---- device_handle.cpp
+  /// Whether this rank's device reaches every part; found at the first call.
   KernelReach& kernel_reach();
   /// Collective: 64 KiB per rank beside its part, in host memory.
   void open_context(TeamCore& team);
@@ -156,17 +149,13 @@ class Core : public std::enable_shared_from_this<Core> {
   transport::Wire& wire_of(const Peer& peer) const noexcept {
     return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
   }
-  // ---- device/open.cpp: parts that are device memory
-  void adopt_device(const std::shared_ptr<memory::Allocation>& allocation);
-  /// Replaces the wires' channels to them. Collective. Returns the ranks whose agents this one needs.
-  std::vector<int> open_devices(const std::vector<Description>& ranks, Peers& peers, base::Deadline deadline);
-  std::vector<base::UniqueFd> take_descriptors(const std::vector<Description>& ranks, const Peers& peers,
-                                               const std::vector<std::unique_ptr<DeviceOffer>>& offers,
-                                               base::Deadline deadline) const;
-  /// All have tried: `needed` names whose agents are. Collective.
+  /// Makes it at the first call. Throws Error.
+  DeviceAccess& devices();
+  /// All ranks have tried to map the parts that are device memory; `answers` name the agents that they need.
+  /// Collective.
   void settle_devices(const std::vector<Description>& answers);
 
-  // ---- device/local_side.cpp: where this process has device memory, local pointers may be such
+  // ---- local_side.cpp: where this process has device memory, local pointers may be such
   [[gnu::noinline]] void put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source,
                                  std::size_t bytes);
   [[gnu::noinline]] void get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination,
@@ -187,11 +176,11 @@ class Core : public std::enable_shared_from_this<Core> {
   }
   void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
-  // ---- device/requests.cpp: begun by the host, carried out by a device; synchronous where its owner copies
+  // ---- put_nb and get_nb of device memory: a device copies, or the owner's agent before the call returns
   Request begin_put(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   Request begin_get(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
   Request begun(const char* operation, const Peer& peer, int rank, std::uint64_t number);
-  /// Those to and from `rank`, or all; where there is a device_requests_.
+  /// Those to and from `rank`, or all (-1). Only if some part is device memory.
   [[gnu::noinline]] void complete_begun(const char* operation, int rank, Timeout timeout);
   std::uint64_t wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
   bool test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value);
@@ -212,6 +201,8 @@ class Core : public std::enable_shared_from_this<Core> {
   transport::Region region_;
   transport::Region exposed_region_;  // the same, or the Control of device memory
   bool open_ = false;
+  bool on_device_ = false;    // this rank's part is device memory
+  bool has_devices_ = false;  // some rank's part is device memory
   Role role_;
   std::uint64_t id_ = 0;
   std::shared_ptr<memory::Allocation> allocation_;
@@ -219,14 +210,9 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<int> wires_in_use_;
   std::size_t exposed_ = 0;  // on so many of the wires, from the first
   SymmetricAllocator allocator_{0};
-  std::vector<Path> device_paths_;  // by rank; empty where no part is device memory
-  std::unique_ptr<DevicePart> device_;
-  std::shared_ptr<NodeRange> node_range_;
-  std::unique_ptr<DeviceRequests> device_requests_;  // null where no part is device memory
-  std::unique_ptr<std::byte[]> between_;             // what copy() goes through
-  std::shared_ptr<KernelReach> kernel_reach_;        // these three where somebody asked
-  std::vector<std::shared_ptr<DeviceView>> device_views_;
-  std::shared_ptr<Core> context_;
+  std::unique_ptr<DeviceAccess> devices_;  // null until devices()
+  std::unique_ptr<std::byte[]> between_;   // what copy() goes through
+  std::shared_ptr<Core> context_;          // null until open_context
 };
 
 /// A word that lies aligned in a window moves as one: a reader who polls it never sees half of it.

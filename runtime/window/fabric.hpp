@@ -20,6 +20,7 @@
 namespace hmc::window {
 
 class Core;
+class DeviceAccess;
 class OpenStreams;
 
 /// Gives out tickets as a wire does, for what isn't a wire's: a team's non-blocking collectives, and transfers that
@@ -82,6 +83,9 @@ struct Fabric {
   std::uint64_t wire_atomics = 0;   ///< that windows have given to wires
   std::uint64_t gets_begun = 0;     ///< that devices carry out while the host goes on
   std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has seen completed
+
+  /// Factory of the device side of a window; set by the job. Null: no part may be device memory.
+  std::unique_ptr<DeviceAccess> (*make_device_access)(Core& core) = nullptr;
 
   /// What was measured of device memory. Kept for what is mapped here: by whose, how and where.
   struct Figures {

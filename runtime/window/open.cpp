@@ -6,8 +6,7 @@
 #include "runtime/base/limits.hpp"
 #include "runtime/window/core.hpp"
 #include "runtime/window/description.hpp"
-#include "runtime/window/device/device_part.hpp"
-#include "runtime/window/device/device_requests.hpp"
+#include "runtime/window/device_access.hpp"
 #include "runtime/window/on_behalf.hpp"
 
 namespace hmc::window {
@@ -246,7 +245,10 @@ void Core::adopt(std::shared_ptr<memory::Allocation> allocation) {
   region_.segment = allocation->segment;
   region_.segment_offset = allocation->segment_offset;
   exposed_region_ = region_;
-  if (allocation->segment == nullptr) adopt_device(allocation);
+  if (allocation->segment == nullptr) {
+    exposed_region_ = devices().adopt(allocation);
+    on_device_ = true;
+  }
   allocation_ = std::move(allocation);
 }
 
@@ -256,7 +258,7 @@ base::Bytes Core::describe(const ErrorDetail& failure) {
   description.bytes = region_.bytes;
   description.next_id = fabric_->next_window_id;
   description.share = fabric_->node_link->next_share();
-  if (device_ != nullptr) description.device = device_->offer().encode();
+  if (on_device_) description.device = devices_->offer();
   if (failure.code == Code::success) {
     try {
       for (const auto& wire : fabric_->wires) {
@@ -284,7 +286,9 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   std::vector<int> helpers;
   try {
     peers = make_peers(ranks);
-    helpers = open_devices(ranks, peers, patience(*fabric_, exchange()));
+    has_devices_ =
+        std::any_of(ranks.begin(), ranks.end(), [](const Description& rank) { return !rank.device.empty(); });
+    if (has_devices_) helpers = devices().open(ranks, peers, channels_, patience(*fabric_, exchange()));
   } catch (...) {
     outcome = detail_of_current_exception();
   }
@@ -335,6 +339,40 @@ Peers Core::make_peers(std::vector<Description>& ranks) {
   return peers;
 }
 
+DeviceAccess& Core::devices() {
+  if (devices_ == nullptr) {
+    if (fabric_->make_device_access == nullptr)
+      throw Error(Code::unsupported, operation_of(*fabric_), "this job has no access to device memory");
+    devices_ = fabric_->make_device_access(*this);
+  }
+  return *devices_;
+}
+
+void Core::settle_devices(const std::vector<Description>& answers) {
+  if (!has_devices_) return;
+  ErrorDetail outcome;
+  outcome.code = Code::success;
+  if (on_device_) {
+    std::vector<int> clients;
+    for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+      const auto& helpers = answers[rank].helpers;
+      if (std::find(helpers.begin(), helpers.end(), fabric_->rank) != helpers.end())
+        clients.push_back(world_rank(static_cast<int>(rank)));
+    }
+    try {
+      devices_->serve(clients);
+    } catch (const Error& error) {
+      outcome = error.detail();
+    }
+  }
+  agree(outcome);  // from here on a peer may put
+}
+
+Path Core::path(int rank) {
+  const Peer& to = peer("Window::path", rank);
+  return has_devices_ ? devices_->path(rank) : fabric_->paths[static_cast<std::size_t>(to.world)];
+}
+
 std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vector<int>& helpers) {
   Description mine;
   mine.failure = outcome;
@@ -363,7 +401,7 @@ void Core::close() {
   if (!is_open()) refuse_closed("Window::close");
   const OnBehalf user(*fabric_, "Window::close", base::Construction::window_close, id_);
   flush_all(job_timeout);
-  device_views_.clear();
+  if (devices_ != nullptr) devices_->drop_handles();
   if (context_ != nullptr && context_->is_open()) context_->close();
   std::exception_ptr unheard;
   if (!fabric_->closed()) unheard = meet_to_close(*fabric_, exchange());  // from here on nobody touches my part
@@ -376,12 +414,11 @@ void Core::close() {
   open_ = false;
   if (keeps_team_ != nullptr) --keeps_team_->open_windows;
   peers_.clear();
-  device_requests_.reset();
+  if (devices_ != nullptr) devices_->unmap();
   channels_.clear();
-  node_range_.reset();
   std::erase(fabric_->windows, this);
   // A device's memory may be freed only when nobody has it mapped any more.
-  if (!device_paths_.empty() && !fabric_->closed()) unheard = meet_to_close(*fabric_, exchange(), std::move(unheard));
+  if (has_devices_ && !fabric_->closed()) unheard = meet_to_close(*fabric_, exchange(), std::move(unheard));
   conceal();
   region_ = exposed_region_ = {};
   allocation_.reset();
@@ -391,16 +428,17 @@ void Core::close() {
 Core::~Core() {
   if (open_ && keeps_team_ != nullptr) --keeps_team_->open_windows;
   std::erase(fabric_->windows, this);
-  device_requests_.reset();
+  if (devices_ != nullptr) {
+    devices_->drop_handles();
+    devices_->unmap();
+  }
   channels_.clear();  // what nobody has waited for is abandoned
   conceal();
 }
 
 void Core::conceal() noexcept {
-  device_views_.clear();
-  kernel_reach_.reset();
-  node_range_.reset();
-  device_.reset();
+  on_device_ = has_devices_ = false;
+  devices_.reset();
   for (; exposed_ > 0; --exposed_) fabric_->wires[exposed_ - 1]->conceal(exposed_region_);
 }
 

@@ -4,7 +4,7 @@
 #include "runtime/base/fences.hpp"
 #include "runtime/transport/cpu_atomics.hpp"
 #include "runtime/window/core.hpp"
-#include "runtime/window/device/device_part.hpp"
+#include "runtime/window/device_access.hpp"
 
 namespace hmc::window {
 
@@ -58,7 +58,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
 std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
   check_word("wait_until", rank_, offset, 8);
   require_comparison("wait_until", offset, compare);
-  if (device_ != nullptr) [[unlikely]]
+  if (on_device_) [[unlikely]]
     return wait_until_on_device(offset, compare, value, timeout);
   std::byte* const word = region_.base + offset;
   std::uint64_t seen = 0;
@@ -75,9 +75,9 @@ std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t 
 std::uint64_t Core::wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
   std::uint64_t seen = 0;
   base::Status looked;
-  DevicePart::Watch watch;
+  DeviceWatch watch;
   const auto ready = [&]() noexcept {
-    return device_->look(watch, offset, seen, looked) && (!looked.ok() || holds(seen, compare, value));
+    return devices_->look(watch, offset, seen, looked) && (!looked.ok() || holds(seen, compare, value));
   };
   const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->resolve(timeout));
   if (const base::Status& outcome = status.ok() ? looked : status; !outcome.ok()) [[unlikely]]
@@ -91,9 +91,9 @@ bool Core::test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t
   for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
   std::uint64_t seen = 0;
   base::Status looked;
-  DevicePart::Watch watch;
+  DeviceWatch watch;
   // The word's lock is held for as long as a copy of a word takes.
-  const auto ready = [&]() noexcept { return device_->look(watch, offset, seen, looked); };
+  const auto ready = [&]() noexcept { return devices_->look(watch, offset, seen, looked); };
   const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->timeout);
   require(*fabric_, status.ok() ? looked : status, call);
   if (holds(seen, compare, value)) return true;
@@ -103,7 +103,7 @@ bool Core::test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t
 
 bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   check_word("test_until", rank_, offset, 8);
-  if (device_ != nullptr) [[unlikely]]
+  if (on_device_) [[unlikely]]
     return test_until_on_device(offset, compare, value);
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
   require_comparison("test_until", offset, compare);  // one that doesn't exist never holds
@@ -136,7 +136,7 @@ void Core::fence() {
   base::store_fence();
   for (const int wire : wires_in_use_)
     require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
-  if (device_requests_ != nullptr) [[unlikely]]
+  if (has_devices_) [[unlikely]]
     complete_begun("fence", -1, job_timeout);  // other copies of the device wouldn't wait for them
 }
 
@@ -148,7 +148,7 @@ void Core::flush(int rank, Timeout timeout) {
   }
   if (!is_open()) [[unlikely]]
     refuse_closed("flush");
-  if (device_requests_ != nullptr) [[unlikely]]
+  if (has_devices_) [[unlikely]]
     complete_begun("flush", rank, timeout);
   flush_wire(target.wire, target.world, timeout);
 }
@@ -157,9 +157,15 @@ void Core::flush_all(Timeout timeout) {
   if (!is_open()) [[unlikely]]
     refuse_closed("flush");
   base::full_fence();
-  if (device_requests_ != nullptr) [[unlikely]]
+  if (has_devices_) [[unlikely]]
     complete_begun("flush", -1, timeout);
   for (const int wire : wires_in_use_) flush_wire(wire, -1, timeout);
+}
+
+void Core::complete_begun(const char* operation, int rank, Timeout timeout) {
+  const int world = rank >= 0 ? world_rank(rank) : -1;
+  require(*fabric_, devices_->flush(rank, {base::Activity::flush, world}, fabric_->resolve(timeout)),
+          {operation, world});
 }
 
 void Core::flush_wire(int wire_index, int world, Timeout timeout) {

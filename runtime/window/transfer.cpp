@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include "runtime/window/core.hpp"
-#include "runtime/window/device/device_channel.hpp"
+#include "runtime/window/device_access.hpp"
+#include "runtime/window/device_channel.hpp"
 
 namespace hmc::window {
 
@@ -81,6 +82,28 @@ Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::siz
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), {"get_nb", peer.world, offset, bytes, true});
   if (ticket == transport::done) return Request("get_nb", peer.world);
   return Request(weak_from_this(), peer.wire, ticket, "get_nb", peer.world);
+}
+
+Request Core::begin_put(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  std::uint64_t number = 0;
+  require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->begin_put(offset, source, bytes, number),
+          {"put_nb", peer.world, offset, bytes, true});
+  ++fabric_->counters.puts_wire;
+  return begun("put_nb", peer, rank, number);
+}
+
+Request Core::begin_get(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  std::uint64_t number = 0;
+  require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->begin_get(offset, destination, bytes, number),
+          {"get_nb", peer.world, offset, bytes, true});
+  if (number != 0) ++fabric_->gets_begun;  // or a barrier wouldn't find anything to wait for
+  return begun("get_nb", peer, rank, number);
+}
+
+Request Core::begun(const char* operation, const Peer& peer, int rank, std::uint64_t number) {
+  if (number == 0) return Request(operation, peer.world);
+  const DeviceAccess::Pending pending = devices_->request(rank, number);
+  return Request(weak_from_this(), pending.source, pending.ticket, operation, peer.world);
 }
 
 namespace {

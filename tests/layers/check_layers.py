@@ -34,7 +34,8 @@ ALLOWED = {
     "runtime/transport/tcp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],  # carry messages
     "runtime/transport/ucx": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],
     "runtime/window": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
-    "collectives": [PUBLIC, "runtime/base", "runtime/window", *SCHEDULE, "collectives/select",
+    "runtime/window/device": [PUBLIC, *CORE, "runtime/transport", "runtime/window"],
+    "collectives": [PUBLIC, "runtime/base", "runtime/window", "runtime/window/device", *SCHEDULE, "collectives/select",
                     "runtime/transport/shm/peer_reads.hpp"],  # no other part of transport
     "collectives/select": [PUBLIC, "runtime/base", *SCHEDULE],  # pure: hmcinfo calls it too
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/window/device/control.hpp"
-#include "runtime/window/device/device_memory.hpp"
+#include "runtime/window/device_memory.hpp"
 #include "runtime/window/fabric.hpp"
 
 namespace hmc::window {

@@ -124,7 +124,8 @@ transport::Region DevicePart::control_region() const {
   return {control_->base(), ControlShape(fabric_.size).bytes(), MemoryType::CPU, control_, 0};
 }
 
-bool DevicePart::look(Watch& watch, std::uint64_t offset, std::uint64_t& word, base::Status& status) const noexcept {
+bool DevicePart::look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word,
+                      base::Status& status) const noexcept {
   ControlHead& head = head_of(control());
   // Before the word is read: what changes afterwards is counted afterwards.
   const std::uint64_t changed = head.changed.load(std::memory_order_acquire);

@@ -9,6 +9,7 @@
 
 #include "runtime/memory/sharing.hpp"
 #include "runtime/window/device/agent.hpp"
+#include "runtime/window/device_access.hpp"
 
 namespace hmc::window {
 
@@ -51,12 +52,8 @@ class DevicePart {
   /// Some peer can't do without; `by_far`: one of another node. Returns what its bytes go through. Throws Error.
   std::string start_agent(bool by_far);
 
-  /// A look at one of my words; false when it wasn't due, or the word's lock is held by somebody.
-  struct Watch {
-    std::uint64_t changed = 0;
-    std::int64_t again_ns = 0;  ///< a kernel's own store isn't counted by anybody
-  };
-  bool look(Watch& watch, std::uint64_t offset, std::uint64_t& word, base::Status& status) const noexcept;
+  /// As DeviceAccess::look.
+  bool look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word, base::Status& status) const noexcept;
 
  private:
   void make_tickets();

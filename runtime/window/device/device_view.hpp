@@ -11,6 +11,7 @@
 namespace hmc::window {
 
 class Core;
+class NodeRange;
 
 /// Host memory that a device of this process reaches, for as long as this lives. One thread at a time.
 class Registration {
@@ -33,8 +34,9 @@ class Registration {
 
 class DeviceView {
  public:
-  /// Throws Error. `context`: null if there is none.
-  DeviceView(const Core& core, const Core* context, const memory::Provider& provider, int device);
+  /// Throws Error. `range`, `context`: null if there is none.
+  DeviceView(const Core& core, const NodeRange* range, const Core* context, const memory::Provider& provider,
+             int device);
   DeviceHandle handle() const noexcept { return handle_; }
   const memory::Provider& provider() const noexcept { return provider_; }
   int device() const noexcept { return device_; }
@@ -43,7 +45,7 @@ class DeviceView {
  private:
   std::byte* reach(const Core& core, int rank);
   /// In the node's range all of them, or each where it is.
-  std::vector<std::byte*> reach_all(const Core& core);
+  std::vector<std::byte*> reach_all(const Core& core, const NodeRange* range);
 
   const memory::Provider& provider_;
   int device_;

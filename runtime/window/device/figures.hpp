@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "runtime/window/device/device_memory.hpp"
 #include "runtime/window/device/device_part.hpp"
+#include "runtime/window/device_memory.hpp"
 #include "runtime/window/fabric.hpp"
 
 namespace hmc::window {

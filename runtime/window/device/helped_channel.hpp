@@ -4,7 +4,7 @@
 
 #include "runtime/memory/stage.hpp"
 #include "runtime/window/device/control.hpp"
-#include "runtime/window/device/device_channel.hpp"
+#include "runtime/window/device_channel.hpp"
 
 namespace hmc::window {
 

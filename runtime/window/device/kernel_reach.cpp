@@ -6,7 +6,7 @@
 
 #include "runtime/memory/kernels.hpp"
 #include "runtime/window/core.hpp"
-#include "runtime/window/device/device_channel.hpp"
+#include "runtime/window/device_channel.hpp"
 
 namespace hmc::window {
 

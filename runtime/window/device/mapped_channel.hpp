@@ -4,7 +4,7 @@
 
 #include "runtime/window/device/control.hpp"
 #include "runtime/window/device/copy_queue.hpp"
-#include "runtime/window/device/device_channel.hpp"
+#include "runtime/window/device_channel.hpp"
 
 namespace hmc::window {
 
@@ -21,8 +21,10 @@ class MappedChannel final : public DeviceChannel {
         queue_(*memory_.owner().provider, memory_.owner().info.device) {}
 
   /// `number` of the copy that was begun; 0: it is over already. Both sides stay in use until look() says so.
-  base::Status begin_put(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t& number) noexcept;
-  base::Status begin_get(std::uint64_t offset, void* destination, std::size_t bytes, std::uint64_t& number) noexcept;
+  base::Status begin_put(std::uint64_t offset, const void* source, std::size_t bytes,
+                         std::uint64_t& number) noexcept override;
+  base::Status begin_get(std::uint64_t offset, void* destination, std::size_t bytes,
+                         std::uint64_t& number) noexcept override;
   /// in_progress, ok, or what went wrong.
   base::Status look(std::uint64_t number) noexcept;
   /// The last one that was begun.
@@ -32,7 +34,6 @@ class MappedChannel final : public DeviceChannel {
   base::Status take_unseen() noexcept { return queue_.take_unseen(); }
 
   const DeviceMemory* mapped() const noexcept override { return &memory_; }
-  MappedChannel* as_mapped() noexcept override { return this; }
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes,
                    transport::Ticket& ticket) noexcept override;
   base::Status get(std::uint64_t offset, void* destination, std::size_t bytes,

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/window/device/device_memory.hpp"
 #include "runtime/window/device/device_part.hpp"
+#include "runtime/window/device_memory.hpp"
 
 namespace hmc::window {
 

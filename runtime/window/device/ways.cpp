@@ -106,6 +106,11 @@ bool map_memory(NodeRange& range, const WayTo& to, base::UniqueFd& descriptor, D
   return false;
 }
 
+void take(DeviceWay& way, std::unique_ptr<MappedChannel> channel) noexcept {
+  way.mapped = channel.get();
+  way.channel = std::move(channel);
+}
+
 }  // namespace
 
 std::vector<base::UniqueFd> pass_descriptors(Fabric& fabric, std::span<const LocalOffer> local, std::uint64_t round,
@@ -130,7 +135,7 @@ DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::Uniq
     std::string where;
     put_own_into_range(range, to, where);
     way.path = {"self", false, memory_name + " memory of its own" + where};
-    way.channel = std::make_unique<MappedChannel>(fabric, peer, mine->memory(), mine->control(), std::move(control));
+    take(way, std::make_unique<MappedChannel>(fabric, peer, mine->memory(), mine->control(), std::move(control)));
     return way;
   }
   const Path& by = fabric.paths[static_cast<std::size_t>(peer)];
@@ -141,7 +146,7 @@ DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::Uniq
   if (mapped_control != nullptr && map_memory(range, to, descriptor, mapped, kind, notes)) {
     way.path = {kind, false, fmt::format("{} memory, mapped here{}", memory_name, notes)};
     if (mapped.bytes() > 0) measure_mapping(fabric, peer, to.offer, mapped, way.path);
-    way.channel = std::make_unique<MappedChannel>(fabric, peer, std::move(mapped), mapped_control, std::move(control));
+    take(way, std::make_unique<MappedChannel>(fabric, peer, std::move(mapped), mapped_control, std::move(control)));
   } else {
     way.path = {"staged", false, fmt::format("{} memory; its owner copies, over {}{}", memory_name, by.wire, notes)};
     way.channel = std::make_unique<HelpedChannel>(fabric, peer, to.wire, std::move(control));

@@ -5,14 +5,17 @@
 #include <span>
 #include <vector>
 
-#include "runtime/window/device/device_channel.hpp"
 #include "runtime/window/device/device_part.hpp"
 #include "runtime/window/device/node_range.hpp"
+#include "runtime/window/device_channel.hpp"
 
 namespace hmc::window {
 
+class MappedChannel;
+
 struct DeviceWay {
   std::unique_ptr<DeviceChannel> channel;
+  MappedChannel* mapped = nullptr;  ///< `channel`, if it is one
   Path path;
   bool needs_agent = false;  ///< of the peer
 };

@@ -1,5 +1,4 @@
-// What kernels see of a window: its parts, and the ranks' user contexts.
-#include <fmt/format.h>
+#include "runtime/window/device/device_view.hpp"
 
 #include <utility>
 
@@ -7,11 +6,8 @@
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/window/core.hpp"
-#include "runtime/window/device/device_channel.hpp"
-#include "runtime/window/device/device_view.hpp"
-#include "runtime/window/device/kernel_reach.hpp"
 #include "runtime/window/device/node_range.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/device_channel.hpp"
 
 namespace hmc::window {
 
@@ -56,10 +52,11 @@ std::uint64_t stride_of(const std::vector<DeviceHandle::Part>& parts) noexcept {
 
 }  // namespace
 
-DeviceView::DeviceView(const Core& core, const Core* context, const memory::Provider& provider, int device)
+DeviceView::DeviceView(const Core& core, const NodeRange* range, const Core* context, const memory::Provider& provider,
+                       int device)
     : provider_(provider), device_(device), has_context_(context != nullptr) {
   std::vector<DeviceHandle::Part> parts;
-  const std::vector<std::byte*> starts = reach_all(core);
+  const std::vector<std::byte*> starts = reach_all(core, range);
   for (std::size_t rank = 0; rank < starts.size(); ++rank) {
     DeviceHandle::Part part{reinterpret_cast<unsigned char*>(starts[rank]), core.peers()[rank].bytes, nullptr};
     if (context != nullptr) part.context = reinterpret_cast<unsigned char*>(reach(*context, static_cast<int>(rank)));
@@ -76,11 +73,11 @@ DeviceView::DeviceView(const Core& core, const Core* context, const memory::Prov
   }
 }
 
-std::vector<std::byte*> DeviceView::reach_all(const Core& core) {
+std::vector<std::byte*> DeviceView::reach_all(const Core& core, const NodeRange* range) {
   const auto size = static_cast<int>(core.peers().size());
   std::vector<std::byte*> starts;
   for (int rank = 0; rank < size; ++rank) {
-    memory::Allocation* const placed = core.node_range() == nullptr ? nullptr : core.node_range()->at(rank);
+    memory::Allocation* const placed = range == nullptr ? nullptr : range->at(rank);
     if (placed == nullptr || placed->provider != &provider_ || !placed->let_reach(device_)) break;
     starts.push_back(placed->address);
   }
@@ -99,45 +96,6 @@ std::byte* DeviceView::reach(const Core& core, int rank) {
   const DeviceMemory* const mapped = static_cast<DeviceChannel*>(peer.channel)->mapped();
   if (mapped == nullptr || mapped->owner().provider != &provider_) return nullptr;
   return mapped->allocation()->let_reach(device_) ? mapped->allocation()->address : nullptr;
-}
-
-KernelReach& Core::kernel_reach() {
-  if (kernel_reach_ == nullptr) kernel_reach_ = std::make_shared<KernelReach>(*this);
-  return *kernel_reach_;
-}
-
-void Core::open_context(TeamCore& team) {
-  if (!open_) refuse_closed("Window::open_context");
-  if (context_ != nullptr) throw Error(Code::invalid_argument, "Window::open_context", "the window has its context");
-  if (team.id() != team_id())
-    throw Error(Code::invalid_argument, "Window::open_context", "this isn't the team that the window was made over");
-  const OnBehalf user(*fabric_, "Window::open_context", base::Construction::context);
-  context_ = Core::create(team, Window::context_bytes, Role::internal);
-}
-
-Core& Core::context(const char* operation) const {
-  if (!open_) refuse_closed(operation);
-  if (context_ == nullptr)
-    throw Error(Code::invalid_argument, operation, "the window has no context", "open_context makes it");
-  return *context_;
-}
-
-DeviceHandle Core::device_handle(MemoryType type, int device) {
-  if (!open_) refuse_closed("Window::device_handle");
-  const memory::Provider* provider = on_device() ? allocation_->provider : &memory::provider_for(type);
-  if (on_device()) device = allocation_->device;
-  if (provider->host_accessible() || provider->kernels() == nullptr)
-    throw Error(Code::unsupported, "Window::device_handle",
-                fmt::format("HMC knows no kernels of {} devices", provider->name()));
-  // The number is the caller's: what is below indexes by it.
-  const int count = provider->kernels()->vendor().device_count();
-  if (device < 0 || device >= count)
-    throw Error(Code::invalid_argument, "Window::device_handle",
-                fmt::format("{} has {} devices, and no device {}", provider->name(), count, device));
-  for (const auto& each : device_views_)
-    if (&each->provider() == provider && each->device() == device && each->has_context() == (context_ != nullptr))
-      return each->handle();
-  return device_views_.emplace_back(std::make_shared<DeviceView>(*this, context_.get(), *provider, device))->handle();
 }
 
 }  // namespace hmc::window

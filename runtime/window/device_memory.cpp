@@ -1,4 +1,4 @@
-#include "runtime/window/device/device_memory.hpp"
+#include "runtime/window/device_memory.hpp"
 
 #include "runtime/transport/cpu_atomics.hpp"
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "runtime/window/core.hpp"
-#include "runtime/window/device/device_channel.hpp"
+#include "runtime/window/device_channel.hpp"
 
 namespace hmc::window {
 
