@@ -20,7 +20,7 @@ template <typename Visit> void for_each_number_in(const std::string& folder, Vis
   }
 }
 
-/// Its parent, from /proc/N/stat: "N (name) state parent ..."; the name may hold anything.
+/// The parent of a process, from /proc/N/stat: "N (name) state parent ...". The name may contain any character.
 pid_t parent_of(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -40,7 +40,7 @@ std::vector<pid_t> children_of_this_process() {
     for (pid_t pid = 0; file >> pid;) found.push_back(pid);
   });
   if (told) return found;
-  // A kernel without CONFIG_PROC_CHILDREN: ask everyone.
+  // A kernel without CONFIG_PROC_CHILDREN: look at every process.
   const pid_t self = ::getpid();
   for_each_number_in("/proc", [&](int pid) {
     if (parent_of(pid) == self) found.push_back(pid);

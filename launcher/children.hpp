@@ -1,4 +1,4 @@
-// children: who is below us in the tree of processes.
+// children: the child processes of this process.
 #pragma once
 
 #include <sys/types.h>

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::chrono::seconds start_limit{10};
 
-/// What an activity line says, for people. Its fields are hints; each is read once.
+/// An activity line as text. Its fields are hints; each is read once.
 std::string describe(const base::ActivityLine& line) {
   const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
-  if (activity == base::Activity::computing) return "in none of HMC's calls";
+  if (activity == base::Activity::computing) return "in no HMC call";
   std::string text = fmt::format("in {}", base::name_of(activity));
   if (const auto sequence = line.sequence.load(std::memory_order_relaxed); sequence != 0)
     text += fmt::format(" number {}", sequence);
@@ -31,7 +31,7 @@ std::unique_ptr<bootstrap::StoreServer> open_store(const Plan& plan, const boots
   const auto on_abort = [&mailbox](int rank, int exit_code, std::string text) {
     mailbox.post({Letter::What::aborted, rank, exit_code, std::move(text)});
   };
-  // All ranks are on this machine: nobody else needs to reach the store.
+  // All ranks are on this machine, so the store needs no other address.
   try {
     return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "127.0.0.1:0",
                                                     bootstrap::StoreServer::Events{on_abort});
@@ -49,7 +49,7 @@ Control::Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mai
   for (int node = 0; node < plan.options.nodes; ++node) {
     auto agent =
         bootstrap::NodeAgent::start(secret, store_->address(), node_label(node), plan.options.ranks, {}, deadline);
-    if (!agent) throw Error(Code::error, "hmcrun", "somebody else serves this job's node");
+    if (!agent) throw Error(Code::error, "hmcrun", "another process already serves this job's node");
     agents_.push_back(std::move(agent));
   }
 }

@@ -1,4 +1,4 @@
-// Control: the job's control plane, as hmcrun serves it.
+// Control: the part of the job's control plane that hmcrun runs.
 #pragma once
 
 #include <memory>
@@ -14,21 +14,21 @@
 
 namespace hmc::launcher {
 
-/// One store, and one agent for each (pretended) node. They have threads; everything they see is
-/// posted to the mailbox, which must outlive this.
+/// One store, and one agent for each (emulated) node. Their threads post events to the mailbox, which must outlive
+/// this object.
 class Control {
  public:
   /// Throws hmc::Error.
   Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mailbox);
 
   std::string store_address() const { return store_->address(); }
-  /// The survivors get an error out of whatever they are in.
+  /// Makes the current calls of the surviving ranks fail.
   void report_death(int rank, std::string_view cause);
-  /// What the ranks on this one's node were told has failed: ok, peer_failed or aborted.
+  /// The failure that is recorded in the node page of `rank`'s node: ok, peer_failed or aborted.
   base::Status failure_known_to(int rank) const noexcept { return agent_of(rank).page().aborted(); }
-  /// Joined and never closed the job, ascending.
+  /// Ranks that joined the job and haven't closed it, in ascending order.
   std::vector<int> ranks_without_goodbye() const;
-  /// What a rank's line in the node page tells; pid 0 and no activity if the rank hasn't joined.
+  /// A rank's line in the node page; pid 0 and no activity if the rank hasn't joined.
   struct Seen {
     pid_t pid = 0;
     std::string activity;  ///< "in allreduce number 5 for 1.9 s, waiting for rank 3"

@@ -11,7 +11,7 @@ namespace hmc::launcher {
 
 namespace {
 
-/// Those that say who a rank is: hmcrun sets them, and a job inside a job must not see the outer's.
+/// The variables that identify a rank. hmcrun sets them, and a job inside a job must not inherit them.
 constexpr std::array<std::string_view, 6> ours{"HMC_RANK",   "HMC_SIZE", "HMC_STORE",
                                                "HMC_SECRET", "HMC_NODE", "HMC_LAUNCHER"};
 
@@ -54,7 +54,7 @@ Environment common_environment(const char* const* parent, const std::vector<std:
     if (equals != std::string::npos)
       set(environment, name, setting.substr(equals + 1));
     else if (value_of(environment, name) == nullptr)
-      warnings.push_back(fmt::format("-x {0}: {0} isn't set here, so the ranks don't get it", name));
+      warnings.push_back(fmt::format("-x {0}: {0} isn't set in hmcrun's environment, so the ranks don't get it", name));
   }
   return environment;
 }

@@ -1,4 +1,4 @@
-// The ranks' environment: hmcrun's own, what -x says, and the job's HMC_* variables.
+// The ranks' environment: hmcrun's own, the -x settings, and the job's HMC_* variables.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ using Environment = std::vector<std::string>;  // "NAME=value"
 const char* value_of(const Environment& environment, std::string_view name) noexcept;
 void set(Environment& environment, std::string_view name, std::string_view value);
 
-/// What all ranks share: `parent` without a surrounding job's variables, then the -x settings.
-/// `warnings` gets a line for each -x VAR that isn't set. Throws Failure for a name that can't be
-/// one, or that hmcrun sets itself.
+/// The variables common to all ranks: `parent` without a surrounding job's variables, then the -x settings.
+/// `warnings` gets a line for each -x VAR that isn't set. Throws Failure for an empty name, and for a variable that
+/// hmcrun sets itself.
 Environment common_environment(const char* const* parent, const std::vector<std::string>& settings,
                                std::vector<std::string>& warnings);
 

@@ -1,4 +1,4 @@
-// What hmcrun's exit status means. The numbers are those of timeout(1) and env(1).
+// hmcrun's exit status. The numbers are those of timeout(1) and env(1).
 #pragma once
 
 #include <stdexcept>
@@ -13,7 +13,7 @@ inline constexpr int exit_not_executable = 126;
 inline constexpr int exit_not_found = 127;
 inline constexpr int exit_signal_base = 128;  ///< + the signal's number
 
-/// hmcrun can't go on: `what()` goes to stderr, `status` to whoever started it.
+/// hmcrun can't continue: what() is printed on stderr, `status` is the exit status.
 class Failure : public std::runtime_error {
  public:
   Failure(int status, const std::string& text) : std::runtime_error(text), status_(status) {}

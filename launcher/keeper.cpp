@@ -30,17 +30,17 @@ Keeper Keeper::start(const Plan& plan, JobStreams& streams, const Inherited& inh
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
   base::UniqueFd ours(ends[0]);
   base::UniqueFd theirs(ends[1]);
-  // Before the fork: should the keeper be killed, its orphans are ours at once.
+  // Before the fork: if the keeper is killed, this process adopts its orphans at once.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t pid = ::fork();
   if (pid < 0) fail("fork");
   if (pid == 0) {
     ours.reset();
-    streams.sources.clear();  // hmcrun's sides: ranks must see them end when hmcrun does
+    streams.sources.clear();  // hmcrun's ends: they must close when hmcrun ends
     streams.terminal_feed.reset();
     KeeperProcess(plan, streams, inherited, std::move(theirs), title_area).run();
   }
-  ::setpgid(pid, pid);  // it does so itself; whichever is first
+  ::setpgid(pid, pid);  // parent and child both do this; the order doesn't matter
   streams.ranks.clear();
   streams.terminal_in.reset();
   return {std::move(ours), pid};
@@ -55,7 +55,7 @@ void Keeper::launch(std::string_view store) {
   request.what = KeeperRequest::What::launch;
   if (store.size() >= sizeof(request.store)) throw Failure(exit_own_failure, "the store's address is too long");
   std::memcpy(request.store, store.data(), store.size());
-  send(request);  // a keeper that died is seen by next()
+  send(request);  // next() reports a keeper that died
 }
 
 void Keeper::signal(int signal) noexcept {
@@ -87,11 +87,11 @@ void Keeper::reap() noexcept {
 }
 
 void Keeper::end_orphans() {
-  // Its socket ends a moment before its children become ours; once it is reaped, they are.
+  // The keeper's socket closes shortly before its children are reparented. After it is reaped they are children here.
   ::kill(pid_, SIGKILL);
   reap();
-  // Only what was started after the keeper: a shell's "a & exec hmcrun" leaves us with a child that
-  // isn't the job's. Its number is lower, or numbers have wrapped and it is spared too.
+  // Only processes that were started after the keeper: a shell's "a & exec hmcrun" leaves a child that isn't part of
+  // the job. Its pid is lower. If pids have wrapped, some processes are spared too.
   for (int round = 0; round < 200; ++round) {
     bool some = false;
     for (const pid_t child : children_of_this_process()) {

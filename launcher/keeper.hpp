@@ -1,4 +1,4 @@
-// Keeper: the process between hmcrun and the ranks that sees to it that nobody is left behind.
+// Keeper: the process between hmcrun and the ranks. It makes sure that no process of the job is left behind.
 #pragma once
 
 #include <sys/types.h>
@@ -16,34 +16,35 @@
 
 namespace hmc::launcher {
 
-/// The ranks are the keeper's children, not hmcrun's. It is in a process group of its own, adopts
-/// what the ranks' processes orphan, and lives until nothing is below it. So:
-///  - hmcrun is killed: the keeper sees its socket end, and ends all;
-///  - the keeper is killed: the kernel kills the ranks (PR_SET_PDEATHSIG), and hmcrun, which adopts
-///    too, kills the rest (end_orphans);
+/// The ranks are the keeper's children, not hmcrun's. The keeper has its own process group, is a subreaper, and lives
+/// until it has no descendants. So:
+///  - hmcrun is killed: the keeper reads the end of its socket and ends all processes;
+///  - the keeper is killed: the kernel kills the ranks (PR_SET_PDEATHSIG), and hmcrun, also a subreaper, kills the rest
+///    (end_orphans);
 ///  - both at once: the kernel kills the ranks.
-/// The parent's own wait(2) can't take a recycled process number for a rank, so no pidfd is needed.
-/// It sleeps in poll, has one thread, and is hmcrun's image: forked before any thread was started.
+///
+/// A parent's wait(2) can't take a recycled pid for a rank, so no pidfd is needed. The keeper has one thread, which
+/// sleeps in poll. It runs hmcrun's image, forked before any thread was started.
 class Keeper {
  public:
-  /// Forks. `title_area` is the memory of main's argv, which in the keeper becomes its name, so that
-  /// "pkill -f hmcrun" doesn't find it. Throws Failure.
+  /// Forks. `title_area` is the memory of main's argv. The keeper overwrites it with its own name, so that
+  /// "pkill -f hmcrun" doesn't match it. Throws Failure.
   static Keeper start(const Plan& plan, JobStreams& streams, const Inherited& inherited, std::span<char> title_area);
 
-  /// Starts the ranks, in order; stops at the first that can't be.
+  /// Starts the ranks in order; stops at the first failure.
   void launch(std::string_view store);
-  /// To the process group of every rank that still runs.
+  /// Sends a signal to the process group of every running rank.
   void signal(int signal) noexcept;
-  /// Kills all that is below, at once.
+  /// Kills all descendants at once.
   void kill_all() noexcept;
 
   int fd() const noexcept { return socket_.get(); }
-  /// The next event; nothing if there is none now.
+  /// The next event, if one is available.
   std::optional<KeeperEvent> next();
 
-  /// After `gone`, when it ends at once: a container's first process may reap nothing for us.
+  /// After `gone`, when the keeper ends at once. In a container the init process may not reap it.
   void reap() noexcept;
-  /// After the keeper itself was killed: kills and reaps what this process adopted.
+  /// After the keeper was killed: kills and reaps the processes that this process adopted.
   void end_orphans();
 
  private:

@@ -20,10 +20,10 @@ namespace hmc::launcher {
 
 namespace {
 
-/// For helpers that clean up when their parent is gone (Python's resource tracker); hmcrun's promise
-/// of 2 s leaves room for it.
+/// For helpers that clean up after their parent has ended (Python's resource tracker). It fits into the 2 s within
+/// which hmcrun promises to leave no process behind.
 constexpr std::chrono::milliseconds grace{500};
-/// A process in an uninterruptible call can't be killed: after this, hmcrun is told and not kept.
+/// A process in an uninterruptible call can't be killed. After this time hmcrun gets an event and may end.
 constexpr std::chrono::seconds patience{5};
 constexpr int kill_again_ms = 10;
 
@@ -39,7 +39,7 @@ base::UniqueFd open_child_events() noexcept {
   sigset_t children;
   ::sigemptyset(&children);
   ::sigaddset(&children, SIGCHLD);
-  // Nothing else reaches it: its end is hmcrun's end, or that of the last process below it.
+  // No signal reaches the keeper: it ends with hmcrun, or with its last descendant.
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -68,7 +68,7 @@ KeeperProcess::KeeperProcess(const Plan& plan, JobStreams& streams, const Inheri
 void KeeperProcess::run() noexcept {
   try {
     for (;;) step();
-  } catch (...) {  // no memory: what can still be done is to let the kernel kill the ranks
+  } catch (...) {  // no memory: end, so that the kernel kills the ranks
   }
   ::_exit(1);
 }
@@ -145,7 +145,7 @@ void KeeperProcess::launch(const char* store) {
     tell(event);
     break;
   }
-  // The ranks' sides are theirs alone now: the end of the last holder is the end of the stream.
+  // From here only the ranks hold their ends of the streams, so a stream ends with its last holder.
   streams_.ranks.clear();
   streams_.terminal_in.reset();
 }
@@ -181,7 +181,7 @@ SpawnResult KeeperProcess::launch_one(int rank, std::vector<char*>& argv, std::v
 void KeeperProcess::signal_ranks(int signal) noexcept {
   for (const pid_t pid : ranks_) {
     if (pid == 0) continue;
-    if (::getpgid(pid) != pid) ::kill(pid, signal);  // it has moved to another group
+    if (::getpgid(pid) != pid) ::kill(pid, signal);  // the rank has moved to another group
     ::kill(-pid, signal);
   }
 }
@@ -218,7 +218,7 @@ void KeeperProcess::begin_killing() noexcept {
 }
 
 void KeeperProcess::kill_children() {
-  // Those further below become children when their parents are gone, and are next.
+  // Deeper descendants become children when their parents have ended. The next round kills them.
   for (const pid_t child : children_of_this_process()) ::kill(child, SIGKILL);
 }
 

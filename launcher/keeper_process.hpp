@@ -1,4 +1,4 @@
-// KeeperProcess: what runs in the keeper.
+// KeeperProcess: the keeper's main loop.
 #pragma once
 
 #include <span>
@@ -25,8 +25,8 @@ class KeeperProcess {
   enum class Stage {
     waiting,  ///< no rank was started yet
     running,
-    ending,   ///< what is left below was asked to end, and has until `until_`
-    killing,  ///< what is left below is killed, over and over until nothing is
+    ending,   ///< the remaining descendants got TERM, and have until `until_`
+    killing,  ///< the remaining descendants get KILL, repeatedly, until there are none
   };
 
   void step();
@@ -36,7 +36,7 @@ class KeeperProcess {
   void launch(const char* store);
   SpawnResult launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp);
   void signal_ranks(int signal) noexcept;
-  /// Reaps all that ended. True if there are no children any more.
+  /// Reaps all ended children. True if no child is left.
   bool reap();
   void begin_ending();
   void begin_killing() noexcept;

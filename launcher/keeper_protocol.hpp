@@ -1,4 +1,4 @@
-// What hmcrun and its keeper say to each other, in whole messages over a SOCK_SEQPACKET pair.
+// The messages between hmcrun and its keeper, over a SOCK_SEQPACKET pair.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ struct KeeperEvent {
     started,       ///< rank, pid
     spawn_failed,  ///< rank, value: errno, step
     ended,         ///< rank, pid, value: the wait status
-    gone,          ///< nothing is left below the keeper; value: how many wouldn't die
+    gone,          ///< the keeper has no descendants left; value: the number of processes that survived KILL
     lost,          ///< never sent: the keeper itself has died
   };
   What what;

@@ -1,4 +1,4 @@
-// Mailbox: how other threads tell the supervisor something.
+// Mailbox: messages from other threads to the supervisor.
 #pragma once
 
 #include <mutex>

@@ -1,4 +1,4 @@
-// hmcrun: starts N ranks of a program on this machine, serves their control plane, and ends with them.
+// hmcrun: starts N ranks of a program on this machine, runs their control plane, and ends with them.
 
 #include <fmt/format.h>
 #include <sys/signalfd.h>
@@ -27,14 +27,14 @@ extern "C" char** environ;  // NOLINT: POSIX leaves its declaration to us
 namespace hmc::launcher {
 namespace {
 
-/// Blocks what the supervisor reads from a descriptor, before any thread is there to get it.
+/// Blocks the signals that the supervisor reads from a descriptor, before any thread is started.
 base::UniqueFd take_signals() {
   sigset_t handled;
   ::sigemptyset(&handled);
   for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) ::sigaddset(&handled, signal);
   struct sigaction hup {};
   ::sigaction(SIGHUP, nullptr, &hup);
-  if (hup.sa_handler != SIG_IGN) ::sigaddset(&handled, SIGHUP);  // nohup hmcrun ... stays as it was asked
+  if (hup.sa_handler != SIG_IGN) ::sigaddset(&handled, SIGHUP);  // keep nohup's setting
   sigset_t blocked = handled;
   ::sigaddset(&blocked, SIGTTIN);  // a background hmcrun is neither stopped by the terminal
   ::sigaddset(&blocked, SIGTTOU);
@@ -55,13 +55,13 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// An exception mustn't unwind into the pump's join, which waits for the ranks' output to end:
-/// leaving ends the keeper's socket, and so the job.
+/// An exception must not unwind into the pump's join, which waits for the end of the ranks' output. Exiting closes the
+/// keeper's socket, which ends the job.
 int supervise(Keeper& keeper, Control& control, Supervisor& supervisor) {
   try {
     keeper.launch(control.store_address());
     const int status = supervisor.run();
-    if (supervisor.in_a_hurry()) ::_exit(status);  // the pump may be stuck with a reader who doesn't read
+    if (supervisor.in_a_hurry()) ::_exit(status);  // the pump may be blocked on a reader that doesn't read
     return status;
   } catch (const std::exception& error) {
     say_text(error.what());
@@ -79,7 +79,7 @@ int run_job(Plan& plan, std::span<char> title) {
   require_descriptors(plan.options.ranks, plan.options.nodes);
   Keeper keeper = Keeper::start(plan, streams, inherited, title);
 
-  std::signal(SIGPIPE, SIG_IGN);  // a closed output is an errno to us
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed output returns EPIPE
   Mailbox mailbox;
   Control control(plan, secret, mailbox);
   const bool pumped = !streams.sources.empty();

@@ -15,14 +15,14 @@ namespace {
 
 constexpr const char* description =
     "hmcrun starts N ranks of a program and ends when they have ended.\n"
-    "Options end at the first word that is no option; the rest belongs to the program.";
+    "Options end at the first word that isn't an option; the rest belongs to the program.";
 
 constexpr const char* footer =
     "Exit status: 0 when every rank ended with 0; else that of the first rank that failed, or\n"
     "128 + signal; 2 for a wrong command line; 124 after --timeout; 125 when hmcrun itself fails;\n"
-    "126, 127 when the program can't be executed or isn't there.\n"
-    "INT TERM HUP QUIT USR1 USR2 go to the ranks; a second INT kills them.\n"
-    "hmcinfo tells every HMC_* variable.";
+    "126, 127 when the program can't be executed or doesn't exist.\n"
+    "INT TERM HUP QUIT USR1 USR2 are passed to the ranks; a second INT kills them.\n"
+    "hmcinfo lists every HMC_* variable.";
 
 /// The words as the command line gave them; numbers are read here so that errors name the option.
 struct Words {
@@ -63,25 +63,25 @@ void declare(CLI::App& app, Options& options, Words& words) {
   app.prefix_command();
   app.footer(footer);
   app.set_version_flag("--version", "hmcrun " HMC_VERSION_STRING);
-  app.add_option("-n,--np", words.ranks, "How many ranks; also -np")->type_name("N");
-  app.add_option("-x", options.env, "Give every rank VAR as it is here, or VAR=value; may be repeated")
+  app.add_option("-n,--np", words.ranks, "Number of ranks; also -np")->type_name("N");
+  app.add_option("-x", options.env, "Set VAR for every rank: to hmcrun's value, or to VAR=value; may be repeated")
       ->type_name("VAR[=value]")
       ->allow_extra_args(false);
-  app.add_option("--nodes", words.nodes, "Pretend K nodes: rank r is on node r*K/N")->type_name("K");
-  app.add_option("--timeout", words.timeout, "End the job after S seconds, tell what each rank was in, exit 124")
+  app.add_option("--nodes", words.nodes, "Emulate K nodes on this machine: rank r is on node r*K/N")->type_name("K");
+  app.add_option("--timeout", words.timeout, "End the job after S seconds, print each rank's call, exit 124")
       ->type_name("S");
   app.add_flag("--tag-output", options.tag_output, "Begin each line of output with [rank,stdout] or [rank,stderr]");
   app.add_option("--output-filename", options.output_dir,
                  "Write each rank's output to DIR/rank.N/stdout and stderr; with --tag-output also to the terminal")
       ->type_name("DIR");
-  app.add_option("--bind-to", words.bind_to, "none (default), core: one each in turn, numa: a NUMA node's cores")
+  app.add_option("--bind-to", words.bind_to, "none (default), core: one core per rank, numa: a NUMA node's cores")
       ->type_name("WHAT");
-  app.add_flag("--report-bindings", options.report_bindings, "Tell on stderr where each rank may run");
-  app.add_flag("--dry-run", options.dry_run, "Print what would be run, and run nothing");
+  app.add_flag("--report-bindings", options.report_bindings, "Print on stderr the CPUs of each rank");
+  app.add_flag("--dry-run", options.dry_run, "Print the job's plan without running it");
 }
 
-/// CLI11 knows -n and --np; -np would be read as -n with the value "p". The replacement may touch
-/// words of the application: those are taken from the original afterwards.
+/// CLI11 has -n and --np; it would read -np as -n with the value "p". The replacement may also change words of the
+/// application; those are taken from the original afterwards.
 std::vector<std::string> for_cli11(const std::vector<std::string>& words) {
   std::vector<std::string> out(words.rbegin(), words.rend());  // CLI11 wants them reversed
   for (std::string& word : out) {
@@ -91,14 +91,14 @@ std::vector<std::string> for_cli11(const std::vector<std::string>& words) {
 }
 
 void check(Options& options, const Words& words) {
-  if (words.ranks.empty()) refuse("say how many ranks");
+  if (words.ranks.empty()) refuse("-np is missing: give the number of ranks");
   options.ranks = number("-np", words.ranks, most_ranks);
   if (!words.nodes.empty()) options.nodes = number("--nodes", words.nodes, most_ranks);
   if (options.nodes > options.ranks)
     refuse(fmt::format("--nodes {}: there are only {} ranks", options.nodes, options.ranks));
   if (!words.timeout.empty()) options.timeout = seconds("--timeout", words.timeout);
   if (!words.bind_to.empty()) options.bind_to = binding(words.bind_to);
-  if (options.command.empty()) refuse("no program is given");
+  if (options.command.empty()) refuse("the program is missing");
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ Options parse_options(const std::vector<std::string>& words) {
   } catch (const CLI::CallForHelp&) {
     options.print = app.help();
     const std::string_view line = "Usage: hmcrun [OPTIONS]";
-    // CLI11's versions differ in this line.
+    // This line differs between versions of CLI11.
     if (const std::size_t at = options.print.find(line); at != std::string::npos)
       options.print.replace(at, line.size(), "Usage: hmcrun -np N [OPTIONS] program [ARGUMENTS]");
     return options;

@@ -1,4 +1,4 @@
-// Options: what the command line asks for.
+// Options: hmcrun's command line.
 #pragma once
 
 #include <chrono>
@@ -22,13 +22,13 @@ struct Options {
   bool dry_run = false;
   std::vector<std::string> command;  ///< the program and its arguments
 
-  /// --help and --version: to be printed, and nothing is run.
+  /// --help and --version: the text to print; no job is run.
   std::string print;
 };
 
 inline constexpr int most_ranks = 65536;
 
-/// Options end at the first word that is no option: the rest is the application's. Throws Failure.
+/// Options end at the first word that isn't an option; the rest belongs to the application. Throws Failure.
 Options parse_options(const std::vector<std::string>& words);
 
 }  // namespace hmc::launcher

@@ -17,17 +17,17 @@ namespace hmc::launcher {
 namespace {
 
 constexpr std::size_t read_bytes = 64 << 10;  // what a pipe holds
-/// A "line" longer than this is cut: a rank that never ends its line mustn't eat the memory.
+/// A longer line is cut, which bounds the memory for a rank that never ends its line.
 constexpr std::size_t longest_line_bytes = 64 << 20;
 
-/// False when it can't be written, with errno.
+/// False on a write error, with errno.
 bool write_all(int fd, const char* bytes, std::size_t size) {
   while (size > 0) {
     const ssize_t written = ::write(fd, bytes, size);
     if (written >= 0) {
       bytes += written;
       size -= static_cast<std::size_t>(written);
-    } else if (errno == EAGAIN) {  // somebody else made our output non-blocking
+    } else if (errno == EAGAIN) {  // another process made this output non-blocking
       pollfd wait{fd, POLLOUT, 0};
       ::poll(&wait, 1, -1);
     } else if (errno != EINTR) {
@@ -106,7 +106,7 @@ void OutputPump::finish(Stream& stream) {
   stream.source.pipe.reset();
   stream.source.file.reset();
   if (stream.line.empty()) return;
-  // The feed that the rank left out keeps the next rank's tag at the begin of a line.
+  // Add the missing line feed, so that the next rank's tag begins a line.
   put_out(stream, stream.tag + stream.line + "\n");
   stream.line = {};
 }
@@ -117,7 +117,7 @@ void OutputPump::put_out(Stream& stream, const std::string& lines) {
     broken = true;
     if (errno != EPIPE) say("writing {}: {}", stream.source.is_stderr ? "stderr" : "stdout", std::strerror(errno));
   }
-  // As without us: who writes to where nobody reads gets SIGPIPE.
+  // Close the rank's pipe: its next write raises SIGPIPE, as it would without hmcrun in between.
   if (broken && !stream.source.file) stream.source.pipe.reset();
 }
 

@@ -1,4 +1,4 @@
-// OutputPump: carries ranks' lines to hmcrun's stdout and stderr, each with its tag.
+// OutputPump: copies the ranks' lines to hmcrun's stdout and stderr, each with its tag.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace hmc::launcher {
 
-/// Its own thread, so that a reader who is slow to take our output doesn't keep the supervisor from
-/// seeing deaths and signals. A line goes out whole, or not yet; the bytes of a line are untouched.
+/// It has its own thread, so that a slow reader of hmcrun's output doesn't keep the supervisor from handling deaths and
+/// signals. Only whole lines are written; the bytes of a line are unchanged.
 class OutputPump {
  public:
-  /// Posts output_done when every pipe has ended and all is written. Nothing to do without sources.
+  /// Posts output_done when every pipe has ended and all output is written. Does nothing without sources.
   OutputPump(std::vector<OutputSource> sources, Mailbox& mailbox);
   OutputPump(const OutputPump&) = delete;
   OutputPump& operator=(const OutputPump&) = delete;
@@ -24,7 +24,7 @@ class OutputPump {
   struct Stream {
     OutputSource source;
     std::string tag;
-    std::string line;  ///< the begin of a line whose end hasn't come yet
+    std::string line;  ///< an incomplete line
   };
   void run(Mailbox& mailbox);
   void read_from(Stream& stream);
@@ -34,7 +34,7 @@ class OutputPump {
 
   std::vector<Stream> streams_;
   std::string out_;                  // reused
-  bool broken_[2] = {false, false};  // stdout, stderr: nobody reads it any more
+  bool broken_[2] = {false, false};  // stdout, stderr: the reader has closed it
   std::thread thread_;
 };
 

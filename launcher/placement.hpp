@@ -1,4 +1,4 @@
-// Placement: on which (pretended) node and on which CPUs each rank lives.
+// Placement: the (emulated) node and the CPUs of each rank.
 #pragma once
 
 #include <string>
@@ -12,15 +12,14 @@ namespace hmc::launcher {
 
 struct Place {
   int node = 0;
-  topology::CpuSet cpus;  ///< empty: wherever hmcrun itself may run
+  topology::CpuSet cpus;  ///< empty: not bound
 };
 
 /// Ranks go to nodes in blocks: rank r to node r * nodes / ranks.
 int node_of(int rank, int ranks, int nodes) noexcept;
 
-/// By rank. `layout` is looked at only when something is to be bound. Pretended nodes share this
-/// machine's cores, so binding counts ranks through, over all of them. With more ranks than cores it
-/// starts again at the first: the ranks then share.
+/// Indexed by rank. `layout` is used only for binding. Emulated nodes share this machine's cores, so binding counts
+/// ranks over all nodes. With more ranks than cores it starts again at the first core: ranks then share cores.
 std::vector<Place> place_ranks(const Options& options, const topology::CpuLayout* layout);
 
 /// For --report-bindings: "rank 3 (node 1): core 3 (cpus 3)".

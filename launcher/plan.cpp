@@ -11,13 +11,13 @@ namespace hmc::launcher {
 
 namespace {
 
-/// For reading, not for pasting into every shell: words with anything special are in single quotes.
+/// For people, not for every shell: words with special characters are in single quotes.
 std::string quoted(const std::string& word) {
   constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
   std::string out = "'";
   for (const char c : word) {
-    if (c == '\'') out.append("'\\'");  // ends the quotes, and an escaped quote; the next begins them again
+    if (c == '\'') out.append("'\\'");  // end quote, escaped quote, begin quote
     out.push_back(c);
   }
   out.push_back('\'');
@@ -58,14 +58,14 @@ std::string describe_plan(const Plan& plan) {
   for (std::size_t i = 1; i < plan.options.command.size(); ++i)
     command.append(" ").append(quoted(plan.options.command[i]));
   std::string text = fmt::format("run: {}\nranks: {}\nnodes: {}{}\n", command, plan.options.ranks, plan.options.nodes,
-                                 plan.options.nodes > 1 ? " (pretended)" : "");
+                                 plan.options.nodes > 1 ? " (emulated)" : "");
   for (int rank = 0; rank < plan.options.ranks; ++rank) {
     const Place& place = plan.places[static_cast<std::size_t>(rank)];
     text +=
         fmt::format("{}: HMC_RANK={} HMC_NODE={}\n", describe_place(rank, place, plan.layout ? &*plan.layout : nullptr),
                     rank, node_label(place.node));
   }
-  text += fmt::format("for all: HMC_SIZE={} HMC_LAUNCHER=hmcrun HMC_STORE=(when run) HMC_SECRET=(when run)\n",
+  text += fmt::format("for all: HMC_SIZE={} HMC_LAUNCHER=hmcrun HMC_STORE=(set at start) HMC_SECRET=(set at start)\n",
                       plan.options.ranks);
   for (const std::string& setting : plan.options.env) {
     const std::string name = setting.substr(0, setting.find('='));

@@ -1,4 +1,4 @@
-// Plan: everything that is decided before anything is started.
+// Plan: all decisions that are taken before a process is started.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@ namespace hmc::launcher {
 struct Plan {
   Options options;
   std::string program;  ///< the file that is executed
-  Environment common;   ///< of every rank, before those that differ by rank
+  Environment common;   ///< of every rank; variables that differ by rank are added later
   std::vector<Place> places;
-  std::optional<topology::CpuLayout> layout;  ///< only if binding was asked for
+  std::optional<topology::CpuLayout> layout;  ///< only with --bind-to or --report-bindings
   std::vector<std::string> warnings;
 };
 
@@ -27,9 +27,9 @@ Plan make_plan(Options options, const char* const* parent_environment);
 /// HMC_NODE of the ranks on a node.
 std::string node_label(int node);
 
-/// What --dry-run prints.
+/// The output of --dry-run.
 std::string describe_plan(const Plan& plan);
-/// What --report-bindings tells: a line per rank.
+/// The output of --report-bindings: a line per rank.
 std::string describe_bindings(const Plan& plan);
 
 }  // namespace hmc::launcher

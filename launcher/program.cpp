@@ -13,7 +13,7 @@ namespace hmc::launcher {
 
 namespace {
 
-/// 0 if execve would take it, else why not.
+/// 0 if execve would accept the file, else an errno.
 int refusal(const std::string& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0) return errno;
@@ -53,7 +53,7 @@ std::string find_program(const std::string& name, const std::string& path) {
   }
   if (!refused.empty()) fail(refused, why);
   throw Failure(exit_not_found,
-                fmt::format("{0}: not found in PATH ({1}); a program in this folder is ./{0}", name, path));
+                fmt::format("{0}: not found in PATH ({1}); for a program in this folder give ./{0}", name, path));
 }
 
 }  // namespace hmc::launcher

@@ -1,4 +1,4 @@
-// Program: which file a command names.
+// Program: the file that a command name refers to.
 #pragma once
 
 #include <string>

@@ -14,9 +14,9 @@ void say_text(std::string_view text) noexcept {
       if (c == '\n') line += "hmcrun: ";
     }
     line += '\n';
-    // Who closed stderr doesn't want to hear us.
+    // Ignore errors: stderr may be closed.
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-  } catch (...) {  // no memory for a message: the exit status still tells
+  } catch (...) {  // no memory for a message: the exit status still reports the failure
   }
 }
 

@@ -1,4 +1,4 @@
-// spawn: one child that executes a program, and that can't outlive its parent.
+// spawn: starts a child that executes a program and can't outlive its parent.
 #pragma once
 
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 
 namespace hmc::launcher {
 
-/// What hmcrun was given by its parent and changes for itself: the ranks get the original.
+/// Settings that hmcrun inherited and changes for itself. The ranks get the original ones.
 struct Inherited {
   sigset_t signal_mask;
   rlimit descriptors;
@@ -28,13 +28,12 @@ struct SpawnRequest {
 
 struct SpawnResult {
   pid_t pid = -1;
-  int error = 0;               ///< errno of what failed; 0: the program runs
+  int error = 0;               ///< errno of the failed call; 0: the program runs
   const char* step = nullptr;  ///< the call that failed, a literal
 };
 
-/// The child gets its own process group, so that a signal reaches all that it starts, and is killed
-/// by the kernel when the calling thread ends. To be called from a process with one thread: the
-/// child shares its memory until it has executed.
+/// The child gets its own process group, so that a signal reaches all processes that it starts. The kernel kills it
+/// when the calling thread ends. Call it only from a process with one thread: until exec, the child shares its memory.
 SpawnResult spawn(const SpawnRequest& request) noexcept;
 
 }  // namespace hmc::launcher

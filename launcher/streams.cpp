@@ -46,7 +46,7 @@ void open_output(JobStreams& job, const Options& options, int rank, bool is_stde
     const std::string folder = fmt::format("{}/rank.{}", options.output_dir, rank);
     if (!is_stderr) create_folder(folder);
     file = folder + (is_stderr ? "/stderr" : "/stdout");
-    base::UniqueFd created = create_file(file);  // now, so that a full or read-only disk is told before the start
+    base::UniqueFd created = create_file(file);  // now, so that a full or read-only disk is reported before the start
     if (!options.tag_output) return;
     job.sources.push_back({rank, is_stderr, {}, std::move(created)});
     file.clear();
@@ -68,8 +68,8 @@ JobStreams open_streams(const Options& options) {
   job.null.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!job.null) fail("/dev/null");
   for (std::size_t rank = 1; rank < job.ranks.size(); ++rank) job.ranks[rank].in = job.null.get();
-  // Ranks are no foreground processes (each has its own group), so the terminal wouldn't let one
-  // read: hmcrun reads it for rank 0. A file or a pipe is simply inherited.
+  // Each rank has its own process group, so none is in the foreground and may read the terminal. hmcrun reads it for
+  // rank 0. A file or a pipe is inherited.
   if (::isatty(STDIN_FILENO) == 1) {
     auto [read_end, write_end] = open_pipe();
     job.terminal_in = std::move(read_end);
@@ -94,15 +94,15 @@ void raise_descriptor_limit() noexcept {
 void require_descriptors(int ranks, int nodes) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  // The store listens and wakes; an agent does too, and has two ends of a connection to the store, the node page, a
-  // copy of that, and a message's descriptor; a rank has a connection. The keeper, signals and the mailbox: 5.
+  // The store: listener and wake-up. An agent: the same, two ends of a connection to the store, the node page, a copy
+  // of it, and a message's descriptor. A rank: a connection. Keeper, signals and mailbox: 5.
   const auto needed = static_cast<rlim_t>(2 + 7 * nodes + ranks + 5);
   rlim_t open = 0;
   std::error_code error;
   for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) ++open;
   if (open + needed <= limit.rlim_cur) return;
   throw Failure(exit_own_failure,
-                fmt::format("a job of {} ranks on {} nodes takes {} descriptors in hmcrun, which has {} open already; "
+                fmt::format("a job of {} ranks on {} nodes needs {} descriptors in hmcrun, which has {} open already; "
                             "RLIMIT_NOFILE (ulimit -n) is {}: raise it to {}",
                             ranks, nodes, needed, open, limit.rlim_cur, open + needed));
 }

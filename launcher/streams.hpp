@@ -1,4 +1,4 @@
-// Streams: where each rank's stdin, stdout and stderr come from and go to.
+// Streams: each rank's stdin, stdout and stderr.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace hmc::launcher {
 
-/// A rank's side. Without a descriptor or a file, it inherits hmcrun's: nothing is cheaper.
+/// A rank's side. Without a descriptor or a file the rank inherits hmcrun's, which is the cheapest.
 struct RankStreams {
   int in = -1;  ///< not owned: /dev/null is shared by all
   base::UniqueFd out;
@@ -23,7 +23,7 @@ struct OutputSource {
   int rank = 0;
   bool is_stderr = false;
   base::UniqueFd pipe;
-  base::UniqueFd file;  ///< gets the plain bytes; may be none
+  base::UniqueFd file;  ///< gets the untagged bytes; may be none
 };
 
 /// All descriptors are close-on-exec.
@@ -32,17 +32,17 @@ struct JobStreams {
   std::vector<OutputSource> sources;  ///< empty unless lines are tagged
   base::UniqueFd null;
   base::UniqueFd terminal_in;    ///< rank 0's side of terminal_feed
-  base::UniqueFd terminal_feed;  ///< where to write what is typed; none unless stdin is a terminal
+  base::UniqueFd terminal_feed;  ///< hmcrun writes terminal input to it; none unless stdin is a terminal
 };
 
-/// Creates pipes, folders and files as the options ask. Throws Failure.
+/// Creates the pipes, folders and files that the options require. Throws Failure.
 JobStreams open_streams(const Options& options);
 
-/// Raises the limit on open descriptors as far as allowed; the ranks get back what hmcrun was given.
+/// Raises the limit on open descriptors as far as allowed. The ranks get the inherited limit.
 void raise_descriptor_limit() noexcept;
-/// Throws Failure if hmcrun couldn't open what a job of this size takes.
+/// Throws Failure if the limit is too low for a job of this size.
 void require_descriptors(int ranks, int nodes);
-/// A closed stdin, stdout or stderr would be given to the next file opened. Opens /dev/null there.
+/// Opens /dev/null in place of a closed stdin, stdout or stderr. Else the next opened file would get that number.
 void fill_standard_descriptors() noexcept;
 
 }  // namespace hmc::launcher

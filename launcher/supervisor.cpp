@@ -19,19 +19,19 @@ namespace hmc::launcher {
 namespace {
 
 constexpr std::chrono::seconds term_to_kill{5};
-/// How much later than its consequences a rank's own end may be seen.
+/// A rank's own end may be seen this much later than its consequences.
 constexpr std::chrono::milliseconds blame_delay{1000};
-/// The survivors of a failure get it as an Error first, and can say what they were in.
+/// The survivors of a failure first get an Error and can print it.
 constexpr std::chrono::milliseconds news_delay{200};
-/// After an end that somebody asked for, a reader of our output who doesn't read isn't waited for longer.
+/// After a signal or --timeout, hmcrun waits at most this long for a reader of its output.
 constexpr std::chrono::seconds drain_limit{2};
 
-/// By a signal (SIGSTOP, SIGTSTP, ...), or by a debugger.
+/// Stopped by a signal (SIGSTOP, SIGTSTP, ...) or by a debugger.
 bool is_stopped(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
   std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');  // the name may hold anything
+  const std::size_t name_end = text.rfind(')');  // the name may contain any character
   return name_end != std::string::npos && name_end + 2 < text.size() &&
          (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
 }
@@ -92,12 +92,12 @@ void Supervisor::handle_deadlines() {
   if (passed(term_deadline_)) send_term();
   if (passed(drain_deadline_)) hurry_ = true;
   if (passed(kill_deadline_)) {
-    say("some ranks didn't end within {} s of TERM: they are killed", term_to_kill.count());
+    say("some ranks didn't end within {} s after TERM: killing them", term_to_kill.count());
     keeper_.signal(SIGKILL);
   }
 }
 
-// ---- the keeper tells
+// ---- events of the keeper
 
 void Supervisor::handle_keeper() {
   while (!gone_) {
@@ -113,7 +113,7 @@ void Supervisor::handle(const KeeperEvent& event) {
     case KeeperEvent::What::spawn_failed: spawn_failed(event); break;
     case KeeperEvent::What::ended: rank_ended(event); break;
     case KeeperEvent::What::gone:
-      if (event.value > 0) say("{} processes of the job don't die, even of KILL", event.value);
+      if (event.value > 0) say("{} processes of the job didn't end after KILL", event.value);
       gone_ = true;
       keeper_.reap();
       job_deadline_.reset();
@@ -129,7 +129,7 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   const int rank = event.rank;
   at(rank).state = State::ended;
   at(rank).wait_status = event.value;
-  const base::Status news = control_.failure_known_to(rank);  // before its own end becomes the news
+  const base::Status news = control_.failure_known_to(rank);  // before this rank's own end is recorded
   if (others_run()) control_.report_death(rank, fmt::format("rank {} {}", rank, describe_end(event.value)));
   const bool failed = status_of(event.value) != 0;
   if (blame_deadline_ && rank == suspect_) return blame(failed ? rank : blamed_later_);
@@ -139,8 +139,8 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   blame_deadline_ = base::Deadline::after(blame_delay);
 }
 
-/// When a rank dies or aborts, the others fail within a millisecond, and may be seen to end before
-/// its own end, or its message, comes here.
+/// When a rank dies or aborts, the others fail within a millisecond. Their ends may be seen here before its own end, or
+/// before its message.
 bool Supervisor::may_be_a_consequence(int rank, const base::Status& news) {
   suspect_ = -1;
   if (news.code == Code::aborted) return true;
@@ -156,8 +156,8 @@ void Supervisor::blame(int rank) {
   const base::Status news = control_.failure_known_to(rank);
   if (news.code == Code::peer_failed && news.peer >= 0 && at(news.peer).state == State::ended &&
       status_of(at(news.peer).wait_status) == 0)
-    say("{} ended with status 0 but without Runtime::close: to the others it has failed", who(news.peer));
-  say("{} {}{}", who(rank), describe_end(wait_status), others_run() ? "; the others are ended" : "");
+    say("{} ended with status 0 but without Runtime::close: the others treat it as failed", who(news.peer));
+  say("{} {}{}", who(rank), describe_end(wait_status), others_run() ? "; ending the others" : "");
   end_job(status_of(wait_status), Term::after_the_news);
 }
 
@@ -171,7 +171,7 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   const bool missing = error == ENOENT || error == ENOTDIR;
   const bool exec = std::strcmp(event.step, "execve") == 0;
   const char* hint = "";
-  if (exec && missing) hint = " (the interpreter that its first line names, or its loader, is missing)";
+  if (exec && missing) hint = " (its loader, or the interpreter in its first line, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
   say("rank {} can't be started: {}: {}: {}{}", event.rank, plan_.program, event.step, std::strerror(error), hint);
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
@@ -181,11 +181,11 @@ void Supervisor::keeper_lost() {
   gone_ = true;
   keeper_.end_orphans();
   if (status_) return;
-  say("its keeper process was killed: the job is over");
+  say("the keeper process was killed: the job has ended");
   status_ = exit_signal_base + SIGKILL;
 }
 
-// ---- other threads tell
+// ---- messages of other threads
 
 void Supervisor::handle(const Letter& letter) {
   switch (letter.what) {
@@ -198,7 +198,7 @@ void Supervisor::handle(const Letter& letter) {
   }
 }
 
-// ---- people tell
+// ---- signals
 
 void Supervisor::handle_signals() {
   signalfd_siginfo info{};
@@ -210,13 +210,13 @@ void Supervisor::handle_signal(int signal) {
   if (signal == SIGTSTP) return stop_with_ranks();
   const bool ends = signal != SIGUSR1 && signal != SIGUSR2;
   asked_to_end_ |= ends;
-  if (gone_) {  // only the reader of our output is waited for
+  if (gone_) {  // only output is left to be written
     hurry_ |= ends;
     if (ends && !status_) status_ = exit_signal_base + signal;
     return;
   }
   if (signal == SIGINT && ++interrupts_ == 2) {
-    say("interrupted twice: all ranks are killed");
+    say("interrupted twice: killing all ranks");
     if (!status_) status_ = exit_signal_base + SIGINT;
     hurry_ = true;
     keeper_.kill_all();
@@ -234,7 +234,7 @@ void Supervisor::stop_with_ranks() {
 // ---- ends
 
 void Supervisor::timed_out() {
-  std::string text = fmt::format("--timeout: the job isn't done after {:g} s and is ended; its ranks:",
+  std::string text = fmt::format("--timeout: ending the job, which isn't complete after {:g} s; its ranks:",
                                  static_cast<double>(plan_.options.timeout->count()) * 1e-9);
   for (int rank = 0; rank < plan_.options.ranks; ++rank) text += "\n  " + describe(rank);
   say_text(text);
@@ -268,7 +268,7 @@ std::string Supervisor::describe(int rank) const {
   if (state.state == State::waiting) return fmt::format("rank {}: not started", rank);
   if (state.state == State::ended) return fmt::format("{}: {}", who(rank), describe_end(state.wait_status));
   const Control::Seen seen = control_.seen_of(rank);
-  // The started program may be a wrapper, whose child is the rank.
+  // The started program may be a wrapper with the rank as its child.
   const bool stopped = is_stopped(state.pid) || (seen.pid > 0 && is_stopped(seen.pid));
   return fmt::format("{}: {}{}{}", who(rank), stopped ? "stopped" : "running", seen.activity.empty() ? "" : ", ",
                      seen.activity);

@@ -1,4 +1,4 @@
-// Supervisor: watches a running job until it has ended, and says how.
+// Supervisor: watches a running job until its end, and determines the exit status.
 #pragma once
 
 #include <poll.h>
@@ -17,16 +17,16 @@
 
 namespace hmc::launcher {
 
-/// hmcrun's main thread, which sleeps in one poll: keeper, signals, mailbox, terminal, and the next
-/// of its deadlines. The first cause of an end sticks.
+/// hmcrun's main thread. It sleeps in one poll over keeper, signals, mailbox, terminal and the next deadline. The first
+/// cause of the job's end decides the status.
 class Supervisor {
  public:
-  /// `signals`: a signalfd. `output_pumped`: an output_done will come.
+  /// `signals`: a signalfd. `output_pumped`: an output_done will be posted.
   Supervisor(const Plan& plan, Keeper& keeper, Control& control, Mailbox& mailbox, int signals, TerminalInput input,
              bool output_pumped);
   /// The exit status.
   int run();
-  /// A second INT: whoever still holds our output isn't waited for.
+  /// After a second INT: don't wait for a slow reader of hmcrun's output.
   bool in_a_hurry() const noexcept { return hurry_; }
 
  private:
@@ -57,7 +57,7 @@ class Supervisor {
   void stop_with_ranks();
 
   enum class Term { now, after_the_news };
-  /// The job is to end with this status: TERM, and KILL 5 s later.
+  /// Ends the job with this status: TERM, and KILL 5 s later.
   void end_job(int status, Term term);
   void send_term();
   std::string who(int rank) const;
@@ -74,8 +74,8 @@ class Supervisor {
 
   std::vector<Rank> ranks_;
   std::optional<int> status_;  ///< the first cause
-  int blamed_later_ = -1;      ///< failed, but perhaps only as a consequence,
-  int suspect_ = -1;           ///< of this rank's end, or (-1) of an abort
+  int blamed_later_ = -1;      ///< a failed rank, whose failure may be a consequence
+  int suspect_ = -1;           ///< of the end of this rank, or (-1) of an abort
   int interrupts_ = 0;
   bool gone_ = false;
   bool output_done_;

@@ -35,14 +35,14 @@ void TerminalInput::read_terminal() {
     pending_.assign(buffer.data(), static_cast<std::size_t>(size));
   } else if (size == 0 || (errno != EINTR && errno != EAGAIN)) {
     ended_ = true;
-    feed_.reset();  // Ctrl-D, or the terminal is gone: rank 0 sees the end
+    feed_.reset();  // Ctrl-D, or the terminal has closed: rank 0 reads the end of input
   }
 }
 
 void TerminalInput::write_feed() {
   const ssize_t size = ::write(feed_.get(), pending_.data(), pending_.size());
   if (size > 0) pending_.erase(0, static_cast<std::size_t>(size));
-  if (size < 0 && errno != EAGAIN && errno != EINTR) feed_.reset();  // rank 0 doesn't read any more
+  if (size < 0 && errno != EAGAIN && errno != EINTR) feed_.reset();  // rank 0 has closed its stdin
 }
 
 }  // namespace hmc::launcher

@@ -1,4 +1,4 @@
-// TerminalInput: gives rank 0 what is typed.
+// TerminalInput: passes terminal input to rank 0.
 #pragma once
 
 #include <poll.h>
@@ -10,13 +10,13 @@
 
 namespace hmc::launcher {
 
-/// Driven by the supervisor's poll. Does nothing when `feed` is none: then stdin is inherited.
+/// Driven by the supervisor's poll. Does nothing without a `feed`: then stdin is inherited.
 class TerminalInput {
  public:
   explicit TerminalInput(base::UniqueFd feed) noexcept : feed_(std::move(feed)) {}
   void add_polls(std::vector<pollfd>& fds);
   void handle(const pollfd& fd);
-  /// A shell's `fg` tells nobody that the terminal is ours: look once a second. -1: no need.
+  /// A shell's `fg` sends no event, so check once a second. -1: no check is needed.
   int poll_ms() const noexcept { return feed_ && background_ ? 1000 : -1; }
 
  private:
@@ -24,8 +24,8 @@ class TerminalInput {
   void write_feed();
 
   base::UniqueFd feed_;
-  std::string pending_;      // typed, and not taken by rank 0 yet; nothing is read meanwhile
-  bool background_ = false;  // the terminal isn't ours to read
+  std::string pending_;      // input that rank 0 hasn't read yet; no more is read meanwhile
+  bool background_ = false;  // hmcrun is in the background and may not read the terminal
   bool ended_ = false;
 };
 

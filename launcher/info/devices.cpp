@@ -1,4 +1,4 @@
-// hmcinfo devices: every kind of memory, through which library, and which ways of sharing work.
+// hmcinfo devices: every kind of memory, its library, and the ways of sharing that work.
 #include <fmt/format.h>
 
 #include <map>
@@ -31,7 +31,7 @@ Json sharing_of(const memory::Provider& provider) {
   return list;
 }
 
-/// Where they come from, or why there are none.
+/// The origin of the device's kernels, or the reason why there are none.
 std::string kernels_of(const memory::Provider& provider, int device) {
   const memory::Kernels* const kernels = provider.kernels();
   if (kernels == nullptr) return "none";
@@ -50,7 +50,7 @@ Json backings_of(const memory::Provider& provider) {
   return list;
 }
 
-/// OpenMP, where Buffers may live: no kind of memory of its own, and nothing to share.
+/// OpenMP's devices, which may hold Buffers. It isn't a kind of memory, and can't be shared.
 Json openmp() {
   const memory::OpenMp& found = memory::OpenMp::instance();
   return {{"available", found.why_not().empty()},
@@ -63,7 +63,7 @@ std::string openmp_as_text(const Json& facts) {
   if (!facts["available"].get<bool>()) return fmt::format("\nopenmp   no: {}\n", facts["why"].get<std::string>());
   const int devices = facts["devices"].get<int>();
   return fmt::format("\nopenmp   for Buffers\n  library   {}\n  devices   {}\n", facts["library"].get<std::string>(),
-                     devices == 0 ? "none; omp_target_alloc gives the host's memory" : std::to_string(devices));
+                     devices == 0 ? "none; omp_target_alloc returns host memory" : std::to_string(devices));
 }
 
 }  // namespace

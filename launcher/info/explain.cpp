@@ -90,7 +90,7 @@ std::vector<Candidate> cheapest_first(std::vector<Candidate> candidates) {
 std::string origin_of(const collectives::Choice& choice, std::uint32_t said) {
   if (choice.origin == collectives::Origin::file) return fmt::format("row {} of HMC_COLL_FILE", said - 1);
   if (choice.origin == collectives::Origin::forced) return "forced by HMC_COLL";
-  return said == 0 ? "the cheapest by the model" : "the cheapest by the model; what is asked for by name can't do it";
+  return said == 0 ? "the cheapest by the model" : "the cheapest by the model; the forced one doesn't apply";
 }
 
 }  // namespace
@@ -99,9 +99,10 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   const base::Env env = base::Env::from_process();
   std::uint64_t bytes = 0;
   if (!collectives::parse_bytes(question.bytes, bytes))
-    refuse(fmt::format("'{}' is no number of bytes", question.bytes), "give a number, 64K, 1M");
+    refuse(fmt::format("'{}' isn't a number of bytes", question.bytes), "give a number, 64K, 1M");
   if (question.collective == name_of(Collective::barrier)) bytes = 0;
-  if (question.ranks < 1 || question.per_node < 1) refuse("a team has ranks, and a node too", "give 1 or more");
+  if (question.ranks < 1 || question.per_node < 1)
+    refuse("--ranks and --per-node can't be 0 or less", "give 1 or more");
   const Shape shape{question.ranks, std::min(question.per_node, question.ranks)};
   const Call call = call_of(question, bytes, env.deterministic);
   bytes = call.count * call.element_bytes;
@@ -115,7 +116,7 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   Json facts = json_of(question, shape, call, bytes);
   facts["parameters"] = model.origin;
   facts["taken"] = choice.algorithm == nullptr ? Json() : Json(choice.algorithm->name);
-  facts["why"] = choice.algorithm == nullptr ? "no algorithm does this call"
+  facts["why"] = choice.algorithm == nullptr ? "no algorithm applies to this call"
                                              : origin_of(choice, selector.said(shape, call.collective, bytes));
   facts["direct"] = one_node && !selector.wants_schedule(shape, call.collective, bytes);
   facts["candidates"] = Json::array();
@@ -138,7 +139,7 @@ std::string explanation_as_text(const nlohmann::ordered_json& facts) {
   const std::string taken = facts["taken"].is_null() ? "none" : word(facts["taken"]);
   if (facts["direct"].get<bool>())
     text += fmt::format(
-        "\ntaken       direct: blocking calls on one node go by load and store; others, and v-forms: {}", taken);
+        "\ntaken       direct (load and store) for blocking calls on one node; for other calls and v-forms {}", taken);
   else
     text += fmt::format("\ntaken       {}", taken);
   text += fmt::format(": {}\nparameters  {}\n\n", word(facts["why"]), word(facts["parameters"]));

@@ -34,7 +34,7 @@ Json machine() {
   }
 }
 
-/// For everything that answers "here, or not, because ...".
+/// For lists whose entries are available, or have a reason why not.
 template <typename List> Json availability(const List& list) {
   Json out = Json::array();
   for (const auto& each : list) out.push_back({{"name", each.name}, {"available", each.available}, {"why", each.why}});

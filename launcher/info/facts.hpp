@@ -1,18 +1,18 @@
-// What hmcinfo knows: of this build, this machine and this environment.
+// The facts that hmcinfo prints: this build, this machine, this environment.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 namespace hmc::launcher {
 
-/// The document that --json prints. Its names stay; what is new gets new names. Never throws for
-/// something that isn't there: that is what is asked for.
+/// The document that --json prints. Names in it never change; new facts get new names. A missing library, wire or
+/// device is a fact, not an exception.
 nlohmann::ordered_json gather_facts();
 
-/// The same for people.
+/// The same as text.
 std::string facts_as_text(const nlohmann::ordered_json& facts);
 
-/// What `hmcinfo devices` tells: kinds of memory, libraries, and trials of sharing with a second process.
+/// The facts of `hmcinfo devices`: kinds of memory, libraries, and trials of sharing with a second process.
 nlohmann::ordered_json gather_devices();
 std::string devices_as_text(const nlohmann::ordered_json& facts);
 

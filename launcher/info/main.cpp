@@ -1,4 +1,4 @@
-// hmcinfo: what this build of HMC can do on this machine, and what its environment says.
+// hmcinfo: prints what this build of HMC supports on this machine, and its environment.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -11,28 +11,30 @@
 #include "runtime/base/usage.hpp"
 
 int main(int argc, char** argv) {
-  CLI::App app("hmcinfo tells what this build of HMC can do here: wires, memory, launchers, and every HMC_* variable.",
-               "hmcinfo");
+  CLI::App app(
+      "hmcinfo prints what this build of HMC supports here: wires, memory, launchers, and every HMC_* variable.",
+      "hmcinfo");
   bool as_json = false;
   app.add_flag("--json", as_json, "For programs: one JSON document");
   app.set_version_flag("--version", "hmcinfo " HMC_VERSION_STRING);
   CLI::App* const devices = app.add_subcommand(
-      "devices", "Kinds of device memory: libraries, versions, and which ways of sharing pass a trial");
+      "devices", "Kinds of device memory: libraries, versions, and the ways of sharing that pass a trial");
   devices->add_flag("--json", as_json, "For programs: one JSON document");
   hmc::launcher::Question question;
-  CLI::App* const explain =
-      app.add_subcommand("explain", "Which algorithm a collective would take, what each is predicted to cost, and why");
+  CLI::App* const explain = app.add_subcommand(
+      "explain", "The algorithm that a collective would use, the predicted cost of each, and the reason");
   explain->add_option("collective", question.collective, "allreduce, broadcast, ...")->required();
-  explain->add_option("bytes", question.bytes, "Of the vector, or of one rank's block: 8, 64K, 1M");
+  explain->add_option("bytes", question.bytes, "Size of the vector, or of one rank's block: 8, 64K, 1M");
   explain->add_option("--ranks", question.ranks, "The team's size")->capture_default_str();
   explain->add_option("--per-node", question.per_node, "Ranks on each node")->capture_default_str();
-  explain->add_option("--type", question.type, "Of a reduction's elements")->capture_default_str();
-  explain->add_option("--op", question.op, "Of a reduction")->capture_default_str();
-  explain->add_option("--parameters", question.parameters, "A file of the model's figures; else this machine's");
-  explain->add_flag("--one-machine", question.one_machine, "Nodes are pretended, as by hmcrun --nodes");
+  explain->add_option("--type", question.type, "Element type of a reduction")->capture_default_str();
+  explain->add_option("--op", question.op, "Operation of a reduction")->capture_default_str();
+  explain->add_option("--parameters", question.parameters, "File with the model's parameters; else this machine's");
+  explain->add_flag("--one-machine", question.one_machine,
+                    "The nodes are emulated on one machine, as by hmcrun --nodes");
   explain->add_flag("--json", as_json, "For programs: one JSON document");
   std::string trial_of;
-  CLI::App* const trial = app.add_subcommand("share-trial")->group("");  // what a trial starts
+  CLI::App* const trial = app.add_subcommand("share-trial")->group("");  // the second process of a trial
   trial->add_option("provider", trial_of);
   try {
     app.parse(argc, argv);
@@ -45,7 +47,7 @@ int main(int argc, char** argv) {
     const auto facts = *devices   ? hmc::launcher::gather_devices()
                        : *explain ? hmc::launcher::gather_explanation(question)
                                   : hmc::launcher::gather_facts();
-    // A value of the environment may be no UTF-8: it is shown as far as it is.
+    // A value of the environment may be invalid UTF-8: invalid bytes are replaced.
     const std::string text = as_json
                                  ? facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
                              : *devices ? hmc::launcher::devices_as_text(facts)

@@ -28,7 +28,7 @@ constexpr int fd_in_child = 3;
 void check(const base::Status& status) {
   if (!status.ok()) throw Error(status.code, "share", status.what);
 }
-/// What the parent writes lies at the start, what the child writes at the end.
+/// The parent writes at the start of the memory, the child at the end.
 std::byte* last_word(const memory::Allocation& memory) { return memory.address + memory.bytes - sizeof(std::uint64_t); }
 
 struct Pipe {
@@ -49,7 +49,7 @@ pid_t start_child(const std::string& name, const Pipe& in, const Pipe& out, int 
   if (fd >= 0) posix_spawn_file_actions_adddup2(&actions, fd, fd_in_child);
   const char* const arguments[] = {"hmcinfo", "share-trial", name.c_str(), nullptr};
   pid_t pid = -1;
-  // Where the loader was started with this program as its argument, /proc/self/exe is the loader.
+  // If the loader was started with this program as its argument, /proc/self/exe is the loader.
   const bool has_own_loader = ::getauxval(AT_BASE) != 0;
   const char* const self = has_own_loader ? "/proc/self/exe" : program_invocation_name;
   const int error = ::posix_spawn(&pid, self, &actions, nullptr, const_cast<char**>(arguments), environ);
@@ -58,7 +58,7 @@ pid_t start_child(const std::string& name, const Pipe& in, const Pipe& out, int 
   return pid;
 }
 
-/// All that the child says, or what it had said when its time was over.
+/// The child's output, up to its end or the timeout.
 std::string listen(int fd) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   std::string text;
@@ -66,7 +66,7 @@ std::string listen(int fd) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     pollfd wait{fd, POLLIN, 0};
     if (left.count() <= 0 || ::poll(&wait, 1, static_cast<int>(left.count())) == 0)
-      return "the other process said nothing for 30 s";
+      return "the other process printed nothing for 30 s";
     char piece[512];
     const ssize_t got = ::read(fd, piece, sizeof piece);
     if (got <= 0) return text;
@@ -76,15 +76,15 @@ std::string listen(int fd) {
 
 std::string ask_child(const std::string& name, const memory::Exported& exported) {
   Pipe in, out;
-  // Where the descriptor already has the child's number, dup2 would leave it to close on exec.
+  // If the descriptor already has the child's number, dup2 would leave it close-on-exec.
   const base::UniqueFd fd(exported.fd ? ::fcntl(exported.fd.get(), F_DUPFD_CLOEXEC, 10) : -1);
   const pid_t pid = start_child(name, in, out, fd.get());
   out.write.reset();
-  const auto& ticket = exported.bytes;  // smaller than a pipe: this can't block
+  const auto& ticket = exported.bytes;  // smaller than a pipe, so this can't block
   (void)!::write(in.write.get(), ticket.data(), ticket.size());
   in.write.reset();
   const std::string said = listen(out.read.get());
-  ::kill(pid, SIGKILL);  // it has ended, or is late
+  ::kill(pid, SIGKILL);  // it has ended, or has timed out
   ::waitpid(pid, nullptr, 0);
   return said;
 }
@@ -107,7 +107,7 @@ TrialResult try_sharing(const memory::Provider& provider, memory::SharingKind ki
     std::uint64_t word = 0;
     check(provider.copy_to_host(&word, last_word(*memory), sizeof word));
     result.passed = word == word_of_child;
-    if (!result.passed) result.why = "what the other process wrote isn't seen here";
+    if (!result.passed) result.why = "data that the other process wrote isn't visible here";
   } catch (const std::exception& error) {
     result.why = error.what();
   }
@@ -132,7 +132,7 @@ std::string import_and_measure(const memory::Provider& provider, memory::Exporte
   const auto shared = provider.import(std::move(exported), 0);
   std::uint64_t word = 0;
   check(provider.copy_to_host(&word, shared->address, sizeof word));
-  if (word != word_of_parent) return "what the first process wrote isn't seen in the other";
+  if (word != word_of_parent) return "data that the first process wrote isn't visible in the other";
   const auto own = provider.allocate(0, shared->bytes);
   const auto copy = [&](std::size_t bytes) {
     return provider.copy({own->address, shared->address, bytes, Direction::device_to_device});

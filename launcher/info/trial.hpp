@@ -1,4 +1,4 @@
-// A trial of sharing device memory with another process: this program, started again.
+// A trial of sharing device memory with another process, which is a second instance of this program.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace hmc::launcher {
 struct TrialResult {
   bool passed = false;
   std::string why;             ///< why not
-  double gigabytes_per_s = 0;  ///< the other process reading the shared memory into its own, the best of a few
-  double latency_us = 0;       ///< of 8 bytes, waited for
+  double gigabytes_per_s = 0;  ///< the other process copies the shared memory to its own; best of several
+  double latency_us = 0;       ///< of a synchronous copy of 8 bytes
 };
 
-/// Never throws: what goes wrong is the reason. Takes as long as a process needs to start.
+/// Never throws: a failure is returned as the reason. Takes about as long as the start of a process.
 TrialResult try_sharing(const memory::Provider& provider, memory::SharingKind kind);
 
-/// What the other process does: `hmcinfo share-trial NAME`, the ticket on its standard input.
+/// The other process: `hmcinfo share-trial NAME`, with the ticket on its standard input.
 int run_share_trial(const std::string& provider_name);
 
 }  // namespace hmc::launcher

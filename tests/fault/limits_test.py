@@ -123,6 +123,6 @@ started = time.monotonic()
 job = subprocess.run(["sh", "-c", 'ulimit -n 12; exec "$0" "$@"', hmcrun, "-np", "2", program, "start"],
                      capture_output=True, text=True, timeout=60, check=False)
 expect("hmcrun with 12 descriptors", job.returncode == 125 and time.monotonic() - started < SOON_S and
-       re.search(r"takes \d+ descriptors in hmcrun.*RLIMIT_NOFILE \(ulimit -n\) is 12", job.stderr), job)
+       re.search(r"needs \d+ descriptors in hmcrun.*RLIMIT_NOFILE \(ulimit -n\) is 12", job.stderr), job)
 
 finish()

@@ -89,7 +89,7 @@ class Members(LauncherTest):
     def test_timeout_calls_a_stopped_rank_stopped(self):
         for layout in self.layouts:
             self.assert_timeout_tells("3", *layout, APP, "stop", "1", patterns=[
-                r"rank 1 \(pid \d+, node 0\): stopped, in none of HMC's calls\n",
+                r"rank 1 \(pid \d+, node 0\): stopped, in no HMC call\n",
                 *(rf"rank {rank} .*: running, in barrier number \d+ for \d+\.\d s, waiting for rank" for rank in (0, 2))])
 
     def test_a_stopped_rank_behind_a_wrapper_is_stopped_too(self):

@@ -70,7 +70,7 @@ class Options(LauncherTest):
         self.check_refused("np", "-np")
 
     def test_no_program(self):
-        self.check_refused("no program", "-np", "2")
+        self.check_refused("program is missing", "-np", "2")
 
     def test_unknown_option(self):
         self.check_refused("--frobnicate", "-np", "2", "--frobnicate", APP)
