@@ -1,4 +1,4 @@
-// Bootstrap: who am I, who are the others, and the control plane between us.
+// Bootstrap: this rank, its peers, and the control plane between them.
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@
 
 namespace hmc::bootstrap {
 
-/// What every rank knows of every other after the rendezvous: at most 128 bytes on the wire.
+/// A rank's facts, which every rank has after the rendezvous: at most 128 bytes on the wire.
 struct RankFacts {
   std::int32_t rank = -1;
   std::int32_t node = -1;         ///< nodes are numbered by their lowest rank
   std::int32_t local_index = -1;  ///< position among its node's ranks, ascending by rank
   std::int32_t pid = 0;
-  std::uint64_t machine = 0;            ///< equal for ranks of one kernel (pretended nodes share a machine)
-  std::uint64_t network = 0;            ///< equal for ranks of one network namespace of a machine; 0: not known
-  std::array<std::uint64_t, 4> cpus{};  ///< which of the first 256 CPUs it may run on
-  std::uint32_t further_cpus = 0;       ///< how many of those after them
+  std::uint64_t machine = 0;            ///< equal for ranks of one kernel (emulated nodes share a machine)
+  std::uint64_t network = 0;            ///< equal for ranks of one network namespace of a machine; 0: unknown
+  std::array<std::uint64_t, 4> cpus{};  ///< those of the first 256 CPUs that it may run on
+  std::uint32_t further_cpus = 0;       ///< number of further CPUs that it may run on
 };
 
 /// Cold path: throws hmc::Error. One thread at a time, except that abort may come from any thread.
@@ -42,9 +42,9 @@ class Bootstrap : public base::Exchange {
   virtual void publish(std::string_view key, base::ByteView value) = 0;
   virtual base::Bytes lookup(std::string_view key, base::Deadline deadline) = 0;
 
-  /// Tells every rank (node pages, control connections) and the launcher.
+  /// Notifies every rank (node pages, control connections) and the launcher.
   virtual void abort(int exit_code, std::string_view text) noexcept = 0;
-  /// Says goodbye: from here on this rank's end is no failure. Not collective.
+  /// Sends the goodbye: from here on the end of this rank isn't a failure. Not collective.
   virtual void leave() noexcept = 0;
 };
 

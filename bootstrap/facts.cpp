@@ -15,7 +15,7 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// Without a boot id the host's name has to do: this number informs, nodes are proven by their page.
+/// Without a boot id, use the host name. This number is informative; a node is proven by its page.
 std::uint64_t machine_or_host() {
   const std::uint64_t machine = base::machine_id();
   std::array<char, 256> name{};
@@ -66,7 +66,7 @@ std::vector<int> members_of(const std::vector<RankFacts>& facts, int node) {
 }
 
 void sign_page(const base::NodePage& page, const RankFacts& mine) noexcept {
-  // Relaxed: readers want a hint for people, see ActivityLine.
+  // Relaxed: readers need only a hint, see ActivityLine.
   base::ActivityLine& line = page.activity(mine.local_index);
   line.world_rank.store(mine.rank, std::memory_order_relaxed);
   line.pid.store(mine.pid, std::memory_order_relaxed);
@@ -77,7 +77,7 @@ void sign_page(const base::NodePage& page, const RankFacts& mine) noexcept {
 std::string list_ranks(const std::vector<int>& ascending) {
   if (ascending.empty()) return "no rank";
   std::string text = ascending.size() == 1 ? "rank " : "ranks ";
-  constexpr std::size_t most = 16;  // runs of neighbours, so that a large job's message stays one line
+  constexpr std::size_t most = 16;  // runs of consecutive ranks, so that a large job's message stays one line
   std::size_t runs = 0;
   for (std::size_t i = 0; i < ascending.size();) {
     if (runs++ == most) return text + fmt::format(", ... ({} in all)", ascending.size());

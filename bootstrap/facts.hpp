@@ -1,4 +1,4 @@
-// What a rank says of itself, and how ranks that share a node are numbered.
+// A rank's facts, and the numbering of nodes and of the ranks of a node.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace hmc::bootstrap {
 
-/// This process and thread: pid, machine, the CPUs it may run on. The node is left open.
+/// The facts of this process and thread: pid, machine, the CPUs it may run on. The node isn't set.
 RankFacts own_facts(int rank);
 
 /// `facts` by rank; `node` holds any number that is equal for ranks of one node. Afterwards nodes are
@@ -18,10 +18,10 @@ void number_nodes(std::vector<RankFacts>& facts);
 /// World ranks on `node`, ascending.
 std::vector<int> members_of(const std::vector<RankFacts>& facts, int node);
 
-/// A line of the node page says whose it is: done by every bootstrap once the rank knows its place.
+/// Writes rank and pid into this rank's line of the node page. Every bootstrap calls it when the facts are complete.
 void sign_page(const base::NodePage& page, const RankFacts& mine) noexcept;
 
-/// "rank 3", "ranks 1, 4-6, 9": for people. "no rank" when empty.
+/// "rank 3", "ranks 1, 4-6, 9" for error texts. "no rank" when empty.
 std::string list_ranks(const std::vector<int>& ascending);
 
 }  // namespace hmc::bootstrap

@@ -25,10 +25,11 @@ void throw_if_aborted(const base::NodePage& page, std::string_view operation, in
 }
 
 void throw_missing(std::string_view operation, int rank, const std::vector<int>& missing) {
-  std::string text = missing.empty() ? "the deadline passed; every rank has come, but their answer hasn't arrived"
-                                     : fmt::format("the deadline passed while waiting for {}", list_ranks(missing));
+  std::string text = missing.empty()
+                         ? "the deadline passed; all ranks have arrived, but the result hasn't been received"
+                         : fmt::format("the deadline passed while waiting for {}", list_ranks(missing));
   throw_failure(Code::timeout, operation, rank, missing.size() == 1 ? missing.front() : -1, std::move(text),
-                "see what the missing ranks do; HMC_TIMEOUT_S sets the deadline");
+                "check the missing ranks; HMC_TIMEOUT_S sets the deadline");
 }
 
 void throw_left(std::string_view operation, int rank, int left) {

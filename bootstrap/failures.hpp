@@ -1,4 +1,4 @@
-// The errors that every bootstrap throws in the same words.
+// The errors that all bootstraps throw with the same texts.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ namespace hmc::bootstrap {
 /// Throws Error{peer_failed} or Error{aborted} with the page's text if the job is over.
 void throw_if_aborted(const base::NodePage& page, std::string_view operation, int rank);
 
-/// An Error with the fields that a rank's calls know; `peer` -1: nobody in particular.
+/// Throws an Error of a rank's call; `peer` -1: no particular rank.
 [[noreturn]] void throw_failure(Code code, std::string_view operation, int rank, int peer, std::string text,
                                 std::string hint = {});
 
-/// Error{timeout}: `missing` didn't come.
+/// Error{timeout}: `missing` haven't arrived.
 [[noreturn]] void throw_missing(std::string_view operation, int rank, const std::vector<int>& missing);
 
-/// Error{closed}: `left` said goodbye, so this can't complete.
+/// Error{closed}: rank `left` has left the job, so this call can't complete.
 [[noreturn]] void throw_left(std::string_view operation, int rank, int left);
 
-/// The same text whoever reports it: "barrier met allgather".
+/// The text of a mismatch: the same on every rank.
 std::string mismatch_text(std::string_view expected, std::string_view got, int rank);
 
 }  // namespace hmc::bootstrap

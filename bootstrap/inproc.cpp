@@ -20,17 +20,17 @@ namespace {
 
 using SharedSegment = std::shared_ptr<base::Segment>;
 
-/// One meeting of a group: everybody brings an item, everybody takes all of them.
+/// One exchange within a group: every member brings an item and takes all items.
 template <typename Item> struct Round {
   explicit Round(std::size_t members) : items(members) {}
-  std::string operation;  // the first comer's; another's is a mismatch
+  std::string operation;  // of the first member that arrives; another one is a mismatch
   std::vector<std::optional<Item>> items;
   std::string mismatch;
   std::size_t arrived = 0;
   std::size_t gone = 0;
 };
 
-/// The job's state. Every rank's Bootstrap holds it; one mutex, one condition: the cold path.
+/// The job's state, held by every rank's Bootstrap. One mutex and one condition variable suffice for the cold path.
 struct Job {
   Job(int ranks, int nodes);
 
@@ -79,7 +79,7 @@ class InprocBootstrap final : public Bootstrap, private base::NodeLink {
   ~InprocBootstrap() override {
     const std::lock_guard lock(job_->mutex);
     if (!job_->left[index()]) {
-      job_->raise(Code::peer_failed, rank_, fmt::format("rank {} went without saying goodbye", rank_));
+      job_->raise(Code::peer_failed, rank_, fmt::format("rank {} ended without Runtime::close", rank_));
     }
   }
 
@@ -118,8 +118,7 @@ class InprocBootstrap final : public Bootstrap, private base::NodeLink {
   std::size_t index() const noexcept { return static_cast<std::size_t>(rank_); }
   std::size_t node() const noexcept { return static_cast<std::size_t>(mine_.node); }
 
-  /// The page may also be raised by somebody who doesn't know our condition variable: look at it now
-  /// and then.
+  /// The page's abort word may also be set by code that doesn't notify the condition variable, so poll it.
   void doze(std::unique_lock<std::mutex>& lock, base::Deadline deadline) {
     constexpr std::chrono::nanoseconds look_again = std::chrono::milliseconds(20);
     job_->changed.wait_for(lock, std::min(deadline.left(), look_again));
@@ -189,7 +188,7 @@ std::vector<SharedSegment> InprocBootstrap::share_among(const base::ShareGroup& 
   }
   auto all = meet(*place, 0, static_cast<std::size_t>(seat), SharedSegment(mine), "share", deadline);
   const std::lock_guard lock(job_->mutex);
-  // The last to leave takes it down, and may have done so by now.
+  // The last member to leave erases the group, and may already have done so.
   if (const auto found = job_->groups.find(key); found != job_->groups.end() && found->second.rounds.empty())
     job_->groups.erase(found);
   return all;
@@ -210,7 +209,7 @@ base::Bytes InprocBootstrap::lookup(std::string_view key, base::Deadline deadlin
     if (const auto found = job_->published.find(key); found != job_->published.end()) return found->second;
     throw_if_aborted(node_page(), "lookup", rank_);
     if (deadline.expired()) {
-      throw Error(Code::not_found, "lookup", fmt::format("nobody published the key '{}' in time", key));
+      throw Error(Code::not_found, "lookup", fmt::format("the key '{}' wasn't published before the deadline", key));
     }
     doze(lock, deadline);
   }

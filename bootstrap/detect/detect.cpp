@@ -14,7 +14,7 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// A Candidate, and whether it is a sign of a job that this build can't join.
+/// A Candidate. `blocks`: it indicates a job that this build can't join.
 struct Finding {
   Candidate candidate;
   bool blocks = false;
@@ -25,7 +25,7 @@ std::string text_of(const base::Env& env, std::string_view name) {
   return found == env.foreign.end() ? std::string() : found->second;
 }
 
-/// Nothing when it isn't set, or when it isn't a number: then it says nothing that we understand.
+/// Nothing if the variable isn't set or isn't a number.
 std::optional<int> number_of(const base::Env& env, std::string_view name) {
   const std::string text = text_of(env, name);
   int number = 0;
@@ -34,7 +34,7 @@ std::optional<int> number_of(const base::Env& env, std::string_view name) {
   return number;
 }
 
-/// "RANK=1 WORLD_SIZE=4", of those that are set.
+/// "RANK=1 WORLD_SIZE=4": the variables that are set.
 std::string quote(const base::Env& env, std::initializer_list<std::string_view> names) {
   std::string text;
   for (const std::string_view name : names) {
@@ -59,7 +59,7 @@ Finding explicit_variables(const base::Env& env) {
                       env.rank ? "HMC_SIZE" : "HMC_RANK");
     finding.blocks = true;
   } else if (*env.rank < 0 || *env.rank >= *env.size) {
-    why = fmt::format("HMC_RANK={} is no rank of HMC_SIZE={}", *env.rank, *env.size);
+    why = fmt::format("HMC_RANK={} is not less than HMC_SIZE={}, or is negative", *env.rank, *env.size);
     finding.blocks = true;
   } else if (*env.size > 1 && env.store.empty()) {
     why = fmt::format("HMC_RANK={} HMC_SIZE={}, but HMC_STORE (host:port of rank 0) is not set", *env.rank, *env.size);
@@ -72,7 +72,7 @@ Finding explicit_variables(const base::Env& env) {
   return finding;
 }
 
-/// A launcher that sets `rank` for each of its ranks. A job of one is no obstacle: alone will do.
+/// A launcher that sets the variable `rank` for each of its ranks. A job of one rank doesn't block: it runs alone.
 Finding foreign_launcher(const base::Env& env, std::string name, std::string_view rank, std::optional<int> size,
                          const std::string& seen) {
   Finding finding{{std::move(name), false, ""}, false};
@@ -80,7 +80,7 @@ Finding foreign_launcher(const base::Env& env, std::string name, std::string_vie
   if (text_of(env, rank).empty()) {
     why = fmt::format("{} is not set", rank);
   } else if (size && *size <= 1) {
-    why = fmt::format("{}: a job of one rank needs nobody", seen);
+    why = fmt::format("{}: a job of one rank", seen);
   } else {
     why = size ? fmt::format("{}: a job of {} ranks, which this build can't join yet", seen, *size)
                : fmt::format("{}: a job of unknown size, which this build can't join yet", seen);
@@ -90,7 +90,7 @@ Finding foreign_launcher(const base::Env& env, std::string name, std::string_vie
 }
 
 Finding torchrun(const base::Env& env) {
-  // WORLD_SIZE without RANK is left over from a container's template as often as not.
+  // WORLD_SIZE without RANK is often left over from a container's template.
   return foreign_launcher(env, "torchrun", "RANK", number_of(env, "WORLD_SIZE").value_or(1),
                           quote(env, {"RANK", "WORLD_SIZE"}));
 }
@@ -106,7 +106,7 @@ Finding pmi1(const base::Env& env) {
 }
 
 Finding slurm(const base::Env& env) {
-  // The step's own count wins: inside an allocation of many tasks, `srun -n 1` starts a job of one.
+  // The step's count takes precedence: inside an allocation of many tasks, `srun -n 1` starts a job of one.
   std::optional<int> size = number_of(env, "SLURM_STEP_NUM_TASKS");
   if (!size) size = number_of(env, "SLURM_NTASKS").value_or(1);
   return foreign_launcher(env, "Slurm", "SLURM_PROCID", size,
@@ -119,7 +119,7 @@ std::vector<Finding> look(const base::Env& env) {
   Finding alone{{"alone", true, "no sign of a job: rank 0 of 1"}, false};
   for (const Finding& each : findings) {
     if (!each.blocks && !each.candidate.available) continue;
-    alone.candidate = {"alone", false, fmt::format("{} speaks of a job", each.candidate.name)};
+    alone.candidate = {"alone", false, fmt::format("{} indicates a job", each.candidate.name)};
     break;
   }
   findings.push_back(alone);
@@ -144,7 +144,7 @@ std::unique_ptr<Bootstrap> detect(const base::Env& env) {
   for (const Finding& each : look(env)) {
     if (each.blocks) refuse(each.candidate);
     if (!each.candidate.available) continue;
-    // A job of one with a store still joins it: its launcher watches the page and hears an abort.
+    // A job of one rank with a store joins it too, so that its launcher sees the node page and an abort.
     if (!env.store.empty() && env.rank) return join_tcp(env, base::Deadline::after(env.timeout));
     return make_alone();
   }

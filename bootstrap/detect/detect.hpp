@@ -1,4 +1,4 @@
-// Which launcher started us: the innermost one that says so.
+// Detects the launcher that started this process: the innermost one.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace hmc::bootstrap {
 
-/// One candidate's answer, for hmcinfo and for error texts.
+/// One possible launcher, for hmcinfo and for error texts.
 struct Candidate {
   std::string name;
   bool available = false;

@@ -40,7 +40,7 @@ NodeAgent::Agent::Agent(const Secret& secret, base::UniqueFd listener, Connectio
 NodeAgent::Agent::~Agent() {
   loop_.stop();
   if (store_ == nullptr || !all_left()) return;
-  // The goodbyes must arrive: close only when the store has read them and closed as well.
+  // The goodbyes must arrive: close only after the store has read them and has closed its end.
   Connection& store = store_->connection;
   const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
   while (store.wants_write() && !store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
@@ -52,7 +52,7 @@ bool NodeAgent::Agent::admits(int socket) { return peer_of(socket).uid == ::gete
 
 void NodeAgent::Agent::report_death(int rank, std::string cause) {
   loop_.post([this, rank, cause = std::move(cause)] {
-    // A goodbye may lie in its socket unread.
+    // An unread goodbye may be in its socket.
     const auto found = ranks_.find(rank);
     if (found != ranks_.end() && found->second.peer != nullptr) loop_.drain(*found->second.peer);
     lose(rank, cause, false);
@@ -64,10 +64,10 @@ std::vector<int> NodeAgent::Agent::ranks_without_goodbye() {
     std::vector<int> ranks;
     Completion done;
   };
-  const auto answer = std::make_shared<Answer>();  // the task may come later than the wait lasts
+  const auto answer = std::make_shared<Answer>();  // the task may run after the wait has timed out
   loop_.post([this, answer] {
     for (auto& [rank, local] : ranks_) {
-      if (local.peer != nullptr) loop_.drain(*local.peer);  // a goodbye may lie in its socket unread
+      if (local.peer != nullptr) loop_.drain(*local.peer);  // an unread goodbye may be in its socket
       if (!local.left) answer->ranks.push_back(rank);
     }
     answer->done.set();
@@ -91,8 +91,9 @@ void NodeAgent::Agent::on_end(Peer& peer) {
   if (!peer.registered) return;
   ranks_[peer.rank].peer = nullptr;
   lose(peer.rank,
-       peer.connection.lost_descriptors() ? fmt::format("the node's agent can't go on with rank {}{}", peer.rank, why)
-                                          : fmt::format("rank {} ended without saying goodbye{}", peer.rank, why),
+       peer.connection.lost_descriptors()
+           ? fmt::format("the node's agent closed the connection to rank {}{}", peer.rank, why)
+           : fmt::format("rank {} ended without Runtime::close{}", peer.rank, why),
        true);
 }
 
@@ -143,8 +144,8 @@ void NodeAgent::Agent::look_whether_over() {
 void NodeAgent::Agent::lose(int rank, const std::string& cause, bool tell_events) {
   if (const auto found = ranks_.find(rank); found != ranks_.end() && found->second.left) return;
   if (!dead_.insert(rank).second) return;
-  // The node page may hold a reason already, set by this rank or by another one of this node. That reason is the cause,
-  // and the end of this rank may be its consequence: the other nodes are told the cause.
+  // The node page may already hold a failure, reported by this rank or by another rank of this node. That failure is
+  // the cause, and the end of this rank may be its consequence. The other nodes get the cause.
   Notice notice{Code::peer_failed, rank, 0, cause};
   const base::Status known = page_.aborted();
   const std::string told = page_.abort_text();
@@ -160,13 +161,13 @@ void NodeAgent::Agent::lose(int rank, const std::string& cause, bool tell_events
 void NodeAgent::Agent::lose_store(const std::string& why) {
   if (store_rank_ < 0) return fail({Code::aborted, -1, 0, "the connection to the job's store (hmcrun) ended" + why});
   fail({Code::peer_failed, store_rank_, 0,
-        fmt::format("rank {}, which served the job's store, is gone{}", store_rank_, why)});
+        fmt::format("rank {}, which ran the job's store, has ended{}", store_rank_, why)});
 }
 
 void NodeAgent::Agent::fail(const Notice& notice) {
-  // The page first: ranks that spin in a collective see it at once.
+  // The page first: ranks that poll in a collective see it at once.
   page_.raise_abort(notice.code, notice.rank, notice.text);
-  if (failure_) return;  // the first cause sticks
+  if (failure_) return;  // the first cause is kept
   failure_.emplace(notice);
   tell_ranks(MessageType::failure, encode(*failure_));
   look_whether_over();
@@ -235,7 +236,7 @@ bool NodeAgent::Agent::refuse_rank(const Refusal& refusal) {
   if (found == ranks_.end()) return false;
   if (Peer* const peer = found->second.peer) {
     peer->connection.send(refusal);
-    peer->registered = false;  // its end is no death: the job's rank of this number lives elsewhere
+    peer->registered = false;  // its end isn't a failure: the rank with this number is another process
     loop_.drop(*peer);
   }
   ranks_.erase(found);

@@ -1,4 +1,4 @@
-// The inside of a NodeAgent: what it does with each message.
+// The implementation of a NodeAgent: its handling of each message.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace hmc::bootstrap {
 
-/// Everything but the page and `over_` belongs to the loop's thread.
+/// Only the loop's thread may access members other than the page and `over_`.
 class NodeAgent::Agent final : public PeerLoop::Handler {
  public:
   Agent(const Secret& secret, base::UniqueFd listener, Connection store, int job_size, Events events, int store_rank);
@@ -32,10 +32,10 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
 
  private:
   struct Local {           // a rank of this node
-    Peer* peer = nullptr;  // null: its connection is gone
+    Peer* peer = nullptr;  // null: its connection has ended
     bool left = false;
   };
-  struct LocalRound {  // an allgather or barrier, as far as this node goes
+  struct LocalRound {  // this node's part of an allgather or barrier
     Contribution unsent;
     std::size_t arrived = 0;
     base::Deadline send_by;
@@ -63,7 +63,7 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
   bool refuse_rank(const Refusal& refusal);
 
   template <typename Message> void tell_store(const Message& message) {
-    flush_joins();  // the store must know a rank before it hears of it
+    flush_joins();  // the store must have a rank's join before any other message about it
     if (store_ != nullptr) store_->connection.send(message);
   }
   void flush_joins();
@@ -86,8 +86,8 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
   PeerLoop loop_;
   Peer* store_ = nullptr;
   std::map<int, Local> ranks_;
-  std::vector<RankFacts> joining_;  // not yet told to the store
-  std::vector<int> members_;        // once the table is known
+  std::vector<RankFacts> joining_;  // not yet sent to the store
+  std::vector<int> members_;        // empty until the table has arrived
   std::map<std::uint64_t, LocalRound> rounds_;
   std::optional<NodeShares> shares_;
   std::set<int> dead_;

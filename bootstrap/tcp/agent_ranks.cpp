@@ -1,4 +1,4 @@
-// What an agent does with its ranks' messages.
+// The agent's handling of its ranks' messages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,14 +9,14 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// A round that waits longer is told to the store in part, so that it can say who is missing.
+/// After this time a round is sent to the store incomplete, so that the store can name the missing ranks.
 constexpr auto gather_for = std::chrono::milliseconds(20);
 
 }  // namespace
 
 bool NodeAgent::Agent::dispatch_rank(Peer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
   if (!from.registered) return take_as<Join>(from, frame);
-  // Before the table there is nothing to gather: the members aren't known.
+  // Before the table has arrived the members are unknown, so nothing can be gathered.
   const bool early = members_.empty();
   switch (frame.type) {
     case MessageType::contribution: return !early && take_as<Contribution>(from, frame);
@@ -41,14 +41,14 @@ bool NodeAgent::Agent::take(Peer& from, Join message) {
   if (message.ranks.size() != 1) return false;
   const RankFacts& facts = message.ranks.front();
   if (message.job_size != job_size_) {
-    return refuse(fmt::format("this job has {} ranks, rank {} (process {}) speaks of {}", job_size_, facts.rank,
+    return refuse(fmt::format("this job has {} ranks, but rank {} (process {}) has HMC_SIZE={}", job_size_, facts.rank,
                               facts.pid, message.job_size));
   }
   if (facts.rank < 0 || facts.rank >= job_size_) {
     return refuse(fmt::format("rank {} isn't in a job of {} ranks", facts.rank, job_size_));
   }
   if (ranks_.contains(facts.rank)) return refuse(fmt::format("rank {} has joined already, on this node", facts.rank));
-  if (!members_.empty()) return refuse(fmt::format("rank {} comes late: every rank has joined already", facts.rank));
+  if (!members_.empty()) return refuse(fmt::format("rank {} is too late: all ranks have joined already", facts.rank));
 
   from.registered = true;
   from.rank = facts.rank;
@@ -63,7 +63,7 @@ bool NodeAgent::Agent::take(Peer& from, Contribution message) {
   if (message.entries.size() != 1 || message.entries.front().rank != from.rank) return false;
   const LocalRound fresh{{message.round, message.kind, {}}, 0, base::Deadline::after(gather_for)};
   LocalRound& round = rounds_.try_emplace(message.round, fresh).first->second;
-  // A node's message has one kind: what differs goes alone, and the store sees the mismatch.
+  // A node's message has one kind. A contribution of another kind is sent apart, and the store detects the mismatch.
   if (round.unsent.kind != message.kind) {
     send_round(round);
     round.unsent.kind = message.kind;
@@ -127,7 +127,7 @@ bool NodeAgent::Agent::take(Peer& from, MissingQuery message) {
     from.connection.send(reply);
     return true;
   }
-  // The store must know of those who are here before it says who isn't.
+  // The store must have the present ranks' contributions before it names the missing ones.
   for (auto& [number, round] : rounds_) {
     if (!round.unsent.entries.empty()) send_round(round);
   }

@@ -1,4 +1,4 @@
-// Waiting on one connection, for those who have no loop.
+// Waiting on one connection, for code without a PeerLoop.
 #pragma once
 
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 namespace hmc::bootstrap {
 
-/// Sleeps until the connection can move, or for `timeout_ms`; then moves it.
+/// Sleeps until the connection is ready, or for `timeout_ms`; then reads and writes.
 inline void move_or_sleep(Connection& connection, int timeout_ms) {
   pollfd wait{connection.fd(), POLLIN, 0};
   if (connection.stalled()) {

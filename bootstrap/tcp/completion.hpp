@@ -1,4 +1,4 @@
-// Completion: something that happens once, on another thread.
+// Completion: an event that another thread sets once.
 #pragma once
 
 #include <condition_variable>

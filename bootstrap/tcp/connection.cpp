@@ -15,7 +15,7 @@ namespace {
 
 using base::as_bytes;
 
-// Each key has one purpose, so that no frame of one part of the conversation fits into another.
+// Each key has one purpose, so that a frame of one phase isn't valid in another.
 Secret client_hello_key(const Secret& secret) { return secret.derive({as_bytes("hmc client hello")}); }
 Secret server_hello_key(const Secret& secret, base::ByteView client_nonce) {
   return secret.derive({as_bytes("hmc server hello"), client_nonce});
@@ -55,7 +55,7 @@ bool Connection::take_hello(const Frame& frame) {
   opener_.rekey(key, client ? Direction::to_client : Direction::to_server);
   opener_.hello_only(false);
   keyed_ = true;
-  // The server's hello is signed over our nonce; a client's could be a recording until its next frame.
+  // The server's hello is signed over the client's nonce. A client's hello may be a replay until its next frame.
   proven_ = client;
   for (Waiting& each : waiting_) push(each.type, each.payload, std::move(each.fds));
   waiting_.clear();
@@ -91,7 +91,7 @@ void Connection::write() {
     }
     if (result.io == Io::failed) {
       out_.clear();
-      // What the other side sent before it went may still lie here: reading finds the end.
+      // Data that the peer sent before it closed may still be unread. Reading finds the end.
       if (result.error != EPIPE && result.error != ECONNRESET) end(std::strerror(result.error));
       return;
     }
@@ -104,7 +104,7 @@ void Connection::write() {
 void Connection::read() {
   std::array<std::byte, 65536> chunk;
   std::vector<base::UniqueFd> fds;
-  constexpr int fair_share = 32;  // then the others' turn
+  constexpr int fair_share = 32;  // reads, then other connections get their turn
   for (int i = 0; i < fair_share && !ended_; ++i) {
     const IoResult result = receive_some(socket_.get(), chunk, fds);
     for (base::UniqueFd& each : fds) fds_in_.push_back(std::move(each));
@@ -114,13 +114,13 @@ void Connection::read() {
     if (result.io == Io::failed) {
       if (result.error == EMFILE) {
         lost_descriptors_ = true;
-        return end("no descriptor is left for those that came: " + base::descriptor_limit());
+        return end("no descriptor is left to receive those of a message: " + base::descriptor_limit());
       }
       return end(result.error == ECONNRESET ? "" : std::strerror(result.error));
     }
     opener_.feed(base::ByteView(chunk).first(result.bytes));
-    // Somebody unknown may not make us keep more than one hello brings.
-    if (!keyed_ && !fds_in_.empty()) return end("it sent descriptors before it said who it is");
+    // An unauthenticated peer must not make this process keep descriptors.
+    if (!keyed_ && !fds_in_.empty()) return end("it sent descriptors before its hello");
     if (result.bytes < chunk.size()) return;
   }
 }
@@ -157,9 +157,9 @@ void Connection::end(std::string fault) {
 
 void Connection::end_for_frame_fault() {
   if (opener_.fault() != FrameFault::version) return end(name_of(opener_.fault()));
-  // Our own hello tells the other side which version we speak; it needs no key to be understood.
+  // The hello carries this side's protocol version, which the peer can read without a key.
   if (side_ == Side::server && !keyed_) send_hello();
-  end(fmt::format("it speaks protocol version {}, this library speaks {}", opener_.peer_version(), protocol_version));
+  end(fmt::format("it uses protocol version {}, this library uses {}", opener_.peer_version(), protocol_version));
 }
 
 void Connection::finish() noexcept { (void)::shutdown(socket_.get(), SHUT_WR); }

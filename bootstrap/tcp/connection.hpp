@@ -1,4 +1,4 @@
-// Connection: one authenticated, buffered, non-blocking conversation.
+// Connection: an authenticated, buffered, non-blocking connection.
 #pragma once
 
 #include <deque>
@@ -16,40 +16,40 @@ namespace hmc::bootstrap {
 
 using SharedFd = std::shared_ptr<base::UniqueFd>;
 
-/// Both sides first exchange a hello with a nonce, signed with the job's secret; the frames after it
-/// are signed with keys made of the secret and both nonces. What is sent before that waits. Used by
-/// the store, the agents and the ranks alike; the caller polls. Owns the socket. One thread at a time.
+/// Both sides first exchange a hello with a nonce, signed with the job's secret. Later frames are signed with keys made
+/// of the secret and both nonces; messages sent before that are queued. Store, agents and ranks use it; the caller
+/// polls. Owns the socket. One thread at a time.
 class Connection {
  public:
   enum class Side { client, server };
   Connection(base::UniqueFd socket, const Secret& secret, Side side);
 
   int fd() const noexcept { return socket_.get(); }
-  /// The other side has shown that it knows the secret, in this conversation and not in a recorded one.
+  /// The peer has proved that it has the secret, in this session and not by a replay.
   bool proven() const noexcept { return proven_; }
 
   template <typename Message> void send(const Message& message, std::vector<SharedFd> fds = {}) {
     send_encoded(Message::type, encode(message), std::move(fds));
   }
-  /// For one message to many: encoded once, signed for each.
+  /// For one message to several peers: encoded once, signed for each.
   void send_encoded(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds = {});
 
-  /// Move what can be moved without waiting.
+  /// Transfer as much as possible without waiting.
   void read();
   void write();
-  /// The next whole message; its descriptors, as many as it has, are added to `fds`.
+  /// The next complete message. Its descriptors are added to `fds`.
   std::optional<Frame> next(std::vector<base::UniqueFd>& fds);
 
   bool wants_write() const noexcept { return !out_.empty(); }
-  /// The kernel takes no more descriptors for now, and poll can't tell when: try again soon.
+  /// The kernel currently accepts no more descriptors, and poll doesn't report when it does: try again soon.
   bool stalled() const noexcept { return stalled_; }
-  /// Nothing will come any more. What had come before can still be taken by next().
+  /// No more data will arrive. next() still returns messages that arrived before.
   bool ended() const noexcept { return ended_; }
-  /// Why it ended, for people; empty if the other side just closed.
+  /// The reason of the end as text; empty if the peer just closed.
   const std::string& fault() const noexcept { return fault_; }
-  /// It ended because this process had no descriptor left for those that came.
+  /// It ended because this process had no descriptor left to receive those of a message.
   bool lost_descriptors() const noexcept { return lost_descriptors_; }
-  /// The other side gets everything that was sent, then the end.
+  /// The peer receives all sent data, then the end.
   void finish() noexcept;
 
  private:

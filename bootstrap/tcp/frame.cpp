@@ -6,7 +6,7 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// What a MAC covers besides the bytes themselves.
+/// Data that the MAC covers besides the frame's bytes.
 std::array<std::byte, 9> place_of(Direction direction, std::uint64_t counter) noexcept {
   std::array<std::byte, 9> place{};
   place[0] = static_cast<std::byte>(direction);
@@ -19,8 +19,8 @@ std::array<std::byte, 9> place_of(Direction direction, std::uint64_t counter) no
 const char* name_of(FrameFault fault) noexcept {
   switch (fault) {
     case FrameFault::none: return "no fault";
-    case FrameFault::magic: return "it doesn't speak this protocol";
-    case FrameFault::version: return "it speaks another version of this protocol";
+    case FrameFault::magic: return "it doesn't use this protocol";
+    case FrameFault::version: return "it uses another version of this protocol";
     case FrameFault::type: return "it sent a message that isn't allowed here";
     case FrameFault::length: return "it sent a message that is longer than allowed";
     case FrameFault::mac: return "its message isn't authentic (another HMC_SECRET?)";

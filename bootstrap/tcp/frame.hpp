@@ -1,4 +1,4 @@
-// Frames: how one message looks on a socket, and who may have written it.
+// Frames: the encoding and authentication of one message on a socket.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr std::size_t most_fds_per_frame = 253;
 
 enum class MessageType : std::uint16_t;  // messages.hpp; 1 is the hello
 inline constexpr MessageType hello_type{1};
-/// The most payload that a type may have; nothing for a type that doesn't exist.
+/// The largest payload of a type; nothing for an unknown type.
 std::optional<std::size_t> payload_limit(MessageType type) noexcept;
 
 struct Frame {
@@ -28,7 +28,7 @@ struct Frame {
   base::Bytes payload;
 };
 
-/// Who writes: a frame that is sent back to its writer doesn't verify.
+/// A frame that is sent back to its writer doesn't verify.
 enum class Direction : std::uint8_t { to_server = 1, to_client = 2 };
 
 enum class FrameFault { none, magic, version, type, length, mac };
@@ -37,7 +37,7 @@ const char* name_of(FrameFault fault) noexcept;
 /// Signs with a key, a direction and a counter, so that a frame can neither be replayed nor reflected.
 class FrameSealer {
  public:
-  /// From here on frames are under `key`, and the counter starts again.
+  /// Later frames use `key`, and the counter restarts.
   void rekey(const Secret& key, Direction direction) noexcept;
   /// header {magic 4, version 2, type 2, fds 2, zero 2, length 4}, payload, MAC 32.
   base::Bytes seal(MessageType type, base::ByteView payload, std::uint16_t fds = 0);
@@ -48,13 +48,12 @@ class FrameSealer {
   std::uint64_t counter_ = 0;
 };
 
-/// Takes bytes as they come and gives whole, verified frames. The header is checked before any memory
-/// is taken for the payload, and memory grows only with bytes that have arrived. After a fault it
-/// gives nothing more.
+/// Takes bytes as they arrive and returns complete, verified frames. The header is checked before memory is allocated
+/// for the payload, and memory grows only with bytes that have arrived. After a fault it returns no more frames.
 class FrameOpener {
  public:
   void rekey(const Secret& key, Direction direction) noexcept;
-  /// Until the first rekey with `hello_only` false, only a hello is let in: it is what strangers may send.
+  /// While true, only a hello is accepted: an unauthenticated peer may send nothing else.
   void hello_only(bool yes) noexcept { hello_only_ = yes; }
   void feed(base::ByteView bytes);
   std::optional<Frame> next();
@@ -77,7 +76,7 @@ class FrameOpener {
   std::uint64_t counter_ = 0;
   bool hello_only_ = true;
   base::Bytes buffer_;
-  std::size_t read_ = 0;  // bytes of buffer_ that were given out
+  std::size_t read_ = 0;  // bytes of buffer_ that were returned
   FrameFault fault_ = FrameFault::none;
   std::uint16_t peer_version_ = 0;
 };

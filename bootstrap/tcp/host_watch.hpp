@@ -1,4 +1,4 @@
-// HostWatch: notices the end of the process that runs this node's agent.
+// HostWatch: detects the end of the process that runs this node's agent.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,9 @@
 
 namespace hmc::bootstrap {
 
-/// Without a launcher a rank runs the agent, and when that rank dies nobody is left to raise the
-/// node's abort word: each other rank of the node watches it by pidfd. Owns a thread that sleeps in
-/// poll. Does nothing where the kernel has no pidfd.
+/// Without a launcher a rank runs the agent. When that rank dies, no agent can raise the node's abort word, so each
+/// other rank of the node watches it by pidfd. Owns a thread that sleeps in poll. Does nothing if the kernel has no
+/// pidfd.
 class HostWatch {
  public:
   HostWatch(pid_t host, int host_rank, base::NodePage page);

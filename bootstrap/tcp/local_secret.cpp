@@ -41,7 +41,7 @@ void LocalSecret::serve() {
     bool exhausted = false;
     const base::UniqueFd caller = accept_one(listener_.get(), exhausted);
     if (exhausted) (void)::poll(nullptr, 0, 10);
-    // 32 bytes fit into a new socket's buffer: this never waits.
+    // 32 bytes fit into a new socket's buffer, so this never blocks.
     if (caller && peer_of(caller.get()).uid == ::geteuid()) (void)send_some(caller.get(), secret_.key(), {});
   }
 }
@@ -51,7 +51,8 @@ Secret LocalSecret::fetch(const std::string& store, base::Deadline deadline) {
     base::UniqueFd socket;
     if (connect_unix(name_for(store), socket) == Dial::connected) {
       if (peer_of(socket.get()).uid != ::geteuid()) {
-        throw Error(Code::refused, "join", fmt::format("another user's process answers for the store at {}", store),
+        throw Error(Code::refused, "join",
+                    fmt::format("a process of another user serves the secret for the store at {}", store),
                     "set HMC_SECRET, the same for every rank, and another port in HMC_STORE");
       }
       pollfd wait{socket.get(), POLLIN, 0};
@@ -62,7 +63,7 @@ Secret LocalSecret::fetch(const std::string& store, base::Deadline deadline) {
     }
     (void)::poll(nullptr, 0, 2);
   } while (!deadline.expired());
-  throw Error(Code::timeout, "join", fmt::format("rank 0 of the job at HMC_STORE={} didn't show up", store),
+  throw Error(Code::timeout, "join", fmt::format("rank 0 of the job at HMC_STORE={} can't be reached", store),
               "is rank 0 started, by this user, and is HMC_STORE the same for every rank?");
 }
 

@@ -11,10 +11,9 @@
 
 namespace hmc::bootstrap {
 
-/// Rank 0 makes a random secret and hands it out over an abstract Unix socket named after the store's
-/// address; both sides check by the kernel's word that the other one is the same user. So nobody else
-/// can join, and nothing of it is stored anywhere. Only where the store is on the loopback: across
-/// machines HMC_SECRET is needed.
+/// Rank 0 makes a random secret and sends it over an abstract Unix socket named after the store's address. Both sides
+/// check the peer's uid (SO_PEERCRED), so no other user can join, and the secret isn't stored anywhere. Only for a
+/// store on the loopback: across machines HMC_SECRET is required.
 class LocalSecret {
  public:
   /// Serves a new secret until destroyed. Throws Error when another job serves this address.

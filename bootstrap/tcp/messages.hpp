@@ -1,10 +1,10 @@
-// Messages: what ranks, node agents and the store say to each other.
+// Messages between ranks, node agents and the store.
 //
 //   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye
 //   agent -> rank    page (+fd), table, result, round_failed, share_result (+fds), reply, missing_reply,
 //                    failure, refusal
-//   agent -> store   node_hello, then what ranks say (joins and contributions gathered), death
-//   store -> agent   welcome, then what ranks are told
+//   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death
+//   store -> agent   welcome, then messages for the ranks
 #pragma once
 
 #include <cstdint>
@@ -48,15 +48,15 @@ inline constexpr std::size_t rank_facts_bytes = 68;
 static_assert(rank_facts_bytes <= 128, "rendezvous promises at most 128 bytes per rank");
 inline constexpr std::size_t longest_key_bytes = 1024;
 inline constexpr std::size_t longest_value_bytes = 4U << 20;
-/// What all ranks together may give to one allgather.
+/// The limit on the contributions of all ranks to one allgather.
 inline constexpr std::size_t largest_round_bytes = 256U << 20;
 
-/// Every message has `type`, write() and read(). A reader may be left in error; decode() looks.
+/// Every message has `type`, write() and read(). read() may leave the reader in the error state; decode() checks it.
 
-struct NodeHello {  // an agent introduces itself
+struct NodeHello {  // the first message of an agent
   static constexpr MessageType type = MessageType::node_hello;
   std::int32_t job_size = 0;
-  std::int32_t pid = 0;  ///< if it is a rank's as well, that rank's end is the agent's
+  std::int32_t pid = 0;  ///< of the agent; a rank with this pid ends with the agent
   std::string label;
   void write(base::ByteWriter& out) const;
   static NodeHello read(base::ByteReader& in);
@@ -76,7 +76,7 @@ struct Join {  // one rank from a rank; several from an agent
   static Join read(base::ByteReader& in);
 };
 
-struct Page {  // the memfd travels along
+struct Page {  // with the page's memfd
   static constexpr MessageType type = MessageType::page;
   std::uint64_t nonce = 0;
   void write(base::ByteWriter& out) const;
@@ -109,7 +109,7 @@ struct Contribution {
 struct Result {
   static constexpr MessageType type = MessageType::result;
   std::uint64_t round = 0;
-  std::vector<base::Bytes> by_rank;  ///< nothing for a barrier
+  std::vector<base::Bytes> by_rank;  ///< empty for a barrier
   void write(base::ByteWriter& out) const;
   static Result read(base::ByteReader& in);
 };
@@ -126,17 +126,17 @@ struct RoundFailed {
   static RoundFailed read(base::ByteReader& in);
 };
 
-struct ShareOffer {  // the segment's memfd travels along, if there is one
+struct ShareOffer {  // with the segment's memfd, if there is one
   static constexpr MessageType type = MessageType::share_offer;
   std::uint64_t round = 0;
   std::uint64_t bytes = 0;
   std::uint64_t file_offset = 0;
-  std::vector<std::uint32_t> seats;  ///< who takes part, ascending; empty: the whole node
+  std::vector<std::uint32_t> seats;  ///< the participants, ascending; empty: the whole node
   void write(base::ByteWriter& out) const;
   static ShareOffer read(base::ByteReader& in);
 };
 
-struct ShareResult {  // a run of the node's members; their memfds travel along
+struct ShareResult {  // for a run of the node's members, with their memfds
   static constexpr MessageType type = MessageType::share_result;
   enum class What : std::uint8_t { nothing, your_own, descriptor };
   struct Item {
@@ -174,7 +174,7 @@ struct Reply {  // to a publish or a lookup
   std::uint64_t id = 0;
   std::int32_t rank = -1;
   Code code = Code::success;
-  base::Bytes value;  ///< or a text that says why not
+  base::Bytes value;  ///< or the text of the failure
   void write(base::ByteWriter& out) const;
   static Reply read(base::ByteReader& in);
 };
@@ -219,9 +219,9 @@ template <MessageType Type> struct NoticeOf : Notice {
   }
 };
 using Abort = NoticeOf<MessageType::abort>;      ///< a rank called abort
-using Death = NoticeOf<MessageType::death>;      ///< an agent lost a rank
+using Death = NoticeOf<MessageType::death>;      ///< a rank's connection to its agent ended
 using Failure = NoticeOf<MessageType::failure>;  ///< the job is over, and why
-using Refusal = NoticeOf<MessageType::refusal>;  ///< this rank, or this node (rank -1), isn't let in
+using Refusal = NoticeOf<MessageType::refusal>;  ///< this rank, or this node (rank -1), is rejected
 
 struct Goodbye {
   static constexpr MessageType type = MessageType::goodbye;
@@ -236,7 +236,7 @@ template <typename Message> base::Bytes encode(const Message& message) {
   return out.take();
 }
 
-/// Nothing when the payload isn't exactly such a message.
+/// Nothing if the payload isn't exactly such a message.
 template <typename Message> std::optional<Message> decode(const Frame& frame) {
   if (frame.type != Message::type) return std::nullopt;
   base::ByteReader in(frame.payload);

@@ -14,10 +14,10 @@ namespace hmc::bootstrap {
 namespace {
 
 [[noreturn]] void refused(const std::string& store, const std::string& fault) {
-  // A store that doesn't believe our hello just closes: it tells a stranger nothing.
+  // A store that rejects the hello closes the connection without an answer.
   throw Error(Code::refused, "join",
-              fmt::format("the store at {} ended the conversation{}{}", store, fault.empty() ? "" : ": ", fault),
-              "is HMC_SECRET the same for every rank, and HMC of one version?");
+              fmt::format("the store at {} closed the connection{}{}", store, fault.empty() ? "" : ": ", fault),
+              "is HMC_SECRET the same for every rank, and is HMC's version?");
 }
 
 Connection introduce(const Secret& secret, const std::string& store, std::string_view label, int job_size,
@@ -30,7 +30,7 @@ Connection introduce(const Secret& secret, const std::string& store, std::string
     if (const auto frame = link.next(fds)) {
       if (decode<Welcome>(*frame)) return link;
       if (const auto refusal = decode<Refusal>(*frame)) throw Error(refusal->code, "join", refusal->text);
-      refused(store, "it spoke out of turn");
+      refused(store, "it sent an unexpected message");
     }
     if (link.ended()) refused(store, link.fault());
     if (deadline.expired()) throw Error(Code::timeout, "join", fmt::format("the store at {} doesn't answer", store));
@@ -61,7 +61,7 @@ std::vector<int> NodeAgent::ranks_without_goodbye() { return agent_->ranks_witho
 
 std::string NodeAgent::socket_name(const Secret& secret, std::string_view node_label) {
   const Secret name = secret.derive({base::as_bytes("hmc node socket"), base::as_bytes(node_label)});
-  constexpr std::size_t digits = 32;  // 128 bits: enough to never meet another job's
+  constexpr std::size_t digits = 32;  // 128 bits: no collision with another job's name
   return "hmc-" + name.hex().substr(0, digits);
 }
 

@@ -1,4 +1,4 @@
-// NodeAgent: speaks for one node. hmcrun runs it; without hmcrun, the node's first rank does.
+// NodeAgent: represents one node to the store. hmcrun runs it; without hmcrun, the node's first rank does.
 #pragma once
 
 #include <functional>
@@ -13,33 +13,34 @@
 
 namespace hmc::bootstrap {
 
-/// Ranks of the node connect to its abstract Unix socket (named after the job's secret and the node's
-/// label; nothing of it in a file system; the peer's uid is checked) and get the node page. The agent
-/// holds the node's one connection to the store, gathers its ranks' contributions into one message,
-/// and passes descriptors between them. A rank whose connection ends without a goodbye has failed:
-/// the agent raises the abort word and tells the store. Owns a thread that sleeps in poll.
+/// Ranks of the node connect to its abstract Unix socket, named after the job's secret and the node's label, and get
+/// the node page. The agent checks the peer's uid. It has the node's only connection to the store, gathers its ranks'
+/// contributions into one message, and passes descriptors between ranks.
+///
+/// If a rank's connection ends without a goodbye, the rank has failed: the agent raises the abort word and notifies the
+/// store. Owns a thread that sleeps in poll.
 class NodeAgent {
  public:
   struct Events {  // called on the agent's thread; must not block
-    /// Seen by the socket's end; not called for what report_death told.
+    /// A rank's socket ended. Not called for a rank that report_death reported.
     std::function<void(int rank, std::string_view cause)> on_rank_lost;
   };
-  /// Null if another agent already serves this node. Throws Error if the store can't be reached or
-  /// doesn't let this node in. Doesn't wait for ranks. `store_rank`: the rank that serves the store,
-  /// if one does; it is blamed when the store goes.
+  /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.
+  /// Doesn't wait for ranks. `store_rank`: the rank that runs the store, or -1; its failure is reported when the store
+  /// ends.
   static std::unique_ptr<NodeAgent> start(const Secret& secret, const std::string& store, std::string_view node_label,
                                           int job_size, Events events, base::Deadline deadline, int store_rank = -1);
   ~NodeAgent();  ///< stops and joins
 
   const base::NodePage& page() const noexcept;
-  /// A rank of this node ended (hmcrun saw it by pidfd, faster than the socket's end): raises the
-  /// abort word and tells the store. Ignored for a rank that said goodbye. From any thread.
+  /// A rank of this node ended, as seen by its parent: raises the abort word and notifies the store. Ignored after the
+  /// rank's goodbye. From any thread.
   void report_death(int rank, std::string_view cause);
-  /// True once every rank of the node said goodbye, or the job failed.
+  /// True when every rank of the node has sent its goodbye, or the job has failed.
   bool wait_for_goodbyes(base::Deadline deadline);
 
-  /// Ranks of the node that joined and haven't said goodbye, as far as has come by now. From any thread; waits for the
-  /// agent's thread, at most a second.
+  /// Ranks of the node that joined and whose goodbye hasn't arrived yet. From any thread; waits for the agent's thread,
+  /// at most a second.
   std::vector<int> ranks_without_goodbye();
 
   /// The abstract socket's name, for ranks of this job and node.

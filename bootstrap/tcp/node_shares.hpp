@@ -1,4 +1,4 @@
-// NodeShares: the segment exchanges under way on one node.
+// NodeShares: the segment exchanges in progress on one node.
 #pragma once
 
 #include <map>
@@ -10,15 +10,14 @@
 
 namespace hmc::bootstrap {
 
-/// Plain state, no sockets. Seats are places in the node's list of members.
+/// State only, no sockets. A seat is a position in the node's list of members.
 class NodeShares {
  public:
   explicit NodeShares(std::size_t members) : members_(members) {}
 
-  /// Whether a rank may say this: those that it names are there, itself among them, and others of the round
-  /// have named the same.
+  /// Whether an offer is valid: the seats exist, include the sender's, and equal those of the round's other offers.
   bool admits(std::size_t seat, const ShareOffer& offer) const;
-  /// True once everybody has offered: then answer() each of seats(), and finish(). For what is admitted.
+  /// For admitted offers. True when all seats have offered: then answer() each of seats(), and finish().
   bool offer(std::size_t seat, const ShareOffer& offer, SharedFd fd);
   /// In parts, because one message carries a bounded number of descriptors.
   struct Part {
@@ -30,7 +29,7 @@ class NodeShares {
   void finish(std::uint64_t round) { rounds_.erase(round); }
 
   std::vector<std::size_t> missing(std::uint64_t round) const;
-  /// Rounds under way that `seat` hasn't come to.
+  /// Rounds in progress without an offer of `seat`.
   std::vector<std::uint64_t> rounds_without(std::size_t seat) const;
 
  private:

@@ -1,5 +1,4 @@
-// PeerLoop: one thread that sleeps in poll and serves connections. The store and the agents are made
-// of it.
+// PeerLoop: one thread that sleeps in poll and serves connections. The store and the agents are built on it.
 #pragma once
 
 #include <atomic>
@@ -21,24 +20,24 @@ struct Peer {
   Connection connection;
   base::Deadline must_prove_by;
   bool registered = false;  ///< an agent at the store; a rank at its agent
-  int rank = -1;            ///< at an agent: whose connection this is
+  int rank = -1;            ///< at an agent: the connected rank
   int pid = 0;              ///< at the store: the agent's process
   bool dropped = false;     ///< by PeerLoop::drop
 };
 
-/// Strangers (no valid first message in time, bad bytes) are dropped and counted, and the handler
-/// never hears of them. Everything of the handler is called on the loop's thread.
+/// Strangers (no valid first message in time, malformed data) are dropped and counted, without a call of the handler.
+/// The handler is called on the loop's thread.
 class PeerLoop {
  public:
   class Handler {
    public:
     virtual ~Handler() = default;
-    /// False for a socket that isn't to be served at all.
+    /// False: the socket is closed at once.
     virtual bool admits(int /*socket*/) { return true; }
     virtual void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) = 0;
-    /// A proven peer's connection is over; the peer is gone after this.
+    /// An authenticated peer's connection has ended. The peer is destroyed after this call.
     virtual void on_end(Peer& peer) = 0;
-    /// After each turn. Returns in how many ms it wants another one, whatever happens; -1: never.
+    /// After each turn. Returns the time in ms after which it needs another turn; -1: none.
     virtual int on_turn() { return -1; }
   };
 
@@ -47,20 +46,20 @@ class PeerLoop {
   ~PeerLoop();
 
   void add_listener(base::UniqueFd listener);  ///< before start()
-  /// A connection that this side opened. Before start(), or on the loop's thread.
+  /// Adds a connection that this side opened. Before start(), or on the loop's thread.
   Peer& add(Connection connection);
   void start(const char* thread_name);
-  /// Runs `task` on the loop's thread, soon. From any thread.
+  /// Runs `task` on the loop's thread. From any thread.
   void post(std::function<void()> task);
-  /// Ends the thread after a last turn. Then the caller may look at the peers.
+  /// Ends the thread after a last turn. Then the caller may access the peers.
   void stop();
 
   std::vector<std::unique_ptr<Peer>>& peers() noexcept { return peers_; }
   std::size_t strangers() const noexcept { return strangers_.load(std::memory_order_relaxed); }
 
-  /// Closes it once what was sent is out, or soon; nothing more is heard of it but its end.
+  /// Closes the connection after its unsent data, or after a short time. The handler gets only its end.
   void drop(Peer& peer);
-  /// Reads what has come from this peer by now, and hands it to the handler.
+  /// Reads all data that has arrived from this peer and passes it to the handler.
   void drain(Peer& peer);
 
  private:
@@ -80,8 +79,8 @@ class PeerLoop {
   std::mutex mutex_;
   std::vector<std::function<void()>> tasks_;  // under mutex_
   std::atomic<bool> stopping_{false};
-  std::atomic<std::size_t> strangers_{0};  // relaxed: a count, nothing is ordered by it
-  bool exhausted_ = false;                 // no descriptor for a caller: don't ask for a moment
+  std::atomic<std::size_t> strangers_{0};  // relaxed: a count that orders nothing
+  bool exhausted_ = false;                 // no descriptor left to accept: don't poll the listeners for a while
   std::thread thread_;
 };
 

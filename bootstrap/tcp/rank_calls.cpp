@@ -1,4 +1,4 @@
-// What a rank asks of its node's agent.
+// A rank's requests to its node's agent.
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ void RankClient::join(Deadline deadline) {
     report_missing(operation, MissingQuery::What::join, 0);
   }
   if (facts_.size() != static_cast<std::size_t>(job_size_)) {
-    throw_failure(Code::error, operation, mine_.rank, -1, "the store's table has another size than the job");
+    throw_failure(Code::error, operation, mine_.rank, -1, "the store's table doesn't have the size of the job");
   }
   mine_ = facts_[static_cast<std::size_t>(mine_.rank)];
   members_ = members_of(facts_, mine_.node);
@@ -43,7 +43,7 @@ std::vector<base::Bytes> RankClient::meet(RoundKind kind, base::ByteView mine, D
   const char* const operation = name_of(kind);
   if (mine.size() > largest_round_bytes / static_cast<std::size_t>(job_size_)) {
     throw_failure(Code::invalid_argument, operation, mine_.rank, -1,
-                  fmt::format("{} bytes are more than a rank may give to the control plane", mine.size()));
+                  fmt::format("{} bytes exceed a rank's limit in a control plane allgather", mine.size()));
   }
   throw_if_over(operation);
   const std::uint64_t round = rounds_++;
@@ -74,7 +74,7 @@ std::vector<SharedSegment> RankClient::share_among(const std::vector<int>& membe
   return share(round_among(members, round), mine, deadline);
 }
 
-/// Gives a descriptor (-1: none), and waits for what each of them gave.
+/// Offers a descriptor (-1: none), and waits for those of all participants.
 void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, Deadline deadline) {
   constexpr const char* operation = "share";
   throw_if_over(operation);
@@ -84,7 +84,7 @@ void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, 
   if (fd >= 0) {
     base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!copy) {
-      send(ShareOffer{round.number, 0, 0, what.seats});  // without one, so that the others don't wait
+      send(ShareOffer{round.number, 0, 0, what.seats});  // without a descriptor, so that the others don't wait
       throw_failure(
           Code::error, operation, mine_.rank, mine_.rank,
           fmt::format("rank {}: no descriptor is left for shared memory: {}", mine_.rank, base::descriptor_limit()),
@@ -140,8 +140,9 @@ Reply RankClient::ask(const char* operation, std::uint64_t id, Deadline deadline
 void RankClient::publish(std::string_view key, base::ByteView value, Deadline deadline) {
   constexpr const char* operation = "publish";
   if (key.size() > longest_key_bytes || value.size() > longest_value_bytes) {
-    throw_failure(Code::invalid_argument, operation, mine_.rank, -1,
-                  fmt::format("a key may have {} bytes and its value {}", longest_key_bytes, longest_value_bytes));
+    throw_failure(
+        Code::invalid_argument, operation, mine_.rank, -1,
+        fmt::format("a key may have at most {} bytes, and its value {}", longest_key_bytes, longest_value_bytes));
   }
   throw_if_over(operation);
   const std::uint64_t id = requests_++;
@@ -162,7 +163,7 @@ base::Bytes RankClient::lookup(std::string_view key, Deadline deadline) {
   Reply reply = ask(operation, id, deadline);
   if (reply.code == Code::timeout) {
     throw_failure(Code::not_found, operation, mine_.rank, -1,
-                  fmt::format("nobody published the key '{}' in time", key));
+                  fmt::format("the key '{}' wasn't published before the deadline", key));
   }
   return std::move(reply.value);
 }

@@ -25,7 +25,7 @@ RankClient::RankClient(base::UniqueFd socket, const Secret& secret, RankFacts mi
 // ---- waiting
 
 RankClient::Outcome RankClient::wait(const char* operation, Deadline deadline, const Ready& ready) {
-  // The page may be raised by somebody who sends no message, such as a rank that calls abort.
+  // The page's abort word may be raised without a message, for example by a rank that calls abort.
   constexpr int look_again_ms = 20;
   for (;;) {
     take_what_came();
@@ -43,7 +43,7 @@ void RankClient::sleep_on_socket(int timeout_ms) {
     if (connection_.stalled()) timeout_ms = 1;
     if (connection_.wants_write() && !connection_.stalled()) wait.events |= POLLOUT;
   }
-  (void)::poll(&wait, 1, timeout_ms);  // without the lock: abort() may come meanwhile
+  (void)::poll(&wait, 1, timeout_ms);  // without the lock: abort() may be called meanwhile
 }
 
 void RankClient::take_what_came() {
@@ -72,12 +72,12 @@ void RankClient::throw_if_over(const char* operation) {
   if (failure_) throw_failure(failure_->code, operation, mine_.rank, failure_->rank, failure_->text);
 }
 
-/// The agent's process ended or dropped us, which nobody else may be able to tell the node.
+/// The agent's process ended or closed this connection. This rank may be the only one that can report it to the node.
 void RankClient::lose_agent() {
   if (left_ || refusal_ || failure_) return;
   const std::string why = connection_.fault().empty() ? "" : ": " + connection_.fault();
   if (!page_.segment()) {
-    failure_.emplace(Notice{Code::refused, -1, 0, "the node's agent ended the conversation" + why});
+    failure_.emplace(Notice{Code::refused, -1, 0, "the node's agent closed the connection" + why});
     return;
   }
   if (connection_.lost_descriptors()) {
@@ -89,10 +89,10 @@ void RankClient::lose_agent() {
   const auto host = std::find_if(facts_.begin(), facts_.end(), [this](const RankFacts& each) {
     return each.pid == agent_pid_ && each.node == mine_.node && each.rank != mine_.rank;
   });
-  Notice notice{Code::aborted, -1, 0, "the node's agent (hmcrun) is gone" + why};
+  Notice notice{Code::aborted, -1, 0, "the node's agent (hmcrun) has ended" + why};
   if (host != facts_.end()) {
     notice = {Code::peer_failed, host->rank, 0,
-              fmt::format("rank {}, which ran the node's agent, is gone{}", host->rank, why)};
+              fmt::format("rank {}, which ran the node's agent, has ended{}", host->rank, why)};
   }
   page_.raise_abort(notice.code, notice.rank, notice.text);
   failure_.emplace(std::move(notice));
@@ -110,7 +110,7 @@ void RankClient::report_missing(const char* operation, MissingQuery::What what, 
   throw_missing(operation, mine_.rank, missing_->missing);
 }
 
-// ---- what comes
+// ---- incoming messages
 
 void RankClient::take(const Frame& frame, std::vector<base::UniqueFd> fds) {
   switch (frame.type) {
@@ -178,11 +178,11 @@ void RankClient::flush(Deadline deadline) {
 
 void RankClient::abort(int exit_code, std::string_view text) noexcept {
   try {
-    // As far as the socket takes it at once, the message comes before the page: a rank that the page ends may be
-    // gone in a moment, and by then the agent must know why, or other nodes hear of that rank's end first.
+    // Send the message before raising the page, as far as the socket takes it. A rank that sees the page may end at
+    // once, and the agent must have the cause by then. Else other nodes first get the end of that rank.
     constexpr std::size_t longest_text = 4096;
     send(Abort({Code::aborted, mine_.rank, exit_code, std::string(text.substr(0, longest_text))}));
-  } catch (...) {  // no memory for a message: the page tells the node
+  } catch (...) {  // no memory for a message: the page still informs the node
   }
   if (page_.segment()) page_.raise_abort(Code::aborted, mine_.rank, text);
   try {
@@ -195,7 +195,7 @@ void RankClient::say_goodbye() noexcept try {
   if (left_.exchange(true)) return;
   send(Goodbye{mine_.rank});
   flush(Deadline::after(std::chrono::seconds(1)));
-} catch (...) {  // then this rank's end counts as a failure, which it is
+} catch (...) {  // the agent then reports the end of this rank as a failure
 }
 
 }  // namespace hmc::bootstrap

@@ -1,4 +1,4 @@
-// RankClient: one rank's conversation with its node's agent.
+// RankClient: one rank's connection to its node's agent.
 #pragma once
 
 #include <atomic>
@@ -14,13 +14,13 @@
 
 namespace hmc::bootstrap {
 
-/// Sends what it is asked, and waits for the answer until a deadline, an abort, or the agent's end.
+/// Sends requests, and waits for each answer until a deadline, an abort, or the agent's end.
 /// One thread at a time, except abort() and say_goodbye().
 class RankClient {
  public:
   RankClient(base::UniqueFd socket, const Secret& secret, RankFacts mine, int job_size);
 
-  /// Waits for the node page and for everybody's facts.
+  /// Waits for the node page and for all ranks' facts.
   void join(base::Deadline deadline);
   const std::vector<RankFacts>& facts() const noexcept { return facts_; }
   const std::vector<int>& members() const noexcept { return members_; }
@@ -52,7 +52,7 @@ class RankClient {
     std::size_t members = 0;
   };
   using Ready = std::function<bool()>;
-  /// Throws if the job is over, or this rank wasn't let in.
+  /// Throws if the job is over, or if this rank was rejected.
   Outcome wait(const char* operation, base::Deadline deadline, const Ready& ready);
   void throw_if_over(const char* operation);
   void throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round);
@@ -83,7 +83,7 @@ class RankClient {
   RankFacts mine_;
   int job_size_;
   int agent_pid_;
-  std::mutex mutex_;  // connection_: abort comes from any thread
+  std::mutex mutex_;  // connection_: abort may be called from any thread
   Connection connection_;
 
   base::NodePage page_;
@@ -91,11 +91,11 @@ class RankClient {
   std::vector<int> members_;
   std::uint64_t rounds_ = 0;  // the number of the next one
   std::uint64_t shares_ = 0;
-  std::uint64_t share_round_ = 0;  // that `received_` belongs to
+  std::uint64_t share_round_ = 0;  // the round of `received_`
   std::uint64_t requests_ = 0;
   std::atomic<bool> left_{false};
 
-  // what came, until somebody takes it
+  // received messages that no call has taken yet
   std::optional<Result> result_;
   std::optional<RoundFailed> round_failed_;
   std::vector<Received> received_;

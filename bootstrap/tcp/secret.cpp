@@ -1,5 +1,5 @@
-// OpenSSL's plain SHA-256, because its provider machinery costs every rank 2 ms at start-up and reads
-// openssl.cnf into the user's process; the plain functions are marked as deprecated in its favour.
+// Uses OpenSSL's low-level SHA-256, which is deprecated in favour of providers. Loading providers costs every rank 2 ms
+// at start, and reads openssl.cnf into the user's process.
 #define OPENSSL_SUPPRESS_DEPRECATED
 
 #include "bootstrap/tcp/secret.hpp"
@@ -23,7 +23,7 @@ int digit_of(char c) noexcept {
   return -1;
 }
 
-/// Starts a hash with the key, padded to a block and masked: one half of HMAC (RFC 2104).
+/// Starts a hash with the padded and masked key: one half of HMAC (RFC 2104).
 SHA256_CTX keyed_hash(const std::array<std::byte, Secret::bytes>& key, std::uint8_t mask) {
   std::array<std::uint8_t, SHA256_CBLOCK> block{};
   for (std::size_t i = 0; i < block.size(); ++i) {
@@ -54,7 +54,7 @@ Secret Secret::from_hex(std::string_view hex) {
     good = high >= 0 && low >= 0;
     secret.key_[i] = static_cast<std::byte>(high * 16 + low);
   }
-  // The text never goes into the message: logs are read by others.
+  // The secret's text never goes into the message, since other people read logs.
   if (!good) {
     throw Error(Code::invalid_config, "HMC_SECRET", "it is not 64 hex digits",
                 "make one with `openssl rand -hex 32` and give the same to every rank");
@@ -93,7 +93,7 @@ std::array<std::byte, 32> random_bytes() {
   do {
     got = ::getrandom(bytes.data(), bytes.size(), 0);
   } while (got < 0 && errno == EINTR);
-  // Up to 256 bytes come all at once or not at all.
+  // getrandom returns up to 256 bytes completely or not at all.
   if (got != static_cast<ssize_t>(bytes.size()))
     throw Error(Code::error, "getrandom", "the system gave no random bytes");
   return bytes;

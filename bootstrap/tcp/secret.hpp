@@ -1,4 +1,4 @@
-// Secret: what the members of one job share and a stranger doesn't have.
+// Secret: the key that the members of one job share.
 #pragma once
 
 #include <array>
@@ -23,20 +23,20 @@ class Secret {
   std::string hex() const;
   const std::array<std::byte, bytes>& key() const noexcept { return key_; }
 
-  /// HMAC-SHA256 of `message`, or of the parts one after the other, under this secret.
+  /// HMAC-SHA256 of `message`, or of the concatenated parts, under this secret.
   Mac sign(base::ByteView message) const { return sign({message}); }
   Mac sign(std::initializer_list<base::ByteView> parts) const;
-  /// A key for one purpose: to know it doesn't help to find this secret.
+  /// A key for one purpose. It doesn't reveal this secret.
   Secret derive(std::initializer_list<base::ByteView> purpose) const { return from_bytes(sign(purpose)); }
 
  private:
   std::array<std::byte, bytes> key_{};
 };
 
-/// In a time that doesn't tell where they differ.
+/// Compares in constant time.
 bool equal(base::ByteView a, base::ByteView b) noexcept;
 
-/// Bytes that nobody can guess. Throws Error.
+/// Random bytes of the kernel. Throws Error.
 std::array<std::byte, 32> random_bytes();
 
 }  // namespace hmc::bootstrap

@@ -1,4 +1,4 @@
-// ServiceThread: a thread of ours in a process that is somebody else's.
+// ServiceThread: a thread of the library in the user's process.
 #pragma once
 
 #include <pthread.h>
@@ -11,8 +11,8 @@
 
 namespace hmc::bootstrap {
 
-/// The process's signal handlers never run on it; only faults of its own code do. `name` is what ps
-/// and debuggers show, at most 15 characters.
+/// The process's signal handlers never run on it, except for faults of its own code. ps and debuggers show `name`, at
+/// most 15 characters.
 template <typename Body> std::thread service_thread(const char* name, Body&& body) {
   sigset_t ours;
   sigfillset(&ours);
@@ -24,7 +24,7 @@ template <typename Body> std::thread service_thread(const char* name, Body&& bod
     Mask& operator=(const Mask&) = delete;
     sigset_t before;
   };
-  const Mask inherited(ours);  // by the new thread
+  const Mask inherited(ours);  // the new thread inherits it
   try {
     std::thread thread(std::forward<Body>(body));
     pthread_setname_np(thread.native_handle(), name);

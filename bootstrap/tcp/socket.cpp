@@ -100,7 +100,7 @@ IoResult send_some(int socket, base::ByteView bytes, const std::vector<int>& fds
   }
   const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return {Io::some, static_cast<std::size_t>(sent), 0};
-  // ETOOMANYREFS: too many descriptors of this user are on their way; their receivers will take them.
+  // ETOOMANYREFS: too many descriptors of this user are in flight, until their receivers take them.
   const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS || errno == ENOMEM ||
                      errno == ETOOMANYREFS;
   return {later ? Io::would_block : Io::failed, 0, errno};

@@ -15,32 +15,32 @@
 namespace hmc::bootstrap {
 
 // ---- TCP; addresses are "host:port", "[v6]:port", and ":port" for all interfaces
-/// Throws Error with the address and what the system said.
+/// Throws Error with the address and the system's error.
 base::UniqueFd listen_tcp(const std::string& address);
-/// Where a listener can be reached, with the port that it really got.
+/// The listener's address, with its actual port.
 std::string address_of(int listener);
-/// Tries until the deadline: what it connects to may not be up yet. Throws Error{timeout}, or
-/// Error{invalid_config} when the address can't be one.
+/// Retries until the deadline, since the listener may not have started yet. Throws Error{timeout}, or
+/// Error{invalid_config} for an invalid address.
 base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline);
 /// True for addresses of this machine's loopback, as written (127.x, ::1, localhost).
 bool is_loopback(const std::string& address);
-/// Small messages go at once, and a machine that lost its power is noticed.
+/// Sets TCP_NODELAY and keepalive, which detects a machine that lost its power.
 void tune_tcp(int socket) noexcept;
 
 // ---- Unix, in the abstract namespace: nothing in a file system
-/// Nothing when the name is in use. Throws Error for the rest.
+/// Nothing if the name is in use. Throws Error for other failures.
 base::UniqueFd listen_unix(std::string_view name);
-enum class Dial { connected, nobody, busy };  ///< busy: somebody listens, but can't take us now
+enum class Dial { connected, nobody, busy };  ///< busy: there is a listener, but its queue is full
 Dial connect_unix(std::string_view name, base::UniqueFd& out);
 
 struct PeerIdentity {
   uid_t uid = static_cast<uid_t>(-1);
   pid_t pid = 0;
 };
-/// Of the process at the other end of a Unix socket, by the kernel's word.
+/// Of the process at the other end of a Unix socket, as the kernel reports it.
 PeerIdentity peer_of(int socket) noexcept;
 
-/// Nothing when none waits. `exhausted` is set when this process has no descriptor for it.
+/// Nothing if no connection is pending. `exhausted` is set if this process has no descriptor left for it.
 base::UniqueFd accept_one(int listener, bool& exhausted) noexcept;
 
 // ---- bytes
@@ -50,9 +50,9 @@ struct IoResult {
   std::size_t bytes = 0;
   int error = 0;
 };
-/// Descriptors go with the first byte.
+/// Descriptors are sent with the first byte.
 IoResult send_some(int socket, base::ByteView bytes, const std::vector<int>& fds) noexcept;
-/// Appends what came along to `fds`. Descriptors that didn't fit are a failure with EMFILE.
+/// Appends received descriptors to `fds`. Fails with EMFILE if some couldn't be received.
 IoResult receive_some(int socket, std::span<std::byte> into, std::vector<base::UniqueFd>& fds);
 
 }  // namespace hmc::bootstrap

@@ -19,7 +19,7 @@ std::vector<Reply> StoreKeys::publish(const Publish& message) {
   const std::size_t bytes = message.key.size() + message.value.size();
   if (message.key.size() > longest_key_bytes || message.value.size() > longest_value_bytes ||
       bytes > most_bytes - bytes_) {
-    return {refuse(message, fmt::format("{} bytes are more than the store takes", bytes))};
+    return {refuse(message, fmt::format("{} bytes exceed the store's limit", bytes))};
   }
   if (!values_.try_emplace(message.key, message.value).second) {
     return {refuse(message, fmt::format("the key '{}' is published already", message.key))};

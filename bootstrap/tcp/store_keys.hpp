@@ -1,4 +1,4 @@
-// StoreKeys: what ranks published, and who waits for what.
+// StoreKeys: the published keys, and the lookups that wait for a key.
 #pragma once
 
 #include <map>
@@ -9,10 +9,10 @@
 
 namespace hmc::bootstrap {
 
-/// Plain state, no sockets. A rank waits for one key at a time: a new lookup replaces its last.
+/// State only, no sockets. A rank waits for one key at a time: a new lookup replaces its last.
 class StoreKeys {
  public:
-  /// Replies that are due now: to the publisher first, then to those who waited.
+  /// The replies to send: first to the publisher, then to the waiting ranks.
   std::vector<Reply> publish(const Publish& message);
   std::vector<Reply> lookup(const Lookup& message);
   void forget(int rank) { waiting_.erase(rank); }

@@ -49,7 +49,8 @@ StoreRounds::Outcome StoreRounds::contribute(Contribution contribution) {
     ++round.arrived;
   }
   if (round.bytes > largest_round_bytes) {
-    return fail(number, Code::invalid_argument, -1, fmt::format("the ranks gave {} bytes in all", round.bytes));
+    return fail(number, Code::invalid_argument, -1,
+                fmt::format("the ranks' contributions have {} bytes, above the limit", round.bytes));
   }
   if (round.arrived < size_) {
     if (auto failed = impossible(number, round)) return *std::move(failed);
@@ -67,7 +68,7 @@ std::vector<RoundFailed> StoreRounds::leave(int rank) {
   ++left_count_;
   std::vector<RoundFailed> failures;
   for (auto next = rounds_.begin(); next != rounds_.end();) {
-    const auto each = next++;  // fail() takes it out
+    const auto each = next++;  // fail() erases it
     if (auto failed = impossible(each->first, each->second)) failures.push_back(*std::move(failed));
   }
   return failures;

@@ -1,4 +1,4 @@
-// StoreRounds: the allgathers and barriers under way at the store.
+// StoreRounds: the allgathers and barriers in progress at the store.
 #pragma once
 
 #include <map>
@@ -10,16 +10,16 @@
 
 namespace hmc::bootstrap {
 
-/// Plain state, no sockets: contributions in, results out.
+/// State only, no sockets: contributions in, results out.
 class StoreRounds {
  public:
   explicit StoreRounds(int job_size) : size_(static_cast<std::size_t>(job_size)), left_(size_) {}
 
-  /// What everybody is to be told now: a result, that the round failed, or nothing yet. The ranks of
-  /// `contribution` were checked by the caller. A second contribution of a rank to a round is ignored.
+  /// The message for all ranks: a result, a failure of the round, or nothing yet. The caller has checked the ranks of
+  /// `contribution`. A second contribution of a rank to a round is ignored.
   using Outcome = std::variant<std::monostate, Result, RoundFailed>;
   Outcome contribute(Contribution contribution);
-  /// The rounds that this rank's goodbye makes impossible.
+  /// The rounds that can't complete after this rank's goodbye.
   std::vector<RoundFailed> leave(int rank);
 
   /// Ascending.
@@ -40,7 +40,7 @@ class StoreRounds {
 
   std::size_t size_;
   std::map<std::uint64_t, Round> rounds_;
-  std::map<std::uint64_t, RoundFailed> failed_;  // late comers are told as well
+  std::map<std::uint64_t, RoundFailed> failed_;  // for contributions that arrive after the failure
   std::vector<bool> left_;
   std::size_t left_count_ = 0;
 };

@@ -17,7 +17,7 @@
 
 namespace hmc::bootstrap {
 
-/// Everything but the atomics and `over_` belongs to the loop's thread.
+/// Only the loop's thread may access members other than the atomics and `over_`.
 class StoreServer::Server final : public PeerLoop::Handler {
  public:
   Server(const Secret& secret, int job_size, const std::string& bind, Events events)
@@ -79,7 +79,7 @@ class StoreServer::Server final : public PeerLoop::Handler {
   int size_;
   Events events_;
   std::string address_;
-  std::atomic<std::size_t> nodes_{0};  // relaxed: a count, nothing is ordered by it
+  std::atomic<std::size_t> nodes_{0};  // relaxed: a count that orders nothing
   std::vector<RankFacts> facts_;       // rank -1: hasn't joined
   std::vector<Peer*> homes_;           // by rank: its node's agent
   int joined_ = 0;
@@ -114,11 +114,11 @@ bool StoreServer::Server::take(Peer& from, const NodeHello& message) {
   if (message.job_size != size_) {
     from.connection.send(Refusal(
         {Code::invalid_config, -1, 0,
-         fmt::format("this job has {} ranks, the node {} speaks of {}", size_, message.label, message.job_size)}));
+         fmt::format("this job has {} ranks, but node {} has HMC_SIZE={}", size_, message.label, message.job_size)}));
     return false;
   }
   from.registered = true;
-  from.rank = registrations_++;  // a number for the node, until ranks give it one
+  from.rank = registrations_++;  // the node's provisional number
   from.pid = message.pid;
   nodes_.fetch_add(1, std::memory_order_relaxed);
   from.connection.send(Welcome{});
@@ -199,7 +199,7 @@ bool StoreServer::Server::take(Peer& from, const Abort& message) {
 }
 
 bool StoreServer::Server::take(Peer& /*from*/, const Death& message) {
-  // The rank may have ended before it joined, so that it lives nowhere.
+  // The rank may have ended before it joined, and then has no node here.
   if (!in_job(message.rank)) return false;
   if (!rounds_.has_left(message.rank)) fail(message);
   return true;
@@ -225,16 +225,15 @@ void StoreServer::Server::on_end(Peer& peer) {
   }
   if (lost.empty()) return;
   const std::string& fault = peer.connection.fault();
-  // Without a launcher one of them ran the agent: it is the one that died.
+  // Without a launcher, one of these ranks ran the agent, and its death ended the connection.
   const auto host = std::find_if(lost.begin(), lost.end(),
                                  [&](int rank) { return facts_[static_cast<std::size_t>(rank)].pid == peer.pid; });
   fail({Code::peer_failed, host == lost.end() ? lost.front() : *host, 0,
-        fmt::format("the node of {} is gone: its connection ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ",
-                    fault)});
+        fmt::format("the connection to the node of {} ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ", fault)});
 }
 
 void StoreServer::Server::fail(Notice notice) {
-  if (failure_) return;  // the first cause sticks
+  if (failure_) return;  // the first cause is kept
   failure_.emplace(std::move(notice));
   tell_all(*failure_);
   over_.set();

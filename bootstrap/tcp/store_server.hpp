@@ -1,4 +1,4 @@
-// StoreServer: the rendezvous of one job. hmcrun serves it; without hmcrun, rank 0 does.
+// StoreServer: the rendezvous of one job. hmcrun runs it; without hmcrun, rank 0 does.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace hmc::bootstrap {
 
-/// One connection per node (its NodeAgent). Owns a thread that sleeps in poll. Strangers (no valid
-/// first message within 2 s, or a bad MAC) are dropped and counted.
+/// One connection per node (its NodeAgent). Owns a thread that sleeps in poll. Strangers (no valid first message within
+/// 2 s, or a wrong MAC) are dropped and counted.
 class StoreServer {
  public:
   struct Events {  // called on the server's thread; must not block
@@ -24,9 +24,9 @@ class StoreServer {
   std::string address() const;  ///< host:port, for HMC_STORE
   std::size_t strangers() const noexcept;
   std::size_t connections() const noexcept;  ///< authenticated ones: the nodes
-  /// Tells every node that a rank is gone.
+  /// Notifies every node of a rank's end.
   void announce_failure(int rank, std::string_view text);
-  /// True once every rank said goodbye, or the job failed: nobody needs this store any more.
+  /// True when every rank has sent its goodbye, or the job has failed: the store isn't needed any more.
   bool wait_for_goodbyes(base::Deadline deadline);
 
  private:

@@ -23,8 +23,8 @@ namespace {
 
 using base::Deadline;
 
-/// Owns what this process serves for others (at most the store, the agent, the secret) and this
-/// rank's client. Nothing but the abort may come from a second thread.
+/// Owns the services that this process runs for others (at most store, agent and secret) and this rank's client. Only
+/// abort may be called from a second thread.
 class TcpBootstrap final : public Bootstrap, private base::NodeLink {
  public:
   TcpBootstrap(const base::Env& env, Deadline deadline);
@@ -95,19 +95,19 @@ TcpBootstrap::TcpBootstrap(const base::Env& env, Deadline deadline)
 Secret TcpBootstrap::find_secret(const base::Env& env, Deadline deadline) {
   if (!env.secret.empty()) return Secret::from_hex(env.secret);
   if (!by_hand_) {
-    throw Error(Code::invalid_config, "join", fmt::format("{} gave no HMC_SECRET", env.launcher),
-                "a launcher that sets HMC_LAUNCHER must give its ranks the job's secret");
+    throw Error(Code::invalid_config, "join", fmt::format("{} set no HMC_SECRET", env.launcher),
+                "a launcher that sets HMC_LAUNCHER must also set HMC_SECRET");
   }
   if (!is_loopback(env.store)) {
     throw Error(Code::invalid_config, "join",
                 fmt::format("HMC_SECRET is not set, and HMC_STORE={} can be reached from other machines", env.store),
-                "give every rank the same: export HMC_SECRET=$(openssl rand -hex 32)");
+                "set the same one for every rank: export HMC_SECRET=$(openssl rand -hex 32)");
   }
   if (*env.rank != 0) return LocalSecret::fetch(env.store, deadline);
   return local_secret_.emplace(env.store).secret();
 }
 
-/// The agent that serves this node; where there is none, this process becomes it.
+/// Connects to this node's agent. If there is none, this process runs it.
 base::UniqueFd TcpBootstrap::reach_agent(const base::Env& env, const Secret& secret, Deadline deadline) {
   const std::string name = NodeAgent::socket_name(secret, env.node);
   base::UniqueFd socket;
@@ -115,10 +115,10 @@ base::UniqueFd TcpBootstrap::reach_agent(const base::Env& env, const Secret& sec
     Dial dial = connect_unix(name, socket);
     if (dial == Dial::nobody) {
       agent_ = NodeAgent::start(secret, env.store, env.node, *env.size, {}, deadline, by_hand_ ? 0 : -1);
-      dial = connect_unix(name, socket);  // to ours, or to the one that was faster
+      dial = connect_unix(name, socket);  // to this process's agent, or to another rank's, which started first
     }
     if (dial == Dial::connected) break;
-    if (deadline.expired()) throw Error(Code::timeout, "join", "the node's agent takes no connection");
+    if (deadline.expired()) throw Error(Code::timeout, "join", "the node's agent accepts no connection");
     (void)::poll(nullptr, 0, 1);
   }
   if (peer_of(socket.get()).uid != ::geteuid()) {
@@ -138,9 +138,9 @@ void TcpBootstrap::watch_host(int agent_pid) {
 
 void TcpBootstrap::leave() noexcept {
   if (std::exchange(left_, true)) return;
-  watch_.reset();  // from here on the host may go
+  watch_.reset();  // from here on the host may end
   client_->say_goodbye();
-  // What this process serves must outlive those who use it.
+  // The services of this process must outlive their users.
   const Deadline deadline = Deadline::after(timeout_);
   if (agent_) (void)agent_->wait_for_goodbyes(deadline);
   agent_.reset();
@@ -151,10 +151,10 @@ void TcpBootstrap::leave() noexcept {
 
 TcpBootstrap::~TcpBootstrap() {
   if (left_ || !client_) return;
-  // This counts as a failure, and those whom this process served must hear of it while it still does.
+  // This is a failure. The users of this process's services must be notified before the services end.
   const Deadline soon = Deadline::after(std::chrono::milliseconds(200));
   if (agent_) {
-    agent_->report_death(client_->rank(), fmt::format("rank {} went without saying goodbye", client_->rank()));
+    agent_->report_death(client_->rank(), fmt::format("rank {} ended without Runtime::close", client_->rank()));
     (void)agent_->wait_for_goodbyes(soon);
   }
   watch_.reset();

@@ -8,9 +8,8 @@
 
 namespace hmc::bootstrap {
 
-/// Joins the job that HMC_RANK, HMC_SIZE, HMC_STORE (and HMC_SECRET, HMC_NODE) describe. Where no
-/// agent serves this node, this process starts one; where nobody launched the job (no HMC_LAUNCHER),
-/// rank 0 serves the store at HMC_STORE. Throws Error.
+/// Joins the job that HMC_RANK, HMC_SIZE, HMC_STORE (and HMC_SECRET, HMC_NODE) describe. If no agent serves this node,
+/// this process starts one. Without a launcher (no HMC_LAUNCHER), rank 0 runs the store at HMC_STORE. Throws Error.
 std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, base::Deadline deadline);
 
 }  // namespace hmc::bootstrap

@@ -43,7 +43,7 @@ HostPort split(const std::string& address) {
   const bool number = !parts.port.empty() && parts.port.size() <= 5 &&
                       parts.port.find_first_not_of("0123456789") == std::string::npos && std::stoi(parts.port) <= 65535;
   if (!number) {
-    throw Error(Code::invalid_config, "HMC_STORE", fmt::format("'{}' is no address", address),
+    throw Error(Code::invalid_config, "HMC_STORE", fmt::format("'{}' isn't an address", address),
                 "give host:port, [v6]:port, or :port");
   }
   return parts;
@@ -58,7 +58,7 @@ Addresses resolve(const HostPort& parts, int extra_flags, int& error) {
   hints.ai_flags = extra_flags | AI_NUMERICSERV | AI_NUMERICHOST;
   const char* const host = parts.host.empty() ? nullptr : parts.host.c_str();
   addrinfo* found = nullptr;
-  // As a number first: name services cost time and files at every start.
+  // First as a numeric address: name services cost time and open files at every start.
   error = ::getaddrinfo(host, parts.port.c_str(), &hints, &found);
   if (error == EAI_NONAME && host != nullptr) {
     hints.ai_flags &= ~AI_NUMERICHOST;
@@ -69,7 +69,7 @@ Addresses resolve(const HostPort& parts, int extra_flags, int& error) {
           }};
 }
 
-/// Two calls to connect() may meet each other when nobody listens on a local port: no store there.
+/// A connect() to a local port without a listener may connect to itself: then there is no store.
 bool talks_to_itself(int socket) noexcept {
   sockaddr_storage mine{};
   sockaddr_storage theirs{};
@@ -107,7 +107,7 @@ base::UniqueFd connect_once(const addrinfo& to, base::Deadline deadline, int& er
 
 void tune_tcp(int socket) noexcept {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  // A machine that lost its power sends no end: ask after it.
+  // A machine that lost its power sends no end, so use keepalive.
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
@@ -166,7 +166,7 @@ base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline) 
   HostPort parts = split(address);
   if (parts.host.empty()) parts.host = "localhost";
   auto pause = std::chrono::milliseconds(1);
-  std::string why = "nobody was there";
+  std::string why = "no process listens there";
   do {
     int error = 0;
     const Addresses found = resolve(parts, 0, error);

@@ -41,7 +41,7 @@ class Members(LauncherTest):
         texts = re.findall(r"saw \d+ peer_failed 1 (.*)", out)
         self.assertEqual(len(texts), 2, out + err)
         for text in texts:
-            self.assertRegex(text, r"^Window::close: rank 1 (exited with status 1|ended without saying goodbye)")
+            self.assertRegex(text, r"^Window::close: rank 1 (exited with status 1|ended without Runtime::close)")
 
     def test_a_misspelt_variable_is_told_once_with_the_nearest_name(self):
         environment = dict(os.environ, HMC_TIMOUT_S="5", HMC_TEST_OWN="1")

@@ -121,7 +121,7 @@ TEST(Connection, another_version_is_named_on_both_sides) {
   server.read();
   EXPECT_FALSE(server.next(fds));
   EXPECT_THAT(server.fault(), testing::AllOf(testing::HasSubstr("version 9"),
-                                             testing::HasSubstr(fmt::format("speaks {}", protocol_version))));
+                                             testing::HasSubstr(fmt::format("uses {}", protocol_version))));
 
   base::Bytes answer = drain(c.get());  // tells the caller which version is spoken here
   ASSERT_GE(answer.size(), frame_header_bytes);
@@ -130,7 +130,7 @@ TEST(Connection, another_version_is_named_on_both_sides) {
   client.read();
   EXPECT_FALSE(client.next(fds));
   EXPECT_THAT(client.fault(), testing::AllOf(testing::HasSubstr("version 9"),
-                                             testing::HasSubstr(fmt::format("speaks {}", protocol_version))));
+                                             testing::HasSubstr(fmt::format("uses {}", protocol_version))));
 }
 
 TEST(Connection, carries_descriptors_and_closes_them_on_exec) {

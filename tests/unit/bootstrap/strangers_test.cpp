@@ -106,7 +106,7 @@ TEST(Strangers, a_rank_of_another_job_size_is_told_so) {
   env.size = 3;
   const Error error = error_of([&] { (void)join_tcp(env, soon()); });
   EXPECT_EQ(error.code(), Code::invalid_config);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("2 ranks"), HasSubstr("speaks of 3")));
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("2 ranks"), HasSubstr("HMC_SIZE=3")));
   expect_a_working_job(servers);
 }
 
