@@ -1,4 +1,4 @@
-// hmc-sim: what a collective would take on a machine that isn't here.
+// hmc-sim: predicts the time of a collective on another machine.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -34,16 +34,17 @@ int simulate(const Options& options) {
   std::vector<Survey> surveys;
   for (const rules::Question& question : questions(options)) {
     surveys.push_back(surveyor.survey(question));
-    if (surveys.back().ours.empty()) throw UsageError("no algorithm of that name for this collective");
+    if (surveys.back().ours.empty()) throw UsageError("--algorithms: this collective has no algorithm of that name");
     if (!options.json) fmt::print("{}{}", surveys.size() > 1 ? "\n" : "", as_text(surveys.back()));
   }
   if (options.json)
     fmt::print("{}", as_json(surveys, options.model, options.origin));
   else
     fmt::print(
-        "* the library's choice. Unless HMC_COLL, HMC_COLL_FILE or HMC_DETERMINISTIC decides it is the least "
-        "estimate,\n"
-        "  by the closed forms that hmcinfo explain prints too\n"
+        "* the library's choice: the lowest estimate, unless HMC_COLL, HMC_COLL_FILE or HMC_DETERMINISTIC decides;
+"
+        "  hmcinfo explain prints the same estimates
+"
         "  parameters: {}\n",
         options.origin);
   if (!options.plot.empty()) write_file(options.plot, as_svg(surveys));

@@ -1,4 +1,4 @@
-// Measures the model's parameters between ranks of this machine: on a node, and between pretended nodes.
+// Measures the model's parameters between ranks of this machine: on a node, and between emulated nodes.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -25,19 +25,19 @@ double now_ns() {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// What it takes when nobody else wants the core: one in ten took less.
+/// The time on an undisturbed core: the 10th percentile.
 double undisturbed(std::vector<double> values) {
   const auto tenth = values.begin() + static_cast<long>(values.size() / 10);
   std::nth_element(values.begin(), tenth, values.end());
   return *tenth;
 }
 
-/// Rank 0 and `peer` play. Each step leaves both words at the count so far.
+/// Rank 0 and `peer` exchange signals. After each step both words have the current count.
 class PingPong {
  public:
   PingPong(Runtime& runtime, Window& window, int peer) : runtime_(runtime), window_(window), peer_(peer) {}
 
-  /// Half of the time there and back, in ns.
+  /// Half of the round-trip time, in ns.
   double one_way(std::uint64_t bytes, int times) {
     std::vector<double> samples;
     for (int i = 0; i < times; ++i) {
@@ -48,7 +48,7 @@ class PingPong {
     return undisturbed(samples);
   }
 
-  /// What a put_signal keeps its caller.
+  /// The time that a put_signal takes at its caller.
   double overhead() {
     std::vector<double> samples;
     for (int i = 0; i < rounds; ++i) {
@@ -59,7 +59,7 @@ class PingPong {
     return undisturbed(samples);
   }
 
-  /// Between the messages of a burst.
+  /// The time between the messages of a burst.
   double gap() {
     std::vector<double> one, many;
     for (int i = 0; i < rounds; ++i) {
@@ -74,7 +74,7 @@ class PingPong {
   }
 
  private:
-  /// `count` messages there, one signal back.
+  /// `count` messages in one direction, one signal back.
   void exchange(std::uint64_t bytes, int count, double* call) {
     sent_ += static_cast<std::uint64_t>(count);
     ++answered_;
@@ -107,7 +107,7 @@ std::string measure_link(Runtime& runtime, const char* name, int peer) {
     const double small = play.one_way(8, rounds), overhead = play.overhead(), gap = play.gap();
     const double middle = play.one_way(largest / 4, large_rounds), large = play.one_way(largest, large_rounds);
     const double per_byte = (large - middle) / (largest - largest / 4);
-    // The model has one overhead for both sides: where twice the sender's is more than the whole way, it is half.
+    // The model has one overhead for both sides: at most half of the one-way time.
     const double both = std::min(overhead, small / 2);
     const double latency = small - 2 * both;
     text = fmt::format("--{0}-L {1:.0f} --{0}-o {2:.0f} --{0}-g {3:.0f} --{0}-G {4:.4f}", name, latency, both, gap,
@@ -118,7 +118,7 @@ std::string measure_link(Runtime& runtime, const char* name, int peer) {
   return text;
 }
 
-/// ns per byte of a copy and of a float sum, out of caches' reach no further than 1 MiB is.
+/// ns per byte of a copy and of a float sum, on blocks of 1 MiB.
 std::string measure_work() {
   std::vector<float> a(largest / 4, 1.5F), b(largest / 4, 0.25F);
   std::vector<double> copies, sums;
@@ -129,16 +129,16 @@ std::string measure_work() {
     start = now_ns();
     for (std::size_t k = 0; k < a.size(); ++k) b[k] += a[k];
     sums.push_back(now_ns() - start);
-    a[static_cast<std::size_t>(i)] += b[static_cast<std::size_t>(i)];  // so that no round can be left out
+    a[static_cast<std::size_t>(i)] += b[static_cast<std::size_t>(i)];  // so that the compiler can't remove a round
   }
   return fmt::format("--copy {:.4f} --reduce {:.4f}", undisturbed(copies) / largest, undisturbed(sums) / largest);
 }
 
-/// Two ranks of this same program, on so many pretended nodes; more would share the cores that are measured.
+/// Starts two ranks of this program on `nodes` emulated nodes. More ranks would share the measured cores.
 int run_pair(const char* nodes) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string hmcrun = (self.parent_path() / "hmcrun").string();
-  // Bound: two ranks that meet on one core wait for the scheduler.
+  // Bound: two ranks on one core would wait for the scheduler.
   const char* const words[] = {hmcrun.c_str(), "-np",  "2",          "--nodes",   nodes,
                                "--bind-to",    "core", self.c_str(), "--measure", nullptr};
   pid_t child = 0;

@@ -1,5 +1,5 @@
-// What a message and a byte of work cost. Times are whole picoseconds, so that sums are exact and every
-// machine prints the same.
+// The cost of a message and of a byte of work. Times are whole picoseconds, so that sums are exact and all machines
+// print the same.
 #pragma once
 
 #include <cmath>
@@ -14,23 +14,23 @@ using Time = std::int64_t;  ///< picoseconds
 constexpr Time from_ns(double ns) { return static_cast<Time>(ns * 1000.0 + (ns < 0 ? -0.5 : 0.5)); }
 constexpr double to_us(Time time) { return static_cast<double>(time) / 1e6; }
 
-/// LogGP. A put costs its sender `overhead`; then its bytes enter the link one per `per_byte_ps`; the first is
-/// there `latency` later; who waits for it pays `overhead` again. The next message enters `gap` after the last
-/// byte of the one before, and the same holds where messages leave the link.
+/// LogGP. A put costs its sender `overhead`. Then its bytes enter the link, one per `per_byte_ps`. The first byte
+/// arrives `latency` later. The waiting rank pays `overhead` again. The next message enters `gap` after the last byte
+/// of the previous one; the same holds at the end of the link.
 struct Link {
   Time latency = 0;
   Time overhead = 0;
   Time gap = 0;
   double per_byte_ps = 0;
 
-  /// All bytes but the first.
+  /// The time of all bytes except the first.
   Time stream(std::uint64_t bytes) const {
     return bytes <= 1 ? 0 : static_cast<Time>(std::llround(static_cast<double>(bytes - 1) * per_byte_ps));
   }
 };
 
-/// Two levels of switches: `leaf_nodes` nodes on each leaf, all leaves on one spine. A leaf's way up carries what
-/// its nodes can send, divided by `oversubscription`; so does its way down. Crossing it costs `hop` each way.
+/// Two levels of switches: `leaf_nodes` nodes on each leaf, all leaves on one spine. A leaf's uplink and downlink each
+/// have its nodes' bandwidth divided by `oversubscription`. Each adds `hop` to the latency.
 struct Tree {
   bool enabled = false;
   int leaf_nodes = 32;
@@ -43,7 +43,7 @@ inline Link link_of(const collectives::schedule::Link& link) {
 }
 
 struct Model {
-  /// The figures by which the library chooses: hmc-sim and the choice have one model.
+  /// From the parameters by which the library chooses.
   explicit Model(const collectives::schedule::Parameters& parameters = {})
       : node(link_of(parameters.node)),
         network(link_of(parameters.network)),

@@ -31,7 +31,7 @@ void replace(schedule::Link& link, const Values& values) {
 schedule::Collective collective_from(const std::string& word) {
   for (int i = 0; i < schedule::collective_count; ++i)
     if (const auto each = static_cast<schedule::Collective>(i); word == schedule::name_of(each)) return each;
-  throw UsageError("'" + word + "' is no collective");
+  throw UsageError("'" + word + "' isn't a collective");
 }
 
 std::vector<std::string> split(const std::string& words) {
@@ -58,31 +58,31 @@ std::uint64_t bytes_from(const std::string& word) {
     shift = -1;
   }
   if (error != std::errc() || shift < 0 || value > (std::uint64_t{1} << 50) >> shift)
-    throw UsageError("'" + word + "' is no number like 64, 4K, 1M");
+    throw UsageError("'" + word + "' isn't a number like 64, 4K, 1M");
   return value << shift;
 }
 
 void declare(CLI::App& app, Options& o) {
   app.add_option("collective", o.collective_word, "allreduce, broadcast, barrier, ...");
   app.add_option("--bytes", o.bytes_words,
-                 "Of the vector; in gather, scatter, allgather, alltoall, reduce_scatter of "
-                 "one block. A list: one table each. Default 1M; with --plot a sweep")
+                 "Size of the vector; for gather, scatter, allgather, alltoall, reduce_scatter of "
+                 "one block. A list prints a table for each. Default 1M; with --plot a range")
       ->delimiter(',');
   app.add_option("--ranks", o.ranks_words, "Size of the team; or a list. Default 64")->delimiter(',');
   app.add_option("--per-node", o.per_node, "Ranks on each node")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--algorithms", o.algorithm_words, "all, or names: ring,rabenseifner")->capture_default_str();
   app.add_flag("--json", o.json, "For programs: one JSON document");
-  app.add_option("--plot", o.plot, "Write an SVG: time over bytes, or over ranks where only those are a list");
+  app.add_option("--plot", o.plot, "Write an SVG: time over bytes, or over ranks if only --ranks is a list");
   app.add_option("--most-steps", o.limits.ops,
-                 "Steps held at once, 16 bytes each; of larger ones one node's ranks stand for all")
+                 "Steps held in memory, 16 bytes each; of larger schedules only one node is replayed")
       ->capture_default_str();
-  app.add_flag("--measure", o.measure, "Measure the model here, on two pretended nodes, and print it as flags");
+  app.add_flag("--measure", o.measure, "Measure the model here, on two emulated nodes, and print it as flags");
 
   app.add_option("--parameters", o.parameters_file,
-                 "A file of the model's figures, as jobs leave in HMC_CACHE; else this machine's, else built-in ones. "
-                 "The flags below replace single figures")
+                 "File with the model's parameters, as jobs write to HMC_CACHE; else this machine's, else built-in "
+                 "ones. The flags below replace single parameters")
       ->group("Model");
-  app.add_flag("--one-machine", o.one_machine, "The figures for nodes that are pretended, as by hmcrun --nodes")
+  app.add_flag("--one-machine", o.one_machine, "The parameters for nodes emulated on one machine, as by hmcrun --nodes")
       ->group("Model");
   declare_link(app, "node", o.node_ns);
   declare_link(app, "network", o.network_ns);
@@ -90,12 +90,14 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--reduce", o.reduce_ns, "ns per byte reduced")->group("Model, work");
   o.hop_ns = static_cast<double>(o.model.tree.hop) / 1000;
   const char* const tree = "Model, fat tree";
-  app.add_flag("--fat-tree", o.model.tree.enabled, "Two levels of switches instead of a perfect one")->group(tree);
+  app.add_flag("--fat-tree", o.model.tree.enabled, "Two levels of switches, instead of one without contention")
+      ->group(tree);
   app.add_option("--leaf-nodes", o.model.tree.leaf_nodes, "Nodes on a leaf switch")
       ->capture_default_str()
       ->check(CLI::PositiveNumber)
       ->group(tree);
-  app.add_option("--oversubscription", o.model.tree.oversubscription, "What nodes can send over what a leaf carries up")
+  app.add_option("--oversubscription", o.model.tree.oversubscription,
+                 "Bandwidth of a leaf's nodes over bandwidth from leaf to spine")
       ->capture_default_str()
       ->check(CLI::PositiveNumber)
       ->group(tree);
@@ -104,7 +106,7 @@ void declare(CLI::App& app, Options& o) {
 
 void finish(Options& o) {
   if (o.measure) return;
-  if (o.collective_word.empty()) throw UsageError("which collective? (--help tells more)");
+  if (o.collective_word.empty()) throw UsageError("the collective is missing (see --help)");
   o.collective = collective_from(o.collective_word);
   if (o.ranks_words.empty()) o.ranks_words = {"64"};
   const bool sweep = !o.plot.empty() && o.bytes_words.size() < 2 && o.ranks_words.size() < 2;
@@ -115,7 +117,7 @@ void finish(Options& o) {
   for (const std::string& word : o.bytes_words) o.bytes.push_back(bytes_from(word));
   for (const std::string& word : o.ranks_words) {
     const std::uint64_t ranks = bytes_from(word);
-    if (ranks < 1 || ranks > 1 << 28) throw UsageError("--ranks takes 1 to 256M");
+    if (ranks < 1 || ranks > 1 << 28) throw UsageError("--ranks: give 1 to 256M");
     o.ranks.push_back(static_cast<int>(ranks));
   }
   if (o.algorithm_words != "all") o.algorithms = split(o.algorithm_words);
@@ -126,7 +128,7 @@ void finish(Options& o) {
   replace(o.parameters.network, o.network_ns);
   o.parameters.copy = o.copy_ns.value_or(o.parameters.copy);
   o.parameters.reduce = o.reduce_ns.value_or(o.parameters.reduce);
-  o.origin = machine.origin + (o.parameters == machine.parameters ? "" : ", with figures from the command line");
+  o.origin = machine.origin + (o.parameters == machine.parameters ? "" : ", with parameters from the command line");
   std::string rows;
   if (!env.coll_file.empty() && !collectives::read_file(env.coll_file, rows))
     throw Error(Code::invalid_config, "hmc-sim", "HMC_COLL_FILE: " + env.coll_file + " can't be read", "give a file");

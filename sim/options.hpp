@@ -22,9 +22,9 @@ struct Options {
   std::vector<int> ranks;
   int per_node = 1;
   std::vector<std::string> algorithms;
-  schedule::Parameters parameters;  ///< the model without its tree, as the library's choice takes it
-  std::string origin;               ///< of the parameters, for people
-  collectives::Selector selector;   ///< with HMC_COLL and HMC_COLL_FILE, as hmcinfo explain has it
+  schedule::Parameters parameters;  ///< the model without its tree, for the library's choice
+  std::string origin;               ///< of the parameters, as text
+  collectives::Selector selector;   ///< with HMC_COLL and HMC_COLL_FILE, as in hmcinfo explain
   bool deterministic = false;       ///< HMC_DETERMINISTIC
   Model model;
   Limits limits;
@@ -44,14 +44,14 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options);
-/// Words into values; throws UsageError for words that are wrong, Error for a file that can't be read.
+/// Converts words to values. Throws UsageError for wrong words, Error for a file that can't be read.
 void finish(Options& options);
 
 /// "64", "4K", "1M": powers of 1024.
 std::uint64_t bytes_from(const std::string& word);
 
-/// L, o, g, G of this machine, by put_signal between ranks, printed as flags. Starts ranks through hmcrun unless it
-/// is one of them.
+/// Measures L, o, g, G of this machine by put_signal between ranks, and prints them as flags. Starts the ranks through
+/// hmcrun, unless this process is one of them.
 int measure(const Options& options);
 
 }  // namespace hmc::sim

@@ -21,7 +21,7 @@ struct Curve {
   std::vector<std::pair<double, double>> points;  // x, microseconds
 };
 
-/// A logarithmic axis onto [0, 1].
+/// A logarithmic axis that maps to [0, 1].
 struct Axis {
   double low = 1, high = 1;
   double at(double value) const { return high > low ? std::log(value / low) / std::log(high / low) : 0.5; }
@@ -55,7 +55,7 @@ std::vector<Curve> curves_of(const std::vector<Survey>& surveys, bool ranks) {
   };
   for (const Survey& survey : surveys) {
     for (const Line& line : survey.ours) add(line.name, false, survey, line);
-    // A library's curve goes on where it takes another algorithm.
+    // A library's curve continues when its algorithm changes.
     for (const Line& line : survey.libraries) add(line.name.substr(0, line.name.find(':')), true, survey, line);
   }
   std::erase_if(curves, [](const Curve& curve) { return curve.points.empty(); });

@@ -1,4 +1,4 @@
-// Program: the steps of many ranks, small enough that a million ranks fit.
+// Program: the steps of many ranks, compact enough for a million ranks.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct TooLarge : std::runtime_error {
 
 enum class OpKind : std::uint32_t { put, wait, settle, work };
 
-/// A step as far as time depends on it. Neighbouring copies, reductions and folds are one `work`.
+/// A step's properties on which time depends. Consecutive copies, reductions and folds are one `work`.
 struct Op {
   std::uint64_t value;  ///< bytes of a put, picoseconds of work
   std::uint32_t peer;
@@ -44,7 +44,7 @@ class Program {
   int first() const { return first_; }
   int count() const { return static_cast<int>(begins_.size()); }
   std::span<const Op> ops(int index) const { return begins_[static_cast<std::size_t>(index)]; }
-  /// Slots of all ranks stand in one row; this rank's begin here.
+  /// The slots of all ranks are in one array; a rank's slots begin here.
   std::uint64_t slots_begin(int index) const { return slots_[static_cast<std::size_t>(index)]; }
   std::uint64_t slots() const { return slots_.back(); }
   std::uint64_t total_ops() const { return total_ops_; }

@@ -1,4 +1,4 @@
-// RadixQueue: a priority queue for times that never go back; equal times leave in the order they came.
+// RadixQueue: a priority queue for times that never decrease. Equal times leave in the order of insertion.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace hmc::sim {
 
-/// Bucket b holds items whose time differs from the last one taken first in bit b-1. Taking redistributes one
-/// bucket now and then; each item moves down at most 63 times, in practice a few.
-/// `Item` has a member `at`, not negative. Push nothing earlier than what was taken last.
+/// Bucket b holds the items whose highest bit that differs from the last taken time is bit b-1. Taking an item
+/// sometimes redistributes one bucket. Each item moves at most 63 times, in practice a few times. `Item` has a member
+/// `at`, not negative. An item's time must not be earlier than the last one taken.
 template <typename Item> class RadixQueue {
  public:
   bool empty() const { return size_ == 0; }
@@ -43,14 +43,14 @@ template <typename Item> class RadixQueue {
     items.swap(*full);
     last_ = std::min_element(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.at < b.at; })->at;
     for (const Item& item : items) buckets_[bucket_of(item)].push_back(item);
-    if (full->capacity() == 0) {  // keep the memory for the next time
+    if (full->capacity() == 0) {  // keep the memory for reuse
       items.clear();
       full->swap(items);
     }
   }
 
   std::array<std::vector<Item>, 65> buckets_;
-  std::size_t head_ = 0;  // of bucket 0: what was taken
+  std::size_t head_ = 0;  // of bucket 0: the number of items taken
   std::size_t size_ = 0;
   std::int64_t last_ = 0;
 };

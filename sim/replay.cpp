@@ -12,7 +12,7 @@ namespace {
 
 using schedule::Shape;
 
-/// Where a message is on its way; each stage is taken in the order of time.
+/// A message's stages; each is processed in the order of time.
 enum class Stage : std::uint8_t { adapter, up, down, arrival };
 
 struct Message {
@@ -24,8 +24,8 @@ struct Message {
   Stage stage;
 };
 
-/// A rank runs ahead on its own clock until it waits for a message that hasn't come, or for its adapter. What
-/// several share (adapters, ways up and down) is given in the order of time, by the queue.
+/// A rank runs ahead on its own clock until it waits for a message that hasn't arrived, or for its adapter. The queue
+/// serves shared resources (adapters, uplinks, downlinks) in the order of time.
 class Replayer {
  public:
   Replayer(const Shape& shape, const Program& program, const Model& model, const Limits& limits, bool mirrored)
@@ -63,7 +63,7 @@ class Replayer {
 
   struct Rank {
     Time now = 0;
-    Time injected = 0;  // when the adapter has read all my puts so far
+    Time injected = 0;  // when the adapter has read all of this rank's puts so far
     std::uint32_t next = 0;
     std::uint32_t pending = 0;  // puts that the adapter hasn't begun
   };
@@ -76,7 +76,7 @@ class Replayer {
   const Link& link(std::uint32_t a, std::uint32_t b) const {
     return node_of(a) == node_of(b) ? model_.node : model_.network;
   }
-  /// Who takes a message to `rank`: mirrored, the rank of this node that stands at its place.
+  /// The replayed rank that receives a message to `rank`. Mirrored: this node's rank with the same position.
   int index_of(std::uint32_t rank) const {
     return mirrored_ ? static_cast<int>(rank) % shape_.per_node : static_cast<int>(rank) - program_.first();
   }
@@ -126,12 +126,12 @@ class Replayer {
     result_.network_bytes += op.value;
     const Message message{rank.now, op.value, me, op.peer, op.slot(), Stage::adapter};
     ++rank.pending;
-    // An adapter of one's own serves in the order of the program.
+    // An adapter that serves one rank keeps the order of its program.
     if (queue_.size() >= most_messages_) throw TooLarge("too many messages at one time");
     shared_ ? queue_.push(message) : advance(message);
   }
 
-  /// Takes `now` or later, and keeps what serves it until `busy` later. Returns the start.
+  /// Occupies a resource from `now` or later, for `busy`. Returns the start.
   static Time serve(Time& free, Time now, Time busy) {
     const Time start = std::max(free, now);
     free = start + busy;
@@ -171,7 +171,7 @@ class Replayer {
     queue_.push(message);
   }
 
-  /// How long a message keeps a leaf's way up. One node stands for all of its leaf where it is mirrored.
+  /// How long a message occupies a leaf's uplink. Mirrored: one node represents all nodes of its leaf.
   Time trunk(std::uint64_t bytes) const {
     const double ways = mirrored_ ? 1 : model_.tree.leaf_nodes;
     return model_.work(model_.network.per_byte_ps * model_.tree.oversubscription / ways, bytes);
@@ -188,7 +188,7 @@ class Replayer {
   void deliver(std::uint32_t to, std::uint32_t slot, Time at) {
     const int index = index_of(to);
     const std::uint64_t place = program_.slots_begin(index) + slot;
-    if (place >= program_.slots_begin(index + 1)) complain("a message for a slot that isn't there", index, slot);
+    if (place >= program_.slots_begin(index + 1)) complain("a message for a slot that doesn't exist", index, slot);
     if (arrivals_[place] != unset) complain("two messages for one slot", index, slot);
     arrivals_[place] = at;
     const Rank& rank = ranks_[static_cast<std::size_t>(index)];
@@ -203,11 +203,11 @@ class Replayer {
     for (int i = 0; i < program_.count(); ++i) {
       const Rank& rank = ranks_[static_cast<std::size_t>(i)];
       const std::span<const Op> ops = program_.ops(i);
-      if (rank.next < ops.size()) complain("a wait that nothing ends", i, ops[rank.next].slot());
+      if (rank.next < ops.size()) complain("a wait without a message", i, ops[rank.next].slot());
       result_.time = std::max(result_.time, rank.now);
       result_.earliest = std::min(result_.earliest, rank.now);
     }
-    if (result_.sent != result_.received) throw std::runtime_error("a message that nobody waits for");
+    if (result_.sent != result_.received) throw std::runtime_error("a message without a wait");
     result_.estimated = mirrored_;
     return result_;
   }
@@ -254,7 +254,7 @@ Prediction predict(const Shape& shape, const Builder& build, const Model& model,
   } catch (const TooLarge&) {
     throw;
   } catch (const std::runtime_error&) {
-    throw TooLarge("too many messages, and no node stands for all");
+    throw TooLarge("too many messages, and the nodes aren't alike");
   }
 }
 

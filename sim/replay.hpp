@@ -9,31 +9,31 @@
 namespace hmc::sim {
 
 struct Prediction {
-  Time time = 0;      ///< when the last rank is through, all having started at 0
-  Time earliest = 0;  ///< when the first rank is through
+  Time time = 0;      ///< the end of the last rank; all ranks start at 0
+  Time earliest = 0;  ///< the end of the first rank
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
   std::uint64_t network_messages = 0;
   std::uint64_t network_bytes = 0;
-  bool estimated = false;  ///< one node's ranks stood for all
+  bool estimated = false;  ///< only one node's ranks were replayed
 };
 
 struct Limits {
-  std::uint64_t ops = 120'000'000;      ///< steps that are held at once: 16 bytes each
-  std::uint64_t messages = 16'000'000;  ///< on their way at one time: 32 bytes each, and as much again while sorted
+  std::uint64_t ops = 120'000'000;      ///< steps in memory: 16 bytes each
+  std::uint64_t messages = 16'000'000;  ///< in flight at one time: 32 bytes each, and as much again while sorted
 };
 
-/// Every rank, every message. Throws TooLarge, or std::runtime_error where the schedules don't fit together (a wait
-/// that nothing ends, two messages for one slot, a message that nobody waits for).
+/// Every rank, every message. Throws TooLarge, or std::runtime_error if the schedules don't match (a wait without a
+/// message, two messages for one slot, a message without a wait).
 Prediction replay(const schedule::Shape& shape, const Builder& build, const Model& model, const Limits& limits = {});
 
-/// For algorithms whose number of messages grows with the square of the team (rings, pairwise exchange), where
-/// every node does what the others do: one node's ranks, whose messages to other nodes come back as the ones
-/// that those nodes' likes would send. Throws std::runtime_error where nodes differ.
+/// For algorithms whose number of messages grows with the square of the team (rings, pairwise exchange), if all nodes
+/// do the same: replays the ranks of one node. A message to another node also stands for the one that the corresponding
+/// rank of another node sends. Throws std::runtime_error if nodes differ.
 Prediction replay_one_node(const schedule::Shape& shape, const Builder& build, const Model& model,
                            const Limits& limits = {});
 
-/// The first, or where it is too large the second; TooLarge where neither will do.
+/// replay(), or if that is too large, the replay of one node. Throws TooLarge if neither is possible.
 Prediction predict(const schedule::Shape& shape, const Builder& build, const Model& model, const Limits& limits = {});
 
 }  // namespace hmc::sim

@@ -32,7 +32,7 @@ bool Surveyor::wanted(std::string_view name) const {
   return names_.empty() || std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
-/// As the library does it: one that needs more scratch than an area has goes in pieces, one after the other.
+/// As in the library: a call that needs more scratch than an area has is cut into sequential pieces.
 Line Surveyor::ours(const Candidate& candidate, const Question& question, const Room& room) {
   Call call = call_of(question, deterministic_);
   const std::uint64_t pieces = candidate.pieces;
@@ -81,7 +81,7 @@ Line Surveyor::library(const char* name, const rules::Choice& choice, const Shap
   line.name = fmt::format("{}: {}", name, choice.theirs);
   line.alike = choice.alike;
   if (choice.phases.empty()) {
-    line.remark = choice.theirs.starts_with("(") ? "" : "no schedule of ours is near";
+    line.remark = choice.theirs.starts_with("(") ? "" : "no similar schedule";
     return line;
   }
   Time sum = 0;
@@ -97,7 +97,7 @@ Line Surveyor::library(const char* name, const rules::Choice& choice, const Shap
     const Algorithm* const algorithm = schedule::find(phase.collective, phase.algorithm);
     const Line done = algorithm == nullptr ? Line{} : predict_one(*algorithm, part, call_of(part));
     if (!done.time) {
-      line.remark += fmt::format(" ({})", algorithm == nullptr ? "we have none" : done.remark);
+      line.remark += fmt::format(" ({})", algorithm == nullptr ? "no such algorithm" : done.remark);
       return line;
     }
     sum += *done.time;

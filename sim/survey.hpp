@@ -1,4 +1,4 @@
-// Predictions for one call: every algorithm of ours, and what other libraries would take.
+// Predictions for one call: every algorithm of HMC, and the choices of other libraries.
 #pragma once
 
 #include <map>
@@ -15,13 +15,13 @@ namespace hmc::sim {
 
 struct Line {
   std::string name;
-  std::optional<Time> time;           ///< of the replay; what is cut into pieces is replayed one after the other
-  std::optional<double> estimate_ns;  ///< the closed form by which the library chooses, as hmcinfo explain prints it
+  std::optional<Time> time;           ///< of the replay; pieces are replayed one after the other
+  std::optional<double> estimate_ns;  ///< the closed form by which the library chooses
   std::uint64_t pieces = 1;
-  bool taken = false;      ///< by the library: the least estimate
+  bool taken = false;      ///< by the library: the lowest estimate
   bool estimated = false;  ///< from one node's ranks
-  bool alike = false;      ///< another library's algorithm, replayed as one of ours of the same shape
-  std::string remark;      ///< why there is no time, or what was replayed
+  bool alike = false;      ///< another library's algorithm, replayed as a similar one of HMC
+  std::string remark;      ///< why there is no time, or which schedule was replayed
   std::uint64_t network_messages = 0;
   std::uint64_t network_bytes = 0;
 };
@@ -34,8 +34,8 @@ struct Survey {
 
 class Surveyor {
  public:
-  /// `names` empty: all that apply. `selector`: as the library has it; its parameters are the model's, without its
-  /// tree. `deterministic`: as HMC_DETERMINISTIC, of the library's own calls.
+  /// `names` empty: all that apply. `selector`: the library's; its parameters are the model's, without its tree.
+  /// `deterministic`: as HMC_DETERMINISTIC, for HMC's own calls.
   Surveyor(const Model& model, collectives::Selector selector, bool deterministic, const Limits& limits,
            std::vector<std::string> names)
       : model_(model),
@@ -62,13 +62,13 @@ class Surveyor {
   std::map<Key, Line> known_;
 };
 
-/// The call of a question, over bytes; a reduction's over 4-byte elements where the bytes come in fours.
+/// The call of a question, on bytes; a reduction on 4-byte elements if the size is a multiple of 4.
 schedule::Call call_of(const rules::Question& question, bool deterministic = false);
 
-// ---- how surveys are shown
+// ---- output
 std::string as_text(const Survey& survey);
 std::string as_json(const std::vector<Survey>& surveys, const Model& model, const std::string& origin);
-/// Predicted time over bytes, or over ranks where only those differ. Both axes are logarithmic.
+/// Predicted time over bytes, or over ranks if only those differ. Both axes are logarithmic.
 std::string as_svg(const std::vector<Survey>& surveys);
 
 std::string words_of_bytes(std::uint64_t bytes);  ///< "1M"

@@ -72,7 +72,7 @@ std::string as_text(const Survey& survey) {
       estimated = estimated || line.estimated;
     }
   }
-  if (estimated) text += "  ~ from the ranks of one node, which stand for all\n";
+  if (estimated) text += "  ~ from a replay of one node's ranks\n";
   return text;
 }
 

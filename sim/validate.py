@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Holds hmc-sim's predictions against real runs on pretended nodes of this machine; prints a table in Markdown.
+"""Compares hmc-sim's predictions with real runs on emulated nodes of this machine; prints a table in Markdown.
 
 Usage: validate.py [BUILD_DIRECTORY]     (hmc-sim, hmcrun and the programs of bench/osu must be built)
 
-The model is measured first, between two ranks. The real figure is the best of five runs (the machine may have other
-work); a run's is the average time of a call on its ranks. Pretended nodes share the machine's cores, and its network
-is memory and CPU too; so the last columns have the prediction times ranks / cores.
+First the model is measured between two ranks. The real time is the best of five runs, since the machine may have other
+work. A run's time is a call's average over its ranks. Emulated nodes share the machine's cores, and their network uses
+its memory and CPU, so the last columns have the prediction times ranks / cores.
 """
 import json
 import os

@@ -1,7 +1,7 @@
-// MPICH 4.0.2 with ch4, the selection that is compiled in, for commutative built-in operations.
+// MPICH 4.0.2 with ch4, the compiled-in selection, for commutative built-in operations.
 //
 // Source of the facts: github.com/pmodels/mpich, tag v4.0.2: maint/tuning/coll/mpir/generic.json (flat algorithms),
-// maint/tuning/coll/ch4/generic.json and src/mpid/ch4/src/ch4_coll_impl.h (what is done node by node), and
+// maint/tuning/coll/ch4/generic.json and src/mpid/ch4/src/ch4_coll_impl.h (hierarchical algorithms), and
 // maint/tuning/coll/ch4/posix_generic.json (on a node: trees in shared memory, here as binomial trees).
 #include <span>
 
@@ -16,7 +16,7 @@ using C = schedule::Collective;
 constexpr int any = 0;
 constexpr int power_of_two = -1;
 
-/// For fewer ranks than `below`, or for powers of two, or for any: algorithms by bytes.
+/// Algorithms by bytes: for fewer ranks than `below`, for powers of two, or for any number.
 struct Row {
   C collective;
   int below;
@@ -49,7 +49,7 @@ struct Name {
   std::string_view ours;
 };
 
-/// What of ours is the same (no mark) or alike (~).
+/// HMC's algorithm that is the same (no mark) or similar (~).
 constexpr Name names[] = {
     {C::barrier, "dissemination", "dissemination"},
     {C::broadcast, "binomial", "binomial"},
@@ -73,7 +73,7 @@ constexpr Name names[] = {
     {C::exscan, "recursive_doubling", "recursive_doubling"},
 };
 
-/// Collectives that are done node by node, from so many bytes on no more (0: at any size).
+/// Broadcasts are hierarchical below this number of bytes.
 constexpr std::uint64_t broadcast_by_nodes_below = 12288;
 constexpr std::uint64_t broadcast_by_nodes_power_of_two_below = 524288;
 constexpr int few_ranks = 8;
@@ -87,7 +87,7 @@ std::string_view flat_name(const Question& q) {
     if (row.below > 0 && q.shape.size >= row.below) continue;
     const auto ranks = static_cast<std::uint64_t>(q.shape.size);
     const std::string_view name = pick(row.algorithms, row.total ? q.bytes * ranks : q.bytes);
-    // Less than an element for each of the largest power of two: nothing to scatter.
+    // Less than an element per rank of the largest power of two: nothing to scatter.
     const bool little = q.bytes / 4 < static_cast<std::uint64_t>(power_of_two_below(q.shape.size));
     if (little && name == "reduce_scatter_allgather") return "recursive_doubling";
     if (little && name == "reduce_scatter_gather") return "binomial";
@@ -125,7 +125,7 @@ bool goes_by_nodes(const Question& q) {
   }
 }
 
-/// On each node to its first rank, between the nodes' first ranks, on each node from there.
+/// Within each node to its first rank, between the nodes' first ranks, then within each node from its first rank.
 Choice by_nodes(const Question& q) {
   const schedule::Shape leaders{q.shape.nodes(), 1};
   const bool up = q.collective != C::broadcast;
@@ -152,7 +152,7 @@ Choice mpich(const Question& question) {
   }
   if (several && goes_by_nodes(question)) return by_nodes(question);
   Choice choice = flat(question, Scope::all);
-  if (several && question.collective == C::scan) {  // node by node, where ranks of a node are consecutive
+  if (several && question.collective == C::scan) {  // hierarchical, since the ranks of a node are consecutive
     choice.theirs = "smp";
     choice.alike = true;
   }

@@ -1,8 +1,8 @@
 // Open MPI 4.1.4, coll/tuned, fixed decisions for commutative operations.
 //
-// Source of the facts: github.com/open-mpi/ompi, tag v4.1.4, ompi/mca/coll/tuned/coll_tuned_decision_fixed.c; what
-// an algorithm falls back to when there is too little data: ompi/mca/coll/base/coll_base_{allreduce,bcast,allgather,
-// reduce}.c. Segments are 0 there, so pipelines aren't cut and the segmented ring is the ring.
+// Source of the facts: github.com/open-mpi/ompi, tag v4.1.4, ompi/mca/coll/tuned/coll_tuned_decision_fixed.c. Fallbacks
+// of algorithms for little data: ompi/mca/coll/base/coll_base_{allreduce,bcast,allgather,reduce}.c. Segments are 0
+// there, so pipelines aren't cut and the segmented ring is the ring.
 #include <array>
 #include <span>
 
@@ -16,7 +16,7 @@ using C = schedule::Collective;
 
 constexpr int any = 0;
 
-/// For fewer ranks than `below`: algorithm numbers, each for fewer bytes than its bound.
+/// For fewer ranks than `below`: algorithm numbers, each used below its bound in bytes.
 struct Row {
   C collective;
   int below;
@@ -112,7 +112,7 @@ constexpr Row rows[] = {
     {C::reduce_scatter, any, "3 <4, 1 <16, 4 <65536, 1 <262144, 4"},
 };
 
-/// Number `number` of a collective, and what of ours is the same ("") or alike ("~"); none where it is empty.
+/// Algorithm `number` of a collective, and HMC's algorithm that is the same, or similar ("~"). Empty: none.
 struct Name {
   C collective;
   char number;
@@ -172,7 +172,7 @@ constexpr Name names[] = {
     {C::reduce_scatter, '4', "butterfly", "~pat"},
 };
 
-/// What an algorithm does instead when there is less than an element for each rank.
+/// The fallback of an algorithm when there is less than an element per rank.
 char with_too_little(C collective, char number, std::uint64_t count, int ranks) {
   const auto all = static_cast<std::uint64_t>(ranks);
   const auto power = static_cast<std::uint64_t>(power_of_two_below(ranks));
@@ -194,7 +194,7 @@ char number_for(const Question& question) {
   return 0;
 }
 
-/// `parts` one after the other, each as Open MPI would choose it.
+/// `parts` in sequence, each with the algorithm that Open MPI would choose.
 void append(Choice& choice, const Question& part) {
   const Choice chosen = openmpi(part);
   choice.theirs += (choice.phases.empty() ? " of " : " and ") + chosen.theirs;

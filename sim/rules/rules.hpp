@@ -1,4 +1,4 @@
-// What other libraries would take for a call, said in terms of our schedules.
+// The choices of other libraries for a call, in terms of HMC's schedules.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace hmc::sim::rules {
 
 namespace schedule = hmc::collectives::schedule;
 
-/// A collective over 4-byte elements by a commutative operation, root 0.
+/// A collective on 4-byte elements with a commutative operation, root 0.
 struct Question {
   schedule::Collective collective;
   std::uint64_t bytes;  ///< of one rank's block in gather, scatter, allgather, alltoall, reduce_scatter
@@ -21,7 +21,7 @@ struct Question {
 
 enum class Scope { all, node, leaders };  ///< the team; the ranks of one node; one rank of each node
 
-/// One of our schedules. What they do in several calls is several, one after the other.
+/// One of HMC's schedules. An algorithm that consists of several calls has several phases in sequence.
 struct Phase {
   Scope scope;
   schedule::Collective collective;
@@ -30,17 +30,17 @@ struct Phase {
 };
 
 struct Choice {
-  std::string theirs;         ///< as they name it
-  std::vector<Phase> phases;  ///< empty: no schedule of ours is near
-  bool alike = false;         ///< the phases aren't the same algorithm, but one of the same shape
+  std::string theirs;         ///< the library's name of the algorithm
+  std::vector<Phase> phases;  ///< empty: HMC has no similar schedule
+  bool alike = false;         ///< the phases are a similar algorithm, not the same one
 };
 
-/// Open MPI 4.1.4, coll/tuned with its fixed decisions.
+/// Open MPI 4.1.4, coll/tuned, fixed decisions.
 Choice openmpi(const Question& question);
-/// MPICH 4.0.2, ch4, with the selection that is compiled in.
+/// MPICH 4.0.2, ch4, compiled-in selection.
 Choice mpich(const Question& question);
 
-/// Walks "3 <4096, 4 <8192, 6": the first word whose bound holds. "<=" bounds hold when equal.
+/// Searches "3 <4096, 4 <8192, 6" for the first word whose bound holds. "<=" includes equality.
 std::string_view pick(std::string_view table, std::uint64_t value);
 /// The largest power of two that isn't larger.
 constexpr int power_of_two_below(int ranks) {

@@ -190,9 +190,9 @@ class HmcSim(unittest.TestCase):
         self.assertIn("dissemination", run("barrier", "--per-node", "8", *flags))
 
     def test_says_what_is_wrong(self):
-        for words, what in ((["allredeuce"], "is no collective"), (["allreduce", "--bytes", "1X"], "is no number"),
+        for words, what in ((["allredeuce"], "isn't a collective"), (["allreduce", "--bytes", "1X"], "isn't a number"),
                             (["allreduce", "--algorithms", "magic"], "no algorithm of that name"),
-                            (["allreduce", "--nonsense"], "--nonsense"), ([], "which collective?")):
+                            (["allreduce", "--nonsense"], "--nonsense"), ([], "collective is missing")):
             out = run(*words, code=2)
             self.assertTrue(out.startswith("hmc-sim: "), out)
             self.assertIn(what, out)
