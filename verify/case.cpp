@@ -3,7 +3,7 @@
 namespace hmc::verify {
 namespace {
 
-/// Some zero, some equal, most different.
+/// Counts: some zero, some equal, most different.
 std::uint64_t varied(std::uint64_t a, std::uint64_t b, std::uint64_t largest) {
   const std::uint64_t mixed = (a * 7 + b * 13 + 3) % 11;
   return mixed == 0 ? 0 : mixed == 1 ? largest : (a * 5 + b * 3) % (largest + 1);
@@ -34,7 +34,7 @@ void Case::make_irregular(std::uint64_t largest, bool gaps) {
     call_.displacements = displacements_;
     return;
   }
-  // In place, what goes to a rank lies where what comes from it goes: the counts must agree.
+  // In place, a rank's outgoing block is replaced by the incoming one, so the counts must be equal.
   const bool symmetric = call_.in_place;
   for (std::size_t me = 0; me < size; ++me) {
     Counts to, from;

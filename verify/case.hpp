@@ -1,4 +1,4 @@
-// Case: one collective call of a whole team, and the algorithm that is to do it.
+// Case: one collective call of a whole team, and the checked algorithm.
 #pragma once
 
 #include <string>
@@ -17,14 +17,14 @@ class Case {
   Case(const Case&) = delete;
   Case& operator=(const Case&) = delete;
 
-  /// A v-form whose blocks differ (some empty), with gaps between them if asked for. Before applies().
+  /// Makes it a v-form whose blocks differ (some empty), with optional gaps between them. Call it before applies().
   void make_irregular(std::uint64_t largest, bool gaps);
 
   bool applies() const;
-  /// Some bytes move, or none are to: a barrier.
+  /// Some bytes move, or it is a barrier.
   bool has_count() const { return call_.count > 0 || call_.collective == schedule::Collective::barrier; }
-  /// The result depends on the order in which contributions are combined, so that is rank order on every rank:
-  /// operations that don't commute, and deterministic reductions, whose bits are those of one order.
+  /// Contributions must be combined in rank order on every rank: for operations that don't commute, and for
+  /// deterministic reductions.
   bool in_rank_order() const { return !call_.commutative || call_.deterministic; }
   const schedule::Algorithm& algorithm() const { return algorithm_; }
   const schedule::Shape& shape() const { return shape_; }

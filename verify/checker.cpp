@@ -1,5 +1,5 @@
-// Follows all ranks' steps in an order that signals allow. Which order doesn't matter: of two accesses that
-// aren't ordered by happens-before, the one followed later is seen not to know of the earlier.
+// Follows all ranks' steps in an order that signals allow. Any such order suffices: if two accesses aren't ordered by
+// happens-before, the clock at the later one doesn't include the earlier one.
 #include "verify/checker.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using schedule::Schedule;
 using schedule::Step;
 using Schedules = std::vector<Schedule>;
 
-/// A range of one of a rank's memories: 0 input, 1 output (both, where they overlap), 2 scratch.
+/// A range of one of a rank's memories: 0 input, 1 output (both, if they overlap), 2 scratch.
 struct Range {
   int memory = 0;
   std::uint64_t begin = 0, bytes = 0;
@@ -28,12 +28,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// A put's source, which is read until its message has arrived or its rank has settled.
+/// A put's source. It may be read until the message has arrived or the rank has settled.
 struct Reading {
   Range range;
   std::uint32_t step = 0;
-  std::uint32_t target = 0, arrives = 0;  ///< over when the target's wait is known to be over,
-  std::uint32_t settled = Message::none;  ///< or the reader's settle
+  std::uint32_t target = 0, arrives = 0;  ///< over after the target's wait,
+  std::uint32_t settled = Message::none;  ///< or after the reader's settle
 };
 
 struct Rank {
@@ -43,7 +43,7 @@ struct Rank {
   std::shared_ptr<const Clock> sent_clock;  ///< null when `clock` has changed since
   std::uint32_t at = 0;
   std::vector<Reading> readings, input_readings;
-  std::size_t prune_at = 64;  ///< readings, before a look for those that are over
+  std::size_t prune_at = 64;  ///< number of readings at which completed ones are removed
 };
 
 class Checker {
@@ -91,7 +91,7 @@ class Checker {
   Messages messages_;
   std::vector<Rank> ranks_;
   std::vector<std::uint32_t> ready_;
-  std::uint32_t me_ = 0;  ///< whose step is being followed
+  std::uint32_t me_ = 0;  ///< the rank whose step is being followed
   bool deterministic_ = false, averages_ = false;
   std::uint64_t element_bytes_ = 1;
 };
@@ -143,7 +143,7 @@ void Checker::follow_all() {
     if (ranks_[r].at < schedules_[r].steps.size()) report_stuck();
 }
 
-/// False: it waits for a message that hasn't been sent.
+/// False: the step waits for a message that hasn't been sent.
 bool Checker::follow(const Step& step) {
   Pieces from, to, result;
   const Range source = range_of(me_, step.from_buffer, step.from, step.bytes);
@@ -195,7 +195,7 @@ void Checker::follow_put(const Step& step) {
     const Range source = range_of(me_, step.from_buffer, step.from, step.bytes);
     read(source, pieces);
     if (rank.readings.size() >= rank.prune_at) forget_readings();
-    // An input of its own is never written, and matters only at the end.
+    // A separate input is never written, and matters only at the end.
     (source.memory == 0 ? rank.input_readings : rank.readings)
         .push_back({source, rank.at, step.peer, message.wait_step, Message::none});
     const Range target{2, step.to, step.bytes};
@@ -226,7 +226,7 @@ void Checker::follow_settle() {
   forget_readings();
 }
 
-/// Those that are over for this rank. Scratch is written by others too, who must know of it themselves.
+/// Removes readings that are over for this rank. Other ranks also write scratch, and each must know of a reading's end.
 void Checker::forget_readings() {
   Rank& rank = ranks_[me_];
   std::erase_if(rank.readings,
@@ -239,7 +239,7 @@ bool Checker::is_over(const Reading& reading, const Clock& clock, std::uint32_t 
          (reading.settled != Message::none && (owner == me_ || clock[owner] > reading.settled));
 }
 
-/// `owner`'s memory is about to be written by me.
+/// Checks a write of this rank to `owner`'s memory.
 void Checker::check_no_reader(const Range& range, std::uint32_t owner, const char* what) const {
   for (const Reading& reading : ranks_[owner].readings)
     if (reading.range.overlaps(range) && !is_over(reading, ranks_[me_].clock, owner))
@@ -259,7 +259,7 @@ void Checker::read(const Range& range, Pieces& out) {
   check_own_put_arrived(range);
   rank.memories[range.memory].read(range.begin, range.bytes, out);
   for (const Piece& piece : out)
-    if (piece.value == undefined || piece.value == callers) refuse("reads bytes that nobody has written");
+    if (piece.value == undefined || piece.value == callers) refuse("reads bytes that weren't written");
   if (range.memory == 2) rank.memories[2].touch(range.begin, range.bytes, {rank.at + 1, 0});
 }
 
@@ -312,12 +312,13 @@ void Checker::check_disjoint(const Range& from, const Range& to) const {
   if (from.overlaps(to)) refuse("its source and its target overlap");
 }
 
-/// Whoever leaves a barrier knows that all others have come to it.
+/// A rank that leaves a barrier must know that all others have entered it.
 void Checker::check_heard_of_all() const {
   const Clock& clock = ranks_[me_].clock;
   for (std::uint32_t other = 0; other < clock.size(); ++other)
     if (other != me_ && clock[other] == 0)
-      throw Counterexample{static_cast<int>(me_), -1, "ends without having heard of rank " + std::to_string(other)};
+      throw Counterexample{static_cast<int>(me_), -1,
+                           "ends without a signal that shows the entry of rank " + std::to_string(other)};
 }
 
 void Checker::check_end(int number) {
@@ -335,12 +336,12 @@ void Checker::check_end(int number) {
       expected.write(overlap.input_at + content.begin, {content.piece});
   for (const Content& content : promised_to(subject_, number, values_))
     expected.write(overlap.output_at + content.begin, {content.piece});
-  // What exscan gives rank 0 is undefined.
+  // Rank 0's result of exscan is undefined.
   if (subject_.call_of(number).collective == schedule::Collective::exscan && number == 0) return;
   compare(rank.memories[1], expected);
 }
 
-/// Each run of the result, against what was promised for the same bytes.
+/// Compares each run of the result with the promised contents.
 void Checker::compare(const Storage& result, const Storage& expected) const {
   Pieces have, want;
   result.read(0, expected.size(), have);
@@ -364,7 +365,7 @@ void Checker::compare(const Storage& result, const Storage& expected) const {
 void Checker::report_stuck() const {
   std::uint32_t rank = 0;
   while (ranks_[rank].at == schedules_[rank].steps.size()) ++rank;
-  // Whom it waits for is stuck too; after as many hops as there are ranks we're on the cycle.
+  // The awaited rank is stuck too. After as many hops as there are ranks, `rank` is on the cycle.
   const auto next = [&](std::uint32_t r) { return schedules_[r].steps[ranks_[r].at].peer; };
   for (std::size_t i = 0; i < ranks_.size(); ++i) rank = next(rank);
   std::string what = "waits for ever: rank " + std::to_string(rank);

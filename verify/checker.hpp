@@ -10,7 +10,7 @@
 
 namespace hmc::verify {
 
-/// Why the schedules are wrong. Ranks and steps count from 0; step is -1 where it's about a rank as a whole.
+/// Why the schedules are wrong. Ranks and steps count from 0; step is -1 if it concerns a whole rank.
 struct Counterexample {
   int rank = -1;
   long step = -1;
@@ -18,17 +18,17 @@ struct Counterexample {
 };
 
 /// Proves, or gives the first counterexample:
-/// - what steps name exists: peers, slots, bytes of buffers; elements aren't cut;
+/// - peers, slots and bytes of buffers that steps refer to exist; elements aren't cut;
 /// - each slot is raised once and waited for once, by the ranks that the steps name;
 /// - no step waits for ever;
-/// - no byte is read before it's written, nor written while anybody may still read or write it: every pair of
-///   accesses of which one is a put's is ordered by program order, signals and settles;
+/// - no byte is read before it's written, or written while a rank may still read or write it: every pair of accesses of
+///   which one is a put's is ordered by program order, signals and settles;
 /// - each output holds the promised contributions and nothing else changed; contributions are combined in rank order
 ///   where the operation doesn't commute or the call is deterministic;
 /// - every element of a deterministic result comes from one fold of single contributions;
-/// - whoever leaves a barrier knows that all others have come to it;
+/// - a rank that leaves a barrier knows that all others have entered it;
 /// - at its end every rank's puts have read their sources.
-/// `steps` counts what was looked at.
+/// `steps` counts the steps that were checked.
 std::optional<Counterexample> check(const Case& subject, const std::vector<schedule::Schedule>& schedules,
                                     std::size_t* steps = nullptr);
 

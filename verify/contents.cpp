@@ -23,7 +23,7 @@ std::uint64_t place_of(const Call& call, int block) {
   return call.count * static_cast<std::uint64_t>(block);
 }
 
-/// Of block `block` in the blocks laid end to end, whatever gaps the buffer has.
+/// The position of block `block` in the concatenated blocks, without the buffer's gaps.
 std::uint64_t packed_place_of(const Call& call, int block) {
   if (call.irregular()) return place_among(call.counts, {}, block);
   return call.count * static_cast<std::uint64_t>(block);
@@ -50,7 +50,7 @@ Contents all_blocks_of(const Call& call, int size) {
   return contents;
 }
 
-/// Output of alltoall: block r holds what rank r has for `me`.
+/// Output of alltoall: block r is rank r's block for `me`.
 Contents blocks_from_all(const Case& subject, int me, Values& values) {
   Contents contents;
   const Call mine = subject.call_of(me);

@@ -1,4 +1,4 @@
-// What a collective's buffers hold before and must hold after: MPI's words as intervals.
+// The contents of a collective's buffers before and after the call: MPI's definitions as intervals.
 #pragma once
 
 #include <vector>
@@ -8,22 +8,22 @@
 
 namespace hmc::verify {
 
-/// Pieces that begin at `begin` of a buffer.
+/// Pieces from offset `begin` of a buffer.
 struct Content {
   std::uint64_t begin = 0;
   Piece piece;
 };
 using Contents = std::vector<Content>;
 
-/// What the input of `rank` holds.
+/// The contents of the input of `rank`.
 Contents input_of(const Case& subject, int rank, Values& values);
-/// What the output of `rank` must hold; what isn't named must be as before.
+/// The required contents of the output of `rank`. Other bytes must be unchanged.
 Contents promised_to(const Case& subject, int rank, Values& values);
-/// Whether this rank's buffers overlap, and where in the larger one the smaller begins.
+/// Whether this rank's buffers overlap, and the offset of the smaller one in the larger.
 struct Overlap {
   bool overlaps = false;
-  std::uint64_t input_at = 0;   ///< of the shared memory
-  std::uint64_t output_at = 0;  ///< of the shared memory
+  std::uint64_t input_at = 0;   ///< in the shared memory
+  std::uint64_t output_at = 0;  ///< in the shared memory
 };
 Overlap overlap_of(const Case& subject, int rank);
 

@@ -1,4 +1,4 @@
-// hmc-verify: proves every algorithm's schedules, or shows where one is wrong.
+// hmc-verify: proves the schedules of every algorithm, or prints a counterexample.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -35,8 +35,8 @@ struct Options {
 struct Row {
   const schedule::Algorithm* algorithm = nullptr;
   std::size_t cases = 0, steps = 0, left_out = 0;
-  int largest = 0;              ///< team that was proved with a count
-  std::vector<int> unproved{};  ///< sizes of which every case with a count was left out
+  int largest = 0;              ///< the largest team that was proved with data
+  std::vector<int> unproved{};  ///< team sizes of which every case with data was left out
   double seconds = 0;
   std::string wrong{};  ///< the smallest team's first counterexample
   int wrong_at = 0;
@@ -66,7 +66,7 @@ class Run {
       if (name_of(algorithm).find(options.only) == std::string::npos) continue;
       rows_.push_back({.algorithm = &algorithm});
     }
-    // The largest teams first: no core is left alone with one at the end.
+    // The largest teams first, so that no core works alone on one at the end.
     std::vector<int> sizes = options.size > 0 ? std::vector<int>{options.size} : sizes_for(effort);
     for (auto size = sizes.rbegin(); size != sizes.rend(); ++size)
       for (Row& row : rows_)
@@ -91,7 +91,7 @@ class Run {
       if (!part.wrong.empty()) return;
       const auto schedules = subject.build();
       ++part.cases;
-      // Without a count there is hardly a step.
+      // Without data there is hardly a step.
       if (subject.has_count()) part.largest = size;
       if (const auto found = check(subject, schedules, &part.steps)) {
         part.wrong = text_of(subject, schedules, *found);
@@ -121,25 +121,25 @@ class Run {
   std::mutex mutex_;
 };
 
-/// Of each algorithm, and at which sizes no case with a count was left.
+/// The cases left out per algorithm, and the team sizes without any case with data.
 void report_left_out(const std::vector<Row>& rows, double limit) {
   std::size_t left_out = 0;
   for (const Row& row : rows) left_out += row.left_out;
   if (left_out == 0) return;
-  fmt::print("\n{} cases of more than 64 ranks were left out, as too much (--limit {:.3g}):\n", left_out, limit);
+  fmt::print("\n{} cases of more than 64 ranks were left out as too expensive (--limit {:.3g}):\n", left_out, limit);
   for (const Row& row : rows) {
     if (row.left_out == 0) continue;
     std::vector<int> sizes = row.unproved;
     std::sort(sizes.begin(), sizes.end());
     fmt::print("  {:<40} {:>8}{}\n", name_of(*row.algorithm), row.left_out,
-               sizes.empty() ? "" : fmt::format(", and so all with a count at {} ranks", fmt::join(sizes, ", ")));
+               sizes.empty() ? "" : fmt::format(", among them all with data at {} ranks", fmt::join(sizes, ", ")));
   }
 }
 
 int report(const std::vector<Row>& rows, double limit, double seconds) {
   fmt::print("{:<42} {:>8} {:>12} {:>8} {:>8} {:>8}\n", "algorithm", "cases", "steps", "ranks", "left out", "seconds");
   std::size_t cases = 0, steps = 0, left_out = 0, wrong = 0;
-  // An algorithm of which no case with a count was checked hasn't been shown right.
+  // An algorithm without a checked case with data isn't proved.
   const auto is_shown = [](const Row& row) { return row.largest > 0; };
   for (const Row& row : rows) {
     fmt::print("{:<42} {:>8} {:>12} {:>8} {:>8} {:>8.2f}{}\n", name_of(*row.algorithm), row.cases, row.steps,
@@ -153,17 +153,16 @@ int report(const std::vector<Row>& rows, double limit, double seconds) {
   for (const Row& row : rows) {
     if (!row.wrong.empty()) fmt::print("\nWRONG {}", row.wrong);
     if (!is_shown(row))
-      fmt::print("\n{}: no case with a count {}\n", name_of(*row.algorithm),
-                 row.left_out > 0 ? "was checked" : "applies");
+      fmt::print("\n{}: no case with data {}\n", name_of(*row.algorithm), row.left_out > 0 ? "was checked" : "applies");
   }
   fmt::print("\n{} algorithms, {} cases, {} steps in {:.1f} s: {}\n", rows.size(), cases, steps, seconds,
              wrong > 0      ? fmt::format("{} not proved", wrong)
-             : left_out > 0 ? fmt::format("all proved, but for {} cases left out", left_out)
+             : left_out > 0 ? fmt::format("all proved, except {} cases left out", left_out)
                             : "all proved");
   return wrong == 0 && !rows.empty() ? 0 : 1;
 }
 
-/// 0 where every mistake was refuted or is none, and there was one of each kind, and in each algorithm.
+/// 0 if every mistake was refuted or is harmless, and every kind and every algorithm had one.
 int report_mutants(const Options& options) {
   const MutantReport report = test_mutants(options.only, options.seed, options.thin);
   fmt::print("{:<16} {:>8} {:>8} {:>9} {:>7}\n", "mistake", "made", "refuted", "harmless", "missed");
@@ -176,7 +175,7 @@ int report_mutants(const Options& options) {
     missed += count.missed;
     all_tried = all_tried && (count.refuted > 0 || !options.only.empty());
   }
-  fmt::print("\nharmless: proved right all the same, and never wrong when executed. The first of each:\n");
+  fmt::print("\nharmless: accepted by the proof, and never wrong when executed. The first of each:\n");
   for (const std::string& text : report.harmless) fmt::print("  {}\n", text);
   for (const std::string& text : report.missed) fmt::print("MISSED {}\n", text);
   for (const std::string& text : report.wrong_executions) fmt::print("WRONG WHEN EXECUTED {}\n", text);
@@ -193,20 +192,20 @@ int report_mutants(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Proves that schedules are right: results, order, races, waits, bounds. 'ranks' is the largest team "
-      "proved with a count.",
+      "Proves that schedules are correct: results, order, races, waits, bounds. 'ranks' is the largest team "
+      "proved with data.",
       "hmc-verify");
-  app.add_flag("--quick", options.quick, "fewer sizes and variants");
-  app.add_flag("--list", options.list, "the algorithms' names");
-  app.add_option("--only", options.only, "a part of collective:algorithm");
-  app.add_option("--size", options.size, "this size of team alone");
-  app.add_option("--up-to", options.up_to, "no larger teams");
+  app.add_flag("--quick", options.quick, "check fewer sizes and variants");
+  app.add_flag("--list", options.list, "print the algorithms' names");
+  app.add_option("--only", options.only, "check algorithms whose collective:algorithm contains this");
+  app.add_option("--size", options.size, "check teams of this size only");
+  app.add_option("--up-to", options.up_to, "check no larger teams");
   app.add_option("--threads", options.threads, "default: one per core")->check(CLI::Range(1, 1024));
   app.add_option("--limit", options.limit,
-                 "what an algorithm's cases of one size above 64 may cost (about 1e9 a second)");
-  app.add_flag("--mutants", options.mutants, "plant mistakes in every algorithm, and see that they're refuted");
-  app.add_option("--seed", options.seed, "of the mistakes");
-  app.add_option("--thin", options.thin, "plant in one of so many cases, and in each algorithm's first")
+                 "the cost limit of an algorithm's cases of one size above 64 (1e9 is about a second)");
+  app.add_flag("--mutants", options.mutants, "plant mistakes in every algorithm, and check that they're refuted");
+  app.add_option("--seed", options.seed, "seed of the mistakes");
+  app.add_option("--thin", options.thin, "plant in one of this many cases, and in each algorithm's first")
       ->check(CLI::Range(1U, 1000000U));
   try {
     app.parse(argc, argv);

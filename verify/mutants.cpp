@@ -15,9 +15,9 @@ class Tester {
   Tester(std::uint64_t seed, unsigned thin) : random_(seed), thin_(thin) {}
 
   void take(const Case& subject) {
-    // Replay needs memory for each byte of a count.
+    // Replay needs memory for each byte of data.
     if (subject.call_of(0).count > 10000) return;
-    // The first cases of each algorithm are always taken, until one of its mistakes is refuted.
+    // The first cases of each algorithm are always used, until one of its mistakes is refuted.
     if (refuted_any_ && random_() % thin_ != 0) return;
     const auto right = subject.build();
     if (const auto wrong = execute(subject, right)) report_.wrong_executions.push_back(subject.text() + ": " + *wrong);

@@ -34,7 +34,7 @@ bool allows(const std::vector<Step>& steps, std::size_t i, Mistake mistake, std:
   return false;
 }
 
-/// Exchanges a fold's first two parts, by way of scratch that nobody else uses.
+/// Exchanges a fold's first two parts, through scratch that no other step uses.
 void swap_parts(Schedule& schedule, std::size_t i) {
   const Step fold = schedule.steps[i];
   const std::uint64_t first = fold.from, second = fold.from + fold.stride(), aside = schedule.scratch_bytes;

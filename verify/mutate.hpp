@@ -1,4 +1,4 @@
-// Small mistakes, put into a team's schedules on purpose: what a verifier must notice.
+// Small mistakes that are planted in a team's schedules. The verifier must refute them.
 #pragma once
 
 #include <optional>
@@ -21,14 +21,14 @@ enum class Mistake {
   longer,         ///< by one element
   swapped_peer,   ///< a put goes to another rank
   swapped_slot,   ///< a put raises the slot next to its own
-  swapped_order,  ///< to op from instead of from op to
+  swapped_order,  ///< `to op from` instead of `from op to`
   swapped_parts,  ///< a fold takes its first two parts in the other order
 };
 inline constexpr int mistake_count = 12;
 const char* name_of(Mistake mistake);
 
-/// What was done ("rank 2 step 3: ..."); nothing where no step allows this mistake. `ordered`: contributions must be
-/// combined in rank order.
+/// Returns a description ("rank 2 step 3: ..."), or nothing if no step allows this mistake. `ordered`: contributions
+/// must be combined in rank order.
 std::optional<std::string> mutate(std::vector<collectives::schedule::Schedule>& schedules, Mistake mistake,
                                   std::uint64_t element_bytes, bool ordered, std::mt19937_64& random);
 

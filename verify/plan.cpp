@@ -13,7 +13,7 @@ using schedule::Shape;
 
 enum class Form { uniform, irregular, gaps };
 
-/// One way to call, without its count.
+/// One variant of a call, without its count.
 struct Variant {
   int per_node = 1;
   int root = 0;
@@ -31,7 +31,7 @@ bool has_root(Collective collective) {
          collective == Collective::scatter;
 }
 
-/// Multiplies `variants` by the ways that one field can be set.
+/// Multiplies `variants` by the values of one field.
 template <typename T> void vary(std::vector<Variant>& variants, T Variant::*field, std::vector<T> values) {
   std::vector<Variant> all;
   for (const Variant& variant : variants)
@@ -71,7 +71,7 @@ std::vector<Variant> variants_of(const Algorithm& algorithm, int size) {
     all.insert(all.end(), other.begin(), other.end());
     variants = std::move(all);
   }
-  // Many segments of many ranks cost much and show nothing that fewer ranks don't.
+  // Many segments of many ranks are expensive and show nothing that fewer ranks do not.
   if (algorithm.tuned_by.segments)
     vary(variants, &Variant::segment_bytes,
          size <= 24 ? std::vector<std::uint64_t>{0, 16, 72} : std::vector<std::uint64_t>{0, 200});
@@ -124,7 +124,7 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
   const std::vector<Variant> variants = variants_of(algorithm, size);
   const int all_up_to = effort == Effort::full ? 20 : 6;
   const std::size_t few = size > 64 ? 1 : effort == Effort::full ? 6 : 2;
-  // A prime, so that few are spread over all.
+  // A prime, so that a few are spread over all cases.
   constexpr std::size_t stride = 7919;
   std::size_t turn = static_cast<std::size_t>(size) * 5;
   for (const std::uint64_t count : counts_for(algorithm.collective, size)) {
@@ -135,7 +135,7 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
       if (chosen.form != Form::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
       const std::uint32_t element_bytes = turn % 3 == 0 ? 4 : turn % 3 == 1 ? 1 : 12;
       Call call = call_of(algorithm.collective, chosen, count, element_bytes);
-      // A few segments show what many do.
+      // A few segments show as much as many.
       if (count > huge) call.segment_bytes = count / 2;
       Case subject(algorithm, Shape{size, chosen.per_node}, call);
       if (chosen.form != Form::uniform) subject.make_irregular(count, chosen.form == Form::gaps);
@@ -148,7 +148,7 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
 
 double cost_of(const Case& subject) {
   const int size = subject.shape().size;
-  // A root or its like has much more to do than the others: the busiest of these stands for itself alone.
+  // A root may have far more steps than the others, so the busiest sampled rank counts only once.
   double busiest = 0, all = 0;
   const int ranks[] = {0, size / 3, (size + 1) / 2, size - 1};
   for (const int rank : ranks) {

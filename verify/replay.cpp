@@ -12,8 +12,8 @@ using schedule::Kind;
 using schedule::Schedule;
 using schedule::Step;
 
-/// What a byte holds: a hash of the contributions in it. Combined like strings are joined, so associative and not
-/// commutative; or added, where order doesn't matter.
+/// A byte's value: a hash of the contributions in it. The combination is associative and not commutative, as a
+/// concatenation of strings; or a sum, where order doesn't matter.
 struct Cell {
   std::uint64_t hash = 0, power = 1;
   friend bool operator==(Cell, Cell) = default;
@@ -30,7 +30,7 @@ Cell join(Cell left, Cell right, bool ordered) {
 }
 Cell scaled(Cell cell) { return {cell.hash * 0xda942042e4dd58b5U + 1, cell.power}; }
 
-/// A put under way: its source unread, then read, then half written, then there.
+/// A put in flight: its source is unread, then read; then its target is half written, then written.
 struct Put {
   std::uint32_t from = 0;
   Step step;
@@ -57,7 +57,7 @@ class Replay {
 
   std::optional<std::string> run() {
     prepare();
-    // How often the network gets a turn: hardly ever, as often as the ranks, nearly always.
+    // How often the network gets a turn: rarely, as often as the ranks, nearly always.
     const unsigned network = static_cast<unsigned>(random_() % 3) * 45 + 5;
     for (;;) {
       const bool prefers_network = random_() % 100 < network;
@@ -128,7 +128,7 @@ class Replay {
     return false;
   }
 
-  /// The caller may take its buffers away now; and a barrier is over.
+  /// The rank's schedule has ended: its caller may reuse the buffers, and a barrier is over.
   void note_end(std::size_t r) {
     for (const Put& put : puts_)
       if (put.from == r && put.state == Put::issued && put.step.bytes > 0)
@@ -189,7 +189,7 @@ class Replay {
     put.state = Put::read;
   }
 
-  /// One put goes one state on.
+  /// Advances one put by one state.
   bool move_network() {
     if (puts_.empty()) return false;
     const std::size_t chosen = random_() % puts_.size();

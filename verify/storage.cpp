@@ -84,7 +84,7 @@ void Storage::touch(std::uint64_t begin, std::uint64_t bytes, Touched by) {
   merge(first, last);
 }
 
-/// Joins what goes on from its neighbour, from the one before `first` to the one at `last`.
+/// Joins adjacent fragments that continue each other, from the one before `first` to the one at `last`.
 void Storage::merge(std::size_t first, std::size_t last) {
   std::size_t kept = first > 0 ? first - 1 : 0;
   last = std::min(last, fragments_.size() - 1);

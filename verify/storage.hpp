@@ -1,4 +1,4 @@
-// One buffer of one rank: what each byte holds, and who touched it last.
+// One buffer of one rank: the value of each byte, and its last accesses.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Piece {
 };
 using Pieces = std::vector<Piece>;
 
-/// What a remote writer must know of before it may write here.
+/// The accesses that a remote writer must know of before it may write here.
 struct Touched {
   std::uint32_t locally = 0;  ///< the owner's steps up to the last that read or wrote it
   std::uint32_t arrives = 0;  ///< the owner's steps up to the wait for the last message into it
@@ -45,7 +45,7 @@ class Storage {
   std::uint64_t end_of(std::size_t index) const {
     return index + 1 < fragments_.size() ? fragments_[index + 1].begin : size_;
   }
-  /// The fragment that begins at offset, made if need be.
+  /// The fragment that begins at offset; creates it by a split if necessary.
   std::size_t split(std::uint64_t offset);
   void merge(std::size_t first, std::size_t last);
 

@@ -54,7 +54,7 @@ class Bounds {
     switch (step.kind) {
       case Kind::put: check_put(step); break;
       case Kind::wait:
-      case Kind::settle: break;  // match_messages looked
+      case Kind::settle: break;  // match_messages has checked these
       case Kind::copy:
         check_own(step.from_buffer, step.from, step.bytes, "reads");
         check_written(step);
@@ -75,7 +75,7 @@ class Bounds {
 
   void check_put(const Step& step) const {
     if (static_cast<int>(step.peer) == rank_) refuse("puts to itself");
-    if (step.to_buffer != Buffer::scratch) refuse("puts into something else than scratch");
+    if (step.to_buffer != Buffer::scratch) refuse("puts to memory other than scratch");
     if (step.bytes == 0) return;
     check_own(step.from_buffer, step.from, step.bytes, "reads");
     check_range(Buffer::scratch, step.to, step.bytes, schedules_[step.peer].scratch_bytes, "puts");
@@ -139,7 +139,7 @@ Messages match_messages(const Schedules& schedules) {
       const auto refuse = [&](std::uint32_t rank, std::uint32_t step, const std::string& what) {
         throw Counterexample{static_cast<int>(rank), step, what};
       };
-      if (message.sender == Message::none) refuse(r, message.wait_step, "waits for a slot that nobody raises");
+      if (message.sender == Message::none) refuse(r, message.wait_step, "waits for a slot that no rank raises");
       if (message.wait_step == Message::none)
         refuse(message.sender, message.put_step,
                "rank " + std::to_string(r) + " never waits for slot " + std::to_string(slot));

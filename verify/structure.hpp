@@ -1,4 +1,4 @@
-// What can be seen in the steps without following them: who raises and who awaits each slot, and bounds.
+// Checks without following the steps: the sender and the receiver of each slot, and bounds.
 #pragma once
 
 #include <memory>
@@ -8,17 +8,17 @@
 
 namespace hmc::verify {
 
-/// What other ranks' steps are known to be over: for each rank, how many of its first steps.
+/// The steps known to be over: for each rank, the number of its first steps.
 using Clock = std::vector<std::uint32_t>;
 
-/// One message, in the place of its slot at its receiver.
+/// One message, indexed by its slot at its receiver.
 struct Message {
   static constexpr std::uint32_t none = 0xffffffffU;
   std::uint32_t sender = none;
   std::uint32_t put_step = none;
   std::uint32_t wait_step = none;
   bool raised = false;
-  std::shared_ptr<const Clock> clock;  ///< what the sender knew when it put
+  std::shared_ptr<const Clock> clock;  ///< the sender's at the put
 };
 /// messages[receiver][slot]
 using Messages = std::vector<std::vector<Message>>;

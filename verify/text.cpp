@@ -1,4 +1,4 @@
-// Steps in words, for counterexamples.
+// Steps as text, for counterexamples.
 #include "verify/checker.hpp"
 
 namespace hmc::verify {

@@ -1,4 +1,4 @@
-// What a byte holds, symbolically: whose contributions, in which order.
+// The symbolic value of a byte: the ranks whose contributions it has, and their order.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace hmc::verify {
 
 /// The number of a value in its table.
 using Value = std::uint32_t;
-inline constexpr Value undefined = 0;   ///< nobody wrote it
-inline constexpr Value callers = 1;     ///< what the caller had there before
+inline constexpr Value undefined = 0;   ///< not written
+inline constexpr Value callers = 1;     ///< the caller's previous contents
 inline constexpr Value wrong = 2;       ///< a contribution twice, or an average of averages
-inline constexpr Value all_blocks = 3;  ///< the ranks' blocks in a row; the position says which
+inline constexpr Value all_blocks = 3;  ///< the concatenated blocks of all ranks; the position identifies the block
 
-/// Numbers each distinct value once. A value is a list of runs of ranks: in the order in which an operation took them
-/// where order matters, sorted where it doesn't. One table per case; not thread-safe.
+/// Numbers each distinct value once. A value is a list of runs of ranks: in the order of combination if order matters,
+/// else sorted. One table per case; not thread-safe.
 class Values {
  public:
   explicit Values(bool ordered);
@@ -29,7 +29,7 @@ class Values {
   Value scaled(Value value);
   bool is_single(Value value) const;
   bool is_scaled(Value value) const { return entries_[value].is_scaled; }
-  /// In the order in which they were taken.
+  /// In the order of combination.
   template <typename F> void for_each_rank(Value value, const F& f) const {
     for (const Run run : entries_[value].runs)
       for (std::uint32_t rank = run.first; rank < run.end; ++rank) f(rank);
