@@ -1,4 +1,4 @@
-"""What ./dev does about packages that are missing: for root, with sudo, and without either.
+"""How ./dev handles missing packages: as root, with sudo, and without either.
 
 A copy of ./dev runs with only fakes of dpkg-query, apt-get, sudo and cmake, so nothing is installed or built.
 """
@@ -103,8 +103,8 @@ class Packages(unittest.TestCase):
         status, out, err = self.dev("run")
         self.assertEqual(status, 0, err)
         self.assertIn("the ranks run", out)
-        self.assertIn("goes on without ccache: every build compiles all files\n", err)
-        self.assertIn("goes on without libucx-dev: no RDMA networks", err)
+        self.assertIn("continuing without ccache: every build compiles all files\n", err)
+        self.assertIn("continuing without libucx-dev: no RDMA networks", err)
         self.assertIn("\n  apt-get install --no-install-recommends ccache libucx-dev\n", err)
         self.assertEqual(self.written("apt"), "")
 
@@ -113,7 +113,7 @@ class Packages(unittest.TestCase):
         status, out, err = self.dev("run")
         self.assertEqual((status, out), (1, ""))
         self.assertIn("\n  apt-get install --no-install-recommends ccache libfmt-dev libcli11-dev\n", err)
-        self.assertTrue(err.endswith("dev: can't go on without libfmt-dev libcli11-dev\n"), err)
+        self.assertTrue(err.endswith("dev: required: libfmt-dev libcli11-dev\n"), err)
         self.assertEqual(self.written("cmake"), "")
 
     def test_a_tool_that_no_package_owns_will_do(self):
@@ -121,7 +121,7 @@ class Packages(unittest.TestCase):
         self.fake("ninja", "true")
         status, _, err = self.dev("run")
         self.assertEqual(status, 1)
-        self.assertTrue(err.endswith("dev: can't go on without g++\n"), err)
+        self.assertTrue(err.endswith("dev: required: g++\n"), err)
 
     def test_sudo_installs_what_is_missing(self):
         self.fake("sudo", SUDO_THAT_WORKS)
@@ -130,14 +130,14 @@ class Packages(unittest.TestCase):
         self.assertEqual(status, 0, err)
         self.assertIn("the ranks run", out)
         self.assertRegex(self.written("apt"), r"install .* ccache libfmt-dev\n")
-        self.assertNotIn("goes on without", err)
+        self.assertNotIn("continuing without", err)
 
     def test_a_sudo_that_refuses_counts_as_none(self):
         self.fake("sudo", SUDO_THAT_REFUSES)
         self.lose("libucx-dev")
         status, out, err = self.dev("run")
         self.assertEqual(status, 0, err)
-        self.assertIn("goes on without libucx-dev", err)
+        self.assertIn("continuing without libucx-dev", err)
         self.lose("libfmt-dev")
         self.assertEqual(self.dev("run")[0], 1)
 
@@ -152,15 +152,15 @@ class Packages(unittest.TestCase):
         self.lose("ccache")
         status, out, err = self.dev("run", as_root=True)
         self.assertEqual(status, 0, err)
-        self.assertIn("goes on without ccache", err)
+        self.assertIn("continuing without ccache", err)
 
     def test_a_package_that_cannot_be_had_leaves_the_others(self):
         (self.fakes / "unavailable" / "ccache").touch()
         self.lose("ccache", "libfmt-dev")
         status, _, err = self.dev("run", as_root=True)
         self.assertEqual(status, 0, err)
-        self.assertIn("goes on without ccache", err)
-        self.assertNotIn("goes on without libfmt-dev", err)
+        self.assertIn("continuing without ccache", err)
+        self.assertNotIn("continuing without libfmt-dev", err)
 
     def expected_tests(self):
         """The groups that ./dev test asks cmake for."""
@@ -202,7 +202,7 @@ class Packages(unittest.TestCase):
         old.touch()
         status, _, err = self.dev("test", as_root=True)
         self.assertEqual(status, 0, err)
-        self.assertNotIn("goes on without", err)
+        self.assertNotIn("continuing without", err)
         self.assertTrue((old.parent / "usr/include/hip/hip_runtime_api.h").exists())
         self.assertEqual([path.name for path in old.parent.glob("*.deb")], ["libamdhip64-dev_1_amd64.deb"])
         self.assertGreater(cache.stat().st_mtime, 1)
@@ -214,15 +214,15 @@ class Packages(unittest.TestCase):
                 (self.fakes / trouble).touch()
                 status, _, err = self.dev("test", as_root=True)
                 self.assertEqual(status, 0, err)
-                self.assertIn("goes on without libamdhip64-dev", err)
+                self.assertIn("continuing without libamdhip64-dev", err)
                 (self.fakes / trouble).unlink()
 
     def test_a_check_without_its_tool_is_named_and_the_others_are_made(self):
         self.lose("clang", "shellcheck")
         status, out, err = self.dev("check")
         self.assertEqual(status, 1, err)
-        self.assertIn("SKIPPED clang without a warning: there is no clang\n", out)
-        self.assertIn("SKIPPED shell scripts: there is no shellcheck\n", out)
+        self.assertIn("SKIPPED clang without a warning: clang isn't installed\n", out)
+        self.assertIn("SKIPPED shell scripts: shellcheck isn't installed\n", out)
         self.assertIn("ok      g++ without a warning\n", out)
 
     def test_a_failed_build_shows_the_error_and_fails(self):
