@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""What the library chooses beside each forced algorithm: is the choice the best, and if not, by how much?
+"""Compares the library's choice of algorithm with each forced algorithm.
 
     bench/choices.py build -np 4 --nodes 2 [--collective allreduce] [--sizes 8 65536 1048576 4194304] [--rounds 5]
 
-All take turns in each round; figures are medians over rounds. The ratio is the choice's time by the best forced one's.
+All of them run in each round; times are medians over rounds. The ratio is the choice's time divided by the best forced
+algorithm's.
 """
 import argparse
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 
 
 def run(arguments, size, algorithm):
-    """Microseconds of one run, and what was chosen where nothing is forced."""
+    """Microseconds of one run, and the chosen algorithm if none is forced."""
     iterations = 200 if size <= 8192 else 30 if size <= 1 << 19 else 8
     environment = dict(os.environ, HMC_LOG="info")
     if algorithm:
@@ -34,7 +35,7 @@ def run(arguments, size, algorithm):
 
 
 def names(arguments):
-    """All that apply to this team, by hmcinfo."""
+    """All algorithms that apply to this team, from hmcinfo."""
     text = subprocess.run([Path(arguments.build) / "bin" / "hmcinfo", "explain", arguments.collective, "8", "--ranks",
                            str(arguments.np), "--per-node", str(-(-arguments.np // arguments.nodes))],
                           capture_output=True, text=True, check=True).stdout

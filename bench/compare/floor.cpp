@@ -1,4 +1,4 @@
-// The bare loops: what shared memory allows without a library. No windows, no errors, no deadlines.
+// The bare loops: the speed of shared memory without a library. No windows, no error handling, no deadlines.
 #include <unistd.h>
 
 #include <cstdio>
@@ -124,7 +124,7 @@ class Floor {
     for (const int r : others_) await(entered(r), n_, yields_);
     all_left_ = n_ - 1;
   }
-  // Looks at the others' lines only when what it knows isn't enough.
+  // Reads the other ranks' lines only if the known state doesn't suffice.
   void await_left(std::uint64_t n) {
     if (all_left_ >= n) return;
     for (const int r : others_) await(board_.flags(r).left, n, yields_);
@@ -188,7 +188,7 @@ class Floor {
     leave();
   }
 
-  // ---- buffers that others see
+  // ---- buffers that other ranks reach
   void broadcast_window(std::size_t bytes) {
     begin();
     if (rank_ == 0) {
@@ -237,8 +237,8 @@ class Floor {
     for (std::size_t done = 0; done < bytes; done += block_bytes)
       allreduce_block(done, std::min(block_bytes, bytes - done) / sizeof(float));
   }
-  // Slices go through staging, and their sums come back to where they lay: whose lines the reducer has.
-  // Nobody looks at a rank's staging after its sums are in it, so it is free when they are copied out.
+  // Slices go through staging. Their sums are stored at the same place, whose lines are in the reducer's cache.
+  // No other rank reads a rank's staging after its sums are in it, so it is free when they have been copied out.
   void allreduce_block(std::size_t done, std::size_t count) {
     begin();
     float* const mine = reinterpret_cast<float*>(source_ + done);
@@ -266,7 +266,7 @@ class Floor {
     leave();
   }
 
-  // ---- each takes its part of the others' inputs
+  // ---- each rank copies its part of the others' inputs
   void pull(Operation operation, std::size_t bytes) {
     const Roles roles{operation, rank_, size_};
     const std::size_t whole = bytes * roles.parts();
@@ -276,7 +276,7 @@ class Floor {
       const std::size_t piece = std::min(most, bytes - done);
       begin();
       if (!reads_inputs && whole > one_step_bytes) await_left(n_ - 2);
-      // `bytes` of each part lie `pitch` apart, where the takers look for them.
+      // `bytes` of each part are `pitch` apart, where the receivers expect them.
       const std::size_t pitch = reads_inputs ? bytes : piece;
       const auto given = [&](int rank) {
         if (reads_inputs) return board_.source(rank) + done;
@@ -316,8 +316,8 @@ class Floor {
   Memory private_source_, private_result_;
   std::byte *source_, *result_;
   std::uint64_t n_ = slots;
-  std::uint64_t all_left_ = slots;  // everyone has left this call, as far as this rank knows
-  std::vector<int> others_;         // from the next rank on: not everyone at the same one
+  std::uint64_t all_left_ = slots;  // the last call that all ranks are known to have left
+  std::vector<int> others_;         // starting with the next rank, so that not all ranks poll the same one
 };
 
 }  // namespace
@@ -325,7 +325,7 @@ class Floor {
 
 int main(int argc, char** argv) try {
   const compare::Setup setup = compare::setup_of(argc, argv);
-  if (setup.ranks == 0) return 0;  // what --hello executes
+  if (setup.ranks == 0) return 0;  // executed by --hello
   if (setup.hello) {
     return compare::run_ranks(setup, [&](int) { return execl("/proc/self/exe", argv[0], nullptr); });
   }

@@ -16,20 +16,20 @@
 namespace compare::floor {
 
 inline constexpr std::size_t page = 4096;
-inline constexpr std::size_t inline_bytes = 48;        // rides in the flag's own line
-inline constexpr std::size_t slots = 8;                // calls that may be under way at once
-inline constexpr std::size_t chunk_bytes = 64 << 10;   // of the ring that goes with the slots
-inline constexpr std::size_t one_step_bytes = 4096;    // up to here everyone reads all of everyone's input
+inline constexpr std::size_t inline_bytes = 48;        // payload in the flag's own line
+inline constexpr std::size_t slots = 8;                // calls that may be in progress at once
+inline constexpr std::size_t chunk_bytes = 64 << 10;   // of the ring that belongs to the slots
+inline constexpr std::size_t one_step_bytes = 4096;    // up to this size every rank reads all inputs
 inline constexpr std::size_t block_bytes = 512 << 10;  // staged at once: fits a core's own cache
 inline constexpr int most_ranks = 64;
 
-struct alignas(128) Line {  // 128: the neighbour line is prefetched with it
+struct alignas(128) Line {  // 128: the adjacent line is prefetched with it
   std::atomic<std::uint64_t> sequence{0};
   std::byte payload[inline_bytes];
 };
 
-/// Ranks write only their own lines. Every call takes the next sequence number n, the same on all ranks;
-/// the slot n % slots may be written when everyone has left call n - slots.
+/// Ranks write only their own lines. Every call takes the next sequence number n, the same on all ranks. The slot
+/// n % slots may be written when all ranks have left call n - slots.
 struct Flags {
   Line entered[slots];
   Line reduced[slots];
@@ -50,7 +50,7 @@ class Board {
     const std::size_t bytes = flag_bytes + stride_ * static_cast<std::size_t>(ranks);
     void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) throw std::runtime_error("no shared memory for the bare loops");
-    static_cast<void>(madvise(at, bytes, MADV_HUGEPAGE));  // as HMC's windows ask for
+    static_cast<void>(madvise(at, bytes, MADV_HUGEPAGE));  // as HMC's windows do
     base_ = static_cast<std::byte*>(at);
   }
 
@@ -76,8 +76,8 @@ class Board {
   std::byte* base_ = nullptr;
 };
 
-/// Pairs with the release store of raise(): what was written before it is seen after this. Never called for
-/// a rank's own line: to read what it has just written took half as long again as the others' flags.
+/// Pairs with the release store of raise(): data written before it is visible after this. Not called for a rank's own
+/// line: reading a line that was just written takes 1.5 times as long as the others' flags.
 inline void await(const Line& line, std::uint64_t n, bool yields) {
   while (line.sequence.load(std::memory_order_acquire) < n) {
     if (yields)
@@ -88,7 +88,7 @@ inline void await(const Line& line, std::uint64_t n, bool yields) {
 }
 inline void raise(Line& line, std::uint64_t n) { line.sequence.store(n, std::memory_order_release); }
 
-// g++ makes one copy of a kernel per instruction set; the right one is chosen when the program is loaded.
+// g++ makes one copy of a kernel per instruction set. The loader chooses the best one.
 #if defined(__x86_64__) && !defined(__clang__)
 #define COMPARE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -100,7 +100,7 @@ inline void raise(Line& line, std::uint64_t n) { line.sequence.store(n, std::mem
 #define COMPARE_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-// Outputs may be inputs, element by element.
+// An output may be the same buffer as an input.
 COMPARE_CLONES inline void add(float* to, const float* a, const float* b, std::size_t count) {
   COMPARE_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) to[i] = a[i] + b[i];

@@ -1,4 +1,4 @@
-// Roles: in the collectives where each rank takes its part of the others' inputs, who gives and who takes. Root 0.
+// Roles: the senders and receivers of collectives in which each rank copies its part of the others' inputs. Root 0.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ struct Roles {
     if (operation == Operation::scatter) return peer == 0;
     return !prefix() || peer < rank;
   }
-  /// Of sums: the ranks [0, this).
+  /// For sums: the contributions of the ranks [0, this).
   int end() const { return operation == Operation::scan ? rank + 1 : operation == Operation::exscan ? rank : size; }
   std::size_t parts() const { return has_block_per_rank_in(operation) ? static_cast<std::size_t>(size) : 1; }
-  /// Which part of an input is mine.
+  /// The index of this rank's part in an input.
   std::size_t part() const { return parts() == 1 ? 0 : static_cast<std::size_t>(rank); }
-  /// Which block of my result is `peer`'s.
+  /// The index of `peer`'s block in this rank's result.
   std::size_t place(int peer) const { return has_block_per_rank_out(operation) ? static_cast<std::size_t>(peer) : 0; }
 };
 

@@ -1,4 +1,4 @@
-// The bare loops over one TCP connection on loopback, two ranks, polling: what a network path allows.
+// The bare loops over one TCP connection on loopback, two ranks, polling: the speed of that network path.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,7 +17,7 @@
 namespace compare::floor {
 namespace {
 
-// Requests and barriers begin with one; data of collectives needs none, both sides know what comes.
+// Requests and barriers begin with a header. Data of collectives needs none, since both sides know its size.
 struct Header {
   enum Kind : std::uint32_t { put, get, answer, here } kind;
   std::uint32_t bytes;
@@ -41,7 +41,7 @@ class FloorTcp {
   std::byte* result() { return result_.data(); }
   std::byte* target() { return target_.data(); }
 
-  // The target answers out of its barrier, which is where it waits meanwhile.
+  // The target answers from within its barrier, where it waits meanwhile.
   void put(int, std::size_t bytes) {
     send_header(Header::put, bytes);
     exchange(source_.data(), bytes, nullptr, 0);
@@ -143,12 +143,12 @@ class FloorTcp {
       send_header(Header::answer, 0);
     }
   }
-  // The target may have come to its barrier before it saw the request.
+  // The target may have entered its barrier before it received the request.
   void await_answer() {
     while (receive_header().kind == Header::here) peer_is_here_ = true;
   }
 
-  // Both ways at once: neither side's full socket buffer stops the other.
+  // In both directions at once, so that a full socket buffer doesn't block either side.
   void exchange(const std::byte* out, std::size_t out_left, std::byte* in, std::size_t in_left) {
     while (out_left > 0 || in_left > 0) {
       if (out_left > 0) {
@@ -158,7 +158,7 @@ class FloorTcp {
       }
       if (in_left > 0) {
         const ssize_t got = ::recv(socket_, in, in_left, MSG_DONTWAIT);
-        if (got == 0) throw std::runtime_error("the other rank is gone");
+        if (got == 0) throw std::runtime_error("the other rank has ended");
         in += moved(got);
         in_left -= moved(got);
       }
@@ -201,7 +201,7 @@ void connect_pair(int ends[2]) {
 
 int main(int argc, char** argv) try {
   const compare::Setup setup = compare::setup_of(argc, argv);
-  if (setup.ranks != 2) throw std::invalid_argument("these bare loops have two ranks");
+  if (setup.ranks != 2) throw std::invalid_argument("the bare loops over TCP need two ranks");
   int ends[2];
   compare::floor::connect_pair(ends);
   return compare::run_ranks(setup, [&](int rank) {

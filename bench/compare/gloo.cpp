@@ -1,5 +1,5 @@
-// Gloo: TCP between all ranks, also on one machine; it has nothing else for host memory. It starts
-// its ranks itself, which meet through files in --scratch.
+// Gloo: TCP between all ranks, also on one machine, since it has no other transport for host memory. This program
+// starts its ranks itself. They rendezvous through files in --scratch.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -55,12 +55,12 @@ class Gloo {
   static std::string lacks(compare::Operation operation) {
     switch (operation) {
       case compare::Operation::put:
-      case compare::Operation::get: return "Gloo of this version has no one-sided transfers";
-      case compare::Operation::reduce_scatter: return "Gloo of this version has reduce_scatter only in its older form";
+      case compare::Operation::get: return "this version of Gloo has no one-sided transfers";
+      case compare::Operation::reduce_scatter: return "this version of Gloo has reduce_scatter only in its older form";
       case compare::Operation::scan:
       case compare::Operation::exscan: return "Gloo has no scan";
       case compare::Operation::allgatherv:
-      case compare::Operation::alltoallv: return "only its even form is compared";
+      case compare::Operation::alltoallv: return "only alltoall is compared";
       default: return "";
     }
   }
@@ -73,7 +73,7 @@ class Gloo {
   void get(int, std::size_t) {}
   void barrier() { gloo::barrier(*barrier_); }
 
-  // Options register buffers; they are made once per size, which is the fast way to use them.
+  // Options register buffers. Making them once per size is the fastest use.
   void broadcast(std::size_t bytes) {
     const auto [found, added] = broadcasts_.try_emplace(bytes, context_);
     if (added) {
@@ -174,7 +174,7 @@ int run_as(int rank, const compare::Setup& setup) {
   return compare::run_rank(contestant, setup);
 }
 
-// A start-up counts with what a launcher does: each rank is a program of its own.
+// A start includes a launcher's work: each rank is a process that executes the program.
 int execute_as(int rank, int argc, char** argv) {
   std::vector<char*> words(argv, argv + argc);
   std::string mine = "--rank=" + std::to_string(rank);

@@ -1,4 +1,4 @@
-// Open MPI, MPICH and Intel MPI: this source is compiled once with each. Started by each one's own mpirun.
+// Open MPI, MPICH and Intel MPI: this source is compiled once with each, and started by its own mpirun.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -18,8 +18,8 @@ void check(int code, const char* call) {
   if (code != MPI_SUCCESS) throw std::runtime_error(std::string(call) + " failed");
 }
 
-// Buffers of collectives come from malloc, as in programs; MPI-3 has no registered collectives. The
-// target of put and get is memory that MPI allocated, which is its fast way.
+// Buffers of collectives come from malloc, as in most programs; MPI-3 has no registered collectives. The target of put
+// and get is memory that MPI allocated, which is the fastest.
 class Mpi {
  public:
   Mpi(int* argc, char*** argv, const compare::Setup& setup) {
@@ -134,7 +134,7 @@ class Mpi {
  private:
   static int floats(std::size_t bytes) { return static_cast<int>(bytes / sizeof(float)); }
 
-  /// Counts that are all equal, and where blocks begin.
+  /// Equal counts, and the displacements of the blocks.
   void lay_out(std::size_t bytes) {
     const int count = static_cast<int>(bytes);
     if (!counts_.empty() && counts_[0] == count) return;

@@ -35,7 +35,7 @@ Shared* Shared::create(int ranks) {
     std::perror("hmc_floor: mmap");
     std::exit(1);
   }
-  static_cast<void>(::madvise(memory, bytes, MADV_HUGEPAGE));  // as windows have it
+  static_cast<void>(::madvise(memory, bytes, MADV_HUGEPAGE));  // as HMC's windows do
   auto* const shared = new (memory) Shared;
   shared->ranks_ = ranks;
   return shared;
@@ -54,7 +54,7 @@ Bare::Bare(Shared* shared, int rank)
 }
 
 void Bare::await(const Line& line, std::uint64_t value) {
-  // Acquire: pairs with the release store of whoever owns the line.
+  // Acquire: pairs with the release store of the line's owner.
   while (line.sequence.load(std::memory_order_acquire) < value) yields_ ? static_cast<void>(::sched_yield()) : pause();
 }
 
@@ -64,7 +64,7 @@ void Bare::barrier() {
   for (int i = 1; i < ranks_; ++i) await(shared_->lines[(rank_ + i) % ranks_].arrival[0], now);
 }
 
-// Two lines in turn: a rank writes for call s only when all have arrived at s-1, so all have left s-2.
+// Two lines in turn: a rank writes for call s only after all have arrived at s-1, so all have left s-2.
 double Bare::allreduce(double value) {
   const std::uint64_t now = ++sequence_;
   Line& mine = shared_->lines[rank_].arrival[now & 1];
@@ -95,9 +95,9 @@ void Bare::add(float* out, const float* mine, const float* theirs, std::size_t c
   rank_ == 0 ? kernels().add(out, mine, theirs, count) : kernels().add(out, theirs, mine, count);
 }
 
-// The forms may follow each other only with a barrier between them.
+// Different forms need a barrier between them.
 //
-// My staging is free again once I have copied the results out of it, so no flag says so.
+// A rank's staging is free again after the rank has copied the results out of it, so no flag is needed for that.
 void Bare::allreduce_in_place(const float* in, float* out, std::size_t count, std::size_t block_bytes) {
   auto* const my_staging = window(rank_, Shared::staging);
   auto* const their_staging = window(peer(), Shared::staging);

@@ -1,4 +1,4 @@
-// The bare forms: what loads and stores over shared memory can do, with no library around them.
+// The bare forms: operations by loads and stores in shared memory, without a library.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct alignas(64) Line {
   double value = 0;
 };
 
-/// What one rank writes. Ranks are pages apart, so that no prefetcher takes one's lines for another.
+/// The memory that one rank writes. Ranks are pages apart, so that prefetchers don't fetch another rank's lines.
 struct alignas(4096) Lines {
   Line arrival[2];  ///< two in turn: barrier and small allreduce
   Line step[3];     ///< steps of the large ones
@@ -53,12 +53,12 @@ class Bare {
 
   /// Buffers that peers reach: slices reduced from all inputs, stored into all outputs (two ranks).
   void allreduce_window(std::size_t count, Stores stores);
-  /// Buffers that they don't, three ways:
+  /// Buffers that peers don't reach, in three forms:
   /// halves through staging, the result in the same place of the peer's staging, block after block
   void allreduce_in_place(const float* in, float* out, std::size_t count, std::size_t block_bytes);
   /// halves through staging, the result through an area of its own, whole
   void allreduce_two_areas(const float* in, float* out, std::size_t count);
-  /// everyone reads everything of the other, through a ring of slots
+  /// each rank reads the other's whole input, through a ring of slots
   void allreduce_pipelined(const float* in, float* out, std::size_t count, std::size_t slot_bytes, std::uint64_t slots);
 
   Shared& shared() noexcept { return *shared_; }

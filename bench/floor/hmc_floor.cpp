@@ -1,4 +1,4 @@
-// hmc_floor: HMC beside the bare loops over shared memory, in one run, in turn.
+// hmc_floor: compares HMC with bare loops over shared memory, in one run, interleaved.
 #include <sys/mman.h>
 
 #include <CLI/CLI.hpp>
@@ -36,7 +36,7 @@ std::string size_name(std::size_t bytes) {
   return bytes < mib ? std::to_string(bytes / kib) + " KiB" : std::to_string(bytes / mib) + " MiB";
 }
 
-/// Memory that no peer reaches.
+/// Private memory.
 float* private_memory(std::size_t bytes) {
   void* const memory = std::aligned_alloc(4096, bytes);
   std::memset(memory, 1, bytes);
@@ -56,7 +56,7 @@ class Rows {
   std::vector<Row> all() {
     if (options_.ranks == 2) {
       add_put_of_a_word();
-      add_copies(4 * kib, 0, Limit::extra_ns(10));  // all in the nearest cache: the call itself is what is seen
+      add_copies(4 * kib, 0, Limit::extra_ns(10));  // all data in the nearest cache: measures the call itself
       for (const std::size_t bytes : {4 * kib, 64 * kib, mib, 4 * mib})
         add_copies(bytes, largest, Limit::ratio(1 / 0.95));
     }
@@ -75,8 +75,8 @@ class Rows {
   }
 
  private:
-  /// About a millisecond a round, by a guess of what one call takes: where the machine has other work
-  /// too, many short rounds find more quiet moments than a few long ones.
+  /// About a millisecond per round, by an estimate of a call's time. On a busy machine many short rounds find more
+  /// quiet moments than a few long ones.
   static int times_for(double ns) { return std::clamp(static_cast<int>(1e6 / ns), 2, 50'000); }
   static int times_for_bytes(std::size_t bytes) { return times_for(100 + static_cast<double>(bytes) / 10); }
 
@@ -101,8 +101,8 @@ class Rows {
                      Limit::extra_ns(10)});
   }
 
-  /// The same memory for both, so that only the way there differs. `area` > bytes: each copy goes to
-  /// the next place in it, so that the target's lines aren't always in the origin's nearest cache.
+  /// Both use the same memory, so that only the call differs. `area` > bytes: each copy goes to the next position in
+  /// it, so that the target's lines aren't always in the origin's nearest cache.
   void add_copies(std::size_t bytes, std::size_t area, Limit limit) {
     std::byte* const theirs = win_->ptr(1);
     if (theirs == nullptr) return;
@@ -159,7 +159,7 @@ class Rows {
                      Limit::ratio(2)});
   }
 
-  /// With --fresh, each call has new inputs, and its result is read inside the time.
+  /// With --fresh, each call has new inputs, and the time includes reading its result.
   Loop before(std::vector<float*> inputs, std::size_t count) const {
     if (!options_.fresh) return {};
     return [inputs = std::move(inputs), count](int call) {
@@ -256,7 +256,7 @@ int be_rank(const Options& options, Shared* shared, int rank) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("HMC beside bare loops over shared memory; ratios of interleaved rounds");
+  CLI::App app("Compares HMC with bare loops over shared memory; ratios of interleaved rounds");
   app.add_option("-n,--np", options.ranks, "ranks; above 2 only barrier and 8-byte allreduce")
       ->check(CLI::Range(2, max_ranks));
   app.add_option("--rounds", options.settings.rounds, "rounds per row")->check(CLI::Range(1, 1000));

@@ -1,4 +1,4 @@
-// The inner loops of the bare forms, in the widest registers that this CPU has.
+// The inner loops of the bare forms, in the widest registers of this CPU.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ struct Kernels {
   const char* isa;
   /// out[i] = a[i] + b[i]
   void (*add)(float* out, const float* a, const float* b, std::size_t count);
-  /// Both outs; streaming stores go past the caches, and are fenced before it returns.
+  /// Writes both outputs. Streaming stores bypass the caches and are fenced before the return.
   void (*add_to_two)(float* first, float* second, const float* a, const float* b, std::size_t count, Stores stores);
 };
 
 /// Counts are multiples of 64, pointers of 64 bytes (the second of add_to_two may be one of its inputs).
 const Kernels& kernels();
 
-/// Reads all of it, as a consumer would.
+/// Reads all bytes, as a consumer would.
 float consume(const float* data, std::size_t count);
 
 }  // namespace hmc::floor

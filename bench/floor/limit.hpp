@@ -1,4 +1,4 @@
-// The limits of hmc_floor's rows, and the judgement of measured rounds.
+// The limits of hmc_floor's rows, and the verdict on measured rounds.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace hmc::floor {
 /// An upper bound of HMC's time, relative to the best bare form. There is no default: every row has a limit.
 class Limit {
  public:
-  /// At most so many times the bare form's time.
+  /// At most this multiple of the bare form's time.
   static Limit ratio(double most) { return {Kind::ratio, most}; }
-  /// At most so many nanoseconds more: of calls so short that a ratio would say little.
+  /// At most this many nanoseconds more: for calls so short that a ratio isn't meaningful.
   static Limit extra_ns(double most) { return {Kind::extra_ns, most}; }
 
  private:
@@ -23,8 +23,8 @@ class Limit {
   double most_;
 };
 
-/// The judgement of a row. Nanoseconds per call; the rounds of both forms were measured in turn, so that a round's
-/// two times belong together, and the median over the rounds counts.
+/// The verdict on a row. Times are in nanoseconds per call. Both forms are measured in every round; the median of the
+/// rounds' ratios counts.
 struct Verdict {
   Verdict(const Limit& limit, const std::vector<double>& bare, const std::vector<double>& hmc);
 

@@ -20,7 +20,7 @@ namespace hmc::floor {
 
 namespace {
 
-/// A port that was free a moment ago.
+/// A port that is currently free.
 int free_port() {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -95,7 +95,7 @@ int run_ranks(int count, const std::function<int(int rank)>& body) {
     const int this_one = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (this_one == 0 || code != 0) continue;
     code = this_one;
-    for (const pid_t rank : ranks) ::kill(rank, SIGKILL);  // what one misses, the others would wait for
+    for (const pid_t rank : ranks) ::kill(rank, SIGKILL);  // the others would wait for a failed rank
   }
   return code;
 }

@@ -64,25 +64,25 @@ Times run(Bare& bare, const Row& row, int rounds) {
   times.bare.resize(row.bare.size());
   const std::int64_t start = now_ns();
   for (int round = -1; round < rounds; ++round) {  // the first one warms up
-    // A busy machine gets fewer rounds; rank 0's clock decides for all.
+    // On a busy machine fewer rounds are made; rank 0's clock decides for all.
     if (round > 4 && bare.broadcast(static_cast<double>(now_ns() - start)) > longest_row_ns) break;
     const auto keep = [&](std::vector<double>& list, double value) {
       if (round >= 0) list.push_back(value);
     };
-    if (round % 2 != 0) keep(times.hmc, time_loop(bare, row, row.hmc));  // first and second in turn
+    if (round % 2 != 0) keep(times.hmc, time_loop(bare, row, row.hmc));  // alternate which one is first
     for (std::size_t i = 0; i < row.bare.size(); ++i) keep(times.bare[i], time_loop(bare, row, row.bare[i].loop));
     if (round % 2 == 0) keep(times.hmc, time_loop(bare, row, row.hmc));
   }
   return times;
 }
 
-/// True if the limit is kept.
+/// True if the limit is met.
 bool print(const Row& row, const Times& times, bool all) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < times.bare.size(); ++i)
     if (median(times.bare[i]) < median(times.bare[best])) best = i;
   const Verdict verdict(row.limit, times.bare[best], times.hmc);
-  // Of the quiet rounds: what remains of the ratio when other work on the machine is left out.
+  // Of the quiet rounds: the ratio without the effect of other work on the machine.
   const double quiet = quantile(times.hmc, 0.1) / quantile(times.bare[best], 0.1);
   std::printf("| %-27s | %10s | %10s | %6.2f | %6.2f | %-22s | %s\n", row.name.c_str(),
               show(median(times.bare[best])).c_str(), show(median(times.hmc)).c_str(), verdict.ratio, quiet,

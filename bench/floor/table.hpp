@@ -1,4 +1,4 @@
-// Rows of the table: a bare form and HMC's, measured in turn.
+// Rows of the table: bare forms and HMC's, measured in turn.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace hmc::floor {
 
-/// Performs an operation so many times. Called on every rank with the same number.
+/// Performs an operation `times` times. Called on every rank with the same number.
 using Loop = std::function<void(int times)>;
 
 struct Contestant {
@@ -32,7 +32,7 @@ struct Settings {
   bool all = false;  ///< also print every bare contestant
 };
 
-/// Measures and prints (rank 0) the rows; returns how many miss their limit.
+/// Measures the rows, prints them (rank 0), and returns the number of rows that miss their limit.
 int measure(Bare& bare, const std::vector<Row>& rows, const Settings& settings);
 
 }  // namespace hmc::floor

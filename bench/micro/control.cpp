@@ -1,4 +1,4 @@
-// The control plane: what a message costs to write, to sign, and to take apart.
+// The control plane: the cost of encoding, signing and decoding a message.
 #include <benchmark/benchmark.h>
 
 #include "bootstrap/tcp/messages.hpp"

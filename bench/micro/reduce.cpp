@@ -1,4 +1,4 @@
-// The reduction kernels against memcpy: at every size they should be as fast as memory is.
+// The reduction kernels compared with memcpy: at every size they should reach the speed of memory.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -28,7 +28,7 @@ struct Case {
   }
 };
 
-/// Buffers as windows lie: page-aligned, and not all on the same cache sets.
+/// Buffers like windows: page-aligned, and not all on the same cache sets.
 class Buffers {
  public:
   Buffers(int count, std::size_t bytes) {
@@ -45,7 +45,7 @@ class Buffers {
   std::vector<char*> starts_;
 };
 
-/// As many outputs as inputs: in place, as an allreduce over windows does it. One: into another buffer.
+/// As many outputs as inputs: in place, as in an allreduce over windows. One output: another buffer.
 void reduce(benchmark::State& state, const Case& c) {
   const ReduceKernel kernel = hmc::collectives::reduce_kernel(c.type, c.op, c.set);
   const Buffers buffers(c.in_count + 1, c.bytes);
@@ -83,7 +83,7 @@ void add(const Case& c) {
   benchmark::RegisterBenchmark(c.name().c_str(), reduce, c);
 }
 
-/// Every type's sum in every shape; every operation and instruction set at one size in cache.
+/// The sum of every type in every shape; every operation and instruction set at one size that fits the cache.
 const bool registered = [] {
   const InstructionSet best = best_set();
   for (const std::size_t bytes : sizes)

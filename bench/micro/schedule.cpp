@@ -1,4 +1,4 @@
-// Building one rank's schedule: what a collective between nodes costs before its first message.
+// Building one rank's schedule: the cost of a collective between nodes before its first message.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Messages between nodes: what it costs to write a header, and to check one and do what it says, without a network.
+// Messages between nodes: the cost of writing, checking and executing one, without a network.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -34,7 +34,7 @@ class Wire {
     message.width = 8;
     return message;
   }
-  /// As the bytes come from a link: the header is copied before it is looked at.
+  /// As data arrives from a link: the header is copied before it is checked.
   void read(const Message& sent, std::size_t bytes) {
     Message message;
     std::memcpy(&message, &sent, sizeof message);
@@ -105,7 +105,7 @@ void atomic_read(benchmark::State& state) {
 }
 BENCHMARK(atomic_read);
 
-/// One without the secret is dropped: what a stranger can cost.
+/// A message without the secret is dropped: the cost of a stranger's message.
 void stranger_refuse(benchmark::State& state) {
   Wire wire;
   Message message = wire.write(Kind::put);

@@ -15,8 +15,8 @@ constexpr std::uint64_t word_at = 64;  // in the window
 constexpr int operand = 3;
 constexpr int compared = 90;
 
-// The word before an iteration: compare_swap meets its value in every second one. Without -c the word is written once:
-// then the first compare_swap finds its value, and what is measured is one that doesn't.
+// The word before an iteration. compare_swap succeeds in every second one. Without -c the word is written once: then
+// only the first compare_swap succeeds, and failing ones are measured.
 constexpr int word_before(int iteration) { return compared + iteration % 2; }
 
 struct Atomic {
@@ -98,7 +98,7 @@ template <typename T> TransferCase case_of(const Atomic& atomic, Side& side) {
           }};
 }
 
-// hmc_atomics names each atomic; the others have one, and OSU's columns.
+// hmc_atomics prints a row per atomic; the other programs have one atomic and OSU's columns.
 bool is_list(const Session& session) { return session.spec.name == "hmc_atomics"; }
 
 void add_row(Session& session, const Atomic& atomic, std::size_t bytes, const Figures& figures) {
@@ -120,7 +120,7 @@ template <typename T> void measure(Session& session, const std::string& operatio
   Buffers buffers(session.team, Place::window, 0);
   Side side = side_of(session, spec, buffers, 1);
   side.writes = side.reads;                // the owner of the word sets it
-  side.reads = side.reads || side.starts;  // and both look: at the word, and at what was returned
+  side.reads = side.reads || side.starts;  // and both check: the word, and the returned value
 
   print_facts(session, side.peer);
   std::vector<Column> columns;

@@ -1,5 +1,5 @@
 // Every collective, blocking (hmc_reduce) and non-blocking (hmc_ireduce), from one table. The size is that of a
-// vector, or of one rank's block. The root is rank 0. v-forms have equal blocks side by side, as OSU's.
+// vector, or of one rank's block. The root is rank 0. v-forms have equal contiguous blocks, as in OSU.
 #include <atomic>
 #include <cctype>
 #include <memory>
@@ -88,7 +88,7 @@ const Collective table[] = {
 bool reduces(Kind kind) { return kind >= Kind::reduce; }
 bool is_prefix(Kind kind) { return kind == Kind::scan || kind == Kind::exscan; }
 
-// How many blocks a rank's input and output have room for.
+// The number of blocks in a rank's input and output.
 std::size_t in_blocks(Kind kind, std::size_t ranks) {
   if (kind == Kind::broadcast) return 0;
   return kind == Kind::scatter || kind == Kind::alltoall || kind == Kind::reduce_scatter ? ranks : 1;
@@ -105,14 +105,14 @@ double bus_factor(Kind kind, double ranks) {
   return algorithm_blocks(kind, 2) == 2 ? (ranks - 1) / ranks : 1;
 }
 
-/// `size` bytes of a pattern at a place.
+/// `size` bytes of a pattern at a position.
 struct Piece {
   std::byte* at;
   Pattern pattern;
   int phase = 0;
 };
 
-/// The data that a rank writes before a call, and those that it must find after it.
+/// The data that a rank writes before a call, and the expected data after it.
 struct Data {
   std::size_t size;
   std::vector<Piece> written{};
@@ -184,7 +184,7 @@ Data data_that_reduces(Kind kind, const Call& c) {
   return data;
 }
 
-/// Sets `in` and `out`: apart from each other, or with -l as the collective's in-place form has them.
+/// Sets `in` and `out`: separate, or with -l as in the collective's in-place form.
 void place(Kind kind, bool in_place, std::size_t most, std::byte* memory, Call& c) {
   const auto rank = static_cast<std::size_t>(c.team.rank());
   const auto ranks = static_cast<std::size_t>(c.team.size());
@@ -202,7 +202,7 @@ void place(Kind kind, bool in_place, std::size_t most, std::byte* memory, Call& 
 }
 
 template <typename Enum> Enum named(const std::string& name) {
-  int value = 0;  // the command line takes only names that are there
+  int value = 0;  // the command line accepts only existing names
   while (hmc::name_of(static_cast<Enum>(value)) != name) ++value;
   return static_cast<Enum>(value);
 }
@@ -245,7 +245,7 @@ void measure(Session& session, const Collective& what, bool non_blocking) {
   buffers.close();
 }
 
-// Before the barrier a rank writes the iteration into its word; after it, everyone's word says it.
+// Before the barrier a rank writes the iteration into its word; after it, every rank's word must have it.
 void measure_barrier(Session& session, bool non_blocking) {
   Buffers buffers(session.team, Place::window, 0);
   hmc::Window& window = buffers.window();
@@ -277,7 +277,7 @@ std::vector<std::string> dtypes() {
   }
   return names;
 }
-// An average of some of the ranks isn't defined: scan and exscan don't take it.
+// An average over some of the ranks isn't defined, so scan and exscan don't accept avg.
 std::vector<std::string> operations(Kind kind) {
   std::vector<std::string> names;
   for (int op = 0; op < static_cast<int>(hmc::maxloc); ++op) {

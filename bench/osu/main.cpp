@@ -1,4 +1,4 @@
-// Runs the program that the executable's name says: hmc_allreduce and the others are links to hmc_osu.
+// Runs the program with the executable's name: hmc_allreduce and the others are links to hmc_osu.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -29,10 +29,13 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc == 2 && std::string(argv[1]) == "--help") {
-    fmt::print("Usage: {} --list\nPrints the names of the programs. Start one by a link of its name.\n", name);
+    fmt::print("Usage: {} --list\nPrints the names of the programs. Start a program through a link with its name.\n",
+               name);
     return 0;
   }
-  fmt::print(stderr, "{}: no program has this name; start one by a link of its name, `{} --list` prints the names\n",
-             name, name);
+  fmt::print(
+      stderr,
+      "{}: no program has this name; start a program through a link with its name; `{} --list` prints the names\n",
+      name, name);
   return 2;
 }

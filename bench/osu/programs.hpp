@@ -1,4 +1,4 @@
-// Every program: its command line and its body. One executable, hmc_osu, carries them all under their own names.
+// Every program: its command line and its body. One executable, hmc_osu, contains them all.
 #pragma once
 
 #include <functional>

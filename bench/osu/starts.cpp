@@ -13,13 +13,13 @@ void hello(Session& session) {
   session.report.line(fmt::format("This is a test with {} processes", session.ranks()));
 }
 
-// What Runtime::init takes, from each rank's own call to its return.
+// The time of Runtime::init, from each rank's own call to its return.
 void init(Session& session) {
   const double min = min_over_ranks(session.team, session.init_us);
   const double max = max_over_ranks(session.team, session.init_us);
   const double avg = sum_over_ranks(session.team, session.init_us) / session.ranks();
   print_facts(session);
-  // OSU's line knows whole milliseconds only.
+  // OSU's line has whole milliseconds only.
   session.report.line(fmt::format("nprocs: {}, min: {:.0f} ms, max: {:.0f} ms, avg: {:.0f} ms", session.ranks(),
                                   min / 1000, max / 1000, avg / 1000));
   session.report.remark(fmt::format("Microseconds: min {:.2f}, max {:.2f}, avg {:.2f}", min, max, avg));

@@ -8,7 +8,7 @@
 namespace bench {
 namespace {
 
-constexpr std::uint64_t signal = 0;  // its place in the window
+constexpr std::uint64_t signal = 0;  // its offset in the window
 using Word = std::uint64_t;
 
 void puts(Side& side, std::size_t bytes, int repeat) {
@@ -60,7 +60,7 @@ void put_both_ways(Side& side, std::size_t bytes, int repeat) {
     for (int j = 1; j < side.window_size; ++j)
       (void)side.window.put_nb(side.peer, side.to(j, bytes), side.from(j, bytes), bytes);
     side.window.fence();
-    // The last of the window tells the other side that all of it is there.
+    // The last transfer of the window signals the other side that all have arrived.
     side.window.put_signal(side.peer, side.to(0, bytes), side.from(0, bytes), bytes, signal, side.round);
     side.window.wait_until(signal, hmc::Cmp::ge, side.round);
   }
@@ -135,7 +135,7 @@ const Transfer table[] = {
       .windowed = true,
       .message_rate = true},
      bandwidth_iterations},
-    // The library has no accumulate of vectors: the programs call one atomic per 64-bit word.
+    // The library has no accumulate of vectors, so the programs call one atomic per 64-bit word.
     {"hmc_acc_latency",
      "Accumulate Latency Test",
      accumulate,

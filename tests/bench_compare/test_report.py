@@ -61,7 +61,7 @@ class Page(unittest.TestCase):
         cells = re.findall(r"<td>([^<]*)</td>", page[page.index("Summary"):page.index("Contents")])
         self.assertEqual(cells[:4], ["one node, 2 ranks", "3", "2", "1"])
         self.assertEqual(cells[6:8], ["allreduce 8: 1.60", "1"])
-        self.assertIn("of 3 rows 1 were measured while others used the machine", page)
+        self.assertIn("of 3 rows 1 were measured while other processes used the machine", page)
 
     def test_rows_of_few_rounds_or_of_a_loaded_machine_are_marked(self):
         self.assertNotIn("<tr class=doubt>", self.page)
@@ -115,7 +115,7 @@ class Page(unittest.TestCase):
         row = self.results["rows"][0]
         row["us"].pop("gloo")
         row["missing"]["gloo"] = "no such thing"
-        self.assertIn("Gloo, one node, 2 ranks: no figure for allreduce 8: no such thing", report.page(self.results))
+        self.assertIn("Gloo, one node, 2 ranks: no time for allreduce 8: no such thing", report.page(self.results))
         self.assertIn("no such thing", text.whole(self.results))
 
     def test_noise_is_marked_in_the_table_and_hollow_in_the_chart(self):

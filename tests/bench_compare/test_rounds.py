@@ -128,7 +128,7 @@ class Rounds(unittest.TestCase):
     def test_who_hangs_is_killed_told_and_not_started_again(self):
         work, _ = self.play("hangs", "one", rounds_wanted=2, timeout_s=0.5, apart=True)
         self.assertEqual(self.order().count("hangs"), 1)
-        self.assertIn("not done after", work.notes[0])
+        self.assertIn("not complete after", work.notes[0])
         self.assertTrue(all("hangs" in row["missing"] for row in self.rows))
 
     def test_wrong_bytes_are_a_line_and_no_figure(self):
@@ -232,7 +232,7 @@ class Wheels(unittest.TestCase):
     def test_a_failure_leaves_the_others_and_no_folder(self):
         self.broken, said = "one==1", []
         peers.install_all(self.build, said.append)
-        self.assertEqual(said, ["goes on without one==1: no network"])
+        self.assertEqual(said, ["continuing without one==1: no network"])
         self.assertEqual((peers.is_installed(self.build, "one"), peers.is_installed(self.build, "two")), (False, True))
         self.assertEqual(os.listdir(os.path.join(self.build, "peers")), ["two"])
 
@@ -266,7 +266,7 @@ class Chosen(unittest.TestCase):
     def test_debian_takes_the_place_of_pypi_where_nothing_of_it_is_here_and_that_is_told(self):
         names, note = self.chosen("pypi", "openmpi", "mpich")
         self.assertEqual(names, {"openmpi", "mpich", "gloo"})
-        self.assertIn("no peer of PyPI is here", note)
+        self.assertIn("no peer from PyPI is installed", note)
 
     def test_all_is_both(self):
         self.assertEqual(self.chosen("all"), ({"openmpi5", "mpich5", "intelmpi", "openmpi", "mpich", "gloo"}, ""))

@@ -1,4 +1,4 @@
-// Where ranks run: on the CPUs that the driver names, the same for every contestant.
+// Binding of ranks to the CPUs that the driver gives, the same for every contestant.
 #pragma once
 
 #include <sched.h>
@@ -12,7 +12,7 @@
 
 namespace compare {
 
-/// This process on the rank-th of `setup.cpus`, round and round; as it was where there are none.
+/// Binds this process to CPU `rank` of `setup.cpus`, modulo their number. Without CPUs it stays unbound.
 inline void bind_rank(const Setup& setup, int rank) {
   if (setup.cpus.empty()) return;
   cpu_set_t one;
@@ -22,17 +22,17 @@ inline void bind_rank(const Setup& setup, int rank) {
   if (sched_setaffinity(0, sizeof one, &one) != 0) throw std::runtime_error("can't run on CPU " + std::to_string(cpu));
 }
 
-/// The same for a rank that a launcher has started. Before its library starts, so that threads and memory of the
-/// library are where the rank is.
+/// The same for a rank that a launcher has started. Call it before the library starts, so that the library's threads
+/// and memory follow the binding.
 inline void bind_launched(const Setup& setup) {
   if (setup.cpus.empty()) return;
   for (const char* const name : {"HMC_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
     if (const char* const rank = std::getenv(name); rank != nullptr) return bind_rank(setup, std::atoi(rank));
   }
-  throw std::runtime_error("no launcher says which rank this is");
+  throw std::runtime_error("no launcher has set this process's rank");
 }
 
-/// How many cores the ranks of this contestant have.
+/// The number of cores for the ranks of this contestant.
 inline int cores(const Setup& setup) {
   if (!setup.cpus.empty()) return static_cast<int>(setup.cpus.size());
   cpu_set_t allowed;

@@ -1,4 +1,4 @@
-// What each operation finds and leaves: who fills which buffer, who reads which result, and what must be there.
+// The data of each operation: the ranks that fill and read each buffer, and the expected contents.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace compare {
 
 inline bool one_sided(Operation operation) { return operation == Operation::put || operation == Operation::get; }
 
-/// A cell's data, as one rank sees it. `Contestant` as common/loop.hpp describes it.
+/// One rank's data of a cell. For `Contestant` see common/loop.hpp.
 template <typename Contestant> class Data {
  public:
   explicit Data(Contestant& contestant) : it_(contestant) {}
@@ -48,7 +48,7 @@ template <typename Contestant> class Data {
     }
   }
 
-  /// What a consumer of the result reads.
+  /// Reads the result as a consumer would.
   void read(const Cell& cell) {
     if (!has_result(cell.operation)) return;
     if (cell.operation == Operation::put)
@@ -59,7 +59,7 @@ template <typename Contestant> class Data {
       consume(it_.result(), result_bytes(cell));
   }
 
-  /// Nothing of an earlier call may pass for a result.
+  /// Overwrites the result, so that an earlier call's result isn't accepted.
   void poison(const Cell& cell) { std::memset(it_.result(), 0xa5, result_bytes(cell)); }
 
   bool verify(const Cell& cell, std::uint32_t stamp) {
@@ -96,7 +96,7 @@ template <typename Contestant> class Data {
 
  private:
   static constexpr int most_ranks = 4096;
-  /// Under what number `from` fills its block for `to`.
+  /// The seed with which `from` fills its block for `to`.
   static int pair(int from, int to) { return from * most_ranks + to + 1; }
   static std::size_t block(const Cell& cell, int index) { return cell.bytes * static_cast<std::size_t>(index); }
   std::byte* in_block(const Cell& cell, int index) { return it_.source() + block(cell, index); }

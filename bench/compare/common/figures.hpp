@@ -1,4 +1,4 @@
-// From the times of a rank's passes to its figures.
+// Computes a rank's results from the times of its passes.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace compare {
 
 struct Times {
   std::vector<double> call_ns;  // of each pass, for one call of its batch
-  std::vector<double> read_ns;  // of each pass, where this rank has a result to read
+  std::vector<double> read_ns;  // of each pass, if this rank has a result to read
   long long loopback_bytes = 0;
 };
 
@@ -26,7 +26,7 @@ inline double median_of(std::vector<double> values) {
   return *middle;
 }
 
-/// One rank's figures of a cell, in ns: of the call, of reading the result, of both in one pass.
+/// One rank's times of a cell, in ns: of the call, of reading the result, and of both in one pass.
 enum Figure : std::size_t { mean, p50, read_mean, read_p50, both_p50, figure_count };
 using Figures = std::array<double, figure_count>;
 

@@ -38,7 +38,7 @@ class Lines {
   }
   void number(const char* key, double value) { std::fprintf(file_, ", \"%s\": %.4f", key, value); }
   void whole(const char* key, long long value) { std::fprintf(file_, ", \"%s\": %lld", key, value); }
-  // Flushed: a contestant that dies later has still told what it had.
+  // Flushed, so that the lines of a contestant that dies later are kept.
   void end() {
     std::fputs("}\n", file_);
     std::fflush(file_);

@@ -27,7 +27,7 @@ inline double now_ns() {
           .count());
 }
 
-/// What two readings of the clock with nothing between them differ by; it is taken off every time.
+/// The difference of two consecutive readings of the clock. It is subtracted from every time.
 inline double clock_cost_ns() {
   std::vector<double> costs(2001);
   for (double& cost : costs) {
@@ -38,7 +38,7 @@ inline double clock_cost_ns() {
   return costs[1000];
 }
 
-/// Received by `lo` since boot: tells which way the bytes went. 0 where /proc doesn't say.
+/// Bytes received by `lo` since boot, which shows whether data crossed it. 0 if /proc doesn't have it.
 inline long long loopback_bytes() {
   std::ifstream file("/proc/net/dev");
   for (std::string line; std::getline(file, line);) {
@@ -51,17 +51,17 @@ inline long long loopback_bytes() {
 /// Contestant, the interface of each peer's source:
 ///   int rank() const, size() const;
 ///   std::string version() const, settings() const;
-///   std::string lacks(Operation) const;       empty, or why it hasn't this one
+///   std::string lacks(Operation) const;       empty, or the reason why it lacks the operation
 ///   std::byte *source(), *result(), *target();
 ///     source: a rank's input (broadcast: also its result); result: output of the other collectives, and of get;
-///     target: what a put of another rank writes and a get reads
-///   void put(int peer, size_t bytes);         source -> peer's target, and it is visible there
+///     target: memory that another rank's put writes and its get reads
+///   void put(int peer, size_t bytes);         source -> peer's target, visible there on return
 ///   void get(int peer, size_t bytes);         peer's target -> result, complete
 ///   void barrier(); void broadcast(size_t bytes) of rank 0; void allgather(size_t bytes);
 ///   void allreduce(size_t bytes) of floats, sum; and so gather, scatter, alltoall, reduce, reduce_scatter, scan,
 ///   exscan, allgatherv, alltoallv (these two with counts that are all `bytes`),
 ///     with rank 0 as the root, `bytes` of a block (Cell)
-///   void expose();                            never timed: own loads and stores of target meet the others'
+///   void expose();                            untimed: synchronizes this rank's accesses to target with the others'
 ///   void close();                             collective
 template <typename Contestant> class Loop {
  public:
@@ -83,7 +83,8 @@ template <typename Contestant> class Loop {
 
   void run(const Cell& cell) {
     if (const std::string why = it_.lacks(cell.operation); !why.empty()) return tell(cell, "lacks", why);
-    // A slow contestant's last cells get one pass each: were they left out, it would always be the same ones.
+    // The last cells of a slow contestant get one pass each. If they were skipped, the same cells would always be
+    // missing.
     const bool hurried = agree(now_ns() - start_ > setup_.limit_seconds * 1e9 ? 1 : 0) != 0;
     if (!everyone(validate(cell))) return tell(cell, "error", "a rank got wrong bytes or left a barrier early");
 
@@ -114,7 +115,7 @@ template <typename Contestant> class Loop {
       if (cell.operation != Operation::put) read(cell, times_out);
     }
     if (one_sided(cell.operation)) {
-      it_.barrier();  // the target may touch its memory again
+      it_.barrier();  // from here the target may access its memory
       it_.expose();
       if (cell.operation == Operation::put && it_.rank() == data_.target_rank()) read(cell, times_out);
     }
@@ -140,7 +141,7 @@ template <typename Contestant> class Loop {
     }
   }
 
-  // What a consumer pays to have the result, which also depends on where the library left it.
+  // The time to read the result, which also depends on the cache in which the library left it.
   void read(const Cell& cell, Times& times_out) {
     const double begin = now_ns();
     data_.read(cell);
@@ -156,12 +157,12 @@ template <typename Contestant> class Loop {
       Times ignored;
       pass(cell, 1, ignored);
       right = data_.verify(cell, stamp_) && right;
-      it_.barrier();  // nobody poisons or fills what another still checks
+      it_.barrier();  // before the buffers are overwritten, all ranks have checked them
     }
     return right;
   }
 
-  // One rank comes late; nobody may leave before it came. One machine has one clock.
+  // One rank enters late; no rank may leave before that. All ranks of a machine share a clock.
   bool validate_barrier() {
     it_.barrier();
     if (it_.rank() == it_.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
@@ -178,10 +179,10 @@ template <typename Contestant> class Loop {
     return first_out >= last_in;
   }
 
-  // ---- how often: OSU's counts, or what fits the cell's time
+  // ---- number of passes: OSU's counts, or fewer within the cell's time
   static std::size_t calls(const Cell& cell) { return cell.bytes <= 8192 ? 1000 : 100; }
 
-  // Collectives with data are timed one by one, as OSU does. What takes nanoseconds is timed in batches.
+  // Collectives with data are timed one by one, as in OSU. Operations that take nanoseconds are timed in batches.
   std::size_t choose_batch(const Cell& cell) {
     if (cell.operation != Operation::barrier && !(one_sided(cell.operation) && cell.bytes <= 8192)) return 1;
     Times times;
@@ -191,7 +192,7 @@ template <typename Contestant> class Loop {
     return agree(static_cast<std::uint64_t>(std::clamp(fit, 1.0, 50.0)));
   }
 
-  // Passes that aren't counted: a tenth of OSU's, or a fifth of the cell's time. Returns how many shall be.
+  // Warm-up passes: a tenth of OSU's count, or a fifth of the cell's time. Returns the number of passes to time.
   std::size_t warm_up(const Cell& cell, std::size_t batch) {
     const std::size_t wanted = std::max<std::size_t>(1, calls(cell) / 10 / batch);
     const double budget = setup_.cell_seconds * 1e9;
@@ -209,7 +210,7 @@ template <typename Contestant> class Loop {
     }
   }
 
-  // ---- ranks agree through the contestant's own collectives
+  // ---- agreement between ranks, by the contestant's own collectives
   std::uint64_t agree(std::uint64_t of_rank_0) {
     std::memcpy(it_.source(), &of_rank_0, sizeof of_rank_0);
     it_.broadcast(sizeof of_rank_0);
@@ -231,7 +232,7 @@ template <typename Contestant> class Loop {
     return std::all_of(all.begin(), all.end(), [](double one) { return one == 1; });
   }
 
-  // ---- what rank 0 tells
+  // ---- output of rank 0
   void tell_header() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
@@ -266,7 +267,7 @@ template <typename Contestant> class Loop {
     if (lines_ == nullptr) return;
     std::vector<Figures> ranks_figures(ranks());
     for (std::size_t i = 0; i < all.size(); ++i) ranks_figures[i / mine.size()][i % mine.size()] = all[i];
-    if (cell.operation == Operation::put) {  // its target is who reads
+    if (cell.operation == Operation::put) {  // the target rank reads the result
       const Figures& target = ranks_figures[static_cast<std::size_t>(data_.target_rank())];
       ranks_figures[0][read_mean] = target[read_mean];
       ranks_figures[0][both_p50] = ranks_figures[0][p50] + target[read_p50];
@@ -294,7 +295,7 @@ template <typename Contestant> class Loop {
     lines_->number("us_p50", sums[p50] / per_us);
     lines_->number("us_min", least / 1e3);  // of the ranks' means
     lines_->number("us_max", most / 1e3);
-    lines_->number("us_read", sums[read_mean] / per_us);  // reading the result once, besides
+    lines_->number("us_read", sums[read_mean] / per_us);  // reading the result once, not part of us_mean
     lines_->number("us_both_mean", (sums[mean] + sums[read_mean]) / per_us);
     lines_->number("us_both_p50", sums[both_p50] / per_us);
   }
@@ -304,13 +305,13 @@ template <typename Contestant> class Loop {
   Contestant& it_;
   Data<Contestant> data_;
   const Setup& setup_;
-  Lines* lines_;  // null but on rank 0
+  Lines* lines_;  // null except on rank 0
   double clock_cost_;
   double start_;
   std::uint32_t stamp_ = 0;
 };
 
-/// Everything that a rank does.
+/// The whole work of a rank.
 template <typename Contestant> int run_rank(Contestant& contestant, const Setup& setup) {
   if (setup.hello) {
     contestant.barrier();

@@ -1,5 +1,5 @@
-// What ranks write before a call, and what must be there after it. Every value depends on the rank,
-// the place and the call, so that a stale, shifted or foreign word shows.
+// The data that ranks write before a call, and the expected data after it. Every value depends on rank, position and
+// call, so that a stale or misplaced word, or one of another rank, is detected.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace compare {
 
-// Mixes all bits: no two places, calls or ranks have values that follow from each other.
+// Mixes all bits, so that values of different positions, calls or ranks are unrelated.
 inline std::uint32_t mixed(std::uint32_t x) {
   x = (x ^ (x >> 16)) * 0x7feb352dU;
   x = (x ^ (x >> 15)) * 0x846ca68bU;
@@ -39,8 +39,8 @@ inline bool holds_words(const void* at, std::size_t bytes, int rank, std::uint32
   return true;
 }
 
-// Integers below 1024: the sums of many ranks are exact in floats, in whatever order a library adds. Each rank has
-// numbers of its own, so that one counted twice can't stand for another.
+// Integers below 1024: sums over many ranks are exact in floats, in any order of addition. Each rank has different
+// numbers, so that a rank counted twice can't replace another.
 inline std::uint32_t number_at(std::uint32_t seed, std::size_t index) { return word_at(seed, index) >> 22; }
 
 inline void fill_numbers(void* to, std::size_t bytes, int rank, std::uint32_t stamp) {
@@ -50,7 +50,7 @@ inline void fill_numbers(void* to, std::size_t bytes, int rank, std::uint32_t st
     numbers[i] = static_cast<float>(static_cast<std::int32_t>(number_at(seed, i)));
 }
 
-/// Of what `ranks` ranks filled as first, first + step, ...
+/// The sum of the data of `ranks` ranks, with seeds first, first + step, ...
 inline bool holds_sums(const void* at, std::size_t bytes, int ranks, std::uint32_t stamp, int first = 0, int step = 1) {
   const auto* numbers = static_cast<const float*>(at);
   std::vector<std::uint32_t> seeds;
@@ -63,7 +63,7 @@ inline bool holds_sums(const void* at, std::size_t bytes, int ranks, std::uint32
   return true;
 }
 
-/// Reads one word of each cache line, as a consumer would meet them.
+/// Reads one word of each cache line, as a consumer would.
 inline void consume(const void* at, std::size_t bytes) {
   const auto* words = static_cast<const std::uint32_t*>(at);
   std::uint32_t sum = 0;

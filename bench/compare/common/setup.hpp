@@ -1,4 +1,4 @@
-// What the driver asks of a contestant, as read from its command line.
+// A contestant's command line, as given by the driver.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline constexpr std::array<std::string_view, 15> operation_names = {
 
 inline std::string_view name_of(Operation operation) { return operation_names[static_cast<std::size_t>(operation)]; }
 
-/// Of a rank's input, or result: one block, or one for each rank.
+/// The number of blocks in a rank's input or result: one, or one for each rank.
 inline bool has_block_per_rank_in(Operation operation) {
   return operation == Operation::scatter || operation == Operation::alltoall || operation == Operation::alltoallv ||
          operation == Operation::reduce_scatter;
@@ -47,31 +47,31 @@ inline bool has_block_per_rank_out(Operation operation) {
          operation == Operation::alltoall || operation == Operation::alltoallv;
 }
 
-/// One thing to measure. `bytes` is a block's, as MPI counts: an allgather's result is np times that, and so is a
-/// scatter's input. Roots are rank 0.
+/// One measurement. `bytes` is the size of a block, as in MPI: an allgather's result and a scatter's input have np
+/// times as much. The root is rank 0.
 struct Cell {
   Operation operation;
   std::size_t bytes;
 };
 
 struct Setup {
-  std::string name = "contestant";  ///< as the driver calls it; goes into every line
-  int ranks = 0;                    ///< for those that start their own ranks; others ask their launcher
+  std::string name = "contestant";  ///< the driver's name for it, printed in every line
+  int ranks = 0;                    ///< for programs that start their own ranks; others ask their launcher
   bool window_buffers = false;      ///< collectives on registered memory rather than malloc's
   bool own_target = false;          ///< an MPI window over the program's memory, not over memory that MPI allocates
-  std::vector<int> cpus;            ///< rank r runs on the r-th, round and round; empty: no rank is bound
-  int rank = -1;                    ///< of a program that --hello has executed anew; -1 where it starts the ranks
+  std::vector<int> cpus;            ///< rank r runs on entry r modulo their number; empty: no rank is bound
+  int rank = -1;                    ///< of a program that --hello has executed again; -1 in the program that starts it
   bool hello = false;               ///< join, one barrier, leave
   std::string output;               ///< the file of rank 0's lines
   std::string scratch;              ///< a folder that the driver removes
-  double cell_seconds = 0.2;        ///< about how long one cell may take
+  double cell_seconds = 0.2;        ///< approximate time limit of a cell
   double limit_seconds = 600;       ///< cells that would begin later are reported as skipped
   std::vector<Cell> cells;
 
   /// Capacity of the buffers for all cells on `ranks` ranks. Never 0: ranks also agree through them.
   std::size_t source_bytes(int of_ranks) const { return most(of_ranks, has_block_per_rank_in); }
   std::size_t result_bytes(int of_ranks) const { return most(of_ranks, has_block_per_rank_out); }
-  /// What a put or get reaches.
+  /// Bytes that a put or get accesses at its target.
   std::size_t target_bytes() const {
     return most(1, [](Operation) { return false; });
   }

@@ -1,5 +1,4 @@
-// Starts ranks for the contestants that have no launcher: children of one parent, none of which
-// outlives it.
+// Starts ranks for contestants without a launcher, as children that don't outlive their parent.
 #pragma once
 
 #include <signal.h>
@@ -16,8 +15,8 @@
 
 namespace compare {
 
-/// Forks setup.ranks children, each on its core, that run `body(rank)`; when one fails the others are
-/// killed. Returns the first failure's exit code, or 0.
+/// Forks setup.ranks children, each on its core, that run `body(rank)`. If one fails, the others are killed. Returns
+/// the first failure's exit code, or 0.
 inline int run_ranks(const Setup& setup, const std::function<int(int)>& body) {
   const int ranks = setup.ranks;
   const pid_t parent = getpid();

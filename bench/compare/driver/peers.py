@@ -1,4 +1,4 @@
-"""Peers out of PyPI: each in a virtual environment under the build folder, made when it is first wanted."""
+"""Peers from PyPI: each in a virtual environment under the build folder, made at its first use."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def folder(build, name):
 
 
 def mark(build, name):
-    """Written last: what the folder holds. A folder without it is unfinished, or of other versions."""
+    """Written last, with the folder's packages. A folder without it is incomplete, or has other versions."""
     return os.path.join(folder(build, name), "installed")
 
 
@@ -33,7 +33,7 @@ def is_installed(build, name):
 
 
 def _run(words):
-    """Why it failed, or an empty text."""
+    """The reason of a failure, or an empty text."""
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -43,7 +43,7 @@ def _run(words):
 
 
 def install(build, name):
-    """Makes one peer's environment. Why it can't be had, or an empty text; a failure leaves nothing behind."""
+    """Makes one peer's environment. Returns the reason of a failure, or an empty text. A failure leaves no files."""
     if is_installed(build, name):
         return ""
     place = folder(build, name)
@@ -62,8 +62,8 @@ def install(build, name):
 
 
 def install_all(build, say):
-    """One peer's failure leaves the others."""
+    """Installs each peer; a failure of one doesn't affect the others."""
     with ThreadPoolExecutor() as pool:
         for name, why in zip(WHEELS, pool.map(lambda name: install(build, name), WHEELS)):
             if why:
-                say(f"goes on without {' '.join(WHEELS[name]['packages'])}: {why}")
+                say(f"continuing without {' '.join(WHEELS[name]['packages'])}: {why}")

@@ -1,4 +1,4 @@
-"""What is measured in each mode, and in which layouts."""
+"""The measurements of each mode, and their layouts."""
 
 K, M = 1 << 10, 1 << 20
 
@@ -7,15 +7,15 @@ FURTHER = ("reduce", "reduce_scatter", "gather", "scatter", "alltoall", "scan", 
 V_FORMS = ("allgatherv", "alltoallv")
 OPERATIONS = FIRST + FURTHER + V_FORMS
 
-# Between two nodes of two ranks each: what has a form of its own there.
+# The operations that are measured between two nodes of two ranks each: those with hierarchical algorithms.
 COMPOSED = ("barrier", "allreduce", "allgather", "broadcast")
 
-# What a size may be for all ranks together: an allgather's result is np times its size.
+# The largest total size over all ranks: an allgather's result is np times its size.
 MOST_GATHERED = 16 * M
 GATHERED = ("allgather", "gather", "scatter", "alltoall", "reduce_scatter", *V_FORMS)
 
-# apart: each operation is a start of its own, so that the contestants' figures for it lie close together in time.
-# Where it is False a contestant makes all operations in one start, which saves the starts.
+# apart: each operation is a separate start, so that the contestants' times for it are measured close together. If it is
+# False, a contestant makes all operations in one start, which saves time.
 MODES = {
     "full": {
         "rounds": 5, "cell_s": 0.1, "limit_s": 8.0, "budget_s": None, "apart": True,
@@ -49,7 +49,7 @@ MODES = {
 
 
 def cells(sizes, further_sizes, v_sizes, ranks, operations):
-    """The words that tell a contestant what to measure, by operation."""
+    """A contestant's arguments, by operation."""
     out = {}
     for operation in operations:
         wanted = v_sizes if operation in V_FORMS else further_sizes if operation in FURTHER else sizes
@@ -63,9 +63,8 @@ def cells(sizes, further_sizes, v_sizes, ranks, operations):
 
 
 def placed(ranks, cpus):
-    """Where ranks fit each has a core of its own and the median call counts: one that the system interrupts says
-    nothing of a library. Where they don't fit, rank r is on core r % cores, and waiting for a core is the cost: the
-    mean counts."""
+    """If each rank has its own core, the median call counts, since interrupted calls say nothing about a library. Else
+    rank r is on core r % cores, and the mean counts, since it includes waiting for a core."""
     fit = ranks <= len(cpus)
     return {"pinned": fit, "figure": "us_p50" if fit else "us_mean", "cpu_list": list(cpus[:ranks])}
 
@@ -78,7 +77,7 @@ def only(names, wanted):
 
 
 def layouts(mode, cpus, ranks=None, operations=OPERATIONS, nodes=(1, 2), names=None):
-    """`cpus`: one of each core. `names`: the contestants that take part; None: all."""
+    """`cpus`: one of each core. `names`: the participants; None: all."""
     settings = MODES[mode]
     out = []
     for count, sizes in settings["sizes"].items():

@@ -1,4 +1,4 @@
-"""report.html: one file, nothing fetched, nothing executed."""
+"""report.html: one file without external resources and scripts."""
 
 from html import escape
 
@@ -17,7 +17,7 @@ STYLES = {
     "mpich": {"color": "#7fbf86", "dash": "4 3", "width": 1.5, "marker": "square"},
     "gloo": {"color": "#8e44ad", "dash": "", "width": 1.5, "marker": "diamond"},
 }
-RATIO_STYLES = {  # by what is held against what
+RATIO_STYLES = {  # by (ratio, contestant)
     ("to_best_peer", "hmc-window"): {"color": "#08519c", "dash": "", "width": 2.5, "marker": "circle"},
     ("to_best_peer", "hmc-private"): {"color": "#4ea3dd", "dash": "7 3", "width": 2.5, "marker": "circle"},
     ("read_to_peer", "hmc-window"): {"color": "#b2182b", "dash": "", "width": 1.5, "marker": "triangle"},
@@ -68,7 +68,7 @@ def latency_chart(results, layout, operation):
 
 
 def _ratio(row, against, name):
-    """What is drawn of it, or None."""
+    """The ratio to draw, or None."""
     ratios = row["with_read"].get("to_best_peer", {}) if against == "read_to_peer" else row[against]
     ratio = ratios.get(name)
     return ratio if ratio and ratio["median"] > 0 and ratio["min"] > 0 else None
@@ -104,7 +104,7 @@ def dots(results, row, layout, title, per_unit, unit):
 
 
 def ratio_dots(results, operation, title):
-    """Of an operation without sizes: every layout's ratios, one below the other."""
+    """For an operation without sizes: the ratios of every layout, one below the other."""
     rows = []
     for layout in results["layouts"]:
         where = f"np={layout['np']}" + (f" on {layout['nodes']} nodes" if layout["nodes"] > 1 else "")
@@ -223,7 +223,7 @@ def _contents(headings):
 
 
 def _verdicts(results, layout):
-    """(operation and size, HMC's better ratio to the best peer, doubtful) of each row of the layout that has one."""
+    """(operation and size, HMC's better ratio to the best peer, doubtful) of each row of the layout with a ratio."""
     found = []
     for row in results["rows"]:
         if row["layout"] != layout["name"]:
@@ -237,7 +237,7 @@ def _verdicts(results, layout):
 
 
 def _summary(results):
-    """HMC against the best peer of each row, layout by layout; and what makes the run doubtful."""
+    """HMC compared with the best peer of each row, by layout; and reasons to doubt the run."""
     header = ["", "compared", "HMC faster", "slower", "median ratio", "best", "worst", "of these doubtful"]
     lines = []
     for layout in results["layouts"]:
@@ -260,16 +260,17 @@ def _summary(results):
     table = f"<div class=wide><table><tr>{head}</tr>{body}</table></div>" if lines else "<p>No peer has a figure.</p>"
     warning = ""
     if loaded or few:
-        warning = (f"<p class=warn>Doubtful: of {len(results['rows'])} rows {loaded} were measured while others used the machine (load "
-                   f"{machine['load_before']:.1f} before, {machine['load_after']:.1f} after), and {few} in too few rounds. They are "
-                   "marked in the tables.</p>")
+        warning = (f"<p class=warn>Doubtful: of {len(results['rows'])} rows {loaded} were measured while other processes used the "
+                   f"machine (load {machine['load_before']:.1f} before, {machine['load_after']:.1f} after), and {few} in too few "
+                   "rounds. They are marked in the tables.</p>")
     failures = f"{len(results['failed'])} contestants failed somewhere, {sum(bool(one['absent']) for one in results['contestants'])} are absent."
     return (f"<p>{escape(' '.join(said))} {failures}</p>{warning}{table}"
-            "<p>Ratios are HMC's time by that of the best peer, of HMC's better buffers: below 1 HMC is faster.</p>")
+            "<p>A ratio is HMC's time divided by the best peer's time, with the faster of HMC's two kinds of buffers. Below 1 HMC "
+            "is faster.</p>")
 
 
 def _legends(results):
-    """Once for all charts."""
+    """The legends of all charts."""
     shown = {name for row in results["rows"] for name in row["us"]}
     labels = _labels(results)
     times = [{"label": labels[name], "style": style} for name, style in STYLES.items() if name in shown]
@@ -277,9 +278,9 @@ def _legends(results):
               for (against, name), style in RATIO_STYLES.items()
               if any(_ratio(row, against, name) for row in results["rows"])]
     charts = [svg.legend(title, series) for title, series in (("Legend: times", times), ("Legend: ratios", ratios)) if series]
-    return (f"<div class=charts>{''.join(charts)}</div><p>Hollow points and ~ mark what varied more than 30 % between rounds, or was "
-            "measured in too few of them; bars reach from the best round to the worst. Only figures of one run can be "
-            "compared with each other.</p>")
+    return (f"<div class=charts>{''.join(charts)}</div><p>Hollow points and ~ mark times that varied by more than 30 % between rounds, "
+            "or were measured in too few rounds. Bars extend from the best round to the worst. Only times of the same run can "
+            "be compared with each other.</p>")
 
 
 def page(results):
@@ -301,8 +302,8 @@ def page(results):
     parts = [
         "<!DOCTYPE html><html lang=en><head><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width, initial-scale=1">',
-        f"<title>HMC beside its peers, {escape(results['date'])}</title><style>{CSS}</style></head><body>",
-        f"<h1>HMC beside its peers</h1>{_heading('Summary')}{_summary(results)}",
+        f"<title>HMC and its peers, {escape(results['date'])}</title><style>{CSS}</style></head><body>",
+        f"<h1>HMC and its peers</h1>{_heading('Summary')}{_summary(results)}",
         f"{_heading('Contents')}{_contents([heading for heading, _ in sections])}",
         *[content for _, content in sections],
         "</body></html>",

@@ -1,4 +1,4 @@
-"""From samples to results.json: medians, ratios, marks; and what a valid results.json is."""
+"""From samples to results.json: medians, ratios, marks; and the check of a results.json."""
 
 from . import stats
 from .contestants import floor_of
@@ -7,8 +7,8 @@ FORMAT = 3
 
 
 def rows(layouts, contestants, samples, missing, withdrawn=None):
-    """One row per layout, operation and size. `withdrawn`: cells in which something went wrong in any round; what the
-    other rounds gave there isn't shown."""
+    """One row per layout, operation and size. `withdrawn`: cells with a failure in any round; the times of their other
+    rounds aren't reported."""
     withdrawn = withdrawn or {}
     kinds = {c.name: c.kind for c in contestants}
     by_cell = {}
@@ -84,7 +84,7 @@ SAMPLE = {"layout": TEXT, "contestant": TEXT, "op": TEXT, "bytes": int, "round":
 
 
 def problems(results):
-    """What is wrong with a results.json; an empty list when nothing is."""
+    """The mistakes of a results.json; an empty list if there are none."""
     found = []
     if not _check("results", results, TOP, found):
         return found
@@ -113,7 +113,7 @@ def _check(where, thing, shape, found):
 
 
 def _check_rows(results, found):
-    """Each row says something of each of its contestants: a time, or why there is none."""
+    """Each row has a time for each of its contestants, or the reason why there is none."""
     layouts = {layout["name"]: layout for layout in results["layouts"]}
     for row in results["rows"]:
         where = f"{row['layout']} {row['op']} {row['bytes']}"

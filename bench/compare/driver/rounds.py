@@ -1,4 +1,4 @@
-"""Interleaves the contestants: every round runs each of them once, in an order of its own."""
+"""Interleaves the contestants: every round runs each of them once, in random order."""
 
 import random
 import time
@@ -15,14 +15,14 @@ class Interleaver:
         self.say = say        # progress, for a terminal
         self.seed = seed      # of the orders
         self.samples = []     # one per contestant, operation, size and round
-        self.missing = {}     # (layout, contestant, op, bytes) -> why a round has no figure
-        self.withdrawn = {}   # the same key -> what went wrong there in any round: no figure, whatever the others gave
-        self.notes = []       # failures and absences, for the reader
+        self.missing = {}     # (layout, contestant, op, bytes) -> why a round has no time
+        self.withdrawn = {}   # the same key -> the failure in any round: no time is reported, whatever other rounds have
+        self.notes = []       # failures and absences, for the report
         self.hung = set()     # (layout, contestant): not started there again
         self.failed = set()   # contestants of whom a run or a check failed
 
     def run(self, layout, rounds, deadline):
-        """As many rounds as asked for, or as the deadline allows; at least one. Fills layout's facts."""
+        """Runs the given number of rounds, or as many as the deadline allows; at least one. Fills layout's facts."""
         present = self._present(layout)
         slowest = 0.0
         for number in range(rounds):
@@ -42,7 +42,7 @@ class Interleaver:
         self._compare_places(layout)
 
     def _shuffled(self, present, layout, number, group):
-        """Drawn anew for every round and group: nobody has a fixed place or neighbour, and a seed gives it again."""
+        """Random for every round and group, so that no contestant has a fixed position. The seed reproduces it."""
         order = list(present)
         random.Random(f"{self.seed}/{layout['name']}/{number}/{group}").shuffle(order)
         return order
@@ -68,7 +68,7 @@ class Interleaver:
         return not (absent or why)
 
     def _groups(self, layout):
-        """Operations one by one, or all in one start of the program."""
+        """The operations one by one, or all in one start of the program."""
         if self.settings["apart"]:
             return list(layout["cells"].values())
         return [[cell for cells in layout["cells"].values() for cell in cells]]
@@ -94,7 +94,7 @@ class Interleaver:
             self.hung.add((layout["name"], contestant.name))
 
     def _meet(self, layout, contestant, line):
-        """What the program says of itself before its first cell."""
+        """Handles the program's first line, which describes the program."""
         contestant.version = line["version"]
         given = contestant.told(layout)
         layout["settings"][contestant.name] = line["settings"] + (f"; {given}" if given else "")
@@ -110,7 +110,7 @@ class Interleaver:
             self.notes.append(f"{layout['title']}: the contestants' ranks weren't on the same CPUs, see results.json")
 
     def _keep(self, layout, contestant, cells, number, told, failure, started=True, others=None):
-        """A cell's line becomes a sample. What is wrong, or the cell in which the program died, withdraws it."""
+        """Makes a sample of a cell's line. An error, or a death of the program in this cell, withdraws the cell."""
         died = failure if started else ""
         for cell in cells:
             operation, size = cell.split(":")[0], size_of(cell)
@@ -132,9 +132,9 @@ class Interleaver:
                 self.missing.setdefault(key, line["lacks"])
             elif died:
                 self._withdraw(key, died, number)
-                died = ""  # the cells after it weren't begun
+                died = ""  # later cells weren't started
             else:
-                self.missing.setdefault(key, failure or "the program said nothing of it")
+                self.missing.setdefault(key, failure or "the program printed no line for it")
 
     def _withdraw(self, key, why, number):
         self.withdrawn.setdefault(key, f"{why} (round {number + 1})")
@@ -172,9 +172,9 @@ def shown(environment, words):
 
 
 def crossed_loopback(line):
-    """Whether a cell's bytes can have gone the way that they should: each call moves at least its size once. `lo`
-    counts the whole machine's traffic, headers too: too few bytes prove a detour, enough of them prove nothing while
-    something else talks over `lo`."""
+    """Whether a cell's bytes may have crossed loopback: each call moves at least its size once. `lo` counts the whole
+    machine's traffic including headers. So too few bytes prove another path, but enough bytes prove nothing if other
+    processes use `lo`."""
     return "us_mean" not in line or line["loopback_bytes"] >= max(1, line["bytes"]) * line["calls"]
 
 

@@ -1,9 +1,9 @@
 """Medians, spreads, and ratios of interleaved rounds."""
 
-NOISY_ABOVE = 0.30  # what varies more between rounds is marked,
-LEAST_ROUNDS = 3    # and so is what fewer rounds have,
-LEAST_SHARE = 0.6   # or less than this of all
-LOADED_ABOVE = 0.10  # what others took of all CPUs' time in the median round
+NOISY_ABOVE = 0.30  # a larger variation between rounds is marked,
+LEAST_ROUNDS = 3    # and so are fewer rounds,
+LEAST_SHARE = 0.6   # or a smaller share of all rounds
+LOADED_ABOVE = 0.10  # a larger share of all CPUs' time used by others in the median round is marked
 
 
 def median(values):
@@ -17,7 +17,7 @@ def median(values):
 
 
 def spread(values):
-    """The distance between the best and the worst round, as a share of the median."""
+    """The difference between the worst and the best round, as a share of the median."""
     middle = median(values)
     if middle == 0:
         return 0.0 if max(values) == min(values) else float("inf")
@@ -29,7 +29,7 @@ def is_noisy(values):
 
 
 def is_loaded(shares):
-    """`shares`: of each round; None where it isn't known."""
+    """`shares`: of each round; None if unknown."""
     known = [share for share in shares if share is not None]
     return bool(known) and median(known) > LOADED_ABOVE
 
@@ -39,13 +39,13 @@ def too_few(count, of):
 
 
 def ratios_by_round(ours, theirs):
-    """{round: us} of two contestants -> the ratios of the rounds that both have."""
+    """{round: us} of two contestants -> the ratios of their common rounds."""
     return [ours[r] / theirs[r] for r in sorted(ours) if r in theirs and theirs[r] > 0]
 
 
 def ratio(ours, theirs, of_rounds=0):
-    """The median of the rounds' ratios and how far they spread; None where no round has both. Noisy also when too few
-    of `of_rounds` rounds have both."""
+    """The median of the rounds' ratios and their spread; None without a common round. Also noisy if too few of
+    `of_rounds` rounds are common."""
     by_round = ratios_by_round(ours, theirs)
     if not by_round:
         return None

@@ -34,7 +34,7 @@ def _marker(x, y, style, hollow, tip):
 
 
 class LogScale:
-    """Values to positions; the range is widened to whole ticks."""
+    """Maps values to positions; the range is extended to whole ticks."""
 
     def __init__(self, values, begin, end):
         low, high = min(values), max(values)
@@ -63,7 +63,7 @@ def number_name(value):
 
 
 def _tick_names(scale, y):
-    """Below an axis, as many as there is room for, and 1 in any case: it is what ratios are read against."""
+    """The labels below an axis: as many as fit, and always 1, the reference for ratios."""
     parts, taken = [], []
     for tick in sorted(scale.ticks, key=lambda one: one != 1):
         half = _text_width(number_name(tick)) / 2 + 3
@@ -81,11 +81,11 @@ def _frame(parts, height, title):
 
 
 def _text_width(content, size=12):
-    return len(content) * size * 0.56  # a generous mean of sans-serif letters
+    return len(content) * size * 0.56  # an upper estimate of the mean width of sans-serif letters
 
 
 def _legend(series, top):
-    """Two columns where the names leave room for it."""
+    """Two columns if the names are short enough."""
     room = WIDTH - LEFT - RIGHT
     widest = max(_text_width(one["label"]) for one in series) + 38 + 16
     columns = 2 if 2 * widest <= room else 1
@@ -101,7 +101,7 @@ def _legend(series, top):
 
 
 def _spread_bar(x1, y1, x2, y2, color):
-    """From the best to the worst round, with an end on either side that shows beside the marker."""
+    """A bar from the best to the worst round, with ends that are visible beside the marker."""
     across = (4, 0) if x1 == x2 else (0, 4)
     parts = [_line(x1, y1, x2, y2, color, 1.5, 'class="spread"')]
     for x, y in ((x1, y1), (x2, y2)):
@@ -111,7 +111,7 @@ def _spread_bar(x1, y1, x2, y2, color):
 
 def line_chart(title, series, y_label, x_names, reference=None):
     """`series`: [{label, style, points: [(x, y, low, high, noisy, tip)]}]; `x_names`: {x: its label}.
-    `reference`: a y that gets a line of its own."""
+    `reference`: a y that is marked by a line."""
     points = [point for one in series for point in one["points"]]
     if not points:
         return ""
@@ -146,7 +146,7 @@ def line_chart(title, series, y_label, x_names, reference=None):
 
 
 def legend(title, series):
-    """`series`: [{label, style}]. One for all charts of a kind."""
+    """`series`: [{label, style}]. One legend for all charts of a kind."""
     parts, height = _legend(series, 20)
     return _frame(parts, 20 + height, title)
 
@@ -165,8 +165,8 @@ def _one_line(one, at_x, y_scale):
 
 
 def dot_chart(title, rows, x_label, reference=None):
-    """`rows`: [{label, style, value, low, high, noisy, text}], one below the other. `reference`: an x that gets a line
-    of its own."""
+    """`rows`: [{label, style, value, low, high, noisy, text}], one below the other. `reference`: an x that is marked by
+    a line."""
     values = [value for row in rows for value in (row["value"], row["low"], row["high"]) if value > 0]
     if not values:
         return ""

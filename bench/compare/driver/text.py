@@ -56,7 +56,7 @@ def _cells_of(row, layout, first, per_unit):
 
 
 def marks(row, layout):
-    """What makes a row's figures doubtful whatever they are: too few rounds, or a machine that others use."""
+    """Reasons to doubt a row's times: too few rounds, or a machine that other processes used."""
     found = []
     fewest = min(row["rounds"].values(), default=layout["rounds"])
     if row["rounds"] and stats.too_few(fewest, layout["rounds"]):
@@ -86,7 +86,7 @@ def _header_of(layout, first):
 
 
 FIGURES = {"us_p50": "median call, each rank on a core of its own",
-           "us_mean": "mean call, rank r on core r modulo their number, so that waiting for a core counts"}
+           "us_mean": "mean call, rank r on core r modulo their number, including the wait for a core"}
 
 
 def tables(results):
@@ -107,7 +107,7 @@ def tables(results):
 
 
 def omissions(results):
-    """One line for each contestant, layout and reason: what has no figure, and why."""
+    """One line for each contestant, layout and reason: the cells without a time, and the reason."""
     labels = {one["name"]: one["label"] for one in results["contestants"]}
     absent = {one["name"] for one in results["contestants"] if one["absent"]}
     titles = {layout["name"]: layout["title"] for layout in results["layouts"]}
@@ -117,7 +117,7 @@ def omissions(results):
             if name not in absent:
                 sizes = found.setdefault((labels[name], titles[row["layout"]], why), {}).setdefault(row["op"], [])
                 sizes += [size_name(row["bytes"])] if row["bytes"] else []
-    return [f"{label}, {title}: no figure for {', '.join(' '.join([op, *sizes]) for op, sizes in cells.items())}: {why}"
+    return [f"{label}, {title}: no time for {', '.join(' '.join([op, *sizes]) for op, sizes in cells.items())}: {why}"
             for (label, title, why), cells in found.items()]
 
 
@@ -130,15 +130,15 @@ def _aligned(header, lines):
 
 def whole(results):
     machine = results["machine"]
-    text = [f"# HMC beside its peers, {results['date']}, commit {results['commit']}, mode {results['mode']}",
+    text = [f"# HMC and its peers, {results['date']}, commit {results['commit']}, mode {results['mode']}",
             f"# {machine['cpu']}, {machine['cores']} cores, {machine['system']}, Linux {machine['kernel']}; load "
             f"{machine['load_before']:.1f} before and {machine['load_after']:.1f} after, "
             f"{machine['steal_share'] * 100:.1f} % stolen",
-            "# x/peer: the median of the rounds' ratios to the best peer (below 1: HMC is faster); x+read/peer: of call and",
-            "# reading the result; x/bare: to the bare loop. ~: varied more than 30 % between rounds, or too few of them;",
-            "# 3/5: of 5 rounds 3 gave a figure. spread: of HMC's times; of ratio: of x/peer. -: none, see the notes.",
-            f"# marks: fewer than {stats.LEAST_ROUNDS} rounds, or than {stats.LEAST_SHARE * 100:.0f} % of them; loaded: others had so "
-            f"much of the CPUs' time (more than {stats.LOADED_ABOVE * 100:.0f} %).", ""]
+            "# x/peer: median of the rounds' ratios to the best peer (below 1: HMC is faster); x+read/peer: of call plus",
+            "# reading the result; x/bare: to the bare loop. ~: varied by more than 30 % between rounds, or too few rounds;",
+            "# 3/5: 3 of 5 rounds have a time. spread: of HMC's times; of ratio: of x/peer. -: none, see the notes.",
+            f"# marks: few rounds: fewer than {stats.LEAST_ROUNDS}, or than {stats.LEAST_SHARE * 100:.0f} % of them; loaded: the share of "
+            f"the CPUs' time that others used, if above {stats.LOADED_ABOVE * 100:.0f} %.", ""]
     for heading, header, lines in tables(results):
         text += [f"# {heading}", _aligned(header, lines), ""]
     text.append("# Contestants")

@@ -1,4 +1,4 @@
-// Where a program's data live.
+// The buffers of a program.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,8 @@
 
 namespace bench {
 
-/// On every rank: `remote` bytes in a window, which others reach, and `local` bytes, which lie in the
-/// same window or in private memory. Both begin on a page and are written once, so that no page is new
-/// when it is timed. Making and closing it is collective.
+/// On every rank: `remote` bytes in a window, and `local` bytes in the same window or in private memory. Both begin on
+/// a page and are written once, so that no page fault is timed. Construction and close are collective.
 class Buffers {
  public:
   Buffers(hmc::Team& team, Place place, std::size_t local, std::size_t remote = 0);
@@ -23,7 +22,7 @@ class Buffers {
   std::byte* remote() const { return window_.data() + remote_offset; }  // this rank's own part
   hmc::Window& window() { return window_; }
 
-  /// Before it: words for signals and atomics, one cache line each.
+  /// Before it: words for signals and atomics, one per cache line.
   static constexpr std::uint64_t remote_offset = 4096;
 
  private:

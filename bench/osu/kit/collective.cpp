@@ -10,11 +10,11 @@
 namespace bench {
 namespace {
 
-/// In microseconds. Only `whole` of a call without computation beside it.
+/// In microseconds. Only `whole` for a call without computation.
 struct Times {
   double whole = 0;
-  double init = 0;     // until the request is there
-  double compute = 0;  // the computation, with no communication under way
+  double init = 0;     // until the request is returned
+  double compute = 0;  // the computation, without communication in progress
   double wait = 0;     // from the end of the computation
 
   void add(const Times& other) {
@@ -28,9 +28,9 @@ using TimedCall = std::function<Times()>;
 
 struct Loop {
   Times total;
-  double with_data_us = 0;      // with --fresh: of write, call and read
+  double with_data_us = 0;      // with --fresh: write, call and read
   std::vector<double> each_us;  // with -z
-  int warmup = 0;               // so many iterations weren't counted
+  int warmup = 0;               // number of iterations that aren't counted
   bool right = true;
 };
 
@@ -41,7 +41,7 @@ struct Pass {
   Repeats repeats;
 };
 
-// Writing and reading stay outside the timer.
+// The time excludes writing and reading.
 Times time_call(const Pass& pass, const TimedCall& call, bool last, Loop& loop) {
   Session& session = pass.session;
   const int data = session.next_data++;
@@ -60,7 +60,7 @@ Times time_call(const Pass& pass, const TimedCall& call, bool last, Loop& loop) 
   return times;
 }
 
-// Writing and reading count.
+// The time includes writing and reading.
 double time_with_data(const Pass& pass, const TimedCall& call, Loop& loop) {
   const int data = pass.session.next_data++;
   const Clock::time_point start = Clock::now();
@@ -81,7 +81,7 @@ double time_alone(Session& session, const Work& work) {
   return us;
 }
 
-// Both forms, and the computation alone, iteration by iteration, so that whatever the machine does meets all of them.
+// Both forms, and the computation alone, in every iteration, so that other load on the machine affects all of them.
 Loop time_calls(const Pass& pass, const TimedCall& call, const Work* work = nullptr) {
   Session& session = pass.session;
   const Repeats& repeats = pass.repeats;
@@ -134,7 +134,7 @@ TimedCall beside_computation(const CollectiveCase& the_case, const Work& work) {
   };
 }
 
-// The figures that blocking and non-blocking programs have in common.
+// The results that blocking and non-blocking programs have in common.
 Figures figures_of(const Pass& pass, const Loop& loop, double communication_us) {
   hmc::Team& team = pass.session.team;
   const double ranks = pass.session.ranks();
@@ -240,7 +240,7 @@ void add_main_columns(Session& session, std::vector<Column>& columns, const std:
 void begin_table(Session& session, std::vector<Column> columns, const std::vector<Column>& more) {
   print_facts(session);
   if (session.spec.flags & overlap_flag)
-    session.report.remark("Overall = Coll. Init + Compute + Wait; Compute and Pure Comm. stand for each alone");
+    session.report.remark("Overall = Coll. Init + Compute + Wait; Compute and Pure Comm. are measured alone");
   add_main_columns(session, columns, more);
   session.report.columns(columns);
 }

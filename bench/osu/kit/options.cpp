@@ -14,11 +14,11 @@ std::size_t read_bytes(const std::string& text) {
   std::size_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value == 0)
-    throw CLI::ValidationError("-m", "'" + text + "' is no size in bytes");
+    throw CLI::ValidationError("-m", "'" + text + "' isn't a size in bytes");
   return value;
 }
 
-// MAX, MIN:MAX, MIN: or :MAX, as OSU's.
+// MAX, MIN:MAX, MIN: or :MAX, as in OSU.
 void read_sizes(const std::string& text, Options& options) {
   const std::size_t colon = text.find(':');
   if (colon == std::string::npos) {
@@ -33,22 +33,22 @@ void read_sizes(const std::string& text, Options& options) {
 void add_timing_flags(CLI::App& app, Options& options) {
   app.add_option("-i,--iterations", options.iterations, "Timed iterations per size")->check(CLI::PositiveNumber);
   app.add_option("-x,--warmup", options.warmup, "Iterations before the timed ones")->check(CLI::NonNegativeNumber);
-  app.add_flag("-f,--full", options.full, "Also minimum, maximum, iterations; of collectives also bandwidths");
-  app.add_flag("-c,--validation", options.validate, "Check every result; a column with Pass or Fail");
+  app.add_flag("-f,--full", options.full, "Also minimum, maximum, iterations; for collectives also bandwidths");
+  app.add_flag("-c,--validation", options.validate, "Check every result; adds a column with Pass or Fail");
   app.add_flag("-z,--tail-lat", options.tail, "Also the 50th, 90th and 99th percentile of the iterations");
-  // Shows that a wrong result is seen: spoils data of this size before they are checked.
+  // For tests that a wrong result is detected: spoils data of this size before the check.
   app.add_option("--corrupt", options.corrupt_bytes)->group("");
 }
 
 void add_data_flags(CLI::App& app, Options& options) {
   static const std::map<std::string, Place> places{{"window", Place::window}, {"private", Place::private_memory}};
-  app.add_option("-b,--buffers", options.place, "Where this rank's buffers live: window (default) or private")
+  app.add_option("-b,--buffers", options.place, "Memory of this rank's buffers: window (default) or private")
       ->transform(CLI::CheckedTransformer(places))
       ->type_name("window|private")
       ->option_text("window|private");
   app.add_flag(
       "--fresh", options.fresh,
-      "Every iteration writes its input and reads its result: outside the timer, and inside as a further column");
+      "Every iteration writes its input and reads its result: outside the timer, and inside as an extra column");
 }
 
 void add_word(CLI::App& app, const std::string& flags, std::string& value, const std::vector<std::string>& words,
@@ -73,7 +73,7 @@ void add_flags(CLI::App& app, const Spec& spec, Options& options) {
   if (spec.flags & in_place_flag) app.add_flag("-l,--in-place", options.in_place, "Input and output are one buffer");
   if (spec.flags & data_flags) add_data_flags(app, options);
   add_word(app, "-t,--dtype", options.dtype, spec.dtypes, "Element type");
-  add_word(app, "-o,--operation", options.operation, spec.operations, "What is done to the elements");
+  add_word(app, "-o,--operation", options.operation, spec.operations, "Operation on the elements");
   const auto as = [&options](Format format) { return [&options, format](std::int64_t) { options.format = format; }; };
   auto* const json = app.add_flag_function("--json", as(Format::json), "One JSON object instead of columns");
   app.add_flag_function("--csv", as(Format::csv), "Comma-separated values instead of columns")->excludes(json);
@@ -90,7 +90,7 @@ CommandLine parse(const Spec& spec, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (line.options.corrupt_bytes && !line.options.touches())
-      throw CLI::ValidationError("--corrupt", "spoils what -c or --fresh looks at, and neither is given");
+      throw CLI::ValidationError("--corrupt", "needs -c or --fresh");
   } catch (const CLI::ParseError& error) {
     std::ostringstream out;
     std::ostringstream err;
@@ -112,7 +112,7 @@ Repeats repeats_for(const Spec& spec, const Options& options, std::size_t bytes)
 std::vector<std::size_t> sizes_of(const Options& options, std::size_t element) {
   std::vector<std::size_t> sizes;
   std::size_t bytes = std::max(options.min_bytes / element, std::size_t{1}) * element;
-  sizes.push_back(bytes);  // one element, even where that is more than max
+  sizes.push_back(bytes);  // one element, even if that is more than max
   for (; bytes <= options.max_bytes / 2; bytes *= 2) sizes.push_back(bytes * 2);
   return sizes;
 }

@@ -1,4 +1,4 @@
-// What a program is, and what its command line says.
+// A program's specification, and its command line.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace bench {
 
-/// Iterations and warm-up for sizes up to large_above, and beyond.
+/// Iterations and warm-up for sizes up to large_above, and above it.
 struct Iterations {
   int small;
   int small_warmup;
@@ -20,14 +20,14 @@ inline constexpr Iterations collective_iterations{1000, 100, 100, 10};
 inline constexpr Iterations latency_iterations{10000, 100, 1000, 10};
 inline constexpr Iterations bandwidth_iterations{100, 10, 20, 2};
 
-/// Which flags a program has.
+/// The flags of a program.
 enum Flags : unsigned {
   timing_flags = 1,      // -i -x -f -z -c
   size_flag = 2,         // -m
   data_flags = 4,        // -b --fresh
   window_size_flag = 8,  // -W
   in_place_flag = 16,    // -l
-  overlap_flag = 32,     // non-blocking: none, but other columns
+  overlap_flag = 32,     // non-blocking: no flag, but other columns
 };
 
 struct Spec {
@@ -37,7 +37,7 @@ struct Spec {
   Iterations iterations = collective_iterations;
   std::size_t max_bytes = 1 << 20;
   int min_ranks = 1;
-  std::vector<std::string> dtypes{};      // what -t takes; the first is the default. Empty: there is no -t
+  std::vector<std::string> dtypes{};      // values of -t; the first is the default. Empty: there is no -t
   std::vector<std::string> operations{};  // the same for -o
 };
 
@@ -59,9 +59,9 @@ struct Options {
   std::string operation;
   bool fresh = false;
   Format format = Format::text;
-  std::optional<std::size_t> corrupt_bytes;  // the self-test: data of this size is spoiled before it is checked
+  std::optional<std::size_t> corrupt_bytes;  // for the self-test: data of this size is spoiled before the check
 
-  /// Every iteration writes its input anew and looks at its result.
+  /// Every iteration writes its input and reads its result.
   bool touches() const { return validate || fresh; }
 };
 
@@ -82,7 +82,7 @@ struct Repeats {
 };
 Repeats repeats_for(const Spec& spec, const Options& options, std::size_t bytes);
 
-/// From min to max, doubling; whole elements of `element` bytes, at least one.
+/// Sizes from min to max, doubling; whole elements of `element` bytes, at least one.
 std::vector<std::size_t> sizes_of(const Options& options, std::size_t element = 1);
 
 }  // namespace bench

@@ -13,8 +13,8 @@ std::uint64_t hash(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 31);
 }
 
-// Nothing leaves 0..127, also not the results (while there are at most 120 ranks): exact in i8 and bf16. Floats of
-// 8 bits get 0..8, which they have exactly; their results are rounded once, here as in the library.
+// All values, including the results of up to 120 ranks, are in 0..127: exact in i8 and bf16. 8-bit floats get 0..8,
+// which they represent exactly; their results are rounded once, here as in the library.
 std::int64_t given(hmc::Op op, hmc::DType type, std::int64_t rank, std::int64_t ranks, std::int64_t index) {
   const auto random =
       static_cast<std::int64_t>(hash(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(index)) >> 8);
@@ -25,7 +25,7 @@ std::int64_t given(hmc::Op op, hmc::DType type, std::int64_t rank, std::int64_t 
     case hmc::Op::min:
     case hmc::Op::max: return random % (hmc::is_float(type) && hmc::size_of(type) == 1 ? 8 : 100);
     case hmc::Op::avg: {
-      // Neighbours differ from the average by one, each in his direction: it comes out even.
+      // Pairs of ranks differ from the average by +1 and -1, so that the average is a whole number.
       const std::int64_t average = 1 + index % std::clamp<std::int64_t>(100 / ranks, 1, 7);
       if (rank % 2 == 1) return average - 1;
       return rank + 1 < ranks ? average + 1 : average;
@@ -35,7 +35,7 @@ std::int64_t given(hmc::Op op, hmc::DType type, std::int64_t rank, std::int64_t 
     case hmc::Op::bxor: return random % 128;
     case hmc::Op::land: return index % (ranks + 1) != rank ? 1 : 0;
     case hmc::Op::lor: return index % (ranks + 1) == rank ? 1 : 0;
-    default: return 0;  // maxloc, minloc: not for plain numbers
+    default: return 0;  // maxloc, minloc: not for single numbers
   }
   return 0;
 }
@@ -121,7 +121,7 @@ bool Pattern::matches(const void* data, std::size_t bytes, int iteration) const 
   const std::byte* const expected = start(iteration);
   const auto* const at = static_cast<const std::byte*>(data);
   const std::size_t length = period * element_;
-  bool same = true;  // reads all of it, also after a difference: the time must not depend on the result
+  bool same = true;  // reads all bytes, also after a difference, so that the time doesn't depend on the result
   for (std::size_t done = 0; done < bytes; done += length)
     same &= std::memcmp(at + done, expected, std::min(length, bytes - done)) == 0;
   return same;

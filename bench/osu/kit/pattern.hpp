@@ -1,4 +1,4 @@
-// Bytes that are cheap to write and to check, and that show a lost, misplaced or stale piece.
+// Patterns that are cheap to write and to check, and that reveal a lost, misplaced or stale piece.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,13 @@
 
 namespace bench {
 
-/// A sequence of elements with a prime period, shifted from iteration to iteration: neither a block that
-/// went to another power-of-two place nor last iteration's block looks right. Written and compared at
-/// the speed of memory.
+/// A sequence of elements with a prime period, shifted in every iteration. So a block at another power-of-two offset,
+/// or of the last iteration, is detected. Written and compared at the speed of memory.
 class Pattern {
  public:
   /// `one_period` holds `period` elements of `element` bytes.
   Pattern(std::size_t element, const std::vector<std::byte>& one_period);
-  /// Bytes that depend on `seed`: a rank, say.
+  /// Bytes that depend on `seed`, for example a rank.
   static Pattern bytes(std::uint64_t seed);
 
   void write(void* to, std::size_t bytes, int iteration) const;
@@ -27,14 +26,14 @@ class Pattern {
   const std::byte* start(int iteration) const;
 
   std::size_t element_;
-  std::vector<std::byte> twice_;  // two periods, so that one starts anywhere
+  std::vector<std::byte> twice_;  // two periods, so that a period may start at any offset
 };
 
-/// What each rank gives to a reduction: small integers, so that the result is exact in every type.
+/// Each rank's contribution to a reduction: small integers, so that the result is exact in every type.
 Pattern contribution(hmc::Op op, hmc::DType type, int rank, int ranks);
-/// What the reduction over all ranks gives.
+/// The result of the reduction over all ranks.
 Pattern reduction(hmc::Op op, hmc::DType type, int ranks);
-/// What the contributions of the first `count` of the ranks give, at least one; for avg, their sum.
+/// The result over the first `count` ranks, at least one; for avg, their sum.
 Pattern prefix(hmc::Op op, hmc::DType type, int count, int ranks);
 
 }  // namespace bench

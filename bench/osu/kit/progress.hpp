@@ -1,4 +1,4 @@
-// How far a long run is, for whoever watches a terminal.
+// The progress of a long run, shown on a terminal.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace bench {
 
-/// One line on stderr that replaces itself. Silent unless `speaks` and stderr is a terminal, and during
-/// the first moments, so that a short run shows nothing. Only called outside of what is timed.
+/// One line on stderr that is rewritten in place. Silent unless `speaks` and stderr is a terminal, and for the first
+/// moments, so that a short run shows nothing. Called only outside the timed sections.
 class Progress {
  public:
   explicit Progress(bool speaks);
@@ -21,7 +21,7 @@ class Progress {
   void tick(int done, int of) {
     if (on_) show(done, of);
   }
-  /// Before a line goes to stdout, which may be the same terminal.
+  /// Clears the line before a line is printed on stdout, which may be the same terminal.
   void clear();
 
  private:

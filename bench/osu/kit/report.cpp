@@ -9,7 +9,7 @@
 namespace bench {
 namespace {
 
-// OSU prints two decimals; a machine that reads gets what there is.
+// OSU prints two decimals; JSON and CSV have all digits.
 struct AsText {
   std::string operator()(std::monostate) const { return "-"; }
   std::string operator()(double number) const { return fmt::format("{:.2f}", number); }
@@ -74,11 +74,11 @@ void Report::line(const std::string& line) {
 
 void Report::value(const std::string& key, Cell value) { values_.emplace_back(key, std::move(value)); }
 
-// What a line of comma-separated values says of its run, after its figures: lines of several runs stand in one file.
+// The fields of a CSV line that describe its run, since one file may have lines of several runs.
 std::vector<std::string> Report::csv_facts(bool keys) const {
   std::vector<std::string> words;
   for (const auto& [key, value] : values_) words.push_back(keys ? key : std::visit(AsCsv{}, value));
-  for (const auto& note : notes_) {  // a number says more than the note of the same name
+  for (const auto& note : notes_) {  // a number replaces the note of the same name
     const bool known =
         std::any_of(values_.begin(), values_.end(), [&](const auto& value) { return value.first == note.first; });
     if (!known) words.push_back(keys ? note.first : quoted(note.second));

@@ -1,4 +1,4 @@
-// What a program prints: OSU's columns, JSON, or comma-separated values.
+// A program's output: OSU's columns, JSON, or comma-separated values.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace bench {
 
-/// OSU's columns. Parsers split at blanks; the widths are for people.
+/// OSU's columns. Parsers split at blanks; the widths are for readers.
 inline constexpr int size_width = 10;
 inline constexpr int value_width = 20;
 inline constexpr int count_width = 12;
 
 struct Column {
-  std::string title{};  // as OSU's: "Avg Latency(us)"
+  std::string title{};  // as in OSU: "Avg Latency(us)"
   std::string key{};    // in JSON and CSV: "avg_us"
   int width = value_width;
   bool left = false;
-  bool in_text = true;  // else in JSON and CSV only: OSU has no such column
+  bool in_text = true;  // false: in JSON and CSV only, since OSU has no such column
 };
 
-/// Nothing is a number that may not be printed: "-", null, or an empty field.
+/// std::monostate is a number that must not be printed: "-", null, or an empty field.
 using Cell = std::variant<std::monostate, double, std::uint64_t, std::string>;
 
-/// Only the report of rank 0 speaks. Lines come as they are known, except that JSON comes at the end.
+/// Only rank 0 prints. Lines are printed as soon as they are known; JSON is printed at the end.
 class Report {
  public:
   Report(const Spec& spec, Format format, bool speaks, std::FILE* out = stdout);

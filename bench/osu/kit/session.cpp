@@ -20,7 +20,7 @@
 namespace bench {
 namespace {
 
-// One rank speaks for all, and every rank leaves in order.
+// One rank prints for all, and every rank leaves in order.
 int end_early(hmc::Runtime& rt, const CommandLine& line) {
   if (rt.rank() == 0) {
     fmt::print(stdout, "{}", line.out);
@@ -50,7 +50,7 @@ int run_in(hmc::Runtime& rt, double init_us, const Spec& spec, const Options& op
   return session.failed ? 1 : 0;
 }
 
-// The bits set in a file of hexadecimal words and commas; 0 when it can't be read.
+// The number of bits set in a file of hexadecimal words and commas; 0 if it can't be read.
 long bits_in(const std::string& path) {
   std::ifstream file(path);
   long bits = 0;
@@ -83,7 +83,7 @@ std::string wires_of(Session& session, int peer) {
   return fmt::format("{}", fmt::join(wires, ", "));
 }
 
-// Where this process may run, against the machine: 0 anywhere, 1 on one core, 2 on a part of it.
+// The CPUs of this process relative to the machine: 0 all, 1 one core, 2 a part.
 int binding_code() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -141,7 +141,7 @@ void print_facts(Session& session, int peer) {
         "Fresh: input written and result read in every iteration, outside the timer; the last column: inside");
   else if (options.validate)
     report.remark(
-        "Validation: every iteration writes its input and reads its result, outside the timer: figures differ from "
+        "Validation: every iteration writes its input and reads its result, outside the timer: times differ from "
         "those without -c");
 }
 

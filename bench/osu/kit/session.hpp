@@ -1,4 +1,4 @@
-// A program's run: membership in the job, options, and what it prints.
+// A program's run: membership in the job, options, and output.
 #pragma once
 
 #include <chrono>
@@ -22,11 +22,11 @@ struct Session {
   const Options& options;
   hmc::Runtime& rt;
   hmc::Team& team;
-  double init_us;  // what Runtime::init took
+  double init_us;  // the time of Runtime::init
   Report report;
   Progress progress;
   bool failed = false;  // a validation failed; the same on every rank
-  int next_data = 0;    // grows with every iteration, the same on every rank: no two near ones have the same data
+  int next_data = 0;    // increases in every iteration, the same on every rank, so that consecutive data differ
 
   int rank() const { return team.rank(); }
   int ranks() const { return team.size(); }
@@ -36,16 +36,16 @@ struct Session {
   }
 };
 
-/// Parses, joins the job, prints the banner, runs `body`, and gives main's exit code: 0, 1 when a
-/// validation or HMC failed, 2 for a wrong command line or too few ranks.
+/// Parses, joins the job, prints the banner, runs `body`, and returns main's exit code: 0; 1 if a validation or HMC
+/// failed; 2 for a wrong command line or too few ranks.
 int run(int argc, char** argv, const Spec& spec, const std::function<void(Session&)>& body);
 
-/// The lines "# Wire:", "# Ranks:", "# Build:" and those of the options. `peer` is the rank whose wire
-/// is meant; -1: the wires to all, of all ranks. Collective.
+/// The lines "# Wire:", "# Ranks:", "# Build:" and those of the options. `peer`: the rank for "Wire"; -1: all wires of
+/// all ranks. Collective.
 void print_facts(Session& session, int peer = -1);
 
-/// The columns that follow the first ones in every table, in OSU's order. overlap: a latency whose minimum and maximum
-/// the program prints itself.
+/// The common last columns of every table, in OSU's order. overlap: a latency whose minimum and maximum the program
+/// prints itself.
 enum class Metric { latency, bandwidth, overlap };
 struct Figures {
   double main = 0;
@@ -60,7 +60,7 @@ struct Figures {
 };
 void add_columns(const Options& options, Metric metric, const std::vector<Column>& more, std::vector<Column>& columns);
 void add_cells(const Options& options, Metric metric, const Figures& figures, std::vector<Cell>& cells);
-/// Figures that a failed validation has made worthless.
+/// Values that a failed validation has made invalid.
 void withdraw(std::vector<Cell>& cells, std::size_t first_number);
 
 }  // namespace bench

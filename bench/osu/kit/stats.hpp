@@ -1,4 +1,4 @@
-// From times to the figures that are printed.
+// Computes the printed values from times.
 #pragma once
 
 #include <hmc/team.hpp>
@@ -6,11 +6,11 @@
 
 namespace bench {
 
-/// The value that p percent of the sorted ones don't exceed, by OSU's rule (nearest rank).
+/// The p-th percentile of sorted values, by OSU's rule (nearest rank).
 double percentile(const std::vector<double>& sorted, int percent);
 inline constexpr int tail_percents[] = {50, 90, 99};
 
-/// How much of the communication the computation hid, from 0 to 100: OSU's rule, 100 - 100 (overall - compute) / pure.
+/// The overlap of communication and computation, from 0 to 100: OSU's rule, 100 - 100 (overall - compute) / pure.
 double overlap_percent(double overall, double compute, double pure);
 
 /// Element by element, over the ranks. Collective.

@@ -14,13 +14,13 @@ namespace bench {
 namespace {
 
 struct Loop {
-  double total_us = 0;          // of the transfers, on sides that are timed
+  double total_us = 0;          // of the transfers, on timed sides
   double data_us = 0;           // of writing and reading
   std::vector<double> each_us;  // with -f or -z
   bool right = true;
 };
 
-// The loop, and its time. Where somebody watches it stops a hundred times, with its clock, to say how far it is.
+// The timed loop. On a terminal, the loop and its clock stop a hundred times to show the progress.
 double run_loop(Session& session, Side& side, const TransferCase& the_case, int count, int done, int of) {
   const int slices = session.progress.on() ? std::clamp(count, 1, 100) : 1;
   double us = 0;
@@ -34,7 +34,7 @@ double run_loop(Session& session, Side& side, const TransferCase& the_case, int 
   return us;
 }
 
-// The fastest form: one clock around the whole loop.
+// The fastest form: one timer around the whole loop.
 Loop time_whole(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
   Loop loop;
   if (side.writes) the_case.write(session.next_data);
@@ -49,7 +49,7 @@ Loop time_whole(Session& session, Side& side, const TransferCase& the_case, Repe
   return loop;
 }
 
-// A clock around each repeat: for minimum, maximum and percentiles.
+// A timer around each repeat, for minimum, maximum and percentiles.
 Loop time_each(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
   Loop loop;
   loop.each_us.resize(static_cast<std::size_t>(repeats.count));
@@ -73,7 +73,7 @@ Loop time_each(Session& session, Side& side, const TransferCase& the_case, Repea
   return loop;
 }
 
-// New data in every repeat, looked at after it; barriers keep the three phases apart.
+// New data in every repeat, checked after it; barriers separate the three phases.
 Loop time_with_data(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
   Loop loop;
   for (int i = -repeats.warmup; i < repeats.count; ++i) {
@@ -130,7 +130,7 @@ void add_row(Session& session, const TransferSpec& spec, std::size_t bytes, cons
   session.row(cells);
 }
 
-// The transfers of one window go to places of their own, as in OSU's programs, but not to more than this.
+// The transfers of one window use different offsets, as in OSU, up to this total size.
 constexpr std::size_t most_bytes = 64 << 20;
 
 TransferCase moving_case(const Side& side, const Buffers& buffers, const TransferSpec& spec, TransferLoop loop,
@@ -145,7 +145,7 @@ TransferCase moving_case(const Side& side, const Buffers& buffers, const Transfe
           [=] { result[all - 1] ^= std::byte{1}; }};
 }
 
-// Words that use all of their bits. The sum of two seeds' words is what an accumulate makes of them.
+// Words that use all of their bits. An accumulate adds the words of two seeds.
 Pattern words(const std::vector<std::uint64_t>& seeds) {
   std::vector<std::uint64_t> sum(Pattern::period);
   std::vector<std::uint64_t> some(Pattern::period);
@@ -158,7 +158,7 @@ Pattern words(const std::vector<std::uint64_t>& seeds) {
   return {sizeof sum[0], bytes};
 }
 
-// The rank that starts has the operands, its peer the words that they are added to.
+// The starting rank has the operands, its peer the words to which they are added.
 TransferCase accumulating_case(const Side& side, const Buffers& buffers, TransferLoop loop, std::size_t bytes,
                                const Pattern& before, const Pattern& operand, const Pattern& after) {
   std::byte* const written = side.starts ? buffers.local() : buffers.remote();
@@ -200,7 +200,7 @@ Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side,
 
   const double timed = sum_over_ranks(session.team, side.timed ? 1 : 0);
   const double messages = timed * (spec.windowed ? session.options.window_size : 1);
-  // A time, averaged over the timed ranks, as what the program prints.
+  // Converts a time, averaged over the timed ranks, to the printed value.
   const auto as_metric = [&](double us) {
     if (spec.metric == Metric::latency) return us * spec.one_way;
     return static_cast<double>(the_case.bytes) * messages / us;  // bytes per us are MB per s
@@ -213,7 +213,7 @@ Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side,
   figures.iterations = repeats.count;
   figures.warmup = repeats.warmup;
   figures.right = sum_over_ranks(session.team, loop.right ? 0 : 1) == 0;
-  // What both sides of a pair do with the data, one after the other; if both are timed, at the same time.
+  // Data phase of both sides of a pair: one after the other, or at the same time if both are timed.
   const double data = sum_over_ranks(session.team, loop.data_us) / timed;
   figures.fresh = as_metric(mean(total + data));
   if (!session.options.full && !session.options.tail) return figures;
@@ -223,7 +223,7 @@ Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side,
   std::sort(each.begin(), each.end());
   figures.min = each.front();
   figures.max = each.back();
-  if (timed > 1) {  // of the ranks' means, as OSU's; else of the repeats
+  if (timed > 1) {  // of the ranks' means, as in OSU; else of the repeats
     constexpr double none = std::numeric_limits<double>::infinity();
     const double fastest = min_over_ranks(session.team, side.timed ? loop.total_us : none);
     const double slowest = max_over_ranks(session.team, side.timed ? loop.total_us : 0);

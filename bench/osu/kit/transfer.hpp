@@ -1,4 +1,4 @@
-// The loops of the programs in which pairs of ranks transfer: put, get, signals, atomics.
+// The loops of the programs with transfers between pairs of ranks: put, get, signals, atomics.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace bench {
 
-/// Who pairs with whom. first_last: rank 0 with the last rank (on another node, where there are two);
-/// the others wait in a barrier. halves: rank i with rank i + half.
+/// The pairs. first_last: rank 0 with the last rank (on another node, if there are two); the others wait in a barrier.
+/// halves: rank i with rank i + half.
 enum class Pairing { first_last, halves };
-/// Where the data start. put: at the lower rank of a pair; get: at the higher one, which the lower one reads.
+/// The source of the data. put: the lower rank of a pair; get: the higher rank, which the lower one reads.
 enum class Direction { put, get };
-/// Words of 64 bits are added to the target's words. and_fetches: what these were before comes back.
+/// 64-bit words are added to the target's words. and_fetches: the old values are returned.
 enum class Accumulates { no, yes, and_fetches };
 
 /// One rank's side of a pair.
@@ -25,15 +25,15 @@ struct Side {
   hmc::Window& window;
   int peer;
   bool acts;    // runs the loop
-  bool timed;   // and its time counts
+  bool timed;   // its time counts
   bool starts;  // the lower rank
   bool writes;  // has the input
   bool reads;   // gets the result
   std::byte* local;
-  std::byte* fetched;          // of Accumulates::and_fetches: for the words that come back
+  std::byte* fetched;          // for Accumulates::and_fetches: the returned words
   int window_size;             // -W
-  std::size_t slots;           // transfers of one window take turns in so many places
-  std::uint64_t round = 0;     // for signals: grows, never restarts
+  std::size_t slots;           // number of offsets that the transfers of one window use in turn
+  std::uint64_t round = 0;     // for signals: increases, never restarts
   std::uint64_t returned = 0;  // for atomics: the last result
 
   std::byte* from(int transfer, std::size_t bytes) const { return local + place(transfer, bytes); }
@@ -45,7 +45,7 @@ struct Side {
   }
 };
 
-/// The program's own loop: so that nothing of ours stands between its calls.
+/// The program's own loop, so that no other code runs between its calls.
 using TransferLoop = void (*)(Side& side, std::size_t bytes, int repeat);
 
 struct TransferSpec {
@@ -59,7 +59,7 @@ struct TransferSpec {
   double one_way = 1;  // of a repeat's time: 0.5 for a ping-pong
 };
 
-/// What is timed at one size, or for one operation.
+/// The timed work at one size, or for one operation.
 struct TransferCase {
   TransferLoop loop;
   std::size_t bytes;

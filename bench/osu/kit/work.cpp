@@ -9,7 +9,7 @@ namespace {
 
 volatile double sink;
 
-// Some ten nanoseconds each: every operation needs the result of the one before.
+// About ten nanoseconds each: every operation depends on the previous result.
 void compute(std::size_t steps) {
   double value = sink;
   for (std::size_t i = 0; i < steps; ++i) {
@@ -18,7 +18,7 @@ void compute(std::size_t steps) {
   sink = value;
 }
 
-// The fastest of several: a moment in which nothing else had the core.
+// The fastest of several, in which no other process had the core.
 double ns_of_a_step() {
   using Clock = std::chrono::steady_clock;
   constexpr std::size_t steps = 500;

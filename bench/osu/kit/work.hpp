@@ -5,8 +5,8 @@
 
 namespace bench {
 
-/// A fixed amount of arithmetic, which takes about `us` microseconds on an idle core. Not a fixed time: if the progress
-/// of a collective uses the core, the work takes longer, and the overlap shows it.
+/// A fixed amount of arithmetic, which takes about `us` microseconds on an idle core. It isn't a fixed time: if the
+/// progress of a collective uses the core, the work takes longer, which reduces the overlap.
 class Work {
  public:
   explicit Work(double us);
