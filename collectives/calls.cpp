@@ -60,22 +60,22 @@ void require_root(const OpenTeam& team, const char* operation, int root) {
                 fmt::format("root {}: there is no such rank in a team of {}", root, team.size()));
 }
 
-Given make(Collective collective, const void* in, void* out) {
-  Given given;
-  given.call.collective = collective;
-  given.operation = schedule::name_of(collective);
-  given.input = in;
-  given.output = out;
-  return given;
+CollectiveArgs make(Collective collective, const void* in, void* out) {
+  CollectiveArgs args;
+  args.call.collective = collective;
+  args.operation = schedule::name_of(collective);
+  args.input = in;
+  args.output = out;
+  return args;
 }
 
 /// A call that only moves bytes.
-Given moving(Collective collective, const void* in, void* out, std::size_t bytes, int root) {
-  Given given = make(collective, in, out);
-  given.call.count = bytes;
-  given.call.root = root;
-  given.signature = Signature::make(kind_of(collective), bytes, root);
-  return given;
+CollectiveArgs moving(Collective collective, const void* in, void* out, std::size_t bytes, int root) {
+  CollectiveArgs args = make(collective, in, out);
+  args.call.count = bytes;
+  args.call.root = root;
+  args.signature = Signature::make(kind_of(collective), bytes, root);
+  return args;
 }
 
 /// How many elements a buffer of such blocks reaches over; checks that there is a count per rank.
@@ -105,19 +105,19 @@ std::uint64_t hash_of(Counts counts, std::size_t element) noexcept {
 }
 
 /// The blocks are the larger buffer's: `whole` is that buffer, `own` the other.
-Given irregular(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
-                const Layout& blocks, int root, std::size_t element) {
-  Given given = make(collective, in, out);
-  given.operation = operation;
-  given.call.counts = blocks.counts;
-  given.call.displacements = blocks.displacements;
-  given.call.root = root;
-  given.call.element_bytes = static_cast<std::uint32_t>(element);
-  given.signature = Signature::make(kind_of(collective), hash_of(blocks.counts, element), root).irregular();
+CollectiveArgs irregular(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
+                         const Layout& blocks, int root, std::size_t element) {
+  CollectiveArgs args = make(collective, in, out);
+  args.operation = operation;
+  args.call.counts = blocks.counts;
+  args.call.displacements = blocks.displacements;
+  args.call.root = root;
+  args.call.element_bytes = static_cast<std::uint32_t>(element);
+  args.signature = Signature::make(kind_of(collective), hash_of(blocks.counts, element), root).irregular();
   if (element == 0 || element > UINT32_MAX)
     throw Error(Code::invalid_argument, operation, fmt::format("an element of {} bytes", element));
   checked_product(operation, reach_of(team, operation, blocks), element);
-  return given;
+  return args;
 }
 
 /// Between a buffer of `bytes` and the blocks of another, which may have gaps.
@@ -162,10 +162,10 @@ window::TeamCore& require_open(const std::shared_ptr<window::TeamCore>& team, co
 OpenTeam::OpenTeam(const std::shared_ptr<window::TeamCore>& team, const char* operation)
     : core(require_open(team, operation)), state(static_cast<State&>(*core.collectives)) {}
 
-Given barrier_call() {
-  Given given = make(Collective::barrier, nullptr, nullptr);
-  given.signature = Signature::make(Kind::barrier, 0);
-  return given;
+CollectiveArgs barrier_call() {
+  CollectiveArgs args = make(Collective::barrier, nullptr, nullptr);
+  args.signature = Signature::make(Kind::barrier, 0);
+  return args;
 }
 
 void check_broadcast(const OpenTeam& team, const void* data, std::size_t bytes, int root) {
@@ -181,112 +181,113 @@ void check_allgather(const OpenTeam& team, const void* in, const void* out, std:
     require_apart("allgather", in, bytes, out, all);
 }
 
-Given broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int root) {
+CollectiveArgs broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int root) {
   check_broadcast(team, data, bytes, root);
-  Given given = moving(Collective::broadcast, data, data, bytes, root);
-  given.call.in_place = true;
-  return given;
+  CollectiveArgs args = moving(Collective::broadcast, data, data, bytes, root);
+  args.call.in_place = true;
+  return args;
 }
 
-Given gather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
+CollectiveArgs gather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
   require_root(team, "gather", root);
   const std::size_t all = checked_product("gather", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("gather", in, bytes);
   if (team.rank() == root) require_pointer("gather", out, bytes);
-  Given given = moving(Collective::gather, in, out, bytes, root);
-  given.call.in_place =
+  CollectiveArgs args = moving(Collective::gather, in, out, bytes, root);
+  args.call.in_place =
       team.rank() == root && in == static_cast<std::byte*>(out) + bytes * static_cast<std::size_t>(root);
-  if (team.rank() == root && !given.call.in_place) require_apart("gather", in, bytes, out, all);
-  return given;
+  if (team.rank() == root && !args.call.in_place) require_apart("gather", in, bytes, out, all);
+  return args;
 }
 
-Given scatter_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
+CollectiveArgs scatter_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
   require_root(team, "scatter", root);
   const std::size_t all = checked_product("scatter", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("scatter", out, bytes);
   if (team.rank() == root) require_pointer("scatter", in, bytes);
-  Given given = moving(Collective::scatter, in, out, bytes, root);
-  given.call.in_place =
+  CollectiveArgs args = moving(Collective::scatter, in, out, bytes, root);
+  args.call.in_place =
       team.rank() == root && out == static_cast<const std::byte*>(in) + bytes * static_cast<std::size_t>(root);
-  if (team.rank() == root && !given.call.in_place) require_apart("scatter", in, all, out, bytes);
-  return given;
+  if (team.rank() == root && !args.call.in_place) require_apart("scatter", in, all, out, bytes);
+  return args;
 }
 
-Given allgather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
+CollectiveArgs allgather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
   check_allgather(team, in, out, bytes);
-  Given given = moving(Collective::allgather, in, out, bytes, 0);
-  given.call.in_place = in == static_cast<std::byte*>(out) + bytes * static_cast<std::size_t>(team.rank());
-  return given;
+  CollectiveArgs args = moving(Collective::allgather, in, out, bytes, 0);
+  args.call.in_place = in == static_cast<std::byte*>(out) + bytes * static_cast<std::size_t>(team.rank());
+  return args;
 }
 
-Given alltoall_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
+CollectiveArgs alltoall_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
   const std::size_t all = checked_product("alltoall", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("alltoall", in, bytes);
   require_pointer("alltoall", out, bytes);
-  Given given = moving(Collective::alltoall, in, out, bytes, 0);
-  given.call.in_place = in == out;
-  if (!given.call.in_place) require_apart("alltoall", in, all, out, all);
-  return given;
+  CollectiveArgs args = moving(Collective::alltoall, in, out, bytes, 0);
+  args.call.in_place = in == out;
+  if (!args.call.in_place) require_apart("alltoall", in, all, out, all);
+  return args;
 }
 
-Given gatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
-                   std::size_t element) {
+CollectiveArgs gatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+                            std::size_t element) {
   require_root(team, "gatherv", root);
-  Given given = irregular(team, Collective::gather, "gatherv", in, out, blocks, root, element);
+  CollectiveArgs args = irregular(team, Collective::gather, "gatherv", in, out, blocks, root, element);
   require_pointer("gatherv", in, blocks.counts[static_cast<std::size_t>(team.rank())]);
-  if (team.rank() != root) return given;
+  if (team.rank() != root) return args;
   require_pointer("gatherv", out, reach_of(team, "gatherv", blocks));
-  given.call.in_place = in == begin_of_block(out, blocks, root, element);
-  if (!given.call.in_place)
+  args.call.in_place = in == begin_of_block(out, blocks, root, element);
+  if (!args.call.in_place)
     require_apart("gatherv", in, blocks.counts[static_cast<std::size_t>(root)] * element, out, blocks, element);
-  return given;
+  return args;
 }
 
-Given scatterv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
-                    std::size_t element) {
+CollectiveArgs scatterv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+                             std::size_t element) {
   require_root(team, "scatterv", root);
-  Given given = irregular(team, Collective::scatter, "scatterv", in, out, blocks, root, element);
+  CollectiveArgs args = irregular(team, Collective::scatter, "scatterv", in, out, blocks, root, element);
   require_pointer("scatterv", out, blocks.counts[static_cast<std::size_t>(team.rank())]);
-  if (team.rank() != root) return given;
+  if (team.rank() != root) return args;
   require_pointer("scatterv", in, reach_of(team, "scatterv", blocks));
-  given.call.in_place = out == begin_of_block(in, blocks, root, element);
-  if (!given.call.in_place)
+  args.call.in_place = out == begin_of_block(in, blocks, root, element);
+  if (!args.call.in_place)
     require_apart("scatterv", out, blocks.counts[static_cast<std::size_t>(root)] * element, in, blocks, element);
-  return given;
+  return args;
 }
 
-Given allgatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, std::size_t element) {
-  Given given = irregular(team, Collective::allgather, "allgatherv", in, out, blocks, 0, element);
+CollectiveArgs allgatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks,
+                               std::size_t element) {
+  CollectiveArgs args = irregular(team, Collective::allgather, "allgatherv", in, out, blocks, 0, element);
   require_pointer("allgatherv", in, blocks.counts[static_cast<std::size_t>(team.rank())]);
   require_pointer("allgatherv", out, reach_of(team, "allgatherv", blocks));
-  given.call.in_place = in == begin_of_block(out, blocks, team.rank(), element);
-  if (!given.call.in_place)
+  args.call.in_place = in == begin_of_block(out, blocks, team.rank(), element);
+  if (!args.call.in_place)
     require_apart("allgatherv", in, blocks.counts[static_cast<std::size_t>(team.rank())] * element, out, blocks,
                   element);
-  return given;
+  return args;
 }
 
-Given alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent, const Layout& received,
-                     std::size_t element) {
-  Given given = irregular(team, Collective::alltoall, "alltoallv", in, out, sent, 0, element);
+CollectiveArgs alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent,
+                              const Layout& received, std::size_t element) {
+  CollectiveArgs args = irregular(team, Collective::alltoall, "alltoallv", in, out, sent, 0, element);
   const std::size_t sent_reach = reach_of(team, "alltoallv", sent);
   require_pointer("alltoallv", in, sent_reach);
   const std::size_t reach = reach_of(team, "alltoallv", received);
   checked_product("alltoallv", reach, element);
   require_pointer("alltoallv", out, reach);
-  given.call.receive_counts = received.counts;
-  given.call.receive_displacements = received.displacements;
-  given.call.largest = std::max(*std::max_element(sent.counts.begin(), sent.counts.end()),
-                                *std::max_element(received.counts.begin(), received.counts.end()));
-  given.call.in_place = in == out;
+  args.call.receive_counts = received.counts;
+  args.call.receive_displacements = received.displacements;
+  args.call.largest = std::max(*std::max_element(sent.counts.begin(), sent.counts.end()),
+                               *std::max_element(received.counts.begin(), received.counts.end()));
+  args.call.in_place = in == out;
   // Blocks of both sides may take turns in one range; only then is each held against each.
-  if (!given.call.in_place && overlap(in, sent_reach * element, out, reach * element)) [[unlikely]] {
+  if (!args.call.in_place && overlap(in, sent_reach * element, out, reach * element)) [[unlikely]] {
     for (int rank = 0; rank < team.size(); ++rank)
       require_apart("alltoallv", begin_of_block(in, sent, rank, element),
                     sent.counts[static_cast<std::size_t>(rank)] * element, out, received, element);
   }
-  given.signature = Signature::alltoallv(given.call.element_bytes);
-  return given;
+  args.signature = Signature::alltoallv(args.call.element_bytes);
+  return args;
 }
 
 namespace {
@@ -313,18 +314,18 @@ void resolve(ReduceCall& call, const char* operation, DType type, const Reductio
                 fmt::format("{} isn't defined for {}", name_of(how.op), name_of(type)));
 }
 
-Given reducing(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
-               DType type, const Reduction& how) {
-  Given given = make(collective, in, out);
-  resolve(given.reduction, operation, type, how);
-  given.operation = operation;
-  given.call.type = type;
-  given.call.element_bytes = static_cast<std::uint32_t>(size_of(type));
-  given.call.in_place = in == out;
-  given.call.deterministic = how.deterministic || team.state.deterministic();
-  given.call.commutative = !how.is_function || how.commutative;
-  if (!how.is_function) given.call.op = how.op;
-  return given;
+CollectiveArgs reducing(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
+                        DType type, const Reduction& how) {
+  CollectiveArgs args = make(collective, in, out);
+  resolve(args.reduction, operation, type, how);
+  args.operation = operation;
+  args.call.type = type;
+  args.call.element_bytes = static_cast<std::uint32_t>(size_of(type));
+  args.call.in_place = in == out;
+  args.call.deterministic = how.deterministic || team.state.deterministic();
+  args.call.commutative = !how.is_function || how.commutative;
+  if (!how.is_function) args.call.op = how.op;
+  return args;
 }
 
 unsigned op_number(const Reduction& how) noexcept {
@@ -348,16 +349,16 @@ ReduceCall allreduce_direct_call(const void* in, void* out, std::size_t count, D
   return call;
 }
 
-Given reduction_call(const OpenTeam& team, Collective collective, const void* in, void* out, std::size_t count,
-                     DType type, const Reduction& how, int root) {
+CollectiveArgs reduction_call(const OpenTeam& team, Collective collective, const void* in, void* out, std::size_t count,
+                              DType type, const Reduction& how, int root) {
   const char* const operation = schedule::name_of(collective);
   if (collective == Collective::reduce) require_root(team, operation, root);
   if ((collective == Collective::scan || collective == Collective::exscan) && !how.is_function && how.op == Op::avg)
     throw Error(Code::invalid_argument, operation, "avg isn't defined for a part of the team");
-  Given given = reducing(team, collective, operation, in, out, type, how);
-  given.call.count = count;
-  given.call.root = root;
-  std::size_t bytes = checked_product(operation, count, given.call.element_bytes);
+  CollectiveArgs args = reducing(team, collective, operation, in, out, type, how);
+  args.call.count = count;
+  args.call.root = root;
+  std::size_t bytes = checked_product(operation, count, args.call.element_bytes);
   const bool has_output = collective != Collective::reduce || team.rank() == root;
   const std::size_t out_bytes = has_output ? bytes : 0;
   require_pointer(operation, out, out_bytes);
@@ -365,27 +366,27 @@ Given reduction_call(const OpenTeam& team, Collective collective, const void* in
     bytes = checked_product(operation, bytes, static_cast<std::size_t>(team.size()));
   require_pointer(operation, in, bytes);
   if (in != out) require_apart(operation, in, bytes, out, out_bytes);
-  given.signature = Signature::make(kind_of(collective), count, root, type, op_number(how))
-                        .reducing(given.call.deterministic, given.call.commutative);
-  return given;
+  args.signature = Signature::make(kind_of(collective), count, root, type, op_number(how))
+                       .reducing(args.call.deterministic, args.call.commutative);
+  return args;
 }
 
-Given reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Counts counts, DType type,
-                           const Reduction& how) {
-  Given given = reducing(team, Collective::reduce_scatter, "reduce_scatterv", in, out, type, how);
+CollectiveArgs reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Counts counts, DType type,
+                                    const Reduction& how) {
+  CollectiveArgs args = reducing(team, Collective::reduce_scatter, "reduce_scatterv", in, out, type, how);
   const Layout blocks{counts, {}};
   const std::size_t reach = reach_of(team, "reduce_scatterv", blocks);
-  checked_product("reduce_scatterv", reach, given.call.element_bytes);
+  checked_product("reduce_scatterv", reach, args.call.element_bytes);
   require_pointer("reduce_scatterv", in, reach);
   const std::size_t mine = counts[static_cast<std::size_t>(team.rank())];
   require_pointer("reduce_scatterv", out, mine);
   if (in != out)
-    require_apart("reduce_scatterv", in, reach * given.call.element_bytes, out, mine * given.call.element_bytes);
-  given.call.counts = counts;
-  given.signature = Signature::make(Kind::reduce_scatter, hash_of(counts, 1), 0, type, op_number(how))
-                        .irregular()
-                        .reducing(given.call.deterministic, given.call.commutative);
-  return given;
+    require_apart("reduce_scatterv", in, reach * args.call.element_bytes, out, mine * args.call.element_bytes);
+  args.call.counts = counts;
+  args.signature = Signature::make(Kind::reduce_scatter, hash_of(counts, 1), 0, type, op_number(how))
+                       .irregular()
+                       .reducing(args.call.deterministic, args.call.commutative);
+  return args;
 }
 
 }  // namespace hmc::collectives

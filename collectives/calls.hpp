@@ -6,7 +6,7 @@
 
 #include <hmc/team.hpp>
 
-#include "collectives/execute/given.hpp"
+#include "collectives/collective_args.hpp"
 #include "collectives/state.hpp"
 
 namespace hmc::collectives {
@@ -33,26 +33,27 @@ void check_broadcast(const OpenTeam& team, const void* data, std::size_t bytes, 
 void check_allgather(const OpenTeam& team, const void* in, const void* out, std::size_t bytes);
 ReduceCall allreduce_direct_call(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
-Given barrier_call();
-Given broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int root);
-Given gather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root);
-Given scatter_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root);
-Given allgather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes);
-Given alltoall_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes);
+CollectiveArgs barrier_call();
+CollectiveArgs broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int root);
+CollectiveArgs gather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root);
+CollectiveArgs scatter_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root);
+CollectiveArgs allgather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes);
+CollectiveArgs alltoall_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes);
 
-Given gatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
-                   std::size_t element);
-Given scatterv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
-                    std::size_t element);
-Given allgatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, std::size_t element);
+CollectiveArgs gatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+                            std::size_t element);
+CollectiveArgs scatterv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+                             std::size_t element);
+CollectiveArgs allgatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks,
+                               std::size_t element);
 /// `largest` is still to be agreed on.
-Given alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent, const Layout& received,
-                     std::size_t element);
+CollectiveArgs alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent,
+                              const Layout& received, std::size_t element);
 
 /// reduce, allreduce, reduce_scatter, scan, exscan. `root`: of reduce.
-Given reduction_call(const OpenTeam& team, schedule::Collective collective, const void* in, void* out,
-                     std::size_t count, DType type, const Reduction& how, int root = 0);
-Given reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Counts counts, DType type,
-                           const Reduction& how);
+CollectiveArgs reduction_call(const OpenTeam& team, schedule::Collective collective, const void* in, void* out,
+                              std::size_t count, DType type, const Reduction& how, int root = 0);
+CollectiveArgs reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Counts counts, DType type,
+                                    const Reduction& how);
 
 }  // namespace hmc::collectives

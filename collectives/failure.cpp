@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::collectives {
 
@@ -22,30 +22,30 @@ std::vector<int> on_this_node(const window::TeamCore& team) {
   return world_ranks;
 }
 
-std::string text_of(const Said& said, bool one) {
-  switch (said.part) {
-    case Said::Part::called: return "called " + said.signature.text();
-    case Said::Part::absent: return one ? "hasn't come so far" : "haven't come so far";
-    case Said::Part::otherwise:
+std::string text_of(const PeerReport& report, bool one) {
+  switch (report.part) {
+    case PeerReport::Part::called: return "called " + report.signature.text();
+    case PeerReport::Part::absent: return one ? "hasn't come so far" : "haven't come so far";
+    case PeerReport::Part::otherwise:
       return one ? "called something else and is in no call now" : "called something else and are in no call now";
-    case Said::Part::silent: break;
+    case PeerReport::Part::silent: break;
   }
   return one ? "hasn't said what it called" : "haven't said what they called";
 }
 
 /// "rank 1 called barrier; ranks 0 and 2 called allreduce(...)": each thing once, by who called it.
-std::string who_called_what(const window::TeamCore& team, const std::function<Said(int rank)>& said_of) {
+std::string calls_of_ranks(const window::TeamCore& team, const std::function<PeerReport(int rank)>& peer_report_of) {
   const int size = team.size();
   std::string text;
   std::vector<bool> told(static_cast<std::size_t>(size));
-  std::vector<Said> all;  // once each: ranks may tell more at any time
-  for (int rank = 0; rank < size; ++rank) all.push_back(said_of(rank));
+  std::vector<PeerReport> all;  // once each: ranks may tell more at any time
+  for (int rank = 0; rank < size; ++rank) all.push_back(peer_report_of(rank));
   for (int rank = 0; rank < size; ++rank) {
     if (told[static_cast<std::size_t>(rank)]) continue;
-    const Said& said = all[static_cast<std::size_t>(rank)];
+    const PeerReport& report = all[static_cast<std::size_t>(rank)];
     std::vector<int> ranks;
     for (int other = rank; other < size; ++other) {
-      if (!(all[static_cast<std::size_t>(other)] == said)) continue;
+      if (!(all[static_cast<std::size_t>(other)] == report)) continue;
       told[static_cast<std::size_t>(other)] = true;
       ranks.push_back(team.world_rank(other));
     }
@@ -54,7 +54,7 @@ std::string who_called_what(const window::TeamCore& team, const std::function<Sa
     if (ranks.size() > most) ranks.resize(most);
     fmt::format_to(std::back_inserter(text), "{}{}{} {}{} {}", text.empty() ? "" : ", ", rank_word(team),
                    ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), more,
-                   text_of(said, ranks.size() == 1 && more.empty()));
+                   text_of(report, ranks.size() == 1 && more.empty()));
   }
   return text;
 }
@@ -103,7 +103,7 @@ void throw_failure(const window::TeamCore& core, ScheduleTeam& team, const base:
     if (window::TicketSource* const other = window::unheard_mismatch(core.fabric(), settled.peer))
       throw_of_another_team(*other, settled, operation);
   throw_it(core, settled, operation, bytes,
-           [&] { return who_called_what(core, [&](int rank) { return team.said_of(rank); }); });
+           [&] { return calls_of_ranks(core, [&](int rank) { return team.peer_report_of(rank); }); });
 }
 
 }  // namespace hmc::collectives

@@ -18,7 +18,7 @@ const char* name_of(Kind kind) noexcept {
     case Kind::reduce_scatter: return "reduce_scatter";
     case Kind::scan: return "scan";
     case Kind::exscan: return "exscan";
-    case Kind::construction: return base::name_of(base::Construction::other);
+    case Kind::setup: return base::name_of(base::SetupCall::other);
   }
   return "unknown";
 }
@@ -42,9 +42,9 @@ std::string Signature::text() const {
     return irregular ? fmt::format("counts with hash {:08x}", count) : fmt::format("{}{}", count, unit);
   };
   switch (kind()) {
-    case Kind::construction:
-      return construction() == base::Construction::window_close ? fmt::format("Window::close of window {}", count)
-                                                                : base::name_of(construction());
+    case Kind::setup:
+      return setup() == base::SetupCall::window_close ? fmt::format("Window::close of window {}", count)
+                                                      : base::name_of(setup());
     case Kind::none:
     case Kind::barrier: return name;
     case Kind::alltoall:

@@ -24,7 +24,7 @@ enum class Kind : std::uint8_t {
   reduce_scatter,
   scan,
   exscan,
-  construction,  ///< what ranks of a team say to each other while a team or a window comes or goes
+  setup,  ///< a round of the creation or the end of a team or window
 };
 const char* name_of(Kind kind) noexcept;
 /// What a wait in it says of itself; inline, since every wait asks.
@@ -40,7 +40,7 @@ constexpr base::Activity activity_of(Kind kind) noexcept {
     case Kind::reduce_scatter: return base::Activity::reduce_scatter;
     case Kind::scan: return base::Activity::scan;
     case Kind::exscan: return base::Activity::exscan;
-    case Kind::construction: return base::Activity::construction;
+    case Kind::setup: return base::Activity::setup;
     default: return base::Activity::barrier;
   }
 }
@@ -73,8 +73,8 @@ class Signature {
   }
   /// A round of ranks that make or close something: `form` tells apart what they may do in it, `count` how much they
   /// say or, in a barrier, which window they close.
-  static constexpr Signature make(base::Construction what, std::uint64_t count, int form = 0) {
-    return make(Kind::construction, count, form, DType::u8, static_cast<unsigned>(what));
+  static constexpr Signature make(base::SetupCall what, std::uint64_t count, int form = 0) {
+    return make(Kind::setup, count, form, DType::u8, static_cast<unsigned>(what));
   }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
   constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }
@@ -86,9 +86,9 @@ class Signature {
   constexpr std::uint64_t word() const { return word_; }
   constexpr Kind kind() const { return static_cast<Kind>(word_ >> 59); }
   friend constexpr bool operator==(Signature, Signature) = default;
-  /// Of one of kind construction.
-  constexpr base::Construction construction() const {
-    return static_cast<base::Construction>(static_cast<unsigned>(word_ >> 49) & 31U);
+  /// Requires kind() == Kind::setup.
+  constexpr base::SetupCall setup() const {
+    return static_cast<base::SetupCall>(static_cast<unsigned>(word_ >> 49) & 31U);
   }
   /// "allreduce(4096 x f32, sum)", "broadcast(100 bytes, root 2)", "iallgather(8 bytes)",
   /// "gatherv(counts with hash b6696402, root 2)", "alltoallv(elements of 8 bytes)".
@@ -108,12 +108,12 @@ class Signature {
 
 /// What a wait in such a call says of itself.
 constexpr base::Activity activity_of(Signature signature) noexcept {
-  if (signature.kind() != Kind::construction) return activity_of(signature.kind());
-  switch (signature.construction()) {
-    case base::Construction::window_close:
-    case base::Construction::team_close:
-    case base::Construction::runtime_close: return base::Activity::closing;
-    default: return base::Activity::construction;
+  if (signature.kind() != Kind::setup) return activity_of(signature.kind());
+  switch (signature.setup()) {
+    case base::SetupCall::window_close:
+    case base::SetupCall::team_close:
+    case base::SetupCall::runtime_close: return base::Activity::closing;
+    default: return base::Activity::setup;
   }
 }
 

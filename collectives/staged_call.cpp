@@ -8,11 +8,11 @@ using schedule::Collective;
 
 namespace {
 
-window::Output output_of(const OpenTeam& team, const Given& given) {
-  const Collective kind = given.call.collective;
-  if (kind == Collective::broadcast && team.rank() == given.call.root) return window::Output::unchanged;
+window::Output output_of(const OpenTeam& team, const CollectiveArgs& args) {
+  const Collective kind = args.call.collective;
+  if (kind == Collective::broadcast && team.rank() == args.call.root) return window::Output::unchanged;
   if (kind == Collective::exscan && team.rank() == 0) return window::Output::unchanged;
-  return given.call.irregular() ? window::Output::parts : window::Output::whole;  // gaps between the blocks
+  return args.call.irregular() ? window::Output::parts : window::Output::whole;  // gaps between the blocks
 }
 
 template <typename Work> void or_tell_all(const OpenTeam& team, Work&& work) {
@@ -27,10 +27,10 @@ template <typename Work> void or_tell_all(const OpenTeam& team, Work&& work) {
 
 }  // namespace
 
-CallBuffers buffers_of(const OpenTeam& team, const Given& given) {
+CallBuffers buffers_of(const OpenTeam& team, const CollectiveArgs& args) {
   const schedule::Shape shape{team.size(), 1};
-  return {given.input, schedule::input_bytes(shape, given.call, team.rank()), given.output,
-          schedule::output_bytes(shape, given.call, team.rank()), output_of(team, given)};
+  return {args.input, schedule::input_bytes(shape, args.call, team.rank()), args.output,
+          schedule::output_bytes(shape, args.call, team.rank()), output_of(team, args)};
 }
 
 Copies make_room(const OpenTeam& team, const char* operation, const CallBuffers& buffers) {

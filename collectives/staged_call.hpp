@@ -16,7 +16,7 @@ struct CallBuffers {
   std::size_t out_bytes;
   window::Output output;  ///< what becomes of it
 };
-CallBuffers buffers_of(const OpenTeam& team, const Given& given);
+CallBuffers buffers_of(const OpenTeam& team, const CollectiveArgs& args);
 
 using Copies = std::unique_ptr<window::HostCopies>;
 /// Room for them, and nothing copied yet. Throws Error.
@@ -30,8 +30,8 @@ Copies stage(const OpenTeam& team, const char* operation, const CallBuffers& buf
 void finish(const OpenTeam& team, const char* operation, const window::HostCopies& copies);
 
 /// The call, of the copies.
-inline Given of_copies(const Given& given, const window::HostCopies& copies) {
-  Given staged = given;
+inline CollectiveArgs of_copies(const CollectiveArgs& args, const window::HostCopies& copies) {
+  CollectiveArgs staged = args;
   staged.input = copies.in();
   staged.output = copies.out();
   return staged;

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "collectives/attach.hpp"
-#include "collectives/construction/team_exchange.hpp"
 #include "collectives/on_stream/calls_on_streams.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "collectives/team_creation/team_exchange.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::collectives {
 

@@ -8,7 +8,6 @@
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/broadcast/broadcast.hpp"
 #include "collectives/calls.hpp"
-#include "collectives/construction/derive.hpp"
 #include "collectives/counts_match.hpp"
 #include "collectives/direct/pull.hpp"
 #include "collectives/execute/operation.hpp"
@@ -16,11 +15,12 @@
 #include "collectives/schedule/algorithms/registry.hpp"
 #include "collectives/staged_call.hpp"
 #include "collectives/state.hpp"
+#include "collectives/team_creation/derive.hpp"
 
 namespace hmc {
 
+using collectives::CollectiveArgs;
 using collectives::DirectTeam;
-using collectives::Given;
 using collectives::OpenTeam;
 using schedule_kind = collectives::schedule::Collective;
 
@@ -39,87 +39,87 @@ void require(const OpenTeam& team, const base::Status& status, const char* opera
 }
 
 /// Null: by a schedule.
-DirectTeam* pulling(const OpenTeam& team, const Given& given) {
-  const std::size_t largest = collectives::extent_of(given.call) * given.call.element_bytes;
-  DirectTeam* const direct = team.state.direct(given.call.collective, largest);
-  return direct != nullptr && collectives::pulls(*direct, given) ? direct : nullptr;
+DirectTeam* pulling(const OpenTeam& team, const CollectiveArgs& args) {
+  const std::size_t largest = collectives::extent_of(args.call) * args.call.element_bytes;
+  DirectTeam* const direct = team.state.direct(args.call.collective, largest);
+  return direct != nullptr && collectives::pulls(*direct, args) ? direct : nullptr;
 }
 
-void run_on_host(const OpenTeam& team, const Given& given) {
-  if (DirectTeam* const direct = pulling(team, given)) {
-    team.state.count_direct(given.call.collective);
-    return require(team, collectives::pull(*direct, given), given.operation, given.bytes());
+void run_on_host(const OpenTeam& team, const CollectiveArgs& args) {
+  if (DirectTeam* const direct = pulling(team, args)) {
+    team.state.count_direct(args.call.collective);
+    return require(team, collectives::pull(*direct, args), args.operation, args.bytes());
   }
   collectives::ScheduleTeam& schedules = team.state.schedules();
-  const base::Status status = schedules.run(given);
+  const base::Status status = schedules.run(args);
   if (!status.ok()) [[unlikely]]
-    collectives::throw_failure(team.core, schedules, status, given.operation, given.bytes());
+    collectives::throw_failure(team.core, schedules, status, args.operation, args.bytes());
 }
 
 /// Of buffers that the host doesn't reach.
-template <typename Run> void on_copies(const OpenTeam& team, const Given& given, const Run& run) {
-  const collectives::Copies copies = collectives::stage(team, given.operation, collectives::buffers_of(team, given));
-  run(team, collectives::of_copies(given, *copies));
-  collectives::finish(team, given.operation, *copies);
+template <typename Run> void on_copies(const OpenTeam& team, const CollectiveArgs& args, const Run& run) {
+  const collectives::Copies copies = collectives::stage(team, args.operation, collectives::buffers_of(team, args));
+  run(team, collectives::of_copies(args, *copies));
+  collectives::finish(team, args.operation, *copies);
 }
 
 /// The devices do it where all of them can, and the host on copies where not: in a call of its own, or in the one that
 /// was begun.
-void run_on_device(const OpenTeam& team, const Given& given) {
-  DirectTeam* const direct = pulling(team, given);
+void run_on_device(const OpenTeam& team, const CollectiveArgs& args) {
+  DirectTeam* const direct = pulling(team, args);
   bool has_arrived = false;
   if (direct != nullptr) {
-    const base::Status status = collectives::pull_on_device(*direct, given, has_arrived);
+    const base::Status status = collectives::pull_on_device(*direct, args, has_arrived);
     if (!collectives::is_for_host(status)) {
-      team.state.count_direct(given.call.collective);
-      return require(team, status, given.operation, given.bytes());
+      team.state.count_direct(args.call.collective);
+      return require(team, status, args.operation, args.bytes());
     }
   }
-  if (!has_arrived) return on_copies(team, given, run_on_host);
-  on_copies(team, given, [&](const OpenTeam& on, const Given& staged) {
+  if (!has_arrived) return on_copies(team, args, run_on_host);
+  on_copies(team, args, [&](const OpenTeam& on, const CollectiveArgs& staged) {
     on.state.count_direct(staged.call.collective);
     require(on, collectives::pull_arrived(*direct, staged), staged.operation, staged.bytes());
   });
 }
 
-void run(const OpenTeam& team, const Given& given) {
-  if (window::need_host_copies(given.input, given.output)) [[unlikely]]
-    return run_on_device(team, given);
-  run_on_host(team, given);
+void run(const OpenTeam& team, const CollectiveArgs& args) {
+  if (window::need_host_copies(args.input, args.output)) [[unlikely]]
+    return run_on_device(team, args);
+  run_on_host(team, args);
 }
 
 /// As a part of that alltoallv, whose schedules are cut by the largest count of any pair.
-void agree(const OpenTeam& team, const Given& given, collectives::CountsOf& counts) {
+void agree(const OpenTeam& team, const CollectiveArgs& args, collectives::CountsOf& counts) {
   const Reduction how(collectives::combine_counts, nullptr, true);
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, sizeof counts)) {
     collectives::ReduceCall call = collectives::allreduce_direct_call(&counts, &counts, 1, DType::located_i64, how);
-    call.signature = given.signature;
-    return require(team, collectives::allreduce_direct(*direct, call), given.operation, given.bytes());
+    call.signature = args.signature;
+    return require(team, collectives::allreduce_direct(*direct, call), args.operation, args.bytes());
   }
-  Given call =
+  CollectiveArgs call =
       collectives::reduction_call(team, schedule_kind::allreduce, &counts, &counts, 1, DType::located_i64, how);
-  call.signature = given.signature;
-  call.operation = given.operation;
+  call.signature = args.signature;
+  call.operation = args.operation;
   run(team, call);
 }
 
 /// Compares the counts of all pairs; if they match (all.balance is 0), moves the bytes.
-void run_alltoallv(const OpenTeam& team, const Given& given, collectives::CountsOf& all) {
+void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args, collectives::CountsOf& all) {
   DirectTeam* direct = team.state.direct_at_any_size(schedule_kind::alltoall);
   if (direct == nullptr) {
-    all = collectives::counts_of(team.rank(), given.call.counts, given.call.receive_counts);
-    agree(team, given, all);
+    all = collectives::counts_of(team.rank(), args.call.counts, args.call.receive_counts);
+    agree(team, args, all);
     if (all.balance != 0) return;
-    direct = team.state.direct(schedule_kind::alltoall, all.largest * given.call.element_bytes);
+    direct = team.state.direct(schedule_kind::alltoall, all.largest * args.call.element_bytes);
   }
   if (direct != nullptr) {
     collectives::Compared compared;
-    require(team, collectives::pull_alltoallv(*direct, given, compared), given.operation, given.bytes());
+    require(team, collectives::pull_alltoallv(*direct, args, compared), args.operation, args.bytes());
     all = compared.all;
     if (compared.is_done) return team.state.count_direct(schedule_kind::alltoall);
     if (all.balance != 0) return;
   }
-  Given agreed = given;
+  CollectiveArgs agreed = args;
   agreed.call.largest = all.largest;
   run_on_host(team, agreed);
 }
@@ -261,14 +261,14 @@ void Team::alltoall(const void* in, void* out, std::size_t bytes) {
 void Team::alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
                      Counts receive_displacements, std::size_t element) {
   const OpenTeam team(core_, "alltoallv");
-  const Given given = collectives::alltoallv_call(team, in, out, {counts, displacements},
-                                                  {receive_counts, receive_displacements}, element);
+  const CollectiveArgs args = collectives::alltoallv_call(team, in, out, {counts, displacements},
+                                                          {receive_counts, receive_displacements}, element);
   collectives::CountsOf all;
-  const auto run_it = [&](const OpenTeam& on, const Given& it) { run_alltoallv(on, it, all); };
+  const auto run_it = [&](const OpenTeam& on, const CollectiveArgs& it) { run_alltoallv(on, it, all); };
   if (window::need_host_copies(in, out)) [[unlikely]] {
-    on_copies(team, given, run_it);
+    on_copies(team, args, run_it);
   } else {
-    run_it(team, given);
+    run_it(team, args);
   }
   if (all.balance != 0) [[unlikely]]
     collectives::throw_uneven(*this, counts, receive_counts);
@@ -295,8 +295,8 @@ void Team::exscan(const void* in, void* out, std::size_t count, DType type, cons
   run(team, collectives::reduction_call(team, schedule_kind::exscan, in, out, count, type, how));
 }
 
-std::uint64_t Team::carried_out(std::string_view collective, std::string_view algorithm) const {
-  const OpenTeam team(core_, "carried_out");
+std::uint64_t Team::calls_by_algorithm(std::string_view collective, std::string_view algorithm) const {
+  const OpenTeam team(core_, "calls_by_algorithm");
   for (const auto& each : collectives::schedule::algorithms())
     if (collectives::schedule::name_of(each.collective) == collective && each.name == algorithm)
       return team.state.schedules().taken(each);

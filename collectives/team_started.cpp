@@ -12,61 +12,61 @@
 
 namespace hmc {
 
-using collectives::Given;
+using collectives::CollectiveArgs;
 using collectives::OpenTeam;
 using collectives::schedule::Collective;
 
 namespace {
 
-[[noreturn]] void refuse(const OpenTeam& team, const base::Status& status, const Given& given, const char* name) {
-  collectives::throw_failure(team.core, team.state.schedules(), status, name, given.bytes());
+[[noreturn]] void refuse(const OpenTeam& team, const base::Status& status, const CollectiveArgs& args,
+                         const char* name) {
+  collectives::throw_failure(team.core, team.state.schedules(), status, name, args.bytes());
 }
 
-bool is_away(const Given& given) noexcept { return window::need_host_copies(given.input, given.output); }
+bool is_away(const CollectiveArgs& args) noexcept { return window::need_host_copies(args.input, args.output); }
 
-Request start(const OpenTeam& team, Given given, const char* name) {
+Request start(const OpenTeam& team, CollectiveArgs args, const char* name) {
   collectives::Copies copies;
-  if (is_away(given)) [[unlikely]] {
-    copies = collectives::stage(team, name, collectives::buffers_of(team, given));
-    given = collectives::of_copies(given, *copies);
+  if (is_away(args)) [[unlikely]] {
+    copies = collectives::stage(team, name, collectives::buffers_of(team, args));
+    args = collectives::of_copies(args, *copies);
   }
-  given.signature = given.signature.non_blocking();
+  args.signature = args.signature.non_blocking();
   std::uint64_t ticket = 0;
-  if (const base::Status status = team.state.schedules().start(given, ticket, std::move(copies)); !status.ok())
-    refuse(team, status, given, name);
+  if (const base::Status status = team.state.schedules().start(args, ticket, std::move(copies)); !status.ok())
+    refuse(team, status, args, name);
   return team.state.schedules().request_of(ticket, name);
 }
 
-collectives::Operation* prepare(const OpenTeam& team, Given given, const char* name) {
+collectives::Operation* prepare(const OpenTeam& team, CollectiveArgs args, const char* name) {
   collectives::Copies copies;
-  if (is_away(given)) [[unlikely]] {
-    copies = collectives::make_room(team, name, collectives::buffers_of(team, given));
-    given = collectives::of_copies(given, *copies);
+  if (is_away(args)) [[unlikely]] {
+    copies = collectives::make_room(team, name, collectives::buffers_of(team, args));
+    args = collectives::of_copies(args, *copies);
   }
-  given.signature = given.signature.non_blocking();
+  args.signature = args.signature.non_blocking();
   collectives::Operation* operation = nullptr;
-  if (const base::Status status = team.state.schedules().prepare_kept(given, operation, std::move(copies));
-      !status.ok())
-    refuse(team, status, given, name);
+  if (const base::Status status = team.state.schedules().prepare_kept(args, operation, std::move(copies)); !status.ok())
+    refuse(team, status, args, name);
   return operation;
 }
 
 /// With the largest count as the caller says.
-Given alltoallv_agreed(const OpenTeam& team, const void* in, void* out, const collectives::Layout& sent,
-                       const collectives::Layout& received, std::size_t largest, std::size_t element) {
-  Given given = collectives::alltoallv_call(team, in, out, sent, received, element);
-  if (given.call.largest > largest)
+CollectiveArgs alltoallv_agreed(const OpenTeam& team, const void* in, void* out, const collectives::Layout& sent,
+                                const collectives::Layout& received, std::size_t largest, std::size_t element) {
+  CollectiveArgs args = collectives::alltoallv_call(team, in, out, sent, received, element);
+  if (args.call.largest > largest)
     throw Error(Code::invalid_argument, "alltoallv",
-                fmt::format("a count of {} is larger than the largest, {}", given.call.largest, largest));
+                fmt::format("a count of {} is larger than the largest, {}", args.call.largest, largest));
   // Far above any buffer, and far below what the lengths of pieces are reckoned in.
   constexpr std::size_t most = std::size_t{1} << 48;
   if (largest > most / element)
     throw Error(Code::invalid_argument, "alltoallv",
                 fmt::format("a largest count of {} elements of {} bytes is more than there can be", largest, element));
-  given.call.largest = largest;
-  given.compares_as = team.rank();
-  given.signature = collectives::Signature::alltoallv(given.call.element_bytes, largest);
-  return given;
+  args.call.largest = largest;
+  args.compares_as = team.rank();
+  args.signature = collectives::Signature::alltoallv(args.call.element_bytes, largest);
+  return args;
 }
 
 }  // namespace
@@ -271,12 +271,12 @@ void Plan::start() {
   if (operation_->copies != nullptr) [[unlikely]] {
     // The thread may end its last run at any moment: the input is taken only once that is over.
     if (const base::Status status = team.state.schedules().may_start(*operation_); !status.ok())
-      refuse(team, status, operation_->given(), name_);
+      refuse(team, status, operation_->args(), name_);
     collectives::take(team, name_, *operation_->copies);
   }
   std::uint64_t ticket = 0;
   if (const base::Status status = team.state.schedules().start_kept(*operation_, ticket); !status.ok())
-    refuse(team, status, operation_->given(), name_);
+    refuse(team, status, operation_->args(), name_);
   request_ = team.state.schedules().request_of(ticket, name_);
 }
 

@@ -4,13 +4,13 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/transport/messages/target.hpp"
+#include "runtime/transport/am/target.hpp"
 #include "tests/unit/transport/silent_link.hpp"
 
 namespace {
 
 using namespace hmc::transport;
-using namespace hmc::transport::messages;
+using namespace hmc::transport::am;
 namespace base = hmc::base;
 
 constexpr std::size_t chunk_bytes = 60 * 1024;

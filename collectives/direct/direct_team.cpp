@@ -5,7 +5,7 @@
 #include <new>
 
 #include "collectives/execute/schedule_team.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::collectives {
 
@@ -186,10 +186,10 @@ bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
 }
 
 void DirectTeam::grow_staging(std::size_t bytes) {
-  // The caller is in the collective, not in a construction.
+  // The caller is in a collective, not in team creation.
   const base::Posted posted(fabric_.waiter.page().activity(fabric_.waiter.local_index()),
                             {activity_of(signature_.kind())});
-  const window::OnBehalf user(fabric_, name_of(signature_.kind()));
+  const window::OperationScope user(fabric_, name_of(signature_.kind()));
   // At least twice what it was: a program that goes through all sizes grows it a few times, not each time.
   const std::size_t wanted =
       std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "collectives/collective_args.hpp"
 #include "collectives/direct/direct_team.hpp"
 #include "collectives/direct/roles.hpp"
-#include "collectives/execute/given.hpp"
 
 namespace hmc::collectives {
 
@@ -14,14 +14,14 @@ namespace hmc::collectives {
 /// those of a v-form as its caller says.
 class Parts {
  public:
-  Parts(DirectTeam& team, const Given& given) noexcept
-      : call_(given.call),
+  Parts(DirectTeam& team, const CollectiveArgs& args) noexcept
+      : call_(args.call),
         rank_(static_cast<std::size_t>(team.rank())),
         element_(call_.element_bytes),
         irregular_(call_.irregular()),
         parts_in_(Roles::has_parts_in(call_.collective)),
         parts_out_(Roles::has_parts_out(call_.collective)),
-        block_(irregular_ ? 0 : given.bytes()) {
+        block_(irregular_ ? 0 : args.bytes()) {
     if (!irregular_) return;
     const bool all_to_all = call_.collective == schedule::Collective::alltoall;
     received_ = all_to_all ? call_.receive_counts : call_.counts;

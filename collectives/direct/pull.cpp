@@ -5,8 +5,8 @@
 // alltoallv, where all learn it from what they show when they arrive, each rank decides for itself that its input fits
 // into its slot. Where a part begins in an input in a window only its owner knows: a table in its slot says so.
 //
-// A gather's blocks are brought by their owners where the root shows its output (bring); else who gives stages its
-// whole block, and leaves.
+// A gather's blocks are brought by their owners where the root shows its output (gather_push); else who gives stages
+// its whole block, and leaves.
 //
 // Why nothing is overwritten that somebody still reads: lines and slots as Board says. A chunk of the ring is written
 // again when all have published `finished` for the step that used it; who takes nothing more has published the last
@@ -24,7 +24,7 @@
 #include <cstring>
 #include <new>
 
-#include "collectives/direct/bring.hpp"
+#include "collectives/direct/gather_push.hpp"
 #include "collectives/direct/parts.hpp"
 #include "collectives/direct/ring.hpp"
 #include "collectives/direct/roles.hpp"
@@ -50,18 +50,18 @@ static_assert(sizeof(Shown) == sizeof(Announcement) && offsetof(Shown, in) == of
 
 class Pull {
  public:
-  Pull(DirectTeam& team, const Given& given) noexcept
+  Pull(DirectTeam& team, const CollectiveArgs& args) noexcept
       : team_(team),
-        given_(given),
-        roles_{given.call.collective, team.rank(), team.size(), given.call.root},
-        parts_(team, given),
+        args_(args),
+        roles_{args.call.collective, team.rank(), team.size(), args.call.root},
+        parts_(team, args),
         rank_(team.rank()),
         size_(team.size()),
         me_(static_cast<std::size_t>(team.rank())),
-        count_(parts_of(team, given.call.collective)),
+        count_(parts_of(team, args.call.collective)),
         block_(parts_.block()),
-        in_(static_cast<const std::byte*>(given.input)),
-        out_(static_cast<std::byte*>(given.output)) {}
+        in_(static_cast<const std::byte*>(args.input)),
+        out_(static_cast<std::byte*>(args.output)) {}
 
   Status run() {
     if (const Status status = begin(); !status.ok()) return status;
@@ -78,7 +78,7 @@ class Pull {
   Status run_alltoallv(Compared& compared) noexcept {
     if (const Status status = begin(); !status.ok()) return status;
     const std::size_t stride = slot_stride(count_);
-    shown_.counts = counts_of(rank_, given_.call.counts, given_.call.receive_counts);
+    shown_.counts = counts_of(rank_, args_.call.counts, args_.call.receive_counts);
     shown_.in_slot = most_given() <= stride ? 1 : 0;
     if (shown_.in_slot != 0) {
       pack(team_.slot(rank_), stride);
@@ -90,9 +90,9 @@ class Pull {
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
 
     compared.all = counts_of_all();
-    block_ = compared.all.largest * given_.call.element_bytes;
+    block_ = compared.all.largest * args_.call.element_bytes;
     const bool in_slots = block_ <= stride;
-    if (compared.all.balance != 0 || (!in_slots && !fits_ring(team_, given_.call, block_))) return {};
+    if (compared.all.balance != 0 || (!in_slots && !fits_ring(team_, args_.call, block_))) return {};
     compared.is_done = true;
     if (!in_slots) return step_by_step();
     keep_own();
@@ -110,12 +110,12 @@ class Pull {
   bool reduces() const noexcept { return schedule::reduces(roles_.collective); }
 
   Status begin() noexcept {
-    if (const Status status = team_.begin(given_.signature); !status.ok()) return status;
+    if (const Status status = team_.begin(args_.signature); !status.ok()) return status;
     if (roles_.collective != Collective::scatter || roles_.is_root()) own_ = in_ + parts_.in_begin(me_);
-    const bool in_place = parts_.irregular() && given_.call.in_place;
+    const bool in_place = parts_.irregular() && args_.call.in_place;
     if (!in_place || roles_.collective != Collective::alltoall || parts_.same_layout()) return {};
     try {
-      copy_.assign(in_, in_ + schedule::input_bytes({size_, 1}, given_.call, rank_));
+      copy_.assign(in_, in_ + schedule::input_bytes({size_, 1}, args_.call, rank_));
     } catch (const std::bad_alloc&) {
       return team_.fail(Status::failure(Code::out_of_memory, "no memory for a copy of an input in place"));
     }
@@ -141,7 +141,7 @@ class Pull {
     const int end = !roles_.is_prefix() ? size_ : roles_.collective == Collective::scan ? rank_ + 1 : rank_;
     if (rank_ < end) source(rank_) = own_ + offset;
     void* const to = out_ + offset;
-    reduce(given_.reduction, &to, 1, team_.ins.data(), end, bytes / given_.call.element_bytes, team_.scratch);
+    reduce(args_.reduction, &to, 1, team_.ins.data(), end, bytes / args_.call.element_bytes, team_.scratch);
   }
   /// What I have of my own result, where no reduction puts it there.
   void keep_own() noexcept {
@@ -195,10 +195,10 @@ class Pull {
 
   // ---- large
   Status large() {
-    const bool may_bring = may_be_brought(given_.call);
+    const bool may_bring = may_be_brought(args_.call);
     if (roles_.gives()) show_input();
     if (may_bring && roles_.is_root())
-      shown_.in = show_output(team_, parts_, out_, schedule::output_bytes({size_, 1}, given_.call, rank_));
+      shown_.in = show_output(team_, parts_, out_, schedule::output_bytes({size_, 1}, args_.call, rank_));
     team_.arrive(&shown_, sizeof shown_);
     if (may_bring) {
       if (const Status status = roles_.is_root() ? Status{} : team_.wait_arrival(roles_.root); !status.ok())
@@ -228,7 +228,7 @@ class Pull {
   Status brought(const Placement& output) noexcept {
     if (!roles_.is_root()) {
       ++team_.fabric().counters.buffers_in_place;
-      return bring(team_, parts_, own_, roles_.root, output);
+      return gather_push(team_, parts_, own_, roles_.root, output);
     }
     keep_own();
     return await_brought(team_);
@@ -238,8 +238,8 @@ class Pull {
   void show_input() noexcept {
     const std::size_t* const begins = count_ > 1 ? parts_.in_begins() : nullptr;
     const bool has_room = begins == nullptr || count_ * sizeof *begins <= slot_bytes;
-    const bool may_stay = has_room && !(given_.call.in_place && roles_.overwrites_input());
-    const std::size_t bytes = may_stay ? schedule::input_bytes({size_, 1}, given_.call, rank_) : 0;
+    const bool may_stay = has_room && !(args_.call.in_place && roles_.overwrites_input());
+    const std::size_t bytes = may_stay ? schedule::input_bytes({size_, 1}, args_.call, rank_) : 0;
     if (may_stay) shown_.in = team_.place(in_, bytes);
     if (may_stay && !shown_.in && !reduces()) shown_.in = show_private(bytes);
     if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
@@ -298,7 +298,7 @@ class Pull {
     return status;
   }
   Status take_steps() noexcept {
-    chunk_ = chunk_of(team_, given_.call, block_);
+    chunk_ = chunk_of(team_, args_.call, block_);
     if (roles_.collective == Collective::gather) slots_ = team_.staging_bytes() / chunk_;
     const std::uint64_t last = team_.tag(steps_of(block_) - 1);
     const std::size_t gives = stages() ? steps_of(most_given()) : 0;
@@ -344,7 +344,7 @@ class Pull {
   /// caches (4 MiB of each of 4 ranks: 0.7 of the time).
   Status await_sources(std::size_t step) noexcept {
     const std::size_t offset = step * chunk_;
-    const bool whole = !given_.call.in_place;
+    const bool whole = !args_.call.in_place;
     for (int i = 1; i < size_; ++i) {
       const int peer = next(i);
       if (!roles_.takes_from(peer) || parts_.out_bytes(index(peer)) <= offset) continue;
@@ -375,7 +375,7 @@ class Pull {
   }
 
   DirectTeam& team_;
-  const Given& given_;
+  const CollectiveArgs& args_;
   Roles roles_;
   Parts parts_;
   int rank_;
@@ -395,8 +395,8 @@ class Pull {
 
 }  // namespace
 
-bool pulls(const DirectTeam& team, const Given& given) noexcept {
-  const schedule::Call& call = given.call;
+bool pulls(const DirectTeam& team, const CollectiveArgs& args) noexcept {
+  const schedule::Call& call = args.call;
   switch (call.collective) {
     case Collective::gather:
     case Collective::scatter:
@@ -417,12 +417,12 @@ bool pulls(const DirectTeam& team, const Given& given) noexcept {
   return block <= slot_bytes / parts_of(team, call.collective) || fits_ring(team, call, block);
 }
 
-Status pull(DirectTeam& team, const Given& given) { return Pull(team, given).run(); }
+Status pull(DirectTeam& team, const CollectiveArgs& args) { return Pull(team, args).run(); }
 
-Status pull_arrived(DirectTeam& team, const Given& given) noexcept { return Pull(team, given).run_arrived(); }
+Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept { return Pull(team, args).run_arrived(); }
 
-Status pull_alltoallv(DirectTeam& team, const Given& given, Compared& compared) noexcept {
-  return Pull(team, given).run_alltoallv(compared);
+Status pull_alltoallv(DirectTeam& team, const CollectiveArgs& args, Compared& compared) noexcept {
+  return Pull(team, args).run_alltoallv(compared);
 }
 
 }  // namespace hmc::collectives

@@ -29,9 +29,9 @@ struct Share {
   std::byte* to = nullptr;
 };
 
-Share share_of(const DirectTeam& team, const DeviceReduction& by, const Given& given, const Roles& roles,
+Share share_of(const DirectTeam& team, const DeviceReduction& by, const CollectiveArgs& args, const Roles& roles,
                const Parts& parts) {
-  const schedule::Call& call = given.call;
+  const schedule::Call& call = args.call;
   const auto ranks = static_cast<std::size_t>(team.size()), me = static_cast<std::size_t>(team.rank());
   if (call.collective == Collective::reduce) {
     const Placement result = by.shown_by(call.root).out;
@@ -57,23 +57,23 @@ bool overlap(const DeviceReduction::Buffers& buffers) noexcept {
 
 }  // namespace
 
-Status pull_on_device(DirectTeam& team, const Given& given, bool& has_arrived) {
-  const schedule::Call& call = given.call;
+Status pull_on_device(DirectTeam& team, const CollectiveArgs& args, bool& has_arrived) {
+  const schedule::Call& call = args.call;
   if (!schedule::reduces(call.collective)) return Status::in_progress();
   const Roles roles{call.collective, team.rank(), team.size(), call.root};
-  const Parts parts(team, given);
+  const Parts parts(team, args);
   if (parts.block() <= slot_bytes / parts_of(team, call.collective)) return Status::in_progress();
   const schedule::Shape shape{team.size(), 1};
-  const DeviceReduction::Buffers buffers{given.input, schedule::input_bytes(shape, call, team.rank()), given.output,
+  const DeviceReduction::Buffers buffers{args.input, schedule::input_bytes(shape, call, team.rank()), args.output,
                                          roles.has_result() ? schedule::output_bytes(shape, call, team.rank()) : 0};
   const bool may_overlap = call.collective == Collective::reduce && call.in_place;
   if (!may_overlap && overlap(buffers)) return Status::in_progress();
-  DeviceReduction by(team, given.reduction, call.op, buffers);
+  DeviceReduction by(team, args.reduction, call.op, buffers);
   if (!by) return Status::in_progress();
-  const Status met = by.meet(given.signature);
+  const Status met = by.meet(args.signature);
   has_arrived = is_for_host(met);
   if (!met.ok()) return met;
-  const Share share = share_of(team, by, given, roles, parts);
+  const Share share = share_of(team, by, args, roles, parts);
   for (std::size_t rank = 0; rank < share.inputs; ++rank) team.ins[rank] = by.in(static_cast<int>(rank), share.from);
   team.outs[0] = share.to;
   return by.run(share.inputs, 1, share.count);

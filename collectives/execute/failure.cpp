@@ -81,7 +81,7 @@ std::uint64_t ScheduleTeam::call_in_question() const noexcept {
 Signature ScheduleTeam::signature_at(std::uint64_t call) const noexcept {
   if (history_.has(call)) return history_.signature_of(call);
   for (const Operation* const operation : active_)
-    if (operation->call_number == call) return operation->given().signature;
+    if (operation->call_number == call) return operation->args().signature;
   return {};
 }
 
@@ -112,8 +112,8 @@ void ScheduleTeam::send_report() noexcept {
     const int peer = (rank_ + i) % size_;
     const std::uint64_t offset = Arena::report_offset(rank_);
     std::uint64_t ticket = 0;  // report_ stays as it is from now on
-    Status sent = window::begin_put_signal(arena_.window(), peer, offset + sizeof report_.given, &report_.code,
-                                           sizeof report_ - sizeof report_.given, offset, 1, ticket);
+    Status sent = window::begin_put_signal(arena_.window(), peer, offset + sizeof report_.args, &report_.code,
+                                           sizeof report_ - sizeof report_.args, offset, 1, ticket);
     if (sent.ok())
       sent = window::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, Arena::alarm_offset,
                                       static_cast<std::uint64_t>(rank_) + 1, ticket);
@@ -171,7 +171,7 @@ void ScheduleTeam::read_ledgers() noexcept {
       return;  // then less is told
     }
     Report& read = read_[static_cast<std::size_t>(rank)];
-    read.given = 1;
+    read.args = 1;
     read.code = static_cast<std::uint64_t>(Code::in_progress);
     read.call = ledger->calls();
     read.first = report_.first;
@@ -184,7 +184,7 @@ const Report* ScheduleTeam::report_of(int rank) const noexcept {
   if (arena_.word(Arena::report_offset(rank)) != 0) return &arena_.report(rank);
   if (read_.empty()) return nullptr;
   const Report& read = read_[static_cast<std::size_t>(rank)];
-  return read.given != 0 ? &read : nullptr;
+  return read.args != 0 ? &read : nullptr;
 }
 
 /// What it was, from what was heard so far.
@@ -226,18 +226,18 @@ Status ScheduleTeam::settle() noexcept {
   return missing < 0 ? failure_ : Status::failure(Code::timeout, "the deadline passed", arena_.world(missing));
 }
 
-Said ScheduleTeam::said_of(int rank) const noexcept {
+PeerReport ScheduleTeam::peer_report_of(int rank) const noexcept {
   if (const Report* const report = report_of(rank)) {
     const Signature signature = report->signature_of(conflict_);
-    if (signature.kind() != Kind::none) return {Said::Part::called, signature};
-    if (!is_read(*report) || report->call < conflict_) return {Said::Part::absent, {}};
+    if (signature.kind() != Kind::none) return {PeerReport::Part::called, signature};
+    if (!is_read(*report) || report->call < conflict_) return {PeerReport::Part::absent, {}};
   }
   const auto accuses = [&](const Report* report) {
     return report != nullptr && static_cast<Code>(report->code) == Code::mismatch &&
            static_cast<int>(report->peer) == arena_.world(rank);
   };
   for (int other = 0; other < size_; ++other)
-    if (accuses(report_of(other))) return {Said::Part::otherwise, {}};
+    if (accuses(report_of(other))) return {PeerReport::Part::otherwise, {}};
   return {};
 }
 

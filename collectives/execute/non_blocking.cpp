@@ -34,7 +34,7 @@ Operation& ScheduleTeam::take_operation() {
 /// After share(), which may fail: from here on nothing does. All of its turns are reserved now, so that they stand in
 /// the order of the calls on every rank; see Numbering.
 Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
-  enter(operation, operation.given().signature);
+  enter(operation, operation.args().signature);
   operation.start(false);
   operation.numbers = numbers_;
   for (std::uint64_t i = 0; i < operation.turns(); ++i) static_cast<void>(numbers_.next(operation.history, false));
@@ -48,24 +48,24 @@ Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept
   return {};
 }
 
-Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket,
+Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
                            std::unique_ptr<window::HostCopies> copies) noexcept {
-  return start(given, ticket, std::move(copies), nullptr);
+  return start(args, ticket, std::move(copies), nullptr);
 }
 
-Status ScheduleTeam::start_in_stream(const Given& given, std::unique_ptr<StreamPlace> place) noexcept {
+Status ScheduleTeam::start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPlace> place) noexcept {
   std::uint64_t ticket = 0;
-  return start(given, ticket, nullptr, std::move(place));
+  return start(args, ticket, nullptr, std::move(place));
 }
 
-Status ScheduleTeam::start(const Given& given, std::uint64_t& ticket, std::unique_ptr<window::HostCopies> copies,
-                           std::unique_ptr<StreamPlace> place) noexcept {
+Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
+                           std::unique_ptr<window::HostCopies> copies, std::unique_ptr<StreamPlace> place) noexcept {
   const Visit visit(fabric_.background, true, window::Background::Call::starts);
   if (!failure_.ok()) [[unlikely]]
     return failure_;
   try {
     Operation& operation = take_operation();
-    if (const Status status = prepare(operation, given); !status.ok()) {
+    if (const Status status = prepare(operation, args); !status.ok()) {
       free_.push_back(&operation);
       return status;
     }
@@ -158,13 +158,13 @@ Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) co
   return Request::from_raw({arena_.shared_window().get(), ticket, operation, source_index_, -1});
 }
 
-Status ScheduleTeam::prepare_kept(const Given& given, Operation*& operation,
+Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operation,
                                   std::unique_ptr<window::HostCopies> copies) noexcept {
   const auto guard = hold();
   if (!failure_.ok()) return failure_;
   try {
     Operation& taken = take_operation();
-    Status status = prepare(taken, given);
+    Status status = prepare(taken, args);
     if (!status.ok()) {
       free_.push_back(&taken);
       return status;

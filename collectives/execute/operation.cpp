@@ -35,13 +35,14 @@ void copy_blocks(std::span<const std::uint64_t> counts, std::span<const std::uin
 
 }  // namespace
 
-void Operation::take(const Given& given, const schedule::Algorithm& algorithm, std::uint64_t longest, int size) {
-  given_ = given;
+void Operation::take(const CollectiveArgs& args, const schedule::Algorithm& algorithm, std::uint64_t longest,
+                     int size) {
+  args_ = args;
   algorithm_ = &algorithm;
   size_ = size;
   kept_.clear();
   is_even_ = false;
-  Call& call = given_.call;
+  Call& call = args_.call;
   total_ = extent_of(call);
   if (call.irregular()) {
     copy_blocks(call.counts, call.displacements, whole_.counts, whole_.displacements);
@@ -72,18 +73,18 @@ void Operation::take(const Given& given, const schedule::Algorithm& algorithm, s
 }
 
 void Operation::stage_input() {
-  staged_.resize(schedule::input_bytes({size_, 1}, given_.call, 0));
-  if (!staged_.empty()) std::memcpy(staged_.data(), given_.output, staged_.size());
-  given_.input = staged_.data();
+  staged_.resize(schedule::input_bytes({size_, 1}, args_.call, 0));
+  if (!staged_.empty()) std::memcpy(staged_.data(), args_.output, staged_.size());
+  args_.input = staged_.data();
 }
 
 bool Operation::synchronises() const noexcept {
-  switch (given_.call.collective) {
+  switch (args_.call.collective) {
     case Collective::barrier: return true;
     case Collective::allreduce:
     case Collective::allgather:
     case Collective::alltoall:
-    case Collective::reduce_scatter: return given_.call.count > 0;  // a v-form has 0: someone may have nothing
+    case Collective::reduce_scatter: return args_.call.count > 0;  // a v-form has 0: someone may have nothing
     default: return false;
   }
 }
@@ -99,13 +100,13 @@ void Operation::cut_counts(std::uint64_t first, std::uint64_t count) {
     }
   };
   cut(whole_, part_);
-  if (given_.call.collective == Collective::alltoall) cut(whole_received_, part_received_);
+  if (args_.call.collective == Collective::alltoall) cut(whole_received_, part_received_);
 }
 
 /// Elements [first, first + length_) of the vector or of every block. The buffers begin `first` further on
 /// (load), so that blocks keep their displacements.
 Call Operation::piece_call(std::uint64_t first) {
-  Call call = given_.call;
+  Call call = args_.call;
   if (pieces_ == 1) return call;
   const std::uint64_t count = std::min(length_, total_ - first);
   if (!schedule::has_blocks(call.collective)) {
@@ -159,8 +160,8 @@ void Operation::start(bool blocking) noexcept {
   runner_.nudge_peers(!blocking);
   running_ = false;
   has_been_reached_ = false;
-  compares_ = given_.compares_as >= 0 && !is_even_;
-  if (compares_) counts_ = counts_of(given_.compares_as, whole_.counts, whole_received_.counts);
+  compares_ = args_.compares_as >= 0 && !is_even_;
+  if (compares_) counts_ = counts_of(args_.compares_as, whole_.counts, whole_received_.counts);
 }
 
 /// The allreduce of what each knows of the counts; and if they don't match, each rank hears what is sent to it, and all
@@ -185,11 +186,11 @@ Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept
 
 Status Operation::load_comparison(Plans& plans) {
   const Comparison piece = comparison(piece_, plans.scratch_bytes());
-  Given given;
-  given.call = piece.call;
-  given.reduction.type = piece.call.type;
-  given.reduction.element = piece.call.element_bytes;
-  given.reduction.function = piece_ == 0 ? combine_counts : combine_uneven;
+  CollectiveArgs args;
+  args.call = piece.call;
+  args.reduction.type = piece.call.type;
+  args.reduction.element = piece.call.element_bytes;
+  args.reduction.function = piece_ == 0 ? combine_counts : combine_uneven;
   const void* in = &counts_;
   void* out = &counts_;
   if (piece_ == 1) {
@@ -197,13 +198,13 @@ Status Operation::load_comparison(Plans& plans) {
     in = whole_.counts.data();
     out = told_.data();
   } else if (piece_ == 2) {
-    uneven = mine_ = first_uneven(given_.compares_as, told_, whole_received_.counts);
+    uneven = mine_ = first_uneven(args_.compares_as, told_, whole_received_.counts);
     uneven_ticket = ticket;
     in = out = &uneven;
   }
   auto plan = plans.get(*piece.algorithm, piece.call);
   if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
-  runner_.load(std::move(plan), given, turn, static_cast<const std::byte*>(in), static_cast<std::byte*>(out));
+  runner_.load(std::move(plan), args, turn, static_cast<const std::byte*>(in), static_cast<std::byte*>(out));
   running_ = true;
   return {};
 }
@@ -217,11 +218,11 @@ Status Operation::load(Plans& plans) {
   if (stages_ && piece == 0) stage_input();
   auto plan = plan_of_piece(piece, plans);
   if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
-  const std::uint64_t shift = first * given_.call.element_bytes;
-  const auto* const input = static_cast<const std::byte*>(given_.input);
-  auto* const output = static_cast<std::byte*>(given_.output);
+  const std::uint64_t shift = first * args_.call.element_bytes;
+  const auto* const input = static_cast<const std::byte*>(args_.input);
+  auto* const output = static_cast<std::byte*>(args_.output);
   // Null where a rank gives or gets nothing (not the root's).
-  runner_.load(std::move(plan), given_, turn, input == nullptr ? nullptr : input + shift,
+  runner_.load(std::move(plan), args_, turn, input == nullptr ? nullptr : input + shift,
                output == nullptr ? nullptr : output + shift);
   running_ = true;
   return {};

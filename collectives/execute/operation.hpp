@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/collective_args.hpp"
 #include "collectives/counts_match.hpp"
-#include "collectives/execute/given.hpp"
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/plan.hpp"
 #include "collectives/execute/runner.hpp"
@@ -28,11 +28,11 @@ class Operation {
   explicit Operation(const Arena& arena) : runner_(arena) {}
 
   /// Takes the call over: counts of a v-form are copied, so that the caller's may go. May throw bad_alloc.
-  void take(const Given& given, const schedule::Algorithm& algorithm, std::uint64_t longest, int size);
+  void take(const CollectiveArgs& args, const schedule::Algorithm& algorithm, std::uint64_t longest, int size);
   /// Builds plans for all pieces and keeps them, for a call that is made many times.
   void keep_plans(Plans& plans);
 
-  const Given& given() const noexcept { return given_; }
+  const CollectiveArgs& args() const noexcept { return args_; }
   const schedule::Algorithm& algorithm() const noexcept { return *algorithm_; }
   /// Of one run: the numbers that it takes.
   std::uint64_t turns() const noexcept { return compares_ ? 1 + std::max(pieces_, telling_pieces) : pieces_; }
@@ -93,7 +93,7 @@ class Operation {
   void cut_counts(std::uint64_t first, std::uint64_t count);
   void stage_input();
 
-  Given given_;
+  CollectiveArgs args_;
   const schedule::Algorithm* algorithm_ = nullptr;
   int size_ = 1;
   std::uint64_t total_ = 0;   // elements of the vector, or of the largest block

@@ -17,7 +17,7 @@ struct Report {
   /// others, and the arena's areas besides.
   static constexpr std::uint64_t before = 43;
 
-  std::uint64_t given = 0;  ///< 1: the rest is there
+  std::uint64_t args = 0;  ///< 1: the rest is there
   std::uint64_t code = 0;
   std::uint64_t peer = 0;   ///< whom it waited for, or whose message was wrong
   std::uint64_t call = 0;   ///< in question: what it was in when it gave up, or what it was told

@@ -13,8 +13,8 @@ using base::Status;
 using StepKind = schedule::Kind;
 using schedule::Step;
 
-void Runner::load(std::shared_ptr<const Plan> plan, const Given& given, const Turn& turn, const std::byte* input,
-                  std::byte* output) {
+void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, const Turn& turn,
+                  const std::byte* input, std::byte* output) {
   plan_ = std::move(plan);
   next_ = 0;
   number_ = turn.number;
@@ -26,17 +26,17 @@ void Runner::load(std::shared_ptr<const Plan> plan, const Given& given, const Tu
   puts_.clear();
   settled_ = 0;
   if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
-  begin_landings();
-  if (!schedule::reduces(given.call.collective)) return;
+  begin_receives();
+  if (!schedule::reduces(args.call.collective)) return;
   ins_.resize(static_cast<std::size_t>(arena_->size()));
-  step_ = fold_ = given.reduction;
-  if (given.call.op == Op::avg) step_.kernel = reduce_kernel(given.call.type, Op::sum);
+  step_ = fold_ = args.reduction;
+  if (args.call.op == Op::avg) step_.kernel = reduce_kernel(args.call.type, Op::sum);
 }
 
 Status Runner::advance() noexcept {
   const std::vector<Step>& steps = plan_->schedule.steps;
   for (; next_ < steps.size(); ++next_, ++taken_) {
-    if (landed_ < landings_.size() && plan_->arrivals[landed_].step == next_) end_landing();
+    if (received_ < receives_.size() && plan_->arrivals[received_].step == next_) end_receive();
     if (const Status status = take(steps[next_]); !status.ok()) return status;
   }
   return settle();
@@ -62,51 +62,51 @@ void Runner::copy(const Step& step) noexcept {
     if (result.copy == next_) return;  // it was made there
   std::byte* const to = at(step.to_buffer, step.to);
   const std::byte* const from = source_of(step);
-  // Equal where it has landed, or where a call in place leaves nothing to do.
+  // Equal after a direct receive, or where a call in place leaves nothing to do.
   if (to != from) std::memcpy(to, from, step.bytes);
 }
 
 const std::byte* Runner::source_of(const Step& step) const noexcept {
-  for (std::size_t i = 0; i < landed_ && step.from_buffer == schedule::Buffer::scratch; ++i) {
+  for (std::size_t i = 0; i < received_ && step.from_buffer == schedule::Buffer::scratch; ++i) {
     const Arrival& arrival = plan_->arrivals[i];
-    if (landings_[i].count > 0 && step.from >= arrival.scratch && step.from < arrival.scratch + arrival.bytes)
-      return landings_[i].to + (step.from - arrival.scratch);
+    if (receives_[i].count > 0 && step.from >= arrival.scratch && step.from < arrival.scratch + arrival.bytes)
+      return receives_[i].to + (step.from - arrival.scratch);
   }
   return at(step.from_buffer, step.from);
 }
 
-void Runner::begin_landings() {
-  drop_landings();
-  landings_.clear();
-  landed_ = 0;
+void Runner::begin_receives() {
+  end_receives();
+  receives_.clear();
+  received_ = 0;
   if (plan_->arrivals.empty()) return;
-  landings_.reserve(plan_->arrivals.size());  // a wire has their addresses
+  receives_.reserve(plan_->arrivals.size());  // a wire has their addresses
   for (const Arrival& arrival : plan_->arrivals) {
-    window::Landing& landing = landings_.emplace_back();
-    landing.offset = arena_->scratch_offset(number_) + arrival.scratch;
-    landing.bytes = arrival.bytes;
-    landing.to = at(schedule::Buffer::output, arrival.output);
-    (void)window::land(arena_->window(), landing);  // if it can't, nothing lands, and all is copied
+    window::DirectReceive& receive = receives_.emplace_back();
+    receive.offset = arena_->scratch_offset(number_) + arrival.scratch;
+    receive.bytes = arrival.bytes;
+    receive.to = at(schedule::Buffer::output, arrival.output);
+    (void)window::receive_into(arena_->window(), receive);  // if the wire can't, all bytes are copied
   }
 }
 
-void Runner::end_landing() noexcept {
-  window::Landing& landing = landings_[landed_++];
-  window::unland(arena_->window(), landing);
-  if (landing.count == 0) return;
-  arena_->window().fabric().runs_landed.fetch_add(1, std::memory_order_relaxed);
-  const auto parts = std::span(landing.parts).first(landing.count);
-  std::ranges::sort(parts, {}, &window::Landing::Part::begin);
-  const std::byte* const scratch = arena_->window().data() + landing.offset;
+void Runner::end_receive() noexcept {
+  window::DirectReceive& receive = receives_[received_++];
+  window::end_receive_into(arena_->window(), receive);
+  if (receive.count == 0) return;
+  arena_->window().fabric().direct_receives.fetch_add(1, std::memory_order_relaxed);
+  const auto parts = std::span(receive.parts).first(receive.count);
+  std::ranges::sort(parts, {}, &window::DirectReceive::Part::begin);
+  const std::byte* const scratch = arena_->window().data() + receive.offset;
   std::uint64_t at = 0;
   const auto copy_up_to = [&](std::uint64_t end) noexcept {
-    if (end > at) std::memcpy(landing.to + at, scratch + at, end - at);
+    if (end > at) std::memcpy(receive.to + at, scratch + at, end - at);
   };
-  for (const window::Landing::Part& part : parts) {
+  for (const window::DirectReceive::Part& part : parts) {
     copy_up_to(part.begin);
     at = std::max(at, part.end);
   }
-  copy_up_to(landing.bytes);
+  copy_up_to(receive.bytes);
 }
 
 Status Runner::put(const Step& step) noexcept {
@@ -150,11 +150,11 @@ Status Runner::settle() noexcept {
 void Runner::abandon() noexcept {
   for (; settled_ < puts_.size(); ++settled_)
     window::abandon(arena_->window(), puts_[settled_].peer, puts_[settled_].ticket);
-  drop_landings();
+  end_receives();
 }
 
-void Runner::drop_landings() noexcept {
-  for (; landed_ < landings_.size(); ++landed_) window::unland(arena_->window(), landings_[landed_]);
+void Runner::end_receives() noexcept {
+  for (; received_ < receives_.size(); ++received_) window::end_receive_into(arena_->window(), receives_[received_]);
 }
 
 void Runner::reduce(const Step& step) noexcept {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/collective_args.hpp"
 #include "collectives/execute/arena.hpp"
-#include "collectives/execute/given.hpp"
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/plan.hpp"
 #include "runtime/base/status.hpp"
@@ -22,7 +22,7 @@ class Runner {
   explicit Runner(const Arena& arena) : arena_(&arena) {}
 
   /// Gets ready for the first step; may throw bad_alloc.
-  void load(std::shared_ptr<const Plan> plan, const Given& given, const Turn& turn, const std::byte* input,
+  void load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, const Turn& turn, const std::byte* input,
             std::byte* output);
   /// Whether its peers may compute meanwhile, and have to be nudged.
   void nudge_peers(bool nudges) noexcept { nudges_ = nudges; }
@@ -42,12 +42,12 @@ class Runner {
   };
   base::Status take(const schedule::Step& step) noexcept;
   void copy(const schedule::Step& step) noexcept;
-  void begin_landings();
+  void begin_receives();
   /// The next one's step is due: what didn't land of it is copied, unless nothing did.
-  void end_landing() noexcept;
-  /// Where the bytes are that a put or a copy takes: in the output, if they have landed there.
+  void end_receive() noexcept;
+  /// The source of a put or copy: in the output, if the bytes were received there directly.
   const std::byte* source_of(const schedule::Step& step) const noexcept;
-  void drop_landings() noexcept;
+  void end_receives() noexcept;
   base::Status put(const schedule::Step& step) noexcept;
   base::Status look_for(const schedule::Step& step) noexcept;
   base::Status settle() noexcept;
@@ -68,10 +68,10 @@ class Runner {
   std::byte* buffers_[3] = {};
   std::vector<Put> puts_;
   std::size_t settled_ = 0;
-  std::vector<window::Landing> landings_;  // of the plan's arrivals, in their order
-  std::size_t landed_ = 0;                 // so many are over
-  ReduceCall step_;                        // of two: an avg is summed
-  ReduceCall fold_;                        // of all
+  std::vector<window::DirectReceive> receives_;  // of the plan's arrivals, in their order
+  std::size_t received_ = 0;                     // so many are over
+  ReduceCall step_;                              // of two: an avg is summed
+  ReduceCall fold_;                              // of all
   std::vector<const void*> ins_;
   std::vector<std::byte> accumulator_;
 };

@@ -107,13 +107,13 @@ void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t by
 }
 
 /// The algorithm, and the length of a piece.
-Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept {
+Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) noexcept {
   try {
-    Given resolved = given;
+    CollectiveArgs resolved = args;
     Call& call = resolved.call;
     const std::uint64_t extent = extent_of(call);
     const std::uint64_t bytes = extent * call.element_bytes;
-    const bool is_users = resolved.signature.kind() != Kind::construction;
+    const bool is_users = resolved.signature.kind() != Kind::setup;
     const Choices::Answer answer = choices_.get(call, bytes, is_users);
     const Choice& way = answer.choice;
     if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
@@ -129,25 +129,25 @@ Status ScheduleTeam::prepare(Operation& operation, const Given& given) noexcept 
   }
 }
 
-Status ScheduleTeam::run(const Given& given) noexcept {
+Status ScheduleTeam::run(const CollectiveArgs& args) noexcept {
   std::optional<window::Background::Waiting> waiting;
   if (driven_) waiting.emplace(fabric_.background, window::Background::Call::blocks);
-  if (const Status status = begin_blocking(given); !status.ok()) return status;
+  if (const Status status = begin_blocking(args); !status.ok()) return status;
   const Status status = wait_for(blocking_);
   const auto guard = hold();
   std::erase(active_, &blocking_);
   return status;
 }
 
-Status ScheduleTeam::begin_blocking(const Given& given) noexcept {
+Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
   const auto guard = hold();
   if (!failure_.ok()) [[unlikely]]
     return failure_;
-  if (const Status status = prepare(blocking_, given); !status.ok())  // the same on every rank, but for memory
+  if (const Status status = prepare(blocking_, args); !status.ok())  // the same on every rank, but for memory
     return status.code == Code::out_of_memory ? give_up(status) : status;
   tidy();
   blocking_.start(true);
-  enter(blocking_, given.signature);
+  enter(blocking_, args.signature);
   blocking_.turn = numbers_.next(blocking_.history, true, blocking_.synchronises() ? 1 : blocking_.turns());
   active_.push_back(&blocking_);
   begin_piece(blocking_);
@@ -168,7 +168,7 @@ int ScheduleTeam::awaited_by(const Operation& operation) const noexcept {
 }
 
 Status ScheduleTeam::wait_for(Operation& operation) noexcept {
-  const base::Activity activity = activity_of(operation.given().signature);
+  const base::Activity activity = activity_of(operation.args().signature);
   const auto note = [&]() noexcept {
     const auto guard = hold();
     return base::WaitNote{activity, arena_.world(awaited_by(operation)), operation.turn.number, this};
@@ -261,8 +261,8 @@ int ScheduleTeam::step(By who) noexcept {
       continue;
     }
     count_moves(1);
-    if (status.ok() && is_of_one(operation.given())) [[unlikely]]
-      reduce_alone(operation.given());
+    if (status.ok() && is_of_one(operation.args())) [[unlikely]]
+      reduce_alone(operation.args());
     operation.outcome = status;
     operation.drop_plan();
     if (!status.ok()) {
@@ -282,9 +282,9 @@ int ScheduleTeam::step(By who) noexcept {
 
 /// Whether this rank's result is a single contribution, which schedules only copy, of an operation that changes it:
 /// only land and lor do.
-bool ScheduleTeam::is_of_one(const Given& given) const noexcept {
-  if (given.call.op != Op::land && given.call.op != Op::lor) return false;
-  switch (given.call.collective) {
+bool ScheduleTeam::is_of_one(const CollectiveArgs& args) const noexcept {
+  if (args.call.op != Op::land && args.call.op != Op::lor) return false;
+  switch (args.call.collective) {
     case schedule::Collective::reduce:
     case schedule::Collective::allreduce:
     case schedule::Collective::reduce_scatter: return size_ == 1;
@@ -295,12 +295,12 @@ bool ScheduleTeam::is_of_one(const Given& given) const noexcept {
 }
 
 /// A single contribution, which lies in the output, becomes what the operation makes of it (land, lor: 0 or 1).
-void ScheduleTeam::reduce_alone(const Given& given) noexcept {
-  const std::uint64_t count = given.call.irregular() ? given.call.counts[0] : given.call.count;
-  void* const out = given.output;
-  const void* const in = given.output;
+void ScheduleTeam::reduce_alone(const CollectiveArgs& args) noexcept {
+  const std::uint64_t count = args.call.irregular() ? args.call.counts[0] : args.call.count;
+  void* const out = args.output;
+  const void* const in = args.output;
   std::vector<std::byte> scratch;
-  if (given.reduction.kernel != nullptr) reduce(given.reduction, &out, 1, &in, 1, count, scratch);
+  if (args.reduction.kernel != nullptr) reduce(args.reduction, &out, 1, &in, 1, count, scratch);
 }
 
 void ScheduleTeam::begin_piece(Operation& operation) noexcept { operation.outcome = Status::in_progress(); }

@@ -18,7 +18,7 @@
 namespace hmc::collectives {
 
 /// What is known of a rank's part in a call that failed.
-struct Said {
+struct PeerReport {
   enum class Part {
     called,     ///< as the signature says
     absent,     ///< it hasn't come so far
@@ -27,7 +27,7 @@ struct Said {
   };
   Part part = Part::silent;
   Signature signature;
-  friend bool operator==(const Said&, const Said&) = default;
+  friend bool operator==(const PeerReport&, const PeerReport&) = default;
 };
 
 /// Blocking calls drive their operation until it is over. Non-blocking ones are driven from every wait of this
@@ -56,14 +56,14 @@ class ScheduleTeam final : public base::Progress,
   void fail(const base::Status& status) noexcept;
 
   /// Blocking.
-  base::Status run(const Given& given) noexcept;
+  base::Status run(const CollectiveArgs& args) noexcept;
 
   /// Non-blocking: begins it, and never waits. 0 is a ticket that is done. `copies`: what `given` names instead of
   /// buffers that the host can't reach; taken already, and finished by whatever thread sees the end.
-  base::Status start(const Given& given, std::uint64_t& ticket,
+  base::Status start(const CollectiveArgs& args, std::uint64_t& ticket,
                      std::unique_ptr<window::HostCopies> copies = nullptr) noexcept;
   /// In the order of a stream; only that looks at it later.
-  base::Status start_in_stream(const Given& given, std::unique_ptr<StreamPlace> place) noexcept;
+  base::Status start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPlace> place) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
   /// A collective goes on; but not after a death or an abort, since its caller is told of that and frees the buffers.
@@ -77,7 +77,7 @@ class ScheduleTeam final : public base::Progress,
   Request request_of(std::uint64_t ticket, const char* operation) const;
 
   /// Persistent: prepared once, with all its schedules; then started as often as wanted, one run at a time.
-  base::Status prepare_kept(const Given& given, Operation*& operation,
+  base::Status prepare_kept(const CollectiveArgs& args, Operation*& operation,
                             std::unique_ptr<window::HostCopies> copies = nullptr) noexcept;
   /// ok: it is idle, and stays so until its owner starts it.
   base::Status may_start(const Operation& operation) const noexcept;
@@ -92,7 +92,7 @@ class ScheduleTeam final : public base::Progress,
   /// After a failure: hears what the others were in, for as long as a moment, and settles what it was.
   base::Status explain() noexcept;
   /// Who called what, in the call that failed; valid after explain().
-  Said said_of(int rank) const noexcept;
+  PeerReport peer_report_of(int rank) const noexcept;
 
   int rank() const noexcept { return rank_; }
   /// How many calls an algorithm has carried out.
@@ -118,7 +118,7 @@ class ScheduleTeam final : public base::Progress,
  private:
   using Visit = window::Background::Visit;
   static bool is_callers(const Operation& operation) noexcept {
-    return operation.blocking() || operation.given().reduction.function != nullptr;
+    return operation.blocking() || operation.args().reduction.function != nullptr;
   }
   void count_moves(std::uint64_t moves) noexcept {
     moves_.store(moves_.load(std::memory_order_relaxed) + moves, std::memory_order_relaxed);
@@ -134,24 +134,24 @@ class ScheduleTeam final : public base::Progress,
   void share();
   void unshare() noexcept;
   void tell(const Choice& choice, const schedule::Call& call, std::uint64_t bytes) const;
-  base::Status prepare(Operation& operation, const Given& given) noexcept;
+  base::Status prepare(Operation& operation, const CollectiveArgs& args) noexcept;
   Operation& take_operation();
   base::Status outcome_of(const Operation& operation, std::uint64_t ticket) noexcept;
   base::Status why_not_start(const Operation& operation) const noexcept;
   base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
-  base::Status start(const Given& given, std::uint64_t& ticket, std::unique_ptr<window::HostCopies> copies,
+  base::Status start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<window::HostCopies> copies,
                      std::unique_ptr<StreamPlace> place) noexcept;
   void retire(Operation& operation) noexcept;
   void let_go(Operation& operation) noexcept;
   void tidy() noexcept;
-  base::Status begin_blocking(const Given& given) noexcept;
+  base::Status begin_blocking(const CollectiveArgs& args) noexcept;
   base::Status wait_for(Operation& operation) noexcept;
   base::Status advance(Operation& operation) noexcept;
   base::Status await_turn(Operation& operation) noexcept;
   base::Status run_guard(const Turn& turn, bool nudges) noexcept;
   bool finished_here(std::uint64_t number) const noexcept;
-  bool is_of_one(const Given& given) const noexcept;
-  void reduce_alone(const Given& given) noexcept;
+  bool is_of_one(const CollectiveArgs& args) const noexcept;
+  void reduce_alone(const CollectiveArgs& args) noexcept;
   void begin_piece(Operation& operation) noexcept;
   void enter(Operation& operation, Signature signature) noexcept;
   int awaited_by(const Operation& operation) const noexcept;

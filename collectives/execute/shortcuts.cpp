@@ -11,7 +11,7 @@ using schedule::Step;
 
 namespace {
 
-/// Below this a landing costs more than the copy.
+/// Below this size a direct receive costs more than the copy.
 constexpr std::uint64_t shortest_bytes = 32 * 1024;
 /// More aren't kept, since each message or copy looks through them; nor looked at, since each is held against all
 /// steps.

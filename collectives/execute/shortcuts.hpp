@@ -10,8 +10,8 @@
 namespace hmc::collectives {
 
 /// Others put into scratch, since they don't know the caller's buffers. What a rank does no more with than copy it to
-/// its output and hand it on may as well land there, if the wire can (window::land), and be handed on from there: that
-/// saves the copy.
+/// its output and hand it on may as well land there, if the wire can (window::receive_into), and be handed on from
+/// there: that saves the copy.
 struct Arrival {
   std::size_t step = 0;  ///< the first that reads it: the copy, or a put that hands it on
   std::uint64_t scratch = 0;

@@ -123,7 +123,7 @@ bool ScheduleTeam::is_closing(int world_rank) noexcept {
   Ledger* const ledger = team_.is_world() && !closes_ ? arena_.ledger_of(world_rank) : nullptr;
   if (ledger == nullptr) return false;
   const Signature last = ledger->signature_of(ledger->calls());
-  return last.kind() == Kind::construction && last.construction() == base::Construction::runtime_close;
+  return last.kind() == Kind::setup && last.setup() == base::SetupCall::runtime_close;
 }
 
 void ScheduleTeam::look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept {

@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/construction/derive.hpp"
 #include "collectives/failure.hpp"
 #include "collectives/on_stream/calls_on_streams.hpp"
+#include "collectives/team_creation/derive.hpp"
 #include "runtime/window/device/open_streams.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::collectives {
 
@@ -81,9 +81,9 @@ class ByHost final : public CallsOnStreams, public window::OpenStreams {
  private:
   /// A part of a call, from its first work in the stream to its start.
   struct Piece {
-    Given given;     ///< of buffers that the host reaches
-    const void* in;  ///< to be copied into given.input; null: that is it
-    void* out;       ///< likewise
+    CollectiveArgs args;  ///< of buffers that the host reaches
+    const void* in;       ///< to be copied into given.input; null: that is it
+    void* out;            ///< likewise
     std::size_t bytes = 0;
     std::unique_ptr<memory::Event> point;
   };
@@ -91,7 +91,7 @@ class ByHost final : public CallsOnStreams, public window::OpenStreams {
   std::string prepare();
   ScheduleTeam& schedules() const noexcept { return static_cast<State&>(*own_->collectives).schedules(); }
   template <typename Enqueue> void call(void* stream, const char* operation, Enqueue&& enqueue);
-  Piece piece_of(const Given& given, std::size_t first, std::size_t count) noexcept;
+  Piece piece_of(const CollectiveArgs& args, std::size_t first, std::size_t count) noexcept;
   Status take_in(Piece& piece, memory::Stream& stream) const;
   Status go_through(Piece& piece, memory::Stream& stream);
   Status copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept;
@@ -117,7 +117,7 @@ class ByHost final : public CallsOnStreams, public window::OpenStreams {
 };
 
 ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) : team_(team.core) {
-  const window::OnBehalf user(team_.fabric(), operation, base::Construction::streams);
+  const window::OperationScope user(team_.fabric(), operation, base::SetupCall::streams);
   memory::look_for_devices();
   owner_ = memory::known_owner_of(buffer);
   if (const std::string objection = window::first_objection(team_, prepare()); !objection.empty())
@@ -164,7 +164,7 @@ void ByHost::leave_behind() {
 
 void ByHost::allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) {
   const OpenTeam own(own_, "allreduce_on");
-  const Given whole = reduction_call(own, Collective::allreduce, in, out, count, type, Reduction(op));
+  const CollectiveArgs whole = reduction_call(own, Collective::allreduce, in, out, count, type, Reduction(op));
   window::require(team_.fabric(), window::lies_with(owner_, in), {"allreduce_on"});
   window::require(team_.fabric(), window::lies_with(owner_, out), {"allreduce_on"});
   call(stream, "allreduce_on", [&](memory::Stream& on) {
@@ -222,24 +222,24 @@ void ByHost::give_up(const Status& status, memory::Stream& stream) noexcept {
   is_lost_ = is_lost_ || !is_recorded_;
 }
 
-ByHost::Piece ByHost::piece_of(const Given& given, std::size_t first, std::size_t count) noexcept {
-  const std::size_t offset = first * given.call.element_bytes;
+ByHost::Piece ByHost::piece_of(const CollectiveArgs& args, std::size_t first, std::size_t count) noexcept {
+  const std::size_t offset = first * args.call.element_bytes;
   std::byte* const slot = slots_[pieces_++ % slots_.size()].data();
-  const auto* const in = static_cast<const std::byte*>(given.input) + offset;
-  auto* const out = static_cast<std::byte*>(given.output) + offset;
+  const auto* const in = static_cast<const std::byte*>(args.input) + offset;
+  auto* const out = static_cast<std::byte*>(args.output) + offset;
   const bool reads_device = !memory::host_reaches(in), writes_device = !memory::host_reaches(out);
-  Piece piece{given, reads_device ? in : nullptr, writes_device ? out : nullptr, count * given.call.element_bytes,
+  Piece piece{args, reads_device ? in : nullptr, writes_device ? out : nullptr, count * args.call.element_bytes,
               nullptr};
-  piece.given.call.count = count;
-  piece.given.input = reads_device ? slot : in;
-  piece.given.output = writes_device ? slot : out;
-  piece.given.call.in_place = piece.given.input == piece.given.output;
+  piece.args.call.count = count;
+  piece.args.input = reads_device ? slot : in;
+  piece.args.output = writes_device ? slot : out;
+  piece.args.call.in_place = piece.args.input == piece.args.output;
   return piece;
 }
 
 Status ByHost::take_in(Piece& piece, memory::Stream& stream) const {
   if (piece.in != nullptr)
-    if (const Status status = copy(const_cast<void*>(piece.given.input), piece.in, piece.bytes, stream); !status.ok())
+    if (const Status status = copy(const_cast<void*>(piece.args.input), piece.in, piece.bytes, stream); !status.ok())
       return status;
   piece.point = owner_.provider->make_event(owner_.info.device);
   return piece.point->record(stream);
@@ -250,8 +250,8 @@ Status ByHost::go_through(Piece& piece, memory::Stream& stream) {
   std::unique_ptr<memory::Gate> gate;
   if (const Status status = stream.stop(gate); !status.ok()) return status;
   if (piece.out != nullptr)
-    if (const Status status = copy(piece.out, piece.given.output, piece.bytes, stream); !status.ok()) return status;
-  return schedules().start_in_stream(piece.given, std::make_unique<HostPlace>(std::move(piece.point), std::move(gate)));
+    if (const Status status = copy(piece.out, piece.args.output, piece.bytes, stream); !status.ok()) return status;
+  return schedules().start_in_stream(piece.args, std::make_unique<HostPlace>(std::move(piece.point), std::move(gate)));
 }
 
 Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept {
@@ -274,10 +274,10 @@ void ByHost::tell(const Status& status, const char* operation) {
 /// Ranks that still wait for a call of mine hear so that none comes: it is compared with theirs.
 Status ByHost::announce_end() noexcept {
   if (end_ != 0) return {};
-  Given given = barrier_call();
-  given.operation = "Team::close";
-  given.signature = Signature::make(base::Construction::team_close, 0, static_cast<int>(Collective::barrier));
-  return schedules().start(given, end_);
+  CollectiveArgs args = barrier_call();
+  args.operation = "Team::close";
+  args.signature = Signature::make(base::SetupCall::team_close, 0, static_cast<int>(Collective::barrier));
+  return schedules().start(args, end_);
 }
 
 /// My streams have run out; and, `on_all_ranks`, all have announced the end.
@@ -304,7 +304,7 @@ Status ByHost::until_over(bool on_all_ranks) noexcept {
 void ByHost::close() {
   if (!open_) return;
   window::Fabric& fabric = team_.fabric();
-  const window::OnBehalf user(fabric, "Team::close", base::Construction::team_close);
+  const window::OperationScope user(fabric, "Team::close", base::SetupCall::team_close);
   const Status over = until_over(true);
   if (over.code == Code::timeout && !schedules().was_told()) {
     told_ = true;

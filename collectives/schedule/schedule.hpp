@@ -73,7 +73,7 @@ struct Tunable {
 };
 
 /// What a schedule takes of a rank's memory for others to put into.
-struct Needs {
+struct ScratchSize {
   std::uint64_t scratch = 0;
   std::uint32_t slots = 0;
 };
@@ -93,7 +93,7 @@ struct Algorithm {
   void (*build_into)(const Shape& shape, const Call& call, int rank, Schedule& out);
   /// What the rank that needs most may need, whatever the root. Of a v-form no block is larger than `count`, which
   /// stands in for its counts.
-  Needs (*needs)(const Shape& shape, const Call& call);
+  ScratchSize (*scratch_size)(const Shape& shape, const Call& call);
   /// Goes through the critical path, in a time that grows like log N. Blocks of a v-form as above.
   void (*cost)(Path& path, const Call& call);
 

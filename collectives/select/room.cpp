@@ -27,8 +27,8 @@ bool fits(const Algorithm& algorithm, const Shape& shape, const Call& call, std:
   Call largest = call;
   largest.count = count;
   largest.in_place = call.collective != schedule::Collective::alltoall;  // which Operation stages itself
-  const schedule::Needs needs = algorithm.needs(shape, largest);
-  return needs.scratch <= room.scratch_bytes && needs.slots <= room.slots;
+  const schedule::ScratchSize scratch_size = algorithm.scratch_size(shape, largest);
+  return scratch_size.scratch <= room.scratch_bytes && scratch_size.slots <= room.slots;
 }
 
 std::uint64_t longest_piece(const Algorithm& algorithm, const Shape& shape, const Call& call, const Room& room) {

@@ -104,11 +104,11 @@ std::uint64_t Selector::class_end(std::uint64_t bytes) noexcept {
 }
 
 /// As a call of its class: any that is in it costs the same here.
-Candidate Selector::consider(const Algorithm& algorithm, const Shape& shape, const Call& given, std::uint64_t bytes,
+Candidate Selector::consider(const Algorithm& algorithm, const Shape& shape, const Call& args, std::uint64_t bytes,
                              const Room& room, bool exact) const noexcept {
   Candidate candidate;
   candidate.algorithm = &algorithm;
-  Call call = given;
+  Call call = args;
   call.segment_bytes = segment_for(algorithm, call, room);
   candidate.why_not = why_not(algorithm, shape, call);
   if (candidate.why_not.empty() && exact && !algorithm.deterministic)

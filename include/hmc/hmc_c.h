@@ -177,7 +177,7 @@ typedef struct hmc_counters {
   uint64_t buffers_staged;    /* collective buffers that were copied through staging memory */
   uint64_t reduced_on_device; /* reductions that were carried out by devices */
   uint64_t buffers_read;      /* collective buffers in no window, read by peers from this rank's memory */
-  uint64_t runs_landed;       /* ranges that a wire received directly into a collective's output */
+  uint64_t direct_receives;   /* ranges that a wire received directly into a collective's output */
 } hmc_counters;
 
 /* Detects the launcher and joins its job, collectively. Without a launcher it is rank 0 of 1. */

@@ -37,7 +37,7 @@ struct Counters {
   std::uint64_t buffers_in_place = 0;   ///< collective buffers used in place; they or a peer's buffer lie in a window
   std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging memory
   std::uint64_t buffers_read = 0;       ///< collective buffers in no window, read by peers from this rank's memory
-  std::uint64_t runs_landed = 0;        ///< ranges that a wire received directly into a collective's output
+  std::uint64_t direct_receives = 0;    ///< ranges that a wire received directly into a collective's output
   std::uint64_t reduced_on_device = 0;  ///< reductions that were carried out by devices
 };
 

@@ -245,7 +245,7 @@ class HMC_API Team {
 
   /// The number of calls of a collective ("allreduce") that an algorithm ("ring") has carried out; 0 for unknown names.
   /// "direct" is load and store on one node.
-  std::uint64_t carried_out(std::string_view collective, std::string_view algorithm) const;
+  std::uint64_t calls_by_algorithm(std::string_view collective, std::string_view algorithm) const;
 
   /// For HMC's own use.
   const std::shared_ptr<window::TeamCore>& core() const noexcept { return core_; }

@@ -11,7 +11,7 @@ namespace hmc::base {
 
 /// What they make or close. Small, since it rides in what ranks of a team compare of their calls; so calls of several
 /// names that ranks may mix are one.
-enum class Construction : std::uint8_t {
+enum class SetupCall : std::uint8_t {
   other,        ///< within a call that ranks compare by itself
   window,       ///< of so many bytes
   window_over,  ///< over each rank's own memory, of whatever kind
@@ -23,17 +23,17 @@ enum class Construction : std::uint8_t {
   runtime_close,
 };
 /// In an error: "rank 1 called ...".
-constexpr const char* name_of(Construction what) noexcept {
+constexpr const char* name_of(SetupCall what) noexcept {
   switch (what) {
-    case Construction::other: break;
-    case Construction::window: return "Window::create of a size";
-    case Construction::window_over: return "Window::create over a buffer";
-    case Construction::window_close: return "Window::close";
-    case Construction::context: return "Window::open_context";
-    case Construction::streams: return "what prepares calls on streams";
-    case Construction::team: return "what makes a team (split, duplicate or the like)";
-    case Construction::team_close: return "Team::close";
-    case Construction::runtime_close: return "Runtime::close";
+    case SetupCall::other: break;
+    case SetupCall::window: return "Window::create of a size";
+    case SetupCall::window_over: return "Window::create over a buffer";
+    case SetupCall::window_close: return "Window::close";
+    case SetupCall::context: return "Window::open_context";
+    case SetupCall::streams: return "preparation of calls on streams";
+    case SetupCall::team: return "creation of a team (split, duplicate, ...)";
+    case SetupCall::team_close: return "Team::close";
+    case SetupCall::runtime_close: return "Runtime::close";
   }
   return "what makes or closes a team or window";
 }

@@ -71,7 +71,7 @@ const char* name_of(Activity activity) noexcept {
     case Activity::reduce_scatter: return "reduce_scatter";
     case Activity::scan: return "scan";
     case Activity::exscan: return "exscan";
-    case Activity::construction: return "the construction of a team or window";
+    case Activity::setup: return "the creation of a team or window";
     case Activity::put: return "put";
     case Activity::get: return "get";
     case Activity::atomic: return "an atomic operation";

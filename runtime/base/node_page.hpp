@@ -31,7 +31,7 @@ enum class Activity : std::uint32_t {
   reduce_scatter,
   scan,
   exscan,
-  construction,
+  setup,
   put,
   get,
   atomic,

@@ -160,7 +160,7 @@ hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters) {
                             from.buffers_staged,
                             from.reduced_on_device,
                             from.buffers_read,
-                            from.runs_landed};
+                            from.direct_receives};
     copy_out(full, counters, "Runtime::counters");
   });
 }

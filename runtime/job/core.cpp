@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/window/device/open_streams.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::job {
 
@@ -25,7 +25,7 @@ void Core::close() {
   if (fabric_->closed()) window::throw_closed_runtime(*fabric_, "Runtime::close");
   // The ranks may stand at different steps by now: nothing that is collective can be begun again.
   if (std::exchange(closing_, true)) throw Error(Code::closed, "Runtime::close", "an earlier close failed");
-  const window::OnBehalf user(*fabric_, "Runtime::close", base::Construction::runtime_close);
+  const window::OperationScope user(*fabric_, "Runtime::close", base::SetupCall::runtime_close);
   base::Status streams;
   const auto take = [&](const base::Status& status) {
     if (streams.ok()) streams = status;

@@ -11,7 +11,7 @@
 
 namespace hmc::job {
 
-/// One rank's membership. Collective construction (make_core) and close; a local destructor.
+/// One rank's membership. Creation (make_core) and close are collective; the destructor is local.
 class Core {
  public:
   Core(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<window::Fabric> fabric,

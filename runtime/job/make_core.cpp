@@ -17,9 +17,9 @@
 #include "runtime/job/core.hpp"
 #include "runtime/job/model.hpp"
 #include "runtime/job/wires.hpp"
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/window/device/window_devices.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::job {
 
@@ -232,7 +232,7 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
 
   make_wires(*fabric, facts, env);
   model.emplace(*fabric, facts, env);
-  const window::OnBehalf user(*fabric, "Runtime::init");
+  const window::OperationScope user(*fabric, "Runtime::init");
   know_peers(*fabric, env, settings.rows, *model);
   for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
   return fabric;
@@ -261,7 +261,7 @@ std::unique_ptr<Core> join(const std::shared_ptr<bootstrap::Bootstrap>& bootstra
   auto fabric = make_fabric(bootstrap, env, settings, model);
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
                    fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
-  const window::OnBehalf user(*fabric, "Runtime::init");
+  const window::OperationScope user(*fabric, "Runtime::init");
   auto world = base::make_owned<window::TeamCore>(fabric);
   settings.parameters = model->agree(*world);
   collectives::attach(*world, settings);

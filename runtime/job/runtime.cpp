@@ -97,7 +97,7 @@ Path Runtime::path(int rank) const {
 std::string Runtime::launcher() const { return core().bootstrap().launcher(); }
 Counters Runtime::counters() const {
   Counters counters = core().fabric().counters;
-  counters.runs_landed = core().fabric().runs_landed.load(std::memory_order_relaxed);
+  counters.direct_receives = core().fabric().direct_receives.load(std::memory_order_relaxed);
   return counters;
 }
 Timeout Runtime::timeout() const noexcept { return core_ != nullptr ? core_->fabric().timeout : Timeout::zero(); }

@@ -3,7 +3,7 @@
 
 #include <hmc/error.hpp>
 
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/memory/stage.hpp"
 
 namespace hmc::memory {

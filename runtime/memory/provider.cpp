@@ -10,7 +10,7 @@
 
 #include "runtime/memory/device_provider.hpp"
 #include "runtime/memory/host.hpp"
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 
 namespace hmc::memory {
 

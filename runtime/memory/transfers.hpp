@@ -6,7 +6,7 @@
 
 #include <hmc/place.hpp>
 
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 
 namespace hmc::detail {
 

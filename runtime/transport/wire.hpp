@@ -53,7 +53,7 @@ struct Atomic {
   std::uint64_t compare;  ///< compare_swap only: the expected one
 };
 
-/// What one rank exposes: its part of a window.
+/// Memory that one rank registers: its part of a window.
 struct Region {
   std::byte* base = nullptr;  ///< an address in `type`'s memory; the host may be unable to read it
   std::size_t bytes = 0;
@@ -62,8 +62,8 @@ struct Region {
   std::size_t segment_offset = 0;
 };
 
-/// Where bytes go that peers put into a part of a region, instead of there: see Wire::land.
-struct Landing {
+/// Redirects puts into a part of a region to other local memory: see Wire::receive_into.
+struct DirectReceive {
   std::uint64_t offset = 0;  ///< in the region
   std::uint64_t bytes = 0;
   std::byte* to = nullptr;
@@ -71,21 +71,21 @@ struct Landing {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
-  /// What has landed, from `to` on; the rest is in the region. Read it after unland. Where there is no place for one
-  /// part more, bytes go to the region again.
+  /// The byte ranges that were written to `to`, relative to `offset`; all other bytes are in the region. Valid after
+  /// end_receive_into. When all entries are in use, further bytes go to the region.
   std::array<Part, 8> parts{};
   std::size_t count = 0;
 };
 
-/// What a wire is like. Facts, printed by hmcinfo and read by those who choose.
+/// Properties of a wire: printed by hmcinfo, read where a wire is chosen.
 struct Capabilities {
   bool direct = false;             ///< channels give load/store addresses
   bool needs_target = false;       ///< the target's CPU takes part, so it needs a progress thread
   std::size_t put_inline_max = 0;  ///< puts up to this size complete locally at once
 };
 
-/// My way into one peer's region. Made by Wire::connect, lives as long as the window. Its end abandons
-/// what is still under way on it. A verb that fails at once leaves nothing under way.
+/// Access to one peer's region. Created by Wire::connect, lives as long as the window. The destructor abandons the
+/// transfers in flight on it. A verb that fails at once leaves nothing in flight.
 /// Hot path: noexcept, no allocation in the steady state, bounds checked by the caller (the window).
 /// One thread at a time, the same as its wire.
 class Channel {
@@ -98,8 +98,8 @@ class Channel {
   virtual base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept = 0;
   /// The bytes have arrived when the ticket is done.
   virtual base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept = 0;
-  /// The bytes, then a 64-bit store of `value` at `signal_offset`; whoever sees the value (acquire)
-  /// sees the bytes, and everything this rank put to this peer before fence().
+  /// Writes the bytes, then stores the 64-bit `value` at `signal_offset`. A target that loads the value (acquire) sees
+  /// the bytes, and all that this rank put to this peer before fence().
   virtual base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                   std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept = 0;
   /// `*result` (may be null if the op returns nothing) holds the old value when the ticket is done.
@@ -107,7 +107,7 @@ class Channel {
                               Ticket& ticket) noexcept = 0;
 };
 
-/// A rank's answer to "can this wire serve the pair (me, peer)?"
+/// Whether a wire can serve the pair (this rank, peer).
 struct Reach {
   bool yes = false;
   std::string why;  ///< one clause, for people
@@ -121,36 +121,39 @@ struct Reach {
 ///  - when a flush ticket is done, earlier puts and atomics are visible at the target, whatever the
 ///    target is doing;
 ///  - atomics are atomic with each other and with the target's own on the same word;
-///  - what is abandoned, or is on a channel that ends, is cut off from local memory before the call returns;
-///    the wire outlives its channels.
+///  - a transfer that is abandoned, or whose channel ends, no longer accesses local memory when the call returns;
+///  - the wire outlives its channels.
 class Wire : public base::Progress {
  public:
   virtual std::string_view name() const noexcept = 0;
   virtual Capabilities capabilities() const noexcept = 0;
 
   // ---- set-up
-  /// What peers need to reach me; exchanged once when the job starts.
+  /// The address by which peers reach this rank; exchanged once when the job starts.
   virtual base::Bytes address() = 0;
-  /// Everyone's address(), by rank; empty where that rank has no such wire.
+  /// address() of all ranks, by rank; empty where a rank has no such wire.
   virtual void know_peers(std::vector<base::Bytes> addresses) = 0;
   virtual Reach reaches(int peer) const = 0;
 
-  /// Registers my region; the key goes to the peers. One expose per window, undone by close.
-  virtual base::Bytes expose(const Region& mine) = 0;
+  /// Registers a region of this rank and returns the key for the peers. Once per window, until deregister_region.
+  virtual base::Bytes register_region(const Region& mine) = 0;
   /// Collective over the ranks of the window: opens the regions of `peers` (those that this wire is
   /// to serve for me), given everyone's key by rank (empty: no region on this wire).
-  /// `mine` is the region that this rank exposed. May exchange with the peers; connects on first use.
+  /// `mine` is the region that this rank registered. May communicate with the peers; connects on first use.
   virtual std::vector<std::unique_ptr<Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
                                                         std::span<const int> peers, base::Deadline deadline) = 0;
-  /// Undoes expose. All peers have dropped their channels.
-  virtual void conceal(const Region& mine) noexcept = 0;
+  /// Requires that all peers have destroyed their channels.
+  virtual void deregister_region(const Region& mine) noexcept = 0;
 
-  // ---- landings
-  /// Until unland() bytes that are put into that part of my region may go to `landing.to` instead. False: this wire
-  /// can't. Each byte may be put once meanwhile. Never for words that anybody waits for.
-  virtual bool land([[maybe_unused]] const Region& mine, [[maybe_unused]] Landing& landing) noexcept { return false; }
-  /// Afterwards nothing writes to it. Does nothing to one that isn't there.
-  virtual void unland([[maybe_unused]] const Region& mine, [[maybe_unused]] Landing& landing) noexcept {}
+  // ---- direct receive
+  /// Until end_receive_into(), puts into that part of this rank's region may write to `receive.to` instead. False if
+  /// the wire can't. Each byte may be put at most once meanwhile. Not for words that a rank waits on.
+  virtual bool receive_into([[maybe_unused]] const Region& mine, [[maybe_unused]] DirectReceive& receive) noexcept {
+    return false;
+  }
+  /// Afterwards nothing writes to `receive.to`. Does nothing if `receive` is unknown.
+  virtual void end_receive_into([[maybe_unused]] const Region& mine, [[maybe_unused]] DirectReceive& receive) noexcept {
+  }
 
   // ---- completion
   /// in_progress, ok, or what went wrong. Drives nothing: the caller calls progress().

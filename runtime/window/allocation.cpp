@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/window/core.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::window {
 

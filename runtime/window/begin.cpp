@@ -19,14 +19,15 @@ void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
   core.fabric().wires[static_cast<std::size_t>(wire)]->abandon(ticket);
 }
 
-bool land(const Core& core, Landing& landing) noexcept {
+bool receive_into(const Core& core, DirectReceive& receive) noexcept {
   // One of them, though there may be two: their threads would write the same parts. What comes by another goes to the
   // region, and is copied from there.
-  return std::ranges::any_of(core.fabric().wires, [&](const auto& wire) { return wire->land(core.region(), landing); });
+  return std::ranges::any_of(core.fabric().wires,
+                             [&](const auto& wire) { return wire->receive_into(core.region(), receive); });
 }
 
-void unland(const Core& core, Landing& landing) noexcept {
-  for (const auto& wire : core.fabric().wires) wire->unland(core.region(), landing);
+void end_receive_into(const Core& core, DirectReceive& receive) noexcept {
+  for (const auto& wire : core.fabric().wires) wire->end_receive_into(core.region(), receive);
 }
 
 }  // namespace hmc::window

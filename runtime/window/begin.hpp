@@ -19,11 +19,11 @@ base::Status look(const Core& core, int rank, std::uint64_t ticket) noexcept;
 /// Gives it up: the source isn't read any more.
 void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept;
 
-using Landing = transport::Landing;
-/// Until unland, what others put into that part of this rank's memory may go to `landing.to` instead: see Wire::land.
-/// False: no wire of this window can.
-bool land(const Core& core, Landing& landing) noexcept;
+using DirectReceive = transport::DirectReceive;
+/// Until end_receive_into, puts of others into that part of this rank's memory may write to `receive.to` instead: see
+/// Wire::receive_into. False: no wire of this window can.
+bool receive_into(const Core& core, DirectReceive& receive) noexcept;
 /// Afterwards nothing writes to it, and `parts` says what did.
-void unland(const Core& core, Landing& landing) noexcept;
+void end_receive_into(const Core& core, DirectReceive& receive) noexcept;
 
 }  // namespace hmc::window

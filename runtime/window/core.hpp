@@ -12,7 +12,7 @@
 #include <hmc/window.hpp>
 
 #include "runtime/base/fork.hpp"
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/window/symmetric_allocator.hpp"
 #include "runtime/window/team_core.hpp"
 
@@ -185,7 +185,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::uint64_t wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
   bool test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value);
 
-  void conceal() noexcept;
+  void deregister_region() noexcept;
   void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call, base::Activity activity);
   void flush_wire(int wire, int rank, Timeout timeout);
   void note_put(const Peer& peer) noexcept {
@@ -199,7 +199,7 @@ class Core : public std::enable_shared_from_this<Core> {
   int rank_;
   Peers peers_;  // by rank; empty once closed
   transport::Region region_;
-  transport::Region exposed_region_;  // the same, or the Control of device memory
+  transport::Region registered_region_;  // the same, or the Control of device memory
   bool open_ = false;
   bool on_device_ = false;    // this rank's part is device memory
   bool has_devices_ = false;  // some rank's part is device memory
@@ -208,7 +208,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<memory::Allocation> allocation_;
   std::vector<std::unique_ptr<transport::Channel>> channels_;
   std::vector<int> wires_in_use_;
-  std::size_t exposed_ = 0;  // on so many of the wires, from the first
+  std::size_t registered_ = 0;  // on so many of the wires, from the first
   SymmetricAllocator allocator_{0};
   std::unique_ptr<DeviceAccess> devices_;  // null until devices()
   std::unique_ptr<std::byte[]> between_;   // what copy() goes through

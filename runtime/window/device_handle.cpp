@@ -4,7 +4,7 @@
 #include "runtime/memory/kernels.hpp"
 #include "runtime/window/core.hpp"
 #include "runtime/window/device_access.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::window {
 
@@ -15,7 +15,7 @@ void Core::open_context(TeamCore& team) {
   if (context_ != nullptr) throw Error(Code::invalid_argument, "Window::open_context", "the window has its context");
   if (team.id() != team_id())
     throw Error(Code::invalid_argument, "Window::open_context", "this isn't the team that the window was made over");
-  const OnBehalf user(*fabric_, "Window::open_context", base::Construction::context);
+  const OperationScope user(*fabric_, "Window::open_context", base::SetupCall::context);
   context_ = Core::create(team, Window::context_bytes, Role::internal);
 }
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/transport/wire.hpp"
 
 namespace hmc::window {

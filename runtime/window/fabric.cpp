@@ -85,8 +85,8 @@ base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const ba
 }
 
 base::Status flush_wires(Fabric& fabric, base::Activity activity) noexcept {
-  const std::uint64_t given = fabric.counters.puts_wire + fabric.wire_atomics + fabric.gets_begun;
-  if (fabric.wires_flushed == given) return {};
+  const std::uint64_t args = fabric.counters.puts_wire + fabric.wire_atomics + fabric.gets_begun;
+  if (fabric.wires_flushed == args) return {};
   for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
     transport::Ticket ticket = transport::done;
     base::Status status = fabric.wires[wire]->flush(-1, ticket);
@@ -96,7 +96,7 @@ base::Status flush_wires(Fabric& fabric, base::Activity activity) noexcept {
   for (TicketSource* const source : fabric.sources)
     if (source != nullptr)
       if (const base::Status status = source->complete(); !status.ok()) return status;
-  fabric.wires_flushed = given;
+  fabric.wires_flushed = args;
   return {};
 }
 

@@ -58,7 +58,7 @@ struct Fabric {
   base::Log log;
   /// What a child of fork() reads as 0.
   struct Life {
-    std::uint64_t open = 1;  ///< 0 also once the Runtime was closed: no collective construction any more
+    std::uint64_t open = 1;  ///< 0 also once the Runtime was closed: no team or window creation any more
     std::uint64_t here = 1;  ///< 0 only in a child
   };
   base::WipedOnFork<Life> life{Life{}};
@@ -79,7 +79,7 @@ struct Fabric {
   std::vector<Path> paths;  ///< by rank
   Counters counters;
   /// Apart, since the background thread counts too. Relaxed: nothing hangs on it.
-  std::atomic<std::uint64_t> runs_landed{0};
+  std::atomic<std::uint64_t> direct_receives{0};
   std::uint64_t wire_atomics = 0;   ///< that windows have given to wires
   std::uint64_t gets_begun = 0;     ///< that devices carry out while the host goes on
   std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has seen completed
@@ -103,16 +103,16 @@ struct Fabric {
   std::uint64_t last_team = 0;             ///< teams made here, but the world
   std::vector<OpenStreams*> open_streams;  ///< of all teams
 
-  /// The user's call that makes or closes something now, and what: see OnBehalf.
-  const char* on_behalf_of = nullptr;
-  base::Construction making = base::Construction::other;
+  /// The user's call that makes or closes something now, and what: see OperationScope.
+  const char* operation = nullptr;
+  base::SetupCall making = base::SetupCall::other;
   std::uint64_t making_number = 0;
 
   Background background{*this};  ///< last: it ends before what it drives
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
   /// job_timeout means this runtime's.
-  std::chrono::nanoseconds resolve(Timeout given) const noexcept { return given < Timeout::zero() ? timeout : given; }
+  std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args < Timeout::zero() ? timeout : args; }
 
   /// How the world's windows come and go.
   base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }

@@ -7,7 +7,7 @@
 #include "runtime/window/core.hpp"
 #include "runtime/window/description.hpp"
 #include "runtime/window/device_access.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::window {
 
@@ -160,7 +160,7 @@ base::Deadline patience(const Fabric& fabric, const base::Exchange& exchange) {
 
 std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role) {
   Fabric& fabric = team.fabric();
-  const OnBehalf user(fabric, "Window::create", base::Construction::window);
+  const OperationScope user(fabric, "Window::create", base::SetupCall::window);
   const base::Deadline deadline = patience(fabric, team.exchange());
   std::vector<Demand> demands;
   for (const base::Bytes& theirs :
@@ -217,7 +217,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
 
 std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
                                  const ErrorDetail& failure, Role role) {
-  const OnBehalf user(team.fabric(), "Window::create", base::Construction::window_over);
+  const OperationScope user(team.fabric(), "Window::create", base::SetupCall::window_over);
   if (role == Role::user) memory::look_for_devices();
   std::shared_ptr<Core> core(new Core(team, role), base::DeleteInOwner{});
   ErrorDetail outcome = failure;
@@ -244,9 +244,9 @@ void Core::adopt(std::shared_ptr<memory::Allocation> allocation) {
   region_.type = allocation->provider->type();
   region_.segment = allocation->segment;
   region_.segment_offset = allocation->segment_offset;
-  exposed_region_ = region_;
+  registered_region_ = region_;
   if (allocation->segment == nullptr) {
-    exposed_region_ = devices().adopt(allocation);
+    registered_region_ = devices().adopt(allocation);
     on_device_ = true;
   }
   allocation_ = std::move(allocation);
@@ -262,8 +262,8 @@ base::Bytes Core::describe(const ErrorDetail& failure) {
   if (failure.code == Code::success) {
     try {
       for (const auto& wire : fabric_->wires) {
-        description.keys.push_back(wire->expose(exposed_region_));
-        ++exposed_;
+        description.keys.push_back(wire->register_region(registered_region_));
+        ++registered_;
       }
     } catch (...) {
       description.failure = detail_of_current_exception();
@@ -320,7 +320,7 @@ Peers Core::make_peers(std::vector<Description>& ranks) {
       }
       if (w < ranks[rank].keys.size()) keys[static_cast<std::size_t>(world)] = std::move(ranks[rank].keys[w]);
     }
-    auto channels = fabric_->wires[w]->connect(exposed_region_, keys, served, deadline);
+    auto channels = fabric_->wires[w]->connect(registered_region_, keys, served, deadline);
     if (!served.empty()) wires_in_use_.push_back(static_cast<int>(w));
     for (std::size_t i = 0; i < served.size(); ++i) {
       Peer& peer = peers[served_as[i]];
@@ -399,7 +399,7 @@ void Core::map_ahead() noexcept {
 
 void Core::close() {
   if (!is_open()) refuse_closed("Window::close");
-  const OnBehalf user(*fabric_, "Window::close", base::Construction::window_close, id_);
+  const OperationScope user(*fabric_, "Window::close", base::SetupCall::window_close, id_);
   flush_all(job_timeout);
   if (devices_ != nullptr) devices_->drop_handles();
   if (context_ != nullptr && context_->is_open()) context_->close();
@@ -419,8 +419,8 @@ void Core::close() {
   std::erase(fabric_->windows, this);
   // A device's memory may be freed only when nobody has it mapped any more.
   if (has_devices_ && !fabric_->closed()) unheard = meet_to_close(*fabric_, exchange(), std::move(unheard));
-  conceal();
-  region_ = exposed_region_ = {};
+  deregister_region();
+  region_ = registered_region_ = {};
   allocation_.reset();
   if (unheard != nullptr) std::rethrow_exception(unheard);
 }
@@ -433,13 +433,13 @@ Core::~Core() {
     devices_->unmap();
   }
   channels_.clear();  // what nobody has waited for is abandoned
-  conceal();
+  deregister_region();
 }
 
-void Core::conceal() noexcept {
+void Core::deregister_region() noexcept {
   on_device_ = has_devices_ = false;
   devices_.reset();
-  for (; exposed_ > 0; --exposed_) fabric_->wires[exposed_ - 1]->conceal(exposed_region_);
+  for (; registered_ > 0; --registered_) fabric_->wires[registered_ - 1]->deregister_region(registered_region_);
 }
 
 }  // namespace hmc::window

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <thread>
 
-#include "runtime/transport/messages/engine.hpp"
-#include "runtime/transport/messages/message_wire.hpp"
+#include "runtime/transport/am/am_wire.hpp"
+#include "runtime/transport/am/engine.hpp"
 #include "runtime/transport/shm/shm_wire.hpp"
 #include "runtime/transport/tcp/tcp_wire.hpp"
 #include "tests/support/sim_wire.hpp"
@@ -39,7 +39,7 @@ std::unique_ptr<transport::Wire> Fixture::make(const std::string& name) {
     const auto fault = spmd::SimWire::fault_named(me.options.setting("fault", "none"));
     return std::make_unique<spmd::SimWire>(me.rank, me.options.seed, fault);
   }
-  transport::messages::Options options;
+  transport::am::Options options;
   options.rank = me.rank;
   options.size = me.size;
   options.waiter = &waiter_;
@@ -99,7 +99,7 @@ void Fixture::settle() {
 
 Window::Window(Fixture& fixture, std::size_t bytes) : fixture_(fixture), segment_(base::Segment::create(bytes)) {
   region_ = {segment_->base(), bytes, MemoryType::CPU, segment_, 0};
-  const auto keys = fixture.allgather(fixture.wire().expose(region_));
+  const auto keys = fixture.allgather(fixture.wire().register_region(region_));
   channels_ = fixture.wire().connect(region_, keys, fixture.peers(), base::Deadline::after(patience));
   HMC_CHECK_EQ(channels_.size(), fixture.peers().size());
   fixture.barrier();
@@ -107,14 +107,14 @@ Window::Window(Fixture& fixture, std::size_t bytes) : fixture_(fixture), segment
 
 Window::~Window() {
   channels_.clear();
-  if (open_) fixture_.wire().conceal(region_);
+  if (open_) fixture_.wire().deregister_region(region_);
 }
 
 void Window::close() {
   fixture_.settle();
   channels_.clear();
   fixture_.barrier();
-  fixture_.wire().conceal(region_);
+  fixture_.wire().deregister_region(region_);
   open_ = false;
 }
 

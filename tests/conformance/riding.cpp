@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/transport/messages/engine.hpp"
-#include "runtime/transport/messages/message_wire.hpp"
+#include "runtime/transport/am/am_wire.hpp"
+#include "runtime/transport/am/engine.hpp"
 #include "tests/conformance/fixture.hpp"
 
 namespace hmc::conformance {
@@ -12,10 +12,10 @@ namespace hmc::conformance {
 // a word wins.
 HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
   Fixture on(me);
-  auto* const wire = dynamic_cast<transport::MessageWire*>(&on.wire());
+  auto* const wire = dynamic_cast<transport::AmWire*>(&on.wire());
   if (wire == nullptr) spmd::skip("for wires of messages");
   constexpr std::uint64_t puts = 400;
-  constexpr std::size_t most = transport::messages::inline_bytes;
+  constexpr std::size_t most = transport::am::inline_bytes;
   Window window(on, 2 * most);
   std::uint64_t messages = 0;
   for (std::uint64_t round = 1; round <= 20; ++round) {

@@ -30,9 +30,9 @@ ALLOWED = {
     "runtime/transport": [PUBLIC, *CORE],
     "runtime/transport/*": [PUBLIC, *CORE, "runtime/transport"],
     "runtime/transport/shm/peer_reads.hpp": [PUBLIC, "runtime/base"],  # process_vm_readv; needs no wire
-    "runtime/transport/messages": [PUBLIC, *CORE, "runtime/transport"],
-    "runtime/transport/tcp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],  # carry messages
-    "runtime/transport/ucx": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/messages"],
+    "runtime/transport/am": [PUBLIC, *CORE, "runtime/transport"],
+    "runtime/transport/tcp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/am"],  # carry messages
+    "runtime/transport/ucx": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/am"],
     "runtime/window": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
     "runtime/window/device": [PUBLIC, *CORE, "runtime/transport", "runtime/window"],
     "collectives": [PUBLIC, "runtime/base", "runtime/window", "runtime/window/device", *SCHEDULE, "collectives/select",

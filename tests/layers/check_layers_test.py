@@ -77,14 +77,14 @@ class CheckLayers(Tree):
         self.assert_refused("runtime/transport/ucx/bad.cpp", '"runtime/transport/shm/shm.hpp"')
 
     def test_wires_that_carry_messages_may_include_them_and_no_other_wire_may(self):
-        self.write("runtime/transport/messages/link.hpp", '#include "runtime/transport/wire.hpp"\n')
-        self.write("runtime/transport/tcp/tcp.hpp", '#include "runtime/transport/messages/link.hpp"\n')
+        self.write("runtime/transport/am/link.hpp", '#include "runtime/transport/wire.hpp"\n')
+        self.write("runtime/transport/tcp/tcp.hpp", '#include "runtime/transport/am/link.hpp"\n')
         self.assertEqual(self.check(), [])
-        self.assert_refused("runtime/transport/shm/bad.cpp", '"runtime/transport/messages/link.hpp"')
+        self.assert_refused("runtime/transport/shm/bad.cpp", '"runtime/transport/am/link.hpp"')
 
     def test_messages_may_not_include_what_carries_them(self):
         self.write("runtime/transport/tcp/tcp.hpp", '#include "runtime/transport/wire.hpp"\n')
-        self.assert_refused("runtime/transport/messages/bad.cpp", '"runtime/transport/tcp/tcp.hpp"')
+        self.assert_refused("runtime/transport/am/bad.cpp", '"runtime/transport/tcp/tcp.hpp"')
 
     def test_abstract_transport_may_not_include_a_wire(self):
         self.assert_refused("runtime/transport/bad.hpp", '"runtime/transport/shm/shm.hpp"')

@@ -84,7 +84,7 @@ HMC_SPMD_TEST(algorithms, what_is_handed_on_lands_too) {
   for (const char* name : {"ring", "ring_segmented", "hierarchical_ring"}) {
     const Algorithm& algorithm = *hmc::collectives::schedule::find(Collective::allgather, name);
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
-    const std::uint64_t before = me.runtime->counters().runs_landed;
+    const std::uint64_t before = me.runtime->counters().direct_receives;
     Every what;
     what.collective = algorithm.collective;
     what.count = 40'000;
@@ -94,7 +94,7 @@ HMC_SPMD_TEST(algorithms, what_is_handed_on_lands_too) {
     }
     const bool from_afar = me.size > 2 && !me.runtime->path(me.previous()).direct;
     if (from_afar && algorithm.name != "ring_segmented")  // whose runs may be too short
-      HMC_CHECK_GE(me.runtime->counters().runs_landed - before, 1U);
+      HMC_CHECK_GE(me.runtime->counters().direct_receives - before, 1U);
   }
 }
 
@@ -102,13 +102,13 @@ HMC_SPMD_TEST(algorithms, the_forced_one_is_taken) {
   hmc::Team& world = me.runtime->world();
   for (const Algorithm& algorithm : algorithms()) {
     const Forced forced(world, algorithm.collective, &algorithm);
-    const std::uint64_t before = world.carried_out(name_of(algorithm.collective), algorithm.name);
+    const std::uint64_t before = world.calls_by_algorithm(name_of(algorithm.collective), algorithm.name);
     Every what;
     what.collective = algorithm.collective;
     what.count = 5;
     EveryCall call(me.rank, me.size, what);
     call.blocking(world);
-    const std::uint64_t now = world.carried_out(name_of(algorithm.collective), algorithm.name);
+    const std::uint64_t now = world.calls_by_algorithm(name_of(algorithm.collective), algorithm.name);
     const auto& state = static_cast<hmc::collectives::State&>(*world.core()->collectives);
     hmc::collectives::schedule::Call plain;
     plain.collective = algorithm.collective;

@@ -38,8 +38,8 @@ TEST(Algorithms, the_environment_forces_them) {
       std::uint64_t value = 3;
       runtime.world().allreduce(&value, &value, 1, DType::u64, sum);
       EXPECT_EQ(value, 6U);
-      EXPECT_EQ(runtime.world().carried_out("allreduce", "ring"), 1U);
-      EXPECT_EQ(runtime.world().carried_out("broadcast", "binomial"), 0U);
+      EXPECT_EQ(runtime.world().calls_by_algorithm("allreduce", "ring"), 1U);
+      EXPECT_EQ(runtime.world().calls_by_algorithm("broadcast", "binomial"), 0U);
       runtime.close();
     });
   }

@@ -66,7 +66,7 @@ TEST_P(Mismatch, a_call_that_moves_has_no_deadline) {
             requests[0].wait();
           }
           for (std::size_t i = 0; i < 200'000; i += 997) EXPECT_EQ(out[i], static_cast<std::uint64_t>(ranks()));
-          EXPECT_EQ(world.carried_out("allreduce", "ring_segmented"), 1U);
+          EXPECT_EQ(world.calls_by_algorithm("allreduce", "ring_segmented"), 1U);
           world.barrier();
         },
         2000ms);

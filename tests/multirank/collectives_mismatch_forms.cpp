@@ -8,9 +8,9 @@ using namespace std::chrono_literals;
 
 /// Of a call that all made: this form and no other.
 void expect_carried_out(Team& world, std::string_view collective, std::string_view form) {
-  EXPECT_GT(world.carried_out(collective, form), 0U) << collective << " " << form;
+  EXPECT_GT(world.calls_by_algorithm(collective, form), 0U) << collective << " " << form;
   if (form == "direct") return;
-  EXPECT_EQ(world.carried_out(collective, "direct"), 0U) << collective;
+  EXPECT_EQ(world.calls_by_algorithm(collective, "direct"), 0U) << collective;
 }
 
 TEST_P(Mismatch, of_schedules) {

@@ -214,11 +214,11 @@ HMC_SPMD_TEST(pulled_v, counts_what_was_done) {
           collective == Collective::gather ? me.rank > 0 : collective != Collective::scatter || me.rank == 0;
       EveryCall call(me.rank, me.size, what);
       const hmc::Counters before = me.runtime->counters();
-      const std::uint64_t done = world.carried_out(name_of(collective), "direct");
+      const std::uint64_t done = world.calls_by_algorithm(name_of(collective), "direct");
       call.blocking(world);
       const hmc::Counters after = me.runtime->counters();
       HMC_CHECK_EQ(call.check(), std::string());
-      HMC_CHECK_EQ(world.carried_out(name_of(collective), "direct"), done + 1);
+      HMC_CHECK_EQ(world.calls_by_algorithm(name_of(collective), "direct"), done + 1);
       const std::uint64_t placed = after.buffers_in_place - before.buffers_in_place;
       const std::uint64_t elsewhere =
           after.buffers_staged + after.buffers_read - before.buffers_staged - before.buffers_read;
@@ -241,10 +241,10 @@ HMC_SPMD_TEST(pulled_v, stands_back_for_an_algorithm_that_is_forced) {
     what.irregular = true;
     what.count = 700;
     EveryCall call(me.rank, me.size, what);
-    const std::uint64_t done = world.carried_out(name_of(algorithm.collective), "pairwise");
+    const std::uint64_t done = world.calls_by_algorithm(name_of(algorithm.collective), "pairwise");
     call.blocking(world);
     HMC_CHECK_EQ(call.check(), std::string());
-    HMC_CHECK_EQ(world.carried_out(name_of(algorithm.collective), "pairwise"), done + 1);
+    HMC_CHECK_EQ(world.calls_by_algorithm(name_of(algorithm.collective), "pairwise"), done + 1);
   }
 }
 

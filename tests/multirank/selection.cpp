@@ -19,8 +19,9 @@ State& state_of(hmc::Team& team) { return static_cast<State&>(*team.core()->coll
 std::vector<std::uint64_t> counters(const hmc::Team& team) {
   std::vector<std::uint64_t> all;
   for (const Algorithm& algorithm : algorithms())
-    if (algorithm.collective == Collective::allreduce) all.push_back(team.carried_out("allreduce", algorithm.name));
-  all.push_back(team.carried_out("allreduce", "direct"));
+    if (algorithm.collective == Collective::allreduce)
+      all.push_back(team.calls_by_algorithm("allreduce", algorithm.name));
+  all.push_back(team.calls_by_algorithm("allreduce", "direct"));
   return all;
 }
 
@@ -60,22 +61,22 @@ HMC_SPMD_TEST(selection, load_and_store_is_counted_where_it_is_taken) {
   hmc::Team& world = me.runtime->world();
   const bool one_node = state_of(world).shape().nodes() == 1 && me.runtime->path((me.rank + 1) % me.size).direct;
   for (const char* const collective : {"barrier", "allreduce"}) {
-    const std::uint64_t before = world.carried_out(collective, "direct");
+    const std::uint64_t before = world.calls_by_algorithm(collective, "direct");
     std::uint64_t value = 1;
     if (collective[0] == 'b')
       world.barrier();
     else
       world.allreduce(&value, &value, 1, hmc::DType::u64, hmc::sum);
-    HMC_CHECK_EQ(world.carried_out(collective, "direct") - before, one_node ? 1U : 0U);
+    HMC_CHECK_EQ(world.calls_by_algorithm(collective, "direct") - before, one_node ? 1U : 0U);
   }
-  HMC_CHECK_EQ(world.carried_out("scan", "direct"), 0U);
-  HMC_CHECK_EQ(world.carried_out("nothing", "direct"), 0U);
+  HMC_CHECK_EQ(world.calls_by_algorithm("scan", "direct"), 0U);
+  HMC_CHECK_EQ(world.calls_by_algorithm("nothing", "direct"), 0U);
 }
 
 /// Run with HMC_COLL_FILE=selection_rows.json; its rows: up to 64 bytes swing, up to 4K fold_slices, then none.
 HMC_SPMD_TEST(selection_file, rows_are_followed) {
   hmc::Team& world = me.runtime->world();
-  const auto taken = [&](const char* algorithm) { return world.carried_out("allreduce", algorithm); };
+  const auto taken = [&](const char* algorithm) { return world.calls_by_algorithm("allreduce", algorithm); };
   const std::uint64_t swing = taken("swing"), fold = taken("fold_slices");
   HMC_CHECK_EQ(run(me, world, 8, 1), "");
   HMC_CHECK_EQ(taken("swing") - swing, 1U);

@@ -6,8 +6,8 @@
 
 #include <hmc/hmc.hpp>
 
-#include "runtime/transport/messages/engine.hpp"
-#include "runtime/transport/messages/message_wire.hpp"
+#include "runtime/transport/am/am_wire.hpp"
+#include "runtime/transport/am/engine.hpp"
 #include "runtime/window/core.hpp"
 #include "tests/multirank/stopped_peer.hpp"
 #include "tests/support/pattern.hpp"
@@ -100,19 +100,19 @@ HMC_SPMD_TEST(timeouts, what_a_broadcast_was_to_bring_finds_nobody) {
   Window win = Window::create(me.runtime->world(), bytes + 64);
   hmc::Team team = me.runtime->world().duplicate();
   std::vector<std::byte> buffer(bytes, guard);
-  std::size_t landings = 0, wires = 0;
+  std::size_t receives = 0, wires = 0;
   const auto count = [&] {
     for (const auto& wire : me.runtime->world().core()->fabric().wires)
-      if (auto* const messages = dynamic_cast<hmc::transport::MessageWire*>(wire.get())) {
+      if (auto* const messages = dynamic_cast<hmc::transport::AmWire*>(wire.get())) {
         ++wires;
-        landings += messages->engine().landings();
+        receives += messages->engine().receives();
       }
   };
   while_rank_1_is_stopped(
       me, win, [&] { team.broadcast(buffer.data(), bytes, 1); }, count);
   if (me.rank == 0) {
     HMC_CHECK_EQ(wires, 1U);
-    HMC_CHECK_EQ(landings, 0U);
+    HMC_CHECK_EQ(receives, 0U);
   } else {
     try {
       team.broadcast(buffer.data(), bytes, 1);

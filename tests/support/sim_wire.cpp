@@ -98,8 +98,8 @@ SimWire::SimWire(int rank, std::uint64_t seed, Fault fault)
     : rank_(rank), fault_(fault), random_(seed * 1000 + static_cast<std::uint64_t>(rank)) {}
 SimWire::~SimWire() = default;
 
-void SimWire::conceal(const transport::Region& mine) noexcept {
-  std::erase_if(exposed_, [&](const transport::Region& region) { return region.base == mine.base; });
+void SimWire::deregister_region(const transport::Region& mine) noexcept {
+  std::erase_if(registered_, [&](const transport::Region& region) { return region.base == mine.base; });
 }
 
 transport::Capabilities SimWire::capabilities() const noexcept {
@@ -122,10 +122,10 @@ transport::Reach SimWire::reaches(int peer) const {
   return {yes, yes ? "a thread of this process" : "another process"};
 }
 
-base::Bytes SimWire::expose(const transport::Region& mine) {
-  exposed_.push_back(mine);
+base::Bytes SimWire::register_region(const transport::Region& mine) {
+  registered_.push_back(mine);
   base::ByteWriter out;
-  out.number(reinterpret_cast<std::uintptr_t>(&exposed_.back()));
+  out.number(reinterpret_cast<std::uintptr_t>(&registered_.back()));
   return out.take();
 }
 

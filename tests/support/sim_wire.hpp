@@ -36,12 +36,12 @@ class SimWire final : public transport::Wire {
   base::Bytes address() override;
   void know_peers(std::vector<base::Bytes> addresses) override;
   transport::Reach reaches(int peer) const override;
-  base::Bytes expose(const transport::Region& mine) override;
+  base::Bytes register_region(const transport::Region& mine) override;
   std::vector<std::unique_ptr<transport::Channel>> connect(const transport::Region& mine,
                                                            std::span<const base::Bytes> keys,
                                                            std::span<const int> peers,
                                                            base::Deadline deadline) override;
-  void conceal(const transport::Region& mine) noexcept override;
+  void deregister_region(const transport::Region& mine) noexcept override;
 
   int progress() noexcept override;
   base::Status test(transport::Ticket ticket) noexcept override;
@@ -92,7 +92,7 @@ class SimWire final : public transport::Wire {
   std::uint64_t issued_ = 0;
   std::deque<Operation> pending_;
   std::vector<bool> open_tickets_;
-  std::list<transport::Region> exposed_;  // a key is the address of one
+  std::list<transport::Region> registered_;  // a key is the address of one
 };
 
 }  // namespace hmc::spmd

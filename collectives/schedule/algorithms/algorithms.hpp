@@ -52,12 +52,12 @@ namespace hmc::collectives::schedule {
 HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
 #undef HMC_DECLARE
 
-/// needs.cpp
-namespace needs {
-#define HMC_DECLARE(name) Needs name(const Shape& shape, const Call& call);
+/// scratch_size.cpp
+namespace scratch_size {
+#define HMC_DECLARE(name) ScratchSize name(const Shape& shape, const Call& call);
 HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
 #undef HMC_DECLARE
-}  // namespace needs
+}  // namespace scratch_size
 
 /// costs_move.cpp, costs_reduce.cpp
 namespace costs {

@@ -15,7 +15,7 @@ std::uint64_t bytes_from(const Blocks& blocks, int first, int many) {
 
 }  // namespace
 
-Needs allgather_needs(int size, std::uint64_t bytes) {
+ScratchSize allgather_needs(int size, std::uint64_t bytes) {
   return {line_up(bytes), static_cast<std::uint32_t>(rounds_of(size))};
 }
 

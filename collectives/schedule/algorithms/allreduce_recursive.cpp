@@ -40,7 +40,7 @@ void allreduce_by(int radix, const Shape& shape, const Call& call, int rank, Sch
 
 }  // namespace
 
-Needs allreduce_needs(int size, std::uint64_t bytes, int radix) {
+ScratchSize allreduce_needs(int size, std::uint64_t bytes, int radix) {
   const Bunches bunches{size, power_within(size, radix)};
   const auto arrivals = static_cast<std::uint32_t>(rounds_to(size, radix) * (radix - 1));
   return {bunch_scratch(bunches, bytes) + arrivals * line_up(bytes), bunch_slots(bunches) + arrivals};

@@ -25,7 +25,7 @@ std::uint64_t bytes_between(const Blocks& blocks, int first, int end) {
 
 }  // namespace
 
-Needs gather_needs(int size, int me, int root, const Blocks& blocks) {
+ScratchSize gather_needs(int size, int me, int root, const Blocks& blocks) {
   const BinomialTree tree{size, root};
   const int v = tree.relative(me);
   return {line_up(bytes_between(blocks, v, tree.end_of(v))), static_cast<std::uint32_t>(rounds_of(size))};

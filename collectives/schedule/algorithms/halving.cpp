@@ -65,7 +65,9 @@ struct Layout {
     whole = at;
   }
   /// One slot more, and reduce needs no other.
-  Needs needs() const { return {whole + bytes, bunch_slots(bunches) + static_cast<std::uint32_t>(2 * rounds + 1)}; }
+  ScratchSize scratch_size() const {
+    return {whole + bytes, bunch_slots(bunches) + static_cast<std::uint32_t>(2 * rounds + 1)};
+  }
 
   Bunches bunches;
   int rounds;
@@ -201,8 +203,8 @@ void allreduce_by(const Partners& partners, const Shape& shape, const Call& call
 
 }  // namespace
 
-Needs halving_needs(int size, std::uint64_t count, std::uint32_t element_bytes) {
-  return Layout(size, count, element_bytes).needs();
+ScratchSize halving_needs(int size, std::uint64_t count, std::uint32_t element_bytes) {
+  return Layout(size, count, element_bytes).scratch_size();
 }
 
 void halving_part(Exchange& x, Place from, Place to, std::uint64_t count) {

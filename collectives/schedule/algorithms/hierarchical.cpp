@@ -107,7 +107,7 @@ class HierarchicalAllreduce {
   Lanes lanes_;
   Slices slices_;
   std::uint64_t cell_;
-  Needs needs_;
+  ScratchSize needs_;
   std::uint64_t between_ = 0, after_ = 0;
   std::uint32_t first_between_ = 0, first_after_ = 0;
 };
@@ -169,7 +169,7 @@ class Allgather {
   Lanes lanes_;
   Blocks blocks_;
   std::vector<std::vector<std::uint64_t>> counts_;  ///< of bytes: counts_[lane][node]
-  Needs needs_;
+  ScratchSize needs_;
   std::uint64_t between_ = 0, after_ = 0;
 };
 

@@ -16,25 +16,25 @@ inline constexpr std::uint64_t alltoall_cells = 4 << 20;
 /// Recursive multiplying, see allreduce_recursive.cpp. Returns where the result is, not yet scaled. Reads `from`
 /// by puts that may be under way at its end; writes nothing but scratch.
 Place allreduce_part(Exchange& x, Place from, std::uint64_t bytes, int radix);
-Needs allreduce_needs(int size, std::uint64_t bytes, int radix);
+ScratchSize allreduce_needs(int size, std::uint64_t bytes, int radix);
 
 /// Rabenseifner, see halving.cpp: of `count` elements at `from` to `to`, scaled. Reads `from` by puts, too.
 void halving_part(Exchange& x, Place from, Place to, std::uint64_t count);
-Needs halving_needs(int size, std::uint64_t count, std::uint32_t element_bytes);
+ScratchSize halving_needs(int size, std::uint64_t count, std::uint32_t element_bytes);
 
 /// Binomial, see broadcast_binomial.cpp. Returns where the message is.
 Place broadcast_part(Exchange& x, int root, Place from, std::uint64_t bytes);
-inline Needs broadcast_needs(std::uint64_t bytes) { return {line_up(bytes), 1}; }
+inline ScratchSize broadcast_needs(std::uint64_t bytes) { return {line_up(bytes), 1}; }
 
 /// Bruck, see allgather_bruck.cpp: block of member i has `bytes_of(i)` bytes. Returns where they are, from mine on,
 /// around the end: needs as many bytes as all have, and two slots a round.
 Place allgather_part(Exchange& x, Place from, const Blocks& blocks);
-Needs allgather_needs(int size, std::uint64_t bytes);
+ScratchSize allgather_needs(int size, std::uint64_t bytes);
 
 /// Binomial, see gather_binomial.cpp. `blocks` begin at the root. Returns where the root has them, from its own on.
 Place gather_part(Exchange& x, int root, Place from, const Blocks& blocks);
 /// `bytes` is that of this member's subtree; slots: one a round.
-Needs gather_needs(int size, int me, int root, const Blocks& blocks);
+ScratchSize gather_needs(int size, int me, int root, const Blocks& blocks);
 
 /// Blocks from their packed places (from rank blocks.first() on) to the caller's places for them.
 void unrotate(Builder& b, const Blocks& blocks, Place from, Place to);

@@ -15,7 +15,7 @@ bool regular(const Shape&, const Call& call) { return !call.irregular(); }
 /// An average over a part of the team isn't defined.
 bool no_average(const Shape&, const Call& call) { return call.op != Op::avg; }
 
-#define HMC_FORM(name) name, needs::name, costs::name
+#define HMC_FORM(name) name, scratch_size::name, costs::name
 
 // name, collective, keeps_order, deterministic, hierarchical, tuned_by, suits; build, needs, cost
 constexpr Algorithm table[] = {

@@ -77,7 +77,7 @@ Reach ShmWire::reaches(int peer) const {
   return {false, "on another node"};
 }
 
-base::Bytes ShmWire::expose(const Region& mine) {
+base::Bytes ShmWire::register_region(const Region& mine) {
   if (mine.segment == nullptr) return {};
   return encode({mapping_of(*mine.segment), mine.segment_offset, mine.bytes, link_.next_share()});
 }

@@ -18,10 +18,10 @@ class ShmWire final : public Wire {
   void know_peers(std::vector<base::Bytes>) override {}
   Reach reaches(int peer) const override;
 
-  base::Bytes expose(const Region& mine) override;
+  base::Bytes register_region(const Region& mine) override;
   std::vector<std::unique_ptr<Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
                                                 std::span<const int> peers, base::Deadline deadline) override;
-  void conceal(const Region&) noexcept override {}
+  void deregister_region(const Region&) noexcept override {}
 
   int progress() noexcept override { return 0; }
   base::Status test(Ticket) noexcept override { return {}; }

@@ -13,20 +13,20 @@
 #include <string_view>
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/transport/messages/peers.hpp"
-#include "runtime/transport/messages/tsan_order.hpp"
+#include "runtime/transport/am/peers.hpp"
+#include "runtime/transport/am/tsan_order.hpp"
 
 namespace hmc::transport::tcp {
 
+using am::Message;
+using am::Sending;
 using base::Status;
-using messages::Message;
-using messages::Sending;
 
 namespace {
 
 /// Reads in a row of one connection, before others have their turn.
 constexpr int reads_in_a_turn = 4;
-/// After so long a message, whoever waits for it may have a better place for the next (Wire::land).
+/// After so long a message, whoever waits for it may have a better place for the next (Wire::receive_into).
 constexpr std::uint64_t ends_a_turn = 32 * 1024;
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
@@ -106,7 +106,7 @@ Status Connection::write_on() noexcept {
   const Sending& record = *current_;
   const std::uint64_t whole = header_bytes + record.bytes;
   const auto* const header = reinterpret_cast<const std::byte*>(&record.bytes);
-  const messages::KernelReads unseen;
+  const am::KernelReads unseen;
   while (written_ < whole) {
     ssize_t count = 0;
     if (record.bytes == 0 || record.has_data_inside()) {
@@ -143,7 +143,7 @@ void Connection::end_writing() noexcept {
   if (open_) ::shutdown(fd(), SHUT_WR);
 }
 
-Connection::Outcome Connection::read(messages::LinkUser& user, std::vector<std::byte>& waste) noexcept {
+Connection::Outcome Connection::read(am::LinkUser& user, std::vector<std::byte>& waste) noexcept {
   Outcome outcome = Outcome::idle;
   for (int i = 0; i < reads_in_a_turn; ++i) {
     const Outcome one = read_once(user, waste);
@@ -154,13 +154,13 @@ Connection::Outcome Connection::read(messages::LinkUser& user, std::vector<std::
   return outcome;
 }
 
-Connection::Outcome Connection::read_once(messages::LinkUser& user, std::vector<std::byte>& waste) noexcept {
+Connection::Outcome Connection::read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept {
   iovec parts[2];
   std::size_t count = 0, asked = 0;
   std::uint64_t of_large = 0;
   bool wasted = false;
   if (large_) {
-    const messages::LinkUser::Place place = user.place(message_, at_);
+    const am::LinkUser::Place place = user.place(message_, at_);
     wasted = place.to == nullptr;
     of_large = wasted ? std::min<std::uint64_t>(place.bytes, waste.size()) : place.bytes;
     parts[count++] = {wasted ? waste.data() : place.to, of_large};
@@ -203,7 +203,7 @@ Connection::Outcome Connection::read_once(messages::LinkUser& user, std::vector<
   return static_cast<std::size_t>(got) == asked && !long_one_is_here ? Outcome::more : Outcome::moved;
 }
 
-bool Connection::take_frames(messages::LinkUser& user) noexcept {
+bool Connection::take_frames(am::LinkUser& user) noexcept {
   while (end_ - begin_ >= header_bytes) {
     std::uint64_t bytes = 0;  // that follow the header
     Message message;
@@ -236,13 +236,13 @@ bool Connection::take_frames(messages::LinkUser& user) noexcept {
   return true;
 }
 
-bool Connection::begin_large(messages::LinkUser& user, const Message& message, std::size_t there) noexcept {
+bool Connection::begin_large(am::LinkUser& user, const Message& message, std::size_t there) noexcept {
   if (!user.begins(message)) return false;
   large_ = true;
   message_ = message;
   // Less than all is there: the whole doesn't fit into the buffer.
   for (at_ = 0; at_ < there;) {
-    const messages::LinkUser::Place place = user.place(message_, at_);
+    const am::LinkUser::Place place = user.place(message_, at_);
     const std::uint64_t part = std::min<std::uint64_t>(place.bytes, there - at_);
     if (place.to != nullptr) {
       std::memcpy(place.to, buffer_.data() + begin_ + at_, part);

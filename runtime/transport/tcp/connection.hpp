@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/base/fd.hpp"
-#include "runtime/transport/messages/link.hpp"
-#include "runtime/transport/messages/message.hpp"
+#include "runtime/transport/am/link.hpp"
+#include "runtime/transport/am/message.hpp"
 #include "runtime/transport/tcp/addresses.hpp"
 
 namespace hmc::transport::tcp {
@@ -65,18 +65,18 @@ class Connection {
 
   // ---- writing
   bool writes() const noexcept { return current_ != nullptr; }
-  messages::Sending* current() const noexcept { return current_; }
+  am::Sending* current() const noexcept { return current_; }
   /// Takes `record` and writes what the socket takes. ok: all of it; in_progress; or broken.
-  base::Status write(messages::Sending& record) noexcept;
+  base::Status write(am::Sending& record) noexcept;
   /// Takes it for write_on().
-  void hold(messages::Sending& record) noexcept {
+  void hold(am::Sending& record) noexcept {
     current_ = &record;
     written_ = 0;
   }
   /// Goes on with what it has.
   base::Status write_on() noexcept;
   /// What it has and hasn't written, given up.
-  messages::Sending* drop_current() noexcept { return std::exchange(current_, nullptr); }
+  am::Sending* drop_current() noexcept { return std::exchange(current_, nullptr); }
   bool wants_writable = false;  ///< as the poll set knows it
   /// Bytes that the peer's kernel doesn't have yet.
   bool has_unsent() const noexcept;
@@ -85,7 +85,7 @@ class Connection {
 
   // ---- reading
   /// One or a few reads. `waste` takes what has no place.
-  Outcome read(messages::LinkUser& user, std::vector<std::byte>& waste) noexcept;
+  Outcome read(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
 
   void kill() noexcept {
     dead_ = true;
@@ -95,10 +95,10 @@ class Connection {
  private:
   /// As long as this a frame is gathered, so a message of up to 8 KiB comes with one read and one short copy.
   static constexpr std::size_t gathered_bytes = 8 * 1024 + 256;
-  Outcome read_once(messages::LinkUser& user, std::vector<std::byte>& waste) noexcept;
+  Outcome read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
   /// Tells of the frames that are there; false: strange.
-  bool take_frames(messages::LinkUser& user) noexcept;
-  bool begin_large(messages::LinkUser& user, const messages::Message& message, std::size_t there) noexcept;
+  bool take_frames(am::LinkUser& user) noexcept;
+  bool begin_large(am::LinkUser& user, const am::Message& message, std::size_t there) noexcept;
 
   base::UniqueFd socket_;
   int rank_ = -1;
@@ -111,12 +111,12 @@ class Connection {
   std::int64_t connect_until_ = 0;
   int error_ = 0;
 
-  messages::Sending* current_ = nullptr;
+  am::Sending* current_ = nullptr;
   std::uint64_t written_ = 0;  // of the frame
 
-  bool large_ = false;         // in the middle of one, and then the buffer is empty
-  messages::Message message_;  // of the large one
-  std::uint64_t at_ = 0;       // of its bytes
+  bool large_ = false;    // in the middle of one, and then the buffer is empty
+  am::Message message_;   // of the large one
+  std::uint64_t at_ = 0;  // of its bytes
   std::size_t begin_ = 0, end_ = 0;
   std::array<std::byte, gathered_bytes> buffer_;
 };

@@ -16,18 +16,18 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/limits.hpp"
-#include "runtime/transport/messages/peers.hpp"
+#include "runtime/transport/am/peers.hpp"
 
 namespace hmc::transport::tcp {
 
+using am::Sending;
 using base::Status;
-using messages::Sending;
 
 namespace {
 
 /// A put is cut, so that one that is given up leaves in bounded time, and answers get their turn. The socket takes a
 /// message or doesn't, so one is in hand at a time: what is small and waits behind it rides together.
-constexpr messages::Link::Traits tcp_traits{.name = "tcp", .chunk_bytes = 512 * 1024, .most_in_flight = 1};
+constexpr am::Link::Traits tcp_traits{.name = "tcp", .chunk_bytes = 512 * 1024, .most_in_flight = 1};
 
 /// Up to so many connections are read without asking first which has something: a read that finds nothing costs no more
 /// than the question.
@@ -103,12 +103,12 @@ void TcpLink::listen(Reachable reachable) {
   if (::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) fail("no poll set");
 }
 
-const messages::Link::Traits& TcpLink::traits() const noexcept { return tcp_traits; }
+const am::Link::Traits& TcpLink::traits() const noexcept { return tcp_traits; }
 std::string TcpLink::describe() const { return "messages over TCP"; }
 std::string TcpLink::describe(int rank) const { return by_rank_[static_cast<std::size_t>(rank)]->describe(); }
 base::Bytes TcpLink::address() const { return encode(own_); }
 
-void TcpLink::serve(messages::LinkUser& user, int rank, int ranks) {
+void TcpLink::serve(am::LinkUser& user, int rank, int ranks) {
   user_ = &user;
   rank_ = rank;
   by_rank_.resize(static_cast<std::size_t>(ranks));

@@ -9,7 +9,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/wait.hpp"
-#include "runtime/transport/messages/link.hpp"
+#include "runtime/transport/am/link.hpp"
 #include "runtime/transport/tcp/addresses.hpp"
 #include "runtime/transport/tcp/connection.hpp"
 
@@ -22,7 +22,7 @@ enum class Reachable : std::uint8_t { by_loopback, by_all_interfaces };
 /// begin at about the same time the higher one waits for the lower one's call: on one connection what goes one way
 /// acknowledges what came the other way, and on two each message costs a segment more. If it has waited in vain and
 /// they still make two, each goes on with its own, so what one of them sends stays in order.
-class TcpLink final : public messages::Link {
+class TcpLink final : public am::Link {
  public:
   /// Throws Error{unavailable} if there are no sockets to be had. `waiter`: of a rank in a job, which ends when a peer
   /// can't be let in; null: that is only logged.
@@ -32,11 +32,11 @@ class TcpLink final : public messages::Link {
   const Traits& traits() const noexcept override;
   std::string describe() const override;
   std::string describe(int rank) const override;
-  void serve(messages::LinkUser& user, int rank, int ranks) override;
+  void serve(am::LinkUser& user, int rank, int ranks) override;
   base::Bytes address() const override;
   int event_fd() const override { return poll_set_.get(); }
   base::Status connect(int rank, base::ByteView address) noexcept override;
-  base::Status send(messages::Sending& record) noexcept override;
+  base::Status send(am::Sending& record) noexcept override;
   int progress() noexcept override;
   bool arm() noexcept override;
   void disconnect(int rank, bool at_once) noexcept override;
@@ -63,7 +63,7 @@ class TcpLink final : public messages::Link {
   void close_ears(std::int64_t span_ns) noexcept;
   void open_ears() noexcept;
   Connection* other_of(const Connection& connection) const noexcept;
-  base::Status hand_to(Connection& connection, messages::Sending& record) noexcept;
+  base::Status hand_to(Connection& connection, am::Sending& record) noexcept;
   int handle(Connection& connection, std::uint32_t events) noexcept;
   int read(Connection& connection) noexcept;
   /// Before a rank is called lost: what it had said by then, on whichever connection.
@@ -79,7 +79,7 @@ class TcpLink final : public messages::Link {
   void sweep() noexcept;
 
   base::Log log_;
-  messages::LinkUser* user_ = nullptr;
+  am::LinkUser* user_ = nullptr;
   int rank_ = 0;
   Patience patience_;
   const base::Waiter* waiter_;

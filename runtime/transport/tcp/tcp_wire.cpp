@@ -4,16 +4,16 @@
 
 namespace hmc::transport {
 
-std::unique_ptr<MessageWire> make_tcp_wire(const messages::Options& options) {
-  return std::make_unique<MessageWire>(options, std::make_unique<tcp::TcpLink>(options.log));
+std::unique_ptr<AmWire> make_tcp_wire(const am::Options& options) {
+  return std::make_unique<AmWire>(options, std::make_unique<tcp::TcpLink>(options.log));
 }
 
 std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) {
-  const messages::Options options = messages::options_of(context);
+  const am::Options options = am::options_of(context);
   const tcp::Reachable reachable =
       context.one_network ? tcp::Reachable::by_loopback : tcp::Reachable::by_all_interfaces;
   const tcp::Bbr bbr = context.env->keeps_tcp_congestion ? tcp::Bbr::keep : tcp::Bbr::replace;
-  return std::make_unique<MessageWire>(
+  return std::make_unique<AmWire>(
       options, std::make_unique<tcp::TcpLink>(options.log, tcp::Patience{}, reachable, context.waiter, bbr));
 }
 

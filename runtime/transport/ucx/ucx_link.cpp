@@ -7,12 +7,12 @@
 #include <cstring>
 #include <memory>
 
-#include "runtime/transport/messages/peers.hpp"
+#include "runtime/transport/am/peers.hpp"
 
 namespace hmc::transport::ucx {
 
-using messages::Message;
-using messages::Sending;
+using am::Message;
+using am::Sending;
 
 namespace {
 
@@ -21,11 +21,11 @@ constexpr std::int64_t longest_settle_ns = 50'000'000;
 /// With its header a message must stay below the 64 KiB of UCX's receive segment, so that it is one fragment: those of
 /// one sender arrive in order, and are read from the socket into one buffer. README.md has the figures. The number in
 /// flight bounds what UCX takes of a large transfer, and what a transfer that is given up waits for.
-constexpr messages::Link::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 1024, .most_in_flight = 32};
+constexpr am::Link::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 1024, .most_in_flight = 32};
 
 }  // namespace
 
-const messages::Link::Traits& UcxLink::traits() const noexcept { return ucx_traits; }
+const am::Link::Traits& UcxLink::traits() const noexcept { return ucx_traits; }
 
 std::string UcxLink::describe() const {
   return fmt::format("messages by UCX {} (transports {})", worker_.ucp().ucp_get_version_string(),
@@ -46,7 +46,7 @@ std::string UcxLink::describe(int rank) const {
   return lane == std::string::npos ? "?" : all.substr(lane, all.find('\n', lane) - lane);
 }
 
-void UcxLink::serve(messages::LinkUser& user, int /*rank*/, int ranks) {
+void UcxLink::serve(am::LinkUser& user, int /*rank*/, int ranks) {
   user_ = &user;
   for (int rank = 0; rank < ranks; ++rank) ways_.push_back({this, rank, nullptr});
   worker_.on_message(on_message, this);
@@ -100,7 +100,7 @@ void UcxLink::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
 
 ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
                                  std::size_t bytes, const ucp_am_recv_param_t* param) noexcept {
-  messages::LinkUser& user = *static_cast<UcxLink*>(argument)->user_;
+  am::LinkUser& user = *static_cast<UcxLink*>(argument)->user_;
   // We send eager messages with our header only; anything else isn't from a rank of this job.
   if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
     user.stranger();

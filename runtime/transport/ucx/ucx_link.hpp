@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "runtime/base/log.hpp"
-#include "runtime/transport/messages/link.hpp"
+#include "runtime/transport/am/link.hpp"
 #include "runtime/transport/ucx/worker.hpp"
 
 namespace hmc::transport::ucx {
 
 /// Each message is one fragment on one lane, the property by which UCX matches tags in order; so they arrive in the
 /// order of sending.
-class UcxLink final : public messages::Link {
+class UcxLink final : public am::Link {
  public:
   /// See Worker.
   UcxLink(int job_size, const std::string& transports, base::Log log) : worker_(job_size, transports), log_(log) {}
@@ -20,11 +20,11 @@ class UcxLink final : public messages::Link {
   const Traits& traits() const noexcept override;
   std::string describe() const override;
   std::string describe(int rank) const override;
-  void serve(messages::LinkUser& user, int rank, int ranks) override;
+  void serve(am::LinkUser& user, int rank, int ranks) override;
   base::Bytes address() const override { return worker_.address(); }
   int event_fd() const override { return worker_.event_fd(); }
   base::Status connect(int rank, base::ByteView address) noexcept override;
-  base::Status send(messages::Sending& record) noexcept override;
+  base::Status send(am::Sending& record) noexcept override;
   int progress() noexcept override { return static_cast<int>(worker_.progress()); }
   bool arm() noexcept override { return worker_.arm(); }
   void disconnect(int rank, bool at_once) noexcept override;
@@ -46,7 +46,7 @@ class UcxLink final : public messages::Link {
 
   Worker worker_;
   base::Log log_;
-  messages::LinkUser* user_ = nullptr;
+  am::LinkUser* user_ = nullptr;
   std::vector<Way> ways_;       // by rank; set once, since UCX has their addresses
   std::vector<void*> closing_;  // UCX's requests
 };

@@ -5,12 +5,12 @@
 
 namespace hmc::transport {
 
-std::unique_ptr<MessageWire> make_ucx_wire(const messages::Options& options, const std::string& transports) {
-  return std::make_unique<MessageWire>(options, std::make_unique<ucx::UcxLink>(options.size, transports, options.log));
+std::unique_ptr<AmWire> make_ucx_wire(const am::Options& options, const std::string& transports) {
+  return std::make_unique<AmWire>(options, std::make_unique<ucx::UcxLink>(options.size, transports, options.log));
 }
 
 std::unique_ptr<Wire> make_ucx_wire(const WireContext& context) {
-  return make_ucx_wire(messages::options_of(context), context.one_machine ? "^sm" : "");
+  return make_ucx_wire(am::options_of(context), context.one_machine ? "^sm" : "");
 }
 
 std::string ucx_description() { return ucx::Library::describe(); }

@@ -42,7 +42,7 @@ class DevicePart {
 
   const DeviceOffer& offer() const noexcept { return offer_; }
   const base::UniqueFd& descriptor() const noexcept { return descriptor_; }
-  /// What wires expose in place of the memory.
+  /// The region that wires register in place of the memory.
   transport::Region control_region() const;
   std::byte* control() const noexcept { return control_->base(); }
   const DeviceMemory& memory() const noexcept { return memory_; }

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/window/fabric.hpp"
 
 namespace hmc::window {

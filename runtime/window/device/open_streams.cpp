@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::window {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/window/team_core.hpp"
 
 namespace hmc::window {

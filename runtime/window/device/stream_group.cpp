@@ -15,7 +15,7 @@
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/window/core.hpp"
-#include "runtime/window/on_behalf.hpp"
+#include "runtime/window/operation_scope.hpp"
 
 namespace hmc::window {
 
@@ -52,7 +52,7 @@ StreamGroup::Words& StreamGroup::words(int rank) const noexcept {
 
 StreamGroup::StreamGroup(TeamCore& team, const char* operation, const void* buffer)
     : team_(team), checked_(static_cast<std::size_t>(team.size())) {
-  const OnBehalf user(team.fabric(), operation, base::Construction::streams);
+  const OperationScope user(team.fabric(), operation, base::SetupCall::streams);
   memory::look_for_devices();
   owner_ = memory::known_owner_of(buffer);
   const memory::Kernels* const kernels = owner_.provider->kernels();
@@ -145,7 +145,7 @@ void StreamGroup::need_all(const std::string& why_not) {
 
 void StreamGroup::close() {
   if (!open_) return;
-  const OnBehalf user(team_.fabric(), "Team::close", base::Construction::team_close);
+  const OperationScope user(team_.fabric(), "Team::close", base::SetupCall::team_close);
   // My streams use the others' memory until they have run out; theirs mine, until they come here.
   const bool was_broken = words(team_.rank()).broken.load() != 0;
   if (const Status ended = run_dry(); !ended.ok()) throw_status(team_.fabric(), ended, {operation_of(team_.fabric())});

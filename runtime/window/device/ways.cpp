@@ -10,8 +10,8 @@
 
 #include "runtime/base/env.hpp"
 #include "runtime/window/device/figures.hpp"
-#include "runtime/window/device/helped_channel.hpp"
 #include "runtime/window/device/mapped_channel.hpp"
+#include "runtime/window/device/staged_channel.hpp"
 
 namespace hmc::window {
 
@@ -149,7 +149,7 @@ DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::Uniq
     take(way, std::make_unique<MappedChannel>(fabric, peer, std::move(mapped), mapped_control, std::move(control)));
   } else {
     way.path = {"staged", false, fmt::format("{} memory; its owner copies, over {}{}", memory_name, by.wire, notes)};
-    way.channel = std::make_unique<HelpedChannel>(fabric, peer, to.wire, std::move(control));
+    way.channel = std::make_unique<StagedChannel>(fabric, peer, to.wire, std::move(control));
     way.needs_agent = true;
   }
   fabric.log.info("device memory of rank {}: {} ({})", peer, way.path.wire, way.path.why);

@@ -16,9 +16,9 @@ TEST(CountsMatch, the_comparison_fits_into_the_areas_of_any_team) {
       for (std::uint64_t piece = 0; piece < 3; ++piece) {
         const Comparison way = comparison(piece, room.scratch_bytes);
         ASSERT_NE(way.algorithm, nullptr);
-        const schedule::Needs needs = way.algorithm->needs({size, 1}, way.call);
-        EXPECT_LE(needs.scratch, room.scratch_bytes) << "piece " << piece << " of " << size;
-        EXPECT_LE(needs.slots, room.slots) << "piece " << piece << " of " << size;
+        const schedule::ScratchSize scratch_size = way.algorithm->scratch_size({size, 1}, way.call);
+        EXPECT_LE(scratch_size.scratch, room.scratch_bytes) << "piece " << piece << " of " << size;
+        EXPECT_LE(scratch_size.slots, room.slots) << "piece " << piece << " of " << size;
         if (size > 5000) continue;
         Plans plans(room, {size, 1}, size / 3, false);
         EXPECT_NE(plans.get(*way.algorithm, way.call), nullptr) << "piece " << piece << " of " << size;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "runtime/memory/known_ranges.hpp"
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "tests/unit/memory/fake.hpp"
 
 namespace hmc::memory {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "runtime/memory/presence.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/memory/stage.hpp"
 #include "tests/unit/memory/fake.hpp"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/transport/messages/engine.hpp"
+#include "runtime/transport/am/engine.hpp"
 #include "runtime/transport/tcp/tcp_wire.hpp"
 #ifdef HMC_HAVE_UCX
 #include "runtime/transport/ucx/ucx_wire.hpp"
@@ -40,7 +40,7 @@ base::Bytes receive_blob(int socket) {
   return blob;
 }
 
-std::unique_ptr<MessageWire> make_wire(const std::string& name, const messages::Options& options) {
+std::unique_ptr<AmWire> make_wire(const std::string& name, const am::Options& options) {
 #ifdef HMC_HAVE_UCX
   if (name == "ucx") return make_ucx_wire(options, "tcp");
 #endif
@@ -51,12 +51,12 @@ std::unique_ptr<MessageWire> make_wire(const std::string& name, const messages::
 /// One of two ranks, and its way to the other.
 struct Side {
   std::vector<std::byte> memory = std::vector<std::byte>(bytes);
-  std::unique_ptr<MessageWire> wire;
+  std::unique_ptr<AmWire> wire;
   std::unique_ptr<Channel> channel;
 
   Side(const std::string& name, int rank, int socket) {
     const int peer = 1 - rank;
-    messages::Options options;
+    am::Options options;
     options.rank = rank;
     options.size = 2;
     wire = make_wire(name, options);
@@ -68,7 +68,7 @@ struct Side {
     send_blob(socket, addresses[static_cast<std::size_t>(rank)]);
     addresses[static_cast<std::size_t>(peer)] = receive_blob(socket);
     wire->know_peers(addresses);
-    send_blob(socket, wire->expose(region));
+    send_blob(socket, wire->register_region(region));
     keys[static_cast<std::size_t>(peer)] = receive_blob(socket);
     channel = std::move(wire->connect(region, keys, {&peer, 1}, base::Deadline::after(std::chrono::seconds(5)))[0]);
   }
@@ -236,7 +236,7 @@ TEST_P(PeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
   EXPECT_LE(side_->wire->engine().in_flight(1), most_in_flight());
   EXPECT_LT(side_->wire->engine().records(), 100U) << "the answer was queued whole";
   const auto start = base::Clock::now();
-  side_->wire->conceal(region);
+  side_->wire->deregister_region(region);
   EXPECT_LT(base::Clock::now() - start, in_time);
   EXPECT_EQ(side_->wire->engine().in_flight(1), 0U) << "the link still reads the region";
 }

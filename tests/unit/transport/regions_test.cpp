@@ -1,11 +1,11 @@
-#include "runtime/transport/messages/regions.hpp"
+#include "runtime/transport/am/regions.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <set>
 
-namespace hmc::transport::messages {
+namespace hmc::transport::am {
 namespace {
 
 TEST(MessageRegions, FindsOnlyWhatLiesInside) {
@@ -51,7 +51,7 @@ TEST(MessageRegions, ASlotThatIsStillReadFromIsNotUsedAgain) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto first = regions.add(memory.data(), memory.size());
-  Regions::Exposed* const old = regions.of(memory.data(), memory.size());
+  Regions::Registered* const old = regions.of(memory.data(), memory.size());
   old->sending = 2;
   old->uses = 0;
   const auto second = regions.add(memory.data(), memory.size());
@@ -71,4 +71,4 @@ TEST(MessageRegions, TheSameMemoryTwiceIsOneRegion) {
 }
 
 }  // namespace
-}  // namespace hmc::transport::messages
+}  // namespace hmc::transport::am

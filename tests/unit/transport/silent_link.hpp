@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "runtime/transport/messages/peers.hpp"
+#include "runtime/transport/am/peers.hpp"
 
-namespace hmc::transport::messages {
+namespace hmc::transport::am {
 
 class SilentLink final : public Link {
  public:
@@ -27,4 +27,4 @@ class SilentLink final : public Link {
   void leave(bool) noexcept override {}
 };
 
-}  // namespace hmc::transport::messages
+}  // namespace hmc::transport::am

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/transport/messages/target.hpp"
+#include "runtime/transport/am/target.hpp"
 #include "tests/unit/transport/silent_link.hpp"
 
-namespace hmc::transport::messages {
+namespace hmc::transport::am {
 
 inline constexpr std::byte untouched{0x5a};
 inline constexpr std::uint64_t secret = 0x1122334455667788;
@@ -72,4 +72,4 @@ class MessageTarget : public ::testing::Test {
   std::uint64_t sequence_ = 0;
 };
 
-}  // namespace hmc::transport::messages
+}  // namespace hmc::transport::am

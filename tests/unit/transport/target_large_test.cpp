@@ -7,7 +7,7 @@
 
 #include "tests/unit/transport/target_fixture.hpp"
 
-namespace hmc::transport::messages {
+namespace hmc::transport::am {
 namespace {
 
 TEST_F(MessageTarget, SaysWhereALargePutsBytesGoAndSignalsWhenAllAreThere) {
@@ -28,11 +28,11 @@ TEST_F(MessageTarget, SaysWhereALargePutsBytesGoAndSignalsWhenAllAreThere) {
 
 TEST_F(MessageTarget, CutsALargePutAtTheBordersOfLandings) {
   std::array<std::byte, 128> fields{};
-  Landing first{.offset = 20, .bytes = 30, .to = fields.data()};
-  Landing second{.offset = 50, .bytes = 10, .to = fields.data() + 40};  // adjoins the first
-  Landing third{.offset = 70, .bytes = 100, .to = fields.data() + 60};  // after a gap, and longer than what comes
-  Regions::Exposed* const region = regions_.find(region_, 0, 1);
-  for (Landing* const landing : {&third, &first, &second}) region->landings.push_back(landing);
+  DirectReceive first{.offset = 20, .bytes = 30, .to = fields.data()};
+  DirectReceive second{.offset = 50, .bytes = 10, .to = fields.data() + 40};  // adjoins the first
+  DirectReceive third{.offset = 70, .bytes = 100, .to = fields.data() + 60};  // after a gap, and longer than what comes
+  Regions::Registered* const region = regions_.find(region_, 0, 1);
+  for (DirectReceive* const direct : {&third, &first, &second}) region->receives.push_back(direct);
   Message put = from_peer(Kind::put);
   put.offset = 10;
   put.bytes = 80;  // of the region: 10 to 90
@@ -57,39 +57,39 @@ TEST_F(MessageTarget, CutsALargePutAtTheBordersOfLandings) {
     }
   }
   target_.finish(put);
-  for (const auto& [landing, end] : {std::pair(&first, 30U), {&second, 10U}, {&third, 20U}}) {
-    ASSERT_EQ(landing->count, 1U);
-    EXPECT_EQ(landing->parts[0].begin, 0U);
-    EXPECT_EQ(landing->parts[0].end, end);
+  for (const auto& [direct, end] : {std::pair(&first, 30U), {&second, 10U}, {&third, 20U}}) {
+    ASSERT_EQ(direct->count, 1U);
+    EXPECT_EQ(direct->parts[0].begin, 0U);
+    EXPECT_EQ(direct->parts[0].end, end);
   }
   EXPECT_TRUE(clean()) << "nothing was written: the link does that";
-  std::erase(region->landings, &first);
+  std::erase(region->receives, &first);
   EXPECT_EQ(target_.place(put, 10).to, base + 20);
   EXPECT_EQ(target_.place(put, 10).bytes, 30U) << "up to the second";
 }
 
 TEST_F(MessageTarget, WhatHasNoPlaceForAnotherPartStaysInTheRegion) {
   std::array<std::byte, 128> field{};
-  Landing landing{.offset = 0, .bytes = 128, .to = field.data()};
-  regions_.find(region_, 0, 1)->landings.push_back(&landing);
-  const std::uint64_t most = landing.parts.size();
+  DirectReceive direct{.offset = 0, .bytes = 128, .to = field.data()};
+  regions_.find(region_, 0, 1)->receives.push_back(&direct);
+  const std::uint64_t most = direct.parts.size();
   for (std::uint64_t i = 0; i < most + 2; ++i) {  // never two that adjoin
     Message put = from_peer(Kind::put);
     put.offset = 4 * i;
     data_.fill(std::byte{0x11});
     receive(put, 2);
   }
-  EXPECT_EQ(landing.count, most);
+  EXPECT_EQ(direct.count, most);
   for (std::uint64_t i = 0; i < most + 2; ++i) {
-    const bool landed = i < most;
-    EXPECT_EQ(field[4 * i], landed ? std::byte{0x11} : std::byte{0}) << i;
-    EXPECT_EQ(memory_[64 + 4 * i], landed ? untouched : std::byte{0x11}) << i;
+    const bool received = i < most;
+    EXPECT_EQ(field[4 * i], received ? std::byte{0x11} : std::byte{0}) << i;
+    EXPECT_EQ(memory_[64 + 4 * i], received ? untouched : std::byte{0x11}) << i;
   }
   Message put = from_peer(Kind::put);
   put.offset = 2;  // goes on where a part ends
   receive(put, 2);
   EXPECT_EQ(field[2], std::byte{0x11});
-  EXPECT_EQ(landing.parts[0].end, 4U);
+  EXPECT_EQ(direct.parts[0].end, 4U);
 }
 
 TEST_F(MessageTarget, HasNoPlaceForALargePutThatLeavesItsRegion) {
@@ -207,4 +207,4 @@ TEST_F(MessageTarget, HasNoPlaceForALargeAnswerThatNobodyWaitsForOrThatIsTooLong
 }
 
 }  // namespace
-}  // namespace hmc::transport::messages
+}  // namespace hmc::transport::am

@@ -14,7 +14,7 @@
 #include "runtime/base/wait.hpp"
 #include "tests/unit/transport/target_fixture.hpp"
 
-namespace hmc::transport::messages {
+namespace hmc::transport::am {
 namespace {
 
 TEST_F(MessageTarget, WritesWhereItIsToldInsideTheRegion) {
@@ -279,7 +279,7 @@ TEST_F(MessageTarget, AnswersFromARegionThatGoesAreNotSent) {
   Message get = from_peer(Kind::get);
   get.first = 128;
   receive(get, 0);
-  Regions::Exposed* const region = regions_.find(region_, 0, 1);
+  Regions::Registered* const region = regions_.find(region_, 0, 1);
   region->uses = 0;
   target_.forget(*region);
   EXPECT_TRUE(target_.owes()) << "whoever asked is told";
@@ -328,4 +328,4 @@ TEST_F(MessageTarget, SurvivesAnyMessage) {
 }
 
 }  // namespace
-}  // namespace hmc::transport::messages
+}  // namespace hmc::transport::am

@@ -276,7 +276,7 @@ TEST(TcpLink, WithoutDescriptorsAStrangerIsNoFailureAndAPeerIsOne) {
   RawSocket silent, talks;
   base::UniqueFd last(::dup(0));  // the client's
   // UBSan needs two descriptors for its first check of an object's type, and none for the later ones.
-  const messages::LinkUser& user = server;
+  const am::LinkUser& user = server;
   EXPECT_FALSE(user.knows({}));
   const FewDescriptors few;
   silent.connect(server.port());

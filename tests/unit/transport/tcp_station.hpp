@@ -18,14 +18,14 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
-#include "runtime/transport/messages/peers.hpp"
+#include "runtime/transport/am/peers.hpp"
 #include "runtime/transport/tcp/tcp_link.hpp"
 
 namespace hmc::transport::tcp {
 
-using messages::Kind;
-using messages::Message;
-using messages::Sending;
+using am::Kind;
+using am::Message;
+using am::Sending;
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
 /// The longest data that a Connection gathers; one byte more is read to its place.
@@ -38,7 +38,7 @@ inline std::vector<std::byte> pattern(std::size_t bytes, std::size_t seed) {
   return data;
 }
 
-class Station final : public messages::LinkUser {
+class Station final : public am::LinkUser {
  public:
   struct Came {
     Message message;
@@ -75,7 +75,7 @@ class Station final : public messages::LinkUser {
     record->message = message_to(to, bytes.size());
     record->source = bytes.data();
     record->bytes = bytes.size();
-    if (bytes.size() <= messages::inline_bytes) {
+    if (bytes.size() <= am::inline_bytes) {
       if (!bytes.empty()) std::memcpy(record->data, bytes.data(), bytes.size());
       record->source = record->data;
     }
@@ -149,7 +149,7 @@ class Station final : public messages::LinkUser {
 
   const int rank_;
   const int ranks_;
-  std::deque<messages::Peer> peers_;
+  std::deque<am::Peer> peers_;
   std::uint64_t sequence_ = 0;
   std::vector<std::unique_ptr<Sending>> records_;
   std::deque<std::vector<std::byte>> data_;

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/transport/messages/engine.hpp"
+#include "runtime/transport/am/engine.hpp"
 #include "tests/unit/transport/tcp_station.hpp"
 
 namespace hmc::transport::tcp {
@@ -22,7 +22,7 @@ constexpr std::size_t memory_bytes = 2 * chunk + 4096;
 /// One of two ranks of this thread.
 struct Side {
   explicit Side(int rank) : rank(rank) {
-    messages::Options options;
+    am::Options options;
     options.rank = rank;
     options.size = 2;
     options.log = base::Log(static_cast<base::LogLevel>(-1));
@@ -43,7 +43,7 @@ struct Side {
     mine.bytes = memory.size();
     return mine;
   }
-  base::Bytes expose() { return wire->expose(region()); }
+  base::Bytes register_region() { return wire->register_region(region()); }
   base::Status wait(Ticket ticket) const {
     const auto limit = base::Deadline::after(std::chrono::seconds(10));
     base::Status status = wire->test(ticket);
@@ -63,14 +63,14 @@ struct Side {
 
   int rank;
   std::vector<std::byte> memory = std::vector<std::byte>(memory_bytes, std::byte{0x5a});
-  std::unique_ptr<MessageWire> wire;
+  std::unique_ptr<AmWire> wire;
   std::unique_ptr<Channel> channel;
 };
 
 class TcpWire : public ::testing::Test {
  protected:
   void meet() {
-    const base::Bytes key0 = zero_->expose(), key1 = one_->expose();
+    const base::Bytes key0 = zero_->register_region(), key1 = one_->register_region();
     const base::Bytes address0 = zero_->wire->address(), address1 = one_->wire->address();
     zero_->meet(address1, key1);
     one_->meet(address0, key0);
@@ -115,7 +115,7 @@ TEST_F(TcpWire, APeerThatClosesFailsWhatIsAskedOfIt) {
 }
 
 TEST_F(TcpWire, WhereNobodyListensTheCauseIsToldWithinSeconds) {
-  const base::Bytes key = one_->expose(), address = one_->wire->address();
+  const base::Bytes key = one_->register_region(), address = one_->wire->address();
   one_->wire.reset();
   zero_->meet(address, key);
   const auto start = base::Clock::now();
@@ -131,7 +131,7 @@ TEST_F(TcpWire, WhereNobodyListensTheCauseIsToldWithinSeconds) {
 class TcpWireSpokenTo : public TcpWire {
  protected:
   TcpWireSpokenTo() {
-    const base::Bytes key = zero_->expose();
+    const base::Bytes key = zero_->register_region();
     base::ByteReader in_key(key);
     region_.index = in_key.number<std::uint64_t>();
     region_.nonce = in_key.number<std::uint64_t>();
@@ -140,7 +140,7 @@ class TcpWireSpokenTo : public TcpWire {
     (void)in.number<std::uint8_t>();
     secret_ = in.number<std::uint64_t>();
     raw_.connect(decode(in.raw(in.left()))->port);
-    zero_->meet(one_->wire->address(), one_->expose());
+    zero_->meet(one_->wire->address(), one_->register_region());
   }
   Message message(Kind kind, std::uint64_t bytes) {
     Message message;
@@ -160,7 +160,7 @@ class TcpWireSpokenTo : public TcpWire {
   }
 
   RawSocket raw_;
-  messages::Regions::Key region_;
+  am::Regions::Key region_;
   std::uint64_t secret_ = 0;
   std::uint64_t sequence_ = 0;
 };
@@ -170,7 +170,7 @@ TEST_F(TcpWireSpokenTo, ALargePutWhoseRegionIsConcealedInTheMiddleIsRefusedAndOt
   const auto all = frame(message(Kind::put, data.size()), data);
   ASSERT_TRUE(raw_.say(std::span(all).first(50000)));
   for (int i = 0; i < 1000; ++i) zero_->wire->progress();
-  zero_->wire->conceal(zero_->region());
+  zero_->wire->deregister_region(zero_->region());
   const std::vector<std::byte> then = zero_->memory;
   ASSERT_TRUE(raw_.say(std::span(all).subspan(50000)));
   ASSERT_TRUE(until([&] { return zero_->wire->engine().refusals().requests == 1; }));
@@ -178,7 +178,7 @@ TEST_F(TcpWireSpokenTo, ALargePutWhoseRegionIsConcealedInTheMiddleIsRefusedAndOt
   EXPECT_EQ(then[99999], std::byte{0x5a});
 
   std::vector<std::byte> heir(16, std::byte{0x5a});
-  const auto key = zero_->wire->engine().expose(heir.data(), heir.size());
+  const auto key = zero_->wire->engine().register_region(heir.data(), heir.size());
   Message next = message(Kind::put_signal, 4);
   next.region = key.index;
   next.nonce = key.nonce;
@@ -191,7 +191,7 @@ TEST_F(TcpWireSpokenTo, ALargePutWhoseRegionIsConcealedInTheMiddleIsRefusedAndOt
   }));
   EXPECT_TRUE(std::equal(small.begin(), small.end(), heir.begin()));
   EXPECT_FALSE(raw_.ended());
-  zero_->wire->engine().conceal(heir.data(), heir.size());
+  zero_->wire->engine().deregister_region(heir.data(), heir.size());
 }
 
 TEST_F(TcpWireSpokenTo, ALargeMessageOfAKindWithoutBytesCostsThePeer) {

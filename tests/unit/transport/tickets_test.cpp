@@ -1,4 +1,4 @@
-#include "runtime/transport/messages/tickets.hpp"
+#include "runtime/transport/am/tickets.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace hmc::transport::messages {
+namespace hmc::transport::am {
 namespace {
 
 class MessageTickets : public ::testing::Test {
@@ -144,4 +144,4 @@ TEST_F(MessageTickets, OneWhoseMemoryIsStillReadFailsLater) {
 }
 
 }  // namespace
-}  // namespace hmc::transport::messages
+}  // namespace hmc::transport::am

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/transport/messages/engine.hpp"
+#include "runtime/transport/am/engine.hpp"
 #include "runtime/transport/ucx/ucx_wire.hpp"
 
 extern char** environ;
@@ -41,18 +41,18 @@ TEST(UcxProcess, KeepsItsSignalsItsEnvironmentAndItsAllocator) {
   ::signal(SIGFPE, [](int) {});
   const Process before;
   {
-    const auto wire = make_ucx_wire(messages::Options(), "tcp");
+    const auto wire = make_ucx_wire(am::Options(), "tcp");
     wire->know_peers({wire->address()});
     std::array<std::byte, 64> memory{};
     Region region;
     region.base = memory.data();
     region.bytes = memory.size();
-    (void)wire->expose(region);
+    (void)wire->register_region(region);
     const Process during;
     EXPECT_EQ(during.handlers, before.handlers);
     EXPECT_EQ(during.environment, before.environment);
     EXPECT_EQ(during.code, before.code) << "its code was patched";
-    wire->conceal(region);
+    wire->deregister_region(region);
   }
   const Process after;
   EXPECT_EQ(after.handlers, before.handlers);
@@ -63,7 +63,7 @@ TEST(UcxProcess, SaysItsVersion) { EXPECT_TRUE(ucx_description().starts_with("1.
 
 TEST(UcxProcess, AnImpossibleTransportIsAnErrorWithAHint) {
   try {
-    const auto wire = make_ucx_wire(messages::Options(), "nonesuch");
+    const auto wire = make_ucx_wire(am::Options(), "nonesuch");
     FAIL() << "took it";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::unavailable);

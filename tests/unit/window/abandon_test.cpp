@@ -97,7 +97,7 @@ TEST_F(WindowAbandon, ByTheWindowsEndAndItsRequestsSayClosed) {
   core_.reset();
   EXPECT_TRUE(rank_.wire->under_way.empty());
   EXPECT_EQ(rank_.wire->channels, 0);
-  EXPECT_EQ(rank_.wire->exposed, 0);
+  EXPECT_EQ(rank_.wire->registered, 0);
   EXPECT_EQ(code_of([&] { requests[0].test(); }), Code::closed);
   EXPECT_EQ(code_of([&] { requests[1].wait(); }), Code::closed);
   EXPECT_EQ(code_of([&] { (void)Request::wait_any(std::span(requests).subspan(2, 1)); }), Code::closed);
@@ -122,7 +122,7 @@ TEST(WindowOpen, FailsOnAllRanksWhenOneCannotConnect) {
         EXPECT_NE(std::string(error.what()).find("no way"), std::string::npos) << error.what();
       }
       EXPECT_EQ(rank.wire->channels, 0);
-      EXPECT_EQ(rank.wire->exposed, 0);
+      EXPECT_EQ(rank.wire->registered, 0);
       EXPECT_TRUE(rank.fabric->windows.empty());
       rank.wire->connect_failure.clear();
       EXPECT_TRUE(rank.open(100)->is_open()) << "and the job goes on";
@@ -132,9 +132,9 @@ TEST(WindowOpen, FailsOnAllRanksWhenOneCannotConnect) {
 
 TEST(WindowOpen, FailsOnAllRanksWhenOneCannotExpose) {
   test::run_ranks(3, 10s, [&](Rank& rank) {
-    if (rank.fabric->rank == 1) rank.wire->expose_failure = "not this memory";
+    if (rank.fabric->rank == 1) rank.wire->register_failure = "not this memory";
     EXPECT_EQ(code_of([&] { (void)rank.open(100); }), Code::unsupported);
-    EXPECT_EQ(rank.wire->exposed, 0) << "what wasn't exposed was concealed";
+    EXPECT_EQ(rank.wire->registered, 0) << "what wasn't exposed was concealed";
   });
 }
 

@@ -18,8 +18,8 @@ class StuckWire final : public transport::Wire {
  public:
   std::set<transport::Ticket> under_way;
   std::string connect_failure;  ///< what connect() throws, if anything
-  std::string expose_failure;
-  int exposed = 0;
+  std::string register_failure;
+  int registered = 0;
   int channels = 0;
 
   std::string_view name() const noexcept override { return "stuck"; }
@@ -27,9 +27,9 @@ class StuckWire final : public transport::Wire {
   base::Bytes address() override { return {}; }
   void know_peers(std::vector<base::Bytes>) override {}
   transport::Reach reaches(int) const override { return {true, "it says so"}; }
-  base::Bytes expose(const transport::Region&) override {
-    if (!expose_failure.empty()) throw Error(Code::unsupported, "stuck", expose_failure);
-    ++exposed;
+  base::Bytes register_region(const transport::Region&) override {
+    if (!register_failure.empty()) throw Error(Code::unsupported, "stuck", register_failure);
+    ++registered;
     return base::Bytes(1);
   }
   std::vector<std::unique_ptr<transport::Channel>> connect(const transport::Region&, std::span<const base::Bytes>,
@@ -39,7 +39,7 @@ class StuckWire final : public transport::Wire {
     for (std::size_t i = 0; i < peers.size(); ++i) channels_made.push_back(std::make_unique<StuckChannel>(*this));
     return channels_made;
   }
-  void conceal(const transport::Region&) noexcept override { --exposed; }
+  void deregister_region(const transport::Region&) noexcept override { --registered; }
   int progress() noexcept override { return 0; }
   base::Status test(transport::Ticket ticket) noexcept override {
     return under_way.contains(ticket) ? base::Status::in_progress() : base::Status{};

@@ -1,0 +1,22 @@
+// CollectiveArgs: the arguments of one collective call, checked and resolved.
+#pragma once
+
+#include "collectives/reduce_call.hpp"
+#include "collectives/schedule/call.hpp"
+#include "collectives/signature.hpp"
+
+namespace hmc::collectives {
+
+struct CollectiveArgs {
+  schedule::Call call;
+  const void* input = nullptr;
+  void* output = nullptr;
+  Signature signature;
+  const char* operation = "";
+  int compares_as = -1;  ///< this rank, in an alltoallv that compares all counts before it moves anything
+  ReduceCall reduction;  ///< type, kernel or user's function; its buffers aren't used
+
+  std::uint64_t bytes() const noexcept { return call.count * call.element_bytes; }
+};
+
+}  // namespace hmc::collectives

@@ -1,0 +1,57 @@
+// TeamExchange: what ranks of a team tell each other while teams and windows come and go, by the team's schedules.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collectives/execute/schedule_team.hpp"
+#include "runtime/base/exchange.hpp"
+
+namespace hmc::collectives {
+
+/// Steps grow like log N, and no control plane takes part. A deadline isn't that of the whole exchange: each wait in
+/// it has the runtime's own. Throws Error. The team and its schedules must outlive it.
+class TeamExchange final : public base::Exchange {
+ public:
+  TeamExchange(const window::TeamCore& team, ScheduleTeam& schedules) : team_(team), schedules_(schedules) {}
+  int rank() const noexcept override { return team_.rank(); }
+  int size() const noexcept override { return team_.size(); }
+  std::vector<base::Bytes> allgather(base::ByteView mine, base::Deadline deadline) override;
+  void barrier(base::Deadline deadline) override;
+  bool has_failed() const noexcept override { return !schedules_.failure().ok(); }
+  bool failed_before() const noexcept override { return schedules_.failed_before(); }
+
+ private:
+  void run(const CollectiveArgs& args);
+  base::SetupCall what() const noexcept { return team_.fabric().making; }
+  std::vector<base::Bytes> gather_long(base::ByteView mine, const std::vector<std::uint64_t>& lengths);
+
+  const window::TeamCore& team_;
+  ScheduleTeam& schedules_;
+};
+
+/// The exchange of a team that has no schedules yet, over its parent's: every rank of the parent makes the same
+/// rounds, and each sees those of its own group. A fixed number of them, so that one group's failure, or a rank
+/// that is in no group, doesn't put the parent's ranks out of step.
+class GroupExchange final : public base::Exchange {
+ public:
+  /// `group`: ranks of the parent, empty for a rank that is in none.
+  GroupExchange(TeamExchange parent, std::vector<int> group, int rank, int rounds)
+      : parent_(parent), group_(std::move(group)), rank_(rank), left_(rounds) {}
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return static_cast<int>(group_.size()); }
+  std::vector<base::Bytes> allgather(base::ByteView mine, base::Deadline deadline) override;
+  void barrier(base::Deadline deadline) override { (void)allgather({}, deadline); }
+  /// The rounds that are left.
+  void finish(base::Deadline deadline) {
+    while (left_ > 0) barrier(deadline);
+  }
+
+ private:
+  TeamExchange parent_;
+  std::vector<int> group_;
+  int rank_;
+  int left_;
+};
+
+}  // namespace hmc::collectives

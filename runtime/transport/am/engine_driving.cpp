@@ -1,0 +1,129 @@
+// How an engine is driven: what its link tells, who progresses it, and when its thread may sleep.
+#include <utility>
+
+#include "runtime/transport/am/engine.hpp"
+#include "runtime/transport/am/tsan_order.hpp"
+
+namespace hmc::transport::am {
+
+namespace {
+
+/// More messages and verbs than this under way, and whoever issues another helps to send them first: memory
+/// stays in proportion to what the network takes. The help is bounded, so beside a peer that takes nothing
+/// the number grows by ten in a second.
+constexpr std::size_t most_sending = 4096;
+constexpr std::int64_t longest_help_ns = 100'000'000;
+
+}  // namespace
+
+void Engine::sent(Sending& record, base::Status status) noexcept {
+  ++news_;
+  peers_.finish(record, status);
+}
+void Engine::lost(int rank, const char* why, int error) noexcept {
+  ++news_;
+  peers_.lost(rank, why, error);
+}
+void Engine::stranger() noexcept { target_.refuse_stranger(); }
+bool Engine::knows(const Message& message) const noexcept { return target_.knows(message); }
+
+void Engine::received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
+  TsanOrder::received(message.origin);
+  ++news_;
+  target_.receive(message, data, bytes);
+}
+
+bool Engine::begins(const Message& message) noexcept {
+  TsanOrder::received(message.origin);
+  return target_.begin(message);
+}
+LinkUser::Place Engine::place(const Message& message, std::uint64_t at) noexcept { return target_.place(message, at); }
+void Engine::filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept {
+  target_.filled(message, at, bytes);
+}
+void Engine::arrived(const Message& message) noexcept {
+  ++news_;
+  target_.finish(message);
+}
+
+int Engine::progress_locked() noexcept {
+  // Once: who waits looks at what came before it asks the network again.
+  const std::uint64_t news = news_;
+  const int came = link_->progress();
+  int happened = 0;
+  do {
+    peers_.reap();  // first, since while it waits, room becomes free that nobody would be told of
+    // By turns, so that neither my own transfers nor the answers to others' take all the room.
+    const bool answers_first = (++turn_ & 1) == 0;
+    if (answers_first) happened += target_.answer();
+    happened += peers_.pump();
+    if (!answers_first) happened += target_.answer();
+  } while (peers_.any_failed());
+  // What came may belong to something started, while the rank computes: whoever drives tells its background thread.
+  news_ += static_cast<std::uint64_t>(happened);
+  if (news_ != news && options_.waiter != nullptr) options_.waiter->nudge(options_.waiter->local_index());
+  return came + happened;
+}
+
+int Engine::progress() noexcept {
+  driven_.fetch_add(1, std::memory_order_relaxed);
+  const std::unique_lock guard(lock_, std::try_to_lock);
+  return guard.owns_lock() ? progress_locked() : 0;
+}
+
+void Engine::relieve() noexcept {
+  if (peers_.sending() < most_sending) return;
+  const std::int64_t limit = base::now_ns() + longest_help_ns;
+  while (peers_.sending() >= most_sending && base::now_ns() < limit) progress_locked();
+}
+
+bool Engine::owner_sleeps() const noexcept {
+  if (options_.waiter == nullptr || !options_.waiter->sleeps()) return false;
+  const base::Waiter& waiter = *options_.waiter;
+  // Relaxed: a hint; a wrong answer costs a nap.
+  return waiter.page().sleepers().load(std::memory_order_relaxed) != 0;
+}
+
+bool Engine::arm() noexcept {
+  bool armed = false;
+  {
+    const std::lock_guard guard(lock_);
+    // A link may tell of an event once: what has come already would go untold.
+    const std::uint64_t news = news_;
+    came_while_arming_ = link_->progress();
+    thread_asleep_ = came_while_arming_ == 0 && !peers_.could_pump() && link_->arm();
+    armed = thread_asleep_;
+    if (news_ == news) return armed;
+  }
+  tell_of_it();  // now: who drives meanwhile keeps the thread from serving, and finds nothing any more
+  return armed;
+}
+
+/// What came may be what the owner sleeps for, or belong to something that it has started.
+void Engine::tell_of_it() const noexcept {
+  if (options_.waiter == nullptr) return;
+  options_.waiter->ring(options_.waiter->local_index());
+  options_.waiter->nudge(options_.waiter->local_index());
+}
+
+void Engine::awake() noexcept {
+  const std::lock_guard guard(lock_);
+  thread_asleep_ = false;
+}
+
+int Engine::serve() noexcept {
+  int happened = 0;
+  int came_before = 0;  // and was told of
+  bool has_news = false;
+  {
+    const std::lock_guard guard(lock_);
+    const std::uint64_t news = news_;
+    happened = progress_locked();
+    has_news = news_ != news;
+    came_before = std::exchange(came_while_arming_, 0);
+  }
+  if (has_news) tell_of_it();
+  return happened + came_before;
+}
+
+}  // namespace hmc::transport::am

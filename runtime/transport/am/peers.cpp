@@ -1,0 +1,313 @@
+#include "runtime/transport/am/peers.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <hmc/error.hpp>
+
+#include "runtime/transport/am/tsan_order.hpp"
+
+namespace hmc::transport::am {
+
+namespace {
+
+/// Each of close()'s two steps takes no longer than this.
+constexpr std::int64_t longest_goodbye_ns = 1'000'000'000;
+/// How long the link may take to give back what it holds for a connection that was ended.
+constexpr std::int64_t longest_burial_ns = 200'000'000;
+
+}  // namespace
+
+Peers::~Peers() { close(); }
+
+void Peers::know(std::vector<base::Bytes> addresses) {
+  peers_.resize(addresses.size());
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = peers_[i];
+    peer.rank = static_cast<int>(i);
+    peer.owner = this;
+    if (addresses[i].empty()) continue;
+    base::ByteReader in(addresses[i]);
+    const auto version = in.number<std::uint8_t>();
+    if (version != protocol_version) {
+      throw Error(Code::refused, std::string(traits_.name),
+                  fmt::format("rank {} speaks version {} of this wire, and we speak {}", i, version, protocol_version),
+                  "all ranks must run the same build");
+    }
+    peer.secret = in.number<std::uint64_t>();
+    const base::ByteView worker = in.raw(in.left());
+    if (!in.complete() || worker.empty())
+      throw Error(Code::refused, std::string(traits_.name),
+                  fmt::format("rank {} sent an address of {} bytes", i, addresses[i].size()));
+    peer.address.assign(worker.begin(), worker.end());
+  }
+  failed_.reserve(peers_.size());
+  queued_.reserve(peers_.size());
+}
+
+base::Status Peers::ready(Peer& peer) noexcept {
+  if (!peer.failure.ok()) return peer.failure;
+  return peer.connected ? base::Status{} : connect(peer);
+}
+
+bool Peers::join(Peer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept {
+  Sending* const last = peer.last;
+  // Whose data isn't copied has a ticket.
+  if (last == nullptr || last->ticket != done || last->bytes + sizeof(Message) + bytes > joined_bytes) return false;
+  if (!std::exchange(last->joined, true)) last->message.bytes = last->bytes;
+  last->source = last->data;
+  Message next = message;
+  next.bytes = bytes;
+  std::memcpy(last->data + last->bytes, &next, sizeof next);
+  if (bytes > 0) std::memcpy(last->data + last->bytes + sizeof next, data, bytes);
+  last->bytes += sizeof next + bytes;
+  ++peer.posted;
+  return true;
+}
+
+base::Status Peers::post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
+                         bool hold) noexcept {
+  if (const base::Status status = ready(peer); !status.ok()) return status;
+  if (ticket == done && join(peer, message, data, bytes)) return hold ? base::Status{} : drain(peer, nullptr);
+  Sending* const record = take(peer, message);
+  if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank);
+  ++peer.posted;
+  record->ticket = ticket;
+  record->source = static_cast<const std::byte*>(data);
+  record->bytes = bytes;
+  if (bytes > 0 && bytes <= inline_bytes) {
+    std::memcpy(record->data, data, bytes);
+    record->source = record->data;
+  }
+  if (!hold && peer.first == nullptr && bytes <= traits_.chunk_bytes && has_room(peer)) return hand_over(*record);
+  enqueue(peer, *record);
+  return drain(peer, hold ? record : nullptr);
+}
+
+base::Status Peers::drain(Peer& peer, const Sending* end) noexcept {
+  while (peer.first != end && has_room(peer))
+    if (const base::Status status = send_first(peer); !status.ok()) return status;
+  return {};
+}
+
+base::Status Peers::send(Peer& peer, const Message& message, const void* data, std::uint64_t bytes,
+                         Regions::Registered* reading) noexcept {
+  if (const base::Status status = ready(peer); !status.ok()) return status;
+  Sending* const record = take(peer, message);
+  if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank);
+  record->source = static_cast<const std::byte*>(data);
+  record->bytes = bytes;
+  record->reading = reading;
+  return hand_over(*record);
+}
+
+void Peers::enqueue(Peer& peer, Sending& record) noexcept {
+  if (peer.first == nullptr) {
+    peer.first = peer.last = &record;
+    queued_.push_back(peer.rank);
+    return;
+  }
+  peer.last = peer.last->next = &record;
+}
+
+Sending* Peers::dequeue(Peer& peer) noexcept {
+  Sending* const record = std::exchange(peer.first, peer.first->next);
+  record->next = nullptr;
+  if (peer.first == nullptr) {
+    peer.last = nullptr;
+    std::erase(queued_, peer.rank);
+  }
+  return record;
+}
+
+base::Status Peers::send_first(Peer& peer) noexcept {
+  Sending& verb = *peer.first;
+  if (verb.bytes <= traits_.chunk_bytes) return hand_over(*dequeue(peer));
+  Message message = verb.message;
+  message.kind = Kind::put;
+  Sending* const chunk = take(peer, message);
+  if (chunk == nullptr) {
+    fail(peer, base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank));
+    return peer.failure;
+  }
+  chunk->ticket = verb.ticket;
+  chunk->source = verb.source;
+  chunk->bytes = traits_.chunk_bytes;
+  verb.source += chunk->bytes;
+  verb.message.offset += chunk->bytes;
+  verb.bytes -= chunk->bytes;
+  return hand_over(*chunk);
+}
+
+int Peers::pump() noexcept {
+  int count = 0;
+  // From the end: a queue that becomes empty leaves the list.
+  for (std::size_t i = queued_.size(); i-- > 0;) {
+    Peer& peer = at(queued_[i]);
+    for (; peer.failure.ok() && peer.first != nullptr && has_room(peer); ++count) (void)send_first(peer);
+  }
+  return count;
+}
+
+bool Peers::could_pump() const noexcept {
+  return std::any_of(queued_.begin(), queued_.end(),
+                     [&](int rank) { return at(rank).failure.ok() && has_room(at(rank)); });
+}
+
+void Peers::unqueue(int rank, Ticket ticket) noexcept {
+  Peer& peer = at(rank);
+  Sending* rest = peer.first;
+  peer.first = peer.last = nullptr;
+  std::erase(queued_, rank);
+  while (rest != nullptr) {
+    Sending* const record = std::exchange(rest, rest->next);
+    record->next = nullptr;
+    if (ticket == done || record->ticket == ticket)
+      give_back(*record);
+    else
+      enqueue(peer, *record);
+  }
+}
+
+base::Status Peers::hand_over(Sending& record) noexcept {
+  Peer& peer = *record.peer;
+  record.message.sequence = peer.sent++;
+  if (!record.joined) record.message.bytes = record.bytes;
+  record.message.secret = peer.secret;
+  ++peer.in_flight;
+  if (record.reading != nullptr) ++record.reading->sending;
+  if (record.ticket != done)
+    if (Tickets::Transfer* const transfer = tickets_.known(record.ticket)) ++transfer->sending;
+  TsanOrder::sends(record.message.origin);
+  const base::Status sent = link_.send(record);
+  if (sent.code == Code::in_progress) return {};
+  finish(record, sent);
+  return sent.ok() ? base::Status{} : peer.failure;
+}
+
+base::Status Peers::connect(Peer& peer) noexcept {
+  if (peer.address.empty()) return base::Status::failure(Code::unavailable, "that rank has no such wire", peer.rank);
+  if (const base::Status status = link_.connect(peer.rank, peer.address); !status.ok()) {
+    log_.warn("{}: no connection to rank {}: {}", traits_.name, peer.rank, status.what);
+    fail(peer, base::Status::failure(Code::unavailable, status.what, peer.rank, status.sys_errno));
+    return peer.failure;
+  }
+  peer.connected = true;
+  if (log_.wants(base::LogLevel::info))
+    log_.info("{}: connected to rank {} by {}", traits_.name, peer.rank, link_.describe(peer.rank));
+  return {};
+}
+
+Sending* Peers::take(Peer& peer, const Message& message) noexcept {
+  if (free_.empty()) {
+    // A message that finds no free record is the only one that allocates.
+    auto record = std::unique_ptr<Sending>(new (std::nothrow) Sending);
+    if (record == nullptr) return nullptr;
+    try {
+      if (free_.capacity() <= records_.size())
+        free_.reserve(2 * records_.size() + 16);  // so that give_back() never allocates
+      records_.push_back(std::move(record));
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+    free_.push_back(records_.back().get());
+  }
+  Sending* const record = free_.back();
+  free_.pop_back();
+  record->message = message;
+  record->peer = &peer;
+  record->ticket = done;
+  record->joined = false;
+  record->reading = nullptr;
+  record->next = nullptr;
+  return record;
+}
+
+void Peers::finish(Sending& record, base::Status status) noexcept {
+  Peer& peer = *record.peer;
+  --peer.in_flight;
+  if (Regions::Registered* const region = std::exchange(record.reading, nullptr)) --region->sending;
+  const Ticket ticket = record.ticket;
+  Tickets::Transfer* const transfer = tickets_.known(ticket);
+  const bool was_last = transfer != nullptr && --transfer->sending == 0;
+  if (status.ok()) tickets_.advance(ticket, 1);
+  give_back(record);
+  if (!status.ok()) fail(peer, base::Status::failure(Code::peer_failed, status.what, peer.rank, status.sys_errno));
+  // Failed only now that the link reads its memory no more; reap() fails those that it holds nothing of.
+  if (was_last && !peer.failure.ok()) tickets_.fail(ticket, peer.failure);
+}
+
+void Peers::lost(int rank, const char* why, int error) noexcept {
+  log_.debug("{}: rank {}: {}", traits_.name, rank, why);
+  fail(at(rank), base::Status::failure(Code::peer_failed, why, rank, error));
+}
+
+void Peers::fail(Peer& peer, base::Status status) noexcept {
+  if (!peer.failure.ok()) return;
+  peer.failure = status;
+  failed_.push_back(peer.rank);
+}
+
+void Peers::fail_readers(const Regions::Registered& region, base::Status status) noexcept {
+  for (const auto& record : records_)
+    if (record->reading == &region) fail(*record->peer, status);
+}
+
+void Peers::reap() noexcept {
+  // By index: while the link gives back what it held, more may fail.
+  for (std::size_t i = 0; i < failed_.size(); ++i) reap(at(failed_[i]));
+  failed_.clear();
+}
+
+void Peers::reap(Peer& peer) noexcept {
+  unqueue(peer.rank, done);
+  peer.connected = false;
+  link_.disconnect(peer.rank, true);  // also where only that rank has connected: it shall hear of it
+  const std::int64_t limit = base::now_ns() + longest_burial_ns;
+  while (peer.in_flight > 0 && base::now_ns() < limit) (void)link_.progress();
+  if (peer.in_flight > 0)
+    log_.warn("{}: {} messages to rank {} aren't given back", traits_.name, peer.in_flight, peer.rank);
+  tickets_.fail_peer(peer.rank, peer.failure);
+}
+
+void Peers::disconnect(Peer& peer, bool at_once) noexcept {
+  if (std::exchange(peer.connected, false)) link_.disconnect(peer.rank, at_once);
+}
+
+void Peers::wait_closing(std::int64_t limit_ns) noexcept {
+  const std::int64_t limit = base::now_ns() + limit_ns;
+  while (link_.ending() > 0 && base::now_ns() < limit)
+    if (link_.progress() == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+void Peers::close() noexcept {
+  if (std::exchange(closed_, true)) return;
+  // Windows were flushed before, so there is next to nothing to deliver: answers to others at most.
+  // A peer that is gone or stuck must not hold us.
+  reap();
+  const std::int64_t limit = base::now_ns() + longest_goodbye_ns;
+  while (sending() > 0 && base::now_ns() < limit) {
+    if (link_.progress() == 0) ::sched_yield();
+    reap();
+    pump();
+  }
+  for (Peer& peer : peers_) {
+    // Only who doesn't take what is sent is cut off; the others get all of it.
+    const bool at_once = peer.in_flight > 0 || peer.first != nullptr;
+    if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);
+    disconnect(peer, at_once);
+  }
+  wait_closing(longest_goodbye_ns);
+  if (const std::size_t left = link_.ending(); left > 0)
+    log_.debug("{}: {} connections didn't end in time", traits_.name, left);
+}
+
+}  // namespace hmc::transport::am

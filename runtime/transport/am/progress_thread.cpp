@@ -1,0 +1,82 @@
+#include "runtime/transport/am/progress_thread.hpp"
+#include "runtime/base/limits.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include <hmc/error.hpp>
+
+#include "runtime/transport/am/engine.hpp"
+#include "runtime/transport/am/signal_mask.hpp"
+
+namespace hmc::transport::am {
+
+namespace {
+
+using std::chrono::microseconds;
+constexpr microseconds first_nap{50};
+/// What a peer waits at most when the owner has just stopped driving.
+constexpr microseconds longest_nap{1000};
+constexpr std::chrono::nanoseconds forever{-1};
+
+}  // namespace
+
+ProgressThread::ProgressThread(Engine& engine, int event_fd)
+    : engine_(engine), event_fd_(event_fd), stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!stop_fd_) {
+    ErrorDetail detail;
+    detail.operation = "wire";
+    detail.sys_errno = errno;
+    detail.message = "no eventfd for the progress thread: " + base::descriptor_limit();
+    throw Error(std::move(detail));
+  }
+  const SignalMask mask;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    base::throw_no_thread("the progress thread of a wire", error);
+  }
+  ::pthread_setname_np(thread_.native_handle(), "hmc-wire");
+}
+
+ProgressThread::~ProgressThread() {
+  stopping_ = true;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(stop_fd_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void ProgressThread::run() noexcept {
+  while (!stopping_) {
+    const std::uint64_t driven = engine_.driven();
+    const bool armed = engine_.arm();
+    if (armed && !sleep(true, forever)) return;
+    engine_.awake();
+    leave_it_to_the_owner(driven);
+    // A link can say "busy" with nothing to do for us (a connection under way): don't spin on that.
+    if (engine_.serve() == 0 && !armed && !sleep(false, first_nap)) return;
+  }
+}
+
+void ProgressThread::leave_it_to_the_owner(std::uint64_t driven) noexcept {
+  auto nap = std::chrono::nanoseconds(first_nap);
+  for (std::uint64_t now = engine_.driven(); now != driven && !engine_.owner_sleeps(); now = engine_.driven()) {
+    driven = now;
+    if (!sleep(false, nap)) return;
+    nap = std::min<std::chrono::nanoseconds>(2 * nap, longest_nap);
+  }
+}
+
+bool ProgressThread::sleep(bool for_events, std::chrono::nanoseconds span) noexcept {
+  pollfd fds[2] = {{stop_fd_.get(), POLLIN, 0}, {event_fd_, POLLIN, 0}};
+  const timespec limit{span.count() / 1'000'000'000, span.count() % 1'000'000'000};
+  ::ppoll(fds, for_events ? 2 : 1, span == forever ? nullptr : &limit, nullptr);
+  return !stopping_;
+}
+
+}  // namespace hmc::transport::am

@@ -1,0 +1,38 @@
+// ProgressThread: serves the peers while this rank computes, sleeps or sits in a lock.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include "runtime/base/fd.hpp"
+
+namespace hmc::transport::am {
+
+class Engine;
+
+/// Sleeps in poll until the link has something for us. A rank that waits drives its wires itself, and
+/// faster than a thread that must first be scheduled, so while it does this one only looks now and
+/// then whether it still does.
+class ProgressThread {
+ public:
+  ProgressThread(Engine& engine, int event_fd);
+  ~ProgressThread();  ///< stops and joins
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+
+ private:
+  void run() noexcept;
+  void leave_it_to_the_owner(std::uint64_t driven) noexcept;
+  /// False if woken to stop.
+  bool sleep(bool for_events, std::chrono::nanoseconds span) noexcept;
+
+  Engine& engine_;
+  int event_fd_;
+  base::UniqueFd stop_fd_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace hmc::transport::am

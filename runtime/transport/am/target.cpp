@@ -1,0 +1,361 @@
+#include "runtime/transport/am/target.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "runtime/base/fences.hpp"
+#include "runtime/transport/cpu_atomics.hpp"
+
+namespace hmc::transport::am {
+
+namespace {
+
+/// So many regions that peers have refused are remembered; a program that goes on is broken anyway.
+constexpr std::size_t most_refused = 256;
+
+/// The first, and then ever fewer: who floods us shall not fill the log too.
+bool worth_a_line(std::uint64_t count) noexcept { return (count & (count - 1)) == 0; }
+
+}  // namespace
+
+bool Target::admit(const Message& message) noexcept {
+  // Before anything else, and before it counts as a message of that rank.
+  if (!knows(message)) {
+    refuse_stranger();
+    return false;
+  }
+  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  if (peer.distrusted) return false;
+  if (message.sequence != peer.received++) {
+    // Fences and signals rest on this order; to go on would be to corrupt silently.
+    log_.error("{}: message {} from rank {} came where {} was due", peers_.traits().name, message.sequence, peer.rank,
+               peer.received - 1);
+    distrust(peer, "the network reordered messages");
+    return false;
+  }
+  return true;
+}
+
+void Target::receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
+  if (!admit(message)) return;
+  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  try {
+    if (!receive_all(message, data, bytes)) {
+      log_.error("{}: message {} from rank {} isn't whole", peers_.traits().name, message.sequence, peer.rank);
+      distrust(peer, "its messages aren't whole");
+    }
+  } catch (const std::bad_alloc&) {  // of the lists of answers: who asks for so much has to do without
+    peers_.fail(peer, base::Status::failure(Code::out_of_memory, "no memory for an answer", peer.rank));
+  }
+}
+
+bool Target::begin(const Message& message) noexcept {
+  if (!admit(message)) return false;
+  if (message.kind == Kind::put || message.kind == Kind::put_signal || message.kind == Kind::got) {
+    base::store_fence();  // as in do_put: after all that came before, on every CPU
+    return true;
+  }
+  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  log_.error("{}: message {} from rank {} has more bytes than its kind", peers_.traits().name, message.sequence,
+             peer.rank);
+  distrust(peer, "its messages aren't whole");
+  return false;
+}
+
+LinkUser::Place Target::place(const Message& message, std::uint64_t at) noexcept {
+  std::uint64_t bytes = message.bytes - at;
+  if (message.kind == Kind::got) {
+    const Tickets::Transfer* const transfer = tickets_.find(message.ticket);
+    const bool fits = transfer != nullptr && transfer->destination != nullptr && message.offset <= transfer->bytes &&
+                      message.bytes <= transfer->bytes - message.offset;
+    return {fits ? transfer->destination + message.offset + at : nullptr, bytes};
+  }
+  Regions::Registered* const region = region_of_put(message);
+  if (region == nullptr) return {nullptr, bytes};
+  const std::uint64_t offset = message.offset + at;
+  const DirectReceive* const receive = receive_at(*region, offset, bytes);
+  return {receive == nullptr ? region->base + offset : receive->to + (offset - receive->offset), bytes};
+}
+
+void Target::filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept {
+  Regions::Registered* const region = message.kind == Kind::got ? nullptr : region_of_put(message);
+  if (region == nullptr) return;
+  const std::uint64_t offset = message.offset + at;
+  DirectReceive* const receive = receive_at(*region, offset, bytes);
+  if (receive == nullptr) return;
+  const std::uint64_t begin = offset - receive->offset, end = begin + bytes;
+  for (std::size_t i = 0; i < receive->count; ++i)
+    if (receive->parts[i].end == begin) {
+      receive->parts[i].end = end;
+      return;
+    }
+  receive->parts[receive->count++] = {begin, end};  // landing_at has seen to it that there is place
+}
+
+DirectReceive* Target::receive_at(Regions::Registered& region, std::uint64_t offset, std::uint64_t& bytes) noexcept {
+  for (DirectReceive* const receive : region.receives) {
+    if (offset + bytes <= receive->offset || offset >= receive->offset + receive->bytes) continue;
+    if (offset < receive->offset) {  // begins before it
+      bytes = receive->offset - offset;
+      continue;
+    }
+    const std::uint64_t begin = offset - receive->offset;
+    bytes = std::min(bytes, receive->bytes - begin);
+    const auto goes_on = [&](const DirectReceive::Part& part) { return part.end == begin; };
+    const bool has_place = receive->count < receive->parts.size() ||
+                           std::any_of(receive->parts.begin(), receive->parts.end(), goes_on);  // all are in use
+    return has_place ? receive : nullptr;
+  }
+  return nullptr;
+}
+
+void Target::finish(const Message& message) noexcept {
+  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  try {
+    if (message.kind == Kind::got) {
+      if (place(message, 0).to != nullptr) tickets_.advance(message.ticket, message.bytes);
+    } else if (Regions::Registered* const region = region_of_put(message); region == nullptr) {
+      refuse(message);
+    } else if (message.kind == Kind::put_signal) {
+      raise(*region, message);
+    }
+  } catch (const std::bad_alloc&) {
+    peers_.fail(peer, base::Status::failure(Code::out_of_memory, "no memory for an answer", peer.rank));
+  }
+}
+
+void Target::distrust(Peer& peer, const char* why) noexcept {
+  peer.distrusted = true;
+  peers_.fail(peer, base::Status::failure(Code::error, why, peer.rank));
+}
+
+bool Target::receive_all(Message message, const std::byte* data, std::uint64_t left) {
+  const std::uint32_t origin = message.origin;
+  for (;;) {
+    if (message.bytes > left) return false;
+    message.origin = origin;  // who rides with a message is of the same rank, whatever it says
+    if (message.kind < Kind::got)
+      carry_out(message, data, message.bytes);
+    else
+      take_in(message, data, message.bytes);
+    data += message.bytes;
+    left -= message.bytes;
+    if (left == 0) return true;
+    if (left < sizeof message) return false;
+    std::memcpy(&message, data, sizeof message);
+    data += sizeof message;
+    left -= sizeof message;
+  }
+}
+
+void Target::refuse_stranger() noexcept {
+  if (worth_a_line(++refusals_.strangers))
+    log_.warn("{}: {} messages were dropped that don't hold this wire's secret", peers_.traits().name,
+              refusals_.strangers);
+}
+
+void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) {
+  switch (message.kind) {
+    case Kind::put:
+    case Kind::put_signal: return do_put(message, data, bytes);
+    case Kind::atomic: return do_atomic(message);
+    case Kind::get: return do_get(message);
+    case Kind::flush: reply(message, Kind::flushed).message.first = message.first; return;
+    default: return;
+  }
+}
+
+/// Null unless its bytes and its signal lie in a registered region.
+Regions::Registered* Target::region_of_put(const Message& message) noexcept {
+  Regions::Registered* const region = regions_.find(key_of(message), message.offset, message.bytes);
+  if (message.kind != Kind::put_signal) return region;
+  return message.first % 8 == 0 && regions_.find(key_of(message), message.first, 8) != nullptr ? region : nullptr;
+}
+
+void Target::raise(const Regions::Registered& region, const Message& message) noexcept {
+  auto* const word = reinterpret_cast<std::uint64_t*>(region.base + message.first);
+  // Release: pairs with the acquire load of whoever waits for the signal; the bytes were stored before,
+  // and those of earlier messages before that, by a thread that held the engine's lock.
+  std::atomic_ref<std::uint64_t>(*word).store(message.second, std::memory_order_release);
+}
+
+void Target::do_put(const Message& message, const std::byte* data, std::uint64_t bytes) {
+  Regions::Registered* const region = region_of_put(message);
+  if (region == nullptr) return refuse(message);
+  // Messages are carried out in order, so that a fence needs no message of its own; each one's stores come
+  // after those before it on every CPU.
+  base::store_fence();
+  std::byte* const to = region->base + message.offset;
+  if (bytes == 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
+    // A word moves as one: a reader who polls it never sees half of it. Relaxed: the fence orders it.
+    std::uint64_t word;
+    std::memcpy(&word, data, 8);
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_relaxed);
+  } else if (region->receives.empty()) {
+    if (bytes > 0) std::memcpy(to, data, bytes);
+  } else {
+    for (std::uint64_t at = 0; at < bytes;) {
+      const LinkUser::Place part = place(message, at);
+      std::memcpy(part.to, data + at, part.bytes);
+      filled(message, at, part.bytes);
+      at += part.bytes;
+    }
+  }
+  if (message.kind == Kind::put_signal) raise(*region, message);
+}
+
+void Target::do_atomic(const Message& message) {
+  const bool sound = (message.width == 4 || message.width == 8) && message.offset % message.width == 0 &&
+                     message.op <= static_cast<std::uint8_t>(AtomicOp::fetch_xor);
+  Regions::Registered* const region = sound ? regions_.find(key_of(message), message.offset, message.width) : nullptr;
+  if (region == nullptr) return refuse(message);
+  // By this CPU, so that it is atomic with what the ranks of this node do to the word.
+  const Atomic atomic{static_cast<AtomicOp>(message.op), message.width, message.first, message.second};
+  const std::uint64_t old = apply_atomic(atomic, region->base + message.offset);
+  if (message.wants_result != 0) reply(message, Kind::result).message.first = old;
+}
+
+void Target::do_get(const Message& message) {
+  Regions::Registered* const region = regions_.find(key_of(message), message.offset, message.first);
+  if (region == nullptr) return refuse(message);
+  Answer& answer = reply(message, Kind::got);
+  answer.region = region;
+  answer.offset = message.offset;
+  answer.bytes = message.first;
+}
+
+void Target::refuse(const Message& message) {
+  if (worth_a_line(++refusals_.requests))
+    log_.error(
+        "{}: rank {} asked for bytes from {} of a region that isn't registered, or is shorter ({} such requests)",
+        peers_.traits().name, message.origin, message.offset, refusals_.requests);
+  Message& answer = reply(message, Kind::refused).message;
+  answer.region = message.region;
+  answer.nonce = message.nonce;
+}
+
+Target::Answer& Target::reply(const Message& to, Kind kind) {
+  const int rank = static_cast<int>(to.origin);
+  auto due = std::find_if(due_.begin(), due_.end(), [&](const Due& one) { return one.rank == rank; });
+  if (due == due_.end()) {
+    if (spare_.empty()) spare_.emplace_back();
+    due = due_.insert(due_.end(), std::move(spare_.back()));
+    spare_.pop_back();
+    due->rank = rank;
+  }
+  Answer& answer = due->answers.emplace_back();
+  answer.message.origin = static_cast<std::uint32_t>(rank_);
+  answer.message.kind = kind;
+  answer.message.ticket = to.ticket;
+  return answer;
+}
+
+void Target::take_in(const Message& message, const std::byte* data, std::uint64_t bytes) {
+  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  if (message.kind == Kind::refused) return take_refusal(message);
+  if (message.kind == Kind::flushed && message.first <= peer.posted)
+    peer.flushed = std::max(peer.flushed, message.first);
+  Tickets::Transfer* const transfer = tickets_.find(message.ticket);
+  if (transfer == nullptr) return;
+  switch (message.kind) {
+    case Kind::got:
+      if (transfer->destination == nullptr || message.offset > transfer->bytes ||
+          bytes > transfer->bytes - message.offset)
+        return;
+      std::memcpy(transfer->destination + message.offset, data, bytes);
+      return tickets_.advance(message.ticket, bytes);
+    case Kind::result:
+      if (transfer->result != nullptr) *transfer->result = message.first;
+      return tickets_.advance(message.ticket, 1);
+    case Kind::flushed:
+      // The refusal of a put comes before the answer to the flush that covers it.
+      if (!std::exchange(peer.refused_puts, {}).empty())
+        return tickets_.fail(
+            message.ticket,
+            base::Status::failure(Code::error, "a put addressed a region that the peer hasn't registered", peer.rank));
+      return tickets_.advance(message.ticket, 1);
+    default: return;
+  }
+}
+
+void Target::take_refusal(const Message& message) {
+  const int rank = static_cast<int>(message.origin);
+  if (worth_a_line(++refusals_.own))
+    log_.error("{}: rank {} hasn't registered a region that this rank requested ({} such refusals)",
+               peers_.traits().name, rank, refusals_.own);
+  tickets_.fail(message.ticket, base::Status::failure(Code::error, "the peer hasn't registered that region", rank));
+  // A put has nobody who waits for it: the next flush says so, and the next verb on that way. Everything else
+  // goes on.
+  std::vector<Regions::Key>& puts = peers_.at(rank).refused_puts;
+  if (message.ticket == done && ways_.contains({rank, message.region, message.nonce}) &&
+      std::find(puts.begin(), puts.end(), key_of(message)) == puts.end())
+    puts.push_back(key_of(message));
+  if (message.nonce != 0 && !was_refused(rank, key_of(message)) && refused_.size() < most_refused)
+    refused_.emplace_back(rank, key_of(message));
+}
+
+void Target::begin_way(int peer, const Regions::Key& region) { ++ways_[{peer, region.index, region.nonce}]; }
+
+void Target::end_way(int peer, const Regions::Key& region) noexcept {
+  const auto way = ways_.find({peer, region.index, region.nonce});
+  if (way == ways_.end() || --way->second > 0) return;
+  ways_.erase(way);
+  std::erase(peers_.at(peer).refused_puts, region);
+}
+
+bool Target::was_refused(int peer, const Regions::Key& region) const noexcept {
+  return !refused_.empty() && std::find(refused_.begin(), refused_.end(), std::pair(peer, region)) != refused_.end();
+}
+
+int Target::answer() noexcept {
+  // The lists don't grow under us: what sending may deliver (to this rank itself) are answers, which ask for none.
+  int count = 0;
+  for (Due& due : due_) {
+    Peer& peer = peers_.at(due.rank);
+    for (; due.first < due.answers.size() && peers_.has_room(peer); ++count)
+      if (send_part(peer, due.answers[due.first])) ++due.first;
+    // What was sent makes place, now and then.
+    if (due.first > 64 && due.first > due.answers.size() / 2) {
+      due.answers.erase(due.answers.begin(), due.answers.begin() + static_cast<std::ptrdiff_t>(due.first));
+      due.first = 0;
+    }
+  }
+  std::erase_if(due_, [&](Due& due) {
+    if (due.first < due.answers.size()) return false;
+    due.first = 0;
+    due.answers.clear();
+    spare_.push_back(std::move(due));
+    return true;
+  });
+  return count;
+}
+
+bool Target::send_part(Peer& peer, Answer& answer) noexcept {
+  if (answer.region == nullptr) {
+    (void)peers_.send(peer, answer.message, nullptr, 0, nullptr);
+    return true;
+  }
+  const std::uint64_t bytes = std::min(peers_.traits().chunk_bytes, answer.bytes);
+  // A peer that failed asks for nothing any more; its own side knows.
+  const base::Status status =
+      peers_.send(peer, answer.message, answer.region->base + answer.offset, bytes, answer.region);
+  answer.message.offset += bytes;
+  answer.offset += bytes;
+  answer.bytes -= bytes;
+  return !status.ok() || answer.bytes == 0;
+}
+
+void Target::forget(const Regions::Registered& region) noexcept {
+  for (Due& due : due_) {
+    for (Answer& answer : due.answers) {
+      if (answer.region != &region) continue;
+      answer.region = nullptr;
+      answer.message.kind = Kind::refused;
+    }
+  }
+}
+
+}  // namespace hmc::transport::am

@@ -1,0 +1,91 @@
+// OperationScope: attributes the rounds of an exchange to the user's call that needs them.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/exchange.hpp"
+#include "runtime/window/fabric.hpp"
+
+namespace hmc::window {
+
+/// While it lives, windows and teams that this rank creates or closes belong to the user's call `operation`: the rank's
+/// activity line and error texts name it. Scopes nest; the outermost one counts. The ranks compare `what` and `number`
+/// to detect that they are in different calls.
+class OperationScope {
+ public:
+  OperationScope(Fabric& fabric, const char* operation, base::SetupCall what = base::SetupCall::other,
+                 std::uint64_t number = 0) noexcept
+      : fabric_(fabric), is_outermost_(fabric.operation == nullptr) {
+    if (!is_outermost_) return;
+    posted_.emplace(fabric.waiter.page().activity(fabric.waiter.local_index()), base::WaitNote{activity_of(what)});
+    fabric.operation = operation;
+    fabric.making = what;
+    fabric.making_number = number;
+  }
+  ~OperationScope() {
+    if (!is_outermost_) return;
+    fabric_.operation = nullptr;
+    fabric_.making = base::SetupCall::other;
+    fabric_.making_number = 0;
+  }
+  OperationScope(const OperationScope&) = delete;
+  OperationScope& operator=(const OperationScope&) = delete;
+
+ private:
+  static base::Activity activity_of(base::SetupCall what) noexcept {
+    switch (what) {
+      case base::SetupCall::window_close:
+      case base::SetupCall::team_close:
+      case base::SetupCall::runtime_close: return base::Activity::closing;
+      default: return base::Activity::setup;
+    }
+  }
+
+  Fabric& fabric_;
+  bool is_outermost_;
+  std::optional<base::Posted> posted_;
+};
+
+/// An error that all ranks of the team throw in the same call, so no rank has to notify the others.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+inline const char* operation_of(const Fabric& fabric) noexcept {
+  return fabric.operation != nullptr ? fabric.operation : "team or window setup";
+}
+
+/// "rank 3 is in allreduce since 2.1 s; ..." for those of `world_ranks` that are others of this node, whose lines we
+/// can read. `word` is how the text calls a rank.
+std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word);
+
+// Within an OperationScope.
+std::vector<base::Bytes> allgather_for(const Fabric& fabric, base::Exchange& exchange, base::ByteView mine,
+                                       base::Deadline deadline);
+void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline deadline,
+                 base::Activity activity = base::Activity::setup);
+
+/// Where ranks meet to close something. If the world's calls have failed in an earlier one, its ranks meet by the
+/// control plane, so that what is left is closed in order. Returns that failure if this rank hears of it only here: to
+/// be thrown when all is closed. `unheard`: of an earlier meeting.
+[[nodiscard]] std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange,
+                                               std::exception_ptr unheard = nullptr);
+
+/// A step of a closing that this rank goes on with though it has heard of a failure. Should the step fail, that failure
+/// is thrown: who was told of it in a call may have ended, and that death is what came of it, not what went wrong.
+template <typename Step> void close_step(const std::exception_ptr& unheard, const Step& step) {
+  try {
+    step();
+  } catch (const Error&) {
+    if (unheard != nullptr) std::rethrow_exception(unheard);
+    throw;
+  }
+}
+
+}  // namespace hmc::window
