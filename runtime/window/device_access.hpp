@@ -23,7 +23,7 @@ class DeviceAccess {
   virtual ~DeviceAccess() = default;
 
   // ---- while the window opens
-  /// This rank's part is device memory. Returns the region that wires expose in its place. Throws Error.
+  /// This rank's part is device memory. Returns the region that wires register in its place. Throws Error.
   virtual transport::Region adopt(std::shared_ptr<memory::Allocation> part) = 0;
   /// What peers need to reach this rank's part. Only after adopt().
   virtual base::Bytes offer() const = 0;

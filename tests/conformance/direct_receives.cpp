@@ -69,7 +69,7 @@ class Field {
 
 void skip_unless_it_can(Fixture& on, const Field& field) {
   if (field.is_there()) return;
-  HMC_CHECK(dynamic_cast<transport::AmWire*>(&on.wire()) == nullptr);  // those can
+  HMC_CHECK(dynamic_cast<transport::am::AmWire*>(&on.wire()) == nullptr);  // those can
   spmd::skip("this wire writes into regions only");
 }
 

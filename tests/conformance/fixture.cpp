@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "runtime/transport/am/am_wire.hpp"
-#include "runtime/transport/am/engine.hpp"
 #include "runtime/transport/shm/shm_wire.hpp"
 #include "runtime/transport/tcp/tcp_wire.hpp"
 #include "tests/support/sim_wire.hpp"

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "runtime/transport/am/am_wire.hpp"
-#include "runtime/transport/am/engine.hpp"
 #include "tests/conformance/fixture.hpp"
 
 namespace hmc::conformance {
@@ -12,7 +11,7 @@ namespace hmc::conformance {
 // a word wins.
 HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
   Fixture on(me);
-  auto* const wire = dynamic_cast<transport::AmWire*>(&on.wire());
+  auto* const wire = dynamic_cast<transport::am::AmWire*>(&on.wire());
   if (wire == nullptr) spmd::skip("for wires of messages");
   constexpr std::uint64_t puts = 400;
   constexpr std::size_t most = transport::am::inline_bytes;
@@ -21,14 +20,14 @@ HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
   for (std::uint64_t round = 1; round <= 20; ++round) {
     on.barrier();
     std::vector<std::byte> word(8);
-    while (!wire->engine().holds_back()) window.get(on.next(), 0, word);  // until who serves the wire is awake
-    const std::uint64_t before = wire->engine().messages_to(on.next());
+    while (!wire->holds_back()) window.get(on.next(), 0, word);  // until who serves the wire is awake
+    const std::uint64_t before = wire->messages_to(on.next());
     for (std::uint64_t i = 0; i < puts; ++i) {
       const std::size_t bytes = i % 16 == 7 ? most : 8 + i % 9;
       window.put(on.next(), 8 * (i % 4), bytes_of({me.rank, round * puts + i}, bytes));
     }
     on.flush(on.next());
-    messages += wire->engine().messages_to(on.next()) - before;
+    messages += wire->messages_to(on.next()) - before;
     on.barrier();
     std::vector<std::byte> expected(window.mine().size());
     for (std::uint64_t i = 0; i < puts; ++i) {

@@ -7,7 +7,6 @@
 #include <hmc/hmc.hpp>
 
 #include "runtime/transport/am/am_wire.hpp"
-#include "runtime/transport/am/engine.hpp"
 #include "runtime/window/core.hpp"
 #include "tests/multirank/stopped_peer.hpp"
 #include "tests/support/pattern.hpp"
@@ -103,9 +102,9 @@ HMC_SPMD_TEST(timeouts, what_a_broadcast_was_to_bring_finds_nobody) {
   std::size_t receives = 0, wires = 0;
   const auto count = [&] {
     for (const auto& wire : me.runtime->world().core()->fabric().wires)
-      if (auto* const messages = dynamic_cast<hmc::transport::AmWire*>(wire.get())) {
+      if (auto* const messages = dynamic_cast<hmc::transport::am::AmWire*>(wire.get())) {
         ++wires;
-        receives += messages->engine().receives();
+        receives += messages->receives();
       }
   };
   while_rank_1_is_stopped(

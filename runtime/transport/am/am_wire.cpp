@@ -1,68 +1,381 @@
 #include "runtime/transport/am/am_wire.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
 
 #include <hmc/error.hpp>
 
-#include "runtime/transport/am/am_channel.hpp"
-#include "runtime/transport/am/engine.hpp"
+namespace hmc::transport::am {
 
-namespace hmc::transport {
+namespace {
 
-AmWire::AmWire(const am::Options& options, std::unique_ptr<am::Link> link)
-    : name_(link->traits().name), engine_(std::make_unique<am::Engine>(options, std::move(link))) {}
-AmWire::~AmWire() = default;
+/// How long the link may take to let go of memory that answers are read from.
+constexpr std::int64_t longest_deregister_ns = 1'500'000'000;
+/// How long a peer may take for what the link holds of a put that is given up: some 2 MiB at most.
+constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
+constexpr std::int64_t longest_close_ns = 500'000'000;
 
-Capabilities AmWire::capabilities() const noexcept {
-  return {.direct = false, .needs_target = true, .put_inline_max = am::inline_bytes};
+base::Status no_memory(int peer) noexcept {
+  return base::Status::failure(Code::out_of_memory, "no memory for a transfer", peer);
 }
 
-base::Bytes AmWire::address() { return engine_->address(); }
-void AmWire::know_peers(std::vector<base::Bytes> addresses) { engine_->know_peers(std::move(addresses)); }
+}  // namespace
+
+/// Access to a region of one peer.
+class AmWire::Channel final : public transport::Channel {
+ public:
+  Channel(AmWire& wire, int peer, const Regions::Key& region);
+  ~Channel() override;
+
+  base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override;
+  base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override;
+  base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                          std::uint64_t value, Ticket& ticket) noexcept override;
+  base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                      Ticket& ticket) noexcept override;
+
+  const int peer;
+  const Regions::Key region;
+
+ private:
+  AmWire& wire_;
+};
+
+Options options_of(const WireContext& context) {
+  Options options;
+  options.rank = context.rank;
+  options.size = context.size;
+  options.waiter = context.waiter;
+  if (context.log != nullptr) options.log = *context.log;
+  return options;
+}
+
+AmWire::AmWire(const Options& options, std::unique_ptr<Link> link)
+    : options_(options),
+      secret_(make_nonce()),
+      link_(std::move(link)),
+      peers_(*link_, tickets_, options.log),
+      target_(options.rank, secret_, peers_, tickets_, regions_, options.log) {
+  link_->serve(*this, options.rank, options.size);
+}
+
+AmWire::~AmWire() {
+  thread_.reset();
+  const std::int64_t limit = base::now_ns() + longest_close_ns;
+  while (target_.owes() && base::now_ns() < limit)  // answers to ranks that still wait
+    if (progress_locked() == 0) ::sched_yield();
+  peers_.close();
+  // Before the records that it reads, and before those whom it calls back.
+  link_->leave(all_left_);
+}
+
+base::Bytes AmWire::address() {
+  const std::lock_guard guard(lock_);
+  base::ByteWriter out;
+  out.number(protocol_version).number(secret_).raw(link_->address());
+  return out.take();
+}
+
+void AmWire::know_peers(std::vector<base::Bytes> addresses) {
+  const std::lock_guard guard(lock_);
+  peers_.know(std::move(addresses));
+}
 
 Reach AmWire::reaches(int peer) const {
-  const am::Peer* const known = engine_->peer(peer);
-  if (known == nullptr || known->address.empty()) return {false, fmt::format("that rank has no {} wire", name_)};
-  return {true, engine_->link().describe()};
+  if (peer < 0 || peer >= peers_.count() || peers_.at(peer).address.empty())
+    return {false, fmt::format("that rank has no {} wire", name())};
+  return {true, link_->describe()};
 }
 
 base::Bytes AmWire::register_region(const Region& mine) {
   if (mine.type != MemoryType::CPU && mine.type != MemoryType::DEFAULT)
-    throw Error(Code::unsupported, name_, "this wire reaches host memory only");
-  const am::Regions::Key region = engine_->register_region(mine.base, mine.bytes);
+    throw Error(Code::unsupported, std::string(name()), "this wire reaches host memory only");
+  if (!thread_) thread_.emplace(*this, link_->event_fd());
+  const std::lock_guard guard(lock_);
+  const Regions::Key region = regions_.add(mine.base, mine.bytes);
   base::ByteWriter key;
   key.number(region.index).number(region.nonce);
   return key.take();
 }
 
-std::vector<std::unique_ptr<Channel>> AmWire::connect(const Region&, std::span<const base::Bytes> keys,
-                                                      std::span<const int> peers, base::Deadline) {
-  std::vector<std::unique_ptr<Channel>> channels;
+std::vector<std::unique_ptr<transport::Channel>> AmWire::connect(const Region&, std::span<const base::Bytes> keys,
+                                                                 std::span<const int> peers, base::Deadline) {
+  std::vector<std::unique_ptr<transport::Channel>> channels;
   for (const int peer : peers) {
     const base::Bytes& key = keys[static_cast<std::size_t>(peer)];
     base::ByteReader in(key);
-    am::Regions::Key region;
+    Regions::Key region;
     region.index = in.number<std::uint64_t>();
     region.nonce = in.number<std::uint64_t>();
     if (!in.complete())
-      throw Error(Code::refused, name_, fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
-    channels.push_back(std::make_unique<am::AmChannel>(*engine_, peer, region));
+      throw Error(Code::refused, std::string(name()),
+                  fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
+    channels.push_back(std::make_unique<Channel>(*this, peer, region));
   }
   return channels;
 }
 
-void AmWire::deregister_region(const Region& mine) noexcept { engine_->deregister_region(mine.base, mine.bytes); }
+void AmWire::deregister_region(const Region& mine) noexcept {
+  const std::lock_guard guard(lock_);
+  Regions::Registered* const region = regions_.of(mine.base, mine.bytes);
+  if (region == nullptr) return;
+  if (region->uses > 1) {
+    --region->uses;
+    return;
+  }
+  region->uses = 0;  // from here on no message finds it
+  region->receives.clear();
+  target_.forget(*region);
+  const std::int64_t limit = base::now_ns() + longest_deregister_ns;
+  while (region->sending > 0 && base::now_ns() < limit) progress_locked();
+  if (region->sending == 0) return;
+  options_.log.warn("{}: {} messages still read a region that is deregistered: their connections are closed",
+                    link_->traits().name, region->sending);
+  peers_.fail_readers(*region, base::Status::failure(Code::peer_failed, "it takes no answers"));
+  progress_locked();
+}
+
 bool AmWire::receive_into(const Region& mine, DirectReceive& receive) noexcept {
-  return engine_->receive_into(mine.base, mine.bytes, receive);
+  const std::lock_guard guard(lock_);
+  Regions::Registered* const region = regions_.of(mine.base, mine.bytes);
+  if (region == nullptr) return false;
+  receive.count = 0;
+  try {
+    region->receives.push_back(&receive);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
 }
+
 void AmWire::end_receive_into(const Region& mine, DirectReceive& receive) noexcept {
-  engine_->end_receive_into(mine.base, mine.bytes, receive);
+  const std::lock_guard guard(lock_);
+  if (Regions::Registered* const region = regions_.of(mine.base, mine.bytes)) std::erase(region->receives, &receive);
 }
-int AmWire::progress() noexcept { return engine_->progress(); }
 
-void AmWire::all_left() noexcept { engine_->all_left(); }
-base::Status AmWire::test(Ticket ticket) noexcept { return engine_->test(ticket); }
-void AmWire::abandon(Ticket ticket) noexcept { engine_->abandon(ticket); }
-base::Status AmWire::flush(int peer, Ticket& ticket) noexcept { return engine_->flush(peer, ticket); }
+Message AmWire::message(Kind kind, const Regions::Key& region, std::uint64_t offset) const noexcept {
+  Message message;
+  message.origin = static_cast<std::uint32_t>(options_.rank);
+  message.kind = kind;
+  message.region = region.index;
+  message.nonce = region.nonce;
+  message.offset = offset;
+  return message;
+}
 
-}  // namespace hmc::transport
+base::Status AmWire::ready(const Channel& to) noexcept {
+  relieve();
+  if (!target_.was_refused(to.peer, to.region)) [[likely]]
+    return {};
+  return base::Status::failure(Code::error, "the peer hasn't registered that region", to.peer);
+}
+
+/// `last` goes with the last chunk: what it does follows all bytes.
+base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t bytes, const Message& last,
+                           Ticket& ticket) noexcept {
+  const std::lock_guard guard(lock_);
+  if (const base::Status status = ready(to); !status.ok()) return status;
+  Ticket opened = done;
+  if (bytes > inline_bytes) {
+    opened = tickets_.open({.peer = to.peer, .left = peers_.parts(bytes), .channel = &to});
+    if (opened == done) return no_memory(to.peer);
+  }
+  Peer& peer = peers_.at(to.peer);
+  // The progress thread sends what is held if nothing else does; asleep it would have to be woken, which costs more
+  // than a message of its own.
+  const bool hold = last.kind == Kind::put && opened == done && !thread_asleep_;
+  const base::Status status = peers_.post(peer, last, source, bytes, opened, hold);
+  peer.asked = peer.posted;
+  if (!status.ok()) {
+    progress_locked();  // buries the peer: the link lets go of the chunks before this one
+    tickets_.drop(opened);
+  } else if (tickets_.find(opened) != nullptr) {
+    ticket = opened;
+  }
+  return status;
+}
+
+base::Status AmWire::start(Peer& peer, const Message& message, const Tickets::Transfer& transfer,
+                           Ticket& ticket) noexcept {
+  const Ticket opened = tickets_.open(transfer);
+  if (opened == done) return no_memory(peer.rank);
+  Message copy = message;
+  copy.ticket = opened;
+  const base::Status status = peers_.post(peer, copy, nullptr, 0, done);
+  if (!status.ok()) {
+    tickets_.drop(opened);
+    return status;
+  }
+  // Answers come in the order of their questions, so a flush that follows covers a get whose request was dropped.
+  peer.asked = peer.posted;
+  ticket = opened;
+  return status;
+}
+
+base::Status AmWire::flush(int peer, Ticket& ticket) noexcept {
+  ticket = done;
+  const std::lock_guard guard(lock_);
+  relieve();
+  if (peer >= 0) return flush_dirty(peer, peer + 1, ticket);
+  return flush_dirty(0, peers_.count(), ticket);
+}
+
+base::Status AmWire::flush_dirty(int first, int last, Ticket& ticket) noexcept {
+  const auto dirty = [&](int rank) { return peers_.at(rank).asked > peers_.at(rank).flushed; };
+  std::uint64_t count = 0;
+  for (int rank = first; rank < last; ++rank) count += dirty(rank) ? 1 : 0;
+  if (count == 0) return {};
+  const Ticket opened = tickets_.open({.peer = last - first == 1 ? first : -1, .left = count});
+  if (opened == done) return no_memory(-1);
+  for (int rank = first; rank < last; ++rank) {
+    if (!dirty(rank)) continue;
+    Peer& to = peers_.at(rank);
+    Message request = message(Kind::flush, {}, 0);
+    request.ticket = opened;
+    request.first = to.posted;
+    const base::Status status = peers_.post(to, request, nullptr, 0, done);
+    if (status.ok()) continue;
+    tickets_.drop(opened);
+    return status;
+  }
+  ticket = opened;
+  return {};
+}
+
+void AmWire::give_up(Ticket ticket) noexcept {
+  const Tickets::Transfer* const transfer = tickets_.known(ticket);
+  if (transfer != nullptr && transfer->peer >= 0) peers_.unqueue(transfer->peer, ticket);
+}
+
+void AmWire::reclaim(Ticket ticket, std::int64_t limit) noexcept {
+  const auto held = [&]() noexcept {
+    const Tickets::Transfer* const transfer = tickets_.known(ticket);
+    return transfer != nullptr && transfer->sending > 0;
+  };
+  // The link can't take a message back, and copying each one beforehand would cost every put: so wait, as the
+  // network is about to take them, and else cut it off.
+  while (held() && base::now_ns() < limit) progress_locked();
+  if (held()) {
+    Peer& peer = peers_.at(tickets_.known(ticket)->peer);
+    options_.log.warn("{}: rank {} doesn't take a put that was given up: its connection is cut", link_->traits().name,
+                      peer.rank);
+    peers_.fail(peer, base::Status::failure(Code::peer_failed, "it took no bytes, and was cut off", peer.rank));
+    progress_locked();
+  }
+  tickets_.drop(ticket);
+}
+
+void AmWire::abandon(Ticket ticket) noexcept {
+  const std::lock_guard guard(lock_);
+  give_up(ticket);
+  reclaim(ticket, base::now_ns() + longest_reclaim_ns);
+}
+
+AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& key)
+    : peer(peer_rank), region(key), wire_(wire) {
+  const std::lock_guard guard(wire_.lock_);
+  wire_.target_.begin_way(peer, region);
+}
+
+AmWire::Channel::~Channel() {
+  const std::lock_guard guard(wire_.lock_);
+  wire_.target_.end_way(peer, region);
+  Tickets& tickets = wire_.tickets_;
+  std::size_t index = 0;
+  for (Ticket ticket = tickets.next_of(this, index); ticket != done; ticket = tickets.next_of(this, index))
+    wire_.give_up(ticket);
+  const std::int64_t limit = base::now_ns() + longest_reclaim_ns;
+  index = 0;
+  for (Ticket ticket = tickets.next_of(this, index); ticket != done; ticket = tickets.next_of(this, index))
+    wire_.reclaim(ticket, limit);
+}
+
+base::Status AmWire::Channel::put(std::uint64_t offset, const void* source, std::size_t bytes,
+                                  Ticket& ticket) noexcept {
+  ticket = done;
+  if (bytes == 0) return {};
+  return wire_.write(*this, source, bytes, wire_.message(Kind::put, region, offset), ticket);
+}
+
+base::Status AmWire::Channel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
+                                         std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
+  ticket = done;
+  Message last = wire_.message(Kind::put_signal, region, bytes > 0 ? offset : 0);
+  last.first = signal_offset;
+  last.second = value;
+  return wire_.write(*this, source, bytes, last, ticket);
+}
+
+base::Status AmWire::Channel::get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept {
+  ticket = done;
+  if (bytes == 0) return {};
+  const std::lock_guard guard(wire_.lock_);
+  if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
+  Message request = wire_.message(Kind::get, region, offset);
+  request.first = bytes;
+  return wire_.start(wire_.peers_.at(peer), request,
+                     {.peer = peer,
+                      .left = bytes,
+                      .destination = static_cast<std::byte*>(destination),
+                      .bytes = bytes,
+                      .channel = this},
+                     ticket);
+}
+
+base::Status AmWire::Channel::atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                                     Ticket& ticket) noexcept {
+  ticket = done;
+  const std::lock_guard guard(wire_.lock_);
+  if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
+  Peer& to = wire_.peers_.at(peer);
+  Message request = wire_.message(Kind::atomic, region, offset);
+  request.op = static_cast<std::uint8_t>(atomic.op);
+  request.width = atomic.width;
+  request.first = atomic.operand;
+  request.second = atomic.compare;
+  request.wants_result = returns_value(atomic.op) ? 1 : 0;
+  base::Status status;
+  if (request.wants_result != 0)
+    status = wire_.start(to, request, {.peer = peer, .left = 1, .result = result, .channel = this}, ticket);
+  else
+    status = wire_.peers_.post(to, request, nullptr, 0, done);
+  to.asked = to.posted;
+  return status;
+}
+
+Target::Refusals AmWire::refusals() noexcept {
+  const std::lock_guard guard(lock_);
+  return target_.refusals();
+}
+
+std::uint32_t AmWire::in_flight(int rank) noexcept {
+  const std::lock_guard guard(lock_);
+  return peers_.at(rank).in_flight;
+}
+
+std::size_t AmWire::receives() noexcept {
+  const std::lock_guard guard(lock_);
+  return regions_.receives();
+}
+
+bool AmWire::holds_back() noexcept {
+  const std::lock_guard guard(lock_);
+  return !thread_asleep_;
+}
+
+std::uint64_t AmWire::messages_to(int rank) noexcept {
+  const std::lock_guard guard(lock_);
+  return peers_.at(rank).sent;
+}
+
+std::size_t AmWire::records() noexcept {
+  const std::lock_guard guard(lock_);
+  return peers_.records();
+}
+
+}  // namespace hmc::transport::am

@@ -32,7 +32,7 @@ class LinkUser {
   /// Its header is here; false: it isn't believed.
   virtual bool begins(const Message& message) noexcept = 0;
   /// Where the message's bytes from `at` on go, and how many of them. Asked anew for every part, since a region may be
-  /// concealed and a transfer given up meanwhile; null: nowhere.
+  /// deregistered and a transfer abandoned meanwhile; null: nowhere.
   struct Place {
     std::byte* to = nullptr;
     std::uint64_t bytes = 0;

@@ -139,7 +139,7 @@ class Peers {
   std::vector<int> queued_;  // who has a queue
   std::vector<int> failed_;  // to be buried
   // All there are. Never more than were in use at once, and whoever issues a verb waits a while above a few
-  // thousand (Engine::relieve).
+  // thousand (AmWire::relieve).
   std::vector<std::unique_ptr<Sending>> records_;
   std::vector<Sending*> free_;
   bool closed_ = false;

@@ -11,7 +11,7 @@
 
 #include <hmc/error.hpp>
 
-#include "runtime/transport/am/engine.hpp"
+#include "runtime/transport/am/am_wire.hpp"
 #include "runtime/transport/am/signal_mask.hpp"
 
 namespace hmc::transport::am {
@@ -26,8 +26,8 @@ constexpr std::chrono::nanoseconds forever{-1};
 
 }  // namespace
 
-ProgressThread::ProgressThread(Engine& engine, int event_fd)
-    : engine_(engine), event_fd_(event_fd), stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+ProgressThread::ProgressThread(AmWire& wire, int event_fd)
+    : wire_(wire), event_fd_(event_fd), stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!stop_fd_) {
     ErrorDetail detail;
     detail.operation = "wire";
@@ -53,19 +53,19 @@ ProgressThread::~ProgressThread() {
 
 void ProgressThread::run() noexcept {
   while (!stopping_) {
-    const std::uint64_t driven = engine_.driven();
-    const bool armed = engine_.arm();
+    const std::uint64_t driven = wire_.driven();
+    const bool armed = wire_.arm();
     if (armed && !sleep(true, forever)) return;
-    engine_.awake();
+    wire_.awake();
     leave_it_to_the_owner(driven);
     // A link can say "busy" with nothing to do for us (a connection under way): don't spin on that.
-    if (engine_.serve() == 0 && !armed && !sleep(false, first_nap)) return;
+    if (wire_.serve() == 0 && !armed && !sleep(false, first_nap)) return;
   }
 }
 
 void ProgressThread::leave_it_to_the_owner(std::uint64_t driven) noexcept {
   auto nap = std::chrono::nanoseconds(first_nap);
-  for (std::uint64_t now = engine_.driven(); now != driven && !engine_.owner_sleeps(); now = engine_.driven()) {
+  for (std::uint64_t now = wire_.driven(); now != driven && !wire_.owner_sleeps(); now = wire_.driven()) {
     driven = now;
     if (!sleep(false, nap)) return;
     nap = std::min<std::chrono::nanoseconds>(2 * nap, longest_nap);

@@ -10,14 +10,14 @@
 
 namespace hmc::transport::am {
 
-class Engine;
+class AmWire;
 
 /// Sleeps in poll until the link has something for us. A rank that waits drives its wires itself, and
 /// faster than a thread that must first be scheduled, so while it does this one only looks now and
 /// then whether it still does.
 class ProgressThread {
  public:
-  ProgressThread(Engine& engine, int event_fd);
+  ProgressThread(AmWire& wire, int event_fd);
   ~ProgressThread();  ///< stops and joins
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -28,7 +28,7 @@ class ProgressThread {
   /// False if woken to stop.
   bool sleep(bool for_events, std::chrono::nanoseconds span) noexcept;
 
-  Engine& engine_;
+  AmWire& wire_;
   int event_fd_;
   base::UniqueFd stop_fd_;
   std::atomic<bool> stopping_{false};

@@ -4,13 +4,12 @@
 #include <memory>
 
 #include "runtime/transport/am/am_wire.hpp"
-#include "runtime/transport/am/engine.hpp"
 #include "runtime/transport/wire_context.hpp"
 
 namespace hmc::transport {
 
 /// Throws Error{unavailable} if there are no sockets to be had.
-std::unique_ptr<AmWire> make_tcp_wire(const am::Options& options);
+std::unique_ptr<am::AmWire> make_tcp_wire(const am::Options& options);
 std::unique_ptr<Wire> make_tcp_wire(const WireContext& context);
 
 }  // namespace hmc::transport

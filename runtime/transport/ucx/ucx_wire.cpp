@@ -5,8 +5,8 @@
 
 namespace hmc::transport {
 
-std::unique_ptr<AmWire> make_ucx_wire(const am::Options& options, const std::string& transports) {
-  return std::make_unique<AmWire>(options, std::make_unique<ucx::UcxLink>(options.size, transports, options.log));
+std::unique_ptr<am::AmWire> make_ucx_wire(const am::Options& options, const std::string& transports) {
+  return std::make_unique<am::AmWire>(options, std::make_unique<ucx::UcxLink>(options.size, transports, options.log));
 }
 
 std::unique_ptr<Wire> make_ucx_wire(const WireContext& context) {

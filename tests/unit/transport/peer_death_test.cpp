@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/transport/am/engine.hpp"
+#include "runtime/transport/am/am_wire.hpp"
 #include "runtime/transport/tcp/tcp_wire.hpp"
 #ifdef HMC_HAVE_UCX
 #include "runtime/transport/ucx/ucx_wire.hpp"
@@ -40,7 +40,7 @@ base::Bytes receive_blob(int socket) {
   return blob;
 }
 
-std::unique_ptr<AmWire> make_wire(const std::string& name, const am::Options& options) {
+std::unique_ptr<am::AmWire> make_wire(const std::string& name, const am::Options& options) {
 #ifdef HMC_HAVE_UCX
   if (name == "ucx") return make_ucx_wire(options, "tcp");
 #endif
@@ -51,7 +51,7 @@ std::unique_ptr<AmWire> make_wire(const std::string& name, const am::Options& op
 /// One of two ranks, and its way to the other.
 struct Side {
   std::vector<std::byte> memory = std::vector<std::byte>(bytes);
-  std::unique_ptr<AmWire> wire;
+  std::unique_ptr<am::AmWire> wire;
   std::unique_ptr<Channel> channel;
 
   Side(const std::string& name, int rank, int socket) {
@@ -127,7 +127,7 @@ class PeerDeath : public ::testing::TestWithParam<std::string> {
     ::kill(child_, SIGSTOP);
     ::waitpid(child_, nullptr, WUNTRACED);
   }
-  std::uint32_t most_in_flight() const { return side_->wire->engine().link().traits().most_in_flight; }
+  std::uint32_t most_in_flight() const { return side_->wire->link().traits().most_in_flight; }
 
   std::unique_ptr<Side> side_;
   pid_t child_ = -1;
@@ -172,14 +172,14 @@ TEST_P(PeerDeath, APutThatAStoppedPeerDoesNotTakeIsGivenUpInTime) {
   auto source = std::make_unique<std::vector<std::byte>>(bytes);
   std::vector<Ticket> tickets;
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(side_->channel->put(0, source->data(), bytes, tickets.emplace_back()).ok());
-  const std::uint32_t held = side_->wire->engine().in_flight(1);
+  const std::uint32_t held = side_->wire->in_flight(1);
   EXPECT_GT(held, 0U);
   EXPECT_LE(held, most_in_flight()) << "the network was given all of it at once";
-  EXPECT_LT(side_->wire->engine().records(), 100U);
+  EXPECT_LT(side_->wire->records(), 100U);
   const auto start = base::Clock::now();
   for (const Ticket ticket : tickets) side_->wire->abandon(ticket);
   EXPECT_LT(base::Clock::now() - start, in_time);
-  EXPECT_EQ(side_->wire->engine().in_flight(1), 0U) << "the link still reads the source";
+  EXPECT_EQ(side_->wire->in_flight(1), 0U) << "the link still reads the source";
   source.reset();
   for (const Ticket ticket : tickets) EXPECT_TRUE(side_->wire->test(ticket).ok()) << "a slot is kept";
   // That peer is cut off, and what follows says so.
@@ -225,20 +225,19 @@ TEST_P(PeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
   const char ask = 'g';
   ASSERT_EQ(::write(socket_, &ask, 1), 1);
   const auto give_up = base::Deadline::after(std::chrono::seconds(10));
-  const std::uint64_t before = side_->wire->engine().messages_to(1);
-  while (side_->wire->engine().messages_to(1) < before + 8 && !give_up.expired()) side_->wire->progress();
+  const std::uint64_t before = side_->wire->messages_to(1);
+  while (side_->wire->messages_to(1) < before + 8 && !give_up.expired()) side_->wire->progress();
   stop();
-  while (side_->wire->engine().in_flight(1) == 0 && !give_up.expired())
-    side_->wire->progress();  // the sockets are full
+  while (side_->wire->in_flight(1) == 0 && !give_up.expired()) side_->wire->progress();  // the sockets are full
   Region region;
   region.base = side_->memory.data();
   region.bytes = bytes;
-  EXPECT_LE(side_->wire->engine().in_flight(1), most_in_flight());
-  EXPECT_LT(side_->wire->engine().records(), 100U) << "the answer was queued whole";
+  EXPECT_LE(side_->wire->in_flight(1), most_in_flight());
+  EXPECT_LT(side_->wire->records(), 100U) << "the answer was queued whole";
   const auto start = base::Clock::now();
   side_->wire->deregister_region(region);
   EXPECT_LT(base::Clock::now() - start, in_time);
-  EXPECT_EQ(side_->wire->engine().in_flight(1), 0U) << "the link still reads the region";
+  EXPECT_EQ(side_->wire->in_flight(1), 0U) << "the link still reads the region";
 }
 
 TEST_P(PeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
@@ -256,10 +255,10 @@ TEST_P(PeerDeath, NorDoSmallPutsThatNobodyTakes) {
   stop();
   Ticket ticket = done;
   // As many as the sockets hold, and some more.
-  for (int i = 0; i < 100000 && side_->wire->engine().records() < 2000; ++i)
+  for (int i = 0; i < 100000 && side_->wire->records() < 2000; ++i)
     ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), 1024, ticket).ok());
-  EXPECT_GE(side_->wire->engine().records(), 2000U);
-  EXPECT_LE(side_->wire->engine().in_flight(1), most_in_flight());
+  EXPECT_GE(side_->wire->records(), 2000U);
+  EXPECT_LE(side_->wire->in_flight(1), most_in_flight());
   const auto closing = base::Clock::now();
   side_->channel.reset();
   side_->wire.reset();

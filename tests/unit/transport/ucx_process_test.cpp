@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/transport/am/engine.hpp"
+#include "runtime/transport/am/am_wire.hpp"
 #include "runtime/transport/ucx/ucx_wire.hpp"
 
 extern char** environ;

@@ -1,7 +1,7 @@
-// How an engine is driven: what its link tells, who progresses it, and when its thread may sleep.
+// AmWire's progress: the link's callbacks, the owner's and the progress thread's turns, and when that thread may sleep.
 #include <utility>
 
-#include "runtime/transport/am/engine.hpp"
+#include "runtime/transport/am/am_wire.hpp"
 #include "runtime/transport/am/tsan_order.hpp"
 
 namespace hmc::transport::am {
@@ -16,37 +16,37 @@ constexpr std::int64_t longest_help_ns = 100'000'000;
 
 }  // namespace
 
-void Engine::sent(Sending& record, base::Status status) noexcept {
+void AmWire::sent(Sending& record, base::Status status) noexcept {
   ++news_;
   peers_.finish(record, status);
 }
-void Engine::lost(int rank, const char* why, int error) noexcept {
+void AmWire::lost(int rank, const char* why, int error) noexcept {
   ++news_;
   peers_.lost(rank, why, error);
 }
-void Engine::stranger() noexcept { target_.refuse_stranger(); }
-bool Engine::knows(const Message& message) const noexcept { return target_.knows(message); }
+void AmWire::stranger() noexcept { target_.refuse_stranger(); }
+bool AmWire::knows(const Message& message) const noexcept { return target_.knows(message); }
 
-void Engine::received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
+void AmWire::received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
   TsanOrder::received(message.origin);
   ++news_;
   target_.receive(message, data, bytes);
 }
 
-bool Engine::begins(const Message& message) noexcept {
+bool AmWire::begins(const Message& message) noexcept {
   TsanOrder::received(message.origin);
   return target_.begin(message);
 }
-LinkUser::Place Engine::place(const Message& message, std::uint64_t at) noexcept { return target_.place(message, at); }
-void Engine::filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept {
+LinkUser::Place AmWire::place(const Message& message, std::uint64_t at) noexcept { return target_.place(message, at); }
+void AmWire::filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept {
   target_.filled(message, at, bytes);
 }
-void Engine::arrived(const Message& message) noexcept {
+void AmWire::arrived(const Message& message) noexcept {
   ++news_;
   target_.finish(message);
 }
 
-int Engine::progress_locked() noexcept {
+int AmWire::progress_locked() noexcept {
   // Once: who waits looks at what came before it asks the network again.
   const std::uint64_t news = news_;
   const int came = link_->progress();
@@ -65,26 +65,26 @@ int Engine::progress_locked() noexcept {
   return came + happened;
 }
 
-int Engine::progress() noexcept {
+int AmWire::progress() noexcept {
   driven_.fetch_add(1, std::memory_order_relaxed);
   const std::unique_lock guard(lock_, std::try_to_lock);
   return guard.owns_lock() ? progress_locked() : 0;
 }
 
-void Engine::relieve() noexcept {
+void AmWire::relieve() noexcept {
   if (peers_.sending() < most_sending) return;
   const std::int64_t limit = base::now_ns() + longest_help_ns;
   while (peers_.sending() >= most_sending && base::now_ns() < limit) progress_locked();
 }
 
-bool Engine::owner_sleeps() const noexcept {
+bool AmWire::owner_sleeps() const noexcept {
   if (options_.waiter == nullptr || !options_.waiter->sleeps()) return false;
   const base::Waiter& waiter = *options_.waiter;
   // Relaxed: a hint; a wrong answer costs a nap.
   return waiter.page().sleepers().load(std::memory_order_relaxed) != 0;
 }
 
-bool Engine::arm() noexcept {
+bool AmWire::arm() noexcept {
   bool armed = false;
   {
     const std::lock_guard guard(lock_);
@@ -100,18 +100,18 @@ bool Engine::arm() noexcept {
 }
 
 /// What came may be what the owner sleeps for, or belong to something that it has started.
-void Engine::tell_of_it() const noexcept {
+void AmWire::tell_of_it() const noexcept {
   if (options_.waiter == nullptr) return;
   options_.waiter->ring(options_.waiter->local_index());
   options_.waiter->nudge(options_.waiter->local_index());
 }
 
-void Engine::awake() noexcept {
+void AmWire::awake() noexcept {
   const std::lock_guard guard(lock_);
   thread_asleep_ = false;
 }
 
-int Engine::serve() noexcept {
+int AmWire::serve() noexcept {
   int happened = 0;
   int came_before = 0;  // and was told of
   bool has_news = false;
