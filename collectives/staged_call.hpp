@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "collectives/calls.hpp"
+#include "collectives/state/calls.hpp"
 #include "runtime/window/device/host_copies.hpp"
 
 namespace hmc::collectives {

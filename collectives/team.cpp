@@ -5,16 +5,16 @@
 
 #include "collectives/allgather/allgather.hpp"
 #include "collectives/allreduce/allreduce.hpp"
+#include "collectives/args/counts_match.hpp"
 #include "collectives/barrier/barrier.hpp"
 #include "collectives/broadcast/broadcast.hpp"
-#include "collectives/calls.hpp"
-#include "collectives/counts_match.hpp"
 #include "collectives/direct/pull.hpp"
 #include "collectives/execute/operation.hpp"
-#include "collectives/failure.hpp"
+#include "collectives/execute/throw_failure.hpp"
 #include "collectives/schedule/algorithms/registry.hpp"
 #include "collectives/staged_call.hpp"
-#include "collectives/state.hpp"
+#include "collectives/state/calls.hpp"
+#include "collectives/state/state.hpp"
 #include "collectives/team_creation/derive.hpp"
 
 namespace hmc {

@@ -5,10 +5,10 @@
 
 #include <utility>
 
-#include "collectives/calls.hpp"
-#include "collectives/failure.hpp"
+#include "collectives/execute/throw_failure.hpp"
 #include "collectives/staged_call.hpp"
-#include "collectives/state.hpp"
+#include "collectives/state/calls.hpp"
+#include "collectives/state/state.hpp"
 
 namespace hmc {
 

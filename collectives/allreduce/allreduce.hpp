@@ -1,8 +1,8 @@
 // allreduce: everyone's elements combined, in rank order, to all.
 #pragma once
 
+#include "collectives/args/reduce_call.hpp"
 #include "collectives/direct/direct_team.hpp"
-#include "collectives/reduce_call.hpp"
 
 namespace hmc::collectives {
 

@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/args/signature.hpp"
 #include "collectives/direct/board.hpp"
 #include "collectives/direct/private_way.hpp"
 #include "collectives/direct/tried_ways.hpp"
 #include "collectives/execute/history.hpp"
-#include "collectives/signature.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/transport/shm/peer_reads.hpp"
 #include "runtime/window/core.hpp"

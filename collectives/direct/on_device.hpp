@@ -5,8 +5,8 @@
 
 #include <hmc/types.hpp>
 
+#include "collectives/args/reduce_call.hpp"
 #include "collectives/direct/direct_team.hpp"
-#include "collectives/reduce_call.hpp"
 
 namespace hmc::collectives {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "collectives/collective_args.hpp"
+#include "collectives/args/collective_args.hpp"
 #include "collectives/direct/direct_team.hpp"
 #include "collectives/direct/roles.hpp"
 

@@ -1,8 +1,8 @@
 // pull: the collectives in which every rank takes what it needs out of the others' inputs.
 #pragma once
 
-#include "collectives/collective_args.hpp"
-#include "collectives/counts_match.hpp"
+#include "collectives/args/collective_args.hpp"
+#include "collectives/args/counts_match.hpp"
 #include "collectives/direct/direct_team.hpp"
 
 namespace hmc::collectives {

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "collectives/args/signature.hpp"
 #include "collectives/execute/ledger.hpp"
 #include "collectives/execute/report.hpp"
 #include "collectives/select/room.hpp"
-#include "collectives/signature.hpp"
 #include "runtime/window/core.hpp"
 
 namespace hmc::collectives {

@@ -8,8 +8,8 @@
 #include <new>
 #include <vector>
 
+#include "collectives/args/signature.hpp"
 #include "collectives/execute/ledger.hpp"
-#include "collectives/signature.hpp"
 
 namespace hmc::collectives {
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "collectives/signature.hpp"
+#include "collectives/args/signature.hpp"
 
 namespace hmc::collectives {
 

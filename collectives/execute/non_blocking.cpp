@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "collectives/execute/schedule_team.hpp"
-#include "collectives/failure.hpp"
+#include "collectives/execute/throw_failure.hpp"
 
 namespace hmc::collectives {
 

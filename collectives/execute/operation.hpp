@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/collective_args.hpp"
-#include "collectives/counts_match.hpp"
+#include "collectives/args/collective_args.hpp"
+#include "collectives/args/counts_match.hpp"
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/plan.hpp"
 #include "collectives/execute/runner.hpp"

@@ -5,7 +5,7 @@
 
 #include <hmc/error.hpp>
 
-#include "collectives/signature.hpp"
+#include "collectives/args/signature.hpp"
 
 namespace hmc::collectives {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/collective_args.hpp"
+#include "collectives/args/collective_args.hpp"
 #include "collectives/execute/arena.hpp"
 #include "collectives/execute/numbering.hpp"
 #include "collectives/execute/plan.hpp"

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/failure.hpp"
-#include "collectives/on_stream/calls_on_streams.hpp"
+#include "collectives/execute/throw_failure.hpp"
+#include "collectives/on_stream/make.hpp"
 #include "collectives/team_creation/derive.hpp"
 #include "runtime/window/device/open_streams.hpp"
 #include "runtime/window/operation_scope.hpp"

@@ -6,7 +6,7 @@
 // second meeting, at which all have done with my staging.
 #include <algorithm>
 
-#include "collectives/on_stream/calls_on_streams.hpp"
+#include "collectives/on_stream/make.hpp"
 #include "runtime/window/device/stream_group.hpp"
 
 namespace hmc::collectives {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "collectives/on_stream/calls_on_streams.hpp"
+#include "collectives/on_stream/make.hpp"
 #include "runtime/window/device/host_copies.hpp"
 
 namespace hmc {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/failure.hpp"
-#include "collectives/team_creation/team_exchange.hpp"
+#include "collectives/execute/team_exchange.hpp"
+#include "collectives/execute/throw_failure.hpp"
 #include "runtime/window/operation_scope.hpp"
 
 namespace hmc::collectives {

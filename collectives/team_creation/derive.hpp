@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "collectives/calls.hpp"
+#include "collectives/state/calls.hpp"
 
 namespace hmc::collectives {
 

@@ -13,7 +13,7 @@
 
 #include <hmc/version.hpp>
 
-#include "collectives/attach.hpp"
+#include "collectives/state/attach.hpp"
 #include "runtime/job/core.hpp"
 #include "runtime/job/model.hpp"
 #include "runtime/job/wires.hpp"

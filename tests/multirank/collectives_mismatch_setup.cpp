@@ -1,6 +1,6 @@
 // Ranks that make or close something while others call something else on the same team: as any mismatch, it is told at
 // once, to all, by names that they know.
-#include "collectives/state.hpp"
+#include "collectives/state/state.hpp"
 #include "tests/multirank/collectives_mismatch.hpp"
 #include "tests/support/code_of.hpp"
 

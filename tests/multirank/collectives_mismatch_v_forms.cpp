@@ -1,7 +1,7 @@
 // Ranks whose counts or elements don't agree in a v-form.
 #include <algorithm>
 
-#include "collectives/signature.hpp"
+#include "collectives/args/signature.hpp"
 #include "tests/multirank/collectives_mismatch.hpp"
 
 namespace hmc {

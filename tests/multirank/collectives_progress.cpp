@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/calls.hpp"
+#include "collectives/state/calls.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

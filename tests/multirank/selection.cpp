@@ -1,6 +1,6 @@
 // All ranks take the same algorithm, and a counter tells which; a file's rows are followed, over real wires.
 #include "collectives/schedule/algorithms/registry.hpp"
-#include "collectives/state.hpp"
+#include "collectives/state/state.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

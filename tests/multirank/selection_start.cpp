@@ -12,7 +12,7 @@
 
 #include "bootstrap/inproc.hpp"
 #include "collectives/select/parameters.hpp"
-#include "collectives/state.hpp"
+#include "collectives/state/state.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/job/core.hpp"
 

@@ -1,9 +1,9 @@
 // CollectiveArgs: the arguments of one collective call, checked and resolved.
 #pragma once
 
-#include "collectives/reduce_call.hpp"
+#include "collectives/args/reduce_call.hpp"
+#include "collectives/args/signature.hpp"
 #include "collectives/schedule/call.hpp"
-#include "collectives/signature.hpp"
 
 namespace hmc::collectives {
 

@@ -1,4 +1,4 @@
-#include "collectives/failure.hpp"
+#include "collectives/execute/throw_failure.hpp"
 
 #include <fmt/format.h>
 

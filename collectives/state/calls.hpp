@@ -1,4 +1,4 @@
-// From a caller's arguments to a Given: everything is checked here. Throws Error.
+// Checks a caller's arguments and builds CollectiveArgs. Throws Error.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 #include <hmc/team.hpp>
 
-#include "collectives/collective_args.hpp"
-#include "collectives/state.hpp"
+#include "collectives/args/collective_args.hpp"
+#include "collectives/state/state.hpp"
 
 namespace hmc::collectives {
 

@@ -1,4 +1,4 @@
-#include "collectives/counts_match.hpp"
+#include "collectives/args/counts_match.hpp"
 
 #include <fmt/format.h>
 

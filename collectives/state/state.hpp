@@ -4,10 +4,10 @@
 #include <array>
 #include <memory>
 
-#include "collectives/attach.hpp"
 #include "collectives/direct/direct_team.hpp"
 #include "collectives/execute/schedule_team.hpp"
 #include "collectives/select/selector.hpp"
+#include "collectives/state/attach.hpp"
 #include "runtime/window/team_core.hpp"
 
 namespace hmc::collectives {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "collectives/state.hpp"
+#include "collectives/execute/schedule_team.hpp"
 
 namespace hmc::collectives {
 

@@ -1,4 +1,4 @@
-#include "collectives/signature.hpp"
+#include "collectives/args/signature.hpp"
 
 #include <fmt/format.h>
 

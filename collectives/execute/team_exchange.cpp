@@ -1,11 +1,11 @@
-#include "collectives/team_creation/team_exchange.hpp"
+#include "collectives/execute/team_exchange.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/failure.hpp"
+#include "collectives/execute/throw_failure.hpp"
 #include "runtime/window/operation_scope.hpp"
 
 namespace hmc::collectives {

@@ -1,11 +1,11 @@
-#include "collectives/state.hpp"
+#include "collectives/state/state.hpp"
 
 #include <utility>
 #include <vector>
 
-#include "collectives/attach.hpp"
-#include "collectives/on_stream/calls_on_streams.hpp"
-#include "collectives/team_creation/team_exchange.hpp"
+#include "collectives/execute/team_exchange.hpp"
+#include "collectives/state/attach.hpp"
+#include "collectives/state/calls_on_streams.hpp"
 #include "runtime/window/operation_scope.hpp"
 
 namespace hmc::collectives {

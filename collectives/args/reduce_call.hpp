@@ -6,8 +6,8 @@
 
 #include <hmc/types.hpp>
 
+#include "collectives/args/signature.hpp"
 #include "collectives/reduce/reduce.hpp"
-#include "collectives/signature.hpp"
 
 namespace hmc::collectives {
 

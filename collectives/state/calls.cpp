@@ -1,4 +1,4 @@
-#include "collectives/calls.hpp"
+#include "collectives/state/calls.hpp"
 
 #include <fmt/format.h>
 

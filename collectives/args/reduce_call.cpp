@@ -1,4 +1,4 @@
-#include "collectives/reduce_call.hpp"
+#include "collectives/args/reduce_call.hpp"
 
 #include <algorithm>
 #include <cstring>

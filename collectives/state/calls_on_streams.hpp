@@ -1,9 +1,9 @@
 // CallsOnStreams: how a team's collectives in the order of devices' streams are carried out.
 #pragma once
 
-#include <memory>
+#include <cstddef>
 
-#include "collectives/calls.hpp"
+#include <hmc/types.hpp>
 
 namespace hmc::collectives {
 
@@ -24,10 +24,5 @@ class CallsOnStreams {
   /// on all the same.
   virtual void close() = 0;
 };
-
-// Collective; `buffer` lies on the device that the streams are of. Throw Error{unsupported} on every rank where some
-// rank can't.
-std::unique_ptr<CallsOnStreams> make_by_words(const OpenTeam& team, const char* operation, const void* buffer);
-std::unique_ptr<CallsOnStreams> make_by_host(const OpenTeam& team, const char* operation, const void* buffer);
 
 }  // namespace hmc::collectives
