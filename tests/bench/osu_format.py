@@ -1,4 +1,4 @@
-"""Reads what OSU's programs print, as people's scripts do, and checks the columns to the letter."""
+"""Parses the output format of the OSU programs as users' scripts do, and checks the columns exactly."""
 import re
 
 SIZE_WIDTH = 10
@@ -20,7 +20,7 @@ class Table:
         self.rows = [line.split() for line in data]
         self.data_lines = data
         self.header = self.comments[-1]
-        # Titles hold single blanks; between columns there are more, or a title's start is its column's.
+        # Titles contain single blanks. Columns are separated by more, or a title begins where its column begins.
         self.titles = re.split(r"\s{2,}", self.header.lstrip("# ").strip())
 
     def column(self, title):
@@ -70,7 +70,7 @@ def check_cell(title, cell):
 
 
 def check_header(titles, header):
-    """A title stands to the side of its column where the values stand."""
+    """A title is aligned like the values of its column."""
     assert header[0].startswith("# "), header
     for title, cell in zip(titles, header, strict=True):
         if cell is header[0]:
@@ -80,7 +80,7 @@ def check_header(titles, header):
 
 
 def check_columns(table, value_width=VALUE_WIDTH):
-    """Every line of the table stands exactly in OSU's columns, which are `value_width` wide."""
+    """Every line of the table matches OSU's columns exactly, which are `value_width` wide."""
     widths = widths_of(table.titles, value_width)
     check_header(table.titles, cells_of(table.header, widths))
     for line in table.data_lines:

@@ -1,4 +1,4 @@
-"""The programs, their flags, and how a test runs them."""
+"""The programs, their flags, and functions that run them."""
 import os
 import subprocess
 from pathlib import Path
@@ -40,7 +40,7 @@ STARTING = ["hello", "init"]
 ALL = MEASURING + STARTING
 
 SHORT = ["-i", "4", "-x", "1"]
-# What the first number of a row is called.
+# The title of a row's first number.
 MAIN = {
     **{name: "Latency (us)" for name in LATENCY + ATOMICS},
     **{name: "Bandwidth (MB/s)" for name in BANDWIDTH},
@@ -51,7 +51,7 @@ MAIN = {
 
 
 def listed():
-    """The programs that the executable has."""
+    """The programs in the executable."""
     words = subprocess.run([BIN / "bench" / "hmc_osu", "--list"], capture_output=True, text=True, check=True).stdout.split()
     return [word.removeprefix("hmc_") for word in words]
 
@@ -84,7 +84,7 @@ def program(name):
 
 
 def command(name, *args, ranks=2, nodes=1, launcher=(), before=()):
-    """`launcher`: options of hmcrun; `before`: words before each rank's program."""
+    """`launcher`: options of hmcrun; `before`: arguments before each rank's program."""
     words = [str(BIN / "hmcrun"), "-np", str(ranks), "--nodes", str(nodes), "--timeout", str(TIMEOUT_S - 10), *launcher]
     return [*words, *before, program(name), *map(str, args)]
 
@@ -96,7 +96,7 @@ def launch(name, *args, **layout):
 
 
 def output(name, *args, **layout):
-    """stdout of a run that must succeed and say nothing on stderr."""
+    """stdout of a run that must succeed and print nothing on stderr."""
     done = launch(name, *args, **layout)
     assert done.returncode == 0 and done.stderr == "", (name, args, done.returncode, done.stdout, done.stderr)
     return done.stdout

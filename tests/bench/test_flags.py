@@ -17,12 +17,12 @@ from programs import (ALL, ATOMICS, BANDWIDTH, BLOCKING, IN_PLACE, MAIN, MEASURI
 
 SMALL = ["-m", "64"]
 LARGE = ["-i", "2", "-x", "0", "-m", "131064:262140"]
-# Of those with sizes.
+# Of the programs with sizes.
 ONE_OF_EACH_KIND = ["put_latency", "get_latency", "put_signal_latency", "acc_latency", "put_bw", "put_bibw", "put_mr", "put_multi_lat",
                     "broadcast", "iallgatherv", "allreduce", "ireduce"]
 INTEGERS = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"]
 DTYPES = INTEGERS + ["f16", "bf16", "f32", "f64", "e4m3", "e5m2"]
-ARITHMETIC = ["sum", "prod", "min", "max"]  # of a part of the ranks too
+ARITHMETIC = ["sum", "prod", "min", "max"]  # also defined for a part of the ranks
 OPERATIONS = ARITHMETIC + ["avg", "band", "bor", "bxor", "land", "lor"]
 FETCHING = ["fetch_add", "fetch_and", "fetch_or", "fetch_xor", "swap", "fetch"]
 PREFIXES = both_forms(["scan", "exscan"])
@@ -43,9 +43,9 @@ def unit(name):
 
 
 class Programs(unittest.TestCase):
-    """The tests loop over programs.py; so a program that isn't there would have none."""
+    """The tests loop over programs.py, so a program that isn't listed there would have no test."""
 
-    def test_all_are_known_here(self):
+    def test_all_are_listed(self):
         self.assertEqual(sorted(listed()), sorted(ALL))
 
     def test_all_have_a_link(self):
@@ -68,7 +68,7 @@ class Programs(unittest.TestCase):
             base = name[1:] if name in NON_BLOCKING else name
             self.assertIn("hmc_" + base, words)
 
-    def test_the_executable_itself_is_no_program(self):
+    def test_the_executable_itself_is_not_a_program(self):
         done = subprocess.run([program("osu"), "-c"], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("--list", done.stderr)
@@ -89,7 +89,7 @@ class Sizes(unittest.TestCase):
         self.assertEqual(table_of("allreduce", *SHORT, "-m", "1:16", "-t", "f64").column("Size"), ["8", "16"])
 
     def test_defaults(self):
-        # One iteration of each size: the range is what is tested.
+        # One iteration of each size: only the range is tested.
         once = ["-i", "1", "-x", "0"]
         self.assertEqual(table_of("allreduce", *once).column("Size"), [str(4 << i) for i in range(19)])
         self.assertEqual(table_of("put_bw", *once, "-W", "2").column("Size"), [str(1 << i) for i in range(23)])
@@ -105,7 +105,7 @@ class Iterations(unittest.TestCase):
         self.assertEqual(table_of("put_latency", "-f", "-m", "8192:16384").column("Iterations"), ["10000", "1000"])
         self.assertEqual(table_of("put_bw", "-f", "-m", "8192:16384").column("Iterations"), ["100", "20"])
 
-    def test_none_of_warmup(self):
+    def test_no_warmup(self):
         for name in ("put_latency", "atomics", "barrier", "allreduce", "iallreduce"):
             with self.subTest(program=name):
                 rows = json.loads(output(name, "-i", "7", "-x", "0", "-f", *(SMALL if name in SIZED else []), "--json"))["rows"]
@@ -162,7 +162,7 @@ class Columns(unittest.TestCase):
             with self.subTest(program=name):
                 self.assertEqual(set(table_of(name, *args_for(name), "-c", ranks=1).column("Validation")), {"Pass"})
 
-    def test_all_together_stand_in_order(self):
+    def test_all_columns_together_are_in_order(self):
         table = table_of("allreduce", *SHORT, *SMALL, "-f", "-c", "-z", "--fresh")
         self.assertEqual(table.titles, ["Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations", "Validation",
                                         "P50 Tail Lat(us)", "P90 Tail Lat(us)", "P99 Tail Lat(us)", "Alg BW(MB/s)", "Bus BW(MB/s)",
@@ -196,9 +196,9 @@ class Data(unittest.TestCase):
         for name in ("broadcast", "allgather", "allreduce"):
             with self.subTest(program=name):
                 outside, inside = [], []
-                # The least of each: a rank that loses its core meets one form only. Other tests may share the cores.
+                # The minimum of each: a rank that loses its core delays only one form. Other tests may share the cores.
                 for runs in range(40):
-                    # To write or read 1 MiB takes tens of us.
+                    # Writing or reading 1 MiB takes tens of us.
                     if runs >= 8 and min(inside) > min(outside) + 10:
                         break
                     table = table_of(name, "-i", "10", "-x", "2", "-m", "1048576:1048576", "--fresh",
@@ -207,7 +207,7 @@ class Data(unittest.TestCase):
                     inside += table.numbers("Fresh Inside(us)")
                 self.assertGreater(min(inside), min(outside) + 10, (outside, inside))
 
-    def test_validation_says_that_it_changes_what_is_measured(self):
+    def test_validation_prints_that_it_changes_the_times(self):
         for name in ("put_latency", "allreduce"):
             said = [line for line in table_of(name, *SHORT, *SMALL, "-c").comments if line.startswith("# Validation: ")]
             self.assertEqual(len(said), 1)
@@ -242,7 +242,7 @@ class Data(unittest.TestCase):
     def test_types_of_reductions(self):
         for dtype in DTYPES:
             self.check_reduction("allreduce", dtype, "sum")
-        for i, name in enumerate(REDUCTIONS):  # of the others a few each, in turn
+        for i, name in enumerate(REDUCTIONS):  # a few of the other types each, in turn
             for j in range(3):
                 self.check_reduction(name, DTYPES[(3 * i + j) % len(DTYPES)], ARITHMETIC[(i + j) % len(ARITHMETIC)])
 
@@ -321,7 +321,7 @@ class OtherForms(unittest.TestCase):
         self.assertEqual(rows[0]["ranks"], "2")
 
     def on_a_terminal(self, command):
-        """What stderr shows on a terminal, and stdout's text in a pipe."""
+        """stderr's output on a terminal, and stdout's in a pipe."""
         terminal, side = pty.openpty()
         with os.fdopen(terminal, "rb", buffering=0) as screen:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=side, timeout=60, check=True, text=True)
@@ -331,17 +331,17 @@ class OtherForms(unittest.TestCase):
         return shown.decode(), done.stdout
 
     def long_enough(self, words, iterations):
-        """The first run that is long enough to show something: a fast machine needs more iterations for it."""
+        """The first run that is long enough to show progress: a fast machine needs more iterations."""
         for _ in range(6):
             called = [*words, "-i", str(iterations), "-x", "0"]
             shown, stdout = self.on_a_terminal(called)
             if shown:
                 return called, shown, stdout
             iterations *= 2
-        self.fail(f"{iterations} iterations, and nothing was shown")
+        self.fail(f"no progress was shown in {iterations} iterations")
 
     def test_progress_of_transfers(self):
-        for more in ([], ["-f"]):  # one clock around all, a clock around each
+        for more in ([], ["-f"]):  # one timer around all, a timer around each
             words = command("put_latency", "-m", "65536:65536", *more)
             _, shown, stdout = self.long_enough(words, 100_000)
             self.assertRegex(shown, r"\rhmc_put_latency: 65536 bytes: \d+ %")
@@ -351,7 +351,7 @@ class OtherForms(unittest.TestCase):
     def test_progress_on_a_terminal_only(self):
         called, shown, stdout = self.long_enough([program("allreduce"), "-m", "65536:65536"], 500_000)
         self.assertRegex(shown, r"\rhmc_allreduce: 65536 bytes: \d+ %")
-        self.assertTrue(shown.endswith("\r\x1b[K"), shown[-20:])  # nothing stays
+        self.assertTrue(shown.endswith("\r\x1b[K"), shown[-20:])  # the line is erased
         self.assertNotIn("\r", stdout)
         piped = subprocess.run(called, capture_output=True, timeout=60, check=True, text=True)
         self.assertEqual(piped.stderr, "")
@@ -373,18 +373,18 @@ class WrongUse(unittest.TestCase):
             with self.subTest(program=name, flag=flag):
                 self.assertTrue(self.check_refused(name, flag, "4"))
 
-    def test_values_that_make_no_sense(self):
+    def test_invalid_values(self):
         for args in (["-m", "8:4"], ["-m", "x"], ["-m", "0"], ["-i", "0"], ["-x", "-1"], ["-t", "f99"], ["-o", "mean"],
                      ["-b", "gpu"], ["--json", "--csv"]):
             with self.subTest(args=args):
                 self.assertTrue(self.check_refused("allreduce", *args))
         self.assertTrue(self.check_refused("put_bw", "-W", "0"))
-        for name in PREFIXES:  # an average of some of the ranks isn't defined
+        for name in PREFIXES:  # an average over some of the ranks isn't defined
             self.assertTrue(self.check_refused(name, "-o", "avg"))
         for operation in ("compare_swap", "add"):
             self.assertTrue(self.check_refused("fop_latency", "-o", operation))
 
-    def test_one_rank_speaks_for_all(self):
+    def test_only_one_rank_prints(self):
         self.assertEqual(sum("--foo" in line for line in self.check_refused("allreduce", "--foo", ranks=4)), 1)
 
     def test_transfers_need_two_ranks(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""hmc_floor runs, and judges every row by a limit. Whether the limits are kept isn't tested: other work moves the figures."""
+"""hmc_floor runs, and every row has a limit. Whether limits are met isn't tested, since load changes times."""
 import os
 import re
 import subprocess

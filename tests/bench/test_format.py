@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Every program's plain output is OSU's: banner, comment lines, columns; in both layouts."""
+"""Every program's plain output has OSU's format: banner, comment lines, columns; in both layouts."""
 import json
 import os
 import re
@@ -39,7 +39,7 @@ def sized(name):
     return ["-m", "8:64"] if name in SIZED else []
 
 
-# As OSU 7.4 prints them, whose columns of values are 18 wide.
+# Output of OSU 7.4, whose value columns are 18 wide.
 OSU_74 = {
     "collective": """
 # OSU MPI Allreduce Latency Test v7.4
@@ -72,9 +72,9 @@ OSU_74 = {
 
 
 class Osu(unittest.TestCase):
-    """What reads our output also reads OSU's own."""
+    """The parser for HMC's output also parses OSU's own."""
 
-    def test_is_read_by_the_same_parser(self):
+    def test_is_parsed_by_the_same_parser(self):
         for name, text in OSU_74.items():
             with self.subTest(output=name):
                 table = Table(text.lstrip("\n"))
@@ -86,14 +86,14 @@ class Osu(unittest.TestCase):
         full = Table(OSU_74["full"].lstrip("\n"))
         self.assertEqual(full.column("Iterations"), ["1000", "100"])
 
-    def test_has_our_columns_but_for_their_width(self):
+    def test_has_the_same_columns_except_their_width(self):
         for name, ours in (("collective", ("allreduce",)), ("full", ("allgather", "-f")), ("bandwidth", ("put_bw",)),
                            ("barrier", ("barrier",))):
             osu = Table(OSU_74[name].lstrip("\n"))
             table = Table(output(*ours, *SHORT, *(["-m", "8"] if ours[0] in SIZED else [])))
             self.assertEqual(table.titles[:len(osu.titles)], osu.titles)
 
-    def test_a_shifted_header_is_seen(self):
+    def test_a_shifted_header_is_detected(self):
         with self.assertRaises(AssertionError):
             check_columns(Table("# Size       Avg Latency(us) \n4                       1.83\n"), value_width=18)
         with self.assertRaises(AssertionError):
@@ -122,7 +122,7 @@ class Format(unittest.TestCase):
 
     def test_every_program_in_every_layout(self):
         for name in MEASURING:
-            # Every layout for one program of each kind. 3: of pairs, one rank looks on.
+            # Every layout for one program of each kind. 3 ranks: one rank has no partner.
             few = name in ("put_latency", "put_mr", "fop_latency", "barrier", "allreduce", "iallreduce")
             for ranks, nodes in ((2, 1), (3, 1), (4, 1), (2, 2), (4, 2)) if few else ((4, 2),):
                 with self.subTest(program=name, ranks=ranks, nodes=nodes):
@@ -161,7 +161,7 @@ class Format(unittest.TestCase):
                                                      "fetch", "add", "set", "and", "or", "xor"])
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one CPU is always all of them")
-    def test_binding_is_what_the_launcher_did(self):
+    def test_binding_is_the_launchers(self):
         for bind, told in (("core", "core"), ("none", "none")):
             table = Table(output("barrier", *SHORT, launcher=["--bind-to", bind]))
             self.assertEqual(table.note("Binding"), told)

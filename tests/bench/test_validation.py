@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A wrong result gives no number and ends non-zero: --corrupt SIZE flips a bit of one size's result before it is checked."""
+"""A wrong result gives no time and a non-zero status: --corrupt SIZE flips a bit of a result before the check."""
 import csv
 import io
 import json
@@ -31,7 +31,7 @@ class Validation(unittest.TestCase):
             else:
                 self.assertEqual(("-" in numbers, verdict), (False, "Pass"))
 
-    def test_every_program_sees_a_wrong_bit(self):
+    def test_every_program_detects_a_wrong_bit(self):
         for name in MEASURING:
             for ranks, nodes in ((3, 1), (4, 2)):
                 with self.subTest(program=name, ranks=ranks, nodes=nodes):
@@ -43,7 +43,7 @@ class Validation(unittest.TestCase):
                         size = "0" if name in BARRIERS else "8"
                         self.check_table(Table(failed(name, "--corrupt", size, ranks=ranks, nodes=nodes)), None)
 
-    def test_atomics_see_it_each(self):
+    def test_each_atomic_detects_it(self):
         for dtype, size in (("i64", "8"), ("u32", "4")):
             table = Table(failed("atomics", "-t", dtype, "--corrupt", size))
             self.assertEqual(table.column("Validation"), ["Fail"] * 12)
@@ -63,7 +63,7 @@ class Validation(unittest.TestCase):
             with self.subTest(program=name):
                 self.check_table(Table(failed(name, *ROWS, "-l", "--corrupt", "32", ranks=3)), {"32"})
 
-    def test_fresh_alone_looks_too(self):
+    def test_fresh_alone_checks_too(self):
         done = launch("put_latency", *SHORT, *ROWS, "--fresh", "--corrupt", "32")
         self.assertEqual(done.returncode, 1)
         self.assertEqual(Table(done.stdout).numbers("Size"), [16, 32, 64])

@@ -1,4 +1,4 @@
-"""Finds the driver, and makes results to test with."""
+"""Imports the driver, and makes results for tests."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ def whole(layouts, samples, missing, withdrawn=None, **changes):
 
 
 def complete(sizes=(8, 1024)):
-    """A results.json in which every contestant has every figure: contestant k takes k + 1 us per 8 bytes."""
+    """A results.json in which every contestant has every time: contestant k takes k + 1 us per 8 bytes."""
     one = layout({"allreduce": [f"allreduce:{size}" for size in sizes], "barrier": ["barrier"]})
     samples = []
     for r in range(3):

@@ -1,4 +1,4 @@
-"""The report is one file that shows every series, and the tables say the same."""
+"""The report is one file that shows every series, and the tables have the same content."""
 
 import unittest
 import xml.etree.ElementTree as ElementTree
@@ -22,7 +22,7 @@ class Page(unittest.TestCase):
         self.results = support.complete()
         self.page = report.page(self.results)
 
-    def test_fetches_nothing_and_runs_nothing(self):
+    def test_has_no_external_resources_and_no_scripts(self):
         for word in ("<script", "<link", "<img", "src=", "url(", "@import"):
             self.assertNotIn(word, self.page)
         self.assertEqual(set(re.findall(r'https?://[^" ]*', self.page)), {"http://www.w3.org/2000/svg"})
@@ -99,7 +99,7 @@ class Page(unittest.TestCase):
     def legend_markers(self):
         return sum(len(one["contestants"]) for one in self.results["layouts"]) + 6  # of times, of ratios
 
-    def test_settings_are_told_by_layout(self):
+    def test_settings_are_listed_by_layout(self):
         self.results["layouts"][0]["settings"]["mpich"] = "this and that"
         self.assertIn("memory-np2: this and that", report.page(self.results))
 
@@ -111,7 +111,7 @@ class Page(unittest.TestCase):
         self.results["notes"].append("MPICH: <broke>")
         self.assertIn("<li>MPICH: &lt;broke&gt;</li>", report.page(self.results))
 
-    def test_a_missing_figure_is_a_line_even_without_a_note(self):
+    def test_a_missing_time_is_a_line_even_without_a_note(self):
         row = self.results["rows"][0]
         row["us"].pop("gloo")
         row["missing"]["gloo"] = "no such thing"

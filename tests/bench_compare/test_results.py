@@ -1,4 +1,4 @@
-"""Rows made of samples, and what counts as a valid results.json."""
+"""Rows made of samples, and the check of a results.json."""
 
 import copy
 import json
@@ -22,16 +22,16 @@ class Rows(unittest.TestCase):
     def test_name_the_best_peer_and_never_a_floor_as_such(self):
         self.assertEqual(self.row["best_peer"], "openmpi")
 
-    def test_hold_hmc_against_the_best_peer_round_by_round(self):
+    def test_compare_hmc_with_the_best_peer_round_by_round(self):
         self.assertEqual(self.row["to_best_peer"]["hmc-window"]["median"], 0.5)
 
-    def test_hold_window_buffers_against_the_floor_of_window_buffers(self):
+    def test_compare_window_buffers_with_the_floor_of_window_buffers(self):
         self.assertEqual(self.row["to_floor"]["hmc-window"]["median"], 2.0)
 
     def test_mark_the_noisy(self):
         self.assertEqual(self.row["noisy"], ["openmpi"])
 
-    def test_say_why_a_figure_is_missing(self):
+    def test_have_the_reason_of_a_missing_time(self):
         self.assertEqual(self.row["missing"]["gloo"], "it lacks this")
 
     def test_use_the_mean_where_ranks_share_cores(self):
@@ -49,7 +49,7 @@ class Rows(unittest.TestCase):
 
 
 class Doubts(unittest.TestCase):
-    """What isn't clean in every round isn't shown as if it were."""
+    """A row with a failure or doubt in any round is marked or withdrawn."""
 
     def row(self, counts, rounds=5, withdrawn=None, **changes):
         samples = [support.sample(name, r, 2.0) for name, count in counts.items() for r in range(count)]
@@ -59,7 +59,7 @@ class Doubts(unittest.TestCase):
         found = support.whole([layout], samples, {}, withdrawn)
         return found["rows"][0], next(support.text.tables(found))[2][0]
 
-    def test_what_went_wrong_in_one_round_has_no_figure_and_says_why(self):
+    def test_a_cell_that_failed_in_one_round_has_no_time_and_a_reason(self):
         key = ("memory-np2", "mpich", "allreduce", 8)
         row, _ = self.row({"hmc-window": 5, "mpich": 4}, withdrawn={key: "wrong bytes (round 5)"})
         self.assertNotIn("mpich", row["us"])
@@ -93,17 +93,17 @@ class Loaded(unittest.TestCase):
         found = support.whole([support.layout({"allreduce": ["allreduce:8"]})], samples, {})
         return found["rows"][0]["loaded"]
 
-    def test_a_row_is_loaded_when_others_had_the_cpus_in_most_rounds(self):
+    def test_a_row_is_loaded_if_other_processes_used_the_cpus_in_most_rounds(self):
         self.assertEqual(self.loaded(0.5, 0.4, 0.0), {"mpich": 0.4})
         self.assertEqual(self.loaded(0.5, 0.0, 0.0), {})
 
-    def test_rounds_of_which_nothing_is_known_do_not_count(self):
+    def test_rounds_of_unknown_load_do_not_count(self):
         self.assertEqual(self.loaded(None, None, 0.3), {"mpich": 0.3})
         self.assertEqual(self.loaded(None, None, None), {})
 
 
 class Reading(unittest.TestCase):
-    """A call that leaves its result far away is cheap, and its reader pays."""
+    """A call that leaves its result in another core's cache is cheap, but reading the result is slow."""
 
     def setUp(self):
         samples = [support.sample(name, r, us, read=read) for name, us, read in

@@ -1,4 +1,4 @@
-"""What the driver does with contestants that work, fail, hang, lie or aren't there."""
+"""The driver's handling of contestants that work, fail, hang, report wrong data or are absent."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ import unittest.mock
 import support
 from driver import contestants, launch, machine, peers, plan, results, rounds
 
-# Plays a contestant: writes lines for its cells as the real programs do, or misbehaves.
+# A fake contestant: writes lines for its cells as the real programs do, or misbehaves.
 PLAYER = r'''#!/usr/bin/python3
 import json, os, subprocess, sys, time
 how = os.path.basename(sys.argv[0])
@@ -58,7 +58,7 @@ class Rounds(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def play(self, *players, rounds_wanted=1, nodes=1, timeout_s=10, apart=False, seed=1):
-        """Runs these, with two cells; returns the interleaver and the layout."""
+        """Runs these contestants with two cells; returns the interleaver and the layout."""
         everyone = []
         for player in players:
             path = os.path.join(self.folder.name, player)
@@ -78,19 +78,19 @@ class Rounds(unittest.TestCase):
         with open(os.path.join(self.folder.name, "order"), encoding="utf-8") as file:
             return file.read().split()
 
-    def test_every_round_runs_everyone_once_in_an_order_of_its_own(self):
+    def test_every_round_runs_each_contestant_once_in_a_random_order(self):
         work, layout = self.play("one", "two", "three", rounds_wanted=8, seed=3)
         order = self.order()
         found = {tuple(order[at:at + 3]) for at in range(0, len(order), 3)}
         self.assertTrue(all(sorted(each) == ["one", "three", "two"] for each in found), found)
         self.assertGreater(len(found), 2)
-        # Neither a place nor a neighbour is fixed: a rotation would have one follower for each.
+        # Neither a position nor a successor is fixed: in a rotation each contestant would have one successor.
         after_one = {each[each.index("one") + 1] for each in found if each[2] != "one"}
         self.assertEqual(after_one, {"two", "three"})
         self.assertEqual(len(work.samples), 8 * 3 * 2)
         self.assertEqual((layout["rounds"], work.notes), (8, []))
 
-    def test_a_seed_gives_the_same_order_again(self):
+    def test_a_seed_reproduces_the_order(self):
         for _ in range(2):
             self.play("one", "two", "three", rounds_wanted=4, seed=7)
         order = self.order()
@@ -100,7 +100,7 @@ class Rounds(unittest.TestCase):
         self.play("one", "two", apart=True)
         self.assertEqual([sorted(self.order()[at:at + 2]) for at in (0, 2)], [["one", "two"]] * 2)
 
-    def test_a_deadline_ends_the_rounds_and_says_so(self):
+    def test_a_deadline_ends_the_rounds_and_is_reported(self):
         work, layout = self.play("one")
         work.run(layout, 5, time.monotonic())
         self.assertEqual(layout["rounds"], 1)
@@ -113,7 +113,7 @@ class Rounds(unittest.TestCase):
         self.assertEqual(work.failed, {"crashes"})
         self.assertIn("exit 3", self.rows[0]["missing"]["crashes"])
 
-    def test_what_a_contestant_told_before_it_died_is_kept(self):
+    def test_output_before_a_contestants_death_is_kept(self):
         work, _ = self.play("dies_between")
         self.assertEqual([sample["op"] for sample in work.samples], ["put"])
         self.assertIn("exit 7", self.rows[1]["missing"]["dies_between"])
@@ -121,17 +121,17 @@ class Rounds(unittest.TestCase):
 
     def test_wrong_bytes_in_one_round_withdraw_the_cell(self):
         work, _ = self.play("falters", rounds_wanted=3)
-        self.assertEqual(len(work.samples), 2 * 2)  # the other rounds' figures are there, and aren't shown
+        self.assertEqual(len(work.samples), 2 * 2)  # the other rounds' times exist, and aren't reported
         for row in self.rows:
             self.assertEqual((row["us"], row["missing"]), ({}, {"falters": "wrong bytes (round 2)"}))
 
-    def test_who_hangs_is_killed_told_and_not_started_again(self):
+    def test_a_hanging_contestant_is_killed_reported_and_not_started_again(self):
         work, _ = self.play("hangs", "one", rounds_wanted=2, timeout_s=0.5, apart=True)
         self.assertEqual(self.order().count("hangs"), 1)
         self.assertIn("not complete after", work.notes[0])
         self.assertTrue(all("hangs" in row["missing"] for row in self.rows))
 
-    def test_wrong_bytes_are_a_line_and_no_figure(self):
+    def test_wrong_bytes_are_a_line_and_have_no_time(self):
         work, _ = self.play("is_wrong")
         self.assertEqual(work.samples, [])
         self.assertIn("put of 8 bytes: wrong bytes", work.notes[0])
@@ -142,37 +142,37 @@ class Rounds(unittest.TestCase):
         self.assertIn("its-package", work.notes[0])
         self.assertEqual(self.rows[0]["missing"], {"absent": "absent"})
 
-    def test_what_a_contestant_lacks_is_no_failure(self):
+    def test_an_operation_that_a_contestant_lacks_is_not_a_failure(self):
         work, _ = self.play("lacks_it")
         self.assertEqual((work.failed, self.rows[0]["missing"]), (set(), {"lacks_it": "no such thing"}))
 
-    def test_bytes_that_did_not_cross_loopback_are_no_figure_of_the_network(self):
+    def test_bytes_that_did_not_cross_loopback_have_no_network_time(self):
         work, _ = self.play("cheats", "one", nodes=2)
         self.assertEqual({sample["contestant"] for sample in work.samples}, {"one"})
         self.assertEqual(work.failed, {"cheats"})
 
-    def test_ranks_that_are_not_where_they_shall_be_are_told(self):
+    def test_ranks_on_wrong_cpus_are_reported(self):
         for player in ("unpinned", "elsewhere"):
             work, _ = self.play(player)
             self.assertIn("not on [[0, 1], [1, 1]]", work.notes[0])
 
-    def test_contestants_that_are_on_different_cpus_are_told(self):
+    def test_contestants_on_different_cpus_are_reported(self):
         work, _ = self.play("elsewhere", "one")
         self.assertIn("weren't on the same CPUs", work.notes[-1])
 
-    def test_everyone_is_given_the_same_cpus(self):
+    def test_all_contestants_get_the_same_cpus(self):
         _, layout = self.play("one")
         self.assertIn("--cpus=0,1", layout["commands"]["one"])
 
-    def test_nobody_is_left_behind(self):
+    def test_no_process_is_left_behind(self):
         self.play("litters")
         mine = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True,
                               check=False).stdout.split()
         self.assertNotIn("sleep", mine)
 
     def test_the_time_of_a_start_is_not_rounded_to_a_poll(self):
-        # A poll at 1, 3, 7 ... 63, 113, 163 ms would say 163.
-        # A machine that is busy with other things adds to most starts.
+        # A poll at 1, 3, 7 ... 63, 113, 163 ms would give 163.
+        # A busy machine delays most starts.
         least = 1.0
         for _ in range(60):
             least = min(least, launch.run(["sh", "-c", "exec sleep 0.12"], 10).wall_s)
@@ -188,7 +188,7 @@ class Load(unittest.TestCase):
                 unittest.mock.patch("os.cpu_count", return_value=2):
             return launch.Load().of_others()
 
-    def test_is_what_neither_was_idle_nor_ours(self):
+    def test_is_neither_idle_time_nor_that_of_own_children(self):
         tick = os.sysconf("SC_CLK_TCK")
         self.assertAlmostEqual(self.share((0, 0, 0), (10 * tick, 4 * tick, 0), [1.0, 6.0]), 0.1)
 
@@ -197,7 +197,7 @@ class Load(unittest.TestCase):
         self.assertEqual(self.share((0, 0, 0), (10 * tick, 4 * tick, 0), [0.0, 7.0]), 0.0)
         self.assertIsNone(self.share((0, 0, 0), (0.3 * tick, 0, 0), [0.0, 0.0]))
 
-    def test_a_process_of_others_is_seen(self):
+    def test_another_process_is_counted(self):
         load = launch.Load()
         other = subprocess.Popen(["timeout", "90", "sh", "-c", "while :; do :; done"])
         try:
@@ -211,7 +211,7 @@ class Load(unittest.TestCase):
 
 
 class Wheels(unittest.TestCase):
-    """Environments of peers, with commands that only say what they would do."""
+    """Environments of peers, with fake commands that only record their arguments."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -236,7 +236,7 @@ class Wheels(unittest.TestCase):
         self.assertEqual((peers.is_installed(self.build, "one"), peers.is_installed(self.build, "two")), (False, True))
         self.assertEqual(os.listdir(os.path.join(self.build, "peers")), ["two"])
 
-    def test_what_is_there_is_not_made_again_and_other_versions_are(self):
+    def test_an_existing_environment_is_kept_and_one_of_other_versions_is_replaced(self):
         peers.install(self.build, "one")
         count = len(self.ran)
         self.assertEqual((peers.install(self.build, "one"), len(self.ran)), ("", count))
@@ -244,14 +244,14 @@ class Wheels(unittest.TestCase):
         self.assertEqual(peers.install(self.build, "one"), "")
         self.assertEqual(self.ran[-1][-1], "one==2")
 
-    def test_a_folder_that_was_not_finished_is_made_again(self):
+    def test_an_incomplete_folder_is_replaced(self):
         os.makedirs(peers.folder(self.build, "one"))
         self.assertEqual(peers.install(self.build, "one"), "")
         self.assertTrue(peers.is_installed(self.build, "one"))
 
 
 class Chosen(unittest.TestCase):
-    """Which peers take part."""
+    """The participating peers."""
 
     def chosen(self, wanted, *here):
         everyone = contestants.everyone("/nowhere")
@@ -260,10 +260,10 @@ class Chosen(unittest.TestCase):
         names, note = contestants.chosen(wanted, everyone)
         return {name for name in names if name in contestants.PEERS["all"]}, note
 
-    def test_pypi_is_todays_and_gloo(self):
+    def test_pypi_is_its_mpis_and_gloo(self):
         self.assertEqual(self.chosen("pypi", "mpich5"), ({"openmpi5", "mpich5", "intelmpi", "gloo"}, ""))
 
-    def test_debian_takes_the_place_of_pypi_where_nothing_of_it_is_here_and_that_is_told(self):
+    def test_debian_replaces_pypi_with_a_note_if_no_peer_of_pypi_is_installed(self):
         names, note = self.chosen("pypi", "openmpi", "mpich")
         self.assertEqual(names, {"openmpi", "mpich", "gloo"})
         self.assertIn("no peer from PyPI is installed", note)
@@ -271,11 +271,11 @@ class Chosen(unittest.TestCase):
     def test_all_is_both(self):
         self.assertEqual(self.chosen("all"), ({"openmpi5", "mpich5", "intelmpi", "openmpi", "mpich", "gloo"}, ""))
 
-    def test_layouts_have_those_that_take_part(self):
+    def test_layouts_have_the_participants(self):
         for layout in plan.layouts("full", [0, 1], names=["hmc-window", "openmpi5"]):
             self.assertEqual(set(layout["contestants"]), {"hmc-window", "openmpi5"})
 
-    def test_settings_name_the_environment_that_is_given_and_that_was_found(self):
+    def test_settings_list_the_added_and_the_inherited_environment(self):
         everyone = {one.name: one for one in contestants.everyone("/nowhere")}
         network, memory = support.layout(nodes=2), support.layout()
         with unittest.mock.patch.dict(os.environ, {"UCX_LOG_LEVEL": "info"}):
@@ -290,7 +290,7 @@ class Chosen(unittest.TestCase):
         everyone = {one.name: one for one in contestants.everyone("/nowhere")}
         self.assertEqual(everyone["hmc-window"].environment(support.layout(nodes=2)), {"HMC_TCP_CONGESTION": "system"})
 
-    def test_no_figure_between_nodes_where_a_part_is_missing(self):
+    def test_no_time_between_nodes_if_a_part_is_missing(self):
         everyone = {one.name: one for one in contestants.everyone("/nowhere")}
         self.assertIn("libfabric", everyone["intelmpi"].missing_in(support.layout(nodes=2)))
         self.assertEqual(everyone["intelmpi"].missing_in(support.layout()), "")
@@ -301,11 +301,11 @@ class Plan(unittest.TestCase):
         found = {one["np"]: (one["pinned"], one["figure"]) for one in plan.layouts("full", [0, 2, 4, 6]) if one["nodes"] == 1}
         self.assertEqual(found, {2: (True, "us_p50"), 4: (True, "us_p50"), 8: (False, "us_mean")})
 
-    def test_ranks_go_round_the_cores_where_they_do_not_fit(self):
+    def test_ranks_share_cores_in_turn_if_they_do_not_fit(self):
         found = {one["np"]: one["cpu_list"] for one in plan.layouts("full", [0, 2, 4, 6], nodes=(1,))}
         self.assertEqual(found, {2: [0, 2], 4: [0, 2, 4, 6], 8: [0, 2, 4, 6]})
 
-    def test_one_thread_of_each_core_is_taken(self):
+    def test_one_hardware_thread_of_each_core_is_used(self):
         siblings = {0: "0,4", 1: "1,5", 2: "2,6", 4: "0,4", 5: "1,5", 7: ""}
         self.assertEqual(machine.cores({0, 1, 2, 4, 5, 7}, siblings.get), [0, 1, 2, 7])
 

@@ -1,4 +1,4 @@
-"""Runs the comparison's smoke version with what this build has, and checks what it leaves."""
+"""Runs the comparison's smoke mode with this build's contestants, and checks its files."""
 
 import json
 import os
@@ -33,12 +33,12 @@ class Smoke(unittest.TestCase):
     def test_results_are_valid(self):
         self.assertEqual(results.problems(self.results), [])
 
-    def test_hmc_and_the_bare_loops_have_every_figure(self):
+    def test_hmc_and_the_bare_loops_have_every_time(self):
         for row in self.results["rows"]:
             reasons = {name: why for name, why in row["missing"].items() if name.startswith(("hmc", "floor"))}
             self.assertEqual(reasons, {}, row)
 
-    def test_every_peer_has_figures_or_a_line_that_it_is_absent(self):
+    def test_every_peer_has_times_or_a_line_that_it_is_absent(self):
         for one in self.results["contestants"]:
             if one["kind"] != "peer":
                 continue
@@ -50,7 +50,7 @@ class Smoke(unittest.TestCase):
                 lacked = {"put", "get", "reduce_scatter", "scan", "exscan", *plan.V_FORMS} if one["name"] == "gloo" else set()
                 self.assertEqual({row["op"] for row in rows}, {*plan.OPERATIONS, "hello"} - lacked, one["name"])
 
-    def test_everyone_runs_on_the_same_cpus(self):
+    def test_all_contestants_run_on_the_same_cpus(self):
         for layout in self.results["layouts"]:
             self.assertLessEqual(len({str(cpus) for cpus in layout["cpus"].values()}), 1, layout["cpus"])
 
@@ -70,7 +70,7 @@ class Smoke(unittest.TestCase):
         self.assertIn("wire shm; window buffers", wires["memory-np2"])
         self.assertIn("wire tcp", wires["network-np2"])
 
-    def test_the_report_is_there_and_whole(self):
+    def test_the_report_is_complete(self):
         with open(os.path.join(self.folder.name, "report.html"), encoding="utf-8") as file:
             page = file.read()
         self.assertTrue(page.startswith("<!DOCTYPE html>") and page.endswith("</body></html>\n"))

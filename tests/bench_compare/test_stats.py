@@ -13,7 +13,7 @@ class Median(unittest.TestCase):
     def test_of_an_even_number_is_between_the_two_in_the_middle(self):
         self.assertEqual(stats.median([1, 10, 4, 2]), 3)
 
-    def test_takes_what_can_only_be_read_once(self):
+    def test_accepts_an_iterator(self):
         self.assertEqual(stats.median(iter([3, 1, 2])), 2)
 
     def test_of_nothing_is_refused(self):
@@ -41,7 +41,7 @@ class Spread(unittest.TestCase):
 
 class Ratio(unittest.TestCase):
     def test_is_the_median_of_rounds_and_not_a_ratio_of_medians(self):
-        # A machine that is three times slower in round 1 slows both.
+        # The machine is three times slower in round 1, which affects both.
         ours, theirs = {0: 1.0, 1: 6.0, 2: 2.0}, {0: 2.0, 1: 6.0, 2: 1.0}
         self.assertEqual(stats.ratio(ours, theirs)["median"], 1.0)
         ours, theirs = {0: 1.0, 1: 30.0, 2: 1.2}, {0: 2.0, 1: 60.0, 2: 2.4}
@@ -59,7 +59,7 @@ class Ratio(unittest.TestCase):
     def test_leaves_out_rounds_in_which_the_other_took_no_time(self):
         self.assertIsNone(stats.ratio({0: 1.0}, {0: 0.0}))
 
-    def test_marks_what_varies(self):
+    def test_marks_a_large_variation(self):
         self.assertTrue(stats.ratio({0: 1.0, 1: 2.0}, {0: 1.0, 1: 1.0})["noisy"])
 
 
@@ -74,7 +74,7 @@ class Best(unittest.TestCase):
     def test_has_the_lowest_median(self):
         self.assertEqual(stats.best({"a": {0: 1.0, 1: 9.0, 2: 9.0}, "b": {0: 5.0, 1: 5.0, 2: 5.0}}), "b")
 
-    def test_of_nobody_is_none(self):
+    def test_without_contestants_is_none(self):
         self.assertIsNone(stats.best({}))
         self.assertIsNone(stats.best({"a": {}}))
 

@@ -29,7 +29,7 @@ FAKES = {
                'esac',
     "dpkg-deb": 'mkdir -p usr/include/hip; [[ -e $FAKES/bad_package ]] || : >usr/include/hip/hip_runtime_api.h',
     "ctest": "exit 0",
-    # It builds a program that says so; or fails as a compiler does.
+    # Builds a program that prints a line, or fails as a compiler does.
     "cmake": '''echo "$*" >>"$FAKES/cmake"
 [[ $1 == --build ]] || exit 0
 if [[ -e $FAKES/broken ]]; then
@@ -75,7 +75,7 @@ class Packages(unittest.TestCase):
 
     def dev(self, *words, as_root=False, **environment):
         if as_root and os.geteuid() != 0:
-            self.skipTest("only root can be root")
+            self.skipTest("needs root")
         drop = []
         if not as_root and os.geteuid() == 0:
             drop = [shutil.which("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
@@ -87,7 +87,7 @@ class Packages(unittest.TestCase):
         path = self.fakes / name
         return path.read_text() if path.exists() else ""
 
-    def test_nothing_is_said_when_nothing_is_missing(self):
+    def test_is_silent_if_no_package_is_missing(self):
         status, out, err = self.dev("run")
         self.assertEqual((status, out), (0, "the ranks run: -np 4 build/bin/examples/03_allreduce\n"))
         self.assertNotIn("missing", err)
@@ -98,7 +98,7 @@ class Packages(unittest.TestCase):
         inherited = {int(path.rpartition("/")[2]) for path in self.written("descriptors").split()}
         self.assertLessEqual(inherited, {0, 1, 2, 3, 255})  # 3: bash lists the folder; 255: bash reads the script
 
-    def test_without_root_it_goes_on_without_what_is_optional(self):
+    def test_without_root_it_continues_without_optional_packages(self):
         self.lose("ccache", "libucx-dev")
         status, out, err = self.dev("run")
         self.assertEqual(status, 0, err)
@@ -108,7 +108,7 @@ class Packages(unittest.TestCase):
         self.assertIn("\n  apt-get install --no-install-recommends ccache libucx-dev\n", err)
         self.assertEqual(self.written("apt"), "")
 
-    def test_without_root_it_names_what_is_required_and_stops(self):
+    def test_without_root_it_lists_the_required_packages_and_stops(self):
         self.lose("libfmt-dev", "ccache", "libcli11-dev")
         status, out, err = self.dev("run")
         self.assertEqual((status, out), (1, ""))
@@ -116,14 +116,14 @@ class Packages(unittest.TestCase):
         self.assertTrue(err.endswith("dev: required: libfmt-dev libcli11-dev\n"), err)
         self.assertEqual(self.written("cmake"), "")
 
-    def test_a_tool_that_no_package_owns_will_do(self):
+    def test_a_tool_without_a_package_suffices(self):
         self.lose("ninja-build", "cmake", "g++")
         self.fake("ninja", "true")
         status, _, err = self.dev("run")
         self.assertEqual(status, 1)
         self.assertTrue(err.endswith("dev: required: g++\n"), err)
 
-    def test_sudo_installs_what_is_missing(self):
+    def test_sudo_installs_missing_packages(self):
         self.fake("sudo", SUDO_THAT_WORKS)
         self.lose("libfmt-dev", "ccache")
         status, out, err = self.dev("run")
@@ -132,7 +132,7 @@ class Packages(unittest.TestCase):
         self.assertRegex(self.written("apt"), r"install .* ccache libfmt-dev\n")
         self.assertNotIn("continuing without", err)
 
-    def test_a_sudo_that_refuses_counts_as_none(self):
+    def test_a_failing_sudo_counts_as_none(self):
         self.fake("sudo", SUDO_THAT_REFUSES)
         self.lose("libucx-dev")
         status, out, err = self.dev("run")
@@ -141,20 +141,20 @@ class Packages(unittest.TestCase):
         self.lose("libfmt-dev")
         self.assertEqual(self.dev("run")[0], 1)
 
-    def test_root_installs_what_is_missing(self):
+    def test_root_installs_missing_packages(self):
         self.lose("libfmt-dev")
         status, out, err = self.dev("run", as_root=True)
         self.assertEqual(status, 0, err)
         self.assertRegex(self.written("apt"), r"install .* libfmt-dev\n")
 
-    def test_root_without_a_network_goes_on_without_what_is_optional(self):
+    def test_root_without_a_network_continues_without_optional_packages(self):
         (self.fakes / "no_network").touch()
         self.lose("ccache")
         status, out, err = self.dev("run", as_root=True)
         self.assertEqual(status, 0, err)
         self.assertIn("continuing without ccache", err)
 
-    def test_a_package_that_cannot_be_had_leaves_the_others(self):
+    def test_an_unavailable_package_does_not_affect_the_others(self):
         (self.fakes / "unavailable" / "ccache").touch()
         self.lose("ccache", "libfmt-dev")
         status, _, err = self.dev("run", as_root=True)
@@ -163,7 +163,7 @@ class Packages(unittest.TestCase):
         self.assertNotIn("continuing without libfmt-dev", err)
 
     def expected_tests(self):
-        """The groups that ./dev test asks cmake for."""
+        """The groups that ./dev test passes to cmake."""
         found = re.findall(r"-DHMC_EXPECT_TESTS=(.*)$", self.written("cmake"), re.MULTILINE)
         self.assertEqual(len(found), 1, self.written("cmake"))
         return [word for word in found[0].split(";") if word]
@@ -180,7 +180,7 @@ class Packages(unittest.TestCase):
         self.assertIn("packages are missing (spin)", err)
         self.assertEqual(self.expected_tests(), [])
 
-    def test_a_list_from_the_environment_stays_without_a_package(self):
+    def test_a_list_from_the_environment_is_kept_without_a_package(self):
         self.lose("mandoc")
         status, _, err = self.dev("test", HMC_EXPECT_TESTS="spin;mandoc")
         self.assertEqual(status, 0, err)
@@ -208,7 +208,7 @@ class Packages(unittest.TestCase):
         self.assertGreater(cache.stat().st_mtime, 1)
 
     @unittest.skipIf(HIP_HEADER.exists(), "HIP's headers are installed")
-    def test_headers_of_hip_that_cannot_be_had_end_nothing(self):
+    def test_unavailable_headers_of_hip_are_no_error(self):
         for trouble in ("no_network", "bad_package"):
             with self.subTest(trouble=trouble):
                 (self.fakes / trouble).touch()
@@ -217,7 +217,7 @@ class Packages(unittest.TestCase):
                 self.assertIn("continuing without libamdhip64-dev", err)
                 (self.fakes / trouble).unlink()
 
-    def test_a_check_without_its_tool_is_named_and_the_others_are_made(self):
+    def test_a_check_without_its_tool_is_reported_and_the_others_run(self):
         self.lose("clang", "shellcheck")
         status, out, err = self.dev("check")
         self.assertEqual(status, 1, err)

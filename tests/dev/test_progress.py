@@ -1,4 +1,4 @@
-"""cmake/progress: ninja's output in, one progress line and all of the compiler's words out."""
+"""cmake/progress: reads ninja's output, writes one progress line and all of the compiler's output."""
 
 import os
 import pty
@@ -46,7 +46,7 @@ def start(line_fd, **popen):
 
 
 def in_a_file(ninja):
-    """What is written to the progress line's descriptor, and to stderr."""
+    """The output on the progress line's descriptor, and on stderr."""
     read, write = os.pipe()
     process = start(write)
     os.close(write)

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""A rank dies: who learns of it, when, and what hmcrun says. Usage: dying_rank_test.py HMCRUN PROGRAM HOW WHERE NP NODES"""
+"""A rank dies: the survivors' errors, their times, and hmcrun's messages and status.
+
+Usage: dying_rank_test.py HMCRUN PROGRAM HOW WHERE NP NODES
+"""
 
 import re
 import subprocess
@@ -8,8 +11,8 @@ import time
 
 hmcrun, program, how, where, np, nodes = sys.argv[1:7]
 np = int(np)
-# A survivor should learn within 100 ms of the death; a loaded machine of two cores gets ten times that. It may stand
-# still for a second in one job: then two more have to be in time.
+# A survivor should get the error within 100 ms; a loaded machine with two cores gets ten times that. If one job is
+# late, because the machine stalled for a second, two more jobs must be in time.
 LIMIT_US = 1_000_000
 EXIT_CODES = {"kill": 128 + 9, "segv": 128 + 11, "exit3": 3, "abort": 7}
 victim = 0 if how == "abort" else np - 1
@@ -17,7 +20,7 @@ code = "aborted" if how == "abort" else "peer_failed"
 
 
 def run():
-    """One job: what was wrong, and what came late."""
+    """One job: its mistakes, and its late errors."""
     start = time.monotonic()
     job = subprocess.run([hmcrun, "-np", str(np), "--nodes", nodes, "--timeout", "60", program, how, where],
                          capture_output=True, text=True, timeout=90, check=False)
@@ -35,7 +38,7 @@ def run():
         if rank == victim:
             continue
         if rank not in told:
-            wrong.append(f"rank {rank} said nothing")
+            wrong.append(f"rank {rank} printed nothing")
             continue
         got, peer, after, text = told[rank]
         if got != code:
@@ -43,17 +46,17 @@ def run():
         if peer != victim:
             wrong.append(f"rank {rank} blames rank {peer} and not {victim}: {text}")
         if after < 0:
-            wrong.append(f"rank {rank} learned after {after} us")
+            wrong.append(f"rank {rank} got the error after {after} us")
         if after >= LIMIT_US:
-            late.append(f"rank {rank} learned after {after} us")
+            late.append(f"rank {rank} got the error after {after} us")
         if how == "abort" and "has had enough" not in text:
-            wrong.append(f"rank {rank} wasn't told why: {text}")
+            wrong.append(f"rank {rank}'s error has no cause: {text}")
 
     if how in EXIT_CODES and job.returncode != EXIT_CODES[how]:
         wrong.append(f"hmcrun ended with {job.returncode} and not {EXIT_CODES[how]}")
     if took > 20:
         late.append(f"it took {took:.1f} s")
-    print(f"learned after {sorted(value[2] for value in told.values())} us; the job took {took:.2f} s")
+    print(f"errors after {sorted(value[2] for value in told.values())} us; the job took {took:.2f} s")
     return wrong, late
 
 

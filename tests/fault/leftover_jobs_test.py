@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""leftover_jobs_test.py HMCRUN PROGRAM NODES COUNT: jobs of two processes come and go, and leave no file
-and no process behind."""
+"""leftover_jobs_test.py HMCRUN PROGRAM NODES COUNT: consecutive jobs of two processes leave no file and no process
+behind."""
 import os
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def processes_of(program):
         try:
             if os.readlink(f"/proc/{pid}/exe") == program:
                 found.append(pid)
-        except OSError:  # it has ended, or isn't ours
+        except OSError:  # it has ended, or belongs to another user
             pass
     return found
 
@@ -31,7 +31,7 @@ def main():
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"job {job} ended with {done.returncode}:\n{done.stdout}")
-    # Files of other jobs on this machine disappear when those end; what these jobs left stays.
+    # Files of other jobs on this machine disappear when those end; files that these jobs left stay.
     limit = time.monotonic() + 30
     while True:
         left = sorted(our_files() - before)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Limits of the system that one rank, every rank or hmcrun meets: what is told, to which ranks, and when.
+"""System limits that one rank, every rank or hmcrun reaches: the errors, the ranks that get them, and when.
 Usage: limits_test.py HMCRUN PROGRAM [threads]"""
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 hmcrun, program = sys.argv[1:3]
 RANKS = 4
-# If the ranks aren't told early, they fail after half the deadline: 60 s. A busy machine may take most of that.
+# Without an early error the ranks fail after half the deadline: 60 s. A busy machine may take most of that.
 DEADLINE_S = 120
 SOON_S = 40
 wrong = []
@@ -37,10 +37,10 @@ def expect(name, holds, got):
 
 
 def every_rank_is_told(name, pattern, got, status):
-    """A line of each rank that matches, soon, and hmcrun's status."""
+    """Expects a matching line of each rank in time, and hmcrun's status."""
     code, out, err, took = got
     for rank in range(RANKS):
-        expect(name, re.search(rf"^rank {rank}: {pattern}", out, re.M), f"rank {rank} wasn't told: {out}{err}")
+        expect(name, re.search(rf"^rank {rank}: {pattern}", out, re.M), f"rank {rank} has no such error: {out}{err}")
     expect(name, code == status, f"hmcrun ended with {code}, not {status}: {out}{err}")
     expect(name, took < SOON_S, f"it took {took:.1f} s")
 
@@ -52,7 +52,7 @@ def finish():
 
 
 def a_thread_that_cannot_be_started(folder):
-    """The limit doesn't hold for root, so root gives the job to another user, with copies that this user can read."""
+    """The limit doesn't apply to root, so root runs the job as another user, with copies that this user can read."""
     as_other, programs = [], [hmcrun, program]
     if os.geteuid() == 0:
         setpriv = shutil.which("setpriv")
@@ -97,8 +97,8 @@ for nodes in (1, 2):
                            r"Window::create: ranks 0-3 need \d{9,} bytes in all, and \d+ bytes are available",
                            run(*words, nodes=nodes), 3)
 
-    # From the first descriptor on, one rank has fewer and fewer: it works, or every rank is told of that rank. A rank
-    # that hasn't even reached its agent can tell hmcrun's user only.
+    # One rank has fewer and fewer descriptors: the job works, or every rank's error names that rank. A rank that can't
+    # reach its agent can only print its error.
     name = f"descriptors at the start, {nodes} nodes"
     enough = []
     for descriptors in (4, 6, 8, 10, 12, 13, 40):
@@ -111,7 +111,7 @@ for nodes in (1, 2):
         expect(name, len(told) == (RANKS if descriptors > 4 else 1), f"with {descriptors}: {out}{err}")
     expect(name, not enough[0] and enough[-1] and enough == sorted(enough), f"which start: {enough}")
 
-    # Ranks that never close are named once; that alone is no failure.
+    # Ranks that never close are named once; that alone isn't a failure.
     code, out, err, _ = run("no_close", nodes=nodes)
     expect(f"without close, {nodes} nodes", (code, err) ==
            (0, "hmcrun: ranks 0-3 ended with status 0 but without Runtime::close\n"), (code, out, err))

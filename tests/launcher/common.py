@@ -1,4 +1,4 @@
-"""What the launcher's tests share: starting hmcrun, waiting for conditions, finding leftovers."""
+"""Common functions of the launcher's tests: starting hmcrun, waiting for conditions, finding leftovers."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ LIMIT_S = 60
 
 
 def wait_until(condition, limit_s=10.0):
-    """Polls; the last value of the condition."""
+    """Polls a condition; returns its last value."""
     end = time.monotonic() + limit_s
     while True:
         value = condition()
@@ -25,7 +25,7 @@ def wait_until(condition, limit_s=10.0):
 
 
 def processes_with(mark):
-    """Pids of live processes whose environment has the mark: every process of a job, however deep."""
+    """Pids of live processes whose environment has the mark: every process of a job, at any depth."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -65,7 +65,7 @@ class Job:
         self.process.communicate(timeout=LIMIT_S)
 
     def wait_for_lines(self, text, count):
-        """Reads stdout until `count` lines that hold `text` came; all lines read."""
+        """Reads stdout until it has `count` lines with `text`; returns all lines read."""
         lines = []
         while sum(text in line for line in lines) < count:
             line = self.process.stdout.readline()
@@ -80,11 +80,11 @@ class Job:
         return self.process.returncode, out, err
 
     def alive(self):
-        """Everything of the job that lives, hmcrun and its keeper included."""
+        """All live processes of the job, including hmcrun and its keeper."""
         return processes_with(self.mark)
 
     def children(self):
-        """The ranks and what they started: those with a rank in their environment."""
+        """The ranks and processes that they started: those with a rank in their environment."""
         found = []
         for pid in self.alive():
             try:

@@ -1,4 +1,4 @@
-"""What a rank finds in its environment, and where it runs."""
+"""A rank's environment and binding."""
 
 import os
 import resource
@@ -77,7 +77,7 @@ class Environment(LauncherTest):
 
 class Binding(LauncherTest):
     def allowed(self, *words):
-        """What each rank may run on, by rank."""
+        """The allowed CPUs, by rank."""
         _, out, err = run(*words, "sh", "-c", "echo $HMC_RANK $(sed -n 's/Cpus_allowed_list:\\t//p' /proc/self/status)")
         return [line.split()[1] for line in sorted(out.splitlines())], err
 

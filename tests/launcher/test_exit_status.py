@@ -1,4 +1,4 @@
-"""How a job ends, and what hmcrun's exit status says about it."""
+"""The ends of a job, and hmcrun's exit status."""
 
 import os
 import stat
@@ -28,11 +28,11 @@ class ExitStatus(LauncherTest):
     def test_status_255_is_kept(self):
         self.assertEqual(run("-np", "1", APP, "exit=255")[0], 255)
 
-    def test_failure_is_told_once(self):
+    def test_failure_is_reported_once(self):
         _, _, err = run("-np", "8", APP, "exit=4")
         self.assertEqual(err.count("hmcrun:"), 1)
 
-    def test_a_rank_that_ends_early_and_well_is_no_failure(self):
+    def test_a_rank_that_ends_early_with_0_is_not_a_failure(self):
         status, out, err = run("-np", "2", APP, "0:exit=0", "sleep=0.5", "print=done")
         self.assertEqual((status, out, err), (0, "done\n", ""))
 
@@ -42,7 +42,7 @@ class ExitStatus(LauncherTest):
         self.assertEqual((status, "got TERM" in out), (5, True))
         self.assertLess(time.monotonic() - started, 4)
 
-    def test_who_ignores_term_is_killed_after_5_s(self):
+    def test_a_rank_that_ignores_term_is_killed_after_5_s(self):
         started = time.monotonic()
         status, _, err = run("-np", "2", APP, "0:ignore=TERM", "0:sleep=60", "1:sleep=0.2", "1:exit=5")
         self.assertEqual(status, 5)
@@ -123,7 +123,7 @@ class Timeout(LauncherTest):
         self.assertLess(time.monotonic() - started, 4)
         self.assertIn("0.5 s", err)
 
-    def test_tells_each_ranks_state(self):
+    def test_prints_each_ranks_state(self):
         _, _, err = run("-np", "3", "--timeout", "3", APP, "1:exit=0", "sleep=30")
         self.assertRegex(err, r"hmcrun:   rank 0 \(pid \d+, node 0\): running")
         self.assertRegex(err, r"hmcrun:   rank 1 \(pid \d+, node 0\): exited with status 0")

@@ -1,4 +1,4 @@
-"""hmcinfo: what it tells, for people and for programs."""
+"""hmcinfo's output as text and as JSON."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Info(LauncherTest):
         self.assertGreaterEqual(self.facts["machine"]["cores"], 1)
         self.assertGreaterEqual(self.facts["machine"]["numa_nodes"], 1)
 
-    def test_wires_are_here_or_say_why_not(self):
+    def test_wires_are_available_or_have_a_reason(self):
         wires = {wire["name"]: wire for wire in self.facts["wires"]}
         self.assertTrue(wires["shm"]["available"])
         self.assertTrue(wires["tcp"]["available"])
@@ -39,7 +39,7 @@ class Info(LauncherTest):
     def test_memory_providers(self):
         self.assertTrue(any(provider["available"] for provider in self.facts["memory"]))
 
-    def test_launchers_say_why(self):
+    def test_launchers_have_a_reason(self):
         self.assertTrue(all(launcher["why"] for launcher in self.facts["launchers"]))
         self.assertEqual([launcher["name"] for launcher in self.facts["launchers"] if launcher["available"]], ["alone"])
 
@@ -59,7 +59,7 @@ class Info(LauncherTest):
         for words in ([], ["--json"]):
             self.assertNotIn(secret, info(*words, HMC_SECRET=secret).stdout)
 
-    def test_a_wrong_value_is_told(self):
+    def test_a_wrong_value_is_reported(self):
         done = info("--json", HMC_LOG="loud")
         self.assertEqual(done.returncode, 0)
         self.assertIn("HMC_LOG", json.loads(done.stdout)["environment_error"])
@@ -85,13 +85,13 @@ class Explain(LauncherTest):
         self.assertEqual((facts["bytes"], facts["why"]), (1 << 20, "the cheapest by the model"))
         self.assertIn("hierarchical_halving", [each["algorithm"] for each in able])
 
-    def test_who_cannot_do_it_says_why(self):
+    def test_an_algorithm_that_does_not_apply_has_a_reason(self):
         facts = self.explain("allreduce", "8", "--ranks", "4", HMC_DETERMINISTIC="1")
         reasons = {each["algorithm"]: each["why_not"] for each in facts["candidates"]}
         self.assertTrue(reasons["ring"])
         self.assertFalse(reasons["fold_slices"])
 
-    def test_where_the_answer_came_from(self):
+    def test_the_origin_of_the_choice(self):
         self.assertEqual(self.explain("allreduce", "8", HMC_COLL="allreduce:ring")["why"], "forced by HMC_COLL")
         with tempfile.NamedTemporaryFile("w", suffix=".json") as rows:
             rows.write('[{"collective": "scan", "algorithm": "fold"}, {"collective": "allreduce", "algorithm": "swing"}]')
@@ -99,7 +99,7 @@ class Explain(LauncherTest):
             facts = self.explain("allreduce", "8", HMC_COLL_FILE=rows.name)
             self.assertEqual((facts["taken"], facts["why"]), ("swing", "row 2 of HMC_COLL_FILE"))
 
-    def test_one_node_goes_by_load_and_store(self):
+    def test_one_node_uses_load_and_store(self):
         self.assertTrue(self.explain("allreduce", "8", "--ranks", "4", "--per-node", "4")["direct"])
         self.assertFalse(self.explain("allreduce", "8", "--ranks", "4", "--per-node", "4",
                                       HMC_COLL="allreduce:ring")["direct"])
@@ -115,12 +115,12 @@ class Explain(LauncherTest):
             self.assertNotIn(facts["taken"], ("recursive_doubling", "recursive_multiplying"))
             self.assertEqual(facts["parameters"], figures.name)
 
-    def test_for_people(self):
+    def test_text(self):
         text = info("explain", "broadcast", "64K", "--ranks", "8", HMC_CACHE="off").stdout
         self.assertRegex(text, r"(?m)^taken +\w+: the cheapest by the model$")
         self.assertRegex(text, r"(?m)^\* \w+ +[\d.]+")
 
-    def test_mistakes_are_told(self):
+    def test_mistakes_are_reported(self):
         for status, words in ((2, ["nothing", "8"]), (2, ["allreduce", "8", "--type", "f31"]),
                               (2, ["allreduce", "8", "--ranks", "0"]),
                               (1, ["allreduce", "8", "--parameters", "/nowhere"])):

@@ -1,4 +1,4 @@
-"""Nobody outlives hmcrun, and nothing is left behind, whatever the end."""
+"""No process outlives hmcrun, and no file is left behind, whatever the end."""
 
 import os
 import signal
@@ -7,11 +7,11 @@ import time
 
 from common import APP, HMCRUN, Job, LauncherTest, main, processes_with, wait_until
 
-FAMILY = ["child", "setsid", "orphan", "stubborn"]  # what a rank may have started
+FAMILY = ["child", "setsid", "orphan", "stubborn"]  # processes that a rank may have started
 
 
 def files():
-    """What a job could leave in a file system."""
+    """The files that a job could leave in a file system."""
     places = [os.path.join("/dev/shm", name) for name in os.listdir("/dev/shm")]
     places += [os.path.join("/tmp", name) for name in os.listdir("/tmp")]
     return {place for place in places if "hmc" in place.lower()}
@@ -36,7 +36,7 @@ def sockets_of(pid):
 
 class Leftovers(LauncherTest):
     def start(self, *words, **popen):
-        """A job with a family in each rank, once all of it is there."""
+        """A job with such processes in each rank, after all of them have started."""
         self.before = files()
         job = Job("-np", "3", *words, APP, *FAMILY, "ready", "sleep=60", **popen)
         job.wait_for_lines("ready", 3)
@@ -66,7 +66,7 @@ class Leftovers(LauncherTest):
             self.check_gone(job)
 
     def test_hmcruns_process_group_is_killed(self):
-        # What a shell's "kill -9 %1" and "timeout -s KILL" do.
+        # As a shell's "kill -9 %1" and "timeout -s KILL" do.
         with self.start(start_new_session=True) as job:
             os.killpg(job.pid, signal.SIGKILL)
             self.check_gone(job)
@@ -147,8 +147,8 @@ class Leftovers(LauncherTest):
         with Job("-np", "1", "sh", "-c", script) as job:
             self.assertEqual(job.finish(5)[:2], (0, "cleaned\n"))
 
-    def test_who_was_there_before_is_spared(self):
-        # "a & exec hmcrun" gives hmcrun a child that isn't the job's.
+    def test_an_earlier_child_is_spared(self):
+        # "a & exec hmcrun" gives hmcrun a child that isn't part of the job.
         mark = f"HMC_TEST_{os.getpid()}_elder"
         script = f"sleep 60 & exec {HMCRUN} -np 2 {APP} sleep=0.1 exit=0"
         done = subprocess.run(["sh", "-c", script], env=dict(os.environ, TEST_MARK=mark), timeout=20)

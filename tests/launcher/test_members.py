@@ -1,4 +1,4 @@
-"""Ranks that joined their job: deaths, aborts, and what hmcrun knows of them."""
+"""Ranks that joined their job: deaths, aborts, and hmcrun's reports on them."""
 
 import os
 import re
@@ -24,7 +24,7 @@ class Members(LauncherTest):
                 self.assertEqual(status, 128 + 9, err)
                 self.assertRegex(err, rf"hmcrun: rank {odd} .* was killed by signal 9")
 
-    def test_survivors_learn_of_a_death_within_milliseconds(self):
+    def test_survivors_get_an_error_within_milliseconds(self):
         for layout in self.layouts:
             best_ms = 1e9
             for _ in range(5):
@@ -43,7 +43,7 @@ class Members(LauncherTest):
         for text in texts:
             self.assertRegex(text, r"^Window::close: rank 1 (exited with status 1|ended without Runtime::close)")
 
-    def test_a_misspelt_variable_is_told_once_with_the_nearest_name(self):
+    def test_a_misspelt_variable_is_reported_once_with_the_nearest_name(self):
         environment = dict(os.environ, HMC_TIMOUT_S="5", HMC_TEST_OWN="1")
         status, out, err = run("-np", "3", APP, "well", env=environment)
         self.assertEqual((status, out), (0, ""), err)
@@ -51,13 +51,13 @@ class Members(LauncherTest):
         self.assertEqual(len(lines), 1, err)
         self.assertRegex(lines[0], r"^hmc\[0\] warn: .*HMC_TIMOUT_S.* HMC_TIMEOUT_S")
 
-    def test_a_misspelt_variable_is_told_where_the_job_cannot_be_joined(self):
+    def test_a_misspelt_variable_is_reported_if_the_job_cannot_be_joined(self):
         environment = dict(os.environ, HMC_RANK="0", HMC_SIZ="2", HMC_STORE="127.0.0.1:1")
         done = subprocess.run([APP, "well"], capture_output=True, text=True, check=False, timeout=60, env=environment)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, r"^hmc\[0\] warn: .*HMC_SIZ,.* HMC_SIZE\n")
 
-    def test_a_rank_that_leaves_without_close_is_told(self):
+    def test_a_rank_that_leaves_without_close_is_reported(self):
         status, out, err = run("-np", "3", APP, "quiet", "2")
         self.assertEqual(status, 9)
         self.assertIn("peer_failed 2", out)
@@ -72,7 +72,7 @@ class Members(LauncherTest):
             self.assertLess(time.monotonic() - started, 4)
 
     def assert_timeout_tells(self, *words, patterns):
-        """The time includes the ranks' start: on a busy machine it is repeated with more."""
+        """The time includes the ranks' start, so on a busy machine the job is repeated with a longer timeout."""
         for timeout in (2, 10, 30):
             status, _, err = run("-np", *words[:1], "--timeout", str(timeout), *words[1:])
             self.assertEqual(status, 124, err)
@@ -81,7 +81,7 @@ class Members(LauncherTest):
         for pattern in patterns:
             self.assertRegex(err, pattern)
 
-    def test_timeout_tells_what_each_rank_is_in(self):
+    def test_timeout_prints_each_ranks_call(self):
         for layout in self.layouts:
             self.assert_timeout_tells("3", *layout, APP, "absent", "1", patterns=[
                 r"rank 0 \(pid \d+, node 0\): running, in barrier.* for \d+\.\d s", r"rank 1 .*: running, in "])
@@ -96,8 +96,8 @@ class Members(LauncherTest):
         self.assert_timeout_tells("2", "sh", "-c", f"{APP} stop 1; exit $?", patterns=[
             r"rank 1 .*: stopped, ", r"rank 0 .*: running, in barrier "])
 
-    def test_timeout_tells_the_users_call_not_what_it_is_made_of(self):
-        # Rank 0 puts over the network to a rank that takes nothing.
+    def test_timeout_prints_the_users_call_not_its_parts(self):
+        # Rank 0 puts over the network to a rank that reads nothing.
         for verb, call in (("put", "put"), ("put_nb", "barrier")):
             self.assert_timeout_tells("2", "--nodes", "2", APP, verb, "1", patterns=[
                 rf"rank 0 .*: running, in {call} for \d+\.\d s", r"rank 1 .*: stopped, "])
@@ -123,7 +123,7 @@ class Members(LauncherTest):
             self.assertEqual(len(listeners), 5, listeners)  # the store, and a data port of each rank
             self.assertEqual(set(listeners), {"0100007F"})  # 127.0.0.1
 
-    def test_nobody_is_left_when_members_are_killed_with_hmcrun(self):
+    def test_no_process_is_left_when_members_are_killed_with_hmcrun(self):
         with Job("-np", "4", "--nodes", "2", APP, "absent", "1") as job:
             time.sleep(0.5)
             job.process.kill()

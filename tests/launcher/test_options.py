@@ -1,4 +1,4 @@
-"""The command line: what belongs to hmcrun, what to the program, and what is refused."""
+"""The command line: hmcrun's words, the program's words, and errors."""
 
 from common import APP, LauncherTest, main, run
 
@@ -60,7 +60,7 @@ class Options(LauncherTest):
     def test_negative_ranks(self):
         self.check_refused("-np -2", "-np", "-2", APP)
 
-    def test_ranks_that_are_no_number(self):
+    def test_ranks_that_are_not_a_number(self):
         self.check_refused("-np 2x", "-np", "2x", APP)
 
     def test_too_many_ranks(self):
@@ -96,18 +96,18 @@ class DryRun(LauncherTest):
         status, out, _ = run("-np", "2", "--dry-run", APP, "print=here")
         self.assertEqual((status, "\nhere\n" in out), (0, False))
 
-    def test_tells_ranks_nodes_and_environment(self):
+    def test_prints_ranks_nodes_and_environment(self):
         status, out, _ = run("-np", "4", "--nodes", "2", "-x", "COLOUR=dark red", "--dry-run", APP, "a b")
         self.assertEqual(status, 0)
         for text in (f"{APP} 'a b'", "ranks: 4", "nodes: 2", "rank 1 (node 0)", "rank 2 (node 1)", "HMC_SIZE=4",
                      "COLOUR='dark red'"):
             self.assertIn(text, out)
 
-    def test_tells_bindings(self):
+    def test_prints_bindings(self):
         _, out, _ = run("-np", "1", "--bind-to", "core", "--dry-run", APP)
         self.assertIn("rank 0 (node 0): core 0 (cpus", out)
 
-    def test_missing_program_is_told(self):
+    def test_missing_program_is_reported(self):
         self.assertEqual(run("-np", "1", "--dry-run", "/no/such/program")[0], 127)
 
 

@@ -1,4 +1,4 @@
-"""Signals that hmcrun gets, and what the ranks see of them."""
+"""Signals to hmcrun, and their effect on the ranks."""
 
 import os
 import pty
@@ -43,7 +43,7 @@ class Forwarded(LauncherTest):
             self.assertEqual(job.finish()[1].count("got USR1"), 1)
 
     def test_to_what_a_rank_started(self):
-        # The shell waits for its child and would pass nothing on.
+        # The shell waits for its child and wouldn't forward a signal.
         with Job("-np", "1", "sh", "-c", f"trap '' USR1; {APP} report=USR1 ready sleep=30; exit 0") as job:
             job.wait_for_lines("ready", 1)
             job.process.send_signal(signal.SIGUSR1)
@@ -102,7 +102,7 @@ class Ends(LauncherTest):
             self.assertEqual((status, out), (0, "done\n"))
 
     def test_an_ignored_int_reaches_the_ranks(self):
-        # A script's background jobs ignore INT; the one who sends it to hmcrun means the job.
+        # A script's background jobs ignore INT; an INT to hmcrun is meant for the job.
         with Job("-np", "1", APP, "ready", "sleep=30",
                  preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) as job:
             job.wait_for_lines("ready", 1)
@@ -116,7 +116,7 @@ class Ends(LauncherTest):
 
 
 class Terminal(LauncherTest):
-    """With a controlling terminal, as at a prompt."""
+    """With a controlling terminal, as in an interactive shell."""
 
     def start(self, *words):
         pid, terminal = pty.fork()
@@ -145,7 +145,7 @@ class Terminal(LauncherTest):
         self.assertEqual(got.count(b"got INT"), 2)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
 
-    def test_what_is_typed_goes_to_rank_0(self):
+    def test_terminal_input_goes_to_rank_0(self):
         pid, terminal = self.start("-np", "2", APP, "0:ready", "cat")
         self.read_until(terminal, b"ready\r\n")
         os.write(terminal, b"hello there\n")

@@ -1,4 +1,4 @@
-"""Starting: programs that know nothing of HMC, many ranks, and what it costs."""
+"""Starts: programs without HMC, many ranks, and the cost."""
 
 import os
 import subprocess

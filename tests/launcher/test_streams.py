@@ -9,7 +9,7 @@ from common import APP, HMCRUN, Job, LauncherTest, main, run
 
 
 def expected_line(rank, line, width):
-    """As fake_app's lines=."""
+    """The lines of fake_app's lines=."""
     return "".join(chr(ord("!") + (rank * 31 + line * 7 + column) % 90) for column in range(width))
 
 
@@ -82,13 +82,13 @@ class Tagged(LauncherTest):
         _, out, _ = run("-np", "1", "--tag-output", APP, "bytes=10000000")
         self.assertTrue(out == "[0,stdout] " + "x" * 10000000 + "\n")
 
-    def test_a_reader_who_leaves_ends_the_writers(self):
+    def test_a_reader_that_closes_ends_the_writers(self):
         done = subprocess.run(f"{HMCRUN} -np 2 --tag-output yes | head -n 3; exit ${{PIPESTATUS[0]}}", shell=True,
                               executable="/bin/bash", capture_output=True, text=True, timeout=20)
         self.assertEqual(len(done.stdout.splitlines()), 3)
-        self.assertEqual(done.returncode, 128 + 13)  # yes, killed by SIGPIPE
+        self.assertEqual(done.returncode, 128 + 13)  # killed by SIGPIPE
 
-    def test_a_reader_who_does_not_read_keeps_no_signal_away(self):
+    def test_a_reader_that_does_not_read_delays_no_signal(self):
         read_end, write_end = os.pipe()
         with Job("-np", "2", "--tag-output", APP, "ignore=TERM", "lines=100000,100", "sleep=60", stdout=write_end) as job:
             os.close(write_end)
@@ -121,7 +121,7 @@ class Files(LauncherTest):
         run("-np", "1", "--output-filename", self.folder, APP, "print=new")
         self.assertEqual(self.read(0, "stdout"), "new\n")
 
-    def test_with_tags_both_get_it(self):
+    def test_with_tags_terminal_and_file_get_the_output(self):
         _, out, err = run("-np", "1", "--tag-output", "--output-filename", self.folder, APP, "print=out", "error=err")
         self.assertEqual((out, err), ("[0,stdout] out\n", "[0,stderr] err\n"))
         self.assertEqual((self.read(0, "stdout"), self.read(0, "stderr")), ("out\n", "err\n"))

@@ -40,13 +40,13 @@ class Usage(LauncherTest):
         for words in (["--nonsense"], ["--threads", "0"]):
             self.check("Usage: hmc-verify ", "hmc-verify", *words)
 
-    def test_help_is_no_error_and_names_the_program(self):
+    def test_help_is_not_an_error_and_names_the_program(self):
         for program in ("hmcrun", "hmcinfo", "hmc-sim", "hmc-verify"):
             done = run(program, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""), program)
             self.assertIn(f"Usage: {program} ", done.stdout)
 
-    def test_what_is_no_usage_error_exits_otherwise(self):
+    def test_other_errors_exit_with_another_status(self):
         self.assertEqual(run("hmcinfo", "explain", "allreduce", "8", "--parameters", "/nowhere").returncode, 1)
         self.assertEqual(run("hmcrun", "-np", "1", "/nowhere/program").returncode, 127)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # the repository stays as it is
 import include_graph  # pylint: disable=wrong-import-position
 
-# ---- the arrows: {room: rooms that it may include}. A file belongs to the longest room that its path starts with,
-# and may always include its own room. `*` stands for one folder: each wire is a room of its own. A room may also be
-# one file: it may include more than its folder, or more rooms may include it.
+# ---- the allowed includes: room -> rooms. A room is a folder with its sub-folders. A file belongs to the longest room
+# that is a prefix of its path, and may always include its own room. `*` matches one folder: each wire is a separate
+# room. A room may also be one file, if that file may include more than its folder, or more rooms may include it.
 PUBLIC = "include/hmc"
 CORE = ["runtime/base", "runtime/memory", "runtime/topology", "runtime/observe"]
 SCHEDULE = ["collectives/schedule", "collectives/schedule/algorithms"]
@@ -74,7 +74,7 @@ LIBRARIES = {
     "mpi.h": ["bench", "tests"],
 }
 
-# ---- names that come in through a header that a room may include, and still aren't its business.
+# ---- names that a room must not use, although an allowed header declares them.
 FORBIDDEN_NAMES = {
     "collectives": re.compile(r"\btransport::(?!(PeerReads|ReadProbe)\b)"),  # collectives use window's verbs
 }
@@ -110,7 +110,7 @@ def is_allowed(source, target):
 
 
 def complaint_about(root, source, bracket, name):
-    """Why this include is wrong, or None."""
+    """The reason why this include isn't allowed, or None."""
     if name.startswith("hmc/"):
         target = Path("include") / name
         if not (root / target).is_file():

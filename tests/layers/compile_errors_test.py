@@ -1,4 +1,4 @@
-"""What the public headers refuse at compile time, and the sentence that a user reads then.
+"""Code that the public headers reject at compile time, and the messages.
 
 CXX is the compiler, INCLUDE the folder of the public headers."""
 
@@ -12,7 +12,7 @@ DIALECT = "HMC needs C++20"
 
 
 def compile_it(body, dialect="-std=c++20", header="hmc/hmc.hpp"):
-    """(whether it compiles, what the compiler says)"""
+    """(whether it compiles, the compiler's output)"""
     source = f"#include <{header}>\n{body}\n"
     command = [os.environ["CXX"], dialect, "-Wall", "-Werror", "-I", os.environ["INCLUDE"], "-x", "c++", "-", "-c",
                "-o", os.devnull]
@@ -22,7 +22,7 @@ def compile_it(body, dialect="-std=c++20", header="hmc/hmc.hpp"):
 
 
 def functions(lines):
-    """A function of each of these lines: compiled at once, since most of the time goes into the headers."""
+    """A function of each of these lines, compiled at once, since the headers take most of the time."""
     text = "struct Mine { int a, b; };\n"
     for number, line in enumerate(lines):
         text += f"void use_{number}(hmc::Window& win, hmc::Team& team) {{ (void)win; (void)team; {line} }}\n"
@@ -40,12 +40,12 @@ VERBS = {"fetch_add": "1", "swap": "1", "compare_swap": "1, 2", "fetch_and": "1"
 
 class CompileErrors(unittest.TestCase):
     def refuse(self, lines, sentence):
-        """The compiler says it once for each line."""
+        """Expects the message once for each line."""
         fine, text = compile_it(functions(lines))
         self.assertFalse(fine)
         self.assertEqual(sum("error:" in line and sentence in line for line in text.splitlines()), len(lines), text)
 
-    def test_what_is_supported_compiles(self):
+    def test_supported_types_compile(self):
         elements = ("signed char", "unsigned char", "short", "unsigned short", "float", "double", "hmc::bfloat16",
                     "hmc::Located<double>", *INTEGERS_OF_32_AND_64_BITS)
         lines = [reducing(kind) for kind in elements]
@@ -57,7 +57,7 @@ class CompileErrors(unittest.TestCase):
         fine, text = compile_it(functions(lines))
         self.assertTrue(fine, text)
 
-    def test_other_types_are_no_elements(self):
+    def test_other_types_are_rejected_as_elements(self):
         self.refuse([reducing(kind) for kind in ("Mine", "bool", "char", "void*", "long double")], ELEMENTS)
 
     def test_the_width_of_an_atomic_is_not_deduced_from_its_value(self):
@@ -68,13 +68,13 @@ class CompileErrors(unittest.TestCase):
         lines += [f"using K = {kind}; (void)win.fetch<K>(0, 0);" for kind in ("bool", "char")]
         self.refuse(lines, ATOMICS)
 
-    def test_an_older_dialect_is_told_so_and_nothing_else(self):
+    def test_an_older_dialect_gets_one_message_only(self):
         fine, text = compile_it("", "-std=c++17")
         self.assertFalse(fine)
         self.assertIn(DIALECT, text)
         self.assertEqual(text.count("error:"), 1, text)
 
-    def test_an_older_dialect_is_told_so_first_by_a_header_that_is_included_alone(self):
+    def test_an_older_dialect_gets_the_message_first_from_a_single_header(self):
         for header in ("window", "types", "float16", "float8"):
             with self.subTest(header):
                 _, text = compile_it("", "-std=c++17", f"hmc/{header}.hpp")

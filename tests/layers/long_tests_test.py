@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""long_tests_test.py CTEST BUILD_DIR: CI leaves out what is labelled long, so each such test names a short form
+"""long_tests_test.py CTEST BUILD_DIR: CI skips tests labelled long, so each such test names a short form
 (hmc_long_test in tests/support/LongTests.cmake), which exists and isn't long itself."""
 import json
 import subprocess

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# run_model.sh MODEL EXPECTED [-DNAME...]: lets Spin look at every state of a model. `holds` passes if all of
-# them were seen and none is wrong; any other word passes only if Spin reports an error of that name
-# ("assertion violated", "invalid end state").
+# run_model.sh MODEL EXPECTED [-DNAME...]: Spin visits every state of a model. EXPECTED `holds` passes if all states
+# were visited without an error. Any other word passes only if Spin reports an error of that name ("assertion violated",
+# "invalid end state").
 set -euo pipefail
 model=$(realpath "$1")
 expected=$2
@@ -9,11 +9,11 @@ shift 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-# Spin's preprocessor looks for included files where it runs.
+# Spin's preprocessor searches included files in the current folder.
 cp "$(dirname "$model")"/*.pml .
 spin -a "$@" "$(basename "$model")" >spin.log 2>&1 || { cat spin.log; exit 1; }
-# A bug is found before the optimizer would be through. All states need up to 2.6 GB as they are; compressed they would
-# need a third of that, and half as much time again.
+# A seeded bug is found faster than an optimized build takes. All states need up to 2.6 GB; compressed they would need a
+# third of that, and 1.5 times the time.
 optimize=-O0
 [[ $expected != holds ]] || optimize=-O2
 cc "$optimize" -w -DSAFETY -DMEMLIM=4000 -o pan pan.c
@@ -28,7 +28,7 @@ if ! grep -q 'errors: 0' pan.log; then
   ./pan -r -n 2>&1 | tail -60
   exit 1
 fi
-# A search that was cut short proves nothing.
+# An incomplete search proves nothing.
 if grep -Eq 'max search depth too small|Search not completed|out of memory' pan.log; then
   cat pan.log
   exit 1

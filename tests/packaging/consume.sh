@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# consume.sh find_package|pkg_config BUILD_DIR: installs the build, moves the prefix, builds the consumer
-# against it with nothing else known, and runs it under the installed hmcrun.
+# consume.sh find_package|pkg_config BUILD_DIR: installs the build, moves the prefix, builds the consumer against that
+# prefix alone, and runs it under the installed hmcrun.
 set -euo pipefail
 how=$1
 build=$2
@@ -12,13 +12,13 @@ cmake --install "$build" --prefix "$work/first" >/dev/null
 mkdir "$work/second"
 mv "$work/first" "$work/second/moved here"
 prefix="$work/second/moved here"
-# The rooms' own libraries must not reach the consumer, nor a path of the machine that built this.
+# The package must not export its internal dependencies, or a path of the build machine.
 if grep -rnE 'fmt|ucx|hwloc|OpenSSL|nlohmann|CLI11|hmc_flags' "$prefix"/lib*/cmake "$prefix"/lib*/pkgconfig; then
-  echo "the package tells its consumers what the library stands on" >&2
+  echo "the package exports the library's internal dependencies" >&2
   exit 1
 fi
 if grep -rlF -e "$build" -e "$work/first" "$prefix"/lib*/cmake "$prefix"/lib*/pkgconfig; then
-  echo "the package names the place where it was built" >&2
+  echo "the package contains the path of the build" >&2
   exit 1
 fi
 
@@ -30,11 +30,11 @@ case $how in
   pkg_config)
     mkdir "$work/build"
     libdir=$(find "$prefix" -name pkgconfig)
-    # pkgconf escapes the space in the path for a shell, so a shell has to read it.
+    # pkgconf escapes the space in the path for a shell, so a shell must parse it.
     flags=$(PKG_CONFIG_PATH=$libdir pkg-config --cflags --libs hmc)
     rpath=$(PKG_CONFIG_PATH=$libdir pkg-config --variable=libdir hmc)
     eval "c++ -std=c++20 '$here/consumer.cpp' -o '$work/build/consumer_cpp' $flags '-Wl,-rpath,${rpath//\\/}'"
-    # The README's program too, compiled as the README says.
+    # Also the README's program, with the README's command.
     # shellcheck disable=SC2016
     sed -n '/^```cpp$/,/^```$/{/^```/d;p}' "$here/../../README.md" >"$work/ring.cpp"
     eval "c++ -std=c++20 '$work/ring.cpp' -o '$work/build/consumer_readme' $flags '-Wl,-rpath,${rpath//\\/}'"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lint_man_pages.py MANDOC SOURCE: mandoc finds no error and no warning in any man page of the sources."""
+"""lint_man_pages.py MANDOC SOURCE: mandoc reports no error and no warning for any man page of the sources."""
 import subprocess
 import sys
 from pathlib import Path

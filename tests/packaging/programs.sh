@@ -18,7 +18,7 @@ mv "$work/first" "$work/second/moved here"
 prefix="$work/second/moved here"
 run() { "$prefix/bin/hmcrun" -np 2 --timeout 60 "$@"; }
 
-# ---- what is built for users is there
+# ---- all programs, man pages and examples are installed
 for program in hmcrun hmcinfo hmc-sim hmc-verify; do
   [[ -x $prefix/bin/$program ]] || fail "bin/$program isn't installed"
   [[ -s $prefix/share/man/man1/$program.1 ]] || fail "the man page $program.1 isn't installed"
@@ -31,19 +31,19 @@ for built in "$build"/bin/examples/*; do
   compgen -G "$prefix/share/hmc/examples/${built##*/}.c*" >/dev/null || fail "the source of ${built##*/} isn't installed"
 done
 
-# ---- it runs, with the library of this prefix, and knows no path of the build
+# ---- the programs run with the library of this prefix, and contain no path of the build
 unset LD_LIBRARY_PATH
 for program in "$prefix"/bin/* "$prefix"/libexec/hmc/examples/*; do
   if readelf -d "$program" | grep -E 'R(UN)?PATH' | grep -F "$build"; then
-    fail "$program looks for libraries in the build"
+    fail "$program has a library path of the build"
   fi
   if ldd "$program" | grep -F libhmc.so | grep -vF "=> $prefix/"; then
-    fail "$program doesn't take the installed libhmc.so"
+    fail "$program doesn't use the installed libhmc.so"
   fi
 done
 for program in "$prefix"/bin/*; do
   "$program" --help >"$work/help" || fail "$program --help ended with $?"
-  grep -q '^Usage:' "$work/help" || fail "$program --help says nothing"
+  grep -q '^Usage:' "$work/help" || fail "$program --help prints no usage"
 done
 for example in "$prefix"/libexec/hmc/examples/*; do
   run "$example" >"$work/log" 2>&1 || fail "$example ended with $?: $(<"$work/log")"
@@ -53,12 +53,12 @@ grep -q 'Pass' "$work/log" || fail "hmc_allreduce didn't validate: $(<"$work/log
 "$prefix/bin/hmc-sim" barrier --ranks 4 --algorithms dissemination >"$work/log"
 grep -q '^[* ] dissemination .* us' "$work/log" || fail "hmc-sim predicted nothing: $(<"$work/log")"
 "$prefix/bin/hmc-verify" --only allreduce:ring --size 3 >"$work/log"
-grep -q 'all proved$' "$work/log" || fail "hmc-verify proved nothing: $(<"$work/log")"
+grep -q 'all proved$' "$work/log" || fail "hmc-verify failed: $(<"$work/log")"
 
 # ---- a user builds the examples
 cmake -G Ninja -S "$prefix/share/hmc/examples" -B "$work/build" >/dev/null
-cmake --build "$work/build" --target 03_allreduce 05_c_api # of each language one
+cmake --build "$work/build" --target 03_allreduce 05_c_api # one of each language
 for example in 03_allreduce 05_c_api; do
-  ldd "$work/build/$example" | grep -F "=> $prefix/" >/dev/null || fail "the built $example takes another libhmc.so"
+  ldd "$work/build/$example" | grep -F "=> $prefix/" >/dev/null || fail "the built $example uses another libhmc.so"
   run "$work/build/$example"
 done

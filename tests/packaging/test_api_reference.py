@@ -1,4 +1,4 @@
-"""The API reference: Doxygen reads the headers without a warning, and what they say is on the pages."""
+"""The API reference: Doxygen reads the headers without a warning, and their comments are on the pages."""
 
 import html
 import os

@@ -9,7 +9,7 @@ from pathlib import Path
 BIN = Path(os.environ["HMC_BIN"])
 ROOT = Path(__file__).resolve().parents[2]
 
-# A page, its section, and the words whose --help it repeats.
+# A page, its section, and the command whose --help it matches.
 SECTIONS = [
     ("launcher/hmcrun.1", "OPTIONS", ["hmcrun"]),
     ("launcher/hmcinfo.1", "OPTIONS", ["hmcinfo"]),

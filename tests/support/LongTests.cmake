@@ -1,4 +1,4 @@
-# hmc_long_test(test SHORT_FORM name): labels a test `long`, so that CI leaves it out, and records the test or group of
+# hmc_long_test(test SHORT_FORM name): labels a test `long`, so that CI skips it, and records the test or group of
 # tests (name, name.*) that shows the same behaviour within CI's time. No other way of setting this label is accepted:
 # layers.long_tests_have_short_forms compares the label with what was recorded here.
 function(hmc_long_test test)
@@ -10,7 +10,7 @@ function(hmc_long_test test)
   set_property(GLOBAL APPEND PROPERTY HMC_LONG_TESTS "${test} ${T_SHORT_FORM}")
 endfunction()
 
-# At the end of all tests.
+# Call it after all tests.
 function(hmc_write_long_tests file)
   get_property(lines GLOBAL PROPERTY HMC_LONG_TESTS)
   list(JOIN lines "\n" text)

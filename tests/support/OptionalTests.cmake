@@ -1,6 +1,6 @@
-# hmc_optional_tests(group IF condition MISSING "text"): a group of tests that exists only where a tool or library was
-# found. Where it wasn't, the entry missing.<group> says so in its place: it is skipped, with the text as its reason,
-# or fails if HMC_EXPECT_TESTS names the group. The entry has the labels of its folder.
+# hmc_optional_tests(group IF condition MISSING "text"): a group of tests that exists only if a tool or library was
+# found. Else there is an entry missing.<group>. It is skipped with the text as its reason, or fails if HMC_EXPECT_TESTS
+# names the group. The entry has the labels of its folder.
 function(hmc_optional_tests group)
   cmake_parse_arguments(T "" "MISSING" "IF" ${ARGN})
   set_property(GLOBAL APPEND PROPERTY HMC_OPTIONAL_TESTS ${group})
@@ -15,8 +15,8 @@ function(hmc_optional_tests group)
   endif()
 endfunction()
 
-# hmc_test_may_skip(test group): whether the test can run shows only when it runs. It prints "missing: " and its reason,
-# and ends with 77: then it is skipped, or fails if HMC_EXPECT_TESTS names the group.
+# hmc_test_may_skip(test group): the test detects only at run time whether it can run. If not, it prints "missing: " and
+# the reason, and exits with 77: then it is skipped, or fails if HMC_EXPECT_TESTS names the group.
 function(hmc_test_may_skip test group)
   set_property(GLOBAL APPEND PROPERTY HMC_OPTIONAL_TESTS ${group})
   if(NOT group IN_LIST HMC_EXPECT_TESTS)
@@ -24,7 +24,7 @@ function(hmc_test_may_skip test group)
   endif()
 endfunction()
 
-# At the end of all tests: a misspelt name would expect nothing.
+# Call it after all tests: it detects misspelt group names.
 function(hmc_check_expected_tests)
   get_property(groups GLOBAL PROPERTY HMC_OPTIONAL_TESTS)
   foreach(group IN LISTS HMC_EXPECT_TESTS)

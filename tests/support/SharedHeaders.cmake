@@ -1,5 +1,5 @@
-# What nearly every test includes is compiled once for the tests on GoogleTest and once for the SPMD ones: two thirds
-# of the time that a test takes to compile go into headers.
+# The headers that nearly every test includes are precompiled, once for GoogleTest's tests and once for the SPMD tests.
+# Headers are two thirds of a test's compile time.
 
 # hmc_compile_fast(target): with AddressSanitizer g++ takes more than twice as long for optimized test code.
 function(hmc_compile_fast target)
@@ -8,7 +8,7 @@ function(hmc_compile_fast target)
   endif()
 endfunction()
 
-# hmc_test_headers(name header ...): compiled as executables' sources are, or a compiler refuses to use it for them.
+# hmc_test_headers(name header ...): compiled with the flags of the executables, since compilers require that.
 function(hmc_test_headers name)
   cmake_parse_arguments(HEADERS "" "" "LINKS;HEADERS" ${ARGN})
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "")
@@ -20,13 +20,13 @@ function(hmc_test_headers name)
   hmc_compile_fast(${name})
 endfunction()
 
-# hmc_compile_alone(source ...): these have private names in common with another source of their executable.
+# hmc_compile_alone(source ...): for sources that share private names with another source of their executable.
 function(hmc_compile_alone)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# hmc_share_test_headers(folder): every executable in it and below takes those of what it links, and compiles its
-# sources together.
+# hmc_share_test_headers(folder): every executable in the folder and below uses the precompiled header of the library
+# that it links, and compiles its sources together.
 function(hmc_share_test_headers folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)

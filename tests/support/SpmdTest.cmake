@@ -2,9 +2,9 @@
 #               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [SHORT_FORM name] [WAITS])
 #
 # Registers an SPMD program (tests/support/spmd.hpp) with ctest: one entry per mode, number of ranks and
-# layout, which runs the whole program. LAYOUTS are numbers of (pretended) nodes; those above the number
-# of ranks are left out. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s. WAITS: its ranks
-# sleep for most of their time, so another entry may run beside it. SHORT_FORM: the entries are long (LongTests.cmake).
+# layout, which runs the whole program. LAYOUTS are numbers of (emulated) nodes; those above the number
+# of ranks are skipped. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s. WAITS: its ranks
+# sleep most of the time, so another entry may run beside it. SHORT_FORM: the entries are long (LongTests.cmake).
 # A program whose tests were all skipped is skipped.
 set(HMC_SPMD_RANKS 1 2 3 4 5 8 CACHE STRING "Numbers of ranks that multi-rank tests run with")
 
@@ -16,7 +16,7 @@ function(hmc_spmd_test target)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
-  if(HMC_SANITIZE)  # as much slower
+  if(HMC_SANITIZE)  # sanitizers are this much slower
     math(EXPR T_TIMEOUT "2 * ${T_TIMEOUT}")
   endif()
   if(NOT T_RANKS)
@@ -28,10 +28,10 @@ function(hmc_spmd_test target)
   if(NOT T_LAYOUTS)
     set(T_LAYOUTS 1 2)
   endif()
-  # The library's own deadline is shorter than the entry's, so that a hang ends with a text.
+  # The library's deadline is shorter than the entry's timeout, so that a hang ends with an error text.
   set(environment HMC_TIMEOUT_S=60 ${T_ENVIRONMENT})
   if(HMC_SANITIZE STREQUAL "thread")
-    # Huge pages: else each fresh page of a buffer costs its shadow a fault and an interrupt of all cores.
+    # Huge pages: else each new page of a buffer costs a fault of its shadow and an interrupt of all cores.
     list(APPEND environment
          TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:no_huge_pages_for_shadow=0)
   endif()
@@ -43,7 +43,7 @@ function(hmc_spmd_test target)
     endif()
     set(sizes ${T_RANKS})
     if(HMC_SANITIZE AND mode STREQUAL "hmcrun")
-      # The same code as with threads, at the price of another start each: one size shows that it works so too.
+      # The same code as with threads, with the cost of a start: one size suffices.
       list(FILTER sizes INCLUDE REGEX "^(3|64)$")
     endif()
     foreach(ranks IN LISTS sizes)
@@ -58,8 +58,8 @@ function(hmc_spmd_test target)
           add_test(NAME ${test} COMMAND hmcrun -np ${ranks} --nodes ${nodes} --timeout ${T_TIMEOUT}
                    $<TARGET_FILE:${target}> ${T_ARGS})
         endif()
-        # hmcrun's own limit strikes first, since it says what each rank was doing. A job of several
-        # ranks fills a small machine: beside another one it would only measure the scheduler.
+        # hmcrun's timeout is shorter, since hmcrun prints each rank's call. A job of several ranks fills a small
+        # machine: beside another job it would only measure the scheduler.
         math(EXPR limit "${T_TIMEOUT} + 10")
         set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT ${limit}
                              ENVIRONMENT "${environment}" SKIP_RETURN_CODE 77)

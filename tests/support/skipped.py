@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""skipped.py RESULTS: a line for each reason in ctest's JUnit file for which tests were skipped, and how many."""
+"""skipped.py RESULTS: prints a line for each reason for skipped tests in ctest's JUnit file, with the tests."""
 import re
 import sys
 import xml.etree.ElementTree
 
 
 def reason_of(output):
-    """SPMD programs, GoogleTest, the entries of OptionalTests.cmake."""
+    """The reasons printed by SPMD programs, GoogleTest and the entries of OptionalTests.cmake."""
     for pattern in (r"^\[ skip \] rank \d+: \S+: (.+)$", r": Skipped\n(.+)$", r"^missing: (.+)$"):
         found = dict.fromkeys(re.findall(pattern, output, re.MULTILINE))
         if found:

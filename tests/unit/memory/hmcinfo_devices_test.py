@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""hmcinfo devices, over fake drivers: what it finds, which sharing passes between two processes, why not.
+"""hmcinfo devices on fake drivers: devices, ways of sharing between two processes that pass, and reasons of failures.
 
 Usage: hmcinfo_devices_test.py HMCINFO FOLDER_OF_FAKES
 """
@@ -16,7 +16,7 @@ HMCINFO, FAKES = sys.argv[1:3]
 def devices(*args, **env):
     fakes = {f"HMC_{name.upper()}_LIBRARY": f"{FAKES}/libfake_{name}.so" for name in ("cuda", "hip")}
     off = {f"HMC_{name}_LIBRARY": "none" for name in ("MUSA", "CNRT", "ACL", "OPENCL")}
-    # AMD's own compiler, where it is installed, has an LLVM that doesn't share a process with PoCL's.
+    # AMD's compiler, if installed, has an LLVM that can't share a process with PoCL's.
     off["HMC_HIPRTC_LIBRARY"] = f"{FAKES}/libfake_hiprtc.so"
     done = subprocess.run([HMCINFO, "devices", *args], env={**os.environ, **fakes, **off, **env}, timeout=100,
                           capture_output=True, text=True, check=True)
@@ -49,12 +49,12 @@ class Devices(unittest.TestCase):
     def test_the_older_import_convention_of_hip_passes_too(self):
         self.assertTrue(ways(providers(FAKE_HIP_VERSION="70000000")["hip"])["vmm fd"]["passed"])
 
-    def test_a_failed_trial_says_which_call_answered_what(self):
+    def test_a_failed_trial_names_the_call_and_its_result(self):
         way = ways(providers(FAKE_FAIL="cuMemMap:1:2")["cuda"])["vmm fd"]
         self.assertFalse(way["passed"])
         self.assertEqual(way["why"], "cuMemMap answered CUDA_ERROR_OUT_OF_MEMORY (2)")
 
-    def test_a_failure_in_the_other_process_is_told(self):
+    def test_a_failure_in_the_other_process_is_reported(self):
         way = ways(providers(FAKE_FAIL="cuIpcOpenMemHandle_v2:1")["cuda"])["ipc handle"]
         self.assertFalse(way["passed"])
         self.assertIn("cuIpcOpenMemHandle_v2", way["why"])
@@ -65,7 +65,7 @@ class Devices(unittest.TestCase):
         self.assertIn("HMC_CUDA_LIBRARY", found["cuda"]["why"])
         self.assertIn("turned off", found["musa"]["why"])
 
-    def test_hip_is_hygons_library_where_that_is(self):
+    def test_hip_is_hygons_library_if_installed(self):
         with tempfile.TemporaryDirectory() as folder:
             os.symlink(f"{FAKES}/libfake_hip.so", f"{folder}/libgalaxyhip.so.5")
             hip = providers(HMC_HIP_LIBRARY="", LD_LIBRARY_PATH=folder)["hip"]
@@ -76,14 +76,14 @@ class Devices(unittest.TestCase):
         order = {"cuda": "NVIDIA_GPU", "hip": "AMD_GPU", "musa": "MOORE_GPU", "cnrt": "CAMBRICON_MLU",
                  "acl": "ASCEND_NPU"}
         present = {f"HMC_{name.upper()}_LIBRARY": f"{FAKES}/libfake_{name}.so" for name in order}
-        # PoCL, where it is installed: a CPU that says it is a device.
+        # PoCL, if installed: a CPU that reports itself as a device.
         present["HMC_OPENCL_LIBRARY"] = "libOpenCL.so.1"
         for name, kind in order.items():
             self.assertEqual(json.loads(devices("--json", **present))["default"], kind)
             present[f"HMC_{name.upper()}_LIBRARY"] = "none"
         self.assertEqual(json.loads(devices("--json", **present))["default"], "CPU")
         self.assertIn("DEFAULT  CPU\n", devices(**present))
-        # A library without a device is no accelerator.
+        # A library without a device isn't an accelerator.
         self.assertEqual(json.loads(devices("--json", FAKE_DEVICES="0"))["default"], "CPU")
 
     def test_openmp_is_found_by_name_and_counted(self):
@@ -92,11 +92,11 @@ class Devices(unittest.TestCase):
         off = json.loads(devices("--json", HMC_OPENMP_LIBRARY="none"))["openmp"]
         self.assertIn("turned off", off["why"])
 
-    def test_memory_that_is_not_there_is_told_with_its_reason(self):
+    def test_unavailable_memory_is_reported_with_its_reason(self):
         self.assertIn("memory    vmm: no, cuMemMap answered CUDA_ERROR_OUT_OF_MEMORY (2)",
                       devices(FAKE_FAIL="cuMemMap:1:2"))
 
-    def test_the_text_says_the_same(self):
+    def test_the_text_has_the_same_content(self):
         text = devices()
         self.assertIn("fake CUDA device 1", text)
         self.assertIn("vmm fd: passed between two processes", text)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""hmc-sim as its users meet it. Usage: cli_test.py PROGRAM"""
+"""hmc-sim's command line. Usage: cli_test.py PROGRAM"""
 import json
 import os
 import re
@@ -13,8 +13,8 @@ from pathlib import Path
 
 PROGRAM = sys.argv.pop(1)
 HMCINFO = Path(PROGRAM).with_name("hmcinfo")
-os.environ["HMC_CACHE"] = "off"  # figures that were measured here would make every answer this machine's
-# More than ten times what an idle machine takes; sanitizers are as much slower.
+os.environ["HMC_CACHE"] = "off"  # so that parameters measured on this machine aren't used
+# More than ten times the time on an idle machine; sanitizers are as much slower.
 MILLION_RANKS_S = float(os.environ.get("MILLION_RANKS_S", "60"))
 
 
@@ -29,13 +29,13 @@ def document(*words):
 
 
 def estimates(survey):
-    """By algorithm, and the library's choice."""
+    """Estimates by algorithm, and the library's choice."""
     return ({line["name"]: (line["estimate_us"], line.get("pieces", 1)) for line in survey["algorithms"]
              if "estimate_us" in line}, [line["name"] for line in survey["algorithms"] if line.get("taken")])
 
 
 def explained(*words, **environment):
-    """The same of hmcinfo explain, and where its parameters are from."""
+    """The same from hmcinfo explain, and the origin of its parameters."""
     done = subprocess.run([HMCINFO, "explain", *words, "--json"], capture_output=True, text=True, check=True, timeout=30,
                           env={**os.environ, **environment})
     facts = json.loads(done.stdout)
@@ -68,7 +68,7 @@ def write_figures(file, machine):
 
 
 class OneModel(unittest.TestCase):
-    """hmc-sim and hmcinfo explain give one answer to one question."""
+    """hmc-sim and hmcinfo explain give the same answer to the same question."""
 
     def check(self, collective, size, ranks, per_node, *more, **environment):
         team = ("--ranks", str(ranks), "--per-node", str(per_node), *more)
@@ -77,27 +77,27 @@ class OneModel(unittest.TestCase):
         self.assertEqual(simulation, explanation, (collective, size, ranks, per_node))
         self.assertTrue(simulation[0][0])
 
-    def test_by_the_built_in_figures(self):
+    def test_with_built_in_parameters(self):
         for collective, size in (("barrier", "0"), ("broadcast", "64K"), ("allreduce", "8"), ("allreduce", "1M"),
                                  ("allreduce", "16M"), ("allgather", "4K"), ("reduce_scatter", "64K"), ("alltoall", "1K"),
                                  ("gather", "100K"), ("scan", "12")):
             for ranks, per_node in ((2, 1), (5, 2), (64, 8)):
                 self.check(collective, size, ranks, per_node)
 
-    def test_of_pretended_nodes(self):
+    def test_of_emulated_nodes(self):
         self.check("allreduce", "1M", 8, 4, "--one-machine")
 
     def test_without_any_option(self):
         self.assertEqual(simulated("allreduce"), explained("allreduce"))
         self.assertEqual(simulated("barrier"), explained("barrier"))
 
-    def test_by_figures_of_a_file(self):
+    def test_with_parameters_of_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             file = write_figures(Path(folder) / "figures.json", "another machine")
             self.check("allreduce", "64K", 16, 4, "--parameters", str(file))
             self.assertNotEqual(explained("allreduce", "64K", "--parameters", str(file))[0], explained("allreduce", "64K")[0])
 
-    def test_by_figures_that_a_job_measured_here(self):
+    def test_with_parameters_that_a_job_measured(self):
         with tempfile.TemporaryDirectory() as cache:
             machine = f"{os.uname().nodename}, {os.uname().machine}, {os.sysconf('SC_NPROCESSORS_ONLN')} cpus"
             hashed = 0xcbf29ce484222325  # FNV-1a
@@ -108,7 +108,7 @@ class OneModel(unittest.TestCase):
             _, origin = simulated("allreduce", HMC_CACHE=cache, HMC_TRANSPORT="tcp")
             self.assertEqual(origin, f"measured here: {file}")
 
-    def test_by_the_settings_of_the_environment(self):
+    def test_with_settings_of_the_environment(self):
         self.check("allreduce", "1M", 16, 4, HMC_DETERMINISTIC="1")
         with tempfile.TemporaryDirectory() as folder:
             rows = Path(folder) / "rows.json"
@@ -171,7 +171,7 @@ class HmcSim(unittest.TestCase):
             svg = file.read_text(encoding="utf-8")
             xml.etree.ElementTree.fromstring(svg)
             self.assertIn("predicted microseconds over ranks", svg)
-            self.assertEqual(len(re.findall(r'class="curve"[^>]*d="M[^"]*L[^"]*L', svg)), 4)  # two of ours, two libraries
+            self.assertEqual(len(re.findall(r'class="curve"[^>]*d="M[^"]*L[^"]*L', svg)), 4)  # two of HMC, two libraries
 
     def test_a_million_ranks(self):
         begin = children_cpu_s()
@@ -182,14 +182,14 @@ class HmcSim(unittest.TestCase):
         self.assertLess(children_cpu_s() - begin, MILLION_RANKS_S)
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 4 << 20)  # KiB
 
-    def test_measures_a_model_that_it_takes(self):
+    def test_accepts_the_model_that_it_measures(self):
         flags = run("--measure").split()
         self.assertEqual(flags[::2], [f"--node-{letter}" for letter in "LogG"] + ["--copy", "--reduce"] +
                          [f"--network-{letter}" for letter in "LogG"])
         self.assertTrue(all(float(value) >= 0 for value in flags[1::2]), flags)
         self.assertIn("dissemination", run("barrier", "--per-node", "8", *flags))
 
-    def test_says_what_is_wrong(self):
+    def test_reports_mistakes(self):
         for words, what in ((["allredeuce"], "isn't a collective"), (["allreduce", "--bytes", "1X"], "isn't a number"),
                             (["allreduce", "--algorithms", "magic"], "no algorithm of that name"),
                             (["allreduce", "--nonsense"], "--nonsense"), ([], "collective is missing")):
