@@ -257,7 +257,7 @@ def _summary(results):
     loaded = sum(bool(row["loaded"]) for row in results["rows"])
     few = sum(text.marks(row, layout).startswith("few") for layout in results["layouts"] for row in results["rows"]
               if row["layout"] == layout["name"])
-    table = f"<div class=wide><table><tr>{head}</tr>{body}</table></div>" if lines else "<p>No peer has a figure.</p>"
+    table = f"<div class=wide><table><tr>{head}</tr>{body}</table></div>" if lines else "<p>No peer has a time.</p>"
     warning = ""
     if loaded or few:
         warning = (f"<p class=warn>Doubtful: of {len(results['rows'])} rows {loaded} were measured while other processes used the "
