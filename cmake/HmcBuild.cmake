@@ -11,20 +11,21 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 include(GNUInstallDirs)
-# Installed programs find libhmc.so beside them, wherever the prefix is moved to.
+# Installed programs find libhmc.so relative to themselves, so the prefix may be moved.
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
-# A Release build keeps its asserts out and its frames in: perf can walk it.
+# A Release build has no asserts, and keeps frame pointers for perf.
 string(APPEND CMAKE_CXX_FLAGS_RELEASE " -fno-omit-frame-pointer")
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Paths below the sources count as relative, so that another clone or build folder finds what one has compiled.
-  # The slack is what it asks for precompiled headers. Depend mode, since else a change of a comment in a header finds
-  # the old precompiled header, which the new text doesn't fit (redefinitions); the name, since old entries do that still.
+  # Paths below the sources are relative, so that other clones and build folders share results. The sloppiness is
+  # required for precompiled headers. Depend mode, since direct mode finds an old precompiled header after a change of a
+  # comment, which the new text doesn't fit (redefinitions). The namespace excludes old entries made without depend
+  # mode.
   set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
       CCACHE_NAMESPACE=hmc-depend ${CCACHE})
@@ -32,7 +33,7 @@ if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
 
-# What every program of ours compiles with; never exported to users.
+# Compile options of all targets; never exported to users.
 add_library(hmc_warnings INTERFACE)
 target_compile_options(hmc_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion $<$<BOOL:${HMC_WERROR}>:-Werror>)
 
@@ -50,7 +51,7 @@ if(sanitizer)
   target_link_options(hmc_sanitizer INTERFACE ${sanitizer})
 endif()
 
-# Internals also see the repository's root. Programs that use HMC as its users do (examples, bench) don't:
+# Internal code also includes from the repository's root. Programs that use HMC as a user does (examples, bench) don't:
 # they link hmc, hmc_warnings and hmc_sanitizer.
 add_library(hmc_flags INTERFACE)
 target_include_directories(hmc_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)

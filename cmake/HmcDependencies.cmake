@@ -1,6 +1,6 @@
-# What the library stands on. All of it is in Debian 12; `./dev` installs it.
+# The library's dependencies. All are in Debian 12; `./dev` installs them.
 
-# A package that is installed after the configuration is found by the next build.
+# The next build finds a package that is installed after the configuration.
 if(EXISTS /var/lib/dpkg/status)
   set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS /var/lib/dpkg/status)
 endif()

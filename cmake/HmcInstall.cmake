@@ -1,5 +1,5 @@
 # `cmake --install`: a prefix that may be moved. Programs find the library by find_package(hmc) or by
-# hmc.pc; what the library itself stands on doesn't show.
+# hmc.pc; the library's own dependencies aren't exported.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS hmc EXPORT hmc-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -9,7 +9,7 @@ install(FILES launcher/hmcrun.1 launcher/hmcinfo.1 sim/hmc-sim.1 verify/hmc-veri
 # `./dev docs` makes it.
 install(DIRECTORY ${PROJECT_BINARY_DIR}/docs/html DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 
-# ---- programs. The library and the launcher must be built before; of the others those that are.
+# ---- programs. The library and the launcher must have been built; other programs are installed if built.
 install(TARGETS hmcrun hmcinfo RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 set(programs hmc-sim hmc-verify)
 if(HMC_BUILD_BENCH)
@@ -30,14 +30,14 @@ if(HMC_BUILD_EXAMPLES)
   set_target_properties(${examples} PROPERTIES INSTALL_RPATH "$ORIGIN/${to_lib}")
   install(TARGETS ${examples} RUNTIME DESTINATION ${examples_dir} OPTIONAL)
   list(APPEND programs ${examples})
-  # Their sources, as a project of their own.
+  # Their sources, as a separate project.
   set(sources_dir ${CMAKE_INSTALL_DATADIR}/hmc/examples)
   string(REGEX REPLACE "[^/]+" ".." to_prefix ${sources_dir})
   configure_file(examples/installed.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/examples/installed.cmake @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/examples/installed.cmake DESTINATION ${sources_dir} RENAME CMakeLists.txt)
   install(DIRECTORY examples/ DESTINATION ${sources_dir} FILES_MATCHING PATTERN "[0-9]*.cpp" PATTERN "[0-9]*.c")
 endif()
-# All of it, and nothing else.
+# Builds all installed targets.
 add_custom_target(installed DEPENDS hmc hmcrun hmcinfo ${programs})
 foreach(program IN LISTS programs)
   list(APPEND files $<TARGET_FILE:${program}>)

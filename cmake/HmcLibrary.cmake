@@ -8,14 +8,14 @@ foreach(room IN LISTS rooms)
   list(APPEND objects $<TARGET_OBJECTS:${room}>)
 endforeach()
 
-# What users link: only what HMC_API marks is visible.
+# The library for users: only symbols marked HMC_API are visible.
 add_library(hmc SHARED ${objects})
 add_library(hmc::hmc ALIAS hmc)
 target_include_directories(hmc PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(hmc PUBLIC cxx_std_20)
-# What it stands on is nobody else's business. CMake would export the names of imported shared libraries,
-# which consumers don't know: those are linked as files.
+# Its dependencies are private. CMake would export the names of imported shared libraries, which consumers don't define,
+# so those are linked as files.
 target_link_libraries(hmc PRIVATE $<BUILD_INTERFACE:hmc_flags>)
 foreach(link IN LISTS links)
   set(type)
@@ -29,6 +29,6 @@ foreach(link IN LISTS links)
 endforeach()
 set_target_properties(hmc PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
-# What our tools and tests link: everything is reachable.
+# The library for tools and tests: all symbols are visible.
 add_library(hmc_internal STATIC ${objects})
 target_link_libraries(hmc_internal PUBLIC hmc_flags Threads::Threads ${links})

@@ -200,7 +200,7 @@ int main(int argc, char** argv) {
   app.add_option("--only", options.only, "check algorithms whose collective:algorithm contains this");
   app.add_option("--size", options.size, "check teams of this size only");
   app.add_option("--up-to", options.up_to, "check no larger teams");
-  app.add_option("--threads", options.threads, "default: one per core")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", options.threads, "number of threads; default: one per core")->check(CLI::Range(1, 1024));
   app.add_option("--limit", options.limit,
                  "the cost limit of an algorithm's cases of one size above 64 (1e9 is about a second)");
   app.add_flag("--mutants", options.mutants, "plant mistakes in every algorithm, and check that they're refuted");

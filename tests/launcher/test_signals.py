@@ -90,7 +90,7 @@ class Ends(LauncherTest):
             job.process.send_signal(signal.SIGINT)
             status, _, err = job.finish(3)
             self.assertEqual(status, 128 + signal.SIGINT)
-            self.assertIn("killed", err)
+            self.assertIn("killing", err)
             self.assert_nobody_left(job, 0.5)
 
     def test_an_ignored_hup_stays_ignored(self):
