@@ -73,6 +73,16 @@ class CheckLayers(Tree):
     def test_window_may_not_include_a_wire(self):
         self.assert_refused("runtime/window/bad.cpp", '"runtime/transport/shm/shm.hpp"')
 
+    def test_window_may_not_include_its_implementation_for_devices(self):
+        self.write("runtime/window/device/part.hpp", "")
+        self.assert_refused("runtime/window/bad.cpp", '"runtime/window/device/part.hpp"')
+
+    def test_bootstrap_may_not_include_what_implements_it(self):
+        self.write("bootstrap/tcp/tcp.hpp", '#include "bootstrap/bootstrap.hpp"\n')
+        self.write("bootstrap/detect/detect.cpp", '#include "bootstrap/tcp/tcp.hpp"\n')
+        self.assertEqual(self.check(), [])
+        self.assert_refused("bootstrap/bad.cpp", '"bootstrap/tcp/tcp.hpp"')
+
     def test_a_wire_may_not_include_another(self):
         self.assert_refused("runtime/transport/ucx/bad.cpp", '"runtime/transport/shm/shm.hpp"')
 
