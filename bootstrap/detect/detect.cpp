@@ -82,8 +82,8 @@ Finding foreign_launcher(const base::Env& env, std::string name, std::string_vie
   } else if (size && *size <= 1) {
     why = fmt::format("{}: a job of one rank", seen);
   } else {
-    why = size ? fmt::format("{}: a job of {} ranks, which this build can't join yet", seen, *size)
-               : fmt::format("{}: a job of unknown size, which this build can't join yet", seen);
+    why = size ? fmt::format("{}: a job of {} ranks, which this build can't join", seen, *size)
+               : fmt::format("{}: a job of unknown size, which this build can't join", seen);
     finding.blocks = true;
   }
   return finding;
