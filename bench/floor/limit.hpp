@@ -24,7 +24,7 @@ class Limit {
 };
 
 /// The verdict on a row. Times are in nanoseconds per call. Both forms are measured in every round; the median of the
-/// rounds' ratios counts.
+/// rounds' ratios (or differences) counts.
 struct Verdict {
   Verdict(const Limit& limit, const std::vector<double>& bare, const std::vector<double>& hmc);
 
