@@ -41,10 +41,8 @@ int simulate(const Options& options) {
     fmt::print("{}", as_json(surveys, options.model, options.origin));
   else
     fmt::print(
-        "* the library's choice: the lowest estimate, unless HMC_COLL, HMC_COLL_FILE or HMC_DETERMINISTIC decides;
-"
-        "  hmcinfo explain prints the same estimates
-"
+        "* the library's choice: the lowest estimate, unless HMC_COLL, HMC_COLL_FILE or HMC_DETERMINISTIC decides;\n"
+        "  hmcinfo explain prints the same estimates\n"
         "  parameters: {}\n",
         options.origin);
   if (!options.plot.empty()) write_file(options.plot, as_svg(surveys));
