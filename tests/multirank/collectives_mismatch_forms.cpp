@@ -7,7 +7,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Of a call that all made: this form and no other.
-void expect_carried_out(Team& world, std::string_view collective, std::string_view form) {
+void expect_calls_by(Team& world, std::string_view collective, std::string_view form) {
   EXPECT_GT(world.calls_by_algorithm(collective, form), 0U) << collective << " " << form;
   if (form == "direct") return;
   EXPECT_EQ(world.calls_by_algorithm(collective, "direct"), 0U) << collective;
@@ -33,11 +33,11 @@ TEST_P(Mismatch, of_schedules) {
   };
   const auto outcomes = run([&](Team& world, int) {
     for (int kind = 0; kind < 9; ++kind) call(world, kind);
-    expect_carried_out(world, "gather", "linear");
-    expect_carried_out(world, "scatter", "linear");
-    expect_carried_out(world, "alltoall", "pairwise");
-    expect_carried_out(world, "reduce_scatter", "ring");
-    expect_carried_out(world, "scan", "recursive_doubling");
+    expect_calls_by(world, "gather", "linear");
+    expect_calls_by(world, "scatter", "linear");
+    expect_calls_by(world, "alltoall", "pairwise");
+    expect_calls_by(world, "reduce_scatter", "ring");
+    expect_calls_by(world, "scan", "recursive_doubling");
   });
   for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
   for (int kind = 0; kind < 10; ++kind) {
@@ -88,10 +88,10 @@ TEST_P(Mismatch, of_forms) {
   };
   const auto matching = run([&](Team& world, int) {
     for (int form = 0; form < 4; ++form) call(world, form);
-    if (nodes() == 1) expect_carried_out(world, "barrier", "direct");
-    if (nodes() == 1) expect_carried_out(world, "allreduce", "direct");
-    expect_carried_out(world, "gather", "binomial");
-    expect_carried_out(world, "alltoall", "pairwise");
+    if (nodes() == 1) expect_calls_by(world, "barrier", "direct");
+    if (nodes() == 1) expect_calls_by(world, "allreduce", "direct");
+    expect_calls_by(world, "gather", "binomial");
+    expect_calls_by(world, "alltoall", "pairwise");
   });
   for (const Outcome& outcome : matching) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
   for (int form = 0; form < 7; ++form) {

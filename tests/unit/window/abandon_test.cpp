@@ -134,7 +134,7 @@ TEST(WindowOpen, FailsOnAllRanksWhenOneCannotExpose) {
   test::run_ranks(3, 10s, [&](Rank& rank) {
     if (rank.fabric->rank == 1) rank.wire->register_failure = "not this memory";
     EXPECT_EQ(code_of([&] { (void)rank.open(100); }), Code::unsupported);
-    EXPECT_EQ(rank.wire->registered, 0) << "what wasn't exposed was concealed";
+    EXPECT_EQ(rank.wire->registered, 0) << "a region that wasn't registered was deregistered";
   });
 }
 
