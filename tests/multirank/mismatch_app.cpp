@@ -60,7 +60,7 @@ const char* other_call(const std::string& which) {
   if (which == "window") return "called Window::create";
   if (which == "window_close" || which == "two_constructions") return "called Window::close";
   if (which == "end") return "called Runtime::close";
-  if (which == "team") return "called what makes a team";
+  if (which == "team") return "called creation of a team";
   return "broadcast(80 bytes, root 0)";
 }
 
