@@ -1,5 +1,4 @@
-// Atomics by this CPU on mapped words: what the shm wire does, and what a target does for a wire whose
-// network has none.
+// Atomics by this CPU on mapped words: for the shm wire, and for the target of a wire whose network has no atomics.
 #pragma once
 
 #include <atomic>
@@ -10,7 +9,7 @@
 namespace hmc::transport {
 
 template <typename Word> Word apply_atomic(const Atomic& atomic, Word& target) noexcept {
-  // seq_cst throughout: remote atomics build locks and counters of all kinds, and on x86 every
+  // seq_cst throughout: users build locks and counters of all kinds on remote atomics, and on x86 every
   // read-modify-write is a full barrier anyway.
   std::atomic_ref<Word> word(target);
   const auto operand = static_cast<Word>(atomic.operand);

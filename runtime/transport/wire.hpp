@@ -21,8 +21,8 @@
 
 namespace hmc::transport {
 
-/// A transfer under way on a wire. 0 is one that is already done. A ticket stays valid until the
-/// test() that reports it done or failed, or until it is abandoned.
+/// A transfer in progress on a wire. `done` (0) is a completed transfer. A ticket stays valid until test() reports
+/// completion or failure, or until abandon().
 using Ticket = std::uint64_t;
 inline constexpr Ticket done = 0;
 
@@ -79,8 +79,8 @@ struct DirectReceive {
 
 /// Properties of a wire: printed by hmcinfo, read where a wire is chosen.
 struct Capabilities {
-  bool direct = false;             ///< channels give load/store addresses
-  bool needs_target = false;       ///< the target's CPU takes part, so it needs a progress thread
+  bool direct = false;             ///< channels provide load/store addresses
+  bool needs_target = false;       ///< the target's CPU executes the verbs, so the target needs a progress thread
   std::size_t put_inline_max = 0;  ///< puts up to this size complete locally at once
 };
 
@@ -91,35 +91,35 @@ struct Capabilities {
 class Channel {
  public:
   virtual ~Channel() = default;
-  /// Where load and store reach the region's first byte; null where they can't.
+  /// The address of the region's first byte for load and store; null if they can't reach it.
   virtual std::byte* direct() const noexcept { return nullptr; }
 
   /// The source may be reused when the ticket is done.
   virtual base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept = 0;
   /// The bytes have arrived when the ticket is done.
   virtual base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept = 0;
-  /// Writes the bytes, then stores the 64-bit `value` at `signal_offset`. A target that loads the value (acquire) sees
-  /// the bytes, and all that this rank put to this peer before fence().
+  /// Writes the bytes, then stores the 64-bit `value` at `signal_offset`. A target that loads the value (acquire) also
+  /// sees the bytes, and all puts of this rank to this peer before fence().
   virtual base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                   std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept = 0;
-  /// `*result` (may be null if the op returns nothing) holds the old value when the ticket is done.
+  /// `*result` (may be null if the operation returns nothing) holds the old value when the ticket is done.
   virtual base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
                               Ticket& ticket) noexcept = 0;
 };
 
-/// Whether a wire can serve the pair (this rank, peer).
+/// States whether a wire serves the pair (this rank, peer).
 struct Reach {
   bool yes = false;
-  std::string why;  ///< one clause, for people
+  std::string why;  ///< the reason, as one clause for messages
 };
 
 /// One concrete transport of one rank. Set-up calls may throw hmc::Error; the rest is noexcept.
-/// Threads: one at a time, except what a wire says of its own progress thread.
+/// Threads: one at a time. A wire's own progress thread is the exception; its class comment states the rules.
 ///
 /// Contract (tests/conformance checks it for every wire):
 ///  - after fence(), puts and atomics to a peer become visible there after those issued before it;
-///  - when a flush ticket is done, earlier puts and atomics are visible at the target, whatever the
-///    target is doing;
+///  - when a flush ticket is done, earlier puts and atomics are visible at the target, even while the
+///    target computes or sleeps;
 ///  - atomics are atomic with each other and with the target's own on the same word;
 ///  - a transfer that is abandoned, or whose channel ends, no longer accesses local memory when the call returns;
 ///  - the wire outlives its channels.
@@ -131,23 +131,24 @@ class Wire : public base::Progress {
   // ---- set-up
   /// The address by which peers reach this rank; exchanged once when the job starts.
   virtual base::Bytes address() = 0;
-  /// address() of all ranks, by rank; empty where a rank has no such wire.
+  /// Sets address() of all ranks, by rank; empty for a rank without this wire.
   virtual void know_peers(std::vector<base::Bytes> addresses) = 0;
   virtual Reach reaches(int peer) const = 0;
 
   /// Registers a region of this rank and returns the key for the peers. Once per window, until deregister_region.
   virtual base::Bytes register_region(const Region& mine) = 0;
-  /// Collective over the ranks of the window: opens the regions of `peers` (those that this wire is
-  /// to serve for me), given everyone's key by rank (empty: no region on this wire).
-  /// `mine` is the region that this rank registered. May communicate with the peers; connects on first use.
+  /// Collective over the ranks of the window: opens the regions of `peers`, the ranks that this wire serves for this
+  /// rank. `keys` has the key of every rank, by rank; an empty key means no region on this wire. `mine` is the region
+  /// that this rank registered. May communicate with the peers; connects on first use.
   virtual std::vector<std::unique_ptr<Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
                                                         std::span<const int> peers, base::Deadline deadline) = 0;
   /// Requires that all peers have destroyed their channels.
   virtual void deregister_region(const Region& mine) noexcept = 0;
 
   // ---- direct receive
-  /// Until end_receive_into(), puts into that part of this rank's region may write to `receive.to` instead. False if
-  /// the wire can't. Each byte may be put at most once meanwhile. Not for words that a rank waits on.
+  /// Until end_receive_into(), puts into this part of this rank's region may write to `receive.to` instead. Returns
+  /// false if the wire doesn't support it. Each byte may be put at most once meanwhile. Not for words that a rank waits
+  /// on.
   virtual bool receive_into([[maybe_unused]] const Region& mine, [[maybe_unused]] DirectReceive& receive) noexcept {
     return false;
   }
@@ -156,16 +157,16 @@ class Wire : public base::Progress {
   }
 
   // ---- completion
-  /// in_progress, ok, or what went wrong. Drives nothing: the caller calls progress().
+  /// Returns in_progress, ok, or the failure. Makes no progress: the caller calls progress().
   virtual base::Status test(Ticket ticket) noexcept = 0;
-  /// Gives a transfer up: afterwards the wire neither writes its destination nor reads its source, and the
-  /// ticket is free. What it does at the target may be done in part. Others go on, unless the peer takes
-  /// nothing any more. May wait, a second at most. Does nothing to a transfer that is over.
+  /// Cancels a transfer: afterwards the wire neither writes its destination nor reads its source, and the ticket is
+  /// free. The target may have executed a part of it. Other transfers continue, unless the peer accepts no data: then
+  /// the connection may be closed. May block for up to one second. Does nothing to a completed transfer.
   virtual void abandon(Ticket ticket) noexcept = 0;
   virtual base::Status fence() noexcept = 0;
-  /// peer < 0: all.
+  /// peer < 0: all peers.
   virtual base::Status flush(int peer, Ticket& ticket) noexcept = 0;
-  /// All ranks have ended their use of it: what comes after is its destructor.
+  /// Reports that all ranks have ended their use of the wire. Only the destructor follows.
   virtual void all_left() noexcept {}
 };
 

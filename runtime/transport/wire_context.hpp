@@ -1,4 +1,4 @@
-// WireContext: the job's data from which a wire is made.
+// WireContext: the job data that a wire is constructed from.
 #pragma once
 
 #include "runtime/base/env.hpp"
@@ -12,8 +12,8 @@ struct WireContext {
   int rank = 0;
   int size = 1;
   int local_index = 0;
-  bool several_nodes = false;  ///< some peer is on another (pretended) node
-  bool one_machine = true;     ///< all ranks share a kernel, so "network" must not mean shared memory
+  bool several_nodes = false;  ///< at least one peer is on another (real or simulated) node
+  bool one_machine = true;     ///< all ranks share a kernel: a network wire must not use shared memory
   bool one_network = false;    ///< all ranks share a machine and its loopback interface
   base::NodeLink* node_link = nullptr;
   base::Waiter* waiter = nullptr;

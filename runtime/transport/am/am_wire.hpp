@@ -1,4 +1,4 @@
-// AmWire: a wire whose every verb is an active message, over the link that it is given.
+// AmWire: a wire that sends each verb as an active message over a Link.
 #pragma once
 
 #include <atomic>
@@ -25,22 +25,22 @@ namespace hmc::transport::am {
 struct Options {
   int rank = 0;
   int size = 1;
-  /// Whom the progress thread wakes; null: nobody sleeps. Must outlive the wire.
+  /// The progress thread wakes the owner through it; null: no owner sleeps. Must outlive the wire.
   const base::Waiter* waiter = nullptr;
   base::Log log{};
 };
 
 Options options_of(const WireContext& context);
 
-/// The target's CPU carries out every verb: its progress thread, which starts with the first register_region(), or the
-/// rank itself while it waits. Connects on first use. README.md states the guarantees.
+/// The target's CPU executes every verb: by its progress thread, which starts with the first register_region(), or by
+/// the rank itself while it waits. Connects on first use. README.md states the guarantees.
 ///
-/// One lock covers the link and all state. The owner (the rank's thread) takes it for every verb and tries it for
-/// progress; the progress thread takes it while it serves.
+/// One lock covers the link and all state. The owner (the rank's thread) takes it for every verb and tries to take it
+/// for progress; the progress thread takes it while it serves.
 class AmWire final : public Wire, private LinkUser {
  public:
   AmWire(const Options& options, std::unique_ptr<Link> link);
-  /// Closes its connections; bounded by two seconds if peers are gone.
+  /// Closes its connections; takes at most 2.5 seconds if peers are gone.
   ~AmWire() override;
 
   std::string_view name() const noexcept override { return link_->traits().name; }
@@ -50,45 +50,45 @@ class AmWire final : public Wire, private LinkUser {
   base::Bytes address() override;
   void know_peers(std::vector<base::Bytes> addresses) override;
   Reach reaches(int peer) const override;
-  /// Starts the progress thread: from now on a peer may need this rank's help.
+  /// Starts the progress thread: from now on a peer may need this rank to execute verbs.
   base::Bytes register_region(const Region& mine) override;
   std::vector<std::unique_ptr<transport::Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
                                                            std::span<const int> peers,
                                                            base::Deadline deadline) override;
-  /// Afterwards no message accesses the region, and its key is invalid; bounded by two seconds.
+  /// Afterwards no message accesses the region, and its key is invalid; takes at most two seconds.
   void deregister_region(const Region& mine) noexcept override;
 
   bool receive_into(const Region& mine, DirectReceive& receive) noexcept override;
   void end_receive_into(const Region& mine, DirectReceive& receive) noexcept override;
   int progress() noexcept override;
   base::Status test(Ticket ticket) noexcept override { return tickets_.test(ticket, lock_); }
-  /// Afterwards nothing reads or writes the transfer's local memory. A put whose bytes the peer doesn't take within a
-  /// second costs the connection to that peer.
+  /// Afterwards the wire neither reads nor writes the transfer's local memory. If the peer doesn't receive the bytes of
+  /// a put within a second, the connection to that peer is closed.
   void abandon(Ticket ticket) noexcept override;
-  /// Messages to one peer are carried out in the order in which they were sent, so there is nothing to do.
+  /// No operation: the target executes the messages of one sender in the order of sending.
   base::Status fence() noexcept override { return {}; }
   base::Status flush(int peer, Ticket& ticket) noexcept override;
   void all_left() noexcept override { all_left_ = true; }
 
   // ---- state, for tests
   const Link& link() const noexcept { return *link_; }
-  /// Messages of strangers, and requests of the job's ranks for regions that aren't registered.
+  /// Messages of strangers, and requests of the job's ranks for unregistered regions.
   Target::Refusals refusals() noexcept;
-  /// Records that were ever needed at once: verbs in the queues, and messages in the link's hands.
+  /// High-water mark of records in use: verbs in the queues and messages held by the link.
   std::size_t records() noexcept;
   std::size_t receives() noexcept;
-  /// Small puts wait for what follows.
+  /// True if small puts are held, so that the next verb may join them.
   bool holds_back() noexcept;
-  /// Sent to a rank so far.
+  /// Messages sent to a rank so far.
   std::uint64_t messages_to(int rank) noexcept;
-  /// Messages to a rank that the link hasn't let go of.
+  /// Messages to a rank that the link still holds.
   std::uint32_t in_flight(int rank) noexcept;
 
   // ---- for the progress thread
-  /// Raised whenever the owner drives.
+  /// Incremented by each progress() of the owner.
   std::uint64_t driven() const noexcept { return driven_.load(std::memory_order_relaxed); }
   bool owner_sleeps() const noexcept;
-  /// True: nothing is to be done before the next event, nor will be held meanwhile.
+  /// True: there is nothing to do before the next event, and no put is held until awake().
   bool arm() noexcept;
   void awake() noexcept;
   int serve() noexcept;
@@ -108,11 +108,11 @@ class AmWire final : public Wire, private LinkUser {
   int progress_locked() noexcept;
   void tell_of_it() const noexcept;
   void relieve() noexcept;
-  /// Whether a verb may be posted; makes room for it.
+  /// Checks that a verb may be posted. First makes progress while too many records are in use.
   base::Status ready(const Channel& to) noexcept;
-  /// Takes it out of the queue, so that only what the link has is left.
+  /// Removes the unsent rest of a transfer from the queue; messages held by the link remain.
   void give_up(Ticket ticket) noexcept;
-  /// Waits until the link has let go of what it reads for a transfer, at the cost of the connection after `limit`.
+  /// Waits until the link no longer reads memory for a transfer. After `limit` it closes the connection.
   void reclaim(Ticket ticket, std::int64_t limit) noexcept;
   base::Status write(const Channel& to, const void* source, std::uint64_t bytes, const Message& last,
                      Ticket& ticket) noexcept;
@@ -129,11 +129,11 @@ class AmWire final : public Wire, private LinkUser {
   Peers peers_;
   Target target_;
   unsigned turn_ = 0;
-  // Relaxed: a hint to the progress thread about who is active; no data hangs on it.
+  // Relaxed: a hint to the progress thread that the owner makes progress; it publishes no data.
   std::atomic<std::uint64_t> driven_{0};
-  bool thread_asleep_ = true;  // or not there at all
+  bool thread_asleep_ = true;  // also before the thread starts
   int came_while_arming_ = 0;
-  // Things that somebody may wait for: messages that came whole, messages that left. Parts of them wake nobody.
+  // Counts events that a rank may wait for: complete messages received, messages sent. Parts of a message don't count.
   std::uint64_t news_ = 0;
   bool all_left_ = false;
   std::optional<ProgressThread> thread_;

@@ -1,4 +1,4 @@
-// Numbers that nobody can guess.
+// Random numbers for secrets and keys.
 #pragma once
 
 #include <sys/random.h>

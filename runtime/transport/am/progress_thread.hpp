@@ -1,4 +1,4 @@
-// ProgressThread: serves the peers while this rank computes, sleeps or sits in a lock.
+// ProgressThread: serves the peers while this rank computes, sleeps or waits for a lock.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,8 @@ namespace hmc::transport::am {
 
 class AmWire;
 
-/// Sleeps in poll until the link has something for us. A rank that waits drives its wires itself, and
-/// faster than a thread that must first be scheduled, so while it does this one only looks now and
-/// then whether it still does.
+/// Sleeps in poll until the link has an event. A rank that waits makes progress itself, without the cost of scheduling
+/// a thread. Meanwhile this thread only checks at intervals whether the rank still does.
 class ProgressThread {
  public:
   ProgressThread(AmWire& wire, int event_fd);
@@ -25,7 +24,7 @@ class ProgressThread {
  private:
   void run() noexcept;
   void leave_it_to_the_owner(std::uint64_t driven) noexcept;
-  /// False if woken to stop.
+  /// False if the thread is to stop.
   bool sleep(bool for_events, std::chrono::nanoseconds span) noexcept;
 
   AmWire& wire_;

@@ -11,32 +11,32 @@
 
 namespace hmc::transport::am {
 
-/// Numbers regions for their keys. The same memory registered twice is one region, counted. Under the
-/// engine's lock.
+/// Numbers the regions for their keys. The same memory registered twice is one region with a use count. Threads: under
+/// AmWire's lock.
 class Regions {
  public:
   struct Registered {
     std::byte* base = nullptr;
     std::uint64_t bytes = 0;
-    /// New for every exposure, and known only to whom the key was given: a key of a region that is gone
-    /// isn't taken for its heir's, and a stranger's message finds nothing.
+    /// New for every registration, and sent only to the ranks that get the key. So an old key doesn't match a new
+    /// region in the same slot, and a stranger's message matches no region.
     std::uint64_t nonce = 0;
     int uses = 0;
     std::vector<DirectReceive*> receives;
-    std::uint64_t sending = 0;  ///< messages under way that the link reads from here
+    std::uint64_t sending = 0;  ///< messages in flight that the link reads from this region
   };
-  /// What a peer must name.
+  /// The identification of a region in a peer's request.
   struct Key {
     std::uint64_t index = 0;
     std::uint64_t nonce = 0;
     friend bool operator==(const Key&, const Key&) = default;
   };
 
-  /// Throws Error if there are no random numbers.
+  /// Throws Error if the kernel provides no random numbers.
   Key add(std::byte* base, std::uint64_t bytes) {
     std::size_t index = slots_.size();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      // A slot that messages are still read from stays with the old region.
+      // A slot with messages in flight stays with the old region.
       if (slots_[i].uses == 0 && slots_[i].sending == 0) index = i;
       if (slots_[i].uses == 0 || slots_[i].base != base || slots_[i].bytes != bytes) continue;
       ++slots_[i].uses;
@@ -54,7 +54,7 @@ class Regions {
     return nullptr;
   }
 
-  /// Null unless `key` is registered now and has [offset, offset + bytes).
+  /// Null unless `key` is registered now and its region contains [offset, offset + bytes).
   Registered* find(Key key, std::uint64_t offset, std::uint64_t bytes) noexcept {
     if (key.index >= slots_.size()) return nullptr;
     Registered& slot = slots_[key.index];
@@ -70,7 +70,7 @@ class Regions {
   }
 
  private:
-  std::deque<Registered> slots_;  // addresses hold while messages are under way
+  std::deque<Registered> slots_;  // a deque: addresses stay valid while messages are in flight
 };
 
 }  // namespace hmc::transport::am

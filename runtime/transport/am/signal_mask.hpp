@@ -1,12 +1,12 @@
-// SignalMask: keeps signals away from threads that are started while it lives.
+// SignalMask: blocks all signals for threads that are started during its lifetime.
 #pragma once
 
 #include <csignal>
 
 namespace hmc::transport::am {
 
-/// A thread inherits its creator's mask. Signals are for the user's threads: a handler of theirs must
-/// not run on one of ours or a library's.
+/// A thread inherits its creator's mask. Signals are for the user's threads: the user's handlers must not run on a
+/// thread of HMC or of a library.
 class SignalMask {
  public:
   SignalMask() noexcept {

@@ -1,4 +1,4 @@
-// Target: carries out what other ranks ask of this one, and takes in their answers.
+// Target: executes the requests of other ranks, and receives their answers.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace hmc::transport::am {
 
-/// Requests change memory at once, in the order in which they arrive; answers are sent afterwards, by
-/// answer(), as far as there is room: the link's callbacks are no place to connect, and a large get's bytes
-/// aren't queued all at once. Nothing in a message is believed before it was checked against this wire's
-/// secret, and then against what is registered or in flight. Under the engine's lock.
+/// Requests change memory at once, in the order of arrival. answer() sends the answers afterwards, while has_room():
+/// a link's callback must not connect, and a large get must not queue all its bytes at once.
+/// A message's fields are used only after a check against this wire's secret, and then against the registered regions
+/// or the transfers in flight. Threads: under AmWire's lock.
 ///
-/// What is refused is dropped, counted and logged. A stranger's message changes nothing else; that of a
-/// rank of the job fails the transfer that it belongs to, or ends that rank's way into the region.
+/// A refused message is dropped, counted and logged. A stranger's message has no other effect. A message of a rank of
+/// the job fails its transfer, or ends that rank's access to the region.
 class Target {
  public:
   struct Refusals {
     std::uint64_t strangers = 0;  ///< messages without the secret
-    std::uint64_t requests = 0;   ///< from ranks of the job, for regions that aren't there, or beyond them
-    std::uint64_t own = 0;        ///< of this rank's requests, by its peers
+    std::uint64_t requests = 0;   ///< from ranks of the job, for unregistered regions or beyond their end
+    std::uint64_t own = 0;        ///< requests of this rank that its peers refused
   };
 
   Target(int rank, std::uint64_t secret, Peers& peers, Tickets& tickets, Regions& regions, base::Log log)
@@ -36,49 +36,50 @@ class Target {
   bool knows(const Message& message) const noexcept {
     return message.secret == secret_ && message.origin < static_cast<std::uint32_t>(peers_.count());
   }
-  // The same in three steps, for a large message whose bytes the link puts to their place itself: see LinkUser.
+  // The same in steps, for a large message whose bytes the link reads to their destination itself: see LinkUser.
   bool begin(const Message& message) noexcept;
   LinkUser::Place place(const Message& message, std::uint64_t at) noexcept;
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept;
   void finish(const Message& message) noexcept;
-  /// A message that isn't even of our shape.
+  /// A message without the format of Message.
   void refuse_stranger() noexcept;
-  /// Sends the answers due, as far as there is room; returns how many messages.
+  /// Sends the pending answers, while has_room(); returns the number of messages.
   int answer() noexcept;
   bool owes() const noexcept { return !due_.empty(); }
-  /// Answers that read this region aren't sent any more; who asked is told.
+  /// Answers that read this region aren't sent any more; the origins of their requests get a refusal.
   void forget(const Regions::Registered& region) noexcept;
   Refusals refusals() const noexcept { return refusals_; }
-  /// A channel to a peer's region begins, or ends. What is refused on a way that has ended concerns nobody: who drops a
-  /// team with things under way drops it a moment before the others do. May throw bad_alloc.
+  /// A channel to a peer's region was created, or ended. A refusal that arrives after the last channel ended is
+  /// ignored: a rank that drops a team with transfers in flight may do so before its peers do. May throw bad_alloc.
   void begin_way(int peer, const Regions::Key& region);
   void end_way(int peer, const Regions::Key& region) noexcept;
-  /// A peer reported that it hasn't registered the region.
+  /// True if the peer has reported that it hasn't registered the region.
   bool was_refused(int peer, const Regions::Key& region) const noexcept;
 
  private:
   struct Answer {
     Message message;
     Regions::Registered* region = nullptr;  ///< of a get
-    std::uint64_t offset = 0;               ///< in the region, of what isn't sent
-    std::uint64_t bytes = 0;                ///< not sent
+    std::uint64_t offset = 0;               ///< in the region, of the unsent rest
+    std::uint64_t bytes = 0;                ///< of the unsent rest
   };
-  /// The answers due to one rank, in the order of its questions.
+  /// The pending answers to one rank, in the order of its requests.
   struct Due {
     int rank = -1;
     std::size_t first = 0;
     std::vector<Answer> answers;
   };
-  /// A message, and those that ride with it; false: they aren't whole.
+  /// Executes a message and the messages joined to it; false: they are incomplete.
   bool receive_all(Message message, const std::byte* data, std::uint64_t left);
-  /// Nothing that it sends is believed any more.
+  /// Fails the peer; all its later messages are dropped.
   void distrust(Peer& peer, const char* why) noexcept;
   void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes);
   void take_in(const Message& message, const std::byte* data, std::uint64_t bytes);
-  /// Whether it is the message that is due from a rank of this job.
+  /// True if the message has the secret and is the next one from a rank of this job.
   bool admit(const Message& message) noexcept;
   Regions::Registered* region_of_put(const Message& message) noexcept;
-  /// The direct receive that covers byte `offset` of a region; null: none. `bytes`, in and out: how far that holds.
+  /// The direct receive that covers byte `offset` of a region, or null. Reduces `bytes` to the length for which it
+  /// holds.
   static DirectReceive* receive_at(Regions::Registered& region, std::uint64_t offset, std::uint64_t& bytes) noexcept;
   static void raise(const Regions::Registered& region, const Message& message) noexcept;
   void do_put(const Message& message, const std::byte* data, std::uint64_t bytes);
@@ -87,7 +88,7 @@ class Target {
   void refuse(const Message& message);
   void take_refusal(const Message& message);
   Answer& reply(const Message& to, Kind kind);
-  /// Sends one message of an answer; true if that was its last, or it can't be sent.
+  /// Sends one message of an answer; true if it was the last, or the peer failed.
   bool send_part(Peer& peer, Answer& answer) noexcept;
   static Regions::Key key_of(const Message& message) noexcept { return {message.region, message.nonce}; }
 
@@ -97,8 +98,8 @@ class Target {
   Tickets& tickets_;
   Regions& regions_;
   base::Log log_;
-  std::vector<Due> due_;    // only ranks to whom answers are due
-  std::vector<Due> spare_;  // empty ones, with their memory
+  std::vector<Due> due_;    // only ranks with pending answers
+  std::vector<Due> spare_;  // empty entries, kept for their memory
   std::vector<std::pair<int, Regions::Key>> refused_;
   std::map<std::tuple<int, std::uint64_t, std::uint64_t>, int> ways_;  // channels to a peer's region, by its key
   Refusals refusals_;

@@ -1,4 +1,4 @@
-// Tickets: the transfers under way of one wire.
+// Tickets: the transfers in flight on one wire.
 #pragma once
 
 #include <array>
@@ -14,39 +14,38 @@
 
 namespace hmc::transport::am {
 
-/// A transfer's slot is free again the moment it has ended well, so a ticket that nobody asks about
-/// costs nothing; its generation tells a later test() that it is over. A failed one keeps its slot
-/// until it was asked, was given up, or its channel ends. Memory grows to the largest number ever under
-/// way.
+/// A transfer's slot is free as soon as the transfer has completed, so a ticket that is never tested costs nothing; the
+/// slot's generation shows a later test() that the transfer is complete. A failed transfer keeps its slot until it is
+/// tested or abandoned, or its channel ends. Memory grows to the largest number in flight at once.
 ///
-/// Threads: all under the engine's lock, except test(), which the wire's user calls without; slots don't move when
-/// others are added (Slots).
+/// Threads: all under AmWire's lock, except test(), which the owner calls without it. Slots don't move when others are
+/// added (Slots).
 class Tickets {
  public:
   struct Transfer {
-    int peer = -1;                     ///< whom it waits for; -1: several
-    std::uint64_t left = 0;            ///< parts or bytes to come
+    int peer = -1;                     ///< the peer that the transfer waits for; -1: several
+    std::uint64_t left = 0;            ///< parts or bytes not yet completed
     std::byte* destination = nullptr;  ///< of a get
     std::uint64_t bytes = 0;           ///< of a get
     std::uint64_t* result = nullptr;   ///< of an atomic
-    const void* channel = nullptr;     ///< with whose end it is given up; null: none
-    std::uint32_t sending = 0;         ///< messages in the link's hands that it reads the caller's memory for
+    const void* channel = nullptr;     ///< the transfer is abandoned when this channel ends; null: none
+    std::uint32_t sending = 0;         ///< messages held by the link that read the caller's memory
   };
 
-  /// `done` if there is no memory for one more.
+  /// `done` if out of memory.
   Ticket open(const Transfer& transfer) noexcept;
-  /// Null if it is over.
+  /// Null if the transfer is complete or has failed.
   Transfer* find(Ticket ticket) noexcept;
-  /// One that failed, too, as long as it has its slot.
+  /// Like find(), but also returns a failed transfer while it has its slot.
   Transfer* known(Ticket ticket) noexcept;
   /// The next transfer of `channel` at or after slot `index`, which moves past it; `done` after the last.
   Ticket next_of(const void* channel, std::size_t& index) const noexcept;
-  /// `amount` more is there; ends the transfer when nothing is left.
+  /// `amount` more has completed; frees the slot when nothing is left.
   void advance(Ticket ticket, std::uint64_t amount) noexcept;
   void fail(Ticket ticket, base::Status status) noexcept;
-  /// As if it had never been: for one that couldn't be started, or was given up.
+  /// Frees the slot of a transfer that couldn't be started or was abandoned.
   void drop(Ticket ticket) noexcept;
-  /// Everything that waits for `peer`, and all that waits for several ranks, except whose memory is still read.
+  /// Fails all transfers that wait for `peer` or for several ranks, except those whose memory the link still reads.
   void fail_peer(int peer, base::Status status) noexcept;
 
   base::Status test(Ticket ticket, std::mutex& lock) noexcept;
@@ -54,16 +53,16 @@ class Tickets {
 
  private:
   struct Slot {
-    // The upper half of the tickets it has given out. Raised (release) when a transfer has ended, so
-    // that test() (acquire) sees its result and its bytes.
+    // The upper half of the tickets of this slot. Incremented (release) when a transfer has ended. Pairs with the
+    // acquire load in test(), which then also sees the result and the bytes.
     std::atomic<std::uint32_t> generation{1};
-    // Set (release) after `status`.
+    // Stored (release) after `status`; pairs with the acquire load in test().
     std::atomic<bool> failed{false};
     bool open = false;
     base::Status status;
     Transfer transfer;
   };
-  /// Slots that stay where they are: blocks, each twice as long as the one before. Only grows.
+  /// Slots with stable addresses, in blocks, each twice as long as the one before. Only grows.
   class Slots {
    public:
     Slots() = default;
@@ -72,15 +71,15 @@ class Tickets {
     }
     Slots(const Slots&) = delete;
     Slots& operator=(const Slots&) = delete;
-    // Acquire: pairs with the release in add; who sees the number sees the slots.
+    // Acquire: pairs with the release store in add(). A thread that loads the size also sees the slots.
     std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
     Slot& operator[](std::size_t index) const noexcept {
       const std::size_t place = index + first;
       const unsigned block = static_cast<unsigned>(std::bit_width(place)) - first_bits;
-      // Relaxed: the block was there before the size that allows this index.
+      // Relaxed: the block pointer was stored before the size that allows this index.
       return blocks_[block].load(std::memory_order_relaxed)[place - (first << block)];
     }
-    /// Under the engine's lock; may throw bad_alloc.
+    /// Under AmWire's lock; may throw bad_alloc.
     void add() {
       const std::size_t place = size_.load(std::memory_order_relaxed) + first;
       if (std::has_single_bit(place))
@@ -90,9 +89,9 @@ class Tickets {
     }
 
    private:
-    static constexpr std::size_t first = 64;  // slots of the first block
+    static constexpr std::size_t first = 64;  // slots in the first block
     static constexpr unsigned first_bits = 7;
-    std::array<std::atomic<Slot*>, 26> blocks_{};  // more slots than a ticket has numbers for
+    std::array<std::atomic<Slot*>, 26> blocks_{};  // more slots than a ticket can number
     std::atomic<std::size_t> size_{0};
   };
   static std::uint32_t index_of(Ticket ticket) noexcept { return static_cast<std::uint32_t>(ticket); }

@@ -1,5 +1,4 @@
-// What ThreadSanitizer can't see: that a message orders what came before it on one side with what
-// comes after it on the other.
+// Annotations for ThreadSanitizer: a message orders the sender's earlier accesses before the receiver's later ones.
 #pragma once
 
 #include <array>
@@ -15,9 +14,9 @@ extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
 
 namespace hmc::transport::am {
 
-/// Between processes the socket gives this order. Between ranks of one process it does too, but TSan
-/// doesn't follow bytes through the kernel, nor into a library that isn't built with it. These calls are
-/// nothing in other builds. One address per sending rank, so that unrelated messages order nothing.
+/// The socket provides this order, between processes and between ranks of one process. TSan doesn't follow bytes
+/// through the kernel, nor into a library that isn't built with TSan. No effect in other builds. One address per
+/// sending rank, so that messages of different ranks aren't ordered.
 class TsanOrder {
  public:
   static void sends([[maybe_unused]] std::uint32_t origin) noexcept {
@@ -33,12 +32,12 @@ class TsanOrder {
 
 #ifdef HMC_TSAN
  private:
-  static inline std::array<char, 64> ranks_{};  // never read or written: only their addresses serve
+  static inline std::array<char, 64> ranks_{};  // never read or written: only the addresses are used
 #endif
 };
 
-/// While it lives TSan doesn't look at what this thread gives the kernel to read. The answer to a message may come, and
-/// what it allows may be done, before the call that sends it returns: an order that only the socket knows.
+/// During its lifetime TSan ignores this thread's reads, which it does for the kernel. The answer to a message may
+/// arrive, and the memory may be reused, before the send call returns. Only the socket provides this order.
 class KernelReads {
  public:
 #ifdef HMC_TSAN
