@@ -1,4 +1,5 @@
-// AmWire's progress: the link's callbacks, the owner's and the progress thread's turns, and when that thread may sleep.
+// AmWire's progress: the link's callbacks, progress by the owner and by the progress thread, and when that thread may
+// sleep.
 #include <utility>
 
 #include "runtime/transport/am/am_wire.hpp"
@@ -8,9 +9,9 @@ namespace hmc::transport::am {
 
 namespace {
 
-/// More messages and verbs than this under way, and whoever issues another helps to send them first: memory
-/// stays in proportion to what the network takes. The help is bounded, so beside a peer that takes nothing
-/// the number grows by ten in a second.
+/// Above this number of records in use a rank that issues a verb first makes progress, so that memory stays in
+/// proportion to what the network accepts. That time is limited: if a peer accepts nothing, the number grows by ten per
+/// second.
 constexpr std::size_t most_sending = 4096;
 constexpr std::int64_t longest_help_ns = 100'000'000;
 
@@ -47,19 +48,20 @@ void AmWire::arrived(const Message& message) noexcept {
 }
 
 int AmWire::progress_locked() noexcept {
-  // Once: who waits looks at what came before it asks the network again.
+  // Only once: a rank that waits checks its condition before it polls the network again.
   const std::uint64_t news = news_;
   const int came = link_->progress();
   int happened = 0;
   do {
-    peers_.reap();  // first, since while it waits, room becomes free that nobody would be told of
-    // By turns, so that neither my own transfers nor the answers to others' take all the room.
+    peers_.reap();  // first: while it waits, the link may release messages, which no later event reports
+    // Alternate, so that neither this rank's transfers nor its answers to others use up all slots of the link.
     const bool answers_first = (++turn_ & 1) == 0;
     if (answers_first) happened += target_.answer();
     happened += peers_.pump();
     if (!answers_first) happened += target_.answer();
   } while (peers_.any_failed());
-  // What came may belong to something started, while the rank computes: whoever drives tells its background thread.
+  // A received message may belong to a nonblocking operation that was started while the rank computes: nudge the
+  // background thread that drives it.
   news_ += static_cast<std::uint64_t>(happened);
   if (news_ != news && options_.waiter != nullptr) options_.waiter->nudge(options_.waiter->local_index());
   return came + happened;
@@ -80,7 +82,7 @@ void AmWire::relieve() noexcept {
 bool AmWire::owner_sleeps() const noexcept {
   if (options_.waiter == nullptr || !options_.waiter->sleeps()) return false;
   const base::Waiter& waiter = *options_.waiter;
-  // Relaxed: a hint; a wrong answer costs a nap.
+  // Relaxed: a hint; a stale value costs one nap.
   return waiter.page().sleepers().load(std::memory_order_relaxed) != 0;
 }
 
@@ -88,18 +90,18 @@ bool AmWire::arm() noexcept {
   bool armed = false;
   {
     const std::lock_guard guard(lock_);
-    // A link may tell of an event once: what has come already would go untold.
+    // A link may report an event only once, so handle the events that are already there.
     const std::uint64_t news = news_;
     came_while_arming_ = link_->progress();
     thread_asleep_ = came_while_arming_ == 0 && !peers_.could_pump() && link_->arm();
     armed = thread_asleep_;
     if (news_ == news) return armed;
   }
-  tell_of_it();  // now: who drives meanwhile keeps the thread from serving, and finds nothing any more
+  tell_of_it();  // now: while the owner makes progress, serve() is deferred, and the owner finds no news any more
   return armed;
 }
 
-/// What came may be what the owner sleeps for, or belong to something that it has started.
+/// Wakes the owner, which may sleep until this event, and the background thread of nonblocking operations.
 void AmWire::tell_of_it() const noexcept {
   if (options_.waiter == nullptr) return;
   options_.waiter->ring(options_.waiter->local_index());
@@ -113,7 +115,7 @@ void AmWire::awake() noexcept {
 
 int AmWire::serve() noexcept {
   int happened = 0;
-  int came_before = 0;  // and was told of
+  int came_before = 0;  // already reported by arm()
   bool has_news = false;
   {
     const std::lock_guard guard(lock_);

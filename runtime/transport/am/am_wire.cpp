@@ -14,9 +14,9 @@ namespace hmc::transport::am {
 
 namespace {
 
-/// How long the link may take to let go of memory that answers are read from.
+/// Time limit for the link to release memory that answers are read from.
 constexpr std::int64_t longest_deregister_ns = 1'500'000'000;
-/// How long a peer may take for what the link holds of a put that is given up: some 2 MiB at most.
+/// Time limit for a peer to receive what the link holds of an abandoned put: at most about 2 MiB.
 constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
 constexpr std::int64_t longest_close_ns = 500'000'000;
 
@@ -70,7 +70,7 @@ AmWire::~AmWire() {
   while (target_.owes() && base::now_ns() < limit)  // answers to ranks that still wait
     if (progress_locked() == 0) ::sched_yield();
   peers_.close();
-  // Before the records that it reads, and before those whom it calls back.
+  // Before the records that it reads and the objects that it calls are destroyed.
   link_->leave(all_left_);
 }
 
@@ -128,7 +128,7 @@ void AmWire::deregister_region(const Region& mine) noexcept {
     --region->uses;
     return;
   }
-  region->uses = 0;  // from here on no message finds it
+  region->uses = 0;  // from here on no message finds the region
   region->receives.clear();
   target_.forget(*region);
   const std::int64_t limit = base::now_ns() + longest_deregister_ns;
@@ -175,7 +175,7 @@ base::Status AmWire::ready(const Channel& to) noexcept {
   return base::Status::failure(Code::error, "the peer hasn't registered that region", to.peer);
 }
 
-/// `last` goes with the last chunk: what it does follows all bytes.
+/// `last` is sent with the last chunk, so its signal follows all bytes.
 base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t bytes, const Message& last,
                            Ticket& ticket) noexcept {
   const std::lock_guard guard(lock_);
@@ -186,13 +186,13 @@ base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t 
     if (opened == done) return no_memory(to.peer);
   }
   Peer& peer = peers_.at(to.peer);
-  // The progress thread sends what is held if nothing else does; asleep it would have to be woken, which costs more
-  // than a message of its own.
+  // The progress thread sends held puts if no other call does. If it sleeps, waking it would cost more than a separate
+  // message.
   const bool hold = last.kind == Kind::put && opened == done && !thread_asleep_;
   const base::Status status = peers_.post(peer, last, source, bytes, opened, hold);
   peer.asked = peer.posted;
   if (!status.ok()) {
-    progress_locked();  // buries the peer: the link lets go of the chunks before this one
+    progress_locked();  // closes the connection to the peer: the link releases the earlier chunks
     tickets_.drop(opened);
   } else if (tickets_.find(opened) != nullptr) {
     ticket = opened;
@@ -211,7 +211,7 @@ base::Status AmWire::start(Peer& peer, const Message& message, const Tickets::Tr
     tickets_.drop(opened);
     return status;
   }
-  // Answers come in the order of their questions, so a flush that follows covers a get whose request was dropped.
+  // Answers arrive in the order of their requests, so a later flush also covers a get whose caller has abandoned it.
   peer.asked = peer.posted;
   ticket = opened;
   return status;
@@ -257,8 +257,8 @@ void AmWire::reclaim(Ticket ticket, std::int64_t limit) noexcept {
     const Tickets::Transfer* const transfer = tickets_.known(ticket);
     return transfer != nullptr && transfer->sending > 0;
   };
-  // The link can't take a message back, and copying each one beforehand would cost every put: so wait, as the
-  // network is about to take them, and else cut it off.
+  // The link can't take a message back, and copying each put beforehand would cost too much. So wait until the network
+  // has taken the bytes; after the limit, close the connection.
   while (held() && base::now_ns() < limit) progress_locked();
   if (held()) {
     Peer& peer = peers_.at(tickets_.known(ticket)->peer);

@@ -52,8 +52,8 @@ class LinkUser {
 class Link {
  public:
   struct Traits {
-    std::string_view name;      ///< of the wire
-    std::uint64_t chunk_bytes;  ///< larger transfers are cut into several messages
+    std::string_view name;         ///< of the wire
+    std::uint64_t chunk_bytes;     ///< larger transfers are cut into several messages
     std::uint32_t most_in_flight;  ///< messages per rank that the link may hold; further ones stay queued
   };
   virtual ~Link() = default;

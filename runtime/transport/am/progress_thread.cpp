@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::microseconds;
 constexpr microseconds first_nap{50};
-/// What a peer waits at most when the owner has just stopped driving.
+/// The longest delay for a peer when the owner has just stopped making progress.
 constexpr microseconds longest_nap{1000};
 constexpr std::chrono::nanoseconds forever{-1};
 
@@ -58,7 +58,7 @@ void ProgressThread::run() noexcept {
     if (armed && !sleep(true, forever)) return;
     wire_.awake();
     leave_it_to_the_owner(driven);
-    // A link can say "busy" with nothing to do for us (a connection under way): don't spin on that.
+    // arm() can return false with nothing to do for this thread (a connection attempt): don't spin on that.
     if (wire_.serve() == 0 && !armed && !sleep(false, first_nap)) return;
   }
 }

@@ -13,16 +13,16 @@ namespace hmc::transport::am {
 
 namespace {
 
-/// So many regions that peers have refused are remembered; a program that goes on is broken anyway.
+/// Number of refused regions to remember. A program that continues after more is broken anyway.
 constexpr std::size_t most_refused = 256;
 
-/// The first, and then ever fewer: who floods us shall not fill the log too.
+/// True for powers of two: log with decreasing frequency, so that a flood of messages doesn't fill the log.
 bool worth_a_line(std::uint64_t count) noexcept { return (count & (count - 1)) == 0; }
 
 }  // namespace
 
 bool Target::admit(const Message& message) noexcept {
-  // Before anything else, and before it counts as a message of that rank.
+  // First of all, and before it counts as a message of that rank.
   if (!knows(message)) {
     refuse_stranger();
     return false;
@@ -30,7 +30,7 @@ bool Target::admit(const Message& message) noexcept {
   Peer& peer = peers_.at(static_cast<int>(message.origin));
   if (peer.distrusted) return false;
   if (message.sequence != peer.received++) {
-    // Fences and signals rest on this order; to go on would be to corrupt silently.
+    // Fences and signals depend on this order; to continue would corrupt data silently.
     log_.error("{}: message {} from rank {} came where {} was due", peers_.traits().name, message.sequence, peer.rank,
                peer.received - 1);
     distrust(peer, "the network reordered messages");
@@ -47,7 +47,7 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
       log_.error("{}: message {} from rank {} isn't whole", peers_.traits().name, message.sequence, peer.rank);
       distrust(peer, "its messages aren't whole");
     }
-  } catch (const std::bad_alloc&) {  // of the lists of answers: who asks for so much has to do without
+  } catch (const std::bad_alloc&) {  // of the lists of answers: the requesting peer fails
     peers_.fail(peer, base::Status::failure(Code::out_of_memory, "no memory for an answer", peer.rank));
   }
 }
@@ -55,7 +55,7 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
 bool Target::begin(const Message& message) noexcept {
   if (!admit(message)) return false;
   if (message.kind == Kind::put || message.kind == Kind::put_signal || message.kind == Kind::got) {
-    base::store_fence();  // as in do_put: after all that came before, on every CPU
+    base::store_fence();  // as in do_put: after all earlier stores, on every CPU
     return true;
   }
   Peer& peer = peers_.at(static_cast<int>(message.origin));
@@ -92,21 +92,21 @@ void Target::filled(const Message& message, std::uint64_t at, std::uint64_t byte
       receive->parts[i].end = end;
       return;
     }
-  receive->parts[receive->count++] = {begin, end};  // landing_at has seen to it that there is place
+  receive->parts[receive->count++] = {begin, end};  // receive_at has checked that there is a free entry
 }
 
 DirectReceive* Target::receive_at(Regions::Registered& region, std::uint64_t offset, std::uint64_t& bytes) noexcept {
   for (DirectReceive* const receive : region.receives) {
     if (offset + bytes <= receive->offset || offset >= receive->offset + receive->bytes) continue;
-    if (offset < receive->offset) {  // begins before it
+    if (offset < receive->offset) {  // starts before the direct receive
       bytes = receive->offset - offset;
       continue;
     }
     const std::uint64_t begin = offset - receive->offset;
     bytes = std::min(bytes, receive->bytes - begin);
     const auto goes_on = [&](const DirectReceive::Part& part) { return part.end == begin; };
-    const bool has_place = receive->count < receive->parts.size() ||
-                           std::any_of(receive->parts.begin(), receive->parts.end(), goes_on);  // all are in use
+    const bool has_place =
+        receive->count < receive->parts.size() || std::any_of(receive->parts.begin(), receive->parts.end(), goes_on);
     return has_place ? receive : nullptr;
   }
   return nullptr;
@@ -136,7 +136,7 @@ bool Target::receive_all(Message message, const std::byte* data, std::uint64_t l
   const std::uint32_t origin = message.origin;
   for (;;) {
     if (message.bytes > left) return false;
-    message.origin = origin;  // who rides with a message is of the same rank, whatever it says
+    message.origin = origin;  // joined messages are of the same rank, whatever they contain
     if (message.kind < Kind::got)
       carry_out(message, data, message.bytes);
     else
@@ -168,7 +168,7 @@ void Target::carry_out(const Message& message, const std::byte* data, std::uint6
   }
 }
 
-/// Null unless its bytes and its signal lie in a registered region.
+/// Null unless the message's bytes and its signal lie in a registered region.
 Regions::Registered* Target::region_of_put(const Message& message) noexcept {
   Regions::Registered* const region = regions_.find(key_of(message), message.offset, message.bytes);
   if (message.kind != Kind::put_signal) return region;
@@ -177,20 +177,20 @@ Regions::Registered* Target::region_of_put(const Message& message) noexcept {
 
 void Target::raise(const Regions::Registered& region, const Message& message) noexcept {
   auto* const word = reinterpret_cast<std::uint64_t*>(region.base + message.first);
-  // Release: pairs with the acquire load of whoever waits for the signal; the bytes were stored before,
-  // and those of earlier messages before that, by a thread that held the engine's lock.
+  // Release: pairs with the acquire load of the rank that waits for the signal. That rank also sees the bytes of this
+  // message, and those of earlier messages: the thread that stored them held AmWire's lock before.
   std::atomic_ref<std::uint64_t>(*word).store(message.second, std::memory_order_release);
 }
 
 void Target::do_put(const Message& message, const std::byte* data, std::uint64_t bytes) {
   Regions::Registered* const region = region_of_put(message);
   if (region == nullptr) return refuse(message);
-  // Messages are carried out in order, so that a fence needs no message of its own; each one's stores come
-  // after those before it on every CPU.
+  // Messages are executed in order, so a fence needs no message. This fence orders each message's stores after those of
+  // earlier messages, on every CPU.
   base::store_fence();
   std::byte* const to = region->base + message.offset;
   if (bytes == 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
-    // A word moves as one: a reader who polls it never sees half of it. Relaxed: the fence orders it.
+    // An aligned word is stored as one: a reader that polls it never sees half of it. Relaxed: the fence orders it.
     std::uint64_t word;
     std::memcpy(&word, data, 8);
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_relaxed);
@@ -212,7 +212,7 @@ void Target::do_atomic(const Message& message) {
                      message.op <= static_cast<std::uint8_t>(AtomicOp::fetch_xor);
   Regions::Registered* const region = sound ? regions_.find(key_of(message), message.offset, message.width) : nullptr;
   if (region == nullptr) return refuse(message);
-  // By this CPU, so that it is atomic with what the ranks of this node do to the word.
+  // By this CPU, so that it is atomic with the atomics of this node's ranks on the word.
   const Atomic atomic{static_cast<AtomicOp>(message.op), message.width, message.first, message.second};
   const std::uint64_t old = apply_atomic(atomic, region->base + message.offset);
   if (message.wants_result != 0) reply(message, Kind::result).message.first = old;
@@ -271,7 +271,7 @@ void Target::take_in(const Message& message, const std::byte* data, std::uint64_
       if (transfer->result != nullptr) *transfer->result = message.first;
       return tickets_.advance(message.ticket, 1);
     case Kind::flushed:
-      // The refusal of a put comes before the answer to the flush that covers it.
+      // The refusal of a put arrives before the answer to the flush that covers it.
       if (!std::exchange(peer.refused_puts, {}).empty())
         return tickets_.fail(
             message.ticket,
@@ -287,8 +287,8 @@ void Target::take_refusal(const Message& message) {
     log_.error("{}: rank {} hasn't registered a region that this rank requested ({} such refusals)",
                peers_.traits().name, rank, refusals_.own);
   tickets_.fail(message.ticket, base::Status::failure(Code::error, "the peer hasn't registered that region", rank));
-  // A put has nobody who waits for it: the next flush says so, and the next verb on that way. Everything else
-  // goes on.
+  // No transfer waits for a small put: the next flush reports the refusal, and so does the next verb to that region.
+  // Everything else continues.
   std::vector<Regions::Key>& puts = peers_.at(rank).refused_puts;
   if (message.ticket == done && ways_.contains({rank, message.region, message.nonce}) &&
       std::find(puts.begin(), puts.end(), key_of(message)) == puts.end())
@@ -311,13 +311,13 @@ bool Target::was_refused(int peer, const Regions::Key& region) const noexcept {
 }
 
 int Target::answer() noexcept {
-  // The lists don't grow under us: what sending may deliver (to this rank itself) are answers, which ask for none.
+  // The lists don't grow meanwhile: sending may deliver only answers (to this rank itself), and these need no answer.
   int count = 0;
   for (Due& due : due_) {
     Peer& peer = peers_.at(due.rank);
     for (; due.first < due.answers.size() && peers_.has_room(peer); ++count)
       if (send_part(peer, due.answers[due.first])) ++due.first;
-    // What was sent makes place, now and then.
+    // Erase the sent entries, but not after each one.
     if (due.first > 64 && due.first > due.answers.size() / 2) {
       due.answers.erase(due.answers.begin(), due.answers.begin() + static_cast<std::ptrdiff_t>(due.first));
       due.first = 0;
@@ -339,7 +339,7 @@ bool Target::send_part(Peer& peer, Answer& answer) noexcept {
     return true;
   }
   const std::uint64_t bytes = std::min(peers_.traits().chunk_bytes, answer.bytes);
-  // A peer that failed asks for nothing any more; its own side knows.
+  // A failed peer needs no answer: it detects the failure itself.
   const base::Status status =
       peers_.send(peer, answer.message, answer.region->base + answer.offset, bytes, answer.region);
   answer.message.offset += bytes;

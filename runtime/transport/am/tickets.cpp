@@ -7,7 +7,7 @@ namespace hmc::transport::am {
 Ticket Tickets::open(const Transfer& transfer) noexcept {
   if (free_.empty()) {
     try {
-      // First, so that neither the push below nor release() ever allocates.
+      // First, so that neither the push below nor release() allocates.
       if (free_.capacity() < slots_.size() + 1) free_.reserve(2 * slots_.size() + 16);
       slots_.add();
     } catch (const std::bad_alloc&) {
@@ -20,7 +20,7 @@ Ticket Tickets::open(const Transfer& transfer) noexcept {
   Slot& slot = slots_[index];
   slot.open = true;
   slot.transfer = transfer;
-  // relaxed: only written under the lock, which we hold
+  // relaxed: only written under the lock, which the caller holds
   return (Ticket{slot.generation.load(std::memory_order_relaxed)} << 32) | index;
 }
 
@@ -68,7 +68,7 @@ void Tickets::fail_peer(int peer, base::Status status) noexcept {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (!slot.open || (slot.transfer.peer >= 0 && slot.transfer.peer != peer)) continue;
-    if (slot.transfer.sending > 0) continue;  // failed when the last of its messages comes back
+    if (slot.transfer.sending > 0) continue;  // failed when the link releases the last of its messages
     fail((Ticket{slot.generation.load(std::memory_order_relaxed)} << 32) | i, status);  // under the lock
   }
 }
