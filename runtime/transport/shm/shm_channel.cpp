@@ -23,7 +23,7 @@ base::Status ShmChannel::get(std::uint64_t offset, void* destination, std::size_
 base::Status ShmChannel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                     std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
   if (bytes > 0) std::memcpy(base_ + offset, source, bytes);
-  // Release: pairs with the acquire load of wait_until and test_until; the bytes come first.
+  // Release: pairs with the acquire load in wait_until and test_until, which then also see the bytes.
   std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base_ + signal_offset))
       .store(value, std::memory_order_release);
   waiter_.ring(peer_index_);

@@ -1,4 +1,4 @@
-// ShmChannel: one peer's region, mapped here.
+// ShmChannel: access to one peer's region through a mapping.
 #pragma once
 
 #include <memory>

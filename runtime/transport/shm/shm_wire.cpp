@@ -13,7 +13,7 @@ namespace hmc::transport {
 
 namespace {
 
-/// Which part of which file a rank has mapped.
+/// The part of a file that a rank has mapped.
 struct Mapping {
   base::Segment::Identity file;
   std::uint64_t file_offset = 0;
@@ -24,12 +24,12 @@ Mapping mapping_of(const base::Segment& segment) {
   return {segment.identity(), segment.file_offset(), segment.bytes()};
 }
 
-/// What a key says: the mapping, and where in it my region lies.
+/// The content of a key: the mapping, and the region's position in it.
 struct Place {
   Mapping mapping;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t share = 0;  ///< drawn for this window, in case that segments have to be shared
+  std::uint64_t share = 0;  ///< number drawn for this window, used if segments must be shared
 };
 
 base::Bytes encode(const Place& place) {
@@ -85,7 +85,7 @@ base::Bytes ShmWire::register_region(const Region& mine) {
 std::vector<std::unique_ptr<Channel>> ShmWire::connect(const Region& mine, std::span<const base::Bytes> keys,
                                                        std::span<const int> peers, base::Deadline deadline) {
   if (peers.empty()) return {};
-  // The window's ranks on this node serve each other, see the same keys, and so take the same branch.
+  // The window's ranks on this node serve each other and have the same keys, so they take the same branch.
   base::ShareGroup group{{peers.begin(), peers.end()}, 0};
   std::sort(group.members.begin(), group.members.end());
   bool one_segment = true;

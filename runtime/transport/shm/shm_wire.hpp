@@ -1,4 +1,4 @@
-// The shm wire: ranks of one node map each other's memory, and a put is a copy.
+// The shm wire: the ranks of one node map each other's memory; a put is a copy.
 #pragma once
 
 #include "runtime/base/node_link.hpp"
@@ -6,7 +6,7 @@
 
 namespace hmc::transport {
 
-/// Needs no progress and holds no thread. The link and the waiter must outlive it.
+/// Needs no progress and has no thread. The link and the waiter must outlive it.
 class ShmWire final : public Wire {
  public:
   ShmWire(int rank, base::NodeLink& link, const base::Waiter& waiter);
@@ -25,7 +25,7 @@ class ShmWire final : public Wire {
 
   int progress() noexcept override { return 0; }
   base::Status test(Ticket) noexcept override { return {}; }
-  void abandon(Ticket) noexcept override {}  // every transfer has ended when its call returns
+  void abandon(Ticket) noexcept override {}  // every transfer has completed when its call returns
   base::Status fence() noexcept override;
   base::Status flush(int peer, Ticket& ticket) noexcept override;
 

@@ -1,4 +1,4 @@
-// TcpLink's accepting side: connections that are accepted, that find no descriptor, and that send nothing.
+// TcpLink's accepting side: accepted connections, connections without a descriptor, and connections that send nothing.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -16,13 +16,13 @@ namespace hmc::transport::tcp {
 
 namespace {
 
-/// Connections that haven't said whose they are, beyond one for each rank.
+/// Limit of connections of unknown rank, in addition to one for each rank.
 constexpr std::size_t most_strangers = 64;
-/// Accepted in a row, before ranks that are let in already have their turn.
+/// Limit of connections accepted in a row, before other connections are served.
 constexpr int most_accepted = 64;
-/// How long a listener waits for a descriptor or memory to come free.
+/// How long the listener is disabled if there is no descriptor or memory.
 constexpr std::int64_t deaf_ns = 100'000'000;
-/// How long a connection on the spare descriptor has for its first message. A rank sends it as soon as it is connected.
+/// Time limit for the first message on the spare descriptor. A rank sends it as soon as it is connected.
 constexpr std::int64_t spare_ns = 500'000'000;
 
 }  // namespace
@@ -59,7 +59,7 @@ int TcpLink::accept_all() noexcept {
 
 void TcpLink::accept_by_spare(int error) noexcept {
   const std::uint64_t count = ++turned_away_;
-  if ((count & (count - 1)) == 0)  // more and more rarely, so that repeated attempts don't fill the log
+  if ((count & (count - 1)) == 0)  // with decreasing frequency, so that repeated attempts don't fill the log
     log_.error("tcp: no descriptor is left for {} connections: {}", count,
                error == ENFILE ? "the system's table of open files is full" : "raise the limit (ulimit -n)");
   spare_error_ = error;
@@ -75,27 +75,28 @@ void TcpLink::accept_by_spare(int error) noexcept {
     } catch (const std::bad_alloc&) {
     }
   }
-  close_ears(by_spare_ != nullptr ? spare_ns : deaf_ns);  // free_spare() follows then
+  close_ears(by_spare_ != nullptr ? spare_ns : deaf_ns);  // when that time is over, open_ears() calls free_spare()
 }
 
 void TcpLink::free_spare() noexcept {
   for (const auto& connection : connections_) {
     if (connection.get() != by_spare_) continue;
-    (void)read(*connection);  // its first message may be here
+    (void)read(*connection);  // its first message may have arrived
     if (!connection->dead()) lose(*connection, "no descriptor is left for it");
   }
   by_spare_ = nullptr;
-  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // unless another thread was quicker
+  if (!spare_)
+    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // fails if another thread has taken the descriptor
 }
 
 void TcpLink::report_no_descriptor(int error) const noexcept {
-  // The peer would wait until its deadline: for an answer to what it has sent, or for this rank's connection.
+  // The peer would wait until its deadline, for an answer or for a connection from this rank.
   if (waiter_ == nullptr) return;
   try {
     waiter_->page().raise_abort(
         Code::peer_failed, rank_,
         fmt::format("rank {}: no descriptor is left for a connection: {}", rank_, base::descriptor_limit(error)));
-  } catch (const std::bad_alloc&) {  // the status tells it on this rank
+  } catch (const std::bad_alloc&) {  // on this rank the status reports it
   }
 }
 
@@ -119,12 +120,12 @@ void TcpLink::open_ears() noexcept {
   deaf_until_ = good ? 0 : base::now_ns() + deaf_ns;
 }
 
-/// Of those who haven't said who they are the oldest goes, if there are more than ranks could be.
+/// If there are more connections of unknown rank than ranks could need, the oldest is closed.
 void TcpLink::drop_strangers() noexcept {
   const auto nobody = [](const auto& connection) { return !connection->dead() && connection->rank() < 0; };
   if (static_cast<std::size_t>(std::ranges::count_if(connections_, nobody)) <= by_rank_.size() + most_strangers) return;
   Connection& oldest = **std::ranges::find_if(connections_, nobody);
-  if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // it had spoken, and wasn't heard yet
+  if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // its first message had arrived unread
   user_->stranger();
   lose(oldest, "it hasn't said who it is");
 }

@@ -17,16 +17,16 @@ namespace hmc::transport::tcp {
 
 namespace {
 
-/// What is told of one rank stays small.
+/// Limits the size of a rank's address.
 constexpr std::size_t most_ips = 6;
 
-/// Equal for two ranks that reach each other by loopback. 0 if unknown: then no two ranks do.
+/// Equal for two ranks that reach each other by loopback. 0 if unknown: then no two ranks are treated as such.
 std::uint64_t loopback_number() noexcept {
   const std::uint64_t machine = base::machine_id(), network = base::network_namespace();
   return machine == 0 || network == 0 ? 0 : machine ^ (network * 0x100000001b3ULL);
 }
 
-/// The bytes of an address, whichever family; null: neither of the two.
+/// The bytes of an IPv4 or IPv6 address; null for another family.
 const void* bytes_of(const sockaddr& address) noexcept {
   if (address.sa_family == AF_INET) return &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
   if (address.sa_family == AF_INET6) return &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
@@ -86,7 +86,7 @@ Address own_address() noexcept {
     Ip ip;
     ip.bytes_used = each->ifa_addr->sa_family == AF_INET ? 4 : 16;
     std::memcpy(ip.bytes.data(), bytes, ip.bytes_used);
-    if (ip.bytes_used == 16 && ip.bytes[0] == 0xfe && (ip.bytes[1] & 0xc0) == 0x80) continue;  // of one link only
+    if (ip.bytes_used == 16 && ip.bytes[0] == 0xfe && (ip.bytes[1] & 0xc0) == 0x80) continue;  // link-local
     ip.prefix = bits_of(each->ifa_netmask, ip.bytes_used);
     address.ips.push_back(ip);
   }
@@ -141,14 +141,14 @@ std::vector<Candidate> candidates(const Address& mine, const Address& theirs) {
   };
   const bool may_be_one_machine = mine.machine == 0 || theirs.machine == 0;
   for (const Class wanted : {Class::shared_network, Class::other_network, Class::own}) {
-    // By an address that this machine has too (a bridge for containers, say) one meets oneself.
+    // An address that this machine also has (such as a container bridge's) leads back to this machine.
     if (wanted == Class::own && !may_be_one_machine) continue;
     for (const Ip& ip : theirs.ips)
       if (class_of(ip) == wanted)
         all.push_back(
             candidate(ip, theirs.port, wanted == Class::shared_network ? Distance::network : Distance::further));
   }
-  // It may have no other; a stranger who listens there gets nothing that he could use.
+  // There may be no other address.
   if (may_be_one_machine) all.push_back(loopback());
   return all;
 }
@@ -161,7 +161,7 @@ Distance distance_of(const Address& mine, const sockaddr_storage& theirs) noexce
   std::memcpy(ip.bytes.data(), bytes, ip.bytes_used);
   const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(theirs).sin6_addr;
   if (ip.bytes_used == 16 && IN6_IS_ADDR_LOOPBACK(&six)) return Distance::machine;
-  if (ip.bytes_used == 16 && IN6_IS_ADDR_V4MAPPED(&six)) {  // came to a listener of both families
+  if (ip.bytes_used == 16 && IN6_IS_ADDR_V4MAPPED(&six)) {  // accepted by a listener of both families
     std::copy_n(ip.bytes.begin() + 12, 4, ip.bytes.begin());
     ip.bytes_used = 4;
   }

@@ -1,4 +1,4 @@
-// Where a rank can be reached by TCP, and which of its addresses to try.
+// The TCP addresses of a rank, and the order in which to try them.
 #pragma once
 
 #include <sys/socket.h>
@@ -16,28 +16,28 @@ namespace hmc::transport::tcp {
 /// An IPv4 or IPv6 address of an interface.
 struct Ip {
   std::uint8_t bytes_used = 4;  ///< 4 or 16
-  std::uint8_t prefix = 0;      ///< bits that its network shares
+  std::uint8_t prefix = 0;      ///< length of the network prefix in bits
   std::array<std::uint8_t, 16> bytes{};
 };
 
 struct Address {
-  /// Equal where two processes share a kernel and its network namespace, so that loopback connects them.
+  /// Equal for two processes that share a kernel and a network namespace, so that loopback connects them.
   std::uint64_t machine = 0;
   std::uint16_t port = 0;
   std::vector<Ip> ips;  ///< of interfaces that are up, without loopback
 };
 
-/// Of this process, but for the port. Never throws: a machine whose interfaces can't be listed has loopback.
+/// The address of this process, without the port. Never throws: if the interfaces can't be listed, `ips` is empty.
 Address own_address() noexcept;
 base::Bytes encode(const Address& address);
 std::optional<Address> decode(base::ByteView bytes);
 
 enum class Distance : std::uint8_t {
   machine,  ///< loopback
-  network,  ///< an interface of ours is in its network
+  network,  ///< in the network of one of this machine's interfaces
   further,
 };
-/// Of the other end of a connection.
+/// Distance to the other end of a connection.
 Distance distance_of(const Address& mine, const sockaddr_storage& theirs) noexcept;
 
 struct Candidate {
@@ -45,8 +45,9 @@ struct Candidate {
   socklen_t length = 0;
   Distance distance = Distance::further;
 };
-/// Best first: loopback on one machine alone, else addresses of a network that both have, then the others. One that
-/// both machines have leads to oneself: like loopback it is tried where a machine can't be told, at last.
+/// Best first. On one machine: only loopback. Otherwise: the addresses in a network that both have, then the others. An
+/// address that both machines have leads back to this machine. Like loopback it is tried last, and only if one of the
+/// machine numbers is unknown.
 std::vector<Candidate> candidates(const Address& mine, const Address& theirs);
 std::string text_of(const Candidate& candidate);
 

@@ -24,9 +24,10 @@ using base::Status;
 
 namespace {
 
-/// Reads in a row of one connection, before others have their turn.
+/// Limit of consecutive reads of one connection, before others are served.
 constexpr int reads_in_a_turn = 4;
-/// After so long a message, whoever waits for it may have a better place for the next (Wire::receive_into).
+/// A message of this size ends the round: the rank that waits for it may set a direct receive for the next one
+/// (Wire::receive_into).
 constexpr std::uint64_t ends_a_turn = 32 * 1024;
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
@@ -52,7 +53,7 @@ void prepare(int fd, Distance distance, Bbr bbr) noexcept {
       prefers_reno({control.data(), length}, distance, bbr))
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   if (distance == Distance::machine) return;
-  // A machine that vanishes is noticed within a minute.
+  // A machine that disappears is detected within a minute.
   const int idle_s = 30, between_s = 10, questions = 3;
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
@@ -166,7 +167,7 @@ Connection::Outcome Connection::read_once(am::LinkUser& user, std::vector<std::b
     parts[count++] = {wasted ? waste.data() : place.to, of_large};
     asked += of_large;
   }
-  // Behind a large one's last byte the next frame may begin.
+  // The next frame may begin after the last byte of a large one.
   if (!large_ || of_large == message_.bytes - at_) {
     parts[count++] = {buffer_.data() + end_, buffer_.size() - end_};
     asked += buffer_.size() - end_;
@@ -205,11 +206,11 @@ Connection::Outcome Connection::read_once(am::LinkUser& user, std::vector<std::b
 
 bool Connection::take_frames(am::LinkUser& user) noexcept {
   while (end_ - begin_ >= header_bytes) {
-    std::uint64_t bytes = 0;  // that follow the header
+    std::uint64_t bytes = 0;  // bytes after the header
     Message message;
     std::memcpy(&bytes, buffer_.data() + begin_, sizeof bytes);
     std::memcpy(&message, buffer_.data() + begin_ + sizeof bytes, sizeof message);
-    // Before anything else of it is believed: the secret, and that it is of whose connection this is.
+    // Check first: the message has the secret, and its origin is the rank of this connection.
     if (!user.knows(message)) return false;
     const int origin = static_cast<int>(message.origin);
     if (rank_ < 0) rank_ = origin;
@@ -225,7 +226,7 @@ bool Connection::take_frames(am::LinkUser& user) noexcept {
     begin_ += header_bytes + bytes;
     user.received(message, data, bytes);
   }
-  // What is left of a frame moves to the front, where all of it has place.
+  // The rest, a part of a frame, moves to the front, where the whole frame has space.
   if (begin_ == end_) {
     begin_ = end_ = 0;
   } else if (begin_ > 0) {
@@ -240,7 +241,7 @@ bool Connection::begin_large(am::LinkUser& user, const Message& message, std::si
   if (!user.begins(message)) return false;
   large_ = true;
   message_ = message;
-  // Less than all is there: the whole doesn't fit into the buffer.
+  // Not all of the message is here: it doesn't fit into the buffer.
   for (at_ = 0; at_ < there;) {
     const am::LinkUser::Place place = user.place(message_, at_);
     const std::uint64_t part = std::min<std::uint64_t>(place.bytes, there - at_);

@@ -1,4 +1,4 @@
-// Connection: one socket to a peer, with what is half written and half read.
+// Connection: one socket to a peer, with its partly written and partly read frames.
 #pragma once
 
 #include <array>
@@ -13,35 +13,35 @@
 
 namespace hmc::transport::tcp {
 
-/// How long an address may take to answer while there is another to try; and the last one, as TCP asks again after 1,
-/// 3, 7 and 15 seconds.
+/// Time limits for a connection attempt: for each address while there is another one to try, and for the last one. TCP
+/// repeats its SYN after 1, 3, 7 and 15 seconds.
 struct Patience {
   std::int64_t each_ns = 3'000'000'000;
   std::int64_t last_ns = 30'000'000'000;
-  /// How long the higher of two ranks waits for the lower one to make their connection, before it does so itself.
+  /// How long the higher of two ranks waits for a connection from the lower one before it connects itself.
   std::int64_t call_ns = 1'000'000;
 };
 
-/// What happens to a socket whose congestion control is bbr and whose peer is near. keep: it stays bbr.
+/// replace: a socket to a near peer whose congestion control is bbr uses reno. keep: it stays bbr.
 enum class Bbr : std::uint8_t { replace, keep };
 
-/// Bytes on the socket are frames: a length, a Message, and so many bytes after it (Sending has them in a row). A small
-/// frame is gathered in a buffer and told whole; the bytes of a large one are read to where they belong. Under the
-/// engine's lock.
+/// The bytes on the socket are frames: a length, a Message, and as many bytes as the length says (contiguous in
+/// Sending). A small frame is received into a buffer and reported complete; the bytes of a large one are read directly
+/// to their destination. Threads: under AmWire's lock.
 class Connection {
  public:
   enum class Outcome : std::uint8_t {
-    idle,    ///< nothing was there
-    moved,   ///< something was, and that was all, or enough for a turn
-    more,    ///< something was, and there may be more
-    ended,   ///< the other side has closed it, or it broke
-    strange  ///< what came is no frame of this job
+    idle,    ///< no bytes were available
+    moved,   ///< bytes were read; no more are available, or enough for this round
+    more,    ///< bytes were read; more may be available
+    ended,   ///< the peer has closed the connection, or it broke
+    strange  ///< the bytes are not a frame of this job
   };
 
-  /// Of this side's making: it may still have to connect.
+  /// An outgoing connection, not yet connected.
   Connection(int rank, std::vector<Candidate> ways, Patience patience, Bbr bbr = Bbr::replace)
       : rank_(rank), ways_(std::move(ways)), patience_(patience), bbr_(bbr) {}
-  /// Accepted: whose it is, its first message says.
+  /// An accepted connection; its first message shows its rank.
   explicit Connection(base::UniqueFd socket) : socket_(std::move(socket)), open_(true) {}
 
   int fd() const noexcept { return socket_.get(); }
@@ -51,40 +51,40 @@ class Connection {
   std::string describe() const;
 
   // ---- connecting
-  /// Instead of the first attempt, for a while: the peer may be about to make a connection.
+  /// Waits a short time for a connection from the peer, before the first attempt.
   void await_call() noexcept;
   bool awaits_call() const noexcept { return !open_ && !dead_ && next_way_ == 0; }
-  /// Begins with the next address; false: there is none left. `error` is the last one's.
+  /// Starts an attempt with the next address; false: there is none left, and error() is that of the last one.
   bool connect_next() noexcept;
-  /// After the socket became writable: whether it is connected.
+  /// After the socket became writable: true if it is connected.
   bool connected() noexcept;
   bool overdue(std::int64_t now) const noexcept { return !open_ && !dead_ && now >= connect_until_; }
   void timed_out() noexcept;
-  /// Of the last attempt to connect, or of the read that ended it; 0: the other side closed it.
+  /// The errno of the last connection attempt, or of the read that ended the connection; 0: the peer closed it.
   int error() const noexcept { return error_; }
 
   // ---- writing
   bool writes() const noexcept { return current_ != nullptr; }
   am::Sending* current() const noexcept { return current_; }
-  /// Takes `record` and writes what the socket takes. ok: all of it; in_progress; or broken.
+  /// Starts to write `record`. ok: all of it is written; in_progress: a part; otherwise the failure.
   base::Status write(am::Sending& record) noexcept;
-  /// Takes it for write_on().
+  /// Keeps the record for write_on().
   void hold(am::Sending& record) noexcept {
     current_ = &record;
     written_ = 0;
   }
-  /// Goes on with what it has.
+  /// Continues to write the current record.
   base::Status write_on() noexcept;
-  /// What it has and hasn't written, given up.
+  /// Drops the current record and returns it; null if there is none.
   am::Sending* drop_current() noexcept { return std::exchange(current_, nullptr); }
-  bool wants_writable = false;  ///< as the poll set knows it
-  /// Bytes that the peer's kernel doesn't have yet.
+  bool wants_writable = false;  ///< the state in the poll set
+  /// True if there are bytes that the peer's kernel hasn't acknowledged, or that aren't written.
   bool has_unsent() const noexcept;
   void end_writing() noexcept;
   bool ending = false;
 
   // ---- reading
-  /// One or a few reads. `waste` takes what has no place.
+  /// Reads up to a few times. `waste` receives bytes without a destination.
   Outcome read(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
 
   void kill() noexcept {
@@ -93,10 +93,10 @@ class Connection {
   }
 
  private:
-  /// As long as this a frame is gathered, so a message of up to 8 KiB comes with one read and one short copy.
+  /// The largest frame that is received into the buffer: a message of up to 8 KiB takes one read and one short copy.
   static constexpr std::size_t gathered_bytes = 8 * 1024 + 256;
   Outcome read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
-  /// Tells of the frames that are there; false: strange.
+  /// Reports the complete frames in the buffer; false: they are not of this job.
   bool take_frames(am::LinkUser& user) noexcept;
   bool begin_large(am::LinkUser& user, const am::Message& message, std::size_t there) noexcept;
 
@@ -112,17 +112,17 @@ class Connection {
   int error_ = 0;
 
   am::Sending* current_ = nullptr;
-  std::uint64_t written_ = 0;  // of the frame
+  std::uint64_t written_ = 0;  // bytes of the frame
 
-  bool large_ = false;    // in the middle of one, and then the buffer is empty
-  am::Message message_;   // of the large one
-  std::uint64_t at_ = 0;  // of its bytes
+  bool large_ = false;    // in the middle of a large message; then the buffer is empty
+  am::Message message_;   // header of the large message
+  std::uint64_t at_ = 0;  // bytes of it that were read
   std::size_t begin_ = 0, end_ = 0;
   std::array<std::byte, gathered_bytes> buffer_;
 };
 
-/// True if a socket whose congestion control is `current` changes to reno. bbr paces for long paths: on loopback or
-/// within one network the same transfer takes 1.2 to 4 times as long with it.
+/// True if a socket whose congestion control is `current` should use reno. bbr paces for long paths: on loopback or
+/// within one network a transfer takes 1.2 to 4 times as long with it.
 bool prefers_reno(std::string_view current, Distance distance, Bbr bbr) noexcept;
 
 /// Sets the options of every TCP socket: no delay of small segments, reno in place of bbr where `prefers_reno` says so,

@@ -25,19 +25,18 @@ using base::Status;
 
 namespace {
 
-/// A put is cut, so that one that is given up leaves in bounded time, and answers get their turn. The socket takes a
-/// message or doesn't, so one is in hand at a time: what is small and waits behind it rides together.
+/// A put is cut into chunks, so that an abandoned one ends in bounded time, and answers are sent in between. One
+/// message per peer is in flight, because a socket accepts it or not; small verbs that wait behind it are joined.
 constexpr am::Link::Traits tcp_traits{.name = "tcp", .chunk_bytes = 512 * 1024, .most_in_flight = 1};
 
-/// Up to so many connections are read without asking first which has something: a read that finds nothing costs no more
-/// than the question.
+/// Up to this number of connections are read without epoll_wait: an empty read costs no more than epoll_wait.
 constexpr std::size_t few_connections = 2;
-/// Then the poll set, which knows of new connections too, is asked every so many turns.
+/// Then epoll_wait, which also reports new connections, is called once in this number of progress() calls.
 constexpr unsigned turns_between_polls = 64;
-/// Turns of reading that a connection gets before its rank is called lost: for more than a kernel holds of it.
+/// Limit of the last reads from a connection before its rank is reported lost: more than a kernel buffers.
 constexpr int most_last_turns = 1024;
-/// A socket may take as fast as we send, and tell nobody that it is full: after so many bytes others have their turn,
-/// what came is read, and the lock is free for a moment.
+/// A socket may accept bytes as fast as this rank sends, and never be full. After this number of bytes other
+/// connections are served, received bytes are read, and the lock is released for a moment.
 constexpr std::uint64_t longest_turn_bytes = 4 << 20;
 constexpr std::size_t waste_bytes = 64 * 1024;
 
@@ -73,7 +72,7 @@ TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable, const ba
 
 void TcpLink::listen(Reachable reachable) {
   const bool everywhere = reachable == Reachable::by_all_interfaces;
-  // Both families by one socket, where there is IPv6. By loopback peers call 127.0.0.1 (candidates()).
+  // One socket for both families, if there is IPv6. With by_loopback peers connect to 127.0.0.1 (candidates()).
   const int six = everywhere ? ::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0) : -1;
   sockaddr_storage address{};
   socklen_t length = sizeof(sockaddr_in6);
@@ -128,7 +127,7 @@ void TcpLink::forget(const Connection& connection) noexcept {
 
 Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
-  if (mine != nullptr) return {};  // that rank has begun
+  if (mine != nullptr) return {};  // that rank has connected to this one
   try {
     const std::optional<Address> theirs = decode(address);
     if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
@@ -157,8 +156,8 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   return {};
 }
 
-/// It may run already, for another rank: when it is over, progress() looks after all that are overdue, and as long as
-/// some aren't nobody sleeps (arm).
+/// The timer may already run for another rank. When it expires, progress() handles all overdue connections; while
+/// others are left, arm() returns false, so that the progress thread doesn't sleep.
 bool TcpLink::start_clock() noexcept {
   const itimerspec once{{}, {patience_.call_ns / 1'000'000'000, patience_.call_ns % 1'000'000'000}};
   return clock_ && ::timerfd_settime(clock_.get(), 0, &once, nullptr) == 0;
@@ -183,7 +182,7 @@ Status TcpLink::hand_to(Connection& connection, Sending& record) noexcept {
     if (connection.open()) ++blocked_;
     if (!connection.wants_writable && connection.fd() >= 0) watch(connection, EPOLL_CTL_MOD, true);
   } else if (!status.ok()) {
-    (void)connection.drop_current();  // its status goes back with this call
+    (void)connection.drop_current();  // this call returns its status
   }
   return status;
 }
@@ -202,7 +201,7 @@ int TcpLink::progress() noexcept {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.ptr == &clock_) {
       std::uint64_t times = 0;
-      (void)!::read(clock_.get(), &times, sizeof times);  // so that it is quiet again
+      (void)!::read(clock_.get(), &times, sizeof times);  // so that it is no longer readable
       continue;
     }
     auto* const connection = static_cast<Connection*>(event.data.ptr);
@@ -218,10 +217,10 @@ int TcpLink::progress() noexcept {
   return happened;
 }
 
-/// The poll set stays readable as long as there is something to do; but a connection that takes too long, and a
-/// listener that waits, have a clock.
+/// The poll set stays readable while there is something to do. Connection attempts and a disabled listener have time
+/// limits, so they must be polled.
 bool TcpLink::arm() noexcept {
-  turn_ = turns_between_polls - 1;  // whoever wakes asks the poll set
+  turn_ = turns_between_polls - 1;  // the first progress() after a wake-up calls epoll_wait
   return connecting_ == 0 && deaf_until_ == 0;
 }
 
@@ -250,7 +249,7 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
     if (!watch(connection, EPOLL_CTL_ADD, true)) {  // a new socket
       const int error = errno;
       --connecting_;
-      if (connection.open() && connection.writes()) ++blocked_;  // lose() counts it down
+      if (connection.open() && connection.writes()) ++blocked_;  // lose() decrements it
       lose(connection, "its connection can't be watched", error);
       return 1;
     }
@@ -266,7 +265,7 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
   return 1;
 }
 
-/// That rank has reached us. Nothing was written on this one, so no order is lost.
+/// The peer has connected to this rank. Nothing was written on `connection`, so the order of messages is kept.
 void TcpLink::give_way(Connection& connection, Connection& other) noexcept {
   Sending* const record = connection.drop_current();
   connection.kill();
@@ -277,7 +276,7 @@ void TcpLink::give_way(Connection& connection, Connection& other) noexcept {
   if (status.code != Code::in_progress) user_->sent(*record, status);
 }
 
-/// A connection of the same rank's making that is open.
+/// An open connection that the same rank made, or null.
 Connection* TcpLink::other_of(const Connection& connection) const noexcept {
   for (const auto& other : connections_)
     if (other.get() != &connection && other->rank() == connection.rank() && other->open() && !other->dead() &&
@@ -288,7 +287,7 @@ Connection* TcpLink::other_of(const Connection& connection) const noexcept {
 
 int TcpLink::write(Connection& connection) noexcept {
   if (!connection.writes()) return 0;
-  // The record is given back by its own address: write_on forgets it.
+  // Loaded first: write_on() clears it.
   Sending* const record = connection.current();
   const Status status = connection.write_on();
   if (status.code == Code::in_progress) return 0;
@@ -361,7 +360,7 @@ void TcpLink::lose(Connection& connection, const char* why, int error) noexcept 
   any_dead_ = true;
   if (&connection == by_spare_) {
     by_spare_ = nullptr;
-    deaf_until_ = 1;  // the next turn takes the spare descriptor again, and listens
+    deaf_until_ = 1;  // the next progress() reserves the spare descriptor again and enables the listener
   }
   if (rank < 0) return;
   Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
@@ -380,7 +379,8 @@ void TcpLink::disconnect(int rank, bool at_once) noexcept {
   for (const auto& connection : connections_) {
     if (connection->rank() != rank || connection->dead()) continue;
     if (!at_once && connection->open()) {
-      // The other one of two carries nothing of ours. Its end would be seen before the last bytes of this one.
+      // If there are two connections, this rank sends nothing on the other one. The peer would see the end of that one
+      // before the last bytes of this one.
       if (connection.get() == by_rank_[static_cast<std::size_t>(rank)]) connection->end_writing();
       continue;
     }

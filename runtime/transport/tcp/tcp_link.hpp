@@ -1,4 +1,4 @@
-// TcpLink: messages over TCP sockets of our own.
+// TcpLink: sends messages over TCP sockets.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace hmc::transport::tcp {
 
-/// Which interfaces the listener of a rank takes connections on. By loopback: where all ranks share it.
+/// The interfaces that a rank's listener is bound to. by_loopback: only if all ranks share the loopback interface.
 enum class Reachable : std::uint8_t { by_loopback, by_all_interfaces };
 
-/// A listener, a poll set, and a connection per rank that was talked to, made by whoever talks first. Of two ranks that
-/// begin at about the same time the higher one waits for the lower one's call: on one connection what goes one way
-/// acknowledges what came the other way, and on two each message costs a segment more. If it has waited in vain and
-/// they still make two, each goes on with its own, so what one of them sends stays in order.
+/// Has a listener, a poll set, and one connection per peer, made by the rank that sends first. If two ranks start at
+/// about the same time, the higher rank first waits for a connection from the lower one: a single connection piggybacks
+/// acknowledgements; with two, each message costs one more segment. If both still connect, each rank sends on the
+/// connection that it made, so its messages stay in order.
 class TcpLink final : public am::Link {
  public:
-  /// Throws Error{unavailable} if there are no sockets to be had. `waiter`: of a rank in a job, which ends when a peer
-  /// can't be let in; null: that is only logged.
+  /// Throws Error{unavailable} if no sockets can be created. `waiter`: if no descriptor is left for a connection to or
+  /// from a rank, the link reports that to all ranks of the job; null: it only logs it.
   explicit TcpLink(base::Log log, Patience patience = {}, Reachable reachable = Reachable::by_all_interfaces,
                    const base::Waiter* waiter = nullptr, Bbr bbr = Bbr::replace);
 
@@ -45,35 +45,35 @@ class TcpLink final : public am::Link {
 
  private:
   void listen(Reachable reachable);
-  /// False, with errno: the poll set takes no more.
+  /// False, with errno, if epoll_ctl fails.
   bool watch(Connection& connection, int operation, bool writable) noexcept;
-  /// Before its socket is closed: while a forked process has it open too, the poll set would go on telling of it.
+  /// Before the socket is closed: if a forked process also has it open, the poll set would continue to report it.
   void forget(const Connection& connection) noexcept;
   int accept_all() noexcept;
-  /// No descriptor is left for the next connection: it takes the spare one until its first message tells whether a rank
-  /// of this job made it. `error`: EMFILE or ENFILE.
+  /// No descriptor is left for the next connection: the spare one is used for it until its first message shows whether
+  /// a rank of this job made it. `error`: EMFILE or ENFILE.
   void accept_by_spare(int error) noexcept;
-  /// Ends a connection on the spare descriptor that hasn't sent a message, or was none of this job.
+  /// Closes the connection on the spare descriptor, if any, and reserves the descriptor again.
   void free_spare() noexcept;
-  /// A connection to or from a rank can't be had: all ranks are told that this rank has no descriptor.
+  /// Reports to all ranks that this rank has no descriptor for a connection to or from a rank.
   void report_no_descriptor(int error) const noexcept;
-  /// As the text of the status: `error` is of Connection::connect_next.
+  /// The text of the status; `error` is that of Connection::connect_next.
   const char* connect_failure(int error) const noexcept;
-  /// Nobody can be let in: the poll set shall not say all the time that somebody knocks.
+  /// Removes the listener from the poll set while no connection can be accepted; otherwise it would always be readable.
   void close_ears(std::int64_t span_ns) noexcept;
   void open_ears() noexcept;
   Connection* other_of(const Connection& connection) const noexcept;
   base::Status hand_to(Connection& connection, am::Sending& record) noexcept;
   int handle(Connection& connection, std::uint32_t events) noexcept;
   int read(Connection& connection) noexcept;
-  /// Before a rank is called lost: what it had said by then, on whichever connection.
+  /// Before a rank is reported lost: reads what it has sent, on all its connections.
   void read_the_rest(int rank) noexcept;
   int write(Connection& connection) noexcept;
-  /// False: there is no clock.
+  /// False if there is no timer.
   bool start_clock() noexcept;
   void give_way(Connection& connection, Connection& other) noexcept;
   int go_on_connecting(Connection& connection, bool failed) noexcept;
-  /// Ends it, gives back what it held, and tells of its rank.
+  /// Closes the connection, releases the message that it held, and reports its rank as lost.
   void lose(Connection& connection, const char* why, int error = 0) noexcept;
   void drop_strangers() noexcept;
   void sweep() noexcept;
@@ -88,18 +88,18 @@ class TcpLink final : public am::Link {
   base::UniqueFd poll_set_;
   base::UniqueFd listener_;
   base::UniqueFd spare_;
-  base::UniqueFd clock_;  // of calls that are awaited: in the poll set, so that a thread that sleeps there wakes
+  base::UniqueFd clock_;  // timer of awaited connections: in the poll set, so that it wakes a thread that sleeps there
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::vector<Connection*> by_rank_;  // on which we send
-  std::vector<std::byte> waste_;      // takes bytes that have no place any more
+  std::vector<Connection*> by_rank_;  // the connection that this rank sends on
+  std::vector<std::byte> waste_;      // receives bytes that have no destination any more
   unsigned turn_ = 0;
   int connecting_ = 0;
-  int blocked_ = 0;  // whose sockets take no more at the moment
+  int blocked_ = 0;  // connections whose sockets accept no more bytes at the moment
   std::uint64_t turned_away_ = 0;
-  const Connection* by_spare_ = nullptr;  // it has the spare descriptor
-  int spare_error_ = 0;                   // why
-  int without_spare_ = 0;                 // accepts in a row that failed with the spare descriptor too
-  std::int64_t deaf_until_ = 0;           // 0: it listens
+  const Connection* by_spare_ = nullptr;  // the connection on the spare descriptor
+  int spare_error_ = 0;                   // the errno for which it was used
+  int without_spare_ = 0;                 // accepts in a row that failed although the spare descriptor was closed
+  std::int64_t deaf_until_ = 0;           // until when the listener is disabled; 0: it is enabled
   std::uint64_t sent_in_turn_ = 0;
   bool any_dead_ = false;
 };

@@ -1,4 +1,4 @@
-// The tcp wire: between nodes, over TCP sockets of our own.
+// The tcp wire: active messages over TCP sockets, between nodes.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace hmc::transport {
 
-/// Throws Error{unavailable} if there are no sockets to be had.
+/// Throws Error{unavailable} if no sockets can be created.
 std::unique_ptr<am::AmWire> make_tcp_wire(const am::Options& options);
 std::unique_ptr<Wire> make_tcp_wire(const WireContext& context);
 
