@@ -19,15 +19,14 @@ namespace hmc::transport::ucx {
 
 namespace {
 
-/// UCX's constructor reads the environment and nothing else: unless told not to, it takes the handlers
-/// of ILL, SEGV, BUS, FPE and HUP, and writes jumps over the code of mmap, munmap, madvise and brk (for a
-/// cache of registrations that messages don't need). All of that is the user's. So it is shown another
-/// environment, the user's with these added, for as long as it loads. The real one isn't written to:
-/// other threads may be reading it.
+/// When libucp is loaded, its constructor reads its settings from the environment. By default it installs handlers for
+/// SIGILL, SIGSEGV, SIGBUS, SIGFPE and SIGHUP, and patches the code of mmap, munmap, madvise and brk (for a
+/// registration cache that messages don't need). Both belong to the user. So this class replaces `environ`, while UCX
+/// loads, by a copy with settings that prevent it. The original isn't modified, since other threads may read it.
 class LoadEnvironment {
  public:
   LoadEnvironment() : mine_(environ) {
-    // Kept: a thread that reads the environment just now may read this one a while longer.
+    // Static: a thread that reads the environment meanwhile may use this copy afterwards.
     static std::vector<char*> shown;
     shown.clear();
     for (char** variable = mine_; variable != nullptr && *variable != nullptr; ++variable) shown.push_back(*variable);
@@ -48,7 +47,7 @@ class LoadEnvironment {
  private:
   struct Added {
     char* variable;
-    std::size_t name_length;  ///< with the '='
+    std::size_t name_length;  ///< including the '='
   };
   static std::span<const Added> added() {
     static char error_signals[] = "UCX_ERROR_SIGNALS=";
@@ -60,7 +59,7 @@ class LoadEnvironment {
   char** mine_;
 };
 
-/// UCX writes its lines to stdout, which is the user's. The level was already compared.
+/// UCX logs to stdout, which belongs to the user. UCX has already checked the level.
 ucs_log_func_rc_t log_to_stderr(const char*, unsigned, const char*, ucs_log_level_t level,
                                 const ucs_log_component_config_t*, const char* format, va_list arguments) {
   if (level > UCS_LOG_LEVEL_WARN) return UCS_LOG_FUNC_RC_CONTINUE;
@@ -84,7 +83,7 @@ Library::Library() {
   void* library = nullptr;
   {
     const LoadEnvironment environment;
-    // Local: none of its symbols may stand in for the program's.
+    // RTLD_LOCAL: UCX's symbols must not replace symbols of the program.
     library = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) {
@@ -100,7 +99,7 @@ Library::Library() {
 }
 
 const Library& Library::get() {
-  // One per process as the loaded library is; immutable once made.
+  // One per process, like the loaded library; immutable after construction.
   static const Library library;
   return library;
 }

@@ -1,4 +1,4 @@
-// Library: libucp, opened when the first wire needs it.
+// Library: libucp, opened at run time by the first wire that needs it.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -7,17 +7,17 @@
 
 namespace hmc::transport::ucx {
 
-/// UCX is opened and not linked: loading it costs milliseconds, which a job on one node needn't pay, and
-/// has effects on the whole process unless it is held back (see library.cpp). It stays loaded until the
-/// process ends, since its own threads and thread-local data don't survive dlclose. Threads: any.
+/// UCX is opened with dlopen, not linked: loading it takes milliseconds, which a job on one node doesn't need to spend,
+/// and has side effects on the whole process, which library.cpp prevents. It stays loaded until the process ends, since
+/// its threads and thread-local data don't survive dlclose. Threads: any.
 class Library {
  public:
-  /// Throws Error{unavailable} with the loader's text.
+  /// Throws Error{unavailable} with the text of dlerror().
   static const Library& get();
-  /// "1.13.1", or why it can't be had; for hmcinfo.
+  /// The version, such as "1.13.1", or the reason why UCX is unavailable; for hmcinfo.
   static std::string describe();
 
-  // The functions, under their own names.
+  // UCX's functions, under their own names.
 // clang-format off
 #define HMC_UCX_FUNCTIONS(X) \
   X(ucp_get_version_string) X(ucp_config_read) X(ucp_config_modify) X(ucp_config_release) \

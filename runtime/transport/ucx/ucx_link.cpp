@@ -18,9 +18,10 @@ namespace {
 
 constexpr std::int64_t longest_settle_ns = 50'000'000;
 
-/// With its header a message must stay below the 64 KiB of UCX's receive segment, so that it is one fragment: those of
-/// one sender arrive in order, and are read from the socket into one buffer. README.md has the figures. The number in
-/// flight bounds what UCX takes of a large transfer, and what a transfer that is given up waits for.
+/// With its header a message must be smaller than UCX's receive segment of 64 KiB, so that it is one fragment:
+/// fragments of one sender arrive in order, and each is read from the socket into one buffer. README.md has the
+/// measurements. The number in flight limits what UCX holds of a large transfer, and what an abandoned transfer waits
+/// for.
 constexpr am::Link::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 1024, .most_in_flight = 32};
 
 }  // namespace
@@ -32,7 +33,7 @@ std::string UcxLink::describe() const {
                      worker_.transports());
 }
 
-/// UCX tells the devices it took only in this text.
+/// UCX reports the devices in use only in this text.
 std::string UcxLink::describe(int rank) const {
   char* text = nullptr;
   std::size_t size = 0;
@@ -79,7 +80,7 @@ base::Status UcxLink::send(Sending& record) noexcept {
   param.cb.send = on_sent;
   param.user_data = &record;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;  // it needn't look the address up
+  param.memory_type = UCS_MEMORY_TYPE_HOST;  // so UCX needn't detect the memory type of the address
   void* const request = worker_.ucp().ucp_am_send_nbx(way.endpoint, 0, &record.message, sizeof(Message), record.source,
                                                       record.bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return base::Status::in_progress();
@@ -101,7 +102,7 @@ void UcxLink::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
 ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
                                  std::size_t bytes, const ucp_am_recv_param_t* param) noexcept {
   am::LinkUser& user = *static_cast<UcxLink*>(argument)->user_;
-  // We send eager messages with our header only; anything else isn't from a rank of this job.
+  // Ranks send eager messages with a Message as header; anything else isn't from a rank of this job.
   if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
     user.stranger();
     return UCS_OK;
@@ -133,11 +134,11 @@ std::size_t UcxLink::ending() noexcept {
 }
 
 void UcxLink::leave(bool all_left) noexcept {
-  // UCX wants to be told that nobody will ask about the rest; otherwise it ends the process.
+  // UCX ends the process if close requests are left that weren't freed.
   for (void* const request : closing_) worker_.ucp().ucp_request_free(request);
   closing_.clear();
-  // A rank that has just connected to this one waits for UCX's answer, which may still wait for the socket; UCX 1.13
-  // ends the process if its worker is destroyed then.
+  // A rank that has just connected to this one waits for UCX's reply, which may still wait for the socket. UCX 1.13
+  // ends the process if the worker is destroyed then.
   if (!all_left && !worker_.flush(longest_settle_ns)) {
     log_.warn("ucx: ranks were still connecting when this one left; its sockets stay open");
     worker_.leave_behind();

@@ -1,4 +1,4 @@
-// UcxLink: messages as UCX's active messages.
+// UcxLink: sends messages as UCX active messages.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace hmc::transport::ucx {
 
-/// Each message is one fragment on one lane, the property by which UCX matches tags in order; so they arrive in the
-/// order of sending.
+/// Each message is one fragment on one lane, as UCX's in-order tag matching requires; so messages arrive in the order
+/// of sending.
 class UcxLink final : public am::Link {
  public:
-  /// See Worker.
+  /// The arguments are those of Worker.
   UcxLink(int job_size, const std::string& transports, base::Log log) : worker_(job_size, transports), log_(log) {}
 
   const Traits& traits() const noexcept override;
@@ -32,7 +32,7 @@ class UcxLink final : public am::Link {
   void leave(bool all_left) noexcept override;
 
  private:
-  /// What UCX's callbacks know.
+  /// The argument of UCX's callbacks.
   struct Way {
     UcxLink* link = nullptr;
     int rank = -1;
@@ -47,8 +47,8 @@ class UcxLink final : public am::Link {
   Worker worker_;
   base::Log log_;
   am::LinkUser* user_ = nullptr;
-  std::vector<Way> ways_;       // by rank; set once, since UCX has their addresses
-  std::vector<void*> closing_;  // UCX's requests
+  std::vector<Way> ways_;       // by rank; never resized after serve(), since UCX has the addresses of the entries
+  std::vector<void*> closing_;  // close requests in progress
 };
 
 }  // namespace hmc::transport::ucx

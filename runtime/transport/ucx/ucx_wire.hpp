@@ -1,4 +1,4 @@
-// The ucx wire: between nodes, by UCX's active messages over whatever network it finds.
+// The ucx wire: UCX active messages between nodes, over the network that UCX finds.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace hmc::transport {
 
-/// Loads UCX. `transports`: what UCX_TLS would say, unless the user says it ("tcp", "^sm"); empty: UCX chooses.
-/// Throws Error{unavailable} where it can't be had or finds no network. README.md says why messages and not UCX's own
-/// put and get.
+/// Loads UCX. `transports`: a value for UCX_TLS ("tcp", "^sm"), unless the user has set UCX_TLS; empty: UCX chooses.
+/// Throws Error{unavailable} if UCX is missing or finds no network. README.md explains why the wire uses messages
+/// instead of UCX's put and get.
 std::unique_ptr<am::AmWire> make_ucx_wire(const am::Options& options, const std::string& transports);
-/// As the job needs it: ranks of one machine don't take UCX's shared memory for a network.
+/// With the job's settings: on one machine UCX's shared memory is disabled, since it isn't a network.
 std::unique_ptr<Wire> make_ucx_wire(const WireContext& context);
-/// The version found, or why there is none; loads UCX.
+/// The version found, or the reason why UCX is unavailable; loads UCX.
 std::string ucx_description();
 
 }  // namespace hmc::transport

@@ -37,7 +37,7 @@ class Config {
   void set(const char* name, const char* value) {
     require(ucp_, ucp_.ucp_config_modify(config_, name, value), fmt::format("{}={}", name, value).c_str());
   }
-  /// The value in force: UCX has read its environment, so that we needn't.
+  /// The value in use. UCX parses its environment itself.
   std::string value(std::string_view name) const {
     char* text = nullptr;
     std::size_t size = 0;
@@ -69,7 +69,7 @@ Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get(
     config.set("TLS", transports.c_str());
     transports_ = transports;
   }
-  // UCX would drop TCP for a job of more than 256 ranks; we connect to those we talk to only.
+  // Otherwise UCX doesn't use TCP for more than 256 ranks. This wire connects only to the peers that it sends to.
   config.set("MAX_NUM_EPS", "inf");
 
   ucp_params_t params{};
@@ -82,8 +82,9 @@ Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get(
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  worker_params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // a failed peer's; its buffers go with the worker
-  const am::SignalMask mask;                                  // UCX starts a thread here
+  worker_params.flags =
+      UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // requests of a failed peer; the worker frees their buffers
+  const am::SignalMask mask;                // UCX starts a thread here
   const ucs_status_t status = ucp_.ucp_worker_create(context_, &worker_params, &worker_);
   if (status != UCS_OK) {
     ucp_.ucp_cleanup(context_);
@@ -100,7 +101,7 @@ void Worker::destroy() noexcept {
 bool Worker::flush(std::int64_t limit_ns) noexcept {
   const ucp_request_param_t param{};
   void* const request = ucp_.ucp_worker_flush_nbx(worker_, &param);
-  if (!UCS_PTR_IS_PTR(request)) return true;  // at once; or with an error, and then nothing waits either
+  if (!UCS_PTR_IS_PTR(request)) return true;  // complete; or an error, and then nothing waits either
   const std::int64_t limit = base::now_ns() + limit_ns;
   ucs_status_t status = UCS_INPROGRESS;
   while ((status = ucp_.ucp_request_check_status(request)) == UCS_INPROGRESS && base::now_ns() < limit)
