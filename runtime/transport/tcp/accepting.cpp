@@ -85,8 +85,7 @@ void TcpLink::free_spare() noexcept {
     if (!connection->dead()) lose(*connection, "no descriptor is left for it");
   }
   by_spare_ = nullptr;
-  if (!spare_)
-    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // fails if another thread has taken the descriptor
+  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // may fail: another thread opened a file
 }
 
 void TcpLink::report_no_descriptor(int error) const noexcept {
