@@ -1,4 +1,4 @@
-// Transfers that are given up while they are under way: the caller's memory is the caller's again.
+// Abandoned transfers: afterwards the wire doesn't access the caller's memory.
 #include <algorithm>
 
 #include "tests/conformance/fixture.hpp"
@@ -9,20 +9,20 @@ using spmd::Pattern;
 
 namespace {
 
-constexpr std::size_t bytes = 1500007;  // many messages on any wire
+constexpr std::size_t bytes = 1500007;  // many messages on every wire
 constexpr std::byte guard{0xa5};
 
 bool untouched(std::span<const std::byte> memory) {
   return std::ranges::count(memory, guard) == static_cast<std::ptrdiff_t>(memory.size());
 }
 
-/// Drives the wire until all that could still come has come.
+/// Makes progress until all bytes in flight have arrived.
 void let_everything_arrive(Fixture& on) {
   on.settle();
   on.barrier();
 }
 
-/// What lies at the target after a put was given up: its bytes, or none, anywhere, but nothing else.
+/// Counts the target's bytes that are neither unchanged nor from the abandoned put.
 std::size_t strange_bytes(std::span<const std::byte> memory, const Pattern& sent) {
   std::size_t strange = 0;
   for (std::size_t i = 0; i < memory.size(); ++i) strange += memory[i] != guard && memory[i] != sent.at(i) ? 1 : 0;
@@ -45,7 +45,7 @@ HMC_SPMD_TEST(abandon, an_abandoned_get_writes_nothing_more) {
     let_everything_arrive(on);
     HMC_CHECK_MSG(untouched(got), "round {}: something was written after the get was given up", round);
   }
-  // Others are not hurt.
+  // Other transfers aren't affected.
   std::vector<std::byte> got(bytes);
   window.get(on.next(), 0, got);
   HMC_CHECK_CLEAN((Pattern{on.next(), 1}.verify(got)));
@@ -118,7 +118,7 @@ HMC_SPMD_TEST(abandon, of_a_transfer_that_is_over_is_nothing) {
   on.wait(ticket);
   on.wire().abandon(ticket);
   on.wire().abandon(transport::done);
-  const Ticket other = window.put_nb(on.next(), 0, source);  // may have the slot of the first
+  const Ticket other = window.put_nb(on.next(), 0, source);  // may reuse the slot of the first
   on.wire().abandon(ticket);
   on.wait(other);
   on.settle();

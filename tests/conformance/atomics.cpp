@@ -1,4 +1,4 @@
-// Atomics: what each does, and that they are atomic with each other and with the target's own.
+// Atomics: the effect of each operation, and atomicity with each other and with the target's own.
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -12,7 +12,7 @@ namespace {
 
 std::uint64_t masked(std::uint64_t value, int width) { return width == 4 ? value & 0xffffffffU : value; }
 
-/// What the word holds afterwards.
+/// The expected value of the word after the operation.
 std::uint64_t model(AtomicOp op, std::uint64_t old, std::uint64_t operand, std::uint64_t compare) {
   switch (op) {
     case AtomicOp::fetch_add:
@@ -44,7 +44,7 @@ std::uint64_t read(const Window& window, std::uint64_t offset, int width) {
 
 HMC_SPMD_TEST(atomics, each_does_what_it_says_and_nothing_beside) {
   Fixture on(me);
-  // Each rank has two words and a guard on either side of them at every peer.
+  // Each rank has two words at every peer, with a guard on either side.
   const std::uint64_t base = 64 * static_cast<std::uint64_t>(me.rank);
   Window window(on, 64 * static_cast<std::uint64_t>(me.size));
   std::ranges::fill(window.mine(), std::byte{0x5a});
@@ -89,7 +89,7 @@ HMC_SPMD_TEST(atomics, fetch_add_gives_every_number_once) {
     HMC_CHECK(std::ranges::is_sorted(seen));
     on.settle();
     if (me.rank == target) HMC_CHECK_EQ(read(window, at, width), each * on.peers().size());
-    // Everyone marks what it got; a number given twice leaves another unmarked.
+    // Each rank marks the values that it got; if a value was returned twice, another one stays unmarked.
     Window marks(on, each * static_cast<std::uint64_t>(me.size));
     for (const std::uint64_t number : seen) {
       const std::byte mark{1};
@@ -142,7 +142,7 @@ HMC_SPMD_TEST(atomics, compare_swap_makes_a_lock) {
   const std::uint64_t me_plus_1 = static_cast<std::uint64_t>(me.rank) + 1;
   for (std::uint64_t i = 0; i < each; ++i) {
     while (window.atomic(target, 0, AtomicOp::compare_swap, 8, me_plus_1, 0) != 0) std::this_thread::yield();
-    // A plain read-modify-write under the lock: lost if two are in.
+    // A plain read-modify-write under the lock: updates are lost if two ranks hold the lock.
     std::uint64_t count = 0;
     window.get(target, 8, std::as_writable_bytes(std::span(&count, 1)));
     ++count;
@@ -171,7 +171,7 @@ HMC_SPMD_TEST(atomics, swap_passes_every_value_on_once) {
   const std::uint64_t balance = given - taken;
   (void)window.atomic(target, 8, AtomicOp::add, 8, balance);
   on.settle();
-  // What was given and never taken is what is still there.
+  // The sum of what was added and not taken must be in the words.
   if (me.rank == target) HMC_CHECK_EQ(read(window, 8, 8), read(window, 0, 8));
   on.barrier();
   window.close();

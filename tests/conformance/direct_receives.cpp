@@ -1,4 +1,4 @@
-// Landings: bytes that go elsewhere than into the region that they were put into.
+// Direct receives: puts into a region that are written to other memory.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -14,7 +14,7 @@ using spmd::Pattern;
 using transport::DirectReceive;
 constexpr std::byte untouched{0xa5};
 
-/// A landing of this rank's region, and the memory that it goes to.
+/// A direct receive into a part of this rank's region, and its destination.
 class Field {
  public:
   Field(Fixture& on, const Window& window, std::uint64_t offset, std::uint64_t bytes)
@@ -30,7 +30,7 @@ class Field {
 
   bool is_there() const noexcept { return is_there_; }
   void end() { on_.wire().end_receive_into(window_.region(), receive_); }
-  /// What was put: from here what landed, and from the region what didn't. After end().
+  /// The bytes that were put: those received directly, and the others from the region. Only after end().
   std::vector<std::byte> all() const {
     const auto region = window_.mine().subspan(receive_.offset, receive_.bytes);
     std::vector<std::byte> bytes(region.begin(), region.end());
@@ -44,7 +44,7 @@ class Field {
     for (const DirectReceive::Part& part : parts()) bytes += part.end - part.begin;
     return bytes;
   }
-  /// Outside of what landed nothing was written, on neither side.
+  /// Checks that nothing was written outside of the received ranges, neither in the destination nor in the region.
   void check_strays() const {
     std::vector<bool> may(memory_.size());
     for (const DirectReceive::Part& part : parts())
@@ -69,7 +69,7 @@ class Field {
 
 void skip_unless_it_can(Fixture& on, const Field& field) {
   if (field.is_there()) return;
-  HMC_CHECK(dynamic_cast<transport::am::AmWire*>(&on.wire()) == nullptr);  // those can
+  HMC_CHECK(dynamic_cast<transport::am::AmWire*>(&on.wire()) == nullptr);  // an AmWire supports direct receives
   spmd::skip("this wire writes into regions only");
 }
 
@@ -79,7 +79,7 @@ HMC_SPMD_TEST(receives, what_is_put_around_one_lands_inside_of_it_only) {
   Fixture on(me);
   constexpr std::uint64_t size = 3'000'000;
   Window window(on, size);
-  // Around the landing's borders, inside of it, and all over it; small enough to be gathered, and large.
+  // Across the borders of the direct receive, inside, and over all of it; small messages and large ones.
   struct Case {
     std::uint64_t offset, bytes;
   };
@@ -115,7 +115,7 @@ HMC_SPMD_TEST(receives, what_is_put_around_one_lands_inside_of_it_only) {
   window.close();
 }
 
-// In the middle of a message, of which a part is in the region then.
+// The direct receive starts and ends within a message, so a part of the message is in the region.
 HMC_SPMD_TEST(receives, one_that_comes_and_goes_while_bytes_come_loses_none) {
   Fixture on(me);
   constexpr std::uint64_t bytes = 4'000'037;
@@ -141,13 +141,13 @@ HMC_SPMD_TEST(receives, one_that_comes_and_goes_while_bytes_come_loses_none) {
   window.close();
 }
 
-// More ranks and pieces than there are places for parts: what has none stays in the region.
+// More ranks and pieces than entries for parts: bytes without an entry stay in the region.
 HMC_SPMD_TEST(receives, pieces_in_any_order_all_come) {
   Fixture on(me);
   constexpr std::uint64_t piece = 9001, pieces = 24;
   const std::uint64_t each = piece * pieces, bytes = each * on.peers().size();
   Window window(on, bytes);
-  std::mt19937_64 random(me.options.seed);  // the same everywhere
+  std::mt19937_64 random(me.options.seed);  // the same on all ranks
   std::vector<std::uint64_t> order(pieces);
   for (std::uint64_t i = 0; i < pieces; ++i) order[i] = i;
   for (int round = 0; round < 5; ++round) {

@@ -92,7 +92,7 @@ void Fixture::fence() { require(wire_->fence(), "fence"); }
 void Fixture::settle() {
   flush();
   barrier();
-  // Bytes may have been written by a thread of this rank's wire; after this call they are ours to read.
+  // Another thread of this rank's wire may have written bytes; after this call this thread may read them.
   wire_->progress();
 }
 
@@ -158,7 +158,7 @@ std::uint64_t Window::atomic(int peer, std::uint64_t offset, AtomicOp op, int wi
 
 void Window::wait_signal(std::uint64_t offset, std::uint64_t value) const {
   fixture_.until([&]() noexcept {
-    // Acquire: pairs with the release of the put_signal that raises it.
+    // Acquire: pairs with the release store of the put_signal that sets the word.
     return std::atomic_ref(*word(offset)).load(std::memory_order_acquire) >= value;
   });
 }

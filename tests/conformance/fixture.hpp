@@ -1,4 +1,4 @@
-// What a conformance test stands on: one rank's wire, and windows of raw regions over it.
+// Fixture and Window: one rank's wire, and windows of raw regions over it, for conformance tests.
 #pragma once
 
 #include <chrono>
@@ -25,8 +25,8 @@ inline constexpr std::chrono::seconds patience{30};
 
 class Window;
 
-/// One rank and its wire, which `--set wire=` names: shm, tcp, ucx, sim. Skips the test where that wire
-/// can't be had here. Everything here throws, so that a test reads straight.
+/// One rank and its wire, selected by `--set wire=`: shm, tcp, ucx, sim. Skips the test if that wire is unavailable.
+/// All failures throw, so tests don't check results.
 class Fixture {
  public:
   explicit Fixture(spmd::Me& me);
@@ -36,20 +36,20 @@ class Fixture {
 
   spmd::Me& me;
   transport::Wire& wire() noexcept { return *wire_; }
-  /// Ranks that the wire reaches, ascending, this one among them.
+  /// Ranks that the wire reaches, in ascending order, including this one.
   const std::vector<int>& peers() const noexcept { return peers_; }
   int index_of(int peer) const;  ///< in peers()
   /// The neighbours in the ring of peers().
   int next() const;
   int previous() const;
 
-  void barrier();  ///< over the control plane; drives nothing
+  void barrier();  ///< over the control plane; makes no progress on the wire
   void wait(Ticket ticket);
   void flush(int peer = -1);
   void fence();
-  /// flush and barrier: afterwards everybody's bytes are where they belong, and may be looked at.
+  /// flush and barrier: afterwards the bytes of all ranks are visible at their targets.
   void settle();
-  /// Waits as a rank does, driving the wire.
+  /// Waits like a rank of a job, with progress on the wire.
   template <typename Ready> void until(Ready&& ready) {
     require(waiter_.until({base::Activity::wait_until}, ready, patience), "waiting");
   }
@@ -80,7 +80,7 @@ class Window {
   std::uint64_t* word(std::uint64_t offset) const noexcept {
     return reinterpret_cast<std::uint64_t*>(region_.base + offset);
   }
-  /// This rank's way to a peer ends, whatever is under way on it.
+  /// Destroys the channel to a peer, even with transfers in flight.
   void end_channel(int peer) { channels_[static_cast<std::size_t>(fixture_.index_of(peer))].reset(); }
   Channel& to(int peer) const { return *channels_[static_cast<std::size_t>(fixture_.index_of(peer))]; }
 
@@ -88,12 +88,12 @@ class Window {
   [[nodiscard]] Ticket get_nb(int peer, std::uint64_t offset, std::span<std::byte> destination) const;
   [[nodiscard]] Ticket put_signal_nb(int peer, std::uint64_t offset, std::span<const std::byte> source,
                                      std::uint64_t signal_offset, std::uint64_t value) const;
-  /// Until the source may be reused.
+  /// Returns when the source may be reused.
   void put(int peer, std::uint64_t offset, std::span<const std::byte> source) const;
   void get(int peer, std::uint64_t offset, std::span<std::byte> destination) const;
   void put_signal(int peer, std::uint64_t offset, std::span<const std::byte> source, std::uint64_t signal_offset,
                   std::uint64_t value) const;
-  /// The old value, where the operation has one.
+  /// Returns the old value if the operation has one.
   std::uint64_t atomic(int peer, std::uint64_t offset, AtomicOp op, int width, std::uint64_t operand,
                        std::uint64_t compare = 0) const;
   /// Waits until this rank's own word is at least `value`.
@@ -109,7 +109,7 @@ class Window {
 
 /// A vector of the pattern's bytes [from, from + bytes).
 std::vector<std::byte> bytes_of(const spmd::Pattern& pattern, std::size_t bytes, std::uint64_t from = 0);
-/// From options: --set KEY=NUMBER.
+/// The value of --set KEY=NUMBER.
 std::uint64_t number(const spmd::Me& me, const std::string& key, std::uint64_t fallback);
 
 }  // namespace hmc::conformance

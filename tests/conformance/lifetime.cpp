@@ -1,4 +1,4 @@
-// Regions and wires: several at once, many one after the other.
+// Lifetime of regions and wires: several at once, and many in succession.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,7 +11,7 @@ using spmd::Pattern;
 
 namespace {
 
-/// Without the one by which we look, and those by which other threads are looking.
+/// Excludes the descriptors that this function, and such calls of other threads, have open.
 int open_descriptors() {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -22,8 +22,8 @@ int open_descriptors() {
   return count;
 }
 
-/// Of the whole process: where ranks are threads, all of them count. Under a sanitizer it says nothing:
-/// what was freed stays in its quarantine, and leaks are what it looks for itself.
+/// Resident memory of the process, so of all ranks that are threads. 0 with a sanitizer: freed memory stays in its
+/// quarantine, and it detects leaks itself.
 std::size_t resident_kib() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return 0;
@@ -59,7 +59,7 @@ HMC_SPMD_TEST(lifetime, several_regions_at_once_stay_apart) {
   for (std::size_t i = 0; i < windows.size(); ++i)
     HMC_CHECK_CLEAN((Pattern{on.previous(), i}.verify(windows[i]->mine())));
   on.barrier();
-  // Closed in another order than opened; the others go on working.
+  // Closed in another order than opened; the others still work.
   for (const std::size_t i : {3U, 0U, 7U}) windows[i]->close();
   for (const std::size_t i : {1U, 2U, 4U, 5U, 6U}) use(on, *windows[i], 100 + i);
   for (const std::size_t i : {6U, 1U, 5U, 2U, 4U}) windows[i]->close();

@@ -1,4 +1,4 @@
-// fence, flush and signals.
+// The order of puts, signals, fence and flush.
 #include <algorithm>
 #include <random>
 
@@ -13,7 +13,7 @@ HMC_SPMD_TEST(ordering, puts_after_a_fence_win_over_those_before) {
   constexpr std::size_t slot = 200000;
   constexpr std::uint64_t layers = 6;
   Window window(on, slot * static_cast<std::size_t>(me.size));
-  std::mt19937_64 random(me.options.seed);  // the same on all ranks: they check each other's
+  std::mt19937_64 random(me.options.seed);  // the same on all ranks: they check each other's bytes
   for (std::uint64_t round = 0; round < 25; ++round) {
     std::vector<std::byte> expected(slot);
     std::vector<std::vector<std::byte>> kept;
@@ -51,7 +51,7 @@ HMC_SPMD_TEST(ordering, atomics_and_puts_keep_to_fences) {
   window.close();
 }
 
-// The target waits in the control plane, which drives no wire: who needed its help would wait for ever.
+// The target waits in the control plane, without progress on the wire: an origin that needs it would hang.
 HMC_SPMD_TEST(ordering, a_flush_completes_at_a_target_that_sleeps) {
   Fixture on(me);
   constexpr std::size_t bytes = 300000;
@@ -90,10 +90,10 @@ HMC_SPMD_TEST(ordering, whoever_sees_the_signal_sees_the_bytes) {
   for (std::uint64_t round = 1; round <= rounds; ++round) {
     const std::size_t bytes = round % 97 == 0 ? slot : random() % 600;
     const std::uint64_t at = round % 2 * slot;
-    // Two slots: the one of round-2 must have been read before it is written again.
+    // Two slots: that of round-2 must have been read before it is written again.
     if (round > 2) window.wait_signal(consumed, round - 2);
     Pattern{me.rank, round}.fill(std::span(source).first(bytes));
-    on.fence();  // a signal is a put: without this, two of them may overtake each other
+    on.fence();  // a signal is a put: without the fence two of them may be reordered
     window.put_signal(on.next(), at, std::span(source).first(bytes), signal, round);
     std::ranges::fill(source, std::byte{0xee});
     window.wait_signal(signal, round);
@@ -123,7 +123,7 @@ HMC_SPMD_TEST(ordering, a_signal_after_a_fence_covers_earlier_puts) {
   window.close();
 }
 
-// More than a wire takes at once, so that it waits somewhere, and then a little that could pass it by.
+// A put that exceeds what a wire sends at once, so that a part waits, then a small put that could overtake it.
 HMC_SPMD_TEST(ordering, nothing_small_overtakes_a_large_put) {
   Fixture on(me);
   constexpr std::size_t bytes = 16 << 20;

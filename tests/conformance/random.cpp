@@ -1,4 +1,4 @@
-// Random verbs against a model of what must be there.
+// Random verbs, checked against a model of the memory.
 #include <algorithm>
 #include <random>
 
@@ -6,8 +6,8 @@
 
 namespace hmc::conformance {
 
-/// Each rank has a slot at every peer that only it writes, so its model of that slot is exact. Between
-/// two fences it writes no byte twice: their order would be anybody's guess.
+/// Each rank has a slot at every peer that only it writes, so its model of that slot is exact. Between two fences it
+/// writes no byte twice, since the order of such writes is undefined.
 HMC_SPMD_TEST(random, verbs_from_a_seed_match_the_model) {
   Fixture on(me);
   constexpr std::size_t slot = 150000;
@@ -15,7 +15,7 @@ HMC_SPMD_TEST(random, verbs_from_a_seed_match_the_model) {
   const std::uint64_t mine = slot * static_cast<std::uint64_t>(me.rank);
   std::mt19937_64 random(me.options.seed * 977 + static_cast<std::uint64_t>(me.rank));
   std::vector<std::vector<std::byte>> models(on.peers().size(), std::vector<std::byte>(slot));
-  std::vector<std::vector<std::byte>> sources;  // alive until the next flush
+  std::vector<std::vector<std::byte>> sources;  // valid until the next flush
   std::vector<std::byte> got(slot);
   const std::uint64_t verbs = number(me, "verbs", 600);
   for (std::uint64_t verb = 0; verb < verbs; ++verb) {

@@ -1,4 +1,4 @@
-// Small puts as messages: how many messages they take.
+// Joined puts: the number of messages that small puts take.
 #include <algorithm>
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace hmc::conformance {
 
-// Of traffic, since an idle wire holds nothing back. All sizes that may ride, so that messages fill up; the last put to
-// a word wins.
+// Under traffic, since an idle wire doesn't hold puts. All sizes that may be joined, so that messages become full; the
+// last put to a word must win.
 HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
   Fixture on(me);
   auto* const wire = dynamic_cast<transport::am::AmWire*>(&on.wire());
@@ -20,7 +20,7 @@ HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
   for (std::uint64_t round = 1; round <= 20; ++round) {
     on.barrier();
     std::vector<std::byte> word(8);
-    while (!wire->holds_back()) window.get(on.next(), 0, word);  // until who serves the wire is awake
+    while (!wire->holds_back()) window.get(on.next(), 0, word);  // until the progress thread is awake
     const std::uint64_t before = wire->messages_to(on.next());
     for (std::uint64_t i = 0; i < puts; ++i) {
       const std::size_t bytes = i % 16 == 7 ? most : 8 + i % 9;
@@ -39,7 +39,8 @@ HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
     on.barrier();
   }
   HMC_CHECK_GE(messages, 20U);
-  HMC_CHECK_GE(20 * puts, messages);  // none would ride: as many puts, and 20 flushes; most do where cores are free
+  HMC_CHECK_GE(20 * puts,
+               messages);  // without joining: 400 puts and a flush per round; most are joined if cores are free
   window.close();
 }
 

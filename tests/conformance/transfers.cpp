@@ -1,4 +1,4 @@
-// put and get: every size, every alignment, many at once.
+// put and get: sizes, alignments, and many transfers at once.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -12,7 +12,7 @@ namespace {
 using spmd::Pattern;
 constexpr std::byte guard{0xa5};
 
-/// Borders that wires may have: words, lines, inline sizes, pages, fragments, and beyond caches.
+/// Sizes at the limits that wires may have: words, cache lines, inline sizes, pages, fragments, and beyond caches.
 const std::vector<std::size_t> sizes{
     0,     1,     2,     3,     7,     8,     9,      48,     49,     63,     64,      65,      127,    1000, 1023,
     1024,  1025,  1499,  1500,  1501,  4095,  4096,   4097,   8191,   8192,   8359,    8360,    8361,   8362, 9000,
@@ -27,7 +27,7 @@ HMC_SPMD_TEST(transfers, put_reaches_every_peer_at_every_size) {
   const std::size_t my_slot = slot * static_cast<std::size_t>(me.rank);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::size_t bytes = sizes[i];
-    const std::size_t shift = 1 + i % 17;  // odd and even, on both sides
+    const std::size_t shift = 1 + i % 17;  // odd and even shifts, at the source and the destination
     std::ranges::fill(window.mine(), guard);
     on.barrier();
     std::vector<std::byte> source(bytes + i % 5);
