@@ -1,4 +1,4 @@
-// Checks for SPMD tests: they throw, and the harness ends the whole job, so that no rank hangs.
+// Checks for SPMD tests: a failed check throws, and the harness aborts the whole job, so that no rank hangs.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,11 +11,11 @@
 
 namespace hmc::spmd {
 
-/// A check that didn't hold.
+/// Thrown by a failed check.
 struct CheckFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-/// The test doesn't apply here; every rank must come to the same conclusion.
+/// Thrown if the test doesn't apply; all ranks must decide the same.
 struct Skipped : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -47,7 +47,7 @@ void check_pair(const A& a, const B& b, Compare holds, const char* text, const c
 
 #define HMC_CHECK(condition) \
   ((condition) ? void() : ::hmc::spmd::fail_check(__FILE__, __LINE__, "not true: " #condition))
-/// As HMC_CHECK, with a text made by fmt::format.
+/// Like HMC_CHECK, with a text formatted by fmt::format.
 #define HMC_CHECK_MSG(condition, ...) \
   ((condition)                        \
        ? void()                       \
@@ -60,12 +60,12 @@ void check_pair(const A& a, const B& b, Compare holds, const char* text, const c
 #define HMC_CHECK_LT(a, b) HMC_CHECK_PAIR(a, <, b)
 #define HMC_CHECK_LE(a, b) HMC_CHECK_PAIR(a, <=, b)
 #define HMC_CHECK_GE(a, b) HMC_CHECK_PAIR(a, >=, b)
-/// `text` is empty, or says what is wrong (Pattern::verify).
+/// Checks that `text` is empty; otherwise it is the failure (Pattern::verify).
 #define HMC_CHECK_CLEAN(expression)                                                                                    \
   do {                                                                                                                 \
     if (const std::string wrong_ = (expression); !wrong_.empty()) ::hmc::spmd::fail_check(__FILE__, __LINE__, wrong_); \
   } while (false)
-/// The statement throws hmc::Error with this code.
+/// Checks that the statement throws hmc::Error with this code.
 #define HMC_CHECK_THROWS(expected_code, ...)                                                   \
   do {                                                                                         \
     bool thrown_ = false;                                                                      \

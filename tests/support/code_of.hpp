@@ -1,4 +1,4 @@
-// What a call throws, if anything, for tests that look at the code or at the text alone.
+// The code or the text of the error that a call throws, for tests that check only that.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Byte patterns that could reveal a mistake: every byte depends on who wrote it, where, and in which call.
+// Byte patterns that reveal errors: every byte depends on the writer's rank, the offset and the call.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace hmc::spmd {
 
-/// Names one pattern. `call` is a number that the test raises with every transfer.
+/// Identifies a pattern. The test increments `call` for every transfer.
 struct Pattern {
   int rank = 0;
   std::uint64_t call = 0;
@@ -39,7 +39,7 @@ struct Pattern {
     for (; i < out.size(); ++i) out[i] = at(from + i);
   }
 
-  /// The position in `got` of the first byte that isn't the pattern's.
+  /// The position in `got` of the first byte that differs from the pattern.
   std::optional<std::size_t> mismatch(std::span<const std::byte> got, std::uint64_t from = 0) const noexcept {
     std::size_t i = 0;
     while (i < got.size()) {
@@ -57,7 +57,7 @@ struct Pattern {
     return std::nullopt;
   }
 
-  /// Empty if all bytes are right; else a line that says which isn't.
+  /// Empty if all bytes are correct; otherwise a line about the first wrong one.
   std::string verify(std::span<const std::byte> got, std::uint64_t from = 0) const {
     const auto wrong = mismatch(got, from);
     if (!wrong) return {};

@@ -247,7 +247,7 @@ bool SimWire::step(Operation& operation) {
   if (operation.kind == Kind::flush) return random(3) == 0;
   if (operation.signal != nullptr && fault_ == Fault::signal)
     std::atomic_ref(*operation.signal).store(operation.value, std::memory_order_release);
-  // Let go of the source early, now and then.
+  // Sometimes the source becomes reusable early.
   if (operation.source != nullptr && random(4) == 0 && fault_ != Fault::source) {
     operation.captured.assign(operation.source, operation.source + operation.bytes);
     operation.source = nullptr;
@@ -255,16 +255,16 @@ bool SimWire::step(Operation& operation) {
   }
   for (std::uint64_t count = 1 + random(64); count > 0 && !operation.pieces.empty(); --count) apply_piece(operation);
   if (!operation.pieces.empty()) return false;
-  // Release: pairs with the acquire load of whoever waits for the signal.
+  // Release: pairs with the acquire load of the rank that waits for the signal.
   if (operation.signal != nullptr) std::atomic_ref(*operation.signal).store(operation.value, std::memory_order_release);
   return true;
 }
 
 int SimWire::progress() noexcept {
-  // Who waits shouldn't go to sleep over what only it can move.
+  // Nonzero while operations are pending: a waiting rank must not sleep, since only its own progress() executes them.
   int happened = pending_.empty() ? 0 : 1;
   for (std::uint64_t steps = random(4); steps > 0 && !pending_.empty(); --steps) {
-    // From among the next few, so that a long queue doesn't cost its square.
+    // Choose among the next few, so that a long queue doesn't take quadratic time.
     const std::size_t index = random(std::min<std::size_t>(pending_.size(), 16));
     Operation& operation = pending_[index];
     if (!may_go(operation)) continue;

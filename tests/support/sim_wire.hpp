@@ -1,4 +1,4 @@
-// The sim wire: a transport that is as unhelpful as the contract allows, and the same for a seed.
+// The sim wire: a simulated transport that uses all freedom of the contract, reproducibly for a seed.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,17 @@ namespace hmc::spmd {
 
 class SimChannel;
 
-/// For ranks that are threads of one process. Nothing happens before progress(), and then only a few
-/// steps: each takes one of the operations that may go next, at random, and applies a random piece of
-/// it. Puts overtake each other unless a fence stands between, arrive in pieces in any order, and let
-/// go of their source long before or exactly when the last byte is there. A flush says so late. A put that
-/// is given up still arrives.
+/// For ranks that are threads of one process. Only progress() executes operations, a few steps per call: each step
+/// chooses at random one of the operations that may be next, and applies a random part of it.
+///  - Puts overtake each other unless a fence is between them, and arrive in pieces in any order.
+///  - The source of a put may be reused long before the last byte is visible, or exactly then.
+///  - A flush completes late.
+///  - An abandoned put still arrives.
 ///
-/// Deterministic: what one rank's calls do depends on the seed, its rank and its calls.
+/// Deterministic: the effect of one rank's calls depends on the seed, the rank and the calls.
 class SimWire final : public transport::Wire {
  public:
-  /// What to break on purpose, to see the conformance suite fail.
+  /// A deliberate defect, which the conformance suite must detect.
   enum class Fault { none, fence, signal, flush, source, ticket, atomic, abandon };
   static Fault fault_named(std::string_view name);
 
@@ -53,17 +54,17 @@ class SimWire final : public transport::Wire {
   friend class SimChannel;
   struct Operation {
     enum class Kind { put, get, atomic, flush } kind = Kind::put;
-    int peer = -1;                        ///< of a flush: -1 is all
-    std::uint64_t epoch = 0;              ///< fences before it
+    int peer = -1;                        ///< for a flush -1 means all
+    std::uint64_t epoch = 0;              ///< number of fences before the operation
     std::uint64_t number = 0;             ///< order of issue
-    std::shared_ptr<base::Segment> held;  ///< the target's memory: it may go first where a test fails
+    std::shared_ptr<base::Segment> held;  ///< the target's memory: its owner may release it first if a test fails
     std::byte* remote = nullptr;
-    const std::byte* source = nullptr;  ///< of a put, until it was captured
+    const std::byte* source = nullptr;  ///< of a put, until its bytes are copied
     std::vector<std::byte> captured;
     std::byte* destination = nullptr;
-    std::vector<std::uint32_t> pieces;  ///< those still to apply, shuffled
+    std::vector<std::uint32_t> pieces;  ///< not yet applied, shuffled
     std::size_t bytes = 0;
-    std::uint64_t* signal = nullptr;  ///< raised after the pieces
+    std::uint64_t* signal = nullptr;  ///< stored after the pieces
     std::uint64_t value = 0;
     transport::Atomic atomic{};
     std::uint64_t* result = nullptr;
@@ -74,13 +75,13 @@ class SimWire final : public transport::Wire {
   std::uint64_t random(std::uint64_t below) { return random_() % below; }
   transport::Ticket new_ticket();
   void end_ticket(Operation& operation);
-  /// Lets go of its local memory; true if nothing of it is left to do.
+  /// Ends the access to local memory; true if nothing of the operation is left to do.
   bool give_up(Operation& operation);
   void abandon_channel(const void* channel) noexcept;
   void cut(Operation& operation);
   void issue(Operation operation, transport::Ticket& ticket);
   bool may_go(const Operation& operation) const;
-  /// True when it is over.
+  /// True if the operation is complete.
   bool step(Operation& operation);
   void apply_piece(Operation& operation);
 
@@ -92,7 +93,7 @@ class SimWire final : public transport::Wire {
   std::uint64_t issued_ = 0;
   std::deque<Operation> pending_;
   std::vector<bool> open_tickets_;
-  std::list<transport::Region> registered_;  // a key is the address of one
+  std::list<transport::Region> registered_;  // a key is the address of an element
 };
 
 }  // namespace hmc::spmd

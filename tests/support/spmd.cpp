@@ -21,7 +21,7 @@ struct Test {
   TestFunction function;
 };
 
-// A function, not a namespace-scope object: tests register from other files' initialisers.
+// A function, not a namespace-scope object: the initialisers of other files register tests.
 std::vector<Test>& tests() {
   static std::vector<Test> all;
   return all;
@@ -54,7 +54,7 @@ Options parse(int argc, char** argv) {
     if (word == "--list")
       options.list = true;
     else if (word == "--threads")
-      continue;  // what holds without hmcrun anyway
+      continue;  // the default without hmcrun
     else if (word == "--ranks")
       options.ranks = std::stoi(value());
     else if (word == "--nodes")
@@ -74,7 +74,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-/// What the ranks of this process found out together.
+/// The results of the ranks of this process.
 struct Tally {
   std::mutex mutex;
   int passed = 0;
@@ -89,7 +89,7 @@ struct Tally {
   }
 };
 
-/// What SpmdTest.cmake tells ctest (SKIP_RETURN_CODE).
+/// The exit code for "skipped" (SKIP_RETURN_CODE in SpmdTest.cmake).
 constexpr int exit_all_skipped = 77;
 
 int exit_status(const Tally& tally) {
@@ -133,7 +133,7 @@ bool run_one(const Test& test, Member& member, Me& me, Tally& tally) {
   return true;
 }
 
-/// Runs tests [first, ...) as one rank; returns how many were tried.
+/// Runs tests [first, ...) as one rank; returns the number of tests that were started.
 std::size_t run_rank(const std::vector<Test>& some, std::size_t first, Member& member, Me& me, Tally& tally) {
   member.attach(me);
   std::size_t i = first;
@@ -167,7 +167,7 @@ std::size_t run_threads(const std::vector<Test>& some, std::size_t first, const 
       } catch (const std::exception& error) {
         tally.broken = true;
         tally.report(rank, "FAILED", "joining the job", error.what());
-        std::_Exit(1);  // its peers wait for it in the rendezvous, and there is no Member to abort with
+        std::_Exit(1);  // its peers wait for it in the rendezvous, and there is no Member to abort
       }
     });
   }
@@ -183,7 +183,7 @@ int run_processes(const std::vector<Test>& some, const Options& options, Joiner&
   run_rank(some, 0, *member, me, tally);
   if (tally.broken) {
     std::fflush(nullptr);
-    std::_Exit(1);  // the job is gone; a destructor might wait for it
+    std::_Exit(1);  // the job was aborted; a destructor might block
   }
   if (me.rank == 0)
     std::printf("%d passed, %d skipped, 0 failed (%d ranks as processes)\n", tally.passed, tally.skipped, me.size);

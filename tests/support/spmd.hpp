@@ -1,16 +1,16 @@
-// SPMD tests: written once, run by every rank of a job, whose ranks are threads or processes.
+// SPMD tests: every rank of a job runs the same test. Ranks are threads or processes.
 //
 //   HMC_SPMD_TEST(put, reaches_every_peer) {
 //     hmc::Window win = hmc::Window::create(me.runtime->world(), 4096);
 //     HMC_CHECK_EQ(win.bytes(), 4096u);
 //   }
 //
-// A program of such tests is started in one of two ways:
+// There are two methods to start a program of such tests:
 //   program --ranks 4 [--nodes 2]     ranks are threads of this process, over the inproc bootstrap
 //   hmcrun -np 4 [--nodes 2] program  ranks are processes (HMC_RANK is set)
-// and takes --list, --filter TEXT, --seed N and --set KEY=VALUE besides.
+// Both accept --list, --filter TEXT, --seed N and --set KEY=VALUE.
 //
-// One rank's failure aborts the job. As threads, a new job then goes on with the next test.
+// A failure of one rank aborts the job. If ranks are threads, a new job continues with the next test.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Runtime;
 
 namespace hmc::spmd {
 
-/// What came on the command line, the same for every rank.
+/// The command line's options, the same for all ranks.
 struct Options {
   int ranks = 1;
   int nodes = 1;
@@ -44,7 +44,7 @@ struct Options {
   }
 };
 
-/// One rank's place in the job. Exactly one of `runtime` and `bootstrap` is there, as the program chose.
+/// One rank in the job. The program's Joiner sets exactly one of `runtime` and `bootstrap`.
 struct Me {
   int rank = 0;
   int size = 1;
@@ -57,17 +57,17 @@ struct Me {
   int previous() const { return (rank + size - 1) % size; }
 };
 
-/// A rank's membership in a job, for as long as its tests run.
+/// A rank's membership in a job while its tests run.
 class Member {
  public:
   virtual ~Member() = default;
-  virtual void attach(Me& me) = 0;  ///< fills in rank, size and one of the pointers
+  virtual void attach(Me& me) = 0;  ///< sets rank, size and one of the pointers
   virtual void barrier() = 0;
   virtual void abort(const std::string& text) noexcept = 0;
   virtual void close() = 0;
 };
 
-/// How a program's ranks join their job.
+/// How the ranks of a program join their job.
 class Joiner {
  public:
   virtual ~Joiner() = default;
@@ -76,7 +76,7 @@ class Joiner {
 };
 /// Tests get a Runtime. Link hmc_spmd_main for a main() that uses it.
 std::unique_ptr<Joiner> over_runtime();
-/// Tests get the raw Bootstrap and build on it what they want.
+/// Tests get the Bootstrap without a Runtime.
 std::unique_ptr<Joiner> over_bootstrap();
 
 using TestFunction = void (*)(Me& me);
@@ -84,7 +84,7 @@ struct Registered {
   Registered(const char* suite, const char* name, TestFunction function);
 };
 
-/// Runs the registered tests; the result is main()'s: 77 where all of them were skipped.
+/// Runs the registered tests. Returns main()'s exit code: 77 if all of them were skipped.
 int run(int argc, char** argv, Joiner& joiner);
 
 }  // namespace hmc::spmd
