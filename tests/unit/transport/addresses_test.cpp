@@ -1,4 +1,4 @@
-// What ranks tell of where they can be reached, and which of it is tried.
+// The addresses that a rank publishes, and the order in which a peer tries them.
 #include "runtime/transport/tcp/addresses.hpp"
 
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@ std::vector<std::string> texts(const Address& mine, const Address& theirs) {
 }
 using Texts = std::vector<std::string>;
 
-// As encode() lays them out: machine 8, port 2, count 1, then of each address its size, its prefix and its bytes.
+// The layout of encode(): machine (8 bytes), port (2), count (1), then for each address its size, prefix and bytes.
 constexpr std::size_t count_at = 10, first_size_at = 11, first_prefix_at = 12, second_size_at = 17;
 
 const Address& some() {
@@ -120,7 +120,7 @@ TEST(TcpAddresses, OfASharedNetworkComeFirst) {
                                         "[2001:db8:0:1::9]:4711", "192.168.5.7:4711"}));
 }
 
-// A bridge for containers has the same address on every machine: there one meets oneself.
+// A container bridge has the same address on every machine, so that address leads back to this machine.
 TEST(TcpAddresses, ThatAreOnesOwnAreNotTriedOnAnotherMachine) {
   const Address mine = at(1, {ip_of("172.17.0.1", 16), ip_of("10.0.0.1", 24)});
   const Address theirs = at(2, {ip_of("172.17.0.1", 16), ip_of("10.0.0.2", 24)});

@@ -1,4 +1,4 @@
-// A peer process that dies, or stops answering.
+// Peer processes that die or are stopped.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ namespace hmc::transport {
 namespace {
 
 constexpr std::size_t bytes = 8 << 20;
-/// What is given up ends after a second or so. That it ends is what is shown, on a busy machine too.
+/// Abandoning takes about a second. The limit is larger, so that the test passes on a busy machine.
 constexpr std::chrono::seconds in_time{8};
 
 void send_blob(int socket, const base::Bytes& blob) {
@@ -48,7 +48,7 @@ std::unique_ptr<am::AmWire> make_wire(const std::string& name, const am::Options
   return make_tcp_wire(options);
 }
 
-/// One of two ranks, and its way to the other.
+/// One of two ranks, with a channel to the other.
 struct Side {
   std::vector<std::byte> memory = std::vector<std::byte>(bytes);
   std::unique_ptr<am::AmWire> wire;
@@ -91,7 +91,7 @@ struct Side {
 
 constexpr int socket_of_child = 100;
 
-/// The other rank is a process of its own: this program again, see main().
+/// The other rank is another process of this program: see main().
 class PeerDeath : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -122,7 +122,7 @@ class PeerDeath : public ::testing::TestWithParam<std::string> {
     ::waitpid(child_, nullptr, 0);
     child_ = -1;
   }
-  /// Returns when it stands.
+  /// Returns when the process is stopped.
   void stop() {
     ::kill(child_, SIGSTOP);
     ::waitpid(child_, nullptr, WUNTRACED);
@@ -182,7 +182,7 @@ TEST_P(PeerDeath, APutThatAStoppedPeerDoesNotTakeIsGivenUpInTime) {
   EXPECT_EQ(side_->wire->in_flight(1), 0U) << "the link still reads the source";
   source.reset();
   for (const Ticket ticket : tickets) EXPECT_TRUE(side_->wire->test(ticket).ok()) << "a slot is kept";
-  // That peer is cut off, and what follows says so.
+  // The connection to that peer was closed, and later verbs report it.
   ::kill(child_, SIGCONT);
   Ticket ticket = done;
   EXPECT_EQ(side_->channel->put(0, side_->memory.data(), 8, ticket).code, Code::peer_failed);
@@ -199,11 +199,11 @@ TEST_P(PeerDeath, AGetThatAStoppedPeerDoesNotAnswerCostsNothing) {
   const auto start = base::Clock::now();
   side_->wire->abandon(get);
   side_->wire->abandon(fetch);
-  EXPECT_LT(base::Clock::now() - start, std::chrono::milliseconds(900));  // less than who is cut off costs
+  EXPECT_LT(base::Clock::now() - start, std::chrono::milliseconds(900));  // less than a closed connection takes
   std::ranges::fill(got, std::byte{0x5a});
   result = 7;
   ::kill(child_, SIGCONT);
-  // The connection is as it was; the answers come, and nobody takes them.
+  // The connection still works; the answers arrive and are dropped.
   ASSERT_TRUE(side_->flush(std::chrono::seconds(10)).ok());
   EXPECT_EQ(std::ranges::count(got, std::byte{0x5a}), static_cast<std::ptrdiff_t>(bytes));
   EXPECT_EQ(result, 7U);
@@ -221,7 +221,7 @@ TEST_P(PeerDeath, APutGivenUpBesideAPeerThatGoesOnCostsNothing) {
 }
 
 TEST_P(PeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
-  // The child asks for all of this side's memory, and stops reading in the middle.
+  // The child requests all of this side's memory. It is stopped while it receives the answer.
   const char ask = 'g';
   ASSERT_EQ(::write(socket_, &ask, 1), 1);
   const auto give_up = base::Deadline::after(std::chrono::seconds(10));
@@ -250,11 +250,11 @@ TEST_P(PeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
   EXPECT_LT(base::Clock::now() - start, in_time);
 }
 
-// Small puts have no ticket that could be given up: they are in the wire's own memory until it closes.
+// Small puts have no ticket that could be abandoned: they stay in the wire's memory until it closes.
 TEST_P(PeerDeath, NorDoSmallPutsThatNobodyTakes) {
   stop();
   Ticket ticket = done;
-  // As many as the sockets hold, and some more.
+  // More than the sockets hold.
   for (int i = 0; i < 100000 && side_->wire->records() < 2000; ++i)
     ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), 1024, ticket).ok());
   EXPECT_GE(side_->wire->records(), 2000U);
@@ -278,7 +278,7 @@ INSTANTIATE_TEST_SUITE_P(Wires, PeerDeath, ::testing::Values("tcp"), [](const au
 int main(int argc, char** argv) {
   if (argc == 3 && std::string(argv[1]) == "--peer") {
     const hmc::transport::Side side(argv[2], 1, hmc::transport::socket_of_child);
-    // Serves by its progress thread until it is killed; for each byte from its parent it asks for everything.
+    // Its progress thread serves until the process is killed; for each byte from the parent it gets the whole region.
     char ask = 0;
     std::vector<std::byte> got(hmc::transport::bytes);
     for (std::vector<hmc::transport::Ticket> tickets; ::read(hmc::transport::socket_of_child, &ask, 1) == 1;)

@@ -1,4 +1,4 @@
-// PeerReads, on this process's own memory.
+// PeerReads on this process's own memory.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -16,7 +16,7 @@ constexpr std::size_t page = 4096;
 
 std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-/// Two pages, of which the second can't be read.
+/// Two pages; the second isn't readable.
 class TwoPages {
  public:
   TwoPages()

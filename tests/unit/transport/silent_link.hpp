@@ -1,4 +1,4 @@
-// SilentLink: a link that takes every message and brings none.
+// SilentLink: a link that accepts every message and delivers none.
 #pragma once
 
 #include <utility>

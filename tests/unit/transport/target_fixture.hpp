@@ -1,4 +1,4 @@
-// MessageTarget: a target with a region, and the messages of a peer.
+// MessageTarget: a Target with a region, and messages as a peer would send them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class MessageTarget : public ::testing::Test {
   MessageTarget() {
     memory_.fill(untouched);
     peers_.know(std::vector<base::Bytes>(3));
-    region_ = regions_.add(memory_.data() + 64, 128);  // with room on both sides to see strays
+    region_ = regions_.add(memory_.data() + 64, 128);  // with space on both sides to detect stray writes
   }
   Message from_peer(Kind kind) {
     Message message;

@@ -1,4 +1,4 @@
-// What a target does with large messages, whose bytes come in parts: the link reads them to where place() says.
+// Target with large messages, whose bytes arrive in parts: the link reads them to the address that place() returns.
 #include <array>
 #include <cstring>
 #include <mutex>
@@ -30,12 +30,12 @@ TEST_F(MessageTarget, CutsALargePutAtTheBordersOfLandings) {
   std::array<std::byte, 128> fields{};
   DirectReceive first{.offset = 20, .bytes = 30, .to = fields.data()};
   DirectReceive second{.offset = 50, .bytes = 10, .to = fields.data() + 40};  // adjoins the first
-  DirectReceive third{.offset = 70, .bytes = 100, .to = fields.data() + 60};  // after a gap, and longer than what comes
+  DirectReceive third{.offset = 70, .bytes = 100, .to = fields.data() + 60};  // after a gap, beyond the end of the put
   Regions::Registered* const region = regions_.find(region_, 0, 1);
   for (DirectReceive* const direct : {&third, &first, &second}) region->receives.push_back(direct);
   Message put = from_peer(Kind::put);
   put.offset = 10;
-  put.bytes = 80;  // of the region: 10 to 90
+  put.bytes = 80;  // 10 to 90 of the region
   ASSERT_TRUE(target_.begin(put));
   std::byte* const base = memory_.data() + 64;
   struct Piece {
@@ -48,7 +48,7 @@ TEST_F(MessageTarget, CutsALargePutAtTheBordersOfLandings) {
                                      {50, 10, base + 60},
                                      {60, 20, fields.data() + 60}}};
   for (const Piece& piece : pieces) {
-    // In two reads each, as they may come.
+    // Two reads each, as a link may do.
     for (const std::uint64_t done : {std::uint64_t{0}, piece.bytes / 3}) {
       const auto place = target_.place(put, piece.at + done);
       EXPECT_EQ(place.to, piece.to + done) << piece.at;
@@ -73,7 +73,7 @@ TEST_F(MessageTarget, WhatHasNoPlaceForAnotherPartStaysInTheRegion) {
   DirectReceive direct{.offset = 0, .bytes = 128, .to = field.data()};
   regions_.find(region_, 0, 1)->receives.push_back(&direct);
   const std::uint64_t most = direct.parts.size();
-  for (std::uint64_t i = 0; i < most + 2; ++i) {  // never two that adjoin
+  for (std::uint64_t i = 0; i < most + 2; ++i) {  // no two are adjacent
     Message put = from_peer(Kind::put);
     put.offset = 4 * i;
     data_.fill(std::byte{0x11});
@@ -86,7 +86,7 @@ TEST_F(MessageTarget, WhatHasNoPlaceForAnotherPartStaysInTheRegion) {
     EXPECT_EQ(memory_[64 + 4 * i], received ? untouched : std::byte{0x11}) << i;
   }
   Message put = from_peer(Kind::put);
-  put.offset = 2;  // goes on where a part ends
+  put.offset = 2;  // starts where a part ends
   receive(put, 2);
   EXPECT_EQ(field[2], std::byte{0x11});
   EXPECT_EQ(direct.parts[0].end, 4U);

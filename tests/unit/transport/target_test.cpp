@@ -1,4 +1,4 @@
-// What a target does with messages that no rank of ours would send.
+// Target with messages that no rank of this build would send.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ TEST_F(MessageTarget, WritesWhereItIsToldInsideTheRegion) {
   EXPECT_EQ(memory_[64 + 120], std::byte{0});
 }
 
-/// What rides with a message, as its sender lays it out.
+/// Appends a joined message, in the sender's layout.
 void ride(std::vector<std::byte>& all, Message message, std::span<const std::byte> data) {
   message.bytes = data.size();
   const auto* const header = reinterpret_cast<const std::byte*>(&message);
@@ -40,7 +40,7 @@ TEST_F(MessageTarget, CarriesOutWhatRidesWithAMessageAfterIt) {
   Message put = from_peer(Kind::put);
   put.bytes = first.size();
   Message next = put;
-  next.offset = 2;  // over the last byte of the first
+  next.offset = 2;  // overwrites the last byte of the first
   ride(all, next, second);
   Message add = put;
   add.kind = Kind::atomic;
@@ -61,7 +61,7 @@ TEST_F(MessageTarget, BelievesNothingMoreOfAPeerWhoseMessageIsNotWhole) {
   next.sequence = --sequence_;
   next.offset = 8;
   ride(all, next, std::vector<std::byte>(4));
-  // Cut in the header that rides along, in its data, and in the message's own data.
+  // Cut in the header of the joined message, in its data, and in the first message's own data.
   for (const std::size_t left : {std::size_t{1}, sizeof(Message) - 1, sizeof(Message) + 3}) {
     Peers peers(link_, tickets_, quiet_);
     peers.know(std::vector<base::Bytes>(3));
@@ -120,16 +120,16 @@ TEST_F(MessageTarget, TouchesNoMisalignedWordAndNoOddWidth) {
 }
 
 TEST_F(MessageTarget, DistrustsAPeerWhoseMessagesWereReordered) {
-  (void)from_peer(Kind::put);  // one that was lost
+  (void)from_peer(Kind::put);  // a lost message
   receive(from_peer(Kind::put), 8);
   EXPECT_TRUE(clean());
   EXPECT_EQ(peers_.at(1).failure.code, Code::error);
-  receive(from_peer(Kind::put), 8);  // the next of those that were sent: in order again, and too late
+  receive(from_peer(Kind::put), 8);  // the next one that was sent: in order again, but too late
   EXPECT_TRUE(clean());
 }
 
-// Whoever polls on another core sees the bytes when it sees the signal. (A rank that drives its wire itself
-// can't tell: it looks before or after the whole message.)
+// A thread that polls on another core and loads the signal also sees the bytes. (A rank that makes progress itself
+// can't detect an error: it polls only before or after the whole message.)
 TEST_F(MessageTarget, TheSignalComesAfterTheBytes) {
   constexpr std::uint64_t over = UINT64_MAX;
   constexpr std::size_t bytes = 8192;
@@ -177,7 +177,7 @@ TEST_F(MessageTarget, AStrangersMessageChangesNothing) {
   EXPECT_TRUE(clean());
   EXPECT_EQ(target_.refusals().strangers, 8U);
   EXPECT_FALSE(target_.owes()) << "it was answered";
-  // The rank under whose name it came isn't hurt: its next message is the one that was due.
+  // The rank whose number the messages contained isn't affected: its next message is accepted.
   receive(from_peer(Kind::put), 8);
   EXPECT_EQ(word(0), 0U);
   EXPECT_TRUE(peers_.at(1).failure.ok());
@@ -188,7 +188,7 @@ TEST_F(MessageTarget, ManyRefusalsTakeFewLinesOfTheLog) {
   Target target{0, secret, peers_, tickets_, regions_, base::Log(base::LogLevel::error)};
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 130; ++i) {
-    Message refused = from_peer(Kind::refused);  // one of this rank's puts
+    Message refused = from_peer(Kind::refused);  // of one of this rank's puts
     refused.bytes = 0;
     target.receive(refused, nullptr, 0);
   }
@@ -200,10 +200,10 @@ TEST_F(MessageTarget, ManyRefusalsTakeFewLinesOfTheLog) {
 
 TEST_F(MessageTarget, ARefusedRequestHurtsNothingElse) {
   Message put = from_peer(Kind::put);
-  ++put.nonce;  // of a region that is gone
+  ++put.nonce;  // of a region that was deregistered
   receive(put, 8);
   Message signal = from_peer(Kind::put_signal);
-  signal.first = 128;  // one beyond the end: not even its bytes are stored
+  signal.first = 128;  // beyond the end of the region: not even its bytes may be stored
   receive(signal, 8);
   EXPECT_TRUE(clean());
   EXPECT_EQ(target_.refusals().requests, 2U);
@@ -240,10 +240,10 @@ TEST_F(MessageTarget, ARefusedPutIsToldByTheNextFlush) {
   }
 }
 
-// Teams and windows go one rank after the other. Whose own way has gone has nothing to hear of it.
+// Ranks drop teams and windows at different times. After a rank's own channel has ended, refusals are ignored.
 TEST_F(MessageTarget, ARefusedPutOfAWayThatHasEndedIsNobodysBusiness) {
   const Regions::Key theirs{5, 99}, others{6, 98};
-  refuse_put_to(theirs);  // after the way's end
+  refuse_put_to(theirs);  // after the channel's end
   EXPECT_EQ(flush_to_peer(), Code::success);
   target_.begin_way(1, theirs);
   target_.begin_way(1, others);
@@ -253,7 +253,7 @@ TEST_F(MessageTarget, ARefusedPutOfAWayThatHasEndedIsNobodysBusiness) {
   target_.begin_way(1, theirs);
   target_.begin_way(1, theirs);
   refuse_put_to(theirs);
-  target_.end_way(1, theirs);  // one of two
+  target_.end_way(1, theirs);  // one of two channels
   EXPECT_EQ(flush_to_peer(), Code::error);
   refuse_put_to(others);
   target_.end_way(1, theirs);
@@ -314,7 +314,7 @@ TEST_F(MessageTarget, SurvivesAnyMessage) {
     message.ticket = pick({0, get, fetch, get + 1});
     const std::uint64_t bytes = random() % data_.size();
     message.bytes = pick({bytes, bytes, bytes < sizeof message ? bytes : bytes - sizeof message});
-    Message rider = message;  // at the end of the data, so that some messages have it whole
+    Message rider = message;  // at the end of the data, so that it is complete in some messages
     rider.bytes = pick({0, 1});
     std::memcpy(data_.data() + (bytes < sizeof rider ? 0 : bytes - sizeof rider), &rider, sizeof rider);
     target_.receive(message, data_.data(), bytes);

@@ -1,4 +1,4 @@
-// TcpLink by itself, driven by hand: how connections come to be, and what it says if they don't.
+// TcpLink alone, without threads: how connections are made, and what it reports if they fail.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -56,7 +56,7 @@ TEST(TcpLink, WhoWaitsForACallInVainMakesTheConnection) {
   Station lower(0), higher(1, 2, {.call_ns = 5'000'000});
   ASSERT_TRUE(higher.connect(lower).ok());
   for (std::size_t i = 0; i < 3; ++i) higher.say(lower, pattern(10000 * i, i));
-  // Its thread may sleep by then, and the caller do something else.
+  // The progress thread may sleep by then, while the caller does something else.
   pollfd wakes{higher.link.event_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&wakes, 1, 10'000), 1);
   ASSERT_TRUE(drive_until({&lower, &higher}, [&] { return lower.came.size() == 3; }));
@@ -96,7 +96,7 @@ TEST(TcpLink, AnAddressThatCannotBeReadIsRefused) {
   EXPECT_EQ(client.link.connect(1, base::Bytes(5)).code, Code::refused);
 }
 
-/// A listener whose queue is full: who connects hears nothing.
+/// A listener with a full queue: a connection attempt gets no answer.
 class DeafPort {
  public:
   DeafPort() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -124,7 +124,7 @@ class DeafPort {
 
 constexpr Patience soon{.each_ns = 200'000'000, .last_ns = 400'000'000, .call_ns = 0};
 
-// A way in one direction only, or a knock that got lost: what the other side has made serves.
+// If a path works in one direction only, or a SYN is lost, the connection that the other side made is used.
 TEST(TcpLink, WhoHasReachedUsIsTalkedToThoughHeDoesNotAnswer) {
   const DeafPort deaf;
   Station client(0, 2, soon), server(1);
@@ -170,7 +170,7 @@ TEST(TcpLink, CutWhileItConnectsItGivesBackWhatItHad) {
   }
 }
 
-/// The congestion control of a socket that was `before`, once it is prepared; empty where it can't be `before`.
+/// The congestion control after prepare() of a socket that had `before`; empty if it can't be set to `before`.
 std::string prepared(const char* before, Distance distance, Bbr bbr) {
   const base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (::setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, before, static_cast<socklen_t>(std::strlen(before))) != 0)
@@ -190,7 +190,7 @@ TEST(TcpConnection, PrefersRenoToBbrOnlyNearAndUnlessTheSystemsChoiceIsWanted) {
   EXPECT_FALSE(prefers_reno("cubic", Distance::machine, Bbr::replace));
 }
 
-// Every kernel has reno and lets every process choose it.
+// Every kernel has reno and allows every process to choose it.
 TEST(TcpConnection, KeepsTheSystemsCongestionControlUnlessItIsBbr) {
   for (const Distance distance : {Distance::machine, Distance::network, Distance::further})
     EXPECT_EQ(prepared("reno", distance, Bbr::replace), "reno");

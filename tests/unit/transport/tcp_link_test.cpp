@@ -1,4 +1,4 @@
-// TcpLink by itself, driven by hand: how frames come apart, how connections end.
+// TcpLink alone, without threads: frames that arrive in parts, and connections that end.
 #include "runtime/transport/tcp/tcp_link.hpp"
 
 #include <arpa/inet.h>
@@ -74,11 +74,11 @@ TEST(TcpLink, FramesCutAtEveryBorderArriveWhole) {
   RawSocket raw(server.port());
   std::size_t count = 0;
   for (const std::size_t bytes : Sizes{0, 20, most_gathered + 1}) {
-    // Of a large one each border of the header, and some of the bytes.
+    // For a large frame: each position in the header, and some in the bytes.
     for (std::size_t cut = 1; cut < header_bytes + bytes; cut += cut < 200 ? 1 : 997) {
       const auto data = pattern(bytes, cut);
       auto all = frame(sender.message_to(server, bytes), data);
-      const auto next = frame(sender.message_to(server, 3), pattern(3, cut));  // rides in the same packet
+      const auto next = frame(sender.message_to(server, 3), pattern(3, cut));  // arrives in the same packet
       all.insert(all.end(), next.begin(), next.end());
       ASSERT_TRUE(raw.say(std::span(all).first(cut)));
       settle(server);
@@ -92,7 +92,7 @@ TEST(TcpLink, FramesCutAtEveryBorderArriveWhole) {
   }
 }
 
-// Whoever waits for the one may say meanwhile where the next shall land.
+// The receiver of the first may meanwhile set a direct receive for the next.
 TEST(TcpLink, AfterALargeOneATurnIsOver) {
   Station server(0), sender(1);
   RawSocket raw(server.port());
@@ -166,7 +166,7 @@ TEST(TcpLink, APeerThatLeavesInTheMiddleOfAMessageFailsIt) {
   auto client = std::make_unique<Station>(1);
   expect_served(server, *client);
   ASSERT_TRUE(server.connect(*client).ok());
-  server.say(*client, pattern(64 << 20, 1));  // more than the sockets take
+  server.say(*client, pattern(64 << 20, 1));  // more than the sockets accept
   settle(server);
   ASSERT_EQ(server.sent_well, 0U);
   client.reset();
@@ -176,7 +176,7 @@ TEST(TcpLink, APeerThatLeavesInTheMiddleOfAMessageFailsIt) {
   EXPECT_FALSE(server.lost_ranks.empty());
 }
 
-// With two connections between them: the end of one must not overtake what is still to be read of the other.
+// With two connections: the end of one must not be reported before the unread bytes of the other.
 TEST(TcpLink, WhatALeavingPeerHasSaidArrivesBeforeItsEnd) {
   Station one(0);
   auto two = std::make_unique<Station>(1);
@@ -185,7 +185,7 @@ TEST(TcpLink, WhatALeavingPeerHasSaidArrivesBeforeItsEnd) {
   one.say(*two, pattern(10, 1));
   two->say(one, pattern(10, 2));
   ASSERT_TRUE(drive_until({&one, two.get()}, [&] { return one.came.size() == 1 && two->came.size() == 1; }));
-  constexpr std::size_t said = 8;  // more than is read in one turn, less than a kernel takes of who isn't read
+  constexpr std::size_t said = 8;  // more than is read in one round, less than a kernel buffers
   for (std::size_t i = 0; i < said; ++i) two->say(one, pattern(7000, i));
   ASSERT_EQ(two->sent_well, said + 1);
   two->link.disconnect(0, false);
@@ -195,9 +195,9 @@ TEST(TcpLink, WhatALeavingPeerHasSaidArrivesBeforeItsEnd) {
   EXPECT_EQ(one.came.size(), said + 1);
 }
 
-// Its kernel answers with a reset then, where a plain end was due.
+// Then the peer's kernel sends a reset instead of a FIN.
 TEST(TcpLink, WhatALeavingPeerHasSaidArrivesThoughItDidNotReadAll) {
-  for (const std::size_t unread : Sizes{3000, 64 << 20}) {  // written by then, and still being written
+  for (const std::size_t unread : Sizes{3000, 64 << 20}) {  // already written, and still being written
     Station server(0);
     auto client = std::make_unique<Station>(1);
     expect_served(server, *client);
@@ -242,7 +242,7 @@ TEST(TcpLink, CutWhileItsSocketIsFullItGivesBackWhatItHad) {
   EXPECT_EQ(server.came.size(), 1U) << "half a message";
 }
 
-/// Lowers the limit to what is open.
+/// Lowers the limit to the number of open descriptors.
 class FewDescriptors {
  public:
   FewDescriptors() {
@@ -308,8 +308,8 @@ TEST(TcpLink, ARankWithoutDescriptorsThatConnectsIsNamedItself) {
       << waiter.page().abort_text();
 }
 
-// A process that the user's program forks keeps our sockets open until it executes another: the poll set must not
-// tell of those that are closed here.
+// A forked process of the user's program keeps the sockets open until it calls exec: the poll set must not report those
+// that are closed here.
 TEST(TcpLink, AConnectionThatAForkedProcessKeepsIsForgotten) {
   Station server(0), client(1);
   RawSocket raw(server.port());

@@ -1,4 +1,4 @@
-// Station: one end of a TcpLink that writes down what it is told; RawSocket: who speaks to it without one.
+// Station: one end of a TcpLink that records its events. RawSocket: a socket that connects to it without a link.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,10 +28,10 @@ using am::Message;
 using am::Sending;
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
-/// The longest data that a Connection gathers; one byte more is read to its place.
+/// The longest data that a Connection receives into its buffer; longer data is read directly to its destination.
 constexpr std::size_t most_gathered = 8 * 1024 + 256 - header_bytes;
 
-/// Differs from place to place and from message to message.
+/// Depends on the position and on `seed`.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::size_t seed) {
   std::vector<std::byte> data(bytes);
   for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + i / 251 + seed * 7);
@@ -46,7 +46,7 @@ class Station final : public am::LinkUser {
     bool large = false;
   };
 
-  /// Unless it is said otherwise it waits for nobody's call.
+  /// By default it doesn't wait for the other rank's connection.
   Station(int rank, int ranks = 2, Patience patience = {.call_ns = 0}, const base::Waiter* waiter = nullptr)
       : rank_(rank),
         ranks_(ranks),
@@ -67,7 +67,7 @@ class Station final : public am::LinkUser {
     return message;
   }
   base::Status connect(const Station& other) { return link.connect(other.rank_, other.link.address()); }
-  /// As Peers does: behind what the link still has. The caller drives.
+  /// Queues a message, like Peers does, behind those that the link holds. The caller makes progress.
   void say(const Station& to, std::vector<std::byte> data) {
     auto& record = records_.emplace_back(std::make_unique<Sending>());
     auto& bytes = data_.emplace_back(std::move(data));
@@ -90,13 +90,13 @@ class Station final : public am::LinkUser {
 
   std::deque<Came> came;
   std::vector<std::pair<int, std::string>> lost_ranks;
-  std::vector<base::Status> failed;  // of what was sent
+  std::vector<base::Status> failed;  // statuses of failed messages
   std::size_t sent_well = 0;
   int strangers = 0;
-  bool believes = true;          // large messages
-  bool has_place = true;         // for their bytes, from now on
-  bool large_open = false;       // one is in the middle
-  std::uint64_t large_read = 0;  // so many bytes of it
+  bool believes = true;          // accepts large messages
+  bool has_place = true;         // has a destination for their bytes, from now on
+  bool large_open = false;       // a large message is incomplete
+  std::uint64_t large_read = 0;  // bytes of it that were read
   bool arrived_without_place = false;
 
  private:
@@ -158,10 +158,10 @@ class Station final : public am::LinkUser {
   std::vector<std::byte> reading_;
 
  public:
-  TcpLink link;  // last: its end may call back
+  TcpLink link;  // destroyed first, since its destructor may call back
 };
 
-/// Until `over`, ten seconds at most; false: they passed.
+/// Drives all stations until `over`; false after ten seconds.
 template <typename Over> bool drive_until(std::initializer_list<Station*> all, const Over& over) {
   const auto limit = base::Deadline::after(std::chrono::seconds(10));
   while (!over()) {
@@ -170,12 +170,13 @@ template <typename Over> bool drive_until(std::initializer_list<Station*> all, c
   }
   return true;
 }
-/// Enough for what has arrived: loopback delivers within the sender's call, and a poll set is asked every 64 turns.
+/// Enough progress for what has arrived: loopback delivers within the send call, and epoll_wait is called at least once
+/// in 64 calls.
 inline void settle(Station& station) {
   for (int i = 0; i < 200; ++i) station.drive();
 }
 
-/// A frame as it is on the socket.
+/// A frame in the format of the socket.
 inline std::vector<std::byte> frame(const Message& message, std::span<const std::byte> data) {
   const std::uint64_t bytes = data.size();
   std::vector<std::byte> all(header_bytes + data.size());
@@ -196,7 +197,7 @@ class RawSocket {
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     ASSERT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
   }
-  /// False: the other side has closed it.
+  /// False if the other side has closed the connection.
   bool say(std::span<const std::byte> bytes) const {
     while (!bytes.empty()) {
       const ssize_t count = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -205,7 +206,7 @@ class RawSocket {
     }
     return true;
   }
-  /// The other side has closed it.
+  /// True if the other side has closed the connection.
   bool ended() const {
     char byte = 0;
     const ssize_t count = ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK);
@@ -217,7 +218,7 @@ class RawSocket {
   base::UniqueFd socket_;
 };
 
-/// A true rank still gets in, with a message of its own.
+/// Checks that a rank of the job can still connect and send a message.
 inline void expect_served(Station& server, Station& client) {
   const std::size_t before = server.came.size();
   ASSERT_TRUE(client.connect(server).ok());

@@ -1,4 +1,4 @@
-// TcpLink by itself, driven by hand: what strangers do to it, and ranks that aren't believed.
+// TcpLink alone, without threads: strangers, and ranks whose messages are rejected.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(TcpLink, StrangersWhoSayNothingAreFewAndARankGetsIn) {
   expect_served(server, client);
 }
 
-// It may have spoken already, and not been read.
+// The rank's first message may have arrived but not been read.
 TEST(TcpLink, ARankAmongManyStrangersIsNotTakenForOne) {
   Station server(0), client(1);
   RawSocket rank(server.port()), other(server.port()), third(server.port());

@@ -1,4 +1,4 @@
-// The tcp wire whole: what comes over its sockets, up to the memory that it exposes.
+// The whole tcp wire: from the bytes on its sockets to the registered memory.
 #include "runtime/transport/tcp/tcp_wire.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t chunk = 512 * 1024;
 constexpr std::size_t memory_bytes = 2 * chunk + 4096;
 
-/// One of two ranks of this thread.
+/// One of two ranks, both in this thread.
 struct Side {
   explicit Side(int rank) : rank(rank) {
     am::Options options;
@@ -127,7 +127,7 @@ TEST_F(TcpWire, WhereNobodyListensTheCauseIsToldWithinSeconds) {
   EXPECT_STREQ(status.what, "none of its addresses can be reached");
 }
 
-/// Rank 1 is this test, which speaks to rank 0 by a socket, with all that a rank knows.
+/// Rank 1 is the test itself: it sends to rank 0 by a socket, with valid secrets and keys.
 class TcpWireSpokenTo : public TcpWire {
  protected:
   TcpWireSpokenTo() {

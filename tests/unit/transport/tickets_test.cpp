@@ -8,7 +8,7 @@
 namespace {
 thread_local bool memory_is_out = false;
 }
-// This program's: so that a test can see what happens without memory.
+// Replaces operator new in this program, so that a test can let allocations fail.
 void* operator new(std::size_t bytes) {
   void* const memory = memory_is_out ? nullptr : std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
@@ -44,7 +44,7 @@ TEST_F(MessageTickets, WithoutMemoryThereIsNone) {
   } while (last != done && before.size() < 1000);
   memory_is_out = false;
   EXPECT_EQ(last, done);
-  // Those that there are go on, and with memory there is one more.
+  // Existing transfers continue, and with memory there is one more.
   const Ticket next = tickets_.open({.peer = 1, .left = 1});
   EXPECT_NE(next, done);
   before.push_back(next);
@@ -73,7 +73,7 @@ TEST_F(MessageTickets, ASlotIsUsedAgainWithoutAnybodyAsking) {
   EXPECT_EQ(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(second));
   EXPECT_TRUE(test(first).ok());
   EXPECT_EQ(test(second).code, Code::in_progress);
-  tickets_.advance(first, 1);  // an answer that comes twice changes nothing
+  tickets_.advance(first, 1);  // a duplicate answer has no effect
   EXPECT_EQ(test(second).code, Code::in_progress);
 }
 

@@ -1,4 +1,4 @@
-// What loading UCX does to the user's process: nothing that lasts.
+// Loading UCX has no lasting side effect on the user's process.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
