@@ -1,4 +1,4 @@
-// Board: what each rank shows the others of its team on a node. One writer per line: its owner.
+// Board: memory that each rank shares with the other ranks of its team on a node. One writer per line: the owner.
 #pragma once
 
 #include <atomic>
@@ -10,19 +10,19 @@
 namespace hmc::collectives {
 
 inline constexpr std::size_t line_bytes = 64;
-inline constexpr std::size_t inline_bytes = 48;  ///< payload that rides in the flag's own line
-inline constexpr std::size_t slot_bytes = 4096;  ///< payload that one flag covers
+inline constexpr std::size_t inline_bytes = 48;  ///< payload inside the arrival line
+inline constexpr std::size_t slot_bytes = 4096;  ///< payload of one call's slot
 
-/// "I have arrived at collective number `sequence`, and what I called up to it makes `history`." History and payload
-/// are plain: the release store of the sequence publishes them, and the acquire load of who waits for it takes them.
-/// Two lines' room, since processors fetch them in pairs.
+/// Arrival of a rank at collective number `sequence`. `history` is a hash of all calls up to it. History and payload
+/// are plain fields: the release store of `sequence` publishes them, and the acquire load of a waiting rank reads them.
+/// Aligned to two lines, because processors prefetch lines in pairs.
 struct alignas(2 * line_bytes) ArrivalLine {
   std::atomic<std::uint64_t> sequence{0};
   std::uint64_t history = 0;
   std::byte payload[inline_bytes] = {};
 };
 
-/// Steps inside a large collective. Monotonic: waited for with >=.
+/// Steps inside a large collective. Tags are monotonic: ranks wait for a tag with >=.
 enum class Phase : int { staged, reduced, finished };
 inline constexpr int phase_count = 3;
 
@@ -31,22 +31,23 @@ struct alignas(line_bytes) PhaseLine {
 };
 
 /// The probe of a rank's memory, its result, and rank 0's decision for its peer. Plain fields, ordered as follows:
-/// - `memory` is written before the team makes its staging window, and read after;
+/// - `memory` is written before the team creates its staging window, and read after;
 /// - `reads_all` is written before the rank's first arrival, and read by ranks that have seen that arrival.
 struct alignas(line_bytes) ProbeLine {
   transport::ReadProbe memory;
   std::uint32_t reads_all = 0;  ///< this rank has read the nonces of all others
-  /// Rank 0's of a pair: TriedWays' decisions. Relaxed: who sees them late takes the other way once more.
+  /// TriedWays' decisions, on rank 0's board only. Relaxed: a rank that sees a decision late uses the previous method
+  /// once more.
   std::atomic<std::uint64_t> decided{0};
 };
 
-/// Of everything that a call writes at its start, used in turn: so many calls may a rank that waits for nobody be
-/// ahead, before it has to let others have its core.
+/// Number of slots that a rank uses in rotation. A rank that waits for no peer may be this many calls ahead; then it
+/// waits until the others have caught up.
 inline constexpr std::size_t turns = 32;
 
-/// What a rank writes to its slot for call s stands where call s - turns had it. It writes that only when all have
-/// arrived at s - turns + 1, so all have left s - turns. Of lines there are twice as many, so that those of calls that
-/// are behind can still be compared.
+/// The slot of call s reuses the slot of call s - turns. A rank writes it only when all ranks have arrived at call s -
+/// turns + 1, so all have returned from call s - turns. There are twice as many lines as slots, so that the lines of
+/// calls that are behind can still be compared.
 inline constexpr std::size_t lines = 2 * turns;
 struct Board {
   ArrivalLine arrivals[lines];

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t staging_at_start = std::size_t{512} << 10;
 constexpr std::size_t staging_at_most = std::size_t{16} << 20;
 
-// Who is furthest ahead may see a mismatch first, and tells what it called where the others stand.
+// The rank that is furthest ahead may detect a mismatch first. Its report includes the calls at which the others are.
 static_assert(Report::before >= turns + Arena::areas);
 
 }  // namespace
@@ -35,7 +35,8 @@ DirectTeam::DirectTeam(window::TeamCore& team, std::string_view private_buffers)
   for (const window::Peer& peer : arena_->peers())
     seats_.push_back({reinterpret_cast<Board*>(peer.direct), peer.world, peer.local_index});
   staging_window_ =
-      window::Core::create(team, staging_at_start, window::Core::Role::internal);  // after it, all boards are ready
+      window::Core::create(team, staging_at_start,
+                           window::Core::Role::internal);  // its creation synchronizes: after it, all boards are ready
   map_staging();
   try_reads();
 }
@@ -49,7 +50,7 @@ void DirectTeam::try_reads() noexcept {
 bool DirectTeam::all_read() noexcept {
   if (all_read_ == Answer::unknown) [[unlikely]] {
     for (int peer = 0; peer < size_; ++peer) {
-      // Acquire: pairs with the release in arrive. Who hasn't arrived at the first call may still be trying.
+      // Acquire: pairs with the release in arrive. A rank that hasn't arrived at its first call may still be probing.
       if (peer != rank_ && board(peer).arrivals[1].sequence.load(std::memory_order_acquire) == 0) return false;
     }
     all_read_ = Answer::yes;
@@ -84,7 +85,7 @@ Status DirectTeam::begin(Signature signature) noexcept {
   if (!failure_.ok() || history_->is_over.load(std::memory_order_relaxed)) [[unlikely]]
     return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
   if (schedules_->is_shared()) [[unlikely]]
-    schedules_->tidy_up();  // what was started may be over, and its request dropped
+    schedules_->tidy_up();  // started calls may be complete, and their requests dropped
   if (sequence_ - all_arrived_ >= turns - 1) [[unlikely]] {
     if (const Status status = let_others_catch_up(); !status.ok()) return fail(status);
   }
@@ -95,8 +96,8 @@ Status DirectTeam::begin(Signature signature) noexcept {
   return {};
 }
 
-/// For half of the turns: who is so far ahead that it has to wait may then go as far again, rather than wait in each
-/// call.
+/// Waits until the others are at most half of the slots behind. Then this rank may again be ahead by the other half,
+/// instead of waiting in each call.
 Status DirectTeam::let_others_catch_up() noexcept {
   const std::uint64_t there = sequence_ + 1 - turns / 2;
   const std::uint64_t called = board(rank_).arrivals[there % lines].history;
@@ -115,7 +116,7 @@ void DirectTeam::arrive(const void* payload, std::size_t bytes) noexcept {
   } else if (bytes > 0) {
     std::memcpy(line.payload, payload, bytes);
   }
-  // Release: pairs with the acquire in wait_line; line, slot, staging and earlier direct puts come first.
+  // Release: pairs with the acquire in wait_line. Publishes the line, the slot, the staging and earlier direct puts.
   line.sequence.store(sequence_, std::memory_order_release);
   ring_all();
 }
@@ -128,7 +129,7 @@ void DirectTeam::ring_all() noexcept {
   }
 }
 
-/// `history`: mine, up to that call.
+/// `history`: this rank's, up to that call.
 Status DirectTeam::wait_line(int rank, std::uint64_t sequence, std::uint64_t history) noexcept {
   const ArrivalLine& line = board(rank).arrivals[sequence % lines];
   // Acquire: pairs with the release in arrive.
@@ -136,8 +137,8 @@ Status DirectTeam::wait_line(int rank, std::uint64_t sequence, std::uint64_t his
   const Status status =
       fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived, fabric_.timeout);
   if (!status.ok()) return status;
-  // The line stands still. Its next call is sequence + lines, which the peer begins when I have arrived at
-  // sequence + turns + 1; I am at sequence + turns / 2 at most.
+  // The line doesn't change now. The peer reuses it for call sequence + lines, which it begins after this rank has
+  // arrived at sequence + turns + 1. This rank is at sequence + turns / 2 at most.
   if (line.history != history) [[unlikely]]
     return Status::failure(Code::mismatch, "ranks called different collectives", world(rank));
   return {};
@@ -160,7 +161,7 @@ Status DirectTeam::wait_arrivals() noexcept {
 }
 
 void DirectTeam::publish(Phase phase, std::uint64_t tag) noexcept {
-  // Release: pairs with the acquire in wait_phase; what this phase wrote or read comes first.
+  // Release: pairs with the acquire in wait_phase. Orders this phase's reads and writes before the tag.
   board(rank_).phases[static_cast<int>(phase)].tag.store(tag, std::memory_order_release);
   ring_all();
 }
@@ -186,18 +187,18 @@ bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
 }
 
 void DirectTeam::grow_staging(std::size_t bytes) {
-  // The caller is in a collective, not in team creation.
+  // The activity and the operation are the collective's, not team creation's.
   const base::Posted posted(fabric_.waiter.page().activity(fabric_.waiter.local_index()),
                             {activity_of(signature_.kind())});
   const window::OperationScope user(fabric_, name_of(signature_.kind()));
-  // At least twice what it was: a program that goes through all sizes grows it a few times, not each time.
+  // At least double the size: a program that uses growing sizes grows the staging a few times, not each time.
   const std::size_t wanted =
       std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
   std::shared_ptr<window::Core> larger;
   try {
     larger = window::Core::create(team_, wanted, window::Core::Role::internal);
   } catch (const Error& error) {
-    // All hear the same cause, and go on with what there is: calls go through it in more pieces.
+    // All ranks get the same error and continue with the present size: calls take more steps.
     if (error.code() != Code::out_of_memory) throw;
     grows_ = false;
     return;
@@ -205,7 +206,7 @@ void DirectTeam::grow_staging(std::size_t bytes) {
   staging_window_->close();
   staging_window_ = std::move(larger);
   map_staging();
-  staging_busy_ = 0;  // all have closed the old one, so nobody reads it
+  staging_busy_ = 0;  // all ranks have closed the old staging, so no rank reads it
 }
 
 Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcept {
@@ -217,7 +218,7 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
 
 Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block, PrivateWay way) noexcept {
   bool reads = bytes > 0 && (reads_.forced() || way != PrivateWay::stage) && all_read();
-  if (!reads_.forced() && way == PrivateWay::try_both) {  // it counts the calls on both ranks alike
+  if (!reads_.forced() && way == PrivateWay::try_both) {  // counts the calls on both ranks alike
     std::atomic<std::uint64_t>& decided = board(0).probe.decided;
     if (rank_ != 0) ways_.follow(decided.load(std::memory_order_relaxed));
     const TriedWays::Way next = ways_.next(block);
@@ -229,7 +230,7 @@ Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::s
     const std::int64_t begin = trial_.block > 0 ? base::now_ns() : 0;
     reads = reads_.is_readable(buffer, bytes);
     if (trial_.block > 0) trial_.before = base::now_ns() - begin;
-    if (!reads) trial_ = {};  // it says nothing of the other way
+    if (!reads) trial_ = {};  // a failed read isn't a sample of either method
   }
   trial_.reads = reads;
   if (!reads) return {};
@@ -254,13 +255,13 @@ Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset
   const Status status =
       transport::PeerReads::read(board(rank).probe.memory.process, placement.offset + offset, to, bytes, world(rank));
   if (status.ok()) {
-    // An owner that has given up meanwhile reuses its buffer, whose new bytes may be those that were read. It raised
-    // the alarm before: so that is looked at after the bytes.
+    // An owner that has aborted the call may reuse its buffer, so the bytes may be wrong. It raises the alarm before it
+    // reuses the buffer. So check for the alarm after reading the bytes.
     base::full_fence();
     const Status known = schedules_->look({base::Activity::computing}, base::now_ns());
     return known.ok() ? known : fail(known);
   }
-  const Status aborted = fabric_.waiter.page().aborted();  // the job may know better why
+  const Status aborted = fabric_.waiter.page().aborted();  // the job's abort may state the cause
   return fail(aborted.ok() ? status : aborted);
 }
 

@@ -1,4 +1,4 @@
-// gather_push: a gather's large blocks, where the root's output lies in a window: each rank writes its own there.
+// gather_push: gather of large blocks into a root's output that lies in a window. Each rank writes its own block there.
 #pragma once
 
 #include "collectives/direct/direct_team.hpp"
@@ -6,19 +6,21 @@
 
 namespace hmc::collectives {
 
-/// All ranks copy at the same time, each one block, and who has brought its own leaves; where the root takes all, all
-/// wait for it. Into a private output nobody writes: a root that has left with an error has its memory back at once,
-/// and what another process still writes there can't be stopped. A window is known to be written to by others, and may
-/// be for a moment after an error, as in an allreduce.
+/// All ranks copy at the same time, one block each, and a rank returns after its copy; if the root copies all blocks,
+/// all ranks wait for it.
+///
+/// Used only for an output in a window. After an error the root's private memory belongs to its caller at once, and a
+/// write by another process can't be stopped. A window's memory may still be written to for a moment after an error, as
+/// in an allreduce.
 constexpr bool may_be_brought(const schedule::Call& call) noexcept {
   return call.collective == schedule::Collective::gather;
 }
-/// The root's output, as it shows it when it arrives; nothing where it has to take the blocks itself.
+/// The root's output, to publish with its arrival. Empty if the root must copy the blocks itself.
 Placement show_output(DirectTeam& team, const Parts& parts, const void* output, std::size_t bytes) noexcept;
-/// This rank's block, to where the root shows its output.
+/// Writes this rank's block into the root's output.
 base::Status gather_push(DirectTeam& team, const Parts& parts, const std::byte* block, int root,
                          const Placement& output) noexcept;
-/// The root, when its own block is there.
+/// On the root: waits until all blocks are there. Called after the root has stored its own block.
 base::Status await_brought(DirectTeam& team) noexcept;
 
 }  // namespace hmc::collectives

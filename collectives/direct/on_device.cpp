@@ -35,7 +35,8 @@ DeviceReduction::DeviceReduction(DirectTeam& team, const ReduceCall& call, Op op
   if (buffers.out_bytes > 0) {
     out_ = around(buffers.out, buffers.out_bytes);
     if (out_ == nullptr) return;
-    // One device's kernel reads the inputs and writes outputs; a window is reached by its own part's device alone.
+    // One device's kernel reads the inputs and writes the outputs. A window can only be reached by the device of the
+    // rank's own part.
     const window::KernelReach& to = out_->kernel_reach();
     if (!to.why_not().empty() || from.device() != to.device() || &from.kernels() != &to.kernels()) return;
     mine_.out = place(*out_, buffers.out);
@@ -68,7 +69,7 @@ bool DeviceReduction::outputs_share_a_window() const noexcept {
   return true;
 }
 
-/// A window over the world counts ranks as the world does.
+/// A window over the world is indexed by world rank.
 std::byte* DeviceReduction::at(window::Core& core, int rank, std::uint64_t offset) const {
   return core.kernel_reach().part(core.team_id() == 0 ? team_.world(rank) : rank) + offset;
 }

@@ -1,4 +1,4 @@
-// DeviceReduction: what reductions by the ranks' devices are made of.
+// DeviceReduction: a reduction that the devices of all ranks run.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,17 @@
 
 namespace hmc::collectives {
 
-/// Each rank's device runs one kernel over its peers' mapped memory, or none. The hosts do the waiting: arrivals and
-/// one phase, as in any direct collective, so that no device spins for another process that may share its time.
+/// Each rank's device runs one kernel over its peers' mapped memory, or none. The hosts wait for each other by arrivals
+/// and one phase, as in any direct collective. So no device spins for another process that may share the device.
 ///
-/// Why that is safe: kernels are launched after all have arrived, and all leave after all have published `reduced`. So
-/// between the two nobody but kernels touches the buffers; which kernel touches what is up to who uses this.
+/// Why this is safe: kernels are launched after all ranks have arrived, and a rank returns after all have published
+/// `reduced`. Between the two only kernels access the buffers. The caller of this class decides which kernel accesses
+/// which part.
 ///
-/// For one call; the windows outlive it.
+/// One object per call; the windows outlive it.
 class DeviceReduction {
  public:
-  /// This rank's; null and 0 for what it hasn't.
+  /// Of this rank; null and 0 for a buffer that it doesn't have.
   struct Buffers {
     const void* in;
     std::size_t in_bytes;
@@ -28,30 +29,31 @@ class DeviceReduction {
   };
   DeviceReduction(DirectTeam& team, const ReduceCall& call, Op op, const Buffers& buffers);
 
-  /// This rank's buffers lie in devices' windows, and its device runs kernels that reach every part of them.
+  /// True if this rank's buffers lie in windows over device memory, and its device runs kernels that reach all parts of
+  /// them.
   explicit operator bool() const noexcept { return mine_.in.device_window != 0; }
 
-  /// Begins the call and waits for all. in_progress: not all ranks can, which all that can see alike; nothing has been
-  /// moved, and the others take this rank's input for one that comes by staging.
+  /// Begins the call and waits for all ranks. in_progress: not all ranks can use their devices. All ranks that can
+  /// return the same; no data has moved, and the other ranks treat this rank's input as staged.
   base::Status meet(Signature signature) noexcept;
 
-  // ---- after that; addresses are those that this rank's kernels see
+  // ---- after meet(); addresses are as this rank's kernels use them
   Announcement shown_by(int rank) const noexcept;
   bool outputs_share_a_window() const noexcept;
   std::byte* in(int rank, std::size_t offset) const;
-  /// Of a rank whose output lies in my output's window.
+  /// Requires that the rank's output lies in the same window as this rank's output.
   std::byte* out(int rank, std::size_t offset) const;
-  /// Of a rank whose output lies in the inputs' window.
+  /// Requires that the rank's output lies in the inputs' window.
   std::byte* out_among_inputs(int rank, std::size_t offset) const;
 
-  /// What one rank reduces of a vector that all share out; in elements.
+  /// One rank's slice of a vector that all ranks reduce together; in elements.
   struct Slice {
     std::size_t first;
     std::size_t count;
   };
   Slice my_slice(std::size_t elements) const noexcept;
 
-  /// Reduces the team's first `inputs` ins into its first `outputs` outs, if `count` isn't 0; then waits for all.
+  /// If `count` isn't 0, reduces the team's first `inputs` ins into its first `outputs` outs. Then waits for all ranks.
   base::Status run(std::size_t inputs, std::size_t outputs, std::size_t count) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// Parts: where the blocks of a call lie in a rank's buffers, and how long they are. In bytes.
+// Parts: positions and lengths of a call's blocks in this rank's buffers. In bytes.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace hmc::collectives {
 
-/// A side of a call is a block per rank, or one of this rank's own. Blocks are all of one length, one after the other;
-/// those of a v-form as its caller says.
+/// The input and the output each hold one block per rank, or a single block. Blocks have one length and are contiguous;
+/// in a v-form the caller sets lengths and positions.
 class Parts {
  public:
   Parts(DirectTeam& team, const CollectiveArgs& args) noexcept
@@ -33,22 +33,22 @@ class Parts {
   }
 
   bool irregular() const noexcept { return irregular_; }
-  /// The largest; of alltoallv, the largest that this rank has to do with.
+  /// The largest block; in alltoallv, the largest that this rank sends or receives.
   std::size_t block() const noexcept { return block_; }
-  /// Of the input, what goes to rank `to`.
+  /// The input's block for rank `to`.
   std::size_t in_begin(std::size_t to) const noexcept { return begin(parts_in_, in_begins_, to); }
   std::size_t in_bytes(std::size_t to) const noexcept {
     return irregular_ ? call_.counts[parts_in_ ? to : rank_] * element_ : block_;
   }
-  /// Of the output, what comes from rank `from`.
+  /// The output's block from rank `from`.
   std::size_t out_begin(std::size_t from) const noexcept { return begin(parts_out_, out_begins_, from); }
   std::size_t out_bytes(std::size_t from) const noexcept {
     return irregular_ ? received_[parts_out_ ? from : rank_] * element_ : block_;
   }
-  /// Where the blocks of a side begin, of a v-form that has such.
+  /// Positions of the blocks; null if not a v-form, or if the buffer holds a single block.
   const std::size_t* in_begins() const noexcept { return in_begins_; }
   const std::size_t* out_begins() const noexcept { return out_begins_; }
-  /// Both sides have their blocks at the same places.
+  /// Input and output have their blocks at the same positions.
   bool same_layout() const noexcept {
     for (std::size_t i = 0; i < call_.counts.size() && irregular_; ++i)
       if (in_begin(i) != out_begin(i) || in_bytes(i) != out_bytes(i)) return false;
@@ -65,7 +65,7 @@ class Parts {
   const std::size_t* lay_out(Numbers counts, Numbers displacements, std::vector<std::size_t>& begins) const noexcept {
     std::size_t next = 0;
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      // A caller may say anything of where nothing lies.
+      // The displacement of an empty block may be any value.
       begins[i] = counts[i] == 0 ? 0 : displacements.empty() ? next : displacements[i] * element_;
       next += counts[i] * element_;
     }

@@ -1,22 +1,25 @@
-// Small: each input in its owner's line or slot. Large: out of the owner's window, or chunk by chunk out of a ring in
-// its staging. Inputs are combined in rank order, all at once: results don't depend on how they were cut.
+// Small inputs: in the owner's arrival line or slot. Large inputs: read from the owner's window, or chunk by chunk from
+// a ring in its staging. Inputs are combined in rank order, all at once, so results don't depend on the chunks.
 //
-// V-forms go the same way, by the largest block, which all know; a block that is shorter is over in an earlier step. In
-// alltoallv, where all learn it from what they show when they arrive, each rank decides for itself that its input fits
-// into its slot. Where a part begins in an input in a window only its owner knows: a table in its slot says so.
+// V-forms use the same steps, sized by the largest block, which all ranks have; shorter blocks end in an earlier step.
+// In alltoallv the ranks get the largest block from the arrival payloads, so each rank decides alone if its input fits
+// its slot. Only the owner has the positions of parts in its window; it publishes them as a table in its slot.
 //
-// A gather's blocks are brought by their owners where the root shows its output (gather_push); else who gives stages
-// its whole block, and leaves.
+// In a gather the owners write their blocks into the root's output if the root publishes it (gather_push). Else each
+// rank that gives stages its whole block and returns.
 //
-// Why nothing is overwritten that somebody still reads: lines and slots as Board says. A chunk of the ring is written
-// again when all have published `finished` for the step that used it; who takes nothing more has published the last
-// step's at once. Who has seen all arrive stages the first chunk at once, as all have left the last call; who waits for
-// some only, or for nobody, stages it when all have published the `finished` of the last call that left one
-// (staging_in_use_until). An input in a window is its caller's again when all have
-// finished, and so is one that peers read out of private memory. An output that is the input is written where its chunk
-// has been staged before, and such an input is never read in its window; where blocks of such an alltoallv lie
-// elsewhere in the output, the input is copied first. What a reduce_scatterv in place stores lies at or before what it
-// reads, which kernels go through from the front.
+// Why no rank overwrites bytes that another rank still reads:
+// - Lines and slots: see Board.
+// - A chunk of the ring is rewritten when all ranks have published `finished` for the step that used it. A rank that
+//   takes nothing more has already published the last step's tag.
+// - First chunk: a rank that has seen all arrivals stages it at once, as all ranks have returned from the last call. A
+//   rank that waits for some ranks or none first waits until all have published the `finished` tag of the last call
+//   that used stagings (staging_in_use_until).
+// - An input in a window, or in private memory that peers read, returns to its caller when all ranks have finished.
+// - In place, a chunk of the output is written after that chunk of the input was staged; such an input is never read in
+//   its window. If an alltoallv in place has different positions in its output, it copies the input first.
+// - A reduce_scatterv in place stores at or before the addresses that it reads, and kernels process the elements in
+//   ascending order.
 #include "collectives/direct/pull.hpp"
 
 #include <algorithm>
@@ -37,14 +40,14 @@ using schedule::Collective;
 
 namespace {
 
-/// What rides in the arrival line of all but the smallest calls.
+/// Payload of the arrival line of all but the smallest calls.
 struct Shown {
-  Placement in;               ///< the input; of a gather's root the output, if the others write to it
-  CountsOf counts;            ///< of alltoallv
-  std::uint64_t in_slot = 0;  ///< of alltoallv: the input lies in the slot, a part in each `slot_stride`
+  Placement in;               ///< the input; on a gather's root the output, if the others may write to it
+  CountsOf counts;            ///< in alltoallv
+  std::uint64_t in_slot = 0;  ///< in alltoallv, not 0: the input lies in the slot, a part in each `slot_stride`
 };
 static_assert(sizeof(Shown) <= inline_bytes);
-// A rank whose device would reduce shows an Announcement, which the others read as a Shown.
+// A rank that attempts a device reduction publishes an Announcement, which the others read as a Shown.
 static_assert(sizeof(Shown) == sizeof(Announcement) && offsetof(Shown, in) == offsetof(Announcement, in) &&
               offsetof(Shown, in_slot) == offsetof(Announcement, in_slot));
 
@@ -68,7 +71,7 @@ class Pull {
     return block_ <= slot_bytes / count_ ? small() : large();
   }
 
-  /// All have arrived, and know that this rank stages its input.
+  /// All ranks have arrived, and treat this rank's input as staged.
   Status run_arrived() noexcept {
     own_ = in_ + parts_.in_begin(me_);
     if (roles_.gives()) team_.count({});
@@ -105,7 +108,7 @@ class Pull {
   int next(int i) const noexcept { return rank_ + i < size_ ? rank_ + i : rank_ + i - size_; }
   const void*& source(int peer) const noexcept { return team_.ins[index(peer)]; }
   std::byte* result_of(int peer) const noexcept { return out_ + parts_.out_begin(index(peer)); }
-  /// Which of an input's parts is mine.
+  /// Index of this rank's part in a peer's input.
   std::size_t my_part() const noexcept { return count_ == 1 ? 0 : me_; }
   bool reduces() const noexcept { return schedule::reduces(roles_.collective); }
 
@@ -124,7 +127,7 @@ class Pull {
     return {};
   }
 
-  // ---- what is done with up to `most` bytes from `offset` of every block; sources say where they stand
+  // ---- process up to `most` bytes from `offset` of every block; source() holds the addresses
   static std::size_t left(std::size_t all, std::size_t offset, std::size_t most) noexcept {
     return offset < all ? std::min(most, all - offset) : 0;
   }
@@ -143,7 +146,7 @@ class Pull {
     void* const to = out_ + offset;
     reduce(args_.reduction, &to, 1, team_.ins.data(), end, bytes / args_.call.element_bytes, team_.scratch);
   }
-  /// What I have of my own result, where no reduction puts it there.
+  /// Copies this rank's own part to its output, unless a reduction stores it.
   void keep_own() noexcept {
     if (reduces() || !roles_.has_result()) return;
     if (roles_.collective == Collective::scatter && !roles_.is_root()) return;
@@ -171,7 +174,7 @@ class Pull {
     if (!in_line && bytes > 0) std::memcpy(team_.slot(rank_), in_, bytes);
     team_.arrive(in_, in_line ? bytes : 0);
   }
-  /// The parts that others take.
+  /// Packs the parts that other ranks take.
   void pack(std::byte* to, std::size_t stride) const noexcept {
     for (std::size_t part = 0; part < count_; ++part)
       if (const std::size_t bytes = part == me_ ? 0 : parts_.in_bytes(part); bytes > 0)
@@ -216,12 +219,14 @@ class Pull {
     }
     return step_by_step();
   }
-  /// A rank of which a gather's root takes a block leaves when all of it is staged. All ranks come to the same answer.
+  /// If a gather's root copies the blocks, a rank returns when its whole block is staged. All ranks get the same
+  /// result.
   Status deepen_staging() {
     constexpr std::size_t of_all = std::size_t{128} << 20;
     const std::size_t wanted = std::min(block_, of_all / index(size_));
     if (size_ == 1 || team_.staging_fits(wanted)) return {};
-    if (const Status status = team_.wait_arrivals(); !status.ok()) return status;  // so all have left the calls before
+    if (const Status status = team_.wait_arrivals(); !status.ok())
+      return status;  // so all ranks have returned from earlier calls
     team_.grow_staging(wanted);
     return {};
   }
@@ -234,7 +239,7 @@ class Pull {
     return await_brought(team_);
   }
   bool stages() const noexcept { return roles_.gives() && !shown_.in && shown_.in_slot == 0; }
-  /// Where peers shall take it from: my window, or the ring in my staging.
+  /// Selects where peers take the input from: this rank's window, its private memory, or the ring in its staging.
   void show_input() noexcept {
     const std::size_t* const begins = count_ > 1 ? parts_.in_begins() : nullptr;
     const bool has_room = begins == nullptr || count_ * sizeof *begins <= slot_bytes;
@@ -245,12 +250,12 @@ class Pull {
     if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
   }
   Placement show_private(std::size_t bytes) noexcept {
-    // In an alltoallv only this rank knows its blocks; in an allgatherv all know the largest.
+    // In an alltoallv only this rank has its block lengths; in an allgatherv all ranks have the largest.
     const bool even = !parts_.irregular() || roles_.collective != Collective::alltoall;
     const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
     return team_.show_private(in_, bytes, block, private_way(roles_.collective, size_, block, even));
   }
-  /// Of an input in a peer's window.
+  /// Position of this rank's part in an input that a peer exposes in its window or private memory.
   std::size_t begin_at(int peer) const noexcept {
     if (count_ == 1) return 0;
     if (!parts_.irregular()) return me_ * block_;
@@ -307,8 +312,8 @@ class Pull {
     if (takes == 0) team_.publish(Phase::finished, last);
     std::size_t done = 0;
     for (std::size_t step = 0; step < std::max<std::size_t>({gives, takes, 1}); ++step) {
-      // The ring is kept one step ahead, so that peers find the next chunk when they are done with this one. Who takes
-      // nothing fills it as far as it goes.
+      // The ring is filled one step ahead, so that peers find the next chunk when they have finished this one. A rank
+      // that takes nothing fills it as far as the slots allow.
       for (; done < gives && (takes == 0 || done <= step + 1); ++done) {
         if (const Status status = stage(done); !status.ok()) return status;
       }
@@ -329,7 +334,7 @@ class Pull {
     }
     const std::size_t offset = step * chunk_;
     for (std::size_t part = 0; part < count_; ++part) {
-      // Nobody but me takes my own part.
+      // No peer takes this rank's own part.
       if (count_ > 1 && part == me_) continue;
       const std::size_t to = count_ == 1 ? me_ : part;
       if (const std::size_t bytes = left(parts_.in_bytes(to), offset, chunk_); bytes > 0)
@@ -339,9 +344,10 @@ class Pull {
     return {};
   }
 
-  /// Sets where they stand. What a peer has in private memory is taken at once, and whole, unless my own input has to
-  /// be staged before that is written. So is what it gives in a gather out of its window: large copies go past the
-  /// caches (4 MiB of each of 4 ranks: 0.7 of the time).
+  /// Sets source() for each peer, and waits for staged chunks. Data in a peer's private memory is copied at once and
+  /// whole, unless the call is in place: then this rank's input must be staged before the output is written. In a
+  /// gather this also applies to data in a peer's window: large copies bypass the caches (4 MiB from each of 4 ranks:
+  /// 0.7 of the time).
   Status await_sources(std::size_t step) noexcept {
     const std::size_t offset = step * chunk_;
     const bool whole = !args_.call.in_place;
@@ -380,11 +386,11 @@ class Pull {
   Parts parts_;
   int rank_;
   int size_;
-  std::size_t me_;     // rank_
-  std::size_t count_;  // of parts of an input
-  std::size_t block_;  // bytes, the largest
+  std::size_t me_;
+  std::size_t count_;  // parts of an input
+  std::size_t block_;  // of the largest block, in bytes
   const std::byte* in_;
-  const std::byte* own_ = nullptr;  // my own part
+  const std::byte* own_ = nullptr;  // this rank's own part
   std::byte* out_;
   Shown shown_;
   std::size_t chunk_ = 0;
@@ -412,7 +418,7 @@ bool pulls(const DirectTeam& team, const CollectiveArgs& args) noexcept {
       break;
     default: return false;
   }
-  // All ranks come to the same answer: these are the same everywhere.
+  // All ranks get the same result: these values are equal on all ranks.
   const std::size_t block = extent_of(call) * call.element_bytes;
   return block <= slot_bytes / parts_of(team, call.collective) || fits_ring(team, call, block);
 }

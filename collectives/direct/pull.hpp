@@ -1,4 +1,4 @@
-// pull: the collectives in which every rank takes what it needs out of the others' inputs.
+// pull: the collectives in which every rank copies what it needs from the others' inputs.
 #pragma once
 
 #include "collectives/args/collective_args.hpp"
@@ -7,22 +7,23 @@
 
 namespace hmc::collectives {
 
-/// gather, scatter, alltoall, reduce, reduce_scatter, scan and exscan; gatherv, scatterv, allgatherv, reduce_scatterv.
+/// True for gather, scatter, alltoall, reduce, reduce_scatter, scan and exscan; gatherv, scatterv, allgatherv,
+/// reduce_scatterv; unless blocks don't fit the staging ring. All ranks get the same result.
 bool pulls(const DirectTeam& team, const CollectiveArgs& args) noexcept;
-/// Throws Error if ranks can't agree on a larger staging.
+/// Throws Error if growing the staging fails on the ranks.
 base::Status pull(DirectTeam& team, const CollectiveArgs& args);
-/// Large reductions that pull() would carry out, by the devices, where all ranks' can (DeviceReduction). Else
-/// is_for_host(); and if this rank `has_arrived` then, the call goes on with pull_arrived() of a copy in host memory.
+/// Runs large reductions of pull() on the devices, if all ranks can (DeviceReduction). Else the status is_for_host().
+/// If this rank `has_arrived` by then, the call continues with pull_arrived() on a copy in host memory.
 base::Status pull_on_device(DirectTeam& team, const CollectiveArgs& args, bool& has_arrived);
 base::Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept;
 
-/// What all know when the ranks have shown each other their counts.
+/// The result of the exchange of counts, equal on all ranks.
 struct Compared {
   CountsOf all;
-  /// The call is carried out. Else the counts don't match, or blocks would go in crumbs: nothing was moved.
+  /// The call is complete. False: the counts don't match, or the ring's chunks would be too small; no data has moved.
   bool is_done = false;
 };
-/// alltoallv, in which each rank has counts of its own.
+/// alltoallv: each rank has its own counts.
 base::Status pull_alltoallv(DirectTeam& team, const CollectiveArgs& args, Compared& compared) noexcept;
 
 }  // namespace hmc::collectives

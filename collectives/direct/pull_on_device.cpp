@@ -1,12 +1,11 @@
-// reduce, reduce_scatter, scan and exscan of large buffers in devices' windows.
+// reduce, reduce_scatter, scan and exscan of large buffers in windows over device memory.
 //
-// A reduce is shared out as an allreduce is: each device reduces its slice into the root's output, which it reaches
-// where that lies in the inputs' window; else the root's device reduces all. In the others each device makes its own
+// A reduce is divided like an allreduce: each device reduces its slice into the root's output, which it reaches if that
+// lies in the inputs' window. Else the root's device reduces all. In the other collectives each device computes its own
 // rank's output.
 //
-// Why no kernel overwrites what another reads: an output is apart from its rank's input, and so from what the others
-// read. Only a reduce may be in place, at its root: element i is read and written by one kernel there, which reads
-// first.
+// Why no kernel overwrites what another reads: an output doesn't overlap its rank's input, hence not what the others
+// read. Only a reduce may be in place, at its root: there one kernel reads and writes element i, and reads first.
 #include <cstddef>
 
 #include "collectives/direct/on_device.hpp"
@@ -21,7 +20,7 @@ using schedule::Collective;
 
 namespace {
 
-/// What this rank's kernel does: the first `inputs` ranks' elements, `from` bytes into each input.
+/// This rank's share: the elements of the first `inputs` ranks, from byte `from` of each input.
 struct Share {
   std::size_t inputs;
   std::size_t from = 0;

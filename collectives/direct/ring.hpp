@@ -1,4 +1,4 @@
-// How an input goes through its owner's staging: block by block, in chunks.
+// The ring in a rank's staging: an input passes through it block by block, in chunks.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace hmc::collectives {
 
 inline constexpr std::size_t ring_slots = 4;
 
-/// Of a block: small enough that giver and taker overlap, large enough that flags don't matter.
+/// Chunk of a block: small enough that writer and reader overlap, large enough that the flags' cost doesn't matter.
 constexpr std::size_t staged_at_once(std::size_t block) noexcept {
   return block <= std::size_t{128} << 10 ? std::size_t{32} << 10 : std::size_t{64} << 10;
 }
 
-/// Below this, waiting for each chunk costs more than what a schedule does.
+/// Below this size, waiting for each chunk costs more than a schedule.
 inline constexpr std::size_t least_chunk = 1024;
 
 inline std::size_t parts_of(const DirectTeam& team, schedule::Collective collective) noexcept {
@@ -25,7 +25,8 @@ inline std::size_t parts_of(const DirectTeam& team, schedule::Collective collect
 
 constexpr std::size_t slot_stride(std::size_t parts) noexcept { return slot_bytes / parts / 8 * 8; }
 
-/// Of a block: a slot of the ring holds one of each part, in whole elements (if it is to be reduced) and lines.
+/// Chunk of a block. A slot of the ring holds one chunk of each part, in whole lines and, for reductions, whole
+/// elements.
 inline std::size_t chunk_of(const DirectTeam& team, const schedule::Call& call, std::size_t block) noexcept {
   const std::size_t parts = parts_of(team, call.collective);
   const std::size_t element = schedule::reduces(call.collective) ? call.element_bytes : 1;
@@ -33,7 +34,7 @@ inline std::size_t chunk_of(const DirectTeam& team, const schedule::Call& call, 
   return most / line_bytes * line_bytes / element * element;
 }
 
-/// Whether a block that no slot holds is worth going through the ring. All ranks come to the same answer.
+/// True if the ring is efficient for a block that doesn't fit a slot. All ranks get the same result.
 inline bool fits_ring(const DirectTeam& team, const schedule::Call& call, std::size_t block) noexcept {
   const std::size_t chunk = chunk_of(team, call, block);
   return chunk >= std::min(block, least_chunk) && block / chunk < DirectTeam::too_many_steps - 1;

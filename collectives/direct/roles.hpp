@@ -1,4 +1,4 @@
-// Roles: in a collective in which each rank takes what it needs out of the others' inputs, who gives and who takes.
+// Roles: which ranks give (provide input) and take (read it), in collectives in which ranks read each other's inputs.
 #pragma once
 
 #include "collectives/schedule/call.hpp"
@@ -16,12 +16,12 @@ struct Roles {
   bool is_root() const noexcept { return rank == root; }
   bool is_prefix() const noexcept { return collective == Collective::scan || collective == Collective::exscan; }
 
-  /// An input is a block for each rank.
+  /// The input holds a block for each rank.
   static bool has_parts_in(Collective collective) noexcept {
     return collective == Collective::scatter || collective == Collective::alltoall ||
            collective == Collective::reduce_scatter;
   }
-  /// An output is a block of each rank.
+  /// The output holds a block from each rank.
   static bool has_parts_out(Collective collective) noexcept {
     return collective == Collective::gather || collective == Collective::allgather ||
            collective == Collective::alltoall;
@@ -55,7 +55,7 @@ struct Roles {
     }
   }
   bool takes_from_all() const noexcept { return collective != Collective::scatter && !is_prefix(); }
-  /// In place: the output lies over what others are to take.
+  /// In place: the output overwrites input that other ranks take.
   bool overwrites_input() const noexcept { return collective == Collective::alltoall || schedule::reduces(collective); }
 };
 

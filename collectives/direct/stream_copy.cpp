@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t line = 64;
 
-/// `to` lies on a line's border, and `bytes` are whole lines.
+/// Requires: `to` is line-aligned, `bytes` is a multiple of a line.
 void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   for (std::size_t done = 0; done < bytes; done += line) {
     const auto* const in = reinterpret_cast<const __m128i*>(from + done);
@@ -28,7 +28,7 @@ void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexc
   }
 }
 
-/// The same, a line at a time: a quarter of the stores, 10 % of an allreduce of 4 MiB.
+/// As stream_lines, one line per store: a quarter of the stores, 10 % less time for an allreduce of 4 MiB.
 __attribute__((target("avx512f"))) void stream_lines_avx512(std::byte* to, const std::byte* from,
                                                             std::size_t bytes) noexcept {
   for (std::size_t done = 0; done < bytes; done += line)
@@ -43,7 +43,7 @@ const StreamLines best_stream_lines = __builtin_cpu_supports("avx512f") ? stream
 void stream_copy(void* destination, const void* source, std::size_t bytes) noexcept {
   auto* const to = static_cast<std::byte*>(destination);
   const auto* const from = static_cast<const std::byte*>(source);
-  // Whole lines are streamed; what is left of them at both ends is copied.
+  // Whole lines are streamed; the partial lines at both ends are copied.
   const std::size_t head = std::min<std::size_t>(bytes, (line - reinterpret_cast<std::uintptr_t>(to) % line) % line);
   const std::size_t lines = (bytes - head) / line * line;
   if (head > 0) std::memcpy(to, from, head);

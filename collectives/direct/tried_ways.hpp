@@ -1,4 +1,4 @@
-// TriedWays: which of two ways of moving a pair's blocks is quicker here, found by trying both.
+// TriedWays: selects the faster of two methods of moving a pair's blocks, by trial.
 #pragma once
 
 #include <algorithm>
@@ -9,29 +9,33 @@
 
 namespace hmc::collectives {
 
-/// Staging costs two copies and what lines cost that move between two cores; reading a peer's memory one copy by the
-/// kernel, and its call. Which is less depends on the two cores: on those of one cache staging takes half of the time,
-/// on others up to twice as long; and ranks move. So of each size a few calls go one way and then as many the other,
-/// soon after the first ones and then ever more rarely; only those are timed. Not in turns: what one call leaves in the
-/// caches is the next one's. The other way is taken from then on if its calls were
-/// clearly quicker, by the median: so a machine that stays as it is loses six calls in thousands, and noise changes
-/// nothing.
-/// One rank of the pair decides, since one that reads and one that stages would wait for the slower way both; the
-/// other tries when it does, by the number of the call, and is told what was decided. Threads: one.
+/// Staging costs two copies and the transfer of lines between two cores. Reading a peer's memory costs one copy by the
+/// kernel and a system call. Which is faster depends on the two cores: with a shared cache staging takes half of the
+/// time, else up to twice as long. Ranks may also move.
+///
+/// A trial times, for one size class, a few calls with the present method and then as many with the other. Trials start
+/// soon after the first calls and become ever rarer. The methods don't alternate within a trial, because each call
+/// depends on what the last one left in the caches.
+///
+/// The other method is selected if the median of its calls is clearly lower. So a stable machine loses six calls in
+/// thousands, and noise changes nothing.
+///
+/// One rank of the pair decides: if one rank read and the other staged, both would wait for the slower method. The
+/// other rank runs its trials at the same call numbers and follows the decision. Threads: one.
 class TriedWays {
  public:
   struct Way {
     bool is_new = false;
-    bool is_timed = false;  ///< `took` is to be told
+    bool is_timed = false;  ///< the caller reports the time by `took`
   };
-  /// What was decided: a bit per size. Told to the other rank, whose is `follow`ed before each call.
+  /// The decisions, one bit per size class. The other rank passes them to `follow` before each call.
   std::uint64_t decided() const noexcept { return decided_; }
   void follow(std::uint64_t decided) noexcept {
     follows_ = true;
     decided_ = decided;
   }
 
-  /// For a call with blocks of up to `bytes`.
+  /// The method for a call with blocks of up to `bytes`.
   Way next(std::size_t bytes) noexcept {
     const std::size_t at = index(bytes);
     Size& size = sizes_[at];
@@ -42,24 +46,25 @@ class TriedWays {
     conclude(at, call);
     return {takes_new(at), false};
   }
-  /// What a timed call took, from when all were there. Per byte, as sizes share an entry.
+  /// Reports the time of a timed call, from the moment when all ranks have arrived. Stored per byte, as sizes share a
+  /// class.
   void took(std::size_t bytes, bool was_new, std::int64_t ns) noexcept {
     Times& times = sizes_[index(bytes)].times[was_new ? 1 : 0];
     if (times.count < times.ns.size()) times.ns[times.count++] = static_cast<double>(ns) / static_cast<double>(bytes);
   }
 
  private:
-  static constexpr std::uint32_t first_trial = 2;  // calls that find everything cold come before it
+  static constexpr std::uint32_t first_trial = 2;  // skips the calls with cold caches
   static constexpr std::uint32_t calls_of_each = 6;
   static constexpr std::uint32_t trial_calls = 2 * calls_of_each;
-  static constexpr std::uint32_t least_pause = 64;  // calls, between trials
+  static constexpr std::uint32_t least_pause = 64;  // in calls, between trials
   static constexpr std::uint32_t longest_pause = 4096;
   static constexpr double clearly = 0.9;
-  static constexpr std::size_t size_count = 64;  // of powers of two
+  static constexpr std::size_t size_count = 64;  // one per power of two
   struct Times {
-    std::array<double, calls_of_each> ns{};  // of a byte
+    std::array<double, calls_of_each> ns{};  // per byte
     std::size_t count = 0;
-    /// The lower of the two in the middle; false: there are too few.
+    /// The lower median; false if there are too few times.
     bool median(double& middle) {
       if (count < calls_of_each) return false;
       std::nth_element(ns.begin(), ns.begin() + calls_of_each / 2 - 1, ns.end());
@@ -69,9 +74,9 @@ class TriedWays {
   };
   struct Size {
     std::uint32_t calls = 0;
-    std::uint32_t trial = first_trial;  // the call that the next trial begins with
+    std::uint32_t trial = first_trial;  // number of the call at which the next trial begins
     std::uint32_t pause = least_pause;
-    Times times[2];  // of this trial
+    Times times[2];  // of the current trial
   };
   static std::size_t index(std::size_t bytes) noexcept {
     return std::min<std::size_t>(size_count - 1, static_cast<std::size_t>(std::bit_width(bytes)));
