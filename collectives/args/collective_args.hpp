@@ -13,8 +13,8 @@ struct CollectiveArgs {
   void* output = nullptr;
   Signature signature;
   const char* operation = "";
-  int compares_as = -1;  ///< this rank, in an alltoallv that compares all counts before it moves anything
-  ReduceCall reduction;  ///< type, kernel or user's function; its buffers aren't used
+  int compares_as = -1;  ///< this rank, in an alltoallv that compares all counts before data moves; else -1
+  ReduceCall reduction;  ///< type, kernel or user function; its buffers aren't used
 
   std::uint64_t bytes() const noexcept { return call.count * call.element_bytes; }
 };

@@ -13,7 +13,7 @@ namespace hmc::collectives {
 
 namespace {
 
-/// Neighbouring pairs and counts must give words that have nothing to do with each other.
+/// Neighbouring pairs and counts must give unrelated hashes.
 std::uint64_t hash_of(std::uint64_t from, std::uint64_t to, std::uint64_t count) noexcept {
   std::uint64_t hash = (from << 32 | to) * 0x9e3779b97f4a7c15U;
   hash = (hash ^ hash >> 29 ^ count) * 0xbf58476d1ce4e5b9U;

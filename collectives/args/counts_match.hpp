@@ -1,4 +1,4 @@
-// Whether the counts of an alltoallv match: what r sends to s is what s expects from r, for every pair.
+// Checks that the counts of an alltoallv match: for every pair, rank r sends to rank s as much as s expects from r.
 #pragma once
 
 #include <cstddef>
@@ -9,40 +9,40 @@
 
 namespace hmc::collectives {
 
-/// What one rank knows of an alltoallv, and, combined over all ranks, what all must know before it begins. Rides as one
-/// Located<int64_t> in a small allreduce, which alltoallv needs anyway.
+/// A summary of one rank's counts; combined over all ranks, the information that all need before data moves. Has the
+/// size of one Located<int64_t>, so a small allreduce carries it. alltoallv needs that allreduce anyway.
 struct CountsOf {
-  std::uint64_t largest = 0;  ///< of any pair: how the call is cut depends on it
-  /// The sum, over the pairs that a rank sends to, of a hash of (from, to, count), less the same over the pairs that it
-  /// gets from. Over all ranks each pair is there once each way: 0 if they match, and if they don't but for one chance
-  /// in 2^64.
+  std::uint64_t largest = 0;  ///< of any pair: the pieces' lengths depend on it
+  /// The sum of a hash of (from, to, count) over the pairs that this rank sends to, minus the same sum over the pairs
+  /// that it receives from. Over all ranks each pair is added once and subtracted once. So the sum is 0 if the counts
+  /// match; if they don't, it is 0 with probability 2^-64.
   std::uint64_t balance = 0;
 };
 static_assert(sizeof(CountsOf) == sizeof(Located<std::int64_t>));
 
 CountsOf counts_of(int rank, Team::Counts sent, Team::Counts received) noexcept;
-/// The ReduceFunction for it; commutes.
+/// ReduceFunction for CountsOf; commutative.
 void combine_counts(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
-/// The pairs that don't match: the first one of each receiver. How many receivers have one, and the lowest of them:
-/// of one size however many ranks there are, so that it fits into any team's scratch. Plain data.
+/// Mismatched pairs: the number of receivers that have one, and the first pair of each of the lowest receivers. The
+/// size doesn't depend on the number of ranks, so it fits any team's scratch. Plain data.
 struct Uneven {
   static constexpr std::size_t told = 4;
   struct Pair {
     std::uint64_t to = 0, from = 0, sent = 0, expected = 0;
   };
   std::uint64_t receivers = 0;
-  Pair pairs[told] = {};  ///< by receiver
+  Pair pairs[told] = {};  ///< in order of receivers
 };
-/// This rank's. `told`: what each rank says that it sends to me.
+/// This rank's first mismatched pair. `told`: the counts that each rank sends to this rank.
 Uneven first_uneven(int rank, Team::Counts told, Team::Counts received) noexcept;
-/// The ReduceFunction for it; commutes.
+/// ReduceFunction for Uneven; commutative.
 void combine_uneven(void* accumulated, const void* next, std::size_t count, DType type, void* context);
-/// Names the pairs, by their world ranks, and both counts.
+/// The error names the pairs, by world ranks, and both counts.
 Error uneven_error(const window::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine);
 
-/// They don't: collective over the team, on which nothing has been moved yet. Each rank compares its own pairs, all
-/// hear of all, and throw Error{mismatch} that names the pairs and both counts. The team goes on.
+/// Call after a mismatch: collective over the team, before any data has moved. Each rank compares its own pairs, all
+/// ranks gather all results, and throw Error{mismatch} that names the pairs and both counts. The team stays usable.
 [[noreturn]] void throw_uneven(Team& team, Team::Counts sent, Team::Counts received);
 
 }  // namespace hmc::collectives

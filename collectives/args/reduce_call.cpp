@@ -7,7 +7,7 @@ namespace hmc::collectives {
 
 namespace {
 
-constexpr std::size_t block_bytes = 16384;  // the accumulator stays in the first-level cache
+constexpr std::size_t block_bytes = 16384;  // the accumulator stays in the L1 cache
 
 void reduce_by_user(const ReduceCall& call, void* const* outs, int out_count, const void* const* ins, int in_count,
                     std::size_t count, std::vector<std::byte>& scratch) noexcept {

@@ -1,4 +1,4 @@
-// ReduceCall: an allreduce's arguments, resolved once.
+// ReduceCall: the arguments of a reduction, resolved once.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct ReduceCall {
   void* out = nullptr;
   std::size_t count = 0;
   DType type = DType::u8;
-  std::size_t element = 1;        ///< bytes of one
-  ReduceKernel kernel = nullptr;  ///< null: the user's function
+  std::size_t element = 1;        ///< bytes per element
+  ReduceKernel kernel = nullptr;  ///< null: the user function
   ReduceFunction function = nullptr;
   void* context = nullptr;
   Signature signature;
@@ -25,8 +25,8 @@ struct ReduceCall {
   std::size_t bytes() const noexcept { return count * element; }
 };
 
-/// outs[j][i] = ins[0][i] op ins[1][i] op ... for i < count. An output may be one of the inputs.
-/// `scratch` keeps the user function's accumulator, so that the steady state doesn't allocate.
+/// outs[j][i] = ins[0][i] op ins[1][i] op ... for i < count. An output may be one of the inputs. `scratch` holds the
+/// user function's accumulator, so that the steady state doesn't allocate memory.
 void reduce(const ReduceCall& call, void* const* outs, int out_count, const void* const* ins, int in_count,
             std::size_t count, std::vector<std::byte>& scratch) noexcept;
 

@@ -1,4 +1,4 @@
-// Signature: what a rank called, small enough to ride in a flag's line.
+// Signature: a call in 64 bits, small enough for an arrival line.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ enum class Kind : std::uint8_t {
   reduce_scatter,
   scan,
   exscan,
-  setup,  ///< a round of the creation or the end of a team or window
+  setup,  ///< a step of the creation or close of a team or window
 };
 const char* name_of(Kind kind) noexcept;
-/// What a wait in it says of itself; inline, since every wait asks.
+/// The activity that a wait in such a call publishes. Inline, because every wait uses it.
 constexpr base::Activity activity_of(Kind kind) noexcept {
   switch (kind) {
     case Kind::broadcast: return base::Activity::broadcast;
@@ -45,10 +45,10 @@ constexpr base::Activity activity_of(Kind kind) noexcept {
   }
 }
 
-/// kind 5 | type 5 | op 5 | irregular 1 | non-blocking 1 | deterministic 1 | ordered 1 | root 13 | count 32, from the
-/// top: all that chooses an algorithm or a piece's length. A count above 32 bits is folded, a root's bits above 13
-/// too, and the counts of a v-form are hashed (of alltoallv: see there); so equal words mean equal calls but for one
-/// chance in 2^32.
+/// Fields from the most significant bit: kind 5 | type 5 | op 5 | irregular 1 | non-blocking 1 | deterministic 1 |
+/// ordered 1 | root 13 | count 32. They cover all that selects an algorithm or a piece's length. Bits of a count above
+/// 32 and of a root above 13 are folded in; the counts of a v-form are hashed (alltoallv: see there). So equal words
+/// mean equal calls, except with probability 2^-32.
 class Signature {
  public:
   static constexpr unsigned user_op = 31;
@@ -63,22 +63,22 @@ class Signature {
                      static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
                      folded);
   }
-  /// alltoallv: every rank has counts of its own; what they share is the size of an element and, where callers say it,
-  /// the largest count. An element's bits above 23 are folded into the count as a root's above 13 are.
+  /// Every rank of an alltoallv has its own counts. Common to all ranks are the size of an element and, if callers pass
+  /// it, the largest count. An element's bits above 23 are folded into the count like a root's bits above 13.
   static constexpr Signature alltoallv(std::uint32_t element, std::uint64_t largest = 0) {
     const std::uint32_t root = (element & root_mask) | element >> 23 << 13;
     return make(Kind::alltoall, largest, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U),
                 element >> 18 & 31U)
         .irregular();
   }
-  /// A round of ranks that make or close something: `form` tells apart what they may do in it, `count` how much they
-  /// say or, in a barrier, which window they close.
+  /// A step in which ranks create or close an object. `form`: the kind of collective in this step. `count`: the length
+  /// of the data or, in a barrier, the window that the ranks close.
   static constexpr Signature make(base::SetupCall what, std::uint64_t count, int form = 0) {
     return make(Kind::setup, count, form, DType::u8, static_cast<unsigned>(what));
   }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
   constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }
-  /// How a reduction is to be done: with the same bits everywhere; in rank order.
+  /// Options of a reduction: bits independent of layout; combined in rank order.
   constexpr Signature reducing(bool deterministic, bool commutative) const {
     return Signature(word_ | (deterministic ? deterministic_bit : 0) | (commutative ? 0 : ordered_bit));
   }
@@ -95,7 +95,7 @@ class Signature {
   std::string text() const;
 
  private:
-  /// Of an alltoallv.
+  /// text() of an alltoallv.
   std::string text_of_elements() const;
 
   static constexpr std::uint64_t irregular_bit = std::uint64_t{1} << 48;
@@ -106,7 +106,7 @@ class Signature {
   std::uint64_t word_ = 0;
 };
 
-/// What a wait in such a call says of itself.
+/// The activity that a wait in such a call publishes.
 constexpr base::Activity activity_of(Signature signature) noexcept {
   if (signature.kind() != Kind::setup) return activity_of(signature.kind());
   switch (signature.setup()) {
