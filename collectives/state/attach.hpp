@@ -1,4 +1,4 @@
-// What the job does to give a team its collectives.
+// The entry point with which the job gives a team its collectives.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace hmc::collectives {
 struct Settings {
   std::string algorithms;  ///< HMC_COLL
   bool deterministic = false;
-  std::string rows;       ///< what stands in HMC_COLL_FILE
-  std::string rows_file;  ///< its name, for errors
+  std::string rows;       ///< the content of HMC_COLL_FILE
+  std::string rows_file;  ///< the file's name, for errors
   schedule::Parameters parameters;
-  std::string private_buffers;  ///< HMC_COLL_PRIVATE; this one may differ
+  std::string private_buffers;  ///< HMC_COLL_PRIVATE; may differ between ranks
 };
 
-/// Collective over the team: makes the arenas and the engines, and puts them into team.collectives.
+/// Collective over the team: creates the arenas and both implementations, and stores them in team.collectives.
 void attach(window::TeamCore& team, const Settings& settings);
 
 }  // namespace hmc::collectives

@@ -24,7 +24,7 @@ void require_pointer(const char* operation, const void* pointer, std::size_t byt
     throw Error(Code::invalid_argument, operation, fmt::format("a buffer of {} bytes is null", bytes));
 }
 
-/// One load-free comparison per side: how far one begins behind the other, modulo 2^64.
+/// One comparison per side, of the distance between the begins, modulo 2^64.
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
   const auto from = reinterpret_cast<std::uintptr_t>(a), to = reinterpret_cast<std::uintptr_t>(b);
   return (to - from < a_bytes && b_bytes > 0) || (from - to < b_bytes && a_bytes > 0);
@@ -39,7 +39,7 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
       "belongs in the buffer of all blocks");
 }
 
-/// Not for a call in place.
+/// Not for calls in place.
 void require_apart(const char* operation, const void* in, std::size_t in_bytes, const void* out,
                    std::size_t out_bytes) {
   if (overlap(in, in_bytes, out, out_bytes)) [[unlikely]]
@@ -78,7 +78,7 @@ CollectiveArgs moving(Collective collective, const void* in, void* out, std::siz
   return args;
 }
 
-/// How many elements a buffer of such blocks reaches over; checks that there is a count per rank.
+/// Number of elements that a buffer of these blocks spans. Checks that there is a count per rank.
 std::size_t reach_of(const OpenTeam& team, const char* operation, const Layout& blocks) {
   const auto size = static_cast<std::size_t>(team.size());
   if (blocks.counts.size() != size || (!blocks.displacements.empty() && blocks.displacements.size() != size))
@@ -104,7 +104,7 @@ std::uint64_t hash_of(Counts counts, std::size_t element) noexcept {
   return hash & 0xffffffffU;
 }
 
-/// The blocks are the larger buffer's: `whole` is that buffer, `own` the other.
+/// `blocks` describe the buffer that holds all ranks' blocks; the other buffer holds this rank's.
 CollectiveArgs irregular(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
                          const Layout& blocks, int root, std::size_t element) {
   CollectiveArgs args = make(collective, in, out);
@@ -120,7 +120,7 @@ CollectiveArgs irregular(const OpenTeam& team, Collective collective, const char
   return args;
 }
 
-/// Between a buffer of `bytes` and the blocks of another, which may have gaps.
+/// Compares a buffer of `bytes` with the blocks of another buffer, which may have gaps.
 void require_apart(const char* operation, const void* buffer, std::size_t bytes, const void* first,
                    const Layout& blocks, std::size_t element) {
   std::size_t next = 0;
@@ -147,7 +147,7 @@ const void* begin_of_block(const void* buffer, const Layout& blocks, int rank, s
 
 namespace {
 
-/// A team that a user has seen has its collectives: attach() comes before it is handed out.
+/// A team that a user holds has its collectives: attach() runs before the team is returned.
 window::TeamCore& require_open(const std::shared_ptr<window::TeamCore>& team, const char* operation) {
   if (team == nullptr || team->fabric().closed() || team->closed) [[unlikely]] {
     if (team == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
@@ -280,7 +280,7 @@ CollectiveArgs alltoallv_call(const OpenTeam& team, const void* in, void* out, c
   args.call.largest = std::max(*std::max_element(sent.counts.begin(), sent.counts.end()),
                                *std::max_element(received.counts.begin(), received.counts.end()));
   args.call.in_place = in == out;
-  // Blocks of both sides may take turns in one range; only then is each held against each.
+  // The blocks of both sides may alternate in one range. Only then are all pairs of blocks compared.
   if (!args.call.in_place && overlap(in, sent_reach * element, out, reach * element)) [[unlikely]] {
     for (int rank = 0; rank < team.size(); ++rank)
       require_apart("alltoallv", begin_of_block(in, sent, rank, element),
@@ -297,7 +297,7 @@ void require_type(const char* operation, DType type) {
     throw Error(Code::invalid_argument, operation, fmt::format("there is no element type {}", static_cast<int>(type)));
 }
 
-/// Type, function or kernel.
+/// Sets type, function or kernel.
 void resolve(ReduceCall& call, const char* operation, DType type, const Reduction& how) {
   require_type(operation, type);
   call.type = type;

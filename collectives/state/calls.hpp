@@ -13,7 +13,7 @@ namespace hmc::collectives {
 
 using Counts = std::span<const std::size_t>;
 
-/// The team as its calls see it; Error{closed} if it is.
+/// An open team, for the duration of a call. Throws Error{closed} if the team is closed.
 struct OpenTeam {
   window::TeamCore& core;
   State& state;
@@ -22,13 +22,13 @@ struct OpenTeam {
   int size() const noexcept { return core.size(); }
 };
 
-/// One rank's block or vector of a v-form: where blocks begin is optional.
+/// The blocks of a v-form; displacements are optional.
 struct Layout {
   Counts counts;
   Counts displacements;
 };
 
-// ---- what the collectives by load and store need: the checks, without a Given
+// ---- for collectives by load and store: the checks, without CollectiveArgs
 void check_broadcast(const OpenTeam& team, const void* data, std::size_t bytes, int root);
 void check_allgather(const OpenTeam& team, const void* in, const void* out, std::size_t bytes);
 ReduceCall allreduce_direct_call(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
@@ -46,7 +46,7 @@ CollectiveArgs scatterv_call(const OpenTeam& team, const void* in, void* out, co
                              std::size_t element);
 CollectiveArgs allgatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks,
                                std::size_t element);
-/// `largest` is still to be agreed on.
+/// The ranks agree on `largest` afterwards.
 CollectiveArgs alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent,
                               const Layout& received, std::size_t element);
 

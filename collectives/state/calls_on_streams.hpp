@@ -1,4 +1,4 @@
-// CallsOnStreams: how a team's collectives in the order of devices' streams are carried out.
+// CallsOnStreams: a team's collectives in the order of device streams.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace hmc::collectives {
 
-/// One thread at a time. Work put in by several calls runs in the calls' order, on whatever streams.
+/// One thread at a time. Calls execute in the order in which they are made, on any streams.
 class CallsOnStreams {
  public:
   CallsOnStreams() = default;
@@ -15,13 +15,13 @@ class CallsOnStreams {
   CallsOnStreams& operator=(const CallsOnStreams&) = delete;
   virtual ~CallsOnStreams() = default;
 
-  // Throw Error. Nothing here waits, unless a call fails.
+  // Throw Error. They don't wait, unless a call fails.
   virtual void allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) = 0;
   virtual void barrier(void* stream, const void* buffer) = 0;
 
-  /// Collective. What the streams hold comes first, until the job's deadline. Throws Error on every rank where ranks
-  /// called different things or one failed, unless all users know it, and where a rank never came; then the streams go
-  /// on all the same.
+  /// Collective. First completes the work in the streams, until the job's deadline. Throws Error on every rank if ranks
+  /// called different collectives or a call failed, unless all callers have that error already; or if a rank is
+  /// missing. The streams continue in every case.
   virtual void close() = 0;
 };
 

@@ -12,8 +12,8 @@ namespace hmc::collectives {
 
 namespace {
 
-/// Ranks per node, where nodes are runs of equal length (the last may be shorter); else every rank counts as a
-/// node of its own, which is right and takes no advantage.
+/// Ranks per node, if nodes are runs of equal length (the last may be shorter). Else each rank counts as its own node,
+/// which is correct but gains nothing from nodes.
 schedule::Shape shape_of(const window::TeamCore& team) {
   const auto node_of = [&](int rank) { return team.fabric().node_of[static_cast<std::size_t>(team.world_rank(rank))]; };
   const int size = team.size();
@@ -31,9 +31,9 @@ schedule::Shape shape_of(const window::TeamCore& team) {
 
 }  // namespace
 
-// all_direct: a wire serves a pair both ways, and whether a peer is on my node is the same seen from it; so one look at
-// my own paths would miss pairs that don't include me: with several nodes each rank has a peer that it can't reach
-// directly, hence all see the same answer.
+// all_direct: each rank looks only at its own paths, but all ranks get the same result. A wire serves a pair in both
+// directions, and being on one node is symmetric. With several nodes, each rank has a peer that it can't reach
+// directly.
 State::State(window::TeamCore& team, const Settings& settings)
     : team_(team),
       selector_(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters),
@@ -47,8 +47,8 @@ State::State(window::TeamCore& team, const Settings& settings)
     direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
     direct_->join(*schedules_);
   }
-  // What ends the world's calls mustn't reach a rank that is still in Runtime::init: all of that is by the control
-  // plane.
+  // A failure of the world's calls mustn't reach a rank that is still in Runtime::init. So until here all exchanges use
+  // the control plane.
   if (team.is_world()) team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
 }
 
@@ -68,20 +68,20 @@ std::exception_ptr State::close() {
     have_met = schedules_->failure().ok();
     if (!have_met) team_.use_exchange(nullptr);
   }
-  if (const auto last = std::move(streams)) {  // goes with its words, whatever it throws
+  if (const auto last = std::move(streams)) {  // destroyed with its words on return, also after an exception
     try {
       last->close();
     } catch (const Error&) {
-      if (!team_.is_world()) throw;  // nobody has closed: all may call again
+      if (!team_.is_world()) throw;  // no rank has closed it: all ranks may call again
       if (unheard == nullptr) unheard = std::current_exception();
     }
   }
   if (have_met) {
-    direct_.reset();  // nobody reads or writes another's part of it any more, so it goes without another round
+    direct_.reset();  // no rank accesses another's part any more, so no further synchronization is needed
   } else if (direct_) {
     window::close_step(unheard, [&] { direct_->close(); });
   }
-  // The last of the world's windows is what its schedules go through.
+  // The world's schedules use the last window to be closed.
   if (team_.is_world()) team_.use_exchange(nullptr);
   window::close_step(unheard, [&] { schedules_->close(); });
   return unheard;

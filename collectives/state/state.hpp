@@ -1,4 +1,4 @@
-// State: what a team's collectives stand on.
+// State: a team's implementations of collectives.
 #pragma once
 
 #include <array>
@@ -14,29 +14,28 @@ namespace hmc::collectives {
 
 class CallsOnStreams;
 
-/// Schedules, over any wires; and, where every pair of the team reaches each other by load and store, a few
-/// collectives that are written for that. All ranks agree on whether there are such.
+/// Schedules, which work over any wires; and DirectTeam, if every pair of ranks reaches each other by load and store.
+/// All ranks get the same result for the latter.
 class State final : public window::CollectiveState {
  public:
   State(window::TeamCore& team, const Settings& settings);
   ~State() override;
   std::exception_ptr close() override;
 
-  /// For a call of `collective`: null if it isn't to be carried out by load and store. `bytes`: of the vector, or of
-  /// one rank's block.
+  /// Null if a call of `collective` must run as a schedule. `bytes`: of the vector, or of one rank's block.
   DirectTeam* direct(schedule::Collective collective, std::size_t bytes) const noexcept {
     return direct_ == nullptr || selector_.wants_schedule(shape_, collective, bytes) ? nullptr : direct_.get();
   }
-  /// For a call whose size isn't known to all yet.
+  /// For a call whose size not all ranks have yet.
   DirectTeam* direct_at_any_size(schedule::Collective collective) const noexcept {
     return selector_.is_free(collective) ? direct_.get() : nullptr;
   }
-  /// A call is carried out so.
+  /// Counts a call that runs by load and store.
   void count_direct(schedule::Collective collective) noexcept {
     if (direct_taken_[static_cast<std::size_t>(collective)]++ == 0) [[unlikely]]
       tell_direct(collective);
   }
-  /// How many calls were carried out by load and store.
+  /// Number of calls that ran by load and store.
   std::uint64_t direct_taken(schedule::Collective collective) const noexcept {
     return direct_taken_[static_cast<std::size_t>(collective)];
   }
@@ -59,7 +58,7 @@ class State final : public window::CollectiveState {
   std::unique_ptr<ScheduleTeam> schedules_;
 
  public:
-  std::unique_ptr<CallsOnStreams> streams;  ///< made by the first call on streams
+  std::unique_ptr<CallsOnStreams> streams;  ///< created by the first call on streams
 };
 
 }  // namespace hmc::collectives
