@@ -1,4 +1,4 @@
-// Small: everyone shows its whole input, in the flag's line or in a slot, and reduces all for itself.
+// Small: each rank publishes its whole input, in its arrival line or slot, and computes the whole result itself.
 #include <cstring>
 
 #include "collectives/allreduce/allreduce.hpp"
@@ -16,7 +16,7 @@ Status small(DirectTeam& team, const ReduceCall& call, bool in_line) noexcept {
   if (const Status status = team.wait_arrivals(); !status.ok()) return status;
   for (int rank = 0; rank < team.size(); ++rank)
     team.ins[static_cast<std::size_t>(rank)] = in_line ? team.payload(rank) : team.slot(rank);
-  // My own where it is in my caches: of the line or slot, the peers' looks have taken it.
+  // The caller's buffer is in this core's caches; the peers' reads have taken the line or slot out of them.
   team.ins[static_cast<std::size_t>(team.rank())] = call.in;
   reduce(call, &call.out, 1, team.ins.data(), team.size(), call.count, team.scratch);
   return {};

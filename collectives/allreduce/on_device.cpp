@@ -1,6 +1,6 @@
-// Large, in devices' windows: each rank's device reduces its slice from all inputs into all outputs.
+// Large, in windows over device memory: each rank's device reduces its slice from all inputs into all outputs.
 //
-// Element i of any buffer is read and written by one rank's kernel alone, which reads all inputs of it first.
+// Only one rank's kernel reads and writes element i of any buffer, and it reads all inputs first.
 #include "collectives/direct/on_device.hpp"
 #include "collectives/allreduce/allreduce.hpp"
 

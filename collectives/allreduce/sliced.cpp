@@ -1,21 +1,23 @@
-// Large: every rank reduces its own slice from all inputs and stores it where each rank will have it.
+// Large: each rank reduces its own slice from all inputs, and stores the result for all ranks.
 //
-// An input that lies in a window is read there; another is copied to its owner's staging first, all but
-// the slice that the owner reduces itself. An output that lies in a window is stored there directly;
-// else the result waits in staging until the output's owner takes it. With two ranks it waits in the
-// taker's own staging, in the very lines that the input came from, so that no other line moves between
-// the cores; with more it waits once, in the reducer's.
+// An input in a window is read there. Any other input is first copied to its owner's staging, except the slice that the
+// owner reduces. The result is stored directly into an output that lies in a window. Else it stays in staging until the
+// output's owner copies it.
 //
-// Why nothing in staging is written while someone may still read it. My staging is read by the reducers of
-// its slices, and, where my result waits in it, by that result's takers.
-//  - Piece 0: wait_staging_free() waits for the tag that the last call left with staging_in_use_until(), at
-//    which all its readers had published. A call after which nobody reads leaves none: its readers had
-//    all published `reduced`, which finish() awaited.
-//  - Piece p > 0: finish(p-1) awaited everybody's `reduced`, so the inputs have been read; and where results
-//    waited, stage() awaits everybody's `finished` of p-1, published after take_results().
-//  - A pair's result is stored into the taker's staging by the one that has just read the same lines; the
-//    taker sees `reduced`, takes it, and is the only one to write there again: the order of its own steps.
-// Each publish is a release and each wait an acquire (direct_team.hpp), so what was read before is done.
+// With two ranks the result is stored in the receiver's staging, in the same lines that held the input, so that no
+// other line moves between the cores. With more ranks it is stored once, in the reducer's staging.
+//
+// Why no rank overwrites staging that another rank may still read. The readers of my staging are the reducers of its
+// slices and, if my result is stored there, the ranks that copy that result.
+// - Piece 0: wait_staging_free() waits for the tag that the last call set by staging_in_use_until(); at that tag all
+//   its readers had published. A call after which no rank reads sets none: all its readers had published `reduced`, for
+//   which finish() waited.
+// - Piece p > 0: finish(p-1) waited for all ranks' `reduced`, so the inputs have been read. If results were stored in
+//   staging, stage() waits for all ranks' `finished` of p-1, which they publish after take_results().
+// - A pair's result is stored into the receiver's staging by the peer that has just read the same lines. The receiver
+//   sees `reduced`, copies the result, and is the only rank to write there next, in its program order.
+//
+// Each publish is a release and each wait an acquire (direct_team.hpp), so earlier reads are complete.
 #include <algorithm>
 #include <cstring>
 
@@ -28,15 +30,15 @@ using base::Status;
 
 namespace {
 
-/// From this size on, results for other ranks' windows go past the cache.
+/// From this size on, results for other ranks' windows are stored with non-temporal stores.
 constexpr std::size_t stream_from = std::size_t{1} << 20;
 constexpr std::size_t stream_block = std::size_t{8} << 10;
 
-/// How one piece (all of it, or what staging holds) is cut into a slice per rank.
+/// The slices, one per rank, of one piece (the whole call, or as much as staging holds).
 struct Slices {
   std::size_t first;   ///< the piece's first element
   std::size_t count;   ///< its elements
-  std::size_t length;  ///< of one slice; the last ones may be shorter or empty
+  std::size_t length;  ///< of one slice; the last slices may be shorter or empty
 
   std::size_t begin(int rank) const noexcept { return std::min(count, static_cast<std::size_t>(rank) * length); }
   std::size_t size(int rank) const noexcept { return std::min(length, count - begin(rank)); }
@@ -48,7 +50,7 @@ class Sliced {
 
   Status run() {
     announce_placements();
-    // All ranks agree on `fits`: it depends on the call and on the staging, which are the same everywhere.
+    // All ranks get the same `fits`: it depends on the call and on the staging size, which are equal on all ranks.
     const bool fits = team_.staging_fits(staging_wanted());
     if (fits) {
       if (const Status status = stage(0); !status.ok()) return status;
@@ -79,12 +81,12 @@ class Sliced {
     ++(mine_.out ? counters.buffers_in_place : counters.buffers_staged);
   }
 
-  /// Elements of a piece: what all ranks' staging holds.
+  /// Elements of a piece: as many as all ranks' staging holds.
   std::size_t piece_length() const noexcept {
     const std::size_t staging = team_.staging_bytes() * (pair() ? 2 : 1) / call_.element;
     return std::max<std::size_t>(1, staging - border() * static_cast<std::size_t>(team_.size()));
   }
-  /// Slices end on page borders where they are long, else on line borders.
+  /// Long slices end at page boundaries, others at line boundaries.
   std::size_t border() const noexcept {
     const std::size_t bytes = call_.bytes() / static_cast<std::size_t>(team_.size()) >= 16384 ? 4096 : line_bytes;
     return bytes / call_.element;
@@ -106,12 +108,12 @@ class Sliced {
   std::byte* out_at(const Slices& cut, int slice) const noexcept {
     return static_cast<std::byte*>(call_.out) + (cut.first + cut.begin(slice)) * call_.element;
   }
-  /// Where slice `slice` of a rank's input or result stands in its staging; a pair keeps one slice only.
+  /// Address of slice `slice` of a rank's input or result in its staging; a pair stages one slice only.
   std::byte* staged_at(const Slices& cut, int owner, int slice) const noexcept {
     return team_.staging(owner) + (pair() ? 0 : cut.begin(slice) * call_.element);
   }
 
-  /// The staging of one rank that takes the whole call in one piece.
+  /// Staging that each rank needs to run the call in one piece.
   std::size_t staging_wanted() const noexcept {
     const std::size_t borders = border() * call_.element * static_cast<std::size_t>(team_.size());
     return (pair() ? (call_.bytes() + 1) / 2 : call_.bytes()) + borders;
@@ -162,10 +164,10 @@ class Sliced {
     return {};
   }
 
-  /// Reduces my slice, and takes the others' results.
+  /// Reduces this rank's slice, and copies the others' results.
   Status finish(const Slices& cut, std::size_t piece) noexcept {
     if (results_wait_ && !pair() && mine_.in) {
-      // My result will wait in my staging, which stage() didn't need to find free.
+      // This rank's result will be stored in its staging. stage() didn't wait for that to be free.
       const Status status =
           piece == 0 ? team_.wait_staging_free() : team_.wait_phases(Phase::finished, team_.tag(piece - 1));
       if (!status.ok()) return status;
@@ -181,7 +183,8 @@ class Sliced {
     return {};
   }
 
-  /// My slice of the result: to my output, to the outputs that I reach, and to staging for the rest.
+  /// Stores this rank's slice of the result in its own output, in the outputs that lie in windows, and in staging for
+  /// the rest.
   void reduce_own(const Slices& cut) noexcept {
     const std::size_t bytes = cut.size(team_.rank()) * call_.element;
     // Streamed block by block, while the block is in this core's cache.
@@ -196,7 +199,7 @@ class Sliced {
     const int me = team_.rank();
     const std::size_t offset = (cut.first + cut.begin(me)) * call_.element + done;
     std::byte* const own = out_at(cut, me) + done;
-    // Own storage: team_.ins and outs keep the windows' starts for the next block.
+    // Separate vectors: team_.ins and team_.outs keep the windows' addresses for the next block.
     inputs_.clear();
     outputs_.assign(1, own);
     bool waits_here = false;
