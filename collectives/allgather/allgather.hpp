@@ -1,4 +1,4 @@
-// allgather: everyone's bytes to all, in rank order.
+// allgather: all ranks' blocks, in rank order, on all ranks.
 #pragma once
 
 #include "collectives/direct/direct_team.hpp"

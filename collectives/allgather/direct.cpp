@@ -1,5 +1,5 @@
-// Small: in the lines or slots. Large: each rank pulls every block, from the owner's window or, chunk
-// by chunk, from its staging.
+// Small: in the arrival lines or slots. Large: each rank copies every block from the owner's window or, chunk by chunk,
+// from its staging.
 #include <algorithm>
 #include <cstring>
 
@@ -12,11 +12,11 @@ using base::Status;
 namespace {
 
 constexpr std::size_t allgather_slots = 4;
-constexpr std::size_t largest_chunk = std::size_t{128} << 10;  // larger ones overlap less
+constexpr std::size_t largest_chunk = std::size_t{128} << 10;  // larger chunks overlap less
 constexpr std::size_t staged_before_arrival = std::size_t{16} << 10;
 
 void keep_own(DirectTeam& team, const AllgatherCall& call) noexcept {
-  // In place: the caller's block may already stand where it belongs.
+  // In place: the caller's block may already be at its position in the output.
   std::byte* const own = call.block(team.rank());
   if (call.bytes > 0 && own != call.in) std::memcpy(own, call.in, call.bytes);
 }
@@ -39,15 +39,15 @@ Announcement announcement_of(DirectTeam& team, int rank) noexcept {
   return announcement;
 }
 
-/// Chunk `step` of every block: mine into my staging (unless peers read my window), theirs out of where
-/// they are. Chunks of several steps are in flight, each in its slot of the ring.
+/// Chunk `step` of every block: copies the peers' chunks from their windows or stagings. Chunks of several steps are in
+/// flight, each in its slot of the ring.
 Status step_of(DirectTeam& team, const AllgatherCall& call, std::size_t step, std::size_t chunk) noexcept {
   const std::size_t offset = step * chunk;
   const std::size_t bytes = std::min(chunk, call.bytes - offset);
   for (int i = 1; i < team.size(); ++i) {
     const int peer = (team.rank() + i) % team.size();
     const Announcement theirs = announcement_of(team, peer);
-    if (theirs.in.is_private()) {  // at once, and whole
+    if (theirs.in.is_private()) {  // at once and whole
       if (step > 0) continue;
       if (const Status status = team.read(peer, theirs.in, 0, call.block(peer), call.bytes); !status.ok())
         return status;
@@ -91,7 +91,8 @@ Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
   std::size_t staged = 0;
   if (!mine.in) {
     if (const Status status = team.wait_staging_free(); !status.ok()) return status;
-    // Then who sees me arrive finds it there. More would only be late for the peers that could copy meanwhile.
+    // A rank that sees this rank's arrival finds a small block staged. Staging more would delay peers that could copy
+    // meanwhile.
     if (call.bytes <= staged_before_arrival) {
       if (const Status status = stage(team, call, staged++, chunk); !status.ok()) return status;
     }
@@ -104,14 +105,14 @@ Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
     return team.fail(Status::failure(Code::invalid_argument, "blocks that are too large to go chunk by chunk"));
   team.staging_in_use_until(team.tag(steps - 1));
   for (std::size_t step = 0; step < steps; ++step) {
-    // Keep the ring one step ahead, so that peers find the next chunk when they are done with this one.
+    // Keep the ring one step ahead, so that peers find the next chunk when they have finished this one.
     for (; !mine.in && staged < steps && staged <= step + 1; ++staged) {
       if (const Status status = stage(team, call, staged, chunk); !status.ok()) return status;
     }
     if (step == 0) keep_own(team, call);
     if (const Status status = step_of(team, call, step, chunk); !status.ok()) return status;
   }
-  // Peers read my window until they have finished; then it is the caller's again.
+  // Peers read this rank's buffer until they have finished; then the caller may reuse it.
   if (mine.in) {
     if (const Status status = team.wait_phases(Phase::finished, team.tag(steps - 1)); !status.ok()) return status;
   }
