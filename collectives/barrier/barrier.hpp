@@ -1,4 +1,4 @@
-// barrier: nobody leaves before all have come.
+// barrier: no rank returns before all ranks have arrived.
 #pragma once
 
 #include "collectives/direct/direct_team.hpp"

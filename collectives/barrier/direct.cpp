@@ -1,4 +1,4 @@
-// Everyone shows its arrival in its own line and looks at all the others'.
+// Each rank publishes its arrival in its own line and polls the lines of all others.
 #include "collectives/barrier/barrier.hpp"
 
 namespace hmc::collectives {
