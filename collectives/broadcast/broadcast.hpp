@@ -1,4 +1,4 @@
-// broadcast: the root's bytes to all.
+// broadcast: the root's bytes on all ranks.
 #pragma once
 
 #include "collectives/direct/direct_team.hpp"

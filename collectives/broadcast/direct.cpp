@@ -1,5 +1,5 @@
-// Small: in the root's line or slot. Large: readers copy out of the root's window, or out of a ring of
-// chunks in the root's staging while it fills the next ones.
+// Small: in the root's line or slot. Large: the other ranks copy from the root's window, or from a ring of chunks in
+// the root's staging while the root fills the next chunks.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t broadcast_slots = 8;
 
-/// Chunks small enough that reader and root overlap, large enough that flags don't matter.
+/// Chunks are small enough that readers and root overlap, large enough that the flags' cost doesn't matter.
 std::size_t chunk_of(std::size_t bytes, std::size_t staging) noexcept {
   return std::min(staging / broadcast_slots,
                   bytes <= (std::size_t{128} << 10) ? std::size_t{16} << 10 : std::size_t{64} << 10);
@@ -33,7 +33,7 @@ Status small(DirectTeam& team, const BroadcastCall& call, bool in_line) noexcept
 
 Status from_window(DirectTeam& team, const BroadcastCall& call) noexcept {
   const std::uint64_t tag = team.tag(0);
-  if (team.rank() == call.root) return team.wait_phases(Phase::finished, tag);  // then the window is the caller's again
+  if (team.rank() == call.root) return team.wait_phases(Phase::finished, tag);  // then the caller may reuse the buffer
   Announcement root;
   std::memcpy(&root, team.payload(call.root), sizeof root);
   if (root.in.is_private()) {
@@ -93,7 +93,7 @@ Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
     team.count(mine.in);
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;
-      // Who sees the root arrive finds the first chunk there.
+      // A rank that sees the root's arrival finds the first chunk staged.
       if (const Status status = stage(team, call, chunk, 0); !status.ok()) return status;
     }
   }
@@ -104,7 +104,7 @@ Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
   if (root.in) return from_window(team, call);
   if (call.bytes / chunk >= DirectTeam::too_many_steps - 1)
     return team.fail(Status::failure(Code::invalid_argument, "a buffer outside of windows that is too large to stage"));
-  // The root itself reads nothing: it has finished by definition, for those who will wait for all.
+  // The root reads nothing: it publishes `finished` at once, for ranks that later wait for all.
   if (is_root) team.publish(Phase::finished, team.tag((call.bytes - 1) / chunk));
   team.staging_in_use_until(team.tag((call.bytes - 1) / chunk));
   return is_root ? ring_root(team, call, chunk) : ring_reader(team, call, chunk);
