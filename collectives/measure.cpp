@@ -24,8 +24,8 @@ double now_ns() {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Whether this thread has had a core since it began to watch. It polls; if it has waited for so long that it naps, it
-/// wasn't alone either.
+/// Checks that this thread had a core since the object's creation. Polling uses the core's time; a wait so long that
+/// the thread naps also counts as a shared core.
 class CoreWatch {
  public:
   bool has_had_it() const {
@@ -42,27 +42,28 @@ class CoreWatch {
   double start_ = now_ns(), cpu_ = cpu_ns();
 };
 
-/// What it takes when nobody disturbs: noise only adds.
+/// The time without disturbance: noise only adds.
 double lower_quartile(std::vector<double>& values) {
   const auto quarter = values.begin() + static_cast<long>(values.size() / 4);
   std::nth_element(values.begin(), quarter, values.end());
   return *quarter;
 }
 
-/// Rank 0 and the partner.
+/// Runs on rank 0 and on the partner.
 class PingPong {
  public:
   PingPong(window::Core& window, int me, int partner)
       : window_(window), is_first_(me == 0), peer_(me == 0 ? partner : 0), source_(large, std::byte{1}) {}
 
   Parameters play(Parameters parameters) {
-    const double call = exchanges(8, 1, small_rounds / 2).call;  // connects, warms
+    const double call = exchanges(8, 1, small_rounds / 2).call;  // connects and warms up
     static_cast<void>(call);
     const CoreWatch watch;
     const Times small = exchanges(8, 1, small_rounds), many = exchanges(8, burst, bursts);
     const Times mid = exchanges(middle, 1, middle_rounds), whole = exchanges(large, 1, large_rounds);
     schedule::Link& link = parameters.network;
-    // One overhead for both sides: where twice the sender's is more than the whole way, it is half of that.
+    // The model has one overhead for both sides. If twice the sender's overhead exceeds the one-way time, it is half of
+    // that time.
     link.overhead = std::min(small.call, small.way / 2);
     link.latency = small.way - 2 * link.overhead;
     link.gap = std::max(0.0, 2 * (many.way - small.way) / (burst - 1));
@@ -74,8 +75,8 @@ class PingPong {
 
  private:
   struct Times {
-    double way = 0;   ///< half of there and back
-    double call = 0;  ///< what sending keeps the sender
+    double way = 0;   ///< half of the round trip
+    double call = 0;  ///< time that the sender spends in the call
   };
 
   Times exchanges(std::size_t bytes, int count, int rounds) {
@@ -90,7 +91,7 @@ class PingPong {
     return {lower_quartile(ways), lower_quartile(calls)};
   }
 
-  /// `count` messages there, one as long back (after a burst: a short one).
+  /// `count` messages there, one of the same size back (after a burst: a short one).
   void exchange(std::size_t bytes, int count, double& call) {
     const std::uint64_t sent = sent_ += static_cast<std::uint64_t>(count);
     ++answered_;
@@ -115,7 +116,7 @@ class PingPong {
   std::vector<std::byte> source_;
 };
 
-/// Of a copy and of a float sum, out of a core's cache.
+/// Measures a copy and a float sum outside a core's cache.
 void measure_work(Parameters& parameters) {
   constexpr std::size_t many = (256 << 10) / sizeof(float);
   std::vector<float> a(many, 1.5F), b(many, 0.25F);
@@ -127,7 +128,7 @@ void measure_work(Parameters& parameters) {
     start = now_ns();
     for (std::size_t i = 0; i < many; ++i) b[i] += a[i];
     sums.push_back(now_ns() - start);
-    a[round] += b[round];  // so that no round can be left out
+    a[round] += b[round];  // so that the compiler can't remove a round
   }
   parameters.copy = lower_quartile(copies) / static_cast<double>(many * sizeof(float));
   parameters.reduce = lower_quartile(sums) / static_cast<double>(many * sizeof(float));
@@ -148,7 +149,7 @@ std::optional<Parameters> measure(window::TeamCore& team, int partner, const Par
   if (team.rank() == 0 || team.rank() == partner) {
     PingPong game(*window, team.rank(), partner);
     mine = game.play(builtin);
-    if (team.rank() == 0) measure_work(mine);  // the partner's are nobody's
+    if (team.rank() == 0) measure_work(mine);  // the partner's values aren't used
     if (!is_reasonable(mine)) mine = builtin;
     was_alone = game.was_alone();
   }

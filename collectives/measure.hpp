@@ -1,4 +1,4 @@
-// Measures what the model needs to know of a network, once per machine.
+// Measures the cost model's parameters of a network, once per machine.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,11 @@
 
 namespace hmc::collectives {
 
-/// Collective over the team, in about 5 ms: rank 0 and `partner`, on another node, play ping-pong while the others
-/// wait. All get what rank 0 has measured, and what `builtin` says of all else; `builtin`, where that can't be right
-/// (nobody gives such a machine a schedule); nothing, where one of the two had to share its core. Throws Error.
+/// Collective over the team, takes about 5 ms. Rank 0 and `partner`, on another node, run a ping-pong while the others
+/// wait. Throws Error. All ranks return the same:
+/// - normally the parameters that rank 0 measured, and `builtin` for all others;
+/// - `builtin`, if the measurement isn't plausible;
+/// - nothing, if one of the two ranks had to share its core.
 std::optional<schedule::Parameters> measure(window::TeamCore& team, int partner, const schedule::Parameters& builtin);
 
 }  // namespace hmc::collectives

@@ -1,4 +1,4 @@
-// A call whose buffers the host can't reach: copies in host memory stand in for them.
+// A call whose buffers the host can't access: staging copies in host memory replace them.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@ struct CallBuffers {
   std::size_t in_bytes;
   void* out;
   std::size_t out_bytes;
-  window::Output output;  ///< what becomes of it
+  window::Output output;  ///< how the output is copied back
 };
 CallBuffers buffers_of(const OpenTeam& team, const CollectiveArgs& args);
 
 using Copies = std::unique_ptr<window::HostCopies>;
-/// Room for them, and nothing copied yet. Throws Error.
+/// Allocates the copies; copies nothing yet. Throws Error.
 Copies make_room(const OpenTeam& team, const char* operation, const CallBuffers& buffers);
-/// Copies what the call reads. Others may be in the call already: who can't copy lets them hear that it won't come, and
-/// throws Error.
+/// Copies the input to the host. Other ranks may be in the call already: on failure this rank reports the failure to
+/// them, and throws Error.
 void take(const OpenTeam& team, const char* operation, const window::HostCopies& copies);
-/// Both, as a call begins: they hear of that as well.
+/// make_room and take, at the start of a call. Failures of both are reported to the other ranks.
 Copies stage(const OpenTeam& team, const char* operation, const CallBuffers& buffers);
-/// The call is over: the output goes where the caller wanted it. Throws Error.
+/// After the call: copies the output to the caller's buffer. Throws Error.
 void finish(const OpenTeam& team, const char* operation, const window::HostCopies& copies);
 
-/// The call, of the copies.
+/// The call with the copies as its buffers.
 inline CollectiveArgs of_copies(const CollectiveArgs& args, const window::HostCopies& copies) {
   CollectiveArgs staged = args;
   staged.input = copies.in();

@@ -1,4 +1,4 @@
-// The public Team, blocking: takes the direct or the general form, and says what went wrong.
+// The public Team, blocking calls: chooses the direct or the general implementation, and throws errors.
 #include <hmc/team.hpp>
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ using schedule_kind = collectives::schedule::Collective;
 
 namespace {
 
-/// Of a collective by load and store: all ranks are to hear of its failure, and may be in a schedule.
+/// For a collective by load and store: also reports the failure to all ranks, which may be in a schedule.
 [[noreturn]] void refuse(const OpenTeam& team, const base::Status& status, const char* operation, std::size_t bytes) {
   collectives::ScheduleTeam& schedules = team.state.schedules();
   schedules.fail(status);
@@ -38,7 +38,7 @@ void require(const OpenTeam& team, const base::Status& status, const char* opera
     refuse(team, status, operation, bytes);
 }
 
-/// Null: by a schedule.
+/// Null if the call runs as a schedule.
 DirectTeam* pulling(const OpenTeam& team, const CollectiveArgs& args) {
   const std::size_t largest = collectives::extent_of(args.call) * args.call.element_bytes;
   DirectTeam* const direct = team.state.direct(args.call.collective, largest);
@@ -56,15 +56,15 @@ void run_on_host(const OpenTeam& team, const CollectiveArgs& args) {
     collectives::throw_failure(team.core, schedules, status, args.operation, args.bytes());
 }
 
-/// Of buffers that the host doesn't reach.
+/// For buffers that the host can't access.
 template <typename Run> void on_copies(const OpenTeam& team, const CollectiveArgs& args, const Run& run) {
   const collectives::Copies copies = collectives::stage(team, args.operation, collectives::buffers_of(team, args));
   run(team, collectives::of_copies(args, *copies));
   collectives::finish(team, args.operation, *copies);
 }
 
-/// The devices do it where all of them can, and the host on copies where not: in a call of its own, or in the one that
-/// was begun.
+/// The devices run the call if all ranks can use theirs. Else the hosts run it on copies: as a new call, or as the rest
+/// of the call that has begun.
 void run_on_device(const OpenTeam& team, const CollectiveArgs& args) {
   DirectTeam* const direct = pulling(team, args);
   bool has_arrived = false;
@@ -88,7 +88,7 @@ void run(const OpenTeam& team, const CollectiveArgs& args) {
   run_on_host(team, args);
 }
 
-/// As a part of that alltoallv, whose schedules are cut by the largest count of any pair.
+/// Compares the counts as a part of the alltoallv. Its schedules are cut by the largest count of any pair.
 void agree(const OpenTeam& team, const CollectiveArgs& args, collectives::CountsOf& counts) {
   const Reduction how(collectives::combine_counts, nullptr, true);
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, sizeof counts)) {
@@ -103,7 +103,7 @@ void agree(const OpenTeam& team, const CollectiveArgs& args, collectives::Counts
   run(team, call);
 }
 
-/// Compares the counts of all pairs; if they match (all.balance is 0), moves the bytes.
+/// Compares the counts of all pairs. If they match (all.balance is 0), moves the data.
 void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args, collectives::CountsOf& all) {
   DirectTeam* direct = team.state.direct_at_any_size(schedule_kind::alltoall);
   if (direct == nullptr) {
@@ -157,7 +157,7 @@ void Team::barrier() {
   const OpenTeam team(core_, "barrier");
   if (const base::Status status = window::flush_wires(core_->fabric(), base::Activity::barrier); !status.ok())
       [[unlikely]] {
-    // A rank of this team that has gone, or by whom the job has died, may have said why before.
+    // A rank of this team that has failed, or has aborted the job, may have reported the cause before.
     const bool is_lost = status.code == Code::peer_failed || status.code == Code::aborted;
     if (is_lost && (core_->rank_of(status.peer) >= 0 || !core_->fabric().waiter.page().aborted().ok()))
       refuse(team, status, "barrier", 0);
@@ -207,7 +207,7 @@ void Team::allgather(const void* in, void* out, std::size_t bytes) {
 
 void Team::allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
   const OpenTeam team(core_, "allreduce");
-  const bool known = static_cast<int>(type) < dtype_count;  // else the check below says so
+  const bool known = static_cast<int>(type) < dtype_count;  // if not, a later check throws
   if (DirectTeam* const direct = team.state.direct(schedule_kind::allreduce, known ? count * size_of(type) : 0)) {
     const collectives::ReduceCall call = collectives::allreduce_direct_call(in, out, count, type, how);
     if (window::need_host_copies(in, out)) [[unlikely]] {

@@ -1,4 +1,4 @@
-// The public Team, non-blocking and persistent.
+// The public Team, non-blocking and persistent calls.
 #include <hmc/team.hpp>
 
 #include <fmt/format.h>
@@ -51,14 +51,14 @@ collectives::Operation* prepare(const OpenTeam& team, CollectiveArgs args, const
   return operation;
 }
 
-/// With the largest count as the caller says.
+/// The caller provides the largest count.
 CollectiveArgs alltoallv_agreed(const OpenTeam& team, const void* in, void* out, const collectives::Layout& sent,
                                 const collectives::Layout& received, std::size_t largest, std::size_t element) {
   CollectiveArgs args = collectives::alltoallv_call(team, in, out, sent, received, element);
   if (args.call.largest > largest)
     throw Error(Code::invalid_argument, "alltoallv",
                 fmt::format("a count of {} is larger than the largest, {}", args.call.largest, largest));
-  // Far above any buffer, and far below what the lengths of pieces are reckoned in.
+  // Far above any buffer, and far below the limit of the pieces' lengths.
   constexpr std::size_t most = std::size_t{1} << 48;
   if (largest > most / element)
     throw Error(Code::invalid_argument, "alltoallv",
@@ -269,7 +269,7 @@ void Plan::start() {
   if (operation_ == nullptr) throw Error(Code::invalid_argument, "Plan::start", "an empty plan");
   const OpenTeam team(team_, name_);
   if (operation_->copies != nullptr) [[unlikely]] {
-    // The thread may end its last run at any moment: the input is taken only once that is over.
+    // The progress thread may end the last run at any moment. The input is copied only after that.
     if (const base::Status status = team.state.schedules().may_start(*operation_); !status.ok())
       refuse(team, status, operation_->args(), name_);
     collectives::take(team, name_, *operation_->copies);
