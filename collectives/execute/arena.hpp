@@ -1,4 +1,4 @@
-// Arena: the memory that a team's schedules put into.
+// Arena: the registered memory that a team's schedules put into.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@
 
 namespace hmc::collectives {
 
-/// One window per team. In it, on each rank:
-///   control:  the alarm word, a slot per round of a guard, a report and two questions per rank, and its ledger
-///   areas:    each has 64-bit signal slots, and scratch; call number n uses area n % areas
-/// Which area a call uses, and when that is free, is Numbering's matter.
+/// One window per team. Each rank's part holds:
+/// - control: the alarm word, a slot per round of a guard, a report and two questions per rank, and the rank's ledger;
+/// - areas: each has 64-bit signal slots, and scratch. Call number n uses area n % areas.
 ///
-/// A slot of a call's area holds a stamp, which begins with the call's number. Numbers only rise, so nobody
+/// Numbering decides which area a call uses, and when that area is free. A slot of a call's area holds a stamp, whose
+/// upper bits are the call's number. Numbers only increase, so slots are never cleared.
 /// ever clears a slot.
 class Arena {
  public:
@@ -31,7 +31,7 @@ class Arena {
   const std::shared_ptr<window::Core>& shared_window() const noexcept { return window_; }
 
   int size() const noexcept { return static_cast<int>(window_->peers().size()); }
-  /// What statuses and notes of waits name.
+  /// World rank, as statuses and wait notes use it.
   int world(int rank) const noexcept { return rank < 0 ? -1 : window_->peers()[static_cast<std::size_t>(rank)].world; }
 
   std::uint64_t scratch_bytes() const noexcept { return room_.scratch_bytes; }
@@ -45,7 +45,7 @@ class Arena {
   }
   std::byte* scratch(std::uint64_t number) const noexcept { return window_->data() + scratch_offset(number); }
 
-  /// Of each area.
+  /// The size of each area.
   const Room& room() const noexcept { return room_; }
 
   static constexpr std::uint64_t alarm_offset = 0;
@@ -53,8 +53,8 @@ class Arena {
   static std::uint64_t report_offset(int rank) noexcept {
     return control_head + static_cast<std::uint64_t>(rank) * sizeof(Report);
   }
-  /// "In this call I wait for you, and this is my history": a stamp. One for what a rank has started, and one for the
-  /// call that it is blocked in.
+  /// A question is a stamp: the asking rank waits in this call for the owner of the memory, and has this history. There
+  /// is one for the rank's started calls, and one for its present blocking call.
   static constexpr int questions = 2;
   std::uint64_t question_offset(int rank, int which = 0) const noexcept {
     return questions_at_ + (static_cast<std::uint64_t>(rank) * questions + static_cast<std::uint64_t>(which)) * 8;
@@ -64,13 +64,13 @@ class Arena {
   }
 
   Ledger& ledger() const noexcept { return *reinterpret_cast<Ledger*>(window_->data() + ledger_at_); }
-  /// Another's; null where load and store don't reach it.
+  /// Another rank's ledger; null if load and store don't reach it.
   Ledger* ledger_of(int rank) const noexcept {
     std::byte* const direct = window_->peers()[static_cast<std::size_t>(rank)].direct;
     return direct != nullptr ? reinterpret_cast<Ledger*>(direct + ledger_at_) : nullptr;
   }
 
-  /// Acquire: pairs with put_signal's release; what was put before the signal is visible.
+  /// Acquire: pairs with put_signal's release; bytes put before the signal are visible.
   std::uint64_t word(std::uint64_t offset) const noexcept {
     return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(window_->data() + offset))
         .load(std::memory_order_acquire);
@@ -88,7 +88,7 @@ class Arena {
   }
 
  private:
-  static constexpr std::uint64_t control_head = 1024;  // the alarm's line, and guards of up to 2^64 ranks
+  static constexpr std::uint64_t control_head = 1024;  // the alarm's line, and guard slots for up to 2^64 ranks
   std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
 
   Room room_;
