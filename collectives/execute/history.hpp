@@ -1,4 +1,4 @@
-// History: what this rank has called on a team.
+// History: the calls that this rank has made on a team.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@
 
 namespace hmc::collectives {
 
-/// Numbers the calls (from 1 on) and keeps one word that is made of all of them in order. Ranks that have called the
-/// same have the same word, so it is what they compare: in the arrival lines of collectives by load and store, in the
-/// stamps of schedules' messages, and in the questions of those that wait for long.
+/// Numbers the calls from 1 and keeps one word, a hash of all calls in order. Ranks that made the same calls have the
+/// same word. Ranks compare it in the arrival lines of collectives by load and store, in the stamps of schedules'
+/// messages, and in the questions of long waits.
 ///
-/// It remembers the last calls: some hundred, and as many more as are under way. Another rank can be stuck in no older
-/// one: all that this rank has finished lie among the few before the oldest that is under way, since guards (see
-/// Numbering) and boards (their turns) let nobody finish calls that are more than that ahead of somebody's.
+/// It keeps the last calls: some hundred, plus as many as are in flight. No other rank can be stuck in an older one:
+/// calls that this rank has finished are few calls before the oldest one in flight, because guards (see Numbering) and
+/// boards (their turns) limit how far a rank can be ahead of others.
 ///
 /// Threads: the owner; and the Runtime's background thread while `shared` is set, under that lock.
 class History {
@@ -32,11 +32,11 @@ class History {
     ledger_->add(calls_, signature);
     ranks_calls_->store(ranks_calls_->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// Of all teams of this rank, in its line of the node's page.
+  /// Counts the calls of all teams of this rank, in its line of the node page.
   void count_in(std::atomic<std::uint64_t>& ranks_calls) noexcept { ranks_calls_ = &ranks_calls; }
-  /// From now on others find the calls there; null: nowhere.
+  /// Publishes the calls in this ledger from now on; null: in none.
   void show_in(Ledger* ledger) noexcept { ledger_ = ledger != nullptr ? ledger : &nobodys_; }
-  /// By the owner, without the lock. Returns the word up to it.
+  /// Called by the owner, without the lock. Returns the word up to this call.
   std::uint64_t add_alone(Signature signature) noexcept {
     if (shared != nullptr) [[unlikely]] {
       const std::lock_guard guard(*shared);
@@ -46,7 +46,7 @@ class History {
     }
     return word_;
   }
-  /// So many calls are under way.
+  /// Keeps enough entries for this many calls in flight.
   void make_room(std::size_t under_way) noexcept {
     if (under_way + remembered <= entries_.size()) [[likely]]
       return;
@@ -55,7 +55,7 @@ class History {
       for (std::uint64_t call = calls_; has(call); --call) more[call & (more.size() - 1)] = entry(call);
       entries_.swap(more);
     } catch (const std::bad_alloc&) {
-      // Then it remembers less, and a mismatch in an old call may be told at the deadline only.
+      // Then fewer calls are kept, and a mismatch in an old call may be reported only at the deadline.
     }
   }
   /// The latest call's number, and the word up to it.
@@ -63,14 +63,14 @@ class History {
   std::uint64_t word() const noexcept { return word_; }
 
   bool has(std::uint64_t call) const noexcept { return call != 0 && call <= calls_ && calls_ - call < entries_.size(); }
-  /// Of a call that it has.
+  /// Requires has(call).
   Signature signature_of(std::uint64_t call) const noexcept { return entry(call).signature; }
   std::uint64_t word_of(std::uint64_t call) const noexcept { return entry(call).word; }
 
-  /// The team has failed, in whatever form of collective: none is begun any more. Relaxed: who reads it too late
-  /// begins one, and learns of it there.
+  /// The team has failed: no collective of any form begins. Relaxed: a rank that reads it too late begins a call and
+  /// gets the failure there.
   std::atomic<bool> is_over{false};
-  /// Set by the owner while something is under way that the background thread may step.
+  /// Set by the owner while operations are in flight that the background thread may step.
   std::mutex* shared = nullptr;
 
  private:

@@ -1,4 +1,4 @@
-// Numbering: which number a call has, and when the area of that number is free.
+// Numbering: assigns numbers to calls, and decides when the area of a number is free.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 
 namespace hmc::collectives {
 
-/// The place of one call (or of one piece of a large one) in the team's sequence.
+/// The position of one call (or of one piece of a large call) in the team's sequence.
 struct Turn {
   std::uint64_t number = 0;
-  std::uint64_t stamp = 0;   ///< what its messages' signals carry
-  std::uint64_t guard = 0;   ///< guards up to this one must be through before the call's first step
+  std::uint64_t stamp = 0;   ///< value of its messages' signals
+  std::uint64_t guard = 0;   ///< guards up to this one must be complete before the call's first step
   bool runs_guard = false;   ///< this call runs that guard
-  std::uint64_t before = 0;  ///< and may enter it when this rank has finished all calls up to this number
+  std::uint64_t before = 0;  ///< the rank may enter that guard when it has finished all calls up to this number
 };
 
 /// Why an area may be reused: call n uses area n % areas, which call n - areas used before. Call n may put into a

@@ -1,4 +1,4 @@
-// Operation: a collective under way, from its first piece to its last.
+// Operation: a collective in flight, from its first piece to its last.
 #pragma once
 
 #include <algorithm>
@@ -16,49 +16,50 @@
 
 namespace hmc::collectives {
 
-/// What doesn't fit into an area is cut into pieces, each a call with a number of its own, one after the other.
-/// A vector is cut by range; where every rank has a block, a piece is a part of each block (a v-form with
-/// displacements). One thread.
+/// A call that doesn't fit an area is cut into pieces. Each piece is a call with its own number; pieces run in order. A
+/// vector is cut by range. If every rank has a block, a piece is a part of each block (a v-form with displacements).
+/// One thread.
 ///
-/// A non-blocking alltoallv compares all counts first: an allreduce as a piece of its own. If they don't match, two
-/// pieces tell all ranks of the pairs, and nothing else is moved. Every turn that was reserved is taken, if need be by
-/// a piece without steps, since others rely on the guards.
+/// A non-blocking alltoallv first compares all counts, by an allreduce that is a piece of its own. If they don't match,
+/// two pieces report the pairs to all ranks, and no data moves. Every reserved turn is used, if necessary by a piece
+/// without steps, because other ranks rely on the guards.
 class Operation {
  public:
   explicit Operation(const Arena& arena) : runner_(arena) {}
 
-  /// Takes the call over: counts of a v-form are copied, so that the caller's may go. May throw bad_alloc.
+  /// Takes the call over. Copies a v-form's counts, so that the caller may free its own. May throw bad_alloc.
   void take(const CollectiveArgs& args, const schedule::Algorithm& algorithm, std::uint64_t longest, int size);
-  /// Builds plans for all pieces and keeps them, for a call that is made many times.
+  /// Builds plans for all pieces and keeps them, for a persistent call.
   void keep_plans(Plans& plans);
 
   const CollectiveArgs& args() const noexcept { return args_; }
   const schedule::Algorithm& algorithm() const noexcept { return *algorithm_; }
-  /// Of one run: the numbers that it takes.
+  /// Number of turns that one run takes.
   std::uint64_t turns() const noexcept { return compares_ ? 1 + std::max(pieces_, telling_pieces) : pieces_; }
 
   // ---- one run through all pieces
   void start(bool blocking) noexcept;
   bool blocking() const noexcept { return blocking_; }
-  Turn turn;          ///< of the present piece
-  Numbering numbers;  ///< non-blocking: the turns that were reserved for it, from the present one on
+  Turn turn;          ///< of the current piece
+  Numbering numbers;  ///< non-blocking: the state of numbering at the start, for the turns reserved for this call
   base::Status outcome;
   std::uint64_t call_number = 0;  ///< in the team's History
-  std::uint64_t history = 0;      ///< the word up to it
+  std::uint64_t history = 0;      ///< the history's word up to it
 
-  // ---- of a non-blocking one
-  std::uint64_t ticket = 0;  ///< of the present run
+  // ---- non-blocking only
+  std::uint64_t ticket = 0;  ///< of the current run
   bool under_way = false;
-  bool is_kept = false;             ///< a plan's: not free when it is over
+  bool is_kept = false;             ///< belongs to a Plan: not free when it is complete
   std::uint64_t uneven_ticket = 0;  ///< of the run whose counts didn't match
   Uneven uneven;                    ///< of all ranks
   const Uneven& my_uneven() const noexcept { return mine_; }
-  std::unique_ptr<window::HostCopies> copies;  ///< what given() names instead of buffers that the host can't reach
-  std::unique_ptr<StreamPlace> place;          ///< in whose order it is carried out, if it is a stream's
-  std::uint64_t lost_ticket = 0;               ///< of the run whose output couldn't be copied to where it belongs
-  base::Status lost;                           ///< why
+  std::unique_ptr<window::HostCopies>
+      copies;  ///< staging copies that args() names, if the host can't access the caller's buffers
+  std::unique_ptr<StreamPlace> place;  ///< position in a device stream, if the call is ordered by one
+  std::uint64_t lost_ticket = 0;       ///< of the run whose output couldn't be copied to the caller's buffer
+  base::Status lost;                   ///< the cause
 
-  /// It waits for a stream, of which nobody tells.
+  /// True while it waits for its stream, which sends no notification.
   bool waits_for_stream() const noexcept { return place != nullptr && !has_been_reached_; }
   base::Status stream_has_come() noexcept {
     const base::Status status = place->reached();
@@ -67,7 +68,7 @@ class Operation {
   }
 
   bool running() const noexcept { return running_; }
-  /// The turn has come: loads the present piece's steps. May throw bad_alloc.
+  /// Loads the current piece's steps, when its turn has come. May throw bad_alloc.
   base::Status load(Plans& plans);
   base::Status advance() noexcept { return runner_.advance(); }
   /// True if there is another piece.
@@ -83,7 +84,7 @@ class Operation {
   }
   std::uint64_t steps_taken() const noexcept { return runner_.steps_taken() + piece_; }
   int awaited() const noexcept { return running_ ? runner_.awaited() : -1; }
-  /// Its end on one rank proves that all ranks have started it.
+  /// True if its completion on one rank proves that all ranks have started it.
   bool synchronises() const noexcept;
 
  private:
@@ -99,21 +100,21 @@ class Operation {
   std::uint64_t total_ = 0;   // elements of the vector, or of the largest block
   std::uint64_t length_ = 0;  // of a piece
   std::uint64_t pieces_ = 1;
-  std::uint64_t piece_ = 0;  // of turns()
+  std::uint64_t piece_ = 0;  // index among turns()
   bool blocking_ = true;
   bool running_ = false;
   bool stages_ = false;
   bool has_been_reached_ = false;
   static constexpr std::uint64_t telling_pieces = 2;
   bool compares_ = false;  // in this run
-  bool is_even_ = false;   // an earlier run of the same plan has seen it
+  bool is_even_ = false;   // set if an earlier run of the same plan found matching counts
   CountsOf counts_;
   std::vector<std::uint64_t> told_;
   Uneven mine_;
-  std::vector<std::byte> staged_;  // an alltoall in place: its input, which the output would overwrite
+  std::vector<std::byte> staged_;  // in-place alltoall: a copy of the input, which the output would overwrite
   Runner runner_;
   struct Kept {
-    std::uint64_t first_piece;  // and all after it, up to the next one's
+    std::uint64_t first_piece;  // the first of the pieces that use this plan, up to the next entry's
     std::shared_ptr<const Plan> plan;
   };
   std::vector<Kept> kept_;
@@ -121,17 +122,17 @@ class Operation {
     std::vector<std::uint64_t> counts, displacements;
   };
   Blocks whole_, whole_received_;  // copies of the caller's
-  Blocks part_, part_received_;    // of the present piece
+  Blocks part_, part_received_;    // of the current piece
 };
 
-/// How the pieces are called that compare an alltoallv's counts (0), and tell of those that don't match (1 and 2).
+/// The calls of the pieces that compare an alltoallv's counts (0), and report those that don't match (1 and 2).
 struct Comparison {
   schedule::Call call;
   const schedule::Algorithm* algorithm = nullptr;
 };
 Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept;
 
-/// Elements of the whole vector, or of the largest block: what pieces are cut from.
+/// Elements of the whole vector, or of the largest block: the extent that is cut into pieces.
 std::uint64_t extent_of(const schedule::Call& call) noexcept;
 
 }  // namespace hmc::collectives

@@ -1,4 +1,4 @@
-// Plan: a schedule that was built, and kept for the next call like it.
+// Plan: a schedule, cached for later calls with the same parameters.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace hmc::collectives {
 
 struct Plan {
   schedule::Schedule schedule;
-  std::vector<Arrival> arrivals;  ///< none where all ranks reach each other by load and store
+  std::vector<Arrival> arrivals;  ///< empty if all ranks reach each other by load and store
   std::vector<Result> results;
-  // of what, if it may be found again
+  // the cache key; null if the plan can't be reused
   const schedule::Algorithm* algorithm = nullptr;
   schedule::Call call;
   std::uint64_t used = 0;
@@ -27,11 +27,11 @@ class Plans {
   Plans(const Room& room, const schedule::Shape& shape, int rank, bool finds_arrivals)
       : room_(room), shape_(shape), rank_(rank), finds_arrivals_(finds_arrivals) {}
 
-  /// Builds it if it isn't there. Calls with counts of their own (v-forms) are built each time. Null if it
-  /// needs more than an area has, which `longest_piece` is to prevent. May throw bad_alloc.
+  /// Returns the cached plan or builds it. V-forms are built for each call. Null if the schedule needs more than an
+  /// area has, which `longest_piece` should prevent. May throw bad_alloc.
   std::shared_ptr<const Plan> get(const schedule::Algorithm& algorithm, const schedule::Call& call);
   std::uint64_t scratch_bytes() const noexcept { return room_.scratch_bytes; }
-  /// Schedules that were built for calls.
+  /// Number of schedules built for calls.
   std::uint64_t built() const noexcept { return built_; }
 
  private:
@@ -48,7 +48,7 @@ class Plans {
   std::shared_ptr<Plan> irregular_;
 };
 
-/// The call with another count for everyone; spans in the v-form point to the two vectors, which are filled.
+/// Sets the same count for all ranks. The call becomes a v-form whose spans point to the two vectors, which are filled.
 void make_uniform(schedule::Call& call, int size, std::uint64_t count, std::uint64_t stride,
                   std::vector<std::uint64_t>& counts, std::vector<std::uint64_t>& displacements);
 

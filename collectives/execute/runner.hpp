@@ -1,4 +1,4 @@
-// Runner: takes one rank's steps as far as they go.
+// Runner: executes one rank's steps as far as possible without waiting.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@
 
 namespace hmc::collectives {
 
-/// A state machine over a schedule: where it is, which puts haven't read their sources yet, and what lands in the
-/// caller's output. One thread.
+/// A state machine over a schedule: the position, the puts whose sources are still in use, and the direct receives into
+/// the caller's output. One thread.
 class Runner {
  public:
   explicit Runner(const Arena& arena) : arena_(&arena) {}
 
-  /// Gets ready for the first step; may throw bad_alloc.
+  /// Prepares for the first step; may throw bad_alloc.
   void load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, const Turn& turn, const std::byte* input,
             std::byte* output);
-  /// Whether its peers may compute meanwhile, and have to be nudged.
+  /// Set if peers may be computing, so that each put must wake their progress thread.
   void nudge_peers(bool nudges) noexcept { nudges_ = nudges; }
-  /// ok at the end, in_progress where it must wait, or what went wrong. It has moved if steps_taken() has.
+  /// ok at the end; in_progress if it must wait; else the failure. Steps were taken if steps_taken() has changed.
   base::Status advance() noexcept;
   std::uint64_t steps_taken() const noexcept { return taken_; }
-  /// Whom of the team it waits for.
+  /// Team rank that it waits for.
   int awaited() const noexcept { return awaited_; }
   void drop_plan() noexcept { plan_.reset(); }
-  /// After a failure: nothing of the caller's is read or written any more.
+  /// After a failure: stops all access to the caller's buffers.
   void abandon() noexcept;
 
  private:
@@ -43,7 +43,8 @@ class Runner {
   base::Status take(const schedule::Step& step) noexcept;
   void copy(const schedule::Step& step) noexcept;
   void begin_receives();
-  /// The next one's step is due: what didn't land of it is copied, unless nothing did.
+  /// Called at the first step that reads the next arrival. Copies the bytes that weren't received directly, unless
+  /// there were none of those.
   void end_receive() noexcept;
   /// The source of a put or copy: in the output, if the bytes were received there directly.
   const std::byte* source_of(const schedule::Step& step) const noexcept;
@@ -69,9 +70,9 @@ class Runner {
   std::vector<Put> puts_;
   std::size_t settled_ = 0;
   std::vector<window::DirectReceive> receives_;  // of the plan's arrivals, in their order
-  std::size_t received_ = 0;                     // so many are over
-  ReduceCall step_;                              // of two: an avg is summed
-  ReduceCall fold_;                              // of all
+  std::size_t received_ = 0;                     // number of receives that have ended
+  ReduceCall step_;                              // for two inputs: an avg is computed as a sum
+  ReduceCall fold_;                              // for all inputs
   std::vector<const void*> ins_;
   std::vector<std::byte> accumulator_;
 };

@@ -17,26 +17,26 @@
 
 namespace hmc::collectives {
 
-/// What is known of a rank's part in a call that failed.
+/// The information about a rank's part in a failed call.
 struct PeerReport {
   enum class Part {
-    called,     ///< as the signature says
-    absent,     ///< it hasn't come so far
-    otherwise,  ///< something else, as a message of it has shown, and answers nothing
-    silent,     ///< it answers nothing
+    called,     ///< the call of `signature`
+    absent,     ///< it hasn't arrived so far
+    otherwise,  ///< a different call, as its message has shown; it sends no report
+    silent,     ///< it sends no report
   };
   Part part = Part::silent;
   Signature signature;
   friend bool operator==(const PeerReport&, const PeerReport&) = default;
 };
 
-/// Blocking calls drive their operation until it is over. Non-blocking ones are driven from every wait of this
-/// rank, whenever somebody asks for them, and by the Runtime's background thread, except those with a function of the
-/// user's, which is called by the caller's thread alone. Failures stick: after one, the team's ranks may be at
-/// different calls, so every later call gives the same status.
+/// A blocking call drives its operation until it is complete. Non-blocking operations are driven from every wait of
+/// this rank, by tests of their requests, and by the Runtime's background thread. Exception: only the caller's thread
+/// calls a user function. Failures are sticky: after one, the team's ranks may be at different calls, so every later
+/// call returns the same status.
 ///
-/// One thread at a time; and that background thread while `driven_`: then what is public takes Background's lock, and
-/// what is private has it.
+/// Threads: one, plus the background thread while `driven_`. Then public functions take Background's lock, and private
+/// functions require it.
 class ScheduleTeam final : public base::Progress,
                            public base::Watch,
                            public window::TicketSource,
@@ -45,30 +45,33 @@ class ScheduleTeam final : public base::Progress,
   ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
   ~ScheduleTeam() override;
   void close();
-  /// Until what is under way is over.
+  /// Waits until all operations in flight are complete.
   base::Status drain() noexcept;
 
-  /// Of all collectives of this team, however they are carried out.
+  /// Contains all collectives of this team, by schedules or by load and store.
   History& history() noexcept { return history_; }
-  /// For long waits in any of them: hears of failures elsewhere, compares histories, asks whom it waits for.
+  /// For long waits in any collective of the team: checks for failures elsewhere, compares histories, and queries the
+  /// awaited rank.
   base::Status look(const base::WaitNote& note, std::int64_t now) noexcept override;
-  /// Ends the team, and tells all others.
+  /// Fails the team, and reports the failure to all other ranks.
   void fail(const base::Status& status) noexcept;
 
   /// Blocking.
   base::Status run(const CollectiveArgs& args) noexcept;
 
-  /// Non-blocking: begins it, and never waits. 0 is a ticket that is done. `copies`: what `given` names instead of
-  /// buffers that the host can't reach; taken already, and finished by whatever thread sees the end.
+  /// Non-blocking: starts the call and never waits. Ticket 0 is complete. `copies`: staging copies that `args` names
+  /// instead of buffers that the host can't access. Their input is already copied; the thread that completes the
+  /// operation finishes them.
   base::Status start(const CollectiveArgs& args, std::uint64_t& ticket,
                      std::unique_ptr<window::HostCopies> copies = nullptr) noexcept;
-  /// In the order of a stream; only that looks at it later.
+  /// In the order of a stream, which alone waits for the result.
   base::Status start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPlace> place) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
-  /// A collective goes on; but not after a death or an abort, since its caller is told of that and frees the buffers.
+  /// The collective continues after its request is dropped; but not after a peer's death or an abort, because the
+  /// caller gets that error and frees the buffers.
   void abandon(std::uint64_t ticket) noexcept override;
-  // Relaxed: a count whose change is looked for; what has been moved is seen by test().
+  // Relaxed: callers only check if the count changes; test() orders the moved data.
   std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
   bool has_unheard_mismatch(int world_rank) noexcept override;
@@ -76,39 +79,39 @@ class ScheduleTeam final : public base::Progress,
   base::Watch* watch() noexcept override { return this; }
   Request request_of(std::uint64_t ticket, const char* operation) const;
 
-  /// Persistent: prepared once, with all its schedules; then started as often as wanted, one run at a time.
+  /// Persistent: prepared once, with all its schedules; then started any number of times, one run at a time.
   base::Status prepare_kept(const CollectiveArgs& args, Operation*& operation,
                             std::unique_ptr<window::HostCopies> copies = nullptr) noexcept;
-  /// ok: it is idle, and stays so until its owner starts it.
+  /// ok: the operation is idle, and stays idle until its owner starts it.
   base::Status may_start(const Operation& operation) const noexcept;
   base::Status start_kept(Operation& operation, std::uint64_t& ticket) noexcept;
   void release_kept(Operation& operation) noexcept;
 
   base::Status failure() const noexcept;
-  /// Another rank has said so first.
+  /// Another rank reported the failure first.
   bool was_told() const noexcept;
-  /// The team has failed, and not of this rank's latest call but of an earlier one; valid after explain().
+  /// The team failed in a call before this rank's latest call; valid after explain().
   bool failed_before() const noexcept;
-  /// After a failure: hears what the others were in, for as long as a moment, and settles what it was.
+  /// After a failure: waits briefly for the other ranks' reports, and determines the cause.
   base::Status explain() noexcept;
-  /// Who called what, in the call that failed; valid after explain().
+  /// A rank's part in the failed call; valid after explain().
   PeerReport peer_report_of(int rank) const noexcept;
 
   int rank() const noexcept { return rank_; }
-  /// How many calls an algorithm has carried out.
+  /// Number of calls that an algorithm has run.
   std::uint64_t taken(const schedule::Algorithm& algorithm) const noexcept;
 
   std::uint64_t schedules_built() const noexcept;
 
-  /// From this rank's waits.
+  /// Called from this rank's waits.
   int progress() noexcept override;
   int step(By who) noexcept override;
   bool goes_on() const noexcept override;
   bool waits_for_stream() const noexcept override;
   void end() noexcept override;
 
-  /// Something was started, and nobody has asked for it or begun a schedule since it was over. Then quick calls are
-  /// slower than they need be.
+  /// True from the start of an operation until, after its completion, a test or the begin of a schedule detects that
+  /// none is left. Meanwhile short calls are slower than necessary.
   bool is_shared() const noexcept { return driven_; }
   void tidy_up() noexcept {
     const auto guard = hold();
@@ -123,14 +126,15 @@ class ScheduleTeam final : public base::Progress,
   void count_moves(std::uint64_t moves) noexcept {
     moves_.store(moves_.load(std::memory_order_relaxed) + moves, std::memory_order_relaxed);
   }
-  /// `call`: in question; 0: the present one.
+  /// `call`: in question; 0: the current one.
   const base::Status& give_up(const base::Status& status, std::uint64_t call = 0) noexcept;
-  /// The lock, if the background thread may be in here too.
+  /// Takes the lock if the background thread may access the state too.
   std::unique_lock<std::mutex> hold() const noexcept {
     return driven_ && fabric_.background.allowed() ? std::unique_lock(fabric_.background.lock())
                                                    : std::unique_lock<std::mutex>();
   }
-  /// With the waiter and the background thread, while something is under way. Under the lock. May throw bad_alloc.
+  /// Registers with the waiter and the background thread, while operations are in flight. Under the lock. May throw
+  /// bad_alloc.
   void share();
   void unshare() noexcept;
   void tell(const Choice& choice, const schedule::Call& call, std::uint64_t bytes) const;
@@ -158,7 +162,7 @@ class ScheduleTeam final : public base::Progress,
   Signature signature_at(std::uint64_t call) const noexcept;
   std::uint64_t call_in_question() const noexcept;
   bool hear_alarm() noexcept;
-  /// One that waits for long, and what it has asked so far: the present blocking call, or what is started.
+  /// The state of a long wait and of its questions: for the current blocking call, or for started calls.
   struct Asker {
     std::int64_t looked_at = 0;
     int peer = -1;
@@ -169,12 +173,12 @@ class ScheduleTeam final : public base::Progress,
   void look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
   void look_after_started(std::int64_t now) noexcept;
   void hear_questions() noexcept;
-  /// Whom a wait is for may have given up in another team: see watch.cpp.
+  /// The awaited rank may have failed in another team: see watch.cpp.
   struct Elsewhere {
     std::int64_t looked_at = 0;
     int world_rank = -1;
-    std::uint64_t call = 0;    // that waits and needs all ranks; 0: none
-    std::uint64_t theirs = 0;  // how many that rank has made
+    std::uint64_t call = 0;    // the waiting call, if it needs all ranks; 0: none
+    std::uint64_t theirs = 0;  // number of calls that rank has made
     std::int64_t since = 0;
   };
   int waits_in_vain_for(int awaited, std::uint64_t call, std::int64_t now) noexcept;
@@ -187,7 +191,7 @@ class ScheduleTeam final : public base::Progress,
   void send_report() noexcept;
   base::Status hear_others() noexcept;
   void read_ledgers() noexcept;
-  /// What a rank tells, or what its ledger does; null if neither.
+  /// A rank's report, or one read from its ledger; null if there is neither.
   const Report* report_of(int rank) const noexcept;
   base::Status settle() noexcept;
 
@@ -208,26 +212,26 @@ class ScheduleTeam final : public base::Progress,
   std::uint64_t guard_entered_ = 0;
   unsigned guard_round_ = 0;
 
-  std::vector<Operation*> active_;       // in the order in which they were started
+  std::vector<Operation*> active_;       // in the order of their starts
   std::atomic<std::uint64_t> moves_{0};  // one writer at a time
   Operation blocking_;
   std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
   std::vector<Operation*> free_;
-  const Operation* uneven_ = nullptr;  // what a ticket has just been told of
-  bool driven_ = false;                // by the waiter, and by the background thread; the owner's
+  const Operation* uneven_ = nullptr;  // the operation whose mismatch a test has just reported
+  bool driven_ = false;                // registered with the waiter and the background thread; written by the owner
   int source_index_ = 0;
   std::vector<std::uint64_t> taken_;
 
   base::Status failure_;
-  int told_by_ = -1;  // the rank that told this one of the failure
+  int told_by_ = -1;  // the rank whose report this rank received
   bool explained_ = false;
-  bool closes_ = false;         // its ranks have agreed on that, and each that is through gives up its arena
-  std::uint64_t conflict_ = 0;  // the call that wasn't the same
+  bool closes_ = false;         // the ranks have agreed to close; each that completes the closing step frees its arena
+  std::uint64_t conflict_ = 0;  // number of the mismatched call
   History history_;
   Report report_;
-  std::vector<Report> read_;  // by rank, those of ranks that tell nothing
+  std::vector<Report> read_;  // by rank: reports read from ledgers
 
-  // of long waits
+  // for long waits
   unsigned idle_ = 0;
   Asker blocking_asker_;
   Asker started_asker_;

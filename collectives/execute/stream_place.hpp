@@ -1,16 +1,16 @@
-// StreamPlace: where a started collective stands in a device's stream.
+// StreamPlace: the position of a started collective in a device's stream.
 #pragma once
 
 #include "runtime/base/status.hpp"
 
 namespace hmc::collectives {
 
-/// It begins once the stream has come there, and lets the stream go on when it is over or given up. Under Background's
-/// lock.
+/// The collective begins when the stream has reached this position. The stream continues when the collective is
+/// complete or abandoned. Under Background's lock.
 class StreamPlace {
  public:
   virtual ~StreamPlace() = default;
-  /// in_progress while the stream hasn't come there. Never waits.
+  /// in_progress until the stream has reached the position. Never waits.
   virtual base::Status reached() noexcept = 0;
   virtual void go_on() noexcept = 0;
 };

@@ -1,4 +1,5 @@
-// TeamExchange: what ranks of a team tell each other while teams and windows come and go, by the team's schedules.
+// TeamExchange: exchanges between a team's ranks, by the team's schedules, while teams and windows are created and
+// closed.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@
 
 namespace hmc::collectives {
 
-/// Steps grow like log N, and no control plane takes part. A deadline isn't that of the whole exchange: each wait in
-/// it has the runtime's own. Throws Error. The team and its schedules must outlive it.
+/// The number of steps grows like log N, without the control plane. The `deadline` isn't used: each wait has the
+/// runtime's own timeout. Throws Error. The team and its schedules must outlive it.
 class TeamExchange final : public base::Exchange {
  public:
   TeamExchange(const window::TeamCore& team, ScheduleTeam& schedules) : team_(team), schedules_(schedules) {}
@@ -30,19 +31,19 @@ class TeamExchange final : public base::Exchange {
   ScheduleTeam& schedules_;
 };
 
-/// The exchange of a team that has no schedules yet, over its parent's: every rank of the parent makes the same
-/// rounds, and each sees those of its own group. A fixed number of them, so that one group's failure, or a rank
-/// that is in no group, doesn't put the parent's ranks out of step.
+/// The exchange of a team that has no schedules yet, by its parent's exchange. Every rank of the parent makes the same
+/// rounds and uses the data of its own group. The number of rounds is fixed, so that the parent's ranks stay in step if
+/// one group fails or a rank is in no group.
 class GroupExchange final : public base::Exchange {
  public:
-  /// `group`: ranks of the parent, empty for a rank that is in none.
+  /// `group`: ranks of the parent; empty for a rank in no group.
   GroupExchange(TeamExchange parent, std::vector<int> group, int rank, int rounds)
       : parent_(parent), group_(std::move(group)), rank_(rank), left_(rounds) {}
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return static_cast<int>(group_.size()); }
   std::vector<base::Bytes> allgather(base::ByteView mine, base::Deadline deadline) override;
   void barrier(base::Deadline deadline) override { (void)allgather({}, deadline); }
-  /// The rounds that are left.
+  /// Makes the remaining rounds.
   void finish(base::Deadline deadline) {
     while (left_ > 0) barrier(deadline);
   }

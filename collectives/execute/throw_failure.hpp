@@ -1,4 +1,5 @@
-// What a failed collective says: who is missing and in what, or who called what.
+// throw_failure: builds the error of a failed collective. A timeout names the missing ranks and the ranks' states; a
+// mismatch names each rank's call.
 #pragma once
 
 #include <cstddef>
