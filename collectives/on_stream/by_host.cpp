@@ -1,15 +1,17 @@
-// Calls on streams that the background thread carries out in host memory: devices of any vendor, several nodes.
+// Calls on streams that the background thread runs in host memory: devices of any vendor, several nodes.
 //
-// A piece of an allreduce, in my stream: the input goes to a slot of host memory; a point, which the thread looks for;
-// a gate; the slot goes to the output. Seen by the thread: once the stream is at the point, an allreduce by schedules
-// from the slot into the slot; then it opens the gate. The next piece's input is put in before this piece's gate, into
-// the other slot, so that copies and messages overlap. A slot's next input comes behind its last output, in the same
-// stream or, by an event, in the last one.
+// A piece of an allreduce in the stream: copy the input to a slot of host memory; an event, which the thread polls; a
+// gate; copy the slot to the output. In the thread: when the stream has reached the event, run an allreduce by
+// schedules from the slot into the slot; then open the gate.
 //
-// That the stream has come to the point is asked for, not told by a function of the host's: a driver may have one
-// thread for those, and then a gate that is such a function holds up what would open it.
+// The next piece's input is enqueued before this piece's gate, into the other slot, so that copies and messages
+// overlap. A slot's next input is ordered after its last output, by the same stream or by an event in the previous
+// stream.
 //
-// The calls have schedules of their own, of a team that nobody else calls: their order is that of the calls on streams.
+// The thread polls the event, because a host function in the stream could deadlock: a driver may run those on one
+// thread, and a gate that is such a function would block the function that opens it.
+//
+// The calls use the schedules of a private duplicate of the team, so their order is that of the calls on streams.
 #include <algorithm>
 #include <array>
 #include <mutex>
@@ -31,7 +33,7 @@ using schedule::Collective;
 
 const char* const failed_before = "an earlier call on streams has failed on a rank";
 
-/// Host memory that goes back to who gave it.
+/// Host memory from a provider, returned to it on destruction.
 class Slot {
  public:
   static constexpr std::size_t bytes = std::size_t{2} << 20;
@@ -48,7 +50,7 @@ class Slot {
     if (provider_ != nullptr) provider_->give_back(std::move(block_));
   }
   std::byte* data() const noexcept { return block_.data; }
-  /// Empty where streams copy from and to it in their order, and not when they are told to.
+  /// Empty if streams copy to and from the block in stream order, and not at the time of the call.
   const std::string& why_not_in_order() const noexcept { return block_.why_pageable; }
 
  private:
@@ -81,9 +83,9 @@ class ByHost final : public CallsOnStreams, public window::OpenStreams {
  private:
   /// A part of a call, from its first work in the stream to its start.
   struct Piece {
-    CollectiveArgs args;  ///< of buffers that the host reaches
-    const void* in;       ///< to be copied into given.input; null: that is it
-    void* out;            ///< likewise
+    CollectiveArgs args;  ///< the buffers are ones that the host can access
+    const void* in;       ///< copied into args.input; null: args.input is the caller's
+    void* out;            ///< likewise, from args.output
     std::size_t bytes = 0;
     std::unique_ptr<memory::Event> point;
   };
@@ -107,13 +109,13 @@ class ByHost final : public CallsOnStreams, public window::OpenStreams {
   memory::Owner owner_;
   std::array<Slot, 2> slots_;
   std::unique_ptr<memory::Event> last_;
-  std::shared_ptr<window::TeamCore> own_;  // goes before what its calls use
+  std::shared_ptr<window::TeamCore> own_;  // destroyed before the members that its calls use
   std::uint64_t pieces_ = 0;
-  std::uint64_t end_ = 0;     // the ticket of what says that no call comes any more
-  bool is_recorded_ = false;  // last_
-  bool is_lost_ = false;      // nobody can say whether a stream still uses the slots
+  std::uint64_t end_ = 0;     // the ticket of the barrier that announces the end of calls
+  bool is_recorded_ = false;  // last_ is recorded
+  bool is_lost_ = false;      // unknown if a stream still uses the slots
   bool open_ = true;
-  bool told_ = false;  // the user, that no call is made any more
+  bool told_ = false;  // the caller has got an error: no call is made any more
 };
 
 ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) : team_(team.core) {
@@ -133,7 +135,7 @@ std::string ByHost::prepare() {
   try {
     for (Slot& slot : slots_) {
       slot = Slot(owner_);
-      // OpenCL's queues keep to their order with any memory.
+      // OpenCL's queues keep their order with any memory.
       if (owner_.provider->type() != MemoryType::OPENCL && !slot.why_not_in_order().empty())
         return slot.why_not_in_order();
     }
@@ -152,7 +154,8 @@ ByHost::~ByHost() {
   if (!window::comes_true(window::soon_over, [this] { return !pending(); }) || is_lost_) leave_behind();
 }
 
-/// A stream that can't be ended still uses all this: it stays until the process ends, and its owners can be reached.
+/// A stream that can't be drained still uses the slots and the event. They stay allocated until the process ends,
+/// reachable for leak checkers.
 void ByHost::leave_behind() {
   static auto& left = *new std::vector<std::pair<std::array<Slot, 2>, std::unique_ptr<memory::Event>>>;
   static auto& mutex = *new std::mutex;
@@ -215,10 +218,10 @@ template <typename Enqueue> void ByHost::call(void* stream, const char* operatio
   window::throw_status(team_.fabric(), status, {operation});
 }
 
-/// All gates open, on all ranks.
+/// Fails the schedules, which opens all gates on all ranks.
 void ByHost::give_up(const Status& status, memory::Stream& stream) noexcept {
   schedules().fail(status);
-  is_recorded_ = last_->record(stream).ok();  // behind what it got of this call
+  is_recorded_ = last_->record(stream).ok();  // after the work already enqueued for this call
   is_lost_ = is_lost_ || !is_recorded_;
 }
 
@@ -245,7 +248,7 @@ Status ByHost::take_in(Piece& piece, memory::Stream& stream) const {
   return piece.point->record(stream);
 }
 
-/// The collective is started last: what may fail before leaves nothing started, and a gate that goes opens.
+/// Starts the collective last. If an earlier step fails, nothing is started; and a gate opens when it is destroyed.
 Status ByHost::go_through(Piece& piece, memory::Stream& stream) {
   std::unique_ptr<memory::Gate> gate;
   if (const Status status = stream.stop(gate); !status.ok()) return status;
@@ -260,7 +263,7 @@ Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream
       memory::transfer_between(out, memory::known_owner_of(out), in, memory::known_owner_of(in), bytes), stream);
 }
 
-/// Of a failure of an earlier call: another rank's, or found by the background thread.
+/// Throws for a failure of an earlier call: another rank's, or one that the background thread detected.
 void ByHost::tell(const Status& status, const char* operation) {
   told_ = true;
   if (status.code == Code::mismatch || status.code == Code::peer_failed || status.code == Code::aborted)
@@ -271,7 +274,8 @@ void ByHost::tell(const Status& status, const char* operation) {
 
 // ---- the end
 
-/// Ranks that still wait for a call of mine hear so that none comes: it is compared with theirs.
+/// Starts a barrier with the signature of the close. Ranks that wait for a call of this rank compare it with theirs,
+/// and detect the mismatch.
 Status ByHost::announce_end() noexcept {
   if (end_ != 0) return {};
   CollectiveArgs args = barrier_call();
@@ -280,7 +284,7 @@ Status ByHost::announce_end() noexcept {
   return schedules().start(args, end_);
 }
 
-/// My streams have run out; and, `on_all_ranks`, all have announced the end.
+/// Waits until this rank's streams are drained and, with `on_all_ranks`, all ranks have announced the end.
 Status ByHost::until_over(bool on_all_ranks) noexcept {
   Status status = announce_end();
   if (!status.ok()) {
@@ -295,7 +299,7 @@ Status ByHost::until_over(bool on_all_ranks) noexcept {
   const Status waited = team_.fabric().waiter.until({base::Activity::closing}, over, team_.fabric().timeout);
   if (waited.code == Code::timeout && status.code == Code::in_progress) schedules().expired(end_);
   if (!waited.ok()) {
-    schedules().fail(waited);  // unless it has failed
+    schedules().fail(waited);  // no effect if it has failed already
     return waited;
   }
   return status.code == Code::in_progress ? Status{} : status;
@@ -316,9 +320,10 @@ void ByHost::close() {
   }
   if (over.code == Code::peer_failed || over.code == Code::aborted) tell(over, "Team::close");
   const Status status = over.ok() ? over : outcome();
-  // What has been sent on the own team's behalf arrives before somebody lets that go.
+  // Messages of the private team must arrive before a rank destroys it.
   if (!status.ok()) (void)window::flush_wires(fabric);
-  // Good or bad on all ranks alike, since all or none go on with closing: bad where somebody doesn't know yet.
+  // All ranks succeed or fail together, because all or none continue with closing. They fail if any rank hasn't yet
+  // reported the failure to its caller.
   base::ByteWriter mine;
   mine.number<std::uint64_t>(status.ok() || told_ ? 1 : 0);
   bool all_know = true;
@@ -344,7 +349,7 @@ Status ByHost::compare() const noexcept {
   return failed.ok() || failed.code == Code::closed ? Status{} : schedules().explain();
 }
 
-/// The gates are open: what streams still hold runs out.
+/// The gates are open: the streams complete the work that they still hold.
 Status ByHost::outcome() const noexcept {
   (void)window::comes_true(window::soon_over, [this] { return !pending(); });
   return schedules().explain();

@@ -1,9 +1,11 @@
-// Calls on streams that wait for each other's words, and no host in between: within a node.
+// Calls on streams within a node: the streams wait for each other's words, without the host.
 //
-// A piece of an allreduce: the input goes to my staging; the streams meet; my device reduces its slice of all stagings
-// into all stagings; the streams meet again; the result goes out. Slice i of any staging is touched by rank i's kernel
-// alone between the two meetings, and by its owner's copies outside of them; the next piece's copy comes after the
-// second meeting, at which all have done with my staging.
+// A piece of an allreduce: copy the input to this rank's staging; the streams synchronize; this rank's device reduces
+// its slice of all stagings into all stagings; the streams synchronize again; copy the staging to the output.
+//
+// Between the two synchronizations only rank i's kernel accesses slice i of any staging; outside of them only the
+// owner's copies do. The next piece's copy comes after the second synchronization, at which all kernels have finished
+// with this rank's staging.
 #include <algorithm>
 
 #include "collectives/on_stream/make.hpp"

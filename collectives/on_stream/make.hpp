@@ -8,8 +8,7 @@
 
 namespace hmc::collectives {
 
-// Collective; `buffer` lies on the device that the streams are of. Throw Error{unsupported} on every rank where some
-// rank can't.
+// Collective; `buffer` lies on the device of the streams. Throw Error{unsupported} on every rank if any rank can't.
 std::unique_ptr<CallsOnStreams> make_by_words(const OpenTeam& team, const char* operation, const void* buffer);
 std::unique_ptr<CallsOnStreams> make_by_host(const OpenTeam& team, const char* operation, const void* buffer);
 

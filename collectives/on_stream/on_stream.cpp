@@ -1,5 +1,5 @@
-// Collectives in the order of devices' streams: by the streams themselves where they can, else by the background
-// thread.
+// Collectives in the order of device streams: the streams synchronize with each other if they can; else the background
+// thread runs the calls.
 #include <hmc/team.hpp>
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ CallsOnStreams& calls_of(const OpenTeam& team, const char* operation, const void
 void Team::allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) {
   const OpenTeam team(core_, "allreduce_on");
   collectives::allreduce_direct_call(in, out, count, type,
-                                     Reduction(op));  // what is wrong with it is this rank's alone
+                                     Reduction(op));  // checks arguments that are invalid on this rank alone
   const void* const on_device = window::need_host_copies(in, in) ? in : out;
   calls_of(team, "allreduce_on", on_device).allreduce(stream, in, out, count, type, op);
 }
