@@ -23,13 +23,13 @@ const char* name_of(How how) noexcept {
   return index < std::size(names) ? names[index] : "unknown";
 }
 
-/// What a rank asks for. All ways to make a team are a split by colour and key.
+/// A rank's arguments. All forms of team creation are a split by colour and key.
 struct Wish {
   How how = How::split;
   std::int32_t colour = -1;
   std::int32_t key = 0;
-  std::uint64_t list = 0;  ///< of a subset: a hash
-  std::string fault;       ///< why this rank's arguments are refused; empty: they aren't
+  std::uint64_t list = 0;  ///< of a subset: a hash of the ranks
+  std::string fault;       ///< why this rank's arguments are invalid; empty if they are valid
 };
 
 base::Bytes encode(const Wish& wish) {
@@ -60,7 +60,7 @@ Wish decode(base::ByteView bytes, int world) {
   throw Error(std::move(detail));
 }
 
-/// Every rank sees the same wishes, so all throw the same.
+/// Every rank checks the same arguments, so all throw the same error.
 void require_agreement(const OpenTeam& parent, const std::vector<Wish>& wishes) {
   const Wish& mine = wishes[static_cast<std::size_t>(parent.rank())];
   const Wish& first = wishes.front();
@@ -81,7 +81,7 @@ void require_agreement(const OpenTeam& parent, const std::vector<Wish>& wishes) 
   }
 }
 
-/// The parent's ranks that are in the team with this one, in the team's order.
+/// Ranks of the parent that join this rank's team, in the team's order.
 std::vector<int> group_of(const std::vector<Wish>& wishes, int rank) {
   const auto wish_of = [&](int of) -> const Wish& { return wishes[static_cast<std::size_t>(of)]; };
   std::vector<int> group;
@@ -92,7 +92,7 @@ std::vector<int> group_of(const std::vector<Wish>& wishes, int rank) {
   return group;
 }
 
-/// Core::create's, for the arena: sizes, descriptions, agreement.
+/// Rounds of Core::create for the arena: sizes, descriptions, agreement.
 constexpr int arena_rounds = 3;
 
 std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
@@ -122,7 +122,7 @@ std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
     try {
       rounds->finish(fabric.deadline());
     } catch (const Error&) {
-      // Then the parent has failed, and what is under way says why.
+      // Then the parent has failed, and the exception in flight names the cause.
     }
     throw;
   }
@@ -197,7 +197,7 @@ void close(const OpenTeam& team) {
                             team.core.world_rank(static_cast<int>(rank)), open),
                 "close a team's windows before the team");
   }
-  (void)team.core.collectives->close();  // no world, so nothing unheard
+  (void)team.core.collectives->close();  // not the world, so the result is always empty
   team.core.closed = true;
 }
 

@@ -1,4 +1,4 @@
-// How a team is made of another.
+// Creation of teams from other teams, and their close.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,15 @@
 
 namespace hmc::collectives {
 
-// All collective over the parent. Null where this rank isn't in the new team. Throw Error, on every rank of the
-// parent if ranks don't agree on what they ask for.
+// All are collective over the parent. Null if this rank isn't in the new team. Throw Error on every rank of the parent
+// if the ranks' arguments don't agree.
 std::shared_ptr<window::TeamCore> split(const OpenTeam& parent, int colour, int key);
 std::shared_ptr<window::TeamCore> subset(const OpenTeam& parent, std::span<const int> ranks);
 std::shared_ptr<window::TeamCore> duplicate(const OpenTeam& parent);
 std::shared_ptr<window::TeamCore> node_team(const OpenTeam& parent);
 std::shared_ptr<window::TeamCore> leaders(const OpenTeam& parent);
 
-/// Collective. Error on every rank if some have windows of the team open.
+/// Collective. Throws Error on every rank if a rank has windows of the team open.
 void close(const OpenTeam& team);
 
 }  // namespace hmc::collectives
