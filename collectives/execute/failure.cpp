@@ -1,4 +1,4 @@
-// How a team's failure comes to be known to all of its ranks, and what it was.
+// Failures of a team: how they reach all ranks, and how each rank determines the cause.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -17,7 +17,7 @@ bool waited_in_vain(const Report& report) noexcept {
   return code == Code::timeout || code == Code::mismatch;
 }
 
-/// Of a rank that is in no call: see read_ledgers.
+/// A report that read_ledgers built for a rank that is in no call.
 bool is_read(const Report& report) noexcept { return static_cast<Code>(report.code) == Code::in_progress; }
 
 bool is_of_the_job(const Status& status) noexcept {
@@ -26,13 +26,13 @@ bool is_of_the_job(const Status& status) noexcept {
 
 }  // namespace
 
-/// Whoever gives up first writes its report to all others and raises their alarm; who sees the alarm does the
-/// same. So a rank that waits for someone who will never come learns of it at once, wherever in the algorithm
-/// the two are. Deaths and aborts are known to all by the node's page: for them nothing is sent; whatever else a
-/// rank fails of is told.
+/// The first rank that fails writes its report to all others and raises their alarms. A rank that sees the alarm does
+/// the same. So a rank that waits for a peer which will never arrive fails at once, wherever in the algorithm both are.
+/// Deaths and aborts reach all ranks by the node page, so no report is sent for them; all other failures are reported.
 ///
-/// Who gave up and said so may have ended since, and a slow rank meets that death before it has looked at the alarm.
-/// The alarm was raised first and wins; it may still lie in a wire.
+/// A rank that reported a failure may have exited since, and a slow rank may detect that death before it checks the
+/// alarm. The alarm was raised first and takes precedence. It may still be in a wire, so the wires are progressed
+/// first.
 const Status& ScheduleTeam::give_up(const Status& status, std::uint64_t call) noexcept {
   if (!failure_.ok()) return failure_;
   if (is_of_the_job(status)) {
@@ -70,14 +70,14 @@ bool ScheduleTeam::failed_before() const noexcept {
   return call != 0 && call < history_.calls();
 }
 
-/// The present blocking call, or the oldest of those that are under way.
+/// The current blocking call, or the oldest call in flight.
 std::uint64_t ScheduleTeam::call_in_question() const noexcept {
   for (const Operation* const operation : active_)
     if (operation->outcome.code == Code::in_progress) return operation->call_number;
   return history_.calls();
 }
 
-/// Calls that are under way are known, however long ago they were begun.
+/// Calls in flight have signatures, even if the history has dropped them.
 Signature ScheduleTeam::signature_at(std::uint64_t call) const noexcept {
   if (history_.has(call)) return history_.signature_of(call);
   for (const Operation* const operation : active_)
@@ -89,7 +89,7 @@ void ScheduleTeam::write_report(std::uint64_t call) noexcept {
   report_.code = static_cast<std::uint64_t>(failure_.code);
   report_.peer = static_cast<std::uint64_t>(failure_.peer);
   report_.call = call;
-  // Who hasn't come so far tells of the last calls that it made.
+  // A rank that hasn't reached the call reports the last calls that it made.
   const std::uint64_t last = std::min(call, history_.calls());
   report_.first = last > Report::before ? last - Report::before : 1;
   for (std::uint64_t i = 0; i < Report::told; ++i) report_.signatures[i] = signature_at(report_.first + i).word();
@@ -100,7 +100,7 @@ bool ScheduleTeam::hear_alarm() noexcept {
   if (alarm == 0) [[likely]]
     return false;
   const int rank = static_cast<int>(alarm) - 1;
-  // All tell of the same calls, where they can.
+  // All ranks report the same calls, if they can.
   const bool heard = arena_.word(Arena::report_offset(rank)) != 0;
   told_by_ = rank;
   give_up(Status::failure(Code::timeout, gave_up, arena_.world(rank)), heard ? arena_.report(rank).call : 0);
@@ -111,7 +111,7 @@ void ScheduleTeam::send_report() noexcept {
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
     const std::uint64_t offset = Arena::report_offset(rank_);
-    std::uint64_t ticket = 0;  // report_ stays as it is from now on
+    std::uint64_t ticket = 0;  // report_ doesn't change from now on
     Status sent = window::begin_put_signal(arena_.window(), peer, offset + sizeof report_.args, &report_.code,
                                            sizeof report_ - sizeof report_.args, offset, 1, ticket);
     if (sent.ok())
@@ -125,7 +125,7 @@ void ScheduleTeam::send_report() noexcept {
 Status ScheduleTeam::explain() noexcept {
   {
     const auto guard = hold();
-    unshare();  // nothing is under way any more: from here on all of it is the owner's
+    unshare();  // nothing is in flight any more: from here on only the owner accesses the state
   }
   if (explained_ || (failure_.code != Code::timeout && failure_.code != Code::mismatch)) return failure_;
   explained_ = true;
@@ -136,8 +136,9 @@ Status ScheduleTeam::explain() noexcept {
   return failure_;
 }
 
-/// Ranks that are in a call answer at once. Returns a death or an abort, which ends it, unless this rank knows of a
-/// mismatch by then: that is what went wrong, and who knows of it ends, mostly; so the others are heard out.
+/// Waits for the other ranks' reports; ranks in a call send theirs at once. A death or an abort ends the wait and is
+/// returned. Exception: if this rank has evidence of a mismatch, the mismatch is the cause, and ranks that detect it
+/// mostly exit. Then it waits for the other reports until the limit.
 Status ScheduleTeam::hear_others() noexcept {
   int dead = -1;
   const auto all_heard = [&]() noexcept {
@@ -155,12 +156,12 @@ Status ScheduleTeam::hear_others() noexcept {
     died = waited;
     dead = team_.rank_of(waited.peer);
     if (settle().code != Code::mismatch || base::now_ns() >= limit) return died;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a waiter no longer does, in a job that has died
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the waiter doesn't sleep in an aborted job
   }
 }
 
-/// Who tells nothing is mostly in no call: having only given, it computes. What it called is compared with what this
-/// rank reports of.
+/// A rank without a report is mostly in no call: it has only sent, and computes now. Its ledger is compared with this
+/// rank's report.
 void ScheduleTeam::read_ledgers() noexcept {
   for (int rank = 0; rank < size_; ++rank) {
     Ledger* const ledger = rank == rank_ ? nullptr : arena_.ledger_of(rank);
@@ -168,7 +169,7 @@ void ScheduleTeam::read_ledgers() noexcept {
     try {
       read_.resize(static_cast<std::size_t>(size_));
     } catch (const std::bad_alloc&) {
-      return;  // then less is told
+      return;  // then fewer calls are reported
     }
     Report& read = read_[static_cast<std::size_t>(rank)];
     read.args = 1;
@@ -187,14 +188,14 @@ const Report* ScheduleTeam::report_of(int rank) const noexcept {
   return read.args != 0 ? &read : nullptr;
 }
 
-/// What it was, from what was heard so far.
+/// Determines the cause from the reports so far.
 Status ScheduleTeam::settle() noexcept {
   conflict_ = 0;
   int missing = -1;
-  int cause = -1;    // who failed of something else than waiting
-  int witness = -1;  // who has seen a mismatch
+  int cause = -1;    // a rank with a failure other than a timeout or mismatch
+  int witness = -1;  // a rank that detected a mismatch
   int other = failure_.code == Code::mismatch ? team_.rank_of(failure_.peer) : -1;
-  int first = -1;  // of those that were heard
+  int first = -1;  // the first rank with a report
   const auto consider = [&](std::uint64_t number, int rank) noexcept {
     if (number == 0 || (conflict_ != 0 && conflict_ <= number)) return;
     conflict_ = number;
@@ -210,7 +211,7 @@ Status ScheduleTeam::settle() noexcept {
     if (is_heard && witness < 0 && static_cast<Code>(report.code) == Code::mismatch) witness = rank;
     if (is_heard && cause < 0 && !waited_in_vain(report)) cause = rank;
     if (first < 0) first = rank;
-    // Others may differ in a call that this rank hasn't made yet.
+    // Other ranks may differ in a call that this rank hasn't made yet.
     consider(Report::conflict(report_, report), rank);
     consider(Report::conflict(*report_of(first), report), rank);
   }

@@ -1,4 +1,4 @@
-// Operations that go on while the caller does something else.
+// Operations that continue while the caller computes.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -12,7 +12,7 @@ using base::Status;
 
 namespace {
 
-/// A ticket: how often its operation has run, above where it is found.
+/// A ticket: the number of runs of its operation, above the operation's index.
 constexpr unsigned index_bits = 20;
 
 }  // namespace
@@ -31,8 +31,8 @@ Operation& ScheduleTeam::take_operation() {
   return taken;
 }
 
-/// After share(), which may fail: from here on nothing does. All of its turns are reserved now, so that they stand in
-/// the order of the calls on every rank; see Numbering.
+/// Starts an operation; can't fail, as share(), which can, runs before. Reserves all its turns now, so that turns are
+/// in the order of calls on every rank; see Numbering.
 Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
   enter(operation, operation.args().signature);
   operation.start(false);
@@ -69,7 +69,7 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
       free_.push_back(&operation);
       return status;
     }
-    free_.push_back(&operation);  // for as long as something may fail
+    free_.push_back(&operation);  // until nothing can fail any more
     share();
     free_.pop_back();
     operation.copies = std::move(copies);
@@ -94,20 +94,21 @@ void ScheduleTeam::retire(Operation& operation) noexcept {
   if (!operation.is_kept) let_go(operation);
 }
 
-/// Who has lost an output is asked for it by its ticket, whenever that is: another call takes another operation.
+/// An operation that lost its output keeps the status for its ticket, which may be tested at any time. So it isn't
+/// reused.
 void ScheduleTeam::let_go(Operation& operation) noexcept {
   operation.copies.reset();
   if (operation.lost.ok()) free_.push_back(&operation);
 }
 
-/// Outside of the waiter's round through what it drives: when nothing is under way it need not look here.
+/// Called outside of the waiter's loop over its progress sources. Unregisters when nothing is in flight.
 void ScheduleTeam::tidy() noexcept {
   if (active_.empty()) unshare();
 }
 
 Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
   const Visit visit(fabric_.background, driven_, window::Background::Call::asks);
-  if (!visit) return Status::in_progress();  // the thread is at it, and a test never waits
+  if (!visit) return Status::in_progress();  // the thread is stepping, and a test never waits
   const std::size_t index = (ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1;
   const Operation& operation = *operations_[index];
   const auto over = [&]() noexcept { return operation.ticket != ticket || !operation.under_way; };
@@ -128,8 +129,8 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
   return failure_.ok() ? Status::in_progress() : failure_;
 }
 
-/// An alltoallv whose counts didn't match has failed alone, and so has a call whose output is lost on its way to this
-/// rank's device: the team goes on.
+/// Two failures concern only one call, and the team continues: an alltoallv with mismatched counts, and an output that
+/// couldn't be copied to this rank's device.
 Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
   uneven_ = operation.uneven_ticket == ticket ? &operation : nullptr;
   if (uneven_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
@@ -144,7 +145,7 @@ void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
 }
 
 void ScheduleTeam::abandon(std::uint64_t) noexcept {
-  const auto guard = hold();  // by now the thread is out of its step
+  const auto guard = hold();  // with the lock held, the thread isn't in a step
   if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) give_up(aborted);
 }
 
@@ -179,7 +180,7 @@ Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operat
   }
 }
 
-/// Within the lock.
+/// Requires the lock.
 Status ScheduleTeam::why_not_start(const Operation& operation) const noexcept {
   if (!failure_.ok()) return failure_;
   if (operation.under_way) return Status::failure(Code::invalid_argument, "the plan's last run isn't over");

@@ -20,7 +20,7 @@ std::uint64_t extent_of(const Call& call) noexcept {
 
 namespace {
 
-/// Where the blocks of a v-form begin that says nothing of it: one after the other.
+/// Copies counts and displacements. Without displacements the blocks are contiguous.
 void copy_blocks(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> displacements,
                  std::vector<std::uint64_t>& to_counts, std::vector<std::uint64_t>& to_displacements) {
   to_counts.assign(counts.begin(), counts.end());
@@ -55,19 +55,20 @@ void Operation::take(const CollectiveArgs& args, const schedule::Algorithm& algo
       call.receive_displacements = whole_received_.displacements;
     }
   }
-  // Where pieces of blocks go from node to node in messages of their own, a little less: with its header, a power of
-  // two takes one segment more on a loopback of 64 KiB, of some bytes; each costs as much as a full one, to both ends.
+  // If blocks' pieces go between nodes in separate messages, make them a little shorter than a power of two. With its
+  // header, such a message would take one more segment of some bytes on a loopback of 64 KiB. Each segment costs both
+  // ends as much as a full one.
   constexpr std::uint64_t segment = 64 * 1024;
   if (algorithm.hierarchical && schedule::has_blocks(call.collective) && total_ > longest &&
       longest * call.element_bytes > segment)
     longest -= longest / 32;
   pieces_ = total_ <= longest ? 1 : (total_ + longest - 1) / longest;
-  // All of about one length, in whole lines.
+  // Pieces of about equal length, in whole lines.
   const std::uint64_t line = std::max<std::uint64_t>(64 / call.element_bytes, 1);
   length_ = pieces_ == 1 ? total_ : std::min(longest, ((total_ + pieces_ - 1) / pieces_ + line - 1) / line * line);
   if (pieces_ > 1) pieces_ = (total_ + length_ - 1) / length_;
-  // Its schedules would keep what the output overwrites in scratch, gaps between blocks and all: a part of the room
-  // that whole pieces can have.
+  // In-place schedules would save the overwritten input in scratch, including gaps between blocks. That would leave
+  // less scratch for the pieces.
   stages_ = call.collective == Collective::alltoall && call.in_place;
   if (stages_) call.in_place = false;
 }
@@ -84,7 +85,7 @@ bool Operation::synchronises() const noexcept {
     case Collective::allreduce:
     case Collective::allgather:
     case Collective::alltoall:
-    case Collective::reduce_scatter: return args_.call.count > 0;  // a v-form has 0: someone may have nothing
+    case Collective::reduce_scatter: return args_.call.count > 0;  // a v-form has 0: some ranks may have no data
     default: return false;
   }
 }
@@ -103,8 +104,8 @@ void Operation::cut_counts(std::uint64_t first, std::uint64_t count) {
   if (args_.call.collective == Collective::alltoall) cut(whole_received_, part_received_);
 }
 
-/// Elements [first, first + length_) of the vector or of every block. The buffers begin `first` further on
-/// (load), so that blocks keep their displacements.
+/// Elements [first, first + length_) of the vector or of every block. load() shifts the buffers by `first`, so that
+/// blocks keep their displacements.
 Call Operation::piece_call(std::uint64_t first) {
   Call call = args_.call;
   if (pieces_ == 1) return call;
@@ -128,8 +129,8 @@ Call Operation::piece_call(std::uint64_t first) {
   return call;
 }
 
-/// Pieces that are called alike share a plan: all but the last of a vector, and of a v-form all in a row in which no
-/// rank's block ends.
+/// Pieces with equal parameters share a plan: all but the last piece of a vector; in a v-form, consecutive pieces in
+/// which no rank's block ends.
 void Operation::keep_plans(Plans& plans) {
   std::uint64_t count = 0;
   std::vector<std::uint64_t> counts, received;
@@ -139,7 +140,7 @@ void Operation::keep_plans(Plans& plans) {
         std::ranges::equal(call.receive_counts, received))
       continue;
     auto plan = plans.get(*algorithm_, call);
-    if (plan == nullptr) return kept_.clear();  // load says so
+    if (plan == nullptr) return kept_.clear();  // load reports the failure
     kept_.push_back({i, std::move(plan)});
     count = call.count;
     counts.assign(call.counts.begin(), call.counts.end());
@@ -164,8 +165,8 @@ void Operation::start(bool blocking) noexcept {
   if (compares_) counts_ = counts_of(args_.compares_as, whole_.counts, whole_received_.counts);
 }
 
-/// The allreduce of what each knows of the counts; and if they don't match, each rank hears what is sent to it, and all
-/// hear of the pairs. None needs scratch in proportion to the team.
+/// Piece 0: the allreduce of all ranks' summaries of their counts. After a mismatch, piece 1 sends each rank the counts
+/// that others send to it, and piece 2 combines the mismatched pairs. None needs scratch in proportion to the team.
 Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept {
   Call call;
   call.count = 1;
@@ -221,7 +222,7 @@ Status Operation::load(Plans& plans) {
   const std::uint64_t shift = first * args_.call.element_bytes;
   const auto* const input = static_cast<const std::byte*>(args_.input);
   auto* const output = static_cast<std::byte*>(args_.output);
-  // Null where a rank gives or gets nothing (not the root's).
+  // Null if a rank has no input or output (not the root's).
   runner_.load(std::move(plan), args_, turn, input == nullptr ? nullptr : input + shift,
                output == nullptr ? nullptr : output + shift);
   running_ = true;

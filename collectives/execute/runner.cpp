@@ -19,7 +19,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, 
   next_ = 0;
   number_ = turn.number;
   stamp_ = turn.stamp;
-  // Only read, unless the call is in place: then it is the output too.
+  // Only read, unless the call is in place: then the input is also the output.
   buffers_[static_cast<std::size_t>(schedule::Buffer::input)] = const_cast<std::byte*>(input);
   buffers_[static_cast<std::size_t>(schedule::Buffer::output)] = output;
   buffers_[static_cast<std::size_t>(schedule::Buffer::scratch)] = arena_->scratch(number_);
@@ -59,10 +59,10 @@ Status Runner::take(const Step& step) noexcept {
 
 void Runner::copy(const Step& step) noexcept {
   for (const Result& result : plan_->results)
-    if (result.copy == next_) return;  // it was made there
+    if (result.copy == next_) return;  // the sum was computed in the output
   std::byte* const to = at(step.to_buffer, step.to);
   const std::byte* const from = source_of(step);
-  // Equal after a direct receive, or where a call in place leaves nothing to do.
+  // Equal after a direct receive, or if a call in place has nothing to copy.
   if (to != from) std::memcpy(to, from, step.bytes);
 }
 
@@ -80,7 +80,7 @@ void Runner::begin_receives() {
   receives_.clear();
   received_ = 0;
   if (plan_->arrivals.empty()) return;
-  receives_.reserve(plan_->arrivals.size());  // a wire has their addresses
+  receives_.reserve(plan_->arrivals.size());  // no reallocation: a wire holds their addresses
   for (const Arrival& arrival : plan_->arrivals) {
     window::DirectReceive& receive = receives_.emplace_back();
     receive.offset = arena_->scratch_offset(number_) + arrival.scratch;
@@ -110,7 +110,7 @@ void Runner::end_receive() noexcept {
 }
 
 Status Runner::put(const Step& step) noexcept {
-  // A schedule that reaches past an area is a mistake of ours: told, and never carried out.
+  // A schedule that exceeds its area is a bug in this library: it is reported, and the put isn't made.
   if (step.to > arena_->scratch_bytes() || step.bytes > arena_->scratch_bytes() - step.to ||
       step.slot >= arena_->slots()) [[unlikely]]
     return Status::failure(Code::out_of_range, "a schedule reaches past its area",

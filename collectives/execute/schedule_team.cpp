@@ -27,7 +27,7 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
   history_.count_in(fabric_.waiter.page().activity(fabric_.waiter.local_index()).calls);
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
-  // Requests of a team that has gone don't get as far as its place here: their window is closed.
+  // Requests of a destroyed team don't get as far as its entry here: their window is closed.
   auto& sources = fabric_.sources;
   const auto place = std::find(sources.begin(), sources.end(), nullptr);
   source_index_ = -1 - static_cast<int>(place - sources.begin());
@@ -41,7 +41,7 @@ ScheduleTeam::ScheduleTeam(window::TeamCore& team, const schedule::Shape& shape,
 ScheduleTeam::~ScheduleTeam() {
   {
     const auto guard = hold();
-    // While what they are put from is still there: the arena, the operations' copies, the caller's buffers.
+    // Abandon while the sources of puts still exist: the arena, the operations' copies, the caller's buffers.
     for (Operation* const operation : active_) operation->abandon();
     unshare();
   }
@@ -98,7 +98,7 @@ std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
   return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
 }
 
-/// Once per kind of call and class of sizes, by one rank.
+/// Logs the choice, once per kind of call and class of sizes, on rank 0.
 void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t bytes) const {
   if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
   fabric_.log.info("{}{} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
@@ -106,7 +106,7 @@ void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t by
                    name_of(choice.origin), choice.predicted_ns / 1000);
 }
 
-/// The algorithm, and the length of a piece.
+/// Selects the algorithm and the length of a piece.
 Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) noexcept {
   try {
     CollectiveArgs resolved = args;
@@ -143,7 +143,7 @@ Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
   const auto guard = hold();
   if (!failure_.ok()) [[unlikely]]
     return failure_;
-  if (const Status status = prepare(blocking_, args); !status.ok())  // the same on every rank, but for memory
+  if (const Status status = prepare(blocking_, args); !status.ok())  // the same on every rank, except for memory
     return status.code == Code::out_of_memory ? give_up(status) : status;
   tidy();
   blocking_.start(true);
@@ -161,7 +161,7 @@ void ScheduleTeam::enter(Operation& operation, Signature signature) noexcept {
   operation.history = history_.word();
 }
 
-/// Before its first step it may wait in a guard.
+/// The awaited team rank. Before its first step, an operation may wait in a guard.
 int ScheduleTeam::awaited_by(const Operation& operation) const noexcept {
   if (operation.running()) return operation.awaited();
   return guard_entered_ > guards_done_ ? (rank_ + size_ - (1 << guard_round_) % size_) % size_ : -1;
@@ -187,7 +187,7 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
       if (status.code != Code::in_progress) return status;
       continue;
     }
-    // The deadline is that of one wait: a large call may take as long as it moves.
+    // The deadline applies to each wait: a large call may take longer as long as it makes progress.
     const Status waited = fabric_.waiter.until(note(), moved, fabric_.timeout);
     if (!waited.ok()) {
       const int peer = note().peer;
@@ -201,7 +201,7 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
 int ScheduleTeam::progress() noexcept {
   if (!fabric_.background.is_running()) return step(By::owner);
   const std::unique_lock guard(fabric_.background.lock(), std::try_to_lock);
-  return guard.owns_lock() ? step(By::owner) : 0;  // else the thread is at it
+  return guard.owns_lock() ? step(By::owner) : 0;  // else the thread holds the lock and steps
 }
 
 bool ScheduleTeam::goes_on() const noexcept {
@@ -210,8 +210,8 @@ bool ScheduleTeam::goes_on() const noexcept {
          });
 }
 
-/// Streams take the calls in their order, and come to the place of the next one, but no further, while one is under
-/// way.
+/// Streams take the calls in order. While one call is in flight, its stream can reach the position of the next call,
+/// but no further.
 bool ScheduleTeam::waits_for_stream() const noexcept {
   if (!failure_.ok()) return false;
   int in_reach = 2;
@@ -223,10 +223,10 @@ bool ScheduleTeam::waits_for_stream() const noexcept {
   return false;
 }
 
-/// Nobody is told: all ranks go, or learn of a death.
+/// Sends no report: all ranks close, or detect a death.
 void ScheduleTeam::end() noexcept {
   if (const std::uint64_t alarm = arena_.word(Arena::alarm_offset); failure_.ok() && alarm != 0) {
-    told_by_ = static_cast<int>(alarm) - 1;  // nobody has looked since
+    told_by_ = static_cast<int>(alarm) - 1;  // the alarm hasn't been checked since it was raised
     failure_ = Status::failure(Code::timeout, gave_up, arena_.world(told_by_));
     write_report(call_in_question());
   }
@@ -240,7 +240,7 @@ int ScheduleTeam::step(By who) noexcept {
   if (!failure_.ok()) return 0;
   if (hear_alarm()) [[unlikely]]
     return 1;
-  // Of what was started a caller may have been told that the job has died, and have freed the buffers.
+  // The callers of started operations may have got the abort as an error, and have freed the buffers.
   if (driven_)
     if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]] {
       give_up(aborted);
@@ -274,14 +274,14 @@ int ScheduleTeam::step(By who) noexcept {
       --i;
     }
   }
-  constexpr unsigned idle_rounds = 64;  // of the owner: one look at the clock for so many turns without a step
+  constexpr unsigned idle_rounds = 64;  // of the owner: one look at the clock per this many rounds without a step
   if (moves() == before && driven_ && (who == By::thread || ++idle_ % idle_rounds == 0))
     look_after_started(base::now_ns());
   return static_cast<int>(moves() - before);
 }
 
-/// Whether this rank's result is a single contribution, which schedules only copy, of an operation that changes it:
-/// only land and lor do.
+/// True if this rank's result is a single contribution, which schedules only copy, and the operator changes it. Only
+/// land and lor do.
 bool ScheduleTeam::is_of_one(const CollectiveArgs& args) const noexcept {
   if (args.call.op != Op::land && args.call.op != Op::lor) return false;
   switch (args.call.collective) {
@@ -294,7 +294,7 @@ bool ScheduleTeam::is_of_one(const CollectiveArgs& args) const noexcept {
   }
 }
 
-/// A single contribution, which lies in the output, becomes what the operation makes of it (land, lor: 0 or 1).
+/// Applies the operator to a single contribution in the output (land, lor: 0 or 1).
 void ScheduleTeam::reduce_alone(const CollectiveArgs& args) noexcept {
   const std::uint64_t count = args.call.irregular() ? args.call.counts[0] : args.call.count;
   void* const out = args.output;
@@ -326,7 +326,7 @@ Status ScheduleTeam::advance(Operation& operation) noexcept {
   }
 }
 
-/// A call that is under way hasn't finished its present number; what is before it, it has.
+/// A call in flight hasn't finished its current number; it has finished all numbers before.
 bool ScheduleTeam::finished_here(std::uint64_t number) const noexcept {
   return std::none_of(active_.begin(), active_.end(), [&](const Operation* operation) {
     return operation->outcome.code == Code::in_progress && operation->turn.number <= number;
@@ -340,8 +340,8 @@ Status ScheduleTeam::await_turn(Operation& operation) noexcept {
   return run_guard(turn, !operation.blocking());
 }
 
-/// `nudges`: the peers may compute meanwhile. A guard's word is its number above the tag of the call that runs it: so
-/// ranks that wait for no message, each the root of its own broadcast, meet their mismatch here.
+/// `nudges`: the peers may be computing. A guard's word is its number above the tag of the call that runs it. So ranks
+/// that wait for no message, each the root of its own broadcast, detect their mismatch here.
 Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
   const std::uint64_t guard = turn.guard, word = guard << Arena::tag_bits | Arena::tag_of(turn.stamp);
   const auto signal = [&](int distance) noexcept {

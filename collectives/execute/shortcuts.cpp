@@ -13,8 +13,8 @@ namespace {
 
 /// Below this size a direct receive costs more than the copy.
 constexpr std::uint64_t shortest_bytes = 32 * 1024;
-/// More aren't kept, since each message or copy looks through them; nor looked at, since each is held against all
-/// steps.
+/// Limits of ranges kept, because each message or copy searches them; and of ranges checked, because each is compared
+/// with all steps.
 constexpr std::size_t most = 16;
 constexpr int most_looked_at = 64;
 
@@ -30,27 +30,27 @@ bool reads(const Step& step) noexcept {
   return step.kind == schedule::Kind::put || step.kind == schedule::Kind::copy || step.kind == schedule::Kind::reduce ||
          step.kind == schedule::Kind::fold;
 }
-/// Memory of this rank: a put writes to its peer's.
+/// Writes memory of this rank; a put writes its peer's.
 bool writes(const Step& step) noexcept {
   return step.kind == schedule::Kind::copy || step.kind == schedule::Kind::reduce ||
          step.kind == schedule::Kind::fold || step.kind == schedule::Kind::scale;
 }
 
-/// Whether a step has to do with that range of a buffer.
+/// True if the step accesses that range of a buffer.
 bool touches(const Step& step, Buffer buffer, std::uint64_t at, std::uint64_t bytes) noexcept {
   if (step.bytes == 0) return false;
   return (reads(step) && step.from_buffer == buffer && ranges_meet(step.from, bytes_read(step), at, bytes)) ||
          (writes(step) && step.to_buffer == buffer && ranges_meet(step.to, step.bytes, at, bytes));
 }
 
-/// Whether it hands on what `copy` copies, or a part of it.
+/// True if the step forwards the bytes that `copy` copies, or a part of them.
 bool hands_on(const Step& step, const Step& copy) noexcept {
   return step.kind == schedule::Kind::put && step.bytes > 0 && step.from_buffer == Buffer::scratch &&
          step.from >= copy.from && step.from + step.bytes <= copy.from + copy.bytes;
 }
 
-/// The first step that reads what step `at` copies; none if another has to do with it than that copy and puts that hand
-/// it on, all after one wait: what is there after the next may be of another message.
+/// The first step that reads the bytes that step `at` copies. None if any other step accesses the ranges, except puts
+/// that forward the bytes. None if a wait lies between these steps: after it the range may hold another message.
 std::optional<std::size_t> first_reader(const std::vector<Step>& steps, std::size_t at) {
   const Step& copy = steps[at];
   std::size_t first = at, last = at;
@@ -74,8 +74,10 @@ bool is_long_copy_to_output(const Step& step) noexcept {
          step.bytes >= shortest_bytes;
 }
 
-/// The copy of what step `at` sums up; none if another step after it has to do with the sum, or one between the two
-/// with the copy's output, or if an earlier put may still read that.
+/// The copy of the sum that step `at` computes. None in these cases:
+/// - another step after `at` accesses the sum;
+/// - a step between the two accesses the copy's output;
+/// - an earlier put may still read that output.
 std::optional<std::size_t> only_copy_of(const std::vector<Step>& steps, std::size_t at) {
   const Step& sum = steps[at];
   std::optional<std::size_t> found;
@@ -97,7 +99,7 @@ std::optional<std::size_t> only_copy_of(const std::vector<Step>& steps, std::siz
 void find_arrivals(const schedule::Schedule& schedule, bool in_place, std::vector<Arrival>& arrivals) {
   arrivals.clear();
   const std::vector<Step>& steps = schedule.steps;
-  // In place the input lies somewhere in the output: who reads the one can't have the other filled early.
+  // In place the input lies somewhere in the output: if a step reads the input, the output mustn't be written early.
   const auto reads_input = [](const Step& step) {
     return reads(step) && step.bytes > 0 && step.from_buffer == Buffer::input;
   };

@@ -14,13 +14,13 @@ using schedule::Collective;
 
 namespace {
 
-/// What one round carries of each rank. Longer texts, which are rare, take a second one.
+/// Each rank's data in one round. Longer data, which is rare, takes a second round.
 struct Head {
   std::uint64_t length = 0;
   std::byte bytes[248] = {};
 };
 
-/// More is no description of a window, whatever it says.
+/// Upper limit: no valid description of a window is longer.
 constexpr std::uint64_t longest = std::uint64_t{64} << 20;
 
 CollectiveArgs args_of(base::SetupCall what, Collective collective, const void* in, void* out, std::uint64_t bytes) {
@@ -86,7 +86,7 @@ std::vector<base::Bytes> TeamExchange::gather_long(base::ByteView mine, const st
 }
 
 std::vector<base::Bytes> GroupExchange::allgather(base::ByteView mine, base::Deadline deadline) {
-  // More would need the other groups.
+  // More rounds would need the other groups.
   if (left_-- <= 0) throw Error(Code::error, "team creation", "a team's first window takes more rounds than agreed");
   std::vector<base::Bytes> all = parent_.allgather(mine, deadline);
   std::vector<base::Bytes> ours;

@@ -13,7 +13,7 @@ namespace hmc::collectives {
 
 namespace {
 
-/// How errors of this team speak of ranks: of another team than the world by their world ranks, and say so.
+/// How error texts of this team name ranks: in a team other than the world, explicitly by world rank.
 const char* rank_word(const window::TeamCore& team) { return team.is_world() ? "rank" : "world rank"; }
 
 std::vector<int> on_this_node(const window::TeamCore& team) {
@@ -33,12 +33,12 @@ std::string text_of(const PeerReport& report, bool one) {
   return one ? "hasn't said what it called" : "haven't said what they called";
 }
 
-/// "rank 1 called barrier; ranks 0 and 2 called allreduce(...)": each thing once, by who called it.
+/// "rank 1 called barrier; ranks 0 and 2 called allreduce(...)": each call once, with its ranks.
 std::string calls_of_ranks(const window::TeamCore& team, const std::function<PeerReport(int rank)>& peer_report_of) {
   const int size = team.size();
   std::string text;
   std::vector<bool> told(static_cast<std::size_t>(size));
-  std::vector<PeerReport> all;  // once each: ranks may tell more at any time
+  std::vector<PeerReport> all;  // read once per rank: reports may arrive at any time
   for (int rank = 0; rank < size; ++rank) all.push_back(peer_report_of(rank));
   for (int rank = 0; rank < size; ++rank) {
     if (told[static_cast<std::size_t>(rank)]) continue;
@@ -83,7 +83,7 @@ using Text = std::function<std::string()>;
   throw Error(std::move(detail));
 }
 
-/// Whoever was awaited here has given up in another team: that is what went wrong.
+/// The awaited rank failed in another team: throws that team's error, as the cause.
 void throw_of_another_team(window::TicketSource& other, const base::Status& status, const char* operation) {
   try {
     other.throw_failure(status, operation);

@@ -1,23 +1,27 @@
-// What a rank does in a long wait so that ranks which called different things don't wait for each other until the
-// deadline: it asks whoever it waits for.
+// Long waits: ranks that called different collectives must not wait for each other until the deadline. A rank in a long
+// wait sends a question to the rank that it waits for.
 //
-// Why that is enough. Ranks that wait in vain, each for the next, end at a rank that isn't in a collective at all
-// (which is a timeout, and named) or form a ring. Each tells the next one the number of its call and its history up to
-// there. Numbers can't fall all the way round a ring, so some rank is asked of a call that it has made. If its history
-// is the same it is in that call or past it and has sent what belongs to it; if all were so in one call, a schedule
-// that is proved would be stuck. So somewhere in the ring histories differ, and the one asked sees it.
+// Why one question is enough. Follow the chain from a waiting rank to the rank that it awaits. It ends at a rank that
+// isn't in a collective (a timeout, which names that rank) or forms a ring. Each rank sends to the next one its call's
+// number and its history up to that call. Numbers can't decrease all the way round a ring, so some rank gets a question
+// about a call that it has made.
 //
-// Two teams. A rank that has only given in a call of team A learns of A's mismatch when it looks at A's alarm, and may
-// wait in team B by then, for a rank that was told of the mismatch and ends, closes or does something else about it. So
-// who waits in B looks at the alarms of its other teams, answers them, and where the rank that it waits for gave up in
-// A, A's mismatch is what it says of whatever B's wait ends by: a death, the deadline, another rank's giving up. Where
-// all wait for all they wait for it through others: if the next one is on another node, a rank of this node that hasn't
-// come is meant.
+// If that rank's history is the same, it is in that call or past it and has sent all messages that belong to it. If
+// that were so for all ranks in one call, a proved schedule would be stuck. So two neighbours in the ring have
+// different histories, and the queried rank detects the mismatch.
 //
-// Whether that rank still comes to B nobody can know: it may have caught the error and be on its way, and then B goes
-// on as if nothing had happened. So the wait ends early only if that rank makes no call for ten seconds, or is in
-// Runtime::close for one, or for half of the deadline. What ranks of other nodes are in isn't known here: whoever
-// shares their node and waits ends B for all, or the deadline does.
+// Two teams. A rank that has only sent in a call of team A detects A's mismatch when it checks A's alarm. By then it
+// may wait in team B, for a rank that got the mismatch error and exits, closes or computes. So a rank that waits in B
+// checks the alarms of its other teams, and sends its reports there. If the awaited rank failed in A, this rank reports
+// A's mismatch however B's wait ends: by a death, by the deadline, or by another rank's failure.
+//
+// In a call that needs all ranks, a rank may wait for the failed rank indirectly. So if the awaited rank is on another
+// node, the check covers ranks of this node that haven't arrived.
+//
+// The awaited rank may also have caught the error and still arrive in B; then B continues normally. So the wait ends
+// early only if that rank makes no call for ten seconds, or is in Runtime::close for one second, or either for half of
+// the deadline if that is shorter. The states of ranks on other nodes aren't visible here: a waiting rank of their node
+// ends B for all, or the deadline does.
 #include <algorithm>
 
 #include "collectives/execute/schedule_team.hpp"
@@ -30,9 +34,9 @@ using base::Status;
 namespace {
 
 constexpr std::int64_t between_looks_ns = 500'000;
-/// A wait so long isn't one for a message under way. One question for each call and rank waited for.
+/// A longer wait isn't explained by a message in flight. One question per call and awaited rank.
 constexpr std::int64_t before_asking_ns = 2'000'000;
-/// Of another team's failure.
+/// Interval of the checks for another team's failure.
 constexpr std::int64_t between_looks_elsewhere_ns = 10'000'000;
 constexpr std::int64_t before_giving_up_ns = 10'000'000'000;
 constexpr std::int64_t before_giving_up_who_closes_ns = 1'000'000'000;
@@ -41,13 +45,13 @@ constexpr std::int64_t before_giving_up_who_closes_ns = 1'000'000'000;
 
 Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept {
   int awaited = note.peer;
-  std::uint64_t call = 0;  // 0: not one that needs all ranks
+  std::uint64_t call = 0;  // the waiting call, if it needs all ranks; else 0
   {
     const auto guard = hold();
     if (failure_.ok() && !hear_alarm())
       look_after(blocking_asker_, team_.rank_of(note.peer), Arena::stamp(history_.calls(), history_.word()), now);
     if (!failure_.ok()) return failure_;
-    // A request's wait: the oldest call stands for it.
+    // If the wait is for a request, the oldest call in flight represents it.
     const Operation* const waiting = awaited >= 0 ? &blocking_ : active_.empty() ? nullptr : active_.front();
     if (waiting != nullptr && awaited < 0) awaited = arena_.world(awaited_by(*waiting));
     if (waiting != nullptr && waiting->synchronises()) call = waiting->call_number;
@@ -58,7 +62,8 @@ Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept
   return give_up(Status::failure(Code::error, "a rank has given up in another team", missing));
 }
 
-/// -1: for nobody, as far as is known. Without the lock, which the other teams take.
+/// The rank because of which the wait should end; -1: none is known. Called without the lock, because the other teams
+/// take it.
 int ScheduleTeam::waits_in_vain_for(int awaited, std::uint64_t call, std::int64_t now) noexcept {
   if (now - elsewhere_.looked_at < between_looks_elsewhere_ns) return -1;
   elsewhere_.looked_at = now;
@@ -72,8 +77,8 @@ int ScheduleTeam::waits_in_vain_for(int awaited, std::uint64_t call, std::int64_
   return now - elsewhere_.since >= std::min(bound, fabric_.timeout.count() / 2) ? missing : -1;
 }
 
-/// The awaited rank; or, if that is on another node, a rank of this one that hasn't come to a call which nobody leaves
-/// before all have come.
+/// The awaited rank. If that is on another node: a rank of this node that hasn't arrived at `call`, which no rank
+/// leaves before all have arrived.
 int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcept {
   const auto has_given_up = [&](int world_rank) noexcept {
     return line_of(world_rank) != nullptr && (closes_runtime(world_rank) || is_in_no_call(world_rank)) &&
@@ -81,7 +86,7 @@ int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcep
   };
   if (awaited < 0) return -1;
   if (line_of(awaited) != nullptr) return has_given_up(awaited) ? awaited : -1;
-  if (closes_) return -1;  // others' parts of the arena may have gone
+  if (closes_) return -1;  // peers may have freed their parts of the arena
   for (int rank = 0; rank < size_; ++rank) {
     Ledger* const ledger = arena_.ledger_of(rank);
     if (ledger != nullptr && ledger->calls() < call && has_given_up(arena_.world(rank))) return arena_.world(rank);
@@ -89,22 +94,23 @@ int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcep
   return -1;
 }
 
-/// Null: on another node.
+/// Null if the rank is on another node.
 const base::ActivityLine* ScheduleTeam::line_of(int world_rank) const noexcept {
   const int index = fabric_.local_index[static_cast<std::size_t>(world_rank)];
   return index < 0 ? nullptr : &fabric_.waiter.page().activity(index);
 }
 
-/// As its line says.
+/// According to its activity line.
 bool ScheduleTeam::is_in_no_call(int world_rank) const noexcept {
   const base::ActivityLine* const line = line_of(world_rank);
   if (line == nullptr) return false;
-  // Relaxed: a hint; it has to be so for long. Calls that don't wait for long don't show in it, but count.
+  // Relaxed: a hint that must hold for a long time to have an effect. Calls without a long wait don't show in the line,
+  // but increment its count.
   const std::uint32_t activity = line->activity.load(std::memory_order_relaxed);
   return static_cast<base::Activity>(activity) == base::Activity::computing;
 }
 
-/// And begins no call any more.
+/// True if the rank is in Runtime::close and makes no further call.
 bool ScheduleTeam::closes_runtime(int world_rank) const noexcept {
   return std::ranges::any_of(fabric_.sources, [&](window::TicketSource* source) {
     return source != nullptr && source->is_closing(world_rank);
@@ -133,7 +139,8 @@ void ScheduleTeam::look_after(Asker& asker, int peer, std::uint64_t question, st
   if (failure_.ok() && peer >= 0 && peer != rank_) ask(asker, peer, question, now);
 }
 
-/// Who waits for a request, or tests it, has no watch: the oldest one that is under way stands for it.
+/// A wait for a request names no awaited rank, and a test calls no look(). So the oldest operation in flight represents
+/// them: questions go to the rank that it awaits.
 void ScheduleTeam::look_after_started(std::int64_t now) noexcept {
   for (const Operation* const operation : active_) {
     if (operation->outcome.code != Code::in_progress || operation->blocking()) continue;
@@ -147,7 +154,7 @@ void ScheduleTeam::hear_questions() noexcept {
     const int rank = i / Arena::questions;
     const std::uint64_t question = arena_.word(arena_.question_offset(rank, i % Arena::questions));
     const std::uint64_t call = question >> Arena::tag_bits;
-    // Of a call that I haven't made yet: it stays there until I have.
+    // A question about a call that this rank hasn't made stays in its slot until this rank makes the call.
     if (!history_.has(call) || Arena::stamp(call, history_.word_of(call)) == question) continue;
     give_up(Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(rank)), call);
     return;
@@ -163,13 +170,13 @@ void ScheduleTeam::ask(Asker& asker, int peer, std::uint64_t question, std::int6
     return;
   }
   if (asker.has_asked || now - asker.since < before_asking_ns) return;
-  if (closes_) return;  // all have called the same, and whoever is asked may have gone
+  if (closes_) return;  // all ranks made the same calls, and the awaited rank may have freed its arena
   asker.has_asked = true;
   std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
   const int which = &asker == &started_asker_ ? 0 : 1;
   const Status sent = window::begin_put_signal(arena_.window(), peer, 0, nullptr, 0,
                                                arena_.question_offset(rank_, which), question, ticket);
-  static_cast<void>(sent);  // who can't be reached has failed, and that is told otherwise
+  static_cast<void>(sent);  // an unreachable peer has failed, which is reported by other means
   window::nudge(arena_.window(), peer);
 }
 
