@@ -20,7 +20,6 @@ namespace hmc::collectives {
 ///
 /// Numbering decides which area a call uses, and when that area is free. A slot of a call's area holds a stamp, whose
 /// upper bits are the call's number. Numbers only increase, so slots are never cleared.
-/// ever clears a slot.
 class Arena {
  public:
   static constexpr int areas = 8;

@@ -9,7 +9,7 @@ using schedule::Call;
 
 namespace {
 
-/// What a schedule depends on. Reductions differ only by whether an avg is to be divided.
+/// Compares all parameters on which a schedule depends. Of reduction operators only avg differs, by its division.
 bool same(const Call& a, const Call& b) noexcept {
   return a.count == b.count && a.collective == b.collective && a.element_bytes == b.element_bytes && a.root == b.root &&
          a.in_place == b.in_place && (a.op == Op::avg) == (b.op == Op::avg) && a.commutative == b.commutative &&
@@ -35,7 +35,7 @@ void make_uniform(Call& call, int size, std::uint64_t count, std::uint64_t strid
 
 std::shared_ptr<Plan> Plans::take_place() {
   if (plans_.size() < kept) return plans_.emplace_back(std::make_shared<Plan>());
-  // Operations under way hold theirs: then its place is taken by a new one.
+  // If an operation in flight holds the oldest plan, a new plan replaces it in the cache.
   std::shared_ptr<Plan>& oldest =
       *std::min_element(plans_.begin(), plans_.end(), [](const auto& a, const auto& b) { return a->used < b->used; });
   if (oldest.use_count() > 1) oldest = std::make_shared<Plan>();
