@@ -230,7 +230,7 @@ Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::s
     const std::int64_t begin = trial_.block > 0 ? base::now_ns() : 0;
     reads = reads_.is_readable(buffer, bytes);
     if (trial_.block > 0) trial_.before = base::now_ns() - begin;
-    if (!reads) trial_ = {};  // a failed read isn't a sample of either method
+    if (!reads) trial_ = {};  // an unreadable buffer gives no sample of either method
   }
   trial_.reads = reads;
   if (!reads) return {};

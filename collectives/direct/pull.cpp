@@ -225,8 +225,8 @@ class Pull {
     constexpr std::size_t of_all = std::size_t{128} << 20;
     const std::size_t wanted = std::min(block_, of_all / index(size_));
     if (size_ == 1 || team_.staging_fits(wanted)) return {};
-    if (const Status status = team_.wait_arrivals(); !status.ok())
-      return status;  // so all ranks have returned from earlier calls
+    // After this wait all ranks have returned from earlier calls.
+    if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
     team_.grow_staging(wanted);
     return {};
   }
