@@ -17,9 +17,8 @@ namespace hmc::collectives {
 /// same word. Ranks compare it in the arrival lines of collectives by load and store, in the stamps of schedules'
 /// messages, and in the questions of long waits.
 ///
-/// It keeps the last calls: some hundred, plus as many as are in flight. No other rank can be stuck in an older one:
-/// calls that this rank has finished are few calls before the oldest one in flight, because guards (see Numbering) and
-/// boards (their turns) limit how far a rank can be ahead of others.
+/// It keeps the last calls: some hundred, plus as many as are in flight. No other rank can be stuck in an older one,
+/// because guards (see Numbering) and boards (their slots) limit how far a rank can be ahead of others.
 ///
 /// Threads: the owner; and the Runtime's background thread while `shared` is set, under that lock.
 class History {

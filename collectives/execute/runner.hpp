@@ -43,8 +43,8 @@ class Runner {
   base::Status take(const schedule::Step& step) noexcept;
   void copy(const schedule::Step& step) noexcept;
   void begin_receives();
-  /// Called at the first step that reads the next arrival. Copies the bytes that weren't received directly, unless
-  /// there were none of those.
+  /// Called at the first step that reads the next arrival. Copies the bytes that weren't received directly. If none
+  /// were received directly, the copy step copies all.
   void end_receive() noexcept;
   /// The source of a put or copy: in the output, if the bytes were received there directly.
   const std::byte* source_of(const schedule::Step& step) const noexcept;
