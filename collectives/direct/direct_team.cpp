@@ -35,8 +35,7 @@ DirectTeam::DirectTeam(window::TeamCore& team, std::string_view private_buffers)
   for (const window::Peer& peer : arena_->peers())
     seats_.push_back({reinterpret_cast<Board*>(peer.direct), peer.world, peer.local_index});
   staging_window_ =
-      window::Core::create(team, staging_at_start,
-                           window::Core::Role::internal);  // its creation synchronizes: after it, all boards are ready
+      window::Core::create(team, staging_at_start, window::Core::Role::internal);  // after it, all boards are ready
   map_staging();
   try_reads();
 }
