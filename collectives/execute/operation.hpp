@@ -53,11 +53,10 @@ class Operation {
   std::uint64_t uneven_ticket = 0;  ///< of the run whose counts didn't match
   Uneven uneven;                    ///< of all ranks
   const Uneven& my_uneven() const noexcept { return mine_; }
-  std::unique_ptr<window::HostCopies>
-      copies;  ///< staging copies that args() names, if the host can't access the caller's buffers
-  std::unique_ptr<StreamPlace> place;  ///< position in a device stream, if the call is ordered by one
-  std::uint64_t lost_ticket = 0;       ///< of the run whose output couldn't be copied to the caller's buffer
-  base::Status lost;                   ///< the cause
+  std::unique_ptr<window::HostCopies> copies;  ///< named by args(), if the host can't access the buffers
+  std::unique_ptr<StreamPlace> place;          ///< position in a device stream, if the call is ordered by one
+  std::uint64_t lost_ticket = 0;               ///< of the run whose output couldn't be copied to the caller's buffer
+  base::Status lost;                           ///< the cause
 
   /// True while it waits for its stream, which sends no notification.
   bool waits_for_stream() const noexcept { return place != nullptr && !has_been_reached_; }

@@ -19,9 +19,8 @@ struct Report {
 
   std::uint64_t args = 0;  ///< 1: the other fields are valid
   std::uint64_t code = 0;
-  std::uint64_t peer = 0;  ///< the rank that was awaited, or that sent a mismatched message
-  std::uint64_t call =
-      0;  ///< in question: the call in which the rank failed, or the call of the report that it received
+  std::uint64_t peer = 0;   ///< the rank that was awaited, or that sent a mismatched message
+  std::uint64_t call = 0;   ///< in question: the call that failed, or the call of the report that it received
   std::uint64_t first = 1;  ///< number of the first reported call
   std::uint64_t signatures[told] = {};
 
