@@ -1,8 +1,8 @@
-// One rank dies (or aborts) while the others wait in HMC; each survivor says what it learned, and when.
+// One rank dies (or aborts) while the others wait in HMC. Each survivor reports its error and the delay.
 //   hmcrun -np N dying_rank HOW WHERE
 //   HOW:   kill | exit0 | exit3 | abort | segv
 //   WHERE: barrier | wait_until | allreduce | flush | get | request | create | test | test_until
-// A survivor prints "survivor R code CODE peer P after US us: TEXT" and leaves with 0.
+// A survivor prints "survivor R code CODE peer P after US us: TEXT" and exits with 0.
 #include <signal.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ namespace {
 using hmc::Runtime;
 using hmc::Window;
 
-constexpr std::uint64_t moment_at = 0;  ///< when the victim died, CLOCK_MONOTONIC
+constexpr std::uint64_t moment_at = 0;  ///< time of the victim's death, CLOCK_MONOTONIC
 constexpr std::uint64_t data_at = 4096;
 constexpr std::size_t data_bytes = std::size_t{1} << 20;
 
@@ -40,7 +40,7 @@ constexpr std::size_t data_bytes = std::size_t{1} << 20;
   std::_Exit(how == "exit3" ? 3 : 0);
 }
 
-/// Never returns while all live: something is missing from the victim.
+/// Doesn't return while the victim lives: each call waits for the victim.
 void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim, std::vector<std::byte>& memory) {
   const auto forever = [&](auto&& call) {
     for (;;) call();
@@ -88,16 +88,16 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::string how = argv[1];
   const std::string where = argv[2];
-  ::signal(SIGTERM, SIG_IGN);  // hmcrun ends the survivors: let them tell first
+  ::signal(SIGTERM, SIG_IGN);  // hmcrun terminates the survivors: they report first
   Runtime runtime = Runtime::init();
-  // The victim: the last rank; who aborts is rank 0.
+  // The victim is the last rank; rank 0 for an abort.
   const int victim = how == "abort" ? 0 : runtime.size() - 1;
   Window win = Window::create(runtime.world(), data_at + data_bytes);
   runtime.world().barrier();
   if (runtime.rank() != victim) {
     const int code = survive(runtime, win, where, victim);
     std::fflush(nullptr);
-    std::_Exit(code);  // the job is gone
+    std::_Exit(code);  // no destructors: the job has ended
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const std::int64_t now = hmc::base::now_ns();

@@ -1,5 +1,5 @@
-// Each rank forks a child that calls HMC, is refused, and returns from main as the parent does: with a window, a plan,
-// a request under way and a team in scope. Afterwards the parent's job must work as before.
+// Each rank forks a child. The child's HMC calls fail, and it returns from main as the parent does, with a window, a
+// plan, a request in flight and a team in scope. The parent's job must then work as before.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ void expect(bool holds, const std::string& what) {
   ++failures;
 }
 
-/// The call is Error{closed}, and says why.
+/// The call must throw Error{closed} and state the reason.
 void expect_refused(const char* name, const std::function<void()>& call) {
   try {
     call();
@@ -39,7 +39,7 @@ std::uint64_t word_of(int from, int to, int round) {
   return static_cast<std::uint64_t>(from * 1000 + to) << 32 | static_cast<std::uint64_t>(round + 1);
 }
 
-/// Puts to every rank, a barrier, and an allreduce; verified by the owner of the words.
+/// Puts to every rank, a barrier and an allreduce. The owner of the words verifies them.
 void use(hmc::Runtime& runtime, hmc::Team& team, hmc::Window& window, int round) {
   const int rank = runtime.rank();
   const int size = runtime.size();
@@ -96,9 +96,10 @@ void act_as_child(hmc::Runtime& runtime, hmc::Team& team, hmc::Window& window, h
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool exits = argc > 1 && std::string(argv[1]) == "exit";  // by exit(), so that statics are destroyed
+  const bool exits = argc > 1 && std::string(argv[1]) == "exit";  // end by exit(), which destroys static objects
   hmc::Runtime runtime = hmc::Runtime::init();
-  const auto heap = std::make_unique<hmc::Runtime>(std::move(runtime));  // one that exit() leaves, as Fortran and C do
+  const auto heap = std::make_unique<hmc::Runtime>(std::move(runtime));  // on the heap: exit() doesn't destroy it, as
+                                                                         // in Fortran and C
   hmc::Team team = heap->world().duplicate();
   hmc::Window window = hmc::Window::create(team, 65536);
   use(*heap, team, window, 0);
@@ -106,7 +107,7 @@ int main(int argc, char** argv) {
   double in = heap->rank();
   double out = 0;
   hmc::Plan plan = team.plan_allreduce(&in, &out, 1, hmc::DType::f64, hmc::sum);
-  // Under way at the time of the fork: the last rank begins its part after it.
+  // In flight during the fork: the last rank starts its part afterwards.
   const bool begins_later = heap->rank() == last;
   double total = 0;
   hmc::Request request;

@@ -1,4 +1,4 @@
-/* A child that a rank forks, in C: its calls are errors, and its return from main leaves the parent's job alone. */
+/* A child forked by a rank, in C: its calls fail, and its return from main doesn't affect the parent's job. */
 #include <hmc/hmc_c.h>
 #include <stdio.h>
 #include <string.h>

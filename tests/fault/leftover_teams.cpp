@@ -1,4 +1,4 @@
-// What is left behind: descriptors, mappings and memory stay flat while teams come and go.
+// Leak test: creating and closing teams doesn't grow descriptors, mappings or memory.
 #include <optional>
 
 #include <hmc/hmc.hpp>
@@ -21,7 +21,7 @@ HMC_SPMD_TEST(leftovers, a_hundred_teams_leave_nothing) {
     win.close();
     team.close();
   };
-  for (int i = 0; i < 20; ++i) round(i);  // malloc's arenas, lazy bindings, wires' pools, connections
+  for (int i = 0; i < 20; ++i) round(i);  // warm-up: malloc's arenas, lazy binding, pools of the wires, connections
   world.barrier();
   std::optional<hmc::fault::Usage> before;
   const bool looks = me.options.processes || me.rank == 0;

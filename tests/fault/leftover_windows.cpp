@@ -1,4 +1,4 @@
-// What is left behind: descriptors, memory and files stay flat while windows come and go.
+// Leak test: creating and closing windows doesn't grow descriptors, memory or files.
 #include <optional>
 
 #include <hmc/hmc.hpp>
@@ -12,27 +12,28 @@ using hmc::Window;
 using hmc::fault::Usage;
 using hmc::spmd::Me;
 
-constexpr int warm_up = 50;  // malloc's arenas, lazy bindings, wires' pools
+constexpr int warm_up = 50;  // malloc's arenas, lazy binding, pools of the wires
 
-/// `round` again and again; processes each look at themselves, of threads one looks at all.
+/// Repeats `round`. With ranks as processes each rank measures itself; with ranks as threads rank 0 measures the
+/// process.
 template <typename Round> void expect_flat(Me& me, Round&& round) {
   const int rounds = std::stoi(me.options.setting("rounds", "1000"));
   const bool looks = me.options.processes || me.rank == 0;
   for (int i = 0; i < warm_up; ++i) {
     round(i);
-    me.runtime->world().barrier();  // its connections are made now, all of them, and not while somebody looks
+    me.runtime->world().barrier();  // makes all connections now, before the first measurement
   }
   std::optional<Usage> before;
   if (looks) before.emplace();
   me.runtime->world().barrier();
   for (int i = 0; i < rounds; ++i) round(i);
   me.runtime->world().barrier();
-  // Other processes may come and go with files of theirs while this one looks; of its own job nothing may stay.
+  // Other processes may create and remove files during the measurement. Nothing of this job may remain.
   if (looks) HMC_CHECK_EQ(Usage().growth_since(*before, hmc::fault::memory_is_ours), std::string());
   me.runtime->world().barrier();
 }
 
-/// A signal goes round, so that every channel of the ring and the window's memory are in use.
+/// Sends a signal around the ring, so that every connection of the ring and the window's memory are used.
 void use(Me& me, Window& win, int round) {
   const auto value = static_cast<std::uint64_t>(me.rank * 1000 + round);
   win.put_signal(me.next(), 64, &value, 8, 0, 1);

@@ -1,4 +1,4 @@
-// What is left behind: descriptors, memory and files stay flat while Runtimes come and go.
+// Leak test: creating and closing Runtimes doesn't grow descriptors, memory or files.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -18,11 +18,11 @@ using hmc::fault::memory_is_ours;
 using hmc::fault::Usage;
 
 constexpr int rounds = memory_is_ours ? 1000 : 100;
-constexpr int warm_up = 50;  // malloc's arenas, thread stacks, lazy bindings
+constexpr int warm_up = 50;  // malloc's arenas, thread stacks, lazy binding
 
 void expect_flat(const Usage& before, const Usage& after) { EXPECT_EQ(after.growth_since(before, memory_is_ours), ""); }
 
-/// Runs `body` as the ranks of one job, as threads.
+/// Runs `body` on each rank of one job, with ranks as threads.
 template <typename Body> void as_ranks(int size, int nodes, Body&& body) {
   auto places = hmc::bootstrap::make_inproc(size, nodes);
   std::vector<std::thread> threads;
@@ -45,7 +45,7 @@ void use_a_window(Runtime& runtime) {
   win.close();
 }
 
-/// The whole of a Runtime's life again and again.
+/// Repeats the whole life of a Runtime.
 void runtimes_leave_nothing(int size, int nodes, int times) {
   const auto round = [&] {
     as_ranks(size, nodes, [](Runtime& runtime) {
@@ -79,7 +79,7 @@ TEST(Leftovers, a_thousand_runtimes_alone_leave_nothing) {
   expect_flat(before, Usage());
 }
 
-// Who forgets to close leaves nothing in the process either: destructors are local.
+// Destructors are local: they release everything in the process, also without close().
 TEST(Leftovers, runtimes_and_windows_that_were_never_closed_leave_nothing) {
   const auto round = [] {
     Runtime runtime = Runtime::init();

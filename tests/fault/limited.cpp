@@ -1,13 +1,12 @@
-// limited WHAT [RANK]: a rank (every rank without RANK) meets a limit of the system. What each rank is told goes to
-// stdout.
+// limited WHAT [RANK]: a rank (every rank without RANK) exceeds a system limit. Each rank prints its error to stdout.
 //
-//   descriptors_create      RANK has no descriptor left when all create a window
-//   descriptors_duplicate   the same when all duplicate a team
-//   file_size               RANK may make no file of the window's size (RLIMIT_FSIZE)
-//   too_large               every rank asks for four times the memory of the machine
-//   too_large_together      every rank asks for two thirds of what the machine has left
-//   start                   nothing: joins, meets, closes
-//   no_close                joins, meets, and returns without close
+//   descriptors_create      RANK has no free descriptor when all ranks create a window
+//   descriptors_duplicate   the same when all ranks duplicate a team
+//   file_size               RANK can't create a file of the window's size (RLIMIT_FSIZE)
+//   too_large               every rank requests four times the memory of the machine
+//   too_large_together      every rank requests two thirds of the available memory
+//   start                   no limit: init, barrier, close
+//   no_close                init, barrier, return without close
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -70,7 +69,7 @@ int main(int argc, char** argv) {
       std::printf("rank %d: %s\n", runtime.rank(), error.what());
       result = 3;
     }
-    // The team works on: nothing was taken that isn't given back.
+    // The team still works, and the failed call kept no resources that it needs.
     const double mine = runtime.rank();
     double sum = 0;
     world.allreduce<double>({&mine, 1}, {&sum, 1}, hmc::sum);

@@ -1,4 +1,4 @@
-// The smallest whole job: it starts, meets, and ends.
+// The smallest complete job: init, one barrier, close.
 #include <hmc/hmc.hpp>
 
 int main() {

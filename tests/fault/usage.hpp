@@ -1,4 +1,4 @@
-// Usage: what this process holds of the system, to be compared with what it held before.
+// Usage: system resources that this process holds. Tests compare two of them.
 #pragma once
 
 #include <malloc.h>
@@ -23,7 +23,7 @@ inline constexpr bool memory_is_ours =
 inline constexpr bool memory_is_ours = true;
 #endif
 
-/// Files that bear our name or UCX's. Others come and go by other programs.
+/// Files named after HMC or UCX. Other programs create and remove other files.
 inline std::set<std::string> our_files() {
   std::set<std::string> names;
   for (const char* folder : {"/dev/shm", "/tmp"}) {
@@ -36,8 +36,8 @@ inline std::set<std::string> our_files() {
   return names;
 }
 
-/// How many arenas malloc spreads threads over, and what it keeps of freed memory, is its own affair: one
-/// arena, trimmed before each look, shows what the program holds.
+/// The number of malloc's arenas and the freed memory that it keeps would hide or imitate a leak. With one arena,
+/// trimmed before each measurement, the resident size shows what the program holds.
 inline const bool one_arena = ::mallopt(M_ARENA_MAX, 1) == 1;
 
 struct Usage {
@@ -57,7 +57,7 @@ struct Usage {
       if (memory_is_ours || !is_private_and_nameless(line)) ++mappings;
   }
 
-  /// Empty when nothing grew. 300 bytes lost per round show over a thousand rounds.
+  /// Returns an empty string if nothing grew. A leak of 300 bytes per round shows after a thousand rounds.
   std::string growth_since(const Usage& before, bool count_memory) const {
     std::string grown;
     const auto note = [&](const char* what, std::size_t was, std::size_t is, std::size_t allowed) {
@@ -76,7 +76,7 @@ struct Usage {
   }
 
  private:
-  /// What a test beside this one works with goes within seconds.
+  /// Files of a test that runs concurrently disappear within seconds.
   static std::set<std::string> those_that_stay(std::set<std::string> names) {
     for (int look = 0; look < 100 && !names.empty(); ++look) {
       for (auto name = names.begin(); name != names.end();)
@@ -85,7 +85,8 @@ struct Usage {
     }
     return names;
   }
-  /// "7f00-7f10 rw-p 00000000 00:00 0": what malloc and sanitizers map; windows are shared.
+  /// "7f00-7f10 rw-p 00000000 00:00 0": private anonymous mappings of malloc and the sanitizers. Windows are shared
+  /// mappings.
   static bool is_private_and_nameless(const std::string& mapping) {
     std::istringstream fields(mapping);
     std::string range, rights, offset, device, inode, name;
