@@ -1,4 +1,4 @@
-/* The least that a test in C needs: a check that says what failed, and ends the whole job. */
+/* Minimal checks for tests in C: a failed check prints its condition and ends the whole job. */
 #ifndef HMC_TESTS_CAPI_CHECK_H
 #define HMC_TESTS_CAPI_CHECK_H
 

@@ -2,7 +2,7 @@
 
 #include "tests/capi/check.h"
 
-/* Keeps the larger absolute value, and counts its calls through the context. */
+/* Selects the larger absolute value. Counts its calls in `context`. */
 static void larger_magnitude(void* accumulated, const void* next, size_t count, hmc_dtype type, void* context) {
   int32_t* into = accumulated;
   const int32_t* from = next;
@@ -28,8 +28,7 @@ static void check_allreduce(void) {
   OK(hmc_allreduce(world, in, out, count, HMC_F64, HMC_SUM));
   for (i = 0; i < count; ++i) CHECK(out[i] == (double)(size * (size + 1) / 2) * (double)(i + 1));
   OK(hmc_allreduce(world, in, in, count, HMC_F64, HMC_MAX)); /* in place */
-  /* Neither buffer is a device's. */
-  /* Overlapping, and not the same buffer. */
+  /* Overlapping buffers are an error. The _on forms are unsupported: neither buffer is in device memory. */
   CHECK(hmc_allreduce(world, in, in + 1, count - 1, HMC_F64, HMC_MAX) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_iscan(world, in + 1, in, count - 1, HMC_F64, &by_max, &request) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_allreduce_on(world, NULL, in, out, count, HMC_F64, HMC_SUM) == HMC_UNSUPPORTED);
@@ -47,7 +46,7 @@ static void check_allreduce(void) {
 static void check_located(void) {
   hmc_located_f64 mine, most;
   hmc_located_i32 pair, least;
-  mine.value = rank == 0 ? 7.0 : 8.0; /* from rank 1 on all have the same, and the lowest index is taken */
+  mine.value = rank == 0 ? 7.0 : 8.0; /* ranks from 1 on have equal values: the lowest index wins */
   mine.index = 100 + rank;
   OK(hmc_allreduce(world, &mine, &most, 1, HMC_LOCATED_F64, HMC_MAXLOC));
   CHECK(most.value == (size == 1 ? 7.0 : 8.0) && most.index == (size == 1 ? 100 : 101));

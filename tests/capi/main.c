@@ -1,4 +1,4 @@
-/* The C ABI, used from C99 on every rank; each file checks one part of it. */
+/* The C ABI used from C99 on every rank. Each file checks one part. */
 #include "tests/capi/check.h"
 
 hmc_runtime_t runtime;

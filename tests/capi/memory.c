@@ -27,7 +27,7 @@ void test_buffer(void) {
   CHECK(strstr(hmc_last_error(), "writeFromCpu") != NULL);
   CHECK(hmc_buffer_read_to_cpu(NULL, back, 6, 0) == HMC_INVALID_ARGUMENT);
 
-  /* The window holds the memory on its own. */
+  /* The window holds its own reference to the memory. */
   OK(hmc_window_create_over_buffer(world, buffer, &window));
   OK(hmc_window_data(window, &data));
   CHECK(data == hmc_buffer_ptr(buffer));
@@ -39,7 +39,8 @@ void test_buffer(void) {
   hmc_window_destroy(window);
 }
 
-/* On the fake driver, where ctest names it: the ranks of a node have each other's parts mapped, and measured. */
+/* Only with a driver named by HMC_CUDA_LIBRARY (ctest uses the fake one): ranks of a node map each other's parts,
+ * and the paths are measured. */
 static void check_path_to_a_device(void) {
   const size_t bytes = 1 << 20;
   hmc_buffer_t buffer = NULL;
@@ -47,7 +48,7 @@ static void check_path_to_a_device(void) {
   hmc_path path = {sizeof path, 0, 0, "", "", -1, -1};
   int peer;
   if (getenv("HMC_CUDA_LIBRARY") == NULL) return;
-  OK(hmc_buffer_create(0, bytes, HMC_MEMORY_DEFAULT, &buffer)); /* the accelerator's */
+  OK(hmc_buffer_create(0, bytes, HMC_MEMORY_DEFAULT, &buffer)); /* device memory */
   CHECK(hmc_buffer_memory_type(buffer) == HMC_MEMORY_NVIDIA_GPU);
   OK(hmc_window_create_over_buffer(world, buffer, &window));
   for (peer = 0; peer < size; ++peer) {
@@ -107,7 +108,7 @@ void test_window(void) {
   OK(hmc_window_close(window));
   hmc_window_destroy(window);
 
-  /* Sizes that differ by rank are told when the window is closed. */
+  /* An allocation with sizes that differ by rank is reported by close. */
   OK(hmc_window_create(world, 4096, &window));
   OK(hmc_window_alloc(window, rank == 0 ? 64 : 128, 64, &first));
   CHECK(hmc_window_close(window) == (size == 1 ? HMC_SUCCESS : HMC_MISMATCH));

@@ -21,13 +21,13 @@ void test_runtime(void) {
     CHECK(path.struct_size == sizeof path && path.wire[0] != '\0' && path.why[0] != '\0');
     CHECK(path.gigabytes_per_s == 0 && path.latency_us == 0);
   }
-  /* From before the figures. */
+  /* A struct without the measured values, as in an older version. */
   path.struct_size = offsetof(hmc_path, gigabytes_per_s);
   path.gigabytes_per_s = -3;
   OK(hmc_runtime_path(runtime, 0, &path));
   CHECK(path.gigabytes_per_s == -3 && path.struct_size == offsetof(hmc_path, gigabytes_per_s));
 
-  /* A program compiled with an older, shorter struct gets the part that it knows. */
+  /* A program compiled with an older, shorter struct gets only the fields of that version. */
   memset(&counters, 0x5a, sizeof counters);
   counters.struct_size = offsetof(hmc_counters, puts_wire);
   OK(hmc_runtime_counters(runtime, &counters));

@@ -28,7 +28,7 @@ void test_signals(void) {
   OK(hmc_test_until(window, signal, HMC_GE, rounds, &holds));
   CHECK(holds == 1);
   CHECK(hmc_put_signal(window, right, 0, &source, 8, signal + 4, 1) == HMC_MISALIGNED);
-  /* A comparison that does not exist is an error at once. */
+  /* An undefined comparison fails immediately. */
   CHECK(hmc_wait_until(window, signal, (hmc_cmp)6, 0, HMC_JOB_TIMEOUT, &seen) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_wait_until(window, signal, (hmc_cmp)7, 0, HMC_JOB_TIMEOUT, &seen) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_test_until(window, signal, (hmc_cmp)6, 0, &holds) == HMC_INVALID_ARGUMENT);
@@ -36,7 +36,7 @@ void test_signals(void) {
   hmc_window_destroy(window);
 }
 
-/* Rank 0's words, changed by all at once; then each form alone, on this rank's own words. */
+/* All ranks update rank 0's words. Then each form is checked alone, on this rank's own words. */
 static void check_64(hmc_window_t window) {
   uint64_t old = 0;
   OK(hmc_fetch_add_64(window, 0, 0, UINT64_C(1) << 33, NULL));

@@ -24,7 +24,7 @@ static void check_window(hmc_team_t team) {
   OK(hmc_window_data(window, &data));
   memcpy(&seen, (char*)data + 64, sizeof seen);
   CHECK(seen == 1000 + (uint64_t)hmc_team_world_rank(team, previous));
-  CHECK(hmc_team_close(team) == HMC_INVALID_ARGUMENT); /* while a window of it is open */
+  CHECK(hmc_team_close(team) == HMC_INVALID_ARGUMENT); /* a window of the team is open */
   OK(hmc_window_close(window));
   hmc_window_destroy(window);
 }
@@ -43,7 +43,7 @@ void test_teams(void) {
   odd = NULL;
   OK(hmc_team_split(world, rank == 0 ? 3 : -1, 0, &odd));
   CHECK((odd != NULL) == (rank == 0));
-  hmc_team_destroy(odd); /* without close: local */
+  hmc_team_destroy(odd); /* local, without close */
 
   for (i = 0; i < size; ++i) list[i] = size - 1 - i;
   OK(hmc_team_subset(world, list, (size_t)size, &turned));
@@ -70,7 +70,7 @@ void test_teams(void) {
 
   CHECK(hmc_team_split(NULL, 0, 0, &all) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_team_close(world) == HMC_INVALID_ARGUMENT);
-  hmc_team_destroy(world); /* the runtime's: nothing happens */
+  hmc_team_destroy(world); /* no effect: the runtime owns the world */
   hmc_team_destroy(NULL);
   OK(hmc_barrier(world));
 }

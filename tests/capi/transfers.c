@@ -2,7 +2,7 @@
 
 #include "tests/capi/check.h"
 
-enum { part = 1 << 16, items = 150 }; /* more than a short batch of the C ABI */
+enum { part = 1 << 16, items = 150 }; /* more items than a batch of the C ABI holds without allocation */
 
 static unsigned char pattern(int of, size_t at) { return (unsigned char)(7 * at + at / 251 + 31 * (size_t)of + 1); }
 
@@ -14,7 +14,7 @@ static void fill(unsigned char* bytes, size_t count, int of) {
 static int to_right(void) { return (rank + 1) % size; }
 static int from_left(void) { return (rank + size - 1) % size; }
 
-/* Every rank puts to its right neighbour, reads it back, and checks what came from the left. */
+/* Every rank puts to its right neighbour, reads the bytes back, and verifies what its left neighbour put. */
 static void check_put_get(hmc_window_t window, unsigned char* mine) {
   static unsigned char source[1001], back[1001];
   size_t i;
@@ -70,7 +70,7 @@ static void check_batches(hmc_window_t window, unsigned char* mine) {
   CHECK(memcmp(source, back, items) == 0);
   OK(hmc_barrier(world));
   for (i = 0; i < items; ++i) CHECK(mine[4096 + 3 * i] == pattern(from_left(), i) && mine[4096 + 3 * i + 1] == 0);
-  /* Refused whole, however long. */
+  /* An invalid batch is rejected as a whole, whatever its length. */
   fill(source, items, rank + 100);
   puts[items - 1].offset = (size_t)-1;
   CHECK(hmc_put_batch(window, to_right(), puts, items) == HMC_OUT_OF_RANGE);
@@ -83,11 +83,11 @@ static void check_batches(hmc_window_t window, unsigned char* mine) {
   OK(hmc_barrier(world));
 }
 
-/* What its rank sets is read by all; beside the window's own bytes. */
+/* Every rank reads what its neighbour set. The context is separate from the window's bytes. */
 static void check_context(hmc_window_t window) {
   static unsigned char source[1000], back[1000];
   fill(source, sizeof source, rank);
-  CHECK(hmc_window_set_context(window, 0, source, 1) == HMC_INVALID_ARGUMENT); /* it isn't open */
+  CHECK(hmc_window_set_context(window, 0, source, 1) == HMC_INVALID_ARGUMENT); /* no context is open */
   OK(hmc_window_open_context(window, world));
   OK(hmc_window_set_context(window, HMC_CONTEXT_BYTES - sizeof source, source, sizeof source));
   CHECK(hmc_window_set_context(window, HMC_CONTEXT_BYTES, source, 1) == HMC_OUT_OF_RANGE);
