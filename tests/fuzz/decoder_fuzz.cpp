@@ -1,7 +1,6 @@
-// What strangers may send: bytes into the frame decoder, and payloads into every message's decoder.
+// Untrusted input: bytes into the frame decoder, and payloads into the decoder of every message.
 //
-// Where libFuzzer is at hand (clang, -fsanitize=fuzzer) this is its entry point; elsewhere
-// random_driver.cpp feeds it.
+// With libFuzzer (clang, -fsanitize=fuzzer) this file has its entry point. Otherwise random_driver.cpp calls it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +12,7 @@ using namespace hmc::bootstrap;
 
 namespace {
 
-/// What must hold whatever comes; a fuzzer sees the abort.
+/// Checks an invariant. A fuzzer detects the abort.
 void require(bool holds) {
   if (!holds) std::abort();
 }
@@ -29,7 +28,7 @@ FrameOpener opener_with(const Secret& key, bool hello_only) {
   return opener;
 }
 
-/// Without the key nothing comes out, however the bytes are cut.
+/// Without the key no frame is returned, however the bytes are split.
 void feed_as_stranger(base::ByteView bytes) {
   const Secret key = Secret::from_bytes({});
   for (const bool hello_only : {true, false}) {
@@ -42,8 +41,7 @@ void feed_as_stranger(base::ByteView bytes) {
   }
 }
 
-/// A good frame, then the input, then a good frame again: the first comes out, the last only if the
-/// input was empty.
+/// A valid frame, the input, a second valid frame. The first is always returned, the last only if the input is empty.
 void feed_between_good_frames(base::ByteView bytes) {
   const Secret key = Secret::from_bytes({});
   FrameSealer sealer;
@@ -56,7 +54,7 @@ void feed_between_good_frames(base::ByteView bytes) {
   require(opener.next().has_value() == bytes.empty());
 }
 
-/// What decodes must encode to the same bytes: nothing was ignored, nothing was invented.
+/// A decoded message must encode to the same bytes: the decoder neither ignores nor adds any.
 template <typename Message> void decode_as(base::ByteView payload) {
   const Frame frame{Message::type, 0, {payload.begin(), payload.end()}};
   if (const auto message = decode<Message>(frame)) require(encode(*message) == frame.payload);

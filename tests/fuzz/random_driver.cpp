@@ -1,5 +1,5 @@
-// Feeds a fuzz target with seeded random inputs, for compilers without libFuzzer: the same inputs for
-// the same seed, so a failure can be repeated.
+// Calls a fuzz target with seeded random inputs, for compilers without libFuzzer. The same seed gives the same inputs,
+// so a failure can be repeated.
 //
 //   decoder_fuzz [seconds] [seed]
 #include <chrono>
@@ -18,7 +18,7 @@ using Random = std::mt19937_64;
 
 std::uint32_t below(Random& random, std::uint32_t limit) { return static_cast<std::uint32_t>(random() % limit); }
 
-/// Pure noise rarely gets past a header: mostly small numbers, zeros, and lengths that nearly fit.
+/// Uniform noise rarely passes a header. Most inputs have small numbers, zeros, and lengths that nearly fit.
 Input make_input(Random& random) {
   Input input(below(random, 8) == 0 ? below(random, 4096) : below(random, 120));
   const std::uint32_t style = below(random, 4);
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::uint64_t runs = 0;
-  // Each input has its own seed, printed beforehand every so often: a crash is then found quickly.
+  // Each input has its own seed. The position is printed at intervals, so that the input of a crash is found quickly.
   for (; std::chrono::steady_clock::now() < end; ++runs) {
     if (runs % 10000 == 0)
       std::fprintf(stderr, "seed %llu, input %llu\n", static_cast<unsigned long long>(seed),
