@@ -1,6 +1,6 @@
-// How fast HMC moves bytes of a GPU against the driver's own copy, in one run: the bare copy (cuMemcpyAsync, then
-// cuStreamSynchronize, which is what cudaMemcpyAsync does) and HMC's verbs take turns, and the table has the medians.
-// On the fake driver it shows that it runs and that no byte is lost; its numbers mean nothing there.
+// Bandwidth of HMC compared with the driver's own copy, in one run. The bare copy (cuMemcpyAsync and
+// cuStreamSynchronize, as cudaMemcpyAsync) alternates with HMC's verbs; the table has the medians. On the fake driver
+// the test only checks that the program runs and that no byte is lost; its times are meaningless.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -27,7 +27,7 @@ using hmc::spmd::Mixed;
 constexpr double target_share = 0.95;
 constexpr std::size_t target_from = std::size_t{64} << 20;
 
-/// Where this rank's own bytes are, and where the peer's part of the window is.
+/// Memory of this rank's buffer, and memory of the peer's part of the window.
 struct Pair {
   const char* local_name;
   Allocator local;
@@ -41,7 +41,7 @@ constexpr Pair pairs[] = {{"device", Allocator::cuda, "device", {"cuda", MemoryT
 
 Address address(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 
-/// The driver's own copies, on a stream of their own.
+/// The driver's own copies, on a separate stream.
 class BareCopy {
  public:
   BareCopy() : current_(api_), stream_(hmc::memory::provider_for(MemoryType::NVIDIA_GPU).make_stream(0)) {}
@@ -71,8 +71,8 @@ class BareCopy {
   std::unique_ptr<hmc::memory::Stream> stream_;
 };
 
-/// One of HMC's ways to move bytes, and the bare copy that it is held against. All ranks take part in a collective one,
-/// in the others rank 0 alone; `clear` and `check` are for all ranks, before and after a run whose bytes are looked at.
+/// One of HMC's methods to move bytes, and the bare copy it is compared with. All ranks call a collective method; rank
+/// 0 alone calls any other. All ranks call `clear` before and `check` after a verified run.
 struct Operation {
   std::string name, way;
   bool is_collective = false;
@@ -91,7 +91,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Standard output, and the file that `--set table=FILE` names. Rank 0 writes.
+/// Writes to standard output and to the file of `--set table=FILE`, on rank 0 only.
 class Table {
  public:
   explicit Table(const Me& me) {
@@ -143,7 +143,7 @@ void copy_any(void* to, const void* from, std::size_t bytes) {
   HMC_CHECK_MSG(status.ok(), "{}", status.what);
 }
 
-/// A rank's summands: whole numbers, so that their sums are exact.
+/// A rank's summands are whole numbers, so that their sums are exact.
 float summand(int rank, std::size_t index) {
   return static_cast<float>((index * 7 + static_cast<std::size_t>(rank) * 5) % 4093);
 }
@@ -156,7 +156,7 @@ class Measurement {
         bytes_(bytes),
         bare_(bare),
         kernels_(kernels),
-        mixed_(me, pair.window, 2 * bytes),  // an allreduce's input and output
+        mixed_(me, pair.window, 2 * bytes),  // input and output of an allreduce
         source_(pair.local, bytes),
         sink_(pair.local, bytes),
         report_(0, 64, MemoryType::NVIDIA_GPU),
@@ -169,7 +169,7 @@ class Measurement {
     if (local_is_device()) add_allreduce("allreduce-window", part, part + bytes, window_is_device());
   }
 
-  /// Every operation once, with its bytes looked at; then all of them in turns.
+  /// Runs and verifies every operation once, then measures all of them in alternation.
   void run(int rounds, Table& table) {
     for (Operation& each : operations_) verify(each);
     for (int round = 0; round <= rounds; ++round) {  // round 0 warms up
@@ -252,7 +252,7 @@ class Measurement {
 
   void add_kernels() {
     if (kernels_ == nullptr) return;
-    // 16 bytes a thread at least. The fake driver starts a thread of the host for each.
+    // At least 16 bytes per thread. The fake driver starts a host thread for each.
     const bool on_host = hmc::gpu::driver_runs_host_kernels();
     const unsigned threads = on_host ? 4 : 1024;
     const auto blocks = static_cast<unsigned>(std::clamp<std::size_t>(bytes_ / 16 / threads, 1, on_host ? 2 : 528));
@@ -278,7 +278,7 @@ class Measurement {
     }
   }
 
-  /// Over this rank's own buffers, or over its part of the window. The runtime's counters tell which devices took part.
+  /// Over this rank's own buffers, or over its part of the window. The runtime's counters show whether devices reduced.
   void add_allreduce(std::string name, void* in, void* out, bool on_device) {
     const std::size_t count = bytes_ / sizeof(float);
     Operation sum{std::move(name), "", true};
@@ -312,7 +312,7 @@ class Measurement {
   hmc::gpu::UserKernels* kernels_;
   Mixed mixed_;
   hmc::Buffer<std::byte> source_, sink_;
-  hmc::ConnBuffer report_;  // zeroed: a kernel that fails writes there
+  hmc::ConnBuffer report_;  // zeroed; a kernel that fails writes to it
   std::vector<std::byte> sent_, got_;
   hmc::DeviceHandle handle_{};
   std::uint64_t reductions_before_ = 0;

@@ -1,4 +1,4 @@
-// Buffers on the driver's own allocators whose transfers aren't waited for, and in windows on the device.
+// Buffers on the driver's own allocators with asynchronous transfers, and in windows on the device.
 #include <vector>
 
 #include "tests/multirank/device_support.hpp"
@@ -25,7 +25,7 @@ bool has_cuda(hmc::spmd::Me& me) {
 
 }  // namespace
 
-// Each Buffer has a stream of its own; a source goes, and another changes, as soon as the call returns.
+// Each Buffer has its own stream. After the call returns, one source is destroyed and another modified at once.
 HMC_SPMD_TEST(gpu_buffers, transfers_that_nobody_waits_for_keep_their_order) {
   if (!has_cuda(me)) hmc::spmd::skip("no CUDA device");
   for (const Allocator middle : {Allocator::cuda, Allocator::cuda_async, Allocator::cuda_pinned, Allocator::host_new}) {

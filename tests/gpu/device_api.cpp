@@ -1,4 +1,4 @@
-// The device-side API in kernels of a user's.
+// The device-side API in user kernels.
 #include "tests/gpu/user_kernels.hpp"
 #include "tests/multirank/device_support.hpp"
 
@@ -11,7 +11,7 @@ using hmc::spmd::Mixed;
 
 constexpr std::size_t to = 4096, signal_at = 64, report_at = 1 << 16, source_at = 1 << 17;
 
-/// Parts of kind `parts`; the kernel runs on this rank's CUDA device.
+/// The window's parts are of kind `parts`. The kernel runs on this rank's CUDA device.
 void put_and_take(hmc::spmd::Me& me, hmc::spmd::MemoryKind parts, std::size_t bytes, std::uint64_t round) {
   Mixed mixed(me, parts, report_at);
   mixed.window.open_context(me.runtime->world());
@@ -40,7 +40,7 @@ void put_and_take(hmc::spmd::Me& me, hmc::spmd::MemoryKind parts, std::size_t by
   HMC_CHECK_EQ(report[2], static_cast<std::uint64_t>(me.size));
   HMC_CHECK_EQ(report[3], static_cast<std::uint64_t>(me.rank));
 
-  // The host sees the kernel's signal, and with it the bytes.
+  // A host that sees the kernel's signal also sees the bytes.
   HMC_CHECK_EQ(mixed.window.wait_until(signal_at, hmc::Cmp::ge, round), round);
   const int left = (me.rank + me.size - 1) % me.size;
   const auto sent = made({left, round}, bytes);
@@ -58,9 +58,9 @@ void put_and_take(hmc::spmd::Me& me, hmc::spmd::MemoryKind parts, std::size_t by
   mixed.window.close();
 }
 
-/// Groups of every thread of a block and of its warps take part, whatever the block's shape.
+/// All threads of a block and of each warp take part, for any block shape.
 void put_by_groups(hmc::spmd::Me& me, unsigned threads, unsigned width, std::uint64_t round) {
-  constexpr std::size_t bytes = 3001, apart = 4096;  // odd: pieces of 16 bytes, and single ones
+  constexpr std::size_t bytes = 3001, apart = 4096;  // odd size: 16-byte pieces and single bytes
   Mixed mixed(me, {"cuda", hmc::MemoryType::NVIDIA_GPU}, 8 * apart);
   ConnBuffer scratch(0, 1 << 18, hmc::MemoryType::NVIDIA_GPU);
   auto* const at = static_cast<std::byte*>(scratch.ptr);

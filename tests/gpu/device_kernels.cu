@@ -1,4 +1,4 @@
-// Kernels of a user, over the device-side API. nvcc builds them where it is; the same text runs on the fake driver.
+// User kernels over the device-side API, compiled by nvcc where available. The fake driver runs the same source.
 #if !defined(HMC_TEST_KERNEL)
 #define HMC_TEST_KERNEL extern "C" __global__ void
 #define HMC_TEST_FUNCTION __device__
@@ -12,7 +12,7 @@
 
 #include "kernel_arguments.hpp"
 
-/// One block. Puts to the next rank, signals it, and adds up the first words of all ranks' contexts.
+/// One block. Puts to the next rank, signals it, and sums the first words of all ranks' contexts.
 HMC_TEST_KERNEL hmc_test_ring(RingArguments call) {
   const hmc::DeviceWindow window(call.window);
   const int next = (window.rank() + 1) % window.size();
@@ -29,7 +29,8 @@ HMC_TEST_KERNEL hmc_test_ring(RingArguments call) {
   report[3] = static_cast<unsigned long long>(window.rank());
 }
 
-/// One block, once this rank's word has come (no wait on the device: the host has seen it): takes back what was put.
+/// One block. Copies back the bytes that were put to this rank. The host has seen the signal, so the device doesn't
+/// wait.
 HMC_TEST_KERNEL hmc_test_take(RingArguments call) {
   const hmc::DeviceWindow window(call.window);
   const bool got = window.get_warp(window.rank(), call.to, const_cast<void*>(call.source), call.bytes);
@@ -41,7 +42,7 @@ HMC_TEST_KERNEL hmc_test_take(RingArguments call) {
   report[3] = *window.local<unsigned char>(call.to);
 }
 
-/// One block. All of it puts to the next rank; so does each warp, to a place of its own `value` bytes further.
+/// One block. The whole block puts to the next rank; each warp puts to its own offset, `value` bytes apart.
 HMC_TEST_KERNEL hmc_test_groups(RingArguments call) {
   const hmc::DeviceWindow window(call.window);
   const int next = (window.rank() + 1) % window.size();
@@ -51,8 +52,8 @@ HMC_TEST_KERNEL hmc_test_groups(RingArguments call) {
   if (HMC_TEST_THREAD == 0) *HMC_TEST_REACH(call.report) = by_block && by_warp;
 }
 
-/// Any number of blocks, each with an equal piece of the bytes: to the next rank's part, or from it. Sets `report`
-/// where a piece fails; nobody clears it here.
+/// Any number of blocks. Each moves an equal piece to or from the next rank's part. A failed piece sets `report`; this
+/// kernel doesn't clear it.
 template <bool is_put> HMC_TEST_FUNCTION void move_pieces(const RingArguments& call) {
   const hmc::DeviceWindow window(call.window);
   const int next = (window.rank() + 1) % window.size();

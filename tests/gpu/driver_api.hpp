@@ -1,6 +1,6 @@
-// The driver's calls that the tests make beside HMC: attributes of devices, bare copies, and the pools and events that
-// processes share. HMC's windows don't use the last two (their memory comes from cuMemCreate, which shares the same
-// way, and the host orders processes); the tests see whether the driver has them.
+// Driver calls that the tests make themselves: device attributes, bare copies, and pools and events shared between
+// processes. HMC's windows use neither shared pools (their memory comes from cuMemCreate, which is shared in the same
+// way) nor shared events (the host orders processes). The tests check whether the driver supports both.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ inline constexpr int attribute_unified_addressing = 41;
 inline constexpr int attribute_vmm = 102;
 inline constexpr int attribute_posix_fd = 103;
 inline constexpr int attribute_pools = 115;
-inline constexpr int attribute_pool_handles = 119;  // a mask of handle types
+inline constexpr int attribute_pool_handles = 119;  // a bit mask of handle types
 inline constexpr int attribute_ipc_events = 125;
 inline constexpr int attribute_fabric = 128;
-inline constexpr unsigned event_between_processes = 2 | 4;  // which takes no times
+inline constexpr unsigned event_between_processes = 2 | 4;  // CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS
 
-/// Pinned memory of device 0 that is shared by descriptor.
+/// CUmemPoolProps: pinned memory on device 0, exported as a POSIX descriptor.
 struct PoolProps {
   int allocation_type = 1;
   int handle_types = handle_posix_fd;
@@ -36,7 +36,7 @@ struct PoolProps {
   unsigned char reserved[54] = {};
 };
 static_assert(sizeof(PoolProps) == 88);
-/// A pointer of a pool, or a handle of an event.
+/// CUmemPoolPtrExportData or CUipcEventHandle.
 struct PointerData {
   unsigned char bytes[64] = {};
 };
@@ -50,7 +50,7 @@ struct DriverApi {
   Call<Result(int*)> device_count{library, "cuDeviceGetCount"};
   Call<Result(int*, int, int)> device_attribute{library, "cuDeviceGetAttribute"};
   Call<Result(int*, int, int)> can_access_peer{library, "cuDeviceCanAccessPeer", optional};
-  /// Between any two addresses. A driver without it has one call per direction.
+  /// Copies between any two addresses. A driver without it has one call per direction.
   Call<Result(Address, Address, std::size_t, void*)> copy{library, "cuMemcpyAsync", optional};
   Call<Result(Address, const void*, std::size_t, void*)> copy_to_device{library, "cuMemcpyHtoDAsync_v2"};
   Call<Result(void*, Address, std::size_t, void*)> copy_to_host{library, "cuMemcpyDtoHAsync_v2"};
@@ -78,14 +78,14 @@ struct DriverApi {
   Call<Result(void*)> push_context{library, "cuCtxPushCurrent_v2"};
   Call<Result(void**)> pop_context{library, "cuCtxPopCurrent_v2"};
 
-  /// Of device 0; 0 where the driver doesn't know the attribute.
+  /// Attribute of device 0; 0 if the driver doesn't support the attribute.
   int attribute(int number) const {
     int value = 0;
     return device_attribute(&value, number, 0).ok() ? value : 0;
   }
 };
 
-/// Device 0's context is this thread's for a scope.
+/// Makes the primary context of device 0 current on this thread for a scope.
 class Current {
  public:
   explicit Current(const DriverApi& api) : api_(api) {

@@ -1,4 +1,4 @@
-// Holds driver_api.hpp against cuda.h. Compiled where a CUDA toolkit is, never run.
+// Compares driver_api.hpp with cuda.h. Compiled if a CUDA toolkit is present, never run.
 #include <cuda.h>
 
 #include "tests/gpu/driver_api.hpp"

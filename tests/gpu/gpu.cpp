@@ -16,7 +16,7 @@ hmc::spmd::MemoryKind device_kind(hmc::spmd::Me& me) {
 
 }  // namespace
 
-// Each hop reads its input where it lies for its own allocator, and changes it by the host.
+// Each step reads its input through its own allocator and modifies it on the host.
 HMC_SPMD_TEST(gpu, buffers_keep_their_elements_over_every_pair_of_the_drivers_allocators) {
   (void)device_kind(me);
   const hmc::Allocator all[] = {hmc::Allocator::host_new, hmc::Allocator::cuda, hmc::Allocator::cuda_async,
@@ -38,7 +38,7 @@ HMC_SPMD_TEST(gpu, buffers_keep_their_elements_over_every_pair_of_the_drivers_al
       const auto seen = start.get_host_accessible();
       for (std::size_t i = 0; i < doubled.size(); ++i) doubled[i] = seen.get()[i] * 2 + static_cast<int>(i);
       const Buffer<int> there(to, doubled.data(), doubled.size());
-      const auto back = Buffer<double>(from, there).get_host_accessible();  // moved and cast
+      const auto back = Buffer<double>(from, there).get_host_accessible();  // moved and converted
       for (std::size_t i = 0; i < doubled.size(); ++i) HMC_CHECK_EQ(back.get()[i], static_cast<double>(2 + i));
     }
   }

@@ -1,15 +1,15 @@
-// What the test's kernels take.
+// Arguments of the test kernels.
 #pragma once
 
 #include <hmc/device_handle.hpp>
 
 struct RingArguments {
   hmc::DeviceHandle window;
-  const void* source;         ///< what is put, and where a get goes to: of this device
-  unsigned long long bytes;   ///< of it
-  unsigned long long to;      ///< where in the next rank's part
-  unsigned long long signal;  ///< where the word after it is
+  const void* source;         ///< source of a put, destination of a get; on this device
+  unsigned long long bytes;   ///< size of source
+  unsigned long long to;      ///< offset in the next rank's part
+  unsigned long long signal;  ///< offset of the signal word
   unsigned long long value;
-  unsigned long long width;    ///< threads in a row of the block on the fake driver; 0: all
-  unsigned long long* report;  ///< words of this device's, as each kernel says
+  unsigned long long width;    ///< fake driver: threads per row of the block; 0: all in one row
+  unsigned long long* report;  ///< words in device memory; each kernel defines them
 };

@@ -1,6 +1,9 @@
-// Sharing between two processes on the driver that is here, a way at a time: by the providers' own calls for each
-// kind, a pool's memory by the driver's, and a window whose bytes its owner copies. Where the driver's attributes say
-// that a way works, the test fails if it doesn't. A way that the driver says it lacks is reported as absent.
+// Sharing of device memory between two processes on the present driver, one method at a time:
+// - each kind of sharing by the providers' own calls;
+// - memory of a pool by the driver's calls;
+// - a window with owner-copied bytes.
+// If the driver's attributes promise a method, the test fails if the method doesn't work. A method that the driver
+// reports as missing is absent.
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -40,9 +43,9 @@ bool has_imex_channel() {
          std::filesystem::directory_iterator();
 }
 
-/// Empty: by the driver's attributes device 0 shares its memory in this way.
+/// Why device 0 can't share its memory by this kind; empty if the driver's attributes say that it can.
 std::string why_absent(const hmc::gpu::DriverApi& api, SharingKind kind) {
-  if (hmc::spmd::drivers_are_fake())  // it has them all; handles for a fabric where FAKE_FABRIC says so
+  if (hmc::spmd::drivers_are_fake())  // it supports all; fabric handles only with FAKE_FABRIC
     return kind == SharingKind::fabric && std::getenv("FAKE_FABRIC") == nullptr ? "FAKE_FABRIC isn't set" : "";
   const bool has_vmm = api.attribute(hmc::gpu::attribute_vmm) != 0;
   switch (kind) {
@@ -63,7 +66,7 @@ std::string why_absent(const hmc::gpu::DriverApi& api, SharingKind kind) {
   return "no such kind";
 }
 
-/// Every rank gives the next one its descriptor and its bytes.
+/// Every rank passes its descriptor and bytes to the next rank.
 Exported from_previous(Me& me, Exported mine) {
   hmc::window::Fabric& fabric = me.runtime->world().core()->fabric();
   std::uint64_t number = fabric.node_link->next_share();
@@ -96,7 +99,7 @@ std::uint64_t sum_of(Me& me, std::uint64_t mine) {
 
 constexpr std::size_t bytes = (std::size_t{3} << 20) + 17;
 
-/// What the importer reads is the owner's; what the importer writes, the owner reads.
+/// The importer reads the owner's bytes; the owner reads the bytes that the importer writes.
 void both_ways(Me& me, const Provider& provider, std::byte* own, std::byte* imported, std::uint64_t call) {
   const auto sent = made({me.rank, call}, bytes);
   check(provider.copy_from_host(own, sent.data(), bytes));
@@ -136,7 +139,7 @@ HMC_SPMD_TEST(gpu, each_kind_of_sharing_passes_between_two_processes) {
     if (kind != SharingKind::same_process) share_by(me, provider, driver, kind);
 }
 
-// Memory of a pool, whose descriptor is passed once for all that comes from it.
+// Memory of a pool. The pool's descriptor is passed once for all allocations of the pool.
 HMC_SPMD_TEST(gpu, a_pools_memory_passes_between_two_processes) {
   const Provider& provider = gpu(me);
   const Driver driver;
@@ -173,7 +176,7 @@ HMC_SPMD_TEST(gpu, a_pools_memory_passes_between_two_processes) {
                0);
   HMC_CHECK_EQ(api.import_pointer(&imported, their_pool, &data).code, 0);
   both_ways(me, provider, reinterpret_cast<std::byte*>(own), reinterpret_cast<std::byte*>(imported), 7000);
-  // The importer frees first, as the driver asks.
+  // The driver requires that the importer frees first.
   HMC_CHECK_EQ(api.free(imported, stream->native()).code, 0);
   check(stream->synchronize());
   me.runtime->world().barrier();
@@ -183,8 +186,8 @@ HMC_SPMD_TEST(gpu, a_pools_memory_passes_between_two_processes) {
   HMC_CHECK_EQ(api.destroy(pool).code, 0);
 }
 
-// A stream of one process waits for a point in another's, and no host does: the bytes are there, however late they
-// come.
+// A stream of one process waits for an event of another process, without a wait on the host. The bytes are complete
+// after it, however late the copy runs.
 HMC_SPMD_TEST(gpu, an_event_orders_streams_of_two_processes) {
   const Provider& provider = gpu(me);
   const Driver driver;
@@ -213,7 +216,7 @@ HMC_SPMD_TEST(gpu, an_event_orders_streams_of_two_processes) {
   if (hmc::spmd::drivers_are_fake()) hmc::spmd::Fake("cuda").set_delay_us(5000);
   check(provider.copy_async({own->address, sent.data(), bytes}, *stream));
   HMC_CHECK_EQ(api.record_event(event, stream->native()).code, 0);
-  me.runtime->world().barrier();  // all are recorded, none need be over
+  me.runtime->world().barrier();  // all events are recorded; none need be complete
   const auto reader = provider.make_stream(0);
   HMC_CHECK_EQ(api.stream_wait(reader->native(), theirs, 0).code, 0);
   check(provider.copy_async({got.data(), imported->address, bytes, hmc::memory::Direction::device_to_host}, *reader));
@@ -228,7 +231,7 @@ HMC_SPMD_TEST(gpu, an_event_orders_streams_of_two_processes) {
 
 namespace {
 
-/// The way that a window between two processes has to take: the forced one, else the first that the driver has.
+/// The method that a window between two processes must use: the forced one, else the first that the driver supports.
 std::string way_to_take(const hmc::gpu::DriverApi& api, std::string_view forced) {
   struct {
     std::string_view word;
@@ -245,7 +248,7 @@ std::string way_to_take(const hmc::gpu::DriverApi& api, std::string_view forced)
 
 }  // namespace
 
-// HMC_DEVICE_SHARING forces one way; without it the window takes the first that there is.
+// HMC_DEVICE_SHARING forces one method. Otherwise the window uses the first available.
 HMC_SPMD_TEST(gpu, a_window_takes_the_way_that_is_forced_and_keeps_every_byte) {
   (void)gpu(me);
   const Driver driver;
@@ -282,7 +285,7 @@ HMC_SPMD_TEST(gpu, a_window_takes_the_way_that_is_forced_and_keeps_every_byte) {
   mixed.window.close();
 }
 
-// Ranks on devices of their own, where the driver says that each device reaches the other.
+// Each rank is on a device of its own, if the driver reports the devices as peers.
 HMC_SPMD_TEST(gpu, a_window_over_two_devices_is_mapped_where_they_are_peers) {
   (void)gpu(me);
   const Driver driver;

@@ -17,7 +17,7 @@ template <typename T> T* reach(T* pointer) {
   return static_cast<T*>(present_thread->reach(const_cast<const void*>(static_cast<const volatile void*>(pointer))));
 }
 
-// The fake's blocks have one dimension: a kernel that says so sees its own in rows of this many threads.
+// The fake driver's blocks have one dimension. A kernel that sets `width` sees its block in rows of that many threads.
 thread_local unsigned present_width = 0;
 struct Three {
   unsigned x, y, z;
@@ -40,7 +40,7 @@ Three present_block() { return {present_width, present_thread->threads / present
 #define HMC_TEST_FUNCTION static
 #define HMC_TEST_BLOCK (present_thread->block)
 #define HMC_TEST_BLOCKS (present_thread->blocks)
-#define HMC_TEST_THREAD (present_thread->thread)  // in a block of any shape
+#define HMC_TEST_THREAD (present_thread->thread)  // index in a block of any shape
 #define HMC_TEST_REACH(pointer) (::reach(pointer))
 #include "tests/gpu/device_kernels.cu"
 
@@ -55,7 +55,7 @@ template <void (*kernel)(RingArguments)> void run_one(const void* argument, cons
   kernel(call);
 }
 
-/// Null where the driver isn't the fake one.
+/// Null if the driver isn't the fake one.
 FakeAddKernel fake_add_kernel() {
   const char* const given = std::getenv("HMC_CUDA_LIBRARY");
   void* const library = ::dlopen(given != nullptr ? given : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

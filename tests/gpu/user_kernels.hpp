@@ -1,5 +1,5 @@
-// The kernels of device_kernels.cu on the CUDA device 0: nvcc's binary on a real driver, the same text compiled for the
-// host on the fake one.
+// The kernels of device_kernels.cu on CUDA device 0. A real driver runs nvcc's binary. The fake driver runs the same
+// source compiled for the host.
 #pragma once
 
 #include <map>
@@ -12,18 +12,18 @@
 
 namespace hmc::gpu {
 
-/// The driver is the fake one, whether HMC_CUDA_LIBRARY names it or it was found as libcuda.so.1.
+/// True if the driver is the fake one, named by HMC_CUDA_LIBRARY or found as libcuda.so.1.
 bool driver_runs_host_kernels();
 
 class UserKernels {
  public:
-  /// `--set kernels=FILE` names nvcc's binary where it isn't in the build folder. Skips the test where there is none.
+  /// Loads nvcc's binary from `--set kernels=FILE`, by default from the build folder. Skips the test if there is none.
   UserKernels(const spmd::Me& me, const memory::Provider& provider);
   ~UserKernels();
   UserKernels(const UserKernels&) = delete;
   UserKernels& operator=(const UserKernels&) = delete;
 
-  /// Done when it returns.
+  /// Returns after the kernel has completed.
   void run(const char* name, RingArguments call, unsigned blocks = 1, unsigned threads = 32);
 
  private:
