@@ -1,4 +1,4 @@
-// hmc_floor's judgement of given rounds. No time is measured here.
+// hmc_floor's verdict on fixed rounds, without measurement.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -38,7 +38,7 @@ TEST(floor, misses_nanoseconds_beyond_their_limit) {
 }
 
 TEST(floor, compares_the_times_of_one_round) {
-  // A machine that slows down threefold and back: each round's ratio is 1.5, the ratio of the medians isn't.
+  // The machine slows down threefold and recovers. Each round's ratio is 1.5; the ratio of the medians isn't.
   const Verdict verdict(Limit::ratio(1.4), {100, 300, 100, 300, 100}, {150, 450, 150, 450, 150});
   EXPECT_DOUBLE_EQ(verdict.ratio, 1.5);
   EXPECT_FALSE(verdict.kept);

@@ -1,4 +1,4 @@
-// What the programs share: percentiles, patterns, sizes, iteration rules.
+// The kit of the benchmark programs: percentiles, patterns, sizes, iteration rules.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ TEST(percentile, of_few_values_stays_among_them) {
 }
 
 TEST(overlap, is_the_part_of_the_communication_that_computation_hid) {
-  EXPECT_EQ(bench::overlap_percent(100, 100, 100), 100);  // all of it
-  EXPECT_EQ(bench::overlap_percent(200, 100, 100), 0);    // one after the other
+  EXPECT_EQ(bench::overlap_percent(100, 100, 100), 100);  // fully overlapped
+  EXPECT_EQ(bench::overlap_percent(200, 100, 100), 0);    // sequential
   EXPECT_EQ(bench::overlap_percent(125, 100, 100), 75);
   EXPECT_EQ(bench::overlap_percent(125, 100, 50), 50);
 }
@@ -42,7 +42,7 @@ TEST(overlap, stays_from_0_to_100) {
   EXPECT_EQ(bench::overlap_percent(0, 0, 0), 0);
 }
 
-// The best of many runs: other work on the machine only lengthens a run.
+// The minimum of many runs: other load on the machine only lengthens a run.
 TEST(work, grows_with_what_it_is_to_take) {
   const auto best_us = [](double us) {
     const bench::Work work(us);
@@ -98,13 +98,13 @@ TEST(reduction, of_one_rank_is_its_contribution) {
   std::vector<std::byte> given(4096);
   for (int op = 0; op < hmc::op_count; ++op) {
     const auto operation = static_cast<hmc::Op>(op);
-    if (operation >= hmc::maxloc) continue;  // not for plain numbers
+    if (operation >= hmc::maxloc) continue;  // not defined for plain numbers
     bench::contribution(operation, hmc::DType::i32, 0, 1).write(given.data(), given.size(), 2);
     EXPECT_TRUE(bench::reduction(operation, hmc::DType::i32, 1).matches(given.data(), given.size(), 2)) << op;
   }
 }
 
-// A rank that is left out, or counted twice, must show somewhere in the result.
+// A rank that is missing or counted twice must change the result.
 TEST(reduction, of_sums_needs_every_rank) {
   constexpr int ranks = 3;
   constexpr std::size_t count = 1000;
