@@ -1,4 +1,4 @@
-// The loop's own checks: a contestant that gets something wrong gets no figure for it.
+// Checks of the measurement loop: a contestant with a wrong result gets no measurement for it.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -40,7 +40,7 @@ enum class Fault {
 
 constexpr int ranks = 2;
 
-// Two threads, and one mistake at most.
+// Two threads with at most one injected fault.
 struct Shared {
   explicit Shared(Fault planted) : fault(planted) {}
   Fault fault;
@@ -74,7 +74,7 @@ class Threads {
     if (!has(Fault::old_get) || gets_ < 2) std::memcpy(result(), of(peer, 2), bytes);
   }
   void barrier() {
-    // The loop's own agreements stay intact; only the barrier that is asked for is broken.
+    // The loop's own synchronization stays intact; only the measured barrier is broken.
     if (!has(Fault::open_barrier)) meet();
   }
   void broadcast(std::size_t bytes) {
@@ -159,7 +159,7 @@ class Threads {
       for (int r = 0; r < end; ++r) out[i] += reinterpret_cast<const float*>(of(r, 0) + offset)[i];
     }
   }
-  // What was right 64 calls ago: with one cell of sums, a call's number is its stamp.
+  // Sums that were correct 64 calls ago. With one cell of sums, the stamp is the call number.
   void write_old_sums(float* out, std::size_t count) const {
     std::vector<float> one(count);
     std::fill_n(out, count, 0.0F);
@@ -259,11 +259,11 @@ TEST(Loop, TellsWhatAContestantLacks) {
   EXPECT_TRUE(has(lines_of(Fault::lost_put, "get:8"), R"("op": "get", "bytes": 8, "lacks": "none")"));
 }
 
-// Cells left out would always be the same ones: the last.
+// Otherwise the last cells would always be the missing ones.
 TEST(Loop, MakesOnePassOfEachCellWhenTheTimeIsUsedUp) {
   std::istringstream text(lines_of(Fault::none, "put:8 barrier allreduce:64", 0));
   std::string line;
-  std::getline(text, line);  // the contestant's own
+  std::getline(text, line);  // the contestant's header line
   for (const std::string name : {"put", "barrier", "allreduce"}) {
     std::getline(text, line);
     EXPECT_TRUE(has(line, "\"" + name + "\"") && has(line, "\"us_mean\"")) << line;
@@ -282,7 +282,7 @@ TEST(Loop, TimesCallAndReadingApartAndTogether) {
   EXPECT_NEAR(value("us_both_mean"), value("us_mean") + value("us_read"), 0.001) << text;
 }
 
-// A put's result is read by its target, whose time counts.
+// A put's target reads the result, and its time counts.
 TEST(Loop, CountsTheReadingOfAPutAtItsTarget) {
   const std::string text = lines_of(Fault::none, "put:1048576");
   EXPECT_FALSE(has(text, "\"us_read\": 0.0000")) << text;
@@ -291,7 +291,7 @@ TEST(Loop, CountsTheReadingOfAPutAtItsTarget) {
 TEST(Pattern, OfARankNeverStandsForAnother) {
   std::vector<float> sums(256), one(256);
   for (const int rank : {0, 1, 2}) {
-    compare::fill_numbers(one.data(), 1024, rank == 0 ? 2 : rank, 5);  // rank 2 twice, and rank 0 not at all
+    compare::fill_numbers(one.data(), 1024, rank == 0 ? 2 : rank, 5);  // rank 2 twice, rank 0 missing
     for (std::size_t i = 0; i < one.size(); ++i) sums[i] += one[i];
   }
   EXPECT_FALSE(compare::holds_sums(sums.data(), 1024, 3, 5));
