@@ -1,4 +1,4 @@
-// What the tests of collectives on devices' streams share.
+// Helpers for tests of collectives on device streams.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ inline bool by_words(Me& me, const MemoryKind& kind, const ConnBuffer& buffer) {
   return kind.name == "cuda" && has_kernels(me, buffer);
 }
 
-/// A stream of the test's own, on the buffer's device.
+/// A stream on the buffer's device, owned by the test.
 struct OnStream {
   explicit OnStream(const ConnBuffer& buffer)
       : provider(*buffer.allocation()->provider), stream(provider.make_stream(buffer.device_id())) {}

@@ -1,5 +1,5 @@
-// Ranks that don't agree on what they call. A disagreement ends a team, so each case has a job of its own, with ranks
-// as threads.
+// Fixture for ranks that disagree on a collective call. A mismatch ends the team, so each case runs a job of its own,
+// with ranks as threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,20 +19,20 @@
 
 namespace hmc {
 
-/// What one rank met: the code, or success, and the text.
+/// The result on one rank: the code (success if no Error was thrown) and the error text.
 struct Outcome {
   Code code = Code::success;
   std::string text;
   std::chrono::nanoseconds took{};
 };
 
-/// Ranks and (pretended) nodes.
+/// Parameters: number of ranks, number of simulated nodes.
 class Mismatch : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
   int ranks() const { return std::get<0>(GetParam()); }
   int nodes() const { return std::get<1>(GetParam()); }
 
-  /// Runs `body` on every rank of a new job, each until its first Error.
+  /// Runs `body` on every rank of a new job. A rank stops at its first Error.
   std::vector<Outcome> run(const std::function<void(Team& world, int rank)>& body,
                            std::chrono::nanoseconds deadline = std::chrono::seconds(30)) {
     return run_runtime([&body](Runtime& runtime, int rank) { body(runtime.world(), rank); }, deadline);
@@ -58,15 +58,15 @@ class Mismatch : public testing::TestWithParam<std::tuple<int, int>> {
           outcome = {error.code(), error.what(), {}};
         }
         outcome.took = std::chrono::steady_clock::now() - start;
-        everybody.arrive_and_wait();  // who goes earlier has failed in the eyes of the others
+        everybody.arrive_and_wait();  // the other ranks report a rank that leaves earlier as failed
       });
     }
     for (std::thread& thread : threads) thread.join();
     return outcomes;
   }
 
-  /// Every rank was told of the mismatch, long before the deadline, in a text that says of each rank what it called;
-  /// all of `calls` are in it.
+  /// Every rank reports the mismatch long before the deadline. Its text names each rank's call and contains all of
+  /// `calls`.
   void expect_mismatch(const std::vector<Outcome>& outcomes, const std::vector<std::string>& calls = {}) const {
     for (int rank = 0; rank < ranks(); ++rank) {
       const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
@@ -85,17 +85,17 @@ class Mismatch : public testing::TestWithParam<std::tuple<int, int>> {
     for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
     return count;
   }
-  /// "rank 1 called", "ranks 0, 2 called", "rank 3 hasn't come so far": of a call before.
+  /// Forms of the text: "rank 1 called", "ranks 0, 2 called", "rank 3 hasn't come so far" (still in an earlier call).
   static bool names(const std::string& text, int rank) {
     const std::string number = std::string(" ").append(std::to_string(rank));
     return count_of(text, number + " called ") + count_of(text, number + ", ") + count_of(text, number + " ha") > 0;
   }
 
-  /// Half of the deadline: what a machine that is busy with other things may add to a few milliseconds.
+  /// Half of the deadline. Detection takes milliseconds; the rest allows for other load on the machine.
   std::chrono::nanoseconds at_most = std::chrono::seconds(15);
-  std::string forced;  ///< as HMC_COLL has it, for the jobs that come
+  std::string forced;  ///< in the syntax of HMC_COLL, for jobs started later
   std::vector<std::uint64_t> in = std::vector<std::uint64_t>(200'000, 1);
-  /// Threads share the input and nothing else.
+  /// Each thread has its own output; only the input is shared.
   static std::vector<std::uint64_t> output() { return std::vector<std::uint64_t>(1'600'000); }
 };
 

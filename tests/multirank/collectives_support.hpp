@@ -1,4 +1,4 @@
-// What the tests of collectives share: where buffers lie, and values whose reduction is known.
+// Helpers for tests of collectives: buffer placement, and values with a known reduction.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@
 
 namespace hmc::spmd {
 
-/// Where one rank's input and output lie in one call.
+/// Placement of one rank's input and output in one call.
 struct Placing {
-  bool in_window = false;    ///< the input: in a window, or private memory
-  bool out_window = false;   ///< the output likewise
+  bool in_window = false;    ///< the input is in a window; else in private memory
+  bool out_window = false;   ///< the same for the output
   bool in_place = false;     ///< the output is the input
-  std::size_t in_shift = 0;  ///< bytes past a border of 64
+  std::size_t in_shift = 0;  ///< bytes past a 64-byte boundary
   std::size_t out_shift = 0;
 
-  /// Different ranks choose differently, and so do calls.
+  /// The choice depends on the rank and on the call.
   static Placing any(int rank, std::uint64_t call, std::size_t element) {
     const std::uint64_t bits = Pattern{rank, call}.word(0x9e37);
     const std::size_t shifts[] = {0, element, 1, 64 - element};
@@ -32,8 +32,8 @@ struct Placing {
   }
 };
 
-/// A window and private memory, each with room for an input and an output. Around an output lie guards:
-/// nobody may write there, neither this rank nor one that stores into its window.
+/// A window and private memory, each with space for an input and an output. Guard bytes surround an output: neither
+/// this rank nor a peer that stores into its window may write them.
 class Grounds {
  public:
   static constexpr std::size_t margin = 256;
@@ -76,12 +76,12 @@ class Grounds {
   std::byte* aligned_ = nullptr;
 };
 
-/// Rank `rank`'s element `index` in call `call`. Floats are such that every order of combining gives the
-/// same bits; integers are any bits, one of four zero.
+/// Element `index` of rank `rank` in call `call`. Floats give the same bits in every order of reduction. Integers have
+/// any bits; one in four is zero.
 template <typename T> T contribution(Op op, int rank, std::uint64_t call, std::size_t index) {
   const std::uint64_t bits = Pattern{rank, call}.word(index);
   if constexpr (hmc::collectives::reference::is_float<T>) {
-    // In 8 bits whole numbers are exact up to 8 only, and so must be the sums of some ranks.
+    // Whole numbers are exact up to 8 only in an 8-bit float. The sums of some ranks must be exact too.
     const int whole = sizeof(T) == 1 ? static_cast<int>((bits >> 8) % 3) - 1 : static_cast<int>(bits >> 8 & 15) - 8;
     const auto small = static_cast<float>(whole);
     constexpr float factors[] = {1.0F, -1.0F, 2.0F, 0.5F, -2.0F, -0.5F, 1.0F, 1.0F};
@@ -98,7 +98,7 @@ template <typename T> void fill_contribution(std::byte* in, std::size_t count, O
   }
 }
 
-/// Empty if `out` holds the reduction of all ranks' contributions, bit by bit.
+/// Returns an empty string if `out` is bit-identical to the reduction of all ranks' contributions.
 template <typename T>
 std::string verify_reduction(const std::byte* out, std::size_t count, Op op, int ranks, std::uint64_t call) {
   std::vector<T> column(static_cast<std::size_t>(ranks));
@@ -115,7 +115,7 @@ std::string verify_reduction(const std::byte* out, std::size_t count, Op op, int
   return {};
 }
 
-/// One allreduce, made and verified; `what` names it if it is wrong.
+/// Runs and verifies one allreduce.
 template <typename T>
 void check_allreduce(Me& me, Grounds& grounds, const Placing& place, std::size_t count, Op op, std::uint64_t call) {
   std::byte* const in = grounds.in(place);
@@ -143,7 +143,7 @@ void check_allreduce(Me& me, Grounds& grounds, const Placing& place, std::size_t
 
 using hmc::collectives::is_defined;
 
-/// Every rank reaches every other by load and store.
+/// True if every rank reaches every other by load and store.
 inline bool all_direct(Me& me) {
   bool direct = true;
   for (int rank = 0; rank < me.size; ++rank) direct = direct && me.runtime->path(rank).direct;
@@ -153,7 +153,7 @@ inline bool all_direct(Me& me) {
   return all != 0;
 }
 
-/// A number that `--set key=...` gives, or `fallback`.
+/// The number of `--set key=...`, or `fallback`.
 inline std::uint64_t setting(const Me& me, const std::string& key, std::uint64_t fallback) {
   return std::stoull(me.options.setting(key, std::to_string(fallback)));
 }

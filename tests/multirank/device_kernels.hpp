@@ -1,4 +1,4 @@
-// What the tests of devices' own work ask first.
+// Preconditions of the tests of device kernels.
 #pragma once
 
 #include <cstdlib>
@@ -16,11 +16,11 @@ inline MemoryKind cuda(Me& me) {
   skip("no CUDA among --set kinds");
 }
 
-/// Ranks that share a node's memory, on a device with kernels: else nothing here is done by devices.
+/// True if devices reduce with kernels: the ranks share one node's memory, and the buffer's device has kernels.
 inline bool has_kernels(Me& me, const ConnBuffer& buffer) {
   const memory::Kernels* const kernels = buffer.allocation()->provider->kernels();
-  // With the fake compiler, or with kernels in the build for a real CUDA device, there are kernels unless they are
-  // switched off. Without this check all tests here would pass without any.
+  // Kernels must exist if the fake compiler is used, or if the build embeds kernels for a real CUDA device, unless
+  // HMC_DEVICE_KERNELS disables them. Without this check, every test would pass without running a kernel.
   const char* const from = std::getenv("HMC_DEVICE_KERNELS");
   const bool has_source = drivers_are_fake() ? std::getenv("HMC_NVRTC_LIBRARY") != nullptr
                                              : buffer.memory_type() == MemoryType::NVIDIA_GPU &&

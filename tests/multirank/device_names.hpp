@@ -1,4 +1,4 @@
-// What the tests of device windows call by its first name; for their sources alone.
+// Names that the tests of device windows use unqualified. Only for their sources.
 #pragma once
 
 #include "tests/multirank/device_support.hpp"

@@ -1,4 +1,4 @@
-// Contributions to sums, and their check.
+// Contributions to sums, and the check of the result.
 #pragma once
 
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace hmc::spmd {
 
-/// Sums of these are exact in every type they are given as.
+/// Sums of these values are exact in every tested type.
 template <typename T> T element(int rank, std::size_t index, int round) {
   return static_cast<T>((static_cast<std::size_t>(rank) * 7 + index * 3 + static_cast<std::size_t>(round)) % 13);
 }

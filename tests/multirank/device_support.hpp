@@ -1,4 +1,4 @@
-// Ranks whose parts of a window lie in different kinds of memory, on the fake drivers and on PoCL.
+// Ranks with window parts in different kinds of memory, on the fake drivers and on PoCL.
 #pragma once
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ inline constexpr MemoryKind all_kinds[] = {
     {"musa", MemoryType::MOORE_GPU}, {"cnrt", MemoryType::CAMBRICON_MLU}, {"acl", MemoryType::ASCEND_NPU},
     {"opencl", MemoryType::OPENCL}};
 
-/// Those that --set kinds=cpu,cuda names and this machine has; the same on every rank.
+/// The kinds of `--set kinds=cpu,cuda` that this machine has; the same on every rank.
 inline std::vector<MemoryKind> kinds_of(const Me& me) {
   const std::string wanted = fmt::format(",{},", me.options.setting("kinds", "cpu,cuda,hip,musa,cnrt,acl"));
   std::vector<MemoryKind> found;
@@ -38,21 +38,21 @@ inline std::vector<MemoryKind> kinds_of(const Me& me) {
       const ConnBuffer trial(0, 1, kind.type);
       found.push_back(kind);
     } catch (const Error&) {
-      if (kind.type != MemoryType::OPENCL) throw;  // PoCL may be missing; a fake may not
+      if (kind.type != MemoryType::OPENCL) throw;  // PoCL may be missing, a fake driver may not
     }
   }
   if (found.empty()) skip("none of the kinds of memory is here");
   return found;
 }
 
-/// Real drivers (./dev gpu-test) fail when they like, and share as the machine can.
-/// HMC_CUDA_LIBRARY may also name a real driver.
+/// Tests inject failures and expect a certain sharing only on the fake drivers. On a real driver (./dev gpu-test) both
+/// depend on the machine. HMC_CUDA_LIBRARY may also name a real driver.
 inline bool drivers_are_fake() {
   const char* const library = std::getenv("HMC_CUDA_LIBRARY");
   return library != nullptr && std::string_view(library).find("libfake_") != std::string_view::npos;
 }
 
-/// One vendor's fake in this process, steered.
+/// Controls one vendor's fake driver in this process.
 class Fake {
  public:
   explicit Fake(std::string_view vendor) {
@@ -70,7 +70,7 @@ class Fake {
       count += call<long (*)(const char*)>("fake_live")(kind);
     return count;
   }
-  /// Calls since the last arm().
+  /// Functions called since the last arm().
   std::vector<std::string> seen() const {
     std::vector<std::string> names;
     for (const auto& [name, times] : counts()) names.push_back(name);
@@ -99,14 +99,15 @@ class Fake {
   void* library_ = nullptr;
 };
 
-/// What a vendor's streams hold is late for as long as this lives.
+/// Delays the work of a vendor's streams during its lifetime.
 struct Late {
   Late(const Fake& on, int us) : fake(on) { fake.set_delay_us(us); }
   ~Late() { fake.set_delay_us(0); }
   const Fake& fake;
 };
 
-/// Ranks that are threads share their driver: none makes it quick again while another needs it late.
+/// Collective. Ranks that are threads share a driver: the barriers prevent a rank from removing the delay while another
+/// rank needs it.
 class AllLate {
  public:
   AllLate(const Me& me, const Fake& fake, int us) : me_(me), late_(fake, us) { me_.runtime->world().barrier(); }
@@ -121,8 +122,8 @@ class AllLate {
   Late late_;
 };
 
-/// A buffer of this rank's kind and the window over all of them. The owner looks at its bytes through the
-/// buffer, which knows nothing of windows.
+/// A buffer of this rank's kind and a window over the buffers of all ranks. The owner accesses its bytes through the
+/// buffer, independently of the window.
 struct Mixed {
   Mixed(Me& me, MemoryKind kind, std::size_t bytes)
       : buffer(0, bytes, kind.type), window(Window::create(me.runtime->world(), buffer)) {}
@@ -151,13 +152,13 @@ inline std::vector<std::byte> made(const Pattern& pattern, std::size_t bytes) {
   return all;
 }
 
-/// Calls `body(kind of this rank, round)` so that, over the rounds, neighbours have every pair of kinds.
+/// Calls `body(kind of this rank, round)`. Over all rounds, neighbours have every pair of kinds.
 template <typename Body> void over_every_pair(Me& me, Body&& body) {
   const std::vector<MemoryKind> kinds = kinds_of(me);
   std::uint64_t round = 0;
   for (std::size_t first = 0; first < kinds.size(); ++first) {
     for (std::size_t second = 0; second < kinds.size(); ++second) {
-      // Ranks alternate between the two; with four ranks and more a third joins them.
+      // Ranks alternate between the two kinds. With four or more ranks, some use a third kind.
       const std::size_t choice[] = {first, second, second, (first + second) % kinds.size()};
       body(kinds[choice[static_cast<std::size_t>(me.rank) % 4]], ++round);
     }

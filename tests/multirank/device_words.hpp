@@ -1,4 +1,4 @@
-// Buffers of 64-bit words in some kind of memory, and what ranks put there.
+// Buffers of 64-bit words in a given kind of memory, and each rank's contribution.
 #pragma once
 
 #include <algorithm>

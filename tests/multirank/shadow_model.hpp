@@ -1,4 +1,4 @@
-// Random verbs, and what must come of them.
+// Random verbs, and a model of their results.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace hmc::spmd {
 
-/// A piece of the windows that every rank allocated. Inside it, stripe r of rank t's window is written
-/// by rank r alone, so that the outcome doesn't depend on who is faster.
+/// A range that every rank allocated in its window. Only rank r writes stripe r of a rank's window, so the result
+/// doesn't depend on timing.
 struct Block {
   std::uint64_t offset = 0;
   std::uint64_t stripe = 0;  ///< bytes, a multiple of 8
@@ -33,21 +33,21 @@ enum class Verb {
   flush_all
 };
 
-/// One verb with its arguments: a pure function of the random numbers it was made of.
+/// One verb with its arguments: a pure function of the random numbers.
 struct Action {
   Verb verb{};
   int target = 0;
   std::uint64_t offset = 0;  ///< in the target's window
-  std::size_t bytes = 0;     ///< all of it; rows * row_bytes for the strided ones
+  std::size_t bytes = 0;     ///< total; rows * row_bytes for the strided verbs
   std::size_t rows = 1;
   std::size_t remote_pitch = 0;
   std::size_t local_pitch = 0;
-  std::uint64_t fill = 0;  ///< names the pattern of what is put
+  std::uint64_t fill = 0;  ///< selects the data pattern of a put
   transport::Atomic atomic{};
   std::uint64_t signal_offset = 0;
 
   bool writes() const { return verb <= Verb::put_signal || verb == Verb::atomic; }
-  /// The span of the target's window that it touches.
+  /// Length of the accessed range of the target's window.
   std::uint64_t extent() const { return rows == 1 ? bytes : (rows - 1) * remote_pitch + bytes / rows; }
 };
 
@@ -70,11 +70,11 @@ class ActionMaker {
   int size_;
 };
 
-/// What every rank's window must hold.
+/// The expected contents of every rank's window.
 class ShadowModel {
  public:
   ShadowModel(int size, std::size_t bytes) : windows_(static_cast<std::size_t>(size), std::vector<std::byte>(bytes)) {}
-  /// Applies what the verb writes; returns what an atomic fetches.
+  /// Applies the writes of the verb; returns the value that an atomic fetches.
   std::uint64_t apply(const Action& action);
   const std::vector<std::byte>& window(int rank) const { return windows_[static_cast<std::size_t>(rank)]; }
 
@@ -82,7 +82,7 @@ class ShadowModel {
   std::vector<std::vector<std::byte>> windows_;
 };
 
-/// The bytes that a put with this number carries.
+/// The source bytes of a put.
 std::vector<std::byte> bytes_of(const Action& action);
 
 }  // namespace hmc::spmd

@@ -1,4 +1,4 @@
-// Ranks as threads, in jobs whose deadline is short on purpose.
+// Ranks as threads, in jobs with a short deadline.
 #pragma once
 
 #include <chrono>
@@ -14,12 +14,13 @@
 
 namespace hmc {
 
-/// A job starts in its own time, however busy the machine is; the deadline of a test is for what comes after.
+/// Starts with a deadline of 60 s, so that a busy machine can't fail the start. The test sets its short deadline
+/// afterwards.
 inline Runtime start_without_hurry(std::unique_ptr<bootstrap::Bootstrap> place, base::Env env) {
   env.timeout = std::chrono::seconds(60);
   return Runtime(job::make_core(std::move(place), env));
 }
-/// While no verb is under way.
+/// Sets the deadline. Only while no verb is in flight.
 inline void set_deadline(Runtime& runtime, std::chrono::nanoseconds deadline) {
   runtime.world().core()->fabric().timeout = deadline;
 }

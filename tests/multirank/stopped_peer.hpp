@@ -1,5 +1,5 @@
-// A rank whose process stands still, its progress thread included, for as long as a peer needs it to. No clock
-// decides: on a busy machine what a peer does meanwhile takes as long as it takes.
+// Stops a rank's process (SIGSTOP), its progress thread included, until a peer continues it. No timeout ends the stop:
+// on a busy machine the peer's work may take arbitrarily long.
 #pragma once
 
 #include <signal.h>
@@ -17,8 +17,8 @@
 
 namespace hmc::spmd {
 
-/// On the rank that stands: tells `peer` of its process, in `word` of the window, and goes on when that one's
-/// Standing ends.
+/// On the rank to be stopped: sends its process id to `word` of `peer`'s window, then stops itself. Returns when the
+/// peer destroys its Standing.
 inline void stand_still(Window& window, int peer, std::uint64_t word) {
   const pid_t myself = ::getpid();
   window.put_signal(peer, 0, nullptr, 0, word, static_cast<std::uint64_t>(myself));
@@ -26,14 +26,14 @@ inline void stand_still(Window& window, int peer, std::uint64_t word) {
   ::kill(myself, SIGSTOP);
 }
 
-/// On the peer: from the constructor to the destructor the other rank stands.
+/// On the peer: the other rank is stopped from the constructor to the destructor.
 class Standing {
  public:
   Standing(Window& window, std::uint64_t word) : process_(static_cast<pid_t>(window.wait_until(word, Cmp::ne, 0))) {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     for (std::string stat; stat.find(") T ") == std::string::npos;) {
       if (std::chrono::steady_clock::now() > limit) {
-        ::kill(process_, SIGCONT);  // no destructor comes
+        ::kill(process_, SIGCONT);  // fail_check doesn't run the destructor
         fail_check(__FILE__, __LINE__, "the peer doesn't stand");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
