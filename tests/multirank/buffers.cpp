@@ -1,4 +1,5 @@
-// Buffers in a window's symmetric heap: the same offset on every rank, reached by peers and used in place.
+// Buffers in a window's symmetric heap. They have the same offset on every rank, peers reach them, and collectives use
+// them in place.
 #include <memory>
 
 #include "tests/multirank/device_support.hpp"
@@ -9,7 +10,7 @@ using hmc::Buffer;
 using hmc::spmd::MemoryKind;
 using hmc::spmd::Mixed;
 
-/// Of a rank, of element i, in a round.
+/// Element i of a rank's data in a round.
 std::uint64_t number(int rank, std::size_t i, std::uint64_t round) {
   return static_cast<std::uint64_t>(rank) * 1'000'003 + i * 17 + round * 7919;
 }
@@ -23,7 +24,7 @@ std::vector<std::uint64_t> all_of(const Buffer<std::uint64_t>& buffer) {
   buffer.synchronize();
   return {view.get(), view.get() + buffer.size()};
 }
-/// As each rank sees it, from rank 0's.
+/// Compares this rank's offset with rank 0's.
 void check_same_offset(hmc::spmd::Me& me, std::uint64_t mine) {
   std::uint64_t theirs = mine;
   me.runtime->world().broadcast(&theirs, sizeof theirs, 0);
@@ -71,7 +72,7 @@ HMC_SPMD_TEST(buffers, of_a_window_are_reduced_in_place) {
   });
 }
 
-// Every rank makes the same calls; a range that was let go is given again.
+// Every rank makes the same calls. A freed range is allocated again.
 HMC_SPMD_TEST(buffers, of_a_window_grow_move_and_go_alike_on_all_ranks) {
   hmc::Window window = hmc::Window::create(me.runtime->world(), 1 << 16);
   std::vector<std::uint64_t> expected;
@@ -90,13 +91,13 @@ HMC_SPMD_TEST(buffers, of_a_window_grow_move_and_go_alike_on_all_ranks) {
     const Buffer<std::uint64_t> stolen(window, std::move(buffer));
     HMC_CHECK(all_of(stolen) == expected);
   }
-  const Buffer<std::byte> all(window, window.bytes());  // nothing of it is still taken
+  const Buffer<std::byte> all(window, window.bytes());  // the whole window is free again
   HMC_CHECK_EQ(all.offset(), 0U);
   me.runtime->world().barrier();
   window.close();
 }
 
-// A handle that is kept longer on one rank doesn't keep the range: offsets would differ.
+// A handle that one rank holds longer doesn't hold the range: offsets would differ between ranks.
 HMC_SPMD_TEST(buffers, of_a_window_let_go_though_a_handle_is_kept) {
   hmc::Window window = hmc::Window::create(me.runtime->world(), 1 << 12);
   auto buffer = std::make_unique<Buffer<int>>(window, 100);

@@ -1,5 +1,5 @@
-// Collectives in the order of devices' streams: by the streams' words within a node (CUDA), by the background thread
-// for all others and between nodes.
+// Collectives in the order of device streams. Within a node, CUDA streams use stream memory operations (words). The
+// background thread handles all other vendors, and calls between nodes.
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -16,7 +16,8 @@ using namespace hmc::spmd;
 
 }  // namespace
 
-// Input, calls and output are all put in before anything has run: every copy on the streams is late.
+// Input copies, calls and output copies are all enqueued before any of them has run, since every copy on the streams is
+// delayed.
 HMC_SPMD_TEST(calls_on_streams, take_what_the_stream_made_and_give_it_what_comes_next) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = 2500, bytes = count * 4, calls = 4;
@@ -24,11 +25,11 @@ HMC_SPMD_TEST(calls_on_streams, take_what_the_stream_made_and_give_it_what_comes
     hmc::Team team = me.runtime->world().duplicate();
     auto* const at = static_cast<std::byte*>(buffer.ptr);
     OnStream first(buffer), second(buffer);
-    team.barrier_on(first.native(), at);  // makes what calls on streams need
+    team.barrier_on(first.native(), at);  // creates the resources of calls on streams
     std::vector<std::vector<std::byte>> inputs, outputs(calls, std::vector<std::byte>(bytes));
     for (std::size_t call = 0; call < calls; ++call)
       inputs.push_back(contribution<float>(me.rank, count, static_cast<int>(call)));
-    // A rank that stands still for as long as the copies take sees nothing under way: then all do it once more.
+    // A rank that is descheduled while the copies run finds nothing in flight. All ranks then repeat the round.
     std::uint64_t seen_by_all = 0;
     for (int attempt = 0; attempt < 5 && seen_by_all == 0; ++attempt) {
       me.runtime->world().barrier();
@@ -36,7 +37,7 @@ HMC_SPMD_TEST(calls_on_streams, take_what_the_stream_made_and_give_it_what_comes
       for (std::size_t call = 0; call < calls; ++call) {
         OnStream& on = call % 2 == 0 ? first : second;
         std::byte* const in = at + 2 * call * bytes;
-        std::byte* const out = call == 1 ? in : in + bytes;  // once in place
+        std::byte* const out = call == 1 ? in : in + bytes;  // one call is in place
         on.copy(in, inputs[call].data(), bytes, hmc::memory::Direction::host_to_device);
         sum_on(team, on, in, out, count);
         on.copy(outputs[call].data(), out, bytes, hmc::memory::Direction::device_to_host);
@@ -74,7 +75,7 @@ HMC_SPMD_TEST(calls_on_streams, may_be_larger_than_what_they_go_through) {
   });
 }
 
-// Whatever the algorithm sends out of the slot that it also writes.
+// The result must not depend on which slots the algorithm sends from and writes to.
 HMC_SPMD_TEST(calls_on_streams, may_give_another_buffer_than_they_take) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = 1 << 18;
@@ -96,7 +97,7 @@ HMC_SPMD_TEST(calls_on_streams, may_give_another_buffer_than_they_take) {
   });
 }
 
-// Neighbours have devices of different vendors; and one side of a call may be the host's.
+// Neighbours have devices of different vendors. One side of a call may be in host memory.
 HMC_SPMD_TEST(calls_on_streams, join_devices_of_all_vendors) {
   std::vector<MemoryKind> kinds;
   on_every_kind(me, [&](const MemoryKind& kind) { kinds.push_back(kind); });
@@ -106,7 +107,7 @@ HMC_SPMD_TEST(calls_on_streams, join_devices_of_all_vendors) {
     ConnBuffer buffer(0, bytes, kind.type);
     hmc::Team team = me.runtime->world().duplicate();
     OnStream on(buffer);
-    // Pinned where the vendor has such, so that its streams may copy from there.
+    // Pinned if the vendor supports it, so that its streams can copy from it.
     const auto pinned = is_steered(kind) || kind.type == hmc::MemoryType::NVIDIA_GPU
                             ? on.provider.allocate(0, bytes, hmc::memory::Backing::pinned)
                             : nullptr;
@@ -115,7 +116,7 @@ HMC_SPMD_TEST(calls_on_streams, join_devices_of_all_vendors) {
     for (int round = 0; round < 4; ++round) {
       const auto mine = contribution<float>(me.rank, count, round);
       const bool from_host = round % 2 == 1, to_host = round >= 2;
-      if (from_host && to_host) continue;  // one side lies on the device
+      if (from_host && to_host) continue;  // one side must be in device memory
       std::memcpy(host, mine.data(), bytes);
       HMC_CHECK_EQ(buffer.writeFromCpu(mine.data(), bytes), hmc::status_t::SUCCESS);
       sum_on(team, on, from_host ? host : buffer.ptr, to_host ? host : buffer.ptr, count);
@@ -129,7 +130,7 @@ HMC_SPMD_TEST(calls_on_streams, join_devices_of_all_vendors) {
   }
 }
 
-// Ranks put calls of two teams into two streams in different orders: who waits for one mustn't hold up the other.
+// Ranks enqueue calls of two teams on two streams in different orders. A wait for one call must not block the other.
 HMC_SPMD_TEST(calls_on_streams, of_two_teams_need_no_common_order) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = 1000, bytes = count * 4;
@@ -145,7 +146,7 @@ HMC_SPMD_TEST(calls_on_streams, of_two_teams_need_no_common_order) {
     for (std::size_t i = 0; i < 2; ++i) {
       const std::size_t which = (i + static_cast<std::size_t>(me.rank)) % 2;
       sum_on(teams[which], streams[which], at + which * bytes, at + which * bytes, count);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that the first has come to its gate
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the first call reaches its gate
     }
     for (OnStream& on : streams) on.synchronize();
     std::vector<std::byte> got(2 * bytes);
@@ -155,7 +156,7 @@ HMC_SPMD_TEST(calls_on_streams, of_two_teams_need_no_common_order) {
   });
 }
 
-// They are in nobody's way: a rank that calls the team's other collectives meanwhile is served.
+// Calls on streams have their own order: a rank may call the team's other collectives in between.
 HMC_SPMD_TEST(calls_on_streams, have_an_order_of_their_own) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = 700, bytes = count * 4;

@@ -1,4 +1,4 @@
-// Collectives on devices' streams that go wrong: calls that don't match, drivers that fail, ranks that leave.
+// Failures of collectives on device streams: calls that don't match, drivers that fail, ranks that leave.
 #include <chrono>
 #include <string>
 #include <utility>
@@ -25,7 +25,7 @@ HMC_SPMD_TEST(calls_on_streams, that_dont_match_are_found_by_who_calls_next) {
     auto* const at = static_cast<std::byte*>(buffer.ptr);
     team.barrier_on(on.native(), at);
     on.synchronize();
-    me.runtime->world().barrier();  // who comes late would hear of it in that call
+    me.runtime->world().barrier();  // a later rank would get the error in barrier_on
     std::size_t failed = 0;
     for (int call = 0; call < 2; ++call) {
       try {
@@ -34,7 +34,7 @@ HMC_SPMD_TEST(calls_on_streams, that_dont_match_are_found_by_who_calls_next) {
         HMC_CHECK_MSG(error.code() == Code::mismatch || error.code() == Code::closed, "{}", error.what());
         ++failed;
       }
-      on.synchronize();  // nobody's stream hangs
+      on.synchronize();  // no stream hangs
       me.runtime->world().barrier();
     }
     HMC_CHECK_EQ(failed, 1U);
@@ -45,7 +45,7 @@ HMC_SPMD_TEST(calls_on_streams, that_dont_match_are_found_by_who_calls_next) {
 
 namespace {
 
-/// A rank's driver refuses `call` amid a collective on streams, for which the others' streams wait already.
+/// A rank's driver fails `call` during a collective on streams. The other ranks' streams already wait for it.
 void fail_within(Me& me, const MemoryKind& kind, const std::string& call) {
   ConnBuffer buffer(0, 1 << 16, kind.type);
   hmc::Team team = me.runtime->world().duplicate();
@@ -79,7 +79,7 @@ void fail_within(Me& me, const MemoryKind& kind, const std::string& call) {
   team.close();
 }
 
-/// What a call by the host asks the driver for, in the thread of who calls.
+/// The driver functions that a call through the host uses on the calling thread.
 std::vector<std::string> calls_of(const MemoryKind& kind) {
   if (kind.name == "cuda")
     return {"cuStreamWaitValue32_v2", "cuEventRecord",        "cuStreamWaitEvent",
@@ -111,7 +111,7 @@ HMC_SPMD_TEST(calls_on_streams, amid_which_a_driver_fails_fail_all_that_come_lat
   });
 }
 
-// The driver refuses to tell the background thread how far the stream has come.
+// The driver fails the background thread's query of the stream's progress.
 HMC_SPMD_TEST(calls_on_streams, whose_stream_cant_be_asked_fail_by_name) {
   if (me.size < 2 || !me.options.processes) hmc::spmd::skip("for ranks with a driver each");
   on_every_fake(me, [&](const MemoryKind& kind) {
@@ -128,7 +128,7 @@ HMC_SPMD_TEST(calls_on_streams, whose_stream_cant_be_asked_fail_by_name) {
                                                    : std::string(kind.name) + "EventQuery";
     if (me.rank == 0) Fake(kind.name).arm(call + ":1");
     std::string text;
-    // At once, since the call itself may look; or by the thread, and then the next call tells.
+    // The call itself may query and then fails at once. Otherwise the thread queries and the next call fails.
     for (int attempt = 0; attempt < 2; ++attempt) {
       try {
         if (text.empty()) team.barrier_on(on.native(), buffer.ptr);
@@ -148,7 +148,7 @@ HMC_SPMD_TEST(calls_on_streams, whose_stream_cant_be_asked_fail_by_name) {
   });
 }
 
-// Then the background thread does it, for all of them.
+// If a stream operation fails, the background thread handles the call on all ranks.
 HMC_SPMD_TEST(calls_on_streams, go_by_the_host_where_streams_turn_out_not_to_wait) {
   if (me.size < 2 || !hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for two ranks on fake drivers");
   const MemoryKind kind = hmc::spmd::cuda(me);
@@ -176,7 +176,7 @@ HMC_SPMD_TEST(calls_on_streams, go_by_the_host_where_streams_turn_out_not_to_wai
 HMC_SPMD_TEST(calls_on_streams, of_what_has_no_streams_are_refused_on_all_ranks) {
   ConnBuffer buffer(0, 4096, me.rank == 0 ? hmc::MemoryType::CPU : hmc::spmd::kinds_of(me).back().type);
   hmc::Team team = me.runtime->world().duplicate();
-  for (int again = 0; again < 2; ++again)  // and the next is no mess
+  for (int again = 0; again < 2; ++again)  // the first failure leaves no state behind
     HMC_CHECK_THROWS(Code::unsupported, team.barrier_on(nullptr, buffer.ptr));
   team.close();
 }
@@ -197,7 +197,7 @@ HMC_SPMD_TEST(calls_on_streams, refuse_a_buffer_of_another_device_before_anybody
   });
 }
 
-// The last rank closes the team without the call that the others' streams wait for.
+// The last rank closes the team without the call that the other ranks' streams wait for.
 HMC_SPMD_TEST(calls_on_streams, that_wait_for_a_rank_that_has_left_go_on_and_the_close_says_so) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   on_every_kind(me, [&](const MemoryKind& kind) {
@@ -212,7 +212,7 @@ HMC_SPMD_TEST(calls_on_streams, that_wait_for_a_rank_that_has_left_go_on_and_the
   });
 }
 
-// As Team::close does it once the ranks have met: a rank that hangs after that never comes.
+// Calls the part of Team::close after the barrier of the ranks: it models a rank that hangs after that barrier.
 HMC_SPMD_TEST(calls_on_streams, are_waited_for_until_the_deadline_when_a_rank_never_comes_to_close) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   on_every_kind(me, [&](const MemoryKind& kind) {
@@ -238,7 +238,7 @@ HMC_SPMD_TEST(calls_on_streams, are_waited_for_until_the_deadline_when_a_rank_ne
   });
 }
 
-// Nobody comes to close: the object that goes lets its streams go on, and its memory is not unmapped under them.
+// No rank closes the team. Destroying the object releases its streams, and its memory stays mapped while they use it.
 HMC_SPMD_TEST(calls_on_streams, of_a_team_that_goes_unclosed_go_on) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   on_every_kind(me, [&](const MemoryKind& kind) {

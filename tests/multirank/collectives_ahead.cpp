@@ -1,5 +1,5 @@
-// Ranks that wait for nobody in a collective may be some calls ahead of the others, and none overwrites what another
-// has yet to read.
+// In some collectives a rank waits for no other rank and may run several calls ahead. It must not overwrite data that a
+// peer has yet to read.
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace {
 using namespace hmc::spmd;
 
 constexpr std::size_t most_words = 512;
-constexpr int at_least_ahead = 14;  // scan makes two calls of one
+constexpr int at_least_ahead = 14;  // scan counts as two calls
 
-/// A call with input and output that depend on its number; the output is right on whoever has one.
+/// A call with input and output that depend on its number. Each rank that has an output verifies it.
 struct Rooted {
-  bool root_gives;  ///< and waits for nobody; else all others do so
+  bool root_gives;  ///< the root sends and doesn't wait; if false, the other ranks do
   std::function<void(hmc::Team&, std::size_t words, std::uint64_t number)> call;
 };
 
@@ -62,7 +62,7 @@ void reduce(hmc::Team& world, std::size_t words, std::uint64_t number) {
   }
 }
 
-/// Rank 0 alone waits for nobody.
+/// Only rank 0 doesn't wait.
 void scan(hmc::Team& world, std::size_t words, std::uint64_t number) {
   const auto in = words_of(world.rank(), number, words);
   std::vector<std::uint64_t> upto(words), before(words);
@@ -87,7 +87,8 @@ bool goes_by_load_and_store(Me& me) {
 
 }  // namespace
 
-// No clock decides: were anybody waited for, he would wait in turn for a signal that comes after the calls.
+// The test doesn't depend on time: a sender that waited for a receiver would deadlock, since the receiver waits for the
+// signal that follows the calls.
 HMC_SPMD_TEST(run_ahead, who_gives_comes_back_before_the_others_have_called) {
   if (!goes_by_load_and_store(me)) hmc::spmd::skip("for ranks of one node");
   hmc::Team& world = me.runtime->world();
@@ -109,7 +110,7 @@ HMC_SPMD_TEST(run_ahead, who_gives_comes_back_before_the_others_have_called) {
   signals.close();
 }
 
-// So many that every line is written again and again, while one rank after the other is late.
+// Enough calls that every line is reused many times, while each rank in turn is late.
 HMC_SPMD_TEST(run_ahead, nothing_is_overwritten_that_a_late_rank_still_reads) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t number = 0; number < 600; ++number) {

@@ -25,7 +25,7 @@ void run_one(Me& me, const Algorithm& algorithm, const Every& what) {
                 what.user ? ", user's function" : "");
 }
 
-/// In every form that this collective has, with this count.
+/// Runs every form of this collective with this count.
 void run_forms(Me& me, const Algorithm& algorithm, std::size_t count, std::uint64_t& number) {
   for (const bool irregular : {false, true}) {
     if (irregular && !has_blocks(algorithm.collective)) continue;
@@ -63,11 +63,12 @@ HMC_SPMD_TEST(algorithms, each_does_every_count_and_form) {
 
 HMC_SPMD_TEST(algorithms, each_is_cut_into_pieces) {
   std::uint64_t number = 1'000'000;
-  // A block of a few pieces, or a vector of as many: areas hold half a MiB at most, and 64 KiB on one node.
+  // Blocks or vectors of several pieces. An area holds at most half a MiB, on one node 64 KiB.
   const bool one_node = me.runtime->path(0).direct && me.runtime->path(me.size - 1).direct;
   for (const Algorithm& algorithm : algorithms()) {
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
-    // Where not all wait for all, more than there are areas: they are used again behind a guard.
+    // If not every rank waits for all others, use more pieces than there are areas: areas are then reused behind a
+    // guard.
     const bool all_wait_for_all =
         algorithm.collective == Collective::allreduce || algorithm.collective == Collective::allgather ||
         algorithm.collective == Collective::alltoall || algorithm.collective == Collective::reduce_scatter;
@@ -78,8 +79,8 @@ HMC_SPMD_TEST(algorithms, each_is_cut_into_pieces) {
   }
 }
 
-// Blocks that come from another node land in the output and are handed on from there, unless all of them came before
-// the call was entered, which isn't so every time.
+// Blocks from another node are received directly into the output and forwarded from there, unless all of them arrive
+// before the call starts. The latter doesn't happen every time.
 HMC_SPMD_TEST(algorithms, what_is_handed_on_lands_too) {
   for (const char* name : {"ring", "ring_segmented", "hierarchical_ring"}) {
     const Algorithm& algorithm = *hmc::collectives::schedule::find(Collective::allgather, name);
@@ -93,7 +94,7 @@ HMC_SPMD_TEST(algorithms, what_is_handed_on_lands_too) {
       run_one(me, algorithm, what);
     }
     const bool from_afar = me.size > 2 && !me.runtime->path(me.previous()).direct;
-    if (from_afar && algorithm.name != "ring_segmented")  // whose runs may be too short
+    if (from_afar && algorithm.name != "ring_segmented")  // its runs may be too short
       HMC_CHECK_GE(me.runtime->counters().direct_receives - before, 1U);
   }
 }
@@ -139,7 +140,7 @@ HMC_SPMD_TEST(algorithms, reductions_do_every_type_and_operation) {
   grounds.close();
 }
 
-// Sums that depend on the order of addition and on brackets: all ranks must have taken the same.
+// These sums depend on the order of addition and on its grouping: all ranks must use the same.
 HMC_SPMD_TEST(algorithms, each_gives_all_ranks_the_same_bits) {
   hmc::Team& world = me.runtime->world();
   for (const Algorithm& algorithm : algorithms()) {

@@ -1,4 +1,4 @@
-// allreduce: every type and operation, wherever the buffers lie, small and large.
+// allreduce: every type and operation, every buffer placement, small and large.
 #include <chrono>
 #include <cmath>
 
@@ -80,7 +80,7 @@ HMC_SPMD_TEST(allreduce, takes_odd_counts_of_large_buffers) {
 }
 
 HMC_SPMD_TEST(allreduce, gives_all_ranks_the_same_bits) {
-  // Sums that depend on the order of addition: all ranks must have taken the same.
+  // These sums depend on the order of addition: all ranks must use the same order.
   for (const std::size_t count : {std::size_t{3}, std::size_t{1001}, std::size_t{50'001}}) {
     std::vector<float> in(count), out(count), all(count * static_cast<std::size_t>(me.size));
     for (std::size_t i = 0; i < count; ++i) {
@@ -91,7 +91,8 @@ HMC_SPMD_TEST(allreduce, gives_all_ranks_the_same_bits) {
     me.runtime->world().allgather<float>(out, all);
     for (int rank = 0; rank < me.size; ++rank)
       HMC_CHECK_EQ(std::memcmp(all.data() + static_cast<std::size_t>(rank) * count, out.data(), count * 4), 0);
-    // And near the true sum: n - 1 additions, each wrong by half a unit of a partial sum at most.
+    // They must also be close to the true sum: n - 1 additions, each with an error of at most half a unit of a partial
+    // sum.
     std::vector<float> inputs(all.size());
     me.runtime->world().allgather<float>(in, inputs);
     for (std::size_t i = 0; i < count; ++i) {
@@ -106,7 +107,7 @@ HMC_SPMD_TEST(allreduce, gives_all_ranks_the_same_bits) {
 }
 
 HMC_SPMD_TEST(allreduce, sums_halves_in_float) {
-  // 16 bits alone would lose every 1: 2048 + 1 is 2048 in f16, and 256 + 1 is 256 in bf16.
+  // 16-bit accumulation would lose every 1: 2048 + 1 is 2048 in f16, and 256 + 1 is 256 in bf16.
   for (const std::size_t count : {std::size_t{5}, std::size_t{20'000}}) {
     std::vector<hmc::float16> half(count, hmc::float16(me.rank == 0 ? 2048.0F : 1.0F));
     me.runtime->world().allreduce<hmc::float16>(half, half, hmc::sum);
@@ -162,7 +163,7 @@ HMC_SPMD_TEST(allreduce, counts_what_was_staged) {
 }
 
 HMC_SPMD_TEST(allreduce, uses_memory_of_any_open_window) {
-  // Several windows at once, of different sizes; input and output in different ones; and after a close.
+  // Several windows of different sizes are open, input and output are in different windows, and one window is closed.
   hmc::Team& world = me.runtime->world();
   constexpr std::size_t count = 5000;
   hmc::Window a = hmc::Window::create(world, count * 8);
@@ -176,7 +177,7 @@ HMC_SPMD_TEST(allreduce, uses_memory_of_any_open_window) {
     const auto n = static_cast<std::uint64_t>(me.size);
     for (std::size_t i = 0; i < count; ++i)
       HMC_CHECK_EQ(out[i], i * (n * (n + 1) / 2 + n * static_cast<std::uint64_t>(round)));
-    if (round == 0) b.close();  // its memory is now like any other
+    if (round == 0) b.close();  // its memory is now private memory
   }
   a.close();
 }

@@ -1,4 +1,4 @@
-// HMC_PROGRESS=caller: there is no thread, and what is started goes on in its caller's calls alone.
+// HMC_PROGRESS=caller: there is no progress thread. Non-blocking collectives progress only in the caller's calls.
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
@@ -29,7 +29,7 @@ HMC_SPMD_TEST(caller_driven, goes_on_in_calls_alone) {
     hmc::Request request = call.start(world);
     const std::uint64_t moves = schedules.moves();
     if (schedules.goes_on()) ++left_under_way;
-    std::this_thread::sleep_for(20ms);  // on purpose: time enough for a thread
+    std::this_thread::sleep_for(20ms);  // on purpose: long enough for a thread to make progress
     HMC_CHECK_EQ(schedules.moves(), moves);
     if (round == 1)
       while (!request.test()) std::this_thread::yield();

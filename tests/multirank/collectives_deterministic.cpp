@@ -1,5 +1,5 @@
-// Deterministic reductions: the bits are those of one fold in rank order, whatever the algorithm, the way a call is
-// cut, the wires and the layout. What is expected is computed from the contributions alone.
+// Deterministic reductions. The bits are those of one fold in rank order, independent of algorithm, splitting of a
+// call, wires and layout. The expected values are computed from the contributions alone.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -13,7 +13,7 @@ using namespace hmc::spmd;
 using hmc::Reduction;
 namespace reference = hmc::collectives::reference;
 
-/// Of very different sizes, so that every other order of adding gives other bits.
+/// Values of very different magnitude, so that any other order of addition gives other bits.
 template <typename T> T rough(int rank, std::size_t index) {
   const std::uint64_t bits = Pattern{rank, 5}.word(index);
   const float mantissa = 1.0F + static_cast<float>(bits % 997) / 997.0F;
@@ -34,7 +34,7 @@ template <typename T> T folded(hmc::Op op, int ranks, std::size_t index) {
 
 template <typename T> bool same_bits(const T& a, const T& b) { return std::memcmp(&a, &b, sizeof(T)) == 0; }
 
-/// Calls ask for it themselves, but in a job of which all are to be so: there the environment alone does.
+/// Requests a deterministic reduction. If HMC_DETERMINISTIC sets it for the whole job, the call doesn't request it.
 Reduction asked(Reduction how) { return std::getenv("HMC_DETERMINISTIC") != nullptr ? how : deterministic(how); }
 
 /// A sum by a user's function.
@@ -48,7 +48,7 @@ template <typename T> void add(void* accumulated, const void* next, std::size_t 
   }
 }
 
-/// `by`: what does `op`.
+/// `by` implements `op`.
 template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op, const Reduction& by) {
   hmc::Team& world = me.runtime->world();
   const Reduction how = asked(by);
@@ -68,7 +68,7 @@ template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op, cons
   world.reduce_scatter(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
   check("reduce_scatter", static_cast<std::size_t>(me.rank) * count, me.size);
   std::vector<std::size_t> counts(n, count / 2);
-  counts[0] = count;  // the others' blocks begin where no even cut would
+  counts[0] = count;  // the other blocks begin off any even split
   counts[n - 1] = count / 3;
   const std::size_t before = me.rank == 0 ? 0 : count + count / 2 * (static_cast<std::size_t>(me.rank) - 1);
   std::vector<T> part(counts[static_cast<std::size_t>(me.rank)]);
@@ -107,7 +107,7 @@ HMC_SPMD_TEST(deterministic, whatever_is_forced) {
   }
 }
 
-// A function may say that it commutes: the bits are those of rank order all the same.
+// A user's function may be declared commutative. The bits are still those of rank order.
 HMC_SPMD_TEST(deterministic, by_users_functions) {
   for (const bool commutes : {false, true}) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{100'001}}) {
@@ -117,7 +117,7 @@ HMC_SPMD_TEST(deterministic, by_users_functions) {
   }
 }
 
-// In windows and outside, in place, shifted; the same elements in one large call and in many small ones.
+// In windows and in private memory, in place, shifted. The same elements in one large call and in many small ones.
 HMC_SPMD_TEST(deterministic, wherever_buffers_lie_and_however_calls_are_cut) {
   constexpr std::size_t most = 30'000;
   Grounds grounds(me, most * sizeof(float));

@@ -45,7 +45,7 @@ EveryCall::EveryCall(int rank, int size, const Every& what) : rank_(rank), size_
   fill(what.call);
 }
 
-// Some have nothing, one has the most.
+// Some ranks have no elements, and counts differ.
 std::size_t EveryCall::count_of(int rank) const {
   if (!what_.irregular) return what_.count;
   return rank % 3 == 1 ? 0
@@ -56,7 +56,7 @@ std::size_t EveryCall::pair_count(int from, int to) const {
   return (from + 2 * to) % 4 == 1 ? 0 : what_.count / (1 + static_cast<std::size_t>(from + to) % 3);
 }
 
-// As lay_out has it on that rank.
+// Must match lay_out on that rank.
 std::size_t EveryCall::block_at(int from, int to) const {
   std::size_t at = 0;
   for (int i = 0; i < size_; ++i) {
@@ -75,7 +75,7 @@ void EveryCall::lay_out() {
   receive_counts_.resize(ranks);
   receive_displacements_.resize(ranks);
   const bool all_to_all = collective == Collective::alltoall;
-  // Blocks of a v-form stand apart and, but for reduce_scatter, in reverse order.
+  // Blocks of a v-form have gaps between them and, except in reduce_scatter, are in reverse order.
   std::size_t at = 0, receive_at = 0;
   const bool turned = what_.irregular && collective != Collective::reduce_scatter;
   for (std::size_t i = 0; i < ranks; ++i) {
@@ -152,7 +152,7 @@ Reduction EveryCall::how() const {
   return how;
 }
 
-/// Element `index` of ranks [first, last], in rank order.
+/// Element `index` reduced over ranks [first, last], in rank order.
 std::uint64_t EveryCall::combined(int first, int last, std::size_t index) const {
   std::uint64_t all = value(first, index);
   for (int rank = first + 1; rank <= last; ++rank)
@@ -200,7 +200,7 @@ std::string EveryCall::check() const {
     case Collective::reduce_scatter:
       return check_vector(counts_[own], [&](std::size_t i) { return combined(0, size_ - 1, displacements_[own] + i); });
     case Collective::scatter: {
-      // The root's input, where this rank's block stands in it.
+      // The root's input at this rank's block.
       const std::size_t block = displacements_[own];
       return check_vector(counts_[own], [&](std::size_t i) { return value(what_.root, block + i); });
     }

@@ -1,4 +1,4 @@
-// One call of any collective, in any of its forms, and its proof at the owner of the bytes.
+// One call of any collective in any form, and its verification at the owner of the bytes.
 #pragma once
 
 #include <functional>
@@ -14,17 +14,18 @@ namespace hmc::spmd {
 using collectives::schedule::Algorithm;
 using collectives::schedule::Collective;
 
-/// What is called, the same on every rank.
+/// Describes one call. in_place and window may differ by rank; all else is the same on every rank.
 struct Every {
   Collective collective = Collective::barrier;
   std::size_t count = 0;  ///< elements of a block, or of the vector
   int root = 0;
   bool irregular = false;  ///< the v-form, with counts that differ by rank (and by pair, in alltoallv)
-  bool in_place = false;   ///< chosen by each rank where that is allowed
+  bool in_place = false;   ///< where the collective allows it
   bool user = false;       ///< a user's function that doesn't commute
   bool deterministic = false;
   std::uint64_t call = 0;
-  std::span<std::uint64_t> window{};  ///< where the input shall lie (and the output, where it is the input)
+  std::span<std::uint64_t> window{};  ///< memory for the input, and for the output of a call in place; empty: private
+                                      ///< memory
 };
 
 inline Every some(Collective collective, std::size_t count, std::uint64_t call) {
@@ -35,25 +36,25 @@ inline Every some(Collective collective, std::size_t count, std::uint64_t call) 
   return what;
 }
 
-/// Buffers of one such call on this rank; elements are 64-bit words. `begin` fills, `check` verifies.
+/// Buffers of one such call on this rank. Elements are 64-bit words.
 class EveryCall {
  public:
   EveryCall(int rank, int size, const Every& what);
   void blocking(Team& team);
   Request start(Team& team);
   Plan plan(Team& team);
-  /// New data of another call number, in the same buffers.
+  /// Fills the same buffers with the data of another call number.
   void fill(std::uint64_t call);
   std::string check() const;
 
  private:
   std::size_t count_of(int rank) const;            ///< of a v-form's block
   std::size_t pair_count(int from, int to) const;  ///< of alltoallv
-  std::size_t block_at(int from, int to) const;    ///< where `from` keeps what it sends to `to`
+  std::size_t block_at(int from, int to) const;    ///< offset in `from`'s send buffer of its block for `to`
   std::uint64_t value(int rank, std::size_t index) const { return Pattern{rank, what_.call}.word(index); }
   std::uint64_t combined(int first, int last, std::size_t index) const;
   std::string expect(std::size_t index, std::uint64_t wanted) const;
-  /// Between the blocks of a v-form nothing was written.
+  /// Checks that the gaps between the blocks of a v-form are unchanged.
   std::string check_gaps(const std::vector<std::size_t>& counts, const std::vector<std::size_t>& displacements) const;
   std::string check_vector(std::size_t count, const std::function<std::uint64_t(std::size_t)>& wanted) const;
   void lay_out();
@@ -71,11 +72,11 @@ class EveryCall {
   std::uint64_t* out_ = nullptr;
 };
 
-/// Makes the call and verifies it. `form`, the same on every rank: which root, and whose function; where the input
-/// lies, in `window` or not, and whether the call is in place, each rank chooses for itself.
+/// Makes the call and verifies it. `form` is the same on every rank and selects the root and the function. Each rank
+/// chooses for itself whether its input is in `window` and whether the call is in place.
 void check_form(Me& me, Every what, int form, std::span<std::uint64_t> window);
 
-/// For as long as it lives, `algorithm` carries out its collective. Made by all ranks alike.
+/// Forces `algorithm` for its collective during its lifetime. All ranks construct it alike.
 class Forced {
  public:
   Forced(Team& team, Collective collective, const Algorithm* algorithm);

@@ -1,4 +1,4 @@
-// Algorithms that the environment forces.
+// Algorithms forced by the environment.
 #include <gtest/gtest.h>
 #include <chrono>
 #include <hmc/hmc.hpp>

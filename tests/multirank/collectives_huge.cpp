@@ -1,5 +1,5 @@
-// Counts that 32 bits don't hold. The buffers are large in addresses only: one chunk of memory, mapped again and again,
-// and at the end a part of its own, which a count that was cut off wouldn't reach.
+// Counts beyond 32 bits. Only the address range is large: one chunk of memory is mapped repeatedly. The tail has memory
+// of its own, which a truncated count doesn't reach.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ class Repeated {
  public:
   static constexpr std::size_t chunk = std::size_t{2} << 20;
 
-  /// At `at`, if given: addresses that are reserved, with room for a chunk more.
+  /// If `at` isn't null, maps at these reserved addresses, which need space for one chunk more.
   explicit Repeated(std::size_t bytes, std::byte* at = nullptr)
       : chunks_(bytes / chunk), bytes_(bytes), mapped_((chunks_ + 1) * chunk) {
     data_ = static_cast<std::byte*>(::mmap(
@@ -37,7 +37,7 @@ class Repeated {
   std::byte* data() { return data_; }
   std::byte* tail() { return data_ + chunks_ * chunk; }
   std::size_t tail_bytes() const { return bytes_ - chunks_ * chunk; }
-  /// Byte i of a chunk is value(i), of the tail value(chunk + i).
+  /// Byte i of a chunk is value(i); byte i of the tail is value(chunk + i).
   template <typename Value> void fill(const Value& value) {
     for (std::size_t i = 0; i < chunk; ++i) data_[i] = static_cast<std::byte>(value(i));
     for (std::size_t i = 0; i < tail_bytes(); ++i) tail()[i] = static_cast<std::byte>(value(chunk + i));
@@ -54,7 +54,7 @@ class Repeated {
   std::byte* data_ = nullptr;
 };
 
-/// One such block per rank, each with a chunk and an end of its own, with nothing between them.
+/// One such block per rank, contiguous, each with its own chunk and tail.
 class Blocks {
  public:
   Blocks(int count, std::size_t bytes) {
@@ -63,7 +63,7 @@ class Blocks {
     void* const reserved = ::mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     HMC_CHECK(reserved != MAP_FAILED);
     data_ = static_cast<std::byte*>(reserved);
-    // In this order, since a block's end is mapped as a whole chunk, over which the next one begins.
+    // The order matters: a block's tail is mapped as a whole chunk, and the next block is mapped over its end.
     for (int i = 0; i < count; ++i)
       blocks_.push_back(std::make_unique<Repeated>(bytes, data_ + static_cast<std::size_t>(i) * bytes));
   }
@@ -96,7 +96,7 @@ HMC_SPMD_TEST(huge, counts_beyond_32_bits) {
   in.check("broadcast", [&](std::size_t i) { return byte_of(root, i); });
 }
 
-// One of them for each rank: where the second begins is beyond 31 bits, too.
+// One such block per rank: the second block also begins beyond 31 bits.
 HMC_SPMD_TEST(huge, blocks_beyond_32_bits) {
   if (me.size > 2) skip("more ranks show no more, and take a minute");
   hmc::Team& world = me.runtime->world();
@@ -104,7 +104,7 @@ HMC_SPMD_TEST(huge, blocks_beyond_32_bits) {
   const int root = me.size - 1;
   Repeated one(bytes);
   Blocks each(me.size, bytes), other(me.size, bytes);
-  // What `from` has for `to`; 100: for all.
+  // The data of rank `from` for rank `to`; 100 stands for all ranks.
   const auto of = [](int from, int to) { return [=](std::size_t i) { return byte_of(from * 128 + to, i); }; };
   const auto clear = [&](Blocks& blocks) {
     for (int rank = 0; rank < me.size; ++rank) blocks[rank].fill([](std::size_t) { return 0; });

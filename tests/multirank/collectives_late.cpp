@@ -1,4 +1,4 @@
-// Ranks that never come, and those that take long.
+// Ranks that never call, and ranks that are slow.
 #include <algorithm>
 
 #include "tests/multirank/collectives_mismatch.hpp"
@@ -12,7 +12,7 @@ struct Slow {
   bool is_slow;
   std::chrono::nanoseconds left = 2500ms;
 };
-/// A sum; on one rank it takes long, by its elements: however it is cut, each step has its share.
+/// A sum that is slow on one rank, in proportion to its elements. However the call is split, each step takes its share.
 void add_slowly(void* accumulated, const void* next, std::size_t count, DType, void* context) {
   auto& slow = *static_cast<Slow*>(context);
   auto* const sum = static_cast<std::uint64_t*>(accumulated);
@@ -48,16 +48,17 @@ TEST_P(Mismatch, a_rank_that_never_comes_is_named_by_requests_too) {
   }
 }
 
-// The deadline is for those who don't come, not for those who take long.
+// The deadline is for missing ranks, not for slow ones.
 TEST_P(Mismatch, a_call_that_moves_has_no_deadline) {
-  // With its short steps whatever was measured here: those of recursive doubling would take half of the deadline each.
+  // Forced for its short steps, independent of the measured parameters. A step of recursive doubling would take half of
+  // the deadline.
   forced = "allreduce:ring_segmented";
   for (const bool any : {false, true}) {
     const auto outcomes = run(
         [&](Team& world, int rank) {
           Slow slow{rank == 0};
           auto out = output();
-          // Longer than the deadline in all, shorter for each step.
+          // The call takes longer than the deadline, each step less.
           Request requests[] = {
               world.iallreduce(in.data(), out.data(), 200'000, DType::u64, Reduction(add_slowly, &slow, true))};
           if (any) {

@@ -10,7 +10,7 @@ namespace {
 using namespace hmc::spmd;
 using hmc::Located;
 
-/// Few values, so that the best one stands on several ranks; indices don't rise with ranks.
+/// Few distinct values, so that several ranks have the best one. Indices don't increase with ranks.
 template <typename T> Located<T> pair_of(int rank, std::uint64_t call, std::size_t i) {
   const std::uint64_t bits = Pattern{rank, call}.word(i);
   Located<T> pair{static_cast<T>(static_cast<int>(bits % 5) - 2),
@@ -20,7 +20,7 @@ template <typename T> Located<T> pair_of(int rank, std::uint64_t call, std::size
   return pair;
 }
 
-/// Of ranks first to last.
+/// The best pair of ranks [first, last].
 template <typename T> Located<T> best_of(int first, int last, hmc::Op op, std::uint64_t call, std::size_t i) {
   Located<T> best = pair_of<T>(first, call, i);
   for (int rank = first + 1; rank <= last; ++rank) {

@@ -1,4 +1,4 @@
-// land and lor give 0 or 1, whatever carries a call out and however many contributions a rank's result is made of.
+// land and lor give 0 or 1, by every algorithm and for any number of contributions.
 #include <cstring>
 #include <functional>
 #include <string>
@@ -14,13 +14,13 @@ using hmc::Op;
 using hmc::collectives::schedule::algorithms;
 using hmc::collectives::schedule::reduces;
 
-/// 0 at one place of four; never 1.
+/// 0 for one element in four; never 1.
 template <typename T> T contribution_of(int rank, std::uint64_t call, std::size_t index) {
   const std::uint64_t word = Pattern{rank, call}.word(index);
   return static_cast<T>((word & 3) == 0 ? 0 : word >> 2 | 143);
 }
 
-/// Of ranks [first, last) of a team whose first world rank is given.
+/// The expected result over ranks [first, last) of a team. first_of_world is the world rank of its rank 0.
 template <typename T>
 T combined(Op op, int first, int last, int first_of_world, std::uint64_t call, std::size_t index) {
   bool all = true, any = false;
@@ -79,7 +79,7 @@ void make(hmc::Team& team, const Call& call, hmc::DType type, const void* in, vo
   }
 }
 
-/// `ground`: this rank's part of a window, with room for input and output.
+/// `ground`: this rank's part of a window, with space for input and output.
 template <typename T>
 std::string wrong_in(hmc::Team& team, int first_of_world, const Call& call, std::span<std::byte> ground) {
   const auto rank = static_cast<std::size_t>(team.rank());
@@ -129,9 +129,9 @@ void check_all(hmc::Team& team, int first_of_world, const std::string& by, Colle
 constexpr Collective reductions[] = {Collective::reduce, Collective::allreduce, Collective::reduce_scatter,
                                      Collective::scan, Collective::exscan};
 
-/// All forms with the algorithm that is chosen; `every_algorithm`: one form with each, in turn.
+/// Runs all forms with the selected algorithm. `every_algorithm` adds one form with each algorithm, in turn.
 void check_reductions(Me& me, hmc::Team& team, int first_of_world, bool every_algorithm) {
-  // Of the largest type, for input and output alike: as many blocks as there are ranks.
+  // Space for input and output of the largest type, each with one block per rank.
   hmc::Window window = hmc::Window::create(me.runtime->world(), 2 * 3008 * 8 * static_cast<std::size_t>(me.size));
   const std::span<std::byte> ground(window.data(), window.bytes());
   std::uint64_t number = 0;
@@ -140,7 +140,7 @@ void check_reductions(Me& me, hmc::Team& team, int first_of_world, bool every_al
     check_all<std::int64_t>(team, first_of_world, by, collective, some_forms, ground, number);
   };
   for (const Collective collective : reductions) check("the chosen algorithm", collective, forms);
-  std::size_t turn = static_cast<std::size_t>(me.size);  // so that each algorithm meets each form
+  std::size_t turn = static_cast<std::size_t>(me.size);  // each algorithm is tested with each form
   for (const auto& algorithm : algorithms()) {
     if (!every_algorithm || !reduces(algorithm.collective)) continue;
     const Forced forced(team, algorithm.collective, &algorithm);

@@ -1,5 +1,5 @@
-// Ranks that call with other arguments, or something else: every rank gets an Error within the deadline, and none a
-// wrong result.
+// Ranks that call with different arguments, or different collectives. Every rank gets an Error within the deadline, and
+// none a wrong result.
 #include <algorithm>
 #include <cstring>
 
@@ -29,7 +29,7 @@ TEST_P(Mismatch, of_counts) {
   }
 }
 
-// The other tests leave a busy machine seconds; here the best of many jobs counts.
+// The other tests allow seconds for a busy machine. Here the best of many jobs counts.
 TEST_P(Mismatch, is_told_in_milliseconds) {
   constexpr std::chrono::milliseconds soon(100);
   std::chrono::nanoseconds best = std::chrono::hours(1);
@@ -81,7 +81,7 @@ TEST_P(Mismatch, of_operations) {
   }
 }
 
-// How a reduction is done chooses the algorithm, so it is part of what was called.
+// The Reduction's options select the algorithm, so they are part of the compared call.
 TEST_P(Mismatch, of_how_a_reduction_is_done) {
   expect_mismatch(run([&](Team& world, int rank) {
     auto out = output();
@@ -95,7 +95,7 @@ TEST_P(Mismatch, of_how_a_reduction_is_done) {
   }));
 }
 
-// Whose function it is, ranks can't compare; all else of the call they do.
+// Ranks can't compare users' functions. They compare all other arguments.
 TEST_P(Mismatch, of_calls_with_users_functions) {
   struct Asked {
     Reduction how = Reduction(reduce_nothing, nullptr, true);
@@ -171,7 +171,7 @@ TEST_P(Mismatch, of_roots_and_sizes) {
   }
 }
 
-// A ring of ranks, none of which gets anything that it could compare.
+// The ranks wait in a ring: none receives a message that it could compare.
 TEST_P(Mismatch, of_ranks_that_all_wait_for_another_root) {
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{100'000}}) {
     const auto text = [&](int root) {
@@ -185,7 +185,7 @@ TEST_P(Mismatch, of_ranks_that_all_wait_for_another_root) {
   }
 }
 
-// Two such rings at once: neither's questions may keep the other's from being asked.
+// Two such rings at once. The queries for one call must not prevent the queries for the other.
 TEST_P(Mismatch, of_what_is_started_and_of_the_call_that_blocks) {
   expect_mismatch(run([&](Team& world, int rank) {
     world.barrier();

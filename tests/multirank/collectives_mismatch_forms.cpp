@@ -1,4 +1,4 @@
-// Ranks that don't agree, in every form that a collective is carried out by, and long ago.
+// Mismatches in every form of carrying out a collective, and in calls long past.
 #include "tests/multirank/collectives_mismatch.hpp"
 
 namespace hmc {
@@ -6,7 +6,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Of a call that all made: this form and no other.
+/// All ranks made the call: it must have used this form and no other.
 void expect_calls_by(Team& world, std::string_view collective, std::string_view form) {
   EXPECT_GT(world.calls_by_algorithm(collective, form), 0U) << collective << " " << form;
   if (form == "direct") return;
@@ -46,13 +46,13 @@ TEST_P(Mismatch, of_schedules) {
     for (const int odd : {0, ranks() - 1}) {
       expect_mismatch(run([&](Team& world, int rank) {
         call(world, rank == odd ? other : kind);
-        call(world, 4);  // who was done with the one learns of it in the next
+        call(world, 4);  // a rank that completed the first call gets the error here
       }));
     }
   }
 }
 
-// One is carried out by load and store where that is possible, the other isn't.
+// One collective uses load and store where possible, the other a schedule.
 TEST_P(Mismatch, of_a_schedule_and_another_collective) {
   forced = "gather:binomial";
   const auto outcomes = run([&](Team& world, int rank) {
@@ -65,7 +65,7 @@ TEST_P(Mismatch, of_a_schedule_and_another_collective) {
   expect_mismatch(outcomes);
 }
 
-// Each form of collective against each: by load and store, a schedule, one that goes on by itself.
+// Each form of a collective against each other form: load and store, a schedule, non-blocking.
 TEST_P(Mismatch, of_forms) {
   forced = "gather:binomial,alltoall:pairwise";
   const auto call = [&](Team& world, int form) {
@@ -108,7 +108,7 @@ TEST_P(Mismatch, of_forms) {
   }
 }
 
-// So many that no list of the last few would reach back to the one that was wrong.
+// So many calls that a list of the last few wouldn't reach back to the mismatch.
 TEST_P(Mismatch, of_an_old_call_among_many_under_way) {
   constexpr int many = 400;
   const auto outcomes = run([&](Team& world, int rank) {
@@ -121,7 +121,7 @@ TEST_P(Mismatch, of_an_old_call_among_many_under_way) {
   expect_mismatch(outcomes, {"iallreduce(1 x u64, max)", "iallreduce(1 x u64, sum)"});
 }
 
-// One rank is ahead by as many calls as it can be.
+// One rank is ahead by as many calls as possible.
 TEST_P(Mismatch, of_calls_that_one_rank_has_long_left) {
   const auto outcomes = run([&](Team& world, int rank) {
     auto out = output();
@@ -131,7 +131,7 @@ TEST_P(Mismatch, of_calls_that_one_rank_has_long_left) {
   expect_mismatch(outcomes, {"gather(16 bytes, root 0)", "gather(8 bytes, root 0)"});
 }
 
-// Each believes that it is the root, so nobody waits for a message: but for those who are far ahead.
+// Each rank is a root in its own view and waits for no message, until a rank is too far ahead.
 TEST_P(Mismatch, of_calls_in_which_nobody_waits) {
   const auto outcomes = run([&](Team& world, int rank) {
     std::uint64_t word = 0;
@@ -141,7 +141,8 @@ TEST_P(Mismatch, of_calls_in_which_nobody_waits) {
   expect_mismatch(outcomes, {"broadcast(8 bytes, root 0)", "broadcast(8 bytes, root 1)"});
 }
 
-// It answers nothing, and yet nobody says that it hasn't come: its message, or its ledger, tells of it.
+// The odd rank answers no query while it is outside a call. Its message or its ledger reports its call, so no rank
+// reports it as missing.
 TEST_P(Mismatch, of_a_rank_that_only_gave_and_is_in_no_call_now) {
   const int odd = ranks() - 1;
   std::barrier here(ranks()), told(ranks());
@@ -178,7 +179,7 @@ TEST_P(Mismatch, ends_the_team) {
       world.allreduce(in.data(), &out, 1, DType::u64, rank == 0 ? sum : max);
       world.barrier();
     } catch (const Error&) {
-      // All agree again, but it is too late.
+      // All ranks agree again, but the team has failed.
       EXPECT_THROW(world.iallreduce(in.data(), &out, 1, DType::u64, sum), Error);
       EXPECT_THROW(world.gather(in.data(), &out, 0, 0), Error);
       world.barrier();

@@ -1,5 +1,5 @@
-// Ranks that make or close something while others call something else on the same team: as any mismatch, it is told at
-// once, to all, by names that they know.
+// Some ranks create or close an object while others make another call on the same team. As for any mismatch, every rank
+// reports it at once, with the names of the public functions.
 #include "collectives/state/state.hpp"
 #include "tests/multirank/collectives_mismatch.hpp"
 #include "tests/support/code_of.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 class ConstructionMismatch : public Mismatch {
  protected:
-  // Nothing waits for it where all is well, and a slow machine has much to do here.
+  // Longer than the other tests: this one does more work, and a correct run doesn't wait for it.
   static constexpr std::chrono::seconds deadline{60};
   ConstructionMismatch() { at_most = deadline / 2; }
 
@@ -37,7 +37,7 @@ class ConstructionMismatch : public Mismatch {
                                           "barrier",
                                           "ibarrier",
                                           "gather(800 bytes, root 0)"};
-  /// What an error begins with.
+  /// Prefixes of the error texts.
   static constexpr const char* calls[] = {
       "Window::create", "Window::create", "Window::close", "Runtime::close", "split",
       "duplicate",      "allreduce",      "allreduce",     "barrier",        "",
@@ -67,7 +67,7 @@ class ConstructionMismatch : public Mismatch {
         [&](Runtime& runtime, int rank) {
           Window window = Window::create(runtime.world(), 4096);
           make(rank == odd ? one : other, runtime, window);
-          runtime.world().barrier();  // who waits for nobody hears of it in its next call
+          runtime.world().barrier();  // a rank whose call doesn't wait gets the error here
         },
         deadline);
     expect_mismatch(outcomes, {names[one], names[other]});
@@ -107,7 +107,7 @@ TEST_P(ConstructionMismatch, of_windows_closed_in_another_order) {
   expect_mismatch(outcomes, {"Window::close of window "});
 }
 
-// A team of its own has its own calls.
+// A duplicated team has its own sequence of calls.
 TEST_P(ConstructionMismatch, on_another_team) {
   const auto outcomes = run(
       [&](Team& world, int rank) {
@@ -123,7 +123,7 @@ TEST_P(ConstructionMismatch, on_another_team) {
   expect_mismatch(outcomes, {"Team::close", "allreduce(1 x u64, sum)"});
 }
 
-// What went wrong with the world's calls doesn't keep its ranks from leaving in order.
+// A mismatch on the world doesn't prevent its ranks from closing the runtime in order.
 TEST_P(ConstructionMismatch, leaves_the_runtime_to_be_closed) {
   const auto outcomes = run_runtime(
       [&](Runtime& runtime, int rank) {
@@ -150,7 +150,7 @@ void expect_closed(Runtime& runtime) {
   }
 }
 
-// One rank alone knows of a failure, and tells the others while they close.
+// Only one rank has failed. It notifies the others while they close.
 TEST_P(ConstructionMismatch, an_earlier_failure_of_one_rank_leaves_the_runtime_to_be_closed) {
   std::barrier here(ranks());
   const auto outcomes = run_runtime(
@@ -168,13 +168,14 @@ TEST_P(ConstructionMismatch, an_earlier_failure_of_one_rank_leaves_the_runtime_t
   for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
 }
 
-// Who only gives in a gather hears of its mismatch in what it calls next: and closes all the same, or nobody could.
+// A rank that only sends in a gather gets the mismatch in its next call. That call, a close, still closes: otherwise no
+// rank could close.
 TEST_P(ConstructionMismatch, first_heard_of_while_closing_closes_all_the_same) {
   std::barrier here(ranks());
   const auto outcomes = run_runtime(
       [&](Runtime& runtime, int rank) {
         Window window = Window::create(runtime.world(), 4096);
-        here.arrive_and_wait();  // nobody is told in that call
+        here.arrive_and_wait();  // no rank gets the error in Window::create
         std::vector<std::uint64_t> out(100);
         std::vector<Code> told;
         told.push_back(
@@ -190,11 +191,11 @@ TEST_P(ConstructionMismatch, first_heard_of_while_closing_closes_all_the_same) {
   for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
 }
 
-// As a program does that says what went wrong and ends: its death isn't what the others are told of.
+// A rank that exits after its error must not be reported instead of the mismatch.
 TEST_P(ConstructionMismatch, wins_over_the_deaths_of_those_that_it_ended) {
   const auto outcomes = run_runtime(
       [&](Runtime& runtime, int rank) {
-        Runtime own = std::move(runtime);  // goes without a goodbye at the first Error
+        Runtime own = std::move(runtime);  // at the first Error its destructor leaves without a goodbye
         std::vector<std::uint64_t> out(100);
         own.world().gather(in.data(), out.data(), rank == ranks() - 1 ? 8 : 16, 0);
         own.close();
@@ -204,7 +205,7 @@ TEST_P(ConstructionMismatch, wins_over_the_deaths_of_those_that_it_ended) {
 }
 
 TEST_P(ConstructionMismatch, wins_over_deaths_on_a_rank_that_looks_when_all_others_have_ended) {
-  for (const bool has_put : {false, true}) {  // which the barrier completes first
+  for (const bool has_put : {false, true}) {  // the barrier completes the put first
     std::barrier here(ranks());
     const auto outcomes = run_runtime(
         [&](Runtime& runtime, int rank) {

@@ -1,4 +1,4 @@
-// A mismatch in one team, of which ranks hear that have gone on to another.
+// A mismatch in one team, reported to ranks that are in a call of another team.
 #include <barrier>
 
 #include "tests/multirank/collectives_mismatch.hpp"
@@ -12,12 +12,12 @@ using namespace std::chrono_literals;
 class TeamsMismatch : public Mismatch {
  protected:
   TeamsMismatch() {
-    forced = "gather:linear";  // nobody between the root and who gives
-    // Of two nodes: only ranks of the other one wait for the last rank.
+    forced = "gather:linear";  // no rank between a sender and the root
+    // On two nodes: only ranks of the other node wait for the last rank.
     if (nodes() > 1) forced += ",barrier:dissemination";
   }
-  /// The last rank is the root of a gather in a team of its own, to which it gives less, and goes on to `then` with
-  /// what it is told; the others, which only give and don't ask, go on to another team.
+  /// The last rank is the root of a gather in a team of its own, with a smaller size than the others'. It catches the
+  /// mismatch and then calls `then`. The other ranks only send, don't wait, and call `next` on another team.
   template <typename Then, typename Next>
   std::vector<Outcome> run_two(const Then& then, const Next& next, std::chrono::nanoseconds deadline = 30s) {
     const auto body = [&](Runtime& runtime, int rank) {
@@ -39,7 +39,7 @@ class TeamsMismatch : public Mismatch {
   const std::vector<std::string> calls_ = {"igather(8 bytes, root " + std::to_string(ranks() - 1) + ")",
                                            "igather(16 bytes, root " + std::to_string(ranks() - 1) + ")"};
   void expect_told(std::vector<Outcome> outcomes) const {
-    outcomes.back() = outcomes.front();  // the root has caught its own
+    outcomes.back() = outcomes.front();  // the root has caught its own error
     expect_mismatch(outcomes, calls_);
     for (const Outcome& outcome : outcomes)
       EXPECT_NE(outcome.text.find("in another team, before: "), std::string::npos) << outcome.text;
@@ -48,7 +48,7 @@ class TeamsMismatch : public Mismatch {
 };
 
 TEST_P(TeamsMismatch, is_told_to_who_waits_in_another_team_for_a_rank_that_does_not_come) {
-  at_most = 11s;  // half of the deadline, and some more
+  at_most = 11s;  // half of the deadline, with a reserve
   for (const bool by_request : {false, true}) {
     expect_told(run_two([&](Runtime&, Team&) { told_.arrive_and_wait(); },
                         [&](Team&, Team& other) {
@@ -74,7 +74,7 @@ TEST_P(TeamsMismatch, is_told_to_who_waits_in_another_team_for_a_rank_that_has_e
                       [](Team&, Team& other) { other.barrier(); }));
 }
 
-// Who was told of it takes its time, and then goes on.
+// The root catches the error, waits, and then uses the other team.
 TEST_P(TeamsMismatch, leaves_other_teams_to_those_that_catch_it) {
   const auto outcomes = run_two(
       [](Runtime&, Team& other) {

@@ -1,4 +1,4 @@
-// Ranks whose counts or elements don't agree in a v-form.
+// Counts or element sizes of a v-form that differ between ranks.
 #include <algorithm>
 
 #include "collectives/args/signature.hpp"
@@ -7,7 +7,7 @@
 namespace hmc {
 namespace {
 
-// What one rank sends isn't what the other expects: nothing moves, all hear of it, and the team goes on.
+// A send count differs from the peer's receive count: no data moves, all ranks get the error, and the team still works.
 TEST_P(Mismatch, of_counts_of_a_pair) {
   using Two = std::pair<std::size_t, std::size_t>;
   const auto n = static_cast<std::size_t>(ranks());
@@ -55,7 +55,8 @@ TEST_P(Mismatch, of_counts_of_a_pair) {
   }
 }
 
-// As many bytes at most, so that only the elements tell them apart: counts, which all agree, are in elements.
+// The largest number of bytes is the same, so only the element size and count differ. All ranks compare counts in
+// elements.
 TEST_P(Mismatch, of_elements) {
   const auto n = static_cast<std::size_t>(ranks());
   struct Element {
@@ -90,12 +91,12 @@ TEST_P(Mismatch, of_elements) {
   }
 }
 
-// Larger ones than a job could move here: whatever of them fits into the word, and is told, the rest counts too.
+// Sizes beyond a real job. The bits that don't fit into the word must still change it.
 TEST(Signatures, of_elements_of_any_size) {
   using collectives::Signature;
   std::vector<std::uint64_t> words;
   for (const std::uint64_t largest : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{7} << 32}) {
-    for (int bit = 0; bit < 32 && largest << bit <= std::uint64_t{1} << 48; ++bit)  // more is refused
+    for (int bit = 0; bit < 32 && largest << bit <= std::uint64_t{1} << 48; ++bit)  // larger sizes are rejected
       words.push_back(Signature::alltoallv(std::uint32_t{1} << bit, largest).non_blocking().word());
   }
   std::ranges::sort(words);
@@ -105,7 +106,7 @@ TEST(Signatures, of_elements_of_any_size) {
             "ialltoallv(elements of 12 bytes, at most 4000000000)");
 }
 
-// A v-form's counts are told by their hash: not as so many bytes.
+// A v-form's counts are reported by their hash, not as a number of bytes.
 TEST_P(Mismatch, of_counts_of_v_forms) {
   const auto n = static_cast<std::size_t>(ranks());
   const std::vector<std::string> texts{"allgatherv(counts with hash ", "gatherv(counts with hash ",
@@ -124,7 +125,7 @@ TEST_P(Mismatch, of_counts_of_v_forms) {
     });
     expect_mismatch(outcomes, {texts[form]});
     for (const Outcome& outcome : outcomes) {
-      // Eight digits of the hash, and then what else there is to it: of rank 1, and of the others.
+      // Eight digits of the hash, then the rest of the text: for rank 1, and for the others.
       std::vector<std::string> told;
       for (auto at = outcome.text.find(texts[form]); at != std::string::npos; at = outcome.text.find(texts[form], at)) {
         at += texts[form].size();

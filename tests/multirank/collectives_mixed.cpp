@@ -1,4 +1,4 @@
-// All collectives in random sequences, blocking and not, so that areas are used again in every way.
+// All collectives in random sequences, blocking and non-blocking, so that areas are reused in all combinations.
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace hmc::spmd;
 
-/// The same on every rank.
+/// Returns the same on every rank.
 Every choose(std::mt19937_64& random, int ranks, std::uint64_t call) {
   Every what;
   what.collective = static_cast<Collective>(random() % hmc::collectives::schedule::collective_count);

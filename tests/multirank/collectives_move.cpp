@@ -1,4 +1,4 @@
-// barrier, broadcast and allgather: who waits for whom, and whose bytes end up where.
+// barrier, broadcast and allgather: which ranks wait, and where the bytes arrive.
 #include <chrono>
 #include <thread>
 
@@ -13,7 +13,7 @@ using hmc::Window;
 
 constexpr std::size_t sizes[] = {0, 1, 7, 8, 47, 48, 49, 1000, 4096, 4097, 65'536, 100'003};
 
-/// Late by rank and round, so that each is the last one sometimes.
+/// Delays depend on rank and round, so that each rank is sometimes the last.
 void come_late(const Me& me, std::uint64_t round) {
   const std::uint64_t bits = Pattern{me.rank, round}.word(1);
   if (bits % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(bits / 4 % 300));
@@ -26,7 +26,7 @@ HMC_SPMD_TEST(barrier, nobody_leaves_before_all_have_come) {
   Window win = Window::create(world, 64);
   for (std::uint64_t round = 1; round <= 200; ++round) {
     come_late(me, round);
-    win.fetch_add<std::uint64_t>(0, 0, 1);  // has happened when it returns
+    win.fetch_add<std::uint64_t>(0, 0, 1);  // complete at the target when it returns
     world.barrier();
     HMC_CHECK_GE(win.fetch<std::uint64_t>(0, 0), round * static_cast<std::uint64_t>(me.size));
   }
@@ -115,7 +115,7 @@ void check_allgather(Me& me, Grounds& grounds, Placing place, std::size_t bytes,
   const bool in_place = place.in_place;
   place.in_place = false;
   std::byte* const out = grounds.out(place);
-  // In place: a rank's block stands where it will be.
+  // In place: a rank's block is already at its offset in the output.
   std::byte* const in = in_place ? out + bytes * static_cast<std::size_t>(me.rank) : grounds.in(place);
   Grounds::set_guards(out, total);
   Pattern{me.rank, call}.fill({in, bytes});
@@ -124,7 +124,7 @@ void check_allgather(Me& me, Grounds& grounds, Placing place, std::size_t bytes,
     HMC_CHECK_CLEAN((Pattern{rank, call}.verify({out + bytes * static_cast<std::size_t>(rank), bytes})));
   HMC_CHECK_CLEAN(Grounds::check_guards(out, total));
   HMC_CHECK_CLEAN((Pattern{me.rank, call}.verify({in, bytes})));
-  std::memset(in, 0xee, bytes);  // it is the caller's again: a peer that still reads it would see this
+  std::memset(in, 0xee, bytes);  // the caller owns it again: a peer that still reads it would get these bytes
 }
 
 }  // namespace
@@ -149,8 +149,9 @@ HMC_SPMD_TEST(allgather, collects_several_megabytes) {
   grounds.close();
 }
 
-// Unless all of it came before the call was entered, which isn't so every time. By a tree in which whoever is on the
-// root's node hears from that node, whatever was measured here.
+// Large broadcasts from another node are received directly, unless all data arrives before the call starts, which
+// doesn't happen every time. In the forced tree a rank of the root's node receives from that node, independent of the
+// measured parameters.
 HMC_SPMD_TEST(broadcast, long_ones_from_another_node_come_straight_to_their_place) {
   constexpr std::size_t bytes = 1 << 20;
   std::vector<std::byte> data(bytes);
@@ -168,5 +169,5 @@ HMC_SPMD_TEST(broadcast, long_ones_from_another_node_come_straight_to_their_plac
   }
   const std::uint64_t landed = me.runtime->counters().direct_receives - before;
   if (!is_far) HMC_CHECK_EQ(landed, 0U);
-  if (is_far && me.size == 2) HMC_CHECK_GE(landed, 1U);  // in a larger team it may hear from its own node
+  if (is_far && me.size == 2) HMC_CHECK_GE(landed, 1U);  // in a larger team the rank may receive from its own node
 }

@@ -1,4 +1,4 @@
-// An input and an output that overlap, and not as in place, are an error before anything moves.
+// Overlapping input and output, other than in place, are an error before any data moves.
 #include <functional>
 #include <vector>
 
@@ -19,8 +19,7 @@ using hmc::spmd::Pattern;
 
 constexpr std::size_t block = 64;  // bytes; 8 words
 
-/// Every call whose input and output `at` gives; `shift` bytes lie between where they begin. The buffers of all blocks
-/// have room for `size` of them.
+/// Every call with an input at `in` and an output at `out`. A buffer of all blocks has space for one block per rank.
 struct Forms {
   Team& team;
   std::byte* in;
@@ -50,7 +49,7 @@ struct Forms {
         {"alltoallv", [&t, i, o, counts] { t.alltoallv(i, counts, {}, o, counts, {}, 8); }},
     };
   }
-  /// Those that look at both buffers on the root alone.
+  /// Collectives that use both buffers only on the root.
   std::vector<std::pair<const char*, std::function<void()>>> of_the_root() const {
     Team& t = team;
     const void* const i = in;
@@ -89,14 +88,14 @@ HMC_SPMD_TEST(overlap, a_part_of_the_output_within_the_input_is_refused) {
   const std::size_t all = block * static_cast<std::size_t>(me.size);
   std::vector<std::byte> memory(4 * all);
   std::byte* const middle = memory.data() + 2 * all;
-  // By one byte, by one element, by all but one byte; the output first, and the input first.
+  // Overlap by one byte, by one element, by all but one byte; the output first, and the input first.
   for (const std::ptrdiff_t shift : {1, 8, 63, -1, -8, -63})
     expect_refused(Forms{world, middle, middle + shift}.of_every_rank());
   Team alone = world.split(me.rank);
   for (const std::ptrdiff_t shift : {1, 8, 63, -1, -8, -63})
     expect_refused(Forms{alone, middle, middle + shift}.of_the_root());
   alone.close();
-  // Nothing has begun: the team goes on.
+  // No call has started: the team still works.
   std::int64_t mine = me.rank + 1, sum = 0;
   world.allreduce<std::int64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
   HMC_CHECK_EQ(sum, me.size * (me.size + 1) / 2);
