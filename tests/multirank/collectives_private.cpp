@@ -1,4 +1,4 @@
-// Buffers in no window: who reads them where. Run as it comes, and with each HMC_COLL_PRIVATE.
+// Buffers outside windows: staged, or read by the peers. The tests run with the default and with each HMC_COLL_PRIVATE.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
@@ -20,7 +20,7 @@ std::string wish() {
   return given == nullptr ? "auto" : given;
 }
 
-/// Whether every rank may read every other's memory, tried without the library.
+/// Tests, without the library, whether every rank may read every other rank's memory.
 bool system_reads(hmc::Team& world) {
   struct Spot {
     std::uint64_t process;
@@ -41,7 +41,7 @@ bool system_reads(hmc::Team& world) {
       reads = 0;
   }
   std::vector<std::uint64_t> all(spots.size());
-  world.allgather(&reads, all.data(), sizeof reads);  // and `here` stays until all have read
+  world.allgather(&reads, all.data(), sizeof reads);  // `here` stays valid until all ranks have read it
   return std::find(all.begin(), all.end(), std::uint64_t{0}) == all.end();
 }
 
@@ -66,7 +66,7 @@ HMC_SPMD_TEST(private_buffers, are_staged_or_read_as_is_wished) {
   if (me.size < 2) skip("nobody reads");
   hmc::Team& world = me.runtime->world();
   if (!all_direct(me)) skip("a schedule stages otherwise");
-  for (int i = 0; i < 2; ++i) world.barrier();  // then all know what each may read
+  for (int i = 0; i < 2; ++i) world.barrier();  // afterwards all ranks have agreed which memory they can read
   const bool may_read = system_reads(world);
   std::uint64_t read = 0;
   std::uint64_t number = 0;
@@ -84,12 +84,12 @@ HMC_SPMD_TEST(private_buffers, are_staged_or_read_as_is_wished) {
       const bool gives = one_gives ? is_root : collective != Collective::gather || !is_root;
       HMC_CHECK_EQ(done.staged + done.read, std::uint64_t{gives ? 1U : 0U});
       HMC_CHECK(wish() != "staged" || done.read == 0);
-      if (wish() == "auto" && me.size > 2 && may_read)  // see private_way
+      if (wish() == "auto" && me.size > 2 && may_read)  // private_way selects staging for the rest
         HMC_CHECK_EQ(done.read, std::uint64_t{collective == Collective::scatter && gives ? 1U : 0U});
       read += done.read;
     }
   }
-  // Everybody may read everybody, or nobody does.
+  // Either all ranks may read each other's memory, or no rank reads.
   std::vector<std::uint64_t> all(static_cast<std::size_t>(me.size));
   world.allgather(&read, all.data(), sizeof read);
   bool someone = false;
@@ -100,11 +100,11 @@ HMC_SPMD_TEST(private_buffers, are_staged_or_read_as_is_wished) {
   }
   HMC_CHECK(may_read);
   HMC_CHECK(read > 0);
-  // At least the exchanges.
+  // At least the calls of allgather and alltoall.
   HMC_CHECK(wish() != "read" || read >= 40);
 }
 
-// The caller's buffer is its own again when the call returns, and not before the peers have read it.
+// The caller owns its buffer when the call returns, and the call doesn't return before the peers have read it.
 HMC_SPMD_TEST(private_buffers, are_the_callers_again_at_once) {
   hmc::Team& world = me.runtime->world();
   constexpr std::size_t count = 9000;
@@ -130,8 +130,8 @@ HMC_SPMD_TEST(private_buffers, are_the_callers_again_at_once) {
   }
 }
 
-// A gather's ranks leave when the staging holds their blocks, which grows for it: what they stage next, and what
-// another collective stages, doesn't lie over what the root has yet to take.
+// A rank leaves gather when its block is in the staging, which grows for it. Data that it stages next, for a gather or
+// for another collective, must not overwrite a block that the root has yet to copy.
 HMC_SPMD_TEST(private_buffers, gathers_of_growing_blocks_stay_apart_in_the_staging) {
   hmc::Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
@@ -155,7 +155,7 @@ HMC_SPMD_TEST(private_buffers, gathers_of_growing_blocks_stay_apart_in_the_stagi
         for (std::size_t rank = 0; rank < size; ++rank) expected += value(rank, i) % 1000;
         HMC_CHECK_EQ(sum[i], expected);
       }
-      // What is staged before all have arrived, while the last gather's root may still be taking.
+      // Staged before all ranks have arrived, while the last gather's root may still be copying.
       world.gather(mine.data(), all.data(), count * sizeof(std::uint32_t), root);
       std::fill(mine.begin(), mine.end(), ~std::uint32_t{0});
       std::vector<std::uint32_t> blocks(3000 * size), root_has(4000);

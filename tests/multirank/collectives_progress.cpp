@@ -1,5 +1,5 @@
-// What is started goes on while its caller makes no call of HMC's: each rank only looks, by a way that isn't HMC's,
-// whether something of its own is still under way, until nothing is; and only then asks for it.
+// Started collectives progress while their caller makes no HMC call. Each rank checks, by internal state only, whether
+// any of its operations is in flight, and calls wait or test only when none is.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 hmc::window::Background& background_of(const Me& me) { return me.runtime->world().core()->fabric().background; }
 
-/// The lock is taken for the look alone, as the thread takes it: nothing is driven by it.
+/// Holds the lock only for the check, as the progress thread does. Drives no progress.
 bool goes_on(const Me& me, const std::vector<hmc::Team>& teams) {
   const std::lock_guard guard(background_of(me).lock());
   for (const hmc::Team& team : teams)
@@ -46,7 +46,7 @@ void add_watched(void* accumulated, const void* next, std::size_t count, hmc::DT
 
 }  // namespace
 
-// Comes first: nothing was started yet.
+// Must run first: no operation has been started.
 HMC_SPMD_TEST(progress, has_a_thread_only_when_something_is_left_under_way) {
   hmc::Team& world = me.runtime->world();
   world.barrier();
@@ -68,7 +68,7 @@ HMC_SPMD_TEST(progress, each_collective_ends_while_every_rank_computes) {
       hmc::Request request = call.start(world);
       compute_until_all_is_over(me, {world});
       HMC_CHECK_CLEAN(call.check());
-      // A test never waits, so it answers "not yet" while the thread is just looking.
+      // test() never waits, so it returns false while the progress thread holds the lock.
       const auto limit = std::chrono::steady_clock::now() + 20s;
       while (!request.test()) HMC_CHECK(std::chrono::steady_clock::now() < limit);
     }
@@ -123,7 +123,7 @@ HMC_SPMD_TEST(progress, a_plan_that_is_started_and_left) {
   }
 }
 
-// Callers that always wait at once are left alone by the thread; one that then goes away isn't.
+// The thread leaves callers alone that always wait at once. It must resume when such a caller stops waiting.
 HMC_SPMD_TEST(progress, after_many_calls_that_waited_at_once) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t round = 0; round < 3; ++round) {
@@ -145,8 +145,8 @@ HMC_SPMD_TEST(progress, after_many_calls_that_waited_at_once) {
   }
 }
 
-// A caller that had always waited at once and now computes for a few milliseconds between its calls: from the second
-// time on somebody goes on with what it has started. A busy machine may not get to it in each of these rounds.
+// A caller that always waited at once now computes for a few milliseconds between its calls. From the second time on,
+// the thread must progress its operations. On a busy machine it may miss some rounds.
 HMC_SPMD_TEST(progress, in_each_of_many_short_computations) {
   hmc::Team& world = me.runtime->world();
   const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
@@ -154,7 +154,7 @@ HMC_SPMD_TEST(progress, in_each_of_many_short_computations) {
     EveryCall call(me.rank, me.size, some(Collective::allreduce, 100, i));
     call.start(world).wait();
   }
-  // In forty rounds a thread that nobody tells looks two or three times, by itself.
+  // In forty rounds a thread that isn't woken runs only two or three times, by its own timer.
   constexpr std::uint64_t rounds = 40;
   std::uint64_t left = 0, moved = 0, all_moved = 0;
   for (std::uint64_t round = 0; round < 10 * rounds && all_moved == 0; ++round) {
@@ -167,8 +167,8 @@ HMC_SPMD_TEST(progress, in_each_of_many_short_computations) {
       requests.push_back(calls.back()->start(world));
     }
     const std::uint64_t moves = schedules.moves();
-    const bool is_left = goes_on(me, {world});  // the last one to come has been through all of it
-    std::this_thread::sleep_for(3ms);           // on purpose: it computes
+    const bool is_left = goes_on(me, {world});  // the last rank to arrive may have completed all of it
+    std::this_thread::sleep_for(3ms);           // on purpose: models computation
     if (is_left) ++left;
     if (is_left && (schedules.moves() != moves || !goes_on(me, {world}))) ++moved;
     for (hmc::Request& request : requests) request.wait();
@@ -210,7 +210,7 @@ HMC_SPMD_TEST(progress, calls_a_users_function_on_the_callers_thread_alone) {
   hmc::Request first =
       world.iallreduce(in.data(), out.data(), in.size(), hmc::DType::u64, hmc::Reduction(add_watched, &watched));
   hmc::Request second = other.start(world);
-  compute_until_all_is_over(me, {world});  // but for what waits for the caller
+  compute_until_all_is_over(me, {world});  // all but steps that only the caller may run
   HMC_CHECK_CLEAN(other.check());
   first.wait();
   second.wait();
@@ -230,7 +230,7 @@ HMC_SPMD_TEST(progress, requests_that_nobody_asks_for) {
 
 namespace {
 
-/// As a device's stream: a thread of its own comes to the place, and stops there.
+/// Models a device stream: a separate thread reaches the place and stops there.
 class TestPlace final : public hmc::collectives::StreamPlace {
  public:
   struct Stream {
@@ -249,7 +249,8 @@ class TestPlace final : public hmc::collectives::StreamPlace {
 
 }  // namespace
 
-// Several are put in at once; each takes what its stream has made, and the stream what the call has.
+// Several calls are enqueued at once. Each call reads its stream's output, and the stream continues with the call's
+// result.
 HMC_SPMD_TEST(progress, of_what_is_in_a_streams_order_waits_for_the_stream_and_lets_it_go_on) {
   hmc::Team team = me.runtime->world().duplicate();
   const hmc::collectives::OpenTeam open(team.core(), "test");
@@ -284,7 +285,7 @@ HMC_SPMD_TEST(progress, of_what_is_in_a_streams_order_waits_for_the_stream_and_l
   team.close();
 }
 
-// A rank gives up: whoever waits in a stream's order goes on.
+// A rank fails the team: every stream that waits for a call continues.
 HMC_SPMD_TEST(progress, of_a_team_that_has_failed_lets_streams_go_on) {
   if (me.size < 2) skip("for two ranks");
   hmc::Team team = me.runtime->world().duplicate();
@@ -292,7 +293,7 @@ HMC_SPMD_TEST(progress, of_a_team_that_has_failed_lets_streams_go_on) {
   TestPlace::Stream streams[3];
   for (TestPlace::Stream& stream : streams)
     HMC_CHECK(schedules.start_in_stream(hmc::collectives::barrier_call(), std::make_unique<TestPlace>(stream)).ok());
-  streams[0].has_come.store(true);  // and never at the others
+  streams[0].has_come.store(true);  // the other streams never reach their places
   me.runtime->world().barrier();
   if (me.rank == me.size - 1) schedules.fail(hmc::base::Status::failure(hmc::Code::error, "on purpose"));
   const auto limit = std::chrono::steady_clock::now() + 20s;

@@ -1,5 +1,5 @@
-// What goes wrong while a started collective goes on by itself: told when somebody asks, and nothing is touched after
-// it has gone. Ranks are threads; each case has a job of its own.
+// Failures while a started collective progresses in the background. They are reported when the caller waits or tests,
+// and no buffer is accessed after it is released. Ranks are threads; each case has its own job.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -36,7 +36,7 @@ class ProgressFailure : public testing::TestWithParam<std::tuple<int, int>> {
     Clock::duration took{};
   };
   using Body = std::function<void(Runtime& runtime)>;
-  /// Every rank's first Error. Buffers of the cases outlive the runtimes.
+  /// Returns every rank's first Error. The buffers outlive the runtimes.
   std::vector<Met> run(const Body& body, std::chrono::nanoseconds deadline = 30s) {
     std::vector<Met> met(static_cast<std::size_t>(ranks()));
     std::barrier everybody(ranks());
@@ -56,7 +56,7 @@ class ProgressFailure : public testing::TestWithParam<std::tuple<int, int>> {
           mine.error.emplace(error);
         }
         mine.took = Clock::now() - start;
-        everybody.arrive_and_wait();  // who goes earlier has failed in the eyes of the others
+        everybody.arrive_and_wait();  // the other ranks report a rank that leaves earlier as failed
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -79,7 +79,7 @@ class ProgressFailure : public testing::TestWithParam<std::tuple<int, int>> {
   std::uint64_t* out(const Runtime& runtime) { return outs[static_cast<std::size_t>(runtime.rank())].data(); }
 };
 
-// The one that differs never calls again before all others have been told by name.
+// The rank that differs makes no further call until all others have reported the mismatch.
 TEST_P(ProgressFailure, a_mismatch_with_a_rank_that_computes_is_told_at_once) {
   std::atomic<int> told{0};
   const auto met = run([&](Runtime& runtime) {
@@ -103,10 +103,10 @@ TEST_P(ProgressFailure, a_mismatch_with_a_rank_that_computes_is_told_at_once) {
   }
 }
 
-// Nobody calls: the ranks' threads find out by themselves.
+// No rank makes a call: the progress threads detect the mismatch.
 TEST_P(ProgressFailure, a_mismatch_is_found_while_all_compute) {
   const auto met = run([&](Runtime& runtime) {
-    // A ring: nobody gets a message that could be compared.
+    // The ranks wait in a ring: none receives a message that it could compare.
     Request request = runtime.world().ibroadcast(out(runtime), 800, (runtime.rank() + 1) % ranks());
     compute_until([&] { return !goes_on(runtime); });
     request.wait();
@@ -117,7 +117,7 @@ TEST_P(ProgressFailure, a_mismatch_is_found_while_all_compute) {
   }
 }
 
-// So many more were begun since that it isn't among the last.
+// So many calls have been started since that the mismatch isn't among the last ones.
 TEST_P(ProgressFailure, a_mismatch_in_an_old_call_that_nobody_gets_a_message_of) {
   constexpr std::size_t many = 1000;
   const auto met = run([&](Runtime& runtime) {
@@ -153,8 +153,8 @@ TEST_P(ProgressFailure, a_death_while_nobody_calls) {
   }
 }
 
-// Whoever is told that the job has died frees its buffers: by then the thread is out of its step, and nobody takes
-// another one.
+// A caller that gets the job's failure frees its buffers. By then the thread must have finished its step, and no
+// further step may run.
 TEST_P(ProgressFailure, a_test_that_tells_of_a_death_ends_what_is_under_way) {
   const auto met = run([&](Runtime& runtime) {
     runtime.world().barrier();
@@ -167,7 +167,7 @@ TEST_P(ProgressFailure, a_test_that_tells_of_a_death_ends_what_is_under_way) {
     compute_until([&] { return !page.aborted().ok(); });
     std::atomic<bool> holds{false};
     std::atomic<bool> ended{false};
-    std::thread step([&] {  // stands for a long one
+    std::thread step([&] {  // models a long step
       const std::lock_guard guard(fabric_of(runtime).background.lock());
       holds = true;
       std::this_thread::sleep_for(50ms);
@@ -186,7 +186,7 @@ TEST_P(ProgressFailure, who_does_not_come_is_named_at_the_deadline) {
       [&](Runtime& runtime) {
         if (runtime.rank() == ranks() - 1) return;
         Request request = runtime.world().iallreduce(in.data(), out(runtime), 3, DType::u64, sum);
-        std::this_thread::sleep_for(20ms);  // on purpose: the thread is in there for a while
+        std::this_thread::sleep_for(20ms);  // on purpose: gives the progress thread time to run
         EXPECT_FALSE(request.test());
         request.wait();
       },
@@ -217,7 +217,7 @@ TEST_P(ProgressFailure, a_runtime_closes_with_things_under_way) {
   }
 }
 
-// After close() the buffers are the caller's, also of what another team had under way.
+// After close() the caller owns the buffers, also those of another team's operations in flight.
 TEST_P(ProgressFailure, a_closed_runtime_reads_and_writes_no_buffers) {
   constexpr std::size_t calls = 8;
   const std::size_t words = 32'768 * static_cast<std::size_t>(ranks());
@@ -236,9 +236,9 @@ TEST_P(ProgressFailure, a_closed_runtime_reads_and_writes_no_buffers) {
     runtime.close();
     ::munmap(from, bytes);
     ::munmap(to, bytes);
-    std::this_thread::sleep_for(20ms);  // on purpose: who would still read them, does now
+    std::this_thread::sleep_for(20ms);  // on purpose: a late access would happen now
     try {
-      Request::wait_all(requests);  // all of a rank's may have been over before
+      Request::wait_all(requests);  // all of a rank's operations may have completed before
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::closed) << error.what();
     }
@@ -258,7 +258,7 @@ TEST_P(ProgressFailure, teams_go_with_things_under_way) {
       EXPECT_EQ(out(runtime)[1], static_cast<std::uint64_t>(ranks()));
       other.wait();
       other = dropped.ibarrier();
-      runtime.world().barrier();  // all have begun it, and its messages are put
+      runtime.world().barrier();  // all ranks have started it and put its messages
       dropped = Team();
       EXPECT_THROW(other.wait(), Error);
     }
@@ -267,8 +267,8 @@ TEST_P(ProgressFailure, teams_go_with_things_under_way) {
   for (const Met& each : met) EXPECT_FALSE(each.error.has_value()) << each.error->what();
 }
 
-// What rank 1 begins is put to rank 2, on another node if there are two, whose team has gone. It hears of that in this
-// team alone, and when it has dropped it too, nowhere.
+// Rank 1 puts to rank 2, on another node if there are two, after rank 2 has dropped the team. Rank 1 gets an error only
+// in this team, and none once it has dropped the team too.
 TEST_P(ProgressFailure, a_team_that_others_have_dropped_fails_no_flush) {
   const auto met = run([&](Runtime& runtime) {
     Window window = Window::create(runtime.world(), 64);
@@ -279,7 +279,7 @@ TEST_P(ProgressFailure, a_team_that_others_have_dropped_fails_no_flush) {
     if (runtime.rank() == 1) {
       std::uint64_t sent = 5;
       try {
-        dropped.ibroadcast(&sent, sizeof sent, 1).wait(100ms);  // a root waits for nobody
+        dropped.ibroadcast(&sent, sizeof sent, 1).wait(100ms);  // a root doesn't wait
       } catch (const Error&) {
       }
       dropped = Team();

@@ -1,4 +1,4 @@
-// The collectives by load and store in which each rank takes what it needs out of the others' inputs.
+// Collectives by load and store in which each rank reads its data from the other ranks' inputs.
 #include <chrono>
 #include <thread>
 
@@ -59,7 +59,7 @@ HMC_SPMD_TEST(pulled, counts_where_inputs_lay) {
   window.close();
 }
 
-// Who only gives doesn't wait for the takers, and goes on to the next call, which may stage before all are there.
+// A rank that only sends doesn't wait for the readers. Its next call may stage before all ranks have arrived.
 HMC_SPMD_TEST(pulled, the_next_call_spares_what_is_still_read) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t round = 0; round < 20; ++round) {
@@ -79,7 +79,7 @@ HMC_SPMD_TEST(pulled, the_next_call_spares_what_is_still_read) {
 
 namespace {
 
-/// A slow reader: it naps before it takes in what others gave.
+/// A slow reader: it sleeps before it reads the other ranks' data.
 void add_after_a_nap(void* accumulated, const void* next, std::size_t count, hmc::DType, void*) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   auto* const sums = static_cast<std::uint64_t*>(accumulated);
@@ -89,7 +89,7 @@ void add_after_a_nap(void* accumulated, const void* next, std::size_t count, hmc
 
 }  // namespace
 
-// The root is still taking while those who gave make their next calls, with the same staging.
+// The root is still reading while the senders make their next calls with the same staging.
 HMC_SPMD_TEST(pulled, the_next_call_spares_what_a_slow_root_still_reads) {
   hmc::Team& world = me.runtime->world();
   for (const std::size_t count : {std::size_t{60}, std::size_t{4000}, std::size_t{20'000}}) {
@@ -101,7 +101,7 @@ HMC_SPMD_TEST(pulled, the_next_call_spares_what_a_slow_root_still_reads) {
       };
       for (std::size_t i = 0; i < count; ++i) in[i] = value(me.rank, i);
       world.reduce(in.data(), sums.data(), count, hmc::DType::u64, {add_after_a_nap, nullptr}, root);
-      // Another root, so that this one isn't waited for: who gave gives something else now.
+      // Another root, so that the slow one isn't waited for: the senders now stage other data.
       const int giver = (root + 1) % me.size;
       std::vector<std::uint64_t> blocks(me.rank == giver ? count * static_cast<std::size_t>(me.size) : 0);
       for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = ~value(giver, i);

@@ -13,10 +13,10 @@ using Words = std::vector<std::uint64_t>;
 constexpr Collective v_forms[] = {Collective::gather, Collective::scatter, Collective::allgather, Collective::alltoall,
                                   Collective::reduce_scatter};
 constexpr std::uint64_t untouched = 0x7e57'7e57'7e57'7e57U;
-/// More than the staging holds, at first.
+/// Initially larger than the staging.
 constexpr std::size_t many = 100'003;
 
-/// Counts of nothing, but for one.
+/// Counts that are zero except for one rank.
 Counts only(int size, int rank, std::size_t count) {
   Counts counts(static_cast<std::size_t>(size));
   counts[static_cast<std::size_t>(rank)] = count;
@@ -60,7 +60,7 @@ HMC_SPMD_TEST(pulled_v, takes_blocks_wherever_they_lie) {
   window.close();
 }
 
-// The others have nothing to give or to take, and must neither hold up nor miss anything.
+// The other ranks have nothing to send or to receive. They must neither delay the call nor miss a step.
 HMC_SPMD_TEST(pulled_v, one_rank_has_all) {
   hmc::Team& world = me.runtime->world();
   std::uint64_t call = 500;
@@ -91,7 +91,7 @@ HMC_SPMD_TEST(pulled_v, one_rank_has_all) {
     }
     if (!is_owner) HMC_CHECK_EQ(out[0], untouched);
 
-    // To one rank, from one.
+    // From one rank to one rank.
     out.assign(many, untouched);
     world.alltoallv(mine.data(), is_owner ? only(me.size, root, many) : none, {}, out.data(),
                     me.rank == root ? counts : none, {}, 8);
@@ -100,7 +100,7 @@ HMC_SPMD_TEST(pulled_v, one_rank_has_all) {
   }
 }
 
-// Ranks whose input fits into a slot beside ranks whose input doesn't, and none of anything.
+// Ranks whose input fits into a slot, ranks whose input doesn't, and empty blocks.
 HMC_SPMD_TEST(pulled_v, alltoallv_of_little_and_much) {
   hmc::Team& world = me.runtime->world();
   const auto n = static_cast<std::size_t>(me.size);
@@ -126,7 +126,7 @@ HMC_SPMD_TEST(pulled_v, alltoallv_of_little_and_much) {
     if (in_window) std::copy(mine.begin(), mine.end(), window.local<std::uint64_t>());
     world.alltoallv(in_window ? window.local<std::uint64_t>() : mine.data(), counts, at, out.data(), received, to, 8);
     for (int peer = 0; peer < me.size; ++peer) {
-      // Where that rank keeps my block.
+      // The offset of this rank's block in the peer's buffer.
       std::size_t begin = call % 5;
       for (int other = me.size - 1; other > me.rank; --other) begin += sends(peer, other) + 1;
       const auto p = static_cast<std::size_t>(peer);
@@ -137,7 +137,7 @@ HMC_SPMD_TEST(pulled_v, alltoallv_of_little_and_much) {
   window.close();
 }
 
-// In place, with blocks at the same places and at others.
+// In place, with equal and with different displacements for sending and receiving.
 HMC_SPMD_TEST(pulled_v, alltoallv_in_place) {
   hmc::Team& world = me.runtime->world();
   const auto n = static_cast<std::size_t>(me.size);
@@ -148,7 +148,7 @@ HMC_SPMD_TEST(pulled_v, alltoallv_in_place) {
     for (int form = 0; form < 4; ++form) {
       ++call;
       const bool turned = form % 2 == 1, in_window = form >= 2 && (me.rank + form) % 2 == 0;
-      // The same both ways, as in place the blocks share their room.
+      // Symmetric, since in place the send and receive blocks share their space.
       const auto length = [&](int a, int b) {
         return a == b ? count / 2 : count - static_cast<std::size_t>(a + b) % 2;
       };
@@ -175,7 +175,7 @@ HMC_SPMD_TEST(pulled_v, alltoallv_in_place) {
   window.close();
 }
 
-// The block that a rank gets lies over what it has itself, and over what the others are to take.
+// A rank's result overwrites its own input, which the other ranks have yet to read.
 HMC_SPMD_TEST(pulled_v, reduce_scatterv_in_place) {
   hmc::Team& world = me.runtime->world();
   std::uint64_t call = 1200;
@@ -222,7 +222,7 @@ HMC_SPMD_TEST(pulled_v, counts_what_was_done) {
       const std::uint64_t placed = after.buffers_in_place - before.buffers_in_place;
       const std::uint64_t elsewhere =
           after.buffers_staged + after.buffers_read - before.buffers_staged - before.buffers_read;
-      // Every third rank may have nothing to give, which lies nowhere.
+      // Every third rank may have nothing to send, so its buffer isn't counted.
       if (me.rank % 3 == 1) continue;
       HMC_CHECK_EQ(placed, std::uint64_t{gives && in_window ? 1U : 0U});
       HMC_CHECK_EQ(elsewhere, std::uint64_t{gives && !in_window ? 1U : 0U});
@@ -248,7 +248,7 @@ HMC_SPMD_TEST(pulled_v, stands_back_for_an_algorithm_that_is_forced) {
   }
 }
 
-// Who only gives doesn't wait for the takers, and goes on to the next call, which may stage before all are there.
+// A rank that only sends doesn't wait for the readers. Its next call may stage before all ranks have arrived.
 HMC_SPMD_TEST(pulled_v, the_next_call_spares_what_is_still_read) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t round = 0; round < 12; ++round) {

@@ -1,4 +1,4 @@
-// Many collectives one after the other, of all kinds and sizes, with ranks that come late.
+// Long sequences of collectives of all kinds and sizes, with late ranks.
 #include <array>
 #include <chrono>
 #include <random>
@@ -12,13 +12,13 @@ using namespace hmc::spmd;
 using hmc::DType;
 using hmc::Op;
 
-/// Now and then this rank does something else for a while.
+/// Delays this rank in one of `one_of` calls.
 void dawdle(const Me& me, std::uint64_t call, std::uint64_t one_of) {
   const std::uint64_t bits = Pattern{me.rank, call}.word(99);
   if (bits % one_of == 0) std::this_thread::sleep_for(std::chrono::microseconds(bits / one_of % 200));
 }
 
-/// What all ranks agree to do next.
+/// The next call, the same on every rank.
 struct Choice {
   int kind;
   std::size_t bytes;
@@ -27,7 +27,7 @@ struct Choice {
   Op op;
 };
 
-/// Most are small, some go through staging; one of 64 may be as large as `largest`.
+/// Most sizes are small, some need staging. One in 64 may be as large as `largest`.
 Choice choose(std::mt19937_64& random, int ranks, std::size_t largest) {
   const unsigned scale = random() % 64 == 0 ? 20 : static_cast<unsigned>(random() % 15);
   Choice choice{};
@@ -118,7 +118,7 @@ HMC_SPMD_TEST(random_collectives, small_ones_by_the_thousand) {
 }
 
 HMC_SPMD_TEST(random_collectives, sizes_around_every_border) {
-  // The inline payload, the slot, staging: one byte below, at, and above.
+  // Around the limits of the inline payload, the slot and the staging: one byte below, at, and above.
   Grounds grounds(me, (std::size_t{1} << 20) + 64);
   std::uint64_t call = 50'000;
   for (std::size_t border = 32; border <= (std::size_t{1} << 20); border *= border < 4096 ? 2 : 4) {

@@ -44,7 +44,7 @@ HMC_SPMD_TEST(started, go_on_while_this_rank_waits_for_something_else) {
   hmc::Window win = hmc::Window::create(world, 64);
   EveryCall call(me.rank, me.size, some(Collective::allreduce, 70'000, 5));
   hmc::Request request = call.start(world);
-  // Rank 0 ends its part first and only then lets the others go, who are in no call of that collective.
+  // Rank 0 completes its part first and then releases the others, which are outside that collective's calls.
   if (me.rank == 0) {
     request.wait();
     for (int peer = 1; peer < me.size; ++peer) win.put_signal(peer, 0, nullptr, 0, 8, 1);
@@ -70,7 +70,7 @@ HMC_SPMD_TEST(started, more_than_there_are_areas) {
   for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
 }
 
-// alltoallv reserves more turns than it needs, and each may have a guard that others wait for.
+// alltoallv reserves more call numbers than it needs. Each of them may have a guard that other ranks wait for.
 HMC_SPMD_TEST(started, alltoallv_among_others) {
   std::vector<std::unique_ptr<EveryCall>> calls;
   std::vector<hmc::Request> requests;
@@ -126,13 +126,13 @@ HMC_SPMD_TEST(planned, every_collective_in_pieces) {
   }
 }
 
-// However many pieces there are: those that are alike share a schedule.
+// The number of schedules doesn't grow with the number of pieces: equal pieces share a schedule.
 HMC_SPMD_TEST(planned, builds_once) {
   hmc::Team& world = me.runtime->world();
   const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
   std::uint64_t number = 5000;
   for (const bool irregular : {false, true}) {
-    // A vector of some hundred pieces; blocks of which one ends after the other.
+    // A vector of some hundred pieces; blocks that end one after the other.
     Every what =
         some(irregular ? Collective::allgather : Collective::allreduce, irregular ? 300'007 : 2'000'003, ++number);
     what.irregular = irregular;
@@ -151,7 +151,7 @@ HMC_SPMD_TEST(planned, builds_once) {
   }
 }
 
-// What is said of the largest count is a caller's word: no buffer has that many bytes.
+// The caller states the largest count. No buffer has that many bytes.
 HMC_SPMD_TEST(started, refuses_a_largest_count_that_cannot_be) {
   hmc::Team& world = me.runtime->world();
   const std::vector<std::size_t> counts(static_cast<std::size_t>(me.size), 1);

@@ -1,4 +1,5 @@
-// Reductions with a user's function: in rank order, so that it need not commute, or in any, if it says that it does.
+// Reductions with a user's function: in rank order, so it need not commute, or in any order if it is declared
+// commutative.
 #include "collectives/schedule/algorithms/registry.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
@@ -52,7 +53,7 @@ std::string verify_product(const std::byte* out, std::size_t count, int ranks, s
   return {};
 }
 
-/// A sum modulo a prime: it commutes, and no operation of the library's gives it.
+/// A sum modulo a prime: it commutes and equals no operation of the library.
 constexpr std::uint64_t prime = (std::uint64_t{1} << 61) - 1;
 void add_modulo(void* accumulated, const void* next, std::size_t count, hmc::DType, void*) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -64,7 +65,7 @@ void add_modulo(void* accumulated, const void* next, std::size_t count, hmc::DTy
   }
 }
 
-/// Every collective that reduces, by a function that says that it commutes.
+/// Every reduction, by a function that is declared commutative.
 void check_commuting(Me& me, Grounds& grounds, std::size_t count, std::uint64_t call) {
   hmc::Team& world = me.runtime->world();
   const hmc::Reduction how(add_modulo, nullptr, true);

@@ -1,4 +1,4 @@
-// Collectives whose buffers lie in devices' memory, in windows and outside of them.
+// Collectives with buffers in device memory, inside and outside windows.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ using hmc::spmd::element;
 using hmc::spmd::mine;
 using hmc::spmd::Words;
 
-/// For small ones, those that direct forms cut, and those that schedules cut.
+/// Small counts, counts that the direct forms split, and counts that schedules split.
 constexpr std::size_t counts[] = {1, 40, 5000};
 
 }  // namespace
@@ -34,7 +34,7 @@ HMC_SPMD_TEST(device_collectives, broadcast_allgather_allreduce) {
       }
       HMC_CHECK(out.read() == everyone);
       HMC_CHECK(sum.read() == sums);
-      // In place: the block where it belongs, the vector where the result goes.
+      // In place: the block at its offset in the output, the vector in the output buffer.
       std::vector<std::uint64_t> empty(count * size);
       out.write(empty);
       out.write(mine(me.rank, count, round + 1), static_cast<std::size_t>(me.rank) * count);
@@ -80,7 +80,7 @@ HMC_SPMD_TEST(device_collectives, the_others) {
     HMC_CHECK(got.read() == prefix);
     world.exscan(block.at(), got.at(), count, hmc::DType::u64, hmc::sum);
     for (std::size_t i = 0; i < count && me.rank > 0; ++i) prefix[i] -= element(me.rank, i, round);
-    HMC_CHECK(got.read() == prefix);  // rank 0's isn't touched: it is the scan's
+    HMC_CHECK(got.read() == prefix);  // exscan leaves rank 0's output unchanged: the result of scan
 
     all.write(everyone);
     world.scatter(all.at(), got.at(), count * 8, root);
@@ -89,7 +89,7 @@ HMC_SPMD_TEST(device_collectives, the_others) {
     auto times = mine(me.rank, count, round);
     for (auto& word : times) word *= size;
     HMC_CHECK(got.read() == times);
-    // Block b of rank r is everyone's block (r + b) % size.
+    // Block b of rank r is rank (r + b) % size's data.
     std::vector<std::uint64_t> turned(everyone);
     std::rotate(turned.begin(), turned.begin() + static_cast<std::ptrdiff_t>(rank * count), turned.end());
     all.write(turned);
@@ -100,7 +100,7 @@ HMC_SPMD_TEST(device_collectives, the_others) {
       expected.insert(expected.end(), theirs.begin(), theirs.end());
     }
     HMC_CHECK(gathered.read() == expected);
-    // A v-form leaves the gaps between its blocks alone.
+    // A v-form leaves the gaps between its blocks unchanged.
     std::vector<std::size_t> lengths(size, 3), places(size);
     for (std::size_t each = 0; each < size; ++each) places[each] = each * 5;
     Words gaps(kind, 5 * size);
@@ -112,7 +112,7 @@ HMC_SPMD_TEST(device_collectives, the_others) {
   });
 }
 
-// What lies in a device's window is never taken for memory that peers can load from.
+// Memory of a device window is never treated as memory that peers can load from.
 HMC_SPMD_TEST(device_collectives, a_devices_window_is_staged_and_not_counted_as_in_place) {
   constexpr std::size_t count = 30000;
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
@@ -135,7 +135,8 @@ HMC_SPMD_TEST(device_collectives, a_devices_window_is_staged_and_not_counted_as_
   });
 }
 
-// The staging is kept: the second call of a size takes no memory. What is wholly overwritten isn't read before.
+// The staging is kept: a second call of the same size allocates nothing. An output that is wholly overwritten isn't
+// read first.
 HMC_SPMD_TEST(device_collectives, staging_is_pinned_kept_and_reads_only_what_it_must) {
   if (!hmc::spmd::drivers_are_fake() || !me.options.processes) hmc::spmd::skip("for a fake driver of each rank's own");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
@@ -162,6 +163,6 @@ HMC_SPMD_TEST(device_collectives, staging_is_pinned_kept_and_reads_only_what_it_
     for (int rank = 0; rank < me.size; ++rank)
       for (std::size_t i = 0; i < count; ++i)
         HMC_CHECK_EQ(all[static_cast<std::size_t>(rank) * count + i], element(rank, i, 2));
-    world.allgather(in.at(), out.at(), 0);  // of nothing, from nowhere that the host could read
+    world.allgather(in.at(), out.at(), 0);  // zero bytes, from an address that the host couldn't read
   }
 }

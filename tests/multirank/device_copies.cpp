@@ -1,7 +1,7 @@
-// copy: one verb between every two places.
+// hmc::copy between any two locations.
 #include "tests/multirank/device_names.hpp"
 
-// A chain that visits every kind of place; each hop finds its own direction.
+// A chain through every kind of location. Each copy detects its own direction.
 HMC_SPMD_TEST(device_copies, bytes_survive_a_chain_through_every_kind_of_place) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     constexpr std::size_t bytes = 2000;
@@ -14,8 +14,10 @@ HMC_SPMD_TEST(device_copies, bytes_survive_a_chain_through_every_kind_of_place) 
     hmc::copy(device.ptr, host.data(), bytes);
     hmc::copy(other.ptr, device.ptr, bytes);
     hmc::copy({mixed.window, me.next(), 8}, other.ptr, bytes);
-    hmc::copy({mixed.window, me.next(), bytes + 8}, {mixed.window, me.next(), 8}, bytes);            // of another
-    hmc::copy({mixed.window, me.rank, 2 * bytes + 8}, {mixed.window, me.next(), bytes + 8}, bytes);  // to mine
+    hmc::copy({mixed.window, me.next(), bytes + 8}, {mixed.window, me.next(), 8}, bytes);  // within the next rank's
+                                                                                           // part
+    hmc::copy({mixed.window, me.rank, 2 * bytes + 8}, {mixed.window, me.next(), bytes + 8}, bytes);  // to this rank's
+                                                                                                     // part
     hmc::copy(device.ptr, {mixed.window, me.rank, 2 * bytes + 8}, bytes);
     HMC_CHECK_EQ(device.readToCpu(back.data(), bytes), hmc::status_t::SUCCESS);
     HMC_CHECK_CLEAN(pattern.verify(back));
@@ -80,14 +82,14 @@ HMC_SPMD_TEST(device_copies, between_parts_that_are_mapped_here_no_byte_goes_thr
   mixed.window.close();
 }
 
-// From a rank of another node to one of this, neither of them the caller.
+// From a rank of another node to a rank of this node; the caller is neither.
 HMC_SPMD_TEST(device_copies, from_afar_to_a_mapped_part_go_through_two_halves) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     constexpr std::size_t bytes = (std::size_t{3} << 20) + 5;
     Mixed mixed(me, kind, 2 * bytes);
     mixed.write(0, made({me.rank, 9}, bytes));
     me.runtime->world().barrier();
-    // Of three ranks on two nodes the first does what the test is about; the others take other ways.
+    // With three ranks on two nodes, the first rank makes this copy. The other ranks copy by other paths.
     hmc::copy({mixed.window, (me.rank + 1) % me.size, bytes}, {mixed.window, (me.rank + 2) % me.size, 0}, bytes);
     me.runtime->world().barrier();
     HMC_CHECK_CLEAN((Pattern{(me.rank + 1) % me.size, 9}.verify(mixed.bytes(bytes, bytes))));

@@ -1,5 +1,7 @@
-// Each driver's call fails once while a window is made and used: somebody is told its name and code, all ranks
-// agree whether there is a window, and nothing is left behind.
+// Each driver function fails once while a window is created and used.
+// - At least one rank gets an error with the function's name and code.
+// - All ranks agree whether the window exists.
+// - No resource is leaked.
 #include <cstring>
 
 #include "tests/multirank/device_names.hpp"
@@ -8,7 +10,7 @@ namespace {
 
 constexpr const char* code = "719";
 
-/// What `root` says, on every rank.
+/// Broadcasts `text` of `root` to every rank.
 std::string told_by(Me& me, const std::string& text, int root) {
   char line[128] = {};
   std::strncpy(line, text.c_str(), sizeof line - 1);
@@ -22,7 +24,7 @@ std::uint64_t sum_of(Me& me, std::uint64_t mine) {
   return sum;
 }
 
-/// What gives back can't be refused, and what only asks has an answer that means "don't know".
+/// A function that releases can't be refused. A function that queries has a result for "unknown".
 bool may_stay_unheard(const std::string& call) {
   for (const char* part :
        {"Unmap", "Free", "free", "Release", "Close", "Pop", "Destroy", "PointerGetAttribute", "SetDevice", "setDevice",
@@ -33,7 +35,7 @@ bool may_stay_unheard(const std::string& call) {
 
 struct Round {
   std::string call;
-  std::uint64_t heard = 0;  ///< so often this rank was told call and code
+  std::uint64_t heard = 0;  ///< number of errors on this rank that name call and code
 
   template <typename Verb> bool attempt(Verb&& verb) {
     try {
@@ -58,11 +60,11 @@ void use(Me& me, hmc::Window& window, Round& round) {
   round.attempt([&] { (void)window.test_until(8, hmc::Cmp::eq, 1); });
 }
 
-/// One call fails on one rank, while the window is made or while it is used; whether the call was made at all.
+/// Fails one call on one rank, during creation or use of the window. Returns whether the call was made.
 bool fail_once(Me& me, MemoryKind kind, const Fake& fake, int victim, const std::string& call, bool in_use) {
   const long before = fake.live();
   Round round{call};
-  // What runs beside other threads isn't the same each time: a stream is made only where none is idle.
+  // The calls differ from run to run, since threads run concurrently: a stream is created only if none is idle.
   std::uint64_t came = 0;
   const auto disarm = [&] {
     const auto seen = fake.seen();
@@ -80,7 +82,7 @@ bool fail_once(Me& me, MemoryKind kind, const Fake& fake, int victim, const std:
     if (opened != 0) {
       for (int peer = 0; peer < me.size; ++peer)
         if (window.path(peer).why.find(call) != std::string::npos) ++round.heard;
-      me.runtime->world().barrier();  // a path may be measured with the victim's help
+      me.runtime->world().barrier();  // measuring a path may need the victim
       if (me.rank == victim && !in_use) disarm();
       if (me.rank == victim && in_use) fake.arm(call + ":1:" + code);
       me.runtime->world().barrier();
@@ -88,7 +90,7 @@ bool fail_once(Me& me, MemoryKind kind, const Fake& fake, int victim, const std:
       me.runtime->world().barrier();
       if (me.rank == victim && in_use) disarm();
       me.runtime->world().barrier();
-      // It was one call: afterwards everything works.
+      // Only one call failed: afterwards everything works.
       const auto sent = made({me.rank, 9}, 3000);
       window.put(me.next(), 16, sent.data(), sent.size());
       window.flush();
@@ -111,11 +113,11 @@ bool fail_once(Me& me, MemoryKind kind, const Fake& fake, int victim, const std:
   return came > 0;
 }
 
-/// The calls that making a window, or using it, takes on this rank.
+/// The driver calls that creating or using a window makes on this rank.
 std::vector<std::string> calls_of(Me& me, MemoryKind kind, const Fake& fake, bool in_use) {
   std::vector<std::string> calls;
   Round quiet;
-  for (int again = 0; again < 2; ++again) {  // what is done once is done
+  for (int again = 0; again < 2; ++again) {  // the first round makes the calls that happen only once
     hmc::ConnBuffer buffer(0, 4000, kind.type);
     me.runtime->world().barrier();
     if (!in_use) fake.arm("");

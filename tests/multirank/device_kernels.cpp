@@ -1,4 +1,4 @@
-// What devices do themselves: reductions in each other's windows.
+// Reductions that devices perform in each other's windows.
 #include <cstring>
 
 #include "tests/multirank/device_kernels.hpp"
@@ -39,13 +39,13 @@ HMC_SPMD_TEST(device_kernels, an_allreduce_in_devices_windows_is_the_devices_wor
     reduce_in_windows<double>(me, mixed, 20'000, 5);
     reduce_in_windows<std::int64_t>(me, mixed, 700, 7);
     const std::uint64_t done = me.runtime->counters().reduced_on_device - before;
-    constexpr std::uint64_t calls = 4 * 2;  // of each size, and again in place
+    constexpr std::uint64_t calls = 4 * 2;  // each size, out of place and in place
     HMC_CHECK_EQ(done, has_kernels(me, mixed.buffer) ? calls : 0);
     mixed.window.close();
   }
 }
 
-// One rank's buffers are host memory, or lie in no window: all of them find that out, and the host does it.
+// One rank's buffers are in host memory or outside windows: all ranks detect it, and the hosts reduce.
 HMC_SPMD_TEST(device_kernels, where_one_rank_has_no_devices_window_the_hosts_reduce) {
   constexpr std::size_t count = 3000;
   Mixed mixed(me, cuda(me), 1 << 19);
@@ -74,7 +74,7 @@ HMC_SPMD_TEST(device_kernels, where_one_rank_has_no_devices_window_the_hosts_red
   mixed.window.close();
 }
 
-// A window is reached by the device that its own part lies on: no kernel of one device gets another's inputs.
+// The device of a window's own part reaches the window. A kernel on another device has no access to its inputs.
 HMC_SPMD_TEST(device_kernels, where_the_input_lies_on_another_device_than_the_output_the_hosts_reduce) {
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for two devices");
   constexpr std::size_t count = 5000;

@@ -1,4 +1,4 @@
-// The parts of a node's ranks in one reservation of addresses: a kernel finds rank r's at base + r * stride.
+// The parts of a node's ranks in one address range: a kernel finds rank r's part at base + r * stride.
 #include <cstring>
 
 #include "runtime/memory/provider.hpp"
@@ -22,7 +22,8 @@ bool all_on_one_node(const Me& me) {
   return true;
 }
 
-/// By the handle's addresses, as a kernel of this rank would: every rank's bytes, and a write that its owner sees.
+/// Accesses memory by the handle's addresses, as a kernel of this rank would: reads every rank's bytes, and writes
+/// bytes that their owner verifies.
 void read_and_write_by_handle(Me& me, Mixed& mixed, std::size_t bytes, std::uint64_t round) {
   const hmc::DeviceHandle handle = mixed.window.device_handle();
   HMC_CHECK(handle.base != nullptr);
@@ -64,8 +65,8 @@ HMC_SPMD_TEST(device_ranges, parts_of_one_node_lie_at_equal_distances) {
   }
 }
 
-// What isn't memory shared by descriptor leaves its place empty; sizes that differ share a range, but no kernel can
-// tell where a part ends without the table.
+// A part that isn't memory shared by descriptor leaves its slot empty. Parts of different sizes share a range, but a
+// kernel needs the table to find the end of a part.
 HMC_SPMD_TEST(device_ranges, what_does_not_fit_in_keeps_its_own_way) {
   need_fake_cuda(me);
   if (!all_on_one_node(me) || me.size < 2) hmc::spmd::skip("for ranks of one node");
@@ -117,7 +118,7 @@ HMC_SPMD_TEST(device_ranges, a_range_that_is_refused_is_a_reason_and_parts_are_m
     std::vector<std::byte> got(5000);
     HMC_CHECK_EQ(buffer.readToCpu(got.data(), got.size()), hmc::status_t::SUCCESS);
     HMC_CHECK_CLEAN((Pattern{me.previous(), 6}.verify(got)));
-    // Whatever the addresses are now, a handle names the right ones.
+    // The addresses may have changed: a handle has the current ones.
     const hmc::DeviceHandle handle = window.device_handle();
     std::vector<hmc::DeviceHandle::Part> parts(static_cast<std::size_t>(me.size));
     const hmc::memory::Provider& provider = hmc::memory::provider_for(cuda.type);
@@ -132,7 +133,7 @@ HMC_SPMD_TEST(device_ranges, a_range_that_is_refused_is_a_reason_and_parts_are_m
   HMC_CHECK_EQ(fake.live(), before);
 }
 
-// One after the other and beside each other: windows over one buffer have ranges of their own.
+// One after the other, and concurrently: windows over one buffer have separate ranges.
 HMC_SPMD_TEST(device_ranges, windows_over_one_buffer_close_in_any_order) {
   need_fake_cuda(me);
   if (!all_on_one_node(me)) hmc::spmd::skip("for ranks of one node");

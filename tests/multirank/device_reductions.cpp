@@ -1,5 +1,5 @@
-// reduce, reduce_scatter, scan and exscan in devices' windows, which the devices do; against the host's kernels, bit
-// for bit.
+// reduce, reduce_scatter, scan and exscan in device windows, performed by the devices. The result must equal the host
+// kernels' bit for bit.
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -20,10 +20,10 @@ using hmc::spmd::has_kernels;
 using Bytes = std::vector<std::byte>;
 using Counts = std::vector<std::size_t>;
 
-/// What fits into a slot goes through it, in host memory.
+/// Inputs of up to one slot are reduced through the slot, in host memory.
 constexpr std::size_t slot_bytes = hmc::collectives::slot_bytes;
 
-/// How elements are combined: what all ranks give, and what they make of it.
+/// A reduction: all ranks' inputs and the expected result.
 struct Work {
   DType type;
   Op op;
@@ -31,7 +31,7 @@ struct Work {
 
   std::size_t element() const { return size_of(type); }
   Bytes input(int rank, std::size_t count) const { return made({rank, call}, count * element()); }
-  /// Of the first `ranks` ranks, whose inputs have `whole` elements: `count` from `from` on.
+  /// The result over the first `ranks` ranks, whose inputs have `whole` elements: `count` elements starting at `from`.
   Bytes result(int ranks, std::size_t whole, std::size_t from, std::size_t count) const {
     std::vector<Bytes> inputs;
     std::vector<const void*> ins;
@@ -44,7 +44,7 @@ struct Work {
   }
 };
 
-/// A window's part: the input at its begin, the output behind it.
+/// A window's part: the input at its start, the output after it.
 struct Part {
   static constexpr std::size_t half = 1 << 18;
   Part(Me& me, MemoryKind of) : rank(me), kind(of), mixed(me, of, 2 * half), counters(me) {}
@@ -56,7 +56,7 @@ struct Part {
     const auto wrong = std::mismatch(got.begin(), got.end(), expected.begin()).first - got.begin();
     HMC_CHECK_MSG(got == expected, "{}: byte {} of {} is wrong", what, wrong, expected.size());
   }
-  /// So many of `calls` were the devices' since the last time.
+  /// Checks that devices performed `calls` reductions since the last check.
   void check_on_device(std::uint64_t calls) {
     const std::uint64_t now = rank.runtime->counters().reduced_on_device;
     HMC_CHECK_EQ(now - counters.before, has_kernels(rank, mixed.buffer) ? calls : 0);
@@ -85,7 +85,7 @@ void scatter_and_check(Me& me, Part& part, const Work& work, std::size_t block) 
   me.runtime->world().reduce_scatter(part.in(), part.out(), block, work.type, work.op);
   part.check(work.result(me.size, block * size, rank * block, block), "reduce_scatter");
 }
-/// Of integers: between nodes the first rank's scan is its input as it stands, whatever NaNs it has.
+/// Only for integers: between nodes the first rank's scan copies its input, with any NaNs unchanged.
 void scan_and_check(Me& me, Part& part, const Work& work, std::size_t count) {
   me.runtime->world().scan(part.in(), part.out(), count, work.type, work.op);
   part.check(work.result(me.rank + 1, count, 0, count), "scan");
@@ -130,13 +130,13 @@ HMC_SPMD_TEST(device_reductions, every_type_and_operation_is_the_devices_work_an
   });
 }
 
-// Around what a slot holds, and where slices begin and end.
+// Sizes around the slot's size and around the borders of slices.
 HMC_SPMD_TEST(device_reductions, sizes_around_every_border) {
   const auto size = static_cast<std::size_t>(me.size);
   for_each_vendor(me, [&](Part& part) {
     for (const DType type : {DType::i32, DType::u8, DType::f64}) {
       Work work{type, Op::sum, 40};
-      const std::size_t slot = slot_bytes / work.element();  // and the border of slices
+      const std::size_t slot = slot_bytes / work.element();  // also the border of slices
       std::vector<std::size_t> counts{1, 3, slot - 1, slot, slot + 1, slot * size - 1, slot * size, slot * size + 1};
       if (work.element() == 4) counts.push_back(20'001);
       for (const std::size_t count : counts) {
@@ -175,7 +175,7 @@ HMC_SPMD_TEST(device_reductions, uneven_counts_and_ranks_that_get_nothing) {
       const std::size_t from = std::accumulate(counts.begin(), counts.begin() + me.rank, std::size_t{0});
       part.give(work, whole);
       part.mixed.write(Part::half, Bytes(64, std::byte{0x77}));
-      // Who gets nothing needs no buffer.
+      // A rank that receives nothing needs no buffer.
       me.runtime->world().reduce_scatterv(part.in(), counts[rank] > 0 ? part.out() : nullptr, counts, work.type,
                                           work.op);
       part.check(counts[rank] > 0 ? work.result(me.size, whole, from, counts[rank]) : Bytes(64, std::byte{0x77}),
@@ -185,7 +185,7 @@ HMC_SPMD_TEST(device_reductions, uneven_counts_and_ranks_that_get_nothing) {
   });
 }
 
-// In place at the root; and where the root's output lies in another window, its device reduces all.
+// In place at the root. If the root's output is in another window, its device performs the whole reduction.
 HMC_SPMD_TEST(device_reductions, roots_in_place_and_in_windows_of_their_own) {
   constexpr std::size_t count = 9001;
   for_each_vendor(me, [&](Part& part) {
@@ -209,7 +209,7 @@ HMC_SPMD_TEST(device_reductions, roots_in_place_and_in_windows_of_their_own) {
   });
 }
 
-// One rank's buffers are host memory, or lie in no window: its peers' devices stay idle, in the call that was begun.
+// One rank's buffers are in host memory or outside windows: its peers' devices stay idle in this call.
 HMC_SPMD_TEST(device_reductions, where_one_ranks_device_cannot_the_hosts_reduce) {
   const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
   const std::size_t block = 3001, count = block * size;
@@ -249,7 +249,7 @@ HMC_SPMD_TEST(device_reductions, where_one_ranks_device_cannot_the_hosts_reduce)
   part.close();
 }
 
-// A result over what others read: the hosts stage it.
+// The result overwrites data that other ranks read: the hosts stage it.
 HMC_SPMD_TEST(device_reductions, those_in_place_are_the_hosts_but_for_reduce) {
   const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
   const std::size_t block = 2001, count = block * size;
@@ -295,25 +295,25 @@ HMC_SPMD_TEST(device_reductions, no_byte_goes_through_the_host) {
 HMC_SPMD_TEST(device_reductions, what_does_not_match_is_found_before_a_kernel_runs) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   for_each_vendor(me, [&](Part& part) {
-    if (!has_kernels(me, part.mixed.buffer)) return;  // who only gives to a host may have left
+    if (!has_kernels(me, part.mixed.buffer)) return;  // on the host path a rank that only sends may have left
     Team team = me.runtime->world().duplicate();
     const Work work{DType::f32, Op::sum, 250};
     part.give(work, 20'000);
-    me.runtime->world().barrier();  // all have the team
+    me.runtime->world().barrier();  // all ranks have created the team
     const std::size_t count = me.rank == 0 ? 6000 : 6001;
     HMC_CHECK_THROWS(Code::mismatch, team.reduce(part.in(), part.out(), count, work.type, work.op, 0));
     part.check_on_device(0);
   });
 }
 
-// A rank's driver refuses the kernel while the others wait for it: all hear of it, and nothing stays behind.
+// A rank's driver rejects the kernel while the others wait for it: all ranks get an error, and no resource is leaked.
 HMC_SPMD_TEST(device_reductions, a_driver_that_fails_ends_the_call_on_all_ranks) {
   if (!hmc::spmd::drivers_are_fake() || !me.options.processes) hmc::spmd::skip("for a fake driver of each rank's own");
   const auto size = static_cast<std::size_t>(me.size);
   const Fake fake("cuda");
   const std::size_t block = 5000, count = block * size;
   for (int which = 0; which < 3; ++which) {
-    // Twice for what is made once.
+    // Two rounds: the first creates resources that are kept.
     long live = 0;
     for (int round = 0; round < 2; ++round) {
       live = fake.live();
@@ -321,7 +321,7 @@ HMC_SPMD_TEST(device_reductions, a_driver_that_fails_ends_the_call_on_all_ranks)
         Part part(me, cuda(me));
         if (!has_kernels(me, part.mixed.buffer)) return part.close();
         Team team = me.runtime->world().duplicate();
-        me.runtime->world().barrier();  // all have it
+        me.runtime->world().barrier();  // all ranks have created it
         const bool fails = me.rank == which % me.size;
         if (fails) fake.arm("cuLaunchKernel:1:719");
         const auto call = [&]() -> std::string {
@@ -339,7 +339,7 @@ HMC_SPMD_TEST(device_reductions, a_driver_that_fails_ends_the_call_on_all_ranks)
         HMC_CHECK_MSG(!text.empty(), "rank {} heard nothing", me.rank);
         if (fails) HMC_CHECK_MSG(text.find("cuLaunchKernel") != std::string::npos, "{}", text);
         if (!fails) HMC_CHECK_MSG(text.find(fmt::format("peer {}", which % me.size)) != std::string::npos, "{}", text);
-        HMC_CHECK(!call().empty());  // the team is over
+        HMC_CHECK(!call().empty());  // the team has failed
         part.close();
       }
       me.runtime->world().barrier();

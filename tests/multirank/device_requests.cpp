@@ -1,4 +1,4 @@
-// put_nb and get_nb of device memory, on drivers that are late: who doesn't wait sees what was there before.
+// put_nb and get_nb of device memory, on delayed drivers: a missing wait exposes the old bytes.
 #include <algorithm>
 #include <array>
 
@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t bytes = 5000;
 constexpr int late_us = 3000;
 
-/// For each vendor: a window, and its driver; `body` runs on every rank between two barriers.
+/// For each vendor, creates a window and calls `body` with its driver, on every rank between two barriers.
 template <typename Body> void on_late_drivers(Me& me, Body&& body) {
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
   std::uint64_t call = 0;
@@ -33,14 +33,14 @@ HMC_SPMD_TEST(device_requests, a_put_goes_on_beside_the_host_and_is_over_when_wa
     auto sent = made({me.rank, call}, bytes);
     bool seen_under_way = false;
     const AllLate late(me, fake, late_us);
-    // A machine that is busy may run the stream's thread first: then once more.
+    // A busy machine may run the stream's thread first; then the attempt is repeated.
     for (int attempt = 0; attempt < 20 && !seen_under_way; ++attempt) {
       Request put = mixed.window.put_nb(me.next(), 8, sent.data(), bytes);
       seen_under_way = !put.test();
       put.wait();
       if (!is_mapped(mixed, me.next())) break;
     }
-    std::fill(sent.begin(), sent.end(), std::byte{0});  // the request is done: the source is mine
+    std::fill(sent.begin(), sent.end(), std::byte{0});  // the request is complete: the caller owns the source
     HMC_CHECK_EQ(seen_under_way, is_mapped(mixed, me.next()));
     mixed.window.flush();
     me.runtime->world().barrier();
@@ -67,7 +67,7 @@ HMC_SPMD_TEST(device_requests, a_get_has_arrived_when_waited_for_on_the_host_and
   });
 }
 
-// Requests are dropped: what waits for them is flush, of one rank or of all, barrier, and close.
+// Requests are dropped. flush (of one rank or of all), barrier and close complete them.
 HMC_SPMD_TEST(device_requests, flush_barrier_and_close_wait_for_what_nobody_holds) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     for (int way = 0; way < 4; ++way) {
@@ -78,7 +78,7 @@ HMC_SPMD_TEST(device_requests, flush_barrier_and_close_wait_for_what_nobody_hold
       for (int i = 0; i < 3; ++i) (void)mixed.window.put_nb(me.next(), 0, sent.data(), bytes);
       if (way == 0) mixed.window.flush(me.next());
       if (way == 1) mixed.window.flush();
-      if (way < 2) {  // another copy, which no stream keeps behind them
+      if (way < 2) {  // a separate copy, which no stream orders behind them
         std::vector<std::byte> got(bytes);
         mixed.window.get(me.next(), 0, got.data(), bytes);
         HMC_CHECK_CLEAN(pattern.verify(got));
@@ -91,7 +91,7 @@ HMC_SPMD_TEST(device_requests, flush_barrier_and_close_wait_for_what_nobody_hold
   });
 }
 
-// Nothing but gets was begun: a barrier waits for them all the same, so that the owner may write anew after it.
+// Only gets are in flight. A barrier must wait for them too, so that the owner may write after it.
 HMC_SPMD_TEST(device_requests, a_barrier_waits_for_gets_that_nobody_holds) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     mixed.write(0, made({me.rank, call}, bytes));
@@ -110,7 +110,7 @@ HMC_SPMD_TEST(device_requests, a_barrier_waits_for_gets_that_nobody_holds) {
   });
 }
 
-// The later put is one copy, the earlier ones are five: without the fence it would be the first to arrive.
+// The later put is one copy, the earlier ones are five: without the fence it would arrive first.
 HMC_SPMD_TEST(device_requests, a_fence_keeps_later_puts_behind_those_under_way) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     const auto first = made({me.rank, call}, bytes), last = made({me.rank, call + 100}, bytes);
@@ -134,7 +134,7 @@ HMC_SPMD_TEST(device_requests, what_was_given_up_writes_nothing_any_more) {
       get.abandon();
       std::fill(got.begin(), got.end(), std::byte{0x55});
     }
-    mixed.window.get_nb(me.next(), 0, after.data(), bytes).wait();  // behind them in their stream
+    mixed.window.get_nb(me.next(), 0, after.data(), bytes).wait();  // ordered behind them in their stream
     HMC_CHECK(std::all_of(got.begin(), got.end(), [](std::byte each) { return each == std::byte{0x55}; }));
     HMC_CHECK_CLEAN((Pattern{me.next(), call}.verify(after)));
   });
@@ -153,7 +153,8 @@ HMC_SPMD_TEST(device_requests, more_than_there_is_room_for_and_a_deadline) {
     me.runtime->world().barrier();
     bool timed_out = false;
     const AllLate late(me, fake, 20'000);
-    // On a machine that is busy the stream may end before this rank looks: then once more, and later.
+    // On a busy machine the stream may finish before this rank checks. Then the attempt is repeated with a longer
+    // delay.
     for (int us = 20'000; us < 10'000'000 && !timed_out; us *= 2) {
       fake.set_delay_us(us);
       Request slow = mixed.window.put_nb(me.next(), 0, sent[0].data(), 16);
@@ -163,7 +164,7 @@ HMC_SPMD_TEST(device_requests, more_than_there_is_room_for_and_a_deadline) {
         HMC_CHECK_EQ(error.code(), Code::timeout);
         timed_out = true;
       }
-      slow.wait();  // it has gone on
+      slow.wait();  // the request is still valid and completes
       if (!is_mapped(mixed, me.next())) break;
     }
     HMC_CHECK_EQ(timed_out, is_mapped(mixed, me.next()));
@@ -173,7 +174,8 @@ HMC_SPMD_TEST(device_requests, more_than_there_is_room_for_and_a_deadline) {
   });
 }
 
-// Through host memory, in several pieces: to a device window and to a host one, which on another node a wire reaches.
+// Through host memory in several pieces: to a device window, and to a host window, which a rank of another node reaches
+// by a wire.
 HMC_SPMD_TEST(device_requests, bytes_of_a_late_device_arrive_by_every_way) {
   on_late_drivers(me, [&](MemoryKind kind, const Fake& fake, Mixed&, std::uint64_t call) {
     constexpr std::size_t many = 700'001;
@@ -195,8 +197,8 @@ HMC_SPMD_TEST(device_requests, bytes_of_a_late_device_arrive_by_every_way) {
         HMC_CHECK_CLEAN((Pattern{me.rank, call}.verify(got)));
         HMC_CHECK_EQ(back.writeFromCpu(std::vector<std::byte>(many).data(), many), hmc::status_t::SUCCESS);
       }
-      me.runtime->world().barrier();  // all have looked at what the next line writes over
-      // Between windows that this rank may reach neither of, through halves of a megabyte.
+      me.runtime->world().barrier();  // all ranks have verified the bytes that the next copy overwrites
+      // Between two windows that this rank may not map, through buffers of half a megabyte.
       hmc::copy({on_host.window, me.next(), 1}, {on_device.window, me.next(), 0}, many - 1);
       on_host.window.flush();
       me.runtime->world().barrier();

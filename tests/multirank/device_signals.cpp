@@ -1,4 +1,4 @@
-// Signals and atomics on words that lie in devices' memory.
+// Signals and atomics on words in device memory.
 #include <atomic>
 #include <chrono>
 
@@ -41,7 +41,7 @@ HMC_SPMD_TEST(device_signals, each_verb_that_writes_a_word_raises_one) {
     HMC_CHECK_EQ(win.wait_until(48, Cmp::ne, 0), 3U);
     HMC_CHECK_EQ(win.swap<std::uint64_t>(to, 56, 4), 0U);
     HMC_CHECK_EQ(win.wait_until(56, Cmp::ne, 0), 4U);
-    HMC_CHECK_EQ(win.compare_swap<std::uint64_t>(to, 64, 7, 5), 0U);  // isn't 7: stays
+    HMC_CHECK_EQ(win.compare_swap<std::uint64_t>(to, 64, 7, 5), 0U);  // the word isn't 7: unchanged
     HMC_CHECK_EQ(win.compare_swap<std::uint64_t>(to, 64, 0, 5), 0U);
     HMC_CHECK_EQ(win.wait_until(64, Cmp::ne, 0), 5U);
     win.atomic_or<std::uint64_t>(to, 72, 6);
@@ -71,7 +71,7 @@ HMC_SPMD_TEST(device_signals, every_rank_draws_another_ticket) {
       HMC_CHECK_MSG(!drawn[ticket], "ticket {} was drawn twice from {} memory", ticket, kind.name);
       drawn[ticket] = true;
     }
-    // Narrow words beside each other, below zero too.
+    // Adjacent 32-bit words, with negative values too.
     for (int i = 0; i < 10; ++i) {
       mixed.window.add<std::int32_t>(0, 16, -1);
       mixed.window.add<std::uint32_t>(0, 20, 3);
@@ -94,7 +94,7 @@ HMC_SPMD_TEST(device_signals, the_deadline_of_a_wait_is_kept) {
   }
 }
 
-// A store that no verb made (a kernel's) is seen too.
+// A store by a kernel, without a verb, is seen too.
 HMC_SPMD_TEST(device_signals, a_word_that_the_device_itself_changes_is_seen) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     Mixed mixed(me, kind, 64);

@@ -1,5 +1,5 @@
-// Collectives that are begun, and plans, over devices' memory: staged, so that the output is there when the request is
-// over and not before.
+// Non-blocking and persistent collectives over device memory. They are staged: the request completes only when the
+// output is in device memory.
 #include <algorithm>
 #include <functional>
 
@@ -17,7 +17,7 @@ using hmc::spmd::Words;
 
 using Numbers = std::vector<std::uint64_t>;
 
-/// Of the first `ranks`.
+/// Sums over the first `ranks` ranks.
 Numbers sums_of(int ranks, std::size_t count, std::uint64_t round) {
   Numbers sums(count);
   for (int rank = 0; rank < ranks; ++rank)
@@ -44,7 +44,8 @@ std::string message_of(const std::function<void()>& work) {
   }
 }
 
-/// A fake driver of this rank's own; real drivers have no control, so the test is skipped before it asks for one.
+/// This rank's own fake driver. Real drivers have no fault control: on them the test is skipped before it loads the
+/// control.
 MemoryKind fake_cuda_or_skip(const Me& me) {
   const auto kinds = hmc::spmd::kinds_of(me);
   const auto cuda = std::ranges::find(kinds, std::string_view("cuda"), &MemoryKind::name);
@@ -101,7 +102,7 @@ HMC_SPMD_TEST(device_started, each_gives_what_its_blocking_form_gives) {
       mine_of_all.insert(mine_of_all.end(), same.begin(), same.end());
     }
     HMC_CHECK(turned.read() == mine_of_all);
-    // In place, and a root's reduction.
+    // In place, and a reduction at a root.
     world.iallreduce(block.at(), block.at(), count, DType::u64, hmc::sum).wait();
     HMC_CHECK(block.read() == sums_of(me.size, count, round));
     block.write(mine(me.rank, count, round + 1));
@@ -131,7 +132,7 @@ HMC_SPMD_TEST(device_started, v_forms_leave_what_lies_between_blocks) {
   });
 }
 
-// A plan's input is read at each start, and its output is there when each run is over.
+// Each start of a plan reads the input, and the output is complete when the run completes.
 HMC_SPMD_TEST(device_started, plans_take_and_give_anew_with_each_run) {
   Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
@@ -152,7 +153,7 @@ HMC_SPMD_TEST(device_started, plans_take_and_give_anew_with_each_run) {
   });
 }
 
-// Late drivers: who doesn't wait for the copies gives what was there before, in and out.
+// Delayed drivers: a missing wait for a copy exposes old bytes, in the input and in the output.
 HMC_SPMD_TEST(device_started, a_request_is_over_when_the_output_has_arrived) {
   Team& world = me.runtime->world();
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
@@ -170,7 +171,7 @@ HMC_SPMD_TEST(device_started, a_request_is_over_when_the_output_has_arrived) {
   }
 }
 
-// A request that nobody holds goes on; what closes the team waits for it.
+// A dropped request still progresses. Closing the team waits for it.
 HMC_SPMD_TEST(device_started, what_nobody_holds_is_done_when_its_team_is_closed) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     if (round % 3 != 1) return;
@@ -199,7 +200,7 @@ HMC_SPMD_TEST(device_started, staging_is_kept_for_the_next_call) {
   HMC_CHECK(out.read() == sums_of(me.size, count, 1));
 }
 
-// The output of one rank can't be copied to its device: that rank's wait says so, and the team goes on.
+// The output of one rank can't be copied to its device: only that rank's wait fails, and the team still works.
 HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_to_its_rank_alone) {
   const Vendor vendor(me);
   Team& world = me.runtime->world();
@@ -225,7 +226,7 @@ HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_to_its_rank_alone) 
   }
 }
 
-// Whoever holds a request is told, however many calls have come and gone since.
+// The holder of the request gets the error, also after many later calls.
 HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_after_later_calls_too) {
   const Vendor vendor(me);
   Team& world = me.runtime->world();
@@ -235,7 +236,7 @@ HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_after_later_calls_t
   const bool is_victim = me.rank == 0;
   if (is_victim) vendor.fake.arm("cuMemcpyHtoDAsync_v2:1:719");
   Request lost = world.iallreduce(in.at(), out.at(), count, DType::u64, hmc::sum);
-  for (int i = 0; i < 5; ++i) {  // several at once, so that all that is free is taken
+  for (int i = 0; i < 5; ++i) {  // several at once, so that all free staging is used
     Request calls[3];
     Words others[2] = {Words(vendor.kind, count), Words(vendor.kind, count)};
     void* const outs[] = {later.at(), others[0].at(), others[1].at()};
@@ -247,7 +248,7 @@ HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_after_later_calls_t
   HMC_CHECK_EQ(message_of([&] { lost.wait(); }).empty(), !is_victim);
 }
 
-// An input that can't be copied out of its device: its rank's call says so, and all others' waits end.
+// An input can't be copied from its device: that rank's call fails, and all other ranks' waits end.
 HMC_SPMD_TEST(device_started, an_input_that_cannot_be_read_ends_the_call_on_all_ranks) {
   const Vendor vendor(me);
   constexpr std::size_t count = 3000;
@@ -259,7 +260,7 @@ HMC_SPMD_TEST(device_started, an_input_that_cannot_be_read_ends_the_call_on_all_
       Team team = me.runtime->world().duplicate();
       Plan plan = team.plan_allreduce(in.at(), out.at(), count, DType::u64, hmc::sum);
       in.write(mine(me.rank, count, 1));
-      me.runtime->world().barrier();  // all have the team
+      me.runtime->world().barrier();  // all ranks have created the team
       const bool is_victim = me.rank == me.size - 1;
       if (is_victim) vendor.fake.arm("cuMemcpyDtoHAsync_v2:1:719");
       const auto call = [&] {
@@ -273,7 +274,7 @@ HMC_SPMD_TEST(device_started, an_input_that_cannot_be_read_ends_the_call_on_all_
       vendor.fake.arm("");
       HMC_CHECK(!text.empty());
       if (is_victim) HMC_CHECK_MSG(text.find("cuMemcpyDtoHAsync_v2") != std::string::npos, "{}", text);
-      HMC_CHECK(!call().empty());  // the team is over
+      HMC_CHECK(!call().empty());  // the team has failed
       me.runtime->world().barrier();
     }
     me.runtime->world().barrier();

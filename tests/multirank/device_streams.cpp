@@ -1,8 +1,8 @@
-// Transfers in the order of a user's stream, on drivers that are late.
+// Transfers in the order of a user's stream, on delayed drivers.
 #include "runtime/memory/provider.hpp"
 #include "tests/multirank/device_names.hpp"
 
-// The source is filled by the stream itself: who doesn't keep its order puts what was there before.
+// The stream itself fills the source: a put that ignores its order sends the old bytes.
 HMC_SPMD_TEST(device_streams, a_put_comes_after_what_the_stream_holds_and_nobody_waits) {
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
@@ -20,7 +20,7 @@ HMC_SPMD_TEST(device_streams, a_put_comes_after_what_the_stream_holds_and_nobody
       bool reached = true;
       {
         const AllLate late(me, fake, 3000);
-        // A machine that is busy may run the stream's thread first: then once more.
+        // A busy machine may run the stream's thread first; then the attempt is repeated.
         for (int attempt = 0; attempt < 20 && !seen_under_way; ++attempt) {
           HMC_CHECK(provider
                         .copy_async({.destination = source.ptr,
@@ -47,11 +47,11 @@ HMC_SPMD_TEST(device_streams, a_put_comes_after_what_the_stream_holds_and_nobody
       HMC_CHECK(seen_under_way);
       me.runtime->world().barrier();
       const Mixed& target = window == &mixed.window ? mixed : on_host;
-      if (is_reached(me.previous()))  // ways are the same in both directions here
+      if (is_reached(me.previous()))  // paths are the same in both directions here
         HMC_CHECK_CLEAN((Pattern{me.previous(), 3}.verify(target.bytes(0, bytes))));
       me.runtime->world().barrier();
     }
-    // Only a device has a stream.
+    // The source must be device memory.
     std::vector<std::byte> plain(8);
     if (me.runtime->path(me.next()).direct)
       HMC_CHECK_THROWS(Code::invalid_argument, on_host.window.put_on(stream->native(), me.next(), 0, plain.data(), 8));
