@@ -1,4 +1,4 @@
-// Windows whose parts lie in devices' memory: every kind beside every kind, every verb.
+// Windows with parts in device memory: every pair of kinds, every verb.
 #include <dirent.h>
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 namespace {
 
 constexpr std::size_t granularity = std::size_t{2} << 20;
-constexpr std::size_t piece = std::size_t{256} << 10;  // what one command to an owner carries at most
+constexpr std::size_t piece = std::size_t{256} << 10;  // the largest transfer of one command to an owner
 
-/// put to the next rank, get from the one before; each byte is looked at by its owner, or by who fetched it.
+/// Puts to the next rank and gets the bytes back. The owner verifies each put byte, the caller each received byte.
 void put_and_get(Me& me, MemoryKind kind, std::size_t bytes, std::uint64_t call) {
   constexpr std::size_t edge = 24;
   Mixed mixed(me, kind, bytes + 2 * edge);
@@ -23,7 +23,7 @@ void put_and_get(Me& me, MemoryKind kind, std::size_t bytes, std::uint64_t call)
   me.runtime->world().barrier();
   auto sent = made({me.rank, call}, bytes);
   mixed.window.put(me.next(), edge, sent.data(), bytes);
-  std::fill(sent.begin(), sent.end(), std::byte{0});  // put has returned: the source is mine
+  std::fill(sent.begin(), sent.end(), std::byte{0});  // put has returned: the caller owns the source
   mixed.window.flush(me.next());
   me.runtime->world().barrier();
   HMC_CHECK_CLEAN((Pattern{me.previous(), call}.verify(mixed.bytes(edge, bytes))));
@@ -89,7 +89,7 @@ HMC_SPMD_TEST(device_windows, what_the_host_cant_reach_has_no_pointer_and_a_path
       if (!same_node && peer != me.rank) HMC_CHECK_EQ(path.wire, "staged");
       HMC_CHECK_MSG(path.why.find("memory") != std::string::npos, "{}", path.why);
       HMC_CHECK_MSG((path.latency_us > 0) == (peer != me.rank), "{} of rank {}: {}", path.wire, peer, path.why);
-      // The ways in their order, each with its reason.
+      // The path lists the methods that were tried before, in order, each with its reason.
       if (path.wire == "staged" && same_node)
         for (const char* kind_passed_over : {"not same process: ", "not vmm fd: ", "not ipc handle: "})
           HMC_CHECK_MSG(path.why.find(kind_passed_over) != std::string::npos, "{}", path.why);
@@ -174,7 +174,7 @@ HMC_SPMD_TEST(device_windows, rows_and_batches_land_where_they_belong) {
   });
 }
 
-// The local side of every verb may be a device's memory too, of any vendor.
+// The local side of every verb may be device memory of any vendor.
 HMC_SPMD_TEST(device_windows, local_pointers_may_be_a_devices) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     constexpr std::size_t bytes = 3000, row = 100, rows = 30;
@@ -239,15 +239,15 @@ HMC_SPMD_TEST(device_windows, opening_and_closing_leaves_nothing_behind) {
       if (i == 20) descriptors = entries_of("/proc/self/fd"), maps = mappings();
     }
   }
-  if (descriptors == 0) return;  // ranks of one process come and go at different times
+  if (descriptors == 0) return;  // ranks that are threads share one process, so its counts vary
   HMC_CHECK_EQ(entries_of("/proc/self/fd"), descriptors);
-  HMC_CHECK_LE(mappings(), maps + 3);  // malloc's own may come and go
+  HMC_CHECK_LE(mappings(), maps + 3);  // malloc's mappings vary
 }
 
-// A team's ranks aren't world ranks: lanes, descriptors and helpers are found all the same.
+// A team's ranks differ from world ranks: lanes, descriptors and helpers must still match.
 HMC_SPMD_TEST(device_windows, teams_have_windows_on_devices_too) {
   const auto kinds = hmc::spmd::kinds_of(me);
-  hmc::Team team = me.runtime->world().split(me.rank % 2, -me.rank);  // turned around
+  hmc::Team team = me.runtime->world().split(me.rank % 2, -me.rank);  // reversed order
   for (std::size_t shift = 0; shift < kinds.size(); ++shift) {
     ConnBuffer buffer(0, 3000, kinds[(static_cast<std::size_t>(me.rank) + shift) % kinds.size()].type);
     Window window = Window::create(team, buffer);

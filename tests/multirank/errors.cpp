@@ -1,4 +1,4 @@
-// Errors, not crashes: the code, and a text that names operation, rank, peer, offset and size.
+// Misuse gives an Error, not a crash: its code, and a text with operation, rank, peer, offset and size.
 #include <array>
 #include <functional>
 #include <limits>
@@ -57,7 +57,7 @@ void expect(const Me& me, const Expected& expected, const std::function<void()>&
   hmc::spmd::fail_check(__FILE__, __LINE__, "nothing was thrown by " + expected.operation);
 }
 
-/// Every verb that takes an offset and a size, with those that it was given.
+/// Every verb with an offset and a size must fail with these arguments.
 void each_transfer(Me& me, Window& win, Code code, int peer, std::uint64_t offset, std::size_t size, void* local) {
   const hmc::Put put{offset, local, size};
   const hmc::Get get{offset, local, size};
@@ -100,7 +100,7 @@ void each_atomic(Me& me, Window& win, Code code, int peer, std::uint64_t offset)
   for (const auto& [operation, call] : calls) expect(me, {code, operation, peer, offset, 8}, call);
 }
 
-/// The same, and the signal of a put_signal whose bytes are right.
+/// The same for atomics, and for the signal word of a put_signal with valid data.
 void each_word(Me& me, Window& win, Code code, int peer, std::uint64_t offset) {
   each_atomic(me, win, code, peer, offset);
   expect(me, {code, "put_signal", peer, offset, 8}, [&] { win.put_signal(peer, 0, nullptr, 0, offset, 1); });
@@ -162,7 +162,7 @@ HMC_SPMD_TEST(errors, words_off_their_natural_border) {
   for (const std::uint64_t offset : {1U, 2U, 4U, 7U, 12U}) each_word(me, win, Code::misaligned, me.next(), offset);
   expect(me, {Code::misaligned, "fetch_add", me.next(), 2, 4}, [&] { win.fetch_add<std::int32_t>(me.next(), 2, 1); });
   expect(me, {Code::misaligned, "wait_until", -1, 4, 8}, [&] { win.wait_until(4, hmc::Cmp::eq, 0); });
-  win.fetch_add<std::int32_t>(me.next(), 4, 1);  // a border of 4 is enough for 4 bytes
+  win.fetch_add<std::int32_t>(me.next(), 4, 1);  // an alignment of 4 is enough for 4 bytes
   me.runtime->world().barrier();
   HMC_CHECK_EQ(*win.local<std::int32_t>(4), 1);
   win.close();
@@ -206,7 +206,7 @@ HMC_SPMD_TEST(errors, strides_that_cannot_be) {
   HMC_CHECK_THROWS(Code::out_of_range, win.put_strided(peer, 0, local.data(), {2, 16, 16, far - 8}));
   HMC_CHECK_THROWS(Code::out_of_range, win.get_strided(peer, 0, local.data(), {far, 16, 16, 4096}));
   win.put_strided(peer, 0, local.data(), {2, 16, 16, window_bytes - 16});
-  win.put_strided(peer, 0, local.data(), {far, 0, 16, 16});  // nothing, however often
+  win.put_strided(peer, 0, local.data(), {far, 0, 16, 16});  // zero bytes per row, any number of rows
   win.get_strided(peer, 0, local.data(), {far, 0, 16, 16});
   me.runtime->world().barrier();
   win.close();
@@ -253,7 +253,7 @@ HMC_SPMD_TEST(errors, memory_that_cannot_be_had_is_an_error_on_every_rank) {
     HMC_CHECK_MSG(error.code() == Code::out_of_memory || error.code() == Code::error, "{}", error.what());
     HMC_CHECK_MSG(std::string(error.what()).find("Window::create") != std::string::npos, "{}", error.what());
   }
-  // And the job goes on.
+  // The job continues.
   Window win = Window::create(me.runtime->world(), window_bytes);
   me.runtime->world().barrier();
   win.close();

@@ -1,5 +1,5 @@
-// Ranks as processes that call different things, one job for each case: `mismatch_app CASE` under hmcrun. A rank ends
-// well when its error names what was called, long before the deadline.
+// Ranks as processes that make different calls, one job per case: `mismatch_app CASE` under hmcrun. A rank exits with 0
+// if its error names the other call, long before the deadline.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the last rank calls, and the others.
+/// `odd`: the call of the last rank; else the call of the other ranks.
 void call(hmc::Runtime& runtime, hmc::Window& window, const std::string& which, bool odd) {
   hmc::Team& world = runtime.world();
   std::vector<std::uint64_t> in(20'000, 1), out(20'000);
@@ -50,7 +50,7 @@ void call(hmc::Runtime& runtime, hmc::Window& window, const std::string& which, 
   world.barrier();
 }
 
-/// What every error must name.
+/// The text that every error must contain.
 const char* other_call(const std::string& which) {
   if (which == "counts") return "allreduce(7 x u64, sum)";
   if (which == "large_counts") return "allreduce(20000 x u64, sum)";
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   std::string text = "no error";
   bool good = false;
   try {
-    world.barrier();  // some hear of the mismatch while they are still here
+    world.barrier();  // some ranks get the mismatch while they are still in barrier
     call(runtime, window, which, runtime.rank() == runtime.size() - 1);
   } catch (const hmc::Error& error) {
     text = error.what();
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
            Clock::now() - start < runtime.timeout() / 2;
   }
   if (!good) std::fprintf(stderr, "rank %d: %s\n", runtime.rank(), text.c_str());
-  // Who ends earlier has died in the eyes of the others.
+  // The other ranks report a rank that exits earlier as failed.
   const hmc::window::Fabric& fabric = world.core()->fabric();
   static_cast<void>(fabric.exchange->allgather({}, fabric.deadline()));
   std::fflush(stderr);

@@ -1,6 +1,5 @@
-// One-sided means one-sided: a target that sleeps doesn't delay the origin. The target makes no call until every origin
-// is through, so an origin that needed its help would never finish; and a get, and a put with its flush, finish within
-// a second.
+// A sleeping target doesn't delay the origin. The target makes no call until every origin has finished, so an origin
+// that needed its help would never finish. A get, and a put with its flush, complete within a second.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,19 +30,18 @@ struct Layout {
   std::size_t bytes;
 };
 
-/// What `sleeper` and `peer` tell each other beside HMC: an empty file.
+/// An empty file by which `peer` notifies `sleeper` without HMC.
 std::string note_of(std::uint64_t sleeper, int peer) {
   return fmt::format("{}/hmc_one_sided.{}.{}", std::filesystem::temp_directory_path().string(), sleeper, peer);
 }
 
-/// Of an earlier process of the same number, that was ended.
+/// Files left by a killed process with the same id.
 void remove_old_notes(const Me& me) {
   for (int peer = 1; peer < me.size; ++peer)
     std::filesystem::remove(note_of(static_cast<std::uint64_t>(::getpid()), peer));
 }
 
-/// Lets the others begin, and then does nothing at all that HMC could use until each has left its note: who needed
-/// this rank's help would leave none.
+/// Makes no HMC call until each peer has created its file. A peer that needed this rank's help would create none.
 void sleep_outside_of_hmc(const Me& me) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (int peer = 1; peer < me.size; ++peer) {
@@ -54,7 +52,7 @@ void sleep_outside_of_hmc(const Me& me) {
   }
 }
 
-/// A busy machine may take any one attempt's time away, but not that of all.
+/// A busy machine may delay any one attempt, but not all of them.
 template <typename Verb> void check_within_a_second(const Me& me, const char* what, const Verb& verb) {
   using Clock = std::chrono::steady_clock;
   constexpr int attempts = 20;
@@ -86,7 +84,7 @@ HMC_SPMD_TEST(one_sided, a_target_that_sleeps_delays_nobody) {
       win.put_signal(peer, 0, nullptr, 0, layout.control, static_cast<std::uint64_t>(::getpid()));
     win.flush();
     sleep_outside_of_hmc(me);
-    // Without another call: what they flushed lies here already.
+    // Without another call: the flushed bytes are already in this rank's memory.
     for (int writer = 1; writer < me.size; ++writer)
       HMC_CHECK_CLEAN((Pattern{writer, 2}.verify({win.data() + layout.part(writer), area})));
     HMC_CHECK_EQ(*win.local<std::uint64_t>(layout.control + 64), static_cast<std::uint64_t>(me.size - 1));
@@ -111,7 +109,7 @@ HMC_SPMD_TEST(one_sided, a_target_that_sleeps_delays_nobody) {
   win.close();
 }
 
-// The other way round: what a sleeping rank put before it slept arrives while it sleeps.
+// The reverse: bytes that a rank flushed before it sleeps are visible while it sleeps.
 HMC_SPMD_TEST(one_sided, what_was_flushed_before_sleeping_is_there) {
   if (me.size < 2) hmc::spmd::skip("it needs a peer");
   const Layout layout(me.size);

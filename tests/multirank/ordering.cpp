@@ -24,28 +24,28 @@ constexpr std::uint64_t signal_at = slots * slot_bytes;
 constexpr std::uint64_t ack_at = signal_at + 64;
 constexpr std::uint64_t window_bytes = ack_at + 64;
 
-/// 1 .. slot_bytes, odd ones included, another one in every round.
+/// 1 .. slot_bytes, odd lengths included, different in each round.
 std::size_t length_of(std::uint64_t round) { return 1 + (round * 37) % slot_bytes; }
 
-/// The number of rounds that each rank makes, so that the job makes `rounds` together.
+/// Number of rounds of one rank. All ranks together make `rounds` rounds.
 std::uint64_t rounds_of(const Me& me) {
   const std::uint64_t rounds = std::stoull(me.options.setting("rounds", "100000"));
   return std::max<std::uint64_t>(1, rounds / static_cast<std::uint64_t>(me.size));
 }
 
-/// How far the writer may run ahead: by turns far, and so little that the target waits for each one.
+/// How far the writer may run ahead. It alternates between all slots and one, where the target waits for each put.
 std::uint64_t depth_at(std::uint64_t round) { return (round / 512) % 2 == 0 ? 1 : slots; }
 
 void spoil(std::vector<std::byte>& source) { std::fill(source.begin(), source.end(), std::byte{0xee}); }
 
-/// Waits until the peer has taken so much that the slot of `round` is free again.
+/// Waits until the peer has acknowledged enough rounds that the slot of `round` is free again.
 void wait_for_room(Window& win, std::uint64_t round) {
   if (round >= slots) win.wait_until(ack_at, Cmp::ge, round - slots + 1);
 }
 
 void check_slot(const Me& me, const Window& win, std::uint64_t round, int writer) {
   const auto* const slot = win.data() + (round % slots) * slot_bytes;
-  const std::size_t last = length_of(round) - 1;  // first of all: it was the last to be written
+  const std::size_t last = length_of(round) - 1;  // checked first, since it is written last
   HMC_CHECK_MSG(slot[last] == (Pattern{writer, round}.at(last)), "round {}: byte {} is late", round, last);
   const std::string wrong = Pattern{writer, round}.verify({slot, length_of(round)});
   HMC_CHECK_MSG(wrong.empty(), "round {} from rank {} to {}: {}", round, writer, me.rank, wrong);
@@ -53,7 +53,7 @@ void check_slot(const Me& me, const Window& win, std::uint64_t round, int writer
 
 }  // namespace
 
-// Each rank sends to the next one and reuses its source at once; the target watches only the signal.
+// Each rank sends to the next one and reuses its source at once. The target reads only the signal.
 HMC_SPMD_TEST(ordering, put_signal_with_the_source_reused_at_once) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   const std::uint64_t rounds = rounds_of(me);
@@ -77,7 +77,7 @@ HMC_SPMD_TEST(ordering, put_signal_with_the_source_reused_at_once) {
   win.close();
 }
 
-// Puts, then fence, then a signal: whoever sees the signal sees what was put before the fence.
+// Puts, then fence, then a signal: a rank that sees the signal also sees the bytes put before the fence.
 HMC_SPMD_TEST(ordering, fence_orders_puts_before_a_later_signal) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   const std::uint64_t rounds = std::max<std::uint64_t>(1, rounds_of(me) / 20);
@@ -100,7 +100,7 @@ HMC_SPMD_TEST(ordering, fence_orders_puts_before_a_later_signal) {
   win.close();
 }
 
-// After flush returns, a third rank that is told so finds the bytes at the target.
+// After flush returns, a third rank that is notified finds the bytes at the target.
 HMC_SPMD_TEST(ordering, flushed_bytes_are_there_for_everybody) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   const int target = me.next();
@@ -142,7 +142,8 @@ HMC_SPMD_TEST(ordering, barrier_completes_earlier_puts) {
   win.close();
 }
 
-// A barrier's own messages go in steps of 1, 2, 4 ...: to a rank 3 away they come by others, past a large put.
+// The barrier's messages go in steps of 1, 2, 4 ...: they reach a rank 3 away through other ranks and overtake a large
+// put.
 HMC_SPMD_TEST(ordering, barrier_completes_puts_that_its_messages_overtake) {
   constexpr std::size_t bytes = std::size_t{2} << 20;
   Window win = Window::create(me.runtime->world(), bytes);
@@ -162,7 +163,7 @@ HMC_SPMD_TEST(ordering, barrier_completes_puts_that_its_messages_overtake) {
 
 namespace {
 
-/// Without any call: until the word has come.
+/// Polls the word without any HMC call.
 void poll(const Window& win, std::uint64_t offset, std::uint64_t value) {
   const std::atomic_ref<std::uint64_t> word(*win.local<std::uint64_t>(offset));
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -172,8 +173,8 @@ void poll(const Window& win, std::uint64_t offset, std::uint64_t value) {
 
 }  // namespace
 
-// Small puts may be held back, to ride with what follows; nothing follows, and the origin computes. The rank whose
-// turn it is puts, out of traffic or after the wire has fallen idle, and the next one answers.
+// A wire may hold small puts back to send them with later messages. Here no message follows, and the origin computes.
+// In each round one rank puts, after traffic or after the wire has become idle, and the next rank answers.
 HMC_SPMD_TEST(ordering, puts_arrive_while_their_origin_makes_no_further_call) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   constexpr std::uint64_t rounds = 60;
@@ -186,14 +187,14 @@ HMC_SPMD_TEST(ordering, puts_arrive_while_their_origin_makes_no_further_call) {
     const std::uint64_t more = round % 4 == 0 ? words - 1 : round % 4;
     if (me.rank == origin) {
       if (round % 3 == 0)
-        std::this_thread::sleep_for(std::chrono::milliseconds(3));  // idle is what this is about
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));  // on purpose: the wire becomes idle
       else
         (void)win.fetch_add<std::uint64_t>(me.next(), answer_at + 8, 1);
       for (std::uint64_t i = more + 1; i-- > 0;) win.put(me.next(), 8 * i, &round, 8);
       poll(win, answer_at, round);
     }
     if (me.previous() == origin) {
-      win.wait_until(0, Cmp::ge, round);  // it was put last, but only a fence would promise the order
+      win.wait_until(0, Cmp::ge, round);  // put last, but only a fence would guarantee the order
       for (std::uint64_t i = 0; i <= more; ++i) win.wait_until(8 * i, Cmp::ge, round);
       win.put_signal(origin, 0, nullptr, 0, answer_at, round);
     }
@@ -202,7 +203,7 @@ HMC_SPMD_TEST(ordering, puts_arrive_while_their_origin_makes_no_further_call) {
   win.close();
 }
 
-// Large messages take other ways inside a wire (rendezvous, several packets) than small ones.
+// A wire sends large messages by other protocols (rendezvous, several packets) than small ones.
 HMC_SPMD_TEST(ordering, large_put_signals_arrive_whole) {
   constexpr std::size_t most = std::size_t{1} << 20;
   Window win = Window::create(me.runtime->world(), most + 64);

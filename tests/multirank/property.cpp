@@ -1,5 +1,5 @@
-// Random verbs against a shadow model, verified by the owners of the bytes.
-//   --seed N or HMC_TEST_SEED=N replays one; --set verbs=N, --set seeds=N
+// Random verbs compared with a shadow model. The owners verify the bytes.
+//   --seed N or HMC_TEST_SEED=N replays one run; --set verbs=N, --set seeds=N
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +22,7 @@ using hmc::transport::AtomicOp;
 constexpr std::size_t window_bytes = std::size_t{64} << 10;
 constexpr std::uint64_t verbs_per_epoch = 100;
 
-/// One rank's side of a run: it performs its own actions, and knows what everyone else performs.
+/// One rank's part of a run. It performs its own actions and computes those of all other ranks.
 class Run {
  public:
   Run(Me& me, std::uint64_t seed)
@@ -49,13 +49,13 @@ class Run {
   void close() { win_.close(); }
 
  private:
-  struct Pending {  // a request with the memory that it uses
+  struct Pending {  // a request and its memory
     Request request;
     std::vector<std::byte> bytes;
-    std::vector<std::byte> expected;  // of a get
+    std::vector<std::byte> expected;  // for a get
   };
 
-  /// The same on every rank: allocates and frees blocks.
+  /// Allocates and frees blocks, with the same random choices on every rank.
   void reshape() {
     const auto below = [this](std::uint64_t limit) { return common_() % limit; };
     while (blocks_.size() > 1 && below(3) == 0) {
@@ -78,7 +78,7 @@ class Run {
   void perform(const Action& action) {
     if (action.verb == Verb::fence || action.verb == Verb::flush || action.verb == Verb::flush_all)
       return order(action);
-    // What isn't ordered yet has no defined outcome where it overlaps.
+    // An access that overlaps an unordered one has no defined result.
     const bool overlaps = touches_unordered(action, action.offset, action.extent()) ||
                           (action.verb == Verb::put_signal && touches_unordered(action, action.signal_offset, 8));
     if (overlaps) finish_all();
@@ -90,7 +90,7 @@ class Run {
 
   void order(const Action& action) {
     if (action.verb == Verb::fence) {
-      win_.fence();  // orders writes among themselves; a get still needs a flush
+      win_.fence();  // orders writes only; a get still needs a flush
       for (Touched& touched : unordered_) touched.fenced = touched.written;
     }
     if (action.verb == Verb::flush) win_.flush(action.target);
@@ -121,7 +121,7 @@ class Run {
         return;
     }
     model_.apply(action);
-    std::fill(bytes.begin(), bytes.end(), std::byte{0xee});  // local completion: the source is ours again
+    std::fill(bytes.begin(), bytes.end(), std::byte{0xee});  // local completion: the caller owns the source again
   }
 
   void put_strided(const Action& action, const std::vector<std::byte>& bytes, std::size_t row) {

@@ -1,4 +1,4 @@
-// Requests: transfers under way.
+// Requests: transfers in flight.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -19,7 +19,7 @@ using hmc::spmd::Me;
 using hmc::spmd::Pattern;
 using Clock = std::chrono::steady_clock;
 
-/// More than any wire takes at once, so that what isn't a copy stays under way.
+/// More than a wire sends at once, so that a transfer that isn't a plain copy stays in flight.
 constexpr std::size_t piece = 3001;
 
 }  // namespace
@@ -54,21 +54,21 @@ HMC_SPMD_TEST(requests, many_under_way_all_arrive) {
   requests.clear();
   for (std::size_t i = 0; i < count; ++i)
     requests.push_back(win.get_nb(me.next(), i * piece, got.data() + i * piece, piece));
-  std::reverse(requests.begin(), requests.end());  // waited for in another order than issued
+  std::reverse(requests.begin(), requests.end());  // waited for in reverse order
   for (Request& request : requests) request.wait();
   HMC_CHECK_CLEAN((Pattern{me.rank, 1}.verify(got)));
   me.runtime->world().barrier();
   win.close();
 }
 
-// As MPI_Waitany: what was given is empty from then on and isn't given again, and the array stays as it is.
+// As MPI_Waitany: a returned request becomes empty and isn't returned again. The array keeps its size and order.
 HMC_SPMD_TEST(requests, wait_any_gives_each_one_once) {
   constexpr std::size_t count = 50;
   Window win = Window::create(me.runtime->world(), count * piece);
   Pattern{me.rank, 3}.fill({win.data(), count * piece});
   me.runtime->world().barrier();
   std::vector<std::byte> got(count * piece);
-  std::vector<Request> requests(2 * count);  // every other one is empty from the start
+  std::vector<Request> requests(2 * count);  // every other request is empty from the start
   for (std::size_t i = 0; i < count; ++i)
     requests[2 * i] = win.get_nb(me.next(), i * piece, got.data() + i * piece, piece);
   std::vector<int> times(requests.size());
@@ -86,7 +86,7 @@ HMC_SPMD_TEST(requests, wait_any_gives_each_one_once) {
   win.close();
 }
 
-// What test() and wait() have said counts as said for wait_any, too.
+// wait_any doesn't return a request whose completion test() or wait() has reported.
 HMC_SPMD_TEST(requests, wait_any_passes_over_what_was_waited_for) {
   Window win = Window::create(me.runtime->world(), 3 * piece);
   std::vector<std::byte> got(3 * piece);
@@ -111,7 +111,7 @@ HMC_SPMD_TEST(requests, one_that_outlives_its_window_says_closed) {
     copied = kept;
     me.runtime->world().barrier();
     if (me.runtime->path(me.next()).direct) {
-      kept.wait();  // it was done at once; what is said is said
+      kept.wait();  // a direct get completed at once, and stays complete
       win.close();
       HMC_CHECK(kept.test());
       return;
@@ -120,10 +120,10 @@ HMC_SPMD_TEST(requests, one_that_outlives_its_window_says_closed) {
     HMC_CHECK_THROWS(hmc::Code::closed, copied.test());
   }
   HMC_CHECK_THROWS(hmc::Code::closed, kept.wait());
-  HMC_CHECK(kept.test());  // it was told once, and is empty
+  HMC_CHECK(kept.test());  // reported once; now empty
 }
 
-// A window that goes while transfers are under way lets go of the caller's memory.
+// Destroying a window while transfers are in flight releases the caller's memory.
 HMC_SPMD_TEST(requests, a_window_that_is_destroyed_abandons_what_is_under_way) {
   const auto large = std::size_t{4} << 20;
   std::vector<std::byte> got(large);
@@ -137,13 +137,13 @@ HMC_SPMD_TEST(requests, a_window_that_is_destroyed_abandons_what_is_under_way) {
       request = mine.get_nb(me.next(), 0, got.data(), large);
       win = std::move(mine);
     }
-    if (me.rank % 2 == 0) win = Window();  // others still have theirs: only what is local goes
+    if (me.rank % 2 == 0) win = Window();  // the peers keep their windows: only local state is released
     if (me.rank % 2 == 0) std::fill(got.begin(), got.end(), std::byte{0x5a});
     me.runtime->world().barrier();
     if (me.rank % 2 == 0 && !me.runtime->path(me.next()).direct)
       HMC_CHECK_THROWS(hmc::Code::closed, Request::wait_any({&request, 1}));
   }
-  for (int i = 0; i < 20; ++i) me.runtime->world().barrier();  // drives the wires
+  for (int i = 0; i < 20; ++i) me.runtime->world().barrier();  // drives progress of the wires
   if (me.rank % 2 == 0)
     HMC_CHECK_EQ(std::count(got.begin(), got.end(), std::byte{0x5a}), static_cast<std::ptrdiff_t>(large));
 }
@@ -180,9 +180,9 @@ HMC_SPMD_TEST(requests, test_becomes_true_without_a_wait) {
   win.close();
 }
 
-// A dropped request's transfer still happens, and flush waits for it.
+// A dropped request's transfer still completes, and flush waits for it.
 HMC_SPMD_TEST(requests, a_dropped_put_is_completed_by_flush) {
-  constexpr std::size_t large = 100'000;  // more than any wire takes at once
+  constexpr std::size_t large = 100'000;  // more than a wire sends at once
   Window win = Window::create(me.runtime->world(), 20 * large);
   std::vector<std::byte> source(20 * large);
   Pattern{me.rank, 5}.fill(source);
@@ -201,7 +201,7 @@ HMC_SPMD_TEST(requests, a_dropped_get_has_arrived_after_flush) {
   Window win = Window::create(me.runtime->world(), 20 * large);
   Pattern{me.rank, 7}.fill({win.data(), 20 * large});
   me.runtime->world().barrier();
-  win.flush();  // nothing is left to flush but what follows
+  win.flush();  // leaves nothing in flight before the gets
   std::vector<std::byte> got(20 * large);
   for (std::size_t i = 0; i < 20; ++i)
     static_cast<void>(win.get_nb(me.next(), i * large, got.data() + i * large, large));
@@ -211,18 +211,18 @@ HMC_SPMD_TEST(requests, a_dropped_get_has_arrived_after_flush) {
   win.close();
 }
 
-// Where the wire needs the target, a stopped process can't answer: the deadline passes, the request
-// stays valid, and is done once the process goes on.
+// On a wire that needs the target's CPU a stopped process can't answer. The wait times out, the request stays valid,
+// and it completes once the process continues.
 HMC_SPMD_TEST(requests, one_that_cannot_complete_times_out_and_stays_valid) {
   if (!me.options.processes || me.size < 2) hmc::spmd::skip("it needs a peer in another process");
   int direct = me.runtime->path(me.size - 1).direct ? 1 : 0;
-  me.runtime->world().broadcast(&direct, sizeof direct, 0);  // what rank 0 has to say
+  me.runtime->world().broadcast(&direct, sizeof direct, 0);  // rank 0's value counts
   if (direct == 1) hmc::spmd::skip("memory that is mapped answers always");
   constexpr std::uint64_t signal = (piece + 63) / 64 * 64;
   Window win = Window::create(me.runtime->world(), signal + 64);
   Pattern{me.rank, 6}.fill({win.data(), piece});
   std::vector<std::byte> got(piece);
-  if (me.rank == 0) win.get(me.size - 1, 0, got.data(), piece);  // connects
+  if (me.rank == 0) win.get(me.size - 1, 0, got.data(), piece);  // makes the connection
   me.runtime->world().barrier();
   if (me.rank == me.size - 1) {
     hmc::spmd::stand_still(win, 0, signal);
@@ -236,7 +236,7 @@ HMC_SPMD_TEST(requests, one_that_cannot_complete_times_out_and_stays_valid) {
       HMC_CHECK_THROWS(hmc::Code::timeout, request.wait(100ms));
       HMC_CHECK_THROWS(hmc::Code::timeout, Request::wait_any({&request, 1}, 50ms));
       HMC_CHECK_THROWS(hmc::Code::timeout, win.flush(me.size - 1, 50ms));
-      HMC_CHECK_LT(Clock::now() - start, me.runtime->timeout() / 2);  // by its own limit, not by the job's
+      HMC_CHECK_LT(Clock::now() - start, me.runtime->timeout() / 2);  // by the call's timeout, not the job's
       HMC_CHECK(!request.test());
     }
     request.wait(30s);

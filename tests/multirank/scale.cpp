@@ -1,4 +1,4 @@
-// Many more ranks than cores: they start, work together, and end.
+// Many more ranks than cores: start, communication, close.
 #include <vector>
 
 #include <hmc/hmc.hpp>

@@ -1,4 +1,4 @@
-// All ranks take the same algorithm, and a counter tells which; a file's rows are followed, over real wires.
+// All ranks select the same algorithm, and a counter reports it. The rows of a file are applied, on real wires.
 #include "collectives/schedule/algorithms/registry.hpp"
 #include "collectives/state/state.hpp"
 #include "tests/multirank/collectives_every.hpp"
@@ -15,7 +15,7 @@ using Collective = hmc::collectives::schedule::Collective;
 
 State& state_of(hmc::Team& team) { return static_cast<State&>(*team.core()->collectives); }
 
-/// How often each algorithm of allreduce was taken, and load and store.
+/// The number of calls by each allreduce algorithm, and by load and store.
 std::vector<std::uint64_t> counters(const hmc::Team& team) {
   std::vector<std::uint64_t> all;
   for (const Algorithm& algorithm : algorithms())
@@ -73,7 +73,7 @@ HMC_SPMD_TEST(selection, load_and_store_is_counted_where_it_is_taken) {
   HMC_CHECK_EQ(world.calls_by_algorithm("nothing", "direct"), 0U);
 }
 
-/// Run with HMC_COLL_FILE=selection_rows.json; its rows: up to 64 bytes swing, up to 4K fold_slices, then none.
+/// Run with HMC_COLL_FILE=selection_rows.json. Its rows: swing up to 64 bytes, fold_slices up to 4 KiB, no row above.
 HMC_SPMD_TEST(selection_file, rows_are_followed) {
   hmc::Team& world = me.runtime->world();
   const auto taken = [&](const char* algorithm) { return world.calls_by_algorithm("allreduce", algorithm); };

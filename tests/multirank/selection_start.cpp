@@ -1,4 +1,4 @@
-// How a job comes to what it chooses algorithms by: rows that must be equal, and figures from the machine's cache.
+// The inputs of the selection at start: rows that must be equal on all ranks, and parameters from the machine's cache.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ struct TemporaryFolder {
   std::string path;
 };
 
-/// What each rank's start says, or "".
+/// Each rank's error text, or "".
 std::vector<std::string> start(int ranks, int nodes, const std::function<void(base::Env&, int)>& settings,
                                const std::function<void(Runtime&)>& use) {
   auto places = bootstrap::make_inproc(ranks, nodes);
@@ -70,7 +70,7 @@ TEST(SelectionStart, rows_that_differ_are_refused_by_every_rank) {
     for (const std::string& text : start(
              3, 1, [&](base::Env&env, int rank) { env.coll_file = rank == 2 ? of_rank_2 : one; }, [](Runtime&) {}))
       EXPECT_NE(text.find("HMC_COLL_FILE"), std::string::npos) << text;
-  // The same rows may lie at several places.
+  // Ranks may read the same rows from different paths.
   const std::string copy = folder.write("copy.json", R"([{"collective": "allreduce", "algorithm": "ring"}])");
   for (const std::string& text : start(
            2, 1, [&](base::Env&env, int rank) { env.coll_file = rank == 0 ? one : copy; }, [](Runtime&) {}))
@@ -122,7 +122,7 @@ TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
   const Place here = Place::here("tcp", true);
   std::string text, why_not;
   std::vector<Parameters> seen(3);
-  // What a busy machine says of itself isn't taken: until it is idle for a moment.
+  // Measurements of a busy machine are rejected: repeat until the machine is idle for a moment.
   const auto give_up = base::Deadline::after(std::chrono::seconds(100));
   while (!collectives::read_file(here.file(folder.path), text) && !give_up.expired()) {
     for (const std::string& outcome : start(
@@ -144,7 +144,7 @@ TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
 
 TEST(SelectionStart, what_a_busy_machine_says_of_itself_is_not_kept) {
   const TemporaryFolder folder;
-  std::vector<std::jthread> others;  // two for each core, so that no rank has one to itself
+  std::vector<std::jthread> others;  // two for each core, so that no rank has a core of its own
   for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
     others.emplace_back([](const std::stop_token& stop) {
       while (!stop.stop_requested()) continue;

@@ -1,5 +1,5 @@
-// What makes or closes something and waits in vain is known by the name of the user's call, whatever windows of the
-// library's own it was at. Ranks are threads; only the last one doesn't come.
+// A timeout while an object is created or closed names the user's call, not the library's internal windows. Ranks are
+// threads; only the last one doesn't call.
 #include "tests/multirank/collectives_mismatch.hpp"
 
 namespace hmc {
@@ -10,9 +10,9 @@ using namespace std::chrono_literals;
 class ConstructionNames : public Mismatch {
  protected:
   bool comes(int rank) const { return rank != ranks() - 1; }
-  /// All ranks of a new job make ready; then `call` is made by those who come.
+  /// Prepares all ranks of a new job. Then all but the last make `call`.
   std::vector<Outcome> wait_in_vain(const std::function<void(Runtime& runtime, Team& team)>& call) {
-    std::barrier ready(ranks());  // else who is slow hears in `duplicate` of those who gave up
+    std::barrier ready(ranks());  // else a slow rank could get the others' failure in `duplicate`
     return run_runtime(
         [&](Runtime& runtime, int rank) {
           Team team = runtime.world().duplicate();
@@ -22,7 +22,7 @@ class ConstructionNames : public Mismatch {
         },
         60s);
   }
-  /// Every other rank met the deadline, in the call of that name.
+  /// Every rank but the last timed out, in the call of that name.
   void expect_timeout(const std::vector<Outcome>& outcomes, const std::string& name) const {
     for (int rank = 0; rank < ranks(); ++rank) {
       if (!comes(rank)) continue;
@@ -63,7 +63,7 @@ TEST_P(ConstructionNames, of_the_runtimes_start) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Whoever gives up first has gone, for the others.
+  // The first rank to time out leaves, and the others may report it as failed.
   int timed_out = 0;
   for (int rank = 0; rank < ranks(); ++rank) {
     if (!comes(rank)) continue;

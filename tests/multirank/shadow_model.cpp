@@ -43,7 +43,7 @@ Action ActionMaker::next(const std::vector<Block>& blocks) {
   Action action;
   action.target = static_cast<int>(below(static_cast<std::uint64_t>(size_)));
   action.fill = random_();
-  // Weights: order is rare, so that much is under way between two orders.
+  // Weights: ordering verbs are rare, so that many transfers are in flight between two of them.
   constexpr Verb wheel[] = {Verb::put,       Verb::put,        Verb::put_nb, Verb::put_nb,   Verb::put_strided,
                             Verb::put_batch, Verb::put_signal, Verb::get,    Verb::get_nb,   Verb::get_strided,
                             Verb::get_batch, Verb::atomic,     Verb::atomic, Verb::atomic,   Verb::put,
@@ -55,14 +55,14 @@ Action ActionMaker::next(const std::vector<Block>& blocks) {
     case Verb::put_strided:
     case Verb::get_strided: make_strided(action, start, block.stripe); break;
     case Verb::atomic: make_atomic(action, start, block.stripe); break;
-    case Verb::put_signal:  // the signal is the stripe's last word, the bytes lie before it
+    case Verb::put_signal:  // the signal is the stripe's last word, after the data
       place(action, start, block.stripe - 8);
       action.signal_offset = start + block.stripe - 8;
       break;
     case Verb::put_batch:
     case Verb::get_batch:
       place(action, start, block.stripe);
-      action.rows = action.bytes < 3 ? 1 : 3;  // three pieces side by side
+      action.rows = action.bytes < 3 ? 1 : 3;  // three adjacent pieces
       action.bytes = action.bytes / action.rows * action.rows;
       action.remote_pitch = action.local_pitch = action.bytes / action.rows;
       break;
@@ -72,7 +72,7 @@ Action ActionMaker::next(const std::vector<Block>& blocks) {
 }
 
 void ActionMaker::place(Action& action, std::uint64_t start, std::uint64_t room) {
-  switch (below(4)) {  // nothing, a word, something small, anything that fits
+  switch (below(4)) {  // empty or tiny, a word, small, any size that fits
     case 0: action.bytes = below(3); break;
     case 1: action.bytes = 8; break;
     case 2: action.bytes = below(std::min<std::uint64_t>(room, 300) + 1); break;

@@ -1,4 +1,4 @@
-// Signals: who may raise one, and how a rank waits for it.
+// Signals: the verbs that raise one, and the waits for it.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -102,7 +102,7 @@ HMC_SPMD_TEST(signals, a_comparison_that_does_not_exist_is_an_error_at_once) {
   win.close();
 }
 
-// Each rank wakes the next one, in a ring, in every way there is.
+// Each rank wakes the next one in a ring, by each verb that writes a word.
 HMC_SPMD_TEST(signals, each_verb_that_writes_a_word_can_raise_one) {
   Window win = Window::create(me.runtime->world(), 256);
   const int to = me.next();
@@ -113,7 +113,7 @@ HMC_SPMD_TEST(signals, each_verb_that_writes_a_word_can_raise_one) {
   for (int again = 0; again < 20; ++again) {
     win.put_signal(to, 0, nullptr, 0, 0, 1);
     HMC_CHECK_EQ(win.wait_until(0, Cmp::ne, 0), 1U);
-#if !defined(__SANITIZE_THREAD__)  // a put is no atomic store: its word may be polled, but TSan calls it a race
+#if !defined(__SANITIZE_THREAD__)  // a put isn't an atomic store: its word may be polled, but TSan reports a race
     win.put(to, 8, &one, 8);
     HMC_CHECK_EQ(win.wait_until(8, Cmp::eq, 1), 1U);
     const hmc::Put puts[] = {{16, &two[0], 8}, {24, &two[1], 8}};
@@ -163,7 +163,7 @@ HMC_SPMD_TEST(signals, every_rank_draws_another_ticket) {
   win.close();
 }
 
-// 32-bit atomics beside each other in one 64-bit word, signed ones below zero, and the owner's own.
+// Adjacent 32-bit atomics in one 64-bit word, negative values, and the owner's own.
 HMC_SPMD_TEST(signals, narrow_atomics_leave_their_neighbours_alone) {
   Window win = Window::create(me.runtime->world(), 64);
   for (int i = 0; i < 100; ++i) {
@@ -180,7 +180,7 @@ HMC_SPMD_TEST(signals, narrow_atomics_leave_their_neighbours_alone) {
   win.close();
 }
 
-// A lock of swaps: whoever holds it changes a counter without atomics.
+// A lock by compare_swap: its holder changes a counter without atomics.
 HMC_SPMD_TEST(signals, compare_swap_makes_a_lock) {
   Window win = Window::create(me.runtime->world(), 64);
   constexpr int turns = 50;

@@ -1,4 +1,4 @@
-// Teams other than the world: who is in them, and every collective on them.
+// Teams other than the world: their members, and every collective on them.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -10,7 +10,7 @@ namespace {
 using namespace hmc::spmd;
 using hmc::Team;
 
-/// The ranks of `world` that `in` holds of, in the order of `key`.
+/// The ranks for which `in` is true, sorted by `key`.
 template <typename In, typename Key> std::vector<int> ranks_by(int size, In&& in, Key&& key) {
   std::vector<int> ranks;
   for (int rank = 0; rank < size; ++rank)
@@ -26,7 +26,7 @@ void check_members(Me& me, const Team& team, const std::vector<int>& expected) {
   HMC_CHECK_EQ(team.world_rank(team.rank()), me.rank);
 }
 
-/// Proof that its ranks and nobody else are in it: a sum of world ranks, their mean by a schedule, and a barrier.
+/// Verifies that the team has exactly its ranks: a sum of world ranks, their mean by a schedule, and a barrier.
 void use(Me& me, Team& team) {
   const std::int64_t mine = 1 + me.rank;
   std::int64_t sum = 0, expected = 0;
@@ -40,7 +40,7 @@ void use(Me& me, Team& team) {
   team.barrier();
 }
 
-/// Every collective, in its forms; data depends on the team's ranks.
+/// Every collective in all its forms. The data depends on the team's ranks.
 void use_all(Team& team, std::size_t count, std::uint64_t& number) {
   for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
     for (const bool irregular : {false, true}) {
@@ -83,7 +83,7 @@ HMC_SPMD_TEST(teams, split_takes_one_colour_in_the_order_of_keys) {
                 ranks_by(
                     me.size, [&](int r) { return odd(r) == odd(me.rank); }, [](int r) { return -r; }));
   use(me, reversed);
-  // Equal keys: by rank; and keys far apart.
+  // Equal keys: ordered by rank. Keys may be far apart.
   Team tied = world.split(0, me.rank % 2 == 0 ? INT32_MAX : INT32_MIN);
   check_members(me, tied,
                 ranks_by(
@@ -153,7 +153,7 @@ HMC_SPMD_TEST(teams, node_teams_and_their_leaders) {
     use(me, leaders);
     leaders.close();
   }
-  // Of a team whose order isn't the world's, the first of a node is another.
+  // In a team with another order than the world's, another rank is the first of its node.
   Team turned = world.split(0, -me.rank);
   Team last = turned.leaders();
   bool is_last = true;
@@ -202,7 +202,7 @@ HMC_SPMD_TEST(teams, of_teams_outlive_their_parents) {
     use(me, child);
     teams.push_back(child);
   }
-  // From the outside in, but for the world: a team doesn't need its parent.
+  // Closes parents before their children, except the world: a team doesn't need its parent.
   for (std::size_t i = 1; i < teams.size(); ++i) {
     use(me, teams[i]);
     teams[i].close();
@@ -213,7 +213,7 @@ HMC_SPMD_TEST(teams, of_teams_outlive_their_parents) {
 
 HMC_SPMD_TEST(teams, that_overlap_have_calls_in_flight_at_once) {
   Team& world = me.runtime->world();
-  // Rows and columns of a grid: two ranks share one of them at most, and every rank is in both.
+  // Rows and columns of a grid: two ranks share at most one of them, and every rank is in both.
   const int width = me.size >= 6 ? 3 : 2;
   Team row = world.split(me.rank / width, me.rank);
   Team column = world.split(me.rank % width, -me.rank);
@@ -230,7 +230,7 @@ HMC_SPMD_TEST(teams, that_overlap_have_calls_in_flight_at_once) {
         requests.push_back(calls.back()->start(*team));
       }
     }
-    // Blocking calls of one team while others' are under way, and ends awaited in an order of each rank's own.
+    // Blocking calls of one team while other teams' calls are in flight. Each rank waits in its own order.
     (round % 2 == 0 ? row : column).barrier();
     for (std::size_t i = 0; i < requests.size(); ++i)
       requests[(i * 4 + static_cast<std::size_t>(me.rank)) % requests.size()].wait();
@@ -270,7 +270,7 @@ HMC_SPMD_TEST(teams, that_are_dropped_without_close_leave_the_others_alone) {
   for (int round = 0; round < 3; ++round) {
     Team team = world.split(me.rank % 3, -me.rank);
     use(me, team);
-    world.barrier();  // all have left the team
+    world.barrier();  // all ranks have left the team
   }
   use(me, world);
 }

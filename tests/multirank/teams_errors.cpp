@@ -1,4 +1,4 @@
-// Arguments that make no team.
+// Invalid arguments of team creation.
 #include <sys/resource.h>
 
 #include <csignal>
@@ -12,7 +12,7 @@ namespace {
 using namespace hmc::spmd;
 using hmc::Team;
 
-/// The parent is as good as before.
+/// Checks that the parent team still works.
 void use(Me& me, Team& team) {
   const std::int32_t mine = me.rank;
   std::int32_t most = -1;
@@ -20,7 +20,7 @@ void use(Me& me, Team& team) {
   HMC_CHECK_EQ(most, me.size - 1);
 }
 
-/// Every rank gets this code, and a text that names the guilty one.
+/// Every rank gets this code and a text that names the rank at fault.
 template <typename Make> void check_refused(Me& me, hmc::Code code, int guilty, Make&& make) {
   try {
     make();
@@ -43,7 +43,7 @@ HMC_SPMD_TEST(team_errors, lists_that_cannot_be) {
   check_refused(me, hmc::Code::invalid_argument, 0, [&] { (void)world.subset(std::vector<int>{0, me.size}); });
   check_refused(me, hmc::Code::invalid_argument, 0, [&] { (void)world.subset(std::vector<int>{-1}); });
   check_refused(me, hmc::Code::invalid_argument, 0, [&] { (void)world.subset(std::vector<int>{0, last, 0, last}); });
-  // One rank alone is wrong, and all are told.
+  // Only one rank's list is wrong; all ranks get the error.
   check_refused(me, hmc::Code::invalid_argument, last,
                 [&] { (void)world.subset(std::vector<int>{me.rank == last ? me.size : 0}); });
 }

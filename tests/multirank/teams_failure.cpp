@@ -1,5 +1,5 @@
-// What ranks of a team learn when one of them calls something else, doesn't come, or dies: in time, and by its
-// world rank. Ranks are threads; each case ends its job.
+// Errors of a team's ranks when one of them makes another call, doesn't call, or dies: in time, and with its world
+// rank. Ranks are threads; each case ends its job.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -24,13 +24,13 @@ using namespace std::chrono_literals;
 
 constexpr int ranks = 5;
 
-/// (Pretended) nodes, and whether HMC_TRANSPORT forces ucx.
+/// Parameters: number of simulated nodes, and whether HMC_TRANSPORT forces ucx.
 class TeamFailure : public testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   using Body = std::function<void(Runtime& runtime, Team& team)>;
 
-  /// On every rank of a new job; the team is that of ranks 4, 2 and 1, which others leave out. What each member
-  /// met, by world rank.
+  /// Runs `body` on the ranks 4, 2 and 1 of a new job, which form the team; the other ranks aren't members. Returns
+  /// each member's error, by world rank.
   static std::vector<std::optional<Error>> run(const Body& body, std::chrono::nanoseconds deadline = 5s) {
     auto places = bootstrap::make_inproc(ranks, std::get<0>(GetParam()));
     std::vector<std::optional<Error>> met(ranks);
@@ -43,14 +43,14 @@ class TeamFailure : public testing::TestWithParam<std::tuple<int, bool>> {
         Runtime runtime = start_without_hurry(std::move(place), env);
         const int members[] = {4, 2, 1};
         Team team = runtime.world().subset(members);
-        everybody.arrive_and_wait();  // who gives up ends whatever others of its team are in
+        everybody.arrive_and_wait();  // a rank that fails earlier would end the team's other calls
         set_deadline(runtime, deadline);
         try {
           if (team) body(runtime, team);
         } catch (const Error& error) {
           met[static_cast<std::size_t>(rank)] = error;
         }
-        everybody.arrive_and_wait();  // who goes earlier has failed in the eyes of the others
+        everybody.arrive_and_wait();  // the other ranks report a rank that leaves earlier as failed
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -129,7 +129,7 @@ TEST_P(TeamFailure, a_members_death_is_told_by_world_rank) {
   const auto met = run([](Runtime& runtime, Team& team) {
     team.barrier();
     if (runtime.rank() == 4) {
-      const Runtime gone = std::move(runtime);  // without a goodbye; all that holds the job goes
+      const Runtime gone = std::move(runtime);  // without a goodbye; all objects that hold the job are destroyed
       team = Team();
       return;
     }

@@ -1,4 +1,4 @@
-// Windows of teams: verbs take the team's ranks.
+// Windows of teams: verbs address the team's ranks.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,12 +13,12 @@ using namespace hmc::spmd;
 using hmc::Team;
 using hmc::Window;
 
-/// Uneven, and in another order than the world's.
+/// Teams of unequal sizes, in reverse world order.
 Team odd_and_even(Me& me) { return me.runtime->world().split(me.rank % 2, -me.rank); }
 int next(const Team& team) { return (team.rank() + 1) % team.size(); }
 int previous(const Team& team) { return (team.rank() + team.size() - 1) % team.size(); }
 
-/// Every verb to the next rank of the team, verified at the owner; patterns are of world ranks.
+/// Every verb to the next rank of the team, verified at the owner. Patterns depend on world ranks.
 void use(Me& me, Team& team, Window& win, std::uint64_t call) {
   constexpr std::size_t bytes = 1000;
   std::vector<std::byte> source(bytes), back(bytes);
@@ -79,7 +79,7 @@ HMC_SPMD_TEST(team_windows, of_several_teams_at_once) {
   Team& world = me.runtime->world();
   Team team = odd_and_even(me);
   Team pairs = world.split(me.rank / 2);
-  // Ranks are in different numbers of windows by now: those that come are still told apart.
+  // Ranks now have different numbers of windows. New windows must still be told apart.
   Window of_team = me.rank % 2 == 0 ? Window::create(team, 3000) : Window();
   Window of_pairs = Window::create(pairs, 3000);
   Window of_world = Window::create(world, 3000);
@@ -100,13 +100,13 @@ HMC_SPMD_TEST(team_windows, hold_buffers_of_collectives_in_place) {
   Team team = odd_and_even(me);
   Team other = world.duplicate();
   constexpr std::size_t count = 30'000;
-  // One rank has had windows that others had not: ids must not be taken for each other's.
+  // Some ranks have had one more window: the library must not confuse window ids of different ranks.
   Window early = me.rank % 2 == 0 ? Window::create(team, 64) : Window();
   Window of_world = Window::create(world, 2 * count * 8);
   Window of_team = Window::create(team, 2 * count * 8);
   Window of_other = Window::create(other, 2 * count * 8);
   std::uint64_t call = 0;
-  const bool direct = team.core()->all_direct();  // else a schedule copies what it needs
+  const bool direct = team.core()->all_direct();  // else a schedule stages the data
   for (Window* const win : {&of_world, &of_team, &of_other}) {
     for (int round = 0; round < 2; ++round) {
       std::byte* const in = win->data();
@@ -116,7 +116,8 @@ HMC_SPMD_TEST(team_windows, hold_buffers_of_collectives_in_place) {
       team.allreduce(in, out, count, hmc::DType::i64, hmc::sum);
       HMC_CHECK_CLEAN(verify_reduction<std::int64_t>(out, count, hmc::sum, team.size(), call));
       const std::uint64_t in_place = me.runtime->counters().buffers_in_place - before;
-      // Peers of the team have the world's windows and its own; another team's are staged.
+      // Peers of the team can access windows of the world and of the team. Buffers in another team's windows are
+      // staged.
       if (direct && team.size() > 1) HMC_CHECK_EQ(in_place, win == &of_other ? 0U : 2U);
       team.barrier();
     }
@@ -159,7 +160,7 @@ HMC_SPMD_TEST(team_windows, must_be_closed_before_their_team) {
   Team team = odd_and_even(me);
   Window win = Window::create(team, 64);
   Window local = Window::create(team, 64);
-  // Every rank is told, also one that has dropped its own.
+  // Every rank gets the error, also a rank that has dropped its own window.
   if (team.rank() == 0) local = Window();
   HMC_CHECK_THROWS(hmc::Code::invalid_argument, team.close());
   use(me, team, *std::make_unique<Window>(Window::create(team, 4096)), 9);

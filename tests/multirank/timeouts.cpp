@@ -1,5 +1,5 @@
-// A blocking verb that gives up at the job's deadline: its memory is the caller's at once, and what the peer
-// answers later finds nobody. Run with a short HMC_TIMEOUT_S, by two ranks in processes of their own.
+// A blocking verb that times out at the job's deadline. The caller owns its memory at once, and a late answer of the
+// peer is discarded. Run with a short HMC_TIMEOUT_S, by two ranks as processes.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -23,7 +23,7 @@ constexpr std::size_t bytes = std::size_t{1} << 20;
 constexpr std::uint64_t signal_at = bytes;
 constexpr std::byte guard{0x5a};
 
-/// Rank 1 stops; rank 0 makes `call`, which must time out, and then `after`, while rank 1 still stands.
+/// Rank 1 is stopped. Rank 0 makes `call`, which must time out, and then `after`, while rank 1 is still stopped.
 void while_rank_1_is_stopped(Me& me, Window& win, const std::function<void()>& call,
                              const std::function<void()>& after) {
   if (me.rank == 1) {
@@ -50,7 +50,7 @@ HMC_SPMD_TEST(timeouts, what_a_get_was_to_fill_stays_as_the_caller_left_it) {
   while_rank_1_is_stopped(
       me, win, [&] { win.get(1, 0, got.data(), bytes); }, [&] { std::fill(got.begin(), got.end(), guard); });
   if (me.rank == 0) {
-    win.flush(1);  // its answer came after all of the get's
+    win.flush(1);  // its answer follows all answers of the get
     HMC_CHECK_EQ(std::count(got.begin(), got.end(), guard), static_cast<std::ptrdiff_t>(bytes));
     win.get(1, 0, got.data(), bytes);
     HMC_CHECK_CLEAN((Pattern{1, 1}.verify(got)));
@@ -61,7 +61,7 @@ HMC_SPMD_TEST(timeouts, what_a_get_was_to_fill_stays_as_the_caller_left_it) {
 
 HMC_SPMD_TEST(timeouts, a_batch_of_gets_gives_all_of_its_buffers_back) {
   if (!runs_here(me)) hmc::spmd::skip("it needs two processes and a wire that needs its target");
-  constexpr std::size_t pieces = 100;  // more than are under way at once
+  constexpr std::size_t pieces = 100;  // more than are in flight at once
   constexpr std::size_t piece = bytes / pieces;
   Window win = Window::create(me.runtime->world(), bytes + 64);
   std::vector<std::byte> got(bytes);
@@ -93,7 +93,7 @@ HMC_SPMD_TEST(timeouts, an_atomic_and_a_flush_leave_nothing_behind) {
   win.close();
 }
 
-// Its bytes would come straight into the buffer, had it not given up.
+// Without the timeout, the data would be received directly into the buffer.
 HMC_SPMD_TEST(timeouts, what_a_broadcast_was_to_bring_finds_nobody) {
   if (!runs_here(me)) hmc::spmd::skip("it needs two processes and a wire that needs its target");
   Window win = Window::create(me.runtime->world(), bytes + 64);
@@ -115,7 +115,7 @@ HMC_SPMD_TEST(timeouts, what_a_broadcast_was_to_bring_finds_nobody) {
   } else {
     try {
       team.broadcast(buffer.data(), bytes, 1);
-    } catch (const hmc::Error&) {  // told of the other's, before or after its bytes left
+    } catch (const hmc::Error&) {  // the peer's failure arrives before or after this rank's data has left
     }
   }
   me.runtime->world().barrier();

@@ -1,4 +1,4 @@
-// Windows over all kinds of memory, of all sizes, and the symmetric allocation in them.
+// Windows over all kinds of memory, of all sizes, and their symmetric allocation.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ using hmc::Window;
 using hmc::spmd::Me;
 using hmc::spmd::Pattern;
 
-/// Everyone puts a pattern of all its bytes into the next rank's part, which checks it; and gets it back.
+/// Each rank fills the next rank's part with a pattern, which the owner verifies, and gets it back.
 void exchange(Me& me, Window& win, std::uint64_t call) {
   const std::size_t theirs = win.bytes(me.next());
   std::vector<std::byte> bytes(theirs);
@@ -55,7 +55,7 @@ HMC_SPMD_TEST(windows, each_rank_may_give_another_size) {
   const auto size_of = [](int rank) {
     return static_cast<std::size_t>(rank) * 5000 + static_cast<std::size_t>(rank % 3);
   };
-  Window win = Window::create(me.runtime->world(), size_of(me.rank));  // rank 0 gives nothing
+  Window win = Window::create(me.runtime->world(), size_of(me.rank));  // rank 0's part is empty
   for (int rank = 0; rank < me.size; ++rank) HMC_CHECK_EQ(win.bytes(rank), size_of(rank));
   std::byte byte{1};
   HMC_CHECK_THROWS(hmc::Code::out_of_range, win.put(0, 0, &byte, 1));
@@ -104,7 +104,8 @@ HMC_SPMD_TEST(windows, over_a_memfd_from_an_offset) {
   HMC_CHECK_EQ(win.bytes(), page + 100);
   struct stat file {};
   HMC_CHECK_EQ(::fstat(memfd.get(), &file), 0);
-  HMC_CHECK_EQ(static_cast<std::size_t>(file.st_blocks) * 512, 2 * page);  // its pages exist, and only those
+  HMC_CHECK_EQ(static_cast<std::size_t>(file.st_blocks) * 512, 2 * page);  // the pages of the window are allocated, and
+                                                                           // no others
   exchange(me, win, 6);
   std::vector<std::byte> seen(page + 100);
   HMC_CHECK_EQ(::pread(memfd.get(), seen.data(), seen.size(), static_cast<off_t>(2 * page)),
@@ -157,7 +158,7 @@ HMC_SPMD_TEST(windows, many_at_once_are_apart) {
   for (std::size_t i = 1; i < wins.size(); i += 2) wins[i].close();
 }
 
-// The same random calls on every rank: the same offsets, no overlap, and room that comes back.
+// Every rank makes the same random calls: the offsets are equal, ranges don't overlap, and freed space is reused.
 HMC_SPMD_TEST(windows, symmetric_allocation_gives_every_rank_the_same_offsets) {
   constexpr std::uint64_t capacity = 50'000;
   Window win = Window::create(me.runtime->world(), capacity);
@@ -173,7 +174,7 @@ HMC_SPMD_TEST(windows, symmetric_allocation_gives_every_rank_the_same_offsets) {
     }
     const std::uint64_t bytes = 1 + random() % 2500;
     const std::uint64_t align = std::uint64_t{1} << (random() % 10);
-    std::uint64_t offset = capacity;  // what stands for "full" in the history
+    std::uint64_t offset = capacity;  // stands for "full" in the history
     try {
       offset = win.alloc(bytes, align);
     } catch (const hmc::Error& error) {
@@ -198,7 +199,7 @@ HMC_SPMD_TEST(windows, symmetric_allocation_gives_every_rank_the_same_offsets) {
 
 namespace {
 
-/// What close says, on every rank; the window is closed all the same.
+/// The error text of close on every rank. The window is closed in any case.
 std::string text_of_close(Me& me, Window& win, hmc::Code wanted) {
   std::string text;
   try {
@@ -210,7 +211,7 @@ std::string text_of_close(Me& me, Window& win, hmc::Code wanted) {
     text = error.what();
   }
   HMC_CHECK(!win.is_open());
-  me.runtime->world().barrier();  // nothing else has failed
+  me.runtime->world().barrier();  // the job still works
   return text;
 }
 
