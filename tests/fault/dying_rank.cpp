@@ -40,7 +40,7 @@ constexpr std::size_t data_bytes = std::size_t{1} << 20;
   std::_Exit(how == "exit3" ? 3 : 0);
 }
 
-/// Doesn't return while the victim lives: each call waits for the victim.
+/// Doesn't return while all ranks live: a call waits for the victim, or is repeated forever.
 void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim, std::vector<std::byte>& memory) {
   const auto forever = [&](auto&& call) {
     for (;;) call();

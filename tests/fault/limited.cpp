@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
       std::printf("rank %d: %s\n", runtime.rank(), error.what());
       result = 3;
     }
-    // The team still works, and the failed call kept no resources that it needs.
+    // The team still works: the failed call released its resources.
     const double mine = runtime.rank();
     double sum = 0;
     world.allreduce<double>({&mine, 1}, {&sum, 1}, hmc::sum);

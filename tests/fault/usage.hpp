@@ -36,8 +36,8 @@ inline std::set<std::string> our_files() {
   return names;
 }
 
-/// The number of malloc's arenas and the freed memory that it keeps would hide or imitate a leak. With one arena,
-/// trimmed before each measurement, the resident size shows what the program holds.
+/// malloc keeps freed memory and may add arenas, which could hide or imitate a leak. With one arena, trimmed before
+/// each measurement, the resident size shows what the program holds.
 inline const bool one_arena = ::mallopt(M_ARENA_MAX, 1) == 1;
 
 struct Usage {
