@@ -9,7 +9,7 @@ namespace {
 
 class ConstructionMismatch : public Mismatch {
  protected:
-  // Longer than the other tests: this one does more work, and a correct run doesn't wait for it.
+  // Longer than in the other tests, since a slow machine has more work here. A correct run doesn't wait for it.
   static constexpr std::chrono::seconds deadline{60};
   ConstructionMismatch() { at_most = deadline / 2; }
 

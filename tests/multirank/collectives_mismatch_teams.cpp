@@ -16,8 +16,9 @@ class TeamsMismatch : public Mismatch {
     // On two nodes: only ranks of the other node wait for the last rank.
     if (nodes() > 1) forced += ",barrier:dissemination";
   }
-  /// The last rank is the root of a gather in a team of its own, with a smaller size than the others'. It catches the
-  /// mismatch and then calls `then`. The other ranks only send, don't wait, and call `next` on another team.
+  /// The last rank is the root of a gather in one team and passes a smaller size than the others. It catches the
+  /// mismatch and calls `then`. The other ranks only send, don't wait for the gather, and call `next`, which uses the
+  /// other team.
   template <typename Then, typename Next>
   std::vector<Outcome> run_two(const Then& then, const Next& next, std::chrono::nanoseconds deadline = 30s) {
     const auto body = [&](Runtime& runtime, int rank) {

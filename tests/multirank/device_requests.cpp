@@ -198,7 +198,7 @@ HMC_SPMD_TEST(device_requests, bytes_of_a_late_device_arrive_by_every_way) {
         HMC_CHECK_EQ(back.writeFromCpu(std::vector<std::byte>(many).data(), many), hmc::status_t::SUCCESS);
       }
       me.runtime->world().barrier();  // all ranks have verified the bytes that the next copy overwrites
-      // Between two windows that this rank may not map, through buffers of half a megabyte.
+      // Between two windows that this rank may not map: through a host buffer of two halves of 1 MiB.
       hmc::copy({on_host.window, me.next(), 1}, {on_device.window, me.next(), 0}, many - 1);
       on_host.window.flush();
       me.runtime->world().barrier();

@@ -61,7 +61,7 @@ HMC_SPMD_TEST(requests, many_under_way_all_arrive) {
   win.close();
 }
 
-// As MPI_Waitany: a returned request becomes empty and isn't returned again. The array keeps its size and order.
+// As MPI_Waitany: a returned request becomes empty and isn't returned again. The array isn't reordered.
 HMC_SPMD_TEST(requests, wait_any_gives_each_one_once) {
   constexpr std::size_t count = 50;
   Window win = Window::create(me.runtime->world(), count * piece);

@@ -33,7 +33,7 @@ class Standing {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     for (std::string stat; stat.find(") T ") == std::string::npos;) {
       if (std::chrono::steady_clock::now() > limit) {
-        ::kill(process_, SIGCONT);  // fail_check doesn't run the destructor
+        ::kill(process_, SIGCONT);  // the constructor throws, so no destructor runs
         fail_check(__FILE__, __LINE__, "the peer doesn't stand");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
