@@ -47,8 +47,8 @@ class ByteWriter {
   Bytes out_;
 };
 
-/// Never reads past the end: once something didn't fit, ok() is false and every further read gives
-/// zero or nothing. The caller checks ok() once, at the end, before it believes a value.
+/// Never reads past the end: after the first read that exceeds the input, ok() is false and all reads return zero or
+/// empty. The caller checks ok() once, at the end, before it uses a value.
 class ByteReader {
  public:
   explicit ByteReader(ByteView in) noexcept : in_(in) {}
@@ -73,7 +73,7 @@ class ByteReader {
   std::string text() { return std::string(as_text(blob())); }
 
   bool ok() const noexcept { return ok_; }
-  /// Everything was read, and nothing was missing.
+  /// All bytes were read, and no read exceeded the input.
   bool complete() const noexcept { return ok_ && in_.empty(); }
   std::size_t left() const noexcept { return in_.size(); }
 

@@ -1,4 +1,4 @@
-// Deadline: a point in monotonic time that a wait must not pass.
+// Deadline: the end of a wait in monotonic time.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ inline std::int64_t now_ns() noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-/// Made once at the top of a blocking call and handed down, so that nested waits share one bound.
+/// A blocking call makes one Deadline and passes it down, so nested waits share one limit.
 class Deadline {
  public:
-  /// A span past the end of the clock is for ever.
+  /// A span past the clock's maximum never expires.
   static Deadline after(std::chrono::nanoseconds span) noexcept {
     const auto now = Clock::now();
     return Deadline(span > Clock::time_point::max() - now ? Clock::time_point::max() : now + span);
@@ -26,7 +26,7 @@ class Deadline {
   std::chrono::nanoseconds left() const noexcept {
     return std::max(std::chrono::nanoseconds{0}, std::chrono::nanoseconds(at_ - Clock::now()));
   }
-  /// For poll(2): at least 1 while time is left, so that a wait doesn't turn into a spin.
+  /// For poll(2): at least 1 until the deadline, so that a loop over poll doesn't spin.
   int left_ms() const noexcept {
     const auto ns = left().count();
     return ns == 0 ? 0 : static_cast<int>(std::min<std::int64_t>(ns / 1'000'000 + 1, 1'000'000'000));

@@ -14,43 +14,43 @@ namespace hmc::base {
 
 enum class LogLevel { error, warn, info, debug };
 
-/// Every HMC_* variable; hmcinfo prints this table, and no code asks for a name that isn't in it.
+/// Every HMC_* variable. hmcinfo prints this table; no code reads a variable that isn't in it.
 struct EnvVar {
   std::string_view name;
-  std::string_view values;    ///< what may be given
-  std::string_view fallback;  ///< what holds when it isn't set
+  std::string_view values;    ///< the allowed values
+  std::string_view fallback;  ///< the default
   std::string_view meaning;
 };
 std::span<const EnvVar> env_table() noexcept;
 
-/// The environment's settings, read once and immutable. Throws Error{invalid_config} naming the
-/// variable, its value and what may be given.
+/// The environment's settings, read once and immutable. Throws Error{invalid_config} with the
+/// variable, its value and the allowed values.
 class Env {
  public:
   using Lookup = std::optional<std::string> (*)(std::string_view name);
   static Env from_process();
   static Env from(Lookup lookup);  ///< for tests
 
-  // the job, as a launcher or a person says it
+  // the job, as set by a launcher or by hand
   std::optional<int> rank;
   std::optional<int> size;
   std::string store;     ///< host:port, [v6]:port
-  std::string secret;    ///< hex, the job's
-  std::string node;      ///< a label; ranks with different labels are on different (pretended) nodes
-  std::string launcher;  ///< who set the above; empty: by hand
+  std::string secret;    ///< the job's secret in hex
+  std::string node;      ///< a label; ranks with different labels are on different (emulated) nodes
+  std::string launcher;  ///< the launcher that set the above; empty: set by hand
 
-  // what other launchers say: those of foreign_names() that are set
+  // variables of other launchers: those of foreign_names() that are set
   std::map<std::string, std::string, std::less<>> foreign;
   static std::span<const std::string_view> foreign_names() noexcept;
 
-  /// The file that HMC_*_LIBRARY names; empty when it isn't set. Read when a library is first wanted.
+  /// The value of an HMC_*_LIBRARY variable; empty if not set. Read at the first use of the library.
   static std::string library(std::string_view variable);
 
-  /// HMC_DEVICE_SHARING: the only way into peers' device memory that is tried; empty: all of them. Read when a window
-  /// is made. Throws Error{invalid_config}.
+  /// HMC_DEVICE_SHARING: the only method of access to peers' device memory that is tried; empty: all methods. Read at
+  /// the creation of a window. Throws Error{invalid_config}.
   static std::string device_sharing();
 
-  /// HMC_* variables of this process that no code reads and whose names are close to one that is in the table: likely
+  /// HMC_* variables of this process that aren't in the table but have a similar name to one that is: probably
   /// misspelt.
   struct Misspelt {
     std::string name;
@@ -64,14 +64,14 @@ class Env {
   bool keeps_tcp_congestion = false;  ///< sockets keep the system's congestion control
   LogLevel log = LogLevel::warn;
   std::chrono::nanoseconds timeout{std::chrono::seconds{300}};
-  std::string coll;          ///< forced algorithms: "allreduce:ring,broadcast:binomial"
-  std::string coll_file;     ///< rows that say which algorithm is taken when
-  std::string coll_private;  ///< "staged", "allow", "read", or "auto" or empty: how peers get at buffers that lie in no
-                             ///< window; see transport::PeerReads
-  std::string cache;         ///< the folder of what was measured of this machine; empty: none
-  bool deterministic = false;  ///< reductions' bits depend on the team's size and the contributions alone
-  std::string wait;            ///< "spin", "sleep", or empty: by whether ranks outnumber cores
-  std::string progress;        ///< "caller": no thread goes on with started collectives; "auto" or empty: one does
+  std::string coll;            ///< forced algorithms: "allreduce:ring,broadcast:binomial"
+  std::string coll_file;       ///< a file of rules for the choice of algorithms
+  std::string coll_private;    ///< access to a peer's buffer outside all windows: "staged", "allow", "read", "auto";
+                               ///< empty: auto; see transport::PeerReads
+  std::string cache;           ///< the folder with this machine's measurements; empty: none
+  bool deterministic = false;  ///< the bits of reductions depend only on team size and contributions
+  std::string wait;            ///< "spin", "sleep"; empty: sleep if ranks outnumber cores
+  std::string progress;        ///< "caller": no progress thread for started collectives; "auto" or empty: one thread
 };
 
 }  // namespace hmc::base

@@ -1,4 +1,4 @@
-// Exchange: what ranks need to tell each other while they make or close something together.
+// Exchange: the ranks' exchange of data in collective creation and close.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace hmc::base {
 
-/// What they make or close. Small, since it rides in what ranks of a team compare of their calls; so calls of several
-/// names that ranks may mix are one.
+/// The object of a collective creation or close. It is part of the call signature that the ranks of a team compare, so
+/// it is small. Calls that ranks may mix have one value.
 enum class SetupCall : std::uint8_t {
-  other,        ///< within a call that ranks compare by itself
-  window,       ///< of so many bytes
-  window_over,  ///< over each rank's own memory, of whatever kind
+  other,        ///< within a call whose signature is compared separately
+  window,       ///< of a size
+  window_over,  ///< over each rank's own memory of any kind
   window_close,
   context,  ///< Window::open_context
-  streams,  ///< by the first call on streams
-  team,     ///< by split, subset, duplicate, node_team or leaders, which are one protocol
+  streams,  ///< in the first call on streams
+  team,     ///< split, subset, duplicate, node_team and leaders: one protocol
   team_close,
   runtime_close,
 };
-/// In an error: "rank 1 called ...".
+/// For an error text: "rank 1 called ...".
 constexpr const char* name_of(SetupCall what) noexcept {
   switch (what) {
     case SetupCall::other: break;
@@ -38,18 +38,18 @@ constexpr const char* name_of(SetupCall what) noexcept {
   return "what makes or closes a team or window";
 }
 
-/// Cold path: these throw hmc::Error. Every rank calls the same ones in the same order.
+/// Cold path: throws hmc::Error. All ranks make the same calls in the same order.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
-  /// Everyone's bytes, by rank. Lengths may differ.
+  /// The bytes of all ranks, indexed by rank. Lengths may differ.
   virtual std::vector<Bytes> allgather(ByteView mine, Deadline deadline) = 0;
   virtual void barrier(Deadline deadline) = 0;
-  /// Its ranks can't tell each other anything here any more.
+  /// The ranks can't exchange data here any more.
   virtual bool has_failed() const noexcept { return false; }
-  /// After a round that threw: because of an earlier call, not of what ranks called in this one.
+  /// After a round that threw: the cause is an earlier call, not a mismatch in this one.
   virtual bool failed_before() const noexcept { return false; }
 };
 

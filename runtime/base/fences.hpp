@@ -1,4 +1,4 @@
-// Fences for bytes that were stored with plain instructions (memcpy into a mapped window).
+// Fences for plain stores (memcpy into a mapped window).
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,9 @@ namespace hmc::base {
 #endif
 #endif
 
-/// Earlier stores become visible before later ones. On x86 the hardware does that by itself and this
-/// only holds the compiler; elsewhere it is a store barrier. TSan doesn't model fences and refuses
-/// them; what it can see are the release stores and acquire loads of signals.
+/// Earlier stores become visible before later ones. On x86 this is only a compiler barrier, since the hardware keeps
+/// the order of stores; elsewhere it is a store barrier. TSan doesn't support thread fences, so its builds use a signal
+/// fence; it checks the release stores and acquire loads of signals.
 inline void store_fence() noexcept {
 #ifdef HMC_TSAN
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -24,7 +24,7 @@ inline void store_fence() noexcept {
 #endif
 }
 
-/// Earlier stores are visible to every other CPU before any later load of this one.
+/// Earlier stores are visible to all other CPUs before any later load of this CPU.
 inline void full_fence() noexcept {
 #ifdef HMC_TSAN
   std::atomic_signal_fence(std::memory_order_seq_cst);

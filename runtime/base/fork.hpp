@@ -1,4 +1,4 @@
-// A child of fork() inherits the objects of its parent, but neither its threads nor its place in the job.
+// Detection of fork(): a child inherits its parent's objects, but not its threads and not its rank.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace hmc::base {
 
-/// Zeroed pages that a child of fork() sees zeroed again (MADV_WIPEONFORK): a plain load tells parent from child,
-/// without a system call and without a fork handler. Kernels before Linux 4.14 have no such pages; there a child isn't
-/// noticed. Throws std::bad_alloc.
+/// Zeroed pages that read as zero again in a child of fork() (MADV_WIPEONFORK). A plain load distinguishes parent and
+/// child, without a system call or a fork handler. Kernels before Linux 4.14 lack such pages: there a child isn't
+/// detected. Throws std::bad_alloc.
 void* allocate_wiped_on_fork(std::size_t bytes);
 void free_wiped_on_fork(void* pages, std::size_t bytes) noexcept;
 
-/// For containers whose elements are to read as zero in a child.
+/// For containers whose elements must read as zero in a child.
 template <typename T> struct WipedOnForkAllocator {
   using value_type = T;
   WipedOnForkAllocator() = default;
@@ -24,7 +24,7 @@ template <typename T> struct WipedOnForkAllocator {
   friend bool operator==(const WipedOnForkAllocator&, const WipedOnForkAllocator&) { return true; }
 };
 
-/// One value in pages of its own. T is trivially destructible.
+/// One value in its own pages. T must be trivially destructible.
 template <typename T> class WipedOnFork {
  public:
   explicit WipedOnFork(const T& value) : value_(new (allocate_wiped_on_fork(sizeof(T))) T(value)) {}
@@ -37,15 +37,15 @@ template <typename T> class WipedOnFork {
   T* value_;
 };
 
-/// Differs from the number of every ancestor process; siblings may share one. Threads: any.
+/// A number that differs from that of every ancestor process; siblings may have the same. Threads: any.
 std::uint64_t this_process() noexcept;
 
-/// Keeps an object of the parent's until the child exits; leak checkers still find it. Threads: any.
+/// Keeps an object of the parent until the child exits. It stays reachable for leak checkers. Threads: any.
 void keep_until_exit(void* object) noexcept;
 
-/// A deleter that deletes only in the process that made the object. A child keeps the object: its destructor would join
-/// threads that don't exist in the child, write to the sockets that the child shares with its parent, or take locks
-/// that one of the parent's threads held at the time of the fork.
+/// A deleter that deletes only in the process that created the object. A child keeps the object, because its destructor
+/// may join threads that don't exist in the child, write to sockets shared with the parent, or take locks that a thread
+/// of the parent held at the fork.
 struct DeleteInOwner {
   std::uint64_t owner = this_process();
   template <typename T> void operator()(T* object) const {
@@ -59,7 +59,7 @@ template <typename T, typename... Arguments> std::shared_ptr<T> make_owned(Argum
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), DeleteInOwner{});
 }
 
-/// Error{closed} of a call in a child, on an object of its parent's.
+/// Throws Error{closed}: a child called a function on an object of its parent.
 [[noreturn]] void throw_forked(const char* operation, int rank = -1);
 
 }  // namespace hmc::base

@@ -1,4 +1,4 @@
-// Log: lines on stderr, one write each, so that ranks' lines don't mix.
+// Log: one write to stderr per line, so lines of different ranks don't mix.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 
 namespace hmc::base {
 
-/// By volume: error = the job can't go on; warn = it goes on, but somebody should look; info = a
-/// few lines a job (which wire, which launcher, and why); debug = a few lines a call, cold path only.
+/// Levels: error = the job can't continue; warn = it continues, but the user should act; info = a few lines per job
+/// (wire, launcher, reasons); debug = a few lines per call, cold path only.
 class Log {
  public:
   explicit Log(LogLevel level = LogLevel::warn, int rank = -1) noexcept : level_(level), rank_(rank) {}

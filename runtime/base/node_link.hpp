@@ -1,4 +1,4 @@
-// NodeLink: how the ranks of one node hand memory to each other.
+// NodeLink: the ranks of one node pass memory and descriptors to each other.
 #pragma once
 
 #include <cstdint>
@@ -11,43 +11,45 @@
 
 namespace hmc::base {
 
-/// Some ranks of a node that hand memory to each other without the rest.
+/// A subset of a node's ranks that shares memory.
 struct ShareGroup {
   std::vector<int> members;  ///< world ranks, ascending, the caller's among them
-  std::uint64_t number = 0;  ///< which the first of them drew (next_share) and told the others
+  std::uint64_t number = 0;  ///< the first member drew it (next_share) and sent it to the others
 };
 
-/// Ranks on one node are those that a NodeLink connects: that they could be handed the node page and
-/// read its nonce is the proof. Cold path: throws hmc::Error.
+/// A NodeLink connects the ranks of one node. The proof: each rank received the node page and read its nonce. Cold
+/// path: throws hmc::Error.
 class NodeLink {
  public:
   virtual ~NodeLink() = default;
-  /// World ranks on my node, ascending.
+  /// World ranks on this node, ascending.
   virtual const std::vector<int>& members() const noexcept = 0;
-  /// Collective over the node: everyone gives a segment or null and gets what each gave, in the order
-  /// of members(). Ranks of one process get the very same mapping, others map the memfd.
+  /// Collective over the node: each rank passes a segment or null and gets those of all ranks, in the order of
+  /// members(). Ranks of one process share one mapping; other ranks map the memfd.
   virtual std::vector<std::shared_ptr<Segment>> share(const std::shared_ptr<Segment>& mine, Deadline deadline) = 0;
   /// The same over a group, in the order of its members.
   virtual std::vector<std::shared_ptr<Segment>> share_among(const ShareGroup& group,
                                                             const std::shared_ptr<Segment>& mine,
                                                             Deadline deadline) = 0;
-  /// As share_among, with descriptors of any kind, none of which is mapped. What comes is empty for a member that
-  /// gave none, for this rank itself, and everywhere on a link that passes none (its ranks are one process).
+  /// As share_among, for descriptors of any kind; they aren't mapped. The result is empty for:
+  /// - a member that passed none
+  /// - this rank
+  /// - all members, if the ranks are one process
   virtual std::vector<UniqueFd> pass(const ShareGroup& group, const UniqueFd& mine, Deadline deadline) {
     (void)mine, (void)deadline;
     return std::vector<UniqueFd>(group.members.size());
   }
-  /// Whichever is the least for these members.
+  /// Chooses the cheapest call for these members.
   std::vector<std::shared_ptr<Segment>> share_within(const ShareGroup& group, const std::shared_ptr<Segment>& mine,
                                                      Deadline deadline) {
     if (group.members.size() == 1) return {mine};
     return group.members.size() == members().size() ? share(mine, deadline) : share_among(group, mine, deadline);
   }
-  /// New at each call: with the drawer's rank it names one share of one group, whatever else is under way.
+  /// A new number at each call. With the caller's rank it identifies one share of one group among all in progress.
   std::uint64_t next_share() noexcept { return ++shares_drawn_; }
 
  protected:
-  /// No round of the whole node has this number.
+  /// The top bit is set: no round of the whole node has this number.
   static std::uint64_t round_of(const ShareGroup& group) noexcept {
     constexpr unsigned rank_bits = 24;
     return std::uint64_t{1} << 63 | group.number << rank_bits | static_cast<std::uint32_t>(group.members.front());

@@ -12,9 +12,9 @@
 
 namespace hmc::base {
 
-/// What a rank is in. Written when a wait turns out to be long, so that the fast way pays nothing.
+/// The call that a rank is in. Written only when a wait becomes long, so the fast path has no cost.
 enum class Activity : std::uint32_t {
-  computing,  ///< in none of HMC's calls, as far as the others can know
+  computing,  ///< in no call of HMC, or in a short one
   starting,
   wait_until,
   wait_request,
@@ -38,38 +38,38 @@ enum class Activity : std::uint32_t {
 };
 const char* name_of(Activity activity) noexcept;
 
-/// One rank's line. Only that rank writes it; everybody may read it at any time, so its fields are
-/// relaxed atomics: a reader wants a hint for people, not a consistent snapshot.
+/// One rank's line. Only that rank writes it; all processes of the node may read it at any time. Its fields are relaxed
+/// atomics: a reader needs a hint for a message, not a consistent snapshot.
 struct alignas(64) ActivityLine {
   std::atomic<std::uint32_t> activity{0};
-  std::atomic<std::int32_t> peer{-1};        ///< whom it waits for, where that is one rank
-  std::atomic<std::uint64_t> sequence{0};    ///< the team's collective number, where it is one
+  std::atomic<std::int32_t> peer{-1};        ///< the awaited rank, if it is one
+  std::atomic<std::uint64_t> sequence{0};    ///< the team's collective number, in a collective
   std::atomic<std::int64_t> since_ns{0};     ///< CLOCK_MONOTONIC
-  std::atomic<std::int32_t> world_rank{-1};  ///< whose line this is
+  std::atomic<std::int32_t> world_rank{-1};  ///< the owner of the line
   std::atomic<std::int32_t> pid{0};
-  /// Collectives that it has called, of all its teams: whoever calls another one isn't gone. Relaxed: a hint, in which
-  /// one of two threads' counts may be lost.
+  /// The number of collectives called, of all teams: a rank whose number grows is alive. Relaxed: a hint; if two
+  /// threads count at the same time, one count may be lost.
   std::atomic<std::uint64_t> calls{0};
 };
 
-/// Where a rank sleeps when ranks outnumber cores, and, in a line of its own, where the thread does that goes on with
-/// what the rank has started. See Waiter for both protocols.
+/// The futex word of a rank that sleeps because ranks outnumber cores. A second line holds the words of the rank's
+/// background thread. Waiter describes both protocols.
 struct alignas(64) Doorbell {
-  std::atomic<std::uint32_t> bell{0};  ///< the futex word; rings count up
+  std::atomic<std::uint32_t> bell{0};  ///< the rank's futex word; each ring adds 1
 
-  static constexpr std::uint32_t quiet = 0;   ///< nothing is under way, or the rank looks by itself
-  static constexpr std::uint32_t asked = 1;   ///< who makes something visible shall nudge
-  static constexpr std::uint32_t nudged = 2;  ///< somebody has
+  static constexpr std::uint32_t quiet = 0;   ///< nothing is in flight, or the rank polls itself
+  static constexpr std::uint32_t asked = 1;   ///< a rank that makes data visible must nudge
+  static constexpr std::uint32_t nudged = 2;  ///< a rank has nudged
   alignas(64) std::atomic<std::uint32_t> wanted{quiet};
-  std::atomic<std::uint32_t> nudges{0};  ///< the thread's futex word
+  std::atomic<std::uint32_t> nudges{0};  ///< the background thread's futex word
 };
 
-/// A view of the page; copyable, holds the memory. Threads: any.
+/// A view of the page; copyable, shares ownership of the memory. Threads: any.
 class NodePage {
  public:
   static NodePage create(int capacity);
-  /// Checks size, version and that the nonce is the one that was told over the control connection:
-  /// the proof that both sides map the same memory. Throws Error{refused}.
+  /// Checks size, version and nonce. The expected nonce comes over the control connection: an equal one proves that
+  /// both sides map the same memory. Throws Error{refused}.
   static NodePage adopt(std::shared_ptr<Segment> segment, std::uint64_t expected_nonce);
 
   NodePage() = default;
@@ -79,12 +79,12 @@ class NodePage {
 
   ActivityLine& activity(int local_index) const noexcept;
   Doorbell& doorbell(int local_index) const noexcept;
-  /// How many ranks of the node sleep, or are about to.
+  /// The number of ranks of the node that sleep or are about to.
   std::atomic<std::uint32_t>& sleepers() const noexcept { return *sleepers_; }
 
-  /// The first cause sticks. `peer` is the world rank that failed or called abort. Wakes sleepers.
+  /// Only the first call has an effect. `peer`: the world rank that failed or called abort. Wakes all sleepers.
   void raise_abort(Code code, int peer, std::string_view text) const noexcept;
-  /// ok while the job lives; else Status{code, peer}. One relaxed load in the good case.
+  /// ok until an abort; then Status{code, peer}. Costs one relaxed load without an abort.
   Status aborted() const noexcept {
     if (abort_word_->load(std::memory_order_relaxed) == 0) return {};
     return abort_status();

@@ -1,4 +1,4 @@
-// Segment: memory that processes share by descriptor. Nothing of it has a name in a file system.
+// Segment: memory that processes share by descriptor, without a name in a file system.
 #pragma once
 
 #include <sys/types.h>
@@ -11,13 +11,13 @@
 
 namespace hmc::base {
 
-/// A memfd and its mapping. Shared by windows and buffers; unmapped with the last holder.
+/// A memfd and its mapping. Windows and buffers share it; the last owner unmaps it.
 class Segment {
  public:
   /// A new memfd of `bytes` (rounded up to pages), sealed against shrinking and growing, mapped.
   /// Throws Error{out_of_memory}.
   static std::shared_ptr<Segment> create(std::size_t bytes);
-  /// Maps [file_offset, file_offset + bytes) of a descriptor, which it takes over. Throws Error if
+  /// Maps [file_offset, file_offset + bytes) of a descriptor and takes its ownership. Throws Error if
   /// the file is shorter. bytes == 0: to the end of the file.
   static std::shared_ptr<Segment> map(UniqueFd memfd, std::size_t bytes = 0, std::uint64_t file_offset = 0);
 
@@ -30,7 +30,7 @@ class Segment {
   int fd() const noexcept { return fd_.get(); }
   std::uint64_t file_offset() const noexcept { return file_offset_; }
 
-  /// The same for every mapping of the same file on this machine, in whatever process.
+  /// Equal for all mappings of one file on this machine, in any process.
   struct Identity {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
@@ -38,7 +38,7 @@ class Segment {
   };
   Identity identity() const noexcept { return identity_; }
 
-  /// Makes the pages exist now, near the calling thread. Throws Error{out_of_memory}.
+  /// Allocates the pages now, near the calling thread. Throws Error{out_of_memory}.
   void populate(std::size_t offset, std::size_t bytes);
 
  private:

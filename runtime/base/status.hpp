@@ -1,12 +1,12 @@
-// Status: the result of everything on the progress path, which is noexcept.
+// Status: the result of functions on the data path, which is noexcept.
 #pragma once
 
 #include <hmc/error.hpp>
 
 namespace hmc::base {
 
-/// Small and trivially copyable. `what` is a string literal or null. The public API turns one that
-/// isn't ok into an Error, adding operation, rank, offset and size, which it knows.
+/// Small and trivially copyable. `what` is a string literal or null. The public API converts a failure to an Error and
+/// adds operation, rank, offset and size.
 struct [[nodiscard]] Status {
   Code code = Code::success;
   int peer = -1;

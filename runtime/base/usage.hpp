@@ -1,4 +1,4 @@
-// What a program says and returns when its command line is wrong. hmcrun has its own, in launcher/options.cpp.
+// The message and exit status for a wrong command line. hmcrun has its own, in launcher/options.cpp.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Waiter: how a rank waits, and how it is woken.
+// Waiter: waiting and wake-up of a rank.
 #pragma once
 
 #include <atomic>
@@ -21,17 +21,17 @@ inline void cpu_relax() noexcept {
 #endif
 }
 
-/// Something that must be driven while this rank waits: a wire that moves bytes in user space.
+/// A wire that moves bytes in user space, so a waiting rank must drive it.
 class Progress {
  public:
   virtual ~Progress() = default;
-  /// Returns how many things happened. Never blocks.
+  /// Returns the number of events. Never blocks.
   virtual int progress() noexcept = 0;
 };
 
 struct WaitNote;
 
-/// Looks after a long wait from its slow part on, which a quick wait never enters: a failure ends the wait.
+/// Called repeatedly in the slow part of a wait, which a short wait never enters. A failure status ends the wait.
 class Watch {
  public:
   virtual Status look(const WaitNote& note, std::int64_t now) noexcept = 0;
@@ -40,7 +40,7 @@ class Watch {
   ~Watch() = default;
 };
 
-/// What a long wait says of itself in the rank's activity line.
+/// The description of a wait that a long wait publishes in the rank's activity line.
 struct WaitNote {
   Activity activity = Activity::computing;
   int peer = -1;
@@ -50,7 +50,7 @@ struct WaitNote {
 
 /// Publishes in the rank's activity line what the rank waits for, and clears it at the end. Instances nest: the
 /// outermost one is the user's call and sets the activity; an inner one sets only the awaited rank and the sequence.
-/// Relaxed: only the line's owner writes it, and readers need no more than a hint.
+/// Relaxed: only the line's owner writes it, and readers need only a hint.
 class Posted {
  public:
   Posted(ActivityLine& line, const WaitNote& note) noexcept
@@ -84,26 +84,30 @@ class Posted {
   bool is_outermost_;
 };
 
-/// The wait ladder. A rank with a core to itself polls with `pause`, then yields between polls, then naps.
-/// Where ranks outnumber cores (`sleeps`) it looks once, yields its core a few dozen times and for a tenth of a
-/// millisecond (whoever is awaited is likely to be next in the run queue), and then sleeps on its doorbell; whoever
-/// makes something visible to it rings. The yields drive the wires too; after them every turn also looks at the
-/// abort word and the deadline, and the rank's line says what it waits for.
+/// The steps of a wait:
+/// - A rank with its own core polls with `pause`, then yields between polls, then naps.
+/// - If ranks outnumber cores (`sleeps`), the rank polls once, yields at least 30 times and for at least 0.1 ms (the
+///   awaited rank is likely to be next in the run queue), then sleeps on its doorbell.
 ///
-/// The doorbell's argument. The sleeper does: sleepers += 1; full fence; a last look; sleep on the bell's
-/// value read before. The ringer does: make its bytes visible; full fence; read sleepers. One of the two
-/// fences comes first: if the sleeper's, the ringer reads sleepers > 0, raises the bell and wakes; if
-/// the ringer's, the sleeper's last look sees the bytes. One word per node, so that the usual ringer,
-/// with nobody asleep, reads one line that nobody writes. A bound on each sleep covers writers that
-/// don't ring (a user's own store). A rank that is killed while it sleeps leaves the count above zero: from
-/// then on ringers ring for nothing, which costs a system call and misses nobody.
+/// A rank that makes data visible to the sleeper rings. While it yields, the rank also drives the wires. After
+/// that, each round also checks the abort word and the deadline, and the activity line shows the wait.
 ///
-/// A rank that computes while something that it has started is under way is nudged: its background thread (see
-/// window/background.hpp) goes on with it. The same argument: that side says `asked`; full fence; a last look. The
-/// other makes its bytes visible; full fence; reads `wanted`. One look, one nudge: whoever turns `asked` into `nudged`
-/// wakes the thread, and nobody else does until it asks again.
+/// Memory order of the doorbell:
+/// - Sleeper: load bell; sleepers += 1; full fence; poll once more; futex wait on the loaded value of bell.
+/// - Ringer: make the bytes visible; full fence; load sleepers.
+/// - If the sleeper's fence is first, the ringer loads sleepers > 0, increments bell and wakes.
+/// - If the ringer's fence is first, the sleeper's last poll sees the bytes.
 ///
-/// Threads: `until` by the owner; `ring` and `nudge` by anybody on the node.
+/// `sleepers` is one word per node: if no rank sleeps, a ringer loads one cache line that no rank writes. Each sleep
+/// has a time limit, which covers writers that don't ring (a user's own store). A rank that is killed in its sleep
+/// leaves the count above zero: later rings cost an unneeded system call, and no wake-up is lost.
+///
+/// While a rank computes, its background thread (see window/background.hpp) progresses the started operations. Peers
+/// wake that thread by a nudge. The same argument holds: the requester stores `asked`; full fence; polls once more.
+/// The peer makes its bytes visible; full fence; loads `wanted`. The thread that changes `asked` to `nudged` wakes
+/// the background thread; no other does until the next request.
+///
+/// Threads: the owner calls `until`; any thread of the node calls `ring` and `nudge`.
 class Waiter {
  public:
   Waiter() = default;
@@ -116,11 +120,11 @@ class Waiter {
   const NodePage& page() const noexcept { return page_; }
   int local_index() const noexcept { return local_index_; }
 
-  /// Polls `ready` (bool() noexcept, acquires what it reads) until true: ok, or timeout, peer_failed,
+  /// Polls `ready` (bool() noexcept; its loads are acquire) until it returns true. Returns ok, timeout, peer_failed or
   /// aborted.
   template <typename Ready>
   Status until(const WaitNote& note, Ready&& ready, std::chrono::nanoseconds timeout) noexcept {
-    // With a wire to drive, the very next step is to drive it: what is awaited may lie in a socket.
+    // With a wire, poll once and then drive it: the awaited bytes may be in a socket.
     const int polls = sleeps_ || !wires_.empty() ? 1 : quick_polls;
     for (int i = 0; i < polls; ++i) {
       if (ready()) return {};
@@ -131,25 +135,25 @@ class Waiter {
     return until_slowly(note, call, const_cast<std::remove_const_t<Callable>*>(&ready), timeout);
   }
 
-  /// After something became visible to the rank at `local_index` of this node.
+  /// Call after data became visible to the rank at `local_index` of this node.
   void ring(int local_index) const noexcept {
     if (sleeps_ && someone_sleeps()) ring_now(local_index);
   }
-  /// To ring several: one look for all of them.
+  /// One check before ringing several ranks.
   bool someone_sleeps() const noexcept {
     full_fence();  // the ringer's fence
     return page_.sleepers().load(std::memory_order_relaxed) != 0;
   }
   void ring_now(int local_index) const noexcept;
 
-  /// After something became visible to the rank at `local_index` that belongs to what it has started.
+  /// Call after data became visible to the rank at `local_index` for an operation that it has started.
   void nudge(int local_index) const noexcept {
     full_fence();
     Doorbell& door = page_.doorbell(local_index);
-    // Relaxed: the fence orders it after the bytes; a stale value is covered by the argument above.
+    // Relaxed: the fence orders it after the bytes; the argument above covers a stale value.
     if (door.wanted.load(std::memory_order_relaxed) == Doorbell::asked) nudge_now(door);
   }
-  /// Whatever it says: to start it, or to end it.
+  /// Wakes the thread for any value of `wanted`: to start or to stop it.
   static void wake_background(Doorbell& door) noexcept;
 
  private:
