@@ -88,7 +88,7 @@ std::chrono::nanoseconds read_seconds(Env::Lookup lookup, std::string_view name,
   double seconds = 0;
   const char* const end = value->data() + value->size();
   const auto [stop, error] = std::from_chars(value->data(), end, seconds);
-  // 10^8 s is three years: more would overflow the nanoseconds of a deadline.
+  // The limit, 10^8 s (three years), keeps a deadline in nanoseconds from overflow.
   if (error != std::errc{} || stop != end || !(seconds > 0) || seconds > 1e8) refuse(name, *value);
   return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
@@ -109,7 +109,7 @@ LogLevel read_level(Env::Lookup lookup) {
   return LogLevel::warn;
 }
 
-/// As the XDG base directory specification says: a relative XDG_CACHE_HOME counts as not set.
+/// XDG base directory specification: a relative XDG_CACHE_HOME counts as not set.
 std::string cache_folder(Env::Lookup lookup) {
   const std::string given = read_word(lookup, "HMC_CACHE");
   if (given == "off") return {};
@@ -123,7 +123,7 @@ std::string cache_folder(Env::Lookup lookup) {
   return home.empty() ? home : home + "/.cache/hmc";
 }
 
-/// Insertions, deletions and replacements of a letter, and exchanges of two neighbours.
+/// Edit distance: insertions, deletions and replacements of a letter, and swaps of two neighbours.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), std::size_t{0});
@@ -170,7 +170,7 @@ std::vector<Env::Misspelt> Env::misspelt(std::span<const char* const> environmen
     const std::string_view name = entry.substr(0, entry.find('='));
     if (!name.starts_with(prefix)) continue;
     const EnvVar* nearest = nullptr;
-    // One letter of three may be wrong, so that a program may have HMC_* variables of its own.
+    // At most one letter in three may differ, so that a program's own HMC_* variables aren't reported.
     std::size_t least = std::max<std::size_t>(1, (name.size() - prefix.size()) / 3) + 1;
     for (const EnvVar& var : table) {
       const std::size_t apart = distance(name, var.name);

@@ -19,7 +19,7 @@ void* allocate_wiped_on_fork(std::size_t bytes) {
   const std::size_t rounded = round_up(bytes == 0 ? 1 : bytes, page_size());
   void* const pages = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc();
-  (void)::madvise(pages, rounded, MADV_WIPEONFORK);  // an older kernel refuses
+  (void)::madvise(pages, rounded, MADV_WIPEONFORK);  // fails on older kernels
   return pages;
 }
 
@@ -28,7 +28,7 @@ void free_wiped_on_fork(void* pages, std::size_t bytes) noexcept {
 }
 
 std::uint64_t this_process() noexcept {
-  static std::atomic<std::uint64_t> last_number{0};  // a child inherits it and takes the next one
+  static std::atomic<std::uint64_t> last_number{0};  // a child inherits it and draws the next number
   static auto* const mine = []() -> std::atomic<std::uint64_t>* {
     try {
       return new (allocate_wiped_on_fork(sizeof(std::atomic<std::uint64_t>))) std::atomic<std::uint64_t>(0);
@@ -37,7 +37,7 @@ std::uint64_t this_process() noexcept {
     }
   }();
   if (mine == nullptr) return 1;
-  // Relaxed, as the exchange below: the number is all that is passed.
+  // Relaxed, here and in the compare-exchange below: the number is the only data.
   std::uint64_t number = mine->load(std::memory_order_relaxed);
   if (number != 0) return number;
   const std::uint64_t next = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -52,7 +52,7 @@ void keep_until_exit(void* object) noexcept {
   static std::atomic<Kept*> first{nullptr};
   auto* const kept = new (std::nothrow) Kept{object, nullptr};
   if (kept == nullptr) return;
-  // Relaxed: nobody reads the list.
+  // Relaxed: no code reads the list.
   kept->next = first.load(std::memory_order_relaxed);
   while (!first.compare_exchange_weak(kept->next, kept, std::memory_order_relaxed)) {
   }

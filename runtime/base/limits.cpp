@@ -28,7 +28,7 @@ std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 0xcbf29ce48422
   return hash;
 }
 
-/// A file that holds one number; nothing if there is no such file, or it says "max".
+/// The number in a file; nullopt if the file doesn't exist or contains "max".
 std::optional<std::uint64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
@@ -36,7 +36,7 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
-/// Of lines "name value" or "name: value kB".
+/// The value of `name` in a file of lines "name value" or "name: value kB"; 0 if absent.
 std::uint64_t field_of(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   std::string word;
@@ -51,7 +51,7 @@ std::uint64_t field_of(const std::string& path, std::string_view name) {
 std::uint64_t plus(std::uint64_t a, std::uint64_t b) noexcept { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 std::uint64_t minus(std::uint64_t a, std::uint64_t b) noexcept { return a > b ? a - b : 0; }
 
-/// The names of a version's files. Clean file pages of a cgroup are given back when memory is needed.
+/// File names of one cgroup version. The kernel reclaims a cgroup's clean file pages when it needs memory.
 struct GroupFiles {
   const char* limit;
   const char* usage;
@@ -62,10 +62,10 @@ constexpr GroupFiles version_1{"memory.limit_in_bytes", "memory.usage_in_bytes",
 
 struct GroupRoom {
   std::uint64_t bytes = UINT64_MAX;
-  std::string path;  ///< of the cgroup whose limit it is
+  std::string path;  ///< of the cgroup that has this limit
 };
 
-/// The smallest room that the limits of a cgroup and of its ancestors leave. Swap counts where the cgroup may use it.
+/// The least memory that the limits of a cgroup and its ancestors leave, with the swap that the cgroup may use.
 GroupRoom room_in(const std::string& root, std::string path, const GroupFiles& files, std::uint64_t swap) {
   GroupRoom least;
   for (;;) {
@@ -84,7 +84,7 @@ GroupRoom room_in(const std::string& root, std::string path, const GroupFiles& f
   }
 }
 
-/// The room in this process's cgroup. Cgroups whose room is limited by one common ancestor share its room.
+/// Sets the limit of this process's cgroup. Cgroups under one limiting ancestor get the same `group`.
 void look_at_group(MemoryRoom& room, std::uint64_t swap) {
   std::ifstream file("/proc/self/cgroup");
   std::string line;
@@ -97,14 +97,14 @@ void look_at_group(MemoryRoom& room, std::uint64_t swap) {
     if (!is_second_version && controllers.find(",memory,") == std::string::npos) continue;
     std::string path = line.substr(second + 1);
     const std::string root = is_second_version ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    // In a container the path may be the host's, which isn't mounted here: then the mount is its cgroup.
+    // In a container the path may be the host's, which isn't mounted here. The mount's root is then the cgroup.
     struct stat status {};
     if (path == "/" || ::stat((root + path).c_str(), &status) != 0) path.clear();
     const GroupRoom group = room_in(root, path, is_second_version ? version_2 : version_1, swap);
     if (group.bytes >= room.group_bytes) continue;
     room.group_bytes = group.bytes;
     struct stat space {};
-    // Containers may have the same path below their mount: then the namespace or the line tells them apart.
+    // Two containers may have the same path below their mount. The namespace or the line distinguishes them.
     (void)::stat("/proc/self/ns/cgroup", &space);
     const std::uint64_t container = room.machine ^ static_cast<std::uint64_t>(space.st_ino);
     room.group = hash_of(group.path, path.empty() ? hash_of(line, container) : container);

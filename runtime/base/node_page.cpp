@@ -20,10 +20,10 @@ namespace {
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
 constexpr std::uint32_t layout_version = 5;
 
-/// As many as may fail in the same instant; the next one's cause has no text.
+/// The number of ranks that may abort at the same time and keep a text. A further abort has no text.
 constexpr std::uint32_t abort_texts = 16;
 
-/// The abort word: code 16 | text 16 | peer + 1 32, from the top. 0: no abort.
+/// The abort word, from the top: code (16 bits), index of the text (16), peer + 1 (32). 0: no abort.
 constexpr std::uint64_t abort_word_of(Code code, std::uint32_t text, int peer) noexcept {
   return static_cast<std::uint64_t>(code) << 48 | static_cast<std::uint64_t>(text) << 32 |
          static_cast<std::uint32_t>(peer + 1);
@@ -36,9 +36,9 @@ constexpr int peer_of(std::uint64_t word) noexcept { return static_cast<int>(wor
 
 }  // namespace
 
-/// The page's first bytes. abort_word is written once, by the compare-exchange that finds 0. Whoever raises
-/// one writes its words into a text of its own before; so the winner's are whole when the word is seen,
-/// and a rank that is killed in between costs nothing.
+/// The start of the page. Only the compare-exchange that finds 0 writes abort_word. Before it, each caller writes its
+/// message into its own text, so the winner's text is complete when abort_word is visible. A rank that is killed in
+/// between wastes one text.
 struct alignas(64) NodePage::Header {
   std::uint32_t magic;
   std::uint32_t version;
@@ -46,7 +46,7 @@ struct alignas(64) NodePage::Header {
   std::int32_t capacity;
   alignas(64) std::atomic<std::uint64_t> abort_word;
   std::atomic<std::uint32_t> texts_claimed;
-  struct AbortText {  // what went wrong, in words
+  struct AbortText {  // the error message
     char bytes[512];
   } texts[abort_texts];
   alignas(64) std::atomic<std::uint32_t> sleepers;
@@ -91,7 +91,7 @@ NodePage::Header& NodePage::header() const noexcept {
 NodePage NodePage::create(int capacity) {
   const auto count = static_cast<std::size_t>(capacity);
   auto segment = Segment::create(sizeof(Header) + count * (sizeof(ActivityLine) + sizeof(Doorbell)));
-  segment->populate(0, segment->bytes());  // lack of memory is an error here
+  segment->populate(0, segment->bytes());  // so lack of memory fails here and not at the first access
   auto* const header = new (segment->base()) Header{};
   header->magic = magic;
   header->version = layout_version;
@@ -136,9 +136,9 @@ Doorbell& NodePage::doorbell(int local_index) const noexcept {
 
 void NodePage::raise_abort(Code code, int peer, std::string_view text) const noexcept {
   Header& h = header();
-  // Relaxed: a hint that saves texts for those who may still win.
+  // Relaxed: a hint that saves the texts for calls that can still win.
   if (h.abort_word.load(std::memory_order_relaxed) != 0) return;
-  // Relaxed: it only hands out numbers; the word publishes the text.
+  // Relaxed: it only assigns indices; abort_word publishes the text.
   const std::uint32_t claimed = std::min(h.texts_claimed.fetch_add(1, std::memory_order_relaxed), abort_texts);
   if (claimed < abort_texts) {
     Header::AbortText& mine = h.texts[claimed];
@@ -147,7 +147,7 @@ void NodePage::raise_abort(Code code, int peer, std::string_view text) const noe
     mine.bytes[length] = '\0';
   }
   std::uint64_t none = 0;
-  // Release: who sees the word sees the text before it. The first cause sticks.
+  // Release: a thread that loads the word (acquire) also sees the text. Only the first abort is kept.
   if (!h.abort_word.compare_exchange_strong(none, abort_word_of(code, claimed, peer), std::memory_order_release,
                                             std::memory_order_relaxed))
     return;

@@ -57,7 +57,7 @@ std::shared_ptr<Segment> Segment::create(std::size_t bytes) {
     throw Error(std::move(detail));
   }
   if (::ftruncate(segment->fd_.get(), static_cast<off_t>(rounded)) != 0) fail("ftruncate", bytes, errno);
-  // A peer that shrank the file would turn our loads into SIGBUS.
+  // Without seals a peer could shrink the file, and this process's loads would raise SIGBUS.
   if (::fcntl(segment->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     fail("F_ADD_SEALS", bytes, errno);
   segment->map_now(rounded, 0);
@@ -88,7 +88,7 @@ void Segment::map_now(std::size_t bytes, std::uint64_t file_offset) {
   base_ = static_cast<std::byte*>(base);
   bytes_ = bytes;
   file_offset_ = file_offset;
-  // Fewer TLB misses where the system offers huge pages for shared memory; a refusal is no error.
+  // Huge pages reduce TLB misses where shared memory has them; a failure is no error.
   (void)::madvise(base, bytes, MADV_HUGEPAGE);
 }
 
@@ -106,7 +106,7 @@ void Segment::populate(std::size_t offset, std::size_t bytes) {
   } while (result != 0 && (errno == EINTR || errno == EAGAIN));
   if (result == 0) return;
   if (errno != EINVAL) fail("populate", bytes, errno);
-  // Before Linux 5.14: let the file system take the pages; they are then mapped at first touch.
+  // Before Linux 5.14: fallocate allocates the pages; the first access maps them.
   const auto start = static_cast<off_t>(file_offset_ + first);
   if (::fallocate(fd_.get(), 0, start, static_cast<off_t>(span)) != 0) fail("fallocate", bytes, errno);
 }
