@@ -30,7 +30,7 @@ Topology load() {
   hwloc_topology_t raw = nullptr;
   if (hwloc.topology_init(&raw) != 0) fail("hwloc_topology_init");
   Topology topology(raw);
-  // Caches, devices and groups cost time and aren't asked for here.
+  // Discovery of caches, devices and groups takes time and isn't needed.
   hwloc.topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc.topology_set_type_filter(raw, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc.topology_set_type_filter(raw, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -38,7 +38,7 @@ Topology load() {
   return topology;
 }
 
-/// In the order of the machine.
+/// All objects of a type, in hwloc's logical order.
 std::vector<hwloc_obj_t> objects(const Topology& topology, hwloc_obj_type_t type) {
   const HwlocLibrary& hwloc = HwlocLibrary::get();
   const int depth = hwloc.get_type_depth(topology.get(), type);
@@ -67,7 +67,7 @@ std::string model_of(const Topology& topology) {
 void add_numa_nodes(const Topology& topology, CpuLayout& layout) {
   for (const hwloc_obj_t node : objects(topology, HWLOC_OBJ_NUMANODE)) {
     CpuSet cpus = to_set(node->cpuset, layout.allowed);
-    if (cpus.empty()) continue;  // memory without CPUs of ours: nothing to run on
+    if (cpus.empty()) continue;  // no CPU of this node is allowed
     layout.numa_nodes.push_back({static_cast<int>(node->os_index), node->attr->numanode.local_memory, std::move(cpus)});
   }
   if (layout.numa_nodes.empty()) layout.numa_nodes.push_back({0, 0, layout.allowed});
@@ -87,7 +87,7 @@ void add_core(CpuLayout& layout, CpuSet cpus) {
 }
 
 void add_cores(const Topology& topology, CpuLayout& layout) {
-  // Some virtual machines don't tell their cores: then each CPU is one.
+  // Some virtual machines don't report cores: then each CPU counts as a core.
   for (const hwloc_obj_type_t type : {HWLOC_OBJ_CORE, HWLOC_OBJ_PU}) {
     for (const hwloc_obj_t object : objects(topology, type)) add_core(layout, to_set(object->cpuset, layout.allowed));
     if (!layout.cores.empty()) return;

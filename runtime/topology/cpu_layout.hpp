@@ -10,7 +10,7 @@
 namespace hmc::topology {
 
 struct Core {
-  int index = 0;      ///< 0..: in the order of the machine, near ones beside each other
+  int index = 0;      ///< 0.., in hwloc's logical order: neighbours are close on the machine
   int numa_node = 0;  ///< position in CpuLayout::numa_nodes
   CpuSet cpus;        ///< its hardware threads
 };
@@ -21,7 +21,7 @@ struct NumaNode {
   CpuSet cpus;
 };
 
-/// Only what the calling thread's affinity allows is in here. A value; any thread.
+/// Contains only the CPUs in the calling thread's affinity. A value; any thread.
 struct CpuLayout {
   std::string model;  ///< the CPU's name; may be empty
   CpuSet allowed;
@@ -29,10 +29,10 @@ struct CpuLayout {
   std::vector<NumaNode> numa_nodes;  ///< at least one
 };
 
-/// Asks hwloc, which takes some 10 ms: not on the way of every start. Throws hmc::Error.
+/// Queries hwloc, which takes about 10 ms, so a normal start doesn't call it. Throws hmc::Error.
 CpuLayout load_cpu_layout();
 
-/// For reports: "core 3 (cpus 3,67)", "NUMA node 1 (cpus 8-15)", "cpus 0-3".
+/// For output: "core 3 (cpus 3,67)", "NUMA node 1 (cpus 8-15)", "cpus 0-3".
 std::string describe(const CpuLayout& layout, const CpuSet& cpus);
 
 }  // namespace hmc::topology

@@ -11,7 +11,7 @@ namespace hmc::topology {
 
 namespace {
 constexpr int bits = 64;
-constexpr std::size_t most_words = 1024;  // 65536 CPUs: beyond what Linux can be built for
+constexpr std::size_t most_words = 1024;  // 65536 CPUs: more than Linux supports
 }  // namespace
 
 CpuSet CpuSet::of(std::initializer_list<int> cpus) {
@@ -22,7 +22,7 @@ CpuSet CpuSet::of(std::initializer_list<int> cpus) {
 
 CpuSet CpuSet::of_this_thread() {
   CpuSet set;
-  // The kernel refuses a mask smaller than its own with EINVAL and doesn't say what size it wants.
+  // The kernel rejects a mask smaller than its own with EINVAL and doesn't report the needed size.
   for (std::size_t words = 16; words <= most_words; words *= 2) {
     set.words_.assign(words, 0);
     auto* const mask = reinterpret_cast<cpu_set_t*>(set.words_.data());

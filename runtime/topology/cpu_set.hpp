@@ -1,4 +1,4 @@
-// CpuSet: a set of CPUs by their number in the operating system.
+// CpuSet: a set of CPUs, by operating system number.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,19 @@
 
 namespace hmc::topology {
 
-/// Grows as needed: machines with more CPUs than a fixed cpu_set_t holds exist. A value; any thread.
+/// Grows as needed, since a machine may have more CPUs than a fixed cpu_set_t. A value; any thread.
 class CpuSet {
  public:
   CpuSet() = default;
   static CpuSet of(std::initializer_list<int> cpus);
-  /// The CPUs that the calling thread may run on: what a container or a batch system left us.
+  /// The CPU affinity of the calling thread, as limited by a container or batch system.
   static CpuSet of_this_thread();
 
   void add(int cpu);
   bool contains(int cpu) const noexcept;
   std::size_t count() const noexcept;
   bool empty() const noexcept { return count() == 0; }
-  /// As people write it: "0-3,8"; "none" when empty.
+  /// List format: "0-3,8"; "none" if empty.
   std::string text() const;
 
   /// For sched_setaffinity.

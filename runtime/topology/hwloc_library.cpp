@@ -9,7 +9,7 @@ namespace hmc::topology {
 
 namespace {
 
-constexpr const char* library_name = "libhwloc.so.15";  // the one whose header is compiled in
+constexpr const char* library_name = "libhwloc.so.15";  // must match the compiled header
 
 [[noreturn]] void fail() {
   const char* const why = ::dlerror();

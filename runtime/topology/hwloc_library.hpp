@@ -1,12 +1,12 @@
-// HwlocLibrary: libhwloc, opened when it is asked for.
+// HwlocLibrary: libhwloc, opened with dlopen at first use.
 #pragma once
 
 #include <hwloc.h>
 
 namespace hmc::topology {
 
-/// Linked, it would cost every start of every rank 0.2 ms (it brings libudev along), and nearly none
-/// of them asks for the layout. Only these functions are used: hwloc's inline ones call others.
+/// If linked, libhwloc (with libudev) would add 0.2 ms to the start of every rank, and few ranks need the layout. Use
+/// only these functions: hwloc's inline functions call others.
 struct HwlocLibrary {
   decltype(&::hwloc_topology_init) topology_init;
   decltype(&::hwloc_topology_destroy) topology_destroy;
@@ -17,7 +17,7 @@ struct HwlocLibrary {
   decltype(&::hwloc_get_obj_by_depth) get_obj_by_depth;
   decltype(&::hwloc_bitmap_next) bitmap_next;
 
-  /// Opened once and kept: its plugins don't like to be unloaded. Throws Error{unsupported}.
+  /// Opened once and never closed, because its plugins don't support unloading. Throws Error{unsupported}.
   static const HwlocLibrary& get();
 };
 
