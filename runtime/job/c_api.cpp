@@ -1,4 +1,4 @@
-// The C ABI: errors, the vocabulary, the runtime.
+// The C ABI: errors, enums and element types, the runtime.
 #include "runtime/job/c_api.hpp"
 
 #include <cstdint>
@@ -20,7 +20,7 @@ static_assert(HMC_MINLOC == static_cast<int>(Op::minloc) && HMC_MINLOC + 1 == op
 static_assert(HMC_GE == static_cast<int>(Cmp::ge));
 static_assert(HMC_JOB_TIMEOUT == job_timeout.count());
 
-// A thread's last failure, as errno is: the C ABI has no other place for a text. It belongs to no job.
+// The thread's last failure, as with errno, since the C ABI returns only codes. It is independent of any job.
 struct LastError {
   std::string text;
   hmc_error_detail detail{sizeof(hmc_error_detail), HMC_SUCCESS, -1, -1, 0, 0, 0, 0, 0};
@@ -34,7 +34,7 @@ void keep_text(const char* text) noexcept {
   try {
     last_error().text = text;
   } catch (const std::bad_alloc&) {
-    last_error().text.clear();  // the code alone must do
+    last_error().text.clear();  // the code remains
   }
 }
 
@@ -85,11 +85,11 @@ hmc_code remember(Code code, const char* operation, const char* text) noexcept {
 
 using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
-// ---- errors and the vocabulary
+// ---- errors, enums and element types
 const char* hmc_code_name(hmc_code code) { return hmc::name_of(static_cast<hmc::Code>(code)); }
 const char* hmc_last_error() { return last_error().text.c_str(); }
 hmc_code hmc_last_error_detail(hmc_error_detail* detail) {
-  // Looked up first: a null `detail` is itself a failure, and would replace what was asked for.
+  // Copied first: a null `detail` is itself a failure and would overwrite the last error.
   const hmc_error_detail last = last_error().detail;
   return guarded("hmc_last_error_detail", [&] { copy_out(last, detail, "hmc_last_error_detail"); });
 }

@@ -1,4 +1,4 @@
-// What the files of the C ABI share. They are written against the public C++ API only.
+// Common parts of the C ABI's files, which use only the public C++ API.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <hmc/hmc_c.h>
 #include <hmc/hmc.hpp>
 
-/// A user's reduction as C gives it.
+/// A user's reduction, as passed by C.
 struct hmc_user_function {
   hmc_reduce_function function;
   void* context;
@@ -19,8 +19,8 @@ struct hmc_user_function {
 
 struct hmc_team {
   hmc::Team team;
-  bool is_world = false;                     // lives in the runtime
-  std::list<hmc_user_function> functions{};  // what non-blocking calls refer to; each once
+  bool is_world = false;                     // the runtime owns it
+  std::list<hmc_user_function> functions{};  // referenced by non-blocking calls; no duplicates
 };
 
 struct hmc_runtime {
@@ -39,11 +39,11 @@ struct hmc_window {
 
 namespace hmc::c_api {
 
-/// Keeps the failure for hmc_last_error() and returns its number.
+/// Stores the failure for hmc_last_error() and returns its code.
 hmc_code remember(const Error& error) noexcept;
 hmc_code remember(Code code, const char* operation, const char* text) noexcept;
 
-/// Runs one call of the C++ API; no exception passes.
+/// Runs one call of the C++ API and converts exceptions to codes.
 template <typename Call> hmc_code guarded(const char* operation, Call&& call) noexcept {
   try {
     call();
@@ -70,10 +70,10 @@ inline Team& team_of(hmc_team_t team, const char* operation) { return required(t
 
 inline Timeout timeout_of(std::int64_t timeout_ns) { return timeout_ns < 0 ? job_timeout : Timeout{timeout_ns}; }
 
-/// A request as plain bytes.
+/// Converts a request to plain bytes.
 void to_c(const Request& from, hmc_request_t& to);
 
-/// An enum's number as the C++ enum; a number beyond its last is the caller's mistake.
+/// Converts a C enum value. Throws Error{invalid_argument} if it is out of range.
 template <typename To, typename From> To enum_of(From value, int count, const char* operation, const char* name) {
   const int number = static_cast<int>(value);
   if (number < 0 || number >= count) {
@@ -84,7 +84,7 @@ template <typename To, typename From> To enum_of(From value, int count, const ch
 
 hmc_path path_of(const Path& path);
 
-/// A struct that the library fills: as much of it as the caller knows.
+/// Output struct: copies only the fields within the caller's struct_size.
 template <typename T> void copy_out(const T& full, T* out, const char* operation) {
   const std::size_t known = required(out, operation, "the struct").struct_size;
   if (known < sizeof(std::size_t)) throw Error(Code::invalid_argument, operation, "struct_size isn't set");
@@ -92,7 +92,7 @@ template <typename T> void copy_out(const T& full, T* out, const char* operation
   out->struct_size = known;
 }
 
-/// A struct that the caller fills: fields beyond those it knows are zero.
+/// Input struct: fields beyond the caller's struct_size are zero.
 template <typename T> T copy_in(const T* in, const char* operation) {
   const std::size_t known = required(in, operation, "the struct").struct_size;
   if (known < sizeof(std::size_t)) throw Error(Code::invalid_argument, operation, "struct_size isn't set");

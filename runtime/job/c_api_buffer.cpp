@@ -7,7 +7,7 @@ using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
 namespace {
 
-// The older API's results are the first numbers of Code; here they get a text.
+// The older API's status_t values equal the first values of Code. Adds a text to them.
 void check(hmc::status_t status, const char* operation) {
   if (status == hmc::status_t::SUCCESS) return;
   throw hmc::Error(static_cast<hmc::Code>(status), operation,

@@ -1,4 +1,4 @@
-// The C ABI: the collectives that aren't in c_api_team.cpp, and the non-blocking ones.
+// The C ABI: the collectives that aren't in c_api_team.cpp, and the non-blocking collectives.
 #include "runtime/job/c_api.hpp"
 
 using namespace hmc::c_api;  // NOLINT: the functions below are C's
@@ -7,7 +7,7 @@ namespace {
 
 using Counts = hmc::Team::Counts;
 
-// C's enum and C++'s are passed differently, so a C function can't be called as a ReduceFunction.
+// The ABI may pass C's enum and C++'s DType differently, so a C function can't be called as a ReduceFunction.
 void call_user(void* accumulated, const void* next, std::size_t count, hmc::DType type, void* context) {
   const auto& user = *static_cast<const hmc_user_function*>(context);
   user.function(accumulated, next, count, static_cast<hmc_dtype>(type), user.context);
@@ -17,7 +17,7 @@ hmc::DType dtype_of(hmc_dtype type, const char* operation) {
   return enum_of<hmc::DType>(type, hmc::dtype_count, operation, "element type");
 }
 
-/// A function's place outlives non-blocking calls: the team keeps one for each pair of function and context.
+/// The team stores each pair of function and context once, so its address stays valid during non-blocking calls.
 hmc::Reduction reduction_of(hmc_team_t team, const hmc_reduction* given, const char* operation) {
   const hmc_reduction how = copy_in(given, operation);
   hmc::Reduction reduction = enum_of<hmc::Op>(how.op, hmc::op_count, operation, "operation");
@@ -34,7 +34,7 @@ hmc::Reduction reduction_of(hmc_team_t team, const hmc_reduction* given, const c
   return reduction;
 }
 
-/// One per rank; empty where it may be and is null.
+/// One count per rank; empty if `counts` is null and may be.
 Counts counts_of(hmc::Team& team, const size_t* counts, const char* operation, bool may_be_null = false) {
   if (counts == nullptr && may_be_null) return {};
   return {&required(counts, operation, "the array of counts"), static_cast<std::size_t>(team.size())};

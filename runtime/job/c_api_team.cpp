@@ -1,4 +1,4 @@
-// The C ABI: teams, and their first collectives.
+// The C ABI: teams; barrier, broadcast, allgather and allreduce.
 #include "runtime/job/c_api.hpp"
 
 #include <utility>
@@ -9,7 +9,7 @@ namespace {
 
 hmc::DType dtype_of(hmc_dtype type) { return enum_of<hmc::DType>(type, hmc::dtype_count, "allreduce", "element type"); }
 
-// C's enum and C++'s are passed differently, so a C function can't be called as a ReduceFunction.
+// The ABI may pass C's enum and C++'s DType differently, so a C function can't be called as a ReduceFunction.
 struct UserFunction {
   hmc_reduce_function function;
   void* context;
@@ -19,7 +19,7 @@ void call_c_function(void* accumulated, const void* next, std::size_t count, hmc
   user.function(accumulated, next, count, static_cast<hmc_dtype>(type), user.context);
 }
 
-// A rank that isn't in the new team gets no handle.
+// A rank that isn't a member of the new team gets a null handle.
 template <typename Make> hmc_code derive(const char* operation, hmc_team_t parent, hmc_team_t* result, Make&& make) {
   return guarded(operation, [&] {
     hmc_team_t& out = required(result, operation, "the place for the result");

@@ -9,7 +9,7 @@ using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
 namespace {
 
-// ---- requests travel through C as plain bytes; all zeros is an empty one
+// ---- C holds a request as plain bytes; all zeros is an empty request
 using Raw = hmc::Request::Raw;
 static_assert(std::is_trivially_copyable_v<Raw> && sizeof(Raw) <= sizeof(hmc_request_t::opaque));
 
@@ -19,7 +19,7 @@ hmc::Request from_c(const hmc_request_t& from) {
   return hmc::Request::from_raw(raw);
 }
 
-// Runs a call on requests and hands their new state back, whether or not it fails.
+// Runs a call on requests and writes their new state back, also if the call throws.
 template <typename Call>
 void with_requests(hmc_request_t* requests, std::size_t count, const char* operation, Call&& call) {
   if (count != 0) required(requests, operation, "the array of requests");
@@ -37,17 +37,17 @@ void with_requests(hmc_request_t* requests, std::size_t count, const char* opera
   hand_back();
 }
 
-// ---- batches: translated a few at a time, so that nothing is allocated
-/// Batches up to this long need no memory of their own.
+// ---- batches
+/// Batches up to this length are converted without allocation.
 constexpr std::size_t short_batch = 64;
 
-/// The batch in C++'s items, sent as one, so that it is refused whole.
+/// Converts the items to C++'s and sends them in one call, so an invalid batch is rejected as a whole.
 template <typename To, typename Item, typename Translate, typename Send>
 void as_batch(const Item* items, std::size_t count, const char* operation, Translate&& translate, Send&& send) {
   if (count == 0) return;
   const std::size_t stride = required(items, operation, "the array of items").struct_size;
   if (stride < sizeof(std::size_t)) throw hmc::Error(hmc::Code::invalid_argument, operation, "struct_size isn't set");
-  const auto* at = reinterpret_cast<const std::byte*>(items);  // the caller's items may be longer than ours
+  const auto* at = reinterpret_cast<const std::byte*>(items);  // the caller's items may be larger than Item
   std::array<To, short_batch> few;
   std::vector<To> many(count > short_batch ? count : 0);
   const std::span<To> all(many.empty() ? few.data() : many.data(), count);

@@ -1,11 +1,11 @@
-// The C ABI: windows as objects, their order, signals and symmetric allocation.
+// The C ABI: creation of windows, ordering, signals and symmetric allocation.
 #include "runtime/job/c_api.hpp"
 
 using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
 namespace {
 
-// Every way to make a window ends alike.
+// Common part of all functions that create a window.
 template <typename Make> hmc_code create(hmc_team_t team, hmc_window_t* window, Make&& make) {
   constexpr const char* operation = "Window::create";
   return guarded(operation, [&] {

@@ -17,24 +17,24 @@ Core::Core(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<wind
 Core::~Core() {
   fabric_->background.stop();
   fabric_->background.end_all();
-  // Windows and teams may outlive this; they find the fabric closed.
+  // Windows and teams may outlive this object; their calls then fail, because the fabric is closed.
   fabric_->life->open = 0;
 }
 
 void Core::close() {
   if (fabric_->closed()) window::throw_closed_runtime(*fabric_, "Runtime::close");
-  // The ranks may stand at different steps by now: nothing that is collective can be begun again.
+  // After a failed close the ranks may be at different steps, so no collective step can be repeated.
   if (std::exchange(closing_, true)) throw Error(Code::closed, "Runtime::close", "an earlier close failed");
   const window::OperationScope user(*fabric_, "Runtime::close", base::SetupCall::runtime_close);
   base::Status streams;
   const auto take = [&](const base::Status& status) {
     if (streams.ok()) streams = status;
   };
-  // Streams of any team use the ranks' memory as long as they hold something, whatever fails below.
+  // First and independent of later failures: pending work on streams of any team still uses the ranks' memory.
   for (window::OpenStreams* const each : fabric_->open_streams) take(each->run_dry());
   const std::exception_ptr unheard = world_.core()->collectives->close();
   fabric_->background.stop();
-  fabric_->background.end_all();  // what other teams have under way: buffers are the caller's from here on
+  fabric_->background.end_all();  // operations of other teams in flight: the caller owns their buffers from here on
   window::close_step(unheard,
                      [&] { window::barrier_for(*fabric_, *bootstrap_, fabric_->deadline(), base::Activity::closing); });
   for (const window::OpenStreams* const each : fabric_->open_streams) take(each->compare());

@@ -1,4 +1,4 @@
-// The composition root: a Bootstrap, the wires and the world team made into a Runtime.
+// The composition root: builds a Runtime from a Bootstrap, the wires and the world team.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace hmc::job {
 
-/// One rank's membership. Creation (make_core) and close are collective; the destructor is local.
+/// One rank's membership in the job. Creation (make_core) and close are collective; the destructor is local.
 class Core {
  public:
   Core(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<window::Fabric> fabric,
        std::shared_ptr<window::TeamCore> world);
   ~Core();
-  /// Once: what follows one that failed throws Error{closed}.
+  /// Call once. A call after a failed close throws Error{closed}.
   void close();
 
   bootstrap::Bootstrap& bootstrap() const noexcept { return *bootstrap_; }
@@ -33,7 +33,7 @@ class Core {
   bool closing_ = false;
 };
 
-/// Collective over the job: agrees on settings, chooses a wire for every pair, makes the world team.
+/// Collective over the job: checks that settings are equal, chooses a wire for each pair, creates the world team.
 /// Throws Error.
 std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
 

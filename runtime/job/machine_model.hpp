@@ -1,4 +1,4 @@
-// The cost model of collectives on this machine, as hmcinfo explain and hmc-sim ask for it.
+// The cost model of collectives on this machine, for hmcinfo explain and hmc-sim.
 #pragma once
 
 #include <string>
@@ -10,11 +10,15 @@ namespace hmc::job {
 
 struct MachineModel {
   collectives::schedule::Parameters parameters;
-  std::string origin;  ///< for people: which file, or why the built-in figures
+  std::string origin;  ///< for output: the file, or the reason for the built-in parameters
 };
 
-/// The figures of `file` if one is given; else those that a job on this machine measured and kept in HMC_CACHE; else
-/// the built-in ones. `one_machine`: nodes are pretended. Throws Error for a file that can't be read.
+/// The parameters, in this order:
+/// - of `file`, if not empty
+/// - of HMC_CACHE, if a job on this machine stored measurements there
+/// - built in
+///
+/// `one_machine`: nodes are emulated. Throws Error if `file` can't be read or has no valid parameters.
 MachineModel machine_model(const base::Env& env, const std::string& file, bool one_machine);
 
 }  // namespace hmc::job

@@ -1,4 +1,4 @@
-// How a rank joins: bootstrap, settings, wires, world.
+// How a rank joins a job: bootstrap, settings, wires, world team.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,10 +27,10 @@ namespace {
 
 using bootstrap::RankFacts;
 
-/// Do the ranks on this machine outnumber the CPUs that they may use between them?
+/// True if the ranks on this machine outnumber the CPUs in the union of their affinities.
 bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
   std::array<std::uint64_t, 4> cpus{};
-  std::uint32_t further = 0;  // at least so many beside those that the facts name
+  std::uint32_t further = 0;  // lower bound of the CPUs beyond those in RankFacts::cpus
   int ranks = 0;
   for (const RankFacts& rank : facts) {
     if (rank.machine != machine) continue;
@@ -40,11 +40,11 @@ bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t ma
   }
   int count = static_cast<int>(further);
   for (const std::uint64_t word : cpus) count += std::popcount(word);
-  if (count == 0) count = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // the system didn't say
+  if (count == 0) count = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // no rank has affinity data
   return ranks > std::max(1, count);
 }
 
-/// Settings that must be equal on all ranks, and each wire's address.
+/// The settings that must be equal on all ranks, and the address of each wire.
 struct Greeting {
   std::string version = HMC_VERSION_STRING;
   std::string transport;
@@ -52,7 +52,7 @@ struct Greeting {
   std::string coll_rows;
   ModelGreeting model;
   std::string deterministic;
-  std::vector<base::Bytes> addresses;  ///< each with its wire's name before it: ranks may differ in their wires
+  std::vector<base::Bytes> addresses;  ///< with the wire's name as prefix, since ranks may have different wires
 };
 
 base::Bytes with_name(std::string_view wire, const base::Bytes& address) {
@@ -62,7 +62,7 @@ base::Bytes with_name(std::string_view wire, const base::Bytes& address) {
   return named;
 }
 
-/// Nothing if it is another wire's.
+/// Empty if the address belongs to another wire.
 base::Bytes without_name(std::string_view wire, const base::Bytes& named) {
   if (named.size() <= wire.size() || named[wire.size()] != std::byte{0} ||
       std::memcmp(named.data(), wire.data(), wire.size()) != 0)
@@ -70,7 +70,7 @@ base::Bytes without_name(std::string_view wire, const base::Bytes& named) {
   return {named.begin() + static_cast<std::ptrdiff_t>(wire.size()) + 1, named.end()};
 }
 
-// g++ 12 sees an overflow that can't be (stringop-overflow) where this is inlined.
+// noinline: g++ 12 reports a false stringop-overflow if this is inlined.
 [[gnu::noinline]] base::Bytes encode(const Greeting& greeting) {
   base::ByteWriter out;
   out.text(greeting.version)
@@ -115,7 +115,7 @@ void require_equal(const char* what, const std::string& mine, const std::string&
   throw Error(std::move(detail));
 }
 
-/// What stands in HMC_COLL_FILE; nothing where it isn't set.
+/// The contents of HMC_COLL_FILE; empty if it isn't set.
 std::string read_rows(const std::string& file) {
   if (file.empty()) return {};
   std::ifstream in(file, std::ios::binary);
@@ -126,7 +126,7 @@ std::string read_rows(const std::string& file) {
   return text;
 }
 
-/// Of a file's contents only this is told to the others.
+/// The ranks compare this hash instead of the file's contents.
 std::string fingerprint(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
@@ -238,7 +238,7 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
   return fabric;
 }
 
-/// This rank alone lacks descriptors, threads or memory. An error that all ranks were told of has a peer, or is an
+/// True if only this rank lacks descriptors, threads or memory. An error that all ranks have has a peer, or is an
 /// AgreedError.
 bool is_own_shortage(const Error& error) noexcept {
   const ErrorDetail& detail = error.detail();
@@ -265,7 +265,7 @@ std::unique_ptr<Core> join(const std::shared_ptr<bootstrap::Bootstrap>& bootstra
   auto world = base::make_owned<window::TeamCore>(fabric);
   settings.parameters = model->agree(*world);
   collectives::attach(*world, settings);
-  // The bootstrap had said "starting". Relaxed: a hint for people.
+  // The bootstrap has set "starting". Relaxed: a hint for messages.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
   return std::make_unique<Core>(bootstrap, std::move(fabric), std::move(world));
@@ -278,7 +278,7 @@ std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, con
   try {
     return join(bootstrap, env);
   } catch (const Error& error) {
-    // The others wait for this rank; without a word they would learn of its end, and not of the cause.
+    // The other ranks wait for this one. The abort reports the cause; without it they would only detect its exit.
     if (is_own_shortage(error))
       bootstrap->abort(1, fmt::format("rank {} can't start: {}", bootstrap->rank(), error.what()));
     throw;

@@ -10,7 +10,7 @@ using collectives::schedule::Parameters;
 
 namespace {
 
-// What a sanitizer slows down says nothing of the machine.
+// Measurements in a sanitizer build don't describe the machine.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool sanitized = true;
 #else

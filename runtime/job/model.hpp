@@ -1,5 +1,5 @@
-// What the choice of algorithms knows of the network: from this machine's cache, measured, or built in; one answer for
-// all ranks.
+// The network parameters for the choice of algorithms: from this machine's cache, measured, or built in. All ranks use
+// the same parameters.
 #pragma once
 
 #include <string>
@@ -12,22 +12,22 @@
 
 namespace hmc::job {
 
-/// A part of a rank's greeting.
+/// The model's part of a rank's greeting.
 struct ModelGreeting {
-  std::string cached;        ///< rank 0's file, where it is good
-  bool can_measure = false;  ///< not where ranks outnumber cores
+  std::string cached;        ///< contents of rank 0's cache file, if valid; else empty
+  bool can_measure = false;  ///< false if ranks outnumber cores, or in sanitizer builds
 };
 
 class NetworkModel {
  public:
-  /// Of one node there is nothing to know.
+  /// A job on one node needs no network parameters.
   NetworkModel(const window::Fabric& fabric, const std::vector<bootstrap::RankFacts>& facts, const base::Env& env);
 
-  /// Rank 0 reads its cache. A file that can't be used is told, and counts as none.
+  /// Rank 0 reads its cache. It logs an unusable file and ignores it.
   ModelGreeting greet(const window::Fabric& fabric) const;
   void hear(int rank, ModelGreeting greeting);
 
-  /// Collective, and without a word to the others unless something is measured. Rank 0 keeps what was. Throws Error.
+  /// Collective. Communicates only if it measures; rank 0 then stores the result in the cache. Throws Error.
   collectives::schedule::Parameters agree(window::TeamCore& world) const;
 
  private:

@@ -13,11 +13,11 @@ namespace hmc {
 
 namespace {
 
-/// The process that joined a job of a launcher, by its number. A child of fork() inherits the number and the
-/// environment.
+/// The number (this_process) of the process that joined a launcher's job; 0: none. A child of fork() inherits it with
+/// the environment, so a different number detects the child.
 std::atomic<std::uint64_t> joined_in{0};
 
-/// A launcher says that this process has another rank than 0.
+/// True if a launcher's variables set a rank other than 0.
 bool is_known_as_another_rank(const base::Env& env) {
   if (env.rank) return *env.rank != 0;
   for (const char* const name : {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
@@ -25,11 +25,11 @@ bool is_known_as_another_rank(const base::Env& env) {
   return false;
 }
 
-/// Once in a process, before the job is joined: a misspelt name may be the reason why it can't be. The ranks'
-/// environments are alike, so rank 0 tells of them.
+/// Runs once per process, before it joins the job, because a misspelt name may make the join fail. The ranks'
+/// environments are usually equal, so only rank 0 warns.
 void warn_of_misspelt_names(const base::Env& env) {
   static std::atomic<bool> warned{false};
-  // Relaxed: it orders nothing.
+  // Relaxed: the flag orders no other data.
   if (is_known_as_another_rank(env) || warned.exchange(true, std::memory_order_relaxed)) return;
   const base::Log log(env.log, env.rank.value_or(-1));
   for (const auto& [name, nearest] : base::Env::misspelt())
@@ -42,7 +42,7 @@ Runtime Runtime::init() {
   const base::Env env = base::Env::from_process();
   warn_of_misspelt_names(env);
   if (env.rank) {
-    // Relaxed: a number and nothing else. A second rank of this process finds its own.
+    // Relaxed: the number is the only data. A second rank of this process finds the same number.
     const std::uint64_t joined = joined_in.exchange(base::this_process(), std::memory_order_relaxed);
     if (joined != 0 && joined != base::this_process()) {
       joined_in.store(joined, std::memory_order_relaxed);

@@ -37,8 +37,8 @@ bool is_active(const std::filesystem::path& port) {
 }
 #endif
 
-/// A network that UCX drives without the kernel, with a port that is up and a way to it from here. Without one UCX
-/// would go over TCP, and slower than we do.
+/// True if /dev/infiniband has devices and an RDMA port is active. Without RDMA, UCX would use TCP and be slower than
+/// the tcp wire.
 bool has_rdma_device() {
 #ifdef HMC_HAVE_UCX
   namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-// The wires of this build, and those that a job takes.
+// The wires of this build, and the wires of a job.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,14 @@ struct WireInfo {
   bool available = false;
   std::string why;
 };
-/// What this build and machine have, in the order of preference; opens nothing.
+/// The wires of this build and machine, in order of preference. Opens no device or library.
 std::vector<WireInfo> list_wires();
 
-/// The wire that ranks of different nodes take by themselves. `one_machine`: the nodes are pretended.
+/// The default wire between nodes. `one_machine`: the nodes are emulated.
 std::string_view wire_between_nodes(bool one_machine);
 
-/// The wires that this job needs, best first: only the forced one if HMC_TRANSPORT names one. Throws
-/// Error{unavailable} if a forced or needed wire can't be had.
+/// The wires that this job needs, best first. If HMC_TRANSPORT is set: only that wire. Throws Error{unavailable} if a
+/// forced or needed wire isn't available.
 std::vector<std::unique_ptr<transport::Wire>> make_wires(const transport::WireContext& context);
 
 }  // namespace hmc::job
