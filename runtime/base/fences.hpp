@@ -15,7 +15,7 @@ namespace hmc::base {
 
 /// Earlier stores become visible before later ones. On x86 this is only a compiler barrier, since the hardware keeps
 /// the order of stores; elsewhere it is a store barrier. TSan doesn't support thread fences, so its builds use a signal
-/// fence; it checks the release stores and acquire loads of signals.
+/// fence, and TSan checks only the release stores and acquire loads of signals.
 inline void store_fence() noexcept {
 #ifdef HMC_TSAN
   std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -42,7 +42,7 @@ const char* name_of(Activity activity) noexcept;
 /// atomics: a reader needs a hint for a message, not a consistent snapshot.
 struct alignas(64) ActivityLine {
   std::atomic<std::uint32_t> activity{0};
-  std::atomic<std::int32_t> peer{-1};        ///< the awaited rank, if it is one
+  std::atomic<std::int32_t> peer{-1};        ///< the awaited rank; -1: none, or several
   std::atomic<std::uint64_t> sequence{0};    ///< the team's collective number, in a collective
   std::atomic<std::int64_t> since_ns{0};     ///< CLOCK_MONOTONIC
   std::atomic<std::int32_t> world_rank{-1};  ///< the owner of the line

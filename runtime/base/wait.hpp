@@ -48,7 +48,7 @@ struct WaitNote {
   Watch* watch = nullptr;
 };
 
-/// Publishes in the rank's activity line what the rank waits for, and clears it at the end. Instances nest: the
+/// Publishes the rank's current wait in its activity line, and clears it at the end. Instances nest: the
 /// outermost one is the user's call and sets the activity; an inner one sets only the awaited rank and the sequence.
 /// Relaxed: only the line's owner writes it, and readers need only a hint.
 class Posted {
