@@ -7,7 +7,7 @@ namespace {
 
 using Counts = hmc::Team::Counts;
 
-// The ABI may pass C's enum and C++'s DType differently, so a C function can't be called as a ReduceFunction.
+// hmc_dtype has the size of an int, and hmc::DType has 8 bits, so a C function can't be called as a ReduceFunction.
 void call_user(void* accumulated, const void* next, std::size_t count, hmc::DType type, void* context) {
   const auto& user = *static_cast<const hmc_user_function*>(context);
   user.function(accumulated, next, count, static_cast<hmc_dtype>(type), user.context);

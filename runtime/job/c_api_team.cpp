@@ -9,7 +9,7 @@ namespace {
 
 hmc::DType dtype_of(hmc_dtype type) { return enum_of<hmc::DType>(type, hmc::dtype_count, "allreduce", "element type"); }
 
-// The ABI may pass C's enum and C++'s DType differently, so a C function can't be called as a ReduceFunction.
+// hmc_dtype has the size of an int, and hmc::DType has 8 bits, so a C function can't be called as a ReduceFunction.
 struct UserFunction {
   hmc_reduce_function function;
   void* context;

@@ -238,7 +238,7 @@ std::shared_ptr<window::Fabric> make_fabric(const std::shared_ptr<bootstrap::Boo
   return fabric;
 }
 
-/// True if only this rank lacks descriptors, threads or memory. An error that all ranks have has a peer, or is an
+/// True if only this rank lacks descriptors, threads or memory. An error common to all ranks has a peer or is an
 /// AgreedError.
 bool is_own_shortage(const Error& error) noexcept {
   const ErrorDetail& detail = error.detail();
