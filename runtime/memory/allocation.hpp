@@ -1,4 +1,4 @@
-// Allocation: bytes that a provider gave.
+// Allocation: memory allocated or imported by a provider.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,32 @@ namespace hmc::memory {
 
 class Provider;
 
-/// How memory is got. The host reaches `pinned` and `managed`; devices reach all.
+/// How memory is allocated. The host can access `pinned` and `managed` memory; devices can access every kind.
 enum class Backing {
-  best,            ///< what shares best on this machine: vmm where its trial passed, else plain
-  plain,           ///< the vendor's malloc
-  vmm,             ///< physical memory mapped into a reserved range; shared by descriptor
+  best,            ///< DeviceProvider: vmm if preferred for this vendor and its trial passed, else plain
+  plain,           ///< by the vendor's malloc
+  vmm,             ///< physical memory mapped into a reserved address range; shared by descriptor
   stream_ordered,  ///< from the vendor's pool
-  pinned,          ///< host memory that devices read and write
-  managed,         ///< moves between host and device by itself
+  pinned,          ///< page-locked host memory that devices can access
+  managed,         ///< migrates between host and device on access
 };
 const char* name_of(Backing backing) noexcept;
 
-/// Freed with the last holder. Its fields don't change.
+/// Freed with its last shared_ptr. The fields don't change after creation.
 class Allocation {
  public:
   virtual ~Allocation() = default;
-  /// From now on kernels on another device of the provider's reach it; false where they can't.
+  /// Lets kernels on another device of the same provider access the memory. False if that isn't possible.
   virtual bool let_reach(int other) noexcept { return other == device; }
   std::byte* address = nullptr;
   std::size_t bytes = 0;
   int device = 0;
   const Provider* provider = nullptr;
   Backing backing = Backing::best;
-  bool host_accessible = false;            ///< load and store of the host reach it
-  std::shared_ptr<base::Segment> segment;  ///< where it lies in shareable host memory; null if it doesn't
+  bool host_accessible = false;            ///< the host can load and store
+  std::shared_ptr<base::Segment> segment;  ///< the shareable segment that holds it; null if there is none
   std::size_t segment_offset = 0;
-  KnownRange known;  ///< whoever gives the memory back forgets it before; a user's memory isn't in it
+  KnownRange known;  ///< call forget() before the memory is freed or unmapped; not announced for a user's memory
 };
 
 }  // namespace hmc::memory

@@ -1,4 +1,4 @@
-// What a DeviceProvider gives: its own memory, a user's, or another process's.
+// The Allocation classes of DeviceProvider: its own memory, a user's, or another process's.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 
 namespace hmc::memory {
 
-/// Memory of this process: it can be shared.
+/// Memory of this process. It can be shared.
 class OwnAllocation : public Allocation {
  public:
   std::uint64_t serial = 0;
-  /// Null unless it is physical memory.
+  /// Null unless the backing is vmm.
   virtual const VmmMemory* vmm() const noexcept { return nullptr; }
 };
 
-/// By the vendor's malloc of whatever kind.
+/// Memory from one of the vendor's allocation calls: plain, stream-ordered, pinned or managed.
 class PlainAllocation final : public OwnAllocation {
  public:
   PlainAllocation(const Vendor& vendor, const Failures& failures, int on, std::size_t size, Backing how)
@@ -31,7 +31,7 @@ class PlainAllocation final : public OwnAllocation {
     if (how == Backing::stream_ordered) failures.check(vendor.create_stream(stream_), "allocate");
     void* got = nullptr;
     Answer answer = vendor.allocate(got, size, how, stream_);
-    // Other streams may use the memory only after its own has come to the allocation.
+    // Other streams may use the memory only after this stream has executed the allocation.
     if (answer.ok() && stream_ != nullptr) {
       answer = vendor.synchronize_stream(stream_);
       if (!answer.ok()) (void)vendor.free(got, how, stream_);
@@ -54,7 +54,7 @@ class PlainAllocation final : public OwnAllocation {
 
  private:
   const Vendor& vendor_;
-  void* stream_ = nullptr;  ///< stream-ordered memory is given and taken in an order of its own
+  void* stream_ = nullptr;  ///< stream-ordered memory only: orders allocation and free
 };
 
 class VmmAllocation final : public OwnAllocation {
@@ -75,7 +75,7 @@ class VmmAllocation final : public OwnAllocation {
   std::unique_ptr<VmmMemory> memory_;
 };
 
-/// A user's memory, which stays the user's.
+/// A user's memory. The destructor doesn't free it.
 class BorrowedAllocation final : public OwnAllocation {};
 
 /// Another process's memory.
@@ -91,10 +91,10 @@ class ImportedAllocation final : public Allocation {
   std::shared_ptr<Opened> opened_;
 };
 
-/// Physical memory in a place of a range: another process's, or this one's a second time.
+/// Physical memory mapped into a slot of a VmmRange: another process's, or a second mapping of this process's.
 class PlacedAllocation final : public Allocation {
  public:
-  /// `own`: of which this is a second mapping; null for another process's.
+  /// `own`: the allocation that is mapped a second time; null for another process's memory.
   PlacedAllocation(std::unique_ptr<VmmMemory> memory, std::shared_ptr<Allocation> own)
       : own_(std::move(own)), memory_(std::move(memory)) {
     address = static_cast<std::byte*>(memory_->address());

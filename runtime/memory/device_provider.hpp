@@ -1,4 +1,4 @@
-// DeviceProvider: a Provider made of a vendor's calls. All that is not a vendor's peculiarity is here.
+// DeviceProvider: a Provider on top of a Vendor. It holds everything that is the same for all vendors.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace hmc::memory {
 
-/// Outlives everything that it gave. Any thread.
+/// Outlives all objects that it creates. Any thread.
 class DeviceProvider final : public Provider {
  public:
   explicit DeviceProvider(std::unique_ptr<Vendor> vendor);
@@ -88,11 +88,11 @@ class DeviceProvider final : public Provider {
   std::unique_ptr<Kernels> kernels_;
   mutable ShareBook book_;
 
-  // Streams for the copies that are done when they return: as many as threads were ever in one at once.
+  // Streams of blocking copies. Their number is the maximum of threads that were in such a copy at once.
   mutable std::mutex mutex_;
   mutable std::vector<std::vector<void*>> idle_streams_;
 
-  // Host memory that copies went through: what was pinned once is used again.
+  // Staging memory, kept for reuse because pinning is expensive.
   static constexpr std::size_t kept_bytes_max = std::size_t{256} << 20;
   mutable std::mutex staging_mutex_;
   mutable std::vector<std::unique_ptr<Stage>> idle_stages_;
@@ -106,7 +106,7 @@ class DeviceProvider final : public Provider {
   mutable Trial vmm_trial_;
   mutable Trial fabric_trial_;
   mutable Trial ipc_trial_;
-  std::unique_ptr<Trial[]> gates_trials_;  ///< by device
+  std::unique_ptr<Trial[]> gates_trials_;  ///< indexed by device
 };
 
 }  // namespace hmc::memory

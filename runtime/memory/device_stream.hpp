@@ -1,4 +1,4 @@
-// DeviceStream and DeviceEvent: a vendor's streams and events with owners.
+// DeviceStream and DeviceEvent: RAII owners of a vendor's streams and events.
 #pragma once
 
 #include <new>
@@ -9,7 +9,7 @@
 
 namespace hmc::memory {
 
-/// Runs `call` on `device`, and says what it answered.
+/// Runs `call` with `device` current. Returns its Answer, or the Answer of entering the device if that failed.
 template <typename Call> Answer on_device(const Vendor& vendor, int device, Call&& call) noexcept {
   const OnDevice here(vendor, device);
   return here.answer().ok() ? call() : here.answer();
@@ -28,7 +28,7 @@ class DeviceEvent final : public Event {
     recorded_ = true;
     return done(on_device(vendor_, device_, [&] { return vendor_.record_event(event_, stream.native()); }));
   }
-  // Vendors answer differently about an event that was never recorded: AscendCL says that it isn't complete.
+  // Vendors differ for an event that was never recorded: AscendCL reports it as not complete.
   base::Status synchronize() noexcept override {
     if (!recorded_) return {};
     return done(on_device(vendor_, device_, [&] { return vendor_.synchronize_event(event_); }));
@@ -61,7 +61,7 @@ class DeviceStream final : public Stream {
       : vendor_(vendor), failures_(failures), device_(device), owned_(false), stream_(native) {}
   ~DeviceStream() override {
     if (!owned_) return;
-    // Work in flight uses memory that the caller may free next.
+    // Work in flight uses memory that the caller may free after this returns.
     (void)on_device(vendor_, device_, [&] { return vendor_.synchronize_stream(stream_); });
     (void)on_device(vendor_, device_, [&] { return vendor_.destroy_stream(stream_); });
   }

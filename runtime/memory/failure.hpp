@@ -1,4 +1,4 @@
-// What a vendor's library answered, as HMC says it: call and code by name.
+// Failures: converts an Answer of a vendor's library to a Status or an Error with the names of call and code.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ class Failures {
 
  private:
   const Vendor& vendor_;
-  // A Status carries a text that outlives it: as many are kept as there are calls and codes.
+  // A Status points to a text that must outlive it, so each text is kept: at most one per pair of call and code.
   mutable std::mutex mutex_;
   mutable std::map<std::pair<const char*, long>, std::string> texts_;
 };

@@ -1,4 +1,4 @@
-// FunctionGates: streams that stop in a function of the host's, as most vendors have it.
+// FunctionGates: stops a stream in a host function that the stream calls. Most vendors have such a call.
 #pragma once
 
 #include "runtime/memory/library.hpp"
@@ -6,8 +6,8 @@
 
 namespace hmc::memory {
 
-/// A thread of the library's waits in the function. Where it is the only one for all streams, gates of two streams of
-/// two processes can wait for each other: see DeviceProvider::why_no_gates.
+/// A thread of the library blocks in the function. If one thread serves all streams, gates of two streams of two
+/// processes can deadlock: DeviceProvider::why_no_gates tests for this.
 class FunctionGates final : public GateCalls {
  public:
   using Launch = int(void* stream, void (*function)(void*), void* data);

@@ -1,17 +1,17 @@
-// Host memory: memfd-backed, so that every ConnBuffer can be shared on its node.
+// HostProvider: host memory, memfd-backed so that every ConnBuffer can be shared on its node.
 #pragma once
 
 #include "runtime/memory/provider.hpp"
 
 namespace hmc::memory {
 
-/// Where host memory lies. A node of -1: near the thread that allocates.
+/// Placement of host memory. Node -1: the system's policy for the allocating thread.
 struct HostPlacement {
   int numa_node = -1;
   enum class Pages { as_the_system_likes, huge, small } pages = Pages::as_the_system_likes;
 };
 
-/// Device 0 is all of it. Its streams do everything at once.
+/// Device 0 is all host memory. Stream operations complete before they return.
 class HostProvider final : public Provider {
  public:
   std::string name() const override { return "host"; }
@@ -22,7 +22,7 @@ class HostProvider final : public Provider {
 
   using Provider::allocate;
   std::shared_ptr<Allocation> allocate(int device, std::size_t bytes, Backing backing) const override;
-  /// Throws Error{invalid_argument} for a node that this machine hasn't.
+  /// Throws Error{invalid_argument} for a NUMA node that doesn't exist.
   std::shared_ptr<Allocation> allocate_at(std::size_t bytes, const HostPlacement& placement) const;
   std::string why_not(Backing backing) const override;
 
@@ -41,14 +41,14 @@ class HostProvider final : public Provider {
   NativeMemory native(const void* address) const noexcept override { return {const_cast<void*>(address), 0}; }
   void* native_context(int) const noexcept override { return nullptr; }
 
-  // Its copies go through nothing.
+  // Host copies need no staging: these throw Error{unsupported}; give_back() does nothing.
   std::unique_ptr<Stage> take_stage(int device) const override;
   void give_back(std::unique_ptr<Stage> stage) const noexcept override;
   HostBlock take_block(int device, std::size_t bytes) const override;
   void give_back(HostBlock block) const noexcept override;
   std::shared_ptr<void> pin(int device, void* address, std::size_t bytes) const override;
 
-  /// Segments are shared by descriptor through base::NodeLink, and need none of this.
+  /// Segments are shared by descriptor through base::NodeLink instead.
   std::string why_not(SharingKind kind) const override;
   Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const override;
   std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const override;

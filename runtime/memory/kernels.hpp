@@ -1,7 +1,8 @@
-// Kernels: what HMC runs on a vendor's devices, from one source (device_kernels.inl).
-//
-// They come, in this order: as the build has put them in (nvcc was there); compiled when they are first wanted, by the
-// vendor's compiler library; not at all, and then the host does their work. HMC_DEVICE_KERNELS chooses.
+// Kernels: loads and launches HMC's device kernels (device_kernels.inl). HMC_DEVICE_KERNELS chooses their origin.
+// Default order:
+// - embedded by the build, if nvcc or hipcc was found
+// - compiled at first use by the vendor's compiler library (NVRTC, hipRTC)
+// - none: the host does the work
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@
 
 namespace hmc::memory {
 
-/// Loaded per device, when somebody first asks for it. Any thread.
+/// Loaded per device at first use. Any thread.
 class Kernels {
  public:
   Kernels(const Vendor& vendor, const Failures& failures);
@@ -27,17 +28,17 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  /// Empty when `device` runs them; loads them.
+  /// Empty if `device` can run the kernels. Loads them at the first call.
   std::string why_not(int device) const;
-  /// Where they came from: "built in", "NVRTC 13.0"; empty where there are none.
+  /// Where the kernels came from: "built in", "NVRTC 13.0"; empty if there are none.
   std::string origin(int device) const;
 
-  // ---- put into `stream`, the vendor's own, of `device`, for which why_not() is empty. The arguments are read before
-  // they return. All addresses are the device's.
+  // ---- launches into `stream`, the vendor's handle of a stream of `device`. why_not(device) must be empty. The
+  // arguments are read before the call returns. All addresses are device addresses.
   base::Status reduce(int device, DType type, const ReduceArguments& call, void* stream) const noexcept;
   base::Status copy_rows(int device, const StridedArguments& call, void* stream) const noexcept;
   base::Status set_flag(int device, const FlagArguments& call, void* stream) const noexcept;
-  /// Spins on the device: only for what is certain to come from elsewhere.
+  /// Spins on the device: only if the word is certain to be set by work outside this device.
   base::Status wait_flag(int device, const FlagArguments& call, void* stream) const noexcept;
 
   /// Words of registered host memory; see KernelCalls.
@@ -67,7 +68,7 @@ class Kernels {
   mutable std::vector<std::unique_ptr<Loaded>> devices_;
 };
 
-/// Words for a human: HMC_DEVICE_KERNELS=none, or why a device has no kernels.
+/// Kernels::why_not under HMC_DEVICE_KERNELS=none.
 inline constexpr const char* kernels_off = "turned off by HMC_DEVICE_KERNELS=none";
 
 }  // namespace hmc::memory

@@ -1,4 +1,4 @@
-// KnownRanges: memory that HMC itself gave or mapped. A pointer into it is classified without asking any driver.
+// KnownRanges: memory that HMC allocated or mapped. A pointer into it is classified without querying a driver.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ class Provider;
 struct Owner;
 enum class PointerKind;
 
-/// Makes a range known from announce() until forget(), which comes before the memory is given back: an answer is
-/// never one about memory that was there before. A range that finds no place isn't known, and drivers are asked.
+/// Registers a range from announce() until forget(). Call forget() before the memory is freed, so that a lookup never
+/// returns the owner of freed memory. If no slot is free the range isn't registered, and drivers are queried.
 class KnownRange {
  public:
   KnownRange() = default;
@@ -27,8 +27,8 @@ class KnownRange {
   int slot_ = -1;
 };
 
-/// Any thread; a look takes no lock, and costs as much as the highest slot in use. Where all are in use a range isn't
-/// known: drivers are asked, who know it too.
+/// Any thread. A lookup takes no lock; its cost grows with the highest slot in use. If all slots are in use, further
+/// ranges aren't registered: drivers are queried and return the same result.
 class KnownRanges {
  public:
   static constexpr int room = 64;
@@ -36,15 +36,15 @@ class KnownRanges {
 
   int add(const void* start, std::size_t bytes, const Provider* provider, PointerKind kind, int device) noexcept;
   void remove(int slot) noexcept;
-  /// Slots that a look goes over.
+  /// Slots that a lookup scans.
   int used() const noexcept { return used_.load(std::memory_order_relaxed); }
-  /// Ranges that found no slot, so far.
+  /// Number of ranges that found no free slot.
   std::uint64_t turned_away() const noexcept { return turned_away_.load(std::memory_order_relaxed); }
-  /// False where nothing is known of the address.
+  /// False if `address` is in no registered range.
   bool find(const void* address, Owner& owner) const noexcept;
 
  private:
-  /// `version` is odd while the rest changes.
+  /// A sequence lock: `version` is odd while the other fields change.
   struct alignas(64) Slot {
     std::atomic<std::uint32_t> version{0};
     std::atomic<std::uintptr_t> start{0};
@@ -54,13 +54,13 @@ class KnownRanges {
     std::atomic<int> device{-1};
   };
   Slot slots_[room];
-  std::atomic<int> used_{0};  ///< slots from the first: behind them none is in use
+  std::atomic<int> used_{0};  ///< no slot at or above this index is in use
   std::atomic<std::uint64_t> turned_away_{0};
-  std::mutex mutex_;  ///< of those who change it
+  std::mutex mutex_;  ///< held by writers
 };
 
-/// In a frame of this very thread that is still open: that is never a device's memory. False on a stack that isn't the
-/// thread's own, as a fiber's.
+/// Whether `address` lies in a live frame of the calling thread's stack: such memory is never a device's. False if the
+/// caller runs on another stack, as a fiber does.
 bool on_this_stack(const void* address) noexcept;
 
 }  // namespace hmc::memory

@@ -1,4 +1,4 @@
-// Library: a vendor's shared library, opened at run time, and the symbols that are taken from it.
+// Library: a vendor's shared library, opened at run time. Symbol: one of its functions.
 #pragma once
 
 #include <array>
@@ -11,39 +11,39 @@
 
 namespace hmc::memory {
 
-/// What one call of a vendor's library answered. 0 is success with all of them.
+/// The result of one call of a vendor's library. Code 0 is success for every vendor.
 struct [[nodiscard]] Answer {
   const char* call = "";
   long code = 0;
   bool ok() const noexcept { return code == 0; }
-  /// The code of a call that this library doesn't have.
+  /// The code of a call to a function that this library doesn't have.
   static constexpr long missing = LONG_MIN;
 };
 
-/// Where a vendor's library is looked for: the first of `files` that there is, or just the file that
-/// `variable` of the environment names; `none` there turns the library off.
+/// File names of a vendor's library. The first of `files` that opens is used. If the environment variable `variable`
+/// is set, only the file that it names is tried; `none` turns the library off.
 struct LibraryNames {
   const char* variable;
-  std::array<const char*, 5> files;  ///< null: no more
+  std::array<const char*, 5> files;  ///< ends at the first null
 };
 
-/// Never unloaded: vendors' libraries keep threads.
+/// Never unloaded, because vendors' libraries keep threads.
 class Library {
  public:
-  /// Never throws for a library that isn't there.
+  /// Doesn't throw if the library is missing: see why_not().
   explicit Library(const LibraryNames& names);
-  /// Somebody in this process has opened it. While nobody has, none of its memory can be here.
+  /// Whether the library is loaded in this process. If it isn't, no pointer of this process is its memory.
   static bool is_loaded(const LibraryNames& names) noexcept;
-  /// Whether any library was loaded into this process since this was asked with the same `seen`, which starts at 0.
-  /// Far cheaper than to ask for names.
+  /// Whether any library was loaded into this process since the last call with the same `seen`, initially 0.
+  /// Much cheaper than is_loaded().
   static bool any_loaded_since(std::atomic<unsigned long long>& seen) noexcept;
 
-  /// Empty when it is open and has every symbol that it must have.
+  /// Empty if the library is open and has every required symbol.
   std::string why_not() const;
   const std::string& path() const noexcept { return path_; }
 
   void* find(const char* name) const noexcept;
-  /// The same, remembering that it must be there.
+  /// As find(). If the symbol is missing, why_not() reports it.
   void* demand(const char* name);
 
  private:
@@ -55,7 +55,7 @@ class Library {
   std::string missing_;
 };
 
-/// For the calls that ask whether work is done: "not yet" is no failure.
+/// For calls that query completion: "not yet" isn't a failure.
 inline Answer done_or(bool& done, Answer answer, bool not_yet) noexcept {
   done = answer.ok();
   if (not_yet) answer.code = 0;
@@ -64,7 +64,7 @@ inline Answer done_or(bool& done, Answer answer, bool not_yet) noexcept {
 
 enum class Need { required, optional };
 
-/// A function of the library under its name there. Calling one that isn't there is an Answer too.
+/// A function of the library. A call to a missing function returns Answer::missing.
 template <typename Signature> class Symbol;
 template <typename Result, typename... Args> class Symbol<Result(Args...)> {
  public:
@@ -79,7 +79,7 @@ template <typename Result, typename... Args> class Symbol<Result(Args...)> {
   }
   explicit operator bool() const noexcept { return function_ != nullptr; }
   const char* name() const noexcept { return name_; }
-  /// For those that don't answer with a code.
+  /// For functions that don't return a code.
   Function raw() const noexcept { return function_; }
 
  private:

@@ -1,4 +1,4 @@
-// OpenMp: memory of OpenMP's devices, by the OpenMP library that the process has.
+// OpenMp: memory of OpenMP devices, through the OpenMP library of the process.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace hmc::memory {
 
 inline constexpr LibraryNames openmp_library{"HMC_OPENMP_LIBRARY", {"libgomp.so.1", "libomp.so.5", "libomp.so"}};
 
-/// Devices have OpenMP's numbers: 0 to devices() - 1, and devices() for the host, where memory of omp_target_alloc is
-/// ordinary. Its calls answer without codes, and copies are over when they return. Any thread.
+/// Devices have OpenMP's numbers: 0 to devices() - 1; devices() is the host, where omp_target_alloc returns ordinary
+/// host memory. The library returns no error codes. Copies are complete when they return. Any thread.
 class OpenMp {
  public:
-  /// One OpenMP per process: with two, neither knows what the other gave.
+  /// One OpenMP library per process: a second one couldn't copy or free the memory of the first.
   static const OpenMp& instance();
 
   const std::string& why_not() const noexcept { return why_not_; }
@@ -23,7 +23,7 @@ class OpenMp {
   int devices() const noexcept { return why_not_.empty() ? count_() : 0; }
   int host() const noexcept { return devices(); }
 
-  /// Null when there is no memory.
+  /// Null if out of memory.
   void* allocate(std::size_t bytes, int device) const noexcept { return allocate_(bytes, device); }
   void free(void* address, int device) const noexcept { free_(address, device); }
   base::Status copy(void* to, int to_device, const void* from, int from_device, std::size_t bytes) const noexcept;

@@ -1,4 +1,4 @@
-// Whether this process may have memory that the host can't reach: what the fast ways ask first.
+// Pointer lookup: whether this process may have memory that the host can't access. Fast paths check this first.
 #pragma once
 
 #include <atomic>
@@ -9,32 +9,32 @@
 namespace hmc::memory {
 
 namespace detail {
-/// Set once, when the first vendor's library was opened and works; part of the table of opened libraries.
+/// Set once, when the first working vendor's library was opened. Part of the registry of libraries (provider.cpp).
 extern std::atomic<bool> devices_present;
 }  // namespace detail
 
-/// False: every pointer of this process is the host's. One load.
+/// False: every pointer of this process is host memory. One load.
 inline bool devices_present() noexcept {
-  // Relaxed: whoever has a device's pointer got it after the library was opened, from this thread or
-  // through something that orders it.
+  // Relaxed: the store happens before any device pointer exists, and a thread gets such a pointer by itself or through
+  // synchronization with another thread. So the store happens before this load.
   return detail::devices_present.load(std::memory_order_relaxed);
 }
 
-/// Looks whether somebody has opened a vendor's library since. Done whenever a window is made: a pointer of
-/// a library that HMC has never met is taken for the host's.
+/// Opens the providers of vendors' libraries that the process has loaded since the last call. Called when a window is
+/// created: known_owner_of() takes a pointer of a library that HMC hasn't opened for host memory.
 void look_for_devices() noexcept;
 
-/// As owner_of, among the libraries that were met so far: asks them, and not the loader.
+/// As owner_of, but queries only the libraries that HMC has opened so far, and never the loader.
 Owner known_owner_of(const void* address) noexcept;
 
 inline bool host_reaches(const Owner& owner) noexcept { return owner.info.kind != PointerKind::device; }
 inline bool host_reaches(const void* address) noexcept {
   return !devices_present() || host_reaches(known_owner_of(address));
 }
-/// Of an allocation, without asking anybody.
+/// The owner of an allocation, from its fields.
 Owner owner_of(const Allocation& allocation) noexcept;
 
-/// One of the two at least lies on a device.
+/// Precondition: at least one of the two lies on a device.
 inline Transfer transfer_between(void* destination, const Owner& to, const void* source, const Owner& from,
                                  std::size_t bytes) noexcept {
   const bool reads_device = !host_reaches(from), writes_device = !host_reaches(to);
@@ -48,7 +48,7 @@ inline Transfer transfer_between(void* destination, const Owner& to, const void*
           .source_device = reads_device ? from.info.device : -1};
 }
 
-/// As copy_between, with the owners known.
+/// As copy_between, for known owners.
 base::Status copy_between(void* destination, const Owner& to, const void* source, const Owner& from,
                           std::size_t bytes) noexcept;
 

@@ -1,5 +1,5 @@
-// Providers of memory: one per kind. Everything above asks them, and never assumes that the host can
-// read an address.
+// Provider: one kind of memory. Upper layers access memory through providers and never assume that the host can read
+// an address.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 
 namespace hmc::memory {
 
-/// What a vendor's library is: for reports.
+/// A vendor's library, for reports.
 struct LibraryInfo {
-  std::string path;     ///< as the loader found it; empty when the provider needs no library
-  std::string version;  ///< as the library says it
+  std::string path;     ///< as the loader found it; empty if the provider needs no library
+  std::string version;  ///< as the library reports it
 };
 
 struct DeviceInfo {
@@ -32,8 +32,8 @@ struct DeviceInfo {
 
 enum class Direction { host_to_device, device_to_host, device_to_device };
 
-/// A copy of `height` rows of `width` bytes; height 1 is the plain copy. The ranges may not overlap.
-/// Devices are given where two of them take part; -1 is the stream's.
+/// A copy of `height` rows of `width` bytes; height 1 is a contiguous copy. The ranges must not overlap.
+/// Set the devices if two of them take part; -1 is the stream's device.
 struct Transfer {
   void* destination = nullptr;
   const void* source = nullptr;
@@ -48,7 +48,7 @@ struct Transfer {
 
 class Stage;
 
-/// Host memory for copies to go through: pinned where the provider has such; else plain, and `why_pageable` says why.
+/// Host staging memory: pinned if the provider supports it, else pageable with the reason in `why_pageable`.
 struct HostBlock {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -57,15 +57,14 @@ struct HostBlock {
   std::unique_ptr<std::byte[]> pageable;
 };
 
-/// Where a user's pointer points.
+/// The kind of memory of a user's pointer.
 enum class PointerKind { unknown, pinned, device, managed };
 struct PointerInfo {
-  PointerKind kind = PointerKind::unknown;  ///< unknown: nothing of this provider's
+  PointerKind kind = PointerKind::unknown;  ///< unknown: not this provider's memory
   int device = -1;
 };
 
-/// An address as the vendor's own calls take it: the address itself, or for OpenCL its buffer and the
-/// offset in there.
+/// An address in the form of the vendor's calls: the address itself; for OpenCL a buffer and an offset.
 struct NativeMemory {
   void* handle = nullptr;
   std::size_t offset = 0;
@@ -74,43 +73,42 @@ struct NativeMemory {
 class Kernels;   // kernels/kernels.hpp
 class VmmRange;  // vmm.hpp
 
-/// One kind of memory. Usable by any thread. What a call of the vendor's library answered is in the
-/// Status's or Error's text by name and code.
+/// One kind of memory. Any thread. If a call of the vendor's library fails, the text of the Status or Error has the
+/// call's name and its code.
 class Provider {
  public:
   virtual ~Provider() = default;
   virtual std::string name() const = 0;
   virtual MemoryType type() const noexcept = 0;
-  /// Empty when it can be used here; else one clause that says why not. Nothing below may be called
-  /// on a provider that can't be used.
+  /// Empty if this provider is usable here; else the reason, as one clause. If it isn't empty, call nothing below.
   virtual std::string why_not() const = 0;
-  /// Load and store of the host reach this memory.
+  /// The host can load and store.
   virtual bool host_accessible() const noexcept = 0;
   virtual LibraryInfo library() const { return {}; }
   virtual std::vector<DeviceInfo> devices() const = 0;
 
-  /// Zeroed and populated. Throws Error{out_of_memory, unsupported (no such backing here),
-  /// invalid_argument (no such device)}. Nothing is left behind by a failure.
+  /// Zeroed and populated memory. Throws Error{out_of_memory, unsupported (backing), invalid_argument (device)}. A
+  /// failure leaves nothing behind.
   virtual std::shared_ptr<Allocation> allocate(int device, std::size_t bytes, Backing backing) const = 0;
   std::shared_ptr<Allocation> allocate(int device, std::size_t bytes) const {
     return allocate(device, bytes, Backing::best);
   }
-  /// Empty when allocate() knows this backing.
+  /// Empty if allocate() supports this backing.
   virtual std::string why_not(Backing backing) const = 0;
 
-  // ---- streams: what is put in runs in order, later. Throws Error.
+  // ---- streams: queued work runs in order, asynchronously. Throws Error.
   virtual std::unique_ptr<Stream> make_stream(int device) const = 0;
-  /// Over the vendor's own handle, which stays the user's.
+  /// Wraps the vendor's handle. The user keeps ownership.
   virtual std::unique_ptr<Stream> borrow_stream(int device, void* native) const = 0;
   virtual std::unique_ptr<Event> make_event(int device) const = 0;
-  /// Empty when streams of `device` stop at gates, each without holding up another; found out by a trial.
+  /// Empty if a stream of `device` can stop at a gate without blocking other streams. Determined by a trial.
   virtual std::string why_no_gates(int device) const = 0;
 
-  // ---- copies. Both sides stay untouched until the stream has come past.
+  // ---- copies. The caller must not modify or free either side until the stream has passed the copy.
   virtual base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept = 0;
   virtual base::Status fill_async(void* destination, unsigned char value, std::size_t bytes,
                                   Stream& stream) const noexcept = 0;
-  /// The same, done when they return.
+  /// Blocking: complete when they return.
   virtual base::Status copy(const Transfer& transfer) const noexcept = 0;
   virtual base::Status fill(void* destination, unsigned char value, std::size_t bytes) const noexcept = 0;
   base::Status copy_from_host(void* destination, const void* source, std::size_t bytes) const noexcept {
@@ -119,41 +117,41 @@ class Provider {
   base::Status copy_to_host(void* destination, const void* source, std::size_t bytes) const noexcept {
     return copy({destination, source, bytes, Direction::device_to_host});
   }
-  /// Both sides in this memory; the ranges may overlap.
+  /// Both sides are this provider's memory. The ranges may overlap.
   virtual base::Status copy_within(void* destination, const void* source, std::size_t bytes) const noexcept = 0;
 
-  // ---- host memory that copies go through; kept for the next one who asks. Throws Error{out_of_memory}.
+  // ---- host staging memory. give_back() keeps it for the next caller. Throws Error{out_of_memory}.
   virtual std::unique_ptr<Stage> take_stage(int device) const = 0;
   virtual void give_back(std::unique_ptr<Stage> stage) const noexcept = 0;
-  /// Of `bytes` bytes at least; for copies of any device.
+  /// At least `bytes` bytes, usable for copies of any device.
   virtual HostBlock take_block(int device, std::size_t bytes) const = 0;
   virtual void give_back(HostBlock block) const noexcept = 0;
-  /// Host memory of the caller's is page-locked for this provider's copies, whole pages of it, until what is returned
-  /// goes. Throws Error with the reason.
+  /// Page-locks the caller's host memory for this provider's copies until the result is destroyed. Pass whole pages.
+  /// Throws Error with the reason.
   virtual std::shared_ptr<void> pin(int device, void* address, std::size_t bytes) const = 0;
 
-  /// Never an error: what isn't known is `unknown`.
+  /// Doesn't fail: an address that isn't this provider's is `unknown`.
   virtual PointerInfo query(const void* address) const noexcept = 0;
   virtual NativeMemory native(const void* address) const noexcept = 0;
-  /// The context that this provider's memory and streams belong to, where the vendor has such (OpenCL).
+  /// The context of this provider's memory and streams, if the vendor has contexts (OpenCL); else null.
   virtual void* native_context(int device) const noexcept = 0;
 
-  // ---- sharing with processes of this node; see sharing.hpp for what holds.
+  // ---- sharing with processes of this node; sharing.hpp states the rules.
   virtual std::string why_not(SharingKind kind) const = 0;
-  /// Throws Error. `allocation` is this provider's and stays alive as long as somebody may import.
+  /// `allocation` is this provider's. Keep it alive as long as a process may import it. Throws Error.
   virtual Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const = 0;
-  /// A user's own device memory as an allocation that frees nothing; for sharing.
+  /// An allocation over a user's device memory, for sharing. It frees nothing.
   virtual std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const = 0;
   /// Readable and writable by `device` of this process. Throws Error.
   virtual std::shared_ptr<Allocation> import(Exported exported, int device) const = 0;
-  /// One reservation of addresses for `places` memories of `bytes` at most that are shared by descriptor. Throws Error.
+  /// Reserves addresses for `places` slots of at most `bytes` each, for memory shared by descriptor. Throws Error.
   virtual std::shared_ptr<VmmRange> reserve(int device, std::size_t places, std::size_t bytes) const;
-  /// As import(), of memory shared by descriptor, but into a place of `range` that is free, and anew each time. This
-  /// process's own memory is mapped there a second time; it needs no descriptor. Throws Error.
+  /// As import() of memory shared by descriptor, but maps it at slot `place` of `range`, which must be free. Each call
+  /// makes a new mapping. This process's own memory is mapped a second time and needs no descriptor. Throws Error.
   virtual std::shared_ptr<Allocation> import_into(const std::shared_ptr<VmmRange>& range, std::size_t place,
                                                   const Exported& exported, int device) const;
 
-  /// Null where HMC has no kernels for these devices; else they say themselves whether they can run.
+  /// Null if HMC has no kernels for these devices; else Kernels::why_not says whether a device can run them.
   virtual const Kernels* kernels() const noexcept { return nullptr; }
 };
 
@@ -164,18 +162,18 @@ struct ProviderInfo {
 };
 std::vector<ProviderInfo> list_providers();
 
-/// All of them, also those that can't be used here; host memory first. They live as long as the process.
+/// All providers, including unusable ones; host memory first. They are never destroyed.
 std::span<const Provider* const> all_providers();
 
-/// What DEFAULT stands for on this machine (see MemoryType); any other type is itself.
+/// Resolves DEFAULT for this machine (see MemoryType). Any other type is returned unchanged.
 MemoryType resolved(MemoryType type);
-/// Which provider and backing a kind of memory is. Throws Error{unsupported} with the reason.
+/// The provider and the backing of a kind of memory. Throws Error{unsupported} with the reason.
 const Provider& provider_for(MemoryType type);
 Backing backing_for(MemoryType type) noexcept;
-/// The kind of memory that a provider's memory of that backing is.
+/// The kind of a provider's memory with this backing.
 MemoryType type_of(const Provider& provider, Backing backing) noexcept;
 
-/// Whose memory `address` is: the provider that knows it, or the host's with `unknown`.
+/// The provider whose memory an address is; the host provider with `unknown` if no device provider recognises it.
 struct Owner {
   const Provider* provider = nullptr;
   PointerInfo info;
@@ -183,11 +181,11 @@ struct Owner {
 Owner owner_of(const void* address) noexcept;
 inline Owner host_owner() noexcept { return {&provider_for(MemoryType::CPU), {}}; }
 
-/// Between any two kinds of memory, whatever they are; done when it returns. Bytes between two
-/// vendors' devices go through the host.
+/// Copies between any two kinds of memory. Complete on return. A copy between two vendors' devices is staged through
+/// the host.
 base::Status copy_between(void* destination, const void* source, std::size_t bytes) noexcept;
 
-/// Memory that the caller already has as a segment, as host memory.
+/// A host allocation over a part of an existing segment.
 std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment, std::size_t offset,
                                           std::size_t bytes);
 

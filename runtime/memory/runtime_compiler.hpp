@@ -1,4 +1,4 @@
-// The vendors' compiler libraries, NVRTC and hipRTC, opened when kernels are first wanted.
+// The vendors' compiler libraries, NVRTC and hipRTC, opened when kernels are first used.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 namespace hmc::memory {
 
 struct CompiledKernels {
-  std::string why_not;  ///< empty: `image` is what a driver loads
+  std::string why_not;  ///< empty: `image` holds a module that the driver can load
   std::string by;       ///< "NVRTC 13.0"
   std::string image;
 };
-/// `architecture`: as the compiler names it; empty: the one that the library itself finds.
+/// `architecture`: the compiler's name for it; empty: the compiler library takes the current device's.
 CompiledKernels compile_kernels(MemoryType type, const std::string& architecture);
 
 inline constexpr LibraryNames nvrtc_library{"HMC_NVRTC_LIBRARY",

@@ -1,5 +1,5 @@
-// ShareBook: what this process gave to others and took from them, so that memory which comes back is
-// recognised and memory that comes twice is opened once.
+// ShareBook: memory that this process has exported and imported. It recognises a ticket of its own memory, and opens
+// memory that is imported twice once.
 #pragma once
 
 #include <array>
@@ -16,25 +16,25 @@
 
 namespace hmc::memory {
 
-/// What goes over the wire, decoded.
+/// The decoded form of Exported::bytes.
 struct ShareTicket {
   SharingKind kind = SharingKind::same_process;
   MemoryType type = MemoryType::DEFAULT;
-  std::array<std::uint64_t, 2> process{};  ///< random, the exporting process's
-  std::uint64_t serial = 0;                ///< of the allocation there
-  std::uint64_t bytes = 0;                 ///< that the user asked for
-  std::uint64_t mapped = 0;                ///< vmm and fabric: bytes of the physical memory
-  std::uint64_t offset = 0;                ///< ipc: from the start of what the handle opens
+  std::array<std::uint64_t, 2> process{};  ///< random id of the exporting process
+  std::uint64_t serial = 0;                ///< serial of the allocation in that process
+  std::uint64_t bytes = 0;                 ///< size that the user requested
+  std::uint64_t mapped = 0;                ///< vmm and fabric: size of the physical memory
+  std::uint64_t offset = 0;                ///< ipc: offset in the memory that the handle opens
   IpcHandle handle;                        ///< ipc and fabric
 
   base::Bytes encode() const;
-  /// Throws Error{invalid_argument} for bytes that are none.
+  /// Throws Error{invalid_argument} if `bytes` isn't a ticket.
   static ShareTicket decode(base::ByteView bytes);
-  /// The same for two tickets that open the same memory.
+  /// Equal for two tickets that open the same memory.
   std::string key() const;
 };
 
-/// An open import. Destroying it closes it.
+/// An open import. The destructor closes it.
 class Opened {
  public:
   virtual ~Opened() = default;
@@ -50,10 +50,10 @@ class ShareBook {
   std::array<std::uint64_t, 2> process() const noexcept;
   std::uint64_t next_serial() noexcept;
   void gave(std::uint64_t serial, const std::shared_ptr<Allocation>& allocation);
-  /// Null unless this very process gave it and still has it.
+  /// The allocation of `ticket` if this process exported it and it is still alive; else null.
   std::shared_ptr<Allocation> own(const ShareTicket& ticket);
 
-  /// Opens, or joins what is open already. The last holder closes, before anybody opens it anew.
+  /// Returns the open import for `key`, or opens it. The last holder closes it before any thread can open it again.
   std::shared_ptr<Opened> open(const std::string& key, const std::function<std::unique_ptr<Opened>()>& opener);
 
  private:

@@ -1,4 +1,4 @@
-// Sharing of device memory between processes of a node: what goes over the wire.
+// Sharing of device memory between processes of a node: kinds and exported form.
 #pragma once
 
 #include <string>
@@ -8,28 +8,28 @@
 
 namespace hmc::memory {
 
-/// In the order in which they are tried.
-///
-/// What holds for each: `Provider::why_not(kind)` tries it and says why not; a failure part-way leaves
-/// nothing behind; importing the same memory twice gives the same mapping, closed with its last
-/// holder; imports may be closed in any order; the exporter's death leaves importers valid.
+/// In the order in which they are tried. For each kind:
+/// - `Provider::why_not(kind)` tests it and returns the reason if it doesn't work.
+/// - A failure part-way leaves nothing behind.
+/// - Two imports of the same memory have one mapping, closed with its last holder. Imports close in any order.
+/// - Imports stay valid after the exporter's death.
 enum class SharingKind {
   same_process,  ///< both sides are one process: the same allocation
   vmm_fd,        ///< physical memory by file descriptor
-  fabric,        ///< the same by a handle of bytes, where the system grants it
-  ipc,           ///< the vendor's older handle of 64 bytes, with an offset
+  fabric,        ///< physical memory by a fabric handle, if the system permits it
+  ipc,           ///< the vendor's older IPC handle of 64 bytes, with an offset
 };
 inline constexpr SharingKind sharing_kinds[] = {SharingKind::same_process, SharingKind::vmm_fd, SharingKind::fabric,
                                                 SharingKind::ipc};
 const char* name_of(SharingKind kind) noexcept;
 
-/// What an exporter gives. `fd`, where there is one, goes beside the bytes as SCM_RIGHTS.
+/// The exported form of an allocation. `fd`, if there is one, is sent with the bytes as SCM_RIGHTS.
 struct Exported {
   base::Bytes bytes;
   base::UniqueFd fd;
 };
 
-/// A second holder of the same, for another importer. Throws Error.
+/// A copy for another importer, with a descriptor of its own. Throws Error.
 Exported duplicate(const Exported& exported);
 
 }  // namespace hmc::memory

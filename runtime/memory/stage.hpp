@@ -1,4 +1,4 @@
-// Stage: two halves of host memory and a stream, so that a device copies into one while the other is on the wire.
+// Stage: two halves of host memory and a stream. A device copies to or from one half while the wire uses the other.
 #pragma once
 
 #include <algorithm>
@@ -9,27 +9,27 @@
 
 namespace hmc::memory {
 
-/// Of one device. One thread at a time. Made by a provider, which keeps it for the next who asks.
+/// Staging for one device. One thread at a time. The provider creates stages and reuses them.
 class Stage {
  public:
   static constexpr std::size_t half_bytes = std::size_t{1} << 20;
 
   /// Throws Error.
   Stage(const Provider& provider, int device);
-  ~Stage();  ///< waits for what is under way; if that fails its memory is nobody's any more
+  ~Stage();  ///< waits for copies in flight; if that fails, the memory is leaked on purpose
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
   int device() const noexcept { return stream_->device(); }
   const Provider& provider() const noexcept { return provider_; }
-  /// Empty: its memory is pinned.
+  /// Empty: the memory is pinned.
   const std::string& why_pageable() const noexcept { return block_.why_pageable; }
 
   std::byte* half(std::size_t n) const noexcept { return block_.data + n % 2 * half_bytes; }
-  /// Begins a copy; both sides stay in use until wait(n).
+  /// Starts a copy. Both sides are in use until wait(n).
   base::Status start_to_host(std::size_t n, const void* source, std::size_t bytes) noexcept;
   base::Status start_to_device(std::size_t n, void* destination, std::size_t bytes) noexcept;
-  /// Until the last copy of half n is over; at once if there was none.
+  /// Waits for the last copy of half n. Returns at once if there was none.
   base::Status wait(std::size_t n) noexcept;
   base::Status wait_for_all() noexcept;
 
@@ -43,7 +43,7 @@ class Stage {
   std::array<bool, 2> under_way_{};
 };
 
-/// A stage for one call. When it goes, nothing touches the caller's memory any more.
+/// A stage for one call. The destructor waits until no copy in flight accesses the caller's memory.
 class StageLease {
  public:
   StageLease() = default;
@@ -63,19 +63,19 @@ class StageLease {
   std::unique_ptr<Stage> stage_;
 };
 
-/// What a transfer of `bytes` is cut into, so that a long one has a few pieces to overlap.
+/// The piece size for a transfer of `bytes`, so that a long transfer has several pieces that overlap.
 constexpr std::size_t staged_piece(std::size_t bytes) noexcept {
   constexpr std::size_t smallest = std::size_t{128} << 10;
   return std::clamp((bytes / 8 + 4095) / 4096 * 4096, smallest, Stage::half_bytes);
 }
 
-/// Device memory piece by piece in host memory: the next piece is on its way while the caller uses one.
+/// Reads device memory piece by piece: the device copies the next piece while the caller uses the current one.
 class OutPieces {
  public:
   /// `piece` <= Stage::half_bytes.
   OutPieces(Stage& stage, const void* source, std::size_t bytes, std::size_t piece) noexcept
       : stage_(stage), source_(static_cast<const std::byte*>(source)), bytes_(bytes), piece_(piece) {}
-  /// The caller is done with the piece before: `at` gets the next one.
+  /// Sets `at` to the next piece. The caller must be done with the previous one.
   base::Status next(const std::byte*& at) noexcept;
 
  private:
@@ -84,20 +84,20 @@ class OutPieces {
   const std::byte* source_;
   std::size_t bytes_;
   std::size_t piece_;
-  std::size_t begun_ = 0;  ///< pieces
-  std::size_t given_ = 0;
+  std::size_t begun_ = 0;  ///< pieces whose copy was started
+  std::size_t given_ = 0;  ///< pieces returned by next()
 };
 
-/// The other way: one piece is on its way into device memory while the caller fills the next.
+/// Writes device memory piece by piece: the device copies one piece while the caller fills the next.
 class InPieces {
  public:
   InPieces(Stage& stage, void* destination, std::size_t bytes, std::size_t piece) noexcept
       : stage_(stage), destination_(static_cast<std::byte*>(destination)), bytes_(bytes), piece_(piece) {}
-  /// Room for the next piece.
+  /// Sets `at` to the space for the next piece.
   base::Status room(std::byte*& at) noexcept;
-  /// It is filled.
+  /// The caller has filled the piece from room(): starts its copy.
   base::Status filled() noexcept;
-  /// All are where they belong when this returns.
+  /// Waits until all pieces are in device memory.
   base::Status finish() noexcept { return stage_.wait_for_all(); }
 
  private:

@@ -13,16 +13,16 @@ class Stream;
 class Event {
  public:
   virtual ~Event() = default;
-  /// The point is behind all that `stream` holds now.
+  /// Records the point after all work that `stream` holds now.
   virtual base::Status record(Stream& stream) noexcept = 0;
-  /// Waits until the recorded point was passed; at once when nothing was recorded.
+  /// Waits until the stream has passed the recorded point. Returns at once if nothing was recorded.
   virtual base::Status synchronize() noexcept = 0;
-  /// in_progress while the point wasn't passed.
+  /// in_progress until the stream has passed the point.
   virtual base::Status query() noexcept = 0;
   virtual void* native() const noexcept = 0;
 };
 
-/// What a stream stops at until the host opens it: any thread, at the latest when it goes.
+/// A stream stops at a gate until open(). Any thread may call open(); the destructor opens it too.
 class Gate {
  public:
   Gate() = default;
@@ -32,8 +32,8 @@ class Gate {
   virtual void open() noexcept = 0;
 };
 
-/// A queue of work on one device. One thread at a time. Destroying it waits for what it holds, unless
-/// it is borrowed.
+/// A queue of work on one device. One thread at a time. The destructor waits for the queued work, unless the stream is
+/// borrowed.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -43,9 +43,9 @@ class Stream {
   virtual base::Status synchronize() noexcept = 0;
   /// in_progress while it holds work.
   virtual base::Status query() noexcept = 0;
-  /// What is put in later waits for the event's recorded point; the host doesn't.
+  /// Work queued later waits for the event's recorded point. The host doesn't wait, if the stream is a device's.
   virtual base::Status wait(Event& event) noexcept = 0;
-  /// What is put in later waits until `gate` is opened. See Provider::why_no_gates.
+  /// Work queued later waits until `gate` is opened. See Provider::why_no_gates.
   virtual base::Status stop(std::unique_ptr<Gate>& gate) noexcept = 0;
 };
 

@@ -1,4 +1,4 @@
-// Transfers: what one Buffer has under way, and the streams that it goes by.
+// Transfers: the transfers that a Buffer has in flight, and their streams.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace hmc::detail {
 
-/// A transfer goes into the stream of the Buffer that was called (one per device, made at first need, or the user's),
-/// behind all that both ends have under way, and leaves an event at both ends. Whatever is read or written later comes
-/// after that. Memory that it reads or writes is kept until it was passed. One thread at a time.
+/// A transfer is queued into a stream of the Buffer that was called: one per device, created at first use, or the
+/// user's. It is ordered after all transfers in flight at both ends. Its event is stored at both ends and orders later
+/// reads and writes after it. The memory at both ends is kept until the event was passed. One thread at a time.
 class Transfers {
  public:
   using Keep = std::vector<std::shared_ptr<const void>>;
@@ -20,21 +20,23 @@ class Transfers {
   Transfers() = default;
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
-  /// Waits for its own transfers: nothing else keeps what they use. Never for what else a user's stream holds.
+  /// Waits for its own transfers, because only this object keeps their memory. Other work of a user's stream isn't
+  /// waited for, unless a wait fails.
   ~Transfers();
 
-  /// The stream of that device is the user's.
+  /// Uses the user's stream for that device.
   void use(const memory::Provider& provider, int device, void* native);
+  /// A new object with the same user's streams and nothing in flight.
   std::shared_ptr<Transfers> alike() const;
   memory::Stream& stream(const memory::Provider& provider, int device);
 
-  /// A copy that one provider's stream can do, at both of its ends. Throws Error; nothing is under way then.
-  /// `unsupported`: this provider has no such copy.
+  /// Starts a copy in a stream of `provider`, and records it at both ends. Returns `unsupported` if the provider has no
+  /// such copy. Throws Error; then nothing is in flight.
   base::Status put(const memory::Provider& provider, const memory::Transfer& copy, int device, Keep keep,
                    Transfers* other);
   /// Waits for the last put.
   void wait_for_last();
-  /// Waits for all that is under way, and for all that the streams hold. Throws the first Error.
+  /// Waits for all transfers in flight, and for all work of the streams. Throws the first Error.
   void synchronize();
 
  private:
@@ -44,18 +46,18 @@ class Transfers {
     std::unique_ptr<memory::Stream> stream;
     bool is_users;
   };
-  /// A point behind a transfer.
+  /// The point in a stream after a transfer.
   struct Mark {
     const memory::Provider* provider;
     std::unique_ptr<memory::Event> event;
   };
   struct Pending {
     std::shared_ptr<Mark> mark;
-    bool is_own;  ///< in a stream of this one's
+    bool is_own;  ///< in a stream of this object
     Keep keep;
   };
 
-  /// What `stream` gets from now on comes after all of this one's.
+  /// Orders later work of `stream` after all transfers of this object.
   void come_before(memory::Stream& stream, const memory::Provider& provider, Keep& keep);
   void forget_passed() noexcept;
   void drain() noexcept;

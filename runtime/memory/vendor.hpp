@@ -1,5 +1,5 @@
-// Vendor: the calls of one vendor's library in the shape that all of them share. What is made of them
-// (streams with owners, allocations, sharing) is in device_provider.
+// Vendor: one interface to the calls of each vendor's library. DeviceProvider builds on it: streams with owners,
+// allocations, sharing.
 #pragma once
 
 #include <cstddef>
@@ -12,35 +12,35 @@
 
 namespace hmc::memory {
 
-/// What another process opens, of the older sharing and of a fabric: 64 bytes.
+/// A handle that another process opens: an IPC handle or a fabric handle.
 struct IpcHandle {
   std::byte bytes[64] = {};
 };
 class IpcCalls {
  public:
   virtual ~IpcCalls() = default;
-  /// Of the allocation that `address` lies in.
+  /// The handle of the allocation that contains `address`.
   virtual Answer get(IpcHandle& handle, void* address) const noexcept = 0;
   virtual Answer open(void*& address, const IpcHandle& handle) const noexcept = 0;
   virtual Answer close(void* address) const noexcept = 0;
   virtual Answer range(void*& start, std::size_t& bytes, void* address) const noexcept = 0;
 };
 
-/// Physical memory and reserved ranges, as CUDA has them and HIP after it.
+/// Physical memory and reserved address ranges, after CUDA's virtual memory management.
 class VmmCalls {
  public:
   using Handle = unsigned long long;
   virtual ~VmmCalls() = default;
-  /// Empty when `device` has what sharing by descriptor needs.
+  /// Empty if `device` supports sharing by descriptor.
   virtual std::string why_not(int device) const = 0;
   virtual Answer granularity(std::size_t& bytes, int device) const noexcept = 0;
-  /// `fabric`: to be shared by such a handle too.
+  /// `fabric`: the memory can also be exported as a fabric handle.
   virtual Answer create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept = 0;
   virtual Answer release(Handle handle) const noexcept = 0;
   virtual Answer export_fd(int& fd, Handle handle) const noexcept = 0;
-  /// `fd` stays the caller's, and must stay open until access was set: HIP takes it up only then.
+  /// The caller keeps `fd` and must not close it before set_access(): HIP uses it only then.
   virtual Answer import_fd(Handle& handle, int fd) const noexcept = 0;
-  /// Empty when `device` says that its memory has handles for a fabric.
+  /// Empty if `device` reports that its memory can have fabric handles.
   virtual std::string why_no_fabric(int) const { return "HMC doesn't use this library's handles for a fabric"; }
   virtual Answer export_fabric(IpcHandle&, Handle) const noexcept { return {"export", Answer::missing}; }
   virtual Answer import_fabric(Handle&, const IpcHandle&) const noexcept { return {"import", Answer::missing}; }
@@ -51,61 +51,61 @@ class VmmCalls {
   virtual Answer set_access(void* address, std::size_t bytes, int device) const noexcept = 0;
 };
 
-/// Kernels, and words of host memory that a stream writes and waits for.
+/// Kernels, and words of host memory that streams write and wait for.
 class KernelCalls {
  public:
   virtual ~KernelCalls() = default;
-  /// Empty when this library has what kernels need.
+  /// Empty if this library has the calls to load and launch kernels.
   virtual std::string why_not() const = 0;
-  /// What compilers call it: "sm_90", "gfx90a".
+  /// The compiler's name for it, for example "sm_90"; empty if the compiler library finds it itself.
   virtual std::string architecture(int device) const = 0;
   virtual Answer load(void*& module, const void* image) const noexcept = 0;
   virtual Answer unload(void* module) const noexcept = 0;
   virtual Answer function(void*& function, void* module, const char* name) const noexcept = 0;
-  /// `arguments`: one pointer per parameter, read before it returns.
+  /// `arguments`: one pointer per parameter, read before the call returns.
   virtual Answer launch(void* function, unsigned blocks, unsigned threads, void** arguments,
                         void* stream) const noexcept = 0;
 
-  /// Empty when streams can write and wait for words of registered host memory.
+  /// Empty if streams can write and wait for words of registered host memory.
   virtual std::string why_no_words(int device) const = 0;
   virtual Answer register_host(void* address, std::size_t bytes) const noexcept = 0;
   virtual Answer unregister_host(void* address) const noexcept = 0;
-  /// How the entered device addresses registered memory.
+  /// The entered device's address of registered memory.
   virtual Answer device_address(void*& seen, void* address) const noexcept = 0;
-  /// After all that the stream holds, visible to everybody.
+  /// Writes the word after all queued work; the write is visible to the host and to all devices.
   virtual Answer write_word(void* stream, void* word, unsigned value) const noexcept = 0;
-  /// Until the word has come to `value` or past it, counting in a circle.
+  /// Waits until the word reaches or passes `value`, compared modulo 2^32.
   virtual Answer wait_word(void* stream, void* word, unsigned value) const noexcept = 0;
 };
 
-/// Streams that stop until the host lets them go on.
+/// Stops streams until the host opens a gate.
 class GateCalls {
  public:
   virtual ~GateCalls() = default;
-  /// Empty when this library has what that takes.
+  /// Empty if this library has the required calls.
   virtual std::string why_not() const = 0;
-  /// May throw bad_alloc; then the stream holds nothing of it.
+  /// May throw bad_alloc; then nothing was queued in the stream.
   virtual Answer stop(std::unique_ptr<Gate>& gate, void* stream) const = 0;
 };
 
-/// Stateless but for what opening found. Any thread. Calls that take no device act on the one that
-/// was entered.
+/// Has no state except the results of opening the library. Any thread. Calls without a device argument act on the
+/// device that the thread has entered.
 class Vendor {
  public:
   virtual ~Vendor() = default;
   virtual const char* name() const noexcept = 0;
   virtual MemoryType type() const noexcept = 0;
-  /// Empty when the library is here and was started.
+  /// Empty if the library was found and initialized.
   virtual const std::string& why_not() const noexcept = 0;
   virtual LibraryInfo library() const = 0;
   virtual int device_count() const noexcept = 0;
   virtual std::string device_name(int device) const = 0;
   virtual std::size_t device_bytes(int device) const = 0;
-  /// The code's own name, "CUDA_ERROR_INVALID_VALUE"; empty when the library doesn't tell.
+  /// The name of the code, for example "CUDA_ERROR_INVALID_VALUE"; empty if unknown.
   virtual std::string code_name(long code) const = 0;
   virtual bool means_out_of_memory(long code) const noexcept = 0;
 
-  /// Makes `device` this thread's; `previous` is what leave() needs to restore the caller's.
+  /// Makes `device` current for this thread. leave() needs `previous` to restore the caller's device.
   virtual Answer enter(int device, void*& previous) const noexcept = 0;
   virtual void leave(void* previous) const noexcept = 0;
 
@@ -113,13 +113,13 @@ class Vendor {
   virtual Answer allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept = 0;
   virtual Answer free(void* address, Backing backing, void* stream) const noexcept = 0;
 
-  /// Page-locks host memory that the caller has, for all devices.
+  /// Page-locks the caller's host memory for all devices.
   virtual Answer pin(void*, std::size_t) const noexcept { return {"pin", Answer::missing}; }
   virtual Answer unpin(void*) const noexcept { return {"unpin", Answer::missing}; }
 
-  /// One row.
+  /// Copies one row.
   virtual Answer copy(const Transfer& transfer, void* stream) const noexcept = 0;
-  /// `missing` where the library has no such call: then rows are copied one by one.
+  /// `missing` if the library has no such call: then DeviceProvider copies row by row.
   virtual Answer copy_2d(const Transfer& transfer, void* stream) const noexcept = 0;
   virtual Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept = 0;
 
@@ -134,13 +134,12 @@ class Vendor {
   virtual Answer query_event(bool& done, void* event) const noexcept = 0;
   virtual Answer stream_wait(void* stream, void* event) const noexcept = 0;
 
-  /// Asked of every pointer that a verb gets: enters no device, makes no context. Which device is current doesn't
-  /// matter.
+  /// Called for pointers that verbs get: must create no context and must not depend on the current device.
   virtual PointerInfo query(const void* address) const noexcept = 0;
   virtual NativeMemory native(const void* address) const noexcept { return {const_cast<void*>(address), 0}; }
   virtual void* native_context(int) const noexcept { return nullptr; }
 
-  /// Null where this library has no such sharing, or HMC doesn't use it.
+  /// Null if this library has no such calls, or HMC doesn't use them.
   virtual const IpcCalls* ipc() const noexcept { return nullptr; }
   virtual const VmmCalls* vmm() const noexcept { return nullptr; }
   virtual const KernelCalls* kernels() const noexcept { return nullptr; }
@@ -148,7 +147,7 @@ class Vendor {
 };
 
 inline constexpr LibraryNames cuda_library{"HMC_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"}};
-// DTK's first: a machine that has it may have AMD's library too, which finds none of its devices.
+// DTK's library first: a machine with DTK may also have AMD's library, which finds no device there.
 inline constexpr LibraryNames hip_library{
     "HMC_HIP_LIBRARY",
     {"libgalaxyhip.so.5", "libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}};
@@ -157,7 +156,7 @@ inline constexpr LibraryNames cnrt_library{"HMC_CNRT_LIBRARY", {"libcnrt.so"}};
 inline constexpr LibraryNames acl_library{"HMC_ACL_LIBRARY", {"libascendcl.so"}};
 inline constexpr LibraryNames opencl_library{"HMC_OPENCL_LIBRARY", {"libOpenCL.so.1"}};
 
-/// Each opens its library. Never throws for one that isn't there: see why_not().
+/// Each opens its library. Doesn't throw if the library is missing: see why_not().
 std::unique_ptr<Vendor> open_cuda();
 std::unique_ptr<Vendor> open_hip();
 std::unique_ptr<Vendor> open_musa();
@@ -165,7 +164,7 @@ std::unique_ptr<Vendor> open_cnrt();
 std::unique_ptr<Vendor> open_acl();
 std::unique_ptr<Vendor> open_opencl();
 
-/// Makes a device this thread's for a scope.
+/// Makes a device current for this thread within a scope.
 class OnDevice {
  public:
   OnDevice(const Vendor& vendor, int device) noexcept : vendor_(vendor), answer_(vendor.enter(device, previous_)) {}

@@ -1,4 +1,4 @@
-// VmmMemory: physical memory of a device, mapped and readable. VmmRange: addresses for several of them.
+// VmmMemory: physical memory of a device, mapped with read and write access. VmmRange: reserved addresses for several.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,10 @@
 
 namespace hmc::memory {
 
-/// Addresses for `places` memories of at most `stride` bytes, reserved once; what lies in a place keeps them.
+/// One reservation of addresses: `places` slots of `stride` bytes. Memory that is mapped in a slot keeps the range.
 class VmmRange {
  public:
-  /// `bytes`: of the largest. Throws Error naming the call.
+  /// `bytes`: size of the largest memory. Throws Error naming the call.
   static std::shared_ptr<VmmRange> reserve(const Vendor& vendor, const Failures& failures, int device,
                                            std::size_t places, std::size_t bytes);
   VmmRange(const VmmRange&) = delete;
@@ -32,37 +32,37 @@ class VmmRange {
   std::byte* base_ = nullptr;
 };
 
-/// A place of a range; without a range, addresses of the memory's own.
+/// A slot of a range. Null range: the memory reserves its own addresses.
 struct VmmPlace {
   std::shared_ptr<VmmRange> range;
   std::size_t number = 0;
 };
 
-/// Made in steps (create or import, reserve, map, set access); whatever was reached is undone in the
-/// opposite order, when a later step fails as when it is destroyed.
+/// Built in steps: create or import, reserve, map, set access. The destructor undoes, in reverse order, the steps
+/// that succeeded; it also runs if a later step fails.
 class VmmMemory {
  public:
   /// Throws Error naming the call.
   static std::unique_ptr<VmmMemory> create(const Vendor& vendor, const Failures& failures, int device,
                                            std::size_t bytes, bool fabric);
-  /// `bytes` as the exporter has them. `fd` stays the caller's.
+  /// `bytes`: the exporter's bytes(). The caller keeps `fd`.
   static std::unique_ptr<VmmMemory> import(const Vendor& vendor, const Failures& failures, int device, int fd,
                                            std::size_t bytes, const VmmPlace& place = {});
   static std::unique_ptr<VmmMemory> import(const Vendor& vendor, const Failures& failures, int device,
                                            const IpcHandle& handle, std::size_t bytes);
-  /// A second mapping of what this process has, which outlives it.
+  /// A second mapping of this process's memory. `memory` must outlive it.
   static std::unique_ptr<VmmMemory> map_again(const VmmMemory& memory, const VmmPlace& place);
   VmmMemory(const VmmMemory&) = delete;
   VmmMemory& operator=(const VmmMemory&) = delete;
   ~VmmMemory();
 
   void* address() const noexcept { return address_; }
-  /// Rounded up to what the device maps.
+  /// Rounded up to the device's granularity.
   std::size_t bytes() const noexcept { return bytes_; }
-  /// A new descriptor, the caller's.
+  /// A new descriptor, owned by the caller.
   Answer export_fd(int& fd) const noexcept;
   Answer export_fabric(IpcHandle& handle) const noexcept;
-  /// Another device may read and write it too; false if it can't.
+  /// Gives another device read and write access. False if that isn't possible.
   bool let_reach(int device) const noexcept;
 
  private:
@@ -81,7 +81,7 @@ class VmmMemory {
   std::size_t bytes_ = 0;
   VmmCalls::Handle handle_ = 0;
   void* address_ = nullptr;
-  std::shared_ptr<VmmRange> range_;  // the address is of; null: the address was reserved for this alone
+  std::shared_ptr<VmmRange> range_;  // holds address_; null: address_ was reserved for this memory alone
   bool holds_handle_ = false;
   bool mapped_ = false;
 };

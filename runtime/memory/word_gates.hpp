@@ -1,4 +1,4 @@
-// WordGates: streams that wait for words which the host writes.
+// WordGates: stops a stream until the host writes a word that the stream waits for.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace hmc::memory {
 
-/// Words are kept for the next gate: as many as were ever closed at once.
+/// Words are reused: their number grows with the maximum of gates that were closed at once.
 class WordGates : public GateCalls {
  public:
   struct Word {
-    std::uint64_t* written = nullptr;  ///< 0 at first
-    void* seen = nullptr;              ///< as a device addresses it
-    int device = 0;                    ///< whose streams wait for it
-    std::uint64_t value = 0;           ///< of its last gate
+    std::uint64_t* written = nullptr;  ///< host address; the word is initially 0
+    void* seen = nullptr;              ///< device address
+    int device = 0;                    ///< the device of the streams that wait for it
+    std::uint64_t value = 0;           ///< value of its last gate
   };
   Answer stop(std::unique_ptr<Gate>& gate, void* stream) const override;
 
-  /// A gate was opened: its word serves another, of a higher value.
+  /// Called when a gate was opened: another gate may use its word, with a higher value.
   void give_back(Word& word) const noexcept;
 
  protected:
   ~WordGates() override = default;
-  /// The entered device, where words are one device's; else 0.
+  /// The entered device, if a word belongs to one device; else 0.
   virtual Answer device(int& device) const noexcept = 0;
-  /// One or more for the entered device.
+  /// Adds one or more words for the entered device.
   virtual Answer make(std::vector<Word>& words) const = 0;
-  /// Until the word has come to `value` or past it, in its lower half at least.
+  /// The stream waits until the word reaches or passes `value`. At least the lower 32 bits are compared.
   virtual Answer wait(void* stream, const Word& word, std::uint64_t value) const noexcept = 0;
 
  private:
