@@ -26,7 +26,7 @@ struct Source {
   MemoryType type;
   Backing backing;
 };
-// In the order of Allocator.
+// In the order of Allocator, by which it is indexed.
 constexpr std::array<Source, allocator_count> sources{{
     {"host_new", MemoryType::CPU, Backing::best},
     {"host_malloc", MemoryType::CPU, Backing::best},
@@ -43,7 +43,7 @@ constexpr std::array<Source, allocator_count> sources{{
     {"acl", MemoryType::ASCEND_NPU, Backing::best},
     {"opencl", MemoryType::OPENCL, Backing::best},
     {"openmp", MemoryType::CPU, Backing::best},
-    {"window", MemoryType::CPU, Backing::best},  // what a window's memory is stands in Place::part
+    {"window", MemoryType::CPU, Backing::best},  // Place::part has the actual kind of a window's memory
 }};
 
 const Source& source_of(const Place& place) noexcept { return sources[static_cast<std::size_t>(place.part)]; }
@@ -70,12 +70,12 @@ std::shared_ptr<std::byte> from_openmp(int device, std::size_t bytes) {
   return {static_cast<std::byte*>(got), [device](std::byte* each) { OpenMp::instance().free(each, device); }};
 }
 
-/// On a device of OpenMP's, which only its own calls reach.
+/// Whether the place is on an OpenMP device, whose memory only OpenMP's calls can access.
 bool is_on_openmp_device(const Place* place) noexcept {
   return place != nullptr && place->part == Allocator::openmp && place->device < OpenMp::instance().devices();
 }
 
-/// A Buffer's memory is what its place says; only a user's pointer has to be asked about.
+/// The place of a Buffer determines its kind of memory; only a user's pointer needs a lookup.
 memory::Owner owner_at(const detail::End& end) {
   if (end.place == nullptr) return memory::owner_of(end.address);
   const Source& source = source_of(*end.place);
@@ -116,7 +116,7 @@ void copy_now(const detail::End& to, const detail::End& from, std::size_t bytes)
   if (!status.ok()) throw Error(status.code, "Buffer", status.what == nullptr ? "copy" : status.what);
 }
 
-/// Which provider's stream can do it, and how; none for what the host has to do itself.
+/// The provider and the copy for a stream; nullopt if the host has to do the transfer.
 struct Route {
   const memory::Provider* provider;
   int device;
@@ -170,7 +170,7 @@ void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mo
   Route taken = *found;
   Transfers::Keep keep{to.keeper, from.keeper};
   if (!waits && from.keeper == nullptr && memory::host_reaches(at_from)) {
-    // The caller may change or free it at once.
+    // The caller may change or free the source when this returns.
     const std::shared_ptr<std::byte> copied = from_host(Allocator::host_malloc, bytes);
     std::memcpy(copied.get(), from.address, bytes);
     taken.copy.source = copied.get();
@@ -204,7 +204,7 @@ bool is_reached_alike(const Place& one, const Place& other) noexcept {
 
 bool device_reaches(MemoryType type, int device, const Place& place) noexcept {
   if (source_of(place).type != type) return false;
-  // Pinned and managed memory is reached by every device of its vendor.
+  // Every device of the vendor can access its pinned and managed memory.
   return device == place.device || host_reaches(place);
 }
 
@@ -248,7 +248,7 @@ void synchronize(Transfers& transfers) { transfers.synchronize(); }
 void settle(Transfers& transfers) noexcept {
   try {
     transfers.synchronize();
-  } catch (const std::exception&) {  // it was told to who put it in, or nobody asks any more
+  } catch (const std::exception&) {  // the caller of the transfer got the error, or no caller waits for it any more
   }
 }
 

@@ -1,4 +1,4 @@
-// Sharing between processes, for every vendor that has calls for it.
+// DeviceProvider: sharing between processes, for every vendor that supports it.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ namespace {
 
 constexpr std::uint64_t trial_word = 0x1122334455667788;
 
-/// What was written through one mapping is read through the other.
+/// Empty if a word that is written through one mapping can be read through the other.
 std::string same_memory(const DeviceProvider& provider, void* written, void* read) {
   std::uint64_t back = 0;
   if (const auto status = provider.copy_from_host(written, &trial_word, sizeof trial_word); !status.ok())
@@ -47,7 +47,7 @@ std::string same_memory(const DeviceProvider& provider, void* written, void* rea
 
 }  // namespace
 
-// All the way: made, exported, imported and mapped again, in this process.
+// The whole path in one process: create, export, import, map.
 std::string DeviceProvider::try_vmm() const {
   if (std::string why = vendor_->vmm()->why_not(0); !why.empty()) return why;
   try {
@@ -62,7 +62,7 @@ std::string DeviceProvider::try_vmm() const {
   }
 }
 
-// A device may say that it has such handles where nobody lets this process use them.
+// A trial, because a device may report fabric handles while the system doesn't permit this process to use them.
 std::string DeviceProvider::try_fabric() const {
   if (std::string why = vendor_->vmm()->why_no_fabric(0); !why.empty()) return why;
   try {
@@ -76,8 +76,8 @@ std::string DeviceProvider::try_fabric() const {
   }
 }
 
-// A handle is opened by another process only: here it's seen whether one is given. Whether it opens is
-// seen when a pair connects.
+// Only another process can open a handle. So this tests only that one can be obtained; the open is tested when a pair
+// connects.
 std::string DeviceProvider::try_ipc() const {
   try {
     const auto memory = make(0, 1, Backing::plain);

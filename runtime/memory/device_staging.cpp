@@ -1,4 +1,4 @@
-// Host memory for a device's copies to go through: pinned once, and kept.
+// DeviceProvider: host staging memory for a device's copies, pinned once and kept.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t smallest_block = std::size_t{64} << 10;
 
-/// So that lengths which differ a little use the same block: an eighth of it is wasted at most.
+/// Rounds up so that similar sizes share a block. At most an eighth of a large block is wasted.
 std::size_t block_size(std::size_t bytes) {
   if (bytes > SIZE_MAX / 4) throw Error(Code::out_of_memory, "copy", fmt::format("no host memory of {} bytes", bytes));
   const std::size_t step = std::max(smallest_block, std::bit_floor(bytes) / 8);
@@ -43,7 +43,7 @@ void DeviceProvider::give_back(std::unique_ptr<Stage> stage) const noexcept {
     const std::scoped_lock lock(staging_mutex_);
     idle_stages_.push_back(std::move(stage));
   } catch (const std::bad_alloc&) {
-    // Then it goes.
+    // The stage is destroyed.
   }
 }
 
@@ -84,14 +84,14 @@ void DeviceProvider::give_back(HostBlock block) const noexcept {
   if (block.data == nullptr) return;
   try {
     const std::scoped_lock lock(staging_mutex_);
-    // What couldn't be pinned is tried anew next time.
+    // A block that couldn't be pinned is freed: the next take_block() tries to pin again.
     if (block.pinned == nullptr && why_not(Backing::pinned).empty()) return;
     if (kept_bytes_ + block.bytes > kept_bytes_max) return;
     const std::size_t bytes = block.bytes;
     idle_blocks_.push_back(std::move(block));
     kept_bytes_ += bytes;
   } catch (const std::bad_alloc&) {
-    // Then it goes.
+    // The block is freed.
   }
 }
 

@@ -7,11 +7,11 @@ namespace hmc::memory {
 
 namespace {
 
-/// Shared by the gate and by the function, whichever goes first.
+/// Shared by the gate and the function, because either may end first.
 class Latch {
  public:
-  // Release and acquire: what the host did before it opened is seen by what the stream does next, as far as that is
-  // the library's thread's; a device's own work is ordered after it by the library.
+  // Release in open() pairs with acquire in pass(): the library's thread sees the host's writes before open(). The
+  // library orders the device's later work after the function.
   void open() noexcept {
     is_open_.store(1, std::memory_order_release);
     is_open_.notify_all();
@@ -49,7 +49,7 @@ Answer FunctionGates::stop(std::unique_ptr<Gate>& gate, void* stream) const {
   auto data = std::make_unique<std::shared_ptr<Latch>>(latch);
   const Answer answer = launch_(stream, wait_in, data.get());
   if (!answer.ok()) return answer;
-  static_cast<void>(data.release());  // the function's from here on
+  static_cast<void>(data.release());  // wait_in() frees it
   gate = std::move(made);
   return answer;
 }

@@ -41,7 +41,7 @@ void check_device(int device) {
     throw Error(Code::invalid_argument, "ConnBuffer", fmt::format("host memory has device 0 only, not {}", device));
 }
 
-/// Binds pages that aren't there yet; numbers of mbind(2), whose header comes with libnuma.
+/// Binds pages before they are populated. Uses the numbers of mbind(2), because its header comes with libnuma.
 void bind_to_node(std::byte* address, std::size_t bytes, int node) {
 #ifdef SYS_mbind
   constexpr int bind = 2;
@@ -79,7 +79,7 @@ std::shared_ptr<Allocation> HostProvider::allocate(int device, std::size_t bytes
 std::shared_ptr<Allocation> HostProvider::allocate_at(std::size_t bytes, const HostPlacement& placement) const {
   auto segment = base::Segment::create(bytes);
   if (placement.numa_node >= 0) bind_to_node(segment->base(), segment->bytes(), placement.numa_node);
-  // The segment asks for huge pages already, where the system gives them to shared memory.
+  // Segment::create requests huge pages by default; the system decides whether shared memory gets them.
   if (placement.pages == HostPlacement::Pages::small)
     (void)::madvise(segment->base(), segment->bytes(), MADV_NOHUGEPAGE);
   segment->populate(0, bytes);
@@ -131,7 +131,7 @@ base::Status HostProvider::copy_within(void* destination, const void* source, st
   return copy({destination, source, bytes});
 }
 
-// Every address that no device knows is the host's; there is nothing to ask.
+// An address that no device provider recognises is the host's, so there is nothing to look up.
 PointerInfo HostProvider::query(const void*) const noexcept { return {}; }
 
 std::unique_ptr<Stage> HostProvider::take_stage(int) const {

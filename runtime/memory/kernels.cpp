@@ -14,9 +14,9 @@ namespace hmc::memory {
 namespace {
 
 constexpr unsigned block_threads = 256;
-constexpr std::uint64_t most_blocks = 1024;  // then threads take several steps
+constexpr std::uint64_t most_blocks = 1024;  // for more work, each thread does several steps
 
-/// In DType's order, then the others.
+/// Reductions in the order of DType, then the other kernels.
 constexpr const char* names[] = {"hmc_reduce_i8",          "hmc_reduce_u8",          "hmc_reduce_i16",
                                  "hmc_reduce_u16",         "hmc_reduce_i32",         "hmc_reduce_u32",
                                  "hmc_reduce_i64",         "hmc_reduce_u64",         "hmc_reduce_f16",
@@ -60,7 +60,7 @@ void Kernels::load(Loaded& into, int device) const {
     if (embedded.empty()) into.origin = "built in";
     if (embedded.empty()) return;
   }
-  const OnDevice here(vendor_, device);  // hipRTC compiles for the present device
+  const OnDevice here(vendor_, device);  // hipRTC compiles for the current device
   if (!here.answer().ok()) {
     into.why_not = failures_.text_of(here.answer());
     return;
@@ -73,7 +73,7 @@ void Kernels::load(Loaded& into, int device) const {
     into.why_not = fmt::format("{}; {}", embedded, into.why_not);
 }
 
-/// Empty when all is there; nothing is left behind otherwise.
+/// Empty if the image and all its functions were loaded; else the reason, and the image is unloaded.
 std::string Kernels::load_image(Loaded& into, int device, const void* image) const {
   const Answer answer = on_device(vendor_, device, [&] {
     Answer last = calls_.load(into.module, image);

@@ -7,7 +7,7 @@
 namespace hmc::memory {
 
 KnownRanges& KnownRanges::instance() noexcept {
-  static KnownRanges* const one = new KnownRanges;  // memory may be given back after main
+  static KnownRanges* const one = new KnownRanges;  // never destroyed: memory may be freed after main
   return *one;
 }
 
@@ -19,18 +19,19 @@ int KnownRanges::add(const void* start, std::size_t bytes, const Provider* provi
     if (slot.bytes.load(std::memory_order_relaxed) != 0) continue;
     const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
     slot.version.store(version + 1, std::memory_order_relaxed);
-    // Release, each: who sees one of these sees the odd version too.
+    // Release, each: pairs with the acquire loads in find(). A find() that loads one of these values also sees the odd
+    // version, and its second load of the version differs from the first.
     slot.start.store(reinterpret_cast<std::uintptr_t>(start), std::memory_order_release);
     slot.provider.store(provider, std::memory_order_release);
     slot.kind.store(static_cast<int>(kind), std::memory_order_release);
     slot.device.store(device, std::memory_order_release);
     slot.bytes.store(bytes, std::memory_order_release);
     slot.version.store(version + 2, std::memory_order_release);
-    // Release: pairs with find's acquire.
+    // Release: pairs with the acquire load in find().
     if (used_.load(std::memory_order_relaxed) <= i) used_.store(i + 1, std::memory_order_release);
     return i;
   }
-  turned_away_.fetch_add(1, std::memory_order_relaxed);  // a count alone, for reports
+  turned_away_.fetch_add(1, std::memory_order_relaxed);  // a statistic: orders nothing
   return -1;
 }
 
@@ -41,8 +42,9 @@ void KnownRanges::remove(int which) noexcept {
   slot.version.store(version + 1, std::memory_order_relaxed);
   slot.bytes.store(0, std::memory_order_release);
   slot.version.store(version + 2, std::memory_order_release);
-  // It falls below no slot in use: all who change it hold the mutex. Who was told of a range in slot i by whoever added
-  // it sees this value, or a later one, and both are above i as long as the range is there. Release as in add.
+  // The new value stays above every slot in use, because all writers hold the mutex. A thread that received a pointer
+  // into the range of slot i, synchronized with the thread that added it, loads the value stored by add() or a later
+  // one. All of these are above i while the range is registered. Release: as in add().
   int used = used_.load(std::memory_order_relaxed);
   while (used > 0 && slots_[used - 1].bytes.load(std::memory_order_relaxed) == 0) --used;
   used_.store(used, std::memory_order_release);
@@ -53,8 +55,9 @@ bool KnownRanges::find(const void* address, Owner& owner) const noexcept {
   const int used = used_.load(std::memory_order_acquire);
   for (int i = 0; i < used; ++i) {
     const Slot& slot = slots_[i];
-    // Acquire, each: the next load isn't older. A range that changes meanwhile isn't the one that holds the
-    // caller's memory, so to miss it is right.
+    // Acquire, each: pairs with the release stores in add() and remove(), and keeps the later loads after this one. So
+    // the last load of the version may be relaxed. A range that changes meanwhile can't hold the caller's memory, which
+    // stays registered during the call: skipping the range is correct.
     const std::uint32_t version = slot.version.load(std::memory_order_acquire);
     const std::uintptr_t start = slot.start.load(std::memory_order_acquire);
     if (at - start >= slot.bytes.load(std::memory_order_acquire)) continue;
@@ -100,8 +103,8 @@ Stack stack_of_thread() noexcept {
 
 }  // namespace
 
-// A fiber runs on a stack that isn't the thread's: its frame says nothing about what lies between it and the thread's
-// stack, which may be anything, so that there nothing is known.
+// A fiber runs on a stack that isn't the thread's. Between its frame and the thread's stack may lie any memory, so the
+// answer is false there.
 bool on_this_stack(const void* address) noexcept {
   thread_local const Stack stack = stack_of_thread();
   const auto at = reinterpret_cast<std::uintptr_t>(address);

@@ -24,7 +24,7 @@ Library::Library(const LibraryNames& names) {
     open(file);
     if (handle_ != nullptr) return;
   }
-  // The loader's own words repeat the name and say "No such file": one clause is enough.
+  // The loader's message only repeats the name and "No such file".
   why_not_ = fmt::format("{} isn't on this machine", names.files[0]);
 }
 
@@ -42,10 +42,10 @@ bool Library::is_loaded(const LibraryNames& names) noexcept {
 }
 
 bool Library::any_loaded_since(std::atomic<unsigned long long>& seen) noexcept {
-  unsigned long long loads = 0;  // so far, counted by the loader
+  unsigned long long loads = 0;  // the loader's count of loads so far
   const auto take = [](dl_phdr_info* info, std::size_t, void* out) {
     *static_cast<unsigned long long*>(out) = info->dlpi_adds;
-    return 1;  // every entry says the same
+    return 1;  // stop: every entry has the same count
   };
   ::dl_iterate_phdr(take, &loads);
   return seen.exchange(loads) != loads;

@@ -4,7 +4,7 @@ namespace hmc::memory {
 
 namespace {
 
-/// The one that is in the process already comes first.
+/// A library that the process has loaded already is preferred.
 LibraryNames names_here() {
   for (const char* const file : openmp_library.files)
     if (file != nullptr && Library::is_loaded({"", {file}})) return {openmp_library.variable, {file}};
@@ -14,7 +14,7 @@ LibraryNames names_here() {
 }  // namespace
 
 const OpenMp& OpenMp::instance() {
-  static const OpenMp* const one = new OpenMp;  // memory may be freed after main
+  static const OpenMp* const one = new OpenMp;  // never destroyed: memory may be freed after main
   return *one;
 }
 

@@ -45,9 +45,8 @@ const HostProvider& host() {
   return provider;
 }
 
-/// What this machine has, found once in a process. Each library is opened when its provider is first
-/// asked for: opening one costs up to a second, and most ranks want one of them at most. Never closed:
-/// memory may be freed after main.
+/// The device providers of this process. Each library is opened at the first use of its provider, because opening
+/// takes up to a second and most ranks use at most one. Never destroyed: memory may be freed after main.
 class Registry {
  public:
   using Open = std::unique_ptr<Vendor> (*)();
@@ -65,14 +64,14 @@ class Registry {
     });
     return *slot.owned;
   }
-  /// Null unless get() or peek() has opened it.
+  /// Null unless get() or peek() has opened the library.
   const DeviceProvider* opened(std::size_t which) const noexcept {
     return slots_[which].opened.load(std::memory_order_acquire);  // pairs with get()'s release
   }
-  /// Null while no address of this process can be its own: nobody has opened the library.
+  /// Null while the process hasn't loaded the library: then no address of this process is its memory.
   const DeviceProvider* peek(std::size_t which) noexcept {
     if (const DeviceProvider* const found = opened(which)) return found;
-    // OpenCL has addresses only where HMC itself made them.
+    // OpenCL memory has addresses only if HMC allocated it, which opens the library.
     if (openers[which].type == MemoryType::OPENCL || !Library::is_loaded(openers[which].library)) return nullptr;
     try {
       return &get(which);
@@ -81,7 +80,7 @@ class Registry {
     }
   }
 
-  /// Libraries that this process had loaded when look_for_devices() last asked.
+  /// The loader's count of loads at the last look_for_devices().
   std::atomic<unsigned long long> libraries_seen{0};
 
   struct Opener {
@@ -148,7 +147,7 @@ MemoryType resolved(MemoryType type) {
   if (type != MemoryType::DEFAULT) return type;
   static const MemoryType best = [] {
     for (std::size_t i = 0; i < Registry::openers.size(); ++i) {
-      const MemoryType each = Registry::openers[i].type;  // in the order that MemoryType documents
+      const MemoryType each = Registry::openers[i].type;  // the order is documented at MemoryType
       if (each != MemoryType::OPENCL && Registry::instance().get(i).why_not().empty()) return each;
     }
     return MemoryType::CPU;
@@ -191,8 +190,8 @@ MemoryType type_of(const Provider& provider, Backing backing) noexcept {
 
 namespace {
 
-/// What HMC gave itself is known; for anything else drivers are asked each time, for nobody tells when an address
-/// becomes another kind of memory. `find` gives the provider of an opener, or null.
+/// HMC's own memory is in KnownRanges. For any other address drivers are queried on each call, because no driver
+/// reports that an address has become another kind of memory. `find` returns the provider of an opener, or null.
 template <typename Find> Owner owner_among(const void* address, Find&& find) noexcept {
   Owner known;
   if (KnownRanges::instance().find(address, known)) return known;

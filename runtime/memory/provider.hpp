@@ -126,7 +126,7 @@ class Provider {
   /// At least `bytes` bytes, usable for copies of any device.
   virtual HostBlock take_block(int device, std::size_t bytes) const = 0;
   virtual void give_back(HostBlock block) const noexcept = 0;
-  /// Page-locks the caller's host memory for this provider's copies until the result is destroyed. Pass whole pages.
+  /// Page-locks the caller's host memory, in whole pages, for this provider's copies until the result is destroyed.
   /// Throws Error with the reason.
   virtual std::shared_ptr<void> pin(int device, void* address, std::size_t bytes) const = 0;
 

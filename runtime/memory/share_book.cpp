@@ -65,7 +65,7 @@ ShareTicket ShareTicket::decode(base::ByteView bytes) {
 std::string ShareTicket::key() const {
   base::ByteWriter out;
   out.number(static_cast<std::uint8_t>(kind)).number(process[0]).number(process[1]);
-  // Several allocations of a user may lie in what one handle opens.
+  // One IPC handle opens the vendor's whole allocation, which may contain several allocations of a user.
   if (kind == SharingKind::ipc)
     out.raw(handle.bytes);
   else
@@ -78,7 +78,7 @@ ShareBook::ShareBook() {
     throw Error(Code::error, "getrandom", std::strerror(errno));
 }
 
-// After a fork the child is another process: what it was given by its parent isn't its own.
+// Includes the pid: after a fork the child is another process and doesn't own the parent's exports.
 std::array<std::uint64_t, 2> ShareBook::process() const noexcept {
   return {random_[0], random_[1] ^ static_cast<std::uint64_t>(::getpid())};
 }
@@ -114,8 +114,8 @@ std::shared_ptr<Opened> ShareBook::open(const std::string& key,
       throw;
     }
   }
-  // Counted by hand: a weak_ptr would be empty before its object is closed, and an open in between
-  // would find the handle open still.
+  // An explicit count: a weak_ptr expires before its object is closed, so a concurrent open() would open a handle that
+  // is still open.
   const auto leave = [table = table_, key](Opened*) {
     const std::scoped_lock leaving(table->mutex);
     const auto entry = table->entries.find(key);

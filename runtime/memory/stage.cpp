@@ -16,7 +16,7 @@ Stage::Stage(const Provider& provider, int device)
 
 namespace {
 
-/// Memory that a copy which can't be waited for may still touch: neither given to others nor back.
+/// Memory that a copy in flight may still access because waiting for the copy failed: neither reused nor freed.
 struct Lost {
   HostBlock block;
   Lost* next;
@@ -27,7 +27,8 @@ void lose(HostBlock& block) noexcept {
   auto* const lost = new (std::nothrow) Lost{};
   if (lost == nullptr) return;
   lost->block = std::move(block);
-  // Release: whoever finds the list, a leak checker, finds what is in it.
+  // Release: publishes the entry. The list has no reader in the program; it keeps the memory reachable for a leak
+  // checker.
   lost->next = first.load(std::memory_order_relaxed);
   while (!first.compare_exchange_weak(lost->next, lost, std::memory_order_release, std::memory_order_relaxed)) {
   }
@@ -43,11 +44,11 @@ Stage::~Stage() {
 }
 
 Status Stage::start(std::size_t n, const Transfer& transfer) noexcept {
-  // Also if it fails: a part of it may have been begun.
+  // Set also if the start fails: a part of the copy may be in flight.
   under_way_[n % 2] = true;
   const Status started = provider_.copy_async(transfer, *stream_);
   const Status recorded = events_[n % 2]->record(*stream_);
-  if (!recorded.ok()) (void)stream_->synchronize();  // no event will tell
+  if (!recorded.ok()) (void)stream_->synchronize();  // there is no event to wait for
   return started.ok() ? recorded : started;
 }
 Status Stage::start_to_host(std::size_t n, const void* source, std::size_t bytes) noexcept {
@@ -73,7 +74,7 @@ Status Stage::wait_for_all() noexcept {
 StageLease::~StageLease() {
   if (stage_ == nullptr) return;
   const Provider& provider = stage_->provider();
-  // What can't be waited for may still run: it isn't given to anybody else, and its end waits once more.
+  // If the wait fails, copies may still run: the stage isn't reused, and its destructor waits once more.
   if (stage_->wait_for_all().ok()) provider.give_back(std::move(stage_));
 }
 

@@ -18,7 +18,7 @@ Transfers::~Transfers() {
   bool all_over = true;
   for (const Pending& each : pending_)
     if (each.is_own && !each.mark->event->synchronize().ok()) all_over = false;
-  if (!all_over) drain();  // what they keep goes next
+  if (!all_over) drain();  // the memory that they keep is freed next
 }
 
 void Transfers::use(const memory::Provider& provider, int device, void* native) {
@@ -42,14 +42,14 @@ memory::Stream& Transfers::stream(const memory::Provider& provider, int device) 
 void Transfers::come_before(memory::Stream& stream, const memory::Provider& provider, Keep& keep) {
   for (const Lane& lane : lanes_) {
     if (lane.stream.get() == &stream) continue;
-    if (lane.provider != &provider) {  // nothing but the host orders two vendors' streams
+    if (lane.provider != &provider) {  // only the host can order the streams of two vendors
       check(lane.stream->synchronize());
       continue;
     }
     std::shared_ptr<memory::Event> here = provider.make_event(lane.device);
     check(here->record(*lane.stream));
     check(stream.wait(*here));
-    keep.push_back(std::move(here));  // some vendors ask for it when the stream comes to it
+    keep.push_back(std::move(here));  // some vendors read the event only when the stream reaches the wait
   }
   for (const Pending& each : pending_) {
     if (each.is_own) continue;
@@ -82,7 +82,7 @@ base::Status Transfers::put(const memory::Provider& provider, const memory::Tran
     pending_.push_back({mark, true, std::move(keep)});
     if (other != nullptr) other->pending_.push_back({mark, false, {}});
   } catch (...) {
-    (void)stream.synchronize();  // it may have begun, and waits for events that go now
+    (void)stream.synchronize();  // the copy may have started, and the stream waits for events that are destroyed now
     throw;
   }
   return {};
@@ -90,12 +90,12 @@ base::Status Transfers::put(const memory::Provider& provider, const memory::Tran
 
 void Transfers::wait_for_last() {
   const base::Status status = pending_.back().mark->event->synchronize();
-  if (!status.ok()) drain();  // whoever hears of it takes back the memory, which may be on the stack
+  if (!status.ok()) drain();  // after the error the caller may free the memory, which may be on the stack
   check(status);
   forget_passed();
 }
 
-/// The second chance of who couldn't wait for a mark.
+/// The fallback if waiting for a mark failed: waits for all streams.
 void Transfers::drain() noexcept {
   for (const Lane& lane : lanes_) (void)lane.stream->synchronize();
 }
@@ -111,7 +111,8 @@ void Transfers::synchronize() {
   pending_.clear();
 }
 
-/// From the front: streams pass in order, and a stream of few marks isn't worth more.
+/// Removes from the front up to the first mark that wasn't passed: a stream passes its marks in order, and a full scan
+/// isn't worth its cost.
 void Transfers::forget_passed() noexcept {
   const auto first_left = std::find_if(pending_.begin(), pending_.end(),
                                        [](const Pending& each) { return !each.mark->event->query().ok(); });

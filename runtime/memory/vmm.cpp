@@ -9,7 +9,7 @@ std::shared_ptr<VmmRange> VmmRange::reserve(const Vendor& vendor, const Failures
   const OnDevice here(vendor, device);
   failures.check(here.answer(), "reserve");
   std::size_t stride = bytes;
-  for (int each = 0; each < vendor.device_count(); ++each) {  // any of them may have memory there
+  for (int each = 0; each < vendor.device_count(); ++each) {  // memory of any device may be mapped in the range
     std::size_t granularity = 0;
     failures.check(vendor.vmm()->granularity(granularity, each), "reserve");
     stride = base::round_up(stride, granularity);
@@ -26,7 +26,7 @@ std::shared_ptr<VmmRange> VmmRange::reserve(const Vendor& vendor, const Failures
 
 VmmRange::~VmmRange() {
   if (base_ == nullptr) return;
-  const OnDevice here(vendor_, device_);  // where that fails it may still be given back
+  const OnDevice here(vendor_, device_);  // if this fails, unreserve may still succeed
   (void)vendor_.vmm()->unreserve(base_, places_ * stride_);
 }
 
@@ -72,7 +72,7 @@ std::unique_ptr<VmmMemory> VmmMemory::import(const Vendor& vendor, const Failure
                    [&](VmmCalls::Handle& handle) { return vendor.vmm()->import_fabric(handle, theirs); });
 }
 
-// The handle stays the first's: what is mapped needs none.
+// The first memory keeps the handle: a mapping needs none.
 std::unique_ptr<VmmMemory> VmmMemory::map_again(const VmmMemory& memory, const VmmPlace& place) {
   const OnDevice here(memory.vendor_, memory.device_);
   memory.failures_.check(here.answer(), "map");

@@ -16,9 +16,9 @@ class WordGate final : public Gate {
     value_ = ++word.value;
   }
   void open() noexcept override {
-    // Relaxed: only who is first.
+    // Relaxed: only decides which call is the first.
     if (word_ == nullptr || is_open_.exchange(true, std::memory_order_relaxed)) return;
-    // Release: what the host has written before is there for what the stream does next.
+    // Release: pairs with the stream's wait. Work that the stream runs after the wait sees the host's earlier writes.
     std::atomic_ref(*word_->written).store(value_, std::memory_order_release);
     gates_.give_back(*word_);
   }
@@ -43,7 +43,7 @@ Answer WordGates::take(Word*& word) const {
     std::vector<Word> made;
     answer = make(made);
     if (!answer.ok()) return answer;
-    idle_.reserve(words_.size() + made.size());  // what give_back() needs
+    idle_.reserve(words_.size() + made.size());  // so that give_back() doesn't allocate
     for (const Word& each : made) idle_.push_back(&words_.emplace_back(each));
     found = idle_.end() - 1;
   }
