@@ -1,8 +1,8 @@
-// The kernels that run on devices: nvcc, hipcc, NVRTC and hipRTC compile this text, and so does any C++ compiler where
-// what a kernel needs of its device is given first (tests/fake_drivers/kernel_shim.hpp). So it includes nothing.
+// The device kernels. Compiled by nvcc, hipcc, NVRTC and hipRTC, and by any C++ compiler if the macros below are
+// defined first (tests/fake_drivers/kernel_shim.hpp). So this file includes nothing.
 //
-// Results are those of collectives/reduce, bit for bit: inputs from left to right, floats of 16 and 8 bits in f32 and
-// rounded once, every NaN the positive quiet one. Compile without contraction of floats.
+// Results are bit-identical to collectives/reduce: inputs are combined from left to right, 16-bit and 8-bit floats in
+// f32 and rounded once; every NaN becomes the positive quiet NaN. Compile without contraction of floats.
 #if !defined(HMC_KERNEL)
 #define HMC_KERNEL extern "C" __global__ void
 #define HMC_DEVICE __device__ __forceinline__
@@ -10,7 +10,7 @@
 #define HMC_THREAD (static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x)
 #define HMC_THREADS (static_cast<unsigned long long>(gridDim.x) * blockDim.x)
 #define HMC_SYSTEM_FENCE() __threadfence_system()
-// A number's bits, and back. The compilers at run time have no memcpy for it.
+// Conversions between a number and its bits. NVRTC and hipRTC have no memcpy for it.
 #define HMC_BITS_OF_FLOAT(value) __float_as_uint(value)
 #define HMC_FLOAT_OF_BITS(bits) __uint_as_float(bits)
 #define HMC_BITS_OF_DOUBLE(value) static_cast<unsigned long long>(__double_as_longlong(value))
@@ -24,7 +24,7 @@ typedef unsigned short U16;
 typedef unsigned int U32;
 typedef unsigned long long U64;
 
-// ---- arguments: kernel_arguments.hpp has the same, and asserts it
+// ---- arguments: the same layout as in kernel_arguments.hpp, which asserts the sizes
 struct ReduceArguments {
   const void* ins[64];
   void* outs[64];
@@ -49,7 +49,7 @@ enum { sum, prod, min, max, avg, band, bor, bxor, land, lor, maxloc, minloc };
 HMC_DEVICE U32 bits_of(float value) { return HMC_BITS_OF_FLOAT(value); }
 HMC_DEVICE float float_of(U32 bits) { return HMC_FLOAT_OF_BITS(bits); }
 
-// ---- elements: Memory is what lies in a buffer, Work is what is combined
+// ---- elements: Memory is the type in a buffer, Work is the type of the operations
 
 template <typename T> struct Integer {
   typedef T Memory;
@@ -78,7 +78,7 @@ struct Float64 {
   HMC_DEVICE static double or_bits(double a, double b) { return of(bits_of(a) | bits_of(b)); }
   HMC_DEVICE static double and_bits(double a, double b) { return of(bits_of(a) & bits_of(b)); }
 };
-/// Those that are combined in f32. A NaN is the canonical one before it is encoded.
+/// Types whose operations are in f32. A NaN is made canonical before it is encoded.
 struct Narrow {
   typedef float Work;
   static constexpr bool is_float = true;
@@ -105,17 +105,17 @@ struct Half16 : Narrow {
     const U32 f = bits_of(Float32::narrow(v)), sign = (f >> 16) & 0x8000U, magnitude = f & 0x7fffffffU;
     if (magnitude > 0x7f800000U) return static_cast<U16>(sign | 0x7e00U);
     if (magnitude >= 0x477ff000U) return static_cast<U16>(sign | 0x7c00U);
-    // The float adder rounds a subnormal at the right bit.
+    // The addition of 0.5 rounds a subnormal result at the correct bit.
     if (magnitude < 0x38800000U) return static_cast<U16>(sign | (bits_of(float_of(magnitude) + 0.5F) - 0x3f000000U));
     return static_cast<U16>(sign | ((magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13));
   }
 };
-/// The OCP formats; what is too large becomes a NaN or infinity.
+/// The OCP formats. On overflow the result is infinity, or NaN if the format has no infinity.
 template <U32 mantissa_bits, U32 bias, bool has_infinity> struct Float8 : Narrow {
   typedef U8 Memory;
   static constexpr U32 shift = 23 - mantissa_bits;
   static constexpr U32 rebias = (127 - bias) << 23;
-  static constexpr U32 steps = (151U - bias - mantissa_bits) << 23;  // a float in steps of the smallest
+  static constexpr U32 steps = (151U - bias - mantissa_bits) << 23;  // a float whose unit is the smallest subnormal
   HMC_DEVICE static float widen(U8 v) {
     const U32 sign = (v & 0x80U) << 24, magnitude = v & 0x7fU;
     if (magnitude >= (has_infinity ? 0x7cU : 0x7fU))
@@ -146,13 +146,13 @@ typedef Float8<2, 15, true> E5m2;
 
 template <bool chosen, typename A, typename B> struct Choose { typedef A type; };
 template <typename A, typename B> struct Choose<false, A, B> { typedef B type; };
-/// Integers wrap; those below 32 bits would become signed by themselves.
+/// An unsigned type, so that integers wrap. Types below 32 bits would be promoted to signed int.
 template <typename T> struct Wrapping { typedef typename Choose<sizeof(T) == 8, U64, U32>::type type; };
 
 template <typename E, typename T> HMC_DEVICE T smaller(T a, T x) {
   if constexpr (E::is_float) {
     const T less = a < x ? a : x;
-    return a != a ? a : a == x ? E::or_bits(a, x) : less;  // equal values differ only by a zero's sign
+    return a != a ? a : a == x ? E::or_bits(a, x) : less;  // equal values differ only in the sign of zero
   } else {
     return a < x ? a : x;
   }
@@ -232,8 +232,8 @@ template <typename E, int n> HMC_DEVICE void load(typename E::Work (&into)[n], c
   for (int j = 0; j < n; ++j) into[j] = E::widen(pack.lane[j]);
 }
 
-/// Elements [first, count) in steps of n, one pack per thread and step: all inputs are read before an output is
-/// written, as one may be the other.
+/// Reduces `packs` packs of n elements from element `first` on, one pack per thread and step. All inputs of a pack are
+/// read before an output is written, because an output may be an input.
 template <typename E, int n> HMC_DEVICE void reduce_packs(const ReduceArguments& call, U64 first, U64 packs) {
   typedef typename E::Memory M;
   typedef Pack<M, n> P;
@@ -260,14 +260,15 @@ template <typename E> HMC_DEVICE void reduce(const ReduceArguments& call) {
   reduce_packs<E, 1>(call, packs * n, call.count - packs * n);
 }
 
-// ---- a value and where it stands
+// ---- maxloc and minloc: pairs of value and index
 
 template <typename T, typename I> struct Pair {
   T value;
   I index;
 };
 template <typename T> HMC_DEVICE bool is_negative(T v) { return v < T(0) || (v == T(0) && T(1) / v < T(0)); }
-/// `a` comes before `b`: NaN first, then from the largest down and +0 before -0, or for minimum the other way round.
+/// Whether `a` precedes `b`. NaN is first. Then for maxloc: descending, +0 before -0. For minloc: ascending, -0 before
+/// +0.
 template <typename T, bool is_float> HMC_DEVICE bool beats(T a, T b, bool largest) {
   if constexpr (is_float) {
     if (a != a || b != b) return b == b;
@@ -292,7 +293,7 @@ template <typename T, typename I, bool is_float> HMC_DEVICE void reduce_located(
   }
 }
 
-// ---- rows between two pitches: one of them packed
+// ---- strided copies
 
 template <typename T> HMC_DEVICE void copy_rows(const StridedArguments& call) {
   const U64 row = call.row_bytes / sizeof(T);
@@ -361,7 +362,7 @@ HMC_KERNEL hmc_reduce_located_f64(hmc_kernels::ReduceArguments call) {
   hmc_kernels::reduce_located<double, long long, true>(call);
 }
 
-/// Eight bytes at a time, or one where something isn't a multiple of eight.
+/// Copies eight bytes at a time, or one if an address, a pitch or the row size isn't a multiple of eight.
 HMC_KERNEL hmc_copy_rows(hmc_kernels::StridedArguments call) {
   const hmc_kernels::U64 all = reinterpret_cast<hmc_kernels::U64>(call.to) | reinterpret_cast<hmc_kernels::U64>(call.from) |
                                call.row_bytes | call.to_pitch | call.from_pitch;
@@ -371,13 +372,15 @@ HMC_KERNEL hmc_copy_rows(hmc_kernels::StridedArguments call) {
     hmc_kernels::copy_rows<hmc_kernels::U8>(call);
 }
 
-/// What the stream did before is visible to who sees the value, anywhere in the system.
+/// The fence precedes the store: a thread anywhere in the system that sees the value also sees the stream's earlier
+/// writes.
 HMC_KERNEL hmc_set_flag(hmc_kernels::FlagArguments call) {
   if (HMC_THREAD != 0) return;
   HMC_SYSTEM_FENCE();
   *HMC_AT(static_cast<volatile hmc_kernels::U64*>(call.word)) = call.value;
 }
-/// Spins on the device: only for words that are certain to be set by who doesn't share this device's time.
+/// Spins on the device: only if the word is certain to be set by work that doesn't share this device's time. The fence
+/// keeps the stream's later accesses after the load.
 HMC_KERNEL hmc_wait_flag(hmc_kernels::FlagArguments call) {
   if (HMC_THREAD != 0) return;
   while (*HMC_AT(static_cast<volatile hmc_kernels::U64*>(call.word)) < call.value) {

@@ -1,15 +1,15 @@
-// What the build has put into the library: the kernels' text always, their binaries where nvcc or hipcc was there.
+// Kernels embedded in the library by the build: always their source; their binaries if nvcc or hipcc was found.
 #pragma once
 
 #include <hmc/types.hpp>
 
 namespace hmc::memory {
 
-/// device_kernels.inl, as it is.
+/// The text of device_kernels.inl.
 const char* kernels_source() noexcept;
-/// For that vendor's devices: CUDA's fat binary, a bundle of HIP's code objects; null where this build has none.
+/// The binary for that vendor: a CUDA fat binary or a bundle of HIP code objects; null if this build has none.
 const void* embedded_kernels(MemoryType type) noexcept;
-/// Empty where there are such.
+/// Empty if embedded_kernels(type) isn't null; else the reason.
 const char* why_no_embedded_kernels(MemoryType type) noexcept;
 
 }  // namespace hmc::memory

@@ -1,5 +1,5 @@
-# Which of HMC_HIP_ARCHITECTURES the hipcc that is here compiles for: tried with a kernel of one line, once. `why`: why
-# none.
+# Sets `found` to the HMC_HIP_ARCHITECTURES that hipcc can compile for. Each is tried once with a one-line kernel.
+# `why` is set to the reason if there are none.
 function(hip_architectures found why)
   set(${found} "" PARENT_SCOPE)
   if(NOT HMC_HIP_KERNELS)
@@ -11,7 +11,7 @@ function(hip_architectures found why)
     set(${why} "there was no hipcc" PARENT_SCOPE)
     return()
   endif()
-  # An answer holds for these.
+  # The cached result is valid for these.
   set(tried "${HMC_HIPCC};${HMC_HIP_ARCHITECTURES}")
   if(NOT "${tried}" STREQUAL "${HMC_HIPCC_TRIED}")
     set(folder ${CMAKE_CURRENT_BINARY_DIR}/hipcc_trial)

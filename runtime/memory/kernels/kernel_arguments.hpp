@@ -1,4 +1,4 @@
-// What the kernels of device_kernels.inl take, as the host lays it out.
+// The host's layout of the arguments of the kernels in device_kernels.inl.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace hmc::memory {
 
-/// As collectives/reduce has it: outs[j][i] = ins[0][i] op ins[1][i] op ...
+/// As in collectives/reduce: outs[j][i] = ins[0][i] op ins[1][i] op ...
 struct ReduceArguments {
-  static constexpr int most = 64;  ///< inputs, and outputs
+  static constexpr int most = 64;  ///< maximum of inputs and of outputs
   const void* ins[most];
   void* outs[most];
   std::int32_t in_count;
@@ -17,7 +17,7 @@ struct ReduceArguments {
   std::int32_t aligned;
   std::uint64_t count;
 };
-/// `rows` rows of `row_bytes`, between two pitches: packs where `to_pitch` is `row_bytes`, else unpacks.
+/// Copies `rows` rows of `row_bytes` between two pitches. It packs if `to_pitch` is `row_bytes`.
 struct StridedArguments {
   void* to;
   const void* from;
