@@ -1,5 +1,5 @@
-// Ascend. A thread has no device until it sets one; that is left set, as its own programs do. Sharing
-// between processes isn't used yet: its keys want a list of the importers' process numbers.
+// Ascend. A thread has no device until it sets one. If the caller had none, HMC leaves its device set. Sharing between
+// processes isn't used yet: its keys need a list of the importers' pids.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -11,13 +11,12 @@ namespace hmc::memory {
 
 namespace {
 
-// The numbers below, beside the published names.
-// Codes: acl/acl_base.h (1xxxxx to 3xxxxx) and acl/error_codes/rt_error_codes.h (x07xxx), CANN 8.0.
+// Codes from acl/acl_base.h (1xxxxx to 3xxxxx) and acl/error_codes/rt_error_codes.h (x07xxx), CANN 8.0.
 constexpr int error_repeat_initialize = 100002;   // ACL_ERROR_REPEAT_INITIALIZE
 constexpr int error_bad_alloc = 200000;           // ACL_ERROR_BAD_ALLOC
 constexpr int error_memory_allocation = 207001;   // ACL_ERROR_RT_MEMORY_ALLOCATION
 constexpr int error_storage_over_limit = 300000;  // ACL_ERROR_STORAGE_OVER_LIMIT; 200002 is ACL_ERROR_INVALID_DEVICE
-// Enumerators and flags: acl/acl_rt.h, CANN 8.0.
+// Enumerators and flags from acl/acl_rt.h, CANN 8.0.
 constexpr int malloc_huge_first = 0;   // ACL_MEM_MALLOC_HUGE_FIRST
 constexpr int copy_to_device = 1;      // ACL_MEMCPY_HOST_TO_DEVICE
 constexpr int copy_to_host = 2;        // ACL_MEMCPY_DEVICE_TO_HOST
@@ -103,7 +102,7 @@ class AclVendor final : public Vendor {
     previous = nullptr;
     entered_.store(device, std::memory_order_relaxed);
     int current = -1;
-    // An error here means that this thread has none yet: there is nothing to restore then.
+    // An error means that this thread has no device yet: then there is nothing to restore.
     const bool had = api_.get_device(&current).ok();
     if (had && current == device) return {api_.set_device.name(), 0};
     if (had) previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current) + 1);
@@ -127,7 +126,7 @@ class AclVendor final : public Vendor {
                      stream);
   }
   Answer copy_2d(const Transfer& transfer, void* stream) const noexcept override {
-    // Between host and device only.
+    // The call supports only copies between host and device.
     if (transfer.direction == Direction::device_to_device) return {api_.copy_2d.name(), Answer::missing};
     return api_.copy_2d(transfer.destination, transfer.destination_pitch, transfer.source, transfer.source_pitch,
                         transfer.width, transfer.height, kind_of(transfer.direction), stream);
@@ -169,10 +168,10 @@ class AclVendor final : public Vendor {
   const GateCalls& gates() const noexcept override { return gates_; }
 
  private:
-  /// A thread without a device may get no answer; then the last one that HMC was on is lent to it.
+  /// The query may fail on a thread without a device. Then it is repeated on the device that HMC entered last.
   bool ask(const void* address, PointerAttributes& attributes) const noexcept {
     if (api_.pointer(address, &attributes).ok()) return true;
-    const int entered = entered_.load(std::memory_order_relaxed);  // any value that it ever had will do
+    const int entered = entered_.load(std::memory_order_relaxed);  // relaxed: any device that was entered will do
     int current = -1;
     if (entered < 0 || api_.get_device(&current).ok()) return false;
     const OnDevice here(*this, entered);
@@ -186,7 +185,7 @@ class AclVendor final : public Vendor {
   }
   void start() {
     Answer answer = api_.init(nullptr);
-    if (answer.code == error_repeat_initialize) answer.code = 0;  // the program uses it too
+    if (answer.code == error_repeat_initialize) answer.code = 0;  // the program has initialized the library already
     unsigned count = 0;
     if (answer.ok()) answer = api_.device_count(&count);
     if (!answer.ok()) why_not_ = fmt::format("{} answered {}", answer.call, answer.code);
@@ -199,7 +198,7 @@ class AclVendor final : public Vendor {
   FunctionGates gates_{api_.launch_host};
   std::string why_not_;
   int count_ = 0;
-  mutable std::atomic<int> entered_{-1};  ///< the device that HMC was on last
+  mutable std::atomic<int> entered_{-1};  ///< the device that HMC entered last
 };
 
 }  // namespace

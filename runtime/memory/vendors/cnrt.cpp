@@ -1,5 +1,5 @@
-// Cambricon's runtime. Its streams are queues, its events notifiers; its 2D copy stays on the device
-// and has small limits, so that rows are copied one by one. Sharing between processes isn't used yet.
+// Cambricon's runtime. Its streams are queues, its events are notifiers. Its 2D copy works only within a device and has
+// small limits, so HMC copies row by row. Sharing between processes isn't used yet.
 #include <fmt/format.h>
 
 #include "runtime/memory/function_gates.hpp"
@@ -9,7 +9,7 @@ namespace hmc::memory {
 
 namespace {
 
-// The numbers below, beside the published names: cnrt.h, CNRT 6.14. Codes are taken by name, see means_out_of_memory().
+// Numbers from cnrt.h, CNRT 6.14. Error codes are compared by name, see means_out_of_memory().
 constexpr int copy_to_device = 0;  // cnrtMemcpyHostToDev
 constexpr int copy_within = 1;     // cnrtMemcpyDevToDev
 constexpr int copy_to_host = 2;    // cnrtMemcpyDevToHost
@@ -88,8 +88,8 @@ class CnrtVendor final : public Vendor {
     const char* const text = api_.error_name.raw()(static_cast<int>(code));
     return text == nullptr ? "" : text;
   }
-  // Its numbers changed with its version 5; its names say the same in both: cnrtErrorNoMem is 100100 and
-  // cnrtErrorSysNoMem 100010 in CNRT 6.14.
+  // By name, because CNRT 5 changed the numbers but not these parts of the names. In CNRT 6.14 cnrtErrorNoMem is 100100
+  // and cnrtErrorSysNoMem is 100010.
   bool means_out_of_memory(long code) const noexcept override { return names(code, "NoMem") || names(code, "NO_MEM"); }
 
   Answer enter(int device, void*& previous) const noexcept override {
@@ -159,7 +159,7 @@ class CnrtVendor final : public Vendor {
     const char* const text = api_.error_name.raw()(static_cast<int>(code));
     return text != nullptr && std::strstr(text, part) != nullptr;
   }
-  /// cnrtErrorNotReady (1 in CNRT 6.14), and cnrtErrorBusy (632014), which it has replaced.
+  /// cnrtErrorNotReady (1 in CNRT 6.14) or its predecessor cnrtErrorBusy (632014).
   bool not_yet(const Answer& answer) const noexcept {
     return !answer.ok() &&
            (names(answer.code, "NotReady") || names(answer.code, "NOT_READY") || names(answer.code, "Busy"));

@@ -1,5 +1,5 @@
-// NVIDIA, through the driver API. Every call runs in the device's primary context, which is the one
-// that CUDA's runtime uses too; the caller's own context is put back.
+// NVIDIA, through the driver API. Every call runs in the device's primary context, which CUDA's runtime uses too.
+// leave() restores the caller's context.
 #include <fmt/format.h>
 
 #include <array>
@@ -164,11 +164,11 @@ class CudaKernels final : public KernelCalls {
   const Api& api_;
 };
 
-/// Words of pinned memory, for the streams of all devices.
+/// Words in pinned host memory, for the streams of all devices.
 class CudaGates final : public WordGates {
  public:
   explicit CudaGates(const Api& api) : api_(api) {}
-  /// While there is a context.
+  /// Call with a context current.
   void free_words() noexcept {
     for (void* const block : blocks_) (void)api_.free_host(block);
     blocks_.clear();
@@ -178,7 +178,7 @@ class CudaGates final : public WordGates {
   }
 
  private:
-  static constexpr std::size_t line = 64, block_bytes = 65536;  // pinning waits for devices: once, for many gates
+  static constexpr std::size_t line = 64, block_bytes = 65536;  // many words: pinning may wait for running work
   Answer device(int&) const noexcept override { return {}; }
   Answer make(std::vector<Word>& words) const override {
     void* block = nullptr;
@@ -241,7 +241,7 @@ class CudaVendor final : public Vendor {
   bool means_out_of_memory(long code) const noexcept override { return code == error_out_of_memory; }
 
   Answer enter(int device, void*& previous) const noexcept override {
-    previous = nullptr;  // pushed contexts are a stack: popping is enough
+    previous = nullptr;  // contexts form a stack: leave() only pops
     void* context = nullptr;
     if (const Answer answer = context_of(context, device); !answer.ok()) return answer;
     return api_.push_context(context);
@@ -326,7 +326,7 @@ class CudaVendor final : public Vendor {
   }
   Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event, 0); }
 
-  // One call, which needs no context, unlike the one for a single attribute; of the host's pointers it says 0.
+  // cuPointerGetAttributes needs no context, unlike the call for a single attribute. The type of a host pointer is 0.
   PointerInfo query(const void* address) const noexcept override {
     unsigned kind = 0, managed = 0;
     int device = -1;
@@ -351,8 +351,8 @@ class CudaVendor final : public Vendor {
     contexts_.resize(static_cast<std::size_t>(count_), nullptr);
   }
 
-  /// Retained at first use: a context costs hundreds of megabytes on a device that nobody asked for.
-  /// What isn't a device's number is refused as the driver would: nobody below checks again.
+  /// Retains the primary context at first use, because a context takes hundreds of megabytes of a device.
+  /// An invalid device number fails as in the driver: later code indexes by it without a check.
   Answer context_of(void*& context, int device) const noexcept {
     if (device < 0 || device >= count_) return {api_.retain_context.name(), error_invalid_device};
     const std::scoped_lock lock(mutex_);

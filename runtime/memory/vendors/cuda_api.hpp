@@ -1,5 +1,5 @@
-// CUDA's driver API as HMC uses it: prototypes and layouts written by hand, so that no toolkit is
-// needed. tests/unit/memory/cuda_prototypes_gate.cpp holds them against cuda.h where there is one.
+// The part of CUDA's driver API that HMC uses. Prototypes and layouts are written by hand, so that the build needs no
+// toolkit. tests/unit/memory/cuda_prototypes_gate.cpp compares them with cuda.h if it is installed.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ inline constexpr int access_read_write = 3;
 inline constexpr int granularity_recommended = 1;
 inline constexpr unsigned host_register_portable = 1;
 inline constexpr unsigned host_register_mapped = 2;
-inline constexpr unsigned wait_until_past = 0;  // CU_STREAM_WAIT_VALUE_GEQ: of the difference, as a signed number
+inline constexpr unsigned wait_until_past = 0;  // CU_STREAM_WAIT_VALUE_GEQ: until (int32_t)(word - value) >= 0
 
 struct Location {
   int type;
@@ -154,7 +154,7 @@ struct Api {
   Call<Result(Address, std::size_t)> unmap{library, "cuMemUnmap", optional};
   Call<Result(Address, std::size_t, const AccessDesc*, std::size_t)> set_access{library, "cuMemSetAccess", optional};
 
-  // Kernels, and words that streams write and wait for (since CUDA 11.7 under these names).
+  // Kernels, and words that streams write and wait for. The words' functions have these names since CUDA 11.7.
   Call<Result(void**, const void*)> load_module{library, "cuModuleLoadData", optional};
   Call<Result(void*)> unload_module{library, "cuModuleUnload", optional};
   Call<Result(void**, void*, const char*)> get_function{library, "cuModuleGetFunction", optional};

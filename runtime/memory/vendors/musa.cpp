@@ -1,5 +1,5 @@
-// Moore Threads. Sharing between processes isn't used yet: its runtime can't tell where an allocation
-// starts, which the handle with an offset needs.
+// Moore Threads. Sharing between processes isn't used yet: the runtime can't report the start of an allocation, which
+// HMC needs to compute the offset for an IPC handle.
 #include <fmt/format.h>
 
 #include "runtime/memory/vendors/runtime_vendor.hpp"
@@ -22,12 +22,12 @@ class MusaVendor final : public RuntimeVendor {
   std::string version_text() const override {
     const int number = version();
     if (number == 0) return {};
-    // As CUDA counts (11020), or with two digits more (40301).
+    // Either CUDA's scheme (11020 is 11.2) or major * 10000 + minor * 100 (40301 is 4.3).
     return number >= 20'000 ? fmt::format("MUSA {}.{}", number / 10'000, number / 100 % 100)
                             : fmt::format("MUSA {}.{}", number / 1000, number % 1000 / 10);
   }
   PointerKind kind_of(const PointerAttributes& attributes) const noexcept override {
-    // musaMemoryTypeHost 1, musaMemoryTypeDevice 2, musaMemoryTypeManaged 3: as CUDA's.
+    // musaMemoryTypeHost 1, musaMemoryTypeDevice 2, musaMemoryTypeManaged 3, as in CUDA.
     return attributes.type == 2   ? PointerKind::device
            : attributes.type == 1 ? PointerKind::pinned
            : attributes.type == 3 ? PointerKind::managed

@@ -1,5 +1,5 @@
-// OpenCL, any implementation behind the loader. One context per device; its streams are in-order
-// command queues. A copy between two devices has no call here: it goes through the host.
+// OpenCL: every implementation that the loader finds. One context per device. Streams are in-order command queues. A
+// copy between two devices isn't supported, so HMC stages it through the host.
 #include <fmt/format.h>
 
 #include <array>
@@ -21,7 +21,7 @@ struct Device {
   Object context = nullptr;
 };
 
-/// OpenCL's streams stop at events that the host says are complete.
+/// A stream stops at a user event until the host sets it complete.
 class EventGate final : public Gate {
  public:
   explicit EventGate(const Api& api) : api_(api) {}
@@ -37,7 +37,7 @@ class EventGate final : public Gate {
   }
   const Object& event() const noexcept { return event_; }
   void open() noexcept override {
-    // Relaxed: only who is first; the library orders the rest.
+    // Relaxed: only decides which call is the first. The library orders the memory accesses.
     if (!is_open_.exchange(true, std::memory_order_relaxed)) (void)api_.set_event(event_, complete);
   }
 
@@ -67,7 +67,7 @@ class EventGates final : public GateCalls {
   const Api& api_;
 };
 
-/// OpenCL has no current device: this is enter()'s.
+/// The device of enter(): OpenCL has no current device of its own.
 thread_local int current_device = 0;
 
 class OpenClVendor final : public Vendor {
@@ -155,7 +155,7 @@ class OpenClVendor final : public Vendor {
     const auto place = addresses_.find(writes ? transfer.destination : transfer.source);
     const std::size_t pitch = writes ? transfer.destination_pitch : transfer.source_pitch;
     const std::size_t host_pitch = writes ? transfer.source_pitch : transfer.destination_pitch;
-    // Rows of a rectangle start at multiples of the pitch, so the offset is split into both.
+    // The call takes the start as (column, row), so the offset is split by the pitch. The rectangle must not wrap.
     const std::array<std::size_t, 3> origin{place.offset % pitch, place.offset / pitch, 0}, host_origin{};
     const std::array<std::size_t, 3> region{transfer.width, transfer.height, 1};
     if (origin[0] + transfer.width > pitch) return {api_.write_rect.name(), Answer::missing};
@@ -187,7 +187,7 @@ class OpenClVendor final : public Vendor {
     return answer;
   }
 
-  // An event here is a box for OpenCL's, which exist from their recording on.
+  // OpenCL creates an event when it is recorded, so the handle of an HMC event is a box that holds the current one.
   struct Box {
     Object event = nullptr;
   };
@@ -240,10 +240,10 @@ class OpenClVendor final : public Vendor {
  private:
   const Device& at(int device) const noexcept { return devices_[static_cast<std::size_t>(device)]; }
 
-  /// What was put into a queue may wait there for ever until it's flushed.
+  /// Without a flush, queued commands may never start.
   Answer flushed(void* queue, Answer answer) const noexcept { return answer.ok() ? api_.flush(queue) : answer; }
   Answer status_of(bool& done, Object event) const noexcept {
-    int status = 0;  // 0 complete, 1 running, 2 submitted, 3 queued; below 0 the command's error
+    int status = 0;  // 0 complete, 1 running, 2 submitted, 3 queued; negative: the command's error
     const Answer answer = api_.event_info(event, event_status, sizeof status, &status, nullptr);
     done = status <= 0;
     if (answer.ok() && status < 0) return {answer.call, status};

@@ -1,6 +1,5 @@
-// OpenCL's buffers are objects without an address. HMC gives each one a reserved range of this
-// process's addresses that nobody can read: pointer arithmetic works, and a host that dereferences
-// device memory faults at once.
+// OpenClAddresses: OpenCL buffers have no address, so HMC reserves an inaccessible address range for each. Pointer
+// arithmetic works, and a host access to device memory faults at once.
 #pragma once
 
 #include <atomic>
@@ -14,14 +13,14 @@ namespace hmc::memory {
 class OpenClAddresses {
  public:
   struct Place {
-    void* buffer = nullptr;  ///< null: not ours
+    void* buffer = nullptr;  ///< null: the address isn't in a range of HMC's
     std::size_t offset = 0;
     std::size_t left = 0;  ///< bytes from the address to the buffer's end
     int device = -1;
   };
-  /// Null when there are no addresses left.
+  /// Null if out of addresses or host memory.
   void* add(void* buffer, std::size_t bytes, int device) noexcept;
-  /// The buffer that lay there, for releasing; null if `address` isn't a start.
+  /// Returns the buffer for release by the caller; null if `address` isn't the start of a range.
   void* remove(void* address) noexcept;
   Place find(const void* address) const noexcept;
 
@@ -33,7 +32,7 @@ class OpenClAddresses {
   };
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Range> ranges_;
-  // What lies outside of all that ever were is the host's, and needs no lock to say so.
+  // Bounds of all ranges so far. An address outside is host memory; find() checks that without the lock.
   std::atomic<std::uintptr_t> lowest_{UINTPTR_MAX}, end_{0};
 };
 

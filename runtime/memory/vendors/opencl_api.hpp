@@ -1,5 +1,5 @@
-// OpenCL 1.2 as HMC uses it; prototypes by hand. tests/unit/memory/opencl_prototypes_gate.cpp holds
-// them against CL/cl.h where there is one.
+// The part of OpenCL 1.2 that HMC uses. Prototypes are written by hand. tests/unit/memory/opencl_prototypes_gate.cpp
+// compares them with CL/cl.h if it is installed.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace hmc::memory::opencl {
 using Result = int;
 using Uint = unsigned;
 using Bitfield = unsigned long;
-using Object = void*;  // platforms, devices, contexts, queues, buffers and events alike
+using Object = void*;  // platform, device, context, queue, buffer or event
 
 inline constexpr int error_device_not_found = -1;
 inline constexpr int error_allocation = -4;

@@ -1,6 +1,5 @@
-// The runtime API that HIP and MUSA share but for the prefix of its names, and HIP's virtual memory.
-// Prototypes and layouts written by hand; tests/unit/memory/hip_prototypes_gate.cpp holds them against
-// HIP's headers where there are some.
+// The runtime API that HIP and MUSA share except for the prefix of its names, and HIP's virtual memory. Prototypes and
+// layouts are written by hand. tests/unit/memory/hip_prototypes_gate.cpp compares them with HIP's headers if installed.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +14,12 @@ using Stream = void*;
 using Event = void*;
 using Handle = void*;
 
-// Published numbers: hip/hip_runtime_api.h (held against HIP 5.2's where it is installed) and, for MUSA's codes,
-// musa's driver_types.h (MUSA 4.1): musaErrorMemoryAllocation, musaErrorNotReady. MUSA's flags, copy kinds and memory
-// types are CUDA's, whose programs its compiler takes by renaming.
+// Sources of the numbers: hip/hip_runtime_api.h (compared with HIP 5.2's if it is installed) and, for MUSA's codes
+// musaErrorMemoryAllocation and musaErrorNotReady, driver_types.h of MUSA 4.1. MUSA's flags, copy kinds and memory
+// types equal CUDA's, because its compiler accepts CUDA programs by renaming.
 inline constexpr int error_invalid_value = 1;
 inline constexpr int error_out_of_memory = 2;
-inline constexpr int error_not_ready = 600;  // 34, CUDA's until its version 10, is musaErrorStubLibrary
+inline constexpr int error_not_ready = 600;  // not 34 (CUDA before version 10): that is musaErrorStubLibrary
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_disable_timing = 2;
 inline constexpr unsigned host_alloc_portable = 1;
@@ -37,13 +36,13 @@ inline constexpr int granularity_recommended = 1;
 inline constexpr unsigned signal_memory = 2;
 inline constexpr unsigned wait_until_past = 0;
 
-/// The first two fields are all that is read, and they are the same in every version of both.
+/// `type` and `device` have the same layout in every version of both. Only HIP's `is_managed` is read besides.
 struct PointerAttributes {
   int type;
   int device;
   void* device_pointer;
   void* host_pointer;
-  int is_managed;  ///< HIP's alone
+  int is_managed;  ///< HIP only
   unsigned allocation_flags;
   char room[64];  ///< for fields that later versions add
 };
@@ -70,7 +69,7 @@ struct AccessDesc {
   int flags;
 };
 
-/// What the two call their functions.
+/// The function names of one of the two libraries.
 struct Names {
   const char *init, *version, *device_count, *get_device, *set_device, *error_name;
   const char *allocate, *free, *allocate_host, *free_host, *allocate_managed, *allocate_async, *free_async;
@@ -142,7 +141,7 @@ struct Api {
   Call<Result(Stream, void (*)(void*), void*)> launch_host{library, n.launch_host, optional};
 };
 
-/// What only HIP is asked for.
+/// Functions that HMC uses from HIP only.
 struct HipApi {
   explicit HipApi(Library& from) : library(from) {}
   Library& library;

@@ -30,7 +30,7 @@ std::string RuntimeVendor::code_name(long code) const {
   return text == nullptr ? "" : text;
 }
 
-// The thread's device is one number; it is put back as `previous - 1`, so that null means: leave it.
+// `previous` holds the caller's device + 1, so that null means: nothing to restore.
 Answer RuntimeVendor::enter(int device, void*& previous) const noexcept {
   previous = nullptr;
   int current = -1;

@@ -1,4 +1,4 @@
-// RuntimeVendor: what HIP and MUSA share.
+// RuntimeVendor: the common base of HIP and MUSA.
 #pragma once
 
 #include "runtime/memory/function_gates.hpp"
@@ -45,7 +45,7 @@ class RuntimeVendor : public Vendor {
   RuntimeVendor(const LibraryNames& library, const runtime_api::Names& names);
   int version() const noexcept;
   virtual std::string version_text() const = 0;
-  /// What PointerAttributes::type means in this version of the library.
+  /// The meaning of PointerAttributes::type in this version of the library.
   virtual PointerKind kind_of(const runtime_api::PointerAttributes& attributes) const noexcept = 0;
 
   Library library_;
