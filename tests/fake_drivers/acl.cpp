@@ -27,7 +27,7 @@ int code_of(Result result) {
 }
 // acl_rt.h, CANN 8.0: ACL_EVENT_SYNC, ACL_EVENT_CAPTURE_STREAM_PROGRESS, ACL_EVENT_TIME_LINE.
 constexpr unsigned event_sync = 1, event_progress = 2, event_time_line = 8;
-// aclrtMemMallocPolicy there: what to do about pages, and then a bit of the memory's kind.
+// aclrtMemMallocPolicy of acl_rt.h: a page policy, and bits for the bandwidth of the memory.
 enum Pages { huge_first, huge_only, normal_only, huge_first_p2p, huge_only_p2p, normal_only_p2p };
 constexpr int low_band_width = 0x100, high_band_width = 0x1000;
 template <typename Work> int run(const char* name, Work&& work) {
@@ -36,7 +36,7 @@ template <typename Work> int run(const char* name, Work&& work) {
 template <typename Work> int run_here(const char* name, Work&& work) {
   return run(name, [&]() -> Result { return current < 0 ? Result::invalid_context : work(); });
 }
-/// With a stream: one of the current device, as of its context.
+/// For a call with a stream, which must be of the current device.
 template <typename Work> int run_on(const char* name, void* stream, Work&& work) {
   return run_here(name, [&]() -> Result {
     const StreamName here{stream, current};
@@ -79,7 +79,7 @@ FAKE_API int aclrtSetDevice(int device) {
     return Result::ok;
   });
 }
-// This device has no memory that other devices copy from and to by themselves (the policies of P2P).
+// The P2P policies are refused: other devices can't access this device's memory.
 FAKE_API int aclrtMalloc(void** address, std::size_t bytes, int policy) {
   return run_here("aclrtMalloc", [&] {
     const int pages = policy & ~(low_band_width | high_band_width);
@@ -127,7 +127,7 @@ FAKE_API int aclrtMemcpyAsync(void* to, std::size_t room, const void* from, std:
 FAKE_API int aclrtMemcpy2dAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                                 std::size_t width, std::size_t height, int kind, void* stream) {
   return run_on("aclrtMemcpy2dAsync", stream, [&](const StreamName& here) {
-    if (kind == 3) return Result::invalid_value;  // not within devices
+    if (kind == 3) return Result::invalid_value;  // no copies within a device
     return streams().copy_2d(to, target_side(kind), to_pitch, from, source_side(kind), from_pitch, width, height, here);
   });
 }

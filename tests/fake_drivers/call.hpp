@@ -1,4 +1,4 @@
-// What every fake function begins with.
+// The common entry of every fake function.
 #pragma once
 
 #include "tests/fake_drivers/memory.hpp"
@@ -8,8 +8,8 @@
 
 namespace fake {
 
-/// Counts the call, fails it where a test asked for that, and else does it. `code_of` gives the
-/// vendor's number for a result; `injected` is its number for a failure without a reason.
+/// Counts the call. Fails it if a test has armed a failure, else runs `work`. `code_of` converts a result to the
+/// vendor's code; `injected` is the vendor's code for an armed failure without a code of its own.
 template <typename CodeOf, typename Work> int call(const char* name, CodeOf code_of, int injected, Work&& work) {
   if (const long code = control().enter(name, injected); code != 0) return static_cast<int>(code);
   return code_of(work());

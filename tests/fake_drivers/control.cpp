@@ -74,7 +74,7 @@ void Control::dump(const char* library) const {
 }
 
 Control& control() {
-  static Control* const one = new Control;  // outlives whatever runs at exit
+  static Control* const one = new Control;  // never destroyed: destructors at exit use it
   return *one;
 }
 
@@ -86,7 +86,7 @@ struct AtExit {
 
 }  // namespace
 
-// What tests reach by dlsym: see client.hpp.
+// Tests find these by dlsym.
 extern "C" {
 __attribute__((visibility("default"))) void fake_arm(const char* spec) { control().arm(spec); }
 __attribute__((visibility("default"))) void fake_set_delay_us(int us) { control().delay_us = us; }

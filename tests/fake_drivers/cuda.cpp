@@ -1,4 +1,4 @@
-// libcuda: the driver API's names over the engine: devices, contexts, memory, copies, streams and events.
+// libcuda: the driver API's functions for devices, contexts, memory, copies, streams and events.
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -28,7 +28,7 @@ constexpr unsigned host_alloc_write_combined = 4;
 constexpr unsigned host_register_io_memory = 4, host_register_read_only = 8;
 constexpr unsigned attach_host = 2;
 
-/// Only bits of `known`.
+/// Whether `flags` has only bits of `known`.
 bool is_of(unsigned flags, unsigned known) { return (flags & ~known) == 0; }
 
 }  // namespace
@@ -185,7 +185,7 @@ FAKE_API int cuMemFreeAsync(Address address, void* stream) {
   return run_here("cuMemFreeAsync", [&](int device) {
     const Result result = streams().free(pointer(address), {stream, device});
     return result != Result::invalid_value ? result
-                                           : memory().ipc_close(pointer(address));  // of another process's pool
+                                           : memory().ipc_close(pointer(address));  // memory of an imported pool
   });
 }
 FAKE_API int cuMemGetAddressRange_v2(Address* start, std::size_t* bytes, Address address) {
@@ -197,7 +197,7 @@ FAKE_API int cuMemGetAddressRange_v2(Address* start, std::size_t* bytes, Address
     return Result::ok;
   });
 }
-// Needs no context, and knows nothing of what isn't CUDA's.
+// Needs no context. For memory that isn't CUDA's it succeeds with type 0 and device -2.
 FAKE_API int cuPointerGetAttributes(unsigned count, int* attributes, void** data, Address address) {
   return run("cuPointerGetAttributes", [&] {
     Found found;

@@ -1,4 +1,4 @@
-// What the files of libcuda's names share: a call needs a current context, as there.
+// Shared by the files of the fake libcuda. As in libcuda, most calls need a current context.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ inline constexpr int attribute_can_flush = 98;
 /// cuInit was called.
 extern bool initialized;
 
-/// Without a destructor: programs free memory from those of statics, when a thread's objects have gone already.
+/// Has no destructor: destructors of static objects may free memory after the thread-local objects were destroyed.
 class ContextStack {
  public:
   bool empty() const noexcept { return depth_ == 0; }
@@ -40,7 +40,7 @@ extern thread_local constinit ContextStack context_stack;
 template <typename Work> int run(const char* name, Work&& work) {
   return call(name, code_of, 999, [&]() -> Result { return initialized ? work() : Result::not_initialized; });
 }
-/// Needs a context; `work` gets its device.
+/// For a call that needs a context. `work` gets the context's device.
 template <typename Work> int run_here(const char* name, Work&& work) {
   return run(name,
              [&]() -> Result { return context_stack.empty() ? Result::invalid_context : work(context_stack.back()); });

@@ -1,4 +1,4 @@
-// libcuda's events that processes share: two counters in a page that both map.
+// libcuda's inter-process events: two counters in a page that both processes map.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

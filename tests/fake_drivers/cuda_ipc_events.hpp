@@ -1,4 +1,4 @@
-// Events that another process may wait for.
+// Inter-process events of the fake libcuda.
 #pragma once
 
 #include "tests/fake_drivers/streams.hpp"

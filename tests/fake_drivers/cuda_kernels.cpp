@@ -1,4 +1,4 @@
-// libcuda's names for kernels, and for words that streams write and wait for.
+// libcuda: kernels, and words that streams write and wait for.
 #include "tests/fake_drivers/cuda_calls.hpp"
 #include "tests/fake_drivers/kernels.hpp"
 
@@ -34,7 +34,7 @@ FAKE_API int cuStreamWriteValue32_v2(void* stream, Address word, unsigned value,
     return streams().write_word({stream, device}, pointer(word), value, 4);
   });
 }
-// A flush is one of the device's own remote writes: in a process they are there when the word is.
+// FLUSH makes earlier remote writes to the device visible. Here they are visible when the word is, so it does nothing.
 FAKE_API int cuStreamWaitValue32_v2(void* stream, Address word, unsigned value, unsigned flags) {
   constexpr unsigned flush = 1U << 30, not_all_bits = 3;
   return run_here("cuStreamWaitValue32_v2", [&](int device) {

@@ -1,4 +1,4 @@
-// libcuda's pools that processes share: a pool's descriptor, and 64 bytes for each of its allocations.
+// libcuda's memory pools. Processes share a pool by descriptor, and each of its allocations by 64 bytes.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ using Address = unsigned long long;
 
 constexpr int handle_posix_fd = 1;
 
-/// Known by the inode of its descriptor, in whatever process.
+/// Identified in every process by the inode of its descriptor.
 struct Pool {
   int fd = -1;
   bool imported = false;
@@ -24,7 +24,7 @@ struct Pool {
 std::mutex mutex;
 std::map<std::uintptr_t, Pool> pools;
 std::uintptr_t next_pool = 0x7000;
-std::map<Address, std::uint64_t> inode_of_memory;  // the pool that it is from
+std::map<Address, std::uint64_t> inode_of_memory;  // the inode of the pool of an allocation
 
 int code_of(Result result) {
   return result == Result::ok ? 0 : result == Result::out_of_memory ? 2 : result == Result::invalid_handle ? 400 : 1;
@@ -68,7 +68,7 @@ FAKE_API int cuMemPoolDestroy(void* pool) {
     return Result::ok;
   });
 }
-// At once, whatever the stream: a process waits for the stream before it shares the memory with another one.
+// Allocates at once and not in stream order: a process waits for the stream before it shares the memory.
 FAKE_API int cuMemAllocFromPoolAsync(Address* address, std::size_t bytes, void* pool, void* stream) {
   return call("cuMemAllocFromPoolAsync", code_of, 999, [&] {
     if (streams().check_here({stream, 0}) == Result::invalid_handle) return Result::invalid_handle;

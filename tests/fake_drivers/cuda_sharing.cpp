@@ -1,4 +1,4 @@
-// libcuda's names for memory that processes share: handles of allocations, and physical memory that is mapped.
+// libcuda: sharing between processes: IPC handles, and physical memory.
 #include <cstring>
 
 #include "tests/fake_drivers/cuda_calls.hpp"

@@ -1,4 +1,4 @@
-// What libamdhip64 has beyond the family: virtual memory, with the import call's two conventions.
+// Functions of libamdhip64 that libmusart lacks: virtual memory, with both conventions of the import call, and others.
 #include <cstdio>
 
 #include "runtime/memory/vendors/runtime_api.hpp"
@@ -66,7 +66,7 @@ FAKE_API int hipMemGetAddressRange(void** start, std::size_t* bytes, void* addre
   return run("hipMemGetAddressRange", [&] {
     Found found;
     if (!memory().find(found, address)) return Result::invalid_value;
-    *start = found.start;  // without looking for null, as the real one
+    *start = found.start;  // without a check for null, as in HIP
     *bytes = found.bytes;
     return Result::ok;
   });
@@ -99,7 +99,7 @@ FAKE_API int hipMemExportToShareableHandle(void* shareable, void* handle, int ty
 FAKE_API int hipMemImportFromShareableHandle(void** handle, void* os_handle, int type) {
   return run("hipMemImportFromShareableHandle", [&] {
     if (type != 1) return Result::invalid_value;
-    // Before ROCm 7.1 this is the descriptor's address; whoever gives the descriptor itself faults.
+    // Before ROCm 7.1 this is the address of the descriptor; a caller that passes the descriptor itself faults.
     const int fd = control().hip_version >= 70'100'000 ? static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle))
                                                        : *static_cast<const int*>(os_handle);
     std::uint64_t made = 0;

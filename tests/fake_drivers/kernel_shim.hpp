@@ -1,4 +1,4 @@
-// What device_kernels.inl needs of its device, on the host.
+// Defines the macros of device_kernels.inl for the host.
 #pragma once
 
 #include <bit>

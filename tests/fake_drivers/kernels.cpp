@@ -42,21 +42,20 @@ void run_block(FakeKernel run, bool meets, const void* argument, unsigned block,
   for (std::thread& each : all) each.join();
 }
 
-/// A fat binary of nvcc's, or what a compiler library makes.
+/// Whether the image is a fat binary of nvcc or an ELF file of a real compiler library.
 bool is_binary(const void* image) {
   constexpr unsigned char fatbin[] = {0x50, 0xed, 0x55, 0xba}, elf[] = {0x7f, 'E', 'L', 'F'};
   return std::memcmp(image, fatbin, 4) == 0 || std::memcmp(image, elf, 4) == 0;
 }
 
-/// A bundle of AMD's code objects: after the mark how many entries, then of each where it lies, how long it is, and
-/// for which device.
+/// A bundle of AMD's code objects: the mark, the number of entries, and per entry its offset, its size and its target.
 constexpr char bundle_mark[] = "__CLANG_OFFLOAD_BUNDLE__";
 std::uint64_t number_at(const char* at) {
   std::uint64_t number = 0;
   std::memcpy(&number, at, sizeof number);
   return number;
 }
-/// Which of `all` the objects for devices have; empty where there are none, or one of them isn't one.
+/// The names of `all` that the device objects contain; empty if there is no device object or one is malformed.
 template <typename Names> std::string kernels_in_bundle(const char* image, const Names& all) {
   std::string names = "\n";
   const char* entry = image + sizeof bundle_mark - 1 + 8;
@@ -72,7 +71,7 @@ template <typename Names> std::string kernels_in_bundle(const char* image, const
                                   "ELF",
                                   4) != 0)
       return {};
-    if (++objects > 1) continue;  // all are of one source
+    if (++objects > 1) continue;  // all objects have the same source
     for (const auto& [name, kernel] : all)
       if (std::string_view(object, bytes).find(name) != std::string_view::npos) names += name + "\n";
   }
@@ -124,7 +123,7 @@ Result Kernels::load(void*& module, const void* image) {
   } else if (!is_binary(image)) {
     return Result::invalid_value;
   }
-  module = new char;  // an address of its own
+  module = new char;  // a unique address
   modules_[module] = names;
   control().gained(Live::module);
   return Result::ok;
@@ -153,7 +152,7 @@ Result Kernels::launch(void* function, unsigned blocks, unsigned threads, void**
   if (function == nullptr || blocks == 0 || threads == 0 || threads > 1024) return Result::invalid_value;
   if (const Result result = streams().check_here(stream); result != Result::ok) return result;
   const Kernel kernel = *static_cast<const Kernel*>(function);
-  // Aligned as any parameter may want it.
+  // operator new aligns for any parameter type.
   const std::shared_ptr<void> argument(::operator new(kernel.argument_bytes), [](void* p) { ::operator delete(p); });
   std::memcpy(argument.get(), arguments[0], kernel.argument_bytes);
   return streams().run(

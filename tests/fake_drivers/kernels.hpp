@@ -1,5 +1,5 @@
-// Modules and kernels of a fake device. Its kernels are device_kernels.inl, compiled for the host, and what tests add;
-// a module's image only says which of them it has.
+// Modules and kernels of a fake device. The kernels are device_kernels.inl, compiled for the host, and kernels that
+// tests add. A module's image only lists their names.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace fake {
 
-/// What the fake compilers make: this, then the kernels' names, each with a line of its own.
+/// The start of an image from the fake compilers. The names of the kernels follow, one per line.
 inline constexpr char image_mark[] = "fake kernels\n";
 
 class Kernels {
@@ -22,7 +22,7 @@ class Kernels {
   Result load(void*& module, const void* image);
   Result unload(void* module);
   Result function(void*& function, void* module, const char* name);
-  /// The argument is copied now, the kernel runs on the stream, which must be of the current device.
+  /// Copies the argument at once. The kernel runs on the stream, which must be of the current device.
   Result launch(void* function, unsigned blocks, unsigned threads, void** arguments, const StreamName& stream);
 
  private:
@@ -33,7 +33,7 @@ class Kernels {
   };
   std::mutex mutex_;
   std::map<std::string, Kernel> kernels_;
-  std::map<void*, std::string> modules_;  ///< with the image's names; empty: a real binary, whose names aren't read
+  std::map<void*, std::string> modules_;  ///< value: the image's names; empty for a real binary: any kernel is found
 };
 
 Kernels& kernels();

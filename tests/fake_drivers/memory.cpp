@@ -35,9 +35,9 @@ int new_memfd(std::size_t bytes) {
   return -1;
 }
 
-/// Real memory holds what its last user left: never zeros.
+/// New device memory may hold old data, so the fake's has no zero byte.
 bool fill_with_garbage(int fd, std::size_t bytes) {
-  static const auto& garbage = *new std::vector<unsigned char>(std::size_t{1} << 20, 0xA5);  // programs free at exit
+  static const auto& garbage = *new std::vector<unsigned char>(std::size_t{1} << 20, 0xA5);  // never destroyed
   for (std::size_t at = 0; at < bytes;) {
     const ssize_t done = ::pwrite(fd, garbage.data(), std::min(garbage.size(), bytes - at), static_cast<off_t>(at));
     if (done <= 0) return false;
@@ -97,7 +97,7 @@ const Memory::Range* Memory::backed(std::size_t offset, std::size_t& start) {
   return nullptr;
 }
 
-/// First fit. One piece of granularity stays free behind each range, so that overruns don't hit a neighbour.
+/// First fit. One granule stays free behind each range, so that an overrun doesn't hit the next range.
 Result Memory::place(Ranges::iterator& placed, std::size_t bytes, Kind kind, std::size_t lead, std::size_t aligned) {
   const std::size_t reserved = round_up(lead + bytes, granularity);
   const auto base = reinterpret_cast<std::uintptr_t>(window_);
@@ -165,7 +165,7 @@ Result Memory::allocate(void*& address, std::size_t bytes, int device, bool at_o
 void Memory::come_alive(void* address) {
   const std::scoped_lock lock(mutex_);
   const auto range = exact(address);
-  if (range == ranges_.end()) return;  // its free came first: the caller has ordered nothing
+  if (range == ranges_.end()) return;  // freed before: the caller didn't order the free after the allocation
   range->second.dormant = false;
   (void)::mprotect(shadow(range->first), range->second.physical->bytes(), PROT_READ | PROT_WRITE);
 }
@@ -252,7 +252,7 @@ const HostBlock* Memory::host_block(const void* address, std::size_t& left) {
   return &found->second;
 }
 
-// ---- handles between processes: the importer opens the exporter's descriptor
+// ---- IPC handles: the importer opens the exporter's descriptor
 
 Result Memory::ipc_get(IpcContent& content, void* address) {
   const std::scoped_lock lock(mutex_);
@@ -301,7 +301,7 @@ Result Memory::ipc_open(void*& address, const IpcContent& content, int device) {
 }
 Result Memory::ipc_close(void* address) { return drop(address, Kind::imported); }
 
-// ---- what copies ask
+// ---- lookup, for copies and words
 
 std::byte* Memory::resolve(const void* address, std::size_t bytes, Side side) {
   const std::scoped_lock lock(mutex_);

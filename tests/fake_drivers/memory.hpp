@@ -1,6 +1,6 @@
-// The memory of a fake device. An address of it lies in a window of this process that nobody can ever
-// touch; the bytes are memfds, mapped in a second window at the same distance, which only the driver
-// knows. What a driver's call isn't allowed to reach, faults.
+// The memory of a fake device. Device addresses lie in an inaccessible address range (the window). The bytes are
+// memfds, which are mapped at the same offset in a second range (the shadow). Only the driver uses the shadow. An
+// access to memory that isn't mapped or enabled faults.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ enum class Result {
   invalid_device,
   invalid_context,
   invalid_handle,
-  other_context,  ///< the handle is of another device than the current one
+  other_context,  ///< the handle's device isn't the current one
   not_ready,
   already_mapped,
   not_supported,
@@ -29,10 +29,10 @@ enum class Result {
 
 std::uint64_t inode_of(int fd);
 
-/// Bytes of a device: a memfd.
+/// Physical memory of a device: a memfd.
 class Physical {
  public:
-  /// Takes `fd` over.
+  /// Takes ownership of `fd`.
   Physical(int fd, std::size_t bytes, int device);
   ~Physical();
   Physical(const Physical&) = delete;
@@ -58,15 +58,15 @@ struct Found {
 };
 struct HostBlock {
   std::size_t bytes = 0;
-  int device = 0;  ///< the current device of the call that made or registered it
+  int device = 0;  ///< the current device of the call that allocated or registered it
   bool managed = false;
   bool portable = false;  ///< pinned for all devices
-  bool mapped = false;    ///< devices have a pointer to it
-  bool signal = false;    ///< HIP's memory for words that streams wait for
-  bool is_users = false;  ///< registered, not made
+  bool mapped = false;    ///< has a device pointer
+  bool signal = false;    ///< HIP's signal memory, for words that streams wait for
+  bool is_users = false;  ///< registered, not allocated here
 };
 
-/// What a legacy handle holds.
+/// The content of an IPC handle or of a fabric handle.
 struct IpcContent {
   std::uint64_t magic, pid, fd, inode, bytes, device;
 };
@@ -75,15 +75,15 @@ struct IpcContent {
 class Memory {
  public:
   static constexpr std::size_t granularity = std::size_t{2} << 20;
-  /// Plain memory starts at odd multiples of it: callers get this alignment, and no more.
+  /// Plain memory starts at odd multiples of this, so that it has no larger alignment.
   static constexpr std::size_t alignment = 256;
   Memory();
 
   // ---- plain memory
   Result allocate(void*& address, std::size_t bytes, int device) { return allocate(address, bytes, device, true); }
   Result free(void* address) { return drop(address, Kind::malloced); }
-  /// Stream-ordered: the driver reaches the memory from come_alive() on; free_soon() refuses what can't be freed, and
-  /// the memory lives until free().
+  /// Stream-ordered memory: the driver can access it from come_alive() on. free_soon() checks that it can be freed; it
+  /// lives until free().
   Result allocate_dormant(void*& address, std::size_t bytes, int device) {
     return allocate(address, bytes, device, false);
   }
@@ -91,18 +91,18 @@ class Memory {
   Result free_soon(void* address);
   Result allocate_host(void*& address, const HostBlock& block);
   Result free_host(void* address);
-  /// Host memory of the caller's; no byte of it twice.
+  /// Registers the caller's host memory. A byte can be registered only once.
   Result pin(void* address, HostBlock block);
   Result unpin(void* address);
-  /// How `device` addresses host memory: only what was mapped, for its own device unless it is portable.
+  /// The device pointer of host memory. The memory must be mapped, and portable or of the same device.
   Result device_pointer(void*& seen, void* address, int device);
 
-  // ---- physical memory and ranges
+  // ---- physical memory and address ranges
   Result create(std::uint64_t& handle, std::size_t bytes, int device);
   Result release(std::uint64_t handle);
   Result export_fd(int& fd, std::uint64_t handle);
   Result import_fd(std::uint64_t& handle, int fd, int device);
-  /// By bytes, as ipc_get and ipc_open; any number of times, in this process too.
+  /// As ipc_get and ipc_open, but the same handle can be opened many times, also in this process.
   Result fabric_get(IpcContent& content, std::uint64_t handle);
   Result fabric_open(std::uint64_t& handle, const IpcContent& content);
   /// `aligned`: 0 or a power of two.
@@ -112,16 +112,17 @@ class Memory {
   Result unmap(void* address, std::size_t bytes);
   Result set_access(void* address, std::size_t bytes);
 
-  // ---- handles between processes
+  // ---- IPC handles
   Result ipc_get(IpcContent& content, void* address);
   Result ipc_open(void*& address, const IpcContent& content, int device);
   Result ipc_close(void* address);
 
-  /// Where the driver finds [address, address + bytes); null when `side` forbids it or it isn't mapped.
+  /// The driver's address of [address, address + bytes); null if the range isn't mapped or isn't of `side`.
   std::byte* resolve(const void* address, std::size_t bytes, Side side);
-  /// A word that streams write or wait for: aligned by its size, in device memory or in mapped host memory; else null.
+  /// As resolve(), for a word that streams write or wait for; null unless it is aligned to its size and in device
+  /// memory, mapped host memory or signal memory.
   std::byte* word(const void* address, std::size_t bytes);
-  /// For kernels, which nobody stops: what isn't mapped, or not for access, faults.
+  /// For kernels: without checks. An access to memory that isn't mapped or enabled faults.
   void* reach(const void* address) const noexcept {
     std::size_t offset = 0;
     return in_window(address, offset) ? shadow(offset) : const_cast<void*>(address);
@@ -131,14 +132,14 @@ class Memory {
 
  private:
   struct Range {
-    std::size_t bytes = 0;     ///< asked for: accesses beyond are refused
-    std::size_t reserved = 0;  ///< of the window
-    std::size_t lead = 0;      ///< from the start in the window to the first byte
+    std::size_t bytes = 0;     ///< requested: accesses beyond are refused
+    std::size_t reserved = 0;  ///< bytes taken from the window
+    std::size_t lead = 0;      ///< from the start of the range to its first byte
     Kind kind = Kind::reserved;
     std::shared_ptr<Physical> physical;  ///< null: only reserved
     std::uint64_t inode = 0;
-    bool dormant = false;  ///< stream-ordered: the stream hasn't come to the allocation
-    bool leaving = false;  ///< stream-ordered: its free is in a stream
+    bool dormant = false;  ///< stream-ordered: the stream hasn't executed the allocation yet
+    bool leaving = false;  ///< stream-ordered: its free is queued in a stream
   };
   using Ranges = std::map<std::size_t, Range>;  // by offset in the window
 
@@ -146,7 +147,7 @@ class Memory {
   bool in_window(const void* address, std::size_t& offset) const noexcept;
   Ranges::iterator exact(void* address);
   static Ranges::iterator around(Ranges& ranges, std::size_t offset);
-  /// What has memory behind it there, and where that begins; null: nothing.
+  /// The range with physical memory at `offset`, and its start; null if there is none.
   const Range* backed(std::size_t offset, std::size_t& start);
   Result allocate(void*& address, std::size_t bytes, int device, bool at_once);
   Result place(Ranges::iterator& placed, std::size_t bytes, Kind kind, std::size_t lead, std::size_t aligned);

@@ -1,4 +1,4 @@
-// Physical memory, and ranges of addresses that hold one such or several.
+// Memory: physical memory, and address ranges that hold one or several pieces of it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ Result Memory::export_fd(int& fd, std::uint64_t handle) {
   const std::scoped_lock lock(mutex_);
   const auto found = handles_.find(handle);
   if (found == handles_.end()) return Result::invalid_handle;
-  fd = ::fcntl(found->second->fd(), F_DUPFD, 0);  // as the real one: inherited unless the caller sees to it
+  fd = ::fcntl(found->second->fd(), F_DUPFD, 0);  // without close-on-exec, as in the real driver
   return fd < 0 ? Result::out_of_memory : Result::ok;
 }
 Result Memory::import_fd(std::uint64_t& handle, int fd, int device) {

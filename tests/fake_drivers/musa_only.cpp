@@ -1,4 +1,4 @@
-// What libmusart calls otherwise than HIP.
+// Functions of libmusart whose names differ from HIP's beyond the prefix.
 #include "runtime/memory/vendors/runtime_api.hpp"
 #include "tests/fake_drivers/result_numbers.hpp"
 #include "tests/fake_drivers/runtime_family.hpp"

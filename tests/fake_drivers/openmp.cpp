@@ -1,5 +1,5 @@
-// An OpenMP with one target device, whose memory the host can't read. Its calls have no codes: one that is made to fail
-// gives nothing, or a number that isn't 0.
+// An OpenMP library with one target device, whose memory the host can't read. The calls have no error codes: an
+// injected failure returns null or a number other than 0.
 #include <cstring>
 
 #include "tests/fake_drivers/call.hpp"

@@ -1,4 +1,4 @@
-// CUDA's numbers of results, which HIP and MUSA have taken over.
+// CUDA's result codes, which HIP and MUSA share.
 #pragma once
 
 #include "tests/fake_drivers/call.hpp"

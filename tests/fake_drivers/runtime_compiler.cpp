@@ -1,5 +1,5 @@
-// libnvrtc and libhiprtc: the image of a source is the list of its kernels. FAKE_PREFIX is given by the build;
-// FAKE_COMPILER_FAILS makes every source wrong.
+// libnvrtc and libhiprtc: the image of a source is the list of its kernels. The build defines FAKE_PREFIX. With
+// FAKE_COMPILER_FAILS every compilation fails.
 #include <cstdlib>
 #include <cstring>
 #include <string>

@@ -1,4 +1,4 @@
-// libamdhip64 and libmusart: the same functions under two prefixes. FAKE_PREFIX is given by the build.
+// libamdhip64 and libmusart: the same functions with different prefixes. The build defines FAKE_PREFIX.
 #include <cstdio>
 #include <cstring>
 
@@ -27,8 +27,8 @@ namespace api = hmc::memory::runtime_api;
 template <typename Work> int run(const char* name, Work&& work) {
   return call(name, code_of, 999, static_cast<Work&&>(work));
 }
-// musa_runtime_api.h and hip_runtime_api.h (5.2) have the same numbers: StreamNonBlocking, Event*, HostRegister*,
-// MemAttach*, and CUDA's after them.
+// musa_runtime_api.h and hip_runtime_api.h (5.2) have the same numbers for StreamNonBlocking, Event*, HostRegister* and
+// MemAttach*. They equal CUDA's.
 constexpr unsigned event_blocking_sync = 1, event_interprocess = 4;
 constexpr unsigned host_register_mapped = 2, host_register_io_memory = 4, host_register_read_only = 8;
 constexpr unsigned attach_host = 2;
@@ -158,13 +158,13 @@ FAKE_API int FN(PointerGetAttributes)(void* out, const void* address) {
     HostBlock block;
     const bool on_device = memory().find(found, address);
     if (!on_device && !memory().find_host(block, address)) return Result::invalid_value;
-    // Until ROCm 6 HIP counted host 0, device 1; MUSA and later HIP count as CUDA does.
+    // Before ROCm 6 HIP's types are 0 for the host and 1 for a device. MUSA and later HIP use CUDA's numbers.
     const int shift = control().hip_version < 60'000'000 && std::strcmp(FAKE_TEXT(FAKE_PREFIX), "hip") == 0 ? 1 : 0;
     attributes.type = (on_device ? 2 : block.managed ? 3 : 1) - shift;
     attributes.device = on_device ? found.device : block.device;
     attributes.managed = !on_device && block.managed;
     const bool is_hip = std::strcmp(FAKE_TEXT(FAKE_PREFIX), "hip") == 0;
-    std::memcpy(out, &attributes, is_hip ? sizeof attributes : 24);  // MUSA's is the first four fields
+    std::memcpy(out, &attributes, is_hip ? sizeof attributes : 24);  // MUSA's struct has only the first four fields
     return Result::ok;
   });
 }
@@ -191,7 +191,7 @@ FAKE_API int FN(StreamWaitEvent)(void* stream, void* event, unsigned flags) {
 FAKE_API int FN(LaunchHostFunc)(void* stream, void (*function)(void*), void* data) {
   return run(NAME(LaunchHostFunc), [&] { return streams().call_host(here(stream), function, data); });
 }
-// Events of other processes' are libcuda's alone here; one that is made for them serves this process.
+// Only the fake libcuda shares events between processes. Here an inter-process event works within this process.
 FAKE_API int FN(EventCreateWithFlags)(void** event, unsigned flags) {
   return run(NAME(EventCreateWithFlags), [&] {
     const bool times = (flags & api::event_disable_timing) == 0;

@@ -1,9 +1,9 @@
-// What libamdhip64's and libmusart's files share.
+// Shared by the files of the fake libamdhip64 and libmusart.
 #pragma once
 
 namespace fake {
 
-/// This thread's, as SetDevice set it.
+/// The device of this thread, set by SetDevice.
 extern thread_local constinit int current_device;
 
 }  // namespace fake

@@ -41,7 +41,7 @@ void Stream::serve() {
     const Work work = std::move(work_.front());
     work_.pop_front();
     if (work.is_mark) {
-      work.run();  // under the lock: a thread that has seen the mark finds nothing under way before it
+      work.run();  // under the lock: a thread that has seen the mark finds no earlier work in flight
     } else {
       busy_ = true;
       lock.unlock();
@@ -86,7 +86,7 @@ bool WordWait::is_over(std::uint64_t word) const noexcept {
   const std::uint64_t whole = bytes == 4 ? 0xFFFFFFFF : ~std::uint64_t{0};
   const std::uint64_t seen = word & mask & whole, wanted = value & whole;
   switch (until) {
-    case Until::at_least:  // words of 32 bits count in a circle
+    case Until::at_least:  // 32-bit words are compared modulo 2^32
       return bytes == 4 ? static_cast<std::int32_t>(seen - wanted) >= 0 : seen >= wanted;
     case Until::equal: return seen == wanted;
     case Until::any_bit: return (seen & wanted) != 0;
@@ -112,7 +112,7 @@ std::shared_ptr<Stream> Streams::find(const StreamName& name) {
 
 namespace {
 
-/// Work that `later` gets from now on runs after the work that `first` holds.
+/// Orders work queued later in `later` after the work that `first` holds now.
 void order(Stream& first, Stream& later) {
   if (first.idle()) return;
   const auto mark = std::make_shared<Event>(EventTraits{});
@@ -159,7 +159,7 @@ Result Streams::create_stream(void*& stream, int device, bool blocking) {
   return Result::ok;
 }
 Result Streams::destroy_stream(const StreamName& stream) {
-  std::shared_ptr<Stream> last;  // its end waits for what it holds, which is outside of the lock
+  std::shared_ptr<Stream> last;  // destroyed after the lock is released, because the destructor waits for queued work
   const std::scoped_lock lock(mutex_);
   const auto found = streams_.find(stream.handle);
   if (found == streams_.end()) return Result::invalid_handle;
