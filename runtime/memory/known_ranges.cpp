@@ -19,8 +19,8 @@ int KnownRanges::add(const void* start, std::size_t bytes, const Provider* provi
     if (slot.bytes.load(std::memory_order_relaxed) != 0) continue;
     const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
     slot.version.store(version + 1, std::memory_order_relaxed);
-    // Release, each: pairs with the acquire loads in find(). A find() that loads one of these values also sees the odd
-    // version, and its second load of the version differs from the first.
+    // Release, each: pairs with the acquire loads in find(). A find() that loads one of these values sees at least the
+    // odd version in its second load of the version.
     slot.start.store(reinterpret_cast<std::uintptr_t>(start), std::memory_order_release);
     slot.provider.store(provider, std::memory_order_release);
     slot.kind.store(static_cast<int>(kind), std::memory_order_release);

@@ -15,8 +15,8 @@ extern std::atomic<bool> devices_present;
 
 /// False: every pointer of this process is host memory. One load.
 inline bool devices_present() noexcept {
-  // Relaxed: the store happens before any device pointer exists, and a thread gets such a pointer by itself or through
-  // synchronization with another thread. So the store happens before this load.
+  // Relaxed: a thread gets a device pointer after HMC has opened its library, by itself or through synchronization, so
+  // the store happens before this load. For libraries that HMC hasn't opened see look_for_devices().
   return detail::devices_present.load(std::memory_order_relaxed);
 }
 
