@@ -1,4 +1,4 @@
-// Background: a thread of a Runtime that goes on with what its rank has started, while the rank computes.
+// Background: the progress thread of a Runtime. It steps the rank's started operations while the rank computes.
 #pragma once
 
 #include <atomic>
@@ -13,39 +13,44 @@ namespace hmc::window {
 
 struct Fabric;
 
-/// What goes on by itself once it is started: a team's non-blocking collectives.
+/// Operations that progress without further calls once started: a team's non-blocking collectives.
 class Started {
  public:
   enum class By { owner, thread };
-  /// Takes what is under way as far as it goes; how many steps that were. Never waits. Under Background's lock.
+  /// Executes all steps that are ready and returns their number. Never waits. Caller holds Background's lock.
   virtual int step(By who) noexcept = 0;
-  /// Something is under way that the thread may step.
+  /// An operation is in flight that the thread may step.
   virtual bool goes_on() const noexcept = 0;
-  /// Something is under way that waits for a device, which nudges nobody.
+  /// An operation in flight waits for a device's stream. A device doesn't nudge.
   virtual bool waits_for_stream() const noexcept = 0;
-  /// The Runtime goes: nothing of the caller's is read or written any more. Unregisters itself.
+  /// The Runtime closes. After the call no memory of the caller is read or written. Unregisters itself.
   virtual void end() noexcept = 0;
 
  protected:
   ~Started() = default;
 };
 
-/// The thread is made when something is first left under way, and ends with the Runtime. It sleeps on a futex in the
-/// node's page until it is nudged (see Waiter): by the rank of this node whose bytes arrive, or by whoever has driven
-/// the network here and found something. Besides it looks by itself, from every millisecond to every 50 (8 in prompt
-/// mode), for what nobody nudges of: an owner that went away in prompt mode, a deadline's questions; nothing under way,
-/// and it sleeps on. While something waits for a device's stream it looks far more often.
+/// The thread starts when a call first returns with an operation in flight, and ends with the Runtime. It sleeps on a
+/// futex in the node page until a nudge (see Waiter). A nudge comes from:
+/// - a rank of this node that has stored bytes for an operation of this rank;
+/// - a thread of this process that has driven a wire and received a message for such an operation.
 ///
-/// One lock over all that is started (the teams' state, while they are registered). The owner takes it in calls that
-/// are about that, and in nothing else: a program that has nothing under way never takes it. The thread only tries
-/// it, holds it for one round of steps, and leaves all to an owner that waits.
+/// The thread also polls, at intervals from 1 ms to 50 ms (8 ms in prompt mode), for events without a nudge: an owner
+/// that stops calling in prompt mode, and queries at a deadline. With nothing in flight it stops polling. While an
+/// operation waits for a device's stream it polls far more often.
 ///
-/// A caller that waits at once must not pay for a thread that it doesn't need, so there are two modes. While calls
-/// follow each other at once (prompt) nothing is asked of anybody, and the thread only looks now and then whether the
-/// owner still calls. Else the owner asks for nudges whenever it leaves something under way. It begins so. A few starts
-/// in a row that are asked for at once make it prompt; something under way while the owner computes ends that.
+/// One lock protects all started operations (the teams' state, while they are registered). The owner takes it only in
+/// calls about these operations: a program with nothing in flight never takes it. The thread only tries the lock, holds
+/// it for one round of steps, and does no step while the owner waits.
 ///
-/// Threads: the owner (one thread at a time), but for what says otherwise.
+/// A caller that starts an operation and waits for it at once must not pay for the thread, so there are two modes.
+/// - Normal, the initial mode: the owner requests nudges whenever it leaves an operation in flight.
+/// - Prompt, while calls follow each other at once: the owner requests no nudges, and the thread only polls whether the
+///   owner still makes calls.
+/// Several starts in a row that are each waited for at once select prompt mode. An operation in flight while the owner
+/// computes ends it.
+///
+/// Threads: the owner (one thread at a time), unless stated otherwise.
 class Background {
  public:
   explicit Background(Fabric& fabric) noexcept : fabric_(fabric) {}
@@ -53,28 +58,29 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  /// HMC_PROGRESS: without the thread nothing here costs anything.
+  /// HMC_PROGRESS. If false, this class adds no cost to any call.
   void allow(bool allowed) noexcept { allowed_ = allowed; }
   bool allowed() const noexcept { return allowed_; }
   bool is_running() const noexcept { return thread_.joinable(); }
-  /// False where there is to be no thread, or none can be had.
+  /// False if the thread isn't allowed or can't be created.
   bool begin() noexcept { return is_running() || begin_thread(); }
-  /// What a call of the owner's is about. Only one that asks for what has just been started says that the owner doesn't
-  /// compute meanwhile; several starts in a row, or a blocking collective in between, say nothing.
+  /// The kind of a call by the owner: starts an operation, tests or waits for one, or blocks in a collective. Only a
+  /// test or wait directly after a start shows that the owner doesn't compute meanwhile. Several starts in a row, or a
+  /// blocking collective in between, show nothing.
   enum class Call { starts, asks, blocks };
-  /// What is under way is then the owner's alone.
+  /// Joins the thread. Afterwards only the owner steps operations in flight.
   void stop() noexcept;
-  /// After it: whose Runtime goes may free its buffers.
+  /// After stop(): ends all started operations, so the user may free their buffers.
   void end_all() noexcept;
 
   std::mutex& lock() noexcept { return lock_; }
-  /// Under the lock. May throw bad_alloc.
+  /// The caller holds the lock. May throw bad_alloc.
   void add(Started& started) { started_.push_back(&started); }
   void remove(Started& started) noexcept { std::erase(started_, &started); }
 
-  /// The owner is in a wait: it looks by itself.
+  /// The owner is in a wait and steps its operations itself.
   class Waiting;
-  /// The owner is in a short call about something that is started.
+  /// The owner is in a short call about a started operation.
   class Visit;
 
  private:
@@ -83,7 +89,7 @@ class Background {
   void leave() noexcept;
   void take_over(Call call) noexcept;
   void judge(Call call, std::int64_t away) noexcept;
-  /// Under the lock, when the owner goes.
+  /// The owner leaves its call. It holds the lock.
   void settle() noexcept;
   bool begin_thread() noexcept;
   void unpark() noexcept;
@@ -93,7 +99,7 @@ class Background {
   void ask() noexcept;
   void quiet() noexcept;
 
-  // the thread's
+  // ---- called by the thread
   void run() noexcept;
   Found look() noexcept;
   Found serve() noexcept;
@@ -104,21 +110,21 @@ class Background {
   bool allowed_ = false;
   std::mutex lock_;
   std::vector<Started*> started_;  // changed by the owner, under the lock
-  bool parked_ = false;            // the thread sleeps until it is woken; under the lock
+  bool parked_ = false;            // the thread sleeps without a timeout; under the lock
 
-  // The owner's; the thread only reads these, as hints. Relaxed: no data hangs on them, and a wrong answer costs a
-  // look too many, or one that comes with the next tick. That an owner has left is seen by who is nudged afterwards: it
-  // says so before it asks (release), and the nudge hands that on.
+  // Written by the owner; the thread reads them as hints. Relaxed: they publish no data. A stale value costs one extra
+  // poll, or delays one to the next tick. A nudged thread does see that the owner has left: the owner clears `inside_`
+  // before it stores `asked` (release), and the nudge passes that on.
   std::atomic<bool> inside_{false};
   std::atomic<std::uint64_t> entries_{0};
-  std::atomic<std::int64_t> left_at_ns_{0};  // with something under way; 0: it is in a call, or nothing is
-  /// Both write it: the owner sets it, and either takes it back. Relaxed: see above.
+  std::atomic<std::int64_t> left_at_ns_{0};  // with operations in flight; 0: the owner is in a call, or none is
+  /// The owner sets it; the owner and the thread clear it. Relaxed: see above.
   std::atomic<bool> prompt_{false};
   int depth_ = 0;
   int prompt_votes_ = 0;
   bool has_just_started_ = false;
 
-  // the thread's
+  // used by the thread only
   std::uint64_t entries_seen_ = 0;
   bool awake_ = false;
   int idle_rounds_ = 0;
@@ -143,8 +149,8 @@ class Background::Waiting {
 
 class Background::Visit {
  public:
-  /// `shared`: the thread may be in there too; else there is nothing to lock. One that asks only tries, and if it fails
-  /// is as if it had not been: the thread is at work, and asks for itself.
+  /// `shared`: the thread may access the same state; else no lock is taken. A call that tests (Call::asks) only tries
+  /// the lock. If that fails the visit has no effect: the thread is stepping, and requests nudges itself.
   Visit(Background& background, bool shared, Call call) noexcept : background_(background) {
     if (!shared || !background.allowed_) return;
     held_ =

@@ -33,19 +33,17 @@ struct Peer {
   std::int16_t local_index = -1;  ///< on my node, or -1
 };
 static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
-/// In a child of fork() each reads as a peer of 0 bytes without address or channel, so that the checks which every verb
-/// makes anyway find it out.
+/// In a child of fork() each Peer reads as 0 bytes, without address or channel. The argument checks of every verb
+/// therefore also detect the fork.
 using Peers = std::vector<Peer, base::WipedOnForkAllocator<Peer>>;
 
-/// Every verb checks its arguments first (one branch on the good way), then copies where the peer is
-/// mapped, or asks the channel. Throws Error. One thread at a time per Fabric. Ranks are the team's; errors name
-/// world ranks.
+/// Every verb checks its arguments (one branch on the fast path). It copies if the peer's part is mapped, else it calls
+/// the channel. Throws Error. One thread at a time per Fabric. Arguments are team ranks; errors name world ranks.
 class Core : public std::enable_shared_from_this<Core> {
  public:
   enum class Role { user, internal };  ///< internal: not found by window_around
 
-  /// Collective. Null allocation: this rank couldn't get its memory, for the reason given; then every
-  /// rank throws.
+  /// Collective. Null allocation: this rank has no memory, for the reason in `failure`; every rank then throws.
   static std::shared_ptr<Core> open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
                                     const ErrorDetail& failure, Role role);
   /// Collective: one segment per node, each rank owning a part of it.
@@ -62,9 +60,9 @@ class Core : public std::enable_shared_from_this<Core> {
   int rank() const noexcept { return rank_; }  ///< of the team
   std::byte* data() const noexcept { return region_.base; }
   const transport::Region& region() const noexcept { return region_; }
-  /// This rank's part is memory that wires can't reach as it is, or not even the host.
+  /// This rank's part is device memory: wires can't access it directly, and the host may be unable to.
   bool on_device() const noexcept { return on_device_; }
-  /// Which way bytes take to a rank's part. Measures first what isn't measured yet.
+  /// The path to a rank's part. Measures a staged path at the first call.
   Path path(int rank);
   std::size_t bytes() const noexcept { return region_.bytes; }
   std::span<const Peer> peers() const noexcept { return peers_; }
@@ -95,11 +93,12 @@ class Core : public std::enable_shared_from_this<Core> {
   std::uint64_t alloc(std::size_t bytes, std::size_t align);
   void free(std::uint64_t offset);
 
-  /// For copy(): two halves of `between_half` bytes of pageable memory, kept. Throws Error{out_of_memory}.
+  /// For copy(): two halves of `between_half` bytes of pageable memory, kept until the window's end. Throws
+  /// Error{out_of_memory}.
   static constexpr std::size_t between_half = std::size_t{1} << 20;
   std::byte* between();
   // ---- device_handle.cpp
-  /// Whether this rank's device reaches every part; found at the first call.
+  /// Whether kernels of this rank's device can access every part. Determined at the first call.
   KernelReach& kernel_reach();
   /// Collective: 64 KiB per rank beside its part, in host memory.
   void open_context(TeamCore& team);
@@ -116,11 +115,11 @@ class Core : public std::enable_shared_from_this<Core> {
   base::Bytes describe(const ErrorDetail& failure);
   void connect(const std::vector<base::Bytes>& descriptions);
   Peers make_peers(std::vector<Description>& ranks);
-  /// What went wrong here, if anything, told to all: throws on every rank if it did on any.
+  /// Collective: exchanges `outcome`. Throws on every rank if any rank failed.
   std::vector<Description> agree(const ErrorDetail& outcome, const std::vector<int>& helpers = {});
   void map_ahead() noexcept;
 
-  /// The good way of every transfer: open, rank, range and pointer are right.
+  /// Fast path of every transfer: the window is open; rank, range and pointer are valid.
   const Peer& check(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
     // A closed window has no peers, so one comparison covers "closed" too.
     if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
@@ -141,26 +140,26 @@ class Core : public std::enable_shared_from_this<Core> {
       refuse_comparison(operation, offset, compare);
   }
   [[noreturn]] void refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const;
-  /// Of a wait_until: a timeout names the condition and the value that was `seen` last.
+  /// For wait_until: the text of a timeout contains the condition and the last value, `seen`.
   [[noreturn]] void throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
                                std::uint64_t seen) const;
-  /// Collective, when all ranks have met in close: what this rank throws if they made different calls of alloc.
+  /// Collective, after the barrier of close. Returns the error to throw if ranks made different calls of alloc.
   std::exception_ptr compare_allocations() const noexcept;
   transport::Wire& wire_of(const Peer& peer) const noexcept {
     return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
   }
-  /// Makes it at the first call. Throws Error.
+  /// Created at the first call. Throws Error.
   DeviceAccess& devices();
-  /// All ranks have tried to map the parts that are device memory; `answers` name the agents that they need.
-  /// Collective.
+  /// Collective, after all ranks have tried to map the parts in device memory. `answers`: per rank, the agents that it
+  /// needs.
   void settle_devices(const std::vector<Description>& answers);
 
-  // ---- local_side.cpp: where this process has device memory, local pointers may be such
+  // ---- local_side.cpp: local pointers may be device memory if this process has devices
   [[gnu::noinline]] void put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source,
                                  std::size_t bytes);
   [[gnu::noinline]] void get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination,
                                  std::size_t bytes);
-  /// Into and out of a peer's mapped memory: one load more than the copy while there are no devices.
+  /// Copy to and from a peer's mapped memory. Without devices the cost is the copy and one load.
   void store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
              std::size_t bytes) const;
   void load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination, std::size_t bytes) const;
@@ -168,19 +167,20 @@ class Core : public std::enable_shared_from_this<Core> {
                std::size_t bytes) const;
   void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
                 std::size_t bytes) const;
-  /// A wire can't read or write `local` as it is.
+  /// The wire can't read or write `local` directly.
   bool must_stage(const char* operation, const Peer& peer, const void* local) const {
     if (peer.channel == nullptr) [[unlikely]]
-      refuse(operation, rank_, 0, nullptr, 0);  // of 0 bytes, in a child of fork()
+      refuse(operation, rank_, 0, nullptr, 0);  // a transfer of 0 bytes in a child of fork()
     return memory::devices_present() && !peer.on_device && !memory::host_reaches(local);
   }
   void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
-  // ---- put_nb and get_nb of device memory: a device copies, or the owner's agent before the call returns
+  // ---- put_nb and get_nb of device memory: a device copies asynchronously, or the owner's agent copies before the
+  // call returns
   Request begin_put(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   Request begin_get(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
   Request begun(const char* operation, const Peer& peer, int rank, std::uint64_t number);
-  /// Those to and from `rank`, or all (-1). Only if some part is device memory.
+  /// Completes the copies to and from `rank` (-1: all) that devices carry out. Only if some part is device memory.
   [[gnu::noinline]] void complete_begun(const char* operation, int rank, Timeout timeout);
   std::uint64_t wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
   bool test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value);
@@ -194,12 +194,12 @@ class Core : public std::enable_shared_from_this<Core> {
   }
 
   std::shared_ptr<Fabric> fabric_;
-  TeamCore* team_ = nullptr;              // null: the world, which may go before its windows do
-  std::shared_ptr<TeamCore> keeps_team_;  // a user's window; internal ones are the team's own
+  TeamCore* team_ = nullptr;              // null: the world, which may be destroyed before its windows
+  std::shared_ptr<TeamCore> keeps_team_;  // of a user's window; the team owns internal windows
   int rank_;
   Peers peers_;  // by rank; empty once closed
   transport::Region region_;
-  transport::Region registered_region_;  // the same, or the Control of device memory
+  transport::Region registered_region_;  // region_, or the Control of device memory
   bool open_ = false;
   bool on_device_ = false;    // this rank's part is device memory
   bool has_devices_ = false;  // some rank's part is device memory
@@ -208,15 +208,15 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<memory::Allocation> allocation_;
   std::vector<std::unique_ptr<transport::Channel>> channels_;
   std::vector<int> wires_in_use_;
-  std::size_t registered_ = 0;  // on so many of the wires, from the first
+  std::size_t registered_ = 0;  // number of wires, from the first, on which the region is registered
   SymmetricAllocator allocator_{0};
   std::unique_ptr<DeviceAccess> devices_;  // null until devices()
-  std::unique_ptr<std::byte[]> between_;   // what copy() goes through
+  std::unique_ptr<std::byte[]> between_;   // see between()
   std::shared_ptr<Core> context_;          // null until open_context
 };
 
-/// A word that lies aligned in a window moves as one: a reader who polls it never sees half of it.
-/// Relaxed: the word alone promises no order.
+/// An aligned 8-byte word in a window is copied by one atomic access, so a polling reader never sees a torn value.
+/// Relaxed: put and get of a word promise no order.
 inline bool is_word(const void* in_window, std::size_t bytes) noexcept {
   return bytes == 8 && reinterpret_cast<std::uintptr_t>(in_window) % 8 == 0;
 }
@@ -228,7 +228,7 @@ inline void copy_into_window(std::byte* destination, const void* source, std::si
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(destination))
         .store(word, std::memory_order_relaxed);
   } else if (bytes > 0) {
-    std::memmove(destination, source, bytes);  // a put to oneself may overlap
+    std::memmove(destination, source, bytes);  // source and destination of a put to self may overlap
   }
 }
 

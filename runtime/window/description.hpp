@@ -1,4 +1,4 @@
-// Description: what every rank tells every other of its part of a window that is being made.
+// Description: the data about a rank's part that all ranks exchange while they create a window.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace hmc::window {
 
-/// Whether it has one, how large, and a key per wire.
+/// The failure if the rank has no part, the part's size, and a key per wire.
 struct Description {
   ErrorDetail failure;  // code success: none
   std::uint64_t bytes = 0;
   std::uint64_t next_id = 0;
   std::vector<base::Bytes> keys;
-  base::Bytes device;        // a DeviceOffer, where the part is device memory
-  std::uint64_t share = 0;   // names a round of descriptors, where the first of a node's ranks says it
-  std::vector<int> helpers;  // once all have tried: world ranks whose agents this one needs
+  base::Bytes device;        // a DeviceOffer if the part is device memory
+  std::uint64_t share = 0;   // number of the round that passes descriptors; a node's first rank decides it
+  std::vector<int> helpers;  // in the second exchange: world ranks whose agents this rank needs
 };
 
 }  // namespace hmc::window

@@ -1,4 +1,4 @@
-// DeviceAccess: the device side of one window. runtime/window/device implements it; the job registers the factory.
+// DeviceAccess: the device side of one window. runtime/window/device implements it; the job sets the factory.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct DeviceWatch {
   std::int64_t again_ns = 0;  ///< stores by kernels change no count, so the word is read again at this time
 };
 
-/// Made by Core when a part of the window is device memory, or when device_handle() or kernel_reach() is first called.
-/// One thread at a time: the window's.
+/// Created by Core when a part of the window is device memory, or at the first call of device_handle() or
+/// kernel_reach(). One thread at a time, as for the window.
 class DeviceAccess {
  public:
   virtual ~DeviceAccess() = default;
@@ -25,7 +25,7 @@ class DeviceAccess {
   // ---- while the window opens
   /// This rank's part is device memory. Returns the region that wires register in its place. Throws Error.
   virtual transport::Region adopt(std::shared_ptr<memory::Allocation> part) = 0;
-  /// What peers need to reach this rank's part. Only after adopt().
+  /// The encoded DeviceOffer of this rank's part, from which peers map it. Only after adopt().
   virtual base::Bytes offer() const = 0;
   /// Collective. For each peer whose part is device memory: sets `on_device`, and replaces its channel in `peers`. The
   /// old channel leaves `channels`. Returns the world ranks whose agents this rank needs. Throws Error.
@@ -36,11 +36,11 @@ class DeviceAccess {
   virtual void serve(std::span<const int> clients) = 0;
 
   // ---- verbs
-  /// Reads a word of this rank's part. False: not due yet, or a peer holds the word's lock.
+  /// Reads a word of this rank's part. False: no read is due yet, or a peer holds the word lock.
   virtual bool look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word,
                     base::Status& status) const noexcept = 0;
-  /// The request of copy `number` that DeviceChannel::begin_put or begin_get started: its index in place of a wire's,
-  /// and its ticket there.
+  /// The request of the copy `number` that DeviceChannel::begin_put or begin_get started: the source's index, used in
+  /// place of a wire's, and the ticket.
   struct Pending {
     int source = 0;
     std::uint64_t ticket = 0;
@@ -57,9 +57,9 @@ class DeviceAccess {
   virtual DeviceHandle handle(const memory::Provider& provider, int device, const Core* context) = 0;
 
   // ---- while the window closes, in this order; then the destructor
-  /// Handles end.
+  /// Releases all device handles.
   virtual void drop_handles() noexcept = 0;
-  /// Channels to devices and their mappings end.
+  /// Destroys the device channels and their mappings.
   virtual void unmap() noexcept = 0;
 };
 

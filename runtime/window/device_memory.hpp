@@ -1,4 +1,4 @@
-// DeviceMemory: one rank's part of a window, as this process reaches it through a provider.
+// DeviceMemory: one rank's part of a window that this process accesses through a provider.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hmc::window {
 
-/// Everything is done when it returns. The range was checked by the caller. Any thread.
+/// Every call returns at completion. The caller checks the range. Any thread.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -21,19 +21,19 @@ class DeviceMemory {
   std::uint64_t bytes() const noexcept { return allocation_->bytes; }
   const memory::Owner& owner() const noexcept { return owner_; }
 
-  /// From memory of any kind.
+  /// `source`: memory of any kind.
   base::Status write(std::uint64_t offset, const void* source, std::size_t bytes) const noexcept;
-  /// To memory of any kind.
+  /// `destination`: memory of any kind.
   base::Status read(std::uint64_t offset, void* destination, std::size_t bytes) const noexcept;
-  /// The same where the caller knows that the other side is the host's.
+  /// The same, if the other side is host memory: no pointer lookup.
   base::Status write_from_host(std::uint64_t offset, const void* source, std::size_t bytes) const noexcept;
   base::Status read_to_host(std::uint64_t offset, void* destination, std::size_t bytes) const noexcept;
-  /// Rows, from or to memory of any kind.
+  /// Strided copies from or to memory of any kind.
   base::Status write_rows(std::uint64_t offset, std::size_t pitch, const void* source, std::size_t source_pitch,
                           std::size_t row_bytes, std::size_t rows) const noexcept;
   base::Status read_rows(std::uint64_t offset, std::size_t pitch, void* destination, std::size_t destination_pitch,
                          std::size_t row_bytes, std::size_t rows) const noexcept;
-  /// By copies out and in: under the lock of the memory's Control.
+  /// Copies the word out and back in. The caller holds the lock of the memory's Control.
   base::Status apply(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t& old) const noexcept;
 
  private:

@@ -23,51 +23,52 @@ class Core;
 class DeviceAccess;
 class OpenStreams;
 
-/// Gives out tickets as a wire does, for what isn't a wire's: a team's non-blocking collectives, and transfers that
-/// devices carry out. In place of a wire's index stands -1 - its index in Fabric::sources.
+/// Issues tickets as a wire does, for operations without a wire: a team's non-blocking collectives, and transfers that
+/// devices carry out. Its index, in place of a wire's, is -1 - (index in Fabric::sources).
 class TicketSource {
  public:
   virtual ~TicketSource() = default;
-  /// Drives it; ok, in_progress, or what went wrong.
+  /// Drives the operation. Returns ok, in_progress, or its failure.
   virtual base::Status test(std::uint64_t ticket) noexcept = 0;
-  /// The job's deadline has passed in a wait for it, and nothing has moved: all of its tickets fail.
+  /// A wait for `ticket` passed the job's deadline without a step: all tickets of this source fail.
   virtual void expired(std::uint64_t ticket) noexcept = 0;
-  /// Rises with every step. While it does the job's deadline isn't over: large calls take as long as they move.
+  /// Increases with every step. Each increase restarts the job's deadline, so a large call may take longer than it.
   virtual std::uint64_t moves() const noexcept = 0;
   [[noreturn]] virtual void throw_failure(const base::Status& status, const char* operation) = 0;
-  /// It is a team's, which has ended by a mismatch that this rank has yet to be told of; `world_rank` gave up in it.
+  /// The source is a team that ended by a mismatch in which `world_rank` aborted, and no call has reported it to this
+  /// rank's user yet.
   virtual bool has_unheard_mismatch(int /*world_rank*/) noexcept { return false; }
-  /// It is the world's, and `world_rank`'s last call there, as far as can be read here, is Runtime::close.
+  /// The source is the world, and the last call of `world_rank` that this rank can read is Runtime::close.
   virtual bool is_closing(int /*world_rank*/) noexcept { return false; }
-  /// Looks after long waits for its tickets.
+  /// Observes long waits for its tickets. May be null.
   virtual base::Watch* watch() noexcept { return nullptr; }
-  /// Its tickets are transfers: at the deadline one goes on, and it can be given up.
+  /// Its tickets are transfers: one stays in flight at the deadline, and can be abandoned.
   virtual bool is_transfer() const noexcept { return false; }
-  /// As Wire::abandon. A collective goes on, but after a death or an abort.
+  /// As Wire::abandon. A collective continues, except after a rank's death or an abort.
   virtual void abandon(std::uint64_t) noexcept {}
-  /// Until the puts among its tickets are visible at their targets.
+  /// Waits until the puts among its tickets are visible at their targets.
   virtual base::Status complete() noexcept { return {}; }
 };
 
-/// Made by the job, shared by its teams and windows: a window that outlives its Runtime stays a local
-/// object that can be destroyed. One thread at a time.
+/// Created by the job, shared by its teams and windows: a window that outlives its Runtime can still be destroyed.
+/// One thread at a time.
 struct Fabric {
   int rank = 0;
   int size = 1;
   std::chrono::nanoseconds timeout{};
   base::Log log;
-  /// What a child of fork() reads as 0.
+  /// Both words read as 0 in a child of fork().
   struct Life {
-    std::uint64_t open = 1;  ///< 0 also once the Runtime was closed: no team or window creation any more
-    std::uint64_t here = 1;  ///< 0 only in a child
+    std::uint64_t open = 1;  ///< 0 also after Runtime::close: teams and windows can't be created
+    std::uint64_t here = 1;  ///< 0 only in a child of fork()
   };
   base::WipedOnFork<Life> life{Life{}};
   bool closed() const noexcept { return life->open == 0; }
-  /// This process was forked from the rank: nothing that is shared with it may be touched.
+  /// This process is a child of fork(): it must not touch anything that it shares with the rank.
   bool is_forked() const noexcept { return life->here == 0; }
 
-  std::shared_ptr<base::Exchange> exchange;    // the control plane; keeps the bootstrap, and with it node_link
-  std::shared_ptr<base::Exchange> over_world;  ///< while the world has schedules: by them
+  std::shared_ptr<base::Exchange> exchange;    // the control plane; owns the bootstrap, and with it node_link
+  std::shared_ptr<base::Exchange> over_world;  ///< by the world's schedules, while it has them; else null
   base::NodeLink* node_link = nullptr;
   std::vector<int> local_index;  ///< by rank: position on my node, or -1
   std::vector<int> node_of;      ///< by rank
@@ -78,56 +79,56 @@ struct Fabric {
   std::vector<TicketSource*> sources;
   std::vector<Path> paths;  ///< by rank
   Counters counters;
-  /// Apart, since the background thread counts too. Relaxed: nothing hangs on it.
+  /// Not in `counters`, since the progress thread counts too. Relaxed: it orders no data.
   std::atomic<std::uint64_t> direct_receives{0};
-  std::uint64_t wire_atomics = 0;   ///< that windows have given to wires
-  std::uint64_t gets_begun = 0;     ///< that devices carry out while the host goes on
-  std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has seen completed
+  std::uint64_t wire_atomics = 0;   ///< atomics that windows have passed to wires
+  std::uint64_t gets_begun = 0;     ///< gets that devices carry out asynchronously
+  std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has completed
 
   /// Factory of the device side of a window; set by the job. Null: no part may be device memory.
   std::unique_ptr<DeviceAccess> (*make_device_access)(Core& core) = nullptr;
 
-  /// What was measured of device memory. Kept for what is mapped here: by whose, how and where.
+  /// Measurements of device memory. Kept for mapped memory, by peer, kind of sharing and device.
   struct Figures {
-    std::string of;
-    std::size_t bytes = 0;  ///< that were moved to measure the bandwidth; 0: it wasn't
+    std::string of;         ///< the key
+    std::size_t bytes = 0;  ///< size of the bandwidth measurement; 0: bandwidth wasn't measured
     double gigabytes_per_s = 0;
     double latency_us = 0;
   };
   std::vector<Figures> device_figures;
 
-  /// The open windows, ascending by id. All ranks of a window have the same id for it, the largest of their next
-  /// ones; so none of them has had another window of that id.
+  /// The open windows, ascending by id. A window's id is the maximum of its ranks' next ids, so it is the same on all
+  /// of them and no rank has used it before.
   std::vector<Core*> windows;
   std::uint64_t next_window_id = 0;
-  std::uint64_t last_team = 0;             ///< teams made here, but the world
+  std::uint64_t last_team = 0;             ///< number of teams created by this rank, without the world
   std::vector<OpenStreams*> open_streams;  ///< of all teams
 
-  /// The user's call that makes or closes something now, and what: see OperationScope.
+  /// The user's call in progress that creates or closes an object, and its kind: see OperationScope.
   const char* operation = nullptr;
   base::SetupCall making = base::SetupCall::other;
   std::uint64_t making_number = 0;
 
-  Background background{*this};  ///< last: it ends before what it drives
+  Background background{*this};  ///< last: destroyed before the members that it drives
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
-  /// job_timeout means this runtime's.
+  /// job_timeout becomes this runtime's timeout.
   std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args < Timeout::zero() ? timeout : args; }
 
-  /// How the world's windows come and go.
+  /// The exchange that opens and closes the world's windows.
   base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
 
   Core* window_by_id(std::uint64_t id) const noexcept;
-  /// The window of this team or of the world in which [address, address + bytes) lies on this rank; null if none.
+  /// The window of this team or of the world that contains [address, address + bytes) on this rank; null if none.
   Core* window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
-  /// The same among the windows whose part here is a device's.
+  /// The same, among the windows whose part on this rank is device memory.
   Core* device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
 };
 
-/// Of a call after Runtime::close, or in a child of fork().
+/// For a call after Runtime::close, or in a child of fork().
 [[noreturn]] void throw_closed_runtime(const Fabric& fabric, const char* operation);
 
-/// What a failed call looks like to the user: the status, and what only the caller knows.
+/// The caller's arguments, which an Error contains in addition to the status.
 struct CallSite {
   const char* operation;
   int peer = -1;
@@ -145,23 +146,23 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
 inline TicketSource* source_of(const Fabric& fabric, int wire) noexcept {
   return wire < 0 ? fabric.sources[static_cast<std::size_t>(-1 - wire)] : nullptr;
 }
-/// The one that ends what this rank waits for: see TicketSource::has_unheard_mismatch. Null if there is none.
+/// The source with a mismatch that ends a wait for `world_rank`: see TicketSource::has_unheard_mismatch. Null if none.
 TicketSource* unheard_mismatch(const Fabric& fabric, int world_rank) noexcept;
-/// Of all sources together.
+/// The sum over all sources.
 std::uint64_t moves_of(const Fabric& fabric) noexcept;
-/// What a ticket says, having driven its wire if it wasn't done.
+/// Tests a ticket. If it is in progress, drives its wire once and tests again.
 base::Status test_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
-/// As Wire::abandon, for a source's too.
+/// As Wire::abandon; also for tickets of a TicketSource.
 void abandon_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
-/// Waits for a ticket: its outcome, or timeout, peer_failed, aborted; then it is abandoned.
+/// Waits for a ticket and returns its outcome. At timeout, peer_failed and aborted it abandons the ticket.
 base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                     std::chrono::nanoseconds timeout) noexcept;
-/// As finish; but at the deadline the transfer goes on.
+/// As finish, but at a timeout the transfer stays in flight.
 base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                    std::chrono::nanoseconds timeout) noexcept;
 /// Completes the puts of all windows on all wires and the transfers that devices have begun, as flush() does for one
-/// window. Free if there are none. Puts of collectives aren't included: their signals tell of them. `activity`: the
-/// user's call.
+/// window. Costs nothing if there are none. Doesn't include the puts of collectives, which complete by their signals.
+/// `activity`: the user's call.
 base::Status flush_wires(Fabric& fabric, base::Activity activity = base::Activity::flush) noexcept;
 
 }  // namespace hmc::window

@@ -61,24 +61,24 @@ inline const char* operation_of(const Fabric& fabric) noexcept {
   return fabric.operation != nullptr ? fabric.operation : "team or window setup";
 }
 
-/// "rank 3 is in allreduce since 2.1 s; ..." for those of `world_ranks` that are others of this node, whose lines we
-/// can read. `word` is how the text calls a rank.
+/// "rank 3 is in allreduce for 2.1 s; ..." for the other ranks of this node among `world_ranks`: this rank can read
+/// only their activity lines. `word`: the text's word for a rank.
 std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word);
 
-// Within an OperationScope.
+// Both are called within an OperationScope.
 std::vector<base::Bytes> allgather_for(const Fabric& fabric, base::Exchange& exchange, base::ByteView mine,
                                        base::Deadline deadline);
 void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline deadline,
                  base::Activity activity = base::Activity::setup);
 
-/// Where ranks meet to close something. If the world's calls have failed in an earlier one, its ranks meet by the
-/// control plane, so that what is left is closed in order. Returns that failure if this rank hears of it only here: to
-/// be thrown when all is closed. `unheard`: of an earlier meeting.
+/// The barrier before an object is closed. If an earlier call of the world has failed, its ranks use the control plane
+/// instead, so that all remaining objects are closed in order. Returns that failure if no call has reported it on this
+/// rank yet: the caller throws it after everything is closed. `unheard`: the result of an earlier call.
 [[nodiscard]] std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange,
                                                std::exception_ptr unheard = nullptr);
 
-/// A step of a closing that this rank goes on with though it has heard of a failure. Should the step fail, that failure
-/// is thrown: who was told of it in a call may have ended, and that death is what came of it, not what went wrong.
+/// One step of a close that continues despite the failure `unheard`. If the step fails, this throws `unheard`: a peer
+/// may have exited after its call reported that failure, so the step's own error is only a consequence.
 template <typename Step> void close_step(const std::exception_ptr& unheard, const Step& step) {
   try {
     step();

@@ -1,4 +1,4 @@
-// SymmetricAllocator: offsets inside a window, the same on every rank by making the same calls.
+// SymmetricAllocator: offsets in a window, equal on all ranks that make the same calls.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace hmc::window {
 
-/// First fit over free ranges that are merged when freed. A pure function of the calls made, so ranks
-/// that make the same calls get the same offsets. It never touches the window's memory.
+/// First fit over free ranges; adjacent free ranges are merged. The result depends only on the sequence of calls, so
+/// ranks that make the same calls get the same offsets. It never accesses the window's memory.
 class SymmetricAllocator {
  public:
   explicit SymmetricAllocator(std::uint64_t capacity) {
@@ -22,7 +22,7 @@ class SymmetricAllocator {
   bool release(std::uint64_t offset);
   std::uint64_t largest_free() const noexcept;
 
-  // ---- what ranks compare: the allocations so far, freed or not
+  // ---- ranks compare these: all allocations so far, including freed ones
   struct Made {
     std::uint64_t offset;
     std::uint64_t bytes;
@@ -31,7 +31,7 @@ class SymmetricAllocator {
   static constexpr std::size_t first_kept = 1024;
   std::uint64_t made() const noexcept { return made_; }
   std::uint64_t hash() const noexcept { return hash_; }
-  /// The first of them: that many are enough to name a mistake, which mostly comes early.
+  /// The first `first_kept` allocations, for error texts: most mismatches occur early.
   const std::vector<Made>& first_made() const noexcept { return first_made_; }
 
  private:
