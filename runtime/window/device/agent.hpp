@@ -1,4 +1,4 @@
-// Agent: a thread of the owner that carries out, on its device memory, what those ask who can't map it.
+// Agent: a thread of the owner that executes the verbs of peers that can't map its device memory.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 
 namespace hmc::window {
 
-/// So a target that computes or sleeps doesn't delay the origin. It sleeps when nobody has asked for a while:
-/// ranks of the node wake it; those of other nodes can't, so where there are such it looks every millisecond.
+/// A target that computes or sleeps therefore doesn't delay the origin. Without commands for a while the thread sleeps.
+/// Ranks of the node wake it. Ranks of other nodes can't, so with such clients it polls at least every millisecond.
 class Agent {
  public:
-  /// Throws Error if the system gives no thread. `control` and the fabric outlive it.
-  /// `far_origins`: some of those who ask can't ring.
+  /// Throws Error if no thread can be created. `control`, `memory` and the fabric outlive it.
+  /// `far_origins`: some clients are on other nodes, and can't wake it.
   Agent(const Fabric& fabric, const DeviceMemory& memory, std::byte* control, bool far_origins);
   ~Agent();  ///< stops and joins
   Agent(const Agent&) = delete;
@@ -24,7 +24,7 @@ class Agent {
 
  private:
   void run() noexcept;
-  /// One round over the lanes; whether there was anything to do.
+  /// One round over the lanes. Returns whether it executed a command.
   bool serve() noexcept;
   bool is_idle() const noexcept;
   void sleep() noexcept;
@@ -43,12 +43,12 @@ class Agent {
   ControlShape shape_;
   bool far_origins_;
   long nap_ns_;
-  std::vector<bool> failed_;  ///< by rank: its verb under way
+  std::vector<bool> failed_;  ///< by rank: its verb in progress has failed
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 
-/// After a command was posted on this node.
+/// Called by an origin on this node after it has posted a command.
 void wake_agent(ControlHead& head) noexcept;
 
 }  // namespace hmc::window

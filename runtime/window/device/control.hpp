@@ -1,5 +1,5 @@
-// Control: the host memory that goes with one rank's device memory in a window. It is what this rank's
-// peers reach by their wires in place of the device memory itself.
+// Control: host memory that accompanies one rank's device memory in a window. The rank registers it with the wires in
+// place of the device memory.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace hmc::window {
 
 struct ControlHead {
-  /// Who changes words of the device memory holds it: the rank + 1, or owner_agent. 0: free.
+  /// Held while words of the device memory are accessed. Value: the holder's rank + 1, or owner_agent; 0: free.
   alignas(64) std::atomic<std::uint64_t> lock;
-  /// Counts what was written by HMC's verbs: who waits for a word reads it again when this has moved.
+  /// Counts the writes of HMC's verbs. A wait for a word reads the word again when this changes.
   alignas(64) std::atomic<std::uint64_t> changed;
-  /// Where the owner's agent sleeps: a futex, and whether anybody does.
+  /// The futex on which the owner's agent sleeps, and whether it does.
   alignas(64) std::atomic<std::uint32_t> bell;
   std::atomic<std::uint32_t> asleep;
 };
@@ -23,10 +23,10 @@ inline constexpr std::uint64_t owner_agent = ~std::uint64_t{0};
 
 enum class Deed : std::uint32_t { put, get, atomic };
 
-/// What an origin asks of the owner's agent. Checked by the agent as everything that a peer writes.
+/// A request of an origin to the owner's agent. The agent validates it, like all data that a peer writes.
 struct alignas(64) Command {
   Deed deed = Deed::put;
-  std::uint8_t first = 0;    ///< of a verb: forgets an earlier one's failure
+  std::uint8_t first = 0;    ///< first command of a verb: clears the failure of an earlier verb
   std::uint8_t signals = 0;  ///< put: then store `value` at `signal_offset`
   std::uint8_t op = 0;       ///< atomic
   std::uint8_t width = 0;
@@ -38,7 +38,7 @@ struct alignas(64) Command {
 };
 static_assert(std::is_trivially_copyable_v<Command>);
 
-/// What the agent says: an atomic's old value, or what failed.
+/// The agent's reply: an atomic's old value, or the failure.
 struct alignas(64) Answer {
   std::uint64_t result = 0;
   std::uint32_t code = 0;
@@ -46,18 +46,19 @@ struct alignas(64) Answer {
 };
 static_assert(std::is_trivially_copyable_v<Answer> && sizeof(Answer) == 128);
 
-/// One origin's place. Command n lies in slot n % 2 and its bytes in buffer n % 2, so that the wire fills
-/// one buffer while the agent empties the other.
+/// The commands of one origin. Command n is in slot n % 2 and its bytes are in buffer n % 2: the wire fills one buffer
+/// while the agent empties the other.
 struct Lane {
   static constexpr std::size_t slots = 2;
   Command commands[slots];
-  alignas(64) std::atomic<std::uint64_t> posted;  ///< by the origin, after command `posted` and its bytes
-  /// By the agent: commands done * 2, + 1 if the verb under way has failed; then `answer` says why.
+  alignas(64) std::atomic<std::uint64_t> posted;  ///< set by the origin, after command `posted` and its bytes
+  /// Set by the agent: number of executed commands * 2, + 1 if the verb in progress has failed. `answer` then has the
+  /// failure.
   alignas(64) std::atomic<std::uint64_t> finished;
   Answer answer;
 };
 
-/// Where things lie; the same on every rank of a window.
+/// The layout of a Control, the same on every rank of a window.
 class ControlShape {
  public:
   explicit ControlShape(int ranks) noexcept
@@ -65,7 +66,7 @@ class ControlShape {
         chunk_(std::clamp(all_buffers / (ranks_ * Lane::slots) / 4096 * 4096, std::size_t{4096}, largest_chunk)) {}
 
   int ranks() const noexcept { return static_cast<int>(ranks_); }
-  /// Bytes that one command carries at most.
+  /// Largest number of bytes of one command.
   std::size_t chunk() const noexcept { return chunk_; }
   std::size_t bytes() const noexcept { return buffer(ranks(), 0); }
   std::uint64_t lane(int rank) const noexcept {
@@ -91,16 +92,17 @@ class ControlShape {
 
 inline ControlHead& head_of(std::byte* control) noexcept { return *reinterpret_cast<ControlHead*>(control); }
 
-/// The lock over words. Everybody who changes a word of the device memory through HMC takes it, in
-/// whatever process, so atomics are atomic with each other and with signals.
+/// The lock for words. Every process takes it to change a word of the device memory by an atomic or a signal, so
+/// atomics are atomic with respect to each other and to signals.
 inline bool try_lock(ControlHead& head, std::uint64_t who) noexcept {
   std::uint64_t free = 0;
-  // Acquire: pairs with unlock's release; the last holder's copies were waited for before that.
+  // Acquire: pairs with the release in unlock(). The previous holder's copies completed before its unlock.
   return head.lock.compare_exchange_strong(free, who, std::memory_order_acquire, std::memory_order_relaxed);
 }
 inline void unlock(ControlHead& head) noexcept { head.lock.store(0, std::memory_order_release); }
 
-/// Release: pairs with the acquire of who waits for a word; the bytes are in the device memory.
+/// Called when the bytes are in device memory. Release: pairs with the acquire in DevicePart::look, before the word is
+/// read.
 inline void note_change(ControlHead& head) noexcept { head.changed.fetch_add(1, std::memory_order_release); }
 
 }  // namespace hmc::window

@@ -1,4 +1,4 @@
-// CopyQueue: copies that a device carries out one after the other while the host goes on.
+// CopyQueue: asynchronous copies that a device carries out in order.
 #pragma once
 
 #include <array>
@@ -11,21 +11,21 @@
 
 namespace hmc::window {
 
-/// A stream and an event for each copy under way; one more than there is room for waits for the first. One thread at a
-/// time. Its end waits for what is under way.
+/// A stream, and an event per copy in flight. A start with all events in use waits for the oldest copy. One thread at a
+/// time. The destructor waits for copies in flight.
 class CopyQueue {
  public:
   CopyQueue(const memory::Provider& provider, int device) noexcept : provider_(provider), device_(device) {}
   CopyQueue(const CopyQueue&) = delete;
   CopyQueue& operator=(const CopyQueue&) = delete;
 
-  /// `number` counts from 1. A copy that fails at once isn't under way.
+  /// `number` counts from 1. A copy whose start fails isn't in flight.
   base::Status start(const memory::Transfer& transfer, std::uint64_t& number) noexcept;
-  /// in_progress, ok, or what went wrong with that copy.
+  /// Returns in_progress, ok, or the failure of that copy.
   base::Status look(std::uint64_t number) noexcept;
-  /// Until all are over.
+  /// Waits until all copies are over.
   base::Status wait() noexcept;
-  /// What failed while start() made room, when nobody asked, since this was last called.
+  /// Returns and clears the failure of a copy that start() waited for to free its event: no caller has seen it.
   base::Status take_unseen() noexcept { return std::exchange(unseen_, {}); }
   std::uint64_t begun() const noexcept { return begun_; }
   std::uint64_t over() const noexcept { return over_; }
@@ -38,17 +38,17 @@ class CopyQueue {
 
   const memory::Provider& provider_;
   int device_;
-  std::unique_ptr<memory::Stream> stream_;  // made with the first copy
+  std::unique_ptr<memory::Stream> stream_;  // created with the first copy
   std::array<std::unique_ptr<memory::Event>, room> events_;
   std::uint64_t begun_ = 0;
   std::uint64_t over_ = 0;
-  // Of copies in a stream behind one that failed nothing is known: from the first failure to the last all count as
-  // failed.
+  // The outcome of copies behind a failed one in the stream is unknown. All copies from the first failure to the last
+  // therefore count as failed.
   std::uint64_t first_failed_ = 0;
   std::uint64_t last_failed_ = 0;
   base::Status failure_;
   base::Status unseen_;
-  std::string open_failure_;  // a Status only points to its text
+  std::string open_failure_;  // keeps the text of a Status, which only points to it
 };
 
 }  // namespace hmc::window

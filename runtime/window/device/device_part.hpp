@@ -1,4 +1,4 @@
-// DevicePart: this rank's part of a window where it isn't host memory that peers map as it is.
+// DevicePart: this rank's part of a window, if it isn't a host segment that peers map directly.
 #pragma once
 
 #include <array>
@@ -13,28 +13,28 @@
 
 namespace hmc::window {
 
-/// What a rank tells its peers of its device memory.
+/// Sent to all peers: the handles by which they map a rank's device memory.
 struct DeviceOffer {
   struct Ticket {
     memory::SharingKind kind{};
-    std::string why_not;  ///< empty: `ticket` is one
+    std::string why_not;  ///< empty: `ticket` is valid
     base::Bytes ticket;
   };
   MemoryType type = MemoryType::DEFAULT;
   int device = 0;
-  std::uint64_t probe = 0;        ///< lies at the memory's start while the window is made,
-  std::uint32_t probe_bytes = 0;  ///< as far as it fits
+  std::uint64_t probe = 0;        ///< stored at the memory's start while the window is created
+  std::uint32_t probe_bytes = 0;  ///< bytes of `probe` that fit into the memory
   std::vector<Ticket> tickets;
 
   base::Bytes encode() const;
   static DeviceOffer decode(base::ByteView bytes, int rank);
 };
 
-/// While a window is made its first bytes are lent to the trial of mappings: from the constructor to
-/// give_back(), or to the destructor where it doesn't come so far. One thread, but for the agent's.
+/// The first bytes of the memory hold the probe, by which peers test their mappings, from the constructor to
+/// give_back(), or to the destructor if creation fails. One thread, besides the agent's.
 class DevicePart {
  public:
-  /// Throws Error, naming the driver's call that failed.
+  /// Throws Error with the name of the driver call that failed.
   DevicePart(const Fabric& fabric, std::shared_ptr<memory::Allocation> allocation);
   ~DevicePart();
   DevicePart(const DevicePart&) = delete;
@@ -42,14 +42,15 @@ class DevicePart {
 
   const DeviceOffer& offer() const noexcept { return offer_; }
   const base::UniqueFd& descriptor() const noexcept { return descriptor_; }
-  /// The region that wires register in place of the memory.
+  /// The region that wires register in place of the device memory.
   transport::Region control_region() const;
   std::byte* control() const noexcept { return control_->base(); }
   const DeviceMemory& memory() const noexcept { return memory_; }
 
-  /// All peers have tried. Throws Error.
+  /// Restores the first bytes, after all peers have tried to map the memory. Throws Error.
   void give_back();
-  /// Some peer can't do without; `by_far`: one of another node. Returns what its bytes go through. Throws Error.
+  /// Called if a peer needs the agent. `by_far`: such a peer is on another node. Returns a text about the memory of its
+  /// buffers. Throws Error.
   std::string start_agent(bool by_far);
 
   /// As DeviceAccess::look.
@@ -63,10 +64,10 @@ class DevicePart {
   DeviceMemory memory_;
   std::shared_ptr<base::Segment> control_;
   DeviceOffer offer_;
-  base::UniqueFd descriptor_;  // of the ticket that needs one
+  base::UniqueFd descriptor_;  // for the ticket of kind vmm_fd
   std::array<std::byte, 8> lent_{};
   bool is_lent_ = false;
-  std::shared_ptr<void> pinned_;  // the Control's buffers, while an agent copies from and to them
+  std::shared_ptr<void> pinned_;  // pins the Control's buffers while the agent exists
   std::optional<Agent> agent_;
 };
 

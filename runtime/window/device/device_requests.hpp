@@ -1,4 +1,4 @@
-// DeviceRequests: a window's puts and gets that devices carry out while the host goes on.
+// DeviceRequests: tickets for a window's asynchronous puts and gets that devices carry out.
 #pragma once
 
 #include "runtime/window/device/mapped_channel.hpp"
@@ -6,21 +6,20 @@
 
 namespace hmc::window {
 
-/// Gives a ticket for each: the channel's index and the copy's number there. One thread, the window's.
+/// A ticket is the channel's index and the copy's number there. One thread at a time, as for the window.
 class DeviceRequests final : public TicketSource {
  public:
-  /// The channels, by rank of the team, null where none is mapped; they and the fabric outlive it. Throws
-  /// std::bad_alloc.
+  /// `channels`: by team rank, null if the peer isn't mapped. They and the fabric outlive this. Throws std::bad_alloc.
   DeviceRequests(Fabric& fabric, std::vector<MappedChannel*> channels);
   DeviceRequests(const DeviceRequests&) = delete;
   DeviceRequests& operator=(const DeviceRequests&) = delete;
   ~DeviceRequests() override;
 
-  int index() const noexcept { return index_; }  ///< in place of a wire's
+  int index() const noexcept { return index_; }  ///< in place of a wire's index
   std::uint64_t ticket(int rank, std::uint64_t number) const noexcept {
     return static_cast<std::uint64_t>(rank) << number_bits | number;
   }
-  /// Until what was begun to or from `rank` (-1: all) is over.
+  /// Waits until the copies started to or from `rank` (-1: all) are over.
   base::Status flush(int rank, const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept;
 
   base::Status test(std::uint64_t ticket) noexcept override;
@@ -28,7 +27,7 @@ class DeviceRequests final : public TicketSource {
   std::uint64_t moves() const noexcept override { return 0; }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
   bool is_transfer() const noexcept override { return true; }
-  /// A device's copy can't be taken back: it is waited for.
+  /// A device's copy can't be cancelled, so this waits for the channel's copies in flight.
   void abandon(std::uint64_t ticket) noexcept override;
   base::Status complete() noexcept override;
 

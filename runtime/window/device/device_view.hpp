@@ -1,4 +1,4 @@
-// DeviceView: the table that a DeviceHandle points to, and what it needs to stay good.
+// DeviceView: the table that a DeviceHandle points to, and the registrations that keep its addresses valid.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,16 @@ namespace hmc::window {
 class Core;
 class NodeRange;
 
-/// Host memory that a device of this process reaches, for as long as this lives. One thread at a time.
+/// Host memory that is registered with a device of this process during this object's lifetime. One thread at a time.
 class Registration {
  public:
   Registration() = default;
-  /// With all of the pages that it lies in. What was registered by somebody else is reached too.
+  /// Registers all pages of the range. If other code has registered the memory already, `seen` is valid too.
   Registration(const memory::Provider& provider, int device, std::byte* address, std::size_t bytes);
   Registration(Registration&& other) noexcept;
   Registration& operator=(Registration&&) = delete;
   ~Registration();
-  /// As the device addresses it; null where it doesn't reach it.
+  /// The address in the device's address space; null if the device can't access it.
   std::byte* seen() const noexcept { return seen_; }
 
  private:
@@ -44,7 +44,7 @@ class DeviceView {
 
  private:
   std::byte* reach(const Core& core, int rank);
-  /// In the node's range all of them, or each where it is.
+  /// By rank. Addresses in the node's range if all parts are there; else the address of each part's own mapping.
   std::vector<std::byte*> reach_all(const Core& core, const NodeRange* range);
 
   const memory::Provider& provider_;

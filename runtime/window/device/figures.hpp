@@ -1,4 +1,4 @@
-// What ways into device memory have been measured to do.
+// Measurements of the paths to device memory.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace hmc::window {
 
-/// In a path's `why`, before the reason.
+/// Precedes the reason in a path's `why`.
 inline constexpr const char* not_measured = "; not measured: ";
 
-/// Into `path`: a peer's memory that is mapped here. Once for a peer's device and kind of sharing; anew for a larger
-/// part than was at hand then.
+/// Measures a peer's memory that is mapped here, and stores the result in `path`. One measurement per peer, device and
+/// kind of sharing; repeated if a later part allows a larger block.
 void measure_mapping(Fabric& fabric, int peer, const DeviceOffer& offer, const DeviceMemory& memory, Path& path);
 
-/// A part of `bytes`, by `read(to, bytes)` of its beginning into the host's memory. Throws what that throws.
+/// Measures a part of `bytes` by calls of `read(to, bytes)`, which copy its beginning to host memory. Throws what
+/// `read` throws.
 Fabric::Figures measure_reading(std::uint64_t bytes, const std::function<void(void*, std::size_t)>& read);
 
 }  // namespace hmc::window

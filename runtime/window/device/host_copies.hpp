@@ -1,4 +1,4 @@
-// HostCopies: a collective's buffers where the host can read and write them.
+// HostCopies: host copies of a collective's device buffers.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +8,27 @@
 
 namespace hmc::window {
 
-/// Whether the host can't reach one of them; one load while this process has no devices.
+/// Whether the host can't access one of the buffers. One load if this process has no devices.
 inline bool need_host_copies(const void* in, const void* out) noexcept {
   return memory::devices_present() && !(memory::host_reaches(in) && memory::host_reaches(out));
 }
 
-/// What a collective does to this rank's output.
+/// How a collective writes this rank's output.
 enum class Output {
-  whole,      ///< writes all of it: what lies there needn't be copied
-  parts,      ///< writes some, and leaves the rest alone
-  unchanged,  ///< leaves all of it alone
+  whole,      ///< all of it: its old content isn't copied
+  parts,      ///< parts of it: the rest keeps its content
+  unchanged,  ///< not at all
 };
 
-/// A buffer that the host reaches stands for itself, another is copied to host memory, which is pinned where there is
-/// such and kept by its provider for the next call. Where one buffer lies in the other (in place), its copy lies in
-/// the other's copy. One collective is one copy in and one out, not cut into pieces that overlap: peers whose buffers
-/// are the host's make one call, and so must this rank.
+/// A buffer that the host can access is used directly. Any other is copied to host memory, which is pinned if the
+/// provider has pinned memory; the provider keeps it for the next call. If one buffer contains the other (in place),
+/// its copy contains the other's copy.
 ///
-/// Made, filled with take() before the call, emptied with finish() after it; both again for each run of a plan. One
-/// thread at a time, any of them. Making it throws Error.
+/// A collective is one copy in and one copy out, without overlapping pieces: peers with host buffers make one call, so
+/// this rank must also make one.
+///
+/// Order of use: construct, take(), the collective, finish(). A plan repeats the last three in each run. One thread at
+/// a time, any thread. The constructor throws Error.
 class HostCopies {
  public:
   HostCopies(const Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,
@@ -36,9 +38,9 @@ class HostCopies {
   ~HostCopies();
   const void* in() const noexcept { return in_; }
   void* out() const noexcept { return out_; }
-  /// Copies what the collective reads, or leaves alone.
+  /// Copies the input, and the output if parts of it keep their content.
   base::Status take() const noexcept;
-  /// The collective is over: the output goes where the caller wanted it.
+  /// After the collective: copies the output to the caller's buffer.
   base::Status finish() const noexcept;
 
  private:
@@ -68,8 +70,8 @@ class HostCopies {
   Copy out_copy_;
   Taken taken_[2] = {};
   std::size_t taken_count_ = 0;
-  const memory::Provider* gives_back_ = nullptr;  ///< the output's, if it is to be copied back
-  std::byte nothing_{};                           ///< what a buffer of 0 bytes on a device becomes
+  const memory::Provider* gives_back_ = nullptr;  ///< the output's provider, if finish() copies it back
+  std::byte nothing_{};                           ///< replaces a device buffer of 0 bytes
 };
 
 }  // namespace hmc::window

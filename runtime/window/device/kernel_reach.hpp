@@ -1,4 +1,4 @@
-// KernelReach: a window all of whose parts kernels of this rank's device can read and write.
+// KernelReach: whether kernels of this rank's device can read and write all parts of a window, and their addresses.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace hmc::window {
 
 class Core;
 
-/// Found once per window, when somebody first asks. The window outlives it. One thread at a time.
+/// Created once per window, at the first use. The window outlives it. One thread at a time.
 class KernelReach {
  public:
   explicit KernelReach(const Core& core);
@@ -27,15 +27,15 @@ class KernelReach {
   KernelReach(const KernelReach&) = delete;
   KernelReach& operator=(const KernelReach&) = delete;
 
-  /// Empty: every part is memory of one vendor's devices, mapped here, and this rank's device runs kernels that
-  /// reach it.
+  /// Empty: every part is memory of one vendor's devices and mapped here, and this rank's device runs kernels that can
+  /// access it. Else the reason.
   const std::string& why_not() const noexcept { return why_not_; }
-  /// Of a rank's part, as kernels see it.
+  /// Start of a rank's part, as kernels address it.
   std::byte* part(int rank) const noexcept { return parts_[static_cast<std::size_t>(rank)]; }
   int device() const noexcept { return device_; }
   const memory::Kernels& kernels() const noexcept { return *kernels_; }
 
-  /// outs[j][i] = ins[0][i] op ins[1][i] ..., as collectives/reduce does it; done when it returns. At most
+  /// outs[j][i] = ins[0][i] op ins[1][i] ..., with the same bits as collectives/reduce. Returns at completion. At most
   /// most_inputs of each; addresses are multiples of the element's size.
   base::Status reduce(std::span<const void* const> ins, std::span<void* const> outs, std::size_t count, DType type,
                       Op op) noexcept;

@@ -1,5 +1,5 @@
-// MappedChannel: device memory of a rank of this node that this process has mapped (or that is its own):
-// bytes go by the provider's copies. They have arrived when a verb returns; what was begun, when its number is over.
+// MappedChannel: device memory of a rank of this node that this process has mapped, or its own. The provider copies.
+// Verbs return at remote completion; an asynchronous copy is complete when look() of its number returns ok.
 #pragma once
 
 #include "runtime/window/device/control.hpp"
@@ -10,7 +10,7 @@ namespace hmc::window {
 
 class MappedChannel final : public DeviceChannel {
  public:
-  /// `control`: the peer's, mapped here; `way` keeps it so (null for this rank itself). The fabric outlives this.
+  /// `control`: the peer's Control, mapped here. `way`: the channel that keeps it mapped. The fabric outlives this.
   MappedChannel(Fabric& fabric, int peer, DeviceMemory memory, std::byte* control,
                 std::unique_ptr<transport::Channel> way) noexcept
       : fabric_(fabric),
@@ -20,14 +20,14 @@ class MappedChannel final : public DeviceChannel {
         way_(std::move(way)),
         queue_(*memory_.owner().provider, memory_.owner().info.device) {}
 
-  /// `number` of the copy that was begun; 0: it is over already. Both sides stay in use until look() says so.
+  /// `number` of the started copy; 0: it is complete. Both buffers stay in use until look() doesn't return in_progress.
   base::Status begin_put(std::uint64_t offset, const void* source, std::size_t bytes,
                          std::uint64_t& number) noexcept override;
   base::Status begin_get(std::uint64_t offset, void* destination, std::size_t bytes,
                          std::uint64_t& number) noexcept override;
-  /// in_progress, ok, or what went wrong.
+  /// Returns in_progress, ok, or the copy's failure.
   base::Status look(std::uint64_t number) noexcept;
-  /// The last one that was begun.
+  /// The number of the last started copy.
   std::uint64_t begun() const noexcept { return queue_.begun(); }
   bool idle() const noexcept { return queue_.begun() == queue_.over(); }
   base::Status wait_for_begun() noexcept;
@@ -47,9 +47,10 @@ class MappedChannel final : public DeviceChannel {
 
  private:
   base::Status lock() noexcept;
-  /// After a change: whoever waits for it looks again.
+  /// After a change: makes waits for a word of the peer's memory read it again. Returns `status`.
   base::Status changed(const base::Status& status) noexcept;
-  /// False: no stream carries this copy out alone, or it overlaps.
+  /// Starts an asynchronous copy. False: not possible, the caller copies synchronously. Reasons: the memory is
+  /// accessible to the host, the other side is another vendor's, the ranges overlap, or the driver doesn't support it.
   bool begins(const memory::Transfer& transfer, const memory::Owner& local, base::Status& status,
               std::uint64_t& number) noexcept;
 

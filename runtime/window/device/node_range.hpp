@@ -1,5 +1,5 @@
-// NodeRange: addresses that this rank has reserved once for the parts of all ranks of its node, so that kernels find a
-// part by base + place * stride.
+// NodeRange: one reserved address range for the parts of all ranks of this node. Kernels compute the address of a part
+// as base + place * stride.
 #pragma once
 
 #include <memory>
@@ -12,31 +12,31 @@
 
 namespace hmc::window {
 
-/// Physical memory of one vendor's devices, shared by descriptor, lies in it; what is anything else leaves its place
-/// empty. This rank's own part, and those of ranks of its process, are mapped there a second time. Goes before the
-/// parts' owners free them. One thread at a time.
+/// It maps physical memory of one vendor's devices that is shared by descriptor. The slot of any other part stays
+/// empty. This rank's own part, and those of ranks of its process, are mapped there a second time. Destroyed before the
+/// owners free the parts. One thread at a time.
 class NodeRange {
  public:
   struct Part {
     int rank = -1;                       ///< of the team
-    const DeviceOffer* offer = nullptr;  ///< null: not a device's memory
+    const DeviceOffer* offer = nullptr;  ///< null: not device memory
     std::uint64_t bytes = 0;
     bool is_mine = false;
   };
   NodeRange() = default;
-  /// `local`: all ranks of this node, in the team's order. Reserves where two of them or more fit in; never throws for
-  /// what a driver refuses.
+  /// `local`: all ranks of this node, in the team's order. Reserves the range if at least two parts fit in. Doesn't
+  /// throw if the driver refuses: see why_not().
   explicit NodeRange(std::span<const Part> local);
 
-  /// The rank's part has a place here.
+  /// The range has a slot for the rank's part.
   bool serves(int rank) const noexcept;
-  /// Maps it. `exported`: its ticket by descriptor. Throws Error.
+  /// Maps the rank's part into its slot. `exported`: its ticket of kind vmm_fd. Throws Error.
   DeviceMemory put(int rank, const memory::Exported& exported);
   void drop(int rank) noexcept;
-  /// The rank's part, where it lies in the range; else null.
+  /// The rank's part as mapped in the range; null if it isn't.
   memory::Allocation* at(int rank) const noexcept;
   std::size_t place(int rank) const noexcept;
-  /// Why there is no range though parts would fit in; empty: there is one, or nothing for it.
+  /// Why the range couldn't be reserved. Empty: it is reserved, or fewer than two parts fit in.
   const std::string& why_not() const noexcept { return why_not_; }
 
  private:
@@ -52,7 +52,7 @@ class NodeRange {
   std::string why_not_;
 };
 
-/// The ticket of that kind; null where the offer has none.
+/// The offer's valid ticket of that kind; null if it has none.
 const DeviceOffer::Ticket* ticket_of(const DeviceOffer& offer, memory::SharingKind kind) noexcept;
 
 }  // namespace hmc::window

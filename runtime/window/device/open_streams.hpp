@@ -1,5 +1,5 @@
-// OpenStreams: what a team's calls on devices' streams leave for Runtime::close to wait for; and what those calls ask
-// first, however they are carried out.
+// OpenStreams: a team's work on device streams that Runtime::close waits for. Also the checks common to all
+// implementations of such calls.
 #pragma once
 
 #include <chrono>
@@ -11,15 +11,16 @@
 
 namespace hmc::window {
 
-/// Stands in the fabric's list while it is open.
+/// Registered in Fabric::open_streams while it is open.
 class OpenStreams {
  public:
   OpenStreams(const OpenStreams&) = delete;
   OpenStreams& operator=(const OpenStreams&) = delete;
-  /// What my streams hold has run out, until the job's deadline, and nothing of mine comes any more. Once all ranks
-  /// have done so, their memory may go.
+  /// Waits, until the job's deadline, for the work of earlier calls in this rank's streams. Afterwards this rank makes
+  /// no further calls on streams. When all ranks have returned from it, their memory may be freed.
   virtual base::Status run_dry() noexcept = 0;
-  /// After that: whether all ranks have made the same calls, and none has failed, unless my user knows it.
+  /// After run_dry(): an error if ranks made different calls or a call failed on a rank, unless this rank's user has
+  /// been notified already.
   virtual base::Status compare() const noexcept = 0;
 
  protected:
@@ -27,17 +28,17 @@ class OpenStreams {
   ~OpenStreams() = default;
 };
 
-/// A buffer of another device than `owner`'s isn't one for its streams.
+/// invalid_argument if the buffer is memory of another device than `owner`'s.
 base::Status lies_with(const memory::Owner& owner, const void* buffer) noexcept;
 
-/// Collective. What speaks against calls on streams, of the first rank that has something; empty if nobody has.
+/// Collective. Returns the reason against calls on streams of the lowest rank that has one; empty if no rank has one.
 std::string first_objection(TeamCore& team, const std::string& mine);
 /// Error{unsupported}.
 [[noreturn]] void throw_objection(const Fabric& fabric, const std::string& objection);
 
-/// How long streams that nothing holds up any more may take.
+/// Time limit for streams that wait for no peer any more.
 inline constexpr std::chrono::seconds soon_over{2};
-/// Turns until `done`, without the job's help: destructors wait so too.
+/// Polls until `done()` is true; false at the limit. Doesn't use the job's Waiter, so destructors may call it.
 template <typename Done> bool comes_true(std::chrono::nanoseconds within, Done&& done) noexcept {
   const auto limit = base::Deadline::after(within);
   while (!done()) {

@@ -1,5 +1,5 @@
-// StagedChannel: device memory that this process can't map. Bytes go to the peer's Control by whatever
-// wire reaches it, and its agent makes the last copy; in pieces, two under way, so that wire and copy overlap.
+// StagedChannel: device memory that this process can't map. The peer's wire moves bytes to or from the peer's Control,
+// and the peer's agent copies them to or from the device. Two pieces are in flight, so that wire and copy overlap.
 #pragma once
 
 #include "runtime/memory/stage.hpp"
@@ -10,7 +10,7 @@ namespace hmc::window {
 
 class StagedChannel final : public DeviceChannel {
  public:
-  /// `way` leads to the peer's Control. The fabric outlives this.
+  /// `way`: the channel to the peer's Control. The fabric outlives this.
   StagedChannel(Fabric& fabric, int peer, int wire, std::unique_ptr<transport::Channel> way) noexcept
       : fabric_(fabric),
         peer_(peer),
@@ -36,10 +36,10 @@ class StagedChannel final : public DeviceChannel {
   void begin() noexcept { verb_first_ = issued_ + 1; }
   base::Status over(const base::Status& started, transport::Ticket ticket) noexcept;
 
-  /// `command` follows the bytes that fill() put into its buffer. Before that buffer is used again, the command
-  /// before last is awaited.
+  /// Sends `command` after the bytes that fill() has put into its buffer. Before a buffer is reused, the caller awaits
+  /// the command before last.
   base::Status post(const Command& command) noexcept;
-  /// Until the agent has done command `number`; its failure, if the verb under way has one.
+  /// Waits until the agent has executed command `number`. Returns the failure of the verb in progress, if any.
   base::Status await(std::uint64_t number) noexcept;
   bool look(std::uint64_t& seen, transport::Ticket& asked, base::Status& status) noexcept;
   base::Status failure() noexcept;
@@ -56,9 +56,9 @@ class StagedChannel final : public DeviceChannel {
   int wire_;
   ControlShape shape_;
   std::unique_ptr<transport::Channel> way_;
-  std::byte* control_;            // the peer's, where load and store reach it
-  std::uint64_t issued_ = 0;      // commands so far
-  std::uint64_t verb_first_ = 1;  // the first command of the verb under way
+  std::byte* control_;            // the peer's Control if it is mapped; else null
+  std::uint64_t issued_ = 0;      // number of commands so far
+  std::uint64_t verb_first_ = 1;  // number of the first command of the verb in progress
   char text_[sizeof Answer::text] = {};
 };
 

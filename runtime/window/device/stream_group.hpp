@@ -1,6 +1,6 @@
-// StreamGroup: ranks of a node whose devices' streams wait for each other. Words of host memory, registered with every
-// device, say how far each rank's streams have come; a stream waits for the others' as it waits for its own work, so
-// that no host does. Beside them each rank has some device memory that all devices reach.
+// StreamGroup: ranks of a node whose device streams wait for each other. Words in host memory, registered with every
+// device, hold the progress of each rank's streams. A stream waits for the words of the other ranks, so no host thread
+// waits. Each rank also has staging memory on its device, which all devices can access.
 #pragma once
 
 #include <memory>
@@ -19,38 +19,40 @@ namespace hmc::window {
 
 class Core;
 
-/// One thread at a time. Work put in by several calls runs in the calls' order, on whatever streams.
+/// One thread at a time. The work of several calls runs in the order of the calls, even on different streams.
 class StreamGroup final : public OpenStreams {
  public:
   static constexpr std::size_t staging_bytes = std::size_t{4} << 20;
 
-  /// Collective. `buffer` lies on the device that the streams are of. Throws Error on every rank, with the first
-  /// rank's reason, where some rank can't.
+  /// Collective. `buffer` is memory of the streams' device. If any rank can't take part, throws Error on every rank
+  /// with the reason of the lowest such rank.
   StreamGroup(TeamCore& team, const char* operation, const void* buffer);
   ~StreamGroup();
-  /// Collective. What the streams hold comes first, until the job's deadline. Throws Error on every rank where ranks
-  /// called different things or one failed, unless all users know it, and where a rank never came; then the streams go
-  /// on all the same.
+  /// Collective. Waits for the work in this rank's streams, until the job's deadline. Throws Error on every rank:
+  /// - if ranks made different calls or a call failed, unless the users of all ranks have been notified;
+  /// - if a rank doesn't call close() in time. The streams continue in this case too.
   void close();
-  /// As far as close() goes without the others.
+  /// The part of close() that needs no other rank.
   base::Status run_dry() noexcept override;
   base::Status compare() const noexcept override;
 
-  // ---- one call: accepts, begin, steps, end. Nothing here waits; all is in `stream`'s order. Once begun, a failure
-  // of one rank ends the group: its own end() says so, all streams go on over bytes that mean nothing, and who calls
-  // next is refused (Status closed). It waits then, at most twice the job's deadline, for what my streams hold.
-  /// Before anybody hears of the call: a buffer of another device is this rank's mistake alone.
+  // ---- one call: accepts, begin, steps, end. None of these waits: all work is in the order of `stream`.
+  // After begin, a failure on one rank ends the group. end() of that rank returns it. All streams continue, with
+  // undefined data. Later calls on any rank return Status closed. A failing call waits for the work in this rank's
+  // streams, at most twice the job's deadline.
+  /// Before begin: a buffer of another device is an error on this rank only.
   base::Status accepts(const void* buffer) const noexcept { return lies_with(owner_, buffer); }
-  /// `signature` says what is called: Status mismatch where a rank is known to have called something else.
+  /// `signature` identifies the call. Status mismatch if another rank is seen to have made a different call.
   base::Status begin(void* stream, std::uint64_t signature) noexcept;
-  /// My streams have come here; then until all ranks' have. Twice per piece: `stage` 0 and 1.
+  /// A barrier of all ranks' streams, enqueued on this call's stream. Twice per piece: `stage` 0 and 1.
   base::Status meet(int stage) noexcept;
   base::Status take_in(const void* in, std::size_t bytes) noexcept;
   base::Status give_out(void* out, std::size_t bytes) noexcept;
   base::Status copy(void* out, const void* in, std::size_t bytes) noexcept;
-  /// My slice [first, first + count) of all ranks' staging, into all ranks' staging.
+  /// Reduces the slice [first, first + count) of all ranks' staging memory; the result goes to all ranks' staging
+  /// memory.
   base::Status reduce(std::size_t first, std::size_t count, DType type, Op op) noexcept;
-  /// `so_far`: of the steps. The call's outcome.
+  /// `so_far`: the status of the steps. Returns the outcome of the call.
   base::Status end(const base::Status& so_far) noexcept;
 
  private:
@@ -75,15 +77,15 @@ class StreamGroup final : public OpenStreams {
   memory::Owner owner_;
   std::shared_ptr<Core> staging_;
   std::shared_ptr<Core> words_;
-  std::vector<Registration> seen_;  // by rank: their words, as my device addresses them
+  std::vector<Registration> seen_;  // by rank: its words, as this rank's device addresses them
   std::unique_ptr<memory::Event> last_;
-  std::unique_ptr<memory::Stream> stream_;  // of the call under way
+  std::unique_ptr<memory::Stream> stream_;  // of the call in progress
   bool open_ = true;
-  bool told_ = false;  // the user, that the group has come apart
+  bool told_ = false;  // a call has reported the group's failure to this rank's user
   std::uint64_t calls_ = 0;
   std::uint64_t called_ = 0;  // a hash of all signatures so far
   unsigned step_ = 0;
-  std::vector<std::uint64_t> checked_;  // by rank: calls that were compared
+  std::vector<std::uint64_t> checked_;  // by rank: number of calls compared
 };
 
 }  // namespace hmc::window
