@@ -1,4 +1,4 @@
-// The public atomics: one generic core call behind typed names.
+// The public atomics: typed functions over Core::atomic.
 #include <hmc/window.hpp>
 
 #include <type_traits>
@@ -12,7 +12,7 @@ using transport::AtomicOp;
 
 namespace {
 
-/// The words travel as 64 bits; the target takes the low `width` bytes, so sign extension is harmless.
+/// Operands are sent as 64 bits. The target uses the low `width` bytes.
 template <typename T> std::uint64_t widen(T value) noexcept {
   return static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(value));
 }

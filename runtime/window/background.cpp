@@ -20,21 +20,22 @@ using base::Doorbell;
 
 namespace {
 
-/// Who comes back so soon hasn't computed anything worth a thread's work; so often in a row, and it is prompt.
+/// An owner that returns within prompt_ns hasn't computed enough to need the thread. votes_for_prompt such returns in a
+/// row select prompt mode.
 constexpr std::int64_t prompt_ns = 20'000;
 constexpr int votes_for_prompt = 4;
-/// Who has left something under way for so long computes: the thread takes over.
+/// An owner that makes no call for this time with an operation in flight computes: the thread steps its operations.
 constexpr std::int64_t away_ns = 1'000'000;
 constexpr std::int64_t first_nap_ns = 1'000'000;
 constexpr std::int64_t longest_prompt_nap_ns = 8'000'000;
 constexpr std::int64_t longest_nap_ns = 50'000'000;
 constexpr std::int64_t short_nap_ns = 20'000;
-/// Between looks at a stream. Where ranks outnumber cores each look takes one from somebody.
+/// Between queries of a stream. If ranks outnumber cores, each query takes a core from another thread.
 constexpr std::int64_t longest_stream_nap_ns = 100'000;
 constexpr std::int64_t longest_shared_stream_nap_ns = 1'000'000;
-/// Rounds without a step before it asks and sleeps: what comes next is likely to be there soon.
+/// Rounds without a step before the thread requests nudges and sleeps: the next message is likely to arrive soon.
 constexpr int patient_rounds = 30;
-/// Ticks with nothing under way, after which there are none.
+/// Ticks with nothing in flight before the thread sleeps without a timeout.
 constexpr int ticks_before_parking = 10;
 
 }  // namespace
@@ -56,7 +57,8 @@ void Background::take_over(Call call) noexcept {
   quiet();
 }
 
-/// Something was left under way for so long. In prompt mode too, where the thread may have had no occasion to see it.
+/// The owner was away for `away` with an operation in flight. Also called in prompt mode, where the thread may have had
+/// no occasion to observe it.
 void Background::judge(Call call, std::int64_t away) noexcept {
   if (away > prompt_ns) {
     prompt_votes_ = 0;
@@ -67,7 +69,7 @@ void Background::judge(Call call, std::int64_t away) noexcept {
   if (++prompt_votes_ < votes_for_prompt) return;
   prompt_votes_ = 0;
   prompt_.store(true, std::memory_order_relaxed);
-  base::Waiter::wake_background(*door_);  // its nap may be a longer one than it takes in this mode
+  base::Waiter::wake_background(*door_);  // its current nap may be longer than the maximum of this mode
 }
 
 void Background::leave() noexcept {
@@ -78,12 +80,13 @@ void Background::leave() noexcept {
   settle();
 }
 
-/// Before it says `asked` the owner has left (inside_), so whoever is nudged sees that; and it looks once more after.
+/// The owner clears inside_ before ask(), so a nudged thread sees that it has left. After ask() the owner steps once
+/// more: an event before the request caused no nudge.
 void Background::settle() noexcept {
   if (!something_goes_on()) return quiet();
   if (!thread_.joinable() && !begin_thread()) return;
   unpark();
-  const bool at_once = something_waits_for_a_stream();  // of that nobody nudges
+  const bool at_once = something_waits_for_a_stream();  // a stream doesn't nudge
   if (at_once || !prompt_.load(std::memory_order_relaxed)) {
     ask();
     step_all(Started::By::owner);
@@ -108,13 +111,14 @@ int Background::step_all(Started::By who) noexcept {
 }
 
 void Background::ask() noexcept {
-  // Release: who nudges hands on that the owner has left. The fence is the asker's of the argument in wait.hpp.
+  // Release: pairs with the acquire of the nudge's compare-exchange (Waiter::nudge_now), which passes on to the thread
+  // that the owner has left. The fence is the requesting side's in the argument in wait.hpp.
   door_->wanted.store(Doorbell::asked, std::memory_order_release);
   base::full_fence();
 }
 
 void Background::quiet() noexcept {
-  // Relaxed: who still sees `asked` nudges for nothing.
+  // Relaxed: a thread that still reads `asked` nudges without need, which is harmless.
   if (door_ != nullptr && door_->wanted.load(std::memory_order_relaxed) != Doorbell::quiet)
     door_->wanted.store(Doorbell::quiet, std::memory_order_relaxed);
 }
@@ -122,7 +126,7 @@ void Background::quiet() noexcept {
 bool Background::begin_thread() noexcept {
   if (!allowed_) return false;
   door_ = &fabric_.waiter.page().doorbell(fabric_.waiter.local_index());
-  sigset_t all, before;  // the application's signals stay the application's threads'
+  sigset_t all, before;  // the thread blocks all signals, so the application's threads receive them
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
@@ -161,14 +165,15 @@ void Background::end_all() noexcept {
   }
 }
 
-// ---- the thread's
+// ---- called by the thread
 
 void Background::run() noexcept {
   const std::int64_t longest_look_ns = fabric_.waiter.sleeps() ? longest_shared_stream_nap_ns : longest_stream_nap_ns;
   std::int64_t nap = first_nap_ns, stream_nap = short_nap_ns;
-  // Acquire: with the release in stop().
+  // Acquire: pairs with the release in stop().
   while (!stopping_.load(std::memory_order_acquire)) {
-    // Before the look: a nudge after it changes the value, and the futex call returns at once. Acquire: see above.
+    // Read before look(): a later nudge changes the value, so the futex call returns at once. Acquire: the nudge passes
+    // on what the requesting owner and the nudging thread wrote before it.
     const std::uint32_t nudges = door_->nudges.load(std::memory_order_acquire);
     const Found found = look();
     switch (found) {
@@ -201,11 +206,11 @@ Background::Found Background::look() noexcept {
   const bool is_nudged = door_->wanted.load(std::memory_order_acquire) == Doorbell::nudged;
   const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
   const std::int64_t left_at = left_at_ns_.load(std::memory_order_relaxed);
-  // It has called nothing since the last look, or for long.
+  // The owner has made no call since the last look(), or has been away for away_ns.
   const bool owner_is_away = entries == entries_seen_ || (left_at != 0 && base::now_ns() - left_at > away_ns);
   entries_seen_ = entries;
   if (inside_.load(std::memory_order_relaxed)) {
-    awake_ = false;  // it looks by itself, and asks when it goes
+    awake_ = false;  // the owner steps by itself, and requests nudges when it leaves
     return Found::nothing;
   }
   if (!is_nudged && !owner_is_away && !awake_) return Found::nothing;
@@ -222,9 +227,9 @@ Background::Found Background::serve() noexcept {
     return parked_ ? Found::nothing_for_long : Found::nothing;
   }
   idle_ticks_ = 0;
-  // After a death or an abort the rank's buffers may go at any time, and nothing can end well.
+  // After a rank's death or an abort no operation can succeed, and the rank's buffers may be freed at any time.
   if (!fabric_.waiter.page().aborted().ok()) {
-    step_all(Started::By::thread);  // which gives all of it up, so that streams go on
+    step_all(Started::By::thread);  // aborts all operations, so that streams continue
     return Found::nothing;
   }
   prompt_.store(false, std::memory_order_relaxed);
@@ -243,7 +248,7 @@ Background::Found Background::serve() noexcept {
   }
   awake_ = true;
   if (steps == 0) return Found::wait_a_bit;
-  fabric_.waiter.ring(fabric_.waiter.local_index());  // the owner may sleep in a wait for what has just been done
+  fabric_.waiter.ring(fabric_.waiter.local_index());  // the owner may sleep in a wait for a step that was executed here
   return Found::moved;
 }
 

@@ -20,8 +20,8 @@ void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
 }
 
 bool receive_into(const Core& core, DirectReceive& receive) noexcept {
-  // One of them, though there may be two: their threads would write the same parts. What comes by another goes to the
-  // region, and is copied from there.
+  // Only the first wire that supports it: the threads of two wires would write the same `parts`. Bytes from another
+  // wire go to the region and are copied from there.
   return std::ranges::any_of(core.fabric().wires,
                              [&](const auto& wire) { return wire->receive_into(core.region(), receive); });
 }

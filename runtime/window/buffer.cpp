@@ -7,7 +7,7 @@ namespace hmc {
 
 namespace {
 
-/// What the host and devices reach in this rank's part.
+/// The Allocator that describes this rank's part.
 Allocator kind_of(const memory::Owner& owner) {
   using memory::PointerKind;
   const MemoryType type = owner.provider->type();

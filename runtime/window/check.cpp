@@ -1,4 +1,4 @@
-// The bad ways of the verbs: what is wrong, said in full. None of this is on the good way.
+// Error paths of the verbs: complete error texts. Nothing here runs in a successful call.
 #include <fmt/format.h>
 
 #include "runtime/window/core.hpp"

@@ -48,7 +48,7 @@ void copy_local(void* destination, const void* source, std::size_t bytes) {
   if (!status.ok()) throw Error(status.code, "copy", status.what == nullptr ? "it failed" : status.what);
 }
 
-/// A device's memory that this process has mapped; null where the rank's part is anything else.
+/// The rank's part if it is device memory that this process has mapped; else null.
 const window::DeviceMemory* mapped_at(const window::Core& core, int rank) {
   const window::Peer& peer = core.peer("copy", rank);
   if (!peer.on_device) return nullptr;
@@ -56,18 +56,18 @@ const window::DeviceMemory* mapped_at(const window::Core& core, int rank) {
   return mapped == nullptr || memory::host_reaches(mapped->owner()) ? nullptr : mapped;
 }
 
-/// Where this process finds the bytes of a window, on the host or on a device that it has mapped; null if it doesn't.
+/// The address of `location` in this process, in host memory or mapped device memory; null if it isn't mapped.
 std::byte* here(const window::Core& core, const Location& location, std::size_t bytes) {
   const window::Peer& peer = core.peer("copy", location.rank);
-  if (bytes > peer.bytes || location.offset > peer.bytes - bytes) return nullptr;  // the verb says it better
+  if (bytes > peer.bytes || location.offset > peer.bytes - bytes) return nullptr;  // the verb reports the error
   if (peer.direct != nullptr) return peer.direct + location.offset;
   if (const window::DeviceMemory* const mapped = mapped_at(core, location.rank))
     return mapped->allocation()->address + location.offset;
   return location.rank == core.rank() ? core.data() + location.offset : nullptr;
 }
 
-/// Two halves of host memory for bytes of which this rank reaches neither place: pinned where a device of this process
-/// takes them from there.
+/// Two halves of host memory for a copy between two locations that aren't mapped in this process. Pinned if the bytes
+/// continue to a mapped device.
 class Between {
  public:
   static constexpr std::size_t half = window::Core::between_half;
@@ -96,11 +96,11 @@ void copy_global(const Location& destination, const Location& source, std::size_
   window::Core& from = core_of(source);
   if (const std::byte* const at = here(from, source, bytes))
     return to.put(destination.rank, destination.offset, at, bytes);
-  // Who waits for a word of a device's memory hears of what a verb puts there, not of what is written past it.
+  // A peer that waits for a word of its device memory is notified of puts by verbs, but not of copies without a verb.
   const bool needs_verb = destination.rank != to.rank() && mapped_at(to, destination.rank) != nullptr;
   std::byte* const at = needs_verb ? nullptr : here(to, destination, bytes);
   if (at != nullptr) return from.get(source.rank, source.offset, at, bytes);
-  // The next piece comes while one goes.
+  // The get of the next piece overlaps the put of the current one.
   constexpr std::size_t half = Between::half;
   const Between between(to, destination.rank);
   const auto fetch = [&](std::size_t at) {

@@ -1,4 +1,4 @@
-// What kernels see of a window, and the ranks' user contexts.
+// The window's handle for kernels, and the ranks' user contexts.
 #include <fmt/format.h>
 
 #include "runtime/memory/kernels.hpp"
@@ -33,7 +33,7 @@ DeviceHandle Core::device_handle(MemoryType type, int device) {
   if (provider->host_accessible() || provider->kernels() == nullptr)
     throw Error(Code::unsupported, "Window::device_handle",
                 fmt::format("HMC knows no kernels of {} devices", provider->name()));
-  // The number is the caller's: what is below indexes by it.
+  // Check the caller's device number: the functions below use it as an index.
   const int count = provider->kernels()->vendor().device_count();
   if (device < 0 || device >= count)
     throw Error(Code::invalid_argument, "Window::device_handle",

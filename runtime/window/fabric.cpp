@@ -27,7 +27,7 @@ Core* around(const std::vector<Core*>& windows, const void* address, std::size_t
 }  // namespace
 
 Core* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
-  return around(windows, address, bytes, team, false);  // nobody can load or store in a device's
+  return around(windows, address, bytes, team, false);  // only windows that allow load and store
 }
 Core* Fabric::device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
   return around(windows, address, bytes, team, true);
@@ -79,7 +79,7 @@ base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const bas
 base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
                     std::chrono::nanoseconds timeout) noexcept {
   const base::Status status = await(fabric, wire, ticket, note, timeout);
-  // Whoever gets this status reuses the memory at once: nothing may reach it any more.
+  // The caller may reuse its memory when it gets this status, so the wire must not access it any more.
   if (status.code == Code::timeout) abandon_ticket(fabric, wire, ticket);
   return status;
 }
@@ -121,7 +121,8 @@ void throw_status(const Fabric& fabric, const base::Status& status, const CallSi
     if (!cause.empty())
       detail.message = cause;
     else if (status.code == Code::peer_failed && status.peer >= 0 && fabric.waiter.page().aborted().ok())
-      detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;  // so says a wire, first
+      // A wire detected the failure before the control plane reported it.
+      detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;
   }
   if (status.code == Code::timeout)
     detail.hint = "HMC_TIMEOUT_S sets the deadline; hmcrun --timeout shows what each rank is in";

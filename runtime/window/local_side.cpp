@@ -1,5 +1,4 @@
-// Local pointers of verbs where this process has device memory: each is looked up, and staged where a wire can't
-// reach it.
+// Local pointers of verbs in a process with devices: each is looked up, and staged if the wire can't access it.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -46,7 +45,7 @@ void Core::copy_out(const char* operation, const Peer& peer, std::uint64_t offse
           {operation, peer.world, offset, bytes, true});
 }
 
-// The next piece leaves the device while one is on the wire.
+// The copy of the next piece from the device overlaps the put of the current one.
 void Core::put_staged(const char* operation, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   const CallSite call{operation, world_rank(rank), offset, bytes, true};
   const memory::StageLease stage = lease(*fabric_, memory::known_owner_of(source), call);

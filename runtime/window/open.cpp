@@ -1,4 +1,4 @@
-// How a window comes to be and goes: collective, by the rounds of its team's exchange.
+// Creation and close of a window: collective, in rounds of its team's exchange.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace hmc::window {
 
 namespace {
 
-/// Above this, pages of peers are mapped at first touch rather than now.
+/// Larger segments are mapped at first touch, not when the window is created.
 constexpr std::size_t map_ahead_max = std::size_t{256} << 20;
 
 ErrorDetail detail_of_current_exception() {
@@ -60,7 +60,8 @@ Description decode(base::ByteView bytes, int rank, const char* operation) {
   return description;
 }
 
-/// Every rank throws the same: what the lowest rank said that didn't just wait for another in vain.
+/// All ranks throw the same error: that of the lowest failed rank. A timeout counts only if no rank failed otherwise:
+/// it is a consequence of another rank's failure.
 void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabric, const TeamCore* team) {
   const auto failed = [](const Description& one) { return one.failure.code != Code::success; };
   auto cause = std::find_if(ranks.begin(), ranks.end(),
@@ -84,9 +85,9 @@ struct Demand {
   std::string failure;  // empty: none
 
   static Demand of_this_rank(const Fabric& fabric, std::size_t bytes) {
-    // One for the segment, of this rank or of a peer, and one that a wire may take meanwhile.
+    // One for the segment, created here or received, and one that a wire may open meanwhile.
     constexpr int descriptors = 2;
-    /// Less isn't worth a look at the system's files: 50 us.
+    // Below this size the check isn't worth its cost: reading the system's files takes 50 us.
     constexpr std::size_t worth_a_look = std::size_t{1} << 20;
     Demand demand{bytes, fabric.node_link->next_share(), {}, {}};
     if (bytes >= worth_a_look) demand.room = base::memory_room();
@@ -114,12 +115,12 @@ Demand decode_demand(base::ByteView bytes, int world_rank, const Fabric& fabric)
   demand.room.machine_bytes = in.number<std::uint64_t>();
   demand.room.group = in.number<std::uint64_t>();
   demand.room.group_bytes = in.number<std::uint64_t>();
-  if (!in.complete())  // all ranks see it, and all of them throw
+  if (!in.complete())  // all ranks received the same bytes, so all of them throw
     throw Error(Code::refused, operation_of(fabric), fmt::format("rank {} sent a malformed size", world_rank));
   return demand;
 }
 
-/// The same on every rank: throws if one of them can't have its part.
+/// Throws on every rank if any rank can't get its part. All ranks decide by the same data.
 void refuse_excess(const TeamCore& team, const std::vector<Demand>& all) {
   const Fabric& fabric = team.fabric();
   ErrorDetail detail;
@@ -130,7 +131,7 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all) {
     const int rank = team.world_rank(static_cast<int>(member));
     const Demand& demand = all[member];
     if (demand.failure.empty()) {
-      // A rank that hasn't looked shares its machine with one that has, or asks for little.
+      // A rank without data about its memory requested less than worth_a_look.
       if (demand.room.machine_bytes != UINT64_MAX || demand.room.group_bytes != UINT64_MAX)
         demands.push_back({rank, demand.bytes, demand.room});
       continue;
@@ -149,8 +150,8 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all) {
   throw AgreedError(std::move(detail));
 }
 
-/// For what only some of the team wait for: who waits in vain isn't late then where all of the team meet, and they
-/// have no longer deadline there than any collective.
+/// The deadline of a step that only some ranks of the team wait in. Over the team's schedules it is half the timeout: a
+/// rank whose step times out then still reaches the next collective round within that round's deadline.
 base::Deadline patience(const Fabric& fabric, const base::Exchange& exchange) {
   const bool is_control_plane = &exchange == fabric.exchange.get();
   return base::Deadline::after(is_control_plane ? fabric.timeout : fabric.timeout / 2);
@@ -168,11 +169,11 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
     demands.push_back(decode_demand(theirs, team.world_rank(static_cast<int>(demands.size())), fabric));
   refuse_excess(team, demands);
 
-  // Everyone's place in the node's segment, in whole pages so that each rank can populate its own.
+  // Each rank's part of the node's segment: whole pages, so that each rank can populate its own.
   std::size_t total = 0;
   std::size_t my_offset = 0;
   bool wraps = false;
-  base::ShareGroup group;  // those of the team that are on this node
+  base::ShareGroup group;  // the team's ranks on this node
   for (const int member : team.local_ranks()) {
     const Demand& demand = demands[static_cast<std::size_t>(member)];
     const std::uint64_t size = demand.bytes;
@@ -199,7 +200,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
     segment = fabric.node_link->share_within(group, segment, deadline).front();
   } catch (...) {
     failure = detail_of_current_exception();
-    return open(team, nullptr, failure, role);  // the others are on their way to open, and learn it there
+    return open(team, nullptr, failure, role);  // reports the failure to the other ranks, which also call open
   }
   if (segment != nullptr) {
     try {
@@ -292,7 +293,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   } catch (...) {
     outcome = detail_of_current_exception();
   }
-  // A rank that can't reach another must not leave that one behind with an open window.
+  // If a rank can't connect to a peer, the window must fail on that peer too.
   settle_devices(agree(outcome, helpers));
   peers_ = std::move(peers);
   std::uint64_t smallest = UINT64_MAX;
@@ -309,8 +310,8 @@ Peers Core::make_peers(std::vector<Description>& ranks) {
   Peers peers(size);
   const base::Deadline deadline = patience(*fabric_, exchange());
   for (std::size_t w = 0; w < fabric_->wires.size(); ++w) {
-    std::vector<int> served;             // by this wire: world ranks,
-    std::vector<std::size_t> served_as;  // and which ranks of the team they are
+    std::vector<int> served;             // world ranks on this wire
+    std::vector<std::size_t> served_as;  // their team ranks
     std::vector<base::Bytes> keys(fabric_->wire_of.size());
     for (std::size_t rank = 0; rank < size; ++rank) {
       const int world = world_rank(static_cast<int>(rank));
@@ -365,7 +366,7 @@ void Core::settle_devices(const std::vector<Description>& answers) {
       outcome = error.detail();
     }
   }
-  agree(outcome);  // from here on a peer may put
+  agree(outcome);  // afterwards a peer may put
 }
 
 Path Core::path(int rank) {
@@ -377,7 +378,7 @@ std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vect
   Description mine;
   mine.failure = outcome;
   mine.helpers = helpers;
-  // A peer may have waited for this rank's part until its own deadline, before it comes here.
+  // A peer may wait for this rank's part until its own deadline before it enters this round.
   const auto deadline = base::Deadline::after(2 * fabric_->timeout);
   const auto answers = allgather_for(*fabric_, exchange(), encode(mine), deadline);
   std::vector<Description> ranks;
@@ -388,12 +389,12 @@ std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vect
 }
 
 void Core::map_ahead() noexcept {
-  // All ranks have populated their parts by now: map them here too, so that no put pays for it.
+  // All ranks have populated their parts. Map the pages here too, so that no put takes a page fault.
   if (region_.segment == nullptr || region_.segment->bytes() > map_ahead_max) return;
   try {
     region_.segment->populate(0, region_.segment->bytes());
   } catch (const Error&) {
-    // The pages exist, each put there by its owner; without page tables for them puts are slower at first.
+    // The owners have created the pages. Without page table entries the first puts are slower.
   }
 }
 
@@ -404,12 +405,12 @@ void Core::close() {
   if (devices_ != nullptr) devices_->drop_handles();
   if (context_ != nullptr && context_->is_open()) context_->close();
   std::exception_ptr unheard;
-  if (!fabric_->closed()) unheard = meet_to_close(*fabric_, exchange());  // from here on nobody touches my part
-  // After a failure the ranks have met over the control plane: has_failed() is then true on all of them, also on those
-  // that knew of it before.
+  if (!fabric_->closed()) unheard = meet_to_close(*fabric_, exchange());  // afterwards no peer accesses this part
+  // After a failure the barrier used the control plane. has_failed() is then true on all ranks, also on those that had
+  // reported the failure before.
   const bool compares = role_ == Role::user && !fabric_->closed() && unheard == nullptr && !exchange().has_failed();
   if (compares) unheard = compare_allocations();
-  // The barrier may have gone through this very window, and nothing of mine may be lost with it.
+  // The barrier may have used this window, so this rank's last puts must complete before its channels are destroyed.
   if (team_ != nullptr) flush_all(job_timeout);
   open_ = false;
   if (keeps_team_ != nullptr) --keeps_team_->open_windows;
@@ -417,7 +418,7 @@ void Core::close() {
   if (devices_ != nullptr) devices_->unmap();
   channels_.clear();
   std::erase(fabric_->windows, this);
-  // A device's memory may be freed only when nobody has it mapped any more.
+  // Device memory may be freed only after all peers have unmapped it.
   if (has_devices_ && !fabric_->closed()) unheard = meet_to_close(*fabric_, exchange(), std::move(unheard));
   deregister_region();
   region_ = registered_region_ = {};
@@ -432,7 +433,7 @@ Core::~Core() {
     devices_->drop_handles();
     devices_->unmap();
   }
-  channels_.clear();  // what nobody has waited for is abandoned
+  channels_.clear();  // abandons the transfers in flight
   deregister_region();
 }
 

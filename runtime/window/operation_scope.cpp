@@ -13,7 +13,7 @@ std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_r
     const int index = fabric.local_index[static_cast<std::size_t>(rank)];
     if (index < 0 || rank == fabric.rank) continue;
     const base::ActivityLine& line = fabric.waiter.page().activity(index);
-    // Relaxed: a hint for people.
+    // Relaxed: a hint for an error text.
     const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
     const std::int64_t since = line.since_ns.load(std::memory_order_relaxed);
     fmt::format_to(std::back_inserter(text), "{}{} {} is in {}", text.empty() ? "" : "; ", word, rank,
@@ -25,11 +25,11 @@ std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_r
 
 namespace {
 
-/// Whoever made the call knows it by its own name, and what the missing ranks do is mostly another call.
+/// Rethrows with the name of the user's call. At a timeout adds the calls that the missing ranks are in.
 [[noreturn]] void throw_for(const Fabric& fabric, const base::Exchange& exchange, const Error& error) {
   ErrorDetail detail = error.detail();
   detail.operation = operation_of(fabric);
-  // A team's own exchange has said it already.
+  // The error of a team's own exchange contains it already.
   if (&exchange == fabric.exchange.get() && detail.code == Code::timeout && detail.peer >= 0) {
     const std::string others = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");
     if (!others.empty()) detail.message += "; " + others;

@@ -19,7 +19,7 @@ base::Status closed_status() noexcept { return base::Status::failure(Code::close
   throw Error(std::move(detail));
 }
 
-/// For a collective: the deadline begins anew with each step that is taken.
+/// For a collective: each step restarts the deadline.
 base::Status await_while_it_moves(window::Fabric& fabric, const window::TicketSource& source, int wire,
                                   std::uint64_t ticket, const base::WaitNote& note) noexcept {
   const window::Background::Waiting waiting(fabric.background);
@@ -37,7 +37,7 @@ base::Status await_while_it_moves(window::Fabric& fabric, const window::TicketSo
   }
 }
 
-/// With a bound of the caller's.
+/// With the caller's timeout, which no step restarts.
 base::Status await_for(window::Fabric& fabric, const window::TicketSource* source, int wire, std::uint64_t ticket,
                        const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept {
   if (source == nullptr) return window::await(fabric, wire, ticket, note, timeout);
@@ -70,7 +70,7 @@ base::Status Request::look(const window::Core* window) const noexcept {
 }
 
 void Request::end(const std::shared_ptr<window::Core>& window, const base::Status& status) {
-  const Request over = take();  // a failed request is over too
+  const Request over = take();  // a failed request is also over
   if (status.ok()) return;
   if (window == nullptr) {
     if (const auto last = over.window_.lock(); last != nullptr && last->fabric().is_forked())
@@ -86,7 +86,7 @@ bool Request::test() {
   const auto window = this->window();
   base::Status status = look(window.get());
   if (status.code == Code::in_progress) {
-    // Whoever polls instead of waiting learns of a death here.
+    // Reports a rank's death or an abort to a caller that polls and never waits.
     status = window->fabric().waiter.page().aborted();
     if (status.ok()) return false;
     abandon_ticket(window->fabric(), wire_, ticket_);
@@ -105,17 +105,17 @@ void Request::wait(Timeout timeout) {
   if (source != nullptr && !source->is_transfer() && timeout < Timeout::zero()) {
     note.watch = source->watch();
     const base::Status status = await_while_it_moves(fabric, *source, wire_, ticket_, note);
-    if (status.code == Code::timeout) source->expired(ticket_);  // nobody will complete it any more
+    if (status.code == Code::timeout) source->expired(ticket_);  // it won't complete
     return end(window, status);
   }
   const base::Status status = await_for(fabric, source, wire_, ticket_, note, fabric.resolve(timeout));
   if (status.code != Code::timeout) return end(window, status);
-  throw_status(fabric, status, {operation_, peer_});  // at a deadline the request stays valid
+  throw_status(fabric, status, {operation_, peer_});  // after a timeout the request stays valid
 }
 
 void Request::abandon() noexcept {
   const Request over = take();
-  // A collective can't be given up by one rank: it goes on, and its buffers stay in use.
+  // One rank can't abandon a collective: it continues, and its buffers stay in use.
   if (const auto window = over.window(); window != nullptr && over.ticket_ != transport::done)
     abandon_ticket(window->fabric(), over.wire_, over.ticket_);
 }
@@ -134,7 +134,7 @@ void Request::abandon_all(std::span<Request> requests) noexcept {
   for (Request& request : requests) request.abandon();
 }
 
-/// Of collectives that nobody will complete any more the first says who is missing.
+/// After a timeout, throws for the first collective among `requests`: its error names the missing ranks.
 void Request::expire_one(std::span<Request> requests, const base::Status& status) {
   for (Request& request : requests) {
     const auto window = request.is_empty() ? nullptr : request.window();
@@ -147,7 +147,7 @@ void Request::expire_one(std::span<Request> requests, const base::Status& status
 
 std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   std::size_t finished = none;
-  std::shared_ptr<window::Core> some;  // a window of one that is under way
+  std::shared_ptr<window::Core> some;  // the window of a request in progress
   base::Status result;
   const auto one_over = [&]() noexcept {
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -164,7 +164,7 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
     return false;
   };
   if (!one_over()) {
-    if (some == nullptr) return none;  // all were reported before, or there are none
+    if (some == nullptr) return none;  // all requests are empty
     window::Fabric& fabric = some->fabric();
     const bool renewed = timeout < Timeout::zero();
     base::Status status;

@@ -1,4 +1,4 @@
-// Signals, atomics, and order.
+// Signals, atomics, fence and flush.
 #include <atomic>
 
 #include "runtime/base/fences.hpp"
@@ -24,7 +24,7 @@ bool holds(std::uint64_t seen, Cmp compare, std::uint64_t value) noexcept {
   return false;
 }
 
-/// Acquire: pairs with the release of put_signal, so that whoever sees the value sees the bytes.
+/// Acquire: pairs with the release store in put_signal. A rank that loads the signal's value also sees its bytes.
 std::uint64_t load_signal(std::byte* word) noexcept {
   return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
 }
@@ -92,7 +92,7 @@ bool Core::test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t
   std::uint64_t seen = 0;
   base::Status looked;
   DeviceWatch watch;
-  // The word's lock is held for as long as a copy of a word takes.
+  // look() fails while a peer holds the word lock, at most for the time of copying a word.
   const auto ready = [&]() noexcept { return devices_->look(watch, offset, seen, looked); };
   const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->timeout);
   require(*fabric_, status.ok() ? looked : status, call);
@@ -106,10 +106,10 @@ bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   if (on_device_) [[unlikely]]
     return test_until_on_device(offset, compare, value);
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
-  require_comparison("test_until", offset, compare);  // one that doesn't exist never holds
+  require_comparison("test_until", offset, compare);  // checked late: an invalid comparison never holds
   for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
-  // Whoever polls instead of waiting learns of a death here.
+  // Reports a rank's death or an abort to a caller that polls and never waits.
   require(*fabric_, fabric_->waiter.page().aborted(), {"test_until", -1, offset, 8, true});
   return false;
 }
@@ -137,7 +137,7 @@ void Core::fence() {
   for (const int wire : wires_in_use_)
     require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
   if (has_devices_) [[unlikely]]
-    complete_begun("fence", -1, job_timeout);  // other copies of the device wouldn't wait for them
+    complete_begun("fence", -1, job_timeout);  // later copies of the device aren't ordered after them
 }
 
 void Core::flush(int rank, Timeout timeout) {

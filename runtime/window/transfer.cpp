@@ -1,4 +1,4 @@
-// put and get in all their forms.
+// All forms of put and get.
 #include <array>
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t b
   put_far(peer, rank, offset, source, bytes);
 }
 
-// Apart, so that the way by memory saves no registers for it.
+// A separate function, so that the load/store path saves no registers for it.
 void Core::put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   if (must_stage("put", peer, source)) return put_staged("put", rank, offset, source, bytes);
   const CallSite call{"put", peer.world, offset, bytes, true};
@@ -96,7 +96,7 @@ Request Core::begin_get(const Peer& peer, int rank, std::uint64_t offset, void* 
   std::uint64_t number = 0;
   require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->begin_get(offset, destination, bytes, number),
           {"get_nb", peer.world, offset, bytes, true});
-  if (number != 0) ++fabric_->gets_begun;  // or a barrier wouldn't find anything to wait for
+  if (number != 0) ++fabric_->gets_begun;  // else flush_wires would skip this get
   return begun("get_nb", peer, rank, number);
 }
 
@@ -108,8 +108,7 @@ Request Core::begun(const char* operation, const Peer& peer, int rank, std::uint
 
 namespace {
 
-/// Many transfers on one wire, a bounded number of them under way. What is left when one of them fails is
-/// abandoned.
+/// Many transfers on one wire, a bounded number of them in flight. If one fails, those still in flight are abandoned.
 class Pipeline {
  public:
   Pipeline(transport::Wire& wire) noexcept : wire_(wire) {}
@@ -130,7 +129,7 @@ class Pipeline {
 
  private:
   template <typename Wait> void wait_first(Wait& wait) {
-    const Ticket first = flight_[begin_++ % flight_.size()];  // a wait that fails has abandoned it
+    const Ticket first = flight_[begin_++ % flight_.size()];  // a failed wait abandons it
     wait(first);
   }
 
@@ -212,7 +211,7 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
 }
 
 void Core::put_batch(int rank, std::span<const Put> puts) {
-  // All are checked before the first byte moves: a batch is refused whole.
+  // Check all entries before the first byte moves: an invalid batch has no effect.
   for (const Put& put : puts) check("put_batch", rank, put.offset, put.source, put.bytes);
   const Peer& peer = check("put_batch", rank, 0, nullptr, 0);
   if (peer.direct != nullptr) {
@@ -221,8 +220,8 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
     return;
   }
   if (peer.channel == nullptr) [[unlikely]]
-    refuse("put_batch", rank, 0, nullptr, 0);  // of 0 bytes, in a child of fork()
-  if (memory::devices_present()) {             // some sources may be a device's
+    refuse("put_batch", rank, 0, nullptr, 0);  // transfers of 0 bytes in a child of fork()
+  if (memory::devices_present()) {             // some sources may be device memory
     for (const Put& put : puts) this->put(rank, put.offset, put.source, put.bytes);
     return;
   }
@@ -249,8 +248,8 @@ void Core::get_batch(int rank, std::span<const Get> gets) {
     return;
   }
   if (peer.channel == nullptr) [[unlikely]]
-    refuse("get_batch", rank, 0, nullptr, 0);  // of 0 bytes, in a child of fork()
-  if (memory::devices_present()) {             // some destinations may be a device's
+    refuse("get_batch", rank, 0, nullptr, 0);  // transfers of 0 bytes in a child of fork()
+  if (memory::devices_present()) {             // some destinations may be device memory
     for (const Get& get : gets) this->get(rank, get.offset, get.destination, get.bytes);
     return;
   }

@@ -1,4 +1,4 @@
-// The public Window: finds its core, and forwards.
+// The public Window: forwards to its Core.
 #include <hmc/window.hpp>
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ Core& open_core(const std::shared_ptr<Core>& core, const char* operation) {
   return *core;
 }
 
-/// For calls that don't look at a peer: in a child of fork() they are errors too.
+/// For calls without the check of a peer, by which verbs detect a fork: throws in a child of fork().
 Core& core_here(const std::shared_ptr<Core>& core, const char* operation) {
   Core& here = open_core(core, operation);
   if (here.fabric().is_forked()) base::throw_forked(operation, here.fabric().rank);
@@ -71,7 +71,7 @@ Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::
                   fmt::format("descriptor {}: {}", memfd, std::strerror(errno)));
     if (bytes == 0) throw Error(Code::invalid_argument, "Window::create_over_memfd", "a mapping has at least one byte");
     auto segment = base::Segment::map(std::move(own), bytes, file_offset);
-    segment->populate(0, bytes);  // a file may have holes; lack of memory is an error here, not a signal later
+    segment->populate(0, bytes);  // a file may have holes: out of memory is an error here instead of SIGBUS later
     allocation = memory::adopt_segment(std::move(segment), 0, bytes);
   } catch (const Error& error) {
     failure = error.detail();
