@@ -131,7 +131,7 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all) {
     const int rank = team.world_rank(static_cast<int>(member));
     const Demand& demand = all[member];
     if (demand.failure.empty()) {
-      // A rank without data about its memory requested less than worth_a_look.
+      // Skip a rank without data: its demand is below worth_a_look, or its system reports no limit.
       if (demand.room.machine_bytes != UINT64_MAX || demand.room.group_bytes != UINT64_MAX)
         demands.push_back({rank, demand.bytes, demand.room});
       continue;
