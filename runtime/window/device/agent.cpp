@@ -23,12 +23,13 @@ using base::Status;
 namespace {
 
 constexpr int quick_yields = 50;
-// For origins that can't ring: from the first to the longest, while nothing comes.
+// With clients on other nodes, which can't wake the agent: its naps grow from the first to the longest without
+// commands.
 constexpr long first_agent_nap_ns = 30'000;
 constexpr long longest_agent_nap_ns = 1'000'000;
-constexpr long longest_sleep_ns = 50'000'000;  // a ring that went wrong costs this at most
+constexpr long longest_sleep_ns = 50'000'000;  // largest delay if a wake-up is lost
 
-/// The application's signals stay the application's threads'.
+/// The thread blocks all signals, so the application's threads receive them.
 std::thread start_without_signals(void (*run)(void*), void* argument) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -45,8 +46,9 @@ std::thread start_without_signals(void (*run)(void*), void* argument) {
 
 }  // namespace
 
-// The ringer: command posted; full fence; reads `asleep`. The sleeper: `asleep` set; full fence; a last look at the
-// lanes. One fence comes first, so either the ringer sees the sleeper or the sleeper sees the command.
+// The origin posts its command, executes a full fence, and reads `asleep`. The agent sets `asleep`, executes a full
+// fence, and checks the lanes again. One fence precedes the other, so either the origin sees `asleep` or the agent sees
+// the command.
 void wake_agent(ControlHead& head) noexcept {
   base::full_fence();
   if (head.asleep.load(std::memory_order_relaxed) == 0) return;
@@ -113,7 +115,7 @@ bool Agent::serve() noexcept {
   for (int rank = 0; rank < shape_.ranks(); ++rank) {
     Lane& mine = lane(rank);
     const std::uint64_t done = mine.finished.load(std::memory_order_relaxed) / 2;  // only this thread writes it
-    // Acquire: pairs with the signal's release; the command and its bytes come before it.
+    // Acquire: pairs with the release of the origin's put_signal, which follows the command and its bytes.
     if (mine.posted.load(std::memory_order_acquire) <= done) continue;
     const std::uint64_t number = done + 1;
     const Command command = mine.commands[number % Lane::slots];
@@ -127,10 +129,10 @@ bool Agent::serve() noexcept {
       if (!status.ok() || command.deed == Deed::atomic) mine.answer = answer;
       failed = !status.ok();
     }
-    // Release: pairs with the origin's acquire, or with the message that carries it there.
+    // Release: pairs with the acquire in StagedChannel::look. For an origin on another node the wire reads the word.
     mine.finished.store(number * 2 + (failed ? 1 : 0), std::memory_order_release);
     const int index = fabric_.local_index[static_cast<std::size_t>(rank)];
-    if (index >= 0) fabric_.waiter.ring(index);  // who is on another node polls
+    if (index >= 0) fabric_.waiter.ring(index);  // an origin on another node polls
     any = true;
   }
   return any;
@@ -140,7 +142,7 @@ bool Agent::inside(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   return bytes <= memory_.bytes() && offset <= memory_.bytes() - bytes;
 }
 
-/// A command may be anything that a peer wrote there.
+/// Validates `command`: a peer may have written arbitrary bytes.
 Status Agent::carry_out(int rank, std::uint64_t number, const Command& command, Answer& answer) noexcept {
   const Status beyond = Status::failure(Code::out_of_range, "the peer's agent was asked for bytes beyond its memory");
   std::byte* const buffer = control_ + shape_.buffer(rank, number);
@@ -178,7 +180,7 @@ Status Agent::atomic(const Command& command, Answer& answer) noexcept {
 bool Agent::lock() noexcept {
   const base::Deadline deadline = fabric_.deadline();
   while (!try_lock(head_, owner_agent)) {
-    // Whoever holds it may have died with it.
+    // The holder may have died without releasing the lock.
     if (stopping_ || !fabric_.waiter.page().aborted().ok() || deadline.expired()) return false;
     ::sched_yield();
   }

@@ -29,14 +29,14 @@ Status CopyQueue::start(const memory::Transfer& transfer, std::uint64_t& number)
   Status status = provider_.copy_async(transfer, *stream_);
   if (status.ok()) status = event(begun_ + 1).record(*stream_);
   if (!status.ok()) {
-    (void)stream_->synchronize();  // it may have begun all the same
+    (void)stream_->synchronize();  // the copy may have started although record() failed
     return status;
   }
   number = ++begun_;
   return {};
 }
 
-/// The stream has come so far, well or not.
+/// The copies up to `number` are over, with this outcome.
 Status CopyQueue::over_until(std::uint64_t number, const Status& status) noexcept {
   if (!status.ok()) {
     if (last_failed_ == 0) first_failed_ = over_ + 1;
@@ -51,7 +51,7 @@ Status CopyQueue::look(std::uint64_t number) noexcept {
   if (number > over_) {
     const Status status = event(number).query();
     if (status.code == Code::in_progress) return status;
-    if (!status.ok()) (void)stream_->synchronize();  // nothing of it may run any more
+    if (!status.ok()) (void)stream_->synchronize();  // a failed copy must not run any more when this returns
     (void)over_until(number, status);
   }
   return number >= first_failed_ && number <= last_failed_ ? failure_ : Status{};

@@ -43,7 +43,7 @@ Status DeviceRequests::flush(int rank, const base::WaitNote& note, std::chrono::
     };
     if (const Status status = fabric_.waiter.until(note, over, timeout); !status.ok()) return status;
     if (!looked.ok()) return looked;
-    if (!unseen.ok()) return unseen;  // of an earlier copy, whose place a later one has taken
+    if (!unseen.ok()) return unseen;  // of an earlier copy, whose event a later one has reused
   }
   return {};
 }

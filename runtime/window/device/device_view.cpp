@@ -18,7 +18,7 @@ Registration::Registration(const memory::Provider& provider, int device, std::by
   const memory::OnDevice here(kernels->vendor(), device);
   if (!here.answer().ok()) return;
   const std::size_t before = reinterpret_cast<std::uintptr_t>(address) % base::page_size();
-  std::byte* const start = address - before;  // whole pages are registered
+  std::byte* const start = address - before;  // drivers register whole pages
   if (kernels->calls().register_host(start, base::round_up(before + bytes, base::page_size())).ok())
     registered_ = start;
   void* seen = nullptr;
@@ -37,7 +37,7 @@ Registration::~Registration() {
 
 namespace {
 
-/// 0: they lie at no equal distances, or aren't alike.
+/// The distance between successive parts. 0: distances or sizes differ, or a part has no address.
 std::uint64_t stride_of(const std::vector<DeviceHandle::Part>& parts) noexcept {
   if (parts[0].address == nullptr) return 0;
   if (parts.size() == 1) return parts[0].bytes;
@@ -82,7 +82,9 @@ std::vector<std::byte*> DeviceView::reach_all(const Core& core, const NodeRange*
     starts.push_back(placed->address);
   }
   if (starts.size() == core.peers().size()) return starts;
-  starts.clear();  // a rank's own part has one address in a handle, and the table has to be read anyway
+  // Some part isn't in the range, so kernels read the table in any case. Use no addresses of the range: in a handle
+  // each part has the address of its own mapping.
+  starts.clear();
   for (int rank = 0; rank < size; ++rank) starts.push_back(reach(core, rank));
   return starts;
 }

@@ -1,4 +1,4 @@
-// They only read, since the memory is in use; the fastest of a few times counts.
+// Measurements only read, since the memory is in use. The fastest of several repetitions counts.
 #include "runtime/window/device/figures.hpp"
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ void set_bandwidth(Fabric::Figures& figures, std::size_t bytes, double us) noexc
   figures.gigabytes_per_s = static_cast<double>(bytes) / us / 1e3;
 }
 
-/// What a device brings from there to memory of its own, and a word to the host.
+/// Bandwidth of a copy to the device's own memory, and latency of reading a word to the host.
 Fabric::Figures measure(const DeviceMemory& memory, std::size_t bytes) {
   Fabric::Figures figures;
   std::uint64_t word = 0;

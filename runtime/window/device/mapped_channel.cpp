@@ -30,7 +30,7 @@ Status MappedChannel::get(std::uint64_t offset, void* destination, std::size_t b
 bool MappedChannel::begins(const memory::Transfer& transfer, const memory::Owner& local, Status& status,
                            std::uint64_t& number) noexcept {
   const memory::Owner& theirs = memory_.owner();
-  if (memory::host_reaches(theirs)) return false;  // the host copies
+  if (memory::host_reaches(theirs)) return false;  // the host copies synchronously
   if (!memory::host_reaches(local) && local.provider != theirs.provider) return false;
   const auto to = reinterpret_cast<std::uintptr_t>(transfer.destination);
   const auto from = reinterpret_cast<std::uintptr_t>(transfer.source);

@@ -14,12 +14,12 @@ namespace hmc::window {
 using base::Status;
 using transport::Ticket;
 
-/// The wire is done with my memory.
+/// Waits until the wire no longer accesses this rank's memory. If the verb's start failed, returns that failure.
 Status StagedChannel::over(const Status& started, Ticket ticket) noexcept {
   return started.ok() ? finish(fabric_, wire_, ticket, note(), fabric_.timeout) : started;
 }
 
-/// Where a wire carries bytes of a device's.
+/// Leases a Stage if a wire, not load and store, moves the bytes of a local device buffer.
 Status StagedChannel::lease(const memory::Owner& owner, memory::StageLease& stage) noexcept {
   if (control_ != nullptr || memory::host_reaches(owner)) return {};
   try {
@@ -33,7 +33,7 @@ Status StagedChannel::lease(const memory::Owner& owner, memory::StageLease& stag
   }
 }
 
-/// The next command's bytes into its buffer.
+/// Copies the bytes of the next command to its buffer.
 Status StagedChannel::fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner,
                            memory::OutPieces* pieces) noexcept {
   if (bytes == 0) return {};
@@ -47,7 +47,7 @@ Status StagedChannel::fill(const std::byte* source, std::size_t bytes, const mem
   return over(started, ticket);
 }
 
-/// What command `number` has fetched, out of its buffer.
+/// Copies the bytes that command `number` has read out of its buffer.
 Status StagedChannel::empty(std::uint64_t number, std::byte* destination, std::size_t bytes, const memory::Owner& owner,
                             memory::InPieces* pieces) noexcept {
   const std::uint64_t buffer = shape_.buffer(fabric_.rank, number);
@@ -64,7 +64,7 @@ Status StagedChannel::empty(std::uint64_t number, std::byte* destination, std::s
 
 Status StagedChannel::post(const Command& command) noexcept {
   const std::uint64_t number = ++issued_;
-  // The bytes went by an earlier put.
+  // Order the command after its bytes, which an earlier put has sent.
   if (const Status status = wire().fence(); !status.ok()) return status;
   Ticket ticket = transport::done;
   const Status started = way_->put_signal(shape_.command(fabric_.rank, number), &command, sizeof command,
@@ -74,11 +74,12 @@ Status StagedChannel::post(const Command& command) noexcept {
   return status;
 }
 
-/// One look at the peer's word; true when `seen` is new, or asking failed.
+/// Reads the peer's word `finished` once. True: `seen` has a new value, or `status` a failure. Over a wire the read is
+/// a get, whose ticket is `asked` while it is in flight.
 bool StagedChannel::look(std::uint64_t& seen, Ticket& asked, Status& status) noexcept {
   if (control_ != nullptr) {
     auto& word = reinterpret_cast<Lane*>(control_ + shape_.lane(fabric_.rank))->finished;
-    seen = word.load(std::memory_order_acquire);  // pairs with the agent's release: the bytes and its answer
+    seen = word.load(std::memory_order_acquire);  // pairs with the agent's release, after the bytes and the answer
     return true;
   }
   if (asked == transport::done) {
@@ -102,11 +103,11 @@ Status StagedChannel::await(std::uint64_t number) noexcept {
   const auto ready = [&]() noexcept { return look(seen, asked, status) && (!status.ok() || seen / 2 >= number); };
   const Status waited = fabric_.waiter.until(note(), ready, fabric_.timeout);
   if (!waited.ok()) {
-    if (asked != transport::done) wire().abandon(asked);  // it would write `seen`
+    if (asked != transport::done) wire().abandon(asked);  // else the get would write `seen` after this returns
     return waited;
   }
   if (!status.ok()) return status;
-  // Before the agent has come to this verb its word may tell of an earlier one's failure.
+  // Until the agent executes this verb's first command, the word may show the failure of an earlier verb.
   return seen % 2 == 0 || seen / 2 < verb_first_ ? Status{} : failure();
 }
 
@@ -123,7 +124,7 @@ Status StagedChannel::failure() noexcept {
   return Status::failure(static_cast<Code>(answer.code), text_, peer_);
 }
 
-/// In pieces; `last` goes with the last one, and names what follows the bytes.
+/// Sends the bytes in pieces. `last`: the command for the last piece, with the signal that follows the bytes, if any.
 Status StagedChannel::send(std::uint64_t offset, const std::byte* source, std::size_t bytes,
                            const Command& last) noexcept {
   const memory::Owner owner = memory::known_owner_of(source);
@@ -173,7 +174,7 @@ Status StagedChannel::get(std::uint64_t offset, void* destination, std::size_t b
   begin();
   const std::uint64_t before = issued_;
   const std::uint64_t pieces = (bytes + shape_.chunk() - 1) / shape_.chunk();
-  // An earlier verb that timed out may have left commands behind, which write into these buffers.
+  // Commands of an earlier verb that timed out may still be pending, and write to these buffers.
   if (const Status status = await(issued_); !status.ok()) return status;
   for (std::uint64_t piece = 0; piece < pieces; ++piece) {
     for (; issued_ - before < std::min<std::uint64_t>(pieces, piece + Lane::slots);) {

@@ -21,11 +21,12 @@ namespace hmc::window {
 
 using base::Status;
 
-/// One rank's, in host memory. Streams write `reached`; the hosts write the rest, at their calls.
+/// The words of one rank, in host memory. Streams write `reached` and `trial`; hosts write the rest during calls. To
+/// end waits, hosts write `reached` and `trial` too.
 struct StreamGroup::Words {
   static constexpr std::size_t kept = 32;
   struct Call {
-    std::atomic<std::uint64_t> number{0};  ///< of the call whose signature this is
+    std::atomic<std::uint64_t> number{0};  ///< number of the call that has this signature
     std::atomic<std::uint64_t> signature{0};
   };
   alignas(64) unsigned reached[2] = {};
@@ -35,7 +36,7 @@ struct StreamGroup::Words {
   Call recent[kept];
 };
 
-/// Why no call after this one is made.
+/// Why the group accepts no further calls.
 enum class StreamGroup::Broken : std::uint64_t { no, mismatch, failure };
 
 namespace {
@@ -82,7 +83,8 @@ StreamGroup::~StreamGroup() {
   if (!has_run_out_soon()) leave_behind();
 }
 
-/// Streams that can't be ended still use all this: it stays until the process ends, and its owners can be reached.
+/// Streams that don't end still use these objects. They are kept until the process exits, in a static list so that leak
+/// checkers find them reachable.
 void StreamGroup::leave_behind() {
   static auto& left = *new std::vector<std::tuple<std::shared_ptr<Core>, std::shared_ptr<Core>,
                                                   std::vector<Registration>, std::unique_ptr<memory::Event>>>;
@@ -102,8 +104,10 @@ std::string StreamGroup::prepare() {
   return try_out();
 }
 
-/// A driver may have the calls and refuse them for this device. And a kernel is loaded at its first launch, for which a
-/// driver may wait until the device is idle: behind a stream that waits for a peer that would be for ever.
+/// Two reasons for this test:
+/// - A driver may export the calls and refuse them for this device.
+/// - A driver loads a kernel at its first launch, and may wait until the device is idle for that. Behind a stream that
+///   waits for a peer this is a deadlock, so each kernel is launched here first.
 std::string StreamGroup::try_out() const {
   std::unique_ptr<memory::Stream> stream;
   try {
@@ -146,7 +150,8 @@ void StreamGroup::need_all(const std::string& why_not) {
 void StreamGroup::close() {
   if (!open_) return;
   const OperationScope user(team_.fabric(), "Team::close", base::SetupCall::team_close);
-  // My streams use the others' memory until they have run out; theirs mine, until they come here.
+  // This rank's streams use the peers' memory until their work is done. The peers' streams use this rank's memory until
+  // the peers reach the allgather below.
   const bool was_broken = words(team_.rank()).broken.load() != 0;
   if (const Status ended = run_dry(); !ended.ok()) throw_status(team_.fabric(), ended, {operation_of(team_.fabric())});
   base::ByteWriter mine;
@@ -169,8 +174,9 @@ void StreamGroup::close() {
   require(team_.fabric(), outcome, {operation_of(team_.fabric())});
 }
 
-/// Of all calls there were, by each rank's number of them, their hash, and whether its user knows that it failed. Good
-/// or bad on all ranks alike, since all or none go on with closing: bad where somebody doesn't know yet.
+/// Compares each rank's number of calls, their hash, and whether its user has been notified of the group's failure. The
+/// result is ok on all ranks or an error on all ranks, since all or none of them continue to close. It is an error if
+/// calls differ or one failed, and at least one user hasn't been notified.
 Status StreamGroup::compare(std::span<const base::Bytes> answers) const {
   std::size_t told = 0;
   int other = -1;
@@ -188,7 +194,8 @@ Status StreamGroup::run_dry() noexcept {
   const auto broken = static_cast<Broken>(words(team_.rank()).broken.load());
   const Status ended = broken != Broken::no ? break_up(broken, {}) : run_out();
   if (!ended.ok()) return break_up(Broken::failure, ended);
-  // Nothing of mine comes any more: who waits for a call that I haven't made goes on, and hears of it at the end.
+  // This rank makes no further calls. A peer's stream that waits for a call of this rank must continue; compare()
+  // reports the difference.
   for (unsigned& word : words(team_.rank()).reached) std::atomic_ref<unsigned>(word).store(step_ + far_ahead);
   return {};
 }
@@ -207,7 +214,7 @@ Status StreamGroup::compare() const noexcept {
   return broken == Broken::no ? Status() : Status::failure(Code::mismatch, came_apart);
 }
 
-/// Until what my streams hold of earlier calls is done.
+/// Waits until the work of earlier calls in this rank's streams is done.
 Status StreamGroup::run_out() noexcept {
   Fabric& fabric = team_.fabric();
   const auto done = [&]() noexcept { return last_->query().code != Code::in_progress; };
@@ -224,7 +231,8 @@ void StreamGroup::tell(Broken why) noexcept {
     words(static_cast<int>(rank)).broken.store(static_cast<std::uint64_t>(why));
 }
 
-/// Far ahead of whoever waits, as streams compare: the distance as a signed number.
+/// Releases all streams that wait for a word: stores a value far ahead of any step. Streams compare by the signed
+/// distance.
 void StreamGroup::let_all_go_on() noexcept {
   for (std::size_t rank = 0; rank < words_->peers().size(); ++rank)
     for (unsigned& word : words(static_cast<int>(rank)).reached)
@@ -238,10 +246,10 @@ bool StreamGroup::has_run_out_soon() noexcept {
   });
 }
 
-/// No call after this one is made. All streams go on, over bytes that mean nothing. What my streams hold of earlier
-/// calls comes first: it ends with having seen all ranks' words of those, so that they mean what they meant; the words
-/// of this call may be overtaken, mine and the others'. Again and again while my streams hold something, which may
-/// write an old number.
+/// Ends the group: it accepts no further calls, and all streams continue with undefined data. First waits for earlier
+/// calls in this rank's streams. These complete when they have seen all ranks' words for them, so their results stay
+/// valid. Then overwrites the words of all ranks; this call's results are undefined. Repeats this while this rank's
+/// streams have work, since a stream may still write an old step.
 Status StreamGroup::break_up(Broken why, const Status& status) noexcept {
   Fabric& fabric = team_.fabric();
   told_ = told_ || !status.ok();
@@ -264,20 +272,23 @@ Status StreamGroup::check(std::uint64_t signature) noexcept {
   called_ = (called_ ^ (signature + 1)) * 0x9E3779B97F4A7C15ULL;
   Words::Call& call = mine.recent[calls_ % Words::kept];
   call.number.store(0);
-  // Release: who reads this signature sees the number's 0 before it. Sequentially consistent stores enclose it.
+  // Release: pairs with the acquire load of `signature` below. A rank that loads this signature also sees number 0. The
+  // stores of `number` before and after it are sequentially consistent.
   call.signature.store(signature, std::memory_order_release);
   call.number.store(calls_);
   mine.calls.store(calls_);
   for (int rank = 0; rank < team_.size(); ++rank) {
     const std::uint64_t last = std::min(words(rank).calls.load(), calls_);
     std::uint64_t& done = checked_[static_cast<std::size_t>(rank)];
-    // Who is further ahead than what is kept overwrites it: its own look at my calls comes later.
+    // A rank more than `kept` calls ahead has overwritten older entries. That rank compares its calls with this rank's
+    // later.
     for (done = std::max(done, calls_ < Words::kept ? 0 : calls_ - Words::kept + 1); done < last;) {
       ++done;
       const Words::Call& theirs = words(rank).recent[done % Words::kept];
       const Words::Call& own = mine.recent[done % Words::kept];
       if (theirs.number.load() != done) continue;
-      // Acquire: pairs with the store of a later call's signature, so that the second look sees that call's 0 or more.
+      // Acquire: pairs with the release store of `signature`. If this loads the signature of a later call, the second
+      // load of `number` sees that call's 0 or a later value.
       if (theirs.signature.load(std::memory_order_acquire) == own.signature.load(std::memory_order_relaxed)) continue;
       if (theirs.number.load() == done)
         return break_up(Broken::mismatch, Status::failure(Code::mismatch, came_apart, team_.world_rank(rank)));
@@ -296,7 +307,7 @@ Status StreamGroup::begin(void* stream, std::uint64_t signature) noexcept {
     status = Status::failure(Code::out_of_memory, "no memory for a stream");
   }
   if (status.ok()) return {};
-  stream_.reset();  // holds nothing of this call
+  stream_.reset();  // it has no work of this call
   return break_up(Broken::failure, status);
 }
 
@@ -340,7 +351,7 @@ Status StreamGroup::end(const Status& so_far) noexcept {
   if (status.ok()) status = last_->record(*stream_);
   if (!status.ok()) {
     (void)break_up(Broken::failure, status);
-    (void)last_->record(*stream_);  // what didn't run out in time
+    (void)last_->record(*stream_);  // covers work that isn't done yet, for pending()
   }
   stream_.reset();
   return status;

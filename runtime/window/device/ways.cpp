@@ -17,7 +17,7 @@ namespace hmc::window {
 
 namespace {
 
-/// What the owner has written is read through the mapping, and can be written there.
+/// Reads the owner's probe through the mapping and writes it back. Returns the reason if the mapping doesn't work.
 std::string try_mapping(const DeviceMemory& memory, const DeviceOffer& offer) {
   if (offer.probe_bytes == 0) return {};
   std::array<std::byte, sizeof offer.probe> seen{};
@@ -29,12 +29,13 @@ std::string try_mapping(const DeviceMemory& memory, const DeviceOffer& offer) {
 
 DeviceMemory import_memory(const DeviceOffer& offer, memory::Exported exported) {
   const memory::Provider& provider = memory::provider_for(offer.type);
-  // Where devices are numbered otherwise here, any of this process will do.
+  // This process may number devices differently. A number that it lacks becomes device 0.
   const int count = static_cast<int>(provider.devices().size());
   return DeviceMemory(provider.import(std::move(exported), offer.device < count ? offer.device : 0));
 }
 
-/// Into its place among the node's parts. False: it stays where it is, or is mapped alone; `note` says why, or where.
+/// Maps the peer's part into its slot of the node's range. False: it isn't in the range. `note`: its slot, or the
+/// reason.
 bool put_into_range(NodeRange& range, const WayTo& to, const memory::Exported& exported, DeviceMemory& placed,
                     std::string& note) {
   if (!range.serves(to.rank)) {
@@ -59,14 +60,14 @@ bool put_into_range(NodeRange& range, const WayTo& to, const memory::Exported& e
   return false;
 }
 
-/// This process's own memory, a second time: `note` says where, or why not.
+/// Maps memory of this process a second time, in the range. `note`: its slot, or the reason against it.
 void put_own_into_range(NodeRange& range, const WayTo& to, std::string& note) {
   const DeviceOffer::Ticket* const ticket = ticket_of(to.offer, memory::SharingKind::vmm_fd);
   DeviceMemory placed;
   if (ticket != nullptr) (void)put_into_range(range, to, {ticket->ticket, {}}, placed, note);
 }
 
-/// As HMC_DEVICE_SHARING has it.
+/// The value of HMC_DEVICE_SHARING for this kind.
 const char* word_of(memory::SharingKind kind) noexcept {
   switch (kind) {
     case memory::SharingKind::same_process: return "process";
@@ -77,7 +78,7 @@ const char* word_of(memory::SharingKind kind) noexcept {
   return "";
 }
 
-/// Tries the kinds of sharing in their order; the reasons of those that don't work go to `notes`.
+/// Tries the kinds of sharing in the order of the tickets, and appends the reason of each failure to `notes`.
 bool map_memory(NodeRange& range, const WayTo& to, base::UniqueFd& descriptor, DeviceMemory& mapped, std::string& kind,
                 std::string& notes) {
   const std::string forced = base::Env::device_sharing();

@@ -78,7 +78,7 @@ class WindowDevices final : public DeviceAccess {
   Core& core_;
   Fabric& fabric_;
   std::vector<Path> paths_;         // by rank; empty if no part is device memory
-  std::optional<DevicePart> part_;  // this rank's
+  std::optional<DevicePart> part_;  // this rank's, if it is device memory
   std::unique_ptr<NodeRange> range_;
   std::vector<std::unique_ptr<DeviceChannel>> channels_;
   std::unique_ptr<DeviceRequests> requests_;
@@ -120,7 +120,7 @@ std::vector<int> WindowDevices::open(std::span<const Description> ranks, Peers& 
   return helpers;
 }
 
-/// By rank of the team; empty where there is none.
+/// By team rank; an empty descriptor for a rank without one.
 std::vector<base::UniqueFd> WindowDevices::take_descriptors(std::span<const Description> ranks, const Peers& peers,
                                                             const Offers& offers, base::Deadline deadline) const {
   std::vector<std::size_t> local;  // the team's ranks on this node, by world rank
@@ -139,7 +139,7 @@ std::vector<base::UniqueFd> WindowDevices::take_descriptors(std::span<const Desc
 void WindowDevices::serve(std::span<const int> clients) {
   part_->give_back();
   if (clients.empty()) return;
-  // A rank of another node can't ring.
+  // A rank on another node can't wake the agent.
   const bool by_far = std::any_of(clients.begin(), clients.end(),
                                   [&](int world) { return !fabric_.paths[static_cast<std::size_t>(world)].direct; });
   paths_[static_cast<std::size_t>(core_.rank())].why += "; " + part_->start_agent(by_far);
@@ -147,8 +147,8 @@ void WindowDevices::serve(std::span<const int> clients) {
 
 Path WindowDevices::path(int rank) {
   Path& path = paths_[static_cast<std::size_t>(rank)];
-  // The owner's agent serves only once the window is open, and few callers need the figures: measured at the first
-  // call.
+  // Measure a staged path at the first call: the owner's agent runs only once the window is open, and few callers need
+  // the result.
   if (path.wire == "staged" && path.latency_us == 0 && path.why.find(not_measured) == std::string::npos) {
     try {
       const auto figures = measure_reading(core_.peers()[static_cast<std::size_t>(rank)].bytes,
