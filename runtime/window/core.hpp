@@ -30,7 +30,7 @@ struct Peer {
   std::int32_t world = -1;  ///< its world rank
   std::int8_t wire = 0;
   bool on_device = false;         ///< the channel is a DeviceChannel: it takes any local memory
-  std::int16_t local_index = -1;  ///< on my node, or -1
+  std::int16_t local_index = -1;  ///< position on this rank's node, or -1
 };
 static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
 /// In a child of fork() each Peer reads as 0 bytes, without address or channel. The argument checks of every verb

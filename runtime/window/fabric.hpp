@@ -70,7 +70,7 @@ struct Fabric {
   std::shared_ptr<base::Exchange> exchange;    // the control plane; owns the bootstrap, and with it node_link
   std::shared_ptr<base::Exchange> over_world;  ///< by the world's schedules, while it has them; else null
   base::NodeLink* node_link = nullptr;
-  std::vector<int> local_index;  ///< by rank: position on my node, or -1
+  std::vector<int> local_index;  ///< by rank: position on this rank's node, or -1
   std::vector<int> node_of;      ///< by rank
 
   base::Waiter waiter;
