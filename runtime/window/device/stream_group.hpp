@@ -49,8 +49,7 @@ class StreamGroup final : public OpenStreams {
   base::Status take_in(const void* in, std::size_t bytes) noexcept;
   base::Status give_out(void* out, std::size_t bytes) noexcept;
   base::Status copy(void* out, const void* in, std::size_t bytes) noexcept;
-  /// Reduces the slice [first, first + count) of all ranks' staging memory; the result goes to all ranks' staging
-  /// memory.
+  /// Reduces the slice [first, first + count) over the staging memory of all ranks, and stores the result in all.
   base::Status reduce(std::size_t first, std::size_t count, DType type, Op op) noexcept;
   /// `so_far`: the status of the steps. Returns the outcome of the call.
   base::Status end(const base::Status& so_far) noexcept;
