@@ -1,4 +1,4 @@
-// Every way on which a verb throws leaves nothing of the caller's memory with the wire.
+// A verb that throws leaves no transfer in flight that accesses the caller's memory.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -83,7 +83,7 @@ TEST_F(WindowAbandon, ByAnAbortOfAllRequestsThatAreWaitedForTogether) {
   EXPECT_EQ(rank_.wire->under_way.size(), 6U);
   EXPECT_EQ(code_of([&] { Request::wait_all(all, 10s); }), Code::aborted);
   EXPECT_EQ(rank_.wire->under_way.size(), 3U);
-  // Whoever polls learns of it too.
+  // Polling calls report the abort too.
   for (Request& request : polled) EXPECT_EQ(code_of([&] { (void)request.test(); }), Code::aborted);
   EXPECT_TRUE(rank_.wire->under_way.empty());
   EXPECT_EQ(code_of([&] { (void)core_->test_until(0, Cmp::eq, 1); }), Code::aborted);
@@ -102,7 +102,7 @@ TEST_F(WindowAbandon, ByTheWindowsEndAndItsRequestsSayClosed) {
   EXPECT_EQ(code_of([&] { requests[1].wait(); }), Code::closed);
   EXPECT_EQ(code_of([&] { (void)Request::wait_any(std::span(requests).subspan(2, 1)); }), Code::closed);
   rank_.fabric.reset();
-  rank_.team.reset();  // and with it the wire
+  rank_.team.reset();  // also destroys the wire
   requests[3].abandon();
   EXPECT_EQ(code_of([&] { requests[4].test(); }), Code::closed);
   EXPECT_TRUE(requests[4].test()) << "it was told once";

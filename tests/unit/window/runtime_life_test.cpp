@@ -1,4 +1,4 @@
-// A Runtime after its end.
+// Calls of a Runtime after a move or close.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -43,7 +43,7 @@ TEST(RuntimeLife, ASecondCloseSaysClosed) {
 
 TEST(RuntimeLife, ACloseAfterOneThatFailedSaysSo) {
   Runtime runtime = alone();
-  runtime.world().core()->collectives.reset();  // whatever makes it fail
+  runtime.world().core()->collectives.reset();  // destroy it before its replacement
   class Failing final : public window::CollectiveState {
    public:
     std::exception_ptr close() override {

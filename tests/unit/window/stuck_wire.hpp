@@ -1,4 +1,4 @@
-// A wire on which nothing ever ends, and which notes what is given up; and jobs of ranks that have it.
+// StuckWire: a wire whose transfers never complete and which records abandoned ones. Also jobs of ranks that use it.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace hmc::window::test {
 class StuckWire final : public transport::Wire {
  public:
   std::set<transport::Ticket> under_way;
-  std::string connect_failure;  ///< what connect() throws, if anything
+  std::string connect_failure;  ///< the text that connect() throws; empty: it succeeds
   std::string register_failure;
   int registered = 0;
   int channels = 0;
@@ -88,7 +88,7 @@ class StuckWire final : public transport::Wire {
   transport::Ticket last_ = 0;
 };
 
-/// One rank of a job whose only wire is a stuck one.
+/// One rank of a job whose only wire is a StuckWire.
 struct Rank {
   std::shared_ptr<Fabric> fabric = std::make_shared<Fabric>();
   StuckWire* wire = nullptr;
@@ -113,7 +113,7 @@ struct Rank {
   std::shared_ptr<Core> open(std::size_t bytes) const { return Core::create(*team, bytes, Core::Role::user); }
 };
 
-/// Runs `program` as every rank, a thread each.
+/// Runs `program` on every rank, one thread per rank.
 inline void run_ranks(int size, std::chrono::nanoseconds timeout, const std::function<void(Rank&)>& program) {
   std::vector<std::thread> threads;
   for (auto& place : bootstrap::make_inproc(size)) {

@@ -66,8 +66,8 @@ TEST(SymmetricAllocator, freed_neighbours_merge_in_every_order) {
   }
 }
 
-/// Random calls against a map of what is taken: no overlap, nothing outside, nothing lost, and two
-/// allocators that see the same calls agree at every step.
+/// Random calls against a map of the allocated ranges. Allocations don't overlap, stay inside the capacity, and are
+/// all recovered by free. Two allocators with the same calls return the same results.
 class AgainstModel : public testing::TestWithParam<unsigned> {};
 
 TEST_P(AgainstModel, random_calls) {
