@@ -1,4 +1,4 @@
-// Blocks and Slices: where each rank's part of a vector begins, in bytes.
+// Blocks, Slices, Segments: the byte offsets at which the parts of a vector begin.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace hmc::collectives::schedule {
 
-/// One block per rank, of one size or of several (v-forms). `place` is where it lies in the caller's buffer,
-/// `packed` where it lies when the blocks follow each other from rank `first` on, around the end of the team.
+/// One block per rank, of equal size or of a size per rank (v-forms). `place` is a block's offset in the caller's
+/// buffer. `packed` is its offset when the blocks are contiguous in the order first, first + 1, ... (modulo size).
 class Blocks {
  public:
   using Counts = std::span<const std::uint64_t>;
@@ -40,7 +40,7 @@ class Blocks {
     return (natural_.empty() ? before_ : natural_)[index(rank)] * element_;
   }
   std::uint64_t packed(int rank) const { return before((rank - first_ + size_) % size_); }
-  /// All of the first `many` blocks, from rank `first` on.
+  /// Bytes of `many` consecutive blocks that begin with rank `first`.
   std::uint64_t before(int many) const {
     return (counts_.empty() ? static_cast<std::uint64_t>(many) * count_ : before_[index(many)]) * element_;
   }
@@ -55,7 +55,7 @@ class Blocks {
   std::vector<std::uint64_t> before_, natural_;
 };
 
-/// A vector cut into parts that differ by at most one element.
+/// A vector split into parts that differ by at most one element.
 class Slices {
  public:
   Slices(std::uint64_t count, int parts, std::uint64_t element)
@@ -63,13 +63,13 @@ class Slices {
         more_(count % static_cast<std::uint64_t>(parts)),
         element_(element) {}
 
-  /// Where part `part` begins; part `parts` is the end.
+  /// Offset of part `part`; begin(parts) is the end of the vector.
   std::uint64_t begin(int part) const {
     const auto p = static_cast<std::uint64_t>(part);
     return (p * each_ + std::min(p, more_)) * element_;
   }
   std::uint64_t bytes(int part) const { return begin(part + 1) - begin(part); }
-  /// From part `first` to before part `end`.
+  /// Bytes of the parts [first, end).
   std::uint64_t bytes(int first, int end) const { return begin(end) - begin(first); }
   std::uint64_t largest() const { return (each_ + (more_ > 0 ? 1 : 0)) * element_; }
 
@@ -77,7 +77,7 @@ class Slices {
   std::uint64_t each_, more_, element_;
 };
 
-/// Segments of a pipeline: whole elements, at most `most` of them.
+/// Segments of a pipeline. A segment holds whole elements; there are at most `most` segments.
 class Segments {
  public:
   Segments(std::uint64_t bytes, std::uint64_t wanted, std::uint64_t element, std::uint64_t most = 1024)

@@ -1,4 +1,4 @@
-// Builder: what algorithms write their steps with.
+// Builder: appends steps to a schedule.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace hmc::collectives::schedule {
 
-/// A place in one of a rank's buffers.
+/// A buffer of a rank and an offset in it.
 struct Place {
   Buffer buffer = Buffer::scratch;
   std::uint64_t offset = 0;
@@ -19,7 +19,7 @@ constexpr Place input(std::uint64_t offset = 0) { return {Buffer::input, offset}
 constexpr Place output(std::uint64_t offset = 0) { return {Buffer::output, offset}; }
 constexpr Place scratch(std::uint64_t offset = 0) { return {Buffer::scratch, offset}; }
 
-/// Copies, reduces and folds of nothing aren't written down; a put of nothing is a signal, and is.
+/// Appends no step for a copy, reduce or fold of 0 bytes. A put of 0 bytes is a signal and is appended.
 class Builder {
  public:
   Builder(const Shape& shape, const Call& call, int rank, Schedule& out)
@@ -32,11 +32,11 @@ class Builder {
   const int rank;
   const int size;
 
-  /// Bytes at (scratch, to) of peer, and its signal.
+  /// Copies to (scratch, to) of `peer`, then raises its signal `slot`.
   void put(Place from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot);
   void signal(int peer, std::uint32_t slot) { put(input(), peer, 0, 0, slot); }
   void wait(int peer, std::uint32_t slot);
-  /// A message, where there is something to carry: both sides know how much, and say nothing of nothing.
+  /// A put and its wait. Neither side appends a step for 0 bytes, so both must pass the same size.
   void send(Place from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot) {
     if (bytes > 0) put(from, peer, to, bytes, slot);
   }
@@ -50,19 +50,19 @@ class Builder {
   /// to = from op to, where `from` comes from ranks before those in `to`.
   void reduce_before(Place from, Place to, std::uint64_t bytes);
   void fold(Place from, std::uint64_t stride, int ways, Place to, std::uint64_t bytes);
-  /// The end of an avg: divides by the team's size. Nothing for other operations.
+  /// Last step of an avg: divides by the team's size. No step for other operations.
   void scale(Place at, std::uint64_t bytes);
 
-  /// Scratch of this rank, on a cache line; returns where it begins.
+  /// Allocates scratch of this rank, aligned to a cache line; returns its offset.
   std::uint64_t take_scratch(std::uint64_t bytes);
-  /// At least so much in all, where ranks have agreed on places otherwise.
+  /// Raises the scratch size to at least `end`, for algorithms that compute offsets without take_scratch.
   void need_scratch(std::uint64_t end) { schedule_.scratch_bytes = std::max(schedule_.scratch_bytes, end); }
   void need_slots(std::uint32_t slots);
-  /// Before the first write to the output: in place, puts may still read the input there.
+  /// Required before the first write to the output: in place, puts may still read the input from the same memory.
   void settle_in_place() {
     if (call.in_place) settle();
   }
-  /// Settles what is under way. Each algorithm's last word.
+  /// Settles the puts in flight. Each algorithm calls it last.
   void finish();
 
  private:

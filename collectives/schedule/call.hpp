@@ -1,4 +1,4 @@
-// What a collective was called with, as far as a schedule depends on it.
+// The arguments of a collective on which a schedule depends.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr int collective_count = 11;
 const char* name_of(Collective collective) noexcept;
-/// Whether it combines contributions (and so has an operation).
+/// True if the collective combines contributions and therefore has an operation.
 bool reduces(Collective collective) noexcept;
-/// One count for all ranks' blocks, and not one vector. The pieces of a large call are v-forms then.
+/// True if `count` is the size of one rank's block. Pieces of a large call of such a collective are v-forms.
 bool has_blocks(Collective collective) noexcept;
 
-/// The team: `size` ranks, `per_node` consecutive ones on each node (the last node may have fewer).
+/// The team: `size` ranks, with `per_node` consecutive ranks on each node (fewer on the last node if need be).
 struct Shape {
   int size = 1;
   int per_node = 1;
@@ -38,25 +38,26 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-/// The same on every rank, but for the counts of alltoallv, which are the caller's own.
+/// Equal on all ranks, except the counts of alltoallv, which each rank passes for itself. Counts are elements.
 ///
-/// Counts are elements. `count` is one rank's block in gather, scatter, allgather, alltoall and
-/// reduce_scatter, and the whole vector in the others. A v-form gives a count per rank instead
-/// (`counts`, not empty), which the caller keeps alive; block r then begins at displacements[r] of the
-/// larger buffer, or right after block r-1 where no displacements are given.
-/// alltoallv: counts[r] go to r, receive_counts[r] come from r, and `largest` is the largest count that
-/// any pair of the team exchanges (agreed by all before).
+/// `count` is the size of one rank's block in gather, scatter, allgather, alltoall and reduce_scatter, and of the
+/// whole vector in the others. A v-form passes `counts` instead, one per rank; the caller keeps them alive.
+/// Block r then begins at displacements[r] of the larger buffer, or after block r-1 without displacements.
 ///
-/// In place, the two buffers overlap as MPI says. allgather: the input is the caller's own block of the output.
-/// gather, at the root: the same. scatter, at the root: the output is its own block of the input. broadcast, reduce:
-/// the root's input and output begin at one address. The others: input and output begin at one address.
+/// alltoallv: counts[r] elements go to rank r, receive_counts[r] come from rank r. `largest` is the largest count of
+/// any pair; the ranks agree on it before.
+///
+/// In place, the buffers overlap as in MPI:
+///  - allgather, and gather at the root: the input is the rank's own block of the output;
+///  - scatter at the root: the output is the root's own block of the input;
+///  - broadcast and reduce at the root, all others on every rank: input and output begin at the same address.
 struct Call {
   Collective collective = Collective::barrier;
   DType type = DType::u8;
   Op op = Op::sum;
   std::uint32_t element_bytes = 1;
   bool commutative = true;
-  bool deterministic = false;  ///< the result's bits depend on nothing but contributions and team size
+  bool deterministic = false;  ///< the result's bits depend only on the contributions and the team size
   bool in_place = false;
   int root = 0;
   std::uint64_t count = 0;
@@ -65,13 +66,13 @@ struct Call {
   std::span<const std::uint64_t> receive_counts{};
   std::span<const std::uint64_t> receive_displacements{};
   std::uint64_t largest = 0;
-  std::uint64_t segment_bytes = 0;  ///< of pipelines; 0: the algorithm's own
-  int radix = 0;                    ///< of k-nomial algorithms; 0: the algorithm's own
+  std::uint64_t segment_bytes = 0;  ///< of pipelines; 0: the algorithm's default
+  int radix = 0;                    ///< of k-nomial algorithms; 0: the algorithm's default
 
   bool irregular() const { return !counts.empty(); }
 };
 
-/// How large the caller's buffers are, displacements and all.
+/// Sizes of the caller's buffers, displacements included.
 std::uint64_t input_bytes(const Shape& shape, const Call& call, int rank);
 std::uint64_t output_bytes(const Shape& shape, const Call& call, int rank);
 

@@ -1,5 +1,5 @@
-// What a schedule costs, without building it: closed forms of the critical path under LogGP with nodes. The simulator
-// (sim/) replays the schedules themselves under the same model; a test holds the two against each other.
+// The cost of a schedule without building it: closed forms of the critical path under LogGP with nodes. The simulator
+// (sim/) replays the schedules under the same model; a test compares the two.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace hmc::collectives::schedule {
 
-/// Nanoseconds. A message costs its sender `overhead` and its receiver another; its first byte is there `latency`
-/// later, the others follow one per `per_byte`; the next message enters the link `gap` after the last byte.
+/// Nanoseconds. A message costs `overhead` at the sender and again at the receiver. Its first byte arrives after
+/// `latency`, each further byte after `per_byte`. The next message enters the link `gap` after the last byte.
 struct Link {
   double latency = 0;
   double overhead = 0;
@@ -18,28 +18,30 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-/// On a node a put is a copy by its sender, which it keeps busy. Between nodes the ranks of a node share one adapter.
+/// On a node a put is a copy by the sender, which is busy meanwhile. Between nodes all ranks of a node share one
+/// network adapter.
 struct Parameters {
   Link node{100, 30, 0, 0.1};
   Link network{1500, 300, 100, 0.08};
-  double copy = 0.1;    ///< of a byte
-  double reduce = 0.1;  ///< of a byte of one contribution
-  /// Of the one machine on which nodes are pretended, where ranks may outnumber them; 0: every rank has one.
+  double copy = 0.1;    ///< ns per byte
+  double reduce = 0.1;  ///< ns per byte of one contribution
+  /// Cores of the machine if all nodes are emulated on one machine, where ranks may outnumber cores.
+  /// 0: every rank has a core.
   double cores = 0;
   friend bool operator==(const Parameters&, const Parameters&) = default;
 };
 
 struct Cost {
   double ns = 0;
-  double messages = 0;          ///< one after the other, of them
-  double network_messages = 0;  ///< between nodes
-  double bytes = 0;             ///< that these carry, per rank, of them
-  double network_bytes = 0;     ///< between nodes
+  double messages = 0;          ///< consecutive messages on the critical path
+  double network_messages = 0;  ///< those of them between nodes
+  double bytes = 0;             ///< payload of `messages`, per rank
+  double network_bytes = 0;     ///< payload of `network_messages`, per rank
   double copied = 0;
   double reduced = 0;
 };
 
-/// A walk along the critical path, from which costs add up. A step is what all ranks do at the same time.
+/// Sums the cost of the steps on the critical path. All ranks take a step at the same time.
 class Path {
  public:
   Path(const Shape& shape, const Parameters& parameters)
@@ -56,10 +58,10 @@ class Path {
 
   const Link& node() const { return parameters_.node; }
   const Link& network() const { return parameters_.network; }
-  /// The link that messages take where all ranks talk.
+  /// The slowest link that a message among all ranks takes.
   const Link& widest() const { return nodes > 1 ? parameters_.network : parameters_.node; }
-  /// Whatever overlaps, an adapter carries its node's messages one after the other, and ranks that share a core take
-  /// turns.
+  /// The sum of the steps, with two lower bounds: an adapter carries its node's messages one after the other, and
+  /// ranks that share a core run one after the other.
   Cost cost() const {
     Cost cost = cost_;
     if (adapter_ > 0)
@@ -68,34 +70,35 @@ class Path {
     return cost;
   }
 
-  /// A message on the node. `messages`: so many leave each rank in this step.
+  /// A message on the node; each rank sends `messages` of them in this step.
   void near(double bytes, double messages = 1);
-  /// Between nodes, while `senders` ranks of each node send.
+  /// A message between nodes; `senders` ranks of each node send at the same time.
   void far(double bytes, double senders, double messages = 1);
-  /// From every rank to the one `distance` further (or nearer), in rounds whose distances double. Who has crossed the
-  /// border of a node in one of the rounds below a node's size doesn't in another, so the last of them stands for all.
+  /// Every rank sends to the rank at `distance`, in rounds whose distances double. A rank crosses its node's border in
+  /// at most one of the rounds with distances below a node's size, so only the last of these is charged as network.
   void shift(double distance, double bytes, double messages = 1);
-  /// From one rank to one `distance` away, where distances are multiples of each other and of the node's ranks.
+  /// One rank sends to the rank at `distance`, where distances are multiples of each other and of the node's ranks.
   void hop(double distance, double bytes);
-  /// The sender's part of that, when others are waited for longer.
+  /// The sender's part of hop(), for a message that isn't on the critical path.
   void occupy(double distance, double bytes);
-  /// Every rank with its partner in a power of two; `every`: ranks per partner.
+  /// Each participant exchanges with a partner; the number of participants is a power of two. `every`: ranks per
+  /// participant.
   void exchange(double distance, double every, double bytes, double messages = 1);
-  /// `times` rounds with the neighbour. What is reduced goes on; what is copied stays.
+  /// `times` rounds with the neighbour. `reduced` bytes are forwarded in the next round; `copied` bytes aren't.
   void ring(double times, double bytes, double segments, double copied, double reduced);
-  /// Every rank to every other one, and from it, round by round.
+  /// Every rank exchanges with every other rank, one peer per round.
   void pairwise(double bytes);
-  /// The same at once.
+  /// Every rank sends to all others, then receives from all.
   void all_to_all(double bytes);
   void copy(double bytes);
   void reduce(double bytes);
-  /// What `steps` goes through, so many times.
+  /// Adds the cost of `steps`, `times` times.
   template <typename Steps> void repeat(double times, const Steps& steps) {
     Path once(shape, parameters_);
     steps(once);
     add(once, times);
   }
-  /// Two parts of which the shorter is done during the longer.
+  /// Two parts that overlap completely: the time is that of the longer.
   template <typename One, typename Other> void overlap(const One& one, const Other& other) {
     Path first(shape, parameters_), second(shape, parameters_);
     one(first);
@@ -104,7 +107,7 @@ class Path {
     add(second, 1);
     spend(-std::min(first.cost_.ns, second.cost_.ns));
   }
-  /// For what is no step of the above.
+  /// Adds time that no other function models.
   void spend(double ns) { cost_.ns += ns; }
   void count(double messages, double bytes, bool network);
 
@@ -117,7 +120,7 @@ class Path {
 
   Parameters parameters_;
   Cost cost_;
-  double adapter_ = 0;  ///< ns of a node's, in all
+  double adapter_ = 0;  ///< ns for which one node's adapter is busy, in all
 };
 
 }  // namespace hmc::collectives::schedule

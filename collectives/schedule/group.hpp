@@ -1,5 +1,5 @@
-// Group: some ranks of the team that do a part of a collective among themselves. The whole team is one; so are
-// the ranks of a node, or those at one place of every node.
+// Group: the ranks that execute a part of a collective among themselves: the whole team, the ranks of a node, or one
+// rank of each node.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace hmc::collectives::schedule {
 
-/// Where one member keeps what the part needs. Every member can say it of every other.
+/// Where a member keeps the part's scratch and slots. Every member can compute it for every other.
 struct Member {
   int rank = 0;
   std::uint64_t scratch = 0;  ///< where the part's scratch begins
@@ -17,7 +17,7 @@ struct Member {
 
 struct Group {
   int size = 1;
-  int me = 0;  ///< my number among the members
+  int me = 0;  ///< this rank's number in the group
   std::function<Member(int)> member;
 
   int rank_of(int number) const { return member(number).rank; }
@@ -29,7 +29,7 @@ inline Group whole_team(const Builder& b, std::uint64_t scratch = 0, std::uint32
   return {b.size, b.rank, [scratch, slot](int number) { return Member{number, scratch, slot}; }};
 }
 
-/// A group that writes its messages as numbers of members and offsets in the part's scratch.
+/// Writes messages within a group. Peers are member numbers; offsets and slots are relative to the part's.
 class Exchange {
  public:
   Exchange(Builder& builder, const Group& group) : b(builder), group(group), self_(group.self()) {}

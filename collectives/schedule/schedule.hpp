@@ -1,4 +1,5 @@
-// A collective as data: the steps of one rank. Executed, proved and replayed from the same object.
+// Schedule: the steps of one rank of a collective, as data. The runtime executes it, hmc-verify proves it and hmc-sim
+// replays it.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +11,24 @@
 namespace hmc::collectives::schedule {
 
 enum class Buffer : std::uint8_t {
-  input,    ///< the caller's; only read (unless the call is in place)
-  output,   ///< the caller's
-  scratch,  ///< the schedule's own; others put into it
+  input,    ///< of the caller; read-only (unless the call is in place)
+  output,   ///< of the caller
+  scratch,  ///< of the schedule; peers put into it
 };
 
 enum class Kind : std::uint8_t {
-  /// `bytes` from (from_buffer, from) to (scratch, to) of `peer`, then raise the peer's signal `slot`. Returns at
-  /// once; the source is read some time until the message's delivery or the next settle. Nothing to carry
-  /// (bytes == 0) is a signal alone.
+  /// Copies `bytes` from (from_buffer, from) to (scratch, to) of `peer`, then raises the peer's signal `slot`. Returns
+  /// at once. The source may be read until the message is delivered or until the next settle. With bytes == 0 it is
+  /// only a signal.
   put,
-  wait,    ///< until my signal `slot` was raised, by `peer`
-  settle,  ///< until all my puts have read their sources
-  copy,    ///< `bytes` from (from_buffer, from) to (to_buffer, to)
-  reduce,  ///< to = to op from; with `reversed`: to = from op to. avg counts as sum
-  /// to = c[0] op c[1] op ... c[ways-1], where c[i] begins at (from_buffer, from + i * stride()), by one kernel
-  /// call that rounds once. avg divides here too
+  wait,    ///< waits until `peer` has raised this rank's signal `slot`
+  settle,  ///< waits until all puts of this rank have read their sources
+  copy,    ///< copies `bytes` from (from_buffer, from) to (to_buffer, to)
+  reduce,  ///< to = to op from; with `reversed`: to = from op to. For avg: sum
+  /// to = c[0] op c[1] op ... c[ways-1], where c[i] begins at (from_buffer, from + i * stride()). One kernel call,
+  /// which rounds once and also divides for avg
   fold,
-  scale,  ///< (to_buffer, to, bytes) divided by the team's size: the end of an avg that was summed by reduce
+  scale,  ///< divides (to_buffer, to, bytes) by the team's size: the last step of an avg that was summed by reduce
 };
 
 struct Step {
@@ -42,7 +43,7 @@ struct Step {
   std::uint64_t to = 0;
   std::uint64_t bytes = 0;
 
-  /// fold only, which has neither peer nor slot.
+  /// Only for fold, which has neither peer nor slot.
   std::uint64_t stride() const { return static_cast<std::uint64_t>(peer) << 32 | slot; }
   void set_stride(std::uint64_t stride) {
     peer = static_cast<std::uint32_t>(stride >> 32);
@@ -51,9 +52,10 @@ struct Step {
 };
 static_assert(sizeof(Step) == 40);
 
-/// One rank's steps, taken in order. Its scratch and its slots are untouched at its start (the executor keeps
-/// several areas in turn); each slot is raised at most once; at its end all its puts are settled and all that
-/// was sent to it was waited for.
+/// One rank's steps, executed in order.
+///  - At the start, scratch and slots are unused; the executor rotates through several areas.
+///  - Each slot is raised at most once.
+///  - At the end, all puts are settled and all messages to this rank were waited for.
 struct Schedule {
   std::vector<Step> steps;
   std::uint64_t scratch_bytes = 0;
@@ -66,13 +68,13 @@ struct Schedule {
   }
 };
 
-/// Which of the call's tuning values an algorithm looks at.
+/// The tuning values of a call that an algorithm uses.
 struct Tunable {
   bool segments = false;
   bool radix = false;
 };
 
-/// What a schedule takes of a rank's memory for others to put into.
+/// The memory of a rank that a schedule needs for peers' puts.
 struct ScratchSize {
   std::uint64_t scratch = 0;
   std::uint32_t slots = 0;
@@ -80,21 +82,20 @@ struct ScratchSize {
 
 class Path;  // cost.hpp
 
-/// An algorithm makes one rank's schedule without the others'. All functions are pure.
+/// An algorithm builds one rank's schedule without the other ranks' schedules. All functions are pure.
 struct Algorithm {
   std::string_view name;
   Collective collective;
-  bool keeps_order;    ///< right for operations that don't commute
+  bool keeps_order;    ///< correct for operations that don't commute
   bool deterministic;  ///< folds all contributions in rank order
-  bool hierarchical;   ///< made for per_node > 1
+  bool hierarchical;   ///< meant for per_node > 1
   Tunable tuned_by;
-  bool (*suits)(const Shape& shape, const Call& call);  ///< what the fields above don't say
-  /// Into an empty `out`, whose memory is used again.
+  bool (*suits)(const Shape& shape, const Call& call);  ///< conditions beyond the fields above
+  /// `out` must be empty; its capacity is reused.
   void (*build_into)(const Shape& shape, const Call& call, int rank, Schedule& out);
-  /// What the rank that needs most may need, whatever the root. Of a v-form no block is larger than `count`, which
-  /// stands in for its counts.
+  /// An upper bound over all ranks and roots. For a v-form, `count` is an upper bound of its counts.
   ScratchSize (*scratch_size)(const Shape& shape, const Call& call);
-  /// Goes through the critical path, in a time that grows like log N. Blocks of a v-form as above.
+  /// Adds the critical path to `path`, in O(log N) time. `count` of a v-form as in scratch_size.
   void (*cost)(Path& path, const Call& call);
 
   bool applies(const Shape& shape, const Call& call) const;

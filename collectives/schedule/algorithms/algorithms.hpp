@@ -1,4 +1,4 @@
-// Every algorithm's functions; registry.cpp says what each is good for.
+// Declares the functions of all algorithms. Their properties are in registry.cpp.
 #pragma once
 
 #include "collectives/schedule/cost.hpp"

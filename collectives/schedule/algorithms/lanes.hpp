@@ -1,5 +1,5 @@
-// Nodes and lanes: how a hierarchical algorithm divides its work. There are as many lanes as ranks on a full node; lane
-// l runs through the ranks with number l of every node. Where the last node has fewer ranks, each stands for several.
+// Lanes: how a hierarchical algorithm divides its work. There are as many lanes as ranks on a full node. Lane l
+// connects the ranks with local number l of all nodes. If the last node has fewer ranks, each is in several lanes.
 #pragma once
 
 #include "collectives/schedule/group.hpp"
@@ -21,16 +21,17 @@ class Lanes {
   int local() const { return local_; }
   int first_of(int node) const { return node * per_node_; }
   int ranks_of(int node) const { return std::min(per_node_, size_ - first_of(node)); }
-  /// Who does lane `lane` on this node; and as which of its lanes.
+  /// The rank of `node` that is in lane `lane`, and the index of `lane` among the lanes of that rank.
   int holder(int node, int lane) const { return first_of(node) + lane % ranks_of(node); }
   int turn(int node, int lane) const { return lane / ranks_of(node); }
-  /// The most lanes that any rank has.
+  /// The largest number of lanes of any rank.
   int turns() const { return (per_node_ + ranks_of(nodes_ - 1) - 1) / ranks_of(nodes_ - 1); }
   int my_ranks() const { return ranks_of(node_); }
   int rank_of_local(int local) const { return first_of(node_) + local; }
   bool is_mine(int lane) const { return lane % my_ranks() == local_; }
 
-  /// A lane's ranks; each keeps what it needs for its k-th lane at `scratch` + k * `bytes`, from `slot` + k * `slots`.
+  /// The ranks of a lane. A rank's k-th lane uses scratch from `scratch` + k * `bytes` and slots from
+  /// `slot` + k * `slots`.
   Group group(int lane, std::uint64_t scratch, std::uint64_t bytes, std::uint32_t slot, std::uint32_t slots) const {
     return {nodes_, node_, [=, this](int node) {
               const auto k = static_cast<std::uint32_t>(turn(node, lane));

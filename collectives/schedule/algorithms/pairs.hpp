@@ -1,5 +1,5 @@
-// Any team size for algorithms that want a power: neighbours come together in bunches, whose first member
-// takes part for all.
+// Bunches: reduce any team size to a power for algorithms that require one. Neighbours form a bunch, whose first
+// member takes part for all its members.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ inline int power_within(int size, int base) {
   return power;
 }
 
-/// `size` members in `many` bunches of neighbours, as even as can be. Order is kept: bunch i's members come before
-/// bunch i+1's.
+/// `size` members in `many` bunches of neighbours, whose sizes differ by at most one. Order is kept: the members of
+/// bunch i come before those of bunch i+1.
 struct Bunches {
   int size, many;
 
@@ -28,14 +28,14 @@ struct Bunches {
   int largest() const { return (size + many - 1) / many; }
 };
 
-/// Slots and scratch that gather_bunch and leave_bunch use, at the part's offset 0.
+/// Slots and scratch of gather_bunch and leave_bunch, from the part's offset 0.
 inline std::uint32_t bunch_slots(const Bunches& bunches) { return static_cast<std::uint32_t>(bunches.largest()); }
 inline std::uint64_t bunch_scratch(const Bunches& bunches, std::uint64_t bytes) {
   const auto most = static_cast<std::uint64_t>(bunches.largest());
   return std::max<std::uint64_t>(most > 1 ? most - 1 : 0, most > 1 ? 1 : 0) * line_up(bytes);
 }
 
-/// The first member adds the others' contributions; returns where the sum is. The others send theirs.
+/// The first member reduces the contributions of the others, which send theirs. Returns the place of the sum.
 inline Place gather_bunch(Exchange& x, const Bunches& bunches, Place from, std::uint64_t bytes) {
   const int bunch = bunches.of(x.group.me), first = bunches.first(bunch), end = bunches.first(bunch + 1);
   if (x.group.me != first) {
@@ -58,7 +58,7 @@ inline Place gather_bunch(Exchange& x, const Bunches& bunches, Place from, std::
   return sum;
 }
 
-/// The first member hands the result to the others; returns where it arrived.
+/// The first member sends the result to the others. Returns its place on this rank.
 inline Place leave_bunch(Exchange& x, const Bunches& bunches, Place result, std::uint64_t bytes) {
   const int bunch = bunches.of(x.group.me), first = bunches.first(bunch), end = bunches.first(bunch + 1);
   const std::uint32_t slot = bunch_slots(bunches) - 1;
