@@ -6,13 +6,13 @@ namespace hmc::collectives::schedule {
 
 namespace {
 
-/// From the call of a put to the end of the wait for it.
+/// Time from the call of a put to the end of the receiver's wait.
 double one_way(const Link& link, double bytes) { return 2 * link.overhead + link.latency + bytes * link.per_byte; }
 
 }  // namespace
 
-/// What a rank's part keeps a core busy with, for as many ranks as there are for each core. Between pretended nodes
-/// both ends of a message are work for them, byte by byte.
+/// The core time of all ranks, divided by the cores; 0 if each rank has a core. Between emulated nodes both ends of a
+/// message cost core time per byte.
 double Path::turns() const {
   if (parameters_.cores <= 0 || size <= parameters_.cores) return 0;
   const double near_bytes = cost_.bytes - cost_.network_bytes, near_messages = cost_.messages - cost_.network_messages;
@@ -85,8 +85,8 @@ void Path::exchange(double distance, double every, double bytes, double messages
   far(bytes, std::clamp(distance, 1.0, taking_part), messages);
 }
 
-/// A block comes all the way round: the sum of its hops; but no faster than the slowest link or rank lets the segments
-/// through.
+/// A block travels around the ring: the sum of its hops, limited by the rate at which the slowest link or rank
+/// forwards segments.
 void Path::ring(double times, double bytes, double segments, double copied, double reduced) {
   if (times <= 0) return;
   const double part = bytes / segments, added = work(0, reduced) / segments, busy = added + work(copied, 0) / segments;
@@ -105,8 +105,8 @@ void Path::ring(double times, double bytes, double segments, double copied, doub
   cost_.reduced += times * reduced;
 }
 
-/// In the first rounds and in the last only some of a node's ranks reach out of it: half, taken together. The adapter
-/// has to carry everything.
+/// In the first and last rounds only some of a node's ranks send to another node: on average half. The adapter carries
+/// all messages between nodes.
 void Path::pairwise(double bytes) {
   if (size == 1) return;
   const double rounds = size - 1, away = size - per_node;

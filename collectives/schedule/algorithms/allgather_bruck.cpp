@@ -1,12 +1,12 @@
-// Allgather by Bruck: a member keeps the blocks from its own on, and in round k takes as many again (2^k) from
-// the member 2^k after it. ceil(log2 N) rounds for any N; at the end the blocks are turned to their places.
+// Allgather by Bruck: a member holds consecutive blocks that begin with its own. In round k it receives 2^k more from
+// the member 2^k after it. ceil(log2 N) rounds for any N. The last step copies the blocks to their places.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {
 
-/// Bytes of the first `many` blocks from block `first` on, around the end.
+/// Bytes of `many` consecutive blocks (modulo size) from block `first` on.
 std::uint64_t bytes_from(const Blocks& blocks, int first, int many) {
   const int size = blocks.size();
   if (first + many <= size) return blocks.before(first + many) - blocks.before(first);

@@ -1,8 +1,8 @@
-// Allreduce by recursive multiplying: in round j the members whose numbers differ in digit j (to base `radix`) tell
-// each other all they have. Radix 2 is recursive doubling. log_radix N rounds of the whole vector, for short ones.
+// Allreduce by recursive multiplying: in round j the members whose numbers differ only in digit j (base `radix`)
+// exchange their sums. Radix 2 is recursive doubling. log_radix N rounds of the whole vector, for short vectors.
 //
-// Any size: neighbours bunch up first. Order is kept, since a round joins neighbouring ranges of ranks. What arrives
-// becomes the new sum, so what is under way is never written, and no round settles.
+// Any team size: see Bunches. Order is kept, because a round combines neighbouring ranges of ranks. The received
+// vector becomes the new sum. So no buffer in flight is written, and no round needs a settle.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/pairs.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
@@ -16,8 +16,8 @@ int rounds_to(int size, int radix) {
   return rounds;
 }
 
-/// One round: mine, and those of the others with another digit. All add up from digit 0 on, as another order or other
-/// brackets would round differently on each.
+/// Combines the sums of one round. Every member starts from digit 0: another order or grouping would round differently
+/// on each rank.
 Place join(Builder& b, Place mine, int digit, int radix, const std::function<Place(int)>& arrived,
            std::uint64_t bytes) {
   const Place sum = arrived(digit > 0 ? 0 : 1);
@@ -55,7 +55,7 @@ Place allreduce_part(Exchange& x, Place from, std::uint64_t bytes, int radix) {
     int round = 0;
     for (int power = 1; power < bunches.many; power *= radix, ++round) {
       const int digit = bunch / power % radix;
-      // The digits of the others, in the order of the places where their messages lie.
+      // Index of the scratch area in which member digit `mine` receives from member digit `other`.
       const auto place = [&](int mine, int other) { return round * (radix - 1) + (other < mine ? other : other - 1); };
       const auto arrived = [&](int other) {
         return x.mine(area + static_cast<std::uint64_t>(place(digit, other)) * line_up(bytes));

@@ -1,5 +1,5 @@
-// Alltoall by Bruck: the block that has to go d ranks further takes the hops of d's bits; those with bit k travel
-// together in round k. ceil(log2 N) messages of half of all blocks, for short ones.
+// Alltoall by Bruck: a block for the rank at distance d takes a hop of 2^k in round k if bit k of d is set. The blocks
+// of a round travel in one message. ceil(log2 N) messages of about half of all blocks, for short blocks.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 
@@ -9,7 +9,8 @@ void alltoall_bruck(const Shape& shape, const Call& call, int rank, Schedule& ou
   Builder b(shape, call, rank, out);
   const std::uint64_t bytes = call.count * call.element_bytes;
   const auto place_of = [&](int other) { return static_cast<std::uint64_t>((other + 2 * b.size) % b.size) * bytes; };
-  // Where the block lies that still has to go so far as its bits from this round's on say.
+  // where[d]: the place of the block with distance d on this rank. Only the bits of d from this round on remain to be
+  // travelled.
   std::vector<Place> where;
   for (int distance = 0; distance < b.size; ++distance) where.push_back(input(place_of(rank + distance)));
   std::uint32_t round = 0;
@@ -25,7 +26,7 @@ void alltoall_bruck(const Shape& shape, const Call& call, int rank, Schedule& ou
     b.receive((rank - hop + b.size) % b.size, round, all);
     for (std::size_t i = 0; i < going.size(); ++i) where[static_cast<std::size_t>(going[i])] = arrived + i * bytes;
   }
-  // In place, the own block is where it belongs, and all others were packed before.
+  // In place, the own block needs no copy, and all other blocks were packed before.
   for (int distance = 0; distance < b.size; ++distance)
     b.copy(where[static_cast<std::size_t>(distance)], output(place_of(rank - distance)), bytes);
   b.finish();

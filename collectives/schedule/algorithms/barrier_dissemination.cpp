@@ -1,4 +1,4 @@
-// Barrier by dissemination: in round k each rank tells the one 2^k after it. ceil(log2 N) rounds for any N.
+// Barrier by dissemination: in round k each rank signals the rank 2^k after it. ceil(log2 N) rounds for any N.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/builder.hpp"
 

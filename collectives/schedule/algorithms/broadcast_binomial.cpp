@@ -1,8 +1,8 @@
 // Broadcast down a binomial tree: ceil(log2 N) hops, each of the whole message.
 //
-// Members are numbered from the root. A member's parent is itself without its lowest bit; its children are
-// itself with a bit below that one. The largest subtree is served first. A member receives into its scratch and
-// hands on from there, so that the copy to its output runs while its children's messages are under way.
+// Members are numbered from the root. A member's parent has its number without the lowest set bit; its children have
+// one additional bit below that bit. A member sends to its largest subtree first. It receives into scratch and
+// forwards from there, so the copy to its output overlaps the messages to its children.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 

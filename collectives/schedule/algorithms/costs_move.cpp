@@ -1,4 +1,4 @@
-// Closed forms of collectives that move bytes.
+// Closed forms of the cost of collectives that move bytes.
 #include <cmath>
 
 #include "collectives/schedule/algorithms/costs.hpp"
@@ -18,20 +18,20 @@ void gather_up(Path& path, double block) {
 
 namespace {
 
-/// A leader hears from the others of its node, or tells them.
+/// The leader of a node receives a signal from each other rank of the node, or sends one to each.
 void on_the_node(Path& path) {
   if (path.per_node == 1) return;
   path.near(0);
   path.spend((path.per_node - 2) * path.node().overhead);
 }
 
-/// Every rank to the others of its node.
+/// Every rank sends to all other ranks of its node.
 void round_the_node(Path& path, double bytes) {
   if (path.per_node > 1) path.near(bytes, path.per_node - 1);
 }
 
-/// Segment by segment. Ranks take their steps in order, and who is at the top of one tree is at the bottom of the
-/// other: so a pair of segments is through both trees before the next one is.
+/// Segment by segment. Ranks execute their steps in order, and the root of one tree is a leaf of the other. So a pair
+/// of segments passes both trees before the next pair does.
 void down_two_trees(Path& path, double bytes, double segment) {
   const double segments = segments_in(bytes / 2, segment), part = bytes / 2 / segments;
   const int depth = std::max(rounds_of(path.size), 1), outside = path.nodes > 1 ? rounds_of(path.nodes) : 0;
@@ -101,8 +101,8 @@ void gather_linear(Path& path, const Call& call) {
   const Link &near = path.node(), &far = path.network(), &link = path.widest();
   const double root = (others - away) * near.overhead + away * far.overhead + path.work(others * bytes, 0);
   const double adapter = away * (far.gap + bytes * far.per_byte);
-  // The root goes by rank, messages come as they come: a part of the one can't be done during the other. On a node each
-  // sender copies its own; between nodes the root's adapter has it all.
+  // The root waits in rank order, but messages arrive in any order, so the two overlap only partly. On a node each
+  // sender copies its own block; between nodes the root's adapter carries all blocks.
   path.spend(std::max(root, adapter) + std::min(root, adapter) / 2 + link.overhead + link.latency +
              (away > 0 ? 0 : bytes * near.per_byte));
   path.count(others - away, (others - away) * bytes, false);
@@ -112,7 +112,7 @@ void gather_linear(Path& path, const Call& call) {
 void scatter_binomial(Path& path, const Call& call) {
   const double block = bytes_of(call);
   path.copy(path.size * block);
-  gather_up(path, block);  // and down
+  gather_up(path, block);  // the same cost down the tree
   path.copy(block);
 }
 
@@ -160,7 +160,7 @@ void allgather_hierarchical_ring(Path& path, const Call& call) {
     round_the_node(round, block);
     round.copy(block);
   };
-  // The node gets a block while the next one is on its way.
+  // The ranks of a node exchange a block while the next one is in flight.
   path.repeat(path.nodes - 1,
               [&](Path& round) { round.overlap([&](Path& comes) { comes.far(block, comes.per_node); }, hand_round); });
   hand_round(path);

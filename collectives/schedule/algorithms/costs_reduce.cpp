@@ -1,4 +1,4 @@
-// Closed forms of collectives that reduce vectors.
+// Closed forms of the cost of collectives that reduce vectors.
 #include <cmath>
 #include <functional>
 
@@ -8,7 +8,7 @@
 namespace hmc::collectives::schedule::costs {
 namespace {
 
-/// Neighbours bunch up, so that a power of `radix` goes on. Returns how many do.
+/// The cost of gather_bunch. Returns the number of bunches, a power of `radix`.
 double bunch_up(Path& path, int members, double bytes, int radix, bool on_node, double senders) {
   const Bunches bunches{members, power_within(members, radix)};
   const double others = bunches.largest() - 1;
@@ -32,14 +32,14 @@ void leave(Path& path, int members, double many, double bytes, bool on_node, dou
 
 bool bunches_on_nodes(const Path& path) { return path.nodes == 1 || path.per_node > 1; }
 
-/// One round: every rank with its partner.
+/// One round: every rank exchanges with its partner.
 using Round = std::function<void(Path& path, int round, double every, double bytes)>;
 
 void with_bits(Path& path, int round, double every, double bytes) {
   path.exchange(static_cast<double>(std::int64_t{1} << round), every, bytes);
 }
 
-/// Partners at distance 1, 1, 3, 5, 11, ... : neighbours in pairs at first, then across any border.
+/// Partners at distance 1, 1, 3, 5, 11, ...: pairs of neighbours in round 0, later across node borders.
 void swinging(Path& path, int round, double every, double bytes) {
   const double distance = std::floor((std::exp2(round + 1) + 1) / 3),
                taking_part = std::max(1.0, path.per_node / every);
@@ -47,7 +47,7 @@ void swinging(Path& path, int round, double every, double bytes) {
   path.far(bytes, std::clamp(distance + 1, 1.0, taking_part));
 }
 
-/// Every round the partners tell each other a half of what they have.
+/// In every round the partners exchange half of their range.
 void halve(Path& path, double many, double bytes, const Round& round) {
   double part = bytes / 2;
   for (int i = 0; 1 << i < many; ++i, part /= 2) {
@@ -56,7 +56,7 @@ void halve(Path& path, double many, double bytes, const Round& round) {
   }
 }
 
-/// And back.
+/// The inverse exchange, with copies.
 void share(Path& path, double many, double bytes, const Round& round) {
   double part = bytes / many;
   path.copy(part);
@@ -95,7 +95,7 @@ void ring_allreduce(Path& path, const Call& call, double segment) {
   path.ring(path.size - 1, slice, segments, slice, 0);
 }
 
-/// Bruck of whole vectors, put in order, folded.
+/// Bruck's allgather of whole vectors, a copy to rank order, one fold.
 void fold_gathered(Path& path, const Call& call) {
   const double all = path.size * bytes_of(call);
   path.copy(bytes_of(call));
@@ -104,11 +104,11 @@ void fold_gathered(Path& path, const Call& call) {
   path.reduce(all);
 }
 
-/// Around the lanes: what comes before is on the node, and so is what comes after. A short vector has few lanes.
+/// Steps on the node before and after `between`, the steps of the lanes. A short vector has fewer lanes than ranks.
 void hierarchical(Path& path, const Call& call, const std::function<void(double slice, double lanes)>& between) {
   const double lanes = std::clamp<double>(static_cast<double>(call.count), 1, path.per_node);
   const double slice = bytes_of(call) / lanes, others = path.per_node - 1;
-  const double messages = std::max(1.0, (lanes - 1 + others) / 2);  // sent by most, received by those with a lane
+  const double messages = std::max(1.0, (lanes - 1 + others) / 2);  // mean of messages sent and received
   if (others > 0) path.near(slice, messages);
   path.reduce(others * slice);
   between(slice, lanes);
@@ -162,7 +162,7 @@ void allreduce_ring_segmented(Path& path, const Call& call) {
   ring_allreduce(path, call, segment_of(call, ring_segment));
 }
 
-/// Up and down, one pair of segments after the other, as in broadcast.
+/// Up and down the trees, one pair of segments after the other, as in broadcast.
 void allreduce_double_tree(Path& path, const Call& call) {
   const double bytes = bytes_of(call), segments = segments_in(bytes / 2, segment_of(call, tree_segment));
   const double part = bytes / 2 / segments;
@@ -225,7 +225,8 @@ void reduce_scatter_fold(Path& path, const Call& call) {
 
 void scan_doubling(Path& path, const Call& call) { scan_rounds(path, call, 1); }
 void scan_fold(Path& path, const Call& call) { fold_gathered(path, call); }
-/// With the own contribution for others, and without; the first is a copy, and nobody asks for the last.
+/// Two reductions per round: the sum with the own contribution, for other ranks, and the sum without it. The first
+/// round copies instead of reducing the latter; the last round doesn't need the former.
 void exscan_doubling(Path& path, const Call& call) {
   scan_rounds(path, call, 2 - 2.0 / std::max(rounds_of(path.size), 1));
 }

@@ -1,9 +1,9 @@
 // Two binary trees, each for one half of the vector, in segments: broadcast, and allreduce (up, then down). Inner
-// ranks of one tree are leaves of the other, so every rank sends and receives about as much as any, while a segment
-// passes only about 2 log2 N hops.
+// ranks of one tree are leaves of the other, so all ranks send and receive about the same amount. A segment takes
+// about 2 log2 N hops.
 //
-// A tree stands on positions 0..n-1 in order: left of a position lie smaller ones, right of it larger ones, so sums
-// keep their order. The second tree is the first one mirrored (n even) or shifted by one (n odd).
+// A tree is in-order over the positions 0..n-1: the left subtree of a position has smaller positions, the right subtree
+// has larger ones, so sums keep their order. The second tree is the first, mirrored (n even) or shifted by one (n odd).
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 
@@ -53,7 +53,8 @@ struct Tree {
   }
   InOrder tree() const { return {many}; }
   int parent(int me) const { return member(tree().parent(position(me))); }
-  /// The one whose members come before me, and the one after. A shifted tree has no order.
+  /// The child whose subtree comes before `me` in rank order, and the child whose subtree comes after. A shifted tree
+  /// doesn't keep the order.
   int before(int me) const { return member(form == mirrored ? tree().right(position(me)) : tree().left(position(me))); }
   int after(int me) const { return member(form == mirrored ? tree().left(position(me)) : tree().right(position(me))); }
   int top() const { return member(tree().top() - 1); }
@@ -61,7 +62,7 @@ struct Tree {
 
 std::uint64_t wanted_segment(const Call& call) { return call.segment_bytes > 0 ? call.segment_bytes : tree_segment; }
 
-/// The vector's halves, and their segments. Segment i of tree t has the number 2 * i + t.
+/// The halves of the vector and their segments. Segment i of tree t has the number 2 * i + t.
 struct Halves {
   Halves(const Call& call)
       : slices(call.count, 2, call.element_bytes),
@@ -80,7 +81,7 @@ Tree second_tree(int many, bool keep_order) {
   return {many, many % 2 == 0 || keep_order ? Tree::mirrored : Tree::shifted};
 }
 
-/// Up to the top, and down again, segment by segment.
+/// Reduces up to the root and broadcasts down again, segment by segment.
 class DoubleTreeAllreduce {
  public:
   explicit DoubleTreeAllreduce(Builder& builder)
@@ -92,7 +93,7 @@ class DoubleTreeAllreduce {
   }
 
   void build() {
-    // Several segments go up before the first comes down: as many as are on the way.
+    // A segment goes down 2 log2 N iterations after it went up, so the pipeline stays full.
     const auto ahead = static_cast<std::uint32_t>(2 * rounds_of(b.size));
     for (std::uint32_t i = 0; i < halves_.many() + ahead; ++i)
       for (int tree = 0; tree < 2; ++tree) {
@@ -103,7 +104,7 @@ class DoubleTreeAllreduce {
   }
 
  private:
-  /// What arrives: sums of those before me, of those after me, and results.
+  /// Received messages: the sum of the ranks before this one, of those after it, and the result.
   enum Arrival { from_before, from_after, result };
   Place place(Arrival arrival, std::uint64_t begin) const { return scratch(at(arrival, begin)); }
   std::uint64_t at(Arrival arrival, std::uint64_t begin) const { return arrival * area_ + begin; }
@@ -169,7 +170,7 @@ void broadcast_double_tree(const Shape& shape, const Call& call, int rank, Sched
   const Halves halves(call);
   const bool is_root = rank == call.root;
   if (!is_root) b.take_scratch(call.count * call.element_bytes);
-  // The trees are those of the others; the root feeds both tops.
+  // The trees consist of the other ranks; the root sends to the roots of both trees.
   const int others = b.size - 1, me = (rank - call.root - 1 + b.size) % b.size;
   const Tree trees[2] = {{others, Tree::plain}, second_tree(others, false)};
   const auto rank_of = [&](int member) { return (member + call.root + 1) % b.size; };

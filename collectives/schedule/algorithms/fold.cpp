@@ -1,16 +1,16 @@
-// The deterministic forms: every element is folded once, over all ranks in rank order, by one kernel call. So its bits
-// depend on the contributions and the team's size alone: not on the message's size, on segments, or on the path.
+// The deterministic forms: one kernel call folds each element over all ranks in rank order. So its bits depend only on
+// the contributions and the team size, not on message size, segments or path.
 //
-// slices: each rank gets all contributions to its slice (or block), folds, and hands the result on; for long
-// vectors. gathered: each rank gets all contributions to everything (Bruck) and folds; log2 N rounds, for short ones.
+// slices, for long vectors: each rank receives all contributions to its slice (or block), folds, and sends the result.
+// gathered, for short vectors: each rank receives all whole vectors (Bruck, log2 N rounds) and folds.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {
 
-/// Sends every other rank its part of the input; all contributions to mine come together in scratch in rank order,
-/// at multiples of the stride that is returned with their place.
+/// Sends every other rank its part of the input. Collects all contributions to this rank's part in scratch, in rank
+/// order. Returns the place of the first and the stride between them.
 struct Contributions {
   Place first;
   std::uint64_t stride;
@@ -32,10 +32,10 @@ Contributions exchange_parts(Builder& b, const std::function<std::uint64_t(int)>
   return {scratch(), stride};
 }
 
-/// Slices come back from their owners.
+/// Each rank sends its reduced slice to all others.
 void share_slices(Builder& b, const Slices& slices) {
   const auto size = static_cast<std::uint32_t>(b.size);
-  // Behind the contributions to the largest slice, whoever has it.
+  // The area begins at the same offset on all ranks: after the contributions to the largest slice.
   const std::uint64_t area = size * line_up(slices.largest());
   b.need_scratch(area + b.call.count * b.call.element_bytes);
   for (int i = 1; i < b.size; ++i) {
@@ -51,7 +51,7 @@ void share_slices(Builder& b, const Slices& slices) {
   }
 }
 
-/// All ranks' whole vectors in rank order.
+/// Gathers the whole vectors of all ranks, in rank order.
 Place gather_all(Builder& b) {
   const std::uint64_t bytes = b.call.count * b.call.element_bytes;
   const Blocks natural(b.size, b.call), rotated(b.size, b.call, b.rank);

@@ -1,20 +1,20 @@
 // Gather up and scatter down a binomial tree: ceil(log2 N) messages at the root, for short blocks.
 //
-// Members are numbered from the root; the subtree of v is v and those after it up to v's lowest bit, so its blocks
-// are one message once they lie in that order.
+// Members are numbered from the root. The subtree of v is the range [v, v + lowest set bit of v), so its blocks in that
+// order are one message.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {
 
-/// The subtrees, in numbers from the root.
+/// The subtrees, in numbers relative to the root.
 struct BinomialTree {
   int size, root;
 
   int relative(int number) const { return (number - root + size) % size; }
   int number(int relative) const { return (relative + root) % size; }
-  /// The lowest bit; the root's is above all.
+  /// The lowest set bit; for the root, a bit above all numbers.
   int bit_of(int v) const { return v == 0 ? 1 << rounds_of(size) : v & -v; }
   int end_of(int v) const { return std::min(v + bit_of(v), size); }
 };

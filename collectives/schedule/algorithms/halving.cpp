@@ -1,11 +1,12 @@
-// Rabenseifner, and Swing: halve the vector with a partner and add, until each rank has the sum of its slice; then
-// the same way back with copies (allreduce), or towards the root (reduce). log2 N rounds, each byte twice.
+// Rabenseifner and Swing: in each round a rank exchanges half of its range with a partner and reduces the other half,
+// until it has the sum of its slice. Then the rounds run backwards with copies: to all ranks (allreduce) or to the root
+// (reduce). 2 log2 N rounds; each rank sends about two vectors.
 //
-// Rabenseifner's partner in round s differs in bit s: ranges of ranks stay neighbours, so order is kept. Swing's
-// partner is at distance 1, -1, 3, -5, 11, ... (ranks with even numbers forwards, odd ones backwards), which on rings
-// and tori is about half as far; commutative operations only. Any size: neighbours bunch up first.
+// Rabenseifner's partner in round s differs in bit s. Combined ranges of ranks are neighbours, so order is kept.
+// Swing's partner is at distance 1, -1, 3, -5, 11, ... (forwards for even ranks, backwards for odd ones). On rings and
+// tori this is about half as far. Swing is for commutative operations only. Any team size: see Bunches.
 //
-// What arrives becomes the new sum of its range, so what is under way is never written.
+// The received range becomes its new sum, so no buffer in flight is written.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/pairs.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
@@ -13,7 +14,7 @@
 namespace hmc::collectives::schedule {
 namespace {
 
-/// Who halves with whom, and who keeps which half: in round s partners have kept the same halves so far.
+/// The partner of a rank and the half that the rank keeps. In round s, partners have kept the same halves so far.
 struct Partners {
   int (*partner)(int number, int round, int size);
   bool (*keeps_upper)(int number, int round, int rounds);
@@ -28,8 +29,8 @@ constexpr std::int64_t swing_distance(int round) {
   return (1 - (round % 2 == 0 ? -power : power)) / 3;
 }
 
-/// Whom a rank can still reach after round s: even ranks congruent to it modulo 2^(s+2), and odd ones that are
-/// swing_distance(s+1) further on. So the next bit of that residue says which of the two halves it's in.
+/// After round s a rank can still reach the even ranks that are congruent to it modulo 2^(s+2), and the odd ranks
+/// swing_distance(s+1) after those. So the next bit of that residue selects the half.
 constexpr Partners swing{
     [](int number, int round, int size) {
       const std::int64_t distance = swing_distance(round);
@@ -50,7 +51,7 @@ struct Range {
   }
 };
 
-/// How the members of a group share the work, and where each keeps what arrives.
+/// The division of the vector among the members of a group, and the scratch areas for received messages.
 struct Layout {
   Layout(int size, std::uint64_t count, std::uint32_t element)
       : bunches{size, power_within(size, 2)},
@@ -64,7 +65,7 @@ struct Layout {
     }
     whole = at;
   }
-  /// One slot more, and reduce needs no other.
+  /// Includes one more slot, for the message to the root in reduce.
   ScratchSize scratch_size() const {
     return {whole + bytes, bunch_slots(bunches) + static_cast<std::uint32_t>(2 * rounds + 1)};
   }
@@ -73,11 +74,11 @@ struct Layout {
   int rounds;
   std::uint64_t bytes;
   Slices slices;
-  std::uint64_t areas[32] = {};  ///< where each round's message lies
-  std::uint64_t whole = 0;       ///< where what comes back lies, each slice at its place
+  std::uint64_t areas[32] = {};  ///< offset of each round's received message
+  std::uint64_t whole = 0;       ///< offset of the area for the second phase, in which each slice has its own place
 };
 
-/// Of the elements at `from`, among a group; the result goes to `to`.
+/// Reduces the elements at `from` among a group, with the result at `to`.
 class Halving {
  public:
   Halving(Exchange& exchange, const Partners& partners, Place from, Place to, std::uint64_t count)
@@ -121,14 +122,14 @@ class Halving {
   std::uint64_t begin(Range range) const { return layout_.slices.begin(range.begin); }
   std::uint64_t bytes(Range range) const { return layout_.slices.bytes(range.begin, range.end); }
 
-  /// The ranges that this rank holds before each round, and after the last.
+  /// The ranges that this rank holds before each round and after the last one.
   std::vector<Range> ranges() const {
     std::vector<Range> ranges{{0, layout_.bunches.many}};
     for (int round = 0; round < layout_.rounds; ++round) ranges.push_back(ranges.back().half(keeps_upper(round)));
     return ranges;
   }
 
-  /// Returns where the sum of this rank's slice is.
+  /// Returns the place of the sum of this rank's slice.
   Place add_up() {
     Place sum = gather_bunch(x, layout_.bunches, from_, layout_.bytes);
     if (!is_first()) return sum;
@@ -152,7 +153,7 @@ class Halving {
     return sum;
   }
 
-  /// My slice to my output, then twice as much with every round back.
+  /// Copies this rank's slice to its output, then doubles the range in each round.
   void share(Place sum) {
     const std::vector<Range> held = ranges();
     const Range slice = held.back();
@@ -168,7 +169,7 @@ class Halving {
     }
   }
 
-  /// The slices come together in the scratch of bunch `home`. Partners by bits only.
+  /// Collects the slices in the scratch of bunch `home`. Only for partners that differ in one bit.
   void collect(Place sum, int home) {
     const std::vector<Range> held = ranges();
     const std::uint64_t whole = layout_.whole;
@@ -190,7 +191,7 @@ class Halving {
   const Partners& partners_;
   Place from_, to_;
   Layout layout_;
-  int me_;  ///< my bunch
+  int me_;  ///< this rank's bunch
 };
 
 void allreduce_by(const Partners& partners, const Shape& shape, const Call& call, int rank, Schedule& out) {

@@ -1,6 +1,6 @@
-// Hierarchical forms, for several ranks per node: the vector is cut into as many slices as a node has ranks, and each
-// slice has a lane of its own between the nodes. So all ranks of a node drive the network at once, and each byte
-// crosses it as rarely as with one rank per node. per_node == 1 is right too, and plain.
+// Hierarchical forms, for several ranks per node: the vector is split into as many slices as a node has ranks, and each
+// slice has its own lane between the nodes. So all ranks of a node use the network at once, and each byte crosses it as
+// often as with one rank per node. per_node == 1 is supported.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/lanes.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
@@ -11,8 +11,9 @@ namespace {
 std::uint32_t slot_of(int number) { return static_cast<std::uint32_t>(number); }
 std::uint64_t times(int many, std::uint64_t bytes) { return static_cast<std::uint64_t>(many) * bytes; }
 
-/// The ranks of a node add up a slice each, lanes add those between nodes, and the slices go round on the node. A lane
-/// doubles (few messages, each of the whole slice) or halves (each byte crosses twice).
+/// Each rank reduces one slice over its node, the lanes reduce the slices between nodes, and the ranks of a node
+/// exchange the results. A lane uses recursive doubling (few messages, each of the whole slice) or halving (each byte
+/// crosses twice).
 class HierarchicalAllreduce {
  public:
   enum class Lane { doubles, halves };
@@ -61,7 +62,7 @@ class HierarchicalAllreduce {
   static constexpr int radix = 2;
 
   int my_lane(std::size_t i) const { return lanes_.local() + static_cast<int>(i) * lanes_.my_ranks(); }
-  /// For the part of the rank with number `local`, in the k-th of the holder's lanes.
+  /// The holder's cell for the part of local rank `local` in lane `lane`.
   int cell_number(int lane, int local) const { return lanes_.turn(lanes_.node(), lane) * lanes_.many() + local; }
 
   void send_parts() {
@@ -73,7 +74,7 @@ class HierarchicalAllreduce {
     }
   }
 
-  /// In rank order.
+  /// Reduces in rank order.
   Place add_parts(int lane) {
     const std::uint64_t bytes = slices_.bytes(lane);
     const auto part = [&](int local) {
@@ -82,7 +83,7 @@ class HierarchicalAllreduce {
     for (int local = 0; local < lanes_.my_ranks(); ++local)
       if (local != lanes_.local()) b.receive(lanes_.rank_of_local(local), slot_of(cell_number(lane, local)), bytes);
     if (lanes_.my_ranks() == 1) return part(0);
-    // The first of the others' parts takes the sum; mine may be read only.
+    // The sum is built in the first part of another rank, since this rank's part is in the read-only input.
     const int into = lanes_.local() == 0 ? 1 : 0;
     if (into == 1) b.reduce_before(part(0), part(1), bytes);
     for (int local = into + 1; local < lanes_.my_ranks(); ++local) b.reduce(part(local), part(into), bytes);
@@ -112,7 +113,7 @@ class HierarchicalAllreduce {
   std::uint32_t first_between_ = 0, first_after_ = 0;
 };
 
-/// Each lane gathers the blocks of its ranks; then the lanes' blocks go round on the node.
+/// Each lane gathers the blocks of its ranks; then the ranks of a node exchange the blocks of their lanes.
 class Allgather {
  public:
   explicit Allgather(Builder& builder)
@@ -142,7 +143,7 @@ class Allgather {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   std::uint32_t slot(int lane) const { return slot_of(lanes_.turns()) * needs_.slots + slot_of(lane); }
-  /// One per node, from node `first` on. A last node with fewer ranks has none for some lanes.
+  /// One block per node, from node `first` on. For a last node with fewer ranks, some lanes have an empty block.
   Blocks blocks_of(int lane, int first = 0) const {
     return Blocks(lanes_.nodes(), counts_[index(lane)], {}, 0, 1, first);
   }
@@ -168,7 +169,7 @@ class Allgather {
   Builder& b;
   Lanes lanes_;
   Blocks blocks_;
-  std::vector<std::vector<std::uint64_t>> counts_;  ///< of bytes: counts_[lane][node]
+  std::vector<std::vector<std::uint64_t>> counts_;  ///< counts_[lane][node], in bytes
   ScratchSize needs_;
   std::uint64_t between_ = 0, after_ = 0;
 };
@@ -206,8 +207,9 @@ void allreduce_hierarchical_halving(const Shape& shape, const Call& call, int ra
   HierarchicalAllreduce(b, HierarchicalAllreduce::Lane::halves).build();
 }
 
-/// The root gives a slice to each rank of its node; lanes carry them to the other nodes; slices go round on each. A
-/// rank gets each slice once, from one of the three, and always at its place in scratch, with its own slot.
+/// The root sends a slice to each rank of its node, the lanes broadcast it to the other nodes, and the ranks of each
+/// node exchange their slices. A rank receives each slice once, in one of the three phases. In all of them the slice
+/// has the same place in scratch and the same slot.
 void broadcast_hierarchical(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
   const Lanes lanes(shape, rank);
@@ -247,8 +249,9 @@ void allgather_hierarchical(const Shape& shape, const Call& call, int rank, Sche
   Allgather(b).build();
 }
 
-/// Lanes as rings: a block goes on as it has come, to the next node and to the ranks of this one, and each rank gets
-/// each block once, at its place in scratch, with its own slot. Of a last node with fewer ranks some lanes have none.
+/// Lanes as rings: a rank forwards each block on arrival, to the next node and to the ranks of its own node. Each rank
+/// receives each block once; each block has its own place in scratch and its own slot. For a last node with fewer
+/// ranks, some lanes have no block.
 void allgather_hierarchical_ring(const Shape& shape, const Call& call, int rank, Schedule& out) {
   Builder b(shape, call, rank, out);
   const Lanes lanes(shape, rank);
@@ -263,7 +266,7 @@ void allgather_hierarchical_ring(const Shape& shape, const Call& call, int rank,
     b.receive(from, slot_of(block), blocks.bytes(block));
     return scratch(blocks.packed(block));
   };
-  /// each(block) for the blocks of a lane, from this node's on against the ring's direction.
+  /// Calls each(block, node) for the blocks of a lane, from this node's on, against the direction of the ring.
   const auto go_round = [&](int lane, const auto& each) {
     for (int i = 0; i < nodes; ++i)
       if (const int node = (lanes.node() + nodes - i) % nodes; lane < lanes.ranks_of(node))

@@ -1,4 +1,4 @@
-// Gather and scatter straight from and to the root: each byte travels once, for long blocks and irregular ones.
+// Gather and scatter with direct messages to and from the root. Each byte travels once; for long and irregular blocks.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/blocks.hpp"
 #include "collectives/schedule/builder.hpp"
@@ -9,7 +9,7 @@ void gather_linear(const Shape& shape, const Call& call, int rank, Schedule& out
   Builder b(shape, call, rank, out);
   const Blocks blocks(b.size, call, call.root);
   const auto slot_of = [](int other) { return static_cast<std::uint32_t>(other); };
-  // The root's own block is the first, and stays where it is.
+  // The root's own block is the first in packed order and needs no scratch.
   const std::uint64_t own = blocks.bytes(call.root);
   if (rank != call.root) {
     b.send(input(), call.root, blocks.packed(rank) - own, blocks.bytes(rank), slot_of(rank));

@@ -1,9 +1,9 @@
-// Pairwise exchange: in round d each rank sends to the one d after it and hears from the one d before it. Each byte
-// travels once.
+// Pairwise exchange: in round d each rank sends to the rank d after it and receives from the rank d before it. Each
+// byte travels once.
 //
-// alltoall(v): messages arrive in a few cells, in turn, so that scratch doesn't grow with the team. Before a cell is
-// used again its owner tells the next sender: a credit.
-// reduce_scatter: every rank gets all contributions to its block, and adds them as they come.
+// alltoall(v): messages arrive in a few cells in rotation, so scratch doesn't grow with the team. Before a cell is
+// reused, its owner signals a credit to the next sender.
+// reduce_scatter: every rank receives all contributions to its block and reduces one per round.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 
@@ -39,7 +39,7 @@ class Alltoall {
   std::uint32_t credit_slot(int round) const { return static_cast<std::uint32_t>(b.size - 1 + round - 1); }
   std::uint64_t cell(int round) const { return cells_at_ + static_cast<std::uint64_t>(round % cells_) * cell_; }
 
-  /// The input would be overwritten before it's sent.
+  /// In place, an output would overwrite input that isn't sent yet.
   void stage() {
     std::uint64_t end = 0;
     for (int other = 0; other < b.size; ++other) end = std::max(end, sent_.place(other) + sent_.bytes(other));
@@ -80,7 +80,7 @@ void reduce_scatter_pairwise(const Shape& shape, const Call& call, int rank, Sch
   const std::uint64_t bytes = blocks.bytes(rank), area = line_up(bytes);
   const auto others = static_cast<std::uint64_t>(b.size - 1);
   b.take_scratch(others * area);
-  // In place the output lies over blocks that are still being sent.
+  // In place, the output overlaps blocks that are still being sent.
   const Place sum = call.in_place && b.size > 1 ? scratch(b.take_scratch(bytes)) : output();
   b.copy(input(blocks.place(rank)), sum, bytes);
   for (int round = 1; round < b.size; ++round) {

@@ -1,17 +1,17 @@
-// PAT, parallel aggregated trees: each block has a binomial tree of its own, all trees move in step, and what goes to
-// one rank in one round travels together, up to a bound. ceil(log2 N) rounds, and for long blocks no more scratch
-// or larger messages than a ring has.
+// PAT, parallel aggregated trees: each block has its own binomial tree, and all trees advance one level per round.
+// Blocks for the same rank in the same round share messages of a bounded size. ceil(log2 N) rounds. For long blocks,
+// scratch and messages are no larger than a ring's.
 //
-// allgather: the far copies first, while few blocks are there, so that most bytes go to near ranks. With v the distance
-// of a rank from the block's owner, v passes it on to v + d, for d = ..., 4, 2, 1, if v is a multiple of 2d.
-// reduce_scatter: the same trees backwards; commutative only.
+// allgather: distances decrease, so the long hops carry few blocks and most bytes go to near ranks. A rank at distance
+// v from a block's owner forwards the block to v + d, for d = ..., 4, 2, 1, if v is a multiple of 2d.
+// reduce_scatter: the same trees backwards; commutative operations only.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {
 
-/// The blocks that a rank hands over in one round, in messages of at most so many bytes (or one block).
+/// Some of the blocks that a rank sends in one round: at most `most_` bytes, or one block.
 struct Message {
   std::vector<int> blocks;
   std::uint64_t at = 0;  ///< in the receiver's scratch
@@ -54,7 +54,7 @@ class Pat {
   }
 
  private:
-  /// Where in the receiver's scratch the next message goes, and its slot.
+  /// Scratch and slots of the messages that a rank has received: the offset and the slot of the next message.
   struct Arrived {
     std::uint64_t bytes = 0;
     std::uint32_t messages = 0;
@@ -70,8 +70,8 @@ class Pat {
     return (receiver + (towards_owner_ ? distance(round) : b.size - distance(round))) % b.size;
   }
 
-  /// What `rank` hands over in a round, as both sides see it: the blocks for which it's one of the multiples of 2d that
-  /// have a partner (or, towards the owner, one of those partners).
+  /// The messages that `rank` sends in a round; both sides compute them. They carry the blocks for which the rank's
+  /// distance v is a multiple of 2d and has a partner (towards the owner: for which the rank is that partner).
   std::vector<Message> messages(int rank, int round) const {
     std::vector<Message> all;
     const int d = distance(round);
@@ -86,7 +86,7 @@ class Pat {
     return all;
   }
 
-  /// What `sender` hands over in a round, in all. Blocks of one size: without looking at each.
+  /// The sum of the messages that `sender` sends in a round. O(1) for blocks of equal size.
   Arrived sum_of(int sender, int round) const {
     Arrived sum;
     if (b.call.irregular()) {
@@ -105,7 +105,7 @@ class Pat {
     return sum;
   }
 
-  /// At `rank`, before this round's.
+  /// Received by `rank` before `round`.
   Arrived arrived_at(int rank, int round) const {
     Arrived arrived;
     for (int earlier = 0; earlier < round; ++earlier) {
@@ -116,7 +116,7 @@ class Pat {
     return arrived;
   }
 
-  /// A message of one block goes from where it lies; more are packed.
+  /// Sends a single block from its current place; packs several blocks.
   void hand_over(int round) {
     const int to = receiver(b.rank, round);
     Arrived arrived = arrived_at(to, round);
@@ -170,7 +170,7 @@ class Pat {
   Blocks blocks_;
   std::uint64_t most_;
   bool towards_owner_ = false;
-  std::vector<Place> where_;  ///< each block, or its sum so far
+  std::vector<Place> where_;  ///< place of each block, or of its partial sum
 };
 
 }  // namespace

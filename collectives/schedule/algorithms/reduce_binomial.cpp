@@ -1,7 +1,8 @@
 // Reduce up a binomial tree: ceil(log2 N) hops of the whole vector.
 //
-// A member adds its children's sums, the nearest first, which are those of the ranks after it. An operation that
-// doesn't commute goes up to rank 0, whatever the root, and from there to the root.
+// A member reduces its children's sums, the nearest child first. These are sums of the ranks just after those summed so
+// far, so order is kept. For operations that don't commute, rank 0 is the top of the tree and sends the result to the
+// root.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 

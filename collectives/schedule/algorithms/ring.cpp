@@ -1,8 +1,9 @@
-// Rings: reduce_scatter, allgather, and both after each other as allreduce. N-1 rounds with one neighbour; each byte
-// crosses each link once, which no other algorithm beats for long vectors.
+// Rings: reduce_scatter, allgather, and allreduce as one after the other. N-1 rounds with one neighbour. Each byte
+// crosses each link once, which is optimal for long vectors.
 //
-// Block b's sum begins at rank b+1 and ends at rank b; its copies go on from there. With segments a rank hands on a
-// part of a block while the rest is arriving. Commutative operations only: sums begin in the middle of the team.
+// The sum of block b starts at rank b+1 and ends at rank b, from which copies continue around the ring. With segments,
+// a rank forwards part of a block while the rest arrives. Reductions are for commutative operations only, because sums
+// start in the middle of the team.
 #include <functional>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
@@ -11,7 +12,7 @@
 namespace hmc::collectives::schedule {
 namespace {
 
-/// Rounds of a ring, in segments. Every block has its own place in scratch, at each rank.
+/// Rounds of a ring, in segments. Every block has its own place in scratch on each rank.
 class Ring {
  public:
   Ring(Builder& builder, std::uint64_t scratch, std::uint64_t largest_block, bool segmented, std::uint32_t first_slot)
@@ -49,10 +50,10 @@ class Ring {
   std::uint32_t most_;
 };
 
-/// Where block `block` begins, and its bytes, in the input and packed in scratch.
+/// A property of a block: its offset in the input, its offset in scratch, or its size.
 using Where = std::function<std::uint64_t(int)>;
 
-/// The sums go round; mine is left in `to`, scaled.
+/// Circulates the sums. Leaves the sum of this rank's block in `to`, scaled.
 void reduce_scatter_rounds(Ring& ring, const Where& in_input, const Where& packed, const Where& bytes_of, Place to) {
   Builder& b = ring.b;
   const int first = ring.block_at(1);
@@ -77,7 +78,7 @@ void reduce_scatter_rounds(Ring& ring, const Where& in_input, const Where& packe
   b.scale(to, bytes_of(b.rank));
 }
 
-/// The blocks go round, from `mine` on; each is copied to `to` of it.
+/// Circulates the blocks; this rank's block is at `mine`. Copies each block to to(block).
 void allgather_rounds(Ring& ring, Place mine, const Where& packed, const Where& bytes_of,
                       const std::function<Place(int)>& to) {
   Builder& b = ring.b;
@@ -140,7 +141,8 @@ void allreduce_by(bool segmented, const Shape& shape, const Call& call, int rank
   if (b.size == 1) b.copy(input(), mine, slices.bytes(0));
   if (b.size == 1) b.scale(mine, slices.bytes(0));
   if (b.size > 1) reduce_scatter_rounds(sums, place, place, bytes_of, mine);
-  // A copy of a block goes to where its sum was: the sum was read long before, at the ranks that the copy passed.
+  // A copy of a block reuses the scratch of the block's partial sum. The sum was forwarded before the copy can arrive,
+  // since the copy starts where the sum ended.
   Ring copies(b, area, slices.largest(), segmented, sums.slots());
   allgather_rounds(copies, mine, place, bytes_of, [&](int slice) { return output(slices.begin(slice)); });
   b.finish();

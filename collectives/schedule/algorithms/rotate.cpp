@@ -1,10 +1,10 @@
-// Blocks between two orders, in as few copies as their places allow.
+// Copies blocks between packed order and the caller's order, with one copy per contiguous run.
 #include "collectives/schedule/algorithms/parts.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {
 
-/// copy(packed place, the caller's place, bytes) for each run that both orders have in one piece.
+/// Calls copy(packed offset, caller's offset, bytes) for each run that is contiguous in both orders.
 template <typename Copy> void for_each_run(const Blocks& blocks, const Copy& copy) {
   std::uint64_t begin = 0, bytes = 0, place = 0;
   for (int i = 0; i < blocks.size(); ++i) {

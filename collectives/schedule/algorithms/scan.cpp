@@ -1,5 +1,6 @@
-// Scan and exscan by recursive doubling: in round k a rank sends the sum of the 2^k ranks up to itself to the one 2^k
-// after it. ceil(log2 N) rounds; order is kept, for what arrives is of the ranks just before those summed.
+// Scan and exscan by recursive doubling: in round k a rank sends the sum of the last 2^k ranks, itself included, to the
+// rank 2^k after it. ceil(log2 N) rounds. Order is kept, because a received sum covers the ranks just before those
+// summed so far.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/parts.hpp"
 
@@ -28,7 +29,8 @@ void exscan_doubling(const Shape& shape, const Call& call, int rank, Schedule& o
   const std::uint64_t bytes = call.count * call.element_bytes, area = line_up(bytes);
   const auto rounds = static_cast<std::uint64_t>(rounds_of(b.size));
   b.take_scratch((rounds + 1) * area);
-  // With the own contribution, for others; the output is without it. In place the output takes the input's room.
+  // `sum` includes the own contribution and is for other ranks; the output excludes it. In place, the output overwrites
+  // the input, so `sum` starts as a copy.
   Place sum = input();
   if (call.in_place) {
     sum = scratch(rounds * area);
@@ -44,7 +46,7 @@ void exscan_doubling(const Shape& shape, const Call& call, int rank, Schedule& o
       b.copy(arrived, output(), bytes);
     else
       b.reduce_before(arrived, output(), bytes);
-    if (rank + distance * 2 >= b.size) continue;  // nobody asks for it
+    if (rank + distance * 2 >= b.size) continue;  // no rank needs it
     b.reduce(sum, arrived, bytes);
     sum = arrived;
   }

@@ -1,4 +1,5 @@
-// What each algorithm needs of the rank that needs most: the same sums that its Builder makes, without the steps.
+// Scratch and slots of each algorithm, as the maximum over all ranks: the sums that its Builder computes, without the
+// steps.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/algorithms/lanes.hpp"
 #include "collectives/schedule/algorithms/pairs.hpp"
@@ -13,7 +14,7 @@ std::uint32_t slots_of(int number) { return static_cast<std::uint32_t>(std::max(
 std::uint64_t all_bytes(const Shape& shape, const Call& call) { return wide(shape.size) * bytes_of(call); }
 ScratchSize rounds(const Shape& shape, std::uint64_t scratch) { return {scratch, slots_of(rounds_of(shape.size))}; }
 
-/// The most segments that a block of up to so many bytes is cut into.
+/// The largest number of segments of a block of up to `bytes`.
 std::uint32_t most_segments(std::uint64_t bytes, std::uint64_t wanted, std::uint64_t element) {
   const std::uint64_t whole = (std::max<std::uint64_t>(wanted, 1) + element - 1) / element * element;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>((bytes + whole - 1) / whole, 1024));
@@ -39,12 +40,13 @@ std::uint32_t tree_segments(const Call& call) {
                        call.element_bytes);
 }
 
-/// Everyone's whole vector, as it came, and in order.
+/// The whole vectors of all ranks, as received and again in rank order.
 ScratchSize gathered(const Shape& shape, const Call& call) {
   return rounds(shape, line_up(all_bytes(shape, call)) + all_bytes(shape, call));
 }
 
-/// What arrives in all rounds, and what is packed for them. Blocks that aren't full end off lines: one more each.
+/// Messages received in all rounds, and packed for them. In a v-form, blocks may be smaller than `count`, so each
+/// message may need up to one cache line more.
 ScratchSize aggregated(const Shape& shape, const Call& call) {
   ScratchSize scratch_size;
   const std::uint64_t block = bytes_of(call), size = wide(shape.size);
