@@ -6,9 +6,10 @@ using schedule::Call;
 
 namespace {
 
-/// All but the size that an answer depends on. Element sizes and rows beyond their bits aren't kept.
+/// Limits of the fields in kind_of. Answers for larger element sizes or row numbers aren't cached.
 constexpr std::uint32_t element_limit = 1U << 24, said_limit = 1U << 16;
 
+/// Everything except the size on which an answer depends.
 std::uint64_t kind_of(const Call& call, std::uint32_t said) noexcept {
   const auto bit = [](bool value, unsigned at) { return static_cast<std::uint64_t>(value) << at; };
   return 1 | static_cast<std::uint64_t>(call.collective) << 1 | bit(call.irregular(), 6) | bit(call.commutative, 7) |

@@ -1,4 +1,4 @@
-// Choices: a team's answers of its Selector, kept.
+// Choices: a team's cache of its Selector's answers.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace hmc::collectives {
 
-/// One thread. Calls of one kind and class of sizes have one answer, which is found once.
+/// For one thread. Calls of one kind and size class share an answer, which is computed once.
 class Choices {
  public:
   Choices(const Selector& selector, const schedule::Shape& shape, const Room& room)
@@ -15,18 +15,18 @@ class Choices {
 
   struct Answer {
     Choice choice;
-    bool is_new = false;  ///< to the user
+    bool is_new = false;  ///< the first such answer for a call of the user
   };
-  /// `is_users`: not one of the library's own.
+  /// `is_users`: the call is the user's, not an internal one.
   Answer get(const schedule::Call& call, std::uint64_t bytes, bool is_users = true) noexcept;
   const Room& room() const noexcept { return room_; }
 
  private:
   struct Kept {
-    std::uint64_t kind = 0;  ///< with its lowest bit set, where there is one
+    std::uint64_t kind = 0;  ///< the lowest bit is set in a used entry
     std::uint64_t begin = 0;
     Choice choice;
-    bool is_known = false;  ///< to the user
+    bool is_known = false;  ///< returned for a call of the user before
   };
   static constexpr std::size_t places = 256;
 

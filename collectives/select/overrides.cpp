@@ -70,7 +70,7 @@ using Json = nlohmann::json;
 constexpr std::string_view keys[] = {"collective", "algorithm", "bytes_up_to", "ranks_up_to", "per_node", "segment"};
 constexpr std::string_view all_keys = "collective, algorithm, bytes_up_to, ranks_up_to, per_node, segment";
 
-/// One row on its way to an Override; its complaints name it.
+/// Parses one row into an Override. Errors contain the row's number.
 class Row {
  public:
   Row(const Json& json, std::size_t number, std::string_view file) : json_(json), number_(number), file_(file) {}
@@ -133,7 +133,7 @@ std::vector<Override> read_overrides(std::string_view text, std::string_view fil
   Json json;
   try {
     json = Json::parse(text);
-  } catch (const Json::exception& error) {  // it says the line and the column
+  } catch (const Json::exception& error) {  // its text has the line and the column
     throw Error(Code::invalid_config, "environment", fmt::format("HMC_COLL_FILE={}: {}", file, error.what()),
                 "give a JSON array of rows");
   }

@@ -1,4 +1,4 @@
-// Overrides: what HMC_COLL_FILE says of the algorithms of collectives.
+// Overrides: the rows of HMC_COLL_FILE, which select algorithms.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace hmc::collectives {
 
-/// One row: for calls of up to so many bytes (of the vector, or of one rank's block) on teams of up to so many ranks.
+/// One row. It covers calls of up to `bytes_up_to` bytes (of the vector, or of one rank's block) on teams of up to
+/// `ranks_up_to` ranks.
 struct Override {
   schedule::Collective collective = schedule::Collective::barrier;
   std::uint64_t bytes_up_to = UINT64_MAX;
   int ranks_up_to = INT32_MAX;
-  int per_node = 0;                                ///< of such nodes only; 0: of any
-  const schedule::Algorithm* algorithm = nullptr;  ///< null: "direct", by load and store where that can be
-  std::uint64_t segment_bytes = 0;                 ///< 0: the algorithm's own
+  int per_node = 0;                                ///< only teams with so many ranks per node; 0: any
+  const schedule::Algorithm* algorithm = nullptr;  ///< null: "direct", by load and store where possible
+  std::uint64_t segment_bytes = 0;                 ///< 0: the algorithm's default
 
   bool covers(const schedule::Shape& shape, schedule::Collective called, std::uint64_t bytes) const noexcept {
     return called == collective && bytes <= bytes_up_to && shape.size <= ranks_up_to &&
@@ -25,19 +26,19 @@ struct Override {
   }
 };
 
-/// A JSON array of rows, of which the first that covers a call counts:
+/// Parses a JSON array of rows. The first row that covers a call applies:
 ///   [{"collective": "allreduce", "bytes_up_to": "64K", "ranks_up_to": 64, "per_node": 8, "algorithm": "ring",
 ///     "segment": "32K"}]
-/// All but the collective and the algorithm may be left out. Throws Error{invalid_config} that names the row (or
-/// JSON's line) and what there is instead. `file` is its name, for that text.
+/// Only the collective and the algorithm are required. Throws Error{invalid_config} with the row (or the line of the
+/// JSON error) and the valid values. `file` is the name for that text.
 std::vector<Override> read_overrides(std::string_view text, std::string_view file);
 
-/// "barrier: dissemination; broadcast: binomial, ..."
+/// All valid names: "barrier: dissemination, ..., direct; broadcast: binomial, ...".
 std::string names_there_are();
-/// The algorithm, or null for "direct". False if there is neither.
+/// Sets `of_it` to the algorithm, or to null for "direct". False if the name is neither.
 bool find_by_name(std::string_view collective, std::string_view algorithm, schedule::Collective& found,
                   const schedule::Algorithm*& of_it) noexcept;
-/// "64K", "1M", "3G", "100". False if it isn't one.
+/// Parses "64K", "1M", "3G" or "100". False if the text is none of these forms.
 bool parse_bytes(std::string_view text, std::uint64_t& bytes) noexcept;
 std::string text_of_bytes(std::uint64_t bytes);
 

@@ -29,7 +29,7 @@ OrderedJson json_of(const Link& link) {
       {"latency_ns", link.latency}, {"overhead_ns", link.overhead}, {"gap_ns", link.gap}, {"byte_ns", link.per_byte}};
 }
 
-/// Nothing takes longer than a second, or goes backwards.
+/// A value in ns: not negative, at most one second.
 double figure(const OrderedJson& json, const char* key) {
   const double value = json.at(key).get<double>();
   if (!(value >= 0 && value <= 1e9)) throw std::range_error(fmt::format("{} is {}", key, value));
@@ -111,7 +111,7 @@ bool write_whole(const std::string& path, std::string_view text) noexcept {
   try {
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-    // Several jobs may start at once: each writes a file of its own.
+    // Several jobs may start at once, so each writes its own temporary file.
     const std::string beside = fmt::format("{}.{}.{}", path, ::getpid(), static_cast<const void*>(&error));
     {
       std::ofstream out(beside, std::ios::binary);

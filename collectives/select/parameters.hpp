@@ -1,4 +1,4 @@
-// The model's parameters: as text, in a file of their own per machine, and where nothing was measured.
+// The parameters of the cost model: their text form, their file per machine, and the built-in values.
 #pragma once
 
 #include <string>
@@ -8,30 +8,33 @@
 
 namespace hmc::collectives {
 
-/// What holds between nodes where nothing was measured: a network of today; or TCP over loopback, where nodes are
-/// pretended on one machine and each message is work for its CPUs.
+/// Values for use without measurements: a current network; or, if all nodes are emulated on one machine, TCP over
+/// loopback, where each message costs CPU time.
 schedule::Parameters builtin_parameters(bool one_machine) noexcept;
 
-/// This machine, as far as measurements depend on it. `wire`: between nodes; `one_machine`: nodes are pretended.
+/// The properties of this machine on which measurements depend. `wire`: the wire between nodes. `one_machine`: all
+/// nodes are emulated on this machine.
 struct Place {
   std::string machine;
   std::string wire;
   bool one_machine = false;
 
   static Place here(std::string_view wire, bool one_machine);
-  /// Its file in `folder`; empty where there is no folder.
+  /// The path of its file in `folder`; empty if `folder` is.
   std::string file(std::string_view folder) const;
 };
 
-/// A JSON document with a version, the place, and the figures.
+/// A JSON document with a version, the place and the measurements.
 std::string text_of(const schedule::Parameters& parameters, const Place& place);
-/// False and why, if it isn't such a document, of another version, out of reason, or of another place than `place`
-/// (null: of any).
+/// Parses that document. False, with the reason in `why_not`, if the text
+///  - isn't such a document, or has another version;
+///  - has a value out of range;
+///  - is of another place than `place` (null: any place).
 bool read_parameters(std::string_view text, const Place* place, schedule::Parameters& parameters, std::string& why_not);
 
-/// A file's contents; false if it can't be read.
+/// Reads a whole file; false if it can't be read.
 bool read_file(const std::string& path, std::string& text);
-/// Whole or not at all: written beside it, then renamed. Folders are made. False if that can't be.
+/// Writes the file atomically: a temporary file in the same folder, then rename. Creates folders. False on failure.
 bool write_whole(const std::string& path, std::string_view text) noexcept;
 
 }  // namespace hmc::collectives

@@ -14,9 +14,9 @@ constexpr std::uint64_t kib = 1024;
 
 }  // namespace
 
-/// About 4 MiB in all areas for a small team, less for each rank of a large one, which are many. On one node every
-/// team pays for its pages when it starts, and pieces do best in a core's cache. Slots: enough for algorithms that cut
-/// a message into segments, and for those with a message per rank.
+/// Scratch: about 4 MiB in all areas for a small team, less per rank for a large one. On one node areas are smaller:
+/// every team pays for its pages at creation, and pieces should fit into a core's cache. Slots: enough for algorithms
+/// with segments and for those with a message per rank.
 Room room_of(int size, bool one_node) noexcept {
   const auto ranks = static_cast<std::uint64_t>(size);
   return {std::clamp<std::uint64_t>(8192 * kib / ranks / kib * kib, 64 * kib, (one_node ? 64 : 512) * kib),
@@ -26,14 +26,14 @@ Room room_of(int size, bool one_node) noexcept {
 bool fits(const Algorithm& algorithm, const Shape& shape, const Call& call, std::uint64_t count, const Room& room) {
   Call largest = call;
   largest.count = count;
-  largest.in_place = call.collective != schedule::Collective::alltoall;  // which Operation stages itself
+  largest.in_place = call.collective != schedule::Collective::alltoall;  // Operation stages an alltoall in place
   const schedule::ScratchSize scratch_size = algorithm.scratch_size(shape, largest);
   return scratch_size.scratch <= room.scratch_bytes && scratch_size.slots <= room.slots;
 }
 
 std::uint64_t longest_piece(const Algorithm& algorithm, const Shape& shape, const Call& call, const Room& room) {
-  // 4, 3, 2, 1.5, 1, 3/4 ... of the area, in whole lines where there is room for one. Some algorithms keep less
-  // than the whole message in scratch, others several times as much.
+  // Tries 4, 3, 2, 1.5, 1, 3/4 ... of the area, in whole cache lines from 64 bytes on. Some algorithms keep less than
+  // the whole message in scratch, others several times as much.
   for (std::uint64_t bytes = 4 * room.scratch_bytes; bytes >= call.element_bytes; bytes /= 2) {
     for (const std::uint64_t candidate : {bytes, bytes / 4 * 3}) {
       const std::uint64_t elements = std::max<std::uint64_t>(

@@ -1,4 +1,4 @@
-// Room: what one area of a team's arena has, and how much of a call fits into it.
+// Room: the scratch and slots of one area of a team's arena, and the largest piece of a call that fits into it.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ struct Room {
   friend bool operator==(const Room&, const Room&) = default;
 };
 
-/// Of each area, on every rank of such a team.
+/// The room of each area, equal on every rank of a team.
 Room room_of(int size, bool one_node) noexcept;
 
-/// No rank needs more than there is, whichever is the root, in place or not. `count` is of a vector, or of the largest
-/// block.
+/// True if the call fits on all ranks, for any root, in place or not. `count` is the size of the vector, or of the
+/// largest block.
 bool fits(const schedule::Algorithm& algorithm, const schedule::Shape& shape, const schedule::Call& call,
           std::uint64_t count, const Room& room);
-/// The largest count that was found to fit; 0: not even one element does.
+/// The largest of the tried counts that fits; 0 if not even one element fits.
 std::uint64_t longest_piece(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
                             const schedule::Call& call, const Room& room);
 

@@ -20,7 +20,7 @@ namespace {
 
 std::size_t index_of(Collective collective) noexcept { return static_cast<std::size_t>(collective); }
 
-/// "allreduce:ring"; null of "allreduce:direct".
+/// Parses "allreduce:ring". Null for "allreduce:direct".
 const Algorithm* parse(std::string_view item, Collective& collective) {
   const auto colon = item.find(':');
   const Algorithm* algorithm = nullptr;
@@ -31,7 +31,8 @@ const Algorithm* parse(std::string_view item, Collective& collective) {
   return algorithm;
 }
 
-/// Narrow floats are to be rounded once, so they take an algorithm that folds all contributions at once.
+/// True for narrow floats where rounding per step loses precision. These prefer an algorithm that folds all
+/// contributions at once.
 bool rounds_often(const Call& call) noexcept {
   return schedule::reduces(call.collective) && is_narrow_float(call.type) && call.op != Op::min && call.op != Op::max;
 }
@@ -49,7 +50,7 @@ std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const C
 }  // namespace
 
 std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const Room& room) noexcept {
-  // The pairwise exchange takes as many cells as it is allowed to: an area's worth.
+  // The pairwise exchange uses 16 segments as its cells: together one area.
   if (call.collective == Collective::alltoall && algorithm.tuned_by.segments) return room.scratch_bytes / 16;
   return call.segment_bytes;
 }
@@ -103,7 +104,7 @@ std::uint64_t Selector::class_end(std::uint64_t bytes) noexcept {
   return begin > UINT64_MAX - step ? UINT64_MAX : begin + step;
 }
 
-/// As a call of its class: any that is in it costs the same here.
+/// Evaluates the size class of `bytes`, so all sizes of a class have the same cost.
 Candidate Selector::consider(const Algorithm& algorithm, const Shape& shape, const Call& args, std::uint64_t bytes,
                              const Room& room, bool exact) const noexcept {
   Candidate candidate;
@@ -151,7 +152,7 @@ Choice Selector::choose(const Shape& shape, const Call& call, std::uint64_t byte
     if (outside > 1 && overrides_[outside - 2].segment_bytes > 0)
       tuned.segment_bytes = overrides_[outside - 2].segment_bytes;
     const Candidate candidate = consider(*algorithm, shape, tuned, bytes, room, false);
-    // Asked for by name, it need not be a good idea.
+    // An algorithm that a setting selects must be possible, not efficient.
     const bool possible = algorithm->applies(shape, call) && (candidate.longest > 0 || bytes == 0) &&
                           (candidate.why_not.empty() || (algorithm->hierarchical && shape.per_node == 1));
     if (possible)

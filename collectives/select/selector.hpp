@@ -1,4 +1,4 @@
-// Selector: which algorithm carries a call out.
+// Selector: chooses the algorithm of a call.
 #pragma once
 
 #include <array>
@@ -14,65 +14,66 @@
 
 namespace hmc::collectives {
 
-/// Where an answer comes from.
+/// The source of a choice.
 enum class Origin : std::uint8_t { model, forced, file };
 const char* name_of(Origin origin) noexcept;
 
 struct Choice {
-  const schedule::Algorithm* algorithm = nullptr;  ///< null: none does this call
-  std::uint64_t longest = 0;                       ///< elements of a piece, at most
-  std::uint64_t segment_bytes = 0;                 ///< for the call
+  const schedule::Algorithm* algorithm = nullptr;  ///< null: no algorithm supports the call
+  std::uint64_t longest = 0;                       ///< maximum elements of a piece
+  std::uint64_t segment_bytes = 0;                 ///< for Call::segment_bytes
   Origin origin = Origin::model;
   double predicted_ns = 0;
 };
 
-/// One algorithm as it would do a call.
+/// One algorithm, evaluated for a call.
 struct Candidate {
   const schedule::Algorithm* algorithm = nullptr;
-  std::string_view why_not;   ///< empty: it may be taken
-  std::uint64_t longest = 0;  ///< elements of a piece
+  std::string_view why_not;   ///< why it can't be chosen; empty: it can
+  std::uint64_t longest = 0;  ///< maximum elements of a piece
   std::uint64_t pieces = 1;
   schedule::Cost cost;  ///< of all pieces
 };
 
-/// What the library cuts this call's messages into, by this algorithm.
+/// The segment size that the library passes to this algorithm for a call.
 std::uint64_t segment_for(const schedule::Algorithm& algorithm, const schedule::Call& call, const Room& room) noexcept;
 
-/// HMC_COLL's word, then HMC_COLL_FILE's rows, and otherwise the cheapest by the model. It is a function of settings,
-/// team, call and room alone, so that all ranks, which have the same, answer the same.
+/// Priority: HMC_COLL, then the rows of HMC_COLL_FILE, then the cheapest algorithm by the cost model. The choice
+/// depends only on settings, team, call and room. These are equal on all ranks, so all ranks choose the same algorithm.
 class Selector {
  public:
-  /// `setting`: "allreduce:ring,broadcast:binomial". Throws Error{invalid_config} that lists the names there are.
+  /// `setting`: "allreduce:ring,broadcast:binomial". Throws Error{invalid_config} with the valid names.
   explicit Selector(std::string_view setting = {}, std::vector<Override> overrides = {},
                     const schedule::Parameters& parameters = {});
 
-  /// `bytes`: of the vector, or of the largest block. One that is forced, or in a row, is passed over where it doesn't
-  /// apply.
+  /// `bytes`: of the vector, or of the largest block. A forced algorithm, or one of a row, is ignored if it doesn't
+  /// apply to the call.
   Choice choose(const schedule::Shape& shape, const schedule::Call& call, std::uint64_t bytes,
                 const Room& room) const noexcept;
-  /// Every algorithm of the call's collective; the model's answer is the cheapest of those without a reason.
+  /// Every algorithm of the call's collective. The model chooses the cheapest one whose `why_not` is empty.
   std::vector<Candidate> candidates(const schedule::Shape& shape, const schedule::Call& call, std::uint64_t bytes,
                                     const Room& room) const;
 
-  /// What is said from outside: 0 nothing, 1 forced, 2 and up a row of the file. Quick.
+  /// The setting that applies: 0 none, 1 forced, i + 2 row i of the file. Cheap: called for every collective.
   std::uint32_t said(const schedule::Shape& shape, schedule::Collective collective, std::uint64_t bytes) const noexcept;
-  /// A schedule is wanted from outside, so the form by load and store stands back.
+  /// True if a setting selects a schedule, which then replaces the form by load and store.
   bool wants_schedule(const schedule::Shape& shape, schedule::Collective collective,
                       std::uint64_t bytes) const noexcept {
     if (!has_word_[static_cast<std::size_t>(collective)]) [[likely]]
       return false;
     return wanted(said(shape, collective, bytes), collective) != nullptr;
   }
-  /// Nothing is said of it from outside, whatever the size.
+  /// True if no setting concerns the collective, at any size.
   bool is_free(schedule::Collective collective) const noexcept {
     return !has_word_[static_cast<std::size_t>(collective)];
   }
   void force(schedule::Collective collective, const schedule::Algorithm* algorithm) noexcept;
-  /// Rises with each change, for those who keep answers.
+  /// Increases with each change; Choices drops its cache then.
   std::uint64_t version() const noexcept { return version_; }
   const schedule::Parameters& parameters() const noexcept { return parameters_; }
 
-  /// Calls of one class get one answer: up to a quarter of a power of two apart. Where it begins, and where the next.
+  /// Calls of one size class get the same choice. A class is a quarter of the range between two powers of two:
+  /// [class_begin, class_end).
   static std::uint64_t class_begin(std::uint64_t bytes) noexcept;
   static std::uint64_t class_end(std::uint64_t bytes) noexcept;
 
