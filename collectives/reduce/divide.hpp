@@ -1,4 +1,4 @@
-// divide: the end of an average that was summed step by step.
+// divide: the last step of an average that was summed step by step.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace hmc::collectives {
 
-/// data[i] /= ranks, with the rounding that the kernels of `avg` have: integers toward zero, floats to nearest
-/// (16-bit ones by way of f32), NaN to the positive quiet one. Any alignment.
+/// data[i] /= ranks, with the rounding of the `avg` kernels: integers toward zero, floats to nearest (16-bit and 8-bit
+/// ones in f32). A NaN becomes the positive quiet NaN. Any alignment.
 void divide(DType type, void* data, std::size_t count, int ranks) noexcept;
 
 }  // namespace hmc::collectives

@@ -1,4 +1,4 @@
-// What each instruction set's translation unit offers. The same source, compiled with other flags.
+// The interface of each instruction set's translation unit. All are the same source, compiled with different flags.
 #pragma once
 
 #include "collectives/reduce/reduce.hpp"

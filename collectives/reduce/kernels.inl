@@ -1,7 +1,7 @@
-// The loops, and the table of kernels, for one instruction set (HMC_REDUCE_SET).
+// The loops and the table of kernels for one instruction set (HMC_REDUCE_SET).
 #include "collectives/reduce/instruction_sets.hpp"
 
-// simd.inl first: operations.inl stands on it.
+// simd.inl first: operations.inl depends on it.
 #include "collectives/reduce/simd.inl"
 
 #include "collectives/reduce/operations.inl"
@@ -15,8 +15,8 @@ using Outputs = void* const*;
 template <typename Element> constexpr std::size_t full_lanes = vector_bytes / sizeof(typename Element::Work);
 template <typename Element> constexpr std::size_t small_lanes = 16 / sizeof(typename Element::Work);
 
-/// The call's buffers. `known` is the number of inputs where the compiler knows it: their addresses
-/// then stay in registers, which a store into an output could otherwise change.
+/// The call's buffers. `known` is the number of inputs if it is a compile-time constant, else 0. With a constant the
+/// addresses are copied and stay in registers; otherwise a store into an output could alias them.
 template <int known> struct Buffers {
   Buffers(Outputs to, int out_n, Inputs from, int) : outs(to), out_count(out_n) {
     for (int k = 0; k < known; ++k) ins[k] = static_cast<const std::byte*>(from[k]);
@@ -39,8 +39,8 @@ template <> struct Buffers<0> {
   int ins_count;
 };
 
-/// `lanes` elements at byte `at` of every buffer: all inputs are read before an output is written, as
-/// one may be the other.
+/// Reduces `lanes` elements at byte `at` of every buffer. Reads all inputs before it writes an output, because an
+/// output may be an input.
 template <typename Element, std::size_t lanes, typename Operation, typename B>
 HMC_INLINE void reduce_one(const Operation& op, const B& buffers, std::size_t at) {
   using T = typename Element::Work;
@@ -51,7 +51,7 @@ HMC_INLINE void reduce_one(const Operation& op, const B& buffers, std::size_t at
   for (int j = 0; j < buffers.out_count; ++j) store<Element, lanes>(buffers.out(j) + at, a);
 }
 
-/// Four vectors at once: their chains of operations overlap, and the loops over buffers cost a quarter.
+/// Reduces four vectors at once: their dependency chains overlap, and the loops over buffers run a quarter as often.
 template <typename Element, typename Operation, typename B>
 HMC_INLINE void reduce_four(const Operation& op, const B& buffers, std::size_t at) {
   using T = typename Element::Work;
@@ -100,7 +100,7 @@ __attribute__((noinline)) void reduce_range(Outputs outs, int out_count, Inputs 
 
 template <typename Element, typename Operation>
 void kernel(Outputs outs, int out_count, Inputs ins, int in_count, std::size_t count) noexcept {
-  // More inputs gain nothing by being known: the loop over them costs less than the memory.
+  // A constant doesn't help with more inputs: memory access costs more than the loop over them.
   if (in_count == 2) return reduce_range<Element, Operation, 2>(outs, out_count, ins, 2, count);
   return reduce_range<Element, Operation, 0>(outs, out_count, ins, in_count, count);
 }
@@ -123,7 +123,7 @@ template <typename Element> ReduceKernel of_floats(Op op) {
 }
 
 template <typename T> ReduceKernel of_integers(Op op) {
-  using Bits = Plain<Unsigned<T>>;  // where the sign doesn't matter, both share a kernel
+  using Bits = Plain<Unsigned<T>>;  // signed and unsigned types share a kernel if the sign doesn't matter
   switch (op) {
     case Op::sum: return kernel<Bits, Sum>;
     case Op::prod: return kernel<Bits, Prod>;

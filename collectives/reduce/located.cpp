@@ -14,8 +14,8 @@ template <typename T> Located<T> load(const void* from, std::size_t index) noexc
   return pair;
 }
 
-/// `a` comes before `b` in the order of maximum: NaN first, then from the largest down, and +0 before -0. For minimum
-/// from the smallest up, and -0 before +0. A strict order of values, so pairs combine in any order.
+/// True if `a` precedes `b`. Maximum: NaN, then descending, +0 before -0. Minimum: NaN, then ascending, -0 before +0.
+/// This is a strict weak order of values, so the result doesn't depend on the order in which pairs are combined.
 template <typename T, bool largest> bool beats(T a, T b) noexcept {
   if constexpr (std::is_floating_point_v<T>) {
     if (std::isnan(a) || std::isnan(b)) return !std::isnan(b);

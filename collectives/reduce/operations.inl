@@ -1,8 +1,8 @@
-// The operations, lane by lane. Each has
-//   first(x)       what the lowest rank's contribution becomes
-//   next(acc, x)   the accumulated value and the next rank's contribution
-//   last(acc)      what is stored
-// Integers of sum, prod and the bitwise and logical operations are always unsigned here: they wrap.
+// The operations, per lane. Each has
+//   first(x)       the initial accumulated value from the lowest rank's contribution
+//   next(acc, x)   combines the accumulated value with the next rank's contribution
+//   last(acc)      the value to store
+// Integers of sum, prod and the bitwise and logical operations are always unsigned here, so they wrap.
 namespace hmc::collectives::HMC_REDUCE_SET {
 namespace {
 
@@ -10,7 +10,7 @@ template <typename T> constexpr bool is_float = false;
 template <> constexpr bool is_float<float> = true;
 template <> constexpr bool is_float<double> = true;
 
-/// Any NaN becomes the positive quiet one without payload.
+/// Replaces any NaN by the positive quiet NaN without payload.
 template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> canonical(const Vector<T, lanes>& v) {
   if constexpr (is_float<T>) {
     return v != v ? splat<T, lanes>(static_cast<T>(__builtin_nan(""))) : v;
@@ -19,7 +19,7 @@ template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> canonical(c
   }
 }
 
-/// One object per call of a kernel, made of the number of inputs.
+/// One object per kernel call, constructed from the number of inputs.
 struct Identity {
   explicit Identity(int) {}
   template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> first(const Vector<T, lanes>& x) const {
@@ -51,7 +51,7 @@ struct Prod : Identity {
   }
 };
 
-/// IEEE 754-2019 minimum. `a < x ? a : x` takes x if either is a NaN, and of equal values x.
+/// IEEE 754-2019 minimum. `a < x ? a : x` selects x if either is a NaN or if both are equal.
 struct Min : Identity {
   using Identity::Identity;
   template <typename T, std::size_t lanes>
@@ -86,7 +86,7 @@ struct Max : Identity {
 
 constexpr bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 
-/// For counts that are powers of two. A multiplication by 2^-k rounds as the division by 2^k does.
+/// For counts that are powers of two. Multiplication by 2^-k rounds as division by 2^k does.
 struct AvgByShift : Sum {
   explicit AvgByShift(int in_count) : Sum(in_count), count(in_count) {}
   template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> last(const Vector<T, lanes>& sum) const {
@@ -111,8 +111,8 @@ struct AvgByShift : Sum {
 template <bool first, typename A, typename B> struct Choose { using type = A; };
 template <typename A, typename B> struct Choose<false, A, B> { using type = B; };
 
-/// Processors divide vectors of floats only. The quotient of two integers that the float type holds
-/// exactly can't be rounded past the next integer, so that cutting it off is exact.
+/// SIMD units divide only floats. The float type represents both integers exactly, so the rounded quotient doesn't
+/// exceed the next integer unless it is exact. Truncation is therefore correct.
 template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> divide(const Vector<T, lanes>& sum, int count) {
   Vector<T, lanes> mean;
   if constexpr (sizeof(T) == 8) {

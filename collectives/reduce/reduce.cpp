@@ -13,7 +13,8 @@ namespace {
 #if defined(__x86_64__)
 bool has_avx2() noexcept {
   __builtin_cpu_init();
-  // avx2 is asked with the system's support for its registers; f16c has no name in every compiler.
+  // __builtin_cpu_supports("avx2") includes the operating system's support for the registers. Not every compiler has a
+  // name for f16c, so cpuid is queried.
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __builtin_cpu_supports("avx2") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }

@@ -1,8 +1,8 @@
-// Vectors of this instruction set's width, and how elements get into and out of them.
+// Vectors of this instruction set's width, and the conversion of elements from and to memory.
 //
-// Compiled once per set. Everything here has internal linkage or is a type: were one of these
-// functions merged with its namesake of another set, generic code could run AVX-512 by mistake. For
-// the same reason no inline function of another header is called from here.
+// Compiled once per set. Everything here has internal linkage or is a type. Otherwise the linker could merge a function
+// with that of another set, and baseline code would execute AVX-512. For the same reason no inline function of another
+// header is called from here.
 #include <cstddef>
 #include <cstdint>
 #if defined(__AVX2__)
@@ -22,7 +22,7 @@ constexpr std::size_t vector_bytes = 32;
 constexpr std::size_t vector_bytes = 16;
 #endif
 
-// Vectors of the compiler: operators work lane by lane, comparisons give masks of all ones or zero.
+// Vector extensions of the compiler: operators work per lane; comparisons return masks of all ones or zero.
 template <typename T, std::size_t lanes> struct VectorOf {
   typedef T type __attribute__((vector_size(lanes * sizeof(T))));
 };
@@ -39,7 +39,7 @@ template <> struct UnsignedOf<4> { using type = std::uint32_t; };
 template <> struct UnsignedOf<8> { using type = std::uint64_t; };
 template <typename T> using Unsigned = typename UnsignedOf<sizeof(T)>::type;
 
-/// x - 0 is x, even for -0.0; compilers know it, and a loop over the lanes would cost them time.
+/// x - 0 is x, even for -0.0. Compilers optimize this; a loop over the lanes would increase compile time.
 template <typename T, std::size_t lanes> HMC_INLINE Vector<T, lanes> splat(T value) {
   return value - Vector<T, lanes>{};
 }
@@ -51,7 +51,7 @@ template <typename V> HMC_INLINE V load_raw(const std::byte* from) {
 }
 template <typename V> HMC_INLINE void store_raw(std::byte* to, const V& v) { __builtin_memcpy(to, &v, sizeof v); }
 
-// ---- 16 bits to 32 and back. g++ 12 makes detours of __builtin_convertvector between these widths.
+// ---- 16 bits to 32 and back. g++ 12 generates slow code for __builtin_convertvector between these widths.
 
 template <std::size_t lanes> HMC_INLINE Vector<std::uint32_t, lanes> to_32(const Vector<std::uint16_t, lanes>& v) {
   using Wide = Vector<std::uint32_t, lanes>;
@@ -64,7 +64,7 @@ template <std::size_t lanes> HMC_INLINE Vector<std::uint32_t, lanes> to_32(const
   return __builtin_convertvector(v, Wide);
 }
 
-/// Of values below 65536.
+/// Requires values below 65536.
 template <std::size_t lanes> HMC_INLINE Vector<std::uint16_t, lanes> to_16(const Vector<std::uint32_t, lanes>& v) {
   using Narrow = Vector<std::uint16_t, lanes>;
 #if defined(__AVX512F__)
@@ -79,7 +79,7 @@ template <std::size_t lanes> HMC_INLINE Vector<std::uint16_t, lanes> to_16(const
   return __builtin_convertvector(v, Narrow);
 }
 
-// ---- elements: Memory is what lies in a buffer, Work is what is combined
+// ---- elements: Memory is the type in a buffer, Work is the type of the arithmetic
 
 template <typename T> struct Plain {
   using Memory = T;
@@ -88,7 +88,7 @@ template <typename T> struct Plain {
   template <std::size_t lanes> static HMC_INLINE Vector<T, lanes> narrow(const Vector<T, lanes>& v) { return v; }
 };
 
-/// A NaN must have been made the canonical one before narrow().
+/// narrow() requires that a NaN is the canonical one.
 struct Brain16 {
   using Memory = std::uint16_t;
   using Work = float;
@@ -103,7 +103,7 @@ struct Brain16 {
   }
 };
 
-/// IEEE binary16 with integer instructions, as hmc::float16 does it.
+/// IEEE binary16 with integer instructions, as in hmc::float16.
 struct Half16Integer {
   using Memory = std::uint16_t;
   using Work = float;
@@ -124,7 +124,7 @@ struct Half16Integer {
     using Ints = Vector<std::int32_t, lanes>;
     const Bits all = (Bits)v;
     const Bits magnitude = all & 0x7fffffffU;
-    // The float adder rounds a subnormal at the right bit.
+    // The float addition rounds a subnormal at the correct bit.
     const Bits subnormal = (Bits)((Vector<float, lanes>)magnitude + 0.5F) - 0x3f000000U;
     const Bits normal = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
     Bits bits = (Ints)magnitude < 0x38800000 ? subnormal : normal;
@@ -135,11 +135,11 @@ struct Half16Integer {
 };
 
 #if defined(__AVX2__) && defined(__F16C__)
-/// The same with the processor's conversions, which the compilers' vectors don't reach.
+/// The same with the conversion instructions, which compilers don't generate from vector extensions.
 struct Half16Native {
   using Memory = std::uint16_t;
   using Work = float;
-  static constexpr int nearest = 0;                   // to even, whatever the caller's rounding mode is
+  static constexpr int nearest = 0;                   // ties to even, independent of the caller's rounding mode
 
   template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint16_t, lanes>& v) {
     if constexpr (lanes == 1) {
@@ -191,7 +191,7 @@ template <std::size_t lanes> HMC_INLINE Vector<std::uint32_t, lanes> to_32(const
   return __builtin_convertvector(v, Wide);
 }
 
-/// Of values below 256.
+/// Requires values below 256.
 template <std::size_t lanes> HMC_INLINE Vector<std::uint8_t, lanes> to_8(const Vector<std::uint32_t, lanes>& v) {
   using Narrow = Vector<std::uint8_t, lanes>;
 #if defined(__AVX512F__)
@@ -208,7 +208,7 @@ template <std::size_t lanes> HMC_INLINE Vector<std::uint8_t, lanes> to_8(const V
   return __builtin_convertvector(v, Narrow);
 }
 
-/// The OCP formats with integer instructions, as hmc::float8_e4m3 and float8_e5m2 do it.
+/// The OCP 8-bit formats with integer instructions, as in hmc::float8_e4m3 and float8_e5m2.
 template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float8 {
   using Memory = std::uint8_t;
   using Work = float;
@@ -216,7 +216,7 @@ template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float
   static constexpr std::uint32_t rebias = (127 - bias) << 23;
   static constexpr std::int32_t first_special = has_infinity ? 0x7c : 0x7f;
   static constexpr std::int32_t first_too_large = has_infinity ? 0x47700000 : 0x43e80001;
-  static constexpr std::uint32_t steps = (151U - bias - mantissa_bits) << 23;  // a float in steps of the smallest
+  static constexpr std::uint32_t steps = (151U - bias - mantissa_bits) << 23;  // float whose ulp is the least subnormal
 
   template <std::size_t lanes> static HMC_INLINE Vector<float, lanes> widen(const Vector<std::uint8_t, lanes>& v) {
     using Bits = Vector<std::uint32_t, lanes>;
