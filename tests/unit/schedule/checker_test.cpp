@@ -1,4 +1,4 @@
-// The verifier refutes each kind of wrong schedule, for the right reason: schedules written by hand.
+// The verifier refutes each kind of incorrect schedule with the correct reason. The schedules are written by hand.
 #include <gtest/gtest.h>
 
 #include "collectives/schedule/algorithms/registry.hpp"
@@ -11,7 +11,7 @@ using namespace hmc::collectives::schedule;
 using hmc::verify::Case;
 using hmc::verify::check;
 
-/// A team whose ranks' steps a test writes itself. The algorithm only gives the case its name.
+/// A team whose steps the test writes. The algorithm only supplies the name of the case.
 class Team {
  public:
   Team(int size, const Call& call)
@@ -59,7 +59,7 @@ Call call_of(Collective collective, std::uint64_t count, std::uint32_t element_b
   return ::testing::AssertionFailure() << "says '" << verdict << "', not '" << words << "'";
 }
 
-/// A right broadcast of 8 bytes from rank 0 to rank 1.
+/// A correct broadcast of 8 bytes from rank 0 to rank 1.
 Team broadcast() {
   Team team(2, call_of(Collective::broadcast, 2));
   team.rank(0, [](Builder& b) {
@@ -75,7 +75,7 @@ Team broadcast() {
   return team;
 }
 
-/// A right allreduce of two ranks, in rank order.
+/// A correct allreduce of two ranks, in rank order.
 Team allreduce(bool commutative) {
   Call call = call_of(Collective::allreduce, 2);
   call.commutative = commutative;
@@ -186,7 +186,7 @@ TEST(Checker, a_source_that_may_still_be_read_at_the_end) {
 }
 
 TEST(Checker, a_source_overwritten_while_a_put_reads_it) {
-  // In place, rank 0 adds into what it is sending.
+  // In place, rank 0 reduces into the buffer of a put in flight.
   Call call = call_of(Collective::allreduce, 2);
   call.in_place = true;
   const auto write = [](bool settles) {
@@ -209,8 +209,8 @@ TEST(Checker, a_source_overwritten_while_a_put_reads_it) {
   EXPECT_EQ(right.verdict(), "");
 }
 
-/// Rank 0 sends two messages into one place of rank 1, which uses the first before the second comes only if
-/// rank 0 waits for its word.
+/// Rank 0 sends two messages to one offset of rank 1. Only if rank 0 waits for rank 1's signal, rank 1 reads the first
+/// before the second arrives.
 Team reused(bool waits) {
   Call call = call_of(Collective::alltoall, 1, 8);
   Team team(2, call);
@@ -245,7 +245,7 @@ TEST(Checker, two_messages_into_one_place) {
 
 TEST(Checker, a_message_into_bytes_that_their_owner_still_uses) {
   Team team = reused(true);
-  // Rank 1 reads the first message after it has said that it may be overwritten.
+  // Rank 1 reads the first message after its signal allows rank 0 to overwrite it.
   Step late;
   late.kind = Kind::copy;
   late.from_buffer = Buffer::scratch;
@@ -287,7 +287,7 @@ TEST(Checker, a_deterministic_result_from_parts) {
   EXPECT_TRUE(says(team.verdict(), "only fold is deterministic"));
 }
 
-/// An allreduce of two ranks: `turned` folds rank 1's part before rank 0's, the other rank 0's before rank 1's.
+/// An allreduce of two ranks: rank `turned` folds rank 1's part before rank 0's, the other rank folds in rank order.
 Team folding(Call call, int turned) {
   call.collective = Collective::allreduce;
   call.count = 2;

@@ -1,5 +1,4 @@
-// Which cases hmc-verify proves, and which it leaves out: no algorithm is called proved by cases in which nothing
-// moves.
+// The cases that hmc-verify proves and those that it leaves out. An algorithm isn't proved by cases that move no data.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -12,7 +11,7 @@ namespace {
 using namespace hmc::verify;
 
 struct Chosen {
-  int with_count = 0;  ///< of those that are proved
+  int with_count = 0;  ///< proved cases with a count
   int taken = 0, left_out = 0;
 };
 
@@ -41,7 +40,7 @@ TEST(Plan, every_algorithm_moves_something_on_more_than_256_ranks) {
   }
 }
 
-// Those whose messages grow with a logarithm cost little even there.
+// Algorithms with O(log N) messages cost little even on the largest team.
 TEST(Plan, logarithmic_algorithms_move_something_on_the_largest_team) {
   using schedule::Collective;
   for (const auto& [collective, name] : {std::pair{Collective::allreduce, "recursive_doubling"},
@@ -64,7 +63,7 @@ TEST(Plan, a_case_is_proved_or_said_to_be_left_out) {
     EXPECT_EQ(chosen.with_count == 0, limit == 0.0) << limit;
     EXPECT_EQ(chosen.left_out == 0, limit == 1e15) << limit;
   }
-  EXPECT_EQ(chosen_of(ring, 64, 0.0).left_out, 0);  // small teams are proved whole
+  EXPECT_EQ(chosen_of(ring, 64, 0.0).left_out, 0);  // small teams: all cases are proved
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What algorithms promise besides being right: their shape, their size, and where they apply.
+// Properties of algorithms besides correctness: number of rounds, volume, and the calls to which they apply.
 #include "collectives/schedule/algorithms/registry.hpp"
 
 #include <gtest/gtest.h>
@@ -108,7 +108,7 @@ TEST(Schedule, logarithmic_algorithms_stay_small_at_a_million_ranks) {
           << name << " " << rank;
 }
 
-/// Bytes that all ranks put, over the bytes of the vector.
+/// Bytes of all ranks' puts, divided by the bytes of the vector.
 double volume_of(const char* name, int size, std::uint64_t count) {
   const Call call = call_of(Collective::allreduce, count);
   std::uint64_t bytes = 0;
@@ -119,7 +119,7 @@ double volume_of(const char* name, int size, std::uint64_t count) {
 }
 
 TEST(Schedule, long_vectors_travel_no_more_than_they_must) {
-  // 2 (N-1) vectors in all is the least for an allreduce without multicast.
+  // 2 (N-1) vectors in all is the minimum for an allreduce without multicast.
   for (const char* name : {"ring", "ring_segmented", "rabenseifner", "swing", "double_tree"})
     EXPECT_NEAR(volume_of(name, 8, 8000), 14.0, 0.01) << name;
   EXPECT_NEAR(volume_of("recursive_doubling", 8, 8000), 24.0, 0.01);

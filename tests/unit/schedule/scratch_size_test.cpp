@@ -1,5 +1,4 @@
-// Algorithm::needs against the schedules themselves: never less than any rank needs, and not much more than the one
-// that needs most.
+// Algorithm::scratch_size against the schedules: at least the maximum over all ranks, and not much more.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -13,7 +12,7 @@
 namespace hmc::collectives::schedule {
 namespace {
 
-/// Built for some ranks: all of a small team, of a large one those at its ends and borders of nodes.
+/// Calls f for all ranks of a small team, and for the ranks at the ends and node borders of a large one.
 template <typename Function> void for_some_ranks(const Shape& shape, const Function& f) {
   for (int rank = 0; rank < shape.size; ++rank) {
     const int local = rank % shape.per_node;
@@ -59,7 +58,7 @@ void check(const Algorithm& algorithm, const Shape& shape, Call call) {
   }
   ASSERT_GE(scratch_size.scratch, most.scratch_size.scratch) << text_of(algorithm, shape, call);
   ASSERT_GE(scratch_size.slots, most.scratch_size.slots) << text_of(algorithm, shape, call);
-  if (shape.size == 1 || call.count < static_cast<std::uint64_t>(shape.size)) return;  // some have nothing
+  if (shape.size == 1 || call.count < static_cast<std::uint64_t>(shape.size)) return;  // some ranks have no data
   const std::uint64_t lines = static_cast<std::uint64_t>(64 * (shape.size + 8));
   ASSERT_LE(scratch_size.scratch, most.scratch_size.scratch * 5 / 4 + lines) << text_of(algorithm, shape, call);
   ASSERT_LE(scratch_size.slots, most.scratch_size.slots * 5 / 4 + 4) << text_of(algorithm, shape, call);
@@ -105,7 +104,7 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// Of twenty times: cold caches and a neighbour's claims on them are not what is asked about.
+/// The minimum of twenty runs, which excludes cold caches and other processes' load.
 double least_cpu_seconds(const std::function<void()>& work) {
   double least = 1e9;
   for (int time = 0; time < 20; ++time) {
