@@ -1,4 +1,4 @@
-// What a non-blocking alltoallv does about counts that don't match: it fits into the areas of any team.
+// The count check of a non-blocking alltoallv: it detects mismatches and fits into the areas of any team.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST(CountsMatch, the_pairs_of_the_lowest_receivers_are_told_whatever_the_order)
   for (int order = 0; order < 20; ++order) {
     std::vector<Uneven> left = of_each;
     std::rotate(left.begin(), left.begin() + order % 9, left.end());
-    while (left.size() > 1) {  // any two, as a tree would
+    while (left.size() > 1) {  // any two, as in a tree
       const std::size_t other = static_cast<std::size_t>(order) % (left.size() - 1) + 1;
       combine_uneven(&left[0], &left[other], 1, DType::located_i64, nullptr);
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(other));

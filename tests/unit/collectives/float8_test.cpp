@@ -1,5 +1,5 @@
-// 8-bit floats: the conversions against the tables of the OCP specification, worked out in double arithmetic, and the
-// kernels at every pair of values.
+// 8-bit floats: the conversions against the tables of the OCP specification, computed in double, and the kernels on
+// every pair of values.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -36,7 +36,7 @@ template <typename T> double by_definition(unsigned bits) {
   return sign * (exponent == 0 ? fraction * std::pow(2, 1 - bias) : (1 + fraction) * std::pow(2, exponent - bias));
 }
 
-/// The bits nearest to `value`, found by looking at all of them; of two as near the even ones.
+/// The bits nearest to `value` (ties to even), by exhaustive search.
 template <typename T> unsigned nearest(double value) {
   const unsigned sign = std::signbit(value) ? 0x80U : 0;
   if (std::isnan(value)) return 0x7fU | sign;
@@ -44,7 +44,7 @@ template <typename T> unsigned nearest(double value) {
   unsigned best = 0;
   double distance = std::numeric_limits<double>::infinity();
   for (unsigned bits = 0; bits <= beyond; ++bits) {
-    // One past the largest stands for what would follow it.
+    // `beyond` stands for the next value after the largest.
     const double last_step = by_definition<T>(largest) - by_definition<T>(largest - 1);
     const double there = bits == beyond ? by_definition<T>(largest) + last_step : by_definition<T>(bits);
     if (bits == beyond && std::isinf(value)) return beyond | sign;
@@ -108,13 +108,13 @@ TYPED_TEST(Float8, rounds_to_the_nearest_and_of_two_to_the_even_one) {
   }
 }
 
-// What is too large is seen, as in torch and unlike in NVIDIA's saturating conversion.
+// Overflow is visible in the result, as in torch and unlike in NVIDIA's saturating conversion.
 TYPED_TEST(Float8, does_not_saturate) {
   const float value = static_cast<float>(TypeParam(1e6F));
   EXPECT_TRUE(is_e4m3<TypeParam> ? std::isnan(value) : std::isinf(value));
 }
 
-/// Of every pair, by the types' definition: the low byte's value with the high byte's.
+/// The reference results of `op` on the values of the low and the high byte of every 16-bit index.
 template <typename T> std::vector<std::uint8_t> nearest_of_every_pair(Op op) {
   std::vector<std::uint8_t> bits(65536);
   for (unsigned i = 0; i < 65536; ++i) {

@@ -1,5 +1,5 @@
-// 16-bit floats: the public conversions at every value and every tie, and the kernels' own at all sums
-// and products of a value and a wide choice of others.
+// 16-bit floats: the public conversions at every value and every tie, and the kernels' conversions on sums and products
+// of every value with a wide choice of others.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -25,7 +25,7 @@ template <typename T> class Half : public testing::Test {};
 using Halves = testing::Types<float16, bfloat16>;
 TYPED_TEST_SUITE(Half, Halves);
 
-/// The value of the bits by the definition of the format.
+/// The value of the bits according to the definition of the format.
 template <typename T> double by_definition(unsigned bits) {
   constexpr bool is_half = std::is_same_v<T, float16>;
   constexpr int mantissa_bits = is_half ? 10 : 7, bias = is_half ? 15 : 127;
@@ -58,7 +58,7 @@ TYPED_TEST(Half, every_tie_goes_to_the_even_neighbour) {
   for (unsigned low = 0; low < infinity; ++low) {
     const unsigned high = low + 1;
     const double below = by_definition<TypeParam>(low);
-    // Past the largest number the next step counts, as if the exponent went on.
+    // Above the largest number, the next value is computed as if the exponent range continued.
     const double above =
         high == infinity ? below + (below - by_definition<TypeParam>(low - 1)) : by_definition<TypeParam>(high);
     const auto middle = static_cast<float>((below + above) / 2);

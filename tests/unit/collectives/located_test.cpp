@@ -1,4 +1,4 @@
-// maxloc and minloc against one plain loop over all contributions.
+// maxloc and minloc against a simple loop over all contributions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ template <typename T> class LocatedKernel : public testing::Test {};
 using Values = testing::Types<std::int32_t, std::int64_t, float, double>;
 TYPED_TEST_SUITE(LocatedKernel, Values);
 
-/// The place of a value in the order of IEEE 754-2019 maximum (minimum): all distinct values have distinct keys.
+/// The position of a value in the order of IEEE 754-2019 maximum (minimum). Distinct values have distinct keys.
 template <typename T> double key_of(T value, bool largest) {
   if constexpr (std::is_floating_point_v<T>) {
     if (std::isnan(value))
@@ -40,7 +40,7 @@ template <typename T> Located<T> expected_of(const std::vector<Located<T>>& colu
   return best;
 }
 
-/// Few values, so that many are equal; with zeros of both signs and NaNs.
+/// Few distinct values, so many are equal. Includes zeros of both signs and NaNs.
 template <typename T> T some_value(std::mt19937& random) {
   const unsigned pick = static_cast<unsigned>(random()) % 12;
   if constexpr (std::is_floating_point_v<T>) {

@@ -1,4 +1,4 @@
-// When an area is used again, every rank has finished its last use; and where guards stand.
+// Every rank has finished an area's last use before the area is reused. Also: the positions of guards.
 #include "collectives/execute/numbering.hpp"
 
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::uint64_t areas = Arena::areas;
 
-/// Makes calls as a team does, and keeps what is known of all ranks without asking Numbering.
+/// Makes calls as a team does, and tracks independently of Numbering which calls all ranks have finished.
 class Sequence {
  public:
-  /// A call of so many pieces; how many guards each of them runs (0 or 1).
+  /// A call of `pieces` pieces. Returns the number of guards (0 or 1) that each piece runs.
   std::vector<int> call(std::uint64_t pieces, bool blocking, bool synchronises) {
     std::vector<int> guards;
     for (std::uint64_t i = 0; i < pieces; ++i) {
@@ -33,7 +33,7 @@ class Sequence {
       guards.push_back(turn.runs_guard ? 1 : 0);
       if (blocking && synchronises) {
         numbers_.synchronised(turn.number);
-        // All have started it: so they have returned from the blocking calls before it.
+        // All ranks have started it, so they have returned from the blocking calls before it.
         std::uint64_t known = finished_;
         while (known < turn.number - 1 && blocking_[known]) ++known;
         finished_ = known;

@@ -1,4 +1,4 @@
-// Which of two ways private buffers take: by rule, by trial.
+// The choice between the two paths of private buffers: by rule and by trial.
 #include <gtest/gtest.h>
 
 #include "collectives/direct/private_way.hpp"
@@ -7,7 +7,7 @@
 namespace hmc::collectives {
 namespace {
 
-/// What calls of a size would take.
+/// The durations of calls of one size, per path.
 struct Costs {
   std::int64_t usual;
   std::int64_t other;
@@ -53,7 +53,7 @@ TEST(TriedWays, slow_calls_of_a_trial_change_nothing) {
   for (int i = 0; i < 1000; ++i) {
     const TriedWays::Way way = ways.next(1 << 18);
     if (!way.is_timed) continue;
-    // Two of six were disturbed.
+    // Two of six measurements are disturbed.
     const bool disturbed = calls++ % 6 < 2;
     ways.took(1 << 18, way.is_new, disturbed && !way.is_new ? 4'000'000 : way.is_new ? 45'000 : 30'000);
     EXPECT_EQ(way.is_new, (calls - 1) % 12 >= 6);  // what is usual is taken on
@@ -69,7 +69,7 @@ TEST(TriedWays, who_follows_tries_when_the_other_does_and_takes_what_that_decide
     if (way.is_timed) leader.took(1 << 20, way.is_new, way.is_new ? 100'000 : 200'000);
     if (theirs.is_timed) follower.took(1 << 20, theirs.is_new, theirs.is_new ? 300'000 : 200'000);
     EXPECT_EQ(way.is_timed, theirs.is_timed);
-    EXPECT_TRUE(way.is_new == theirs.is_new || i == 14) << i;  // it hears of it a call later
+    EXPECT_TRUE(way.is_new == theirs.is_new || i == 14) << i;  // the follower is informed one call later
   }
   EXPECT_TRUE(follower.next(1 << 20).is_new);
 }

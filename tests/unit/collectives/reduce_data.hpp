@@ -1,4 +1,4 @@
-// Inputs for the reduction tests: random values, with those that break naive kernels mixed in.
+// Inputs for the reduction tests: random values mixed with special values that naive kernels get wrong.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace hmc::collectives {
 
-/// But for located values, and the operations that are theirs alone.
+/// All except the located types and their operations.
 inline constexpr std::array all_types{DType::i8,  DType::u8,  DType::i16,  DType::u16, DType::i32,
                                       DType::u32, DType::i64, DType::u64,  DType::f16, DType::bf16,
                                       DType::f32, DType::f64, DType::e4m3, DType::e5m2};
@@ -34,7 +34,7 @@ constexpr bool is_defined(DType type, Op op) {
   return op <= Op::avg || !is_float(type);
 }
 
-/// Calls f with a value of the C++ type that `type` names.
+/// Calls f with a value of the C++ type of `type`.
 template <typename F> void with_type(DType type, F&& f) {
   switch (type) {
     case DType::i8: return f(std::int8_t{});
@@ -61,7 +61,7 @@ template <typename T> T from_bits(std::uint64_t bits) {
   return value;
 }
 
-/// Zeros, ones, infinities, NaNs (quiet, signalling, negative, with payload), subnormals, ends of range.
+/// Zeros, ones, infinities, NaNs (quiet, signalling, negative, with payload), subnormals, limits of the range.
 template <typename T> std::vector<T> special_values() {
   if constexpr (!reference::is_float<T>) {
     using Limits = std::numeric_limits<T>;
@@ -92,7 +92,8 @@ template <typename T> std::vector<T> special_values() {
   }
 }
 
-/// Three of four floats are of like size, so that sums don't only overflow or vanish; the rest is any bits or special.
+/// Three of four floats have similar magnitudes, so that not all sums overflow or round to an operand. The others are
+/// random bits or special values.
 template <typename T> std::vector<T> make_input(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed * 0x9e3779b97f4a7c15U + 77);
   const auto special = special_values<T>();

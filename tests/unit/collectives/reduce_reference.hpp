@@ -1,4 +1,4 @@
-// What the reduction kernels promise, said once more in the plainest way: one element at a time.
+// Reference implementation of the reduction kernels: one element at a time.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ constexpr bool is_narrow = std::is_same_v<T, float16> || std::is_same_v<T, bfloa
                            std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2>;
 template <typename T> constexpr bool is_float = is_narrow<T> || std::is_floating_point_v<T>;
 
-/// Null where the operation isn't defined for the type.
+/// Empty if the operation isn't defined for the type.
 template <typename T> std::optional<T> integers(Op op, const std::vector<T>& values) {
   const auto n = values.size();
   // 64 unsigned bits hold every product and sum modulo the type's own width.

@@ -1,4 +1,4 @@
-// Every type, operation and instruction set against the reference, at sizes, addresses and shapes that
+// Every type, operation and instruction set against the reference, with sizes, alignments and numbers of buffers that
 // reach every loop of the kernels.
 #include "collectives/reduce/reduce.hpp"
 
@@ -17,7 +17,7 @@ constexpr std::array all_sets{InstructionSet::baseline, InstructionSet::avx2, In
 constexpr std::byte guard{0xa5};
 constexpr std::size_t margin = 64;
 
-/// Memory that begins `shift` bytes after a border of 64 and has guards on both sides.
+/// Memory that begins `shift` bytes after a multiple of 64 and has guards on both sides.
 class Place {
  public:
   Place(std::size_t bytes, std::size_t shift) : memory_(bytes + shift + 3 * margin, guard), bytes_(bytes) {
@@ -40,11 +40,11 @@ class Place {
 
 enum class Outputs { one_apart, three_apart, every_input, last_input };
 
-/// One shape of call: how many, how long, where.
+/// One case: number of buffers, length, alignment.
 struct Shape {
   int in_count;
   std::size_t count;
-  std::size_t shift;  ///< input k begins k + 1 shifts after a border of 64, outputs likewise
+  std::size_t shift;  ///< input k begins k + 1 shifts after a multiple of 64, outputs likewise
   Outputs outputs;
 };
 

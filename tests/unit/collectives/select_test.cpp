@@ -1,4 +1,4 @@
-// Selection: what is asked for by name, by a file's rows, and by the model; and what is kept of a machine.
+// Selection by HMC_COLL, by the rows of a file and by the model; the stored parameters of a machine.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
@@ -190,7 +190,7 @@ TEST(Choices, for_a_hundred_thousand_ranks_take_a_moment_and_a_plan_little_memor
   const Shape shape{100'000, 8};
   const Room room = room_of(shape.size, false);
   const Selector selector;
-  double least = 1;  // of ten times: cold caches are not what is asked about
+  double least = 1;  // minimum of ten runs, which excludes cold caches
   for (int time = 0; time < 10; ++time) {
     Choices choices(selector, shape, room);
     Plans plans(room, shape, 77'777, false);
@@ -209,8 +209,8 @@ TEST(Choices, for_a_hundred_thousand_ranks_take_a_moment_and_a_plan_little_memor
   EXPECT_LT(least, 0.02);
 }
 
-// TeamExchange's calls between nodes: a barrier, and an allgather of 256 bytes of each rank. In larger teams what all
-// tell all fills more than one area, and goes in pieces.
+// TeamExchange's calls between nodes: a barrier, and an allgather of 256 bytes per rank. In larger teams the allgather
+// exceeds one area and is split into pieces.
 TEST(Choices, what_teams_are_made_with_takes_steps_like_log_n) {
   const Selector selector;
   std::size_t of_half = 0;
@@ -262,7 +262,7 @@ struct TemporaryFolder {
   std::string path;
 };
 
-// Two pretended nodes of two ranks: a ring keeps more links busy at once, and more of cores that there aren't.
+// Two emulated nodes of two ranks each: a ring keeps more links busy at once, but also needs more cores than exist.
 TEST(Selector, ranks_that_share_cores_take_what_is_less_work_in_all) {
   const Shape shape{4, 2};
   Parameters parameters;
@@ -276,7 +276,7 @@ TEST(Selector, ranks_that_share_cores_take_what_is_less_work_in_all) {
   };
   for (const std::uint64_t bytes : {std::uint64_t{1} << 20, std::uint64_t{4} << 20}) {
     EXPECT_EQ(taken(0, bytes).first, "ring");
-    EXPECT_EQ(taken(4, bytes), taken(0, bytes));  // one for each
+    EXPECT_EQ(taken(4, bytes), taken(0, bytes));  // one core per rank
     EXPECT_EQ(taken(2, bytes).first, "hierarchical");
     EXPECT_GT(taken(2, bytes).second, taken(0, bytes).second);
     EXPECT_GT(taken(1, bytes).second, 1.9 * taken(2, bytes).second);

@@ -1,4 +1,4 @@
-// Which copies of a schedule need not be made: what arrives, and what is summed up, may be where it belongs at once.
+// The copies of a schedule that can be omitted, because a message is received in the output or a sum is computed there.
 #include "collectives/execute/shortcuts.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ std::vector<Arrival> arrivals_of(std::string_view algorithm, const Call& call, i
 
 TEST(Arrivals, a_broadcast_is_taken_where_it_belongs_and_handed_on_from_there) {
   Call call = call_of(Collective::broadcast, much);
-  call.in_place = true;                                      // as broadcasts are: one buffer
+  call.in_place = true;                                      // as in a broadcast, which has one buffer
   EXPECT_TRUE(arrivals_of("binomial", call, 4, 0).empty());  // the root
   EXPECT_EQ(arrivals_of("binomial", call, 4, 1).size(), 1U);
   ASSERT_EQ(arrivals_of("binomial", call, 4, 2).size(), 1U);
@@ -195,7 +195,7 @@ TEST(Results, a_sum_that_is_only_copied_is_made_in_the_output) {
   EXPECT_EQ(found[0].copy, 2U);
   EXPECT_EQ(found[0].output, 3 * much);
   EXPECT_TRUE(results_in({wait(), sum(much), copy(much, 3 * much)}, true).empty()) << "in place";
-  // What came before it in scratch is of no matter: the sum reads it there. Nor is what has to do with other places.
+  // Earlier steps on the same scratch don't matter, because the sum reads it there. Nor do steps on other offsets.
   EXPECT_EQ(results_in({put(much, much), wait(), sum(much), wait(), put(0, much), copy(much, 0)}).size(), 1U);
 }
 
@@ -210,7 +210,7 @@ TEST(Results, not_what_another_step_takes) {
   EXPECT_TRUE(results_in({sum(much), reads_output, copy(much, 0)}).empty()) << "what was there before";
   EXPECT_TRUE(results_in({reads_output, sum(much), copy(much, 0)}).empty()) << "it may not be read yet";
   EXPECT_EQ(results_in({sum(much), copy(much, 0), reads_output}).size(), 1U);
-  // Only the second of two.
+  // Only the second of two sums.
   const std::vector<Result> found = results_in({sum(much), wait(), sum(much), copy(much, 0)});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].step, 2U);
