@@ -21,7 +21,7 @@ using schedule::Parameters;
 using schedule::Shape;
 
 const Parameters a_network{};
-/// TCP over loopback: messages are dear, and there is hardly any latency that isn't work.
+/// TCP over loopback: messages are expensive, and almost all latency is CPU time.
 const Parameters loopback{{96, 31, 28, 0.043}, {500, 2200, 2900, 0.18}, 0.036, 0.043};
 
 Call call_of(Collective collective, std::uint64_t bytes) {
@@ -58,7 +58,7 @@ TEST(Cost, closed_forms_stay_near_the_replay) {
           if (algorithm.hierarchical && shape.per_node == 1) continue;
           if (schedule::has_blocks(algorithm.collective) && bytes > 65536) continue;
           const Call call = call_of(algorithm.collective, bytes);
-          // Where some ranks' slices are empty, so that messages fall away.
+          // Skipped: some ranks' slices are empty, so messages are omitted.
           if (call.count > 0 && call.count < static_cast<std::uint64_t>(shape.size) &&
               !schedule::has_blocks(algorithm.collective))
             continue;

@@ -16,7 +16,7 @@ struct Item {
 TEST(RadixQueue, IsAStablePriorityQueue) {
   std::mt19937_64 random(7);
   RadixQueue<Item> queue;
-  std::vector<Item> inside;  // the slow way: kept in the order of time, equal times in the order they came
+  std::vector<Item> inside;  // reference: sorted by time, equal times in order of insertion
   std::int64_t now = 0;
   for (int i = 0; i < 20'000; ++i) {
     if (random() % 5 < 3 || inside.empty()) {

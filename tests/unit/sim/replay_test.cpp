@@ -1,4 +1,4 @@
-// The simulator against closed forms of LogGP, worked out here by hand.
+// The simulator against closed forms of LogGP, derived by hand.
 #include "sim/replay.hpp"
 
 #include <gtest/gtest.h>
@@ -70,8 +70,8 @@ TEST(ClosedForm, Dissemination) {
   }
 }
 
-/// When the last rank of a binomial tree of 2^levels ranks has the message, if its root has it at `have`: the root
-/// serves the largest subtree first; its i-th message enters the link as soon as overhead and link allow.
+/// The time at which the last rank of a binomial tree of 2^levels ranks has the message, if its root has it at `have`.
+/// The root sends to the largest subtree first. Its i-th message enters the link as soon as overhead and link allow.
 Time binomial(int levels, Time have, const Link& link, std::uint64_t bytes) {
   Time latest = have, cpu = have, free = 0;
   for (int child = levels - 1; child >= 0; --child) {
@@ -89,7 +89,7 @@ TEST(ClosedForm, BinomialBroadcast) {
   for (const int levels : {1, 2, 3, 6, 10}) {
     for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{8}, std::uint64_t{100'000}}) {
       const Prediction p = run(Collective::broadcast, "binomial", 1 << levels, bytes, model);
-      // A rank is through when its adapter has read its last message; the leaves are later than that.
+      // A rank finishes when its adapter has read its last message; the leaves finish later.
       EXPECT_EQ(p.time, binomial(levels, 0, model.network, bytes)) << levels << " levels, " << bytes << " bytes";
       EXPECT_EQ(p.network_bytes, bytes * ((std::uint64_t{1} << levels) - 1));
     }
@@ -133,7 +133,7 @@ TEST(ClosedForm, RanksOfANodeShareItsAdapter) {
   const Link& net = model.network;
   const Shape shape{8, 4};
   const std::uint64_t bytes = 10'001;
-  const Builder build = [&](int rank, Schedule& out) {  // 0..3 each to its like on the other node
+  const Builder build = [&](int rank, Schedule& out) {  // 0..3 each to its counterpart on the other node
     out.slots = 1;
     out.steps = rank < 4 ? std::vector{put(rank + 4, bytes, 0)} : std::vector{wait(rank - 4, 0)};
   };
@@ -171,7 +171,7 @@ TEST(ClosedForm, SettleWaitsForTheAdapter) {
   const Model model = network_only();
   const Link& net = model.network;
   const std::uint64_t bytes = 10'001;
-  for (const int per_node : {1, 2}) {  // an adapter of one's own, and a shared one
+  for (const int per_node : {1, 2}) {  // one adapter per rank, and a shared one
     const Shape shape{2 * per_node, per_node};
     const Builder build = [&](int rank, Schedule& out) {
       out.slots = 1;
@@ -214,7 +214,7 @@ TEST(ClosedForm, AnOversubscribedTreeIsAsSlowAsItsTrunk) {
   };
   const Time inside = net.overhead + net.latency + net.stream(bytes) + net.overhead;
   EXPECT_EQ(across(1), inside);
-  // Four nodes send what one node's link carries: each message keeps the trunk as long as it keeps its own link.
+  // Four nodes share a trunk with the bandwidth of one link: each message occupies the trunk as long as its own link.
   const Time trunk = model.work(net.per_byte_ps, bytes);
   EXPECT_EQ(across(4), inside + 2 * from_ns(200) + 3 * trunk);
 }

@@ -1,4 +1,4 @@
-// Samples of the rule tables, read off their sources by hand, and that every choice can be replayed.
+// Samples of the rule tables, taken from the libraries' sources by hand. Also: every choice can be replayed.
 #include "sim/rules/rules.hpp"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(OpenMpi, Allreduce) {
 }
 
 TEST(OpenMpi, FallsBackWhereThereIsTooLittle) {
-  // 40 ranks, 64 bytes: the table says segmented ring, but there are 16 elements.
+  // 40 ranks, 64 bytes: the table selects segmented ring, but there are only 16 elements.
   EXPECT_EQ(theirs(openmpi, C::allreduce, 64, {40, 1}), "recursive_doubling");
   EXPECT_EQ(theirs(openmpi, C::allreduce, 40'000, {65536, 1}), "basic_linear");
   EXPECT_TRUE(openmpi({C::allreduce, 40'000, {65536, 1}}).phases.empty());
@@ -108,7 +108,7 @@ TEST(Surveys, ShowWhatLibrariesWouldTake) {
   EXPECT_EQ(survey.libraries[0].name, "open mpi: rabenseifner");
   for (const Line& line : survey.ours) {
     if (line.name == "rabenseifner") {
-      EXPECT_GT(line.pieces, 1U);  // ours goes in pieces, theirs at once
+      EXPECT_GT(line.pieces, 1U);  // HMC splits the call into pieces, the other library doesn't
       EXPECT_GT(line.time, survey.libraries[0].time);
     }
   }
