@@ -77,8 +77,8 @@ TEST(Bytes, what_is_left_over_is_not_complete) {
   EXPECT_EQ(in.left(), 1U);
 }
 
-// Every prefix of a message and every one-byte change of it is read without leaving the buffer (the
-// sanitizers watch), and no prefix passes for the whole.
+// The reader of any prefix of a message, or of a message with one changed byte, stays inside the buffer (checked by the
+// sanitizers). It accepts no prefix as a complete message.
 TEST(Bytes, no_prefix_and_no_changed_byte_leads_outside) {
   ByteWriter out;
   out.number(std::uint16_t{3}).text("first").blob(as_bytes(std::string(40, 'x'))).number(std::uint64_t{9});

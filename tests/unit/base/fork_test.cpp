@@ -12,7 +12,7 @@
 namespace hmc::base {
 namespace {
 
-/// What `look` returns in a child.
+/// The return value of `look` in a child process.
 int in_child(const std::function<int()>& look) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(look());
@@ -58,7 +58,7 @@ TEST(Fork, an_object_is_deleted_by_the_process_that_made_it) {
   EXPECT_EQ(in_child([&] {
               object.reset();
               if (count != 0) return 1;
-              make_owned<Counted>(count).reset();  // the child's own
+              make_owned<Counted>(count).reset();  // owned by the child
               return count == 1 ? 42 : 2;
             }),
             42);

@@ -26,7 +26,7 @@ TEST(Limits, demands_of_one_machine_are_added_up) {
   EXPECT_EQ(memory_shortage(std::vector{one, two}), std::nullopt);
   EXPECT_EQ(memory_shortage(std::vector{one, two, three}),
             "ranks 0-2 need 101 bytes in all, and 100 bytes are available on the machine");
-  three.room.machine = 2;  // elsewhere
+  three.room.machine = 2;  // another machine
   EXPECT_EQ(memory_shortage(std::vector{one, two, three}), std::nullopt);
 }
 
@@ -65,7 +65,7 @@ TEST(Limits, descriptors_are_counted_without_keeping_any) {
   const UniqueFd some(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  // Others may be open above a gap: the count starts above all of them.
+  // Other descriptors may be open above a gap, so the count starts above all of them.
   int above = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
     above = std::max(above, std::stoi(entry.path().filename()) + 1);

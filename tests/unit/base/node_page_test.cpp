@@ -16,7 +16,7 @@
 namespace hmc::base {
 namespace {
 
-/// Another mapping of the page's memory, as another process would have it.
+/// Another mapping of the page's memory, as in another process.
 std::shared_ptr<Segment> map_again(const NodePage& page) {
   return Segment::map(UniqueFd(::fcntl(page.segment()->fd(), F_DUPFD_CLOEXEC, 0)));
 }

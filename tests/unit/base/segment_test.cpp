@@ -47,7 +47,7 @@ TEST(Segment, a_limit_of_file_sizes_is_an_error_and_no_signal) {
   EXPECT_NE(text.find(std::to_string(2 * page_size())), std::string::npos) << text;
 }
 
-/// Blocks that the file takes in memory, in bytes.
+/// Bytes of memory allocated to the file.
 std::uint64_t taken(const Segment& segment) {
   struct stat info {};
   EXPECT_EQ(::fstat(segment.fd(), &info), 0);
@@ -145,7 +145,7 @@ TEST(Segment, the_last_holder_lets_the_memory_go) {
     const auto also = segment;
     EXPECT_EQ(also->base(), base);
   }
-  // msync of an unmapped range says ENOMEM.
+  // msync of an unmapped range fails with ENOMEM.
   EXPECT_NE(::msync(base, page_size(), MS_ASYNC), 0);
   EXPECT_EQ(errno, ENOMEM);
 }

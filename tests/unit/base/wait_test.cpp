@@ -17,7 +17,7 @@ std::int64_t cpu_ns() {
   return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-/// Spinning and sleeping waiters must keep the same promises.
+/// Spinning and sleeping waiters have the same contract.
 class Wait : public testing::TestWithParam<bool> {
  protected:
   NodePage page_ = NodePage::create(4);
@@ -55,7 +55,7 @@ TEST_P(Wait, an_endless_timeout_does_not_overflow) {
 TEST_P(Wait, a_ring_after_the_store_is_never_missed) {
   constexpr std::uint64_t rounds = 20'000;
   std::atomic<std::uint64_t> words[2] = {0, 0};
-  // Ping and pong: each side waits for the other's word, so one lost ring shows as a late round.
+  // Ping-pong: each side waits for the other's word, so one lost wake-up shows as a late round.
   const auto side = [&](int me) {
     Waiter mine = waiter(me);
     for (std::uint64_t round = 1; round <= rounds; ++round) {
@@ -155,7 +155,7 @@ TEST_P(Wait, a_wait_within_a_call_leaves_the_calls_name) {
                   .until(
                       {Activity::wait_request, 2, 9},
                       [&]() noexcept {
-                        if (line.peer.load() == 2) {  // the inner wait has said whom it waits for
+                        if (line.peer.load() == 2) {  // the inner wait has published its peer
                           EXPECT_EQ(activity(), Activity::barrier);
                           EXPECT_EQ(line.since_ns.load(), since);
                           ready = true;
