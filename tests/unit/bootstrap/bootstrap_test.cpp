@@ -1,4 +1,4 @@
-// What every Bootstrap does, whatever it is made of.
+// The contract of Bootstrap, for every implementation.
 #include "bootstrap/bootstrap.hpp"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EveryBootstrap, testing::ValuesIn(all_shapes(1)
 class SeveralRanks : public EveryBootstrap {};
 INSTANTIATE_TEST_SUITE_P(Shapes, SeveralRanks, testing::ValuesIn(all_shapes(2)), shape_name);
 
-/// Differs by rank and round, and in length.
+/// Content and length depend on rank and round.
 base::Bytes pattern(int rank, int round) {
   base::Bytes bytes(static_cast<std::size_t>((rank * 7 + round * 13) % 50));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -40,7 +40,7 @@ base::Bytes pattern(int rank, int round) {
   return bytes;
 }
 
-/// Before a short deadline: on a busy machine it may be over before the next rank has begun.
+/// Called before a test uses a short deadline: on a busy machine it may expire before the next rank has started.
 void all_are_here(Bootstrap& me, const std::vector<int>& ranks) {
   me.publish(fmt::format("{} is here", me.rank()), {});
   for (const int rank : ranks) (void)me.lookup(fmt::format("{} is here", rank), soon());
@@ -143,7 +143,7 @@ TEST_P(EveryBootstrap, share_hands_memory_to_the_node) {
 TEST_P(EveryBootstrap, groups_of_a_node_share_at_once) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const auto& members = me.node_link().members();
-    // Odd and even places of the node; the second of two groups that overlap comes while others are in the first.
+    // Odd and even members of the node. Ranks start the second of two overlapping groups while others are in the first.
     for (const int parts : {2, 1, 2}) {
       base::ShareGroup group;
       const auto at = std::find(members.begin(), members.end(), me.rank()) - members.begin();
@@ -180,7 +180,7 @@ TEST_P(EveryBootstrap, the_node_page_is_one_page) {
 TEST_P(EveryBootstrap, lookup_waits_for_publish) {
   run_job(GetParam(), [&](Bootstrap& me) {
     if (me.rank() == me.size() - 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // so that most of them have to wait
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // so most of them have to wait
       me.publish("port", base::as_bytes("4711"));
     }
     EXPECT_EQ(base::as_text(me.lookup("port", soon())), "4711");
@@ -274,7 +274,7 @@ TEST_P(EveryBootstrap, abort_wakes_ones_own_wait) {
     if (me.rank() != 0) {
       try {
         me.barrier(soon());
-      } catch (const Error& error) {  // who is slow learns of it here already
+      } catch (const Error& error) {  // a slow rank may get the abort here
         EXPECT_EQ(error.code(), Code::aborted) << error.what();
       }
       return;
@@ -289,7 +289,7 @@ TEST_P(EveryBootstrap, abort_wakes_ones_own_wait) {
 TEST_P(EveryBootstrap, a_raised_page_wakes_a_wait) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const Error error = error_of([&] {
-      me.barrier(soon());  // who is slow learns of it here already
+      me.barrier(soon());  // a slow rank may get the abort here
       if (me.rank() == me.node_link().members().front())
         me.node_page().raise_abort(Code::peer_failed, 0, "a test says so");
       (void)me.lookup("never", soon());

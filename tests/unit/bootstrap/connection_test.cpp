@@ -22,7 +22,7 @@ std::pair<base::UniqueFd, base::UniqueFd> socket_pair() {
   return {base::UniqueFd(fds[0]), base::UniqueFd(fds[1])};
 }
 
-/// The next message, or nothing when the conversation has ended.
+/// The next message, or nullopt after the connection has ended.
 std::optional<Frame> next_of(Connection& one, Connection& other, std::vector<base::UniqueFd>& fds) {
   const auto deadline = soon();
   while (!deadline.expired()) {
@@ -37,7 +37,7 @@ std::optional<Frame> next_of(Connection& one, Connection& other, std::vector<bas
   return std::nullopt;
 }
 
-/// Everything that lies in a socket.
+/// Reads all bytes that are available in a socket.
 base::Bytes drain(int socket) {
   base::Bytes all(65536);
   std::vector<base::UniqueFd> none;
@@ -86,7 +86,7 @@ TEST(Connection, a_recorded_conversation_proves_nothing) {
   server.read();
   EXPECT_FALSE(server.next(fds));
   EXPECT_FALSE(server.proven()) << "a hello alone may be a recording";
-  // And what was signed for the recorded conversation doesn't fit into this one.
+  // Frames signed for the recorded connection aren't valid in this one.
   FrameSealer guess;
   guess.rekey(secret, Direction::to_server);
   (void)send_some(stranger.get(), guess.seal(MessageType::goodbye, encode(Goodbye{1})), {});
@@ -123,9 +123,9 @@ TEST(Connection, another_version_is_named_on_both_sides) {
   EXPECT_THAT(server.fault(), testing::AllOf(testing::HasSubstr("version 9"),
                                              testing::HasSubstr(fmt::format("uses {}", protocol_version))));
 
-  base::Bytes answer = drain(c.get());  // tells the caller which version is spoken here
+  base::Bytes answer = drain(c.get());  // reports this server's version to the client
   ASSERT_GE(answer.size(), frame_header_bytes);
-  answer[4] = std::byte{9};  // as a server of version 9 would
+  answer[4] = std::byte{9};  // as from a server of version 9
   (void)send_some(b.get(), answer, {});
   client.read();
   EXPECT_FALSE(client.next(fds));
@@ -148,7 +148,7 @@ TEST(Connection, carries_descriptors_and_closes_them_on_exec) {
     for (std::size_t i = 0; i < count; ++i) {
       out.push_back(std::make_shared<base::UniqueFd>(::fcntl(segment->fd(), F_DUPFD_CLOEXEC, 0)));
     }
-    client.send(Goodbye{7});  // without any, before and after
+    client.send(Goodbye{7});  // before and after: without descriptors
     client.send(Goodbye{8}, std::move(out));
     client.send(Goodbye{9});
     for (const int expected : {7, 8, 9}) {

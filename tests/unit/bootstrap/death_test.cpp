@@ -1,4 +1,4 @@
-// Ranks that die, as processes: how fast and in which words the others hear of it.
+// Ranks, as processes, that die: the delay and the text of the failure on the other ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Clock = base::Clock;
 
-/// What the processes of a test tell each other outside of the job.
+/// Communication between the processes of a test outside the job.
 struct Board {
   std::atomic<bool> servers_up{false};
   std::atomic<int> ready{0};
@@ -40,8 +40,8 @@ class Processes {
   Board& board() { return *board_; }
   pid_t pid(std::size_t rank) const { return pids_[rank]; }
 
-  /// To be called before the test makes any thread. The rank joins and then looks at nothing but its
-  /// node's page, as one does that spins in a collective.
+  /// Must be called before the test creates a thread, because it forks. The rank joins and then polls only its node's
+  /// page, as a rank that spins in a collective does.
   void start(const base::Env& env) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -56,7 +56,7 @@ class Processes {
     while (board_->ready < count && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ASSERT_EQ(board_->ready, count);
   }
-  /// Until every rank but `victim` has seen the failure; the slowest one's delay.
+  /// Kills `victim` and waits until every other rank has seen the failure. Returns the largest delay.
   std::chrono::nanoseconds kill_and_wait(int victim, int count) {
     board_->killed_at = base::now_ns();
     ::kill(pids_[static_cast<std::size_t>(victim)], SIGKILL);
@@ -89,7 +89,7 @@ class Processes {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       board.seen_peer[*env.rank] = me->node_page().aborted().peer;
       board.seen_at[*env.rank] = base::now_ns();
-      std::this_thread::sleep_for(std::chrono::seconds(20));  // nobody's news may come from this one's end
+      std::this_thread::sleep_for(std::chrono::seconds(20));  // so that no failure is caused by the end of this process
     } catch (const std::exception& error) {
       std::fprintf(stderr, "rank %d: %s\n", *env.rank, error.what());
     }
@@ -110,12 +110,12 @@ base::Env by_hand(int rank, int size, const std::string& store, int node) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::chrono::milliseconds quick{1000};  // still far below every deadline and every period of a look
+constexpr std::chrono::milliseconds quick{1000};  // still far below every deadline and every polling period
 #else
 constexpr std::chrono::milliseconds quick{5};
 #endif
 
-/// The quickest of some tries: the machine may be busy, the mechanism must not be slow.
+/// The minimum of several attempts: a busy machine may delay some of them, a slow mechanism delays all.
 template <typename Try> void expect_quick_news(Try&& attempt) {
   std::chrono::nanoseconds best = std::chrono::hours(1);
   for (int i = 0; i < 40 && best > quick && !testing::Test::HasFailure(); ++i) {
@@ -225,7 +225,7 @@ TEST(Death, after_a_goodbye_is_none) {
         me.barrier(soon());
         if (me.rank() == 0) {
           me.leave();
-          servers.agent(0).report_death(0, "it exited");  // as a launcher does for every end
+          servers.agent(0).report_death(0, "it exited");  // as a launcher does for every rank that exits
           return;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(50));

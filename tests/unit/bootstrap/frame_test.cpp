@@ -65,7 +65,7 @@ TEST_F(Frames, a_flipped_bit_anywhere_is_seen) {
       bad[i] ^= static_cast<std::byte>(1 << bit);
       FrameOpener opener = fresh_opener();
       opener.feed(bad);
-      // A length that became longer leaves the frame incomplete; what follows then can't verify.
+      // An increased length leaves the frame incomplete. With the bytes that follow, it fails verification.
       opener.feed(base::Bytes(1 << 10));
       EXPECT_FALSE(opener.next()) << "byte " << i << " bit " << bit;
       EXPECT_NE(opener.fault(), FrameFault::none) << "byte " << i << " bit " << bit;
@@ -97,7 +97,7 @@ TEST_F(Frames, frames_in_another_order_are_refused) {
 
 TEST_F(Frames, a_reflected_frame_is_refused) {
   FrameOpener mine;
-  mine.rekey(key_, Direction::to_client);  // I am the client, and get my own bytes back
+  mine.rekey(key_, Direction::to_client);  // this side is the client and receives its own bytes
   mine.hello_only(false);
   mine.feed(seal("echo"));
   EXPECT_FALSE(mine.next());

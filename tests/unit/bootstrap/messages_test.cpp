@@ -10,7 +10,7 @@ template <typename Message> Message through_the_wire(const Message& message) {
   EXPECT_LE(payload.size(), *payload_limit(Message::type));
   const auto back = decode<Message>(Frame{Message::type, 0, payload});
   EXPECT_TRUE(back);
-  // Neither less nor more may pass for it.
+  // Neither a shorter nor a longer payload is accepted.
   for (std::size_t length = 0; length < payload.size(); ++length) {
     EXPECT_FALSE(decode<Message>(
         Frame{Message::type, 0, {payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length)}}));
@@ -83,7 +83,7 @@ TEST(Messages, one_kind_does_not_pass_for_another) {
 
 TEST(Messages, a_count_beyond_the_bytes_takes_no_memory) {
   base::ByteWriter out;
-  out.number(std::uint32_t{0xffffffff});  // four thousand million ranks, and not one byte of them
+  out.number(std::uint32_t{0xffffffff});  // announces 2^32 - 1 ranks without any data
   EXPECT_FALSE(decode<Table>(Frame{MessageType::table, 0, out.take()}));
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 std::string hex_of(const Mac& mac) { return Secret::from_bytes(mac).hex(); }
 
-/// RFC 4231 has shorter keys than ours; HMAC pads a key with zeros, so they fit into 32 bytes.
+/// RFC 4231 uses keys shorter than a Secret. HMAC pads keys with zeros, so a key padded to 32 bytes is equivalent.
 Secret padded(base::ByteView key) {
   std::array<std::byte, Secret::bytes> bytes{};
   std::copy(key.begin(), key.end(), bytes.begin());

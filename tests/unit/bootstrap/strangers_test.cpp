@@ -1,4 +1,4 @@
-// Who isn't let in: strangers, second copies of a rank, ranks of another job.
+// Connections that are rejected: strangers, second copies of a rank, ranks of another job.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -110,7 +110,7 @@ TEST(Strangers, a_rank_of_another_job_size_is_told_so) {
   expect_a_working_job(servers);
 }
 
-/// Joins as rank 0 a second time while the first waits for rank 1, then lets the job go on.
+/// Joins as rank 0 a second time while the first rank 0 waits for rank 1, then completes the job.
 void expect_second_copy_refused(const Shape& shape, const std::string& second_node) {
   TestServers servers(shape);
   std::thread first([&] {
@@ -118,7 +118,7 @@ void expect_second_copy_refused(const Shape& shape, const std::string& second_no
     me->barrier(soon());
     me->leave();
   });
-  // Which of the two comes first is open, so the copy that loses must be ours: let the first settle.
+  // The first of the two to connect is accepted. The delay ensures that this is not the copy.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   base::Env env = servers.env(0);
   env.node = second_node;

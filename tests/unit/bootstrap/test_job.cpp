@@ -34,7 +34,7 @@ std::vector<Shape> all_shapes(int least_size) {
     for (const int size : {1, 2, 3, 4, 5, 8}) {
       if (size < least_size) continue;
       for (const int nodes : std::set<int>{1, std::min(2, size), std::min(3, size), size}) {
-        if (kind == Kind::tcp6 && size > 3) continue;  // the family matters to the sockets only
+        if (kind == Kind::tcp6 && size > 3) continue;  // the address family only affects the sockets
         shapes.push_back({kind, size, nodes});
       }
     }
@@ -43,7 +43,7 @@ std::vector<Shape> all_shapes(int least_size) {
 }
 
 std::string free_address() {
-  // A loopback address of this process: other tests that run beside take no port of it before it is used.
+  // A loopback address of this process: tests that run in parallel can't take its port before it is used.
   const auto pid = static_cast<unsigned>(::getpid());
   return address_of(
       listen_tcp(fmt::format("127.{}.{}.{}:0", 1 + (pid >> 16 & 0x7fU), pid >> 8 & 0xffU, pid & 0xffU)).get());
@@ -86,7 +86,7 @@ void run_threads(int size, const std::function<void(int)>& body) {
     threads.emplace_back([rank, &body] {
       try {
         body(rank);
-      } catch (const Gone&) {  // its Bootstrap is destroyed by now
+      } catch (const Gone&) {  // its Bootstrap is already destroyed
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
       }

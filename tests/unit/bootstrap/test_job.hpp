@@ -1,4 +1,4 @@
-// TestJob: a whole job in one process, over any kind of bootstrap.
+// A complete job in one process, over any kind of bootstrap.
 #pragma once
 
 #include <functional>
@@ -27,13 +27,13 @@ struct Shape {
 };
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-/// All kinds at sizes 1 2 3 4 5 8, on 1 node up to one node per rank.
+/// All kinds with sizes 1 2 3 4 5 8, from one node to one node per rank.
 std::vector<Shape> all_shapes(int least_size);
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
 inline base::Deadline in_ms(int ms) { return base::Deadline::after(std::chrono::milliseconds(ms)); }
 
-/// An address on the loopback whose port is free at the moment.
+/// A loopback address with a port that is free at the time of the call.
 std::string free_address();
 bool has_ipv6();
 
@@ -53,17 +53,17 @@ class TestServers {
   std::vector<std::unique_ptr<NodeAgent>> agents_;
 };
 
-/// Thrown by a rank of a test that is to go without saying goodbye.
+/// Thrown by a rank of a test that ends without a goodbye.
 struct Gone {};
 
 using Program = std::function<void(Bootstrap&)>;
-/// Runs `program` as every rank, a thread each; afterwards each rank says goodbye. What a rank throws
-/// is a test failure.
+/// Runs `program` for every rank, one thread per rank; each rank then sends its goodbye. An exception of a rank, except
+/// Gone, is a test failure.
 void run_job(const Shape& shape, const Program& program);
-/// As run_job, with servers that the test made.
+/// As run_job, with servers that the test creates.
 void run_ranks(const Shape& shape, const std::function<base::Env(int)>& env, const Program& program);
 
-/// What `call` throws; an Error with Code::success if it throws nothing.
+/// The Error that `call` throws; an Error with Code::success if it doesn't throw.
 Error error_of(const std::function<void()>& call);
 
 }  // namespace hmc::bootstrap::test
