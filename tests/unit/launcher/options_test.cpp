@@ -9,7 +9,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// The text of the refusal; empty if there was none.
+/// The text of the error; empty if the options are accepted.
 std::string refusal(const Words& words) {
   try {
     parse_options(words);

@@ -11,7 +11,7 @@
 namespace hmc::launcher {
 namespace {
 
-/// A pump whose "stdout" is a file: the test's own, while the test runs.
+/// A pump that writes to a file: this process's stdout is redirected to it while the test runs.
 class Pump : public ::testing::Test {
  protected:
   void SetUp() override {
