@@ -1,4 +1,4 @@
-// Elements that pass through every two places, and through a kernel that isn't HMC's.
+// Elements that pass through every pair of places, and through a user's kernel.
 #include <algorithm>
 #include <cstdint>
 
@@ -10,7 +10,7 @@ namespace {
 
 [[maybe_unused]] const bool with_fakes = (memory::use_fakes(), true);  // each test may be the first
 
-/// Reads the buffer in its place's terms, and gives the result to the next place.
+/// Transforms the elements with `f` and passes the result to the next place.
 template <typename F> Buffer<double> hop(const Buffer<double>& from, const Place& to, F&& f) {
   const auto view = from.get_host_accessible();
   from.synchronize();
@@ -41,7 +41,7 @@ TEST(Chain, gives_4300_after_every_two_places) {
   }
 }
 
-/// What a program with a kernel of its own does: it takes the vendor's handle of an accessible address.
+/// A user's kernel: it gets the vendor's handle of an accessible address.
 class OpenClKernel {
  public:
   using Object = void*;

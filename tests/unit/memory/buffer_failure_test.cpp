@@ -1,4 +1,4 @@
-// Every call of a driver that a Buffer makes fails once: the error names it and its code, and nothing is left behind.
+// Each driver call of a Buffer fails once: the error contains the call and its code, and no resource leaks.
 #include <algorithm>
 
 #include "tests/unit/memory/buffer_support.hpp"
@@ -15,20 +15,21 @@ bool has_any(const std::string& call, std::initializer_list<const char*> parts) 
   return std::any_of(parts.begin(), parts.end(),
                      [&](const char* part) { return call.find(part) != std::string::npos; });
 }
-/// What fails while it is given back was asked for by nobody, and stays.
+/// Calls that release a resource. Their failure isn't reported to a caller, and the resource remains.
 bool gives_back(const std::string& call) {
   return has_any(call, {"Free", "Release", "Destroy", "Unmap", "PopCurrent", "Close"});
 }
-/// A pointer that isn't classified is the host's, and whoever asks whether work is over asks again.
+/// Calls whose failure has no effect: an unclassified pointer counts as host memory, and a completion query is
+/// repeated.
 bool may_fail_unseen(const std::string& call) {
   return has_any(call, {"PointerGetAttr", "EventQuery", "QueryNotifier", "QueryEvent"});
 }
-/// It enters a device for whatever comes next, which may be something that is given back.
+/// Calls that make a device current for the next call, which may be a release.
 bool enters(const std::string& call) { return has_any(call, {"PushCurrent", "etDevice", "etCurrent"}); }
 
 using Calls = std::vector<std::pair<std::string, int>>;
 
-/// All that Buffers do with a device. Returns the calls before the first of them goes.
+/// All device operations of Buffers. Returns the calls made before the first Buffer is destroyed.
 Calls use_buffers(Allocator allocator, TransferMode mode, const Fake& fake) {
   std::vector<int> values(500, 3), back(500);
   Buffer<int> here(allocator, values.data(), values.size(), mode);
@@ -71,11 +72,11 @@ TEST_P(EveryCallOfABuffer, that_fails_is_named_and_leaves_nothing) {
   (void)places();
   const auto [vendor, allocator, mode] = GetParam();
   const Fake fake(vendor);
-  (void)use_buffers(allocator, mode, fake);  // what is made once is made
+  (void)use_buffers(allocator, mode, fake);  // creates the resources that are created once
   fake.arm("");
   const Calls calls = use_buffers(allocator, mode, fake);
   ASSERT_GT(calls.size(), 5u);
-  long streams = fake.live("stream");  // one for each device, for whoever waits at once
+  long streams = fake.live("stream");  // one per device, for calls that wait
   int named = 0;
   for (const auto& [call, times] : calls) {
     if (gives_back(call)) continue;
@@ -88,16 +89,17 @@ TEST_P(EveryCallOfABuffer, that_fails_is_named_and_leaves_nothing) {
       } catch (const Error& error) {
         message = error.what();
       }
-      const bool reached = times_of(call, fake.seen()) >= nth;  // a mark that was passed needn't be waited for
+      const bool reached = times_of(call, fake.seen()) >= nth;  // no wait is made for a mark that is already complete
       fake.arm("");
       if (message.empty() && (enters(call) || !reached)) {
-        streams = std::max(streams, fake.live("stream"));  // what it was to give back is still there
+        streams = std::max(streams, fake.live("stream"));  // the resource to release remains
         continue;
       }
       EXPECT_EQ(left(fake), before) << call << " " << nth;
       EXPECT_LE(fake.live("stream"), streams) << call << " " << nth;
       if (message.empty() && may_fail_unseen(call)) continue;
-      if (message.empty() && allocator == Allocator::cuda_async && has_any(call, {"StreamSync"})) continue;  // a free's
+      if (message.empty() && allocator == Allocator::cuda_async && has_any(call, {"StreamSync"}))
+        continue;  // of a free
       EXPECT_NE(message.find(call), std::string::npos) << call << " " << nth << ": " << message;
       EXPECT_NE(message.find("719"), std::string::npos) << call << " " << nth << ": " << message;
       ++named;
@@ -130,7 +132,7 @@ TEST(Window, a_place_of_a_closed_one_or_of_none_is_refused) {
   EXPECT_THROW(Buffer<int>(Allocator::window, 1), Error);
   EXPECT_THROW((void)Buffer<int>(Allocator::host_new, 1).offset(), Error);
   try {
-    Buffer<char>(places()[0], std::size_t{1} << 30);  // more than the window has
+    Buffer<char>(places()[0], std::size_t{1} << 30);  // more than the size of the window
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::out_of_memory);

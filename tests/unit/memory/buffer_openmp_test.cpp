@@ -1,4 +1,4 @@
-// Buffers on a target device of OpenMP's, which only its own calls reach: a fake one.
+// Buffers on an OpenMP target device, a fake one, whose memory only OpenMP's calls can access.
 #include "tests/unit/memory/buffer_support.hpp"
 
 namespace hmc {

@@ -1,4 +1,4 @@
-// Transfers that nobody waits for: late streams show what was waited for and what wasn't.
+// Asynchronous transfers: delayed streams show which transfers a call waits for.
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -22,7 +22,7 @@ std::vector<int> numbers(int seed) {
   return made;
 }
 
-/// A vendor's stream is late from the constructor on.
+/// Delays a vendor's streams for the lifetime of the object.
 class Late {
  public:
   Late(const char* vendor, int us) : fake_(vendor) { fake_.set_delay_us(us); }
@@ -40,8 +40,8 @@ struct Kind {
 };
 class EveryVendor : public testing::TestWithParam<Kind> {};
 
-/// `attempt(us)` says whether it came back before streams that are so late had done anything: ever later ones, since
-/// a busy machine may take long between two lines of a test.
+/// `attempt(us)` returns true if it finished before streams with a delay of `us` executed anything. The delay grows,
+/// because a busy machine may suspend the test.
 template <typename Attempt> void expect_no_wait(Attempt&& attempt) {
   for (int us = 250'000; us <= 16'000'000; us *= 4)
     if (attempt(us)) return;
@@ -111,7 +111,7 @@ std::string wait_for_a_mark(const Fake& fake, const Buffer<int>& buffer) {
   return "";
 }
 
-// Its memory may be on the caller's stack.
+// The destination may be on the caller's stack, so no transfer may write it after the call fails.
 TEST_P(EveryVendor, a_wait_that_fails_leaves_nothing_under_way) {
   const auto [vendor, allocator] = GetParam();
   const Buffer<int> buffer(allocator, numbers(9).data(), count, Mode::sync_host);
@@ -123,7 +123,7 @@ TEST_P(EveryVendor, a_wait_that_fails_leaves_nothing_under_way) {
   fake.arm(call + ":1:719");
   EXPECT_THROW(buffer.get(0, back.data(), count), Error);
   fake.arm("");
-  std::fill(back.begin(), back.end(), -9);  // it is the caller's again
+  std::fill(back.begin(), back.end(), -9);  // the caller may use it again
   buffer.synchronize();
   EXPECT_EQ(back, std::vector<int>(count, -9));
 }
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Vendors, EveryVendor,
                                          Kind{"cnrt", Allocator::cnrt}, Kind{"acl", Allocator::acl}),
                          [](const auto& info) { return std::string(name_of(info.param.allocator)); });
 
-// The forgotten wait that the fakes are made to show.
+// The fakes make a missing wait visible.
 TEST(Async, without_a_wait_a_temporary_is_not_filled_yet) {
   const auto buffer = Buffer<int>(Allocator::cuda, numbers(4).data(), count, Mode::async);
   buffer.synchronize();
@@ -198,7 +198,7 @@ TEST(Async, a_handle_may_go_before_it_is_filled) {
   EXPECT_EQ(fake.live("memory") + fake.live("physical") + fake.live("host"), before);
 }
 
-// Though nobody calls synchronize.
+// A later transfer releases kept resources without a call of synchronize.
 TEST(Async, what_was_kept_goes_with_a_later_transfer) {
   const Buffer<int> buffer(Allocator::cuda, numbers(1).data(), count, Mode::async);
   const Fake fake("cuda");
@@ -217,7 +217,7 @@ TEST(Async, what_was_kept_goes_with_a_later_transfer) {
   buffer.synchronize();
 }
 
-// Each on a stream of its own: what is read is what was there when the call was made.
+// Source and target have their own streams. The target gets the source's contents at the time of the call.
 TEST(Async, a_source_that_changes_later_was_read_before) {
   for (const Allocator where : {Allocator::cuda, Allocator::host_malloc}) {
     for (const Mode mode : {Mode::async, Mode::sync}) {
@@ -292,7 +292,7 @@ TEST(UsersStream, orders_transfers_with_what_is_in_it) {
   EXPECT_EQ(buffer.stream(), stream->native());
   buffer.synchronize();
   const Late late("cuda", 50'000);
-  // As a kernel would: before it the buffer's 3, after it the reader.
+  // As for a kernel: ordered after the transfer of the 3s and before the read.
   buffer.assign(std::vector<unsigned char>(count, 3).data(), count);
   ASSERT_TRUE(provider.fill_async(buffer.data() + 10, 9, 10, *stream).ok());
   Buffer<unsigned char> reader(Allocator::cuda, buffer, Mode::async);

@@ -1,4 +1,4 @@
-// Where Buffers may live on this machine, and how tests look at them.
+// The places of Buffers on this machine, and helpers of tests.
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ inline std::string text(const Place& place) {
   return made;
 }
 
-/// Those that this machine has: all but OpenCL and OpenMP are fakes.
+/// The places that exist on this machine; all except OpenCL and OpenMP are fakes.
 inline const std::vector<Place>& places() {
   static Home home;
   static const std::vector<Place> found = [] {

@@ -1,4 +1,4 @@
-// Buffer<T> against std::vector, in every place; and who reaches its memory where.
+// Buffer<T> against std::vector, in every place; accessibility of its memory from other places.
 #include <cstdint>
 #include <random>
 
@@ -15,7 +15,7 @@ using Types = testing::Types<std::int8_t, std::uint8_t, std::int16_t, std::uint1
                              std::int64_t, std::uint64_t, float, double>;
 TYPED_TEST_SUITE(OfEveryType, Types);
 
-/// Does the same to both, by chance.
+/// Applies the same random operation to both.
 template <typename T> void one_step(Buffer<T>& buffer, std::vector<T>& vector, std::mt19937& random) {
   const auto up_to = [&](std::size_t n) { return std::size_t{random()} % (n + 1); };
   const auto value = [&] { return static_cast<T>(random() % 251); };
@@ -78,7 +78,7 @@ template <typename T> void one_step(Buffer<T>& buffer, std::vector<T>& vector, s
   }
 }
 
-/// Streams late by a little, so that an order which isn't kept shows.
+/// Delays streams a little, so that a missing order becomes visible.
 struct Late {
   explicit Late(int us) {
     for (const Fake& each : fakes) each.set_delay_us(us);
@@ -97,7 +97,7 @@ template <typename T> void follow_a_vector(TransferMode mode, int steps) {
   for (int step = 0; step < steps; ++step) {
     one_step(buffer, vector, random);
     ASSERT_EQ(buffer.size(), vector.size()) << step;
-    if (mode == TransferMode::async && step % 4 != 0) continue;  // several at once under way
+    if (mode == TransferMode::async && step % 4 != 0) continue;  // several transfers in flight at once
     ASSERT_EQ(all_of(buffer), vector) << step << " in " << text(buffer.place());
     if (!vector.empty()) {
       ASSERT_EQ(buffer.get(vector.size() - 1), vector.back());
@@ -184,7 +184,7 @@ TEST(Access, a_copy_lives_as_long_as_its_handle) {
   (void)places();
   const memory::Fake fake("hip");
   const auto buffer = Buffer<int>::filled(Allocator::host_new, 1000, 3);
-  (void)buffer.get_hip_accessible();  // whatever is made once is made
+  (void)buffer.get_hip_accessible();  // creates the resources that are created once
   const long before = fake.live("memory");
   auto handle = buffer.get_hip_accessible();
   EXPECT_EQ(fake.live("memory"), before + 1);

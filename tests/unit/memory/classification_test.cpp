@@ -1,5 +1,5 @@
-// What it costs to find out where a pointer points, counted on the fake driver: nothing is made, and nobody is asked
-// about memory that HMC gave itself.
+// The cost of classifying a pointer, in calls of the fake driver: it creates nothing, and memory that HMC allocated
+// needs no driver call.
 #include <ucontext.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace hmc::memory {
 
 namespace {
 
-/// AddressSanitizer keeps them on the heap, to see who uses them after their function has returned.
+/// AddressSanitizer keeps locals on the heap to detect use after return.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool locals_are_on_the_stack = false;
 #else
@@ -73,7 +73,7 @@ TEST(Classification, of_memory_that_was_given_here_asks_nobody) {
     EXPECT_TRUE(host_reaches(&local));
   }
   EXPECT_EQ(calls_since_arm(fake), 0);
-  EXPECT_TRUE(host_reaches(word.get()));  // anything else is asked about, each time
+  EXPECT_TRUE(host_reaches(word.get()));  // any other pointer costs a driver call each time
   EXPECT_EQ(calls_since_arm(fake), 1);
 }
 
@@ -82,11 +82,11 @@ const std::byte* fiber_asks_about = nullptr;
 bool fiber_answer = false;
 void ask_in_a_fiber() { fiber_answer = on_this_stack(fiber_asks_about); }
 
-// All that lies between a fiber's stack and the thread's own would be its frames, were the thread's top the only bound.
+// If the top of the thread's stack were the only bound, all memory between a fiber's stack and it would count as stack.
 TEST(Classification, on_a_fibers_stack_nothing_is_known_of_what_lies_above_it) {
   std::vector<std::byte> memory(256 << 10);
   std::byte* const stack = memory.data();
-  std::byte above_all{};  // of the thread's stack, which lies above the heap
+  std::byte above_all{};  // on the thread's stack, which is above the heap
   for (const std::byte* const each :
        {static_cast<const std::byte*>(stack + (200 << 10)), static_cast<const std::byte*>(&above_all)}) {
     ASSERT_EQ(::getcontext(&fiber), 0);
@@ -102,7 +102,7 @@ TEST(Classification, on_a_fibers_stack_nothing_is_known_of_what_lies_above_it) {
   EXPECT_EQ(on_this_stack(&above_all), locals_are_on_the_stack);
 }
 
-// An address is given back and becomes the user's own, of another kind: the old answer must have gone with it.
+// An address is freed and reused by the user for another kind of memory: the cached answer must have been removed.
 TEST(Classification, an_address_that_was_freed_is_asked_about_anew) {
   use_fakes();
   const Fake fake("cuda");
@@ -146,7 +146,7 @@ TEST(Classification, a_look_goes_no_further_than_the_last_range_in_use) {
   EXPECT_EQ(ranges.turned_away(), 0u);
 }
 
-// What a thread has added it finds, whatever the others add and remove meanwhile.
+// A thread finds the ranges that it added, while other threads add and remove ranges.
 TEST(Classification, what_was_added_is_found_while_others_come_and_go) {
   KnownRanges ranges;
   std::vector<std::thread> threads;
@@ -172,7 +172,7 @@ TEST(Classification, what_was_added_is_found_while_others_come_and_go) {
   EXPECT_EQ(ranges.used(), 0);
 }
 
-// All slots taken: the same answers, for a call of the driver each.
+// With all slots in use: the same answers, at the cost of a driver call each.
 TEST(Classification, where_all_room_is_taken_drivers_know_the_same) {
   use_fakes();
   const Fake fake("cuda");

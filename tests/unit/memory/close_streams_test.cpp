@@ -1,4 +1,4 @@
-// Runtime::close, while streams of a team that nobody has closed still hold calls.
+// Runtime::close while device streams still hold calls of an open team.
 #include <hmc/hmc.hpp>
 
 #include <array>
@@ -17,14 +17,13 @@ namespace hmc {
 namespace {
 
 enum class Last { calls, leaves_it_out, calls_otherwise };
-/// Whose the streams are: of a team that is closed, of one that isn't when the Runtime is, of the world.
+/// The team of the calls in the streams: one that is closed, one that is open at Runtime::close, or the world.
 enum class Whose { closed_team, open_team, world };
-/// CUDA's streams wait for each other; HIP's for the background thread.
+/// CUDA's streams wait for each other; HIP's streams wait for the background thread.
 enum class By { streams, thread };
 using Case = std::tuple<By, Last, Whose>;
 
-/// Each rank's part of the job, as a thread. `last`: what the last rank does with the call that the others make before
-/// it.
+/// The thread of each rank. `last`: what the last rank does about the call that the others make before it.
 void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> bootstrap, const Case& which,
                    const memory::Fake& fake) {
   const auto [by, last, whose] = which;
@@ -44,14 +43,14 @@ void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> boo
   if (!is_last) call(1000);
   runtime.world().barrier();
   if (is_last && last == Last::calls) call(1000);
-  // Who hears of it here isn't told again; who called first hears of it nowhere but at the end. The thread compares
-  // calls when the streams have come to them.
+  // By streams: the last rank gets the mismatch here, the ranks that called first only at close. By thread: no rank
+  // gets it here, because the thread compares calls when the streams reach them.
   const bool told_before = is_last && last == Last::calls_otherwise && by == By::streams;
   if (is_last && last == Last::calls_otherwise) {
     EXPECT_EQ(code_of([&] { call(500); }), told_before ? Code::mismatch : Code::success);
   }
   const bool matches = last == Last::calls;
-  // What is collective goes on with all ranks, so it tells all of them, or none.
+  // A collective close involves all ranks, so all of them get the error or none does.
   const Code for_all = matches ? Code::success : Code::mismatch;
   if (whose == Whose::closed_team) {
     EXPECT_EQ(code_of([&] { team.close(); }), for_all);
@@ -61,7 +60,7 @@ void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> boo
     const bool tells = whose == Whose::world || !told_before;
     EXPECT_EQ(code_of([&] { runtime.close(); }), tells ? for_all : Code::success);
   }
-  // It is closed, not left amid closing.
+  // It is closed, not partly closed.
   EXPECT_EQ(text_of([&] { runtime.close(); }).find("Runtime::close: the runtime is closed"), 0U);
   EXPECT_NE(stream->query().code, Code::in_progress);
   fake.set_delay_us(0);

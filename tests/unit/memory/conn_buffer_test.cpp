@@ -17,9 +17,9 @@ constexpr MemoryType kinds[] = {MemoryType::CPU,           MemoryType::NVIDIA_GP
                                 MemoryType::CAMBRICON_MLU, MemoryType::MOORE_GPU,     MemoryType::ASCEND_NPU,
                                 MemoryType::OPENCL,        MemoryType::NVIDIA_PINNED, MemoryType::NVIDIA_MANAGED,
                                 MemoryType::AMD_PINNED,    MemoryType::AMD_MANAGED};
-constexpr std::size_t bytes = 150'000;  // more than one piece of what goes through the host
+constexpr std::size_t bytes = 150'000;  // more than one piece of a copy through the host
 
-/// Null where this machine has no such memory: only OpenCL may be missing.
+/// Null if this machine has no such memory; only OpenCL may be missing.
 std::unique_ptr<ConnBuffer> make(MemoryType type, int device = 0) {
   try {
     return std::make_unique<ConnBuffer>(device, bytes, type);
@@ -67,7 +67,7 @@ TEST_F(ConnBuffers, take_bytes_from_and_give_them_to_every_devices_memory) {
       ASSERT_EQ(target->readToCpu(back.data(), back.size(), 50), status_t::SUCCESS);
       EXPECT_TRUE(std::equal(back.begin(), back.end(), data.begin() + 100)) << name_of(from) << " " << name_of(to);
 
-      // The same the other way: the target gives.
+      // The opposite direction: the target is the source of the copy.
       ASSERT_EQ(target->readToGpu(source->ptr, 500, 50), status_t::SUCCESS);
       ASSERT_EQ(source->readToCpu(back.data(), 500), status_t::SUCCESS);
       EXPECT_TRUE(std::equal(back.begin(), back.begin() + 500, data.begin() + 100))
@@ -83,7 +83,7 @@ TEST_F(ConnBuffers, say_the_kind_that_they_were_asked_for) {
     }
 }
 
-// Pinned and managed memory is written by the host's own stores; devices read the same bytes.
+// The host writes pinned and managed memory with stores; devices read the same bytes.
 TEST_F(ConnBuffers, of_kinds_that_are_host_accessible_are_loaded_and_stored_by_the_host) {
   for (const MemoryType kind : {MemoryType::CPU, MemoryType::NVIDIA_PINNED, MemoryType::NVIDIA_MANAGED,
                                 MemoryType::AMD_PINNED, MemoryType::AMD_MANAGED}) {

@@ -1,4 +1,4 @@
-// Holds vendors/cuda_api.hpp against cuda.h. Compiled where a CUDA toolkit is, never run.
+// Compares vendors/cuda_api.hpp with cuda.h. Compiled if a CUDA toolkit is installed, never run.
 #include <cuda.h>
 
 #include "runtime/memory/vendors/cuda_api.hpp"
@@ -71,7 +71,7 @@ static_assert(host_register_portable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(host_register_mapped == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(wait_until_past == CU_STREAM_WAIT_VALUE_GEQ);
 
-// The header's macros say which version of a name is meant: these are the ones that we load.
+// The header's macros select the version of a name; these are the versions that HMC loads.
 #define HMC_TEXT2(x) #x
 #define HMC_TEXT(x) HMC_TEXT2(x)
 constexpr bool same_text(const char* a, const char* b) {

@@ -1,4 +1,4 @@
-// Every call of a driver fails once: the error names it and its code, and nothing is left behind.
+// Each driver call fails once: the error contains the call and its code, and no resource leaks.
 #include <algorithm>
 #include <set>
 
@@ -8,7 +8,7 @@ namespace hmc::memory {
 
 namespace {
 
-/// Calls whose failure hides nothing: the pointer isn't classified, or something is being given back.
+/// Calls whose failure need not be reported: a classification, or the release of a resource.
 bool may_fail_unseen(const std::string& call) {
   static const char* const parts[] = {
       "Free",  "Release",    "Destroy",           "Unmap",         "PopCurrent", "PointerGetAttr",
@@ -16,11 +16,11 @@ bool may_fail_unseen(const std::string& call) {
   return std::any_of(std::begin(parts), std::end(parts),
                      [&](const char* part) { return call.find(part) != std::string::npos; });
 }
-/// Calls that make a device this thread's. One that fails while something is given back keeps that.
+/// Calls that make a device current. If such a call fails during a release, the resource remains.
 bool enters(const std::string& call) {
   return call.find("PushCurrent") != std::string::npos || call.find("etDevice") != std::string::npos;
 }
-/// Calls that give back: one that fails has given nothing back.
+/// Calls that release a resource. If such a call fails, the resource remains.
 bool gives_back(const std::string& call) {
   static const char* const parts[] = {"Free", "Release", "Destroy", "Unmap", "PopCurrent", "Close"};
   return std::any_of(std::begin(parts), std::end(parts),
@@ -31,7 +31,7 @@ void throw_if_bad(const base::Status& status) {
   if (!status.ok()) throw Error(status.code, "copy", status.what);
 }
 
-/// Everything that a provider does for one process, with each backing.
+/// All operations of a provider within one process, with each backing.
 void use_all(const DeviceProvider& provider, Backing backing) {
   const auto memory = provider.allocate(0, 5000, backing);
   const auto data = pattern(5000, 1);
@@ -96,7 +96,7 @@ TEST_P(EveryCall, that_fails_is_named_and_leaves_nothing) {
       if (message.empty() && enters(call)) continue;
       EXPECT_EQ(fake.live(), before) << call << " " << nth;
       if (message.empty() && may_fail_unseen(call)) continue;
-      // The last ones wait for streams that are going.
+      // The last synchronizations belong to the destruction of streams.
       if (message.empty() && call.find("Sync") != std::string::npos && nth > times - 3) continue;
       EXPECT_NE(message.find(call), std::string::npos) << call << " " << nth << ": " << message;
       EXPECT_NE(message.find("719"), std::string::npos) << message;
@@ -172,7 +172,7 @@ TEST(Failure, means_no_memory_by_the_numbers_that_vendors_publish) {
   }
 }
 
-// 34 was CUDA's "not ready" until its version 10; since then, and for MUSA, it is a stub library's.
+// Code 34 meant "not ready" until CUDA 10. In later versions and in MUSA it is the error of a stub library.
 TEST(Failure, of_a_query_is_no_work_under_way) {
   use_fakes();
   for (const Which* const which : {&whiches[1], &whiches[2]}) {

@@ -1,4 +1,4 @@
-// The fake drivers as a test steers them.
+// A test's control over the fake drivers.
 #pragma once
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 
 namespace hmc::memory {
 
-/// A vendor, and where its library comes from.
+/// A vendor and the source of its library.
 struct Which {
   const char* name;
   const char* variable;
@@ -28,7 +28,7 @@ inline constexpr Which whiches[] = {
     {"acl", "HMC_ACL_LIBRARY", &open_acl, true},    {"opencl", "HMC_OPENCL_LIBRARY", &open_opencl, false}};
 inline void PrintTo(const Which& which, std::ostream* out) { *out << which.name; }
 inline std::string fake_path(const std::string& name) { return HMC_FAKE_DRIVERS "/libfake_" + name + ".so"; }
-/// Points every HMC_*_LIBRARY at its fake.
+/// Sets every HMC_*_LIBRARY to its fake.
 inline void use_fakes() {
   for (const Which& which : whiches)
     if (which.is_fake) ::setenv(which.variable, fake_path(which.name).c_str(), 1);
@@ -45,7 +45,7 @@ class Fake {
   void set_fabric(int has) const { get<void (*)(int)>("fake_set_fabric")(has); }
   void set_one_function(int is_so) const { get<void (*)(int)>("fake_set_one_function")(is_so); }
   long live(const char* kind = "all") const { return get<long (*)(const char*)>("fake_live")(kind); }
-  /// The calls since the last arm(), each with how often.
+  /// The calls since the last arm(), each with its count.
   std::vector<std::pair<std::string, int>> seen() const {
     std::string text(16384, '\0');
     get<void (*)(char*, std::size_t)>("fake_seen")(text.data(), text.size());
@@ -65,7 +65,7 @@ class Fake {
   void* handle_;
 };
 
-/// Bytes that depend on where they are and on `seed`.
+/// Bytes that depend on their offset and on `seed`.
 inline std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed) {
   std::vector<unsigned char> made(bytes);
   for (std::size_t i = 0; i < bytes; ++i)

@@ -1,5 +1,5 @@
-// The fake drivers themselves: handles, flags and alignments that a vendor's library refuses, and the order that it
-// keeps. A fake that is laxer hides mistakes of HMC's.
+// The fake drivers themselves: handles, flags and alignments that a vendor's library rejects, and the order of its
+// streams. A fake that is less strict hides errors in HMC.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -100,7 +100,7 @@ class Word {
   unsigned* host_ = nullptr;
 };
 
-/// For a while: a driver that goes on where it must wait has the time to.
+/// Polls for a while, so that a driver that doesn't wait has time to continue.
 bool stays(int expected, const std::function<int()>& ask) {
   for (int i = 0; i < 20; ++i) {
     if (ask() != expected) return false;
@@ -164,7 +164,7 @@ TEST(FakeDrivers, refuse_streams_and_events_of_another_device_where_the_vendor_d
   void* const far = cuda.stream(1);
   EXPECT_EQ(cuda("cuEventRecord", event, far), 400);
   EXPECT_EQ(cuda("cuEventRecord", event, near), 0);         // whatever is current
-  EXPECT_EQ(cuda("cuStreamWaitEvent", far, event, 0U), 0);  // streams wait across devices
+  EXPECT_EQ(cuda("cuStreamWaitEvent", far, event, 0U), 0);  // streams may wait for events of another device
   void* arguments[1] = {unknown};
   EXPECT_EQ(cuda("cuLaunchKernel", kernel, 1U, 1U, 1U, 1U, 1U, 1U, 0U, near, static_cast<void**>(arguments),
                  static_cast<void**>(nullptr)),
@@ -198,8 +198,8 @@ TEST(FakeDrivers, refuse_streams_and_events_of_another_device_where_the_vendor_d
   EXPECT_EQ(cnrt("cnrtQueueDestroy", queue), 0);
 }
 
-// A blocking stream is stopped. The legacy default stream waits for it, and a second blocking stream for that one; a
-// non-blocking stream waits for nobody, nor does the other device's default stream.
+// A blocking stream is stopped. The legacy default stream waits for it, and a second blocking stream waits for the
+// default stream. A non-blocking stream and the other device's default stream don't wait.
 TEST(FakeDrivers, order_the_legacy_default_stream_with_blocking_streams_only) {
   const Cuda cuda;
   const Word word(cuda);
@@ -387,7 +387,7 @@ TEST(FakeDrivers, compare_words_as_the_flags_of_a_wait_say) {
   const struct {
     unsigned flags, value, too_early, over;
   } cases[] = {{at_least, 5, 4, 6},
-               {at_least, 2, 0xFFFFFFF0, 2},  // in a circle
+               {at_least, 2, 0xFFFFFFF0, 2},  // wraps around
                {equal, 5, 6, 5},
                {equal | flush, 5, 4, 5},
                {any_bit, 0b0110, 0b1001, 0b0010},
@@ -418,7 +418,7 @@ TEST(FakeDrivers, compare_hips_words_in_all_their_bits_and_only_in_signal_memory
     std::uint64_t value, mask, too_early, over;
   } cases[] = {{0, high, all, high - 1, high + 1},
                {1, high, all, 0, high},
-               {1, high, high, 7, high + 7},  // only a bit is looked at
+               {1, high, high, 7, high + 7},  // only one bit is compared
                {2, high, all, high - 1, high},
                {3, 0, all, all, high}};
   for (const auto& one : cases) {
@@ -480,7 +480,7 @@ TEST(FakeDrivers, refuse_words_that_are_not_aligned) {
   EXPECT_EQ(cuda("cuMemFree_v2", device), 0);
 }
 
-/// Calls that CUDA and HIP name alike but for the prefix.
+/// Calls whose names differ only in the prefix between CUDA and HIP.
 template <typename Prop, typename Handle> void check_physical_memory(const Driver& driver, const std::string& prefix) {
   Prop prop{};
   prop.type = 1;
@@ -515,7 +515,7 @@ template <typename Prop, typename Handle> void check_physical_memory(const Drive
   EXPECT_EQ(map(at, 2 * granularity, 0), 0);
   const cuda::AccessDesc access{{1, 0}, 3};
   EXPECT_EQ(driver(prefix + "MemSetAccess", at, 2 * granularity, &access, std::size_t{1}), 0);
-  // What nobody has written isn't zero, in any byte.
+  // No byte of memory that wasn't written is zero.
   std::vector<unsigned char> got(2 * granularity);
   if (prefix == "cu") {
     EXPECT_EQ(

@@ -1,4 +1,4 @@
-// What hipcc has built in: code objects for AMD's devices, read here without one. Skipped where the build had no hipcc.
+// The code objects for AMD devices that hipcc built in, read without a device. Skipped in builds without hipcc.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::map<std::string, std::string_view> objects_of(const char* bundle) {
   return objects;
 }
 
-/// Names of the symbols that a loader finds, each with its type.
+/// Names of the symbols that a loader finds, with their types.
 std::map<std::string, unsigned> symbols_of(std::string_view object) {
   std::map<std::string, unsigned> symbols;
   const auto head = read<Elf64_Ehdr>(object.data());
@@ -99,7 +99,8 @@ TEST_F(Bundle, holds_an_object_with_every_kernel_for_each_kind_of_device) {
     for (const auto& [name, type] : symbols) {
       if (type != STT_FUNC || name.compare(0, 4, "hmc_") != 0) continue;
       ++kernels;
-      EXPECT_EQ(symbols.count(name + ".kd"), 1U) << target << " " << name;  // what a launch reads
+      EXPECT_EQ(symbols.count(name + ".kd"), 1U)
+          << target << " " << name;  // the kernel descriptor, which a launch reads
     }
     const std::set<std::string> wanted = kernels_in_source();
     EXPECT_EQ(kernels, wanted.size()) << target;

@@ -1,4 +1,4 @@
-// Holds vendors/runtime_api.hpp against HIP's headers. Compiled where they are, never run.
+// Compares vendors/runtime_api.hpp with HIP's headers. Compiled if they are installed, never run.
 #define __HIP_PLATFORM_AMD__ 1
 #include <hip/hip_runtime_api.h>
 

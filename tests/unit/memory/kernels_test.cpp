@@ -21,7 +21,7 @@ std::shared_ptr<const DeviceProvider> provider_of(const char* name) {
   return std::make_shared<const DeviceProvider>(std::string_view(name) == "cuda" ? open_cuda() : open_hip());
 }
 
-/// Bits of every kind: numbers near each other, zeros of both signs, NaNs, infinities, subnormals.
+/// Bits of all kinds: numbers near each other, zeros of both signs, NaNs, infinities, subnormals.
 std::vector<std::byte> contribution(DType type, std::size_t count, int rank) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank) * 977 + static_cast<std::uint64_t>(type));
   std::vector<std::byte> bytes(count * size_of(type));
@@ -123,7 +123,8 @@ TEST(kernels, a_device_without_a_compiler_says_why_it_has_none) {
 }
 
 TEST(kernels, a_failed_load_leaves_nothing_and_names_the_call) {
-  ::setenv("HMC_DEVICE_KERNELS", "runtime", 1);  // where others are built in too, one failure would be no failure
+  ::setenv("HMC_DEVICE_KERNELS", "runtime",
+           1);  // with built-in kernels as a fallback, a single failure would have no effect
   const auto provider = provider_of("hip");
   const Fake fake("hip");
   fake.arm("hipModuleGetFunction:3");

@@ -1,4 +1,4 @@
-// Holds vendors/opencl_api.hpp against CL/cl.h. Compiled where that is, never run.
+// Compares vendors/opencl_api.hpp with CL/cl.h. Compiled if it is installed, never run.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 

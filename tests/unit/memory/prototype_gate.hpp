@@ -1,5 +1,5 @@
-// Compares a prototype written by hand with a header's: result and arguments one by one, by size and
-// by being a pointer or not. That is what a call through a pointer depends on.
+// Compares a prototype written by hand with a header's. For the result and each argument it compares the size and
+// whether the type is a pointer, since a call through a function pointer depends on these.
 #pragma once
 
 #include <cstddef>

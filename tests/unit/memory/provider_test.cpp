@@ -1,4 +1,4 @@
-// What every provider does, on its fake driver; OpenCL on whatever OpenCL there is.
+// The contract of every provider, on its fake driver; for OpenCL, on the installed implementation.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -26,7 +26,7 @@ class EveryProvider : public testing::TestWithParam<Which> {
       GTEST_SKIP() << provider_->why_not();
     }
   }
-  /// Whatever was made is gone with the provider.
+  /// The provider releases all resources.
   void TearDown() override {
     provider_.reset();
     if (fake_ != nullptr) {
@@ -130,10 +130,10 @@ TEST_P(EveryProvider, work_in_a_stream_is_done_when_the_stream_was_waited_for) {
   ASSERT_TRUE(provider_->copy_async({back.data(), memory->address, 4096, Direction::device_to_host}, *stream).ok());
   if (fake_ != nullptr) {
     EXPECT_EQ(stream->query().code, Code::in_progress);
-    EXPECT_EQ(back[0], 0xEE);  // late work shows what was there before
+    EXPECT_EQ(back[0], 0xEE);  // delayed work: the old contents are still visible
   }
   ASSERT_TRUE(stream->synchronize().ok());
-  // OpenCL is asked by a marker, which takes a moment to be done itself.
+  // OpenCL is queried with a marker, which itself takes a moment to complete.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   auto status = stream->query();
   while (status.code == Code::in_progress && std::chrono::steady_clock::now() < end) status = stream->query();
@@ -173,13 +173,13 @@ TEST_P(EveryProvider, a_stream_stops_at_a_gate_until_the_host_opens_it) {
     write(*provider_, memory->address, data);
     ASSERT_TRUE(first->stop(gate).ok());
     ASSERT_TRUE(provider_->copy_async({back.data(), memory->address, 4096, Direction::device_to_host}, *first).ok());
-    // Another stream goes past it.
+    // Another stream isn't blocked by the gate.
     ASSERT_TRUE(provider_->copy_async({others.data(), memory->address, 4096, Direction::device_to_host}, *second).ok());
     ASSERT_TRUE(second->synchronize().ok());
     EXPECT_EQ(others, data);
     EXPECT_EQ(back[0], 0xEE);
     if (round == 2) {
-      gate.reset();  // one that goes, opens
+      gate.reset();  // the destructor opens the gate
     } else {
       std::thread([&] { gate->open(); }).join();
     }
@@ -189,8 +189,7 @@ TEST_P(EveryProvider, a_stream_stops_at_a_gate_until_the_host_opens_it) {
   }
 }
 
-// Gates that are functions of the host's, and a driver that runs these one at a time: two processes could wait for each
-// other for ever.
+// Gates are host functions. With a driver that runs host functions one at a time, two processes could deadlock.
 TEST(Gates, are_not_for_drivers_in_which_one_holds_up_another) {
   use_fakes();
   const Fake fake("musa");
@@ -299,7 +298,7 @@ TEST(Absence, is_a_reason_and_no_crash) {
   }
 }
 
-// Whoever asks by a number of the caller's gets an answer, and nothing beside the table of contexts is touched.
+// An invalid device number of the caller returns an error and causes no access outside the table of contexts.
 TEST(Cuda, no_context_is_entered_of_a_device_that_is_not_there) {
   use_fakes();
   const auto cuda = open_cuda();

@@ -1,4 +1,4 @@
-// One reservation of addresses for the memory of several processes, on the fake drivers.
+// One reservation of address space for the memory of several processes, on the fake drivers.
 #include <dirent.h>
 
 #include <algorithm>
@@ -65,15 +65,15 @@ TEST_P(Range, holds_others_memory_and_ones_own_at_equal_distances) {
   EXPECT_EQ(fake_->live("reservation"), 2);  // own's, and the range
   EXPECT_EQ(read_back(*provider_, first->address, granularity + 1), pattern(granularity + 1, 1));
   EXPECT_EQ(read_back(*provider_, last->address, 10), pattern(10, 3));
-  // The same memory by both addresses, whichever is written.
+  // Both addresses refer to the same memory.
   EXPECT_EQ(read_back(*provider_, again->address, 5000), pattern(5000, 7));
   write(*provider_, again->address + 100, pattern(300, 8));
   EXPECT_EQ(read_back(*provider_, own->address + 100, 300), pattern(300, 8));
   EXPECT_NE(again->address, own->address);
-  // What is written here is seen by who owns it.
+  // The owner sees the bytes written here.
   write(*provider_, last->address, pattern(10, 4));
   peer_->ask({'v', 4, 0, {}, {}, {}});
-  // Nothing lies in place 2: the driver refuses it.
+  // Place 2 isn't mapped: the driver rejects the access.
   unsigned char byte = 0;
   EXPECT_FALSE(provider_->copy_to_host(&byte, range->at(2), 1).ok());
 }
@@ -153,7 +153,7 @@ TEST_P(Range, each_call_that_fails_is_named_rolled_back_and_can_be_tried_again) 
         message = error.what();
       }
       fake_->arm("");
-      if (message.empty() && call.find("Push") != std::string::npos) continue;  // one that was giving back
+      if (message.empty() && call.find("Push") != std::string::npos) continue;  // a call during a release
       EXPECT_NE(message.find(call), std::string::npos) << call << " " << nth << ": " << message;
       EXPECT_NE(message.find("719"), std::string::npos) << message;
       EXPECT_EQ(live(), before) << call << " " << nth;

@@ -107,7 +107,7 @@ Message Peer::ask(Message message) const {
 
 namespace {
 
-/// Holds what the peer has made and imported.
+/// Owns the memory that the peer created and imported.
 class Server {
  public:
   explicit Server(const Which& which) : provider_(which.open()), fake_(which.name) {}

@@ -1,4 +1,4 @@
-// The other process of the sharing tests: this very program, started with --peer.
+// The other process of the sharing tests: the same program, started with --peer.
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 
 namespace hmc::memory {
 
-/// What goes between the two: a word, a number, and maybe memory.
+/// A message between the two processes: a command, numbers and optionally memory.
 struct Message {
   char what = ' ';  ///< 'e' make and share, 'i' import and check, 'c' close, 'v' check your own, 'y' yes, 'n' no
   std::uint64_t number = 0;
@@ -29,10 +29,10 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
   ~Peer();
-  /// Asks and gets the answer; a 'n' is a failure of the test.
+  /// Sends a request and returns the reply; the reply 'n' is a test failure.
   Message ask(Message message) const;
   Message try_ask(Message message) const;
-  /// SIGKILL, and until it is gone.
+  /// Sends SIGKILL and waits for the end of the process.
   void kill();
 
  private:
@@ -40,7 +40,7 @@ class Peer {
   pid_t pid_ = -1;
 };
 
-/// What --peer does.
+/// The main function of --peer.
 int serve_peer(int socket, const std::string& which);
 
 }  // namespace hmc::memory

@@ -1,4 +1,4 @@
-// Memory that two real processes share, on the fake drivers: the contract of sharing.hpp for each kind.
+// Memory shared by two real processes, on the fake drivers: the contract of sharing.hpp for each kind.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -149,7 +149,7 @@ TEST_P(EveryWay, each_call_of_an_import_that_fails_is_named_rolled_back_and_can_
   const Exported exported = theirs(5000, 9);
   const long before =
       fake_->live("import") + fake_->live("mapping") + fake_->live("reservation") + fake_->live("physical");
-  { const auto once = provider_->import(duplicate(exported), 1); }  // what is done once is done
+  { const auto once = provider_->import(duplicate(exported), 1); }  // creates the resources that are created once
   fake_->arm("");
   { const auto once = provider_->import(duplicate(exported), 1); }
   const auto calls = fake_->seen();
@@ -239,7 +239,7 @@ TEST(Sharing, a_users_pointer_in_the_middle_of_an_allocation_goes_over_with_its_
   write(provider, whole->address, pattern(10'000, 1));
   write(provider, whole->address + 4096, pattern(100, 60));
   write(provider, whole->address + 8192, pattern(100, 70));
-  // Two of them in one allocation: the handle is one, and may be opened once.
+  // Two regions of one allocation share one handle, which may be opened only once.
   for (const unsigned at : {4096u, 8192u}) {
     const auto part = provider.borrow(whole->address + at, 100, 0);
     peer.ask({'i', at == 4096 ? 60u : 70u, 100, SharingKind::ipc, {}, provider.share(part, SharingKind::ipc)});

@@ -1,4 +1,4 @@
-// Host memory that copies go through: pinned, kept, and never read or written before a device is done with it.
+// Host memory for staging: pinned, reused, and not accessed before a device has finished with it.
 #include <algorithm>
 #include <set>
 
@@ -103,7 +103,7 @@ TEST_P(EveryStage, is_pinned_where_there_is_such_and_kept) {
 INSTANTIATE_TEST_SUITE_P(Vendors, EveryStage, testing::ValuesIn(whiches, whiches + 5),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The copy of the next piece is with the device before the first is waited for.
+// The copy of the second piece is submitted before the first is waited for.
 TEST(Stages, two_pieces_are_under_way_at_once) {
   use_fakes();
   const Fake fake("cuda");
