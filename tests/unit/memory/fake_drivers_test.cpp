@@ -336,7 +336,7 @@ TEST(FakeDrivers, act_on_the_flags_of_registrations_and_host_memory) {
   EXPECT_EQ(cuda("cuMemHostRegister_v2", at, std::size_t{4096}, 16U), 1);
   const struct {
     unsigned flags;
-    int on_own, on_other;  // which the device pointer's call gives
+    int on_own, on_other;  // expected results on the owner's device and on another
   } cases[] = {{0, 1, 1}, {1, 1, 1}, {2, 0, 1}, {3, 0, 0}};
   for (const auto& one : cases) {
     EXPECT_EQ(cuda("cuMemHostRegister_v2", at, std::size_t{4096}, one.flags), 0);

@@ -130,7 +130,7 @@ TEST_F(Bundle, that_a_driver_refuses_is_a_reason_and_the_library_compiles) {
   ::setenv("HMC_DEVICE_KERNELS", "runtime", 1);
   const DeviceProvider provider(open_hip());
   EXPECT_EQ(provider.kernels()->why_not(0), "");
-  EXPECT_EQ(provider.kernels()->origin(0).find("not built in"), std::string::npos);  // as it was asked for
+  EXPECT_EQ(provider.kernels()->origin(0).find("not built in"), std::string::npos);  // requested, not a fallback
 }
 
 }  // namespace

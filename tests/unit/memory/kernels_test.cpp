@@ -123,8 +123,8 @@ TEST(kernels, a_device_without_a_compiler_says_why_it_has_none) {
 }
 
 TEST(kernels, a_failed_load_leaves_nothing_and_names_the_call) {
-  ::setenv("HMC_DEVICE_KERNELS", "runtime",
-           1);  // with built-in kernels as a fallback, a single failure would have no effect
+  // With built-in kernels as a fallback, a single failure would have no effect.
+  ::setenv("HMC_DEVICE_KERNELS", "runtime", 1);
   const auto provider = provider_of("hip");
   const Fake fake("hip");
   fake.arm("hipModuleGetFunction:3");
