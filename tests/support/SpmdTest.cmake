@@ -45,6 +45,8 @@ function(hmc_spmd_test target)
     if(HMC_SANITIZE AND mode STREQUAL "hmcrun")
       # The same code as with threads, with the cost of a start: one size suffices.
       list(FILTER sizes INCLUDE REGEX "^(3|64)$")
+    elseif(HMC_SANITIZE)
+      list(FILTER sizes EXCLUDE REGEX "^[58]$")  # in the release build only: they take most of the time
     endif()
     foreach(ranks IN LISTS sizes)
       foreach(nodes IN LISTS T_LAYOUTS)
