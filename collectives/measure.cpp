@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/window/core.hpp"
-#include "runtime/window/operation_scope.hpp"
+#include "runtime/rma/core.hpp"
+#include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::collectives {
 
@@ -52,7 +52,7 @@ double lower_quartile(std::vector<double>& values) {
 /// Runs on rank 0 and on the partner.
 class PingPong {
  public:
-  PingPong(window::Core& window, int me, int partner)
+  PingPong(rma::Core& window, int me, int partner)
       : window_(window), is_first_(me == 0), peer_(me == 0 ? partner : 0), source_(large, std::byte{1}) {}
 
   Parameters play(Parameters parameters) {
@@ -108,7 +108,7 @@ class PingPong {
     }
   }
 
-  window::Core& window_;
+  rma::Core& window_;
   bool is_first_;
   bool was_alone_ = false;
   int peer_;
@@ -142,8 +142,8 @@ bool is_reasonable(const Parameters& parameters) {
 
 }  // namespace
 
-std::optional<Parameters> measure(window::TeamCore& team, int partner, const Parameters& builtin) {
-  const auto window = window::Core::create(team, large + 128, window::Core::Role::internal);
+std::optional<Parameters> measure(rma::TeamCore& team, int partner, const Parameters& builtin) {
+  const auto window = rma::Core::create(team, large + 128, rma::Core::Role::internal);
   Parameters mine = builtin;
   bool was_alone = true;
   if (team.rank() == 0 || team.rank() == partner) {
@@ -159,7 +159,7 @@ std::optional<Parameters> measure(window::TeamCore& team, int partner, const Par
   std::memcpy(words, &mine, sizeof words);
   out.number<std::uint64_t>(was_alone ? 1 : 0);
   for (const std::uint64_t word : words) out.number(word);
-  const auto answers = window::allgather_for(team.fabric(), team.exchange(), out.view(), team.fabric().deadline());
+  const auto answers = rma::allgather_for(team.fabric(), team.exchange(), out.view(), team.fabric().deadline());
   base::ByteReader first(answers.front()), other(answers[static_cast<std::size_t>(partner)]);
   const bool were_alone = first.number<std::uint64_t>() == 1 && other.number<std::uint64_t>() == 1;
   for (std::uint64_t& word : words) word = first.number<std::uint64_t>();

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "collectives/schedule/cost.hpp"
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 
 namespace hmc::collectives {
 
@@ -13,6 +13,6 @@ namespace hmc::collectives {
 /// - normally the parameters that rank 0 measured, and `builtin` for all others;
 /// - `builtin`, if the measurement isn't plausible;
 /// - nothing, if one of the two ranks had to share its core.
-std::optional<schedule::Parameters> measure(window::TeamCore& team, int partner, const schedule::Parameters& builtin);
+std::optional<schedule::Parameters> measure(rma::TeamCore& team, int partner, const schedule::Parameters& builtin);
 
 }  // namespace hmc::collectives

@@ -5,7 +5,7 @@
 #include <hmc/error.hpp>
 
 #include "collectives/select/parameters.hpp"
-#include "runtime/job/machine_model.hpp"
+#include "job/machine_model.hpp"
 
 namespace hmc::sim {
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 
 namespace hmc::collectives {
 
@@ -83,7 +83,7 @@ void combine_uneven(void* accumulated, const void* next, std::size_t count, DTyp
   }
 }
 
-Error uneven_error(const window::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine) {
+Error uneven_error(const rma::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine) {
   ErrorDetail detail;
   detail.code = Code::mismatch;
   detail.operation = operation;

@@ -39,7 +39,7 @@ Uneven first_uneven(int rank, Team::Counts told, Team::Counts received) noexcept
 /// ReduceFunction for Uneven; commutative.
 void combine_uneven(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 /// The error names the pairs, by world ranks, and both counts.
-Error uneven_error(const window::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine);
+Error uneven_error(const rma::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine);
 
 /// Call after a mismatch: collective over the team, before any data has moved. Each rank compares its own pairs, all
 /// ranks gather all results, and throw Error{mismatch} that names the pairs and both counts. The team stays usable.

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "collectives/schedule/cost.hpp"
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 
 namespace hmc::collectives {
 
@@ -19,6 +19,6 @@ struct Settings {
 };
 
 /// Collective over the team: creates the arenas and both implementations, and stores them in team.collectives.
-void attach(window::TeamCore& team, const Settings& settings);
+void attach(rma::TeamCore& team, const Settings& settings);
 
 }  // namespace hmc::collectives

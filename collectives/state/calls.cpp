@@ -148,10 +148,10 @@ const void* begin_of_block(const void* buffer, const Layout& blocks, int rank, s
 namespace {
 
 /// A team that a user holds has its collectives: attach() runs before the team is returned.
-window::TeamCore& require_open(const std::shared_ptr<window::TeamCore>& team, const char* operation) {
+rma::TeamCore& require_open(const std::shared_ptr<rma::TeamCore>& team, const char* operation) {
   if (team == nullptr || team->fabric().closed() || team->closed) [[unlikely]] {
     if (team == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
-    if (team->fabric().is_forked() || !team->closed) window::throw_closed_runtime(team->fabric(), operation);
+    if (team->fabric().is_forked() || !team->closed) rma::throw_closed_runtime(team->fabric(), operation);
     throw Error(Code::closed, operation, "the team is closed");
   }
   return *team;
@@ -159,7 +159,7 @@ window::TeamCore& require_open(const std::shared_ptr<window::TeamCore>& team, co
 
 }  // namespace
 
-OpenTeam::OpenTeam(const std::shared_ptr<window::TeamCore>& team, const char* operation)
+OpenTeam::OpenTeam(const std::shared_ptr<rma::TeamCore>& team, const char* operation)
     : core(require_open(team, operation)), state(static_cast<State&>(*core.collectives)) {}
 
 CollectiveArgs barrier_call() {

@@ -15,9 +15,9 @@ using Counts = std::span<const std::size_t>;
 
 /// An open team, for the duration of a call. Throws Error{closed} if the team is closed.
 struct OpenTeam {
-  window::TeamCore& core;
+  rma::TeamCore& core;
   State& state;
-  OpenTeam(const std::shared_ptr<window::TeamCore>& core, const char* operation);
+  OpenTeam(const std::shared_ptr<rma::TeamCore>& core, const char* operation);
   int rank() const noexcept { return core.rank(); }
   int size() const noexcept { return core.size(); }
 };

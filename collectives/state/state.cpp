@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/execute/team_exchange.hpp"
+#include "collectives/network/team_exchange.hpp"
 #include "collectives/state/attach.hpp"
 #include "collectives/state/calls_on_streams.hpp"
-#include "runtime/window/operation_scope.hpp"
+#include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::collectives {
 
@@ -14,7 +14,7 @@ namespace {
 
 /// Ranks per node, if nodes are runs of equal length (the last may be shorter). Else each rank counts as its own node,
 /// which is correct but gains nothing from nodes.
-schedule::Shape shape_of(const window::TeamCore& team) {
+schedule::Shape shape_of(const rma::TeamCore& team) {
   const auto node_of = [&](int rank) { return team.fabric().node_of[static_cast<std::size_t>(team.world_rank(rank))]; };
   const int size = team.size();
   int run = 1;
@@ -34,7 +34,7 @@ schedule::Shape shape_of(const window::TeamCore& team) {
 // all_direct: each rank looks only at its own paths, but all ranks get the same result. A wire serves a pair in both
 // directions, and being on one node is symmetric. With several nodes, each rank has a peer that it can't reach
 // directly.
-State::State(window::TeamCore& team, const Settings& settings)
+State::State(rma::TeamCore& team, const Settings& settings)
     : team_(team),
       selector_(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters),
       settings_(settings),
@@ -64,7 +64,7 @@ std::exception_ptr State::close() {
   std::exception_ptr unheard;
   bool have_met = false;
   if (team_.is_world()) {
-    unheard = window::meet_to_close(team_.fabric(), team_.exchange());
+    unheard = rma::meet_to_close(team_.fabric(), team_.exchange());
     have_met = schedules_->failure().ok();
     if (!have_met) team_.use_exchange(nullptr);
   }
@@ -79,15 +79,15 @@ std::exception_ptr State::close() {
   if (have_met) {
     direct_.reset();  // no rank accesses another's part any more, so no further synchronization is needed
   } else if (direct_) {
-    window::close_step(unheard, [&] { direct_->close(); });
+    rma::close_step(unheard, [&] { direct_->close(); });
   }
   // The world's schedules use the last window to be closed.
   if (team_.is_world()) team_.use_exchange(nullptr);
-  window::close_step(unheard, [&] { schedules_->close(); });
+  rma::close_step(unheard, [&] { schedules_->close(); });
   return unheard;
 }
 
-void attach(window::TeamCore& team, const Settings& settings) {
+void attach(rma::TeamCore& team, const Settings& settings) {
   team.collectives = std::make_unique<State>(team, settings);
 }
 

@@ -4,11 +4,11 @@
 #include <array>
 #include <memory>
 
-#include "collectives/direct/direct_team.hpp"
-#include "collectives/execute/schedule_team.hpp"
+#include "collectives/network/schedule_team.hpp"
+#include "collectives/node/direct_team.hpp"
 #include "collectives/select/selector.hpp"
 #include "collectives/state/attach.hpp"
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 
 namespace hmc::collectives {
 
@@ -16,9 +16,9 @@ class CallsOnStreams;
 
 /// Schedules, which work over any wires; and DirectTeam, if every pair of ranks reaches each other by load and store.
 /// All ranks get the same result for the latter.
-class State final : public window::CollectiveState {
+class State final : public rma::CollectiveState {
  public:
-  State(window::TeamCore& team, const Settings& settings);
+  State(rma::TeamCore& team, const Settings& settings);
   ~State() override;
   std::exception_ptr close() override;
 
@@ -48,7 +48,7 @@ class State final : public window::CollectiveState {
  private:
   void tell_direct(schedule::Collective collective) const noexcept;
 
-  window::TeamCore& team_;
+  rma::TeamCore& team_;
   Selector selector_;
   Settings settings_;
   schedule::Shape shape_;

@@ -10,7 +10,7 @@
 namespace hmc {
 
 class Window;
-namespace window {
+namespace rma {
 class Core;
 }
 
@@ -50,8 +50,8 @@ struct Place {
 
   Allocator allocator;
   int device;
-  std::shared_ptr<window::Core> heap;  ///< the window, for a place in a window
-  Allocator part;                      ///< the kind of memory; for a place in a window, that of this rank's part
+  std::shared_ptr<rma::Core> heap;  ///< the window, for a place in a window
+  Allocator part;                   ///< the kind of memory; for a place in a window, that of this rank's part
   friend bool operator==(const Place&, const Place&) = default;
 };
 

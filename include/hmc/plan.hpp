@@ -7,7 +7,7 @@
 
 namespace hmc {
 
-namespace window {
+namespace rma {
 class TeamCore;
 }
 namespace collectives {
@@ -37,11 +37,11 @@ class HMC_API Plan {
 
  private:
   friend class Team;
-  Plan(std::shared_ptr<window::TeamCore> team, collectives::Operation* operation, const char* name) noexcept
+  Plan(std::shared_ptr<rma::TeamCore> team, collectives::Operation* operation, const char* name) noexcept
       : team_(std::move(team)), operation_(operation), name_(name) {}
   void release() noexcept;
 
-  std::shared_ptr<window::TeamCore> team_;
+  std::shared_ptr<rma::TeamCore> team_;
   collectives::Operation* operation_ = nullptr;
   const char* name_ = "";
   Request request_;

@@ -15,7 +15,7 @@
 
 namespace hmc {
 
-namespace window {
+namespace rma {
 class TeamCore;
 }
 
@@ -248,12 +248,12 @@ class HMC_API Team {
   std::uint64_t calls_by_algorithm(std::string_view collective, std::string_view algorithm) const;
 
   /// For HMC's own use.
-  const std::shared_ptr<window::TeamCore>& core() const noexcept { return core_; }
-  explicit Team(std::shared_ptr<window::TeamCore> core) noexcept : core_(std::move(core)) {}
+  const std::shared_ptr<rma::TeamCore>& core() const noexcept { return core_; }
+  explicit Team(std::shared_ptr<rma::TeamCore> core) noexcept : core_(std::move(core)) {}
 
  private:
   static void require_equal(const char* operation, std::size_t expected, std::size_t got);
-  std::shared_ptr<window::TeamCore> core_;
+  std::shared_ptr<rma::TeamCore> core_;
 };
 
 }  // namespace hmc

@@ -17,7 +17,7 @@ namespace hmc {
 
 class Team;
 struct Path;
-namespace window {
+namespace rma {
 class Core;
 }
 
@@ -227,11 +227,11 @@ class HMC_API Window {
   void free(std::uint64_t offset);
 
   /// For HMC's own use.
-  const std::shared_ptr<window::Core>& core() const noexcept { return core_; }
+  const std::shared_ptr<rma::Core>& core() const noexcept { return core_; }
 
  private:
-  explicit Window(std::shared_ptr<window::Core> core) noexcept : core_(std::move(core)) {}
-  std::shared_ptr<window::Core> core_;
+  explicit Window(std::shared_ptr<rma::Core> core) noexcept : core_(std::move(core)) {}
+  std::shared_ptr<rma::Core> core_;
 };
 
 }  // namespace hmc

@@ -7,8 +7,8 @@
 
 #include "collectives/select/parameters.hpp"
 #include "collectives/select/selector.hpp"
+#include "job/machine_model.hpp"
 #include "runtime/base/env.hpp"
-#include "runtime/job/machine_model.hpp"
 
 namespace hmc::launcher {
 

@@ -5,8 +5,8 @@
 #include <hmc/version.hpp>
 
 #include "bootstrap/detect/detect.hpp"
+#include "job/wires.hpp"
 #include "runtime/base/env.hpp"
-#include "runtime/job/wires.hpp"
 #include "runtime/memory/provider.hpp"
 #include "runtime/topology/cpu_layout.hpp"
 

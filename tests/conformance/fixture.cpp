@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "runtime/transport/am/am_wire.hpp"
+#include "runtime/transport/am/tcp/tcp_wire.hpp"
 #include "runtime/transport/shm/shm_wire.hpp"
-#include "runtime/transport/tcp/tcp_wire.hpp"
 #include "tests/support/sim_wire.hpp"
 #ifdef HMC_HAVE_UCX
-#include "runtime/transport/ucx/ucx_wire.hpp"
+#include "runtime/transport/am/ucx/ucx_wire.hpp"
 #endif
 
 namespace hmc::conformance {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "runtime/memory/provider.hpp"
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 #include "tests/gpu/driver_api.hpp"
 #include "tests/multirank/device_support.hpp"
 
@@ -68,7 +68,7 @@ std::string why_absent(const hmc::gpu::DriverApi& api, SharingKind kind) {
 
 /// Every rank passes its descriptor and bytes to the next rank.
 Exported from_previous(Me& me, Exported mine) {
-  hmc::window::Fabric& fabric = me.runtime->world().core()->fabric();
+  hmc::rma::Fabric& fabric = me.runtime->world().core()->fabric();
   std::uint64_t number = fabric.node_link->next_share();
   me.runtime->world().broadcast(&number, sizeof number, 0);
   hmc::base::ShareGroup group;

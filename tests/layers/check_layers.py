@@ -31,11 +31,11 @@ ALLOWED = {
     "runtime/transport/*": [PUBLIC, *CORE, "runtime/transport"],
     "runtime/transport/shm/peer_reads.hpp": [PUBLIC, "runtime/base"],  # process_vm_readv; needs no wire
     "runtime/transport/am": [PUBLIC, *CORE, "runtime/transport"],
-    "runtime/transport/tcp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/am"],  # carry messages
-    "runtime/transport/ucx": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/am"],
-    "runtime/window": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
-    "runtime/window/device": [PUBLIC, *CORE, "runtime/transport", "runtime/window"],
-    "collectives": [PUBLIC, "runtime/base", "runtime/window", "runtime/window/device", *SCHEDULE, "collectives/select",
+    "runtime/transport/am/tcp": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/am"],  # carry messages
+    "runtime/transport/am/ucx": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/am"],
+    "runtime/rma": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
+    "runtime/device": [PUBLIC, *CORE, "runtime/transport", "runtime/rma"],
+    "collectives": [PUBLIC, "runtime/base", "runtime/rma", "runtime/device", *SCHEDULE, "collectives/select",
                     "runtime/transport/shm/peer_reads.hpp"],  # no other part of transport
     "collectives/select": [PUBLIC, "runtime/base", *SCHEDULE],  # pure: hmcinfo calls it too
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock
@@ -44,13 +44,14 @@ ALLOWED = {
     "bootstrap/tcp": [PUBLIC, "runtime/base", "bootstrap"],
     "bootstrap/detect": [PUBLIC, "runtime/base", "bootstrap", "bootstrap/tcp"],
     "verify": [PUBLIC, "runtime/base", *SCHEDULE],
-    "sim": [PUBLIC, "runtime/base", *SCHEDULE, "collectives/select", "runtime/job/machine_model.hpp"],
-    "runtime/job": ANY,  # the composition root
-    "runtime/job/machine_model.hpp": ANY,  # called by hmcinfo and hmc-sim
-    "runtime/job/wires.hpp": ANY,  # called by hmcinfo
+    "sim": [PUBLIC, "runtime/base", *SCHEDULE, "collectives/select", "job/machine_model.hpp"],
+    "job": ANY,  # the composition root
+    "capi": [PUBLIC, "runtime/base"],
+    "job/machine_model.hpp": ANY,  # called by hmcinfo and hmc-sim
+    "job/wires.hpp": ANY,  # called by hmcinfo
     "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap", "bootstrap/tcp"],  # never window
     "launcher/info": [PUBLIC, *CORE, "bootstrap", "bootstrap/detect", "launcher",
-                      *SCHEDULE, "collectives/select", "runtime/job/machine_model.hpp", "runtime/job/wires.hpp"],
+                      *SCHEDULE, "collectives/select", "job/machine_model.hpp", "job/wires.hpp"],
     "examples": [PUBLIC],
     "bench": [PUBLIC],
     "bench/micro": ANY,  # one step of the internals at a time
@@ -60,11 +61,11 @@ ALLOWED = {
 
 # ---- libraries of others: who may include their headers.
 LIBRARIES = {
-    "fmt/": ["runtime", "collectives", "bootstrap", "launcher", "verify", "sim", "bench", "tests"],
+    "fmt/": ["runtime", "collectives", "bootstrap", "job", "capi", "launcher", "verify", "sim", "bench", "tests"],
     "hwloc": ["runtime/topology", "tests"],
-    "ucp/": ["runtime/transport/ucx", "tests", "bench"],
-    "uct/": ["runtime/transport/ucx", "tests"],
-    "ucs/": ["runtime/transport/ucx", "tests"],
+    "ucp/": ["runtime/transport/am/ucx", "tests", "bench"],
+    "uct/": ["runtime/transport/am/ucx", "tests"],
+    "ucs/": ["runtime/transport/am/ucx", "tests"],
     "openssl/": ["bootstrap", "tests"],
     "CLI/": ["launcher", "verify", "sim", "bench"],
     "nlohmann/": ["launcher", "sim", "bench", "tests", "collectives/select"],
@@ -79,7 +80,7 @@ FORBIDDEN_NAMES = {
     "collectives": re.compile(r"\btransport::(?!(PeerReads|ReadProbe)\b)"),  # collectives use window's verbs
 }
 
-TOP_FOLDERS = ["bench", "bootstrap", "cmake", "collectives", "docs", "examples", "include", "launcher", "python",
+TOP_FOLDERS = ["bench", "bootstrap", "capi", "cmake", "collectives", "docs", "examples", "include", "job", "launcher", "python",
                "runtime", "sim", "tests", "verify"]
 README_LINES = 80
 

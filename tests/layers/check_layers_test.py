@@ -15,14 +15,14 @@ GOOD = {
     "runtime/base/status.hpp": "#include <hmc/types.hpp>\n",
     "runtime/transport/wire.hpp": '#include "runtime/base/status.hpp"\n',
     "runtime/transport/shm/shm.hpp": '#include "runtime/transport/wire.hpp"\n',
-    "runtime/transport/ucx/ucx.hpp": '#include <ucp/api/ucp.h>\n#include "runtime/transport/wire.hpp"\n',
-    "runtime/window/core.hpp": '#include "runtime/transport/wire.hpp"\n',
-    "runtime/job/core.cpp": '#include "runtime/transport/shm/shm.hpp"\n#include "collectives/ring.cpp"\n',
-    "collectives/ring.cpp": '#include "runtime/window/core.hpp"\n',
+    "runtime/transport/am/ucx/ucx.hpp": '#include <ucp/api/ucp.h>\n#include "runtime/transport/wire.hpp"\n',
+    "runtime/rma/core.hpp": '#include "runtime/transport/wire.hpp"\n',
+    "job/core.cpp": '#include "runtime/transport/shm/shm.hpp"\n#include "collectives/ring.cpp"\n',
+    "collectives/ring.cpp": '#include "runtime/rma/core.hpp"\n',
     "bootstrap/bootstrap.hpp": '#include "runtime/base/status.hpp"\n',
     "launcher/main.cpp": '#include "bootstrap/bootstrap.hpp"\n',
     "examples/01.cpp": "#include <hmc/types.hpp>\n",
-    "tests/unit/a_test.cpp": '#include "runtime/window/core.hpp"\n',
+    "tests/unit/a_test.cpp": '#include "runtime/rma/core.hpp"\n',
 }
 TOP_FOLDERS = sorted({name.split("/")[0] for name in GOOD})
 
@@ -71,11 +71,11 @@ class CheckLayers(Tree):
         self.assert_refused("collectives/bad.cpp", '"runtime/transport/shm/shm.hpp"')
 
     def test_window_may_not_include_a_wire(self):
-        self.assert_refused("runtime/window/bad.cpp", '"runtime/transport/shm/shm.hpp"')
+        self.assert_refused("runtime/rma/bad.cpp", '"runtime/transport/shm/shm.hpp"')
 
     def test_window_may_not_include_its_implementation_for_devices(self):
-        self.write("runtime/window/device/part.hpp", "")
-        self.assert_refused("runtime/window/bad.cpp", '"runtime/window/device/part.hpp"')
+        self.write("runtime/device/part.hpp", "")
+        self.assert_refused("runtime/rma/bad.cpp", '"runtime/device/part.hpp"')
 
     def test_bootstrap_may_not_include_what_implements_it(self):
         self.write("bootstrap/tcp/tcp.hpp", '#include "bootstrap/bootstrap.hpp"\n')
@@ -84,17 +84,17 @@ class CheckLayers(Tree):
         self.assert_refused("bootstrap/bad.cpp", '"bootstrap/tcp/tcp.hpp"')
 
     def test_a_wire_may_not_include_another(self):
-        self.assert_refused("runtime/transport/ucx/bad.cpp", '"runtime/transport/shm/shm.hpp"')
+        self.assert_refused("runtime/transport/am/ucx/bad.cpp", '"runtime/transport/shm/shm.hpp"')
 
     def test_wires_that_carry_messages_may_include_them_and_no_other_wire_may(self):
         self.write("runtime/transport/am/link.hpp", '#include "runtime/transport/wire.hpp"\n')
-        self.write("runtime/transport/tcp/tcp.hpp", '#include "runtime/transport/am/link.hpp"\n')
+        self.write("runtime/transport/am/tcp/tcp.hpp", '#include "runtime/transport/am/link.hpp"\n')
         self.assertEqual(self.check(), [])
         self.assert_refused("runtime/transport/shm/bad.cpp", '"runtime/transport/am/link.hpp"')
 
     def test_messages_may_not_include_what_carries_them(self):
-        self.write("runtime/transport/tcp/tcp.hpp", '#include "runtime/transport/wire.hpp"\n')
-        self.assert_refused("runtime/transport/am/bad.cpp", '"runtime/transport/tcp/tcp.hpp"')
+        self.write("runtime/transport/am/tcp/tcp.hpp", '#include "runtime/transport/wire.hpp"\n')
+        self.assert_refused("runtime/transport/am/bad.cpp", '"runtime/transport/am/tcp/tcp.hpp"')
 
     def test_abstract_transport_may_not_include_a_wire(self):
         self.assert_refused("runtime/transport/bad.hpp", '"runtime/transport/shm/shm.hpp"')
@@ -106,11 +106,11 @@ class CheckLayers(Tree):
         self.assert_refused("bootstrap/bad.cpp", '"runtime/transport/wire.hpp"')
 
     def test_launcher_may_not_include_window(self):
-        self.assert_refused("launcher/bad.cpp", '"runtime/window/core.hpp"')
+        self.assert_refused("launcher/bad.cpp", '"runtime/rma/core.hpp"')
 
     def test_nobody_includes_job(self):
-        self.write("runtime/job/core.hpp", "")
-        self.assert_refused("collectives/bad.cpp", '"runtime/job/core.hpp"')
+        self.write("job/core.hpp", "")
+        self.assert_refused("collectives/bad.cpp", '"job/core.hpp"')
 
     def test_public_headers_include_no_internals(self):
         self.assert_refused("include/hmc/bad.hpp", '"runtime/base/status.hpp"')
@@ -119,7 +119,7 @@ class CheckLayers(Tree):
         self.assert_refused("examples/bad.cpp", '"runtime/base/status.hpp"')
 
     def test_a_library_stays_in_its_room(self):
-        self.assert_refused("runtime/window/bad.cpp", "<ucp/api/ucp.h>")
+        self.assert_refused("runtime/rma/bad.cpp", "<ucp/api/ucp.h>")
 
     def test_a_path_that_is_not_from_the_root_is_refused(self):
         self.assert_refused("runtime/transport/bad.hpp", '"wire.hpp"')

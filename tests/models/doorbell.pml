@@ -2,7 +2,7 @@
 // visible rings.
 //
 // Mirrors runtime/base/wait.cpp (sleep_on_bell, ring_now), runtime/base/wait.hpp (someone_sleeps) and
-// collectives/direct/direct_team.cpp (ring_all after arrive): a barrier whose waits all sleep. `sleepers`
+// collectives/node/direct_team.cpp (ring_all after arrive): a barrier whose waits all sleep. `sleepers`
 // is counted up by a read-modify-write whose store half may be late, as it may be on arm64: what orders it
 // is the fence. The futex is the kernel's: comparing and falling asleep are one step, and a wake that comes
 // before finds nobody.

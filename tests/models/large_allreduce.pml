@@ -1,7 +1,7 @@
 // Large allreduce: every rank reduces its own slice from all inputs and stores it where each rank will have it.
 //
-// Mirrors collectives/allreduce/sliced.cpp (Sliced: run, stage, stage_and_show, finish, reduce_own, take_results,
-// with and without `pair`) and, of collectives/direct/direct_team.*, publish, wait_phases, wait_staging_free and
+// Mirrors collectives/node/allreduce_sliced.cpp (Sliced: run, stage, stage_and_show, finish, reduce_own, take_results,
+// with and without `pair`) and, of collectives/node/direct_team.*, publish, wait_phases, wait_staging_free and
 // staging_in_use_until. Every call, each rank's input and output may lie in a window or be private. The caller
 // writes its input before a call and reads its output after it; two calls, some of two pieces.
 //

@@ -1,8 +1,8 @@
 // Small calls: the payload rides in the arrival line or stands in a slot beside it, TURNS of each, in turn.
 // Allreduce waits for everyone; a broadcast's root waits for nobody, its readers for the root alone.
 //
-// Mirrors collectives/allreduce/direct.cpp (small), collectives/broadcast/direct.cpp (small) and, of
-// collectives/direct/direct_team.cpp, begin and let_others_catch_up (who is TURNS - 1 calls ahead of where it has seen
+// Mirrors collectives/node/allreduce.cpp (small), collectives/node/broadcast.cpp (small) and, of
+// collectives/node/direct_team.cpp, begin and let_others_catch_up (who is TURNS - 1 calls ahead of where it has seen
 // everyone waits until they are half of that behind), arrive (plain stores of signature and payload, then the release
 // store of `sequence`), wait_line and wait_arrivals. Signature, payload and slot are one place here: all three are
 // plain stores before the flag. Not modelled: the code has twice as many lines as slots, so that those of calls that

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 #include "tests/multirank/calls_on_streams.hpp"
 
 namespace {

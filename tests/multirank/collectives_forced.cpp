@@ -6,8 +6,8 @@
 
 #include "bootstrap/inproc.hpp"
 #include "collectives/select/selector.hpp"
+#include "job/core.hpp"
 #include "runtime/base/env.hpp"
-#include "runtime/job/core.hpp"
 
 namespace hmc {
 namespace {

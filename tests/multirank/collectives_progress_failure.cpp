@@ -63,7 +63,7 @@ class ProgressFailure : public testing::TestWithParam<std::tuple<int, int>> {
     return met;
   }
 
-  static window::Fabric& fabric_of(Runtime& runtime) { return runtime.world().core()->fabric(); }
+  static rma::Fabric& fabric_of(Runtime& runtime) { return runtime.world().core()->fabric(); }
   static void compute_until(const std::function<bool()>& over) {
     for (const auto limit = Clock::now() + 20s; !over() && Clock::now() < limit;) std::this_thread::sleep_for(50us);
     EXPECT_TRUE(over());

@@ -8,7 +8,7 @@
 
 #include <hmc/hmc.hpp>
 
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 
 namespace {
 
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   }
   if (!good) std::fprintf(stderr, "rank %d: %s\n", runtime.rank(), text.c_str());
   // The other ranks report a rank that exits earlier as failed.
-  const hmc::window::Fabric& fabric = world.core()->fabric();
+  const hmc::rma::Fabric& fabric = world.core()->fabric();
   static_cast<void>(fabric.exchange->allgather({}, fabric.deadline()));
   std::fflush(stderr);
   std::_Exit(good ? 0 : 1);

@@ -13,8 +13,8 @@
 #include "bootstrap/inproc.hpp"
 #include "collectives/select/parameters.hpp"
 #include "collectives/state/state.hpp"
+#include "job/core.hpp"
 #include "runtime/base/deadline.hpp"
-#include "runtime/job/core.hpp"
 
 namespace hmc {
 namespace {

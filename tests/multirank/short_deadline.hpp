@@ -8,9 +8,9 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/bootstrap.hpp"
+#include "job/core.hpp"
 #include "runtime/base/env.hpp"
-#include "runtime/job/core.hpp"
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 
 namespace hmc {
 

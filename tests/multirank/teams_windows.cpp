@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/window/team_core.hpp"
+#include "runtime/rma/team_core.hpp"
 #include "tests/multirank/collectives_support.hpp"
 
 namespace {

@@ -6,8 +6,8 @@
 
 #include <hmc/hmc.hpp>
 
+#include "runtime/rma/core.hpp"
 #include "runtime/transport/am/am_wire.hpp"
-#include "runtime/window/core.hpp"
 #include "tests/multirank/stopped_peer.hpp"
 #include "tests/support/pattern.hpp"
 #include "tests/support/spmd.hpp"

@@ -1,6 +1,6 @@
 #include <hmc/runtime.hpp>
 
-#include "runtime/job/core.hpp"
+#include "job/core.hpp"
 #include "tests/support/spmd.hpp"
 
 namespace hmc::spmd {

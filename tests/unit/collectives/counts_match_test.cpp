@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "collectives/execute/operation.hpp"
+#include "collectives/network/operation.hpp"
 
 namespace hmc::collectives {
 namespace {

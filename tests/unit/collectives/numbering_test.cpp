@@ -1,5 +1,5 @@
 // Every rank has finished an area's last use before the area is reused. Also: the positions of guards.
-#include "collectives/execute/numbering.hpp"
+#include "collectives/network/numbering.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // The choice between the two paths of private buffers: by rule and by trial.
 #include <gtest/gtest.h>
 
-#include "collectives/direct/private_way.hpp"
-#include "collectives/direct/tried_ways.hpp"
+#include "collectives/node/private_way.hpp"
+#include "collectives/node/tried_ways.hpp"
 
 namespace hmc::collectives {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <hmc/error.hpp>
 
-#include "collectives/execute/plan.hpp"
+#include "collectives/network/plan.hpp"
 #include "collectives/schedule/algorithms/registry.hpp"
 #include "collectives/select/choices.hpp"
 #include "collectives/select/parameters.hpp"

@@ -1,5 +1,5 @@
 // The copies of a schedule that can be omitted, because a message is received in the output or a sum is computed there.
-#include "collectives/execute/shortcuts.hpp"
+#include "collectives/network/shortcuts.hpp"
 
 #include <gtest/gtest.h>
 

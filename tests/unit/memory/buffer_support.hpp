@@ -7,8 +7,8 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/inproc.hpp"
+#include "job/core.hpp"
 #include "runtime/base/env.hpp"
-#include "runtime/job/core.hpp"
 #include "tests/unit/memory/fake.hpp"
 
 namespace hmc {

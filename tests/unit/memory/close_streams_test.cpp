@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "bootstrap/inproc.hpp"
+#include "job/core.hpp"
 #include "runtime/base/env.hpp"
-#include "runtime/job/core.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "tests/support/code_of.hpp"
 #include "tests/unit/memory/fake.hpp"

@@ -1,5 +1,5 @@
 // The addresses that a rank publishes, and the order in which a peer tries them.
-#include "runtime/transport/tcp/addresses.hpp"
+#include "runtime/transport/am/tcp/addresses.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

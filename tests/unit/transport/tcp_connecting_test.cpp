@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/base/fd.hpp"
-#include "runtime/transport/tcp/connection.hpp"
-#include "runtime/transport/tcp/tcp_link.hpp"
+#include "runtime/transport/am/tcp/connection.hpp"
+#include "runtime/transport/am/tcp/tcp_link.hpp"
 #include "tests/unit/transport/tcp_station.hpp"
 
 namespace hmc::transport::tcp {

@@ -1,5 +1,5 @@
 // TcpLink alone, without threads: frames that arrive in parts, and connections that end.
-#include "runtime/transport/tcp/tcp_link.hpp"
+#include "runtime/transport/am/tcp/tcp_link.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -19,7 +19,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/transport/am/peers.hpp"
-#include "runtime/transport/tcp/tcp_link.hpp"
+#include "runtime/transport/am/tcp/tcp_link.hpp"
 
 namespace hmc::transport::tcp {
 

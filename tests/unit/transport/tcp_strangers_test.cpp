@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/transport/tcp/tcp_link.hpp"
+#include "runtime/transport/am/tcp/tcp_link.hpp"
 #include "tests/unit/transport/tcp_station.hpp"
 
 namespace hmc::transport::tcp {

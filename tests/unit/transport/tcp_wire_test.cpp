@@ -1,5 +1,5 @@
 // The whole tcp wire: from the bytes on its sockets to the registered memory.
-#include "runtime/transport/tcp/tcp_wire.hpp"
+#include "runtime/transport/am/tcp/tcp_wire.hpp"
 
 #include <gtest/gtest.h>
 

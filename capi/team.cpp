@@ -1,0 +1,92 @@
+// The C ABI: teams; barrier, broadcast, allgather and allreduce.
+#include "capi/c_api.hpp"
+
+#include <utility>
+
+using namespace hmc::c_api;  // NOLINT: the functions below are C's
+
+namespace {
+
+hmc::DType dtype_of(hmc_dtype type) { return enum_of<hmc::DType>(type, hmc::dtype_count, "allreduce", "element type"); }
+
+// hmc_dtype has the size of an int, and hmc::DType has 8 bits, so a C function can't be called as a ReduceFunction.
+struct UserFunction {
+  hmc_reduce_function function;
+  void* context;
+};
+void call_c_function(void* accumulated, const void* next, std::size_t count, hmc::DType type, void* context) {
+  const auto& user = *static_cast<const UserFunction*>(context);
+  user.function(accumulated, next, count, static_cast<hmc_dtype>(type), user.context);
+}
+
+// A rank that isn't a member of the new team gets a null handle.
+template <typename Make> hmc_code derive(const char* operation, hmc_team_t parent, hmc_team_t* result, Make&& make) {
+  return guarded(operation, [&] {
+    hmc_team_t& out = required(result, operation, "the place for the result");
+    hmc::Team made = make(team_of(parent, operation));
+    out = made ? new hmc_team{std::move(made)} : nullptr;
+  });
+}
+
+}  // namespace
+
+int hmc_team_rank(hmc_team_t team) { return team == nullptr ? -1 : team->team.rank(); }
+int hmc_team_size(hmc_team_t team) { return team == nullptr ? -1 : team->team.size(); }
+int hmc_team_world_rank(hmc_team_t team, int rank) {
+  int world = -1;
+  (void)guarded("Team::world_rank", [&] { world = team_of(team, "Team::world_rank").world_rank(rank); });
+  return world;
+}
+
+hmc_code hmc_team_split(hmc_team_t team, int colour, int key, hmc_team_t* result) {
+  return derive("split", team, result, [&](hmc::Team& parent) { return parent.split(colour, key); });
+}
+hmc_code hmc_team_subset(hmc_team_t team, const int* ranks, std::size_t count, hmc_team_t* result) {
+  return derive("subset", team, result, [&](hmc::Team& parent) {
+    if (count > 0) (void)required(ranks, "subset", "the list of ranks");
+    return parent.subset({ranks, count});
+  });
+}
+hmc_code hmc_team_duplicate(hmc_team_t team, hmc_team_t* result) {
+  return derive("duplicate", team, result, [](hmc::Team& parent) { return parent.duplicate(); });
+}
+hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result) {
+  return derive("node_team", team, result, [](hmc::Team& parent) { return parent.node_team(); });
+}
+hmc_code hmc_team_leaders(hmc_team_t team, hmc_team_t* result) {
+  return derive("leaders", team, result, [](hmc::Team& parent) { return parent.leaders(); });
+}
+hmc_code hmc_team_close(hmc_team_t team) {
+  return guarded("Team::close", [&] { team_of(team, "Team::close").close(); });
+}
+void hmc_team_destroy(hmc_team_t team) {
+  if (team != nullptr && !team->is_world) delete team;
+}
+
+hmc_code hmc_barrier(hmc_team_t team) {
+  return guarded("barrier", [&] { team_of(team, "barrier").barrier(); });
+}
+
+hmc_code hmc_broadcast(hmc_team_t team, void* data, std::size_t bytes, int root) {
+  return guarded("broadcast", [&] { team_of(team, "broadcast").broadcast(data, bytes, root); });
+}
+
+hmc_code hmc_allgather(hmc_team_t team, const void* in, void* out, std::size_t bytes) {
+  return guarded("allgather", [&] { team_of(team, "allgather").allgather(in, out, bytes); });
+}
+
+hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, std::size_t count, hmc_dtype type, hmc_op op) {
+  return guarded("allreduce", [&] {
+    const auto how = enum_of<hmc::Op>(op, hmc::op_count, "allreduce", "operation");
+    team_of(team, "allreduce").allreduce(in, out, count, dtype_of(type), how);
+  });
+}
+
+hmc_code hmc_allreduce_user(hmc_team_t team, const void* in, void* out, std::size_t count, hmc_dtype type,
+                            hmc_reduce_function function, void* context) {
+  return guarded("allreduce", [&] {
+    if (function == nullptr) throw hmc::Error(hmc::Code::invalid_argument, "allreduce", "the function is null");
+    UserFunction user{function, context};
+    team_of(team, "allreduce").allreduce(in, out, count, dtype_of(type), call_c_function, &user);
+  });
+}

@@ -1,0 +1,75 @@
+// Calls on streams within a node: the streams wait for each other's words, without the host.
+//
+// A piece of an allreduce: copy the input to this rank's staging; the streams synchronize; this rank's device reduces
+// its slice of all stagings into all stagings; the streams synchronize again; copy the staging to the output.
+//
+// Between the two synchronizations only rank i's kernel accesses slice i of any staging; outside of them only the
+// owner's copies do. The next piece's copy comes after the second synchronization, at which all kernels have finished
+// with this rank's staging.
+#include <algorithm>
+
+#include "collectives/device/make.hpp"
+#include "runtime/device/stream_group.hpp"
+
+namespace hmc::collectives {
+
+namespace {
+
+using base::Status;
+using rma::StreamGroup;
+
+constexpr std::size_t border_bytes = 4096;
+
+class ByWords final : public CallsOnStreams {
+ public:
+  ByWords(const OpenTeam& team, const char* operation, const void* buffer)
+      : team_(team.core), streams_(team.core, operation, buffer) {}
+
+  void allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) override {
+    const ReduceCall call = allreduce_direct_call(in, out, count, type, Reduction(op));
+    require(streams_.accepts(in), "allreduce_on");
+    require(streams_.accepts(out), "allreduce_on");
+    require(streams_.begin(stream, call.signature.word()), "allreduce_on");
+    const std::size_t most = StreamGroup::staging_bytes / call.element;
+    Status status;
+    for (std::size_t first = 0; status.ok() && first < count; first += most)
+      status = piece(call, op, first, std::min(most, count - first));
+    require(streams_.end(status), "allreduce_on");
+  }
+
+  void barrier(void* stream, const void* buffer) override {
+    require(streams_.accepts(buffer), "barrier_on");
+    require(streams_.begin(stream, 0), "barrier_on");
+    require(streams_.end(streams_.meet(0)), "barrier_on");
+  }
+
+  void close() override { streams_.close(); }
+
+ private:
+  Status piece(const ReduceCall& call, Op op, std::size_t first, std::size_t count) {
+    const auto* const in = static_cast<const std::byte*>(call.in) + first * call.element;
+    auto* const out = static_cast<std::byte*>(call.out) + first * call.element;
+    const auto ranks = static_cast<std::size_t>(team_.size()), border = border_bytes / call.element;
+    const std::size_t length = ((count + ranks - 1) / ranks + border - 1) / border * border;
+    const std::size_t begins = std::min(count, static_cast<std::size_t>(team_.rank()) * length);
+    const std::size_t mine = std::min(length, count - begins);
+    Status status = streams_.take_in(in, count * call.element);
+    if (status.ok()) status = streams_.meet(0);
+    if (status.ok() && mine > 0) status = streams_.reduce(begins, mine, call.type, op);
+    if (status.ok()) status = streams_.meet(1);
+    return status.ok() ? streams_.give_out(out, count * call.element) : status;
+  }
+
+  void require(const Status& status, const char* operation) const { rma::require(team_.fabric(), status, {operation}); }
+
+  rma::TeamCore& team_;
+  StreamGroup streams_;
+};
+
+}  // namespace
+
+std::unique_ptr<CallsOnStreams> make_by_words(const OpenTeam& team, const char* operation, const void* buffer) {
+  return std::make_unique<ByWords>(team, operation, buffer);
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,101 @@
+// Arena: the registered memory that a team's schedules put into.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "collectives/args/signature.hpp"
+#include "collectives/network/ledger.hpp"
+#include "collectives/network/report.hpp"
+#include "collectives/select/room.hpp"
+#include "runtime/rma/core.hpp"
+
+namespace hmc::collectives {
+
+/// One window per team. Each rank's part holds:
+/// - control: the alarm word, a slot per round of a guard, a report and two questions per rank, and the rank's ledger;
+/// - areas: each has 64-bit signal slots, and scratch. Call number n uses area n % areas.
+///
+/// Numbering decides which area a call uses, and when that area is free. A slot of a call's area holds a stamp, whose
+/// upper bits are the call's number. Numbers only increase, so slots are never cleared.
+class Arena {
+ public:
+  static constexpr int areas = 8;
+
+  explicit Arena(rma::TeamCore& team);
+  void close() { window_->close(); }
+  const rma::Core& window() const noexcept { return *window_; }
+  const std::shared_ptr<rma::Core>& shared_window() const noexcept { return window_; }
+
+  int size() const noexcept { return static_cast<int>(window_->peers().size()); }
+  /// World rank, as statuses and wait notes use it.
+  int world(int rank) const noexcept { return rank < 0 ? -1 : window_->peers()[static_cast<std::size_t>(rank)].world; }
+
+  std::uint64_t scratch_bytes() const noexcept { return room_.scratch_bytes; }
+  std::uint32_t slots() const noexcept { return room_.slots; }
+
+  std::uint64_t slot_offset(std::uint64_t number, std::uint32_t slot) const noexcept {
+    return area(number) + std::uint64_t{slot} * 8;
+  }
+  std::uint64_t scratch_offset(std::uint64_t number) const noexcept {
+    return area(number) + std::uint64_t{room_.slots} * 8;
+  }
+  std::byte* scratch(std::uint64_t number) const noexcept { return window_->data() + scratch_offset(number); }
+
+  /// The size of each area.
+  const Room& room() const noexcept { return room_; }
+
+  static constexpr std::uint64_t alarm_offset = 0;
+  static std::uint64_t guard_offset(unsigned round) noexcept { return 64 + std::uint64_t{round} * 8; }
+  static std::uint64_t report_offset(int rank) noexcept {
+    return control_head + static_cast<std::uint64_t>(rank) * sizeof(Report);
+  }
+  /// A question is a stamp: the asking rank waits in this call for the owner of the memory, and has this history. There
+  /// is one for the rank's started calls, and one for its present blocking call.
+  static constexpr int questions = 2;
+  std::uint64_t question_offset(int rank, int which = 0) const noexcept {
+    return questions_at_ + (static_cast<std::uint64_t>(rank) * questions + static_cast<std::uint64_t>(which)) * 8;
+  }
+  const Report& report(int rank) const noexcept {
+    return *reinterpret_cast<const Report*>(window_->data() + report_offset(rank));
+  }
+
+  Ledger& ledger() const noexcept { return *reinterpret_cast<Ledger*>(window_->data() + ledger_at_); }
+  /// Another rank's ledger; null if load and store don't reach it.
+  Ledger* ledger_of(int rank) const noexcept {
+    std::byte* const direct = window_->peers()[static_cast<std::size_t>(rank)].direct;
+    return direct != nullptr ? reinterpret_cast<Ledger*>(direct + ledger_at_) : nullptr;
+  }
+
+  /// Acquire: pairs with put_signal's release; bytes put before the signal are visible.
+  std::uint64_t word(std::uint64_t offset) const noexcept {
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(window_->data() + offset))
+        .load(std::memory_order_acquire);
+  }
+  std::uint64_t slot(std::uint64_t number, std::uint32_t index) const noexcept {
+    return word(slot_offset(number, index));
+  }
+
+  static constexpr unsigned tag_bits = 24;
+  static constexpr std::uint64_t stamp(std::uint64_t number, std::uint64_t hash) noexcept {
+    return number << tag_bits | hash >> (64 - tag_bits);
+  }
+  static constexpr std::uint64_t tag_of(std::uint64_t stamp) noexcept {
+    return stamp & ((std::uint64_t{1} << tag_bits) - 1);
+  }
+
+ private:
+  static constexpr std::uint64_t control_head = 1024;  // the alarm's line, and guard slots for up to 2^64 ranks
+  std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
+
+  Room room_;
+  std::uint64_t questions_at_;
+  std::uint64_t ledger_at_;
+  std::uint64_t first_area_;
+  std::uint64_t area_bytes_;
+  std::shared_ptr<rma::Core> window_;
+};
+
+}  // namespace hmc::collectives

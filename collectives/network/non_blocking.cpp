@@ -1,0 +1,212 @@
+// Operations that continue while the caller computes.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "collectives/network/schedule_team.hpp"
+#include "collectives/network/throw_failure.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+
+namespace {
+
+/// A ticket: the number of runs of its operation, above the operation's index.
+constexpr unsigned index_bits = 20;
+
+}  // namespace
+
+Operation& ScheduleTeam::take_operation() {
+  if (free_.empty()) {
+    operations_.push_back(std::make_unique<Operation>(arena_));
+    Operation& added = *operations_.back();
+    added.ticket = operations_.size();
+    free_.reserve(operations_.size());
+    active_.reserve(operations_.size() + 1);
+    return added;
+  }
+  Operation& taken = *free_.back();
+  free_.pop_back();
+  return taken;
+}
+
+/// Starts an operation; can't fail, as share(), which can, runs before. Reserves all its turns now, so that turns are
+/// in the order of calls on every rank; see Numbering.
+Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
+  enter(operation, operation.args().signature);
+  operation.start(false);
+  operation.numbers = numbers_;
+  for (std::uint64_t i = 0; i < operation.turns(); ++i) static_cast<void>(numbers_.next(operation.history, false));
+  operation.turn = operation.numbers.next(operation.history, false);
+  operation.ticket += std::uint64_t{1} << index_bits;
+  operation.under_way = true;
+  ticket = operation.ticket;
+  active_.push_back(&operation);
+  begin_piece(operation);
+  step(By::owner);
+  return {};
+}
+
+Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
+                           std::unique_ptr<rma::HostCopies> copies) noexcept {
+  return start(args, ticket, std::move(copies), nullptr);
+}
+
+Status ScheduleTeam::start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPlace> place) noexcept {
+  std::uint64_t ticket = 0;
+  return start(args, ticket, nullptr, std::move(place));
+}
+
+Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<rma::HostCopies> copies,
+                           std::unique_ptr<StreamPlace> place) noexcept {
+  const Visit visit(fabric_.background, true, rma::Background::Call::starts);
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  try {
+    Operation& operation = take_operation();
+    if (const Status status = prepare(operation, args); !status.ok()) {
+      free_.push_back(&operation);
+      return status;
+    }
+    free_.push_back(&operation);  // until nothing can fail any more
+    share();
+    free_.pop_back();
+    operation.copies = std::move(copies);
+    operation.place = std::move(place);
+    return begin(operation, ticket);
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for an operation");
+  }
+}
+
+void ScheduleTeam::retire(Operation& operation) noexcept {
+  if (operation.copies != nullptr) [[unlikely]] {
+    operation.lost = operation.copies->finish();
+    if (!operation.lost.ok()) operation.lost_ticket = operation.ticket;
+  }
+  if (operation.place != nullptr) [[unlikely]] {
+    operation.place->go_on();
+    operation.place.reset();
+  }
+  operation.under_way = false;
+  std::erase(active_, &operation);
+  if (!operation.is_kept) let_go(operation);
+}
+
+/// An operation that lost its output keeps the status for its ticket, which may be tested at any time. So it isn't
+/// reused.
+void ScheduleTeam::let_go(Operation& operation) noexcept {
+  operation.copies.reset();
+  if (operation.lost.ok()) free_.push_back(&operation);
+}
+
+/// Called outside of the waiter's loop over its progress sources. Unregisters when nothing is in flight.
+void ScheduleTeam::tidy() noexcept {
+  if (active_.empty()) unshare();
+}
+
+Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
+  const Visit visit(fabric_.background, driven_, rma::Background::Call::asks);
+  if (!visit) return Status::in_progress();  // the thread is stepping, and a test never waits
+  const std::size_t index = (ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1;
+  const Operation& operation = *operations_[index];
+  const auto over = [&]() noexcept { return operation.ticket != ticket || !operation.under_way; };
+  for (int look = 0; look < 2; ++look) {
+    if (over()) {
+      tidy();
+      return outcome_of(operation, ticket);
+    }
+    if (!failure_.ok()) return failure_;
+    step(By::owner);
+    if (look == 0 && !over())
+      for (const auto& wire : fabric_.wires) wire->progress();
+  }
+  if (over()) {
+    tidy();
+    return outcome_of(operation, ticket);
+  }
+  return failure_.ok() ? Status::in_progress() : failure_;
+}
+
+/// Two failures concern only one call, and the team continues: an alltoallv with mismatched counts, and an output that
+/// couldn't be copied to this rank's device.
+Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
+  uneven_ = operation.uneven_ticket == ticket ? &operation : nullptr;
+  if (uneven_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
+  return operation.lost_ticket == ticket ? operation.lost : Status{};
+}
+
+void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
+  const auto guard = hold();
+  const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
+  give_up(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))),
+          operation.call_number);
+}
+
+void ScheduleTeam::abandon(std::uint64_t) noexcept {
+  const auto guard = hold();  // with the lock held, the thread isn't in a step
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) give_up(aborted);
+}
+
+void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
+  if (const Operation* const met = std::exchange(uneven_, nullptr))
+    throw uneven_error(team_, operation, met->uneven, met->my_uneven());
+  collectives::throw_failure(team_, *this, status, operation, 0);
+}
+
+Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) const {
+  return Request::from_raw({arena_.shared_window().get(), ticket, operation, source_index_, -1});
+}
+
+Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operation,
+                                  std::unique_ptr<rma::HostCopies> copies) noexcept {
+  const auto guard = hold();
+  if (!failure_.ok()) return failure_;
+  try {
+    Operation& taken = take_operation();
+    Status status = prepare(taken, args);
+    if (!status.ok()) {
+      free_.push_back(&taken);
+      return status;
+    }
+    taken.keep_plans(plans_);
+    taken.is_kept = true;
+    taken.copies = std::move(copies);
+    operation = &taken;
+    return {};
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a plan");
+  }
+}
+
+/// Requires the lock.
+Status ScheduleTeam::why_not_start(const Operation& operation) const noexcept {
+  if (!failure_.ok()) return failure_;
+  if (operation.under_way) return Status::failure(Code::invalid_argument, "the plan's last run isn't over");
+  return {};
+}
+
+Status ScheduleTeam::may_start(const Operation& operation) const noexcept {
+  const auto guard = hold();
+  return why_not_start(operation);
+}
+
+Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noexcept {
+  const Visit visit(fabric_.background, true, rma::Background::Call::starts);
+  if (const Status status = why_not_start(operation); !status.ok()) return status;
+  try {
+    share();
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a plan's run");
+  }
+  return begin(operation, ticket);
+}
+
+void ScheduleTeam::release_kept(Operation& operation) noexcept {
+  const auto guard = hold();
+  operation.is_kept = false;
+  if (!operation.under_way) let_go(operation);
+}
+
+}  // namespace hmc::collectives

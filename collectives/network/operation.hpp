@@ -1,0 +1,137 @@
+// Operation: a collective in flight, from its first piece to its last.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collectives/args/collective_args.hpp"
+#include "collectives/args/counts_match.hpp"
+#include "collectives/network/numbering.hpp"
+#include "collectives/network/plan.hpp"
+#include "collectives/network/runner.hpp"
+#include "collectives/network/stream_place.hpp"
+#include "runtime/device/host_copies.hpp"
+
+namespace hmc::collectives {
+
+/// A call that doesn't fit an area is cut into pieces. Each piece is a call with its own number; pieces run in order. A
+/// vector is cut by range. If every rank has a block, a piece is a part of each block (a v-form with displacements).
+/// One thread.
+///
+/// A non-blocking alltoallv first compares all counts, by an allreduce that is a piece of its own. If they don't match,
+/// two pieces report the pairs to all ranks, and no data moves. Every reserved turn is used, if necessary by a piece
+/// without steps, because other ranks rely on the guards.
+class Operation {
+ public:
+  explicit Operation(const Arena& arena) : runner_(arena) {}
+
+  /// Takes the call over. Copies a v-form's counts, so that the caller may free its own. May throw bad_alloc.
+  void take(const CollectiveArgs& args, const schedule::Algorithm& algorithm, std::uint64_t longest, int size);
+  /// Builds plans for all pieces and keeps them, for a persistent call.
+  void keep_plans(Plans& plans);
+
+  const CollectiveArgs& args() const noexcept { return args_; }
+  const schedule::Algorithm& algorithm() const noexcept { return *algorithm_; }
+  /// Number of turns that one run takes.
+  std::uint64_t turns() const noexcept { return compares_ ? 1 + std::max(pieces_, telling_pieces) : pieces_; }
+
+  // ---- one run through all pieces
+  void start(bool blocking) noexcept;
+  bool blocking() const noexcept { return blocking_; }
+  Turn turn;          ///< of the current piece
+  Numbering numbers;  ///< non-blocking: the state of numbering at the start, for the turns reserved for this call
+  base::Status outcome;
+  std::uint64_t call_number = 0;  ///< in the team's History
+  std::uint64_t history = 0;      ///< the history's word up to it
+
+  // ---- non-blocking only
+  std::uint64_t ticket = 0;  ///< of the current run
+  bool under_way = false;
+  bool is_kept = false;             ///< belongs to a Plan: not free when it is complete
+  std::uint64_t uneven_ticket = 0;  ///< of the run whose counts didn't match
+  Uneven uneven;                    ///< of all ranks
+  const Uneven& my_uneven() const noexcept { return mine_; }
+  std::unique_ptr<rma::HostCopies> copies;  ///< named by args(), if the host can't access the buffers
+  std::unique_ptr<StreamPlace> place;       ///< position in a device stream, if the call is ordered by one
+  std::uint64_t lost_ticket = 0;            ///< of the run whose output couldn't be copied to the caller's buffer
+  base::Status lost;                        ///< the cause
+
+  /// True while it waits for its stream, which sends no notification.
+  bool waits_for_stream() const noexcept { return place != nullptr && !has_been_reached_; }
+  base::Status stream_has_come() noexcept {
+    const base::Status status = place->reached();
+    has_been_reached_ = status.ok();
+    return status;
+  }
+
+  bool running() const noexcept { return running_; }
+  /// Loads the current piece's steps, when its turn has come. May throw bad_alloc.
+  base::Status load(Plans& plans);
+  base::Status advance() noexcept { return runner_.advance(); }
+  /// True if there is another piece.
+  bool next_piece() noexcept {
+    running_ = false;
+    runner_.drop_plan();
+    return ++piece_ < turns();
+  }
+  void drop_plan() noexcept { runner_.drop_plan(); }
+  void abandon() noexcept {
+    runner_.abandon();
+    if (place != nullptr) place->go_on();
+  }
+  std::uint64_t steps_taken() const noexcept { return runner_.steps_taken() + piece_; }
+  int awaited() const noexcept { return running_ ? runner_.awaited() : -1; }
+  /// True if its completion on one rank proves that all ranks have started it.
+  bool synchronises() const noexcept;
+
+ private:
+  schedule::Call piece_call(std::uint64_t first);
+  std::shared_ptr<const Plan> plan_of_piece(std::uint64_t piece, Plans& plans);
+  base::Status load_comparison(Plans& plans);
+  void cut_counts(std::uint64_t first, std::uint64_t count);
+  void stage_input();
+
+  CollectiveArgs args_;
+  const schedule::Algorithm* algorithm_ = nullptr;
+  int size_ = 1;
+  std::uint64_t total_ = 0;   // elements of the vector, or of the largest block
+  std::uint64_t length_ = 0;  // of a piece
+  std::uint64_t pieces_ = 1;
+  std::uint64_t piece_ = 0;  // index among turns()
+  bool blocking_ = true;
+  bool running_ = false;
+  bool stages_ = false;
+  bool has_been_reached_ = false;
+  static constexpr std::uint64_t telling_pieces = 2;
+  bool compares_ = false;  // in this run
+  bool is_even_ = false;   // set if an earlier run of the same plan found matching counts
+  CountsOf counts_;
+  std::vector<std::uint64_t> told_;
+  Uneven mine_;
+  std::vector<std::byte> staged_;  // in-place alltoall: a copy of the input, which the output would overwrite
+  Runner runner_;
+  struct Kept {
+    std::uint64_t first_piece;  // the first of the pieces that use this plan, up to the next entry's
+    std::shared_ptr<const Plan> plan;
+  };
+  std::vector<Kept> kept_;
+  struct Blocks {
+    std::vector<std::uint64_t> counts, displacements;
+  };
+  Blocks whole_, whole_received_;  // copies of the caller's
+  Blocks part_, part_received_;    // of the current piece
+};
+
+/// The calls of the pieces that compare an alltoallv's counts (0), and report those that don't match (1 and 2).
+struct Comparison {
+  schedule::Call call;
+  const schedule::Algorithm* algorithm = nullptr;
+};
+Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept;
+
+/// Elements of the whole vector, or of the largest block: the extent that is cut into pieces.
+std::uint64_t extent_of(const schedule::Call& call) noexcept;
+
+}  // namespace hmc::collectives

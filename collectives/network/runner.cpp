@@ -1,0 +1,177 @@
+#include "collectives/network/runner.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "collectives/reduce/divide.hpp"
+#include "runtime/rma/begin.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+using StepKind = schedule::Kind;
+using schedule::Step;
+
+void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, const Turn& turn,
+                  const std::byte* input, std::byte* output) {
+  plan_ = std::move(plan);
+  next_ = 0;
+  number_ = turn.number;
+  stamp_ = turn.stamp;
+  // Only read, unless the call is in place: then the input is also the output.
+  buffers_[static_cast<std::size_t>(schedule::Buffer::input)] = const_cast<std::byte*>(input);
+  buffers_[static_cast<std::size_t>(schedule::Buffer::output)] = output;
+  buffers_[static_cast<std::size_t>(schedule::Buffer::scratch)] = arena_->scratch(number_);
+  puts_.clear();
+  settled_ = 0;
+  if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
+  begin_receives();
+  if (!schedule::reduces(args.call.collective)) return;
+  ins_.resize(static_cast<std::size_t>(arena_->size()));
+  step_ = fold_ = args.reduction;
+  if (args.call.op == Op::avg) step_.kernel = reduce_kernel(args.call.type, Op::sum);
+}
+
+Status Runner::advance() noexcept {
+  const std::vector<Step>& steps = plan_->schedule.steps;
+  for (; next_ < steps.size(); ++next_, ++taken_) {
+    if (received_ < receives_.size() && plan_->arrivals[received_].step == next_) end_receive();
+    if (const Status status = take(steps[next_]); !status.ok()) return status;
+  }
+  return settle();
+}
+
+Status Runner::take(const Step& step) noexcept {
+  switch (step.kind) {
+    case StepKind::put: return put(step);
+    case StepKind::wait: return look_for(step);
+    case StepKind::settle: return settle();
+    case StepKind::copy: copy(step); return {};
+    case StepKind::reduce: reduce(step); return {};
+    case StepKind::fold: fold(step); return {};
+    case StepKind::scale:
+      divide(fold_.type, at(step.to_buffer, step.to), step.bytes / fold_.element, arena_->size());
+      return {};
+  }
+  return {};
+}
+
+void Runner::copy(const Step& step) noexcept {
+  for (const Result& result : plan_->results)
+    if (result.copy == next_) return;  // the sum was computed in the output
+  std::byte* const to = at(step.to_buffer, step.to);
+  const std::byte* const from = source_of(step);
+  // Equal after a direct receive, or if a call in place has nothing to copy.
+  if (to != from) std::memcpy(to, from, step.bytes);
+}
+
+const std::byte* Runner::source_of(const Step& step) const noexcept {
+  for (std::size_t i = 0; i < received_ && step.from_buffer == schedule::Buffer::scratch; ++i) {
+    const Arrival& arrival = plan_->arrivals[i];
+    if (receives_[i].count > 0 && step.from >= arrival.scratch && step.from < arrival.scratch + arrival.bytes)
+      return receives_[i].to + (step.from - arrival.scratch);
+  }
+  return at(step.from_buffer, step.from);
+}
+
+void Runner::begin_receives() {
+  end_receives();
+  receives_.clear();
+  received_ = 0;
+  if (plan_->arrivals.empty()) return;
+  receives_.reserve(plan_->arrivals.size());  // no reallocation: a wire holds their addresses
+  for (const Arrival& arrival : plan_->arrivals) {
+    rma::DirectReceive& receive = receives_.emplace_back();
+    receive.offset = arena_->scratch_offset(number_) + arrival.scratch;
+    receive.bytes = arrival.bytes;
+    receive.to = at(schedule::Buffer::output, arrival.output);
+    (void)rma::receive_into(arena_->window(), receive);  // if the wire can't, all bytes are copied
+  }
+}
+
+void Runner::end_receive() noexcept {
+  rma::DirectReceive& receive = receives_[received_++];
+  rma::end_receive_into(arena_->window(), receive);
+  if (receive.count == 0) return;
+  arena_->window().fabric().direct_receives.fetch_add(1, std::memory_order_relaxed);
+  const auto parts = std::span(receive.parts).first(receive.count);
+  std::ranges::sort(parts, {}, &rma::DirectReceive::Part::begin);
+  const std::byte* const scratch = arena_->window().data() + receive.offset;
+  std::uint64_t at = 0;
+  const auto copy_up_to = [&](std::uint64_t end) noexcept {
+    if (end > at) std::memcpy(receive.to + at, scratch + at, end - at);
+  };
+  for (const rma::DirectReceive::Part& part : parts) {
+    copy_up_to(part.begin);
+    at = std::max(at, part.end);
+  }
+  copy_up_to(receive.bytes);
+}
+
+Status Runner::put(const Step& step) noexcept {
+  // A schedule that exceeds its area is a bug in this library: it is reported, and the put isn't made.
+  if (step.to > arena_->scratch_bytes() || step.bytes > arena_->scratch_bytes() - step.to ||
+      step.slot >= arena_->slots()) [[unlikely]]
+    return Status::failure(Code::out_of_range, "a schedule reaches past its area",
+                           arena_->world(static_cast<int>(step.peer)));
+  const auto peer = static_cast<int>(step.peer);
+  std::uint64_t ticket = 0;
+  const Status status =
+      rma::begin_put_signal(arena_->window(), peer, arena_->scratch_offset(number_) + step.to, source_of(step),
+                            step.bytes, arena_->slot_offset(number_, step.slot), stamp_, ticket);
+  if (status.ok() && ticket != 0) puts_.push_back({peer, ticket});
+  if (nudges_) rma::nudge(arena_->window(), peer);
+  return status;
+}
+
+Status Runner::look_for(const Step& step) noexcept {
+  const std::uint64_t seen = arena_->slot(number_, step.slot);
+  if (seen == stamp_) [[likely]]
+    return {};
+  const auto peer = static_cast<int>(step.peer);
+  if (seen >> Arena::tag_bits >= number_)
+    return Status::failure(Code::mismatch, "ranks called different collectives", arena_->world(peer));
+  awaited_ = peer;
+  return Status::in_progress();
+}
+
+Status Runner::settle() noexcept {
+  for (; settled_ < puts_.size(); ++settled_, ++taken_) {
+    const Put& put = puts_[settled_];
+    const Status status = rma::look(arena_->window(), put.peer, put.ticket);
+    if (status.ok()) continue;
+    awaited_ = put.peer;
+    return status;
+  }
+  return {};
+}
+
+void Runner::abandon() noexcept {
+  for (; settled_ < puts_.size(); ++settled_)
+    rma::abandon(arena_->window(), puts_[settled_].peer, puts_[settled_].ticket);
+  end_receives();
+}
+
+void Runner::end_receives() noexcept {
+  for (; received_ < receives_.size(); ++received_) rma::end_receive_into(arena_->window(), receives_[received_]);
+}
+
+void Runner::reduce(const Step& step) noexcept {
+  const void* const sum = at(step.to_buffer, step.to);
+  const void* const from = at(step.from_buffer, step.from);
+  const void* const ins[2] = {step.reversed ? from : sum, step.reversed ? sum : from};
+  void* to = at(step.to_buffer, step.to);
+  for (const Result& result : plan_->results)
+    if (result.step == next_) to = at(schedule::Buffer::output, result.output);
+  collectives::reduce(step_, &to, 1, ins, 2, step.bytes / step_.element, accumulator_);
+}
+
+void Runner::fold(const Step& step) noexcept {
+  void* to = at(step.to_buffer, step.to);
+  for (std::size_t i = 0; i < step.ways; ++i) ins_[i] = at(step.from_buffer, step.from + i * step.stride());
+  collectives::reduce(fold_, &to, 1, ins_.data(), static_cast<int>(step.ways), step.bytes / fold_.element,
+                      accumulator_);
+}
+
+}  // namespace hmc::collectives

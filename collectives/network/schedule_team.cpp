@@ -1,0 +1,378 @@
+#include "collectives/network/schedule_team.hpp"
+
+#include <algorithm>
+#include <new>
+#include <optional>
+
+#include "collectives/schedule/algorithms/registry.hpp"
+#include "runtime/rma/begin.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+using schedule::Algorithm;
+using schedule::Call;
+
+ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector)
+    : team_(team),
+      fabric_(team.fabric()),
+      rank_(team.rank()),
+      size_(team.size()),
+      shape_(shape),
+      arena_(team),
+      choices_(selector, shape, arena_.room()),
+      plans_(arena_.room(), shape, rank_, !team.all_direct()),
+      blocking_(arena_) {
+  history_.show_in(&arena_.ledger());
+  history_.count_in(fabric_.waiter.page().activity(fabric_.waiter.local_index()).calls);
+  active_.reserve(16);
+  taken_.resize(schedule::algorithms().size());
+  // Requests of a destroyed team don't get as far as its entry here: their window is closed.
+  auto& sources = fabric_.sources;
+  const auto place = std::find(sources.begin(), sources.end(), nullptr);
+  source_index_ = -1 - static_cast<int>(place - sources.begin());
+  if (place == sources.end()) {
+    sources.push_back(this);
+  } else {
+    *place = this;
+  }
+}
+
+ScheduleTeam::~ScheduleTeam() {
+  {
+    const auto guard = hold();
+    // Abandon while the sources of puts still exist: the arena, the operations' copies, the caller's buffers.
+    for (Operation* const operation : active_) operation->abandon();
+    unshare();
+  }
+  fabric_.sources[static_cast<std::size_t>(-1 - source_index_)] = nullptr;
+}
+
+Status ScheduleTeam::drain() noexcept {
+  const auto oldest = [this]() noexcept {
+    const auto guard = hold();
+    return active_.empty() ? nullptr : active_.front();
+  };
+  while (Operation* const operation = oldest())
+    if (const Status status = wait_for(*operation); !status.ok()) return status;
+  return {};
+}
+
+void ScheduleTeam::close() {
+  {
+    const auto guard = hold();
+    unshare();
+    closes_ = true;
+    history_.show_in(nullptr);
+  }
+  arena_.close();
+}
+
+void ScheduleTeam::share() {
+  if (driven_) return;
+  fabric_.background.add(*this);
+  try {
+    fabric_.waiter.add_progress(this);
+  } catch (...) {
+    fabric_.background.remove(*this);
+    throw;
+  }
+  driven_ = true;
+  if (fabric_.background.allowed()) history_.shared = &fabric_.background.lock();
+}
+
+void ScheduleTeam::unshare() noexcept {
+  if (!driven_) return;
+  fabric_.waiter.remove_progress(this);
+  fabric_.background.remove(*this);
+  history_.shared = nullptr;
+  driven_ = false;
+}
+
+std::uint64_t ScheduleTeam::schedules_built() const noexcept {
+  const auto guard = hold();
+  return plans_.built();
+}
+
+std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
+  return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
+}
+
+/// Logs the choice, once per kind of call and class of sizes, on rank 0.
+void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t bytes) const {
+  if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
+  fabric_.log.info("{}{} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
+                   call.irregular() ? "v" : "", Selector::class_begin(bytes), size_, choice.algorithm->name,
+                   name_of(choice.origin), choice.predicted_ns / 1000);
+}
+
+/// Selects the algorithm and the length of a piece.
+Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) noexcept {
+  try {
+    CollectiveArgs resolved = args;
+    Call& call = resolved.call;
+    const std::uint64_t extent = extent_of(call);
+    const std::uint64_t bytes = extent * call.element_bytes;
+    const bool is_users = resolved.signature.kind() != Kind::setup;
+    const Choices::Answer answer = choices_.get(call, bytes, is_users);
+    const Choice& way = answer.choice;
+    if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
+      return Status::failure(Code::unsupported, "there is no algorithm for this call");
+    if (answer.is_new) [[unlikely]]
+      tell(way, call, bytes);
+    call.segment_bytes = way.segment_bytes;
+    operation.take(resolved, *way.algorithm, way.longest, size_);
+    if (is_users) ++taken_[static_cast<std::size_t>(way.algorithm - schedule::algorithms().data())];
+    return {};
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a schedule");
+  }
+}
+
+Status ScheduleTeam::run(const CollectiveArgs& args) noexcept {
+  std::optional<rma::Background::Waiting> waiting;
+  if (driven_) waiting.emplace(fabric_.background, rma::Background::Call::blocks);
+  if (const Status status = begin_blocking(args); !status.ok()) return status;
+  const Status status = wait_for(blocking_);
+  const auto guard = hold();
+  std::erase(active_, &blocking_);
+  return status;
+}
+
+Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
+  const auto guard = hold();
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  if (const Status status = prepare(blocking_, args); !status.ok())  // the same on every rank, except for memory
+    return status.code == Code::out_of_memory ? give_up(status) : status;
+  tidy();
+  blocking_.start(true);
+  enter(blocking_, args.signature);
+  blocking_.turn = numbers_.next(blocking_.history, true, blocking_.synchronises() ? 1 : blocking_.turns());
+  active_.push_back(&blocking_);
+  begin_piece(blocking_);
+  return {};
+}
+
+void ScheduleTeam::enter(Operation& operation, Signature signature) noexcept {
+  history_.make_room(active_.size());
+  history_.add(signature);
+  operation.call_number = history_.calls();
+  operation.history = history_.word();
+}
+
+/// The awaited team rank. Before its first step, an operation may wait in a guard.
+int ScheduleTeam::awaited_by(const Operation& operation) const noexcept {
+  if (operation.running()) return operation.awaited();
+  return guard_entered_ > guards_done_ ? (rank_ + size_ - (1 << guard_round_) % size_) % size_ : -1;
+}
+
+Status ScheduleTeam::wait_for(Operation& operation) noexcept {
+  const base::Activity activity = activity_of(operation.args().signature);
+  const auto note = [&]() noexcept {
+    const auto guard = hold();
+    return base::WaitNote{activity, arena_.world(awaited_by(operation)), operation.turn.number, this};
+  };
+  std::uint64_t before = moves();
+  Status status;
+  const auto moved = [&]() noexcept {
+    const auto guard = hold();
+    step(By::owner);
+    status = failure_.ok() ? operation.outcome : failure_;
+    return status.code != Code::in_progress || moves() != before;
+  };
+  for (;;) {
+    before = moves();
+    if (moved()) {
+      if (status.code != Code::in_progress) return status;
+      continue;
+    }
+    // The deadline applies to each wait: a large call may take longer as long as it makes progress.
+    const Status waited = fabric_.waiter.until(note(), moved, fabric_.timeout);
+    if (!waited.ok()) {
+      const int peer = note().peer;
+      const auto guard = hold();
+      return give_up(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, peer));
+    }
+    if (status.code != Code::in_progress) return status;
+  }
+}
+
+int ScheduleTeam::progress() noexcept {
+  if (!fabric_.background.is_running()) return step(By::owner);
+  const std::unique_lock guard(fabric_.background.lock(), std::try_to_lock);
+  return guard.owns_lock() ? step(By::owner) : 0;  // else the thread holds the lock and steps
+}
+
+bool ScheduleTeam::goes_on() const noexcept {
+  return failure_.ok() && std::ranges::any_of(active_, [](const Operation* operation) {
+           return operation->outcome.code == Code::in_progress && !is_callers(*operation);
+         });
+}
+
+/// Streams take the calls in order. While one call is in flight, its stream can reach the position of the next call,
+/// but no further.
+bool ScheduleTeam::waits_for_stream() const noexcept {
+  if (!failure_.ok()) return false;
+  int in_reach = 2;
+  for (const Operation* const operation : active_) {
+    if (operation->place == nullptr || operation->outcome.code != Code::in_progress) continue;
+    if (operation->waits_for_stream()) return true;
+    if (--in_reach == 0) return false;
+  }
+  return false;
+}
+
+/// Sends no report: all ranks close, or detect a death.
+void ScheduleTeam::end() noexcept {
+  if (const std::uint64_t alarm = arena_.word(Arena::alarm_offset); failure_.ok() && alarm != 0) {
+    told_by_ = static_cast<int>(alarm) - 1;  // the alarm hasn't been checked since it was raised
+    failure_ = Status::failure(Code::timeout, gave_up, arena_.world(told_by_));
+    write_report(call_in_question());
+  }
+  if (failure_.ok()) failure_ = Status::failure(Code::closed, "the runtime was closed");
+  history_.is_over.store(true, std::memory_order_relaxed);
+  for (Operation* const operation : active_) operation->abandon();
+  unshare();
+}
+
+int ScheduleTeam::step(By who) noexcept {
+  if (!failure_.ok()) return 0;
+  if (hear_alarm()) [[unlikely]]
+    return 1;
+  // The callers of started operations may have got the abort as an error, and have freed the buffers.
+  if (driven_)
+    if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]] {
+      give_up(aborted);
+      return 1;
+    }
+  const std::uint64_t before = moves();
+  bool stream_is_behind = false;
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    Operation& operation = *active_[i];
+    if (operation.outcome.code != Code::in_progress) continue;
+    if (who == By::thread && is_callers(operation)) continue;
+    if (stream_is_behind && operation.waits_for_stream()) continue;
+    const std::uint64_t steps = operation.steps_taken();
+    const Status status = advance(operation);
+    count_moves(operation.steps_taken() - steps);
+    if (status.code == Code::in_progress) {
+      stream_is_behind = stream_is_behind || operation.waits_for_stream();
+      continue;
+    }
+    count_moves(1);
+    if (status.ok() && is_of_one(operation.args())) [[unlikely]]
+      reduce_alone(operation.args());
+    operation.outcome = status;
+    operation.drop_plan();
+    if (!status.ok()) {
+      give_up(status, operation.call_number);
+      break;
+    }
+    if (!operation.blocking()) {
+      retire(operation);
+      --i;
+    }
+  }
+  constexpr unsigned idle_rounds = 64;  // of the owner: one look at the clock per this many rounds without a step
+  if (moves() == before && driven_ && (who == By::thread || ++idle_ % idle_rounds == 0))
+    look_after_started(base::now_ns());
+  return static_cast<int>(moves() - before);
+}
+
+/// True if this rank's result is a single contribution, which schedules only copy, and the operator changes it. Only
+/// land and lor do.
+bool ScheduleTeam::is_of_one(const CollectiveArgs& args) const noexcept {
+  if (args.call.op != Op::land && args.call.op != Op::lor) return false;
+  switch (args.call.collective) {
+    case schedule::Collective::reduce:
+    case schedule::Collective::allreduce:
+    case schedule::Collective::reduce_scatter: return size_ == 1;
+    case schedule::Collective::scan: return rank_ == 0;
+    case schedule::Collective::exscan: return rank_ == 1;
+    default: return false;
+  }
+}
+
+/// Applies the operator to a single contribution in the output (land, lor: 0 or 1).
+void ScheduleTeam::reduce_alone(const CollectiveArgs& args) noexcept {
+  const std::uint64_t count = args.call.irregular() ? args.call.counts[0] : args.call.count;
+  void* const out = args.output;
+  const void* const in = args.output;
+  std::vector<std::byte> scratch;
+  if (args.reduction.kernel != nullptr) reduce(args.reduction, &out, 1, &in, 1, count, scratch);
+}
+
+void ScheduleTeam::begin_piece(Operation& operation) noexcept { operation.outcome = Status::in_progress(); }
+
+Status ScheduleTeam::advance(Operation& operation) noexcept {
+  if (operation.waits_for_stream())
+    if (const Status status = operation.stream_has_come(); !status.ok()) return status;
+  for (;;) {
+    if (!operation.running()) {
+      if (const Status status = await_turn(operation); !status.ok()) return status;
+      try {
+        if (const Status status = operation.load(plans_); !status.ok()) return status;
+      } catch (const std::bad_alloc&) {
+        return Status::failure(Code::out_of_memory, "no memory for a schedule");
+      }
+    }
+    if (const Status status = operation.advance(); !status.ok()) return status;
+    if (operation.blocking() && operation.synchronises()) numbers_.synchronised(operation.turn.number);
+    if (!operation.next_piece()) return {};
+    operation.turn = operation.blocking() ? numbers_.next(operation.history, true)
+                                          : operation.numbers.next(operation.history, false);
+    begin_piece(operation);
+  }
+}
+
+/// A call in flight hasn't finished its current number; it has finished all numbers before.
+bool ScheduleTeam::finished_here(std::uint64_t number) const noexcept {
+  return std::none_of(active_.begin(), active_.end(), [&](const Operation* operation) {
+    return operation->outcome.code == Code::in_progress && operation->turn.number <= number;
+  });
+}
+
+Status ScheduleTeam::await_turn(Operation& operation) noexcept {
+  const Turn& turn = operation.turn;
+  if (guards_done_ >= turn.guard) return {};
+  if (!turn.runs_guard || guards_done_ + 1 < turn.guard || !finished_here(turn.before)) return Status::in_progress();
+  return run_guard(turn, !operation.blocking());
+}
+
+/// `nudges`: the peers may be computing. A guard's word is its number above the tag of the call that runs it. So ranks
+/// that wait for no message, each the root of its own broadcast, detect their mismatch here.
+Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
+  const std::uint64_t guard = turn.guard, word = guard << Arena::tag_bits | Arena::tag_of(turn.stamp);
+  const auto signal = [&](int distance) noexcept {
+    const int peer = (rank_ + distance) % size_;
+    std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
+    const Status status =
+        rma::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, Arena::guard_offset(guard_round_), word, ticket);
+    if (nudges) rma::nudge(arena_.window(), peer);
+    return status;
+  };
+  if (guard_entered_ < guard) {
+    guard_entered_ = guard;
+    guard_round_ = 0;
+    if (size_ > 1) {
+      if (const Status status = signal(1); !status.ok()) return status;
+    }
+  }
+  for (int distance = 1 << guard_round_; distance < size_; distance *= 2) {
+    const std::uint64_t seen = arena_.word(Arena::guard_offset(guard_round_));
+    if (seen >> Arena::tag_bits < guard) return Status::in_progress();
+    if (seen >> Arena::tag_bits == guard && seen != word)
+      return Status::failure(Code::mismatch, "ranks called different collectives",
+                             arena_.world((rank_ + size_ - distance) % size_));
+    ++guard_round_;
+    count_moves(1);
+    if (distance * 2 >= size_) break;
+    if (const Status status = signal(distance * 2); !status.ok()) return status;
+  }
+  guards_done_ = guard;
+  count_moves(1);
+  return {};
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,238 @@
+// ScheduleTeam: a team's collectives as schedules over put_signal, on any wires.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "collectives/network/arena.hpp"
+#include "collectives/network/history.hpp"
+#include "collectives/network/numbering.hpp"
+#include "collectives/network/operation.hpp"
+#include "collectives/network/plan.hpp"
+#include "collectives/select/choices.hpp"
+
+namespace hmc::collectives {
+
+/// The information about a rank's part in a failed call.
+struct PeerReport {
+  enum class Part {
+    called,     ///< the call of `signature`
+    absent,     ///< it hasn't arrived so far
+    otherwise,  ///< a different call, as its message has shown; it sends no report
+    silent,     ///< it sends no report
+  };
+  Part part = Part::silent;
+  Signature signature;
+  friend bool operator==(const PeerReport&, const PeerReport&) = default;
+};
+
+/// A blocking call drives its operation until it is complete. Non-blocking operations are driven from every wait of
+/// this rank, by tests of their requests, and by the Runtime's background thread. Exception: only the caller's thread
+/// calls a user function. Failures are sticky: after one, the team's ranks may be at different calls, so every later
+/// call returns the same status.
+///
+/// Threads: one, plus the background thread while `driven_`. Then public functions take Background's lock, and private
+/// functions require it.
+class ScheduleTeam final : public base::Progress, public base::Watch, public rma::TicketSource, public rma::Started {
+ public:
+  ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
+  ~ScheduleTeam() override;
+  void close();
+  /// Waits until all operations in flight are complete.
+  base::Status drain() noexcept;
+
+  /// Contains all collectives of this team, by schedules or by load and store.
+  History& history() noexcept { return history_; }
+  /// For long waits in any collective of the team: checks for failures elsewhere, compares histories, and queries the
+  /// awaited rank.
+  base::Status look(const base::WaitNote& note, std::int64_t now) noexcept override;
+  /// Fails the team, and reports the failure to all other ranks.
+  void fail(const base::Status& status) noexcept;
+
+  /// Blocking.
+  base::Status run(const CollectiveArgs& args) noexcept;
+
+  /// Non-blocking: starts the call and never waits. Ticket 0 is complete. `copies`: staging copies that `args` names
+  /// instead of buffers that the host can't access. Their input is already copied; the thread that completes the
+  /// operation finishes them.
+  base::Status start(const CollectiveArgs& args, std::uint64_t& ticket,
+                     std::unique_ptr<rma::HostCopies> copies = nullptr) noexcept;
+  /// In the order of a stream, which alone waits for the result.
+  base::Status start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPlace> place) noexcept;
+  base::Status test(std::uint64_t ticket) noexcept override;
+  void expired(std::uint64_t ticket) noexcept override;
+  /// The collective continues after its request is dropped; but not after a peer's death or an abort, because the
+  /// caller gets that error and frees the buffers.
+  void abandon(std::uint64_t ticket) noexcept override;
+  // Relaxed: callers only check if the count changes; test() orders the moved data.
+  std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
+  [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
+  bool has_unheard_mismatch(int world_rank) noexcept override;
+  bool is_closing(int world_rank) noexcept override;
+  base::Watch* watch() noexcept override { return this; }
+  Request request_of(std::uint64_t ticket, const char* operation) const;
+
+  /// Persistent: prepared once, with all its schedules; then started any number of times, one run at a time.
+  base::Status prepare_kept(const CollectiveArgs& args, Operation*& operation,
+                            std::unique_ptr<rma::HostCopies> copies = nullptr) noexcept;
+  /// ok: the operation is idle, and stays idle until its owner starts it.
+  base::Status may_start(const Operation& operation) const noexcept;
+  base::Status start_kept(Operation& operation, std::uint64_t& ticket) noexcept;
+  void release_kept(Operation& operation) noexcept;
+
+  base::Status failure() const noexcept;
+  /// Another rank reported the failure first.
+  bool was_told() const noexcept;
+  /// The team failed in a call before this rank's latest call; valid after explain().
+  bool failed_before() const noexcept;
+  /// After a failure: waits briefly for the other ranks' reports, and determines the cause.
+  base::Status explain() noexcept;
+  /// A rank's part in the failed call; valid after explain().
+  PeerReport peer_report_of(int rank) const noexcept;
+
+  int rank() const noexcept { return rank_; }
+  /// Number of calls that an algorithm has run.
+  std::uint64_t taken(const schedule::Algorithm& algorithm) const noexcept;
+
+  std::uint64_t schedules_built() const noexcept;
+
+  /// Called from this rank's waits.
+  int progress() noexcept override;
+  int step(By who) noexcept override;
+  bool goes_on() const noexcept override;
+  bool waits_for_stream() const noexcept override;
+  void end() noexcept override;
+
+  /// True from the start of an operation until, after its completion, a test or the begin of a schedule detects that
+  /// none is left. Meanwhile short calls are slower than necessary.
+  bool is_shared() const noexcept { return driven_; }
+  void tidy_up() noexcept {
+    const auto guard = hold();
+    tidy();
+  }
+
+ private:
+  using Visit = rma::Background::Visit;
+  static bool is_callers(const Operation& operation) noexcept {
+    return operation.blocking() || operation.args().reduction.function != nullptr;
+  }
+  void count_moves(std::uint64_t moves) noexcept {
+    moves_.store(moves_.load(std::memory_order_relaxed) + moves, std::memory_order_relaxed);
+  }
+  /// `call`: in question; 0: the current one.
+  const base::Status& give_up(const base::Status& status, std::uint64_t call = 0) noexcept;
+  /// Takes the lock if the background thread may access the state too.
+  std::unique_lock<std::mutex> hold() const noexcept {
+    return driven_ && fabric_.background.allowed() ? std::unique_lock(fabric_.background.lock())
+                                                   : std::unique_lock<std::mutex>();
+  }
+  /// Registers with the waiter and the background thread, while operations are in flight. Under the lock. May throw
+  /// bad_alloc.
+  void share();
+  void unshare() noexcept;
+  void tell(const Choice& choice, const schedule::Call& call, std::uint64_t bytes) const;
+  base::Status prepare(Operation& operation, const CollectiveArgs& args) noexcept;
+  Operation& take_operation();
+  base::Status outcome_of(const Operation& operation, std::uint64_t ticket) noexcept;
+  base::Status why_not_start(const Operation& operation) const noexcept;
+  base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
+  base::Status start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<rma::HostCopies> copies,
+                     std::unique_ptr<StreamPlace> place) noexcept;
+  void retire(Operation& operation) noexcept;
+  void let_go(Operation& operation) noexcept;
+  void tidy() noexcept;
+  base::Status begin_blocking(const CollectiveArgs& args) noexcept;
+  base::Status wait_for(Operation& operation) noexcept;
+  base::Status advance(Operation& operation) noexcept;
+  base::Status await_turn(Operation& operation) noexcept;
+  base::Status run_guard(const Turn& turn, bool nudges) noexcept;
+  bool finished_here(std::uint64_t number) const noexcept;
+  bool is_of_one(const CollectiveArgs& args) const noexcept;
+  void reduce_alone(const CollectiveArgs& args) noexcept;
+  void begin_piece(Operation& operation) noexcept;
+  void enter(Operation& operation, Signature signature) noexcept;
+  int awaited_by(const Operation& operation) const noexcept;
+  Signature signature_at(std::uint64_t call) const noexcept;
+  std::uint64_t call_in_question() const noexcept;
+  bool hear_alarm() noexcept;
+  /// The state of a long wait and of its questions: for the current blocking call, or for started calls.
+  struct Asker {
+    std::int64_t looked_at = 0;
+    int peer = -1;
+    std::uint64_t question = 0;
+    std::int64_t since = 0;
+    bool has_asked = false;
+  };
+  void look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
+  void look_after_started(std::int64_t now) noexcept;
+  void hear_questions() noexcept;
+  /// The awaited rank may have failed in another team: see watch.cpp.
+  struct Elsewhere {
+    std::int64_t looked_at = 0;
+    int world_rank = -1;
+    std::uint64_t call = 0;    // the waiting call, if it needs all ranks; 0: none
+    std::uint64_t theirs = 0;  // number of calls that rank has made
+    std::int64_t since = 0;
+  };
+  int waits_in_vain_for(int awaited, std::uint64_t call, std::int64_t now) noexcept;
+  int who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcept;
+  bool is_in_no_call(int world_rank) const noexcept;
+  bool closes_runtime(int world_rank) const noexcept;
+  const base::ActivityLine* line_of(int world_rank) const noexcept;
+  void ask(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
+  void write_report(std::uint64_t call) noexcept;
+  void send_report() noexcept;
+  base::Status hear_others() noexcept;
+  void read_ledgers() noexcept;
+  /// A rank's report, or one read from its ledger; null if there is neither.
+  const Report* report_of(int rank) const noexcept;
+  base::Status settle() noexcept;
+
+  static constexpr const char* gave_up = "a rank of the team has given up";
+
+  rma::TeamCore& team_;
+  rma::Fabric& fabric_;
+  int rank_;
+  int size_;
+  schedule::Shape shape_;
+  Arena arena_;
+  Choices choices_;
+  Plans plans_;
+  Numbering numbers_;
+
+  // guards: see Numbering
+  std::uint64_t guards_done_ = 0;
+  std::uint64_t guard_entered_ = 0;
+  unsigned guard_round_ = 0;
+
+  std::vector<Operation*> active_;       // in the order of their starts
+  std::atomic<std::uint64_t> moves_{0};  // one writer at a time
+  Operation blocking_;
+  std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
+  std::vector<Operation*> free_;
+  const Operation* uneven_ = nullptr;  // the operation whose mismatch a test has just reported
+  bool driven_ = false;                // registered with the waiter and the background thread; written by the owner
+  int source_index_ = 0;
+  std::vector<std::uint64_t> taken_;
+
+  base::Status failure_;
+  int told_by_ = -1;  // the rank whose report this rank received
+  bool explained_ = false;
+  bool closes_ = false;         // the ranks have agreed to close; each that completes the closing step frees its arena
+  std::uint64_t conflict_ = 0;  // number of the mismatched call
+  History history_;
+  Report report_;
+  std::vector<Report> read_;  // by rank: reports read from ledgers
+
+  // for long waits
+  unsigned idle_ = 0;
+  Asker blocking_asker_;
+  Asker started_asker_;
+  Elsewhere elsewhere_;
+};
+
+}  // namespace hmc::collectives

@@ -1,0 +1,131 @@
+#include "collectives/network/shortcuts.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+namespace hmc::collectives {
+
+using schedule::Buffer;
+using schedule::Step;
+
+namespace {
+
+/// Below this size a direct receive costs more than the copy.
+constexpr std::uint64_t shortest_bytes = 32 * 1024;
+/// Limits of ranges kept, because each message or copy searches them; and of ranges checked, because each is compared
+/// with all steps.
+constexpr std::size_t most = 16;
+constexpr int most_looked_at = 64;
+
+bool ranges_meet(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) noexcept {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+std::uint64_t bytes_read(const Step& step) noexcept {
+  return step.kind == schedule::Kind::fold && step.ways > 0 ? (step.ways - 1) * step.stride() + step.bytes : step.bytes;
+}
+
+bool reads(const Step& step) noexcept {
+  return step.kind == schedule::Kind::put || step.kind == schedule::Kind::copy || step.kind == schedule::Kind::reduce ||
+         step.kind == schedule::Kind::fold;
+}
+/// Writes memory of this rank; a put writes its peer's.
+bool writes(const Step& step) noexcept {
+  return step.kind == schedule::Kind::copy || step.kind == schedule::Kind::reduce ||
+         step.kind == schedule::Kind::fold || step.kind == schedule::Kind::scale;
+}
+
+/// True if the step accesses that range of a buffer.
+bool touches(const Step& step, Buffer buffer, std::uint64_t at, std::uint64_t bytes) noexcept {
+  if (step.bytes == 0) return false;
+  return (reads(step) && step.from_buffer == buffer && ranges_meet(step.from, bytes_read(step), at, bytes)) ||
+         (writes(step) && step.to_buffer == buffer && ranges_meet(step.to, step.bytes, at, bytes));
+}
+
+/// True if the step forwards the bytes that `copy` copies, or a part of them.
+bool hands_on(const Step& step, const Step& copy) noexcept {
+  return step.kind == schedule::Kind::put && step.bytes > 0 && step.from_buffer == Buffer::scratch &&
+         step.from >= copy.from && step.from + step.bytes <= copy.from + copy.bytes;
+}
+
+/// The first step that reads the bytes that step `at` copies. None if any other step accesses the ranges, except puts
+/// that forward the bytes. None if a wait lies between these steps: after it the range may hold another message.
+std::optional<std::size_t> first_reader(const std::vector<Step>& steps, std::size_t at) {
+  const Step& copy = steps[at];
+  std::size_t first = at, last = at;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (i == at) continue;
+    if (hands_on(steps[i], copy)) {
+      first = std::min(first, i);
+      last = std::max(last, i);
+    } else if (touches(steps[i], Buffer::scratch, copy.from, copy.bytes) ||
+               touches(steps[i], Buffer::output, copy.to, copy.bytes)) {
+      return {};
+    }
+  }
+  const auto readers = std::span(steps).subspan(first, last - first);
+  if (std::ranges::any_of(readers, [](const Step& step) { return step.kind == schedule::Kind::wait; })) return {};
+  return first;
+}
+
+bool is_long_copy_to_output(const Step& step) noexcept {
+  return step.kind == schedule::Kind::copy && step.from_buffer == Buffer::scratch && step.to_buffer == Buffer::output &&
+         step.bytes >= shortest_bytes;
+}
+
+/// The copy of the sum that step `at` computes. None in these cases:
+/// - another step after `at` accesses the sum;
+/// - a step between the two accesses the copy's output;
+/// - an earlier put may still read that output.
+std::optional<std::size_t> only_copy_of(const std::vector<Step>& steps, std::size_t at) {
+  const Step& sum = steps[at];
+  std::optional<std::size_t> found;
+  for (std::size_t i = at + 1; i < steps.size(); ++i) {
+    if (!touches(steps[i], Buffer::scratch, sum.to, sum.bytes)) continue;
+    if (found || !is_long_copy_to_output(steps[i]) || steps[i].from != sum.to || steps[i].bytes != sum.bytes) return {};
+    found = i;
+  }
+  if (!found) return {};
+  const Step& copy = steps[*found];
+  for (std::size_t i = 0; i < *found; ++i)
+    if ((i > at || steps[i].kind == schedule::Kind::put) && touches(steps[i], Buffer::output, copy.to, copy.bytes))
+      return {};
+  return found;
+}
+
+}  // namespace
+
+void find_arrivals(const schedule::Schedule& schedule, bool in_place, std::vector<Arrival>& arrivals) {
+  arrivals.clear();
+  const std::vector<Step>& steps = schedule.steps;
+  // In place the input lies somewhere in the output: if a step reads the input, the output mustn't be written early.
+  const auto reads_input = [](const Step& step) {
+    return reads(step) && step.bytes > 0 && step.from_buffer == Buffer::input;
+  };
+  if (in_place && std::ranges::any_of(steps, reads_input)) return;
+  int looked_at = 0;
+  for (std::size_t i = 0; i < steps.size() && arrivals.size() < most && looked_at < most_looked_at; ++i) {
+    const Step& copy = steps[i];
+    if (!is_long_copy_to_output(copy)) continue;
+    ++looked_at;
+    if (const auto first = first_reader(steps, i)) arrivals.push_back({*first, copy.from, copy.to, copy.bytes});
+  }
+  std::ranges::sort(arrivals, {}, &Arrival::step);
+}
+
+void find_results(const schedule::Schedule& schedule, bool in_place, std::vector<Result>& results) {
+  results.clear();
+  if (in_place) return;
+  const std::vector<Step>& steps = schedule.steps;
+  int looked_at = 0;
+  for (std::size_t i = 0; i < steps.size() && results.size() < most && looked_at < most_looked_at; ++i) {
+    if (steps[i].kind != schedule::Kind::reduce || steps[i].to_buffer != Buffer::scratch ||
+        steps[i].bytes < shortest_bytes)
+      continue;
+    ++looked_at;
+    if (const auto copy = only_copy_of(steps, i)) results.push_back({i, *copy, steps[*copy].to});
+  }
+}
+
+}  // namespace hmc::collectives

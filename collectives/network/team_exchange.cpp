@@ -1,0 +1,97 @@
+#include "collectives/network/team_exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/network/throw_failure.hpp"
+#include "runtime/rma/operation_scope.hpp"
+
+namespace hmc::collectives {
+
+using schedule::Collective;
+
+namespace {
+
+/// Each rank's data in one round. Longer data, which is rare, takes a second round.
+struct Head {
+  std::uint64_t length = 0;
+  std::byte bytes[248] = {};
+};
+
+/// Upper limit: no valid description of a window is longer.
+constexpr std::uint64_t longest = std::uint64_t{64} << 20;
+
+CollectiveArgs args_of(base::SetupCall what, Collective collective, const void* in, void* out, std::uint64_t bytes) {
+  CollectiveArgs args;
+  args.call.collective = collective;
+  args.call.count = bytes;
+  args.input = in;
+  args.output = out;
+  args.signature = Signature::make(what, bytes, static_cast<int>(collective));
+  return args;
+}
+
+}  // namespace
+
+void TeamExchange::run(const CollectiveArgs& args) {
+  if (const base::Status status = schedules_.run(args); !status.ok())
+    throw_failure(team_, schedules_, status, rma::operation_of(team_.fabric()), 0);
+}
+
+void TeamExchange::barrier(base::Deadline) {
+  CollectiveArgs args = args_of(what(), Collective::barrier, nullptr, nullptr, 0);
+  args.signature = Signature::make(what(), team_.fabric().making_number, static_cast<int>(Collective::barrier));
+  run(args);
+}
+
+std::vector<base::Bytes> TeamExchange::allgather(base::ByteView mine, base::Deadline) {
+  Head head;
+  head.length = mine.size();
+  if (!mine.empty()) std::memcpy(head.bytes, mine.data(), std::min(mine.size(), sizeof head.bytes));
+  std::vector<Head> heads(static_cast<std::size_t>(size()));
+  run(args_of(what(), Collective::allgather, &head, heads.data(), sizeof head));
+
+  std::vector<std::uint64_t> lengths;
+  for (const Head& each : heads) lengths.push_back(each.length);
+  const auto most = std::max_element(lengths.begin(), lengths.end());
+  if (*most > longest) {
+    const int world = team_.world_rank(static_cast<int>(most - lengths.begin()));
+    throw Error(Code::refused, rma::operation_of(team_.fabric()),
+                fmt::format("world rank {} sent {} bytes", world, *most));
+  }
+  if (*most > sizeof head.bytes) return gather_long(mine, lengths);
+  std::vector<base::Bytes> all;
+  for (const Head& each : heads) all.emplace_back(each.bytes, each.bytes + each.length);
+  return all;
+}
+
+std::vector<base::Bytes> TeamExchange::gather_long(base::ByteView mine, const std::vector<std::uint64_t>& lengths) {
+  std::uint64_t total = 0;
+  for (const std::uint64_t length : lengths) total += length;
+  base::Bytes joined(total);
+  CollectiveArgs args = args_of(what(), Collective::allgather, mine.data(), joined.data(), 0);
+  args.call.counts = lengths;
+  args.signature = Signature::make(what(), total).irregular();
+  run(args);
+  std::vector<base::Bytes> all;
+  auto begin = joined.begin();
+  for (const std::uint64_t length : lengths) {
+    const auto end = begin + static_cast<std::ptrdiff_t>(length);
+    all.emplace_back(begin, end);
+    begin = end;
+  }
+  return all;
+}
+
+std::vector<base::Bytes> GroupExchange::allgather(base::ByteView mine, base::Deadline deadline) {
+  // More rounds would need the other groups.
+  if (left_-- <= 0) throw Error(Code::error, "team creation", "a team's first window takes more rounds than agreed");
+  std::vector<base::Bytes> all = parent_.allgather(mine, deadline);
+  std::vector<base::Bytes> ours;
+  for (const int rank : group_) ours.push_back(std::move(all[static_cast<std::size_t>(rank)]));
+  return ours;
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,182 @@
+// Long waits: ranks that called different collectives must not wait for each other until the deadline. A rank in a long
+// wait sends a question to the rank that it waits for.
+//
+// Why one question is enough. Follow the chain from a waiting rank to the rank that it awaits. It ends at a rank that
+// isn't in a collective (a timeout, which names that rank) or forms a ring. Each rank sends to the next one its call's
+// number and its history up to that call. Numbers can't decrease all the way round a ring, so some rank gets a question
+// about a call that it has made.
+//
+// If that rank's history is the same, it is in that call or past it and has sent all messages that belong to it. If
+// that were so for all ranks in one call, a proved schedule would be stuck. So two neighbours in the ring have
+// different histories, and the queried rank detects the mismatch.
+//
+// Two teams. A rank that has only sent in a call of team A detects A's mismatch when it checks A's alarm. By then it
+// may wait in team B, for a rank that got the mismatch error and exits, closes or computes. So a rank that waits in B
+// checks the alarms of its other teams, and sends its reports there. If the awaited rank failed in A, this rank reports
+// A's mismatch however B's wait ends: by a death, by the deadline, or by another rank's failure.
+//
+// In a call that needs all ranks, a rank may wait for the failed rank indirectly. So if the awaited rank is on another
+// node, the check covers ranks of this node that haven't arrived.
+//
+// The awaited rank may also have caught the error and still arrive in B; then B continues normally. So the wait ends
+// early only if that rank makes no call for ten seconds, or is in Runtime::close for one second, or either for half of
+// the deadline if that is shorter. The states of ranks on other nodes aren't visible here: a waiting rank of their node
+// ends B for all, or the deadline does.
+#include <algorithm>
+
+#include "collectives/network/schedule_team.hpp"
+#include "runtime/rma/begin.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+
+namespace {
+
+constexpr std::int64_t between_looks_ns = 500'000;
+/// A longer wait isn't explained by a message in flight. One question per call and awaited rank.
+constexpr std::int64_t before_asking_ns = 2'000'000;
+/// Interval of the checks for another team's failure.
+constexpr std::int64_t between_looks_elsewhere_ns = 10'000'000;
+constexpr std::int64_t before_giving_up_ns = 10'000'000'000;
+constexpr std::int64_t before_giving_up_who_closes_ns = 1'000'000'000;
+
+}  // namespace
+
+Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept {
+  int awaited = note.peer;
+  std::uint64_t call = 0;  // the waiting call, if it needs all ranks; else 0
+  {
+    const auto guard = hold();
+    if (failure_.ok() && !hear_alarm())
+      look_after(blocking_asker_, team_.rank_of(note.peer), Arena::stamp(history_.calls(), history_.word()), now);
+    if (!failure_.ok()) return failure_;
+    // If the wait is for a request, the oldest call in flight represents it.
+    const Operation* const waiting = awaited >= 0 ? &blocking_ : active_.empty() ? nullptr : active_.front();
+    if (waiting != nullptr && awaited < 0) awaited = arena_.world(awaited_by(*waiting));
+    if (waiting != nullptr && waiting->synchronises()) call = waiting->call_number;
+  }
+  const int missing = waits_in_vain_for(awaited, call, now);
+  if (missing < 0) return {};
+  const auto guard = hold();
+  return give_up(Status::failure(Code::error, "a rank has given up in another team", missing));
+}
+
+/// The rank because of which the wait should end; -1: none is known. Called without the lock, because the other teams
+/// take it.
+int ScheduleTeam::waits_in_vain_for(int awaited, std::uint64_t call, std::int64_t now) noexcept {
+  if (now - elsewhere_.looked_at < between_looks_elsewhere_ns) return -1;
+  elsewhere_.looked_at = now;
+  const int missing = who_gave_up_elsewhere(awaited, call);
+  const std::uint64_t theirs = missing < 0 ? 0 : line_of(missing)->calls.load(std::memory_order_relaxed);
+  if (missing < 0 || elsewhere_.world_rank != missing || elsewhere_.call != call || elsewhere_.theirs != theirs) {
+    elsewhere_ = {now, missing, call, theirs, now};
+    return -1;
+  }
+  const std::int64_t bound = closes_runtime(missing) ? before_giving_up_who_closes_ns : before_giving_up_ns;
+  return now - elsewhere_.since >= std::min(bound, fabric_.timeout.count() / 2) ? missing : -1;
+}
+
+/// The awaited rank. If that is on another node: a rank of this node that hasn't arrived at `call`, which no rank
+/// leaves before all have arrived.
+int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcept {
+  const auto has_given_up = [&](int world_rank) noexcept {
+    return line_of(world_rank) != nullptr && (closes_runtime(world_rank) || is_in_no_call(world_rank)) &&
+           rma::unheard_mismatch(fabric_, world_rank) != nullptr;
+  };
+  if (awaited < 0) return -1;
+  if (line_of(awaited) != nullptr) return has_given_up(awaited) ? awaited : -1;
+  if (closes_) return -1;  // peers may have freed their parts of the arena
+  for (int rank = 0; rank < size_; ++rank) {
+    Ledger* const ledger = arena_.ledger_of(rank);
+    if (ledger != nullptr && ledger->calls() < call && has_given_up(arena_.world(rank))) return arena_.world(rank);
+  }
+  return -1;
+}
+
+/// Null if the rank is on another node.
+const base::ActivityLine* ScheduleTeam::line_of(int world_rank) const noexcept {
+  const int index = fabric_.local_index[static_cast<std::size_t>(world_rank)];
+  return index < 0 ? nullptr : &fabric_.waiter.page().activity(index);
+}
+
+/// According to its activity line.
+bool ScheduleTeam::is_in_no_call(int world_rank) const noexcept {
+  const base::ActivityLine* const line = line_of(world_rank);
+  if (line == nullptr) return false;
+  // Relaxed: a hint that must hold for a long time to have an effect. Calls without a long wait don't show in the line,
+  // but increment its count.
+  const std::uint32_t activity = line->activity.load(std::memory_order_relaxed);
+  return static_cast<base::Activity>(activity) == base::Activity::computing;
+}
+
+/// True if the rank is in Runtime::close and makes no further call.
+bool ScheduleTeam::closes_runtime(int world_rank) const noexcept {
+  return std::ranges::any_of(
+      fabric_.sources, [&](rma::TicketSource* source) { return source != nullptr && source->is_closing(world_rank); });
+}
+
+bool ScheduleTeam::has_unheard_mismatch(int world_rank) noexcept {
+  const auto guard = hold();
+  if (explained_ || closes_ || (failure_.ok() && !hear_alarm())) return false;
+  const int rank = team_.rank_of(world_rank);
+  if (rank < 0 || (rank != rank_ && arena_.word(Arena::report_offset(rank)) == 0)) return false;
+  return (failure_.code == Code::timeout || failure_.code == Code::mismatch) && settle().code == Code::mismatch;
+}
+
+bool ScheduleTeam::is_closing(int world_rank) noexcept {
+  Ledger* const ledger = team_.is_world() && !closes_ ? arena_.ledger_of(world_rank) : nullptr;
+  if (ledger == nullptr) return false;
+  const Signature last = ledger->signature_of(ledger->calls());
+  return last.kind() == Kind::setup && last.setup() == base::SetupCall::runtime_close;
+}
+
+void ScheduleTeam::look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept {
+  if (now - asker.looked_at < between_looks_ns) return;
+  asker.looked_at = now;
+  hear_questions();
+  if (failure_.ok() && peer >= 0 && peer != rank_) ask(asker, peer, question, now);
+}
+
+/// A wait for a request names no awaited rank, and a test calls no look(). So the oldest operation in flight represents
+/// them: questions go to the rank that it awaits.
+void ScheduleTeam::look_after_started(std::int64_t now) noexcept {
+  for (const Operation* const operation : active_) {
+    if (operation->outcome.code != Code::in_progress || operation->blocking()) continue;
+    return look_after(started_asker_, awaited_by(*operation), Arena::stamp(operation->call_number, operation->history),
+                      now);
+  }
+}
+
+void ScheduleTeam::hear_questions() noexcept {
+  for (int i = 0; i < size_ * Arena::questions; ++i) {
+    const int rank = i / Arena::questions;
+    const std::uint64_t question = arena_.word(arena_.question_offset(rank, i % Arena::questions));
+    const std::uint64_t call = question >> Arena::tag_bits;
+    // A question about a call that this rank hasn't made stays in its slot until this rank makes the call.
+    if (!history_.has(call) || Arena::stamp(call, history_.word_of(call)) == question) continue;
+    give_up(Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(rank)), call);
+    return;
+  }
+}
+
+void ScheduleTeam::ask(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept {
+  if (asker.peer != peer || asker.question != question) {
+    asker.peer = peer;
+    asker.question = question;
+    asker.since = now;
+    asker.has_asked = false;
+    return;
+  }
+  if (asker.has_asked || now - asker.since < before_asking_ns) return;
+  if (closes_) return;  // all ranks made the same calls, and the awaited rank may have freed its arena
+  asker.has_asked = true;
+  std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
+  const int which = &asker == &started_asker_ ? 0 : 1;
+  const Status sent = rma::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, arena_.question_offset(rank_, which),
+                                            question, ticket);
+  static_cast<void>(sent);  // an unreachable peer has failed, which is reported by other means
+  rma::nudge(arena_.window(), peer);
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,131 @@
+// Small: in the arrival lines or slots. Large: each rank copies every block from the owner's window or, chunk by chunk,
+// from its staging.
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/node/allgather.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+
+namespace {
+
+constexpr std::size_t allgather_slots = 4;
+constexpr std::size_t largest_chunk = std::size_t{128} << 10;  // larger chunks overlap less
+constexpr std::size_t staged_before_arrival = std::size_t{16} << 10;
+
+void keep_own(DirectTeam& team, const AllgatherCall& call) noexcept {
+  // In place: the caller's block may already be at its position in the output.
+  std::byte* const own = call.block(team.rank());
+  if (call.bytes > 0 && own != call.in) std::memcpy(own, call.in, call.bytes);
+}
+
+Status small(DirectTeam& team, const AllgatherCall& call, bool in_line) noexcept {
+  if (!in_line) std::memcpy(team.slot(team.rank()), call.in, call.bytes);
+  team.arrive(call.in, in_line ? call.bytes : 0);
+  keep_own(team, call);
+  if (const Status status = team.wait_arrivals(); !status.ok()) return status;
+  for (int i = 1; i < team.size() && call.bytes > 0; ++i) {
+    const int peer = (team.rank() + i) % team.size();
+    std::memcpy(call.block(peer), in_line ? team.payload(peer) : team.slot(peer), call.bytes);
+  }
+  return {};
+}
+
+Announcement announcement_of(DirectTeam& team, int rank) noexcept {
+  Announcement announcement;
+  std::memcpy(&announcement, team.payload(rank), sizeof announcement);
+  return announcement;
+}
+
+/// Chunk `step` of every block: copies the peers' chunks from their windows or stagings. Chunks of several steps are in
+/// flight, each in its slot of the ring.
+Status step_of(DirectTeam& team, const AllgatherCall& call, std::size_t step, std::size_t chunk) noexcept {
+  const std::size_t offset = step * chunk;
+  const std::size_t bytes = std::min(chunk, call.bytes - offset);
+  for (int i = 1; i < team.size(); ++i) {
+    const int peer = (team.rank() + i) % team.size();
+    const Announcement theirs = announcement_of(team, peer);
+    if (theirs.in.is_private()) {  // at once and whole
+      if (step > 0) continue;
+      if (const Status status = team.read(peer, theirs.in, 0, call.block(peer), call.bytes); !status.ok())
+        return status;
+      continue;
+    }
+    if (theirs.in) {
+      const std::byte* const source = team.reach(peer, theirs.in);
+      if (source == nullptr)
+        return team.fail(Status::failure(Code::closed, "a peer's window isn't open here", team.world(peer)));
+      std::memcpy(call.block(peer) + offset, source + offset, bytes);
+      continue;
+    }
+    if (const Status status = team.wait_phase(Phase::staged, peer, team.tag(step)); !status.ok()) return status;
+    std::memcpy(call.block(peer) + offset, team.staging(peer) + step % allgather_slots * chunk, bytes);
+  }
+  team.publish(Phase::finished, team.tag(step));
+  return {};
+}
+
+Status stage(DirectTeam& team, const AllgatherCall& call, std::size_t step, std::size_t chunk) noexcept {
+  if (step >= allgather_slots) {
+    if (const Status status = team.wait_phases(Phase::finished, team.tag(step - allgather_slots)); !status.ok())
+      return status;
+  }
+  const std::size_t offset = step * chunk;
+  std::memcpy(team.staging(team.rank()) + step % allgather_slots * chunk,
+              static_cast<const std::byte*>(call.in) + offset, std::min(chunk, call.bytes - offset));
+  team.publish(Phase::staged, team.tag(step));
+  return {};
+}
+
+Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
+  Announcement mine;
+  mine.in = team.place(call.in, call.bytes);
+  if (!mine.in)
+    mine.in = team.show_private(call.in, call.bytes, call.bytes,
+                                private_way(schedule::Collective::allgather, team.size(), call.bytes));
+  team.count(mine.in);
+  const std::size_t chunk = std::min(largest_chunk, team.staging_bytes() / allgather_slots);
+  const std::size_t steps = (call.bytes + chunk - 1) / chunk;
+  std::size_t staged = 0;
+  if (!mine.in) {
+    if (const Status status = team.wait_staging_free(); !status.ok()) return status;
+    // A rank that sees this rank's arrival finds a small block staged. Staging more would delay peers that could copy
+    // meanwhile.
+    if (call.bytes <= staged_before_arrival) {
+      if (const Status status = stage(team, call, staged++, chunk); !status.ok()) return status;
+    }
+  }
+  team.arrive(&mine, sizeof mine);
+  if (const Status status = team.wait_arrivals(); !status.ok()) return status;
+
+  team.begin_trial();
+  if (steps >= DirectTeam::too_many_steps)
+    return team.fail(Status::failure(Code::invalid_argument, "blocks that are too large to go chunk by chunk"));
+  team.staging_in_use_until(team.tag(steps - 1));
+  for (std::size_t step = 0; step < steps; ++step) {
+    // Keep the ring one step ahead, so that peers find the next chunk when they have finished this one.
+    for (; !mine.in && staged < steps && staged <= step + 1; ++staged) {
+      if (const Status status = stage(team, call, staged, chunk); !status.ok()) return status;
+    }
+    if (step == 0) keep_own(team, call);
+    if (const Status status = step_of(team, call, step, chunk); !status.ok()) return status;
+  }
+  // Peers read this rank's buffer until they have finished; then the caller may reuse it.
+  if (mine.in) {
+    if (const Status status = team.wait_phases(Phase::finished, team.tag(steps - 1)); !status.ok()) return status;
+  }
+  team.end_trial();
+  return {};
+}
+
+}  // namespace
+
+Status allgather_direct(DirectTeam& team, const AllgatherCall& call) noexcept {
+  if (const Status status = team.begin(call.signature()); !status.ok()) return status;
+  if (call.bytes <= slot_bytes) return small(team, call, call.bytes <= inline_bytes);
+  return large(team, call);
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,275 @@
+#include "collectives/node/direct_team.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "collectives/network/schedule_team.hpp"
+#include "runtime/rma/operation_scope.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+
+namespace {
+
+constexpr std::size_t staging_at_start = std::size_t{512} << 10;
+constexpr std::size_t staging_at_most = std::size_t{16} << 20;
+
+// The rank that is furthest ahead may detect a mismatch first. Its report includes the calls at which the others are.
+static_assert(Report::before >= turns + Arena::areas);
+
+}  // namespace
+
+DirectTeam::DirectTeam(rma::TeamCore& team, std::string_view private_buffers)
+    : team_(team), fabric_(team.fabric()), rank_(team.rank()), size_(team.size()), reads_(private_buffers) {
+  const auto size = static_cast<std::size_t>(size_);
+  ins.resize(size);
+  outs.resize(size);
+  in_begins.resize(size);
+  out_begins.resize(size);
+  slice_ins.reserve(size);
+  slice_outs.reserve(size + 1);
+  arena_ = rma::Core::create(team, sizeof(Board), rma::Core::Role::internal);
+  (new (arena_->data()) Board)->probe.memory = reads_.probe();
+  for (const rma::Peer& peer : arena_->peers())
+    seats_.push_back({reinterpret_cast<Board*>(peer.direct), peer.world, peer.local_index});
+  staging_window_ =
+      rma::Core::create(team, staging_at_start, rma::Core::Role::internal);  // after it, all boards are ready
+  map_staging();
+  try_reads();
+}
+
+void DirectTeam::try_reads() noexcept {
+  bool reads_all = reads_.wanted();
+  for (int peer = 0; peer < size_ && reads_all; ++peer) reads_all = reads_.try_on(board(peer).probe.memory);
+  board(rank_).probe.reads_all = reads_all ? 1 : 0;
+}
+
+bool DirectTeam::all_read() noexcept {
+  if (all_read_ == Answer::unknown) [[unlikely]] {
+    for (int peer = 0; peer < size_; ++peer) {
+      // Acquire: pairs with the release in arrive. A rank that hasn't arrived at its first call may still be probing.
+      if (peer != rank_ && board(peer).arrivals[1].sequence.load(std::memory_order_acquire) == 0) return false;
+    }
+    all_read_ = Answer::yes;
+    for (int peer = 0; peer < size_; ++peer)
+      if (board(peer).probe.reads_all == 0) all_read_ = Answer::no;
+  }
+  return all_read_ == Answer::yes;
+}
+
+void DirectTeam::map_staging() {
+  staging_.clear();
+  for (const rma::Peer& peer : staging_window_->peers()) staging_.push_back(peer.direct);
+}
+
+void DirectTeam::join(ScheduleTeam& schedules) noexcept {
+  schedules_ = &schedules;
+  history_ = &schedules.history();
+  watch_ = &schedules;
+}
+
+void DirectTeam::close() {
+  staging_window_->close();
+  arena_->close();
+}
+
+Status DirectTeam::fail(const Status& status) noexcept {
+  failure_ = status;
+  return status;
+}
+
+Status DirectTeam::begin(Signature signature) noexcept {
+  if (!failure_.ok() || history_->is_over.load(std::memory_order_relaxed)) [[unlikely]]
+    return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
+  if (schedules_->is_shared()) [[unlikely]]
+    schedules_->tidy_up();  // started calls may be complete, and their requests dropped
+  if (sequence_ - all_arrived_ >= turns - 1) [[unlikely]] {
+    if (const Status status = let_others_catch_up(); !status.ok()) return fail(status);
+  }
+  trial_ = {};
+  signature_ = signature;
+  history_word_ = history_->add_alone(signature);
+  ++sequence_;
+  return {};
+}
+
+/// Waits until the others are at most half of the slots behind. Then this rank may again be ahead by the other half,
+/// instead of waiting in each call.
+Status DirectTeam::let_others_catch_up() noexcept {
+  const std::uint64_t there = sequence_ + 1 - turns / 2;
+  const std::uint64_t called = board(rank_).arrivals[there % lines].history;
+  for (int i = 1; i < size_; ++i) {
+    if (const Status status = wait_line((rank_ + i) % size_, there, called); !status.ok()) return status;
+  }
+  all_arrived_ = there;
+  return {};
+}
+
+void DirectTeam::arrive(const void* payload, std::size_t bytes) noexcept {
+  ArrivalLine& line = this->line(rank_);
+  line.history = history_word_;
+  if (bytes == 8) {
+    std::memcpy(line.payload, payload, 8);
+  } else if (bytes > 0) {
+    std::memcpy(line.payload, payload, bytes);
+  }
+  // Release: pairs with the acquire in wait_line. Publishes the line, the slot, the staging and earlier direct puts.
+  line.sequence.store(sequence_, std::memory_order_release);
+  ring_all();
+}
+
+void DirectTeam::ring_all() noexcept {
+  if (!fabric_.waiter.sleeps() || !fabric_.waiter.someone_sleeps()) return;
+  for (int i = 1; i < size_; ++i) {
+    const int peer = (rank_ + i) % size_;
+    fabric_.waiter.ring_now(seats_[static_cast<std::size_t>(peer)].local_index);
+  }
+}
+
+/// `history`: this rank's, up to that call.
+Status DirectTeam::wait_line(int rank, std::uint64_t sequence, std::uint64_t history) noexcept {
+  const ArrivalLine& line = board(rank).arrivals[sequence % lines];
+  // Acquire: pairs with the release in arrive.
+  const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
+  const Status status =
+      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived, fabric_.timeout);
+  if (!status.ok()) return status;
+  // The line doesn't change now. The peer reuses it for call sequence + lines, which it begins after this rank has
+  // arrived at sequence + turns + 1. This rank is at sequence + turns / 2 at most.
+  if (line.history != history) [[unlikely]]
+    return Status::failure(Code::mismatch, "ranks called different collectives", world(rank));
+  return {};
+}
+
+Status DirectTeam::wait_arrival(int rank) noexcept {
+  if (rank == rank_) return {};
+  const Status status = wait_line(rank, sequence_, history_word_);
+  return status.ok() ? status : fail(status);
+}
+
+Status DirectTeam::wait_arrivals() noexcept {
+  for (int i = 1; i < size_; ++i) {
+    const int peer = rank_ + i < size_ ? rank_ + i : rank_ + i - size_;
+    if (const Status status = wait_line(peer, sequence_, history_word_); !status.ok()) [[unlikely]]
+      return fail(status);
+  }
+  all_arrived_ = sequence_;
+  return {};
+}
+
+void DirectTeam::publish(Phase phase, std::uint64_t tag) noexcept {
+  // Release: pairs with the acquire in wait_phase. Orders this phase's reads and writes before the tag.
+  board(rank_).phases[static_cast<int>(phase)].tag.store(tag, std::memory_order_release);
+  ring_all();
+}
+
+Status DirectTeam::wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept {
+  PhaseLine& line = board(rank).phases[static_cast<int>(phase)];
+  // Acquire: pairs with the release in publish.
+  const auto reached = [&]() noexcept { return line.tag.load(std::memory_order_acquire) >= tag; };
+  const Status status =
+      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence_, watch_}, reached, fabric_.timeout);
+  return status.ok() ? status : fail(status);
+}
+
+Status DirectTeam::wait_phases(Phase phase, std::uint64_t tag) noexcept {
+  for (int i = 1; i < size_; ++i) {
+    if (const Status status = wait_phase(phase, (rank_ + i) % size_, tag); !status.ok()) return status;
+  }
+  return {};
+}
+
+bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
+  return !grows_ || staging_bytes() >= std::min(bytes, staging_at_most);
+}
+
+void DirectTeam::grow_staging(std::size_t bytes) {
+  // The activity and the operation are the collective's, not team creation's.
+  const base::Posted posted(fabric_.waiter.page().activity(fabric_.waiter.local_index()),
+                            {activity_of(signature_.kind())});
+  const rma::OperationScope user(fabric_, name_of(signature_.kind()));
+  // At least double the size: a program that uses growing sizes grows the staging a few times, not each time.
+  const std::size_t wanted =
+      std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
+  std::shared_ptr<rma::Core> larger;
+  try {
+    larger = rma::Core::create(team_, wanted, rma::Core::Role::internal);
+  } catch (const Error& error) {
+    // All ranks get the same error and continue with the present size: calls take more steps.
+    if (error.code() != Code::out_of_memory) throw;
+    grows_ = false;
+    return;
+  }
+  staging_window_->close();
+  staging_window_ = std::move(larger);
+  map_staging();
+  staging_busy_ = 0;  // all ranks have closed the old staging, so no rank reads it
+}
+
+Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcept {
+  const rma::Core* const window = fabric_.window_around(buffer, bytes, team_.id());
+  if (window == nullptr) return {};
+  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - window->data());
+  return {offset, static_cast<std::uint32_t>(window->id() + 1)};
+}
+
+Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block, PrivateWay way) noexcept {
+  bool reads = bytes > 0 && (reads_.forced() || way != PrivateWay::stage) && all_read();
+  if (!reads_.forced() && way == PrivateWay::try_both) {  // counts the calls on both ranks alike
+    std::atomic<std::uint64_t>& decided = board(0).probe.decided;
+    if (rank_ != 0) ways_.follow(decided.load(std::memory_order_relaxed));
+    const TriedWays::Way next = ways_.next(block);
+    if (rank_ == 0) decided.store(ways_.decided(), std::memory_order_relaxed);
+    if (reads && next.is_timed) trial_.block = block;
+    reads = reads && next.is_new;
+  }
+  if (reads) {
+    const std::int64_t begin = trial_.block > 0 ? base::now_ns() : 0;
+    reads = reads_.is_readable(buffer, bytes);
+    if (trial_.block > 0) trial_.before = base::now_ns() - begin;
+    if (!reads) trial_ = {};  // an unreadable buffer gives no sample of either method
+  }
+  trial_.reads = reads;
+  if (!reads) return {};
+  return {reinterpret_cast<std::uintptr_t>(buffer), Placement::private_memory};
+}
+
+void DirectTeam::count(const Placement& shown) noexcept {
+  Counters& counters = fabric_.counters;
+  ++(shown.is_private() ? counters.buffers_read : shown ? counters.buffers_in_place : counters.buffers_staged);
+}
+
+void DirectTeam::begin_trial() noexcept {
+  if (trial_.block > 0) trial_.begin = base::now_ns();
+}
+
+void DirectTeam::end_trial() noexcept {
+  if (trial_.block > 0) ways_.took(trial_.block, trial_.reads, trial_.before + base::now_ns() - trial_.begin);
+}
+
+Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset, void* to,
+                        std::size_t bytes) noexcept {
+  const Status status =
+      transport::PeerReads::read(board(rank).probe.memory.process, placement.offset + offset, to, bytes, world(rank));
+  if (status.ok()) {
+    // An owner that has aborted the call may reuse its buffer, so the bytes may be wrong. It raises the alarm before it
+    // reuses the buffer. So check for the alarm after reading the bytes.
+    base::full_fence();
+    const Status known = schedules_->look({base::Activity::computing}, base::now_ns());
+    return known.ok() ? known : fail(known);
+  }
+  const Status aborted = fabric_.waiter.page().aborted();  // the job's abort may state the cause
+  return fail(aborted.ok() ? status : aborted);
+}
+
+std::byte* DirectTeam::reach(int rank, const Placement& placement) const noexcept {
+  const rma::Core* const window = fabric_.window_by_id(placement.window - 1);
+  if (window == nullptr) return nullptr;
+  const int there = window->team_id() == 0 ? world(rank) : rank;
+  std::byte* const direct = window->peers()[static_cast<std::size_t>(there)].direct;
+  return direct == nullptr ? nullptr : direct + placement.offset;
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,434 @@
+// Small inputs: in the owner's arrival line or slot. Large inputs: read from the owner's window, or chunk by chunk from
+// a ring in its staging. Inputs are combined in rank order, all at once, so results don't depend on the chunks.
+//
+// V-forms use the same steps, sized by the largest block, which all ranks have; shorter blocks end in an earlier step.
+// In alltoallv the ranks get the largest block from the arrival payloads, so each rank decides alone if its input fits
+// its slot. Only the owner has the positions of parts in its window; it publishes them as a table in its slot.
+//
+// In a gather the owners write their blocks into the root's output if the root publishes it (gather_push). Else each
+// rank that gives stages its whole block and returns.
+//
+// Why no rank overwrites bytes that another rank still reads:
+// - Lines and slots: see Board.
+// - A chunk of the ring is rewritten when all ranks have published `finished` for the step that used it. A rank that
+//   takes nothing more has already published the last step's tag.
+// - First chunk: a rank that has seen all arrivals stages it at once, as all ranks have returned from the last call. A
+//   rank that waits for some ranks or none first waits until all have published the `finished` tag of the last call
+//   that used stagings (staging_in_use_until).
+// - An input in a window, or in private memory that peers read, returns to its caller when all ranks have finished.
+// - In place, a chunk of the output is written after that chunk of the input was staged; such an input is never read in
+//   its window. If an alltoallv in place has different positions in its output, it copies the input first.
+// - A reduce_scatterv in place stores at or before the addresses that it reads, and kernels process the elements in
+//   ascending order.
+#include "collectives/node/pull.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <new>
+
+#include "collectives/network/operation.hpp"
+#include "collectives/node/gather_push.hpp"
+#include "collectives/node/parts.hpp"
+#include "collectives/node/ring.hpp"
+#include "collectives/node/roles.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+using schedule::Collective;
+
+namespace {
+
+/// Payload of the arrival line of all but the smallest calls.
+struct Shown {
+  Placement in;               ///< the input; on a gather's root the output, if the others may write to it
+  CountsOf counts;            ///< in alltoallv
+  std::uint64_t in_slot = 0;  ///< in alltoallv, not 0: the input lies in the slot, a part in each `slot_stride`
+};
+static_assert(sizeof(Shown) <= inline_bytes);
+// A rank that attempts a device reduction publishes an Announcement, which the others read as a Shown.
+static_assert(sizeof(Shown) == sizeof(Announcement) && offsetof(Shown, in) == offsetof(Announcement, in) &&
+              offsetof(Shown, in_slot) == offsetof(Announcement, in_slot));
+
+class Pull {
+ public:
+  Pull(DirectTeam& team, const CollectiveArgs& args) noexcept
+      : team_(team),
+        args_(args),
+        roles_{args.call.collective, team.rank(), team.size(), args.call.root},
+        parts_(team, args),
+        rank_(team.rank()),
+        size_(team.size()),
+        me_(static_cast<std::size_t>(team.rank())),
+        count_(parts_of(team, args.call.collective)),
+        block_(parts_.block()),
+        in_(static_cast<const std::byte*>(args.input)),
+        out_(static_cast<std::byte*>(args.output)) {}
+
+  Status run() {
+    if (const Status status = begin(); !status.ok()) return status;
+    return block_ <= slot_bytes / count_ ? small() : large();
+  }
+
+  /// All ranks have arrived, and treat this rank's input as staged.
+  Status run_arrived() noexcept {
+    own_ = in_ + parts_.in_begin(me_);
+    if (roles_.gives()) team_.count({});
+    return step_by_step();
+  }
+
+  Status run_alltoallv(Compared& compared) noexcept {
+    if (const Status status = begin(); !status.ok()) return status;
+    const std::size_t stride = slot_stride(count_);
+    shown_.counts = counts_of(rank_, args_.call.counts, args_.call.receive_counts);
+    shown_.in_slot = most_given() <= stride ? 1 : 0;
+    if (shown_.in_slot != 0) {
+      pack(team_.slot(rank_), stride);
+    } else if (roles_.gives()) {
+      show_input();
+      team_.count(shown_.in);
+    }
+    team_.arrive(&shown_, sizeof shown_);
+    if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
+
+    compared.all = counts_of_all();
+    block_ = compared.all.largest * args_.call.element_bytes;
+    const bool in_slots = block_ <= stride;
+    if (compared.all.balance != 0 || (!in_slots && !fits_ring(team_, args_.call, block_))) return {};
+    compared.is_done = true;
+    if (!in_slots) return step_by_step();
+    keep_own();
+    take_small(false, stride);
+    return {};
+  }
+
+ private:
+  static std::size_t index(int rank) noexcept { return static_cast<std::size_t>(rank); }
+  int next(int i) const noexcept { return rank_ + i < size_ ? rank_ + i : rank_ + i - size_; }
+  const void*& source(int peer) const noexcept { return team_.ins[index(peer)]; }
+  std::byte* result_of(int peer) const noexcept { return out_ + parts_.out_begin(index(peer)); }
+  /// Index of this rank's part in a peer's input.
+  std::size_t my_part() const noexcept { return count_ == 1 ? 0 : me_; }
+  bool reduces() const noexcept { return schedule::reduces(roles_.collective); }
+
+  Status begin() noexcept {
+    if (const Status status = team_.begin(args_.signature); !status.ok()) return status;
+    if (roles_.collective != Collective::scatter || roles_.is_root()) own_ = in_ + parts_.in_begin(me_);
+    const bool in_place = parts_.irregular() && args_.call.in_place;
+    if (!in_place || roles_.collective != Collective::alltoall || parts_.same_layout()) return {};
+    try {
+      copy_.assign(in_, in_ + schedule::input_bytes({size_, 1}, args_.call, rank_));
+    } catch (const std::bad_alloc&) {
+      return team_.fail(Status::failure(Code::out_of_memory, "no memory for a copy of an input in place"));
+    }
+    in_ = copy_.data();
+    own_ = in_ + parts_.in_begin(me_);
+    return {};
+  }
+
+  // ---- process up to `most` bytes from `offset` of every block; source() holds the addresses
+  static std::size_t left(std::size_t all, std::size_t offset, std::size_t most) noexcept {
+    return offset < all ? std::min(most, all - offset) : 0;
+  }
+  void consume(std::size_t offset, std::size_t most) noexcept {
+    if (reduces()) return combine(offset, left(parts_.out_bytes(me_), offset, most));
+    for (int i = 1; i < size_; ++i) {
+      const int peer = next(i);
+      if (!roles_.takes_from(peer)) continue;
+      const std::size_t bytes = left(parts_.out_bytes(index(peer)), offset, most);
+      if (bytes > 0 && source(peer) != nullptr) std::memcpy(result_of(peer) + offset, source(peer), bytes);
+    }
+  }
+  void combine(std::size_t offset, std::size_t bytes) noexcept {
+    const int end = !roles_.is_prefix() ? size_ : roles_.collective == Collective::scan ? rank_ + 1 : rank_;
+    if (rank_ < end) source(rank_) = own_ + offset;
+    void* const to = out_ + offset;
+    reduce(args_.reduction, &to, 1, team_.ins.data(), end, bytes / args_.call.element_bytes, team_.scratch);
+  }
+  /// Copies this rank's own part to its output, unless a reduction stores it.
+  void keep_own() noexcept {
+    if (reduces() || !roles_.has_result()) return;
+    if (roles_.collective == Collective::scatter && !roles_.is_root()) return;
+    const std::size_t bytes = parts_.out_bytes(me_);
+    if (std::byte* const own = result_of(rank_); bytes > 0 && own != own_) std::memcpy(own, own_, bytes);
+  }
+
+  // ---- small
+  Status small() noexcept {
+    const bool in_line = count_ * block_ <= inline_bytes;
+    show_small(in_line);
+    if (!roles_.has_result()) return {};
+    keep_own();
+    if (const Status status = wait_arrivals(); !status.ok()) return status;
+    take_small(in_line, block_);
+    return {};
+  }
+  void show_small(bool in_line) noexcept {
+    if (parts_.irregular() && count_ > 1) {
+      std::byte packed[inline_bytes] = {};
+      if (roles_.gives()) pack(in_line ? packed : team_.slot(rank_), block_);
+      return team_.arrive(packed, roles_.gives() && in_line ? count_ * block_ : 0);
+    }
+    const std::size_t bytes = roles_.gives() ? count_ * parts_.in_bytes(me_) : 0;
+    if (!in_line && bytes > 0) std::memcpy(team_.slot(rank_), in_, bytes);
+    team_.arrive(in_, in_line ? bytes : 0);
+  }
+  /// Packs the parts that other ranks take.
+  void pack(std::byte* to, std::size_t stride) const noexcept {
+    for (std::size_t part = 0; part < count_; ++part)
+      if (const std::size_t bytes = part == me_ ? 0 : parts_.in_bytes(part); bytes > 0)
+        std::memcpy(to + part * stride, in_ + parts_.in_begin(part), bytes);
+  }
+  void take_small(bool in_line, std::size_t stride) noexcept {
+    for (int i = 1; i < size_; ++i) {
+      const int peer = next(i);
+      source(peer) = (in_line ? team_.payload(peer) : team_.slot(peer)) + my_part() * stride;
+    }
+    consume(0, block_);
+  }
+  Status wait_arrivals() noexcept {
+    if (roles_.takes_from_all()) return team_.wait_arrivals();
+    for (int i = 1; i < size_; ++i) {
+      if (!roles_.takes_from(next(i))) continue;
+      if (const Status status = team_.wait_arrival(next(i)); !status.ok()) return status;
+    }
+    return {};
+  }
+
+  // ---- large
+  Status large() {
+    const bool may_bring = may_be_brought(args_.call);
+    if (roles_.gives()) show_input();
+    if (may_bring && roles_.is_root())
+      shown_.in = show_output(team_, parts_, out_, schedule::output_bytes({size_, 1}, args_.call, rank_));
+    team_.arrive(&shown_, sizeof shown_);
+    if (may_bring) {
+      if (const Status status = roles_.is_root() ? Status{} : team_.wait_arrival(roles_.root); !status.ok())
+        return status;
+      if (const Placement output = roles_.is_root() ? shown_.in : shown_by(roles_.root).in; output)
+        return brought(output);
+      if (const Status status = deepen_staging(); !status.ok()) return status;
+    }
+    if (roles_.gives()) team_.count(shown_.in);
+    if (roles_.has_result()) {
+      if (const Status status = wait_arrivals(); !status.ok()) return status;
+    }
+    if (stages() && !(roles_.has_result() && roles_.takes_from_all())) {
+      if (const Status status = team_.wait_staging_free(); !status.ok()) return status;
+    }
+    return step_by_step();
+  }
+  /// If a gather's root copies the blocks, a rank returns when its whole block is staged. All ranks get the same
+  /// result.
+  Status deepen_staging() {
+    constexpr std::size_t of_all = std::size_t{128} << 20;
+    const std::size_t wanted = std::min(block_, of_all / index(size_));
+    if (size_ == 1 || team_.staging_fits(wanted)) return {};
+    // After this wait all ranks have returned from earlier calls.
+    if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
+    team_.grow_staging(wanted);
+    return {};
+  }
+  Status brought(const Placement& output) noexcept {
+    if (!roles_.is_root()) {
+      ++team_.fabric().counters.buffers_in_place;
+      return gather_push(team_, parts_, own_, roles_.root, output);
+    }
+    keep_own();
+    return await_brought(team_);
+  }
+  bool stages() const noexcept { return roles_.gives() && !shown_.in && shown_.in_slot == 0; }
+  /// Selects where peers take the input from: this rank's window, its private memory, or the ring in its staging.
+  void show_input() noexcept {
+    const std::size_t* const begins = count_ > 1 ? parts_.in_begins() : nullptr;
+    const bool has_room = begins == nullptr || count_ * sizeof *begins <= slot_bytes;
+    const bool may_stay = has_room && !(args_.call.in_place && roles_.overwrites_input());
+    const std::size_t bytes = may_stay ? schedule::input_bytes({size_, 1}, args_.call, rank_) : 0;
+    if (may_stay) shown_.in = team_.place(in_, bytes);
+    if (may_stay && !shown_.in && !reduces()) shown_.in = show_private(bytes);
+    if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
+  }
+  Placement show_private(std::size_t bytes) noexcept {
+    // In an alltoallv only this rank has its block lengths; in an allgatherv all ranks have the largest.
+    const bool even = !parts_.irregular() || roles_.collective != Collective::alltoall;
+    const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
+    return team_.show_private(in_, bytes, block, private_way(roles_.collective, size_, block, even));
+  }
+  /// Position of this rank's part in an input that a peer exposes in its window or private memory.
+  std::size_t begin_at(int peer) const noexcept {
+    if (count_ == 1) return 0;
+    if (!parts_.irregular()) return me_ * block_;
+    std::size_t begin = 0;
+    std::memcpy(&begin, team_.slot(peer) + me_ * sizeof begin, sizeof begin);
+    return begin;
+  }
+  CountsOf counts_of_all() const noexcept {
+    CountsOf all = shown_.counts;
+    for (int i = 1; i < size_; ++i) {
+      const Shown theirs = shown_by(next(i));
+      combine_counts(&all, &theirs.counts, 1, DType::located_i64, nullptr);
+    }
+    return all;
+  }
+  Shown shown_by(int peer) const noexcept {
+    Shown theirs;
+    std::memcpy(&theirs, team_.payload(peer), sizeof theirs);
+    return theirs;
+  }
+
+  std::size_t steps_of(std::size_t bytes) const noexcept { return (bytes + chunk_ - 1) / chunk_; }
+  std::size_t most_given() const noexcept {
+    std::size_t most = 0;
+    for (std::size_t part = 0; part < count_; ++part)
+      if (count_ == 1 || part != me_) most = std::max(most, parts_.in_bytes(count_ == 1 ? me_ : part));
+    return most;
+  }
+  std::size_t most_taken() const noexcept {
+    if (!roles_.has_result()) return 0;
+    if (reduces()) return parts_.out_bytes(me_);
+    std::size_t most = 0;
+    for (int peer = 0; peer < size_; ++peer)
+      if (roles_.takes_from(peer)) most = std::max(most, parts_.out_bytes(index(peer)));
+    return most;
+  }
+  std::byte* staged(int rank, std::size_t step, std::size_t part) const noexcept {
+    return team_.staging(rank) + (step % slots_ * count_ + part) * chunk_;
+  }
+
+  Status step_by_step() noexcept {
+    team_.begin_trial();
+    const Status status = take_steps();
+    if (status.ok()) team_.end_trial();
+    return status;
+  }
+  Status take_steps() noexcept {
+    chunk_ = chunk_of(team_, args_.call, block_);
+    if (roles_.collective == Collective::gather) slots_ = team_.staging_bytes() / chunk_;
+    const std::uint64_t last = team_.tag(steps_of(block_) - 1);
+    const std::size_t gives = stages() ? steps_of(most_given()) : 0;
+    std::size_t takes = steps_of(most_taken());
+    team_.staging_in_use_until(last);
+    if (takes == 0) team_.publish(Phase::finished, last);
+    std::size_t done = 0;
+    for (std::size_t step = 0; step < std::max<std::size_t>({gives, takes, 1}); ++step) {
+      // The ring is filled one step ahead, so that peers find the next chunk when they have finished this one. A rank
+      // that takes nothing fills it as far as the slots allow.
+      for (; done < gives && (takes == 0 || done <= step + 1); ++done) {
+        if (const Status status = stage(done); !status.ok()) return status;
+      }
+      if (step == 0) keep_own();
+      if (step >= takes) continue;
+      if (const Status status = await_sources(step); !status.ok()) return status;
+      if (!reduces() && !takes_chunks_) takes = 1;
+      consume(step * chunk_, chunk_);
+      team_.publish(Phase::finished, step + 1 == takes ? last : team_.tag(step));
+    }
+    return shown_.in ? team_.wait_phases(Phase::finished, last) : Status{};
+  }
+
+  Status stage(std::size_t step) noexcept {
+    if (step >= slots_) {
+      if (const Status status = team_.wait_phases(Phase::finished, team_.tag(step - slots_)); !status.ok())
+        return status;
+    }
+    const std::size_t offset = step * chunk_;
+    for (std::size_t part = 0; part < count_; ++part) {
+      // No peer takes this rank's own part.
+      if (count_ > 1 && part == me_) continue;
+      const std::size_t to = count_ == 1 ? me_ : part;
+      if (const std::size_t bytes = left(parts_.in_bytes(to), offset, chunk_); bytes > 0)
+        std::memcpy(staged(rank_, step, part), in_ + parts_.in_begin(to) + offset, bytes);
+    }
+    team_.publish(Phase::staged, team_.tag(step));
+    return {};
+  }
+
+  /// Sets source() for each peer, and waits for staged chunks. Data in a peer's private memory is copied at once and
+  /// whole, unless the call is in place: then this rank's input must be staged before the output is written. In a
+  /// gather this also applies to data in a peer's window: large copies bypass the caches (4 MiB from each of 4 ranks:
+  /// 0.7 of the time).
+  Status await_sources(std::size_t step) noexcept {
+    const std::size_t offset = step * chunk_;
+    const bool whole = !args_.call.in_place;
+    for (int i = 1; i < size_; ++i) {
+      const int peer = next(i);
+      if (!roles_.takes_from(peer) || parts_.out_bytes(index(peer)) <= offset) continue;
+      const Shown theirs = shown_by(peer);
+      const bool at_once = whole && (theirs.in.is_private() || (theirs.in && roles_.collective == Collective::gather));
+      if (at_once && step > 0) continue;
+      const std::size_t all = parts_.out_bytes(index(peer));
+      takes_chunks_ = takes_chunks_ || !at_once;
+      if (theirs.in_slot != 0) {
+        source(peer) = team_.slot(peer) + me_ * slot_stride(count_) + offset;
+      } else if (theirs.in.is_private()) {
+        source(peer) = nullptr;
+        const Status status = team_.read(peer, theirs.in, begin_at(peer) + offset, result_of(peer) + offset,
+                                         at_once ? all : left(all, offset, chunk_));
+        if (!status.ok()) return status;
+      } else if (!theirs.in) {
+        if (const Status status = team_.wait_phase(Phase::staged, peer, team_.tag(step)); !status.ok()) return status;
+        source(peer) = staged(peer, step, my_part());
+      } else {
+        const std::byte* const input = team_.reach(peer, theirs.in);
+        if (input == nullptr)
+          return team_.fail(Status::failure(Code::closed, "a peer's window isn't open here", team_.world(peer)));
+        source(peer) = at_once ? nullptr : input + begin_at(peer) + offset;
+        if (at_once) std::memcpy(result_of(peer), input + begin_at(peer), all);
+      }
+    }
+    return {};
+  }
+
+  DirectTeam& team_;
+  const CollectiveArgs& args_;
+  Roles roles_;
+  Parts parts_;
+  int rank_;
+  int size_;
+  std::size_t me_;
+  std::size_t count_;  // parts of an input
+  std::size_t block_;  // of the largest block, in bytes
+  const std::byte* in_;
+  const std::byte* own_ = nullptr;  // this rank's own part
+  std::byte* out_;
+  Shown shown_;
+  std::size_t chunk_ = 0;
+  std::size_t slots_ = ring_slots;
+  bool takes_chunks_ = false;
+  std::vector<std::byte> copy_;
+};
+
+}  // namespace
+
+bool pulls(const DirectTeam& team, const CollectiveArgs& args) noexcept {
+  const schedule::Call& call = args.call;
+  switch (call.collective) {
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::reduce:
+    case Collective::reduce_scatter:
+    case Collective::scan:
+    case Collective::exscan: break;
+    case Collective::alltoall:
+      if (call.irregular()) return false;
+      break;
+    case Collective::allgather:
+      if (!call.irregular()) return false;
+      break;
+    default: return false;
+  }
+  // All ranks get the same result: these values are equal on all ranks.
+  const std::size_t block = extent_of(call) * call.element_bytes;
+  return block <= slot_bytes / parts_of(team, call.collective) || fits_ring(team, call, block);
+}
+
+Status pull(DirectTeam& team, const CollectiveArgs& args) { return Pull(team, args).run(); }
+
+Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept { return Pull(team, args).run_arrived(); }
+
+Status pull_alltoallv(DirectTeam& team, const CollectiveArgs& args, Compared& compared) noexcept {
+  return Pull(team, args).run_alltoallv(compared);
+}
+
+}  // namespace hmc::collectives

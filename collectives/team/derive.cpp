@@ -1,0 +1,204 @@
+#include "collectives/team/derive.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "collectives/network/team_exchange.hpp"
+#include "collectives/network/throw_failure.hpp"
+#include "runtime/rma/operation_scope.hpp"
+
+namespace hmc::collectives {
+
+using rma::TeamCore;
+
+namespace {
+
+enum class How : std::uint8_t { split, subset, duplicate, node_team, leaders };
+const char* name_of(How how) noexcept {
+  constexpr const char* names[] = {"split", "subset", "duplicate", "node_team", "leaders"};
+  const auto index = static_cast<std::size_t>(how);
+  return index < std::size(names) ? names[index] : "unknown";
+}
+
+/// A rank's arguments. All forms of team creation are a split by colour and key.
+struct Wish {
+  How how = How::split;
+  std::int32_t colour = -1;
+  std::int32_t key = 0;
+  std::uint64_t list = 0;  ///< of a subset: a hash of the ranks
+  std::string fault;       ///< why this rank's arguments are invalid; empty if they are valid
+};
+
+base::Bytes encode(const Wish& wish) {
+  base::ByteWriter out;
+  out.number(wish.how).number(wish.colour).number(wish.key).number(wish.list).text(wish.fault);
+  return out.take();
+}
+
+Wish decode(base::ByteView bytes, int world) {
+  base::ByteReader in(bytes);
+  Wish wish;
+  wish.how = in.number<How>();
+  wish.colour = in.number<std::int32_t>();
+  wish.key = in.number<std::int32_t>();
+  wish.list = in.number<std::uint64_t>();
+  wish.fault = in.text();
+  if (!in.complete()) throw Error(Code::refused, "split", fmt::format("world rank {} sent a malformed wish", world));
+  return wish;
+}
+
+[[noreturn]] void refuse(const OpenTeam& parent, const Wish& mine, Code code, int guilty, std::string text) {
+  ErrorDetail detail;
+  detail.code = code;
+  detail.operation = name_of(mine.how);
+  detail.rank = parent.core.fabric().rank;
+  detail.peer = parent.core.world_rank(guilty);
+  detail.message = std::move(text);
+  throw Error(std::move(detail));
+}
+
+/// Every rank checks the same arguments, so all throw the same error.
+void require_agreement(const OpenTeam& parent, const std::vector<Wish>& wishes) {
+  const Wish& mine = wishes[static_cast<std::size_t>(parent.rank())];
+  const Wish& first = wishes.front();
+  const int first_world = parent.core.world_rank(0);
+  for (std::size_t i = 0; i < wishes.size(); ++i) {
+    const Wish& wish = wishes[i];
+    const int rank = static_cast<int>(i);
+    const int world = parent.core.world_rank(rank);
+    if (wish.how != first.how)
+      refuse(parent, mine, Code::mismatch, rank,
+             fmt::format("world rank {} called {}, world rank {} called {}", first_world, name_of(first.how), world,
+                         name_of(wish.how)));
+    if (!wish.fault.empty())
+      refuse(parent, mine, Code::invalid_argument, rank, fmt::format("world rank {}: {}", world, wish.fault));
+    if (wish.list != first.list)
+      refuse(parent, mine, Code::mismatch, rank,
+             fmt::format("world ranks {} and {} gave different lists of ranks", first_world, world));
+  }
+}
+
+/// Ranks of the parent that join this rank's team, in the team's order.
+std::vector<int> group_of(const std::vector<Wish>& wishes, int rank) {
+  const auto wish_of = [&](int of) -> const Wish& { return wishes[static_cast<std::size_t>(of)]; };
+  std::vector<int> group;
+  if (wish_of(rank).colour < 0) return group;
+  for (int each = 0; each < static_cast<int>(wishes.size()); ++each)
+    if (wish_of(each).colour == wish_of(rank).colour) group.push_back(each);
+  std::stable_sort(group.begin(), group.end(), [&](int a, int b) { return wish_of(a).key < wish_of(b).key; });
+  return group;
+}
+
+/// Rounds of Core::create for the arena: sizes, descriptions, agreement.
+constexpr int arena_rounds = 3;
+
+std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
+  TeamExchange exchange(parent.core, parent.state.schedules());
+  rma::Fabric& fabric = parent.core.fabric();
+  const rma::OperationScope user(fabric, name_of(mine.how), base::SetupCall::team);
+  const std::vector<base::Bytes> answers = rma::allgather_for(fabric, exchange, encode(mine), fabric.deadline());
+  std::vector<Wish> wishes;
+  for (std::size_t rank = 0; rank < answers.size(); ++rank)
+    wishes.push_back(decode(answers[rank], parent.core.world_rank(static_cast<int>(rank))));
+  require_agreement(parent, wishes);
+
+  const std::vector<int> group = group_of(wishes, parent.rank());
+  const auto me = static_cast<int>(std::find(group.begin(), group.end(), parent.rank()) - group.begin());
+  const auto rounds = std::make_shared<GroupExchange>(exchange, group, me, arena_rounds);
+  if (group.empty()) {
+    rounds->finish(fabric.deadline());
+    return nullptr;
+  }
+  std::vector<int> members;
+  for (const int rank : group) members.push_back(parent.core.world_rank(rank));
+  const auto team = base::make_owned<TeamCore>(parent.core.shared_fabric(), std::move(members), me);
+  team->use_exchange(rounds);
+  try {
+    attach(*team, parent.state.settings());
+  } catch (...) {
+    try {
+      rounds->finish(fabric.deadline());
+    } catch (const Error&) {
+      // Then the parent has failed, and the exception in flight names the cause.
+    }
+    throw;
+  }
+  return team;
+}
+
+std::uint64_t hash_of(std::span<const int> ranks) noexcept {
+  std::uint64_t hash = 0x9e3779b97f4a7c15U + ranks.size();
+  for (const int rank : ranks) {
+    hash = (hash ^ static_cast<std::uint32_t>(rank)) * 0xd1342543de82ef95U;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+std::string fault_of(std::span<const int> ranks, int size) {
+  std::vector<bool> seen(static_cast<std::size_t>(size));
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size) return fmt::format("there is no rank {} in a team of {}", rank, size);
+    if (seen[static_cast<std::size_t>(rank)]) return fmt::format("rank {} stands in the list twice", rank);
+    seen[static_cast<std::size_t>(rank)] = true;
+  }
+  return {};
+}
+
+int node_of(const TeamCore& team, int rank) {
+  return team.fabric().node_of[static_cast<std::size_t>(team.world_rank(rank))];
+}
+
+}  // namespace
+
+std::shared_ptr<TeamCore> split(const OpenTeam& parent, int colour, int key) {
+  return make(parent, {How::split, colour, key, 0, {}});
+}
+
+std::shared_ptr<TeamCore> subset(const OpenTeam& parent, std::span<const int> ranks) {
+  const auto place = std::find(ranks.begin(), ranks.end(), parent.rank());
+  return make(parent, {How::subset, place == ranks.end() ? -1 : 0, static_cast<std::int32_t>(place - ranks.begin()),
+                       hash_of(ranks), fault_of(ranks, parent.size())});
+}
+
+std::shared_ptr<TeamCore> duplicate(const OpenTeam& parent) {
+  return make(parent, {How::duplicate, 0, parent.rank(), 0, {}});
+}
+
+std::shared_ptr<TeamCore> node_team(const OpenTeam& parent) {
+  return make(parent, {How::node_team, node_of(parent.core, parent.rank()), parent.rank(), 0, {}});
+}
+
+std::shared_ptr<TeamCore> leaders(const OpenTeam& parent) {
+  int first = 0;
+  while (node_of(parent.core, first) != node_of(parent.core, parent.rank())) ++first;
+  return make(parent, {How::leaders, first == parent.rank() ? 0 : -1, parent.rank(), 0, {}});
+}
+
+void close(const OpenTeam& team) {
+  rma::Fabric& fabric = team.core.fabric();
+  const rma::OperationScope user(fabric, "Team::close", base::SetupCall::team_close);
+  ScheduleTeam& schedules = team.state.schedules();
+  if (const base::Status status = schedules.drain(); !status.ok())
+    throw_failure(team.core, schedules, status, "Team::close", 0);
+  base::ByteWriter mine;
+  mine.number(static_cast<std::int32_t>(team.core.open_windows));
+  TeamExchange exchange(team.core, schedules);
+  const auto answers = rma::allgather_for(fabric, exchange, mine.view(), fabric.deadline());
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    base::ByteReader in(answers[rank]);
+    const auto open = in.number<std::int32_t>();
+    if (open == 0 && in.complete()) continue;
+    throw Error(Code::invalid_argument, "Team::close",
+                fmt::format("world rank {} has {} windows of the team open",
+                            team.core.world_rank(static_cast<int>(rank)), open),
+                "close a team's windows before the team");
+  }
+  (void)team.core.collectives->close();  // not the world, so the result is always empty
+  team.core.closed = true;
+}
+
+}  // namespace hmc::collectives

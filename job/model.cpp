@@ -1,0 +1,86 @@
+#include "job/model.hpp"
+
+#include "collectives/measure.hpp"
+#include "collectives/select/parameters.hpp"
+
+namespace hmc::job {
+
+using collectives::Place;
+using collectives::schedule::Parameters;
+
+namespace {
+
+// Measurements in a sanitizer build don't describe the machine.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
+}  // namespace
+
+NetworkModel::NetworkModel(const rma::Fabric& fabric, const std::vector<bootstrap::RankFacts>& facts,
+                           const base::Env& env)
+    : folder_(env.cache) {
+  for (std::size_t rank = facts.size(); rank-- > 0;) {
+    if (facts[rank].node != facts[0].node) partner_ = static_cast<int>(rank);
+    one_machine_ = one_machine_ && facts[rank].machine == facts[0].machine;
+  }
+  for (const auto& wire : fabric.wires)
+    if (wire_.empty() && !wire->capabilities().direct) wire_ = wire->name();
+}
+
+ModelGreeting NetworkModel::greet(const rma::Fabric& fabric) const {
+  ModelGreeting greeting;
+  if (partner_ < 0) return greeting;
+  greeting.can_measure = !sanitized && !fabric.waiter.sleeps();
+  if (fabric.rank != 0 || folder_.empty()) return greeting;
+  const Place place = Place::here(wire_, one_machine_);
+  const std::string file = place.file(folder_);
+  Parameters parameters;
+  std::string text, why_not;
+  if (!collectives::read_file(file, text)) return greeting;
+  if (collectives::read_parameters(text, &place, parameters, why_not))
+    greeting.cached = text;
+  else
+    fabric.log.warn("{} isn't used: {}", file, why_not);
+  return greeting;
+}
+
+void NetworkModel::hear(int rank, ModelGreeting greeting) {
+  if (rank == partner_) partner_can_measure_ = greeting.can_measure;
+  if (rank == 0) first_ = std::move(greeting);
+}
+
+Parameters NetworkModel::agree(rma::TeamCore& world) const {
+  const base::Log& log = world.fabric().log;
+  Parameters parameters = collectives::builtin_parameters(one_machine_);
+  if (partner_ < 0) return parameters;
+  std::string why_not;
+  if (!first_.cached.empty()) {
+    if (!collectives::read_parameters(first_.cached, nullptr, parameters, why_not))
+      throw Error(Code::refused, "Runtime::init", "rank 0 sent parameters that can't be read: " + why_not);
+    if (world.rank() == 0) log.info("collectives are chosen by what was measured of {} before", wire_);
+    return parameters;
+  }
+  if (!first_.can_measure || !partner_can_measure_) {
+    if (world.rank() == 0) log.info("collectives are chosen by built-in figures: {} can't be measured here now", wire_);
+    return parameters;
+  }
+  const auto measured = collectives::measure(world, partner_, parameters);
+  if (!measured) {
+    if (world.rank() == 0)
+      log.info("collectives are chosen by built-in figures: the machine was too busy to measure {}", wire_);
+    return parameters;
+  }
+  if (world.rank() != 0) return *measured;
+  const collectives::schedule::Link& link = measured->network;
+  const Place place = Place::here(wire_, one_machine_);
+  const std::string file = place.file(folder_);
+  const bool kept = !file.empty() && collectives::write_whole(file, collectives::text_of(*measured, place));
+  log.info("measured {}: L {:.0f} o {:.0f} g {:.0f} ns, {:.3f} ns a byte; {}", wire_, link.latency, link.overhead,
+           link.gap, link.per_byte, kept ? "kept in " + file : "not kept");
+  return *measured;
+}
+
+}  // namespace hmc::job

@@ -1,0 +1,109 @@
+// The public Runtime.
+#include <hmc/runtime.hpp>
+
+#include <atomic>
+
+#include "bootstrap/detect/detect.hpp"
+#include "job/core.hpp"
+#include "runtime/base/env.hpp"
+#include "runtime/base/fork.hpp"
+#include "runtime/base/log.hpp"
+
+namespace hmc {
+
+namespace {
+
+/// The number (this_process) of the process that joined a launcher's job; 0: none. A child of fork() inherits it with
+/// the environment, so a different number detects the child.
+std::atomic<std::uint64_t> joined_in{0};
+
+/// True if a launcher's variables set a rank other than 0.
+bool is_known_as_another_rank(const base::Env& env) {
+  if (env.rank) return *env.rank != 0;
+  for (const char* const name : {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
+    if (const auto found = env.foreign.find(name); found != env.foreign.end()) return found->second != "0";
+  return false;
+}
+
+/// Runs once per process, before it joins the job, because a misspelt name may make the join fail. The ranks'
+/// environments are usually equal, so only rank 0 warns.
+void warn_of_misspelt_names(const base::Env& env) {
+  static std::atomic<bool> warned{false};
+  // Relaxed: the flag orders no other data.
+  if (is_known_as_another_rank(env) || warned.exchange(true, std::memory_order_relaxed)) return;
+  const base::Log log(env.log, env.rank.value_or(-1));
+  for (const auto& [name, nearest] : base::Env::misspelt())
+    log.warn("the environment has {}, which HMC doesn't read; the nearest name that it reads is {}", name, nearest);
+}
+
+}  // namespace
+
+Runtime Runtime::init() {
+  const base::Env env = base::Env::from_process();
+  warn_of_misspelt_names(env);
+  if (env.rank) {
+    // Relaxed: the number is the only data. A second rank of this process finds the same number.
+    const std::uint64_t joined = joined_in.exchange(base::this_process(), std::memory_order_relaxed);
+    if (joined != 0 && joined != base::this_process()) {
+      joined_in.store(joined, std::memory_order_relaxed);
+      base::throw_forked("Runtime::init", *env.rank);
+    }
+  }
+  return Runtime(job::make_core(bootstrap::detect(env), env));
+}
+
+Runtime::Runtime(std::unique_ptr<job::Core> core) : core_(std::move(core)) {}
+Runtime::Runtime(Runtime&&) noexcept = default;
+Runtime& Runtime::operator=(Runtime&& other) noexcept {
+  if (this == &other) return *this;
+  const Runtime last(std::move(*this));
+  core_ = std::move(other.core_);
+  return *this;
+}
+Runtime::~Runtime() {
+  if (core_ != nullptr && core_->fabric().is_forked()) base::keep_until_exit(core_.release());
+}
+
+job::Core& Runtime::core() const {
+  if (core_ == nullptr) throw Error(Code::closed, "Runtime", "the runtime was moved from");
+  return *core_;
+}
+
+void Runtime::close() { core().close(); }
+
+int Runtime::rank() const noexcept { return core_ != nullptr ? core_->fabric().rank : -1; }
+int Runtime::size() const noexcept { return core_ != nullptr ? core_->fabric().size : 0; }
+int Runtime::node() const noexcept {
+  return core_ != nullptr ? core_->bootstrap().facts()[static_cast<std::size_t>(rank())].node : -1;
+}
+
+int Runtime::node(int rank) const {
+  const auto& facts = core().bootstrap().facts();
+  if (rank < 0 || rank >= size())
+    throw Error(Code::bad_rank, "Runtime::node", "there is no rank " + std::to_string(rank));
+  return facts[static_cast<std::size_t>(rank)].node;
+}
+
+int Runtime::node_count() const noexcept { return core_ != nullptr ? core_->node_count() : 0; }
+Team& Runtime::world() { return core().world(); }
+
+Path Runtime::path(int rank) const {
+  const auto& paths = core().fabric().paths;
+  if (rank < 0 || rank >= size())
+    throw Error(Code::bad_rank, "Runtime::path", "there is no rank " + std::to_string(rank));
+  return paths[static_cast<std::size_t>(rank)];
+}
+
+std::string Runtime::launcher() const { return core().bootstrap().launcher(); }
+Counters Runtime::counters() const {
+  Counters counters = core().fabric().counters;
+  counters.direct_receives = core().fabric().direct_receives.load(std::memory_order_relaxed);
+  return counters;
+}
+Timeout Runtime::timeout() const noexcept { return core_ != nullptr ? core_->fabric().timeout : Timeout::zero(); }
+
+void Runtime::abort(int exit_code, const std::string& text) noexcept {
+  if (core_ != nullptr && !core_->fabric().is_forked()) core_->bootstrap().abort(exit_code, text);
+}
+
+}  // namespace hmc

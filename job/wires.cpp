@@ -1,0 +1,91 @@
+#include "job/wires.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <hmc/error.hpp>
+
+#include "runtime/transport/am/tcp/tcp_wire.hpp"
+#include "runtime/transport/shm/shm_wire.hpp"
+#ifdef HMC_HAVE_UCX
+#include "runtime/transport/am/ucx/ucx_wire.hpp"
+#endif
+
+namespace hmc::job {
+
+using transport::Wire;
+using transport::WireContext;
+
+namespace {
+
+std::unique_ptr<Wire> make_ucx([[maybe_unused]] const WireContext& context) {
+#ifdef HMC_HAVE_UCX
+  return transport::make_ucx_wire(context);
+#else
+  throw Error(Code::unavailable, "wires", "this build has no ucx wire", "build it with libucx-dev installed");
+#endif
+}
+
+#ifdef HMC_HAVE_UCX
+bool is_active(const std::filesystem::path& port) {
+  std::ifstream in(port / "state");  // "4: ACTIVE"
+  std::string state;
+  return std::getline(in, state) && state.find("ACTIVE") != std::string::npos;
+}
+#endif
+
+/// True if /dev/infiniband has devices and an RDMA port is active. Without RDMA, UCX would use TCP and be slower than
+/// the tcp wire.
+bool has_rdma_device() {
+#ifdef HMC_HAVE_UCX
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_empty("/dev/infiniband", error) || error) return false;
+  for (const auto& device : fs::directory_iterator("/sys/class/infiniband", error))
+    for (const auto& port : fs::directory_iterator(device.path() / "ports", error))
+      if (is_active(port.path())) return true;
+#endif
+  return false;
+}
+
+}  // namespace
+
+std::vector<WireInfo> list_wires() {
+  std::vector<WireInfo> wires{{"shm", true, "memory of ranks on the same node"}};
+#ifdef HMC_HAVE_UCX
+  wires.push_back(
+      {"ucx", true,
+       transport::ucx_description() +
+           (has_rdma_device() ? ", an RDMA device is here" : ", not taken by itself: no RDMA device is here")});
+#else
+  wires.push_back({"ucx", false, "built without libucx-dev"});
+#endif
+  wires.push_back({"tcp", true, "messages over TCP"});
+  return wires;
+}
+
+std::string_view wire_between_nodes(bool one_machine) { return !one_machine && has_rdma_device() ? "ucx" : "tcp"; }
+
+std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
+  const std::string& forced = context.env->transport;
+  std::vector<std::unique_ptr<Wire>> wires;
+  if (forced.empty() || forced == "shm")
+    wires.push_back(std::make_unique<transport::ShmWire>(context.rank, *context.node_link, *context.waiter));
+  const bool between_nodes = forced.empty() && context.several_nodes;
+  if (forced == "ucx") {
+    wires.push_back(make_ucx(context));
+  } else if (between_nodes && wire_between_nodes(context.one_machine) == "ucx") {
+    try {
+      wires.push_back(make_ucx(context));
+    } catch (const Error& error) {
+      if (context.log != nullptr) context.log->warn("an RDMA device is here, but not used: {}", error.detail().message);
+    }
+  }
+  if (forced == "tcp" || between_nodes) wires.push_back(transport::make_tcp_wire(context));
+  return wires;
+}
+
+}  // namespace hmc::job

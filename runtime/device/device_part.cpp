@@ -1,0 +1,142 @@
+#include "runtime/device/device_part.hpp"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <hmc/error.hpp>
+
+namespace hmc::rma {
+
+namespace {
+
+/// Interval at which a waiting rank reads its word although no verb has written: kernels don't count their stores.
+constexpr std::int64_t look_again_ns = 1'000'000;
+
+void require(const base::Status& status) {
+  if (!status.ok()) throw Error(status.code, "Window::create", status.what == nullptr ? "copy" : status.what);
+}
+
+std::uint64_t random_word() {
+  std::uint64_t word = 0;
+  if (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word))
+    throw Error(Code::error, "getrandom", std::strerror(errno));
+  return word;
+}
+
+}  // namespace
+
+base::Bytes DeviceOffer::encode() const {
+  base::ByteWriter out;
+  out.number(type).number(device).number(probe).number(probe_bytes);
+  out.number(static_cast<std::uint32_t>(tickets.size()));
+  for (const Ticket& each : tickets) out.number(each.kind).text(each.why_not).blob(each.ticket);
+  return out.take();
+}
+
+DeviceOffer DeviceOffer::decode(base::ByteView bytes, int rank) {
+  base::ByteReader in(bytes);
+  DeviceOffer offer;
+  offer.type = in.number<MemoryType>();
+  offer.device = in.number<int>();
+  offer.probe = in.number<std::uint64_t>();
+  offer.probe_bytes = in.number<std::uint32_t>();
+  const auto count = in.number<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+    Ticket each;
+    each.kind = in.number<memory::SharingKind>();
+    each.why_not = in.text();
+    const base::ByteView ticket = in.blob();
+    each.ticket.assign(ticket.begin(), ticket.end());
+    offer.tickets.push_back(std::move(each));
+  }
+  if (!in.complete() || offer.probe_bytes > sizeof offer.probe)
+    throw Error(Code::refused, "Window::create", fmt::format("rank {} sent a malformed offer of its memory", rank));
+  return offer;
+}
+
+DevicePart::DevicePart(const Fabric& fabric, std::shared_ptr<memory::Allocation> allocation)
+    : fabric_(fabric), memory_(std::move(allocation)) {
+  const ControlShape shape(fabric.size);
+  control_ = base::Segment::create(shape.bytes());
+  control_->populate(0, shape.bytes());
+  offer_.type = memory_.allocation()->provider->type();
+  offer_.device = memory_.allocation()->device;
+  make_tickets();
+  lend_probe();
+}
+
+DevicePart::~DevicePart() {
+  agent_.reset();
+  if (is_lent_) (void)memory_.write_from_host(0, lent_.data(), offer_.probe_bytes);
+}
+
+void DevicePart::make_tickets() {
+  const auto& allocation = memory_.allocation();
+  for (const memory::SharingKind kind : memory::sharing_kinds) {
+    DeviceOffer::Ticket mine;
+    mine.kind = kind;
+    try {
+      memory::Exported exported = allocation->provider->share(allocation, kind);
+      mine.ticket = std::move(exported.bytes);
+      if (exported.fd) descriptor_ = std::move(exported.fd);
+    } catch (const Error& error) {
+      mine.why_not = error.detail().message;
+    }
+    offer_.tickets.push_back(std::move(mine));
+  }
+}
+
+void DevicePart::lend_probe() {
+  offer_.probe_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(sizeof offer_.probe, memory_.bytes()));
+  offer_.probe = random_word();
+  if (offer_.probe_bytes == 0) return;
+  require(memory_.read_to_host(0, lent_.data(), offer_.probe_bytes));
+  is_lent_ = true;
+  require(memory_.write_from_host(0, &offer_.probe, offer_.probe_bytes));
+}
+
+void DevicePart::give_back() {
+  descriptor_.reset();
+  if (!is_lent_) return;
+  require(memory_.write_from_host(0, lent_.data(), offer_.probe_bytes));
+  is_lent_ = false;
+}
+
+std::string DevicePart::start_agent(bool by_far) {
+  const ControlShape shape(fabric_.size);
+  std::string through = "pinned host memory";
+  try {
+    std::byte* const buffers = control() + shape.buffer(0, 0);
+    pinned_ = memory_.allocation()->provider->pin(offer_.device, buffers, shape.bytes() - shape.buffer(0, 0));
+  } catch (const Error& error) {
+    through = "pageable host memory: " + error.detail().message;
+  }
+  agent_.emplace(fabric_, memory_, control(), by_far);
+  fabric_.log.info("an agent copies for some ranks, through {}", through);
+  return "others' bytes go through " + through;
+}
+
+transport::Region DevicePart::control_region() const {
+  return {control_->base(), ControlShape(fabric_.size).bytes(), MemoryType::CPU, control_, 0};
+}
+
+bool DevicePart::look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word,
+                      base::Status& status) const noexcept {
+  ControlHead& head = head_of(control());
+  // Load the count before the word: a write after the read of the word then increases the count beyond `changed`.
+  // Acquire: pairs with the release in note_change().
+  const std::uint64_t changed = head.changed.load(std::memory_order_acquire);
+  const std::int64_t now = base::now_ns();
+  if (changed == watch.changed && now < watch.again_ns) return false;
+  if (!try_lock(head, static_cast<std::uint64_t>(fabric_.rank) + 1)) return false;
+  status = memory_.read_to_host(offset, &word, sizeof word);
+  unlock(head);
+  watch = {changed, now + look_again_ns};
+  return true;
+}
+
+}  // namespace hmc::rma

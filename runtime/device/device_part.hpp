@@ -1,0 +1,74 @@
+// DevicePart: this rank's part of a window, if it isn't a host segment that peers map directly.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/device/agent.hpp"
+#include "runtime/memory/sharing.hpp"
+#include "runtime/rma/device_access.hpp"
+
+namespace hmc::rma {
+
+/// Sent to all peers: the handles by which they map a rank's device memory.
+struct DeviceOffer {
+  struct Ticket {
+    memory::SharingKind kind{};
+    std::string why_not;  ///< empty: `ticket` is valid
+    base::Bytes ticket;
+  };
+  MemoryType type = MemoryType::DEFAULT;
+  int device = 0;
+  std::uint64_t probe = 0;        ///< stored at the memory's start while the window is created
+  std::uint32_t probe_bytes = 0;  ///< bytes of `probe` that fit into the memory
+  std::vector<Ticket> tickets;
+
+  base::Bytes encode() const;
+  static DeviceOffer decode(base::ByteView bytes, int rank);
+};
+
+/// The first bytes of the memory hold the probe, by which peers test their mappings, from the constructor to
+/// give_back(), or to the destructor if creation fails. One thread, besides the agent's.
+class DevicePart {
+ public:
+  /// Throws Error with the name of the driver call that failed.
+  DevicePart(const Fabric& fabric, std::shared_ptr<memory::Allocation> allocation);
+  ~DevicePart();
+  DevicePart(const DevicePart&) = delete;
+  DevicePart& operator=(const DevicePart&) = delete;
+
+  const DeviceOffer& offer() const noexcept { return offer_; }
+  const base::UniqueFd& descriptor() const noexcept { return descriptor_; }
+  /// The region that wires register in place of the device memory.
+  transport::Region control_region() const;
+  std::byte* control() const noexcept { return control_->base(); }
+  const DeviceMemory& memory() const noexcept { return memory_; }
+
+  /// Restores the first bytes, after all peers have tried to map the memory. Throws Error.
+  void give_back();
+  /// Called if a peer needs the agent. `by_far`: such a peer is on another node. Returns a text about the memory of its
+  /// buffers. Throws Error.
+  std::string start_agent(bool by_far);
+
+  /// As DeviceAccess::look.
+  bool look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word, base::Status& status) const noexcept;
+
+ private:
+  void make_tickets();
+  void lend_probe();
+
+  const Fabric& fabric_;
+  DeviceMemory memory_;
+  std::shared_ptr<base::Segment> control_;
+  DeviceOffer offer_;
+  base::UniqueFd descriptor_;  // for the ticket of kind vmm_fd
+  std::array<std::byte, 8> lent_{};
+  bool is_lent_ = false;
+  std::shared_ptr<void> pinned_;  // pins the Control's buffers while the agent exists
+  std::optional<Agent> agent_;
+};
+
+}  // namespace hmc::rma

@@ -1,0 +1,77 @@
+// HostCopies: host copies of a collective's device buffers.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/memory/pointer_lookup.hpp"
+#include "runtime/rma/fabric.hpp"
+
+namespace hmc::rma {
+
+/// Whether the host can't access one of the buffers. One load if this process has no devices.
+inline bool need_host_copies(const void* in, const void* out) noexcept {
+  return memory::devices_present() && !(memory::host_reaches(in) && memory::host_reaches(out));
+}
+
+/// How a collective writes this rank's output.
+enum class Output {
+  whole,      ///< all of it: its old content isn't copied
+  parts,      ///< parts of it: the rest keeps its content
+  unchanged,  ///< not at all
+};
+
+/// A buffer that the host can access is used directly. Any other is copied to host memory, which is pinned if the
+/// provider has pinned memory; the provider keeps it for the next call. If one buffer contains the other (in place),
+/// its copy contains the other's copy.
+///
+/// A collective is one copy in and one copy out, without overlapping pieces: peers with host buffers make one call, so
+/// this rank must also make one.
+///
+/// Order of use: construct, take(), the collective, finish(). A plan repeats the last three in each run. One thread at
+/// a time, any thread. The constructor throws Error.
+class HostCopies {
+ public:
+  HostCopies(const Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,
+             std::size_t out_bytes, Output output);
+  HostCopies(const HostCopies&) = delete;
+  HostCopies& operator=(const HostCopies&) = delete;
+  ~HostCopies();
+  const void* in() const noexcept { return in_; }
+  void* out() const noexcept { return out_; }
+  /// Copies the input, and the output if parts of it keep their content.
+  base::Status take() const noexcept;
+  /// After the collective: copies the output to the caller's buffer.
+  base::Status finish() const noexcept;
+
+ private:
+  struct Copy {
+    memory::Owner owner;
+    memory::HostBlock block;
+  };
+  struct Taken {
+    std::byte* to;
+    const void* from;
+    std::size_t bytes;
+    const Copy* of;
+  };
+  std::byte* room(Copy& copy, std::size_t bytes) const;
+  void takes(std::byte* to, const void* from, std::size_t bytes, const Copy& of) noexcept {
+    taken_[taken_count_++] = {to, from, bytes, &of};
+  }
+  void place(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes, Output output);
+
+  const Fabric& fabric_;
+  const char* operation_;
+  const void* in_;
+  void* out_;
+  void* user_out_;
+  std::size_t out_bytes_;
+  Copy in_copy_;
+  Copy out_copy_;
+  Taken taken_[2] = {};
+  std::size_t taken_count_ = 0;
+  const memory::Provider* gives_back_ = nullptr;  ///< the output's provider, if finish() copies it back
+  std::byte nothing_{};                           ///< replaces a device buffer of 0 bytes
+};
+
+}  // namespace hmc::rma

@@ -1,0 +1,58 @@
+// NodeRange: one reserved address range for the parts of all ranks of this node. Kernels compute the address of a part
+// as base + place * stride.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/device/device_part.hpp"
+#include "runtime/rma/device_memory.hpp"
+
+namespace hmc::rma {
+
+/// It maps physical memory of one vendor's devices that is shared by descriptor. The slot of any other part stays
+/// empty. This rank's own part, and those of ranks of its process, are mapped there a second time. Destroyed before the
+/// owners free the parts. One thread at a time.
+class NodeRange {
+ public:
+  struct Part {
+    int rank = -1;                       ///< of the team
+    const DeviceOffer* offer = nullptr;  ///< null: not device memory
+    std::uint64_t bytes = 0;
+    bool is_mine = false;
+  };
+  NodeRange() = default;
+  /// `local`: all ranks of this node, in the team's order. Reserves the range if at least two parts fit in. Doesn't
+  /// throw if the driver refuses: see why_not().
+  explicit NodeRange(std::span<const Part> local);
+
+  /// The range has a slot for the rank's part.
+  bool serves(int rank) const noexcept;
+  /// Maps the rank's part into its slot. `exported`: its ticket of kind vmm_fd. Throws Error.
+  DeviceMemory put(int rank, const memory::Exported& exported);
+  void drop(int rank) noexcept;
+  /// The rank's part as mapped in the range; null if it isn't.
+  memory::Allocation* at(int rank) const noexcept;
+  std::size_t place(int rank) const noexcept;
+  /// Why the range couldn't be reserved. Empty: it is reserved, or fewer than two parts fit in.
+  const std::string& why_not() const noexcept { return why_not_; }
+
+ private:
+  struct Place {
+    int rank = -1;
+    int device = 0;
+    bool fits = false;
+    std::shared_ptr<memory::Allocation> part;
+  };
+  std::vector<Place> places_;
+  const memory::Provider* provider_ = nullptr;
+  std::shared_ptr<memory::VmmRange> range_;
+  std::string why_not_;
+};
+
+/// The offer's valid ticket of that kind; null if it has none.
+const DeviceOffer::Ticket* ticket_of(const DeviceOffer& offer, memory::SharingKind kind) noexcept;
+
+}  // namespace hmc::rma

@@ -1,0 +1,243 @@
+#include "runtime/device/staged_channel.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <optional>
+
+#include <hmc/error.hpp>
+
+#include "runtime/device/agent.hpp"
+
+namespace hmc::rma {
+
+using base::Status;
+using transport::Ticket;
+
+/// Waits until the wire no longer accesses this rank's memory. If the verb's start failed, returns that failure.
+Status StagedChannel::over(const Status& started, Ticket ticket) noexcept {
+  return started.ok() ? finish(fabric_, wire_, ticket, note(), fabric_.timeout) : started;
+}
+
+/// Leases a Stage if a wire, not load and store, moves the bytes of a local device buffer.
+Status StagedChannel::lease(const memory::Owner& owner, memory::StageLease& stage) noexcept {
+  if (control_ != nullptr || memory::host_reaches(owner)) return {};
+  try {
+    stage = memory::StageLease(*owner.provider, owner.info.device);
+    return {};
+  } catch (const Error& error) {
+    std::strncpy(text_, error.detail().message.c_str(), sizeof text_ - 1);
+    return Status::failure(error.code(), text_, peer_);
+  } catch (const std::exception&) {
+    return Status::failure(Code::out_of_memory, "no memory to stage a transfer", peer_);
+  }
+}
+
+/// Copies the bytes of the next command to its buffer.
+Status StagedChannel::fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner,
+                           memory::OutPieces* pieces) noexcept {
+  if (bytes == 0) return {};
+  const std::uint64_t buffer = shape_.buffer(fabric_.rank, issued_ + 1);
+  const memory::Owner host = memory::host_owner();
+  if (control_ != nullptr) return memory::copy_between(control_ + buffer, host, source, owner, bytes);
+  if (pieces != nullptr)
+    if (const Status status = pieces->next(source); !status.ok()) return status;
+  Ticket ticket = transport::done;
+  const Status started = way_->put(buffer, source, bytes, ticket);
+  return over(started, ticket);
+}
+
+/// Copies the bytes that command `number` has read out of its buffer.
+Status StagedChannel::empty(std::uint64_t number, std::byte* destination, std::size_t bytes, const memory::Owner& owner,
+                            memory::InPieces* pieces) noexcept {
+  const std::uint64_t buffer = shape_.buffer(fabric_.rank, number);
+  const memory::Owner host = memory::host_owner();
+  if (control_ != nullptr) return memory::copy_between(destination, owner, control_ + buffer, host, bytes);
+  std::byte* to = destination;
+  if (pieces != nullptr)
+    if (const Status status = pieces->room(to); !status.ok()) return status;
+  Ticket ticket = transport::done;
+  const Status started = way_->get(buffer, to, bytes, ticket);
+  const Status status = over(started, ticket);
+  return status.ok() && pieces != nullptr ? pieces->filled() : status;
+}
+
+Status StagedChannel::post(const Command& command) noexcept {
+  const std::uint64_t number = ++issued_;
+  // Order the command after its bytes, which an earlier put has sent.
+  if (const Status status = wire().fence(); !status.ok()) return status;
+  Ticket ticket = transport::done;
+  const Status started = way_->put_signal(shape_.command(fabric_.rank, number), &command, sizeof command,
+                                          shape_.posted(fabric_.rank), number, ticket);
+  const Status status = over(started, ticket);
+  if (control_ != nullptr) wake_agent(head_of(control_));
+  return status;
+}
+
+/// Reads the peer's word `finished` once. True: `seen` has a new value, or `status` a failure. Over a wire the read is
+/// a get, whose ticket is `asked` while it is in flight.
+bool StagedChannel::look(std::uint64_t& seen, Ticket& asked, Status& status) noexcept {
+  if (control_ != nullptr) {
+    auto& word = reinterpret_cast<Lane*>(control_ + shape_.lane(fabric_.rank))->finished;
+    seen = word.load(std::memory_order_acquire);  // pairs with the agent's release, after the bytes and the answer
+    return true;
+  }
+  if (asked == transport::done) {
+    status = way_->get(shape_.finished(fabric_.rank), &seen, sizeof seen, asked);
+    if (!status.ok() || asked == transport::done) return true;
+  }
+  status = wire().test(asked);
+  if (status.code == Code::in_progress) {
+    status = {};
+    return false;
+  }
+  asked = transport::done;
+  return true;
+}
+
+Status StagedChannel::await(std::uint64_t number) noexcept {
+  if (number == 0 || number > issued_) return {};
+  Status status;
+  std::uint64_t seen = 0;
+  Ticket asked = transport::done;
+  const auto ready = [&]() noexcept { return look(seen, asked, status) && (!status.ok() || seen / 2 >= number); };
+  const Status waited = fabric_.waiter.until(note(), ready, fabric_.timeout);
+  if (!waited.ok()) {
+    if (asked != transport::done) wire().abandon(asked);  // else the get would write `seen` after this returns
+    return waited;
+  }
+  if (!status.ok()) return status;
+  // Until the agent executes this verb's first command, the word may show the failure of an earlier verb.
+  return seen % 2 == 0 || seen / 2 < verb_first_ ? Status{} : failure();
+}
+
+Status StagedChannel::read_answer(Answer& answer) noexcept {
+  Ticket ticket = transport::done;
+  const Status started = way_->get(shape_.answer(fabric_.rank), &answer, sizeof answer, ticket);
+  return over(started, ticket);
+}
+
+Status StagedChannel::failure() noexcept {
+  Answer answer;
+  if (const Status status = read_answer(answer); !status.ok()) return status;
+  std::memcpy(text_, answer.text, sizeof text_ - 1);
+  return Status::failure(static_cast<Code>(answer.code), text_, peer_);
+}
+
+/// Sends the bytes in pieces. `last`: the command for the last piece, with the signal that follows the bytes, if any.
+Status StagedChannel::send(std::uint64_t offset, const std::byte* source, std::size_t bytes,
+                           const Command& last) noexcept {
+  const memory::Owner owner = memory::known_owner_of(source);
+  memory::StageLease stage;
+  if (const Status status = lease(owner, stage); !status.ok()) return status;
+  std::optional<memory::OutPieces> pieces;
+  if (stage) pieces.emplace(*stage, source, bytes, shape_.chunk());
+  std::size_t sent = 0;
+  begin();
+  do {
+    const std::size_t now = std::min(bytes - sent, shape_.chunk());
+    if (const Status status = await(issued_ - std::min<std::uint64_t>(issued_, Lane::slots - 1)); !status.ok())
+      return status;
+    if (const Status status = fill(source + sent, now, owner, pieces ? &*pieces : nullptr); !status.ok()) return status;
+    Command command = sent + now == bytes ? last : Command{};
+    command.first = sent == 0 ? 1 : 0;
+    command.offset = offset + sent;
+    command.bytes = now;
+    if (const Status status = post(command); !status.ok()) return status;
+    sent += now;
+  } while (sent < bytes);
+  return await(issued_);
+}
+
+Status StagedChannel::put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept {
+  ticket = transport::done;
+  return bytes == 0 ? Status{} : send(offset, static_cast<const std::byte*>(source), bytes, {});
+}
+
+Status StagedChannel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
+                                 std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
+  ticket = transport::done;
+  Command last;
+  last.signals = 1;
+  last.signal_offset = signal_offset;
+  last.value = value;
+  return send(bytes > 0 ? offset : 0, static_cast<const std::byte*>(source), bytes, last);
+}
+
+Status StagedChannel::get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept {
+  ticket = transport::done;
+  const memory::Owner owner = memory::known_owner_of(destination);
+  memory::StageLease stage;
+  if (const Status status = lease(owner, stage); !status.ok()) return status;
+  std::optional<memory::InPieces> in;
+  if (stage) in.emplace(*stage, destination, bytes, shape_.chunk());
+  begin();
+  const std::uint64_t before = issued_;
+  const std::uint64_t pieces = (bytes + shape_.chunk() - 1) / shape_.chunk();
+  // Commands of an earlier verb that timed out may still be pending, and write to these buffers.
+  if (const Status status = await(issued_); !status.ok()) return status;
+  for (std::uint64_t piece = 0; piece < pieces; ++piece) {
+    for (; issued_ - before < std::min<std::uint64_t>(pieces, piece + Lane::slots);) {
+      Command command;
+      command.deed = Deed::get;
+      command.first = issued_ == before ? 1 : 0;
+      command.offset = offset + (issued_ - before) * shape_.chunk();
+      command.bytes = std::min<std::uint64_t>(shape_.chunk(), offset + bytes - command.offset);
+      if (const Status status = post(command); !status.ok()) return status;
+    }
+    const std::uint64_t done = piece * shape_.chunk();
+    const std::size_t now = std::min<std::size_t>(shape_.chunk(), bytes - done);
+    if (const Status status = await(before + piece + 1); !status.ok()) return status;
+    if (const Status status =
+            empty(before + piece + 1, static_cast<std::byte*>(destination) + done, now, owner, in ? &*in : nullptr);
+        !status.ok())
+      return status;
+  }
+  return in ? in->finish() : Status{};
+}
+
+Status StagedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                             Ticket& ticket) noexcept {
+  ticket = transport::done;
+  begin();
+  if (const Status status = await(issued_); !status.ok()) return status;
+  Command command;
+  command.deed = Deed::atomic;
+  command.first = 1;
+  command.op = static_cast<std::uint8_t>(atomic.op);
+  command.width = atomic.width;
+  command.offset = offset;
+  command.value = atomic.operand;
+  command.compare = atomic.compare;
+  if (const Status status = post(command); !status.ok()) return status;
+  if (const Status status = await(issued_); !status.ok()) return status;
+  if (result == nullptr || !transport::returns_value(atomic.op)) return {};
+  Answer answer;
+  if (const Status status = read_answer(answer); !status.ok()) return status;
+  *result = answer.result;
+  return {};
+}
+
+Status StagedChannel::put_rows(std::uint64_t offset, const void* source, const Strides& strides) noexcept {
+  Ticket ticket = transport::done;
+  for (std::size_t row = 0; row < strides.rows; ++row)
+    if (const Status status =
+            put(offset + row * strides.remote_pitch, static_cast<const std::byte*>(source) + row * strides.local_pitch,
+                strides.row_bytes, ticket);
+        !status.ok())
+      return status;
+  return {};
+}
+
+Status StagedChannel::get_rows(std::uint64_t offset, void* destination, const Strides& strides) noexcept {
+  Ticket ticket = transport::done;
+  for (std::size_t row = 0; row < strides.rows; ++row)
+    if (const Status status =
+            get(offset + row * strides.remote_pitch, static_cast<std::byte*>(destination) + row * strides.local_pitch,
+                strides.row_bytes, ticket);
+        !status.ok())
+      return status;
+  return {};
+}
+
+}  // namespace hmc::rma

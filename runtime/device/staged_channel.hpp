@@ -1,0 +1,65 @@
+// StagedChannel: device memory that this process can't map. The peer's wire moves bytes to or from the peer's Control,
+// and the peer's agent copies them to or from the device. Two pieces are in flight, so that wire and copy overlap.
+#pragma once
+
+#include "runtime/device/control.hpp"
+#include "runtime/memory/stage.hpp"
+#include "runtime/rma/device_channel.hpp"
+
+namespace hmc::rma {
+
+class StagedChannel final : public DeviceChannel {
+ public:
+  /// `way`: the channel to the peer's Control. The fabric outlives this.
+  StagedChannel(Fabric& fabric, int peer, int wire, std::unique_ptr<transport::Channel> way) noexcept
+      : fabric_(fabric),
+        peer_(peer),
+        wire_(wire),
+        shape_(fabric.size),
+        way_(std::move(way)),
+        control_(way_->direct()) {}
+
+  base::Status put(std::uint64_t offset, const void* source, std::size_t bytes,
+                   transport::Ticket& ticket) noexcept override;
+  base::Status get(std::uint64_t offset, void* destination, std::size_t bytes,
+                   transport::Ticket& ticket) noexcept override;
+  base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                          std::uint64_t value, transport::Ticket& ticket) noexcept override;
+  base::Status atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                      transport::Ticket& ticket) noexcept override;
+  base::Status put_rows(std::uint64_t offset, const void* source, const Strides& strides) noexcept override;
+  base::Status get_rows(std::uint64_t offset, void* destination, const Strides& strides) noexcept override;
+
+ private:
+  base::WaitNote note() const noexcept { return {base::Activity::wait_request, peer_}; }
+  transport::Wire& wire() const noexcept { return *fabric_.wires[static_cast<std::size_t>(wire_)]; }
+  void begin() noexcept { verb_first_ = issued_ + 1; }
+  base::Status over(const base::Status& started, transport::Ticket ticket) noexcept;
+
+  /// Sends `command` after the bytes that fill() has put into its buffer. Before a buffer is reused, the caller awaits
+  /// the command before last.
+  base::Status post(const Command& command) noexcept;
+  /// Waits until the agent has executed command `number`. Returns the failure of the verb in progress, if any.
+  base::Status await(std::uint64_t number) noexcept;
+  bool look(std::uint64_t& seen, transport::Ticket& asked, base::Status& status) noexcept;
+  base::Status failure() noexcept;
+  base::Status read_answer(Answer& answer) noexcept;
+  base::Status lease(const memory::Owner& owner, memory::StageLease& stage) noexcept;
+  base::Status fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner,
+                    memory::OutPieces* pieces) noexcept;
+  base::Status empty(std::uint64_t number, std::byte* destination, std::size_t bytes, const memory::Owner& owner,
+                     memory::InPieces* pieces) noexcept;
+  base::Status send(std::uint64_t offset, const std::byte* source, std::size_t bytes, const Command& last) noexcept;
+
+  Fabric& fabric_;
+  int peer_;
+  int wire_;
+  ControlShape shape_;
+  std::unique_ptr<transport::Channel> way_;
+  std::byte* control_;            // the peer's Control if it is mapped; else null
+  std::uint64_t issued_ = 0;      // number of commands so far
+  std::uint64_t verb_first_ = 1;  // number of the first command of the verb in progress
+  char text_[sizeof Answer::text] = {};
+};
+
+}  // namespace hmc::rma

@@ -1,0 +1,90 @@
+// StreamGroup: ranks of a node whose device streams wait for each other. Words in host memory, registered with every
+// device, hold the progress of each rank's streams. A stream waits for the words of the other ranks, so no host thread
+// waits. Each rank also has staging memory on its device, which all devices can access.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <hmc/types.hpp>
+
+#include "runtime/device/device_view.hpp"
+#include "runtime/device/kernel_reach.hpp"
+#include "runtime/device/open_streams.hpp"
+#include "runtime/rma/team_core.hpp"
+
+namespace hmc::rma {
+
+class Core;
+
+/// One thread at a time. The work of several calls runs in the order of the calls, even on different streams.
+class StreamGroup final : public OpenStreams {
+ public:
+  static constexpr std::size_t staging_bytes = std::size_t{4} << 20;
+
+  /// Collective. `buffer` is memory of the streams' device. If any rank can't take part, throws Error on every rank
+  /// with the reason of the lowest such rank.
+  StreamGroup(TeamCore& team, const char* operation, const void* buffer);
+  ~StreamGroup();
+  /// Collective. Waits for the work in this rank's streams, until the job's deadline. Throws Error on every rank:
+  /// - if ranks made different calls or a call failed, unless the users of all ranks have been notified;
+  /// - if a rank doesn't call close() in time. The streams continue in this case too.
+  void close();
+  /// The part of close() that needs no other rank.
+  base::Status run_dry() noexcept override;
+  base::Status compare() const noexcept override;
+
+  // ---- one call: accepts, begin, steps, end. None of these waits: all work is in the order of `stream`.
+  // After begin, a failure on one rank ends the group. end() of that rank returns it. All streams continue, with
+  // undefined data. Later calls on any rank return Status closed. A failing call waits for the work in this rank's
+  // streams, at most twice the job's deadline.
+  /// Before begin: a buffer of another device is an error on this rank only.
+  base::Status accepts(const void* buffer) const noexcept { return lies_with(owner_, buffer); }
+  /// `signature` identifies the call. Status mismatch if another rank is seen to have made a different call.
+  base::Status begin(void* stream, std::uint64_t signature) noexcept;
+  /// A barrier of all ranks' streams, enqueued on this call's stream. Twice per piece: `stage` 0 and 1.
+  base::Status meet(int stage) noexcept;
+  base::Status take_in(const void* in, std::size_t bytes) noexcept;
+  base::Status give_out(void* out, std::size_t bytes) noexcept;
+  base::Status copy(void* out, const void* in, std::size_t bytes) noexcept;
+  /// Reduces the slice [first, first + count) over the staging memory of all ranks, and stores the result in all.
+  base::Status reduce(std::size_t first, std::size_t count, DType type, Op op) noexcept;
+  /// `so_far`: the status of the steps. Returns the outcome of the call.
+  base::Status end(const base::Status& so_far) noexcept;
+
+ private:
+  struct Words;
+  enum class Broken : std::uint64_t;
+  Words& words(int rank) const noexcept;
+  std::string prepare();
+  std::string try_out() const;
+  base::Status meet_trial(memory::Stream& stream) const noexcept;
+  void need_all(const std::string& why_not);
+  base::Status compare(std::span<const base::Bytes> answers) const;
+  base::Status check(std::uint64_t signature) noexcept;
+  base::Status break_up(Broken why, const base::Status& status) noexcept;
+  base::Status run_out() noexcept;
+  void tell(Broken why) noexcept;
+  void let_all_go_on() noexcept;
+  bool pending() noexcept;
+  bool has_run_out_soon() noexcept;
+  void leave_behind();
+
+  TeamCore& team_;
+  memory::Owner owner_;
+  std::shared_ptr<Core> staging_;
+  std::shared_ptr<Core> words_;
+  std::vector<Registration> seen_;  // by rank: its words, as this rank's device addresses them
+  std::unique_ptr<memory::Event> last_;
+  std::unique_ptr<memory::Stream> stream_;  // of the call in progress
+  bool open_ = true;
+  bool told_ = false;  // a call has reported the group's failure to this rank's user
+  std::uint64_t calls_ = 0;
+  std::uint64_t called_ = 0;  // a hash of all signatures so far
+  unsigned step_ = 0;
+  std::vector<std::uint64_t> checked_;  // by rank: number of calls compared
+};
+
+}  // namespace hmc::rma

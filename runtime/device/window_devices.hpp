@@ -1,0 +1,13 @@
+// The implementation of DeviceAccess.
+#pragma once
+
+#include <memory>
+
+#include "runtime/rma/device_access.hpp"
+
+namespace hmc::rma {
+
+/// `core` outlives the result.
+std::unique_ptr<DeviceAccess> make_device_access(Core& core);
+
+}  // namespace hmc::rma

@@ -1,0 +1,260 @@
+#include "runtime/rma/background.hpp"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <system_error>
+
+#include "runtime/base/limits.hpp"
+#include "runtime/rma/fabric.hpp"
+
+namespace hmc::rma {
+
+using base::Doorbell;
+
+namespace {
+
+/// An owner that returns within prompt_ns hasn't computed enough to need the thread. votes_for_prompt such returns in a
+/// row select prompt mode.
+constexpr std::int64_t prompt_ns = 20'000;
+constexpr int votes_for_prompt = 4;
+/// An owner that makes no call for this time with an operation in flight computes: the thread steps its operations.
+constexpr std::int64_t away_ns = 1'000'000;
+constexpr std::int64_t first_nap_ns = 1'000'000;
+constexpr std::int64_t longest_prompt_nap_ns = 8'000'000;
+constexpr std::int64_t longest_nap_ns = 50'000'000;
+constexpr std::int64_t short_nap_ns = 20'000;
+/// Between queries of a stream. If ranks outnumber cores, each query takes a core from another thread.
+constexpr std::int64_t longest_stream_nap_ns = 100'000;
+constexpr std::int64_t longest_shared_stream_nap_ns = 1'000'000;
+/// Rounds without a step before the thread requests nudges and sleeps: the next message is likely to arrive soon.
+constexpr int patient_rounds = 30;
+/// Ticks with nothing in flight before the thread sleeps without a timeout.
+constexpr int ticks_before_parking = 10;
+
+}  // namespace
+
+void Background::enter(Call call) noexcept {
+  if (depth_++ > 0 || door_ == nullptr) return;
+  inside_.store(true, std::memory_order_relaxed);
+  take_over(call);
+}
+
+void Background::take_over(Call call) noexcept {
+  if (door_ == nullptr) return;
+  entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (const std::int64_t left_at = left_at_ns_.load(std::memory_order_relaxed); left_at != 0) {
+    left_at_ns_.store(0, std::memory_order_relaxed);
+    judge(call, base::now_ns() - left_at);
+  }
+  has_just_started_ = call == Call::starts;
+  quiet();
+}
+
+/// The owner was away for `away` with an operation in flight. Also called in prompt mode, where the thread may have had
+/// no occasion to observe it.
+void Background::judge(Call call, std::int64_t away) noexcept {
+  if (away > prompt_ns) {
+    prompt_votes_ = 0;
+    prompt_.store(false, std::memory_order_relaxed);
+    return;
+  }
+  if (call != Call::asks || !has_just_started_ || prompt_.load(std::memory_order_relaxed)) return;
+  if (++prompt_votes_ < votes_for_prompt) return;
+  prompt_votes_ = 0;
+  prompt_.store(true, std::memory_order_relaxed);
+  base::Waiter::wake_background(*door_);  // its current nap may be longer than the maximum of this mode
+}
+
+void Background::leave() noexcept {
+  if (--depth_ > 0) return;
+  inside_.store(false, std::memory_order_relaxed);
+  if (started_.empty() || !allowed_) return;
+  const std::lock_guard guard(lock_);
+  settle();
+}
+
+/// The owner clears inside_ before ask(), so a nudged thread sees that it has left. After ask() the owner steps once
+/// more: an event before the request caused no nudge.
+void Background::settle() noexcept {
+  if (!something_goes_on()) return quiet();
+  if (!thread_.joinable() && !begin_thread()) return;
+  unpark();
+  const bool at_once = something_waits_for_a_stream();  // a stream doesn't nudge
+  if (at_once || !prompt_.load(std::memory_order_relaxed)) {
+    ask();
+    step_all(Started::By::owner);
+    if (!something_goes_on()) return quiet();
+  }
+  if (at_once) fabric_.waiter.nudge(fabric_.waiter.local_index());
+  left_at_ns_.store(base::now_ns(), std::memory_order_relaxed);
+}
+
+bool Background::something_goes_on() const noexcept {
+  return std::ranges::any_of(started_, [](const Started* started) { return started->goes_on(); });
+}
+
+bool Background::something_waits_for_a_stream() const noexcept {
+  return std::ranges::any_of(started_, [](const Started* started) { return started->waits_for_stream(); });
+}
+
+int Background::step_all(Started::By who) noexcept {
+  int steps = 0;
+  for (Started* const started : started_) steps += started->step(who);
+  return steps;
+}
+
+void Background::ask() noexcept {
+  // Release: pairs with the acquire of the nudge's compare-exchange (Waiter::nudge_now), which passes on to the thread
+  // that the owner has left. The fence is the requesting side's in the argument in wait.hpp.
+  door_->wanted.store(Doorbell::asked, std::memory_order_release);
+  base::full_fence();
+}
+
+void Background::quiet() noexcept {
+  // Relaxed: a thread that still reads `asked` nudges without need, which is harmless.
+  if (door_ != nullptr && door_->wanted.load(std::memory_order_relaxed) != Doorbell::quiet)
+    door_->wanted.store(Doorbell::quiet, std::memory_order_relaxed);
+}
+
+bool Background::begin_thread() noexcept {
+  if (!allowed_) return false;
+  door_ = &fabric_.waiter.page().doorbell(fabric_.waiter.local_index());
+  sigset_t all, before;  // the thread blocks all signals, so the application's threads receive them
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+    ::pthread_setname_np(thread_.native_handle(), "hmc-progress");
+  } catch (const std::system_error& error) {
+    door_ = nullptr;
+    allowed_ = false;
+    fabric_.log.warn("{}: started collectives progress in calls only",
+                     base::no_thread_text("the progress thread", error));
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread_.joinable();
+}
+
+void Background::unpark() noexcept {
+  if (!parked_) return;
+  parked_ = false;
+  base::Waiter::wake_background(*door_);
+}
+
+void Background::stop() noexcept {
+  if (!thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_release);
+  base::Waiter::wake_background(*door_);
+  thread_.join();
+  quiet();
+  allowed_ = false;
+}
+
+void Background::end_all() noexcept {
+  while (!started_.empty()) {
+    Started* const last = started_.back();
+    started_.pop_back();
+    last->end();
+  }
+}
+
+// ---- called by the thread
+
+void Background::run() noexcept {
+  const std::int64_t longest_look_ns = fabric_.waiter.sleeps() ? longest_shared_stream_nap_ns : longest_stream_nap_ns;
+  std::int64_t nap = first_nap_ns, stream_nap = short_nap_ns;
+  // Acquire: pairs with the release in stop().
+  while (!stopping_.load(std::memory_order_acquire)) {
+    // Read before look(): a later nudge changes the value, so the futex call returns at once. Acquire: the nudge passes
+    // on what the requesting owner and the nudging thread wrote before it.
+    const std::uint32_t nudges = door_->nudges.load(std::memory_order_acquire);
+    const Found found = look();
+    switch (found) {
+      case Found::moved:
+      case Found::wait_a_bit:
+        nap = first_nap_ns;
+        stream_nap = short_nap_ns;
+        ::sched_yield();
+        break;
+      case Found::in_the_way: sleep(nudges, short_nap_ns); break;
+      case Found::only_streams:
+        nap = first_nap_ns;
+        sleep(nudges, stream_nap);
+        stream_nap = std::min(2 * stream_nap, longest_look_ns);
+        break;
+      case Found::nothing_for_long:
+        sleep(nudges, -1);
+        nap = first_nap_ns;
+        break;
+      case Found::nothing:
+        nap = std::min(nap, prompt_.load(std::memory_order_relaxed) ? longest_prompt_nap_ns : longest_nap_ns);
+        sleep(nudges, nap);
+        nap *= 2;
+        break;
+    }
+  }
+}
+
+Background::Found Background::look() noexcept {
+  const bool is_nudged = door_->wanted.load(std::memory_order_acquire) == Doorbell::nudged;
+  const std::uint64_t entries = entries_.load(std::memory_order_relaxed);
+  const std::int64_t left_at = left_at_ns_.load(std::memory_order_relaxed);
+  // The owner has made no call since the last look(), or has been away for away_ns.
+  const bool owner_is_away = entries == entries_seen_ || (left_at != 0 && base::now_ns() - left_at > away_ns);
+  entries_seen_ = entries;
+  if (inside_.load(std::memory_order_relaxed)) {
+    awake_ = false;  // the owner steps by itself, and requests nudges when it leaves
+    return Found::nothing;
+  }
+  if (!is_nudged && !owner_is_away && !awake_) return Found::nothing;
+  const std::unique_lock guard(lock_, std::try_to_lock);
+  if (!guard.owns_lock()) return is_nudged || awake_ || owner_is_away ? Found::in_the_way : Found::nothing;
+  return serve();
+}
+
+Background::Found Background::serve() noexcept {
+  quiet();
+  awake_ = false;
+  if (!something_goes_on()) {
+    parked_ = ++idle_ticks_ >= ticks_before_parking;
+    return parked_ ? Found::nothing_for_long : Found::nothing;
+  }
+  idle_ticks_ = 0;
+  // After a rank's death or an abort no operation can succeed, and the rank's buffers may be freed at any time.
+  if (!fabric_.waiter.page().aborted().ok()) {
+    step_all(Started::By::thread);  // aborts all operations, so that streams continue
+    return Found::nothing;
+  }
+  prompt_.store(false, std::memory_order_relaxed);
+  for (const auto& wire : fabric_.wires) wire->progress();
+  int steps = step_all(Started::By::thread);
+  idle_rounds_ = steps > 0 ? 0 : idle_rounds_ + 1;
+  if (steps == 0 && (fabric_.waiter.sleeps() || idle_rounds_ > patient_rounds)) {
+    ask();
+    steps = step_all(Started::By::thread);
+    if (steps == 0) {
+      awake_ = something_waits_for_a_stream();
+      return awake_ ? Found::only_streams : Found::nothing;
+    }
+    quiet();
+    idle_rounds_ = 0;
+  }
+  awake_ = true;
+  if (steps == 0) return Found::wait_a_bit;
+  fabric_.waiter.ring(fabric_.waiter.local_index());  // the owner may sleep in a wait for a step that was executed here
+  return Found::moved;
+}
+
+void Background::sleep(std::uint32_t nudges, std::int64_t span_ns) const noexcept {
+  const timespec span{span_ns / 1'000'000'000, span_ns % 1'000'000'000};
+  ::syscall(SYS_futex, &door_->nudges, FUTEX_WAIT, nudges, span_ns < 0 ? nullptr : &span, nullptr, 0);
+}
+
+}  // namespace hmc::rma

@@ -1,0 +1,174 @@
+// Background: the progress thread of a Runtime. It steps the rank's started operations while the rank computes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/wait.hpp"
+
+namespace hmc::rma {
+
+struct Fabric;
+
+/// Operations that progress without further calls once started: a team's non-blocking collectives.
+class Started {
+ public:
+  enum class By { owner, thread };
+  /// Executes all steps that are ready and returns their number. Never waits. Caller holds Background's lock.
+  virtual int step(By who) noexcept = 0;
+  /// An operation is in flight that the thread may step.
+  virtual bool goes_on() const noexcept = 0;
+  /// An operation in flight waits for a device's stream. A device doesn't nudge.
+  virtual bool waits_for_stream() const noexcept = 0;
+  /// The Runtime closes. After the call no memory of the caller is read or written. Unregisters itself.
+  virtual void end() noexcept = 0;
+
+ protected:
+  ~Started() = default;
+};
+
+/// The thread starts when a call first returns with an operation in flight, and ends with the Runtime. It sleeps on a
+/// futex in the node page until a nudge (see Waiter). A nudge comes from:
+/// - a rank of this node that has stored bytes for an operation of this rank;
+/// - a thread of this process that has driven a wire and received a message for such an operation.
+///
+/// The thread also polls, at intervals from 1 ms to 50 ms (8 ms in prompt mode), for events without a nudge: an owner
+/// that stops calling in prompt mode, and queries at a deadline. With nothing in flight it stops polling. While an
+/// operation waits for a device's stream it polls far more often.
+///
+/// One lock protects all started operations (the teams' state, while they are registered). The owner takes it only in
+/// calls about these operations: a program with nothing in flight never takes it. The thread only tries the lock, holds
+/// it for one round of steps, and does no step while the owner waits.
+///
+/// A caller that starts an operation and waits for it at once must not pay for the thread, so there are two modes.
+/// - Normal, the initial mode: the owner requests nudges whenever it leaves an operation in flight.
+/// - Prompt, while calls follow each other at once: the owner requests no nudges, and the thread only polls whether the
+///   owner still makes calls.
+/// Several starts in a row that are each waited for at once select prompt mode. An operation in flight while the owner
+/// computes ends it.
+///
+/// Threads: the owner (one thread at a time), unless stated otherwise.
+class Background {
+ public:
+  explicit Background(Fabric& fabric) noexcept : fabric_(fabric) {}
+  ~Background() { stop(); }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  /// HMC_PROGRESS. If false, this class adds no cost to any call.
+  void allow(bool allowed) noexcept { allowed_ = allowed; }
+  bool allowed() const noexcept { return allowed_; }
+  bool is_running() const noexcept { return thread_.joinable(); }
+  /// False if the thread isn't allowed or can't be created.
+  bool begin() noexcept { return is_running() || begin_thread(); }
+  /// The kind of a call by the owner: starts an operation, tests or waits for one, or blocks in a collective. Only a
+  /// test or wait directly after a start shows that the owner doesn't compute meanwhile. Several starts in a row, or a
+  /// blocking collective in between, show nothing.
+  enum class Call { starts, asks, blocks };
+  /// Joins the thread. Afterwards only the owner steps operations in flight.
+  void stop() noexcept;
+  /// After stop(): ends all started operations, so the user may free their buffers.
+  void end_all() noexcept;
+
+  std::mutex& lock() noexcept { return lock_; }
+  /// The caller holds the lock. May throw bad_alloc.
+  void add(Started& started) { started_.push_back(&started); }
+  void remove(Started& started) noexcept { std::erase(started_, &started); }
+
+  /// The owner is in a wait and steps its operations itself.
+  class Waiting;
+  /// The owner is in a short call about a started operation.
+  class Visit;
+
+ private:
+  enum class Found { nothing, nothing_for_long, only_streams, in_the_way, wait_a_bit, moved };
+  void enter(Call call) noexcept;
+  void leave() noexcept;
+  void take_over(Call call) noexcept;
+  void judge(Call call, std::int64_t away) noexcept;
+  /// The owner leaves its call. It holds the lock.
+  void settle() noexcept;
+  bool begin_thread() noexcept;
+  void unpark() noexcept;
+  bool something_goes_on() const noexcept;
+  bool something_waits_for_a_stream() const noexcept;
+  int step_all(Started::By who) noexcept;
+  void ask() noexcept;
+  void quiet() noexcept;
+
+  // ---- called by the thread
+  void run() noexcept;
+  Found look() noexcept;
+  Found serve() noexcept;
+  void sleep(std::uint32_t nudges, std::int64_t span_ns) const noexcept;
+
+  Fabric& fabric_;
+  base::Doorbell* door_ = nullptr;
+  bool allowed_ = false;
+  std::mutex lock_;
+  std::vector<Started*> started_;  // changed by the owner, under the lock
+  bool parked_ = false;            // the thread sleeps without a timeout; under the lock
+
+  // Written by the owner; the thread reads them as hints. Relaxed: they publish no data. A stale value costs one extra
+  // poll, or delays one to the next tick. A nudged thread does see that the owner has left: the owner clears `inside_`
+  // before it stores `asked` (release), and the nudge passes that on.
+  std::atomic<bool> inside_{false};
+  std::atomic<std::uint64_t> entries_{0};
+  std::atomic<std::int64_t> left_at_ns_{0};  // with operations in flight; 0: the owner is in a call, or none is
+  /// The owner sets it; the owner and the thread clear it. Relaxed: see above.
+  std::atomic<bool> prompt_{false};
+  int depth_ = 0;
+  int prompt_votes_ = 0;
+  bool has_just_started_ = false;
+
+  // used by the thread only
+  std::uint64_t entries_seen_ = 0;
+  bool awake_ = false;
+  int idle_rounds_ = 0;
+  int idle_ticks_ = 0;
+
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+class Background::Waiting {
+ public:
+  explicit Waiting(Background& background, Call call = Call::asks) noexcept : background_(background) {
+    background_.enter(call);
+  }
+  ~Waiting() { background_.leave(); }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  Background& background_;
+};
+
+class Background::Visit {
+ public:
+  /// `shared`: the thread may access the same state; else no lock is taken. A call that tests (Call::asks) only tries
+  /// the lock. If that fails the visit has no effect: the thread is stepping, and requests nudges itself.
+  Visit(Background& background, bool shared, Call call) noexcept : background_(background) {
+    if (!shared || !background.allowed_) return;
+    held_ =
+        call == Call::asks ? std::unique_lock(background.lock_, std::try_to_lock) : std::unique_lock(background.lock_);
+    is_in_ = held_.owns_lock();
+    if (is_in_ && background_.depth_++ == 0) background_.take_over(call);
+  }
+  ~Visit() {
+    if (held_.owns_lock() && --background_.depth_ == 0) background_.settle();
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  explicit operator bool() const noexcept { return is_in_; }
+
+ private:
+  Background& background_;
+  bool is_in_ = true;
+  std::unique_lock<std::mutex> held_;
+};
+
+}  // namespace hmc::rma

@@ -1,0 +1,33 @@
+#include "runtime/rma/begin.hpp"
+
+#include <algorithm>
+
+namespace hmc::rma {
+
+base::Status begin_put_signal(const Core& core, int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                              std::uint64_t signal_offset, std::uint64_t value, std::uint64_t& ticket) noexcept {
+  return core.peers()[static_cast<std::size_t>(rank)].channel->put_signal(offset, source, bytes, signal_offset, value,
+                                                                          ticket);
+}
+
+base::Status look(const Core& core, int rank, std::uint64_t ticket) noexcept {
+  return test_ticket(core.fabric(), core.peers()[static_cast<std::size_t>(rank)].wire, ticket);
+}
+
+void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
+  const int wire = core.peers()[static_cast<std::size_t>(rank)].wire;
+  core.fabric().wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+}
+
+bool receive_into(const Core& core, DirectReceive& receive) noexcept {
+  // Only the first wire that supports it: the threads of two wires would write the same `parts`. Bytes from another
+  // wire go to the region and are copied from there.
+  return std::ranges::any_of(core.fabric().wires,
+                             [&](const auto& wire) { return wire->receive_into(core.region(), receive); });
+}
+
+void end_receive_into(const Core& core, DirectReceive& receive) noexcept {
+  for (const auto& wire : core.fabric().wires) wire->end_receive_into(core.region(), receive);
+}
+
+}  // namespace hmc::rma

@@ -1,0 +1,259 @@
+// Core: the state behind a Window, and its verbs.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <hmc/window.hpp>
+
+#include "runtime/base/fork.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
+#include "runtime/rma/symmetric_allocator.hpp"
+#include "runtime/rma/team_core.hpp"
+
+namespace hmc::rma {
+
+struct Description;  // open.cpp
+class DeviceAccess;
+class KernelReach;  // runtime/device
+
+/// One rank's part of the window, as this rank reaches it.
+struct Peer {
+  std::byte* direct = nullptr;  ///< load/store address of its first byte; null: use the channel
+  std::uint64_t bytes = 0;
+  transport::Channel* channel = nullptr;
+  std::int32_t world = -1;  ///< its world rank
+  std::int8_t wire = 0;
+  bool on_device = false;         ///< the channel is a DeviceChannel: it takes any local memory
+  std::int16_t local_index = -1;  ///< position on this rank's node, or -1
+};
+static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
+/// In a child of fork() each Peer reads as 0 bytes, without address or channel. The argument checks of every verb
+/// therefore also detect the fork.
+using Peers = std::vector<Peer, base::WipedOnForkAllocator<Peer>>;
+
+/// Every verb checks its arguments (one branch on the fast path). It copies if the peer's part is mapped, else it calls
+/// the channel. Throws Error. One thread at a time per Fabric. Arguments are team ranks; errors name world ranks.
+class Core : public std::enable_shared_from_this<Core> {
+ public:
+  enum class Role { user, internal };  ///< internal: not found by window_around
+
+  /// Collective. Null allocation: this rank has no memory, for the reason in `failure`; every rank then throws.
+  static std::shared_ptr<Core> open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
+                                    const ErrorDetail& failure, Role role);
+  /// Collective: one segment per node, each rank owning a part of it.
+  static std::shared_ptr<Core> create(TeamCore& team, std::size_t bytes, Role role);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  void close();
+  bool is_open() const noexcept { return open_ && !fabric_->is_forked(); }
+  std::uint64_t id() const noexcept { return id_; }
+  std::uint64_t team_id() const noexcept { return team_ != nullptr ? team_->id() : 0; }
+  Fabric& fabric() const noexcept { return *fabric_; }
+  int rank() const noexcept { return rank_; }  ///< of the team
+  std::byte* data() const noexcept { return region_.base; }
+  const transport::Region& region() const noexcept { return region_; }
+  /// This rank's part is device memory: wires can't access it directly, and the host may be unable to.
+  bool on_device() const noexcept { return on_device_; }
+  /// The path to a rank's part. Measures a staged path at the first call.
+  Path path(int rank);
+  std::size_t bytes() const noexcept { return region_.bytes; }
+  std::span<const Peer> peers() const noexcept { return peers_; }
+  const Peer& peer(const char* operation, int rank) const {
+    if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]]
+      return peers_[static_cast<std::size_t>(rank)];
+    refuse(operation, rank, 0, nullptr, 0);
+  }
+
+  void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  Request get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides);
+  void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
+  void put_batch(int rank, std::span<const Put> puts);
+  void get_batch(int rank, std::span<const Get> gets);
+  void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                  std::uint64_t value);
+  std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
+  bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
+  std::uint64_t atomic(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset);
+  void fence();
+  void flush(int rank, Timeout timeout);
+  void flush_all(Timeout timeout);
+  // ---- allocation.cpp
+  std::uint64_t alloc(std::size_t bytes, std::size_t align);
+  void free(std::uint64_t offset);
+
+  /// For copy(): two halves of `between_half` bytes of pageable memory, kept until the window's end. Throws
+  /// Error{out_of_memory}.
+  static constexpr std::size_t between_half = std::size_t{1} << 20;
+  std::byte* between();
+  // ---- device_handle.cpp
+  /// Whether kernels of this rank's device can access every part. Determined at the first call.
+  KernelReach& kernel_reach();
+  /// Collective: 64 KiB per rank beside its part, in host memory.
+  void open_context(TeamCore& team);
+  Core& context(const char* operation) const;
+  DeviceHandle device_handle(MemoryType type, int device);
+
+ private:
+  Core(TeamCore& team, Role role);
+  void adopt(std::shared_ptr<memory::Allocation> allocation);
+  base::Exchange& exchange() const noexcept { return team_ != nullptr ? team_->exchange() : fabric_->world_exchange(); }
+  int world_rank(int rank) const noexcept { return team_ != nullptr ? team_->world_rank(rank) : rank; }
+  /// "rank 3", or of a team that isn't the world "team rank 3 (world rank 7)".
+  std::string name_of_rank(int rank) const;
+  base::Bytes describe(const ErrorDetail& failure);
+  void connect(const std::vector<base::Bytes>& descriptions);
+  Peers make_peers(std::vector<Description>& ranks);
+  /// Collective: exchanges `outcome`. Throws on every rank if any rank failed.
+  std::vector<Description> agree(const ErrorDetail& outcome, const std::vector<int>& helpers = {});
+  void map_ahead() noexcept;
+
+  /// Fast path of every transfer: the window is open; rank, range and pointer are valid.
+  const Peer& check(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
+    // A closed window has no peers, so one comparison covers "closed" too.
+    if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
+      const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+      if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]]
+        return peer;
+    }
+    refuse(operation, rank, offset, local, bytes);
+  }
+  const Peer& check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
+                            const Strides& strides) const;
+  const Peer& check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const;
+  [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
+                           std::size_t bytes) const;
+  [[noreturn]] void refuse_closed(const char* operation) const;
+  void require_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
+    if (compare > Cmp::ge) [[unlikely]]
+      refuse_comparison(operation, offset, compare);
+  }
+  [[noreturn]] void refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const;
+  /// For wait_until: the text of a timeout contains the condition and the last value, `seen`.
+  [[noreturn]] void throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
+                               std::uint64_t seen) const;
+  /// Collective, after the barrier of close. Returns the error to throw if ranks made different calls of alloc.
+  std::exception_ptr compare_allocations() const noexcept;
+  transport::Wire& wire_of(const Peer& peer) const noexcept {
+    return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
+  }
+  /// Created at the first call. Throws Error.
+  DeviceAccess& devices();
+  /// Collective, after all ranks have tried to map the parts in device memory. `answers`: per rank, the agents that it
+  /// needs.
+  void settle_devices(const std::vector<Description>& answers);
+
+  // ---- local_side.cpp: local pointers may be device memory if this process has devices
+  [[gnu::noinline]] void put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source,
+                                 std::size_t bytes);
+  [[gnu::noinline]] void get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination,
+                                 std::size_t bytes);
+  /// Copy to and from a peer's mapped memory. Without devices the cost is the copy and one load.
+  void store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+             std::size_t bytes) const;
+  void load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination, std::size_t bytes) const;
+  void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+               std::size_t bytes) const;
+  void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                std::size_t bytes) const;
+  /// The wire can't read or write `local` directly.
+  bool must_stage(const char* operation, const Peer& peer, const void* local) const {
+    if (peer.channel == nullptr) [[unlikely]]
+      refuse(operation, rank_, 0, nullptr, 0);  // a transfer of 0 bytes in a child of fork()
+    return memory::devices_present() && !peer.on_device && !memory::host_reaches(local);
+  }
+  void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  // ---- put_nb and get_nb of device memory: a device copies asynchronously, or the owner's agent copies before the
+  // call returns
+  Request begin_put(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
+  Request begin_get(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
+  Request begun(const char* operation, const Peer& peer, int rank, std::uint64_t number);
+  /// Completes the copies to and from `rank` (-1: all) that devices carry out. Only if some part is device memory.
+  [[gnu::noinline]] void complete_begun(const char* operation, int rank, Timeout timeout);
+  std::uint64_t wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
+  bool test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value);
+
+  void deregister_region() noexcept;
+  void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call, base::Activity activity);
+  void flush_wire(int wire, int rank, Timeout timeout);
+  void note_put(const Peer& peer) noexcept {
+    ++fabric_->counters.puts_direct;
+    fabric_->waiter.ring(peer.local_index);
+  }
+
+  std::shared_ptr<Fabric> fabric_;
+  TeamCore* team_ = nullptr;              // null: the world, which may be destroyed before its windows
+  std::shared_ptr<TeamCore> keeps_team_;  // of a user's window; the team owns internal windows
+  int rank_;
+  Peers peers_;  // by rank; empty once closed
+  transport::Region region_;
+  transport::Region registered_region_;  // region_, or the Control of device memory
+  bool open_ = false;
+  bool on_device_ = false;    // this rank's part is device memory
+  bool has_devices_ = false;  // some rank's part is device memory
+  Role role_;
+  std::uint64_t id_ = 0;
+  std::shared_ptr<memory::Allocation> allocation_;
+  std::vector<std::unique_ptr<transport::Channel>> channels_;
+  std::vector<int> wires_in_use_;
+  std::size_t registered_ = 0;  // number of wires, from the first, on which the region is registered
+  SymmetricAllocator allocator_{0};
+  std::unique_ptr<DeviceAccess> devices_;  // null until devices()
+  std::unique_ptr<std::byte[]> between_;   // see between()
+  std::shared_ptr<Core> context_;          // null until open_context
+};
+
+/// An aligned 8-byte word in a window is copied by one atomic access, so a polling reader never sees a torn value.
+/// Relaxed: put and get of a word promise no order.
+inline bool is_word(const void* in_window, std::size_t bytes) noexcept {
+  return bytes == 8 && reinterpret_cast<std::uintptr_t>(in_window) % 8 == 0;
+}
+
+inline void copy_into_window(std::byte* destination, const void* source, std::size_t bytes) noexcept {
+  if (is_word(destination, bytes)) {
+    std::uint64_t word;
+    std::memcpy(&word, source, 8);
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(destination))
+        .store(word, std::memory_order_relaxed);
+  } else if (bytes > 0) {
+    std::memmove(destination, source, bytes);  // source and destination of a put to self may overlap
+  }
+}
+
+inline void copy_from_window(void* destination, std::byte* source, std::size_t bytes) noexcept {
+  if (is_word(source, bytes)) {
+    const std::uint64_t word =
+        std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(source)).load(std::memory_order_relaxed);
+    std::memcpy(destination, &word, 8);
+  } else if (bytes > 0) {
+    std::memmove(destination, source, bytes);
+  }
+}
+
+inline void Core::store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+                        std::size_t bytes) const {
+  if (memory::devices_present()) [[unlikely]]
+    return copy_in(operation, peer, offset, source, bytes);
+  copy_into_window(peer.direct + offset, source, bytes);
+}
+
+inline void Core::load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                       std::size_t bytes) const {
+  if (memory::devices_present()) [[unlikely]]
+    return copy_out(operation, peer, offset, destination, bytes);
+  copy_from_window(destination, peer.direct + offset, bytes);
+}
+
+}  // namespace hmc::rma

@@ -1,0 +1,168 @@
+// Fabric: everything between one rank and its peers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hmc/runtime.hpp>
+
+#include "runtime/base/exchange.hpp"
+#include "runtime/base/fork.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/node_link.hpp"
+#include "runtime/base/wait.hpp"
+#include "runtime/rma/background.hpp"
+#include "runtime/transport/wire.hpp"
+
+namespace hmc::rma {
+
+class Core;
+class DeviceAccess;
+class OpenStreams;
+
+/// Issues tickets as a wire does, for operations without a wire: a team's non-blocking collectives, and transfers that
+/// devices carry out. Its index, in place of a wire's, is -1 - (index in Fabric::sources).
+class TicketSource {
+ public:
+  virtual ~TicketSource() = default;
+  /// Drives the operation. Returns ok, in_progress, or its failure.
+  virtual base::Status test(std::uint64_t ticket) noexcept = 0;
+  /// A wait for `ticket` passed the job's deadline without a step: all tickets of this source fail.
+  virtual void expired(std::uint64_t ticket) noexcept = 0;
+  /// Increases with every step. Each increase restarts the job's deadline, so a large call may take longer than it.
+  virtual std::uint64_t moves() const noexcept = 0;
+  [[noreturn]] virtual void throw_failure(const base::Status& status, const char* operation) = 0;
+  /// The source is a team that ended by a mismatch in which `world_rank` aborted, and no call has reported it to this
+  /// rank's user yet.
+  virtual bool has_unheard_mismatch(int /*world_rank*/) noexcept { return false; }
+  /// The source is the world, and the last call of `world_rank` that this rank can read is Runtime::close.
+  virtual bool is_closing(int /*world_rank*/) noexcept { return false; }
+  /// Observes long waits for its tickets. May be null.
+  virtual base::Watch* watch() noexcept { return nullptr; }
+  /// Its tickets are transfers: one stays in flight at the deadline, and can be abandoned.
+  virtual bool is_transfer() const noexcept { return false; }
+  /// As Wire::abandon. A collective continues, except after a rank's death or an abort.
+  virtual void abandon(std::uint64_t) noexcept {}
+  /// Waits until the puts among its tickets are visible at their targets.
+  virtual base::Status complete() noexcept { return {}; }
+};
+
+/// Created by the job, shared by its teams and windows: a window that outlives its Runtime can still be destroyed.
+/// One thread at a time.
+struct Fabric {
+  int rank = 0;
+  int size = 1;
+  std::chrono::nanoseconds timeout{};
+  base::Log log;
+  /// Both words read as 0 in a child of fork().
+  struct Life {
+    std::uint64_t open = 1;  ///< 0 also after Runtime::close: teams and windows can't be created
+    std::uint64_t here = 1;  ///< 0 only in a child of fork()
+  };
+  base::WipedOnFork<Life> life{Life{}};
+  bool closed() const noexcept { return life->open == 0; }
+  /// This process is a child of fork(): it must not touch anything that it shares with the rank.
+  bool is_forked() const noexcept { return life->here == 0; }
+
+  std::shared_ptr<base::Exchange> exchange;    // the control plane; owns the bootstrap, and with it node_link
+  std::shared_ptr<base::Exchange> over_world;  ///< by the world's schedules, while it has them; else null
+  base::NodeLink* node_link = nullptr;
+  std::vector<int> local_index;  ///< by rank: position on this rank's node, or -1
+  std::vector<int> node_of;      ///< by rank
+
+  base::Waiter waiter;
+  std::vector<std::unique_ptr<transport::Wire>> wires;
+  std::vector<int> wire_of;  ///< by rank: index into wires
+  std::vector<TicketSource*> sources;
+  std::vector<Path> paths;  ///< by rank
+  Counters counters;
+  /// Not in `counters`, since the progress thread counts too. Relaxed: it orders no data.
+  std::atomic<std::uint64_t> direct_receives{0};
+  std::uint64_t wire_atomics = 0;   ///< atomics that windows have passed to wires
+  std::uint64_t gets_begun = 0;     ///< gets that devices carry out asynchronously
+  std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has completed
+
+  /// Factory of the device side of a window; set by the job. Null: no part may be device memory.
+  std::unique_ptr<DeviceAccess> (*make_device_access)(Core& core) = nullptr;
+
+  /// Measurements of device memory. Kept for mapped memory, by peer, kind of sharing and device.
+  struct Figures {
+    std::string of;         ///< the key
+    std::size_t bytes = 0;  ///< size of the bandwidth measurement; 0: bandwidth wasn't measured
+    double gigabytes_per_s = 0;
+    double latency_us = 0;
+  };
+  std::vector<Figures> device_figures;
+
+  /// The open windows, ascending by id. A window's id is the maximum of its ranks' next ids, so it is the same on all
+  /// of them and no rank has used it before.
+  std::vector<Core*> windows;
+  std::uint64_t next_window_id = 0;
+  std::uint64_t last_team = 0;             ///< number of teams created by this rank, without the world
+  std::vector<OpenStreams*> open_streams;  ///< of all teams
+
+  /// The user's call in progress that creates or closes an object, and its kind: see OperationScope.
+  const char* operation = nullptr;
+  base::SetupCall making = base::SetupCall::other;
+  std::uint64_t making_number = 0;
+
+  Background background{*this};  ///< last: destroyed before the members that it drives
+
+  base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
+  /// job_timeout becomes this runtime's timeout.
+  std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args < Timeout::zero() ? timeout : args; }
+
+  /// The exchange that opens and closes the world's windows.
+  base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
+
+  Core* window_by_id(std::uint64_t id) const noexcept;
+  /// The window of this team or of the world that contains [address, address + bytes) on this rank; null if none.
+  Core* window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
+  /// The same, among the windows whose part on this rank is device memory.
+  Core* device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
+};
+
+/// For a call after Runtime::close, or in a child of fork().
+[[noreturn]] void throw_closed_runtime(const Fabric& fabric, const char* operation);
+
+/// The caller's arguments, which an Error contains in addition to the status.
+struct CallSite {
+  const char* operation;
+  int peer = -1;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  bool has_extent = false;
+};
+[[noreturn]] void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call);
+inline void require(const Fabric& fabric, const base::Status& status, const CallSite& call) {
+  if (!status.ok()) [[unlikely]]
+    throw_status(fabric, status, call);
+}
+
+/// A ticket's source; null if it is a wire's.
+inline TicketSource* source_of(const Fabric& fabric, int wire) noexcept {
+  return wire < 0 ? fabric.sources[static_cast<std::size_t>(-1 - wire)] : nullptr;
+}
+/// The source with a mismatch that ends a wait for `world_rank`: see TicketSource::has_unheard_mismatch. Null if none.
+TicketSource* unheard_mismatch(const Fabric& fabric, int world_rank) noexcept;
+/// The sum over all sources.
+std::uint64_t moves_of(const Fabric& fabric) noexcept;
+/// Tests a ticket. If it is in progress, drives its wire once and tests again.
+base::Status test_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
+/// As Wire::abandon; also for tickets of a TicketSource.
+void abandon_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
+/// Waits for a ticket and returns its outcome. At timeout, peer_failed and aborted it abandons the ticket.
+base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
+                    std::chrono::nanoseconds timeout) noexcept;
+/// As finish, but at a timeout the transfer stays in flight.
+base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
+                   std::chrono::nanoseconds timeout) noexcept;
+/// Completes the puts of all windows on all wires and the transfers that devices have begun, as flush() does for one
+/// window. Costs nothing if there are none. Doesn't include the puts of collectives, which complete by their signals.
+/// `activity`: the user's call.
+base::Status flush_wires(Fabric& fabric, base::Activity activity = base::Activity::flush) noexcept;
+
+}  // namespace hmc::rma

@@ -1,0 +1,76 @@
+#include "runtime/rma/operation_scope.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace hmc::rma {
+
+std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word) {
+  std::string text;
+  const std::int64_t now = base::now_ns();
+  for (const int rank : world_ranks) {
+    const int index = fabric.local_index[static_cast<std::size_t>(rank)];
+    if (index < 0 || rank == fabric.rank) continue;
+    const base::ActivityLine& line = fabric.waiter.page().activity(index);
+    // Relaxed: a hint for an error text.
+    const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
+    const std::int64_t since = line.since_ns.load(std::memory_order_relaxed);
+    fmt::format_to(std::back_inserter(text), "{}{} {} is in {}", text.empty() ? "" : "; ", word, rank,
+                   activity == base::Activity::computing ? "none of HMC's calls" : name_of(activity));
+    if (since > 0) fmt::format_to(std::back_inserter(text), " for {:.1f} s", static_cast<double>(now - since) * 1e-9);
+  }
+  return text;
+}
+
+namespace {
+
+/// Rethrows with the name of the user's call. At a timeout adds the calls that the missing ranks are in.
+[[noreturn]] void throw_for(const Fabric& fabric, const base::Exchange& exchange, const Error& error) {
+  ErrorDetail detail = error.detail();
+  detail.operation = operation_of(fabric);
+  // The error of a team's own exchange contains it already.
+  if (&exchange == fabric.exchange.get() && detail.code == Code::timeout && detail.peer >= 0) {
+    const std::string others = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");
+    if (!others.empty()) detail.message += "; " + others;
+  }
+  throw Error(std::move(detail));
+}
+
+}  // namespace
+
+std::vector<base::Bytes> allgather_for(const Fabric& fabric, base::Exchange& exchange, base::ByteView mine,
+                                       base::Deadline deadline) {
+  const base::Posted posted(fabric.waiter.page().activity(fabric.waiter.local_index()), {base::Activity::setup});
+  try {
+    return exchange.allgather(mine, deadline);
+  } catch (const Error& error) {
+    throw_for(fabric, exchange, error);
+  }
+}
+
+void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline deadline, base::Activity activity) {
+  const base::Posted posted(fabric.waiter.page().activity(fabric.waiter.local_index()), {activity});
+  try {
+    exchange.barrier(deadline);
+  } catch (const Error& error) {
+    throw_for(fabric, exchange, error);
+  }
+}
+
+std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange, std::exception_ptr unheard) {
+  const bool is_world = &exchange == fabric.over_world.get();
+  if (!is_world || !exchange.has_failed()) {
+    try {
+      barrier_for(fabric, exchange, fabric.deadline(), base::Activity::closing);
+      return unheard;
+    } catch (const Error&) {
+      if (!is_world || !exchange.failed_before()) throw;
+      unheard = std::current_exception();
+    }
+  }
+  close_step(unheard, [&] { barrier_for(fabric, *fabric.exchange, fabric.deadline(), base::Activity::closing); });
+  return unheard;
+}
+
+}  // namespace hmc::rma

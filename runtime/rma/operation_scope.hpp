@@ -1,0 +1,91 @@
+// OperationScope: attributes the rounds of an exchange to the user's call that needs them.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/exchange.hpp"
+#include "runtime/rma/fabric.hpp"
+
+namespace hmc::rma {
+
+/// While it lives, windows and teams that this rank creates or closes belong to the user's call `operation`: the rank's
+/// activity line and error texts name it. Scopes nest; the outermost one counts. The ranks compare `what` and `number`
+/// to detect that they are in different calls.
+class OperationScope {
+ public:
+  OperationScope(Fabric& fabric, const char* operation, base::SetupCall what = base::SetupCall::other,
+                 std::uint64_t number = 0) noexcept
+      : fabric_(fabric), is_outermost_(fabric.operation == nullptr) {
+    if (!is_outermost_) return;
+    posted_.emplace(fabric.waiter.page().activity(fabric.waiter.local_index()), base::WaitNote{activity_of(what)});
+    fabric.operation = operation;
+    fabric.making = what;
+    fabric.making_number = number;
+  }
+  ~OperationScope() {
+    if (!is_outermost_) return;
+    fabric_.operation = nullptr;
+    fabric_.making = base::SetupCall::other;
+    fabric_.making_number = 0;
+  }
+  OperationScope(const OperationScope&) = delete;
+  OperationScope& operator=(const OperationScope&) = delete;
+
+ private:
+  static base::Activity activity_of(base::SetupCall what) noexcept {
+    switch (what) {
+      case base::SetupCall::window_close:
+      case base::SetupCall::team_close:
+      case base::SetupCall::runtime_close: return base::Activity::closing;
+      default: return base::Activity::setup;
+    }
+  }
+
+  Fabric& fabric_;
+  bool is_outermost_;
+  std::optional<base::Posted> posted_;
+};
+
+/// An error that all ranks of the team throw in the same call, so no rank has to notify the others.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+inline const char* operation_of(const Fabric& fabric) noexcept {
+  return fabric.operation != nullptr ? fabric.operation : "team or window setup";
+}
+
+/// "rank 3 is in allreduce for 2.1 s; ..." for the other ranks of this node among `world_ranks`: this rank can read
+/// only their activity lines. `word`: the text's word for a rank.
+std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word);
+
+// Both are called within an OperationScope.
+std::vector<base::Bytes> allgather_for(const Fabric& fabric, base::Exchange& exchange, base::ByteView mine,
+                                       base::Deadline deadline);
+void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline deadline,
+                 base::Activity activity = base::Activity::setup);
+
+/// The barrier before an object is closed. If an earlier call of the world has failed, its ranks use the control plane
+/// instead, so that all remaining objects are closed in order. Returns that failure if no call has reported it on this
+/// rank yet: the caller throws it after everything is closed. `unheard`: the result of an earlier call.
+[[nodiscard]] std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange,
+                                               std::exception_ptr unheard = nullptr);
+
+/// One step of a close that continues despite the failure `unheard`. If the step fails, this throws `unheard`: a peer
+/// may have exited after its call reported that failure, so the step's own error is only a consequence.
+template <typename Step> void close_step(const std::exception_ptr& unheard, const Step& step) {
+  try {
+    step();
+  } catch (const Error&) {
+    if (unheard != nullptr) std::rethrow_exception(unheard);
+    throw;
+  }
+}
+
+}  // namespace hmc::rma

@@ -1,0 +1,185 @@
+#include <hmc/request.hpp>
+
+#include <utility>
+
+#include "runtime/rma/core.hpp"
+
+namespace hmc {
+
+namespace {
+
+base::Status closed_status() noexcept { return base::Status::failure(Code::closed, "its window was closed"); }
+
+[[noreturn]] void throw_closed(const char* operation, int peer) {
+  ErrorDetail detail;
+  detail.code = Code::closed;
+  detail.operation = operation;
+  detail.peer = peer;
+  detail.message = closed_status().what;
+  throw Error(std::move(detail));
+}
+
+/// For a collective: each step restarts the deadline.
+base::Status await_while_it_moves(rma::Fabric& fabric, const rma::TicketSource& source, int wire, std::uint64_t ticket,
+                                  const base::WaitNote& note) noexcept {
+  const rma::Background::Waiting waiting(fabric.background);
+  for (;;) {
+    const std::uint64_t before = source.moves();
+    base::Status outcome;
+    const auto over_or_moved = [&]() noexcept {
+      outcome = rma::test_ticket(fabric, wire, ticket);
+      return outcome.code != Code::in_progress || source.moves() != before;
+    };
+    const base::Status waited = fabric.waiter.until(note, over_or_moved, fabric.timeout);
+    if (!waited.ok() && waited.code != Code::timeout) rma::abandon_ticket(fabric, wire, ticket);
+    if (!waited.ok()) return waited;
+    if (outcome.code != Code::in_progress) return outcome;
+  }
+}
+
+/// With the caller's timeout, which no step restarts.
+base::Status await_for(rma::Fabric& fabric, const rma::TicketSource* source, int wire, std::uint64_t ticket,
+                       const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept {
+  if (source == nullptr) return rma::await(fabric, wire, ticket, note, timeout);
+  const rma::Background::Waiting waiting(fabric.background);
+  return rma::await(fabric, wire, ticket, note, timeout);
+}
+
+}  // namespace
+
+Request Request::from_raw(const Raw& raw) {
+  Request request(raw.operation, raw.peer);
+  request.ticket_ = raw.ticket;
+  request.wire_ = raw.wire;
+  if (raw.window != nullptr) request.window_ = raw.window->weak_from_this();
+  return request;
+}
+
+Request::Raw Request::raw() const noexcept { return {window_.lock().get(), ticket_, operation_, wire_, peer_}; }
+
+std::shared_ptr<rma::Core> Request::window() const noexcept {
+  std::shared_ptr<rma::Core> window = window_.lock();
+  return window != nullptr && window->is_open() ? window : nullptr;
+}
+
+Request Request::take() noexcept { return std::exchange(*this, Request()); }
+
+base::Status Request::look(const rma::Core* window) const noexcept {
+  if (ticket_ == transport::done) return {};
+  return window != nullptr ? test_ticket(window->fabric(), wire_, ticket_) : closed_status();
+}
+
+void Request::end(const std::shared_ptr<rma::Core>& window, const base::Status& status) {
+  const Request over = take();  // a failed request is also over
+  if (status.ok()) return;
+  if (window == nullptr) {
+    if (const auto last = over.window_.lock(); last != nullptr && last->fabric().is_forked())
+      base::throw_forked(over.operation_, last->fabric().rank);
+    throw_closed(over.operation_, over.peer_);
+  }
+  if (auto* const source = source_of(window->fabric(), over.wire_)) source->throw_failure(status, over.operation_);
+  throw_status(window->fabric(), status, {over.operation_, over.peer_});
+}
+
+bool Request::test() {
+  if (is_empty()) return true;
+  const auto window = this->window();
+  base::Status status = look(window.get());
+  if (status.code == Code::in_progress) {
+    // Reports a rank's death or an abort to a caller that polls and never waits.
+    status = window->fabric().waiter.page().aborted();
+    if (status.ok()) return false;
+    abandon_ticket(window->fabric(), wire_, ticket_);
+  }
+  end(window, status);
+  return true;
+}
+
+void Request::wait(Timeout timeout) {
+  if (is_empty()) return;
+  const auto window = this->window();
+  if (window == nullptr || ticket_ == transport::done) return end(window, look(window.get()));
+  rma::Fabric& fabric = window->fabric();
+  rma::TicketSource* const source = source_of(fabric, wire_);
+  base::WaitNote note{base::Activity::wait_request, peer_};
+  if (source != nullptr && !source->is_transfer() && timeout < Timeout::zero()) {
+    note.watch = source->watch();
+    const base::Status status = await_while_it_moves(fabric, *source, wire_, ticket_, note);
+    if (status.code == Code::timeout) source->expired(ticket_);  // it won't complete
+    return end(window, status);
+  }
+  const base::Status status = await_for(fabric, source, wire_, ticket_, note, fabric.resolve(timeout));
+  if (status.code != Code::timeout) return end(window, status);
+  throw_status(fabric, status, {operation_, peer_});  // after a timeout the request stays valid
+}
+
+void Request::abandon() noexcept {
+  const Request over = take();
+  // One rank can't abandon a collective: it continues, and its buffers stay in use.
+  if (const auto window = over.window(); window != nullptr && over.ticket_ != transport::done)
+    abandon_ticket(window->fabric(), over.wire_, over.ticket_);
+}
+
+void Request::wait_all(std::span<Request> requests, Timeout timeout) {
+  const base::Deadline deadline = base::Deadline::after(timeout);
+  try {
+    for (Request& request : requests) request.wait(timeout < Timeout::zero() ? timeout : deadline.left());
+  } catch (const Error& error) {
+    if (error.code() != Code::timeout) abandon_all(requests);
+    throw;
+  }
+}
+
+void Request::abandon_all(std::span<Request> requests) noexcept {
+  for (Request& request : requests) request.abandon();
+}
+
+/// After a timeout, throws for the first collective among `requests`: its error names the missing ranks.
+void Request::expire_one(std::span<Request> requests, const base::Status& status) {
+  for (Request& request : requests) {
+    const auto window = request.is_empty() ? nullptr : request.window();
+    auto* const source = window != nullptr ? rma::source_of(window->fabric(), request.wire_) : nullptr;
+    if (source == nullptr || source->is_transfer() || request.ticket_ == transport::done) continue;
+    source->expired(request.ticket_);
+    request.end(window, status);
+  }
+}
+
+std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
+  std::size_t finished = none;
+  std::shared_ptr<rma::Core> some;  // the window of a request in progress
+  base::Status result;
+  const auto one_over = [&]() noexcept {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i].is_empty()) continue;
+      auto window = requests[i].window();
+      result = requests[i].look(window.get());
+      if (result.code == Code::in_progress) {
+        if (some == nullptr) some = std::move(window);
+        continue;
+      }
+      finished = i;
+      return true;
+    }
+    return false;
+  };
+  if (!one_over()) {
+    if (some == nullptr) return none;  // all requests are empty
+    rma::Fabric& fabric = some->fabric();
+    const bool renewed = timeout < Timeout::zero();
+    base::Status status;
+    const rma::Background::Waiting waiting(fabric.background);
+    for (std::uint64_t before = 0; status.ok() && finished == none;) {
+      before = rma::moves_of(fabric);
+      const auto over_or_moved = [&]() noexcept { return one_over() || (renewed && rma::moves_of(fabric) != before); };
+      status = fabric.waiter.until({base::Activity::wait_request, -1}, over_or_moved, fabric.resolve(timeout));
+    }
+    if (status.code == Code::timeout && renewed) expire_one(requests, status);
+    if (!status.ok() && status.code != Code::timeout) abandon_all(requests);
+    rma::require(fabric, status, {"Request::wait_any"});
+  }
+  requests[finished].end(requests[finished].window(), result);
+  return finished;
+}
+
+}  // namespace hmc

@@ -1,0 +1,183 @@
+// Signals, atomics, fence and flush.
+#include <atomic>
+
+#include "runtime/base/fences.hpp"
+#include "runtime/rma/core.hpp"
+#include "runtime/rma/device_access.hpp"
+#include "runtime/transport/cpu_atomics.hpp"
+
+namespace hmc::rma {
+
+using transport::Ticket;
+
+namespace {
+
+bool holds(std::uint64_t seen, Cmp compare, std::uint64_t value) noexcept {
+  switch (compare) {
+    case Cmp::eq: return seen == value;
+    case Cmp::ne: return seen != value;
+    case Cmp::lt: return seen < value;
+    case Cmp::le: return seen <= value;
+    case Cmp::gt: return seen > value;
+    case Cmp::ge: return seen >= value;
+  }
+  return false;
+}
+
+/// Acquire: pairs with the release store in put_signal. A rank that loads the signal's value also sees its bytes.
+std::uint64_t load_signal(std::byte* word) noexcept {
+  return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                      std::uint64_t signal_offset, std::uint64_t value) {
+  const Peer& peer = check("put_signal", rank, offset, source, bytes);
+  check_word("put_signal", rank, signal_offset, 8);
+  if (peer.direct != nullptr) [[likely]] {
+    store("put_signal", peer, offset, source, bytes);
+    // Release: pairs with load_signal.
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(peer.direct + signal_offset))
+        .store(value, std::memory_order_release);
+    note_put(peer);
+    return;
+  }
+  if (bytes > 0 && must_stage("put_signal", peer, source)) {
+    put_staged("put_signal", rank, offset, source, bytes);
+    fence();
+    return put_signal(rank, 0, nullptr, 0, signal_offset, value);
+  }
+  const CallSite call{"put_signal", peer.world, offset, bytes, true};
+  Ticket ticket = transport::done;
+  require(*fabric_, peer.channel->put_signal(offset, source, bytes, signal_offset, value, ticket), call);
+  ++fabric_->counters.puts_wire;
+  wait_ticket(peer, ticket, call, base::Activity::put);
+}
+
+std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
+  check_word("wait_until", rank_, offset, 8);
+  require_comparison("wait_until", offset, compare);
+  if (on_device_) [[unlikely]]
+    return wait_until_on_device(offset, compare, value, timeout);
+  std::byte* const word = region_.base + offset;
+  std::uint64_t seen = 0;
+  const auto ready = [&]() noexcept {
+    seen = load_signal(word);
+    return holds(seen, compare, value);
+  };
+  const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->resolve(timeout));
+  if (!status.ok()) [[unlikely]]
+    throw_wait(status, offset, compare, value, seen);
+  return seen;
+}
+
+std::uint64_t Core::wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
+  std::uint64_t seen = 0;
+  base::Status looked;
+  DeviceWatch watch;
+  const auto ready = [&]() noexcept {
+    return devices_->look(watch, offset, seen, looked) && (!looked.ok() || holds(seen, compare, value));
+  };
+  const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->resolve(timeout));
+  if (const base::Status& outcome = status.ok() ? looked : status; !outcome.ok()) [[unlikely]]
+    throw_wait(outcome, offset, compare, value, seen);
+  return seen;
+}
+
+bool Core::test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value) {
+  const CallSite call{"test_until", -1, offset, 8, true};
+  require_comparison("test_until", offset, compare);
+  for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
+  std::uint64_t seen = 0;
+  base::Status looked;
+  DeviceWatch watch;
+  // look() fails while a peer holds the word lock, at most for the time of copying a word.
+  const auto ready = [&]() noexcept { return devices_->look(watch, offset, seen, looked); };
+  const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->timeout);
+  require(*fabric_, status.ok() ? looked : status, call);
+  if (holds(seen, compare, value)) return true;
+  require(*fabric_, fabric_->waiter.page().aborted(), call);
+  return false;
+}
+
+bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
+  check_word("test_until", rank_, offset, 8);
+  if (on_device_) [[unlikely]]
+    return test_until_on_device(offset, compare, value);
+  if (holds(load_signal(region_.base + offset), compare, value)) return true;
+  require_comparison("test_until", offset, compare);  // checked late: an invalid comparison never holds
+  for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
+  if (holds(load_signal(region_.base + offset), compare, value)) return true;
+  // Reports a rank's death or an abort to a caller that polls and never waits.
+  require(*fabric_, fabric_->waiter.page().aborted(), {"test_until", -1, offset, 8, true});
+  return false;
+}
+
+std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset) {
+  const Peer& peer = check_word(operation, rank, offset, atomic.width);
+  if (peer.direct != nullptr) [[likely]] {
+    const std::uint64_t old = transport::apply_atomic(atomic, peer.direct + offset);
+    fabric_->waiter.ring(peer.local_index);
+    return old;
+  }
+  const CallSite call{operation, peer.world, offset, atomic.width, true};
+  Ticket ticket = transport::done;
+  std::uint64_t result = 0;
+  ++fabric_->wire_atomics;
+  require(*fabric_, peer.channel->atomic(atomic, offset, &result, ticket), call);
+  wait_ticket(peer, ticket, call, base::Activity::atomic);
+  return result;
+}
+
+void Core::fence() {
+  if (!is_open()) [[unlikely]]
+    refuse_closed("fence");
+  base::store_fence();
+  for (const int wire : wires_in_use_)
+    require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
+  if (has_devices_) [[unlikely]]
+    complete_begun("fence", -1, job_timeout);  // later copies of the device aren't ordered after them
+}
+
+void Core::flush(int rank, Timeout timeout) {
+  const Peer& target = peer("flush", rank);
+  if (target.direct != nullptr) {
+    base::full_fence();
+    return;
+  }
+  if (!is_open()) [[unlikely]]
+    refuse_closed("flush");
+  if (has_devices_) [[unlikely]]
+    complete_begun("flush", rank, timeout);
+  flush_wire(target.wire, target.world, timeout);
+}
+
+void Core::flush_all(Timeout timeout) {
+  if (!is_open()) [[unlikely]]
+    refuse_closed("flush");
+  base::full_fence();
+  if (has_devices_) [[unlikely]]
+    complete_begun("flush", -1, timeout);
+  for (const int wire : wires_in_use_) flush_wire(wire, -1, timeout);
+}
+
+void Core::complete_begun(const char* operation, int rank, Timeout timeout) {
+  const int world = rank >= 0 ? world_rank(rank) : -1;
+  require(*fabric_, devices_->flush(rank, {base::Activity::flush, world}, fabric_->resolve(timeout)),
+          {operation, world});
+}
+
+void Core::flush_wire(int wire_index, int world, Timeout timeout) {
+  transport::Wire& wire = *fabric_->wires[static_cast<std::size_t>(wire_index)];
+  Ticket ticket = transport::done;
+  require(*fabric_, wire.flush(world, ticket), {"flush", world});
+  require(*fabric_, finish(*fabric_, wire_index, ticket, {base::Activity::flush, world}, fabric_->resolve(timeout)),
+          {"flush", world});
+}
+
+void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call, base::Activity activity) {
+  require(*fabric_, finish(*fabric_, peer.wire, ticket, {activity, call.peer}, fabric_->timeout), call);
+}
+
+}  // namespace hmc::rma

@@ -1,0 +1,78 @@
+// TeamCore: an ordered set of ranks, with the state that windows and collectives keep per team.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "runtime/rma/fabric.hpp"
+
+namespace hmc::rma {
+
+/// State of the collectives per team. collectives/ implements it; the team only owns it.
+class CollectiveState {
+ public:
+  virtual ~CollectiveState() = default;
+  /// Collective: completes its operations and releases its resources. Throws Error on failure. Returns the failure of
+  /// an earlier call of the world that no call has reported on this rank yet; the state is closed in this case too.
+  virtual std::exception_ptr close() = 0;
+};
+
+/// Converts between two numberings by world_rank() and rank_of(): team ranks, which windows and collectives take, and
+/// world ranks, which wires, wait notes, statuses and errors use.
+class TeamCore : public std::enable_shared_from_this<TeamCore> {
+ public:
+  /// The world: a rank is its own world rank.
+  explicit TeamCore(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)), rank_(fabric_->rank) {}
+  /// `members` are world ranks; this rank is members[rank].
+  TeamCore(std::shared_ptr<Fabric> fabric, std::vector<int> members, int rank)
+      : fabric_(std::move(fabric)), members_(std::move(members)), rank_(rank), id_(++fabric_->last_team) {}
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return is_world() ? fabric_->size : static_cast<int>(members_.size()); }
+  bool is_world() const noexcept { return id_ == 0; }
+  /// Unique among this rank's teams; 0 is the world. Not equal on all ranks.
+  std::uint64_t id() const noexcept { return id_; }
+
+  int world_rank(int rank) const noexcept { return is_world() ? rank : members_[static_cast<std::size_t>(rank)]; }
+  /// -1: not a member.
+  int rank_of(int world) const noexcept {
+    if (is_world()) return world;
+    const auto found = std::find(members_.begin(), members_.end(), world);
+    return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
+  }
+  /// Whether this rank can load and store in the windows of every member.
+  bool all_direct() const noexcept;
+  /// The team's ranks on this rank's node, by world rank.
+  std::vector<int> local_ranks() const;
+
+  Fabric& fabric() const noexcept { return *fabric_; }
+  const std::shared_ptr<Fabric>& shared_fabric() const noexcept { return fabric_; }
+
+  /// The exchange that creates this team's windows: over the team's schedules. While the team is created it is over the
+  /// parent's schedules; for the world it is the control plane whenever the world has no schedules.
+  base::Exchange& exchange() const noexcept {
+    if (is_world()) return fabric_->world_exchange();
+    return exchange_ != nullptr ? *exchange_ : *fabric_->exchange;
+  }
+  /// The fabric keeps the world's exchange.
+  void use_exchange(std::shared_ptr<base::Exchange> exchange) noexcept {
+    (is_world() ? fabric_->over_world : exchange_) = std::move(exchange);
+  }
+
+  bool closed = false;
+  int open_windows = 0;  ///< windows of the user
+
+ private:
+  std::shared_ptr<Fabric> fabric_;
+  std::vector<int> members_;  // empty for the world
+  int rank_;
+  std::uint64_t id_ = 0;
+  std::shared_ptr<base::Exchange> exchange_;  // null for the world
+
+ public:
+  std::unique_ptr<CollectiveState> collectives;  ///< last, so destroyed first: it uses all members above
+};
+
+}  // namespace hmc::rma

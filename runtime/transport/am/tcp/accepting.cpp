@@ -1,0 +1,132 @@
+// TcpLink's accepting side: accepted connections, connections without a descriptor, and connections that send nothing.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/limits.hpp"
+#include "runtime/transport/am/tcp/tcp_link.hpp"
+
+namespace hmc::transport::tcp {
+
+namespace {
+
+/// Limit of connections of unknown rank, in addition to one for each rank.
+constexpr std::size_t most_strangers = 64;
+/// Limit of connections accepted in a row, before other connections are served.
+constexpr int most_accepted = 64;
+/// How long the listener is disabled if there is no descriptor or memory.
+constexpr std::int64_t deaf_ns = 100'000'000;
+/// Time limit for the first message on the spare descriptor. A rank sends it as soon as it is connected.
+constexpr std::int64_t spare_ns = 500'000'000;
+
+}  // namespace
+
+int TcpLink::accept_all() noexcept {
+  int happened = 0;
+  while (happened < most_accepted) {
+    sockaddr_storage from{};
+    socklen_t length = sizeof from;
+    base::UniqueFd socket(
+        ::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      const bool has_no_descriptor = errno == EMFILE || errno == ENFILE;
+      const bool has_no_memory = errno == ENOBUFS || errno == ENOMEM;
+      if (has_no_memory) close_ears(deaf_ns);
+      if (has_no_descriptor) accept_by_spare(errno);
+      return happened;
+    }
+    ++happened;
+    prepare(socket.get(), distance_of(own_, from), bbr_);
+    try {
+      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+    } catch (const std::bad_alloc&) {
+      return happened;  // the new connection is closed
+    }
+    if (watch(*connections_.back(), EPOLL_CTL_ADD, false))
+      drop_strangers();
+    else
+      connections_.pop_back();
+  }
+  return happened;
+}
+
+void TcpLink::accept_by_spare(int error) noexcept {
+  const std::uint64_t count = ++turned_away_;
+  if ((count & (count - 1)) == 0)  // with decreasing frequency, so that repeated attempts don't fill the log
+    log_.error("tcp: no descriptor is left for {} connections: {}", count,
+               error == ENFILE ? "the system's table of open files is full" : "raise the limit (ulimit -n)");
+  spare_error_ = error;
+  spare_.reset();
+  base::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket && (errno == EMFILE || errno == ENFILE) && ++without_spare_ > 1) report_no_descriptor(errno);
+  if (socket) {
+    without_spare_ = 0;
+    try {
+      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+      by_spare_ = connections_.back().get();
+      if (!watch(*connections_.back(), EPOLL_CTL_ADD, false)) free_spare();
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  close_ears(by_spare_ != nullptr ? spare_ns : deaf_ns);  // when that time is over, open_ears() calls free_spare()
+}
+
+void TcpLink::free_spare() noexcept {
+  for (const auto& connection : connections_) {
+    if (connection.get() != by_spare_) continue;
+    (void)read(*connection);  // its first message may have arrived
+    if (!connection->dead()) lose(*connection, "no descriptor is left for it");
+  }
+  by_spare_ = nullptr;
+  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // may fail: another thread opened a file
+}
+
+void TcpLink::report_no_descriptor(int error) const noexcept {
+  // The peer would wait until its deadline, for an answer or for a connection from this rank.
+  if (waiter_ == nullptr) return;
+  try {
+    waiter_->page().raise_abort(
+        Code::peer_failed, rank_,
+        fmt::format("rank {}: no descriptor is left for a connection: {}", rank_, base::descriptor_limit(error)));
+  } catch (const std::bad_alloc&) {  // on this rank the status reports it
+  }
+}
+
+const char* TcpLink::connect_failure(int error) const noexcept {
+  if (error != EMFILE && error != ENFILE) return "none of its addresses can be reached";
+  report_no_descriptor(error);
+  return "this rank has no descriptor left for a connection";
+}
+
+void TcpLink::close_ears(std::int64_t span_ns) noexcept {
+  ::epoll_ctl(poll_set_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  deaf_until_ = base::now_ns() + span_ns;
+}
+
+void TcpLink::open_ears() noexcept {
+  free_spare();
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;
+  const bool good = ::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0;
+  deaf_until_ = good ? 0 : base::now_ns() + deaf_ns;
+}
+
+/// If there are more connections of unknown rank than ranks could need, the oldest is closed.
+void TcpLink::drop_strangers() noexcept {
+  const auto nobody = [](const auto& connection) { return !connection->dead() && connection->rank() < 0; };
+  if (static_cast<std::size_t>(std::ranges::count_if(connections_, nobody)) <= by_rank_.size() + most_strangers) return;
+  Connection& oldest = **std::ranges::find_if(connections_, nobody);
+  if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // its first message had arrived unread
+  user_->stranger();
+  lose(oldest, "it hasn't said who it is");
+}
+
+}  // namespace hmc::transport::tcp

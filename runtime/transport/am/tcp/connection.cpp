@@ -1,0 +1,258 @@
+#include "runtime/transport/am/tcp/connection.hpp"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/transport/am/peers.hpp"
+#include "runtime/transport/am/tsan_order.hpp"
+
+namespace hmc::transport::tcp {
+
+using am::Message;
+using am::Sending;
+using base::Status;
+
+namespace {
+
+/// Limit of consecutive reads of one connection, before others are served.
+constexpr int reads_in_a_turn = 4;
+/// A message of this size ends the round: the rank that waits for it may set a direct receive for the next one
+/// (Wire::receive_into).
+constexpr std::uint64_t ends_a_turn = 32 * 1024;
+
+constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
+static_assert(offsetof(Sending, message) == offsetof(Sending, bytes) + sizeof(std::uint64_t) &&
+                  offsetof(Sending, data) == offsetof(Sending, message) + sizeof(Message),
+              "a small frame lies in one piece");
+
+bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+
+}  // namespace
+
+bool prefers_reno(std::string_view current, Distance distance, Bbr bbr) noexcept {
+  return distance != Distance::further && bbr == Bbr::replace && current.starts_with("bbr");
+}
+
+void prepare(int fd, Distance distance, Bbr bbr) noexcept {
+  const int one = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  std::array<char, 16> control{};
+  socklen_t length = control.size();
+  // Linux allows every process to choose reno.
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(), &length) == 0 &&
+      prefers_reno({control.data(), length}, distance, bbr))
+    ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+  if (distance == Distance::machine) return;
+  // A machine that disappears is detected within a minute.
+  const int idle_s = 30, between_s = 10, questions = 3;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &questions, sizeof questions);
+}
+
+std::string Connection::describe() const {
+  if (awaits_call()) return "a connection that it is to make";
+  return next_way_ == 0 ? "a connection that it made" : text_of(ways_[next_way_ - 1]);
+}
+
+void Connection::await_call() noexcept { connect_until_ = base::now_ns() + patience_.call_ns; }
+
+bool Connection::connect_next() noexcept {
+  while (next_way_ < ways_.size()) {
+    const Candidate& way = ways_[next_way_++];
+    socket_.reset(::socket(way.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket_) {
+      error_ = errno;
+      continue;
+    }
+    prepare(fd(), way.distance, bbr_);
+    connect_until_ = base::now_ns() + (next_way_ == ways_.size() ? patience_.last_ns : patience_.each_ns);
+    if (::connect(fd(), reinterpret_cast<const sockaddr*>(&way.address), way.length) == 0) {
+      open_ = true;
+      return true;
+    }
+    error_ = errno;
+    if (error_ == EINPROGRESS) return true;
+  }
+  socket_.reset();
+  return false;
+}
+
+bool Connection::connected() noexcept {
+  socklen_t length = sizeof error_;
+  if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error_, &length) != 0) error_ = errno;
+  open_ = error_ == 0;
+  return open_;
+}
+
+void Connection::timed_out() noexcept { error_ = ETIMEDOUT; }
+
+Status Connection::write(Sending& record) noexcept {
+  hold(record);
+  return open_ ? write_on() : Status::in_progress();
+}
+
+Status Connection::write_on() noexcept {
+  const Sending& record = *current_;
+  const std::uint64_t whole = header_bytes + record.bytes;
+  const auto* const header = reinterpret_cast<const std::byte*>(&record.bytes);
+  const am::KernelReads unseen;
+  while (written_ < whole) {
+    ssize_t count = 0;
+    if (record.bytes == 0 || record.has_data_inside()) {
+      count = ::send(fd(), header + written_, whole - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } else {
+      const std::uint64_t of_header = std::min<std::uint64_t>(written_, header_bytes);
+      const std::uint64_t of_data = written_ - of_header;
+      iovec parts[2] = {{const_cast<std::byte*>(header) + of_header, header_bytes - of_header},
+                        {const_cast<std::byte*>(record.source) + of_data, record.bytes - of_data}};
+      msghdr message{};
+      message.msg_iov = parts + (of_header == header_bytes ? 1 : 0);
+      message.msg_iovlen = of_header == header_bytes ? 1 : 2;
+      count = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    if (count >= 0) {
+      written_ += static_cast<std::uint64_t>(count);
+    } else if (would_block(errno)) {
+      return Status::in_progress();
+    } else if (errno != EINTR) {
+      return Status::failure(Code::peer_failed, "the connection broke", rank_, errno);
+    }
+  }
+  current_ = nullptr;
+  return {};
+}
+
+bool Connection::has_unsent() const noexcept {
+  int bytes = 0;
+  return writes() || (!dead_ && open_ && ::ioctl(fd(), SIOCOUTQ, &bytes) == 0 && bytes > 0);
+}
+
+void Connection::end_writing() noexcept {
+  ending = true;
+  if (open_) ::shutdown(fd(), SHUT_WR);
+}
+
+Connection::Outcome Connection::read(am::LinkUser& user, std::vector<std::byte>& waste) noexcept {
+  Outcome outcome = Outcome::idle;
+  for (int i = 0; i < reads_in_a_turn; ++i) {
+    const Outcome one = read_once(user, waste);
+    if (one == Outcome::idle) return outcome == Outcome::more ? Outcome::moved : outcome;
+    outcome = one;
+    if (one != Outcome::more) break;
+  }
+  return outcome;
+}
+
+Connection::Outcome Connection::read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept {
+  iovec parts[2];
+  std::size_t count = 0, asked = 0;
+  std::uint64_t of_large = 0;
+  bool wasted = false;
+  if (large_) {
+    const am::LinkUser::Place place = user.place(message_, at_);
+    wasted = place.to == nullptr;
+    of_large = wasted ? std::min<std::uint64_t>(place.bytes, waste.size()) : place.bytes;
+    parts[count++] = {wasted ? waste.data() : place.to, of_large};
+    asked += of_large;
+  }
+  // The next frame may begin after the last byte of a large one.
+  if (!large_ || of_large == message_.bytes - at_) {
+    parts[count++] = {buffer_.data() + end_, buffer_.size() - end_};
+    asked += buffer_.size() - end_;
+  }
+  ssize_t got = 0;
+  if (count == 1) {
+    got = ::recv(fd(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
+  } else {
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    got = ::recvmsg(fd(), &message, MSG_DONTWAIT);
+  }
+  if (got < 0 && (would_block(errno) || errno == EINTR)) return Outcome::idle;
+  if (got <= 0) {
+    error_ = got < 0 ? errno : 0;
+    return Outcome::ended;
+  }
+  std::size_t left = static_cast<std::size_t>(got);
+  const bool was_large = large_;
+  if (large_) {
+    const std::size_t taken = std::min<std::size_t>(left, of_large);
+    if (!wasted) user.filled(message_, at_, taken);
+    at_ += taken;
+    left -= taken;
+    if (at_ == message_.bytes) {
+      large_ = false;
+      user.arrived(message_);
+    }
+  }
+  end_ += left;
+  const bool long_one_is_here = was_large && !large_ && message_.bytes >= ends_a_turn;
+  if (!large_ && !take_frames(user)) return Outcome::strange;
+  return static_cast<std::size_t>(got) == asked && !long_one_is_here ? Outcome::more : Outcome::moved;
+}
+
+bool Connection::take_frames(am::LinkUser& user) noexcept {
+  while (end_ - begin_ >= header_bytes) {
+    std::uint64_t bytes = 0;  // bytes after the header
+    Message message;
+    std::memcpy(&bytes, buffer_.data() + begin_, sizeof bytes);
+    std::memcpy(&message, buffer_.data() + begin_ + sizeof bytes, sizeof message);
+    // Check first: the message has the secret, and its origin is the rank of this connection.
+    if (!user.knows(message)) return false;
+    const int origin = static_cast<int>(message.origin);
+    if (rank_ < 0) rank_ = origin;
+    if (rank_ != origin) return false;
+    const std::size_t there = end_ - begin_ - header_bytes;
+    if (bytes > buffer_.size() - header_bytes) {
+      if (bytes != message.bytes) return false;
+      begin_ += header_bytes;
+      return begin_large(user, message, there);
+    }
+    if (there < bytes) break;
+    const std::byte* const data = buffer_.data() + begin_ + header_bytes;
+    begin_ += header_bytes + bytes;
+    user.received(message, data, bytes);
+  }
+  // The rest, a part of a frame, moves to the front, where the whole frame has space.
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  return true;
+}
+
+bool Connection::begin_large(am::LinkUser& user, const Message& message, std::size_t there) noexcept {
+  if (!user.begins(message)) return false;
+  large_ = true;
+  message_ = message;
+  // Not all of the message is here: it doesn't fit into the buffer.
+  for (at_ = 0; at_ < there;) {
+    const am::LinkUser::Place place = user.place(message_, at_);
+    const std::uint64_t part = std::min<std::uint64_t>(place.bytes, there - at_);
+    if (place.to != nullptr) {
+      std::memcpy(place.to, buffer_.data() + begin_ + at_, part);
+      user.filled(message_, at_, part);
+    }
+    at_ += part;
+  }
+  begin_ = end_ = 0;
+  return true;
+}
+
+}  // namespace hmc::transport::tcp

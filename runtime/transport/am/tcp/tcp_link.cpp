@@ -1,0 +1,411 @@
+#include "runtime/transport/am/tcp/tcp_link.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+
+#include <hmc/error.hpp>
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/limits.hpp"
+#include "runtime/transport/am/peers.hpp"
+
+namespace hmc::transport::tcp {
+
+using am::Sending;
+using base::Status;
+
+namespace {
+
+/// A put is cut into chunks, so that an abandoned one ends in bounded time, and answers are sent in between. One
+/// message per peer is in flight, because a socket accepts it or not; small verbs that wait behind it are joined.
+constexpr am::Link::Traits tcp_traits{.name = "tcp", .chunk_bytes = 512 * 1024, .most_in_flight = 1};
+
+/// Up to this number of connections are read without epoll_wait: an empty read costs no more than epoll_wait.
+constexpr std::size_t few_connections = 2;
+/// Then epoll_wait, which also reports new connections, is called once in this number of progress() calls.
+constexpr unsigned turns_between_polls = 64;
+/// Limit of the last reads from a connection before its rank is reported lost: more than a kernel buffers.
+constexpr int most_last_turns = 1024;
+/// A socket may accept bytes as fast as this rank sends, and never be full. After this number of bytes other
+/// connections are served, received bytes are read, and the lock is released for a moment.
+constexpr std::uint64_t longest_turn_bytes = 4 << 20;
+constexpr std::size_t waste_bytes = 64 * 1024;
+
+[[noreturn]] void fail(const char* what) {
+  ErrorDetail detail;
+  detail.code = Code::unavailable;
+  detail.operation = "tcp";
+  detail.sys_errno = errno;
+  detail.message = what;
+  if (detail.sys_errno == EMFILE) detail.message += ": " + base::descriptor_limit();
+  throw Error(std::move(detail));
+}
+
+}  // namespace
+
+TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable, const base::Waiter* waiter, Bbr bbr)
+    : log_(log),
+      patience_(patience),
+      waiter_(waiter),
+      bbr_(bbr),
+      own_(own_address()),
+      poll_set_(::epoll_create1(EPOLL_CLOEXEC)),
+      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      clock_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+      waste_(waste_bytes) {
+  if (!poll_set_) fail("no poll set");
+  listen(reachable);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = &clock_;
+  if (clock_ && ::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, clock_.get(), &event) != 0) clock_.reset();
+}
+
+void TcpLink::listen(Reachable reachable) {
+  const bool everywhere = reachable == Reachable::by_all_interfaces;
+  // One socket for both families, if there is IPv6. With by_loopback peers connect to 127.0.0.1 (candidates()).
+  const int six = everywhere ? ::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0) : -1;
+  sockaddr_storage address{};
+  socklen_t length = sizeof(sockaddr_in6);
+  const int zero = 0;
+  listener_.reset(six);
+  address.ss_family = AF_INET6;
+  if (six < 0 || ::setsockopt(six, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero) != 0 ||
+      ::bind(six, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    address = {};
+    auto& four = reinterpret_cast<sockaddr_in&>(address);
+    four.sin_family = AF_INET;
+    four.sin_addr.s_addr = htonl(everywhere ? INADDR_ANY : INADDR_LOOPBACK);
+    length = sizeof(sockaddr_in);
+    if (!listener_ || ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
+      fail("no socket to listen on");
+  }
+  length = sizeof address;
+  if (::listen(listener_.get(), SOMAXCONN) != 0 ||
+      ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    fail("no socket to listen on");
+  own_.port = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                                  : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;  // the listener
+  if (::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) fail("no poll set");
+}
+
+const am::Link::Traits& TcpLink::traits() const noexcept { return tcp_traits; }
+std::string TcpLink::describe() const { return "messages over TCP"; }
+std::string TcpLink::describe(int rank) const { return by_rank_[static_cast<std::size_t>(rank)]->describe(); }
+base::Bytes TcpLink::address() const { return encode(own_); }
+
+void TcpLink::serve(am::LinkUser& user, int rank, int ranks) {
+  user_ = &user;
+  rank_ = rank;
+  by_rank_.resize(static_cast<std::size_t>(ranks));
+}
+
+bool TcpLink::watch(Connection& connection, int operation, bool writable) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN | (writable ? EPOLLOUT : 0U);
+  event.data.ptr = &connection;
+  connection.wants_writable = writable;
+  return ::epoll_ctl(poll_set_.get(), operation, connection.fd(), &event) == 0;
+}
+
+void TcpLink::forget(const Connection& connection) noexcept {
+  if (connection.fd() >= 0) ::epoll_ctl(poll_set_.get(), EPOLL_CTL_DEL, connection.fd(), nullptr);
+}
+
+Status TcpLink::connect(int rank, base::ByteView address) noexcept {
+  Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
+  if (mine != nullptr) return {};  // that rank has connected to this one
+  try {
+    const std::optional<Address> theirs = decode(address);
+    if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
+    auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs), patience_, bbr_);
+    if (rank_ > rank && patience_.call_ns > 0 && start_clock()) {
+      connection->await_call();
+    } else if (!connection->connect_next()) {
+      return Status::failure(Code::unavailable, connect_failure(connection->error()), rank, connection->error());
+    }
+    connections_.push_back(std::move(connection));
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a connection", rank);
+  }
+  mine = connections_.back().get();
+  if (mine->awaits_call()) {
+    ++connecting_;
+    return {};
+  }
+  if (!watch(*mine, EPOLL_CTL_ADD, !mine->open())) {
+    const int error = errno;
+    connections_.pop_back();
+    mine = nullptr;
+    return Status::failure(Code::unavailable, "its connection can't be watched", rank, error);
+  }
+  if (!mine->open()) ++connecting_;
+  return {};
+}
+
+/// The timer may already run for another rank. When it expires, progress() handles all overdue connections; while
+/// others are left, arm() returns false, so that the progress thread doesn't sleep.
+bool TcpLink::start_clock() noexcept {
+  const itimerspec once{{}, {patience_.call_ns / 1'000'000'000, patience_.call_ns % 1'000'000'000}};
+  return clock_ && ::timerfd_settime(clock_.get(), 0, &once, nullptr) == 0;
+}
+
+Status TcpLink::send(Sending& record) noexcept {
+  const int rank = record.peer->rank;
+  Connection* const connection = by_rank_[static_cast<std::size_t>(rank)];
+  if (connection == nullptr) return Status::failure(Code::peer_failed, "the connection was lost", rank);
+  return hand_to(*connection, record);
+}
+
+Status TcpLink::hand_to(Connection& connection, Sending& record) noexcept {
+  Status status = Status::in_progress();
+  if (sent_in_turn_ < longest_turn_bytes) {
+    sent_in_turn_ += record.bytes;
+    status = connection.write(record);
+  } else {
+    connection.hold(record);
+  }
+  if (status.code == Code::in_progress) {
+    if (connection.open()) ++blocked_;
+    if (!connection.wants_writable && connection.fd() >= 0) watch(connection, EPOLL_CTL_MOD, true);
+  } else if (!status.ok()) {
+    (void)connection.drop_current();  // this call returns its status
+  }
+  return status;
+}
+
+int TcpLink::progress() noexcept {
+  int happened = 0;
+  sent_in_turn_ = 0;
+  if (connections_.size() <= few_connections && connecting_ == 0 && blocked_ == 0 && deaf_until_ == 0) {
+    for (const auto& connection : connections_) happened += read(*connection);
+    if (any_dead_) sweep();
+    if (++turn_ % turns_between_polls != 0) return happened;
+  }
+  std::array<epoll_event, 32> events;
+  const int count = ::epoll_wait(poll_set_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.ptr == &clock_) {
+      std::uint64_t times = 0;
+      (void)!::read(clock_.get(), &times, sizeof times);  // so that it is no longer readable
+      continue;
+    }
+    auto* const connection = static_cast<Connection*>(event.data.ptr);
+    happened += connection == nullptr ? accept_all() : handle(*connection, event.events);
+  }
+  if (connecting_ > 0 || deaf_until_ != 0) {
+    const std::int64_t now = base::now_ns();
+    if (deaf_until_ != 0 && now >= deaf_until_) open_ears();
+    for (const auto& connection : connections_)
+      if (connection->overdue(now)) happened += go_on_connecting(*connection, true);
+  }
+  if (any_dead_) sweep();
+  return happened;
+}
+
+/// The poll set stays readable while there is something to do. Connection attempts and a disabled listener have time
+/// limits, so they must be polled.
+bool TcpLink::arm() noexcept {
+  turn_ = turns_between_polls - 1;  // the first progress() after a wake-up calls epoll_wait
+  return connecting_ == 0 && deaf_until_ == 0;
+}
+
+int TcpLink::handle(Connection& connection, std::uint32_t events) noexcept {
+  if (connection.dead()) return 0;
+  if (!connection.open()) return go_on_connecting(connection, false);
+  int happened = 0;
+  if ((events & EPOLLOUT) != 0) happened += write(connection);
+  if (!connection.dead() && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) happened += read(connection);
+  return happened;
+}
+
+int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
+  if (failed) connection.timed_out();
+  if (failed || !connection.connected()) {
+    forget(connection);
+    if (!connection.connect_next()) {
+      --connecting_;
+      if (Connection* const other = other_of(connection)) {
+        give_way(connection, *other);
+        return 1;
+      }
+      lose(connection, connect_failure(connection.error()), connection.error());
+      return 1;
+    }
+    if (!watch(connection, EPOLL_CTL_ADD, true)) {  // a new socket
+      const int error = errno;
+      --connecting_;
+      if (connection.open() && connection.writes()) ++blocked_;  // lose() decrements it
+      lose(connection, "its connection can't be watched", error);
+      return 1;
+    }
+    if (!connection.open()) return 1;
+  }
+  --connecting_;
+  if (connection.writes()) {
+    ++blocked_;
+    write(connection);
+  } else {
+    watch(connection, EPOLL_CTL_MOD, false);
+  }
+  return 1;
+}
+
+/// The peer has connected to this rank. Nothing was written on `connection`, so the order of messages is kept.
+void TcpLink::give_way(Connection& connection, Connection& other) noexcept {
+  Sending* const record = connection.drop_current();
+  connection.kill();
+  any_dead_ = true;
+  by_rank_[static_cast<std::size_t>(other.rank())] = &other;
+  if (record == nullptr) return;
+  const Status status = hand_to(other, *record);
+  if (status.code != Code::in_progress) user_->sent(*record, status);
+}
+
+/// An open connection that the same rank made, or null.
+Connection* TcpLink::other_of(const Connection& connection) const noexcept {
+  for (const auto& other : connections_)
+    if (other.get() != &connection && other->rank() == connection.rank() && other->open() && !other->dead() &&
+        !other->ending)
+      return other.get();
+  return nullptr;
+}
+
+int TcpLink::write(Connection& connection) noexcept {
+  if (!connection.writes()) return 0;
+  // Loaded first: write_on() clears it.
+  Sending* const record = connection.current();
+  const Status status = connection.write_on();
+  if (status.code == Code::in_progress) return 0;
+  if (!status.ok()) {
+    read_the_rest(connection.rank());
+    lose(connection, status.what, status.sys_errno);
+    return 1;
+  }
+  --blocked_;
+  watch(connection, EPOLL_CTL_MOD, false);
+  user_->sent(*record, status);
+  return 1;
+}
+
+int TcpLink::read(Connection& connection) noexcept {
+  if (connection.dead() || !connection.open()) return 0;
+  const bool was_nobodys = connection.rank() < 0;
+  const Connection::Outcome outcome = connection.read(*user_, waste_);
+  if (was_nobodys && connection.rank() >= 0) {
+    Connection*& mine = by_rank_[static_cast<std::size_t>(connection.rank())];
+    if (mine == nullptr) {
+      mine = &connection;
+    } else if (mine->awaits_call() && !connection.dead()) {
+      --connecting_;
+      give_way(*mine, connection);
+    }
+  }
+  if (&connection == by_spare_ && connection.rank() >= 0) {
+    report_no_descriptor(spare_error_);
+    if (!connection.dead()) lose(connection, "no descriptor is left for it");
+    return 1;
+  }
+  switch (outcome) {
+    case Connection::Outcome::idle: return 0;
+    case Connection::Outcome::moved:
+    case Connection::Outcome::more: return 1;
+    case Connection::Outcome::ended:
+      read_the_rest(connection.rank());
+      lose(connection,
+           connection.error() == EFAULT ? "the memory that its bytes go to can't be written"
+           : connection.error() != 0    ? "the connection broke"
+                                        : "the connection ended",
+           connection.error());
+      return 1;
+    case Connection::Outcome::strange:
+      if (connection.rank() < 0) user_->stranger();
+      lose(connection, "what it sent is no message");
+      return 1;
+  }
+  return 0;
+}
+
+void TcpLink::read_the_rest(int rank) noexcept {
+  if (rank < 0) return;
+  for (const auto& connection : connections_) {
+    if (connection->rank() != rank || connection->dead() || !connection->open()) continue;
+    for (int turn = 0; turn < most_last_turns; ++turn) {
+      const Connection::Outcome outcome = connection->read(*user_, waste_);
+      if (outcome != Connection::Outcome::moved && outcome != Connection::Outcome::more) break;
+    }
+  }
+}
+
+void TcpLink::lose(Connection& connection, const char* why, int error) noexcept {
+  const int rank = connection.rank();
+  Sending* const record = connection.drop_current();
+  if (record != nullptr && connection.open()) --blocked_;
+  forget(connection);
+  connection.kill();
+  any_dead_ = true;
+  if (&connection == by_spare_) {
+    by_spare_ = nullptr;
+    deaf_until_ = 1;  // the next progress() reserves the spare descriptor again and enables the listener
+  }
+  if (rank < 0) return;
+  Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
+  if (mine == &connection) mine = nullptr;
+  if (record != nullptr) user_->sent(*record, Status::failure(Code::peer_failed, why, rank, error));
+  user_->lost(rank, why, error);
+}
+
+void TcpLink::sweep() noexcept {
+  std::erase_if(connections_, [](const auto& connection) { return connection->dead(); });
+  any_dead_ = false;
+}
+
+void TcpLink::disconnect(int rank, bool at_once) noexcept {
+  if (at_once) read_the_rest(rank);
+  for (const auto& connection : connections_) {
+    if (connection->rank() != rank || connection->dead()) continue;
+    if (!at_once && connection->open()) {
+      // If there are two connections, this rank sends nothing on the other one. The peer would see the end of that one
+      // before the last bytes of this one.
+      if (connection.get() == by_rank_[static_cast<std::size_t>(rank)]) connection->end_writing();
+      continue;
+    }
+    if (!connection->open()) --connecting_;
+    lose(*connection, "the connection was cut");
+  }
+  by_rank_[static_cast<std::size_t>(rank)] = nullptr;
+}
+
+std::size_t TcpLink::ending() noexcept {
+  std::size_t count = 0;
+  for (const auto& connection : connections_) {
+    if (!connection->ending || connection->dead()) continue;
+    if (connection->has_unsent())
+      ++count;
+    else
+      lose(*connection, "the connection was closed");
+  }
+  return count;
+}
+
+void TcpLink::leave(bool) noexcept {
+  by_spare_ = nullptr;
+  connections_.clear();
+  by_rank_.assign(by_rank_.size(), nullptr);
+}
+
+}  // namespace hmc::transport::tcp

@@ -1,0 +1,20 @@
+#include "runtime/transport/am/tcp/tcp_wire.hpp"
+
+#include "runtime/transport/am/tcp/tcp_link.hpp"
+
+namespace hmc::transport {
+
+std::unique_ptr<am::AmWire> make_tcp_wire(const am::Options& options) {
+  return std::make_unique<am::AmWire>(options, std::make_unique<tcp::TcpLink>(options.log));
+}
+
+std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) {
+  const am::Options options = am::options_of(context);
+  const tcp::Reachable reachable =
+      context.one_network ? tcp::Reachable::by_loopback : tcp::Reachable::by_all_interfaces;
+  const tcp::Bbr bbr = context.env->keeps_tcp_congestion ? tcp::Bbr::keep : tcp::Bbr::replace;
+  return std::make_unique<am::AmWire>(
+      options, std::make_unique<tcp::TcpLink>(options.log, tcp::Patience{}, reachable, context.waiter, bbr));
+}
+
+}  // namespace hmc::transport

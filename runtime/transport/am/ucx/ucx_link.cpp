@@ -1,0 +1,149 @@
+#include "runtime/transport/am/ucx/ucx_link.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "runtime/transport/am/peers.hpp"
+
+namespace hmc::transport::ucx {
+
+using am::Message;
+using am::Sending;
+
+namespace {
+
+constexpr std::int64_t longest_settle_ns = 50'000'000;
+
+/// With its header a message must be smaller than UCX's receive segment of 64 KiB, so that it is one fragment:
+/// fragments of one sender arrive in order, and each is read from the socket into one buffer. README.md has the
+/// measurements. The number in flight limits what UCX holds of a large transfer, and what an abandoned transfer waits
+/// for.
+constexpr am::Link::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 1024, .most_in_flight = 32};
+
+}  // namespace
+
+const am::Link::Traits& UcxLink::traits() const noexcept { return ucx_traits; }
+
+std::string UcxLink::describe() const {
+  return fmt::format("messages by UCX {} (transports {})", worker_.ucp().ucp_get_version_string(),
+                     worker_.transports());
+}
+
+/// UCX reports the devices in use only in this text.
+std::string UcxLink::describe(int rank) const {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const stream = ::open_memstream(&text, &size);
+  if (stream == nullptr) return "?";
+  worker_.ucp().ucp_ep_print_info(ways_[static_cast<std::size_t>(rank)].endpoint, stream);
+  std::fclose(stream);
+  const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
+  const std::string all(text, size);
+  const auto lane = all.find("lane[0]:");
+  return lane == std::string::npos ? "?" : all.substr(lane, all.find('\n', lane) - lane);
+}
+
+void UcxLink::serve(am::LinkUser& user, int /*rank*/, int ranks) {
+  user_ = &user;
+  for (int rank = 0; rank < ranks; ++rank) ways_.push_back({this, rank, nullptr});
+  worker_.on_message(on_message, this);
+}
+
+base::Status UcxLink::status_of(ucs_status_t status, int rank) const noexcept {
+  if (status == UCS_OK) return {};
+  return base::Status::failure(Code::peer_failed, worker_.ucp().ucs_status_string(status), rank);
+}
+
+base::Status UcxLink::connect(int rank, base::ByteView address) noexcept {
+  Way& way = ways_[static_cast<std::size_t>(rank)];
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = on_error;
+  params.err_handler.arg = &way;
+  const ucs_status_t status = worker_.ucp().ucp_ep_create(worker_.handle(), &params, &way.endpoint);
+  if (status != UCS_OK) way.endpoint = nullptr;
+  return status_of(status, rank);
+}
+
+base::Status UcxLink::send(Sending& record) noexcept {
+  const Way& way = ways_[static_cast<std::size_t>(record.peer->rank)];
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
+                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.cb.send = on_sent;
+  param.user_data = &record;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;  // so UCX needn't detect the memory type of the address
+  void* const request = worker_.ucp().ucp_am_send_nbx(way.endpoint, 0, &record.message, sizeof(Message), record.source,
+                                                      record.bytes, &param);
+  if (UCS_PTR_IS_PTR(request)) return base::Status::in_progress();
+  return status_of(request == nullptr ? UCS_OK : UCS_PTR_STATUS(request), way.rank);
+}
+
+void UcxLink::on_sent(void* request, ucs_status_t status, void* user_data) noexcept {
+  auto& record = *static_cast<Sending*>(user_data);
+  UcxLink& link = static_cast<UcxLink&>(record.peer->owner->link());
+  link.user_->sent(record, link.status_of(status, record.peer->rank));
+  link.worker_.ucp().ucp_request_free(request);
+}
+
+void UcxLink::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
+  const Way& way = *static_cast<Way*>(argument);
+  way.link->user_->lost(way.rank, way.link->worker_.ucp().ucs_status_string(status), 0);
+}
+
+ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
+                                 std::size_t bytes, const ucp_am_recv_param_t* param) noexcept {
+  am::LinkUser& user = *static_cast<UcxLink*>(argument)->user_;
+  // Ranks send eager messages with a Message as header; anything else isn't from a rank of this job.
+  if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+    user.stranger();
+    return UCS_OK;
+  }
+  Message message;
+  std::memcpy(&message, header, sizeof message);
+  user.received(message, static_cast<const std::byte*>(data), bytes);
+  return UCS_OK;
+}
+
+void UcxLink::disconnect(int rank, bool at_once) noexcept {
+  Way& way = ways_[static_cast<std::size_t>(rank)];
+  if (way.endpoint == nullptr) return;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = at_once ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+  void* const request = worker_.ucp().ucp_ep_close_nbx(way.endpoint, &param);
+  way.endpoint = nullptr;
+  if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
+}
+
+std::size_t UcxLink::ending() noexcept {
+  std::erase_if(closing_, [&](void* request) {
+    if (worker_.ucp().ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    worker_.ucp().ucp_request_free(request);
+    return true;
+  });
+  return closing_.size();
+}
+
+void UcxLink::leave(bool all_left) noexcept {
+  // UCX ends the process if close requests are left that weren't freed.
+  for (void* const request : closing_) worker_.ucp().ucp_request_free(request);
+  closing_.clear();
+  // A rank that has just connected to this one waits for UCX's reply, which may still wait for the socket. UCX 1.13
+  // ends the process if the worker is destroyed then.
+  if (!all_left && !worker_.flush(longest_settle_ns)) {
+    log_.warn("ucx: ranks were still connecting when this one left; its sockets stay open");
+    worker_.leave_behind();
+  }
+  worker_.destroy();
+}
+
+}  // namespace hmc::transport::ucx

@@ -1,0 +1,46 @@
+// Worker: the UCX context and UCX worker of one wire.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/bytes.hpp"
+#include "runtime/transport/am/ucx/library.hpp"
+
+namespace hmc::transport::ucx {
+
+/// Owns both. Threads: AmWire holds its lock around every call.
+class Worker {
+ public:
+  /// `transports`: a value for UCX_TLS, unless the user has set it. Empty: UCX chooses.
+  Worker(int job_size, const std::string& transports);
+  ~Worker() { destroy(); }
+  /// Destroys both. UCX may call the callbacks again for messages that it kept, so their arguments must still be valid.
+  /// No other function may be called afterwards.
+  void destroy() noexcept;
+  /// Makes progress until everything is sent, UCX's own messages included; false if that takes longer than `limit_ns`.
+  bool flush(std::int64_t limit_ns) noexcept;
+  /// Instead of destroy(): leaks context and worker until the process ends.
+  void leave_behind() noexcept;
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  base::Bytes address() const;
+  void on_message(ucp_am_recv_callback_t callback, void* argument);
+  unsigned progress() noexcept { return ucp_.ucp_worker_progress(worker_); }
+  /// For poll(2). After arm() returned true it becomes readable when there is something to progress.
+  int event_fd() const;
+  /// False: there is something to progress first.
+  bool arm() noexcept { return ucp_.ucp_worker_arm(worker_) == UCS_OK; }
+
+  const std::string& transports() const noexcept { return transports_; }  ///< the transports in use
+  ucp_worker_h handle() const noexcept { return worker_; }
+  const Library& ucp() const noexcept { return ucp_; }
+
+ private:
+  const Library& ucp_;
+  std::string transports_;
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+};
+
+}  // namespace hmc::transport::ucx

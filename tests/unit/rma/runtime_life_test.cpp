@@ -1,0 +1,69 @@
+// Calls of a Runtime after a move or close.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <hmc/hmc.hpp>
+
+#include "bootstrap/inproc.hpp"
+#include "job/core.hpp"
+#include "tests/support/code_of.hpp"
+
+namespace hmc {
+namespace {
+
+Runtime alone() { return Runtime(job::make_core(bootstrap::make_alone(), base::Env{})); }
+
+TEST(RuntimeLife, OneThatWasMovedFromSaysClosed) {
+  Runtime first = alone();
+  const Runtime second = std::move(first);
+  EXPECT_EQ(second.rank(), 0);
+  EXPECT_EQ(first.rank(), -1);
+  EXPECT_EQ(first.size(), 0);
+  EXPECT_EQ(first.node(), -1);
+  EXPECT_EQ(first.node_count(), 0);
+  EXPECT_EQ(first.timeout(), Timeout::zero());
+  EXPECT_EQ(code_of([&] { first.close(); }), Code::closed);
+  EXPECT_EQ(code_of([&] { (void)first.world(); }), Code::closed);
+  EXPECT_EQ(code_of([&] { (void)first.path(0); }), Code::closed);
+  EXPECT_EQ(code_of([&] { (void)first.node(0); }), Code::closed);
+  EXPECT_EQ(code_of([&] { (void)first.counters(); }), Code::closed);
+  EXPECT_EQ(code_of([&] { (void)first.launcher(); }), Code::closed);
+  first.abort(1, "nobody hears it");
+}
+
+TEST(RuntimeLife, ASecondCloseSaysClosed) {
+  Runtime runtime = alone();
+  runtime.close();
+  EXPECT_EQ(code_of([&] { runtime.close(); }), Code::closed);
+}
+
+TEST(RuntimeLife, ACloseAfterOneThatFailedSaysSo) {
+  Runtime runtime = alone();
+  runtime.world().core()->collectives.reset();  // destroy it before its replacement
+  class Failing final : public rma::CollectiveState {
+   public:
+    std::exception_ptr close() override {
+      if (std::exchange(tried_, true)) ADD_FAILURE() << "it was begun again";
+      throw Error(Code::timeout, "Runtime::close", "a peer didn't come");
+    }
+
+   private:
+    bool tried_ = false;
+  };
+  runtime.world().core()->collectives = std::make_unique<Failing>();
+  EXPECT_EQ(code_of([&] { runtime.close(); }), Code::timeout);
+  try {
+    runtime.close();
+    ADD_FAILURE() << "it was closed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::closed);
+    EXPECT_NE(std::string(error.what()).find("earlier close failed"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace hmc
