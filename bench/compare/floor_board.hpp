@@ -11,6 +11,10 @@
 #include <cstring>
 #include <stdexcept>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "common/setup.hpp"
 
 namespace compare::floor {
@@ -21,6 +25,7 @@ inline constexpr std::size_t slots = 8;                // calls that may be in p
 inline constexpr std::size_t chunk_bytes = 64 << 10;   // of the ring that belongs to the slots
 inline constexpr std::size_t one_step_bytes = 4096;    // up to this size every rank reads all inputs
 inline constexpr std::size_t block_bytes = 512 << 10;  // staged at once: fits a core's own cache
+inline constexpr std::size_t stream_bytes = 1 << 20;   // from here on the peer's result bypasses the caches
 inline constexpr int most_ranks = 64;
 
 struct alignas(128) Line {  // 128: the adjacent line is prefetched with it
@@ -80,10 +85,15 @@ class Board {
 /// line: reading a line that was just written takes 1.5 times as long as the others' flags.
 inline void await(const Line& line, std::uint64_t n, bool yields) {
   while (line.sequence.load(std::memory_order_acquire) < n) {
-    if (yields)
+    if (yields) {
       sched_yield();
-    else
-      __builtin_ia32_pause();
+      continue;
+    }
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb" ::: "memory");
+#endif
   }
 }
 inline void raise(Line& line, std::uint64_t n) { line.sequence.store(n, std::memory_order_release); }
@@ -112,6 +122,20 @@ COMPARE_CLONES inline void add_to_two(float* to, float* also, const float* a, co
     to[i] = sum;
     also[i] = sum;
   }
+}
+
+/// The same with streaming stores to `streamed`, which its owner reads next. Both outputs begin on a cache line.
+inline void add_to_two_streamed(float* to, float* streamed, const float* a, const float* b, std::size_t count) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  for (; done + 4 <= count; done += 4) {
+    const __m128 sum = _mm_add_ps(_mm_loadu_ps(a + done), _mm_loadu_ps(b + done));
+    _mm_storeu_ps(to + done, sum);
+    _mm_stream_ps(streamed + done, sum);
+  }
+  _mm_sfence();  // streaming stores aren't ordered by the release store of raise()
+#endif
+  add_to_two(to + done, streamed + done, a + done, b + done, count - done);
 }
 
 /// to[k][first, last) = the sum of from[r][first, last), in rank order.

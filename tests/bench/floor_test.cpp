@@ -3,12 +3,12 @@
 
 #include <vector>
 
-#include "bench/floor/limit.hpp"
+#include "bench/compare/limit.hpp"
 
 namespace {
 
-using hmc::floor::Limit;
-using hmc::floor::Verdict;
+using compare::Limit;
+using compare::Verdict;
 using Rounds = std::vector<double>;
 
 TEST(floor, keeps_a_ratio_at_its_limit) {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 FLOOR = Path(os.environ["HMC_BIN"]) / "bench" / "hmc_floor"
 ROW = re.compile(r"\| (?P<name>\S.*?) +\| +[\d.]+ [nu]s \| +[\d.]+ [nu]s \| +[\d.]+ \| +[\d.]+ "
-                 r"\| (?:<= [\d.]+|[+-][\d.]+ ns of \+\d+)  (?P<verdict>ok|MISSED) +\| \S.*$")
+                 r"\| (?:<= [\d.]+|[+-][\d.]+ ns of \+\d+)  (?P<verdict>ok|MISSED)$")
 COPIES = [f"{verb} {size}" for size in ("4 KiB", "4 KiB, moving", "64 KiB, moving", "1 MiB, moving", "4 MiB, moving")
           for verb in ("put", "get")]
 ALLREDUCES = [f"allreduce {size}, {where}" for where in ("windows", "private") for size in ("64 KiB", "1 MiB", "4 MiB", "16 MiB")]
