@@ -1,10 +1,8 @@
 // Core: the state behind a Window, and its verbs.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/rma/symmetric_allocator.hpp"
 #include "runtime/rma/team_core.hpp"
+#include "runtime/transport/load_store.hpp"
 
 namespace hmc::rma {
 
@@ -215,45 +214,18 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<Core> context_;          // null until open_context
 };
 
-/// An aligned 8-byte word in a window is copied by one atomic access, so a polling reader never sees a torn value.
-/// Relaxed: put and get of a word promise no order.
-inline bool is_word(const void* in_window, std::size_t bytes) noexcept {
-  return bytes == 8 && reinterpret_cast<std::uintptr_t>(in_window) % 8 == 0;
-}
-
-inline void copy_into_window(std::byte* destination, const void* source, std::size_t bytes) noexcept {
-  if (is_word(destination, bytes)) {
-    std::uint64_t word;
-    std::memcpy(&word, source, 8);
-    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(destination))
-        .store(word, std::memory_order_relaxed);
-  } else if (bytes > 0) {
-    std::memmove(destination, source, bytes);  // source and destination of a put to self may overlap
-  }
-}
-
-inline void copy_from_window(void* destination, std::byte* source, std::size_t bytes) noexcept {
-  if (is_word(source, bytes)) {
-    const std::uint64_t word =
-        std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(source)).load(std::memory_order_relaxed);
-    std::memcpy(destination, &word, 8);
-  } else if (bytes > 0) {
-    std::memmove(destination, source, bytes);
-  }
-}
-
 inline void Core::store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
                         std::size_t bytes) const {
   if (memory::devices_present()) [[unlikely]]
     return copy_in(operation, peer, offset, source, bytes);
-  copy_into_window(peer.direct + offset, source, bytes);
+  transport::store_bytes(peer.direct + offset, source, bytes);
 }
 
 inline void Core::load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
                        std::size_t bytes) const {
   if (memory::devices_present()) [[unlikely]]
     return copy_out(operation, peer, offset, destination, bytes);
-  copy_from_window(destination, peer.direct + offset, bytes);
+  transport::load_bytes(destination, peer.direct + offset, bytes);
 }
 
 }  // namespace hmc::rma

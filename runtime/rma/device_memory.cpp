@@ -1,6 +1,6 @@
 #include "runtime/rma/device_memory.hpp"
 
-#include "runtime/transport/cpu_atomics.hpp"
+#include "runtime/transport/load_store.hpp"
 
 namespace hmc::rma {
 

@@ -32,7 +32,7 @@ memory::StageLease lease(const Fabric& fabric, const memory::Owner& owner, const
 void Core::copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
                    std::size_t bytes) const {
   const memory::Owner from = memory::known_owner_of(source);
-  if (memory::host_reaches(from)) return copy_into_window(peer.direct + offset, source, bytes);
+  if (memory::host_reaches(from)) return transport::store_bytes(peer.direct + offset, source, bytes);
   require(*fabric_, memory::copy_between(peer.direct + offset, memory::host_owner(), source, from, bytes),
           {operation, peer.world, offset, bytes, true});
 }
@@ -40,7 +40,7 @@ void Core::copy_in(const char* operation, const Peer& peer, std::uint64_t offset
 void Core::copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
                     std::size_t bytes) const {
   const memory::Owner to = memory::known_owner_of(destination);
-  if (memory::host_reaches(to)) return copy_from_window(destination, peer.direct + offset, bytes);
+  if (memory::host_reaches(to)) return transport::load_bytes(destination, peer.direct + offset, bytes);
   require(*fabric_, memory::copy_between(destination, to, peer.direct + offset, memory::host_owner(), bytes),
           {operation, peer.world, offset, bytes, true});
 }

@@ -1,13 +1,12 @@
 // Signals, atomics, fence and flush.
-#include <atomic>
-
 #include "runtime/base/fences.hpp"
 #include "runtime/rma/core.hpp"
 #include "runtime/rma/device_access.hpp"
-#include "runtime/transport/cpu_atomics.hpp"
+#include "runtime/transport/load_store.hpp"
 
 namespace hmc::rma {
 
+using transport::load_signal;
 using transport::Ticket;
 
 namespace {
@@ -24,11 +23,6 @@ bool holds(std::uint64_t seen, Cmp compare, std::uint64_t value) noexcept {
   return false;
 }
 
-/// Acquire: pairs with the release store in put_signal. A rank that loads the signal's value also sees its bytes.
-std::uint64_t load_signal(std::byte* word) noexcept {
-  return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
-}
-
 }  // namespace
 
 void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
@@ -37,9 +31,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
   check_word("put_signal", rank, signal_offset, 8);
   if (peer.direct != nullptr) [[likely]] {
     store("put_signal", peer, offset, source, bytes);
-    // Release: pairs with load_signal.
-    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(peer.direct + signal_offset))
-        .store(value, std::memory_order_release);
+    transport::store_signal(peer.direct + signal_offset, value);
     note_put(peer);
     return;
   }

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <thread>
 
 #include "runtime/transport/am/am_wire.hpp"
 #include "runtime/transport/am/tcp/tcp_wire.hpp"
+#include "runtime/transport/load_store.hpp"
 #include "runtime/transport/shm/shm_wire.hpp"
 #include "tests/support/sim_wire.hpp"
 #ifdef HMC_HAVE_UCX
@@ -157,10 +157,7 @@ std::uint64_t Window::atomic(int peer, std::uint64_t offset, AtomicOp op, int wi
 }
 
 void Window::wait_signal(std::uint64_t offset, std::uint64_t value) const {
-  fixture_.until([&]() noexcept {
-    // Acquire: pairs with the release store of the put_signal that sets the word.
-    return std::atomic_ref(*word(offset)).load(std::memory_order_acquire) >= value;
-  });
+  fixture_.until([&]() noexcept { return transport::load_signal(region_.base + offset) >= value; });
 }
 
 std::vector<std::byte> bytes_of(const spmd::Pattern& pattern, std::size_t bytes, std::uint64_t from) {

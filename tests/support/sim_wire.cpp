@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "runtime/transport/cpu_atomics.hpp"
+#include "runtime/transport/load_store.hpp"
 
 namespace hmc::spmd {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runtime/base/fences.hpp"
-#include "runtime/transport/cpu_atomics.hpp"
+#include "runtime/transport/load_store.hpp"
 
 namespace hmc::transport::am {
 
@@ -176,10 +176,9 @@ Regions::Registered* Target::region_of_put(const Message& message) noexcept {
 }
 
 void Target::raise(const Regions::Registered& region, const Message& message) noexcept {
-  auto* const word = reinterpret_cast<std::uint64_t*>(region.base + message.first);
-  // Release: pairs with the acquire load of the rank that waits for the signal. That rank also sees the bytes of this
-  // message, and those of earlier messages: the thread that stored them held AmWire's lock before.
-  std::atomic_ref<std::uint64_t>(*word).store(message.second, std::memory_order_release);
+  // A rank that loads the signal also sees the bytes of earlier messages: the thread that stored them held AmWire's
+  // lock before.
+  store_signal(region.base + message.first, message.second);
 }
 
 void Target::do_put(const Message& message, const std::byte* data, std::uint64_t bytes) {
@@ -189,13 +188,8 @@ void Target::do_put(const Message& message, const std::byte* data, std::uint64_t
   // earlier messages, on every CPU.
   base::store_fence();
   std::byte* const to = region->base + message.offset;
-  if (bytes == 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
-    // An aligned word is stored as one: a reader that polls it never sees half of it. Relaxed: the fence orders it.
-    std::uint64_t word;
-    std::memcpy(&word, data, 8);
-    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_relaxed);
-  } else if (region->receives.empty()) {
-    if (bytes > 0) std::memcpy(to, data, bytes);
+  if (is_word(to, bytes) || region->receives.empty()) {
+    store_bytes(to, data, bytes);
   } else {
     for (std::uint64_t at = 0; at < bytes;) {
       const LinkUser::Place part = place(message, at);

@@ -7,11 +7,57 @@
 #include <hmc/error.hpp>
 
 #include "runtime/base/fences.hpp"
-#include "runtime/transport/shm/shm_channel.hpp"
+#include "runtime/transport/load_store.hpp"
 
 namespace hmc::transport {
 
 namespace {
+
+/// Access to one peer's region through a mapping. Every verb has completed when it returns.
+class ShmChannel final : public Channel {
+ public:
+  ShmChannel(std::shared_ptr<base::Segment> segment, std::byte* base, const base::Waiter& waiter, int peer_index)
+      : segment_(std::move(segment)), base_(base), waiter_(waiter), peer_index_(peer_index) {}
+
+  std::byte* direct() const noexcept override { return base_; }
+
+  base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override {
+    store_bytes(base_ + offset, source, bytes);
+    waiter_.ring(peer_index_);
+    ticket = done;
+    return {};
+  }
+
+  base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override {
+    load_bytes(destination, base_ + offset, bytes);
+    ticket = done;
+    return {};
+  }
+
+  base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                          std::uint64_t value, Ticket& ticket) noexcept override {
+    store_bytes(base_ + offset, source, bytes);
+    store_signal(base_ + signal_offset, value);
+    waiter_.ring(peer_index_);
+    ticket = done;
+    return {};
+  }
+
+  base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+                      Ticket& ticket) noexcept override {
+    const std::uint64_t old = apply_atomic(atomic, base_ + offset);
+    if (result != nullptr) *result = old;
+    if (atomic.op != AtomicOp::fetch) waiter_.ring(peer_index_);
+    ticket = done;
+    return {};
+  }
+
+ private:
+  std::shared_ptr<base::Segment> segment_;  // keeps the mapping
+  std::byte* base_;
+  const base::Waiter& waiter_;
+  int peer_index_;
+};
 
 /// The part of a file that a rank has mapped.
 struct Mapping {
