@@ -14,7 +14,7 @@ namespace {
 
 using bench::Pattern;
 
-TEST(percentile, takes_the_nearest_rank) {
+TEST(Percentile, nearest_rank_is_returned) {
   std::vector<double> sorted;
   for (int i = 1; i <= 1000; ++i) sorted.push_back(i);
   EXPECT_EQ(bench::percentile(sorted, 50), 500);
@@ -22,28 +22,28 @@ TEST(percentile, takes_the_nearest_rank) {
   EXPECT_EQ(bench::percentile(sorted, 99), 990);
 }
 
-TEST(percentile, of_few_values_stays_among_them) {
+TEST(Percentile, result_is_one_of_few_values) {
   EXPECT_EQ(bench::percentile({7}, 50), 7);
   EXPECT_EQ(bench::percentile({7}, 99), 7);
   EXPECT_EQ(bench::percentile({1, 2}, 50), 1);
   EXPECT_EQ(bench::percentile({}, 50), 0);
 }
 
-TEST(overlap, is_the_part_of_the_communication_that_computation_hid) {
+TEST(Overlap, percentage_is_hidden_communication) {
   EXPECT_EQ(bench::overlap_percent(100, 100, 100), 100);  // fully overlapped
   EXPECT_EQ(bench::overlap_percent(200, 100, 100), 0);    // sequential
   EXPECT_EQ(bench::overlap_percent(125, 100, 100), 75);
   EXPECT_EQ(bench::overlap_percent(125, 100, 50), 50);
 }
 
-TEST(overlap, stays_from_0_to_100) {
+TEST(Overlap, percentage_is_clamped_to_0_and_100) {
   EXPECT_EQ(bench::overlap_percent(90, 100, 100), 100);
   EXPECT_EQ(bench::overlap_percent(300, 100, 100), 0);
   EXPECT_EQ(bench::overlap_percent(0, 0, 0), 0);
 }
 
 // The minimum of many runs: other load on the machine only lengthens a run.
-TEST(work, grows_with_what_it_is_to_take) {
+TEST(Work, time_grows_with_requested_time) {
   const auto best_us = [](double us) {
     const bench::Work work(us);
     double best = 1e9;
@@ -65,9 +65,9 @@ class PatternOf : public testing::TestWithParam<std::size_t> {
   bool matches() const { return Pattern::bytes(3).matches(data.data(), data.size(), 5); }
 };
 
-TEST_P(PatternOf, is_recognised) { EXPECT_TRUE(matches()); }
+TEST_P(PatternOf, pattern_is_recognised) { EXPECT_TRUE(matches()); }
 
-TEST_P(PatternOf, shows_one_wrong_bit_wherever_it_is) {
+TEST_P(PatternOf, one_wrong_bit_is_detected) {
   for (const std::size_t at : {std::size_t{0}, data.size() / 2, data.size() - 1}) {
     data[at] ^= std::byte{1};
     EXPECT_FALSE(matches()) << at;
@@ -77,14 +77,14 @@ TEST_P(PatternOf, shows_one_wrong_bit_wherever_it_is) {
 
 INSTANTIATE_TEST_SUITE_P(sizes, PatternOf, testing::Values(1, 7, 8, 1020, 1021, 1022, 4096, 65536, 1000003));
 
-TEST(pattern, differs_from_rank_to_rank_and_from_call_to_call) {
+TEST(Pattern, pattern_depends_on_rank_and_call) {
   std::vector<std::byte> data(16);
   Pattern::bytes(3).write(data.data(), data.size(), 5);
   EXPECT_FALSE(Pattern::bytes(4).matches(data.data(), data.size(), 5));
   EXPECT_FALSE(Pattern::bytes(3).matches(data.data(), data.size(), 6));
 }
 
-TEST(pattern, shows_a_misplaced_block) {
+TEST(Pattern, misplaced_block_is_detected) {
   constexpr std::size_t block = 4096;
   std::vector<std::byte> data(16 * block);
   for (std::size_t from = 1; from < 16; ++from) {
@@ -94,7 +94,7 @@ TEST(pattern, shows_a_misplaced_block) {
   }
 }
 
-TEST(reduction, of_one_rank_is_its_contribution) {
+TEST(Reduction, result_of_one_rank_is_its_contribution) {
   std::vector<std::byte> given(4096);
   for (int op = 0; op < hmc::op_count; ++op) {
     const auto operation = static_cast<hmc::Op>(op);
@@ -105,7 +105,7 @@ TEST(reduction, of_one_rank_is_its_contribution) {
 }
 
 // A rank that is missing or counted twice must change the result.
-TEST(reduction, of_sums_needs_every_rank) {
+TEST(Reduction, sum_depends_on_every_rank) {
   constexpr int ranks = 3;
   constexpr std::size_t count = 1000;
   const auto given = [](int rank) {
@@ -121,7 +121,7 @@ TEST(reduction, of_sums_needs_every_rank) {
   }
 }
 
-TEST(sizes, double_from_min_to_max_in_whole_elements) {
+TEST(Sizes, sizes_double_in_whole_elements) {
   bench::Options options;
   options.min_bytes = 3;
   options.max_bytes = 13;
@@ -132,7 +132,7 @@ TEST(sizes, double_from_min_to_max_in_whole_elements) {
   EXPECT_EQ(bench::sizes_of(options).size(), 63U);
 }
 
-TEST(iterations, are_fewer_above_8_kib) {
+TEST(Iterations, fewer_iterations_above_8_kib) {
   const bench::Spec spec{.iterations = bench::collective_iterations};
   bench::Options options;
   EXPECT_EQ(bench::repeats_for(spec, options, 8192).count, 1000);

@@ -206,7 +206,7 @@ std::string lines_of(Fault fault, const std::string& cells, double limit_seconds
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(Loop, GivesAFigurePerCell) {
+TEST(Loop, every_cell_has_a_figure) {
   const std::string text = lines_of(Fault::none,
                                     "put:8 get:4096 barrier broadcast:64 allgather:64 allreduce:4096 gather:64 "
                                     "scatter:64 alltoall:64 reduce:64 reduce_scatter:64 scan:64 exscan:64 "
@@ -217,7 +217,7 @@ TEST(Loop, GivesAFigurePerCell) {
   EXPECT_FALSE(has(text, "\"error\"")) << text;
 }
 
-TEST(Loop, QuotesWhatContestantsSay) { EXPECT_TRUE(has(lines_of(Fault::none, ""), R"("threads \"1\"")")); }
+TEST(Loop, contestant_texts_are_quoted) { EXPECT_TRUE(has(lines_of(Fault::none, ""), R"("threads \"1\"")")); }
 
 struct Planted {
   const char* name;
@@ -227,16 +227,16 @@ struct Planted {
 
 void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
 
-class Mistake : public testing::TestWithParam<Planted> {};
+class LoopMistake : public testing::TestWithParam<Planted> {};
 
-TEST_P(Mistake, GetsNoFigure) {
+TEST_P(LoopMistake, wrong_contestant_has_no_figure) {
   const std::string text = lines_of(GetParam().fault, GetParam().cell);
   EXPECT_TRUE(has(text, "\"error\"")) << text;
   EXPECT_FALSE(has(text, "\"us_mean\"")) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Loop, Mistake,
+    Loop, LoopMistake,
     testing::Values(Planted{"LostPut", Fault::lost_put, "put:64"}, Planted{"OldGet", Fault::old_get, "get:64"},
                     Planted{"ShiftedBroadcast", Fault::shifted_broadcast, "broadcast:64"},
                     Planted{"OneSumOff", Fault::one_sum_off, "allreduce:64"},
@@ -255,12 +255,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{"Exscan", Fault::exscan_counts_itself, "exscan:64"},
                     Planted{"OpenBarrier", Fault::open_barrier, "barrier"}),
     [](const auto& planted) { return std::string(planted.param.name); });
-TEST(Loop, TellsWhatAContestantLacks) {
+TEST(Loop, missing_operation_is_reported) {
   EXPECT_TRUE(has(lines_of(Fault::lost_put, "get:8"), R"("op": "get", "bytes": 8, "lacks": "none")"));
 }
 
 // Otherwise the last cells would always be the missing ones.
-TEST(Loop, MakesOnePassOfEachCellWhenTheTimeIsUsedUp) {
+TEST(Loop, each_cell_has_one_pass_after_the_time_limit) {
   std::istringstream text(lines_of(Fault::none, "put:8 barrier allreduce:64", 0));
   std::string line;
   std::getline(text, line);  // the contestant's header line
@@ -271,7 +271,7 @@ TEST(Loop, MakesOnePassOfEachCellWhenTheTimeIsUsedUp) {
   }
 }
 
-TEST(Loop, TimesCallAndReadingApartAndTogether) {
+TEST(Loop, call_and_read_are_timed_separately_and_together) {
   const std::string text = lines_of(Fault::none, "allreduce:1048576");
   const auto value = [&](const std::string& key) {
     const std::size_t at = text.find("\"" + key + "\": ");
@@ -283,12 +283,12 @@ TEST(Loop, TimesCallAndReadingApartAndTogether) {
 }
 
 // A put's target reads the result, and its time counts.
-TEST(Loop, CountsTheReadingOfAPutAtItsTarget) {
+TEST(Loop, put_result_is_read_at_the_target) {
   const std::string text = lines_of(Fault::none, "put:1048576");
   EXPECT_FALSE(has(text, "\"us_read\": 0.0000")) << text;
 }
 
-TEST(Pattern, OfARankNeverStandsForAnother) {
+TEST(Pattern, pattern_of_each_rank_is_different) {
   std::vector<float> sums(256), one(256);
   for (const int rank : {0, 1, 2}) {
     compare::fill_numbers(one.data(), 1024, rank == 0 ? 2 : rank, 5);  // rank 2 twice, rank 0 missing
@@ -297,13 +297,13 @@ TEST(Pattern, OfARankNeverStandsForAnother) {
   EXPECT_FALSE(compare::holds_sums(sums.data(), 1024, 3, 5));
 }
 
-TEST(Setup, ReadsTheCpus) {
+TEST(Setup, cpu_list_is_parsed) {
   std::string program = "program", cpus = "--cpus=0,12,4";
   char* argv[] = {program.data(), cpus.data()};
   EXPECT_EQ(compare::setup_of(2, argv).cpus, (std::vector<int>{0, 12, 4}));
 }
 
-TEST(Setup, RefusesWhatItDoesNotKnow) {
+TEST(Setup, unknown_option_is_rejected) {
   std::string program = "program";
   for (std::string word : {"sort:8", "put:7", "--nothing"}) {
     char* argv[] = {program.data(), word.data()};

@@ -31,7 +31,7 @@ std::size_t strange_bytes(std::span<const std::byte> memory, const Pattern& sent
 
 }  // namespace
 
-HMC_SPMD_TEST(abandon, an_abandoned_get_writes_nothing_more) {
+HMC_SPMD_TEST(Abandon, abandoned_get_writes_no_more) {
   Fixture on(me);
   Window window(on, bytes);
   Pattern{me.rank, 1}.fill(window.mine());
@@ -52,7 +52,7 @@ HMC_SPMD_TEST(abandon, an_abandoned_get_writes_nothing_more) {
   window.close();
 }
 
-HMC_SPMD_TEST(abandon, an_abandoned_put_reads_its_source_no_more) {
+HMC_SPMD_TEST(Abandon, abandoned_put_reads_its_source_no_more) {
   Fixture on(me);
   Window window(on, bytes);
   for (std::size_t round = 0; round < 8; ++round) {
@@ -74,7 +74,7 @@ HMC_SPMD_TEST(abandon, an_abandoned_put_reads_its_source_no_more) {
   window.close();
 }
 
-HMC_SPMD_TEST(abandon, what_lies_around_it_goes_on) {
+HMC_SPMD_TEST(Abandon, other_transfers_continue) {
   Fixture on(me);
   constexpr std::size_t piece = 130001;
   constexpr std::size_t count = 30;
@@ -110,7 +110,7 @@ HMC_SPMD_TEST(abandon, what_lies_around_it_goes_on) {
   window.close();
 }
 
-HMC_SPMD_TEST(abandon, of_a_transfer_that_is_over_is_nothing) {
+HMC_SPMD_TEST(Abandon, abandon_of_a_completed_transfer_has_no_effect) {
   Fixture on(me);
   Window window(on, bytes);
   const auto source = bytes_of({me.rank, 2}, bytes);
@@ -126,7 +126,7 @@ HMC_SPMD_TEST(abandon, of_a_transfer_that_is_over_is_nothing) {
   window.close();
 }
 
-HMC_SPMD_TEST(abandon, a_channel_that_ends_lets_go_of_all_memory) {
+HMC_SPMD_TEST(Abandon, closed_channel_releases_all_memory) {
   Fixture on(me);
   for (std::size_t round = 0; round < 4; ++round) {
     Window window(on, 2 * bytes);

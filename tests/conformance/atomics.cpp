@@ -42,7 +42,7 @@ std::uint64_t read(const Window& window, std::uint64_t offset, int width) {
 
 }  // namespace
 
-HMC_SPMD_TEST(atomics, each_does_what_it_says_and_nothing_beside) {
+HMC_SPMD_TEST(Atomics, each_operation_changes_only_its_word) {
   Fixture on(me);
   // Each rank has two words at every peer, with a guard on either side.
   const std::uint64_t base = 64 * static_cast<std::uint64_t>(me.rank);
@@ -76,7 +76,7 @@ HMC_SPMD_TEST(atomics, each_does_what_it_says_and_nothing_beside) {
   window.close();
 }
 
-HMC_SPMD_TEST(atomics, fetch_add_gives_every_number_once) {
+HMC_SPMD_TEST(Atomics, fetch_add_returns_every_number_once) {
   Fixture on(me);
   constexpr std::uint64_t each = 300;
   Window window(on, 64);
@@ -104,7 +104,7 @@ HMC_SPMD_TEST(atomics, fetch_add_gives_every_number_once) {
   window.close();
 }
 
-HMC_SPMD_TEST(atomics, adds_from_all_ranks_to_all_ranks_add_up) {
+HMC_SPMD_TEST(Atomics, adds_of_all_ranks_to_all_ranks_sum_up) {
   Fixture on(me);
   constexpr std::uint64_t each = 500;
   Window window(on, 64);
@@ -133,7 +133,7 @@ HMC_SPMD_TEST(atomics, adds_from_all_ranks_to_all_ranks_add_up) {
   window.close();
 }
 
-HMC_SPMD_TEST(atomics, compare_swap_makes_a_lock) {
+HMC_SPMD_TEST(Atomics, compare_swap_implements_a_lock) {
   Fixture on(me);
   constexpr std::uint64_t each = 40;
   Window window(on, 64);
@@ -156,7 +156,7 @@ HMC_SPMD_TEST(atomics, compare_swap_makes_a_lock) {
   window.close();
 }
 
-HMC_SPMD_TEST(atomics, swap_passes_every_value_on_once) {
+HMC_SPMD_TEST(Atomics, swap_returns_every_value_once) {
   Fixture on(me);
   constexpr std::uint64_t each = 300;
   Window window(on, 64 + 8 * static_cast<std::uint64_t>(me.size));
@@ -177,7 +177,7 @@ HMC_SPMD_TEST(atomics, swap_passes_every_value_on_once) {
   window.close();
 }
 
-HMC_SPMD_TEST(atomics, the_targets_own_are_atomic_with_the_others) {
+HMC_SPMD_TEST(Atomics, local_operations_are_atomic_with_remote_ones) {
   Fixture on(me);
   constexpr std::uint64_t each = 2000;
   Window window(on, 64);

@@ -75,7 +75,7 @@ void skip_unless_it_can(Fixture& on, const Field& field) {
 
 }  // namespace
 
-HMC_SPMD_TEST(receives, what_is_put_around_one_lands_inside_of_it_only) {
+HMC_SPMD_TEST(Receives, puts_across_a_receive_write_only_inside_it) {
   Fixture on(me);
   constexpr std::uint64_t size = 3'000'000;
   Window window(on, size);
@@ -116,7 +116,7 @@ HMC_SPMD_TEST(receives, what_is_put_around_one_lands_inside_of_it_only) {
 }
 
 // The direct receive starts and ends within a message, so a part of the message is in the region.
-HMC_SPMD_TEST(receives, one_that_comes_and_goes_while_bytes_come_loses_none) {
+HMC_SPMD_TEST(Receives, receive_registered_during_a_put_loses_no_byte) {
   Fixture on(me);
   constexpr std::uint64_t bytes = 4'000'037;
   Window window(on, bytes + 64);
@@ -142,7 +142,7 @@ HMC_SPMD_TEST(receives, one_that_comes_and_goes_while_bytes_come_loses_none) {
 }
 
 // More ranks and pieces than entries for parts: bytes without an entry stay in the region.
-HMC_SPMD_TEST(receives, pieces_in_any_order_all_come) {
+HMC_SPMD_TEST(Receives, pieces_in_any_order_are_received) {
   Fixture on(me);
   constexpr std::uint64_t piece = 9001, pieces = 24;
   const std::uint64_t each = piece * pieces, bytes = each * on.peers().size();
@@ -176,7 +176,7 @@ HMC_SPMD_TEST(receives, pieces_in_any_order_all_come) {
   window.close();
 }
 
-HMC_SPMD_TEST(receives, one_that_has_ended_is_not_written_to) {
+HMC_SPMD_TEST(Receives, ended_receive_is_not_written) {
   Fixture on(me);
   constexpr std::uint64_t bytes = 300'000;
   Window window(on, bytes);

@@ -46,7 +46,7 @@ void use(Fixture& on, Window& window, std::uint64_t call) {
 
 }  // namespace
 
-HMC_SPMD_TEST(lifetime, several_regions_at_once_stay_apart) {
+HMC_SPMD_TEST(Lifetime, several_regions_are_separate) {
   Fixture on(me);
   std::vector<std::unique_ptr<Window>> windows;
   std::vector<std::vector<std::byte>> sources;
@@ -65,7 +65,7 @@ HMC_SPMD_TEST(lifetime, several_regions_at_once_stay_apart) {
   for (const std::size_t i : {6U, 1U, 5U, 2U, 4U}) windows[i]->close();
 }
 
-HMC_SPMD_TEST(lifetime, regions_come_and_go_without_a_trace) {
+HMC_SPMD_TEST(Lifetime, register_and_deregister_leaks_nothing) {
   Fixture on(me);
   const std::uint64_t rounds = number(me, "window_rounds", 150);
   int descriptors = 0;
@@ -87,7 +87,7 @@ HMC_SPMD_TEST(lifetime, regions_come_and_go_without_a_trace) {
   on.barrier();
 }
 
-HMC_SPMD_TEST(lifetime, wires_come_and_go_without_a_trace) {
+HMC_SPMD_TEST(Lifetime, open_and_close_of_wires_leaks_nothing) {
   const std::uint64_t rounds = number(me, "wire_rounds", 12);
   const auto all = [&] { me.bootstrap->barrier(base::Deadline::after(patience)); };
   int descriptors = 0;

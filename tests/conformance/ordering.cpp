@@ -8,7 +8,7 @@ namespace hmc::conformance {
 
 using spmd::Pattern;
 
-HMC_SPMD_TEST(ordering, puts_after_a_fence_win_over_those_before) {
+HMC_SPMD_TEST(Ordering, puts_after_a_fence_overwrite_earlier_puts) {
   Fixture on(me);
   constexpr std::size_t slot = 200000;
   constexpr std::uint64_t layers = 6;
@@ -36,7 +36,7 @@ HMC_SPMD_TEST(ordering, puts_after_a_fence_win_over_those_before) {
   window.close();
 }
 
-HMC_SPMD_TEST(ordering, atomics_and_puts_keep_to_fences) {
+HMC_SPMD_TEST(Ordering, fence_orders_atomics_and_puts) {
   Fixture on(me);
   Window window(on, 4096 + 8);
   for (std::uint64_t round = 1; round <= 200; ++round) {
@@ -52,7 +52,7 @@ HMC_SPMD_TEST(ordering, atomics_and_puts_keep_to_fences) {
 }
 
 // The target waits in the control plane, without progress on the wire: an origin that needs it would hang.
-HMC_SPMD_TEST(ordering, a_flush_completes_at_a_target_that_sleeps) {
+HMC_SPMD_TEST(Ordering, flush_completes_at_a_sleeping_target) {
   Fixture on(me);
   constexpr std::size_t bytes = 300000;
   Window window(on, bytes * static_cast<std::size_t>(me.size) + 64);
@@ -78,7 +78,7 @@ HMC_SPMD_TEST(ordering, a_flush_completes_at_a_target_that_sleeps) {
   window.close();
 }
 
-HMC_SPMD_TEST(ordering, whoever_sees_the_signal_sees_the_bytes) {
+HMC_SPMD_TEST(Ordering, signal_is_visible_after_its_bytes) {
   Fixture on(me);
   const std::uint64_t rounds = number(me, "rounds", 3000);
   constexpr std::size_t slot = 8192;
@@ -104,7 +104,7 @@ HMC_SPMD_TEST(ordering, whoever_sees_the_signal_sees_the_bytes) {
   window.close();
 }
 
-HMC_SPMD_TEST(ordering, a_signal_after_a_fence_covers_earlier_puts) {
+HMC_SPMD_TEST(Ordering, signal_after_a_fence_covers_earlier_puts) {
   Fixture on(me);
   constexpr std::size_t pieces = 20;
   constexpr std::size_t piece = 7000;
@@ -124,7 +124,7 @@ HMC_SPMD_TEST(ordering, a_signal_after_a_fence_covers_earlier_puts) {
 }
 
 // A put that exceeds what a wire sends at once, so that a part waits, then a small put that could overtake it.
-HMC_SPMD_TEST(ordering, nothing_small_overtakes_a_large_put) {
+HMC_SPMD_TEST(Ordering, small_messages_stay_behind_a_large_put) {
   Fixture on(me);
   constexpr std::size_t bytes = 16 << 20;
   Window window(on, bytes + 8);
@@ -151,7 +151,7 @@ HMC_SPMD_TEST(ordering, nothing_small_overtakes_a_large_put) {
   window.close();
 }
 
-HMC_SPMD_TEST(ordering, large_signalled_puts_arrive_whole) {
+HMC_SPMD_TEST(Ordering, large_signalled_puts_are_complete) {
   Fixture on(me);
   constexpr std::size_t bytes = 2500000;
   constexpr std::uint64_t signal = bytes;

@@ -8,7 +8,7 @@ namespace hmc::conformance {
 
 /// Each rank has a slot at every peer that only it writes, so its model of that slot is exact. Between two fences it
 /// writes no byte twice, since the order of such writes is undefined.
-HMC_SPMD_TEST(random, verbs_from_a_seed_match_the_model) {
+HMC_SPMD_TEST(Random, random_verbs_match_the_model) {
   Fixture on(me);
   constexpr std::size_t slot = 150000;
   Window window(on, slot * static_cast<std::size_t>(me.size));

@@ -9,7 +9,7 @@ namespace hmc::conformance {
 
 // Under traffic, since an idle wire doesn't hold puts. All sizes that may be joined, so that messages become full; the
 // last put to a word must win.
-HMC_SPMD_TEST(riding, small_puts_share_messages_and_keep_their_order) {
+HMC_SPMD_TEST(Riding, small_puts_share_messages_in_order) {
   Fixture on(me);
   auto* const wire = dynamic_cast<transport::am::AmWire*>(&on.wire());
   if (wire == nullptr) spmd::skip("for wires of messages");

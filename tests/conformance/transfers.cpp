@@ -20,7 +20,7 @@ const std::vector<std::size_t> sizes{
 
 }  // namespace
 
-HMC_SPMD_TEST(transfers, put_reaches_every_peer_at_every_size) {
+HMC_SPMD_TEST(Transfers, put_reaches_every_peer_at_every_size) {
   Fixture on(me);
   const std::size_t slot = sizes.back() + 64;
   Window window(on, slot * static_cast<std::size_t>(me.size));
@@ -50,7 +50,7 @@ HMC_SPMD_TEST(transfers, put_reaches_every_peer_at_every_size) {
   window.close();
 }
 
-HMC_SPMD_TEST(transfers, get_fetches_from_every_peer_at_every_size) {
+HMC_SPMD_TEST(Transfers, get_fetches_from_every_peer_at_every_size) {
   Fixture on(me);
   Window window(on, sizes.back() + 64);
   const Pattern mine{me.rank, 7};
@@ -71,7 +71,7 @@ HMC_SPMD_TEST(transfers, get_fetches_from_every_peer_at_every_size) {
   window.close();
 }
 
-HMC_SPMD_TEST(transfers, a_source_is_free_when_its_ticket_is_done) {
+HMC_SPMD_TEST(Transfers, source_is_free_when_its_ticket_is_done) {
   Fixture on(me);
   const std::vector<std::size_t> some{1, 8, 48, 49, 200, 1024, 1025, 4096, 20000, 61441, 300000};
   const std::size_t slot = 300064;
@@ -96,7 +96,7 @@ HMC_SPMD_TEST(transfers, a_source_is_free_when_its_ticket_is_done) {
   window.close();
 }
 
-HMC_SPMD_TEST(transfers, small_puts_are_locally_complete_at_once) {
+HMC_SPMD_TEST(Transfers, small_puts_complete_locally_at_once) {
   Fixture on(me);
   const std::size_t most = std::min<std::size_t>(on.wire().capabilities().put_inline_max, 4096);
   Window window(on, 4096 * 2);
@@ -108,7 +108,7 @@ HMC_SPMD_TEST(transfers, small_puts_are_locally_complete_at_once) {
   window.close();
 }
 
-HMC_SPMD_TEST(transfers, many_tickets_end_in_any_order) {
+HMC_SPMD_TEST(Transfers, tickets_complete_in_any_order) {
   Fixture on(me);
   constexpr std::size_t count = 1500;
   constexpr std::size_t piece = 2111;
@@ -138,7 +138,7 @@ HMC_SPMD_TEST(transfers, many_tickets_end_in_any_order) {
   window.close();
 }
 
-HMC_SPMD_TEST(transfers, a_ticket_nobody_asks_about_does_no_harm) {
+HMC_SPMD_TEST(Transfers, unused_ticket_has_no_effect) {
   Fixture on(me);
   constexpr std::size_t bytes = 5000;
   Window window(on, bytes);
@@ -155,7 +155,7 @@ HMC_SPMD_TEST(transfers, a_ticket_nobody_asks_about_does_no_harm) {
   window.close();
 }
 
-HMC_SPMD_TEST(transfers, a_get_after_flush_sees_my_own_puts) {
+HMC_SPMD_TEST(Transfers, get_after_flush_reads_own_puts) {
   Fixture on(me);
   constexpr std::size_t slot = 70000;
   Window window(on, slot * static_cast<std::size_t>(me.size));

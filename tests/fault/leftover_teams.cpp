@@ -8,7 +8,7 @@
 
 using hmc::Team;
 
-HMC_SPMD_TEST(leftovers, a_hundred_teams_leave_nothing) {
+HMC_SPMD_TEST(Leftovers, hundred_teams_leak_nothing) {
   Team& world = me.runtime->world();
   const auto round = [&](int number) {
     Team team = world.split((me.rank + number) % 2, number % 3 == 0 ? -me.rank : me.rank);

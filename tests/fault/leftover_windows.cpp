@@ -43,7 +43,7 @@ void use(Me& me, Window& win, int round) {
 
 }  // namespace
 
-HMC_SPMD_TEST(leftovers, windows_leave_nothing) {
+HMC_SPMD_TEST(Leftovers, windows_leak_nothing) {
   expect_flat(me, [&](int round) {
     Window win = Window::create(me.runtime->world(), 3 * 4096);
     use(me, win, round);
@@ -51,7 +51,7 @@ HMC_SPMD_TEST(leftovers, windows_leave_nothing) {
   });
 }
 
-HMC_SPMD_TEST(leftovers, windows_over_conn_buffers_leave_nothing) {
+HMC_SPMD_TEST(Leftovers, windows_over_conn_buffers_leak_nothing) {
   expect_flat(me, [&](int round) {
     const hmc::ConnBuffer buffer(0, 4096, hmc::MemoryType::CPU);
     Window win = Window::create(me.runtime->world(), buffer);

@@ -61,12 +61,12 @@ void runtimes_leave_nothing(int size, int nodes, int times) {
   expect_flat(before, Usage());
 }
 
-TEST(Leftovers, a_thousand_runtimes_of_two_threads_leave_nothing) { runtimes_leave_nothing(2, 1, rounds); }
-TEST(Leftovers, a_thousand_runtimes_on_two_nodes_leave_nothing) {
+TEST(Leftovers, thousand_runtimes_of_two_threads_leak_nothing) { runtimes_leave_nothing(2, 1, rounds); }
+TEST(Leftovers, thousand_runtimes_on_two_nodes_leak_nothing) {
   runtimes_leave_nothing(2, 2, memory_is_ours ? 1000 : 20);
 }
 
-TEST(Leftovers, a_thousand_runtimes_alone_leave_nothing) {
+TEST(Leftovers, thousand_runtimes_of_one_rank_leak_nothing) {
   const auto round = [] {
     Runtime runtime = Runtime::init();
     ASSERT_EQ(runtime.size(), 1);
@@ -80,7 +80,7 @@ TEST(Leftovers, a_thousand_runtimes_alone_leave_nothing) {
 }
 
 // Destructors are local: they release everything in the process, also without close().
-TEST(Leftovers, runtimes_and_windows_that_were_never_closed_leave_nothing) {
+TEST(Leftovers, unclosed_runtimes_and_windows_leak_nothing) {
   const auto round = [] {
     Runtime runtime = Runtime::init();
     Window win = Window::create(runtime.world(), 4096);

@@ -321,7 +321,7 @@ class Measurement {
 
 }  // namespace
 
-HMC_SPMD_TEST(gpu, bandwidth_of_verbs_kernels_and_allreduce_against_the_drivers_copy) {
+HMC_SPMD_TEST(Gpu, bandwidth_of_verbs_kernels_and_allreduce_is_compared_with_driver_copies) {
   if (me.size != 2 || !me.options.processes) hmc::spmd::skip("for two processes");
   const hmc::memory::Provider& provider = hmc::memory::provider_for(MemoryType::NVIDIA_GPU);
   const std::size_t largest = std::stoull(me.options.setting("largest", "1073741824"));

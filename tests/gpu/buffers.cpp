@@ -26,7 +26,7 @@ bool has_cuda(hmc::spmd::Me& me) {
 }  // namespace
 
 // Each Buffer has its own stream. After the call returns, one source is destroyed and another modified at once.
-HMC_SPMD_TEST(gpu_buffers, transfers_that_nobody_waits_for_keep_their_order) {
+HMC_SPMD_TEST(GpuBuffers, unwaited_transfers_keep_their_order) {
   if (!has_cuda(me)) hmc::spmd::skip("no CUDA device");
   for (const Allocator middle : {Allocator::cuda, Allocator::cuda_async, Allocator::cuda_pinned, Allocator::host_new}) {
     for (int round = 0; round < 5; ++round) {
@@ -50,7 +50,7 @@ HMC_SPMD_TEST(gpu_buffers, transfers_that_nobody_waits_for_keep_their_order) {
   }
 }
 
-HMC_SPMD_TEST(gpu_buffers, in_a_window_on_the_device_are_put_to_and_reduced_in_place) {
+HMC_SPMD_TEST(GpuBuffers, buffers_in_a_device_window_are_reduced_in_place) {
   if (!has_cuda(me)) hmc::spmd::skip("no CUDA device");
   hmc::spmd::Mixed mixed(me, {"cuda", hmc::MemoryType::NVIDIA_GPU}, 16 * count);
   Buffer<int> inbox(mixed.window, count), sums(mixed.window, numbers(me.rank).data(), count);

@@ -91,7 +91,7 @@ void put_by_groups(hmc::spmd::Me& me, unsigned threads, unsigned width, std::uin
 
 }  // namespace
 
-HMC_SPMD_TEST(device_api, groups_lose_no_byte_in_blocks_of_two_dimensions_and_in_partial_warps) {
+HMC_SPMD_TEST(DeviceApi, group_copies_lose_no_byte_in_partial_warps) {
   put_by_groups(me, 40, 0, 1);
   put_by_groups(me, 7, 0, 2);
   if (!hmc::gpu::driver_runs_host_kernels()) return;  // HMC launches blocks of one dimension
@@ -99,7 +99,7 @@ HMC_SPMD_TEST(device_api, groups_lose_no_byte_in_blocks_of_two_dimensions_and_in
   put_by_groups(me, 40, 8, 4);
 }
 
-HMC_SPMD_TEST(device_api, a_handle_is_refused_for_a_device_that_is_not_there) {
+HMC_SPMD_TEST(DeviceApi, handle_for_a_missing_device_is_rejected) {
   Mixed mixed(me, {"cpu", hmc::MemoryType::CPU}, 4096);
   const int count = hmc::memory::provider_for(hmc::MemoryType::NVIDIA_GPU).kernels()->vendor().device_count();
   for (const int device : {-1, count}) {
@@ -115,7 +115,7 @@ HMC_SPMD_TEST(device_api, a_handle_is_refused_for_a_device_that_is_not_there) {
   mixed.window.close();
 }
 
-HMC_SPMD_TEST(device_api, kernels_put_signal_and_read_contexts_in_windows_of_devices_of_hosts_and_of_both) {
+HMC_SPMD_TEST(DeviceApi, kernels_put_signal_and_read_contexts_in_every_window) {
   const hmc::spmd::MemoryKind cuda{"cuda", hmc::MemoryType::NVIDIA_GPU}, cpu{"cpu", hmc::MemoryType::CPU};
   std::uint64_t round = 0;
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{37}, std::size_t{4096}, std::size_t{30'000}})

@@ -17,7 +17,7 @@ hmc::spmd::MemoryKind device_kind(hmc::spmd::Me& me) {
 }  // namespace
 
 // Each step reads its input through its own allocator and modifies it on the host.
-HMC_SPMD_TEST(gpu, buffers_keep_their_elements_over_every_pair_of_the_drivers_allocators) {
+HMC_SPMD_TEST(Gpu, buffers_keep_elements_across_all_driver_allocators) {
   (void)device_kind(me);
   const hmc::Allocator all[] = {hmc::Allocator::host_new, hmc::Allocator::cuda, hmc::Allocator::cuda_async,
                                 hmc::Allocator::cuda_pinned, hmc::Allocator::cuda_managed};

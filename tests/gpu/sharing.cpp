@@ -132,7 +132,7 @@ void share_by(Me& me, const Provider& provider, const Driver& driver, SharingKin
 
 }  // namespace
 
-HMC_SPMD_TEST(gpu, each_kind_of_sharing_passes_between_two_processes) {
+HMC_SPMD_TEST(Gpu, each_kind_of_sharing_works_between_two_processes) {
   const Provider& provider = gpu(me);
   const Driver driver;
   for (const SharingKind kind : hmc::memory::sharing_kinds)
@@ -140,7 +140,7 @@ HMC_SPMD_TEST(gpu, each_kind_of_sharing_passes_between_two_processes) {
 }
 
 // Memory of a pool. The pool's descriptor is passed once for all allocations of the pool.
-HMC_SPMD_TEST(gpu, a_pools_memory_passes_between_two_processes) {
+HMC_SPMD_TEST(Gpu, pool_memory_is_shared_between_two_processes) {
   const Provider& provider = gpu(me);
   const Driver driver;
   const hmc::gpu::DriverApi& api = driver.api;
@@ -188,7 +188,7 @@ HMC_SPMD_TEST(gpu, a_pools_memory_passes_between_two_processes) {
 
 // A stream of one process waits for an event of another process, without a wait on the host. The bytes are complete
 // after it, however late the copy runs.
-HMC_SPMD_TEST(gpu, an_event_orders_streams_of_two_processes) {
+HMC_SPMD_TEST(Gpu, event_orders_streams_of_two_processes) {
   const Provider& provider = gpu(me);
   const Driver driver;
   const hmc::gpu::DriverApi& api = driver.api;
@@ -249,7 +249,7 @@ std::string way_to_take(const hmc::gpu::DriverApi& api, std::string_view forced)
 }  // namespace
 
 // HMC_DEVICE_SHARING forces one method. Otherwise the window uses the first available.
-HMC_SPMD_TEST(gpu, a_window_takes_the_way_that_is_forced_and_keeps_every_byte) {
+HMC_SPMD_TEST(Gpu, window_with_a_forced_path_keeps_every_byte) {
   (void)gpu(me);
   const Driver driver;
   const char* const forced = std::getenv("HMC_DEVICE_SHARING");
@@ -286,7 +286,7 @@ HMC_SPMD_TEST(gpu, a_window_takes_the_way_that_is_forced_and_keeps_every_byte) {
 }
 
 // Each rank is on a device of its own, if the driver reports the devices as peers.
-HMC_SPMD_TEST(gpu, a_window_over_two_devices_is_mapped_where_they_are_peers) {
+HMC_SPMD_TEST(Gpu, window_over_two_devices_is_mapped_between_peers) {
   (void)gpu(me);
   const Driver driver;
   int count = 0, out = 0, back = 0;

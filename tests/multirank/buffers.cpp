@@ -33,7 +33,7 @@ void check_same_offset(hmc::spmd::Me& me, std::uint64_t mine) {
 
 }  // namespace
 
-HMC_SPMD_TEST(buffers, of_a_window_are_put_to_and_got_from_at_their_offset) {
+HMC_SPMD_TEST(Buffers, put_and_get_use_the_buffer_offset_in_a_window) {
   hmc::spmd::over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     constexpr std::size_t count = 3000;
     Mixed mixed(me, kind, 1 << 17);
@@ -55,7 +55,7 @@ HMC_SPMD_TEST(buffers, of_a_window_are_put_to_and_got_from_at_their_offset) {
   });
 }
 
-HMC_SPMD_TEST(buffers, of_a_window_are_reduced_in_place) {
+HMC_SPMD_TEST(Buffers, buffers_in_a_window_are_reduced_in_place) {
   hmc::spmd::over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     constexpr std::size_t count = 2500;
     Mixed mixed(me, kind, 1 << 17);
@@ -73,7 +73,7 @@ HMC_SPMD_TEST(buffers, of_a_window_are_reduced_in_place) {
 }
 
 // Every rank makes the same calls. A freed range is allocated again.
-HMC_SPMD_TEST(buffers, of_a_window_grow_move_and_go_alike_on_all_ranks) {
+HMC_SPMD_TEST(Buffers, buffers_in_a_window_resize_equally_on_all_ranks) {
   hmc::Window window = hmc::Window::create(me.runtime->world(), 1 << 16);
   std::vector<std::uint64_t> expected;
   {
@@ -98,7 +98,7 @@ HMC_SPMD_TEST(buffers, of_a_window_grow_move_and_go_alike_on_all_ranks) {
 }
 
 // A handle that one rank holds longer doesn't hold the range: offsets would differ between ranks.
-HMC_SPMD_TEST(buffers, of_a_window_let_go_though_a_handle_is_kept) {
+HMC_SPMD_TEST(Buffers, kept_handle_does_not_keep_the_window_allocation) {
   hmc::Window window = hmc::Window::create(me.runtime->world(), 1 << 12);
   auto buffer = std::make_unique<Buffer<int>>(window, 100);
   const auto kept = me.rank == 0 ? buffer->get_host_accessible() : nullptr;

@@ -18,7 +18,7 @@ using namespace hmc::spmd;
 
 // Input copies, calls and output copies are all enqueued before any of them has run, since every copy on the streams is
 // delayed.
-HMC_SPMD_TEST(calls_on_streams, take_what_the_stream_made_and_give_it_what_comes_next) {
+HMC_SPMD_TEST(CallsOnStreams, call_is_ordered_between_kernels_of_the_stream) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = 2500, bytes = count * 4, calls = 4;
     ConnBuffer buffer(0, 2 * calls * bytes, kind.type);
@@ -56,7 +56,7 @@ HMC_SPMD_TEST(calls_on_streams, take_what_the_stream_made_and_give_it_what_comes
   });
 }
 
-HMC_SPMD_TEST(calls_on_streams, may_be_larger_than_what_they_go_through) {
+HMC_SPMD_TEST(CallsOnStreams, call_may_be_larger_than_staging) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = (9 << 20) / 4 + 3;
     ConnBuffer buffer(0, count * 4, kind.type);
@@ -76,7 +76,7 @@ HMC_SPMD_TEST(calls_on_streams, may_be_larger_than_what_they_go_through) {
 }
 
 // The result must not depend on which slots the algorithm sends from and writes to.
-HMC_SPMD_TEST(calls_on_streams, may_give_another_buffer_than_they_take) {
+HMC_SPMD_TEST(CallsOnStreams, output_may_be_another_buffer_than_the_input) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = 1 << 18;
     ConnBuffer in(0, count * 4, kind.type), out(0, count * 4, kind.type);
@@ -98,7 +98,7 @@ HMC_SPMD_TEST(calls_on_streams, may_give_another_buffer_than_they_take) {
 }
 
 // Neighbours have devices of different vendors. One side of a call may be in host memory.
-HMC_SPMD_TEST(calls_on_streams, join_devices_of_all_vendors) {
+HMC_SPMD_TEST(CallsOnStreams, devices_of_all_vendors_join_one_call) {
   std::vector<MemoryKind> kinds;
   on_every_kind(me, [&](const MemoryKind& kind) { kinds.push_back(kind); });
   for (std::size_t shift = 0; shift < kinds.size(); ++shift) {
@@ -131,7 +131,7 @@ HMC_SPMD_TEST(calls_on_streams, join_devices_of_all_vendors) {
 }
 
 // Ranks enqueue calls of two teams on two streams in different orders. A wait for one call must not block the other.
-HMC_SPMD_TEST(calls_on_streams, of_two_teams_need_no_common_order) {
+HMC_SPMD_TEST(CallsOnStreams, calls_of_two_teams_need_no_common_order) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = 1000, bytes = count * 4;
     ConnBuffer buffer(0, 2 * bytes, kind.type);
@@ -157,7 +157,7 @@ HMC_SPMD_TEST(calls_on_streams, of_two_teams_need_no_common_order) {
 }
 
 // Calls on streams have their own order: a rank may call the team's other collectives in between.
-HMC_SPMD_TEST(calls_on_streams, have_an_order_of_their_own) {
+HMC_SPMD_TEST(CallsOnStreams, calls_complete_in_their_own_order) {
   on_every_kind(me, [&](const MemoryKind& kind) {
     constexpr std::size_t count = 700, bytes = count * 4;
     ConnBuffer buffer(0, bytes, kind.type);

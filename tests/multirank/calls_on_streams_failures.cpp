@@ -16,7 +16,7 @@ using namespace hmc::spmd;
 
 }  // namespace
 
-HMC_SPMD_TEST(calls_on_streams, that_dont_match_are_found_by_who_calls_next) {
+HMC_SPMD_TEST(CallsOnStreams, mismatch_is_reported_by_the_next_call) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   on_every_kind(me, [&](const MemoryKind& kind) {
     ConnBuffer buffer(0, 4096, kind.type);
@@ -99,7 +99,7 @@ std::vector<std::string> calls_of(const MemoryKind& kind) {
 
 }  // namespace
 
-HMC_SPMD_TEST(calls_on_streams, amid_which_a_driver_fails_fail_all_that_come_later) {
+HMC_SPMD_TEST(CallsOnStreams, driver_failure_fails_all_later_calls) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   on_every_fake(me, [&](const MemoryKind& kind) {
     const ConnBuffer buffer(0, 4096, kind.type);
@@ -112,7 +112,7 @@ HMC_SPMD_TEST(calls_on_streams, amid_which_a_driver_fails_fail_all_that_come_lat
 }
 
 // The driver fails the background thread's query of the stream's progress.
-HMC_SPMD_TEST(calls_on_streams, whose_stream_cant_be_asked_fail_by_name) {
+HMC_SPMD_TEST(CallsOnStreams, failed_stream_query_names_the_call) {
   if (me.size < 2 || !me.options.processes) hmc::spmd::skip("for ranks with a driver each");
   on_every_fake(me, [&](const MemoryKind& kind) {
     ConnBuffer buffer(0, 4096, kind.type);
@@ -149,7 +149,7 @@ HMC_SPMD_TEST(calls_on_streams, whose_stream_cant_be_asked_fail_by_name) {
 }
 
 // If a stream operation fails, the background thread handles the call on all ranks.
-HMC_SPMD_TEST(calls_on_streams, go_by_the_host_where_streams_turn_out_not_to_wait) {
+HMC_SPMD_TEST(CallsOnStreams, calls_use_the_host_where_streams_cannot_wait) {
   if (me.size < 2 || !hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for two ranks on fake drivers");
   const MemoryKind kind = hmc::spmd::cuda(me);
   ConnBuffer buffer(0, 4096, kind.type);
@@ -173,7 +173,7 @@ HMC_SPMD_TEST(calls_on_streams, go_by_the_host_where_streams_turn_out_not_to_wai
   }
 }
 
-HMC_SPMD_TEST(calls_on_streams, of_what_has_no_streams_are_refused_on_all_ranks) {
+HMC_SPMD_TEST(CallsOnStreams, buffers_without_streams_are_rejected_on_all_ranks) {
   ConnBuffer buffer(0, 4096, me.rank == 0 ? hmc::MemoryType::CPU : hmc::spmd::kinds_of(me).back().type);
   hmc::Team team = me.runtime->world().duplicate();
   for (int again = 0; again < 2; ++again)  // the first failure leaves no state behind
@@ -181,7 +181,7 @@ HMC_SPMD_TEST(calls_on_streams, of_what_has_no_streams_are_refused_on_all_ranks)
   team.close();
 }
 
-HMC_SPMD_TEST(calls_on_streams, refuse_a_buffer_of_another_device_before_anybody_hears_of_the_call) {
+HMC_SPMD_TEST(CallsOnStreams, buffer_of_another_device_is_rejected_locally) {
   on_every_fake(me, [&](const MemoryKind& kind) {
     ConnBuffer buffer(0, 4096, kind.type), other(1, 4096, kind.type);
     hmc::Team team = me.runtime->world().duplicate();
@@ -198,7 +198,7 @@ HMC_SPMD_TEST(calls_on_streams, refuse_a_buffer_of_another_device_before_anybody
 }
 
 // The last rank closes the team without the call that the other ranks' streams wait for.
-HMC_SPMD_TEST(calls_on_streams, that_wait_for_a_rank_that_has_left_go_on_and_the_close_says_so) {
+HMC_SPMD_TEST(CallsOnStreams, close_reports_a_rank_that_left) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   on_every_kind(me, [&](const MemoryKind& kind) {
     ConnBuffer buffer(0, 4096, kind.type);
@@ -213,7 +213,7 @@ HMC_SPMD_TEST(calls_on_streams, that_wait_for_a_rank_that_has_left_go_on_and_the
 }
 
 // Calls the part of Team::close after the barrier of the ranks: it models a rank that hangs after that barrier.
-HMC_SPMD_TEST(calls_on_streams, are_waited_for_until_the_deadline_when_a_rank_never_comes_to_close) {
+HMC_SPMD_TEST(CallsOnStreams, close_waits_until_the_deadline_for_a_missing_rank) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   on_every_kind(me, [&](const MemoryKind& kind) {
     ConnBuffer buffer(0, 4096, kind.type);
@@ -239,7 +239,7 @@ HMC_SPMD_TEST(calls_on_streams, are_waited_for_until_the_deadline_when_a_rank_ne
 }
 
 // No rank closes the team. Destroying the object releases its streams, and its memory stays mapped while they use it.
-HMC_SPMD_TEST(calls_on_streams, of_a_team_that_goes_unclosed_go_on) {
+HMC_SPMD_TEST(CallsOnStreams, calls_of_an_unclosed_team_continue) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   on_every_kind(me, [&](const MemoryKind& kind) {
     ConnBuffer buffer(0, 4096, kind.type);

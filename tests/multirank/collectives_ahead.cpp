@@ -89,7 +89,7 @@ bool goes_by_load_and_store(Me& me) {
 
 // The test doesn't depend on time: a sender that waited for a receiver would deadlock, since the receiver waits for the
 // signal that follows the calls.
-HMC_SPMD_TEST(run_ahead, who_gives_comes_back_before_the_others_have_called) {
+HMC_SPMD_TEST(RunAhead, sender_returns_before_the_others_call) {
   if (!goes_by_load_and_store(me)) hmc::spmd::skip("for ranks of one node");
   hmc::Team& world = me.runtime->world();
   hmc::Window signals = hmc::Window::create(world, static_cast<std::size_t>(me.size) * 8);
@@ -111,7 +111,7 @@ HMC_SPMD_TEST(run_ahead, who_gives_comes_back_before_the_others_have_called) {
 }
 
 // Enough calls that every line is reused many times, while each rank in turn is late.
-HMC_SPMD_TEST(run_ahead, nothing_is_overwritten_that_a_late_rank_still_reads) {
+HMC_SPMD_TEST(RunAhead, memory_read_by_a_late_rank_is_not_overwritten) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t number = 0; number < 600; ++number) {
     const Rooted& each = rooted[number / 45 % rooted.size()];

@@ -52,7 +52,7 @@ void run_forms(Me& me, const Algorithm& algorithm, std::size_t count, std::uint6
 
 }  // namespace
 
-HMC_SPMD_TEST(algorithms, each_does_every_count_and_form) {
+HMC_SPMD_TEST(Algorithms, every_algorithm_supports_every_count_and_form) {
   std::uint64_t number = 0;
   for (const Algorithm& algorithm : algorithms()) {
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
@@ -61,7 +61,7 @@ HMC_SPMD_TEST(algorithms, each_does_every_count_and_form) {
   }
 }
 
-HMC_SPMD_TEST(algorithms, each_is_cut_into_pieces) {
+HMC_SPMD_TEST(Algorithms, every_algorithm_splits_into_pieces) {
   std::uint64_t number = 1'000'000;
   // Blocks or vectors of several pieces. An area holds at most half a MiB, on one node 64 KiB.
   const bool one_node = me.runtime->path(0).direct && me.runtime->path(me.size - 1).direct;
@@ -81,7 +81,7 @@ HMC_SPMD_TEST(algorithms, each_is_cut_into_pieces) {
 
 // Blocks from another node are received directly into the output and forwarded from there, unless all of them arrive
 // before the call starts. The latter doesn't happen every time.
-HMC_SPMD_TEST(algorithms, what_is_handed_on_lands_too) {
+HMC_SPMD_TEST(Algorithms, forwarded_data_is_received_too) {
   for (const char* name : {"ring", "ring_segmented", "hierarchical_ring"}) {
     const Algorithm& algorithm = *hmc::collectives::schedule::find(Collective::allgather, name);
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
@@ -99,7 +99,7 @@ HMC_SPMD_TEST(algorithms, what_is_handed_on_lands_too) {
   }
 }
 
-HMC_SPMD_TEST(algorithms, the_forced_one_is_taken) {
+HMC_SPMD_TEST(Algorithms, forced_algorithm_is_used) {
   hmc::Team& world = me.runtime->world();
   for (const Algorithm& algorithm : algorithms()) {
     const Forced forced(world, algorithm.collective, &algorithm);
@@ -118,7 +118,7 @@ HMC_SPMD_TEST(algorithms, the_forced_one_is_taken) {
   }
 }
 
-HMC_SPMD_TEST(algorithms, reductions_do_every_type_and_operation) {
+HMC_SPMD_TEST(Algorithms, reductions_support_every_type_and_operation) {
   Grounds grounds(me, 1000 * 8);
   std::uint64_t call = 0;
   for (const Algorithm& algorithm : algorithms()) {
@@ -141,7 +141,7 @@ HMC_SPMD_TEST(algorithms, reductions_do_every_type_and_operation) {
 }
 
 // These sums depend on the order of addition and on its grouping: all ranks must use the same.
-HMC_SPMD_TEST(algorithms, each_gives_all_ranks_the_same_bits) {
+HMC_SPMD_TEST(Algorithms, all_ranks_have_the_same_bits) {
   hmc::Team& world = me.runtime->world();
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective != Collective::allreduce) continue;

@@ -20,7 +20,7 @@ Placing uniform(bool in_window, bool out_window, bool in_place, std::size_t shif
 
 }  // namespace
 
-HMC_SPMD_TEST(allreduce, combines_every_type_with_every_operation) {
+HMC_SPMD_TEST(Allreduce, every_type_is_combined_with_every_operation) {
   Grounds grounds(me, 4097 * 8);
   std::uint64_t call = 0;
   for (const DType type : hmc::collectives::all_types) {
@@ -38,7 +38,7 @@ HMC_SPMD_TEST(allreduce, combines_every_type_with_every_operation) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(allreduce, takes_buffers_wherever_they_lie) {
+HMC_SPMD_TEST(Allreduce, buffers_may_be_at_any_address) {
   Grounds grounds(me, 100'000 * 4);
   std::uint64_t call = 1000;
   for (const std::size_t count : {std::size_t{13}, std::size_t{1000}, std::size_t{4097}, std::size_t{100'000}}) {
@@ -57,7 +57,7 @@ HMC_SPMD_TEST(allreduce, takes_buffers_wherever_they_lie) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(allreduce, takes_odd_counts_of_large_buffers) {
+HMC_SPMD_TEST(Allreduce, odd_counts_of_large_buffers_are_correct) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::size_t longest = (std::size_t{4} << 20) + 12;  // a sanitizer takes a second per buffer
   constexpr std::size_t sizes[] = {longest};
@@ -79,7 +79,7 @@ HMC_SPMD_TEST(allreduce, takes_odd_counts_of_large_buffers) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(allreduce, gives_all_ranks_the_same_bits) {
+HMC_SPMD_TEST(Allreduce, all_ranks_have_the_same_bits) {
   // These sums depend on the order of addition: all ranks must use the same order.
   for (const std::size_t count : {std::size_t{3}, std::size_t{1001}, std::size_t{50'001}}) {
     std::vector<float> in(count), out(count), all(count * static_cast<std::size_t>(me.size));
@@ -106,7 +106,7 @@ HMC_SPMD_TEST(allreduce, gives_all_ranks_the_same_bits) {
   }
 }
 
-HMC_SPMD_TEST(allreduce, sums_halves_in_float) {
+HMC_SPMD_TEST(Allreduce, half_floats_are_summed_in_float) {
   // 16-bit accumulation would lose every 1: 2048 + 1 is 2048 in f16, and 256 + 1 is 256 in bf16.
   for (const std::size_t count : {std::size_t{5}, std::size_t{20'000}}) {
     std::vector<hmc::float16> half(count, hmc::float16(me.rank == 0 ? 2048.0F : 1.0F));
@@ -121,7 +121,7 @@ HMC_SPMD_TEST(allreduce, sums_halves_in_float) {
   }
 }
 
-HMC_SPMD_TEST(allreduce, lets_nan_and_infinity_through) {
+HMC_SPMD_TEST(Allreduce, nan_and_infinity_are_propagated) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const std::size_t count : {std::size_t{9}, std::size_t{10'000}}) {
     for (const Op op : {hmc::sum, hmc::min, hmc::max, hmc::avg}) {
@@ -143,7 +143,7 @@ HMC_SPMD_TEST(allreduce, lets_nan_and_infinity_through) {
   }
 }
 
-HMC_SPMD_TEST(allreduce, counts_what_was_staged) {
+HMC_SPMD_TEST(Allreduce, counters_have_staged_bytes) {
   if (!all_direct(me)) skip("some pair of ranks shares no memory");
   constexpr std::size_t count = 100'000;
   Grounds grounds(me, count * 4);
@@ -162,7 +162,7 @@ HMC_SPMD_TEST(allreduce, counts_what_was_staged) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(allreduce, uses_memory_of_any_open_window) {
+HMC_SPMD_TEST(Allreduce, memory_of_any_open_window_is_used_in_place) {
   // Several windows of different sizes are open, input and output are in different windows, and one window is closed.
   hmc::Team& world = me.runtime->world();
   constexpr std::size_t count = 5000;
@@ -182,7 +182,7 @@ HMC_SPMD_TEST(allreduce, uses_memory_of_any_open_window) {
   a.close();
 }
 
-HMC_SPMD_TEST(allreduce, rejects_what_makes_no_sense_and_goes_on) {
+HMC_SPMD_TEST(Allreduce, invalid_arguments_are_rejected_and_the_team_continues) {
   hmc::Team& world = me.runtime->world();
   float x = 1, y = 0;
   HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.allreduce(&x, &y, 1, DType::f32, hmc::band));

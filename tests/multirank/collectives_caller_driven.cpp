@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 }  // namespace
 
-HMC_SPMD_TEST(caller_driven, goes_on_in_calls_alone) {
+HMC_SPMD_TEST(CallerDriven, requests_progress_only_in_calls) {
   const char* const how = std::getenv("HMC_PROGRESS");
   HMC_CHECK_MSG(how != nullptr && std::string_view(how) == "caller", "to be run with HMC_PROGRESS=caller");
   hmc::Team& world = me.runtime->world();

@@ -86,7 +86,7 @@ template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op) { ch
 
 }  // namespace
 
-HMC_SPMD_TEST(deterministic, bits_are_those_of_one_fold) {
+HMC_SPMD_TEST(Deterministic, result_equals_one_fold) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{100'001}}) {
     check_all<float>(me, count, hmc::sum);
     check_all<hmc::float16>(me, count, hmc::sum);
@@ -98,7 +98,7 @@ HMC_SPMD_TEST(deterministic, bits_are_those_of_one_fold) {
   }
 }
 
-HMC_SPMD_TEST(deterministic, whatever_is_forced) {
+HMC_SPMD_TEST(Deterministic, result_does_not_depend_on_forced_algorithms) {
   for (const Algorithm& algorithm : hmc::collectives::schedule::algorithms()) {
     if (!hmc::collectives::schedule::reduces(algorithm.collective)) continue;
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
@@ -108,7 +108,7 @@ HMC_SPMD_TEST(deterministic, whatever_is_forced) {
 }
 
 // A user's function may be declared commutative. The bits are still those of rank order.
-HMC_SPMD_TEST(deterministic, by_users_functions) {
+HMC_SPMD_TEST(Deterministic, result_with_user_functions_is_deterministic) {
   for (const bool commutes : {false, true}) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{100'001}}) {
       check_all<float>(me, count, hmc::sum, Reduction(add<float>, nullptr, commutes));
@@ -118,7 +118,7 @@ HMC_SPMD_TEST(deterministic, by_users_functions) {
 }
 
 // In windows and in private memory, in place, shifted. The same elements in one large call and in many small ones.
-HMC_SPMD_TEST(deterministic, wherever_buffers_lie_and_however_calls_are_cut) {
+HMC_SPMD_TEST(Deterministic, result_does_not_depend_on_addresses_or_pieces) {
   constexpr std::size_t most = 30'000;
   Grounds grounds(me, most * sizeof(float));
   hmc::Team& world = me.runtime->world();
@@ -143,7 +143,7 @@ HMC_SPMD_TEST(deterministic, wherever_buffers_lie_and_however_calls_are_cut) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(deterministic, sixteen_bit_floats_are_rounded_once_in_any_case) {
+HMC_SPMD_TEST(Deterministic, sixteen_bit_floats_are_rounded_once) {
   constexpr std::size_t count = 500;
   const auto in = contribution_of<hmc::bfloat16>(me.rank, count);
   std::vector<hmc::bfloat16> out(count);

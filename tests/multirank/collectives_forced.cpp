@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Algorithms, an_unknown_one_is_refused_with_the_names_there_are) {
+TEST(Algorithms, unknown_algorithm_is_rejected_with_the_valid_names) {
   for (const char* const setting :
        {"allreduce:nothing", "nothing:ring", "allreduce", "allreduce:ring,,", "barrier:ring"}) {
     try {
@@ -27,7 +27,7 @@ TEST(Algorithms, an_unknown_one_is_refused_with_the_names_there_are) {
   }
 }
 
-TEST(Algorithms, the_environment_forces_them) {
+TEST(Algorithms, environment_forces_algorithms) {
   auto places = bootstrap::make_inproc(2, 1);
   std::vector<std::thread> threads;
   for (auto& place : places) {
@@ -46,7 +46,7 @@ TEST(Algorithms, the_environment_forces_them) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(Algorithms, all_ranks_force_the_same) {
+TEST(Algorithms, different_forced_algorithms_are_rejected) {
   auto places = bootstrap::make_inproc(2, 1);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {

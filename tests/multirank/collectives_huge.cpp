@@ -79,7 +79,7 @@ std::uint64_t byte_of(int rank, std::size_t i) { return Pattern{rank, 3}.word(i 
 
 }  // namespace
 
-HMC_SPMD_TEST(huge, counts_beyond_32_bits) {
+HMC_SPMD_TEST(Huge, counts_beyond_32_bits_are_correct) {
   hmc::Team& world = me.runtime->world();
   const std::size_t bytes = setting(me, "bytes", (std::uint64_t{1} << 31) + 4099);
   Repeated in(bytes), out(bytes);
@@ -97,7 +97,7 @@ HMC_SPMD_TEST(huge, counts_beyond_32_bits) {
 }
 
 // One such block per rank: the second block also begins beyond 31 bits.
-HMC_SPMD_TEST(huge, blocks_beyond_32_bits) {
+HMC_SPMD_TEST(Huge, blocks_beyond_32_bits_are_correct) {
   if (me.size > 2) skip("more ranks show no more, and take a minute");
   hmc::Team& world = me.runtime->world();
   const std::size_t bytes = setting(me, "bytes", (std::uint64_t{1} << 31) + 4099) / 4096 * 4096;

@@ -23,7 +23,7 @@ void add_slowly(void* accumulated, const void* next, std::size_t count, DType, v
   std::this_thread::sleep_for(nap);
 }
 
-TEST_P(Mismatch, a_rank_that_never_comes_is_named_by_requests_too) {
+TEST_P(Mismatch, requests_name_a_missing_rank) {
   const int missing = ranks() - 1;
   for (const bool any : {false, true}) {
     const auto outcomes = run(
@@ -49,7 +49,7 @@ TEST_P(Mismatch, a_rank_that_never_comes_is_named_by_requests_too) {
 }
 
 // The deadline is for missing ranks, not for slow ones.
-TEST_P(Mismatch, a_call_that_moves_has_no_deadline) {
+TEST_P(Mismatch, call_with_progress_has_no_deadline) {
   // Forced for its short steps, independent of the measured parameters. A step of recursive doubling would take half of
   // the deadline.
   forced = "allreduce:ring_segmented";
@@ -78,7 +78,7 @@ TEST_P(Mismatch, a_call_that_moves_has_no_deadline) {
   }
 }
 
-TEST_P(Mismatch, a_rank_that_never_comes_is_named) {
+TEST_P(Mismatch, blocking_call_names_a_missing_rank) {
   const int missing = ranks() - 1;
   const auto outcomes = run(
       [&](Team& world, int rank) {

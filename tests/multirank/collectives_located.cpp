@@ -62,7 +62,7 @@ template <typename T> void check_one(Me& me, Collective collective, std::size_t 
 
 }  // namespace
 
-HMC_SPMD_TEST(located, every_algorithm_finds_the_best_value_and_its_lowest_index) {
+HMC_SPMD_TEST(Located, every_algorithm_returns_the_best_value_with_the_lowest_index) {
   std::uint64_t call = 0;
   for (const Algorithm& algorithm : hmc::collectives::schedule::algorithms()) {
     if (!hmc::collectives::schedule::reduces(algorithm.collective)) continue;
@@ -76,7 +76,7 @@ HMC_SPMD_TEST(located, every_algorithm_finds_the_best_value_and_its_lowest_index
   }
 }
 
-HMC_SPMD_TEST(located, small_and_large_and_in_pieces) {
+HMC_SPMD_TEST(Located, small_large_and_split_calls_are_correct) {
   std::uint64_t call = 1000;
   for (const Collective collective : {Collective::allreduce, Collective::reduce, Collective::scan}) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{500}, std::size_t{40'001}}) {
@@ -86,7 +86,7 @@ HMC_SPMD_TEST(located, small_and_large_and_in_pieces) {
   }
 }
 
-HMC_SPMD_TEST(located, go_with_their_own_operations_alone) {
+HMC_SPMD_TEST(Located, other_operations_are_rejected) {
   hmc::Team& world = me.runtime->world();
   Located<float> pair, out;
   float value = 0;

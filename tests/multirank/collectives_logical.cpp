@@ -151,9 +151,9 @@ void check_reductions(Me& me, hmc::Team& team, int first_of_world, bool every_al
 
 }  // namespace
 
-HMC_SPMD_TEST(logical, every_result_is_0_or_1) { check_reductions(me, me.runtime->world(), 0, true); }
+HMC_SPMD_TEST(Logical, every_result_is_0_or_1) { check_reductions(me, me.runtime->world(), 0, true); }
 
-HMC_SPMD_TEST(logical, a_team_of_one_rank_gives_0_or_1_too) {
+HMC_SPMD_TEST(Logical, team_of_one_rank_has_results_0_or_1) {
   hmc::Team alone = me.runtime->world().split(me.rank);
   check_reductions(me, alone, me.rank, false);
   alone.close();

@@ -13,7 +13,7 @@ void keep_last(void* accumulated, const void* next, std::size_t count, DType typ
   std::memcpy(accumulated, next, count * size_of(type));
 }
 
-TEST_P(Mismatch, of_counts) {
+TEST_P(Mismatch, different_counts_are_reported) {
   using Counts = std::pair<std::size_t, std::size_t>;
   for (const auto& [one, other] : {Counts{1, 2}, {0, 1}, {6, 7}, {512, 513}, {5, 100'000}, {100'000, 100'001}}) {
     SCOPED_TRACE(testing::Message() << one << " against " << other);
@@ -30,7 +30,7 @@ TEST_P(Mismatch, of_counts) {
 }
 
 // The other tests allow seconds for a busy machine. Here the best of many jobs counts.
-TEST_P(Mismatch, is_told_in_milliseconds) {
+TEST_P(Mismatch, mismatch_is_reported_within_milliseconds) {
   constexpr std::chrono::milliseconds soon(100);
   std::chrono::nanoseconds best = std::chrono::hours(1);
   for (int job = 0; job < 20 && best > soon; ++job) {
@@ -48,7 +48,7 @@ TEST_P(Mismatch, is_told_in_milliseconds) {
   EXPECT_LE(best, soon);
 }
 
-TEST_P(Mismatch, of_types) {
+TEST_P(Mismatch, different_types_are_reported) {
   for (const std::size_t count : {std::size_t{4}, std::size_t{100'000}}) {
     expect_mismatch(
         run([&](Team& world, int rank) {
@@ -60,7 +60,7 @@ TEST_P(Mismatch, of_types) {
   }
 }
 
-TEST_P(Mismatch, of_operations) {
+TEST_P(Mismatch, different_operations_are_reported) {
   for (const std::size_t count : {std::size_t{4}, std::size_t{100'000}}) {
     expect_mismatch(
         run([&](Team& world, int rank) {
@@ -82,7 +82,7 @@ TEST_P(Mismatch, of_operations) {
 }
 
 // The Reduction's options select the algorithm, so they are part of the compared call.
-TEST_P(Mismatch, of_how_a_reduction_is_done) {
+TEST_P(Mismatch, different_determinism_is_reported) {
   expect_mismatch(run([&](Team& world, int rank) {
     auto out = output();
     world.reduce_scatter(in.data(), out.data(), 6, DType::u64, rank == 1 ? deterministic(sum) : Reduction(sum));
@@ -96,7 +96,7 @@ TEST_P(Mismatch, of_how_a_reduction_is_done) {
 }
 
 // Ranks can't compare users' functions. They compare all other arguments.
-TEST_P(Mismatch, of_calls_with_users_functions) {
+TEST_P(Mismatch, different_user_functions_are_reported) {
   struct Asked {
     Reduction how = Reduction(reduce_nothing, nullptr, true);
     DType type = DType::u64;
@@ -124,7 +124,7 @@ TEST_P(Mismatch, of_calls_with_users_functions) {
   expect_mismatch(outcomes_of({.how = sum}), {text, "allreduce(6 x u64, sum)"});
 }
 
-TEST_P(Mismatch, of_collectives) {
+TEST_P(Mismatch, different_collectives_are_reported) {
   const auto call = [&](Team& world, int kind, std::size_t bytes) {
     auto out = output();
     switch (kind) {
@@ -148,7 +148,7 @@ TEST_P(Mismatch, of_collectives) {
   }
 }
 
-TEST_P(Mismatch, of_roots_and_sizes) {
+TEST_P(Mismatch, different_roots_and_sizes_are_reported) {
   for (const std::size_t bytes : {std::size_t{16}, std::size_t{3000}, std::size_t{400'000}}) {
     SCOPED_TRACE(bytes);
     expect_mismatch(run([&](Team& world, int rank) {
@@ -172,7 +172,7 @@ TEST_P(Mismatch, of_roots_and_sizes) {
 }
 
 // The ranks wait in a ring: none receives a message that it could compare.
-TEST_P(Mismatch, of_ranks_that_all_wait_for_another_root) {
+TEST_P(Mismatch, ranks_that_all_wait_for_another_root_are_reported) {
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{100'000}}) {
     const auto text = [&](int root) {
       return "broadcast(" + std::to_string(bytes) + " bytes, root " + std::to_string(root) + ")";
@@ -186,7 +186,7 @@ TEST_P(Mismatch, of_ranks_that_all_wait_for_another_root) {
 }
 
 // Two such rings at once. The queries for one call must not prevent the queries for the other.
-TEST_P(Mismatch, of_what_is_started_and_of_the_call_that_blocks) {
+TEST_P(Mismatch, started_and_blocking_calls_are_reported) {
   expect_mismatch(run([&](Team& world, int rank) {
     world.barrier();
     auto out = output();

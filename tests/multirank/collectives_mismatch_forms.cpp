@@ -13,7 +13,7 @@ void expect_calls_by(Team& world, std::string_view collective, std::string_view 
   EXPECT_EQ(world.calls_by_algorithm(collective, "direct"), 0U) << collective;
 }
 
-TEST_P(Mismatch, of_schedules) {
+TEST_P(Mismatch, different_schedules_are_reported) {
   forced = "gather:linear,scatter:linear,alltoall:pairwise,reduce_scatter:ring,scan:recursive_doubling,reduce:binomial";
   const auto call = [&](Team& world, int kind) {
     auto out = output();
@@ -53,7 +53,7 @@ TEST_P(Mismatch, of_schedules) {
 }
 
 // One collective uses load and store where possible, the other a schedule.
-TEST_P(Mismatch, of_a_schedule_and_another_collective) {
+TEST_P(Mismatch, schedule_against_another_collective_is_reported) {
   forced = "gather:binomial";
   const auto outcomes = run([&](Team& world, int rank) {
     auto out = output();
@@ -66,7 +66,7 @@ TEST_P(Mismatch, of_a_schedule_and_another_collective) {
 }
 
 // Each form of a collective against each other form: load and store, a schedule, non-blocking.
-TEST_P(Mismatch, of_forms) {
+TEST_P(Mismatch, different_forms_are_reported) {
   forced = "gather:binomial,alltoall:pairwise";
   const auto call = [&](Team& world, int form) {
     auto out = output();
@@ -109,7 +109,7 @@ TEST_P(Mismatch, of_forms) {
 }
 
 // So many calls that a list of the last few wouldn't reach back to the mismatch.
-TEST_P(Mismatch, of_an_old_call_among_many_under_way) {
+TEST_P(Mismatch, old_call_among_many_in_flight_is_reported) {
   constexpr int many = 400;
   const auto outcomes = run([&](Team& world, int rank) {
     std::vector<std::uint64_t> out(many);
@@ -122,7 +122,7 @@ TEST_P(Mismatch, of_an_old_call_among_many_under_way) {
 }
 
 // One rank is ahead by as many calls as possible.
-TEST_P(Mismatch, of_calls_that_one_rank_has_long_left) {
+TEST_P(Mismatch, calls_that_one_rank_completed_long_ago_are_reported) {
   const auto outcomes = run([&](Team& world, int rank) {
     auto out = output();
     for (int i = 0; i < 60; ++i) world.gather(in.data(), out.data(), rank == 1 && i == 5 ? 16 : 8, 0);
@@ -132,7 +132,7 @@ TEST_P(Mismatch, of_calls_that_one_rank_has_long_left) {
 }
 
 // Each rank is a root in its own view and waits for no message, until a rank is too far ahead.
-TEST_P(Mismatch, of_calls_in_which_nobody_waits) {
+TEST_P(Mismatch, calls_without_a_waiting_rank_are_reported) {
   const auto outcomes = run([&](Team& world, int rank) {
     std::uint64_t word = 0;
     for (int i = 0; i < 200; ++i) world.broadcast(&word, sizeof word, rank);
@@ -143,7 +143,7 @@ TEST_P(Mismatch, of_calls_in_which_nobody_waits) {
 
 // The odd rank answers no query while it is outside a call. Its message or its ledger reports its call, so no rank
 // reports it as missing.
-TEST_P(Mismatch, of_a_rank_that_only_gave_and_is_in_no_call_now) {
+TEST_P(Mismatch, sender_outside_of_calls_is_reported) {
   const int odd = ranks() - 1;
   std::barrier here(ranks()), told(ranks());
   const auto outcomes = run([&](Team& world, int rank) {
@@ -172,7 +172,7 @@ TEST_P(Mismatch, of_a_rank_that_only_gave_and_is_in_no_call_now) {
   }
 }
 
-TEST_P(Mismatch, ends_the_team) {
+TEST_P(Mismatch, mismatch_ends_the_team) {
   const auto outcomes = run([&](Team& world, int rank) {
     std::uint64_t out = 0;
     try {

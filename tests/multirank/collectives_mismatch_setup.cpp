@@ -7,11 +7,11 @@
 namespace hmc {
 namespace {
 
-class ConstructionMismatch : public Mismatch {
+class TeamCreationMismatch : public Mismatch {
  protected:
   // Longer than in the other tests, since a slow machine has more work here. A correct run doesn't wait for it.
   static constexpr std::chrono::seconds deadline{60};
-  ConstructionMismatch() { at_most = deadline / 2; }
+  TeamCreationMismatch() { at_most = deadline / 2; }
 
   enum What {
     create,
@@ -76,14 +76,14 @@ class ConstructionMismatch : public Mismatch {
   }
 };
 
-TEST_P(ConstructionMismatch, with_collectives) {
+TEST_P(TeamCreationMismatch, team_creation_against_a_collective_is_reported) {
   constexpr What further[] = {large_allreduce, ibarrier, gather};
   int odd = ranks() / 2;
   for (const What one : {create, create_over, close, end, split, duplicate})
     for (const What other : {allreduce, barrier, further[odd % 3]}) expect_told(one, other, odd++ % ranks());
 }
 
-TEST_P(ConstructionMismatch, of_two_of_them) {
+TEST_P(TeamCreationMismatch, two_different_team_creations_are_reported) {
   using Two = std::pair<What, What>;
   int odd = 1;
   for (const auto& [one, other] : {Two{create, close},
@@ -97,7 +97,7 @@ TEST_P(ConstructionMismatch, of_two_of_them) {
     expect_told(one, other, odd++ % ranks());
 }
 
-TEST_P(ConstructionMismatch, of_windows_closed_in_another_order) {
+TEST_P(TeamCreationMismatch, windows_closed_in_another_order_are_reported) {
   const auto outcomes = run_runtime(
       [&](Runtime& runtime, int rank) {
         Window windows[] = {Window::create(runtime.world(), 4096), Window::create(runtime.world(), 4096)};
@@ -108,7 +108,7 @@ TEST_P(ConstructionMismatch, of_windows_closed_in_another_order) {
 }
 
 // A duplicated team has its own sequence of calls.
-TEST_P(ConstructionMismatch, on_another_team) {
+TEST_P(TeamCreationMismatch, team_creation_on_another_team_is_reported) {
   const auto outcomes = run(
       [&](Team& world, int rank) {
         Team team = world.duplicate();
@@ -124,7 +124,7 @@ TEST_P(ConstructionMismatch, on_another_team) {
 }
 
 // A mismatch on the world doesn't prevent its ranks from closing the runtime in order.
-TEST_P(ConstructionMismatch, leaves_the_runtime_to_be_closed) {
+TEST_P(TeamCreationMismatch, runtime_can_be_closed_afterwards) {
   const auto outcomes = run_runtime(
       [&](Runtime& runtime, int rank) {
         std::uint64_t out = 0;
@@ -151,7 +151,7 @@ void expect_closed(Runtime& runtime) {
 }
 
 // Only one rank has failed. It notifies the others while they close.
-TEST_P(ConstructionMismatch, an_earlier_failure_of_one_rank_leaves_the_runtime_to_be_closed) {
+TEST_P(TeamCreationMismatch, runtime_can_be_closed_after_an_earlier_local_failure) {
   std::barrier here(ranks());
   const auto outcomes = run_runtime(
       [&](Runtime& runtime, int rank) {
@@ -170,7 +170,7 @@ TEST_P(ConstructionMismatch, an_earlier_failure_of_one_rank_leaves_the_runtime_t
 
 // A rank that only sends in a gather gets the mismatch in its next call. That call, a close, still closes: otherwise no
 // rank could close.
-TEST_P(ConstructionMismatch, first_heard_of_while_closing_closes_all_the_same) {
+TEST_P(TeamCreationMismatch, close_completes_when_it_detects_the_mismatch) {
   std::barrier here(ranks());
   const auto outcomes = run_runtime(
       [&](Runtime& runtime, int rank) {
@@ -192,7 +192,7 @@ TEST_P(ConstructionMismatch, first_heard_of_while_closing_closes_all_the_same) {
 }
 
 // A rank that exits after its error must not be reported instead of the mismatch.
-TEST_P(ConstructionMismatch, wins_over_the_deaths_of_those_that_it_ended) {
+TEST_P(TeamCreationMismatch, mismatch_is_reported_instead_of_resulting_deaths) {
   const auto outcomes = run_runtime(
       [&](Runtime& runtime, int rank) {
         Runtime own = std::move(runtime);  // at the first Error its destructor leaves without a goodbye
@@ -204,7 +204,7 @@ TEST_P(ConstructionMismatch, wins_over_the_deaths_of_those_that_it_ended) {
   expect_mismatch(outcomes, {"gather(8 bytes, root 0)", "gather(16 bytes, root 0)"});
 }
 
-TEST_P(ConstructionMismatch, wins_over_deaths_on_a_rank_that_looks_when_all_others_have_ended) {
+TEST_P(TeamCreationMismatch, mismatch_is_reported_by_a_rank_that_checks_last) {
   for (const bool has_put : {false, true}) {  // the barrier completes the put first
     std::barrier here(ranks());
     const auto outcomes = run_runtime(
@@ -232,7 +232,7 @@ TEST_P(ConstructionMismatch, wins_over_deaths_on_a_rank_that_looks_when_all_othe
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ConstructionMismatch,
+INSTANTIATE_TEST_SUITE_P(Ranks, TeamCreationMismatch,
                          testing::Values(std::tuple(2, 1), std::tuple(2, 2), std::tuple(3, 1), std::tuple(4, 2),
                                          std::tuple(5, 1)),
                          [](const auto& info) {

@@ -48,7 +48,7 @@ class TeamsMismatch : public Mismatch {
   std::barrier<> here_{ranks()}, told_{ranks()};
 };
 
-TEST_P(TeamsMismatch, is_told_to_who_waits_in_another_team_for_a_rank_that_does_not_come) {
+TEST_P(TeamsMismatch, wait_in_another_team_for_a_missing_rank_reports_it) {
   at_most = 11s;  // half of the deadline, with a reserve
   for (const bool by_request : {false, true}) {
     expect_told(run_two([&](Runtime&, Team&) { told_.arrive_and_wait(); },
@@ -65,18 +65,18 @@ TEST_P(TeamsMismatch, is_told_to_who_waits_in_another_team_for_a_rank_that_does_
   }
 }
 
-TEST_P(TeamsMismatch, is_told_to_who_waits_in_another_team_for_a_rank_that_closes) {
+TEST_P(TeamsMismatch, wait_in_another_team_for_a_closing_rank_reports_it) {
   expect_told(run_two([](Runtime& runtime, Team&) { EXPECT_THROW(runtime.close(), Error); },
                       [](Team&, Team& other) { other.barrier(); }));
 }
 
-TEST_P(TeamsMismatch, is_told_to_who_waits_in_another_team_for_a_rank_that_has_ended) {
+TEST_P(TeamsMismatch, wait_in_another_team_for_an_ended_rank_reports_it) {
   expect_told(run_two([](Runtime& runtime, Team&) { [[maybe_unused]] const Runtime gone = std::move(runtime); },
                       [](Team&, Team& other) { other.barrier(); }));
 }
 
 // The root catches the error, waits, and then uses the other team.
-TEST_P(TeamsMismatch, leaves_other_teams_to_those_that_catch_it) {
+TEST_P(TeamsMismatch, other_teams_work_after_the_error_is_caught) {
   const auto outcomes = run_two(
       [](Runtime&, Team& other) {
         std::this_thread::sleep_for(700ms);

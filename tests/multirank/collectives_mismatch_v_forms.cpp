@@ -8,7 +8,7 @@ namespace hmc {
 namespace {
 
 // A send count differs from the peer's receive count: no data moves, all ranks get the error, and the team still works.
-TEST_P(Mismatch, of_counts_of_a_pair) {
+TEST_P(Mismatch, different_counts_of_a_pair_are_reported) {
   using Two = std::pair<std::size_t, std::size_t>;
   const auto n = static_cast<std::size_t>(ranks());
   using Counts = std::vector<std::size_t>;
@@ -57,7 +57,7 @@ TEST_P(Mismatch, of_counts_of_a_pair) {
 
 // The largest number of bytes is the same, so only the element size and count differ. All ranks compare counts in
 // elements.
-TEST_P(Mismatch, of_elements) {
+TEST_P(Mismatch, different_elements_are_reported) {
   const auto n = static_cast<std::size_t>(ranks());
   struct Element {
     std::size_t bytes, largest;
@@ -92,7 +92,7 @@ TEST_P(Mismatch, of_elements) {
 }
 
 // Sizes beyond a real job. The bits that don't fit into the word must still change it.
-TEST(Signatures, of_elements_of_any_size) {
+TEST(Signatures, elements_of_any_size_are_compared) {
   using collectives::Signature;
   std::vector<std::uint64_t> words;
   for (const std::uint64_t largest : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{7} << 32}) {
@@ -107,7 +107,7 @@ TEST(Signatures, of_elements_of_any_size) {
 }
 
 // A v-form's counts are reported by their hash, not as a number of bytes.
-TEST_P(Mismatch, of_counts_of_v_forms) {
+TEST_P(Mismatch, different_counts_of_v_forms_are_reported) {
   const auto n = static_cast<std::size_t>(ranks());
   const std::vector<std::string> texts{"allgatherv(counts with hash ", "gatherv(counts with hash ",
                                        "reduce_scatterv(counts with hash "};

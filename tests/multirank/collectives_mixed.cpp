@@ -38,7 +38,7 @@ void require_right(const EveryCall& call, const Every& what) {
 
 }  // namespace
 
-HMC_SPMD_TEST(mixed, blocking_ones_follow_each_other) {
+HMC_SPMD_TEST(Mixed, blocking_calls_alternate) {
   std::mt19937_64 random(me.options.seed * 104'729);
   for (std::uint64_t call = 1; call <= setting(me, "calls", 600); ++call) {
     const Every what = choose(random, me.size, call);
@@ -49,7 +49,7 @@ HMC_SPMD_TEST(mixed, blocking_ones_follow_each_other) {
   }
 }
 
-HMC_SPMD_TEST(mixed, non_blocking_ones_overlap_and_end_in_any_order) {
+HMC_SPMD_TEST(Mixed, non_blocking_calls_overlap_and_complete_in_any_order) {
   struct UnderWay {
     Every what;
     std::unique_ptr<EveryCall> call;

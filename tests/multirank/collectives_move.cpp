@@ -21,7 +21,7 @@ void come_late(const Me& me, std::uint64_t round) {
 
 }  // namespace
 
-HMC_SPMD_TEST(barrier, nobody_leaves_before_all_have_come) {
+HMC_SPMD_TEST(Barrier, no_rank_leaves_before_all_have_entered) {
   hmc::Team& world = me.runtime->world();
   Window win = Window::create(world, 64);
   for (std::uint64_t round = 1; round <= 200; ++round) {
@@ -35,7 +35,7 @@ HMC_SPMD_TEST(barrier, nobody_leaves_before_all_have_come) {
   win.close();
 }
 
-HMC_SPMD_TEST(barrier, completes_earlier_puts) {
+HMC_SPMD_TEST(Barrier, barrier_completes_earlier_puts) {
   hmc::Team& world = me.runtime->world();
   constexpr std::size_t bytes = 20'000;
   const auto part = [&](int rank) { return static_cast<std::uint64_t>(rank) * bytes; };
@@ -56,7 +56,7 @@ HMC_SPMD_TEST(barrier, completes_earlier_puts) {
   win.close();
 }
 
-HMC_SPMD_TEST(broadcast, reaches_all_from_every_root) {
+HMC_SPMD_TEST(Broadcast, broadcast_reaches_all_ranks_from_every_root) {
   Grounds grounds(me, 100'003);
   std::uint64_t call = 0;
   for (const std::size_t bytes : sizes) {
@@ -75,7 +75,7 @@ HMC_SPMD_TEST(broadcast, reaches_all_from_every_root) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(broadcast, the_root_may_reuse_its_buffer_at_once) {
+HMC_SPMD_TEST(Broadcast, root_may_reuse_its_buffer_at_once) {
   Grounds grounds(me, 300'000);
   for (std::uint64_t call = 0; call < 60; ++call) {
     const int root = static_cast<int>(call) % me.size;
@@ -95,7 +95,7 @@ HMC_SPMD_TEST(broadcast, the_root_may_reuse_its_buffer_at_once) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(broadcast, moves_several_megabytes) {
+HMC_SPMD_TEST(Broadcast, broadcast_of_several_megabytes_is_correct) {
   constexpr std::size_t bytes = (std::size_t{5} << 20) + 13;
   Grounds grounds(me, bytes);
   for (std::uint64_t call = 0; call < 4; ++call) {
@@ -129,7 +129,7 @@ void check_allgather(Me& me, Grounds& grounds, Placing place, std::size_t bytes,
 
 }  // namespace
 
-HMC_SPMD_TEST(allgather, collects_in_rank_order) {
+HMC_SPMD_TEST(Allgather, result_is_in_rank_order) {
   Grounds grounds(me, 100'003 * static_cast<std::size_t>(me.size));
   std::uint64_t call = 0;
   for (const std::size_t bytes : sizes) {
@@ -141,7 +141,7 @@ HMC_SPMD_TEST(allgather, collects_in_rank_order) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(allgather, collects_several_megabytes) {
+HMC_SPMD_TEST(Allgather, allgather_of_several_megabytes_is_correct) {
   constexpr std::size_t bytes = (std::size_t{2} << 20) + 5;
   Grounds grounds(me, bytes * static_cast<std::size_t>(me.size));
   for (std::uint64_t call = 100; call < 104; ++call)
@@ -152,7 +152,7 @@ HMC_SPMD_TEST(allgather, collects_several_megabytes) {
 // Large broadcasts from another node are received directly, unless all data arrives before the call starts, which
 // doesn't happen every time. In the forced tree a rank of the root's node receives from that node, independent of the
 // measured parameters.
-HMC_SPMD_TEST(broadcast, long_ones_from_another_node_come_straight_to_their_place) {
+HMC_SPMD_TEST(Broadcast, large_broadcast_from_another_node_is_received_in_place) {
   constexpr std::size_t bytes = 1 << 20;
   std::vector<std::byte> data(bytes);
   using Collective = hmc::collectives::schedule::Collective;

@@ -83,7 +83,7 @@ void expect_refused(const std::vector<std::pair<const char*, std::function<void(
 
 }  // namespace
 
-HMC_SPMD_TEST(overlap, a_part_of_the_output_within_the_input_is_refused) {
+HMC_SPMD_TEST(Overlap, partial_overlap_of_output_and_input_is_rejected) {
   Team& world = me.runtime->world();
   const std::size_t all = block * static_cast<std::size_t>(me.size);
   std::vector<std::byte> memory(4 * all);
@@ -101,7 +101,7 @@ HMC_SPMD_TEST(overlap, a_part_of_the_output_within_the_input_is_refused) {
   HMC_CHECK_EQ(sum, me.size * (me.size + 1) / 2);
 }
 
-HMC_SPMD_TEST(overlap, the_whole_input_at_another_ranks_block_is_refused) {
+HMC_SPMD_TEST(Overlap, input_at_the_block_of_another_rank_is_rejected) {
   if (me.size == 1) return;
   Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
@@ -111,7 +111,7 @@ HMC_SPMD_TEST(overlap, the_whole_input_at_another_ranks_block_is_refused) {
   HMC_CHECK_THROWS(Code::invalid_argument, (void)world.iallgather(theirs, memory.data(), block));
 }
 
-HMC_SPMD_TEST(overlap, buffers_that_only_touch_are_taken_and_so_is_the_same_one) {
+HMC_SPMD_TEST(Overlap, adjacent_and_identical_buffers_are_accepted) {
   Team& world = me.runtime->world();
   std::vector<std::int64_t> memory(16);
   for (int call = 0; call < 3; ++call) {
@@ -128,7 +128,7 @@ HMC_SPMD_TEST(overlap, buffers_that_only_touch_are_taken_and_so_is_the_same_one)
 }
 
 // A v-form's send and receive blocks may alternate in one buffer: only the blocks must not overlap.
-HMC_SPMD_TEST(overlap, a_block_in_the_gap_between_others_is_taken) {
+HMC_SPMD_TEST(Overlap, block_in_the_gap_between_others_is_accepted) {
   Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
   constexpr std::size_t words = 8;

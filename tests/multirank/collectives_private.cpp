@@ -62,7 +62,7 @@ Done counted(Me& me, const Every& what) {
 
 }  // namespace
 
-HMC_SPMD_TEST(private_buffers, are_staged_or_read_as_is_wished) {
+HMC_SPMD_TEST(PrivateBuffers, setting_selects_staging_or_reads) {
   if (me.size < 2) skip("nobody reads");
   hmc::Team& world = me.runtime->world();
   if (!all_direct(me)) skip("a schedule stages otherwise");
@@ -105,7 +105,7 @@ HMC_SPMD_TEST(private_buffers, are_staged_or_read_as_is_wished) {
 }
 
 // The caller owns its buffer when the call returns, and the call doesn't return before the peers have read it.
-HMC_SPMD_TEST(private_buffers, are_the_callers_again_at_once) {
+HMC_SPMD_TEST(PrivateBuffers, buffers_may_be_reused_at_once) {
   hmc::Team& world = me.runtime->world();
   constexpr std::size_t count = 9000;
   const auto size = static_cast<std::size_t>(me.size);
@@ -132,7 +132,7 @@ HMC_SPMD_TEST(private_buffers, are_the_callers_again_at_once) {
 
 // A rank leaves gather when its block is in the staging, which grows for it. Data that it stages next, for a gather or
 // for another collective, must not overwrite a block that the root has yet to copy.
-HMC_SPMD_TEST(private_buffers, gathers_of_growing_blocks_stay_apart_in_the_staging) {
+HMC_SPMD_TEST(PrivateBuffers, growing_blocks_do_not_overlap_in_staging) {
   hmc::Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
   const auto me_at = static_cast<std::size_t>(me.rank);
@@ -170,7 +170,7 @@ HMC_SPMD_TEST(private_buffers, gathers_of_growing_blocks_stay_apart_in_the_stagi
   }
 }
 
-HMC_SPMD_TEST(private_buffers, go_in_more_pieces_where_the_staging_gets_no_memory) {
+HMC_SPMD_TEST(PrivateBuffers, more_pieces_are_used_when_staging_gets_no_memory) {
   if (!me.options.processes || !all_direct(me)) skip("limits a process that stages");
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

@@ -47,7 +47,7 @@ void add_watched(void* accumulated, const void* next, std::size_t count, hmc::DT
 }  // namespace
 
 // Must run first: no operation has been started.
-HMC_SPMD_TEST(progress, has_a_thread_only_when_something_is_left_under_way) {
+HMC_SPMD_TEST(Progress, thread_exists_only_while_requests_are_in_flight) {
   hmc::Team& world = me.runtime->world();
   world.barrier();
   HMC_CHECK(!background_of(me).is_running());
@@ -57,7 +57,7 @@ HMC_SPMD_TEST(progress, has_a_thread_only_when_something_is_left_under_way) {
   alone.close();
 }
 
-HMC_SPMD_TEST(progress, each_collective_ends_while_every_rank_computes) {
+HMC_SPMD_TEST(Progress, every_collective_completes_while_all_ranks_compute) {
   hmc::Team& world = me.runtime->world();
   std::uint64_t number = 0;
   for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
@@ -75,7 +75,7 @@ HMC_SPMD_TEST(progress, each_collective_ends_while_every_rank_computes) {
   }
 }
 
-HMC_SPMD_TEST(progress, a_large_one_in_many_pieces) {
+HMC_SPMD_TEST(Progress, large_collective_in_many_pieces_completes) {
   hmc::Team& world = me.runtime->world();
   EveryCall call(me.rank, me.size, some(Collective::allreduce, 500'003, 77));
   hmc::Request request = call.start(world);
@@ -84,7 +84,7 @@ HMC_SPMD_TEST(progress, a_large_one_in_many_pieces) {
   request.wait();
 }
 
-HMC_SPMD_TEST(progress, several_on_one_team_and_on_overlapping_ones) {
+HMC_SPMD_TEST(Progress, several_calls_on_overlapping_teams_complete) {
   hmc::Team& world = me.runtime->world();
   std::vector<hmc::Team> teams = {world, world.duplicate(), world.split(me.rank % 2),
                                   world.split(me.rank / 2, -me.rank)};
@@ -104,7 +104,7 @@ HMC_SPMD_TEST(progress, several_on_one_team_and_on_overlapping_ones) {
   for (std::size_t t = teams.size(); t-- > 1;) teams[t].close();
 }
 
-HMC_SPMD_TEST(progress, a_plan_that_is_started_and_left) {
+HMC_SPMD_TEST(Progress, started_and_dropped_plan_completes) {
   hmc::Team& world = me.runtime->world();
   EveryCall sums(me.rank, me.size, some(Collective::allreduce, 20'000, 1));
   EveryCall blocks(me.rank, me.size, some(Collective::alltoall, 300, 2));
@@ -124,7 +124,7 @@ HMC_SPMD_TEST(progress, a_plan_that_is_started_and_left) {
 }
 
 // The thread leaves callers alone that always wait at once. It must resume when such a caller stops waiting.
-HMC_SPMD_TEST(progress, after_many_calls_that_waited_at_once) {
+HMC_SPMD_TEST(Progress, many_simultaneous_waits_are_followed_by_progress) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t round = 0; round < 3; ++round) {
     for (std::uint64_t i = 0; i < 100; ++i) {
@@ -147,7 +147,7 @@ HMC_SPMD_TEST(progress, after_many_calls_that_waited_at_once) {
 
 // A caller that always waited at once now computes for a few milliseconds between its calls. From the second time on,
 // the thread must progress its operations. On a busy machine it may miss some rounds.
-HMC_SPMD_TEST(progress, in_each_of_many_short_computations) {
+HMC_SPMD_TEST(Progress, many_short_computations_have_progress) {
   hmc::Team& world = me.runtime->world();
   const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
   for (std::uint64_t i = 0; i < 100; ++i) {
@@ -181,7 +181,7 @@ HMC_SPMD_TEST(progress, in_each_of_many_short_computations) {
   HMC_CHECK_MSG(all_moved == 1, "of the last {} here in {} of {}", rounds, moved, left);
 }
 
-HMC_SPMD_TEST(progress, beside_blocking_collectives) {
+HMC_SPMD_TEST(Progress, blocking_collectives_run_beside_requests) {
   hmc::Team& world = me.runtime->world();
   std::vector<std::unique_ptr<EveryCall>> calls;
   std::vector<hmc::Request> requests;
@@ -200,7 +200,7 @@ HMC_SPMD_TEST(progress, beside_blocking_collectives) {
   hmc::Request::wait_all(requests);
 }
 
-HMC_SPMD_TEST(progress, calls_a_users_function_on_the_callers_thread_alone) {
+HMC_SPMD_TEST(Progress, user_function_runs_on_the_caller_thread_only) {
   hmc::Team& world = me.runtime->world();
   Watched watched{std::this_thread::get_id()};
   const auto rank = static_cast<std::uint64_t>(me.rank);
@@ -219,7 +219,7 @@ HMC_SPMD_TEST(progress, calls_a_users_function_on_the_callers_thread_alone) {
   for (std::size_t i = 0; i < in.size(); i += 49) HMC_CHECK_EQ(out[i], n * (n - 1) / 2 * 1000 + n * i);
 }
 
-HMC_SPMD_TEST(progress, requests_that_nobody_asks_for) {
+HMC_SPMD_TEST(Progress, dropped_requests_complete) {
   hmc::Team& world = me.runtime->world();
   EveryCall call(me.rank, me.size, some(Collective::allreduce, 30'000, 9));
   { const hmc::Request dropped = call.start(world); }
@@ -251,7 +251,7 @@ class TestPlace final : public hmc::collectives::StreamPlace {
 
 // Several calls are enqueued at once. Each call reads its stream's output, and the stream continues with the call's
 // result.
-HMC_SPMD_TEST(progress, of_what_is_in_a_streams_order_waits_for_the_stream_and_lets_it_go_on) {
+HMC_SPMD_TEST(Progress, stream_ordered_call_waits_for_its_stream) {
   hmc::Team team = me.runtime->world().duplicate();
   const hmc::collectives::OpenTeam open(team.core(), "test");
   auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
@@ -286,7 +286,7 @@ HMC_SPMD_TEST(progress, of_what_is_in_a_streams_order_waits_for_the_stream_and_l
 }
 
 // A rank fails the team: every stream that waits for a call continues.
-HMC_SPMD_TEST(progress, of_a_team_that_has_failed_lets_streams_go_on) {
+HMC_SPMD_TEST(Progress, failed_team_releases_its_streams) {
   if (me.size < 2) skip("for two ranks");
   hmc::Team team = me.runtime->world().duplicate();
   auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();

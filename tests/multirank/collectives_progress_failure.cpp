@@ -80,7 +80,7 @@ class ProgressFailure : public testing::TestWithParam<std::tuple<int, int>> {
 };
 
 // The rank that differs makes no further call until all others have reported the mismatch.
-TEST_P(ProgressFailure, a_mismatch_with_a_rank_that_computes_is_told_at_once) {
+TEST_P(ProgressFailure, mismatch_with_a_computing_rank_is_reported_at_once) {
   std::atomic<int> told{0};
   const auto met = run([&](Runtime& runtime) {
     const bool odd = runtime.rank() == ranks() - 1;
@@ -104,7 +104,7 @@ TEST_P(ProgressFailure, a_mismatch_with_a_rank_that_computes_is_told_at_once) {
 }
 
 // No rank makes a call: the progress threads detect the mismatch.
-TEST_P(ProgressFailure, a_mismatch_is_found_while_all_compute) {
+TEST_P(ProgressFailure, mismatch_is_detected_while_all_ranks_compute) {
   const auto met = run([&](Runtime& runtime) {
     // The ranks wait in a ring: none receives a message that it could compare.
     Request request = runtime.world().ibroadcast(out(runtime), 800, (runtime.rank() + 1) % ranks());
@@ -118,7 +118,7 @@ TEST_P(ProgressFailure, a_mismatch_is_found_while_all_compute) {
 }
 
 // So many calls have been started since that the mismatch isn't among the last ones.
-TEST_P(ProgressFailure, a_mismatch_in_an_old_call_that_nobody_gets_a_message_of) {
+TEST_P(ProgressFailure, mismatch_in_an_old_call_without_messages_is_detected) {
   constexpr std::size_t many = 1000;
   const auto met = run([&](Runtime& runtime) {
     std::vector<Request> requests;
@@ -133,7 +133,7 @@ TEST_P(ProgressFailure, a_mismatch_in_an_old_call_that_nobody_gets_a_message_of)
   }
 }
 
-TEST_P(ProgressFailure, a_death_while_nobody_calls) {
+TEST_P(ProgressFailure, death_outside_of_calls_is_detected) {
   const auto met = run([&](Runtime& runtime) {
     runtime.world().barrier();
     if (runtime.rank() == ranks() - 1) {
@@ -155,7 +155,7 @@ TEST_P(ProgressFailure, a_death_while_nobody_calls) {
 
 // A caller that gets the job's failure frees its buffers. By then the thread must have finished its step, and no
 // further step may run.
-TEST_P(ProgressFailure, a_test_that_tells_of_a_death_ends_what_is_under_way) {
+TEST_P(ProgressFailure, test_that_reports_a_death_ends_requests_in_flight) {
   const auto met = run([&](Runtime& runtime) {
     runtime.world().barrier();
     if (runtime.rank() == ranks() - 1) {
@@ -181,7 +181,7 @@ TEST_P(ProgressFailure, a_test_that_tells_of_a_death_ends_what_is_under_way) {
   });
 }
 
-TEST_P(ProgressFailure, who_does_not_come_is_named_at_the_deadline) {
+TEST_P(ProgressFailure, missing_rank_is_named_at_the_deadline) {
   const auto met = run(
       [&](Runtime& runtime) {
         if (runtime.rank() == ranks() - 1) return;
@@ -199,7 +199,7 @@ TEST_P(ProgressFailure, who_does_not_come_is_named_at_the_deadline) {
   }
 }
 
-TEST_P(ProgressFailure, a_runtime_closes_with_things_under_way) {
+TEST_P(ProgressFailure, runtime_closes_with_requests_in_flight) {
   for (int round = 0; round < 5; ++round) {
     const auto met = run([&](Runtime& runtime) {
       Team other = runtime.world().duplicate();
@@ -218,7 +218,7 @@ TEST_P(ProgressFailure, a_runtime_closes_with_things_under_way) {
 }
 
 // After close() the caller owns the buffers, also those of another team's operations in flight.
-TEST_P(ProgressFailure, a_closed_runtime_reads_and_writes_no_buffers) {
+TEST_P(ProgressFailure, closed_runtime_accesses_no_buffers) {
   constexpr std::size_t calls = 8;
   const std::size_t words = 32'768 * static_cast<std::size_t>(ranks());
   const auto met = run([&](Runtime& runtime) {
@@ -246,7 +246,7 @@ TEST_P(ProgressFailure, a_closed_runtime_reads_and_writes_no_buffers) {
   for (const Met& each : met) EXPECT_FALSE(each.error.has_value()) << each.error->what();
 }
 
-TEST_P(ProgressFailure, teams_go_with_things_under_way) {
+TEST_P(ProgressFailure, teams_close_with_requests_in_flight) {
   const auto met = run([&](Runtime& runtime) {
     for (int round = 0; round < 5; ++round) {
       Team closed = runtime.world().duplicate();
@@ -269,7 +269,7 @@ TEST_P(ProgressFailure, teams_go_with_things_under_way) {
 
 // Rank 1 puts to rank 2, on another node if there are two, after rank 2 has dropped the team. Rank 1 gets an error only
 // in this team, and none once it has dropped the team too.
-TEST_P(ProgressFailure, a_team_that_others_have_dropped_fails_no_flush) {
+TEST_P(ProgressFailure, team_dropped_by_others_fails_no_flush) {
   const auto met = run([&](Runtime& runtime) {
     Window window = Window::create(runtime.world(), 64);
     Team dropped = runtime.world().duplicate();

@@ -16,7 +16,7 @@ constexpr std::size_t counts[] = {0, 1, 6, 7, 60, 512, 513, 8192, 8193, 50'001};
 
 }  // namespace
 
-HMC_SPMD_TEST(pulled, takes_inputs_wherever_they_lie) {
+HMC_SPMD_TEST(Pulled, inputs_may_be_at_any_address) {
   hmc::Team& world = me.runtime->world();
   const std::size_t most = counts[std::size(counts) - 1] * static_cast<std::size_t>(me.size);
   hmc::Window window = hmc::Window::create(world, most * 8);
@@ -35,7 +35,7 @@ HMC_SPMD_TEST(pulled, takes_inputs_wherever_they_lie) {
   window.close();
 }
 
-HMC_SPMD_TEST(pulled, counts_where_inputs_lay) {
+HMC_SPMD_TEST(Pulled, counters_have_the_place_of_inputs) {
   if (me.size < 2) skip("nothing is staged");
   hmc::Team& world = me.runtime->world();
   if (!all_direct(me)) skip("a schedule stages otherwise");
@@ -60,7 +60,7 @@ HMC_SPMD_TEST(pulled, counts_where_inputs_lay) {
 }
 
 // A rank that only sends doesn't wait for the readers. Its next call may stage before all ranks have arrived.
-HMC_SPMD_TEST(pulled, the_next_call_spares_what_is_still_read) {
+HMC_SPMD_TEST(Pulled, next_call_does_not_overwrite_inputs_in_use) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t round = 0; round < 20; ++round) {
     std::vector<EveryCall> calls;
@@ -90,7 +90,7 @@ void add_after_a_nap(void* accumulated, const void* next, std::size_t count, hmc
 }  // namespace
 
 // The root is still reading while the senders make their next calls with the same staging.
-HMC_SPMD_TEST(pulled, the_next_call_spares_what_a_slow_root_still_reads) {
+HMC_SPMD_TEST(Pulled, next_call_does_not_overwrite_inputs_of_a_slow_root) {
   hmc::Team& world = me.runtime->world();
   for (const std::size_t count : {std::size_t{60}, std::size_t{4000}, std::size_t{20'000}}) {
     for (std::uint64_t round = 0; round < 3; ++round) {

@@ -38,7 +38,7 @@ void require_words(const Words& words, std::size_t first, int from, std::uint64_
 
 }  // namespace
 
-HMC_SPMD_TEST(pulled_v, takes_blocks_wherever_they_lie) {
+HMC_SPMD_TEST(PulledV, blocks_may_be_at_any_address) {
   // Words: around a line, a slot, a chunk of the ring, several chunks.
   constexpr std::size_t counts[] = {0, 1, 3, 7, 60, 250, 513, 4097, 17'001};
   hmc::Team& world = me.runtime->world();
@@ -61,7 +61,7 @@ HMC_SPMD_TEST(pulled_v, takes_blocks_wherever_they_lie) {
 }
 
 // The other ranks have nothing to send or to receive. They must neither delay the call nor miss a step.
-HMC_SPMD_TEST(pulled_v, one_rank_has_all) {
+HMC_SPMD_TEST(PulledV, one_rank_may_own_all_blocks) {
   hmc::Team& world = me.runtime->world();
   std::uint64_t call = 500;
   for (int owner = 0; owner < me.size; ++owner) {
@@ -101,7 +101,7 @@ HMC_SPMD_TEST(pulled_v, one_rank_has_all) {
 }
 
 // Ranks whose input fits into a slot, ranks whose input doesn't, and empty blocks.
-HMC_SPMD_TEST(pulled_v, alltoallv_of_little_and_much) {
+HMC_SPMD_TEST(PulledV, alltoallv_of_small_and_large_blocks_is_correct) {
   hmc::Team& world = me.runtime->world();
   const auto n = static_cast<std::size_t>(me.size);
   hmc::Window window = hmc::Window::create(world, 70'000 * n * 8);
@@ -138,7 +138,7 @@ HMC_SPMD_TEST(pulled_v, alltoallv_of_little_and_much) {
 }
 
 // In place, with equal and with different displacements for sending and receiving.
-HMC_SPMD_TEST(pulled_v, alltoallv_in_place) {
+HMC_SPMD_TEST(PulledV, alltoallv_in_place_is_correct) {
   hmc::Team& world = me.runtime->world();
   const auto n = static_cast<std::size_t>(me.size);
   const std::size_t most = (20'000 + 4 * n) * n;
@@ -176,7 +176,7 @@ HMC_SPMD_TEST(pulled_v, alltoallv_in_place) {
 }
 
 // A rank's result overwrites its own input, which the other ranks have yet to read.
-HMC_SPMD_TEST(pulled_v, reduce_scatterv_in_place) {
+HMC_SPMD_TEST(PulledV, reduce_scatterv_in_place_is_correct) {
   hmc::Team& world = me.runtime->world();
   std::uint64_t call = 1200;
   for (const std::size_t count : {std::size_t{3}, std::size_t{200}, std::size_t{30'000}}) {
@@ -197,7 +197,7 @@ HMC_SPMD_TEST(pulled_v, reduce_scatterv_in_place) {
   }
 }
 
-HMC_SPMD_TEST(pulled_v, counts_what_was_done) {
+HMC_SPMD_TEST(PulledV, counters_have_calls_and_bytes) {
   if (me.size < 2 || !all_direct(me)) skip("not every pair by load and store");
   hmc::Team& world = me.runtime->world();
   constexpr std::size_t count = 20'000;
@@ -231,7 +231,7 @@ HMC_SPMD_TEST(pulled_v, counts_what_was_done) {
   window.close();
 }
 
-HMC_SPMD_TEST(pulled_v, stands_back_for_an_algorithm_that_is_forced) {
+HMC_SPMD_TEST(PulledV, forced_algorithm_replaces_load_and_store) {
   hmc::Team& world = me.runtime->world();
   for (const Algorithm& algorithm : hmc::collectives::schedule::algorithms()) {
     if (!std::ranges::count(v_forms, algorithm.collective) || algorithm.name != "pairwise") continue;
@@ -249,7 +249,7 @@ HMC_SPMD_TEST(pulled_v, stands_back_for_an_algorithm_that_is_forced) {
 }
 
 // A rank that only sends doesn't wait for the readers. Its next call may stage before all ranks have arrived.
-HMC_SPMD_TEST(pulled_v, the_next_call_spares_what_is_still_read) {
+HMC_SPMD_TEST(PulledV, next_call_does_not_overwrite_inputs_in_use) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t round = 0; round < 12; ++round) {
     std::vector<EveryCall> calls;

@@ -78,7 +78,7 @@ void do_choice(Me& me, Grounds& grounds, const Choice& choice, std::uint64_t cal
 
 }  // namespace
 
-HMC_SPMD_TEST(random_collectives, follow_each_other_in_any_order) {
+HMC_SPMD_TEST(RandomCollectives, random_order_of_calls_is_correct) {
   constexpr std::size_t largest = std::size_t{1} << 20;
   Grounds grounds(me, largest);
   const std::uint64_t calls = setting(me, "calls", all_direct(me) ? 3000 : 600);
@@ -96,7 +96,7 @@ HMC_SPMD_TEST(random_collectives, follow_each_other_in_any_order) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(random_collectives, small_ones_by_the_thousand) {
+HMC_SPMD_TEST(RandomCollectives, thousands_of_small_calls_are_correct) {
   hmc::Team& world = me.runtime->world();
   const std::uint64_t rounds = setting(me, "rounds", all_direct(me) ? 4000 : 300);
   const auto n = static_cast<std::uint64_t>(me.size);
@@ -117,7 +117,7 @@ HMC_SPMD_TEST(random_collectives, small_ones_by_the_thousand) {
   }
 }
 
-HMC_SPMD_TEST(random_collectives, sizes_around_every_border) {
+HMC_SPMD_TEST(RandomCollectives, sizes_around_every_threshold_are_correct) {
   // Around the limits of the inline payload, the slot and the staging: one byte below, at, and above.
   Grounds grounds(me, (std::size_t{1} << 20) + 64);
   std::uint64_t call = 50'000;

@@ -7,7 +7,7 @@
 
 using namespace hmc::spmd;
 
-HMC_SPMD_TEST(started, each_collective_without_blocking) {
+HMC_SPMD_TEST(Started, every_collective_works_without_blocking) {
   std::uint64_t number = 0;
   for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{90'001}}) {
@@ -24,7 +24,7 @@ HMC_SPMD_TEST(started, each_collective_without_blocking) {
   }
 }
 
-HMC_SPMD_TEST(started, an_ibarrier_ends_when_all_have_begun_it) {
+HMC_SPMD_TEST(Started, ibarrier_completes_when_all_ranks_started_it) {
   hmc::Team& world = me.runtime->world();
   hmc::Window win = hmc::Window::create(world, 64);
   for (std::uint64_t round = 1; round <= 50; ++round) {
@@ -38,7 +38,7 @@ HMC_SPMD_TEST(started, an_ibarrier_ends_when_all_have_begun_it) {
   win.close();
 }
 
-HMC_SPMD_TEST(started, go_on_while_this_rank_waits_for_something_else) {
+HMC_SPMD_TEST(Started, started_calls_progress_during_another_wait) {
   if (me.size < 2) skip("needs a peer");
   hmc::Team& world = me.runtime->world();
   hmc::Window win = hmc::Window::create(world, 64);
@@ -56,7 +56,7 @@ HMC_SPMD_TEST(started, go_on_while_this_rank_waits_for_something_else) {
   win.close();
 }
 
-HMC_SPMD_TEST(started, more_than_there_are_areas) {
+HMC_SPMD_TEST(Started, more_calls_than_areas_may_be_in_flight) {
   constexpr std::size_t many = 50;
   std::vector<std::unique_ptr<EveryCall>> calls;
   std::vector<hmc::Request> requests;
@@ -71,7 +71,7 @@ HMC_SPMD_TEST(started, more_than_there_are_areas) {
 }
 
 // alltoallv reserves more call numbers than it needs. Each of them may have a guard that other ranks wait for.
-HMC_SPMD_TEST(started, alltoallv_among_others) {
+HMC_SPMD_TEST(Started, alltoallv_runs_among_other_calls) {
   std::vector<std::unique_ptr<EveryCall>> calls;
   std::vector<hmc::Request> requests;
   for (std::uint64_t i = 0; i < 60; ++i) {
@@ -85,7 +85,7 @@ HMC_SPMD_TEST(started, alltoallv_among_others) {
   for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
 }
 
-HMC_SPMD_TEST(planned, runs_a_thousand_times) {
+HMC_SPMD_TEST(Planned, plan_runs_a_thousand_times) {
   hmc::Team& world = me.runtime->world();
   EveryCall sums(me.rank, me.size, some(Collective::allreduce, 100, 1));
   EveryCall blocks(me.rank, me.size, some(Collective::alltoall, 7, 2));
@@ -108,7 +108,7 @@ HMC_SPMD_TEST(planned, runs_a_thousand_times) {
   }
 }
 
-HMC_SPMD_TEST(planned, every_collective_in_pieces) {
+HMC_SPMD_TEST(Planned, plan_of_every_collective_runs_in_pieces) {
   std::uint64_t number = 0;
   for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
     for (const bool irregular : {false, true}) {
@@ -127,7 +127,7 @@ HMC_SPMD_TEST(planned, every_collective_in_pieces) {
 }
 
 // The number of schedules doesn't grow with the number of pieces: equal pieces share a schedule.
-HMC_SPMD_TEST(planned, builds_once) {
+HMC_SPMD_TEST(Planned, plan_is_built_once) {
   hmc::Team& world = me.runtime->world();
   const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
   std::uint64_t number = 5000;
@@ -152,7 +152,7 @@ HMC_SPMD_TEST(planned, builds_once) {
 }
 
 // The caller states the largest count. No buffer has that many bytes.
-HMC_SPMD_TEST(started, refuses_a_largest_count_that_cannot_be) {
+HMC_SPMD_TEST(Started, impossible_largest_count_is_rejected) {
   hmc::Team& world = me.runtime->world();
   const std::vector<std::size_t> counts(static_cast<std::size_t>(me.size), 1);
   std::vector<std::uint64_t> in(counts.size()), out(counts.size());

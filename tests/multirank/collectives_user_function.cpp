@@ -107,7 +107,7 @@ void check_commuting(Me& me, Grounds& grounds, std::size_t count, std::uint64_t 
 
 }  // namespace
 
-HMC_SPMD_TEST(user_function, may_commute) {
+HMC_SPMD_TEST(UserFunction, commutative_function_is_supported) {
   constexpr std::size_t longest = 30'001;
   Grounds grounds(me, longest * 8 * static_cast<std::size_t>(me.size));
   std::uint64_t call = 900;
@@ -121,7 +121,7 @@ HMC_SPMD_TEST(user_function, may_commute) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(user_function, combines_in_rank_order) {
+HMC_SPMD_TEST(UserFunction, non_commutative_function_is_applied_in_rank_order) {
   constexpr std::size_t longest = 70'001;
   Grounds grounds(me, longest * 8);
   std::uint64_t call = 0;
@@ -142,7 +142,7 @@ HMC_SPMD_TEST(user_function, combines_in_rank_order) {
   grounds.close();
 }
 
-HMC_SPMD_TEST(user_function, need_not_be_arithmetic) {
+HMC_SPMD_TEST(UserFunction, function_need_not_be_arithmetic) {
   hmc::Team& world = me.runtime->world();
   for (const std::size_t count : {std::size_t{1}, std::size_t{300}, std::size_t{30'000}}) {
     std::vector<std::uint16_t> in(count, static_cast<std::uint16_t>(me.rank + 7)), out(count);

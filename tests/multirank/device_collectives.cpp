@@ -16,7 +16,7 @@ constexpr std::size_t counts[] = {1, 40, 5000};
 
 }  // namespace
 
-HMC_SPMD_TEST(device_collectives, broadcast_allgather_allreduce) {
+HMC_SPMD_TEST(DeviceCollectives, broadcast_allgather_and_allreduce_are_correct) {
   hmc::Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
@@ -55,7 +55,7 @@ HMC_SPMD_TEST(device_collectives, broadcast_allgather_allreduce) {
   });
 }
 
-HMC_SPMD_TEST(device_collectives, the_others) {
+HMC_SPMD_TEST(DeviceCollectives, other_collectives_are_correct) {
   hmc::Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
@@ -113,7 +113,7 @@ HMC_SPMD_TEST(device_collectives, the_others) {
 }
 
 // Memory of a device window is never treated as memory that peers can load from.
-HMC_SPMD_TEST(device_collectives, a_devices_window_is_staged_and_not_counted_as_in_place) {
+HMC_SPMD_TEST(DeviceCollectives, device_window_is_counted_as_staged) {
   constexpr std::size_t count = 30000;
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     if (round % 5 != 1) return;
@@ -137,7 +137,7 @@ HMC_SPMD_TEST(device_collectives, a_devices_window_is_staged_and_not_counted_as_
 
 // The staging is kept: a second call of the same size allocates nothing. An output that is wholly overwritten isn't
 // read first.
-HMC_SPMD_TEST(device_collectives, staging_is_pinned_kept_and_reads_only_what_it_must) {
+HMC_SPMD_TEST(DeviceCollectives, staging_is_pinned_and_reused_and_copies_only_needed_bytes) {
   if (!hmc::spmd::drivers_are_fake() || !me.options.processes) hmc::spmd::skip("for a fake driver of each rank's own");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.type != hmc::MemoryType::NVIDIA_GPU) continue;

@@ -2,7 +2,7 @@
 #include "tests/multirank/device_names.hpp"
 
 // A chain through every kind of location. Each copy detects its own direction.
-HMC_SPMD_TEST(device_copies, bytes_survive_a_chain_through_every_kind_of_place) {
+HMC_SPMD_TEST(DeviceCopies, bytes_survive_a_chain_through_every_memory_kind) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     constexpr std::size_t bytes = 2000;
     Mixed mixed(me, kind, 4 * bytes);
@@ -30,7 +30,7 @@ HMC_SPMD_TEST(device_copies, bytes_survive_a_chain_through_every_kind_of_place) 
   });
 }
 
-HMC_SPMD_TEST(device_copies, a_direction_is_an_assertion) {
+HMC_SPMD_TEST(DeviceCopies, wrong_copy_direction_is_rejected) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     const bool on_device = kind.type != hmc::MemoryType::CPU;
     Mixed mixed(me, kind, 64);
@@ -61,7 +61,7 @@ HMC_SPMD_TEST(device_copies, a_direction_is_an_assertion) {
   }
 }
 
-HMC_SPMD_TEST(device_copies, between_parts_that_are_mapped_here_no_byte_goes_through_the_host) {
+HMC_SPMD_TEST(DeviceCopies, copies_between_mapped_parts_avoid_the_host) {
   const auto kinds = hmc::spmd::kinds_of(me);
   const auto cuda = std::find_if(kinds.begin(), kinds.end(), [](const auto& kind) { return kind.name == "cuda"; });
   if (!hmc::spmd::drivers_are_fake() || !me.options.processes || cuda == kinds.end() || me.size < 2 ||
@@ -83,7 +83,7 @@ HMC_SPMD_TEST(device_copies, between_parts_that_are_mapped_here_no_byte_goes_thr
 }
 
 // From a rank of another node to a rank of this node; the caller is neither.
-HMC_SPMD_TEST(device_copies, from_afar_to_a_mapped_part_go_through_two_halves) {
+HMC_SPMD_TEST(DeviceCopies, remote_copy_to_a_mapped_part_is_staged_in_two_halves) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     constexpr std::size_t bytes = (std::size_t{3} << 20) + 5;
     Mixed mixed(me, kind, 2 * bytes);

@@ -139,7 +139,7 @@ std::vector<std::string> calls_of(Me& me, MemoryKind kind, const Fake& fake, boo
 
 }  // namespace
 
-HMC_SPMD_TEST(device_failures, each_call_that_fails_is_told_and_leaves_nothing) {
+HMC_SPMD_TEST(DeviceFailures, each_failing_driver_call_is_reported_without_leaks) {
   if (!me.options.processes || me.runtime->node_count() == me.size || !me.runtime->path(me.rank).direct)
     hmc::spmd::skip("for ranks that each have a driver of their own");
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that fail on demand");

@@ -29,7 +29,7 @@ template <typename T> void reduce_in_windows(hmc::spmd::Me& me, Mixed& mixed, st
 
 }  // namespace
 
-HMC_SPMD_TEST(device_kernels, an_allreduce_in_devices_windows_is_the_devices_work) {
+HMC_SPMD_TEST(DeviceKernels, devices_carry_out_an_allreduce_in_device_windows) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.name != "cuda" && kind.name != "hip") continue;
     Mixed mixed(me, kind, 1 << 19);
@@ -46,7 +46,7 @@ HMC_SPMD_TEST(device_kernels, an_allreduce_in_devices_windows_is_the_devices_wor
 }
 
 // One rank's buffers are in host memory or outside windows: all ranks detect it, and the hosts reduce.
-HMC_SPMD_TEST(device_kernels, where_one_rank_has_no_devices_window_the_hosts_reduce) {
+HMC_SPMD_TEST(DeviceKernels, hosts_reduce_if_one_rank_has_no_device_window) {
   constexpr std::size_t count = 3000;
   Mixed mixed(me, cuda(me), 1 << 19);
   ConnBuffer alone(0, count * 4, cuda(me).type);
@@ -75,7 +75,7 @@ HMC_SPMD_TEST(device_kernels, where_one_rank_has_no_devices_window_the_hosts_red
 }
 
 // The device of a window's own part reaches the window. A kernel on another device has no access to its inputs.
-HMC_SPMD_TEST(device_kernels, where_the_input_lies_on_another_device_than_the_output_the_hosts_reduce) {
+HMC_SPMD_TEST(DeviceKernels, hosts_reduce_if_input_and_output_are_on_different_devices) {
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for two devices");
   constexpr std::size_t count = 5000;
   ConnBuffer in(0, count * 4, cuda(me).type), out(1, count * 4, cuda(me).type);
@@ -92,7 +92,7 @@ HMC_SPMD_TEST(device_kernels, where_the_input_lies_on_another_device_than_the_ou
   ins.close();
 }
 
-HMC_SPMD_TEST(user_context, what_a_rank_sets_is_read_by_all) {
+HMC_SPMD_TEST(UserContext, context_of_each_rank_is_readable_by_all_ranks) {
   hmc::Team& world = me.runtime->world();
   hmc::Window window = hmc::Window::create(world, 100);
   std::vector<std::byte> out(hmc::Window::context_bytes);

@@ -46,7 +46,7 @@ void read_and_write_by_handle(Me& me, Mixed& mixed, std::size_t bytes, std::uint
 
 }  // namespace
 
-HMC_SPMD_TEST(device_ranges, parts_of_one_node_lie_at_equal_distances) {
+HMC_SPMD_TEST(DeviceRanges, parts_of_one_node_have_equal_address_distances) {
   need_fake_cuda(me);
   if (!all_on_one_node(me)) hmc::spmd::skip("for ranks of one node");
   std::uint64_t round = 1;
@@ -67,7 +67,7 @@ HMC_SPMD_TEST(device_ranges, parts_of_one_node_lie_at_equal_distances) {
 
 // A part that isn't memory shared by descriptor leaves its slot empty. Parts of different sizes share a range, but a
 // kernel needs the table to find the end of a part.
-HMC_SPMD_TEST(device_ranges, what_does_not_fit_in_keeps_its_own_way) {
+HMC_SPMD_TEST(DeviceRanges, part_too_large_for_the_range_is_mapped_alone) {
   need_fake_cuda(me);
   if (!all_on_one_node(me) || me.size < 2) hmc::spmd::skip("for ranks of one node");
   {
@@ -91,7 +91,7 @@ HMC_SPMD_TEST(device_ranges, what_does_not_fit_in_keeps_its_own_way) {
   mixed.window.close();
 }
 
-HMC_SPMD_TEST(device_ranges, a_range_that_is_refused_is_a_reason_and_parts_are_mapped_alone) {
+HMC_SPMD_TEST(DeviceRanges, failed_reservation_is_reported_and_parts_are_mapped_alone) {
   need_fake_cuda(me);
   if (!all_on_one_node(me) || me.size < 2 || !me.options.processes)
     hmc::spmd::skip("for ranks that each have a driver of their own");
@@ -134,7 +134,7 @@ HMC_SPMD_TEST(device_ranges, a_range_that_is_refused_is_a_reason_and_parts_are_m
 }
 
 // One after the other, and concurrently: windows over one buffer have separate ranges.
-HMC_SPMD_TEST(device_ranges, windows_over_one_buffer_close_in_any_order) {
+HMC_SPMD_TEST(DeviceRanges, windows_over_one_buffer_close_in_any_order) {
   need_fake_cuda(me);
   if (!all_on_one_node(me)) hmc::spmd::skip("for ranks of one node");
   const Fake fake("cuda");

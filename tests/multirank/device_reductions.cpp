@@ -106,7 +106,7 @@ void for_each_vendor(Me& me, const std::function<void(Part&)>& body) {
 
 }  // namespace
 
-HMC_SPMD_TEST(device_reductions, every_type_and_operation_is_the_devices_work_and_the_hosts_bits) {
+HMC_SPMD_TEST(DeviceReductions, devices_reduce_every_type_and_operation_with_host_results) {
   for_each_vendor(me, [&](Part& part) {
     for (int type = 0; type < hmc::dtype_count; ++type) {
       const Work work{static_cast<DType>(type), Op::sum, static_cast<std::uint64_t>(type)};
@@ -131,7 +131,7 @@ HMC_SPMD_TEST(device_reductions, every_type_and_operation_is_the_devices_work_an
 }
 
 // Sizes around the slot's size and around the borders of slices.
-HMC_SPMD_TEST(device_reductions, sizes_around_every_border) {
+HMC_SPMD_TEST(DeviceReductions, sizes_around_every_threshold_are_correct) {
   const auto size = static_cast<std::size_t>(me.size);
   for_each_vendor(me, [&](Part& part) {
     for (const DType type : {DType::i32, DType::u8, DType::f64}) {
@@ -159,7 +159,7 @@ HMC_SPMD_TEST(device_reductions, sizes_around_every_border) {
   });
 }
 
-HMC_SPMD_TEST(device_reductions, uneven_counts_and_ranks_that_get_nothing) {
+HMC_SPMD_TEST(DeviceReductions, uneven_counts_and_empty_blocks_are_correct) {
   const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
   for_each_vendor(me, [&](Part& part) {
     Work work{DType::i16, Op::max, 70};
@@ -186,7 +186,7 @@ HMC_SPMD_TEST(device_reductions, uneven_counts_and_ranks_that_get_nothing) {
 }
 
 // In place at the root. If the root's output is in another window, its device performs the whole reduction.
-HMC_SPMD_TEST(device_reductions, roots_in_place_and_in_windows_of_their_own) {
+HMC_SPMD_TEST(DeviceReductions, roots_reduce_in_place_and_into_their_own_windows) {
   constexpr std::size_t count = 9001;
   for_each_vendor(me, [&](Part& part) {
     Mixed other(me, part.kind, count * 4);
@@ -210,7 +210,7 @@ HMC_SPMD_TEST(device_reductions, roots_in_place_and_in_windows_of_their_own) {
 }
 
 // One rank's buffers are in host memory or outside windows: its peers' devices stay idle in this call.
-HMC_SPMD_TEST(device_reductions, where_one_ranks_device_cannot_the_hosts_reduce) {
+HMC_SPMD_TEST(DeviceReductions, hosts_reduce_if_one_device_cannot) {
   const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
   const std::size_t block = 3001, count = block * size;
   Part part(me, cuda(me));
@@ -250,7 +250,7 @@ HMC_SPMD_TEST(device_reductions, where_one_ranks_device_cannot_the_hosts_reduce)
 }
 
 // The result overwrites data that other ranks read: the hosts stage it.
-HMC_SPMD_TEST(device_reductions, those_in_place_are_the_hosts_but_for_reduce) {
+HMC_SPMD_TEST(DeviceReductions, in_place_calls_except_reduce_use_the_host) {
   const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
   const std::size_t block = 2001, count = block * size;
   for_each_vendor(me, [&](Part& part) {
@@ -265,7 +265,7 @@ HMC_SPMD_TEST(device_reductions, those_in_place_are_the_hosts_but_for_reduce) {
   });
 }
 
-HMC_SPMD_TEST(device_reductions, no_byte_goes_through_the_host) {
+HMC_SPMD_TEST(DeviceReductions, no_byte_is_copied_through_the_host) {
   if (!hmc::spmd::drivers_are_fake() || !me.options.processes) hmc::spmd::skip("for a fake driver of each rank's own");
   const auto size = static_cast<std::size_t>(me.size);
   Part part(me, cuda(me));
@@ -292,7 +292,7 @@ HMC_SPMD_TEST(device_reductions, no_byte_goes_through_the_host) {
   part.close();
 }
 
-HMC_SPMD_TEST(device_reductions, what_does_not_match_is_found_before_a_kernel_runs) {
+HMC_SPMD_TEST(DeviceReductions, mismatch_is_detected_before_a_kernel_runs) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   for_each_vendor(me, [&](Part& part) {
     if (!has_kernels(me, part.mixed.buffer)) return;  // on the host path a rank that only sends may have left
@@ -307,7 +307,7 @@ HMC_SPMD_TEST(device_reductions, what_does_not_match_is_found_before_a_kernel_ru
 }
 
 // A rank's driver rejects the kernel while the others wait for it: all ranks get an error, and no resource is leaked.
-HMC_SPMD_TEST(device_reductions, a_driver_that_fails_ends_the_call_on_all_ranks) {
+HMC_SPMD_TEST(DeviceReductions, driver_failure_ends_the_call_on_all_ranks) {
   if (!hmc::spmd::drivers_are_fake() || !me.options.processes) hmc::spmd::skip("for a fake driver of each rank's own");
   const auto size = static_cast<std::size_t>(me.size);
   const Fake fake("cuda");

@@ -28,7 +28,7 @@ bool is_mapped(const Mixed& mixed, int peer) { return mixed.window.path(peer).wi
 
 }  // namespace
 
-HMC_SPMD_TEST(device_requests, a_put_goes_on_beside_the_host_and_is_over_when_waited_for) {
+HMC_SPMD_TEST(DeviceRequests, put_overlaps_with_the_host_and_completes_at_wait) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     auto sent = made({me.rank, call}, bytes);
     bool seen_under_way = false;
@@ -48,7 +48,7 @@ HMC_SPMD_TEST(device_requests, a_put_goes_on_beside_the_host_and_is_over_when_wa
   });
 }
 
-HMC_SPMD_TEST(device_requests, a_get_has_arrived_when_waited_for_on_the_host_and_on_a_device) {
+HMC_SPMD_TEST(DeviceRequests, get_completes_at_wait_on_host_and_device) {
   on_late_drivers(me, [&](MemoryKind kind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     mixed.write(100, made({me.rank, call}, bytes));
     ConnBuffer target(0, bytes, kind.type);
@@ -68,7 +68,7 @@ HMC_SPMD_TEST(device_requests, a_get_has_arrived_when_waited_for_on_the_host_and
 }
 
 // Requests are dropped. flush (of one rank or of all), barrier and close complete them.
-HMC_SPMD_TEST(device_requests, flush_barrier_and_close_wait_for_what_nobody_holds) {
+HMC_SPMD_TEST(DeviceRequests, flush_barrier_and_close_complete_dropped_requests) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     for (int way = 0; way < 4; ++way) {
       const Pattern pattern{me.rank, 10 * call + static_cast<std::uint64_t>(way)};
@@ -92,7 +92,7 @@ HMC_SPMD_TEST(device_requests, flush_barrier_and_close_wait_for_what_nobody_hold
 }
 
 // Only gets are in flight. A barrier must wait for them too, so that the owner may write after it.
-HMC_SPMD_TEST(device_requests, a_barrier_waits_for_gets_that_nobody_holds) {
+HMC_SPMD_TEST(DeviceRequests, barrier_completes_dropped_gets) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     mixed.write(0, made({me.rank, call}, bytes));
     mixed.window.flush();
@@ -111,7 +111,7 @@ HMC_SPMD_TEST(device_requests, a_barrier_waits_for_gets_that_nobody_holds) {
 }
 
 // The later put is one copy, the earlier ones are five: without the fence it would arrive first.
-HMC_SPMD_TEST(device_requests, a_fence_keeps_later_puts_behind_those_under_way) {
+HMC_SPMD_TEST(DeviceRequests, fence_orders_later_puts_after_puts_in_flight) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     const auto first = made({me.rank, call}, bytes), last = made({me.rank, call + 100}, bytes);
     const Late late(fake, late_us);
@@ -123,7 +123,7 @@ HMC_SPMD_TEST(device_requests, a_fence_keeps_later_puts_behind_those_under_way) 
   });
 }
 
-HMC_SPMD_TEST(device_requests, what_was_given_up_writes_nothing_any_more) {
+HMC_SPMD_TEST(DeviceRequests, abandoned_transfer_writes_no_more) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     mixed.write(0, made({me.rank, call}, bytes));
     me.runtime->world().barrier();
@@ -140,7 +140,7 @@ HMC_SPMD_TEST(device_requests, what_was_given_up_writes_nothing_any_more) {
   });
 }
 
-HMC_SPMD_TEST(device_requests, more_than_there_is_room_for_and_a_deadline) {
+HMC_SPMD_TEST(DeviceRequests, full_queue_waits_until_the_deadline) {
   on_late_drivers(me, [&](MemoryKind, const Fake& fake, Mixed& mixed, std::uint64_t call) {
     std::vector<std::vector<std::byte>> sent;
     std::vector<Request> puts;
@@ -176,7 +176,7 @@ HMC_SPMD_TEST(device_requests, more_than_there_is_room_for_and_a_deadline) {
 
 // Through host memory in several pieces: to a device window, and to a host window, which a rank of another node reaches
 // by a wire.
-HMC_SPMD_TEST(device_requests, bytes_of_a_late_device_arrive_by_every_way) {
+HMC_SPMD_TEST(DeviceRequests, delayed_device_transfers_complete_on_every_path) {
   on_late_drivers(me, [&](MemoryKind kind, const Fake& fake, Mixed&, std::uint64_t call) {
     constexpr std::size_t many = 700'001;
     Mixed on_device(me, kind, many), on_host(me, hmc::spmd::all_kinds[0], many);

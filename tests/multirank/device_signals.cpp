@@ -6,7 +6,7 @@
 
 using namespace std::chrono_literals;
 
-HMC_SPMD_TEST(device_signals, whoever_sees_the_signal_sees_the_bytes) {
+HMC_SPMD_TEST(DeviceSignals, signal_is_visible_after_its_bytes) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     constexpr std::size_t bytes = 700, turns = 5;
     Mixed mixed(me, kind, turns * bytes + 16);
@@ -21,7 +21,7 @@ HMC_SPMD_TEST(device_signals, whoever_sees_the_signal_sees_the_bytes) {
   });
 }
 
-HMC_SPMD_TEST(device_signals, each_verb_that_writes_a_word_raises_one) {
+HMC_SPMD_TEST(DeviceSignals, each_writing_verb_can_signal) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t) {
     Mixed mixed(me, kind, 256);
     hmc::Window& win = mixed.window;
@@ -57,7 +57,7 @@ HMC_SPMD_TEST(device_signals, each_verb_that_writes_a_word_raises_one) {
   });
 }
 
-HMC_SPMD_TEST(device_signals, every_rank_draws_another_ticket) {
+HMC_SPMD_TEST(DeviceSignals, every_rank_gets_another_ticket) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     Mixed mixed(me, kind, 64);
     constexpr std::uint64_t draws = 25;
@@ -85,7 +85,7 @@ HMC_SPMD_TEST(device_signals, every_rank_draws_another_ticket) {
   }
 }
 
-HMC_SPMD_TEST(device_signals, the_deadline_of_a_wait_is_kept) {
+HMC_SPMD_TEST(DeviceSignals, wait_ends_at_the_deadline) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     Mixed mixed(me, kind, 64);
     HMC_CHECK_THROWS(hmc::Code::timeout, mixed.window.wait_until(16, Cmp::eq, 1, 5ms));
@@ -95,7 +95,7 @@ HMC_SPMD_TEST(device_signals, the_deadline_of_a_wait_is_kept) {
 }
 
 // A store by a kernel, without a verb, is seen too.
-HMC_SPMD_TEST(device_signals, a_word_that_the_device_itself_changes_is_seen) {
+HMC_SPMD_TEST(DeviceSignals, word_changed_by_the_device_is_seen) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     Mixed mixed(me, kind, 64);
     HMC_CHECK(!mixed.window.test_until(24, Cmp::eq, 77));

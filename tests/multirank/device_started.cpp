@@ -61,7 +61,7 @@ struct Vendor {
 
 }  // namespace
 
-HMC_SPMD_TEST(device_started, each_gives_what_its_blocking_form_gives) {
+HMC_SPMD_TEST(DeviceStarted, started_call_has_the_result_of_its_blocking_form) {
   Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
@@ -111,7 +111,7 @@ HMC_SPMD_TEST(device_started, each_gives_what_its_blocking_form_gives) {
   });
 }
 
-HMC_SPMD_TEST(device_started, v_forms_leave_what_lies_between_blocks) {
+HMC_SPMD_TEST(DeviceStarted, v_forms_do_not_write_between_blocks) {
   Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
@@ -133,7 +133,7 @@ HMC_SPMD_TEST(device_started, v_forms_leave_what_lies_between_blocks) {
 }
 
 // Each start of a plan reads the input, and the output is complete when the run completes.
-HMC_SPMD_TEST(device_started, plans_take_and_give_anew_with_each_run) {
+HMC_SPMD_TEST(DeviceStarted, each_run_of_a_plan_reads_its_input_again) {
   Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
@@ -154,7 +154,7 @@ HMC_SPMD_TEST(device_started, plans_take_and_give_anew_with_each_run) {
 }
 
 // Delayed drivers: a missing wait for a copy exposes old bytes, in the input and in the output.
-HMC_SPMD_TEST(device_started, a_request_is_over_when_the_output_has_arrived) {
+HMC_SPMD_TEST(DeviceStarted, request_completes_when_the_output_is_written) {
   Team& world = me.runtime->world();
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
@@ -172,7 +172,7 @@ HMC_SPMD_TEST(device_started, a_request_is_over_when_the_output_has_arrived) {
 }
 
 // A dropped request still progresses. Closing the team waits for it.
-HMC_SPMD_TEST(device_started, what_nobody_holds_is_done_when_its_team_is_closed) {
+HMC_SPMD_TEST(DeviceStarted, close_of_a_team_completes_dropped_requests) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     if (round % 3 != 1) return;
     constexpr std::size_t count = 500;
@@ -185,7 +185,7 @@ HMC_SPMD_TEST(device_started, what_nobody_holds_is_done_when_its_team_is_closed)
   });
 }
 
-HMC_SPMD_TEST(device_started, staging_is_kept_for_the_next_call) {
+HMC_SPMD_TEST(DeviceStarted, staging_is_reused_by_the_next_call) {
   const Vendor vendor(me);
   constexpr std::size_t count = 40'000;
   Words in(vendor.kind, count), out(vendor.kind, count);
@@ -201,7 +201,7 @@ HMC_SPMD_TEST(device_started, staging_is_kept_for_the_next_call) {
 }
 
 // The output of one rank can't be copied to its device: only that rank's wait fails, and the team still works.
-HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_to_its_rank_alone) {
+HMC_SPMD_TEST(DeviceStarted, failed_output_is_reported_only_to_its_rank) {
   const Vendor vendor(me);
   Team& world = me.runtime->world();
   constexpr std::size_t count = 3000;
@@ -227,7 +227,7 @@ HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_to_its_rank_alone) 
 }
 
 // The holder of the request gets the error, also after many later calls.
-HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_after_later_calls_too) {
+HMC_SPMD_TEST(DeviceStarted, failed_output_is_reported_after_later_calls_too) {
   const Vendor vendor(me);
   Team& world = me.runtime->world();
   constexpr std::size_t count = 3000;
@@ -249,7 +249,7 @@ HMC_SPMD_TEST(device_started, an_output_that_is_lost_is_told_after_later_calls_t
 }
 
 // An input can't be copied from its device: that rank's call fails, and all other ranks' waits end.
-HMC_SPMD_TEST(device_started, an_input_that_cannot_be_read_ends_the_call_on_all_ranks) {
+HMC_SPMD_TEST(DeviceStarted, unreadable_input_ends_the_call_on_all_ranks) {
   const Vendor vendor(me);
   constexpr std::size_t count = 3000;
   long live = 0;

@@ -3,7 +3,7 @@
 #include "tests/multirank/device_names.hpp"
 
 // The stream itself fills the source: a put that ignores its order sends the old bytes.
-HMC_SPMD_TEST(device_streams, a_put_comes_after_what_the_stream_holds_and_nobody_waits) {
+HMC_SPMD_TEST(DeviceStreams, put_is_ordered_after_earlier_work_of_the_stream) {
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.type == hmc::MemoryType::CPU || kind.type == hmc::MemoryType::OPENCL) continue;

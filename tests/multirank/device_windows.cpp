@@ -53,14 +53,14 @@ std::size_t mappings() {
 
 }  // namespace
 
-HMC_SPMD_TEST(device_windows, every_kind_puts_to_and_gets_from_every_kind) {
+HMC_SPMD_TEST(DeviceWindows, every_memory_kind_transfers_with_every_other) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     put_and_get(me, kind, 1, 10 * round);
     put_and_get(me, kind, 1000 + static_cast<std::size_t>(round), 10 * round + 1);
   });
 }
 
-HMC_SPMD_TEST(device_windows, sizes_around_pieces_and_granularity) {
+HMC_SPMD_TEST(DeviceWindows, sizes_around_pieces_and_granularity_are_correct) {
   const auto kinds = hmc::spmd::kinds_of(me);
   std::uint64_t call = 0;
   for (std::size_t shift = 0; shift < kinds.size(); ++shift)
@@ -69,7 +69,7 @@ HMC_SPMD_TEST(device_windows, sizes_around_pieces_and_granularity) {
       put_and_get(me, kinds[(static_cast<std::size_t>(me.rank) + shift) % kinds.size()], bytes, ++call);
 }
 
-HMC_SPMD_TEST(device_windows, what_the_host_cant_reach_has_no_pointer_and_a_path_that_says_why) {
+HMC_SPMD_TEST(DeviceWindows, part_without_host_access_has_no_pointer_and_a_reason) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t) {
     Mixed mixed(me, kind, 100);
     const auto mine = static_cast<std::uint8_t>(kind.type != MemoryType::CPU);
@@ -100,7 +100,7 @@ HMC_SPMD_TEST(device_windows, what_the_host_cant_reach_has_no_pointer_and_a_path
   });
 }
 
-HMC_SPMD_TEST(device_windows, each_kind_takes_the_first_way_that_works) {
+HMC_SPMD_TEST(DeviceWindows, each_memory_kind_uses_the_first_working_path) {
   if (me.size < 2 || !me.runtime->path(me.next()).direct || me.runtime->node_count() > 1)
     hmc::spmd::skip("for peers on one node");
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers whose ways are known");
@@ -121,7 +121,7 @@ HMC_SPMD_TEST(device_windows, each_kind_takes_the_first_way_that_works) {
   }
 }
 
-HMC_SPMD_TEST(device_windows, making_a_window_leaves_the_buffers_bytes_alone) {
+HMC_SPMD_TEST(DeviceWindows, window_creation_keeps_the_buffer_contents) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{7}, std::size_t{50}}) {
       ConnBuffer buffer(0, bytes, kind.type);
@@ -139,7 +139,7 @@ HMC_SPMD_TEST(device_windows, making_a_window_leaves_the_buffers_bytes_alone) {
   });
 }
 
-HMC_SPMD_TEST(device_windows, rows_and_batches_land_where_they_belong) {
+HMC_SPMD_TEST(DeviceWindows, rows_and_batches_are_written_to_their_places) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     constexpr std::size_t rows = 9, row = 37, local_pitch = 41, pitch = 64, extent = rows * pitch;
     Mixed mixed(me, kind, 2 * extent);
@@ -175,7 +175,7 @@ HMC_SPMD_TEST(device_windows, rows_and_batches_land_where_they_belong) {
 }
 
 // The local side of every verb may be device memory of any vendor.
-HMC_SPMD_TEST(device_windows, local_pointers_may_be_a_devices) {
+HMC_SPMD_TEST(DeviceWindows, local_pointers_may_be_device_memory) {
   over_every_pair(me, [&](MemoryKind kind, std::uint64_t round) {
     constexpr std::size_t bytes = 3000, row = 100, rows = 30;
     Mixed mixed(me, kind, 4 * bytes + 8);
@@ -219,7 +219,7 @@ HMC_SPMD_TEST(device_windows, local_pointers_may_be_a_devices) {
   });
 }
 
-HMC_SPMD_TEST(device_windows, opening_and_closing_leaves_nothing_behind) {
+HMC_SPMD_TEST(DeviceWindows, open_and_close_leaks_nothing) {
   const auto kinds = hmc::spmd::kinds_of(me);
   const std::string setting = me.options.setting("cycles", "60");
   const int cycles = std::stoi(setting);
@@ -245,7 +245,7 @@ HMC_SPMD_TEST(device_windows, opening_and_closing_leaves_nothing_behind) {
 }
 
 // A team's ranks differ from world ranks: lanes, descriptors and helpers must still match.
-HMC_SPMD_TEST(device_windows, teams_have_windows_on_devices_too) {
+HMC_SPMD_TEST(DeviceWindows, teams_have_windows_on_devices) {
   const auto kinds = hmc::spmd::kinds_of(me);
   hmc::Team team = me.runtime->world().split(me.rank % 2, -me.rank);  // reversed order
   for (std::size_t shift = 0; shift < kinds.size(); ++shift) {

@@ -108,7 +108,7 @@ void each_word(Me& me, Window& win, Code code, int peer, std::uint64_t offset) {
 
 }  // namespace
 
-HMC_SPMD_TEST(errors, past_the_end_is_out_of_range) {
+HMC_SPMD_TEST(Errors, access_past_the_end_is_out_of_range) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   std::vector<std::byte> local(2 * window_bytes);
   const int peer = me.next();
@@ -127,7 +127,7 @@ HMC_SPMD_TEST(errors, past_the_end_is_out_of_range) {
   win.close();
 }
 
-HMC_SPMD_TEST(errors, the_last_byte_and_nothing_at_the_end_are_in_range) {
+HMC_SPMD_TEST(Errors, access_to_the_last_byte_and_empty_access_at_the_end_are_valid) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   std::byte byte{7};
   win.put(me.next(), window_bytes - 1, &byte, 1);
@@ -141,7 +141,7 @@ HMC_SPMD_TEST(errors, the_last_byte_and_nothing_at_the_end_are_in_range) {
   win.close();
 }
 
-HMC_SPMD_TEST(errors, a_rank_that_is_not_there) {
+HMC_SPMD_TEST(Errors, invalid_rank_is_rejected) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   std::vector<std::byte> local(64);
   for (const int peer : {-1, me.size, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
@@ -157,7 +157,7 @@ HMC_SPMD_TEST(errors, a_rank_that_is_not_there) {
   win.close();
 }
 
-HMC_SPMD_TEST(errors, words_off_their_natural_border) {
+HMC_SPMD_TEST(Errors, misaligned_word_is_rejected) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   for (const std::uint64_t offset : {1U, 2U, 4U, 7U, 12U}) each_word(me, win, Code::misaligned, me.next(), offset);
   expect(me, {Code::misaligned, "fetch_add", me.next(), 2, 4}, [&] { win.fetch_add<std::int32_t>(me.next(), 2, 1); });
@@ -168,14 +168,14 @@ HMC_SPMD_TEST(errors, words_off_their_natural_border) {
   win.close();
 }
 
-HMC_SPMD_TEST(errors, null_with_a_size) {
+HMC_SPMD_TEST(Errors, null_pointer_with_a_size_is_rejected) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   each_transfer(me, win, Code::invalid_argument, me.next(), 0, 8, nullptr);
   me.runtime->world().barrier();
   win.close();
 }
 
-HMC_SPMD_TEST(errors, a_closed_window) {
+HMC_SPMD_TEST(Errors, closed_window_is_rejected) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   win.close();
   HMC_CHECK(!win.is_open());
@@ -196,7 +196,7 @@ HMC_SPMD_TEST(errors, a_closed_window) {
   HMC_CHECK_THROWS(Code::closed, never.bytes());
 }
 
-HMC_SPMD_TEST(errors, strides_that_cannot_be) {
+HMC_SPMD_TEST(Errors, invalid_stride_is_rejected) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   std::vector<std::byte> local(window_bytes);
   const int peer = me.next();
@@ -212,7 +212,7 @@ HMC_SPMD_TEST(errors, strides_that_cannot_be) {
   win.close();
 }
 
-HMC_SPMD_TEST(errors, a_batch_with_one_bad_entry_moves_nothing) {
+HMC_SPMD_TEST(Errors, batch_with_one_invalid_entry_moves_nothing) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   const std::uint64_t value = 0x0123456789abcdefU;
   const std::array<hmc::Put, 3> puts{{{0, &value, 8}, {window_bytes - 4, &value, 8}, {16, &value, 8}}};
@@ -224,7 +224,7 @@ HMC_SPMD_TEST(errors, a_batch_with_one_bad_entry_moves_nothing) {
   win.close();
 }
 
-HMC_SPMD_TEST(errors, a_full_window_says_what_is_left) {
+HMC_SPMD_TEST(Errors, full_window_reports_the_free_bytes) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   const std::uint64_t first = win.alloc(1024);
   try {
@@ -244,7 +244,7 @@ HMC_SPMD_TEST(errors, a_full_window_says_what_is_left) {
   win.close();
 }
 
-HMC_SPMD_TEST(errors, memory_that_cannot_be_had_is_an_error_on_every_rank) {
+HMC_SPMD_TEST(Errors, allocation_failure_is_an_error_on_every_rank) {
   const std::size_t mine = me.rank == me.size - 1 ? std::size_t{1} << 60 : std::size_t{4096};
   try {
     Window win = Window::create(me.runtime->world(), mine);

@@ -71,7 +71,7 @@ void leave_a_note(const Me& me, std::uint64_t sleeper) { HMC_CHECK(std::ofstream
 
 }  // namespace
 
-HMC_SPMD_TEST(one_sided, a_target_that_sleeps_delays_nobody) {
+HMC_SPMD_TEST(OneSided, sleeping_target_does_not_delay_the_origin) {
   if (me.size < 2) hmc::spmd::skip("it needs a peer");
   const Layout layout(me.size);
   Window win = Window::create(me.runtime->world(), layout.bytes);
@@ -110,7 +110,7 @@ HMC_SPMD_TEST(one_sided, a_target_that_sleeps_delays_nobody) {
 }
 
 // The reverse: bytes that a rank flushed before it sleeps are visible while it sleeps.
-HMC_SPMD_TEST(one_sided, what_was_flushed_before_sleeping_is_there) {
+HMC_SPMD_TEST(OneSided, flushed_bytes_are_visible_while_the_origin_sleeps) {
   if (me.size < 2) hmc::spmd::skip("it needs a peer");
   const Layout layout(me.size);
   Window win = Window::create(me.runtime->world(), layout.bytes);

@@ -54,7 +54,7 @@ void check_slot(const Me& me, const Window& win, std::uint64_t round, int writer
 }  // namespace
 
 // Each rank sends to the next one and reuses its source at once. The target reads only the signal.
-HMC_SPMD_TEST(ordering, put_signal_with_the_source_reused_at_once) {
+HMC_SPMD_TEST(Ordering, put_signal_with_reused_source_is_ordered) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   const std::uint64_t rounds = rounds_of(me);
   std::vector<std::byte> source(slot_bytes);
@@ -78,7 +78,7 @@ HMC_SPMD_TEST(ordering, put_signal_with_the_source_reused_at_once) {
 }
 
 // Puts, then fence, then a signal: a rank that sees the signal also sees the bytes put before the fence.
-HMC_SPMD_TEST(ordering, fence_orders_puts_before_a_later_signal) {
+HMC_SPMD_TEST(Ordering, fence_orders_puts_before_a_later_signal) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   const std::uint64_t rounds = std::max<std::uint64_t>(1, rounds_of(me) / 20);
   std::vector<std::byte> source(slot_bytes);
@@ -101,7 +101,7 @@ HMC_SPMD_TEST(ordering, fence_orders_puts_before_a_later_signal) {
 }
 
 // After flush returns, a third rank that is notified finds the bytes at the target.
-HMC_SPMD_TEST(ordering, flushed_bytes_are_there_for_everybody) {
+HMC_SPMD_TEST(Ordering, flushed_bytes_are_visible_to_all_ranks) {
   Window win = Window::create(me.runtime->world(), window_bytes);
   const int target = me.next();
   const int witness = (me.rank + 2) % me.size;
@@ -124,7 +124,7 @@ HMC_SPMD_TEST(ordering, flushed_bytes_are_there_for_everybody) {
   win.close();
 }
 
-HMC_SPMD_TEST(ordering, barrier_completes_earlier_puts) {
+HMC_SPMD_TEST(Ordering, barrier_completes_earlier_puts) {
   Window win = Window::create(me.runtime->world(), static_cast<std::size_t>(me.size) * slot_bytes);
   std::vector<std::byte> source(slot_bytes);
   const std::uint64_t rounds = std::max<std::uint64_t>(1, rounds_of(me) / 100);
@@ -144,7 +144,7 @@ HMC_SPMD_TEST(ordering, barrier_completes_earlier_puts) {
 
 // The barrier's messages go in steps of 1, 2, 4 ...: they reach a rank 3 away through other ranks and overtake a large
 // put.
-HMC_SPMD_TEST(ordering, barrier_completes_puts_that_its_messages_overtake) {
+HMC_SPMD_TEST(Ordering, barrier_completes_puts_overtaken_by_its_messages) {
   constexpr std::size_t bytes = std::size_t{2} << 20;
   Window win = Window::create(me.runtime->world(), bytes);
   const int to = (me.rank + 3) % me.size;
@@ -175,7 +175,7 @@ void poll(const Window& win, std::uint64_t offset, std::uint64_t value) {
 
 // A wire may hold small puts back to send them with later messages. Here no message follows, and the origin computes.
 // In each round one rank puts, after traffic or after the wire has become idle, and the next rank answers.
-HMC_SPMD_TEST(ordering, puts_arrive_while_their_origin_makes_no_further_call) {
+HMC_SPMD_TEST(Ordering, puts_arrive_without_further_calls_of_the_origin) {
   if (me.size < 2) hmc::spmd::skip("for two ranks");
   constexpr std::uint64_t rounds = 60;
   constexpr std::uint64_t words = 1024;
@@ -204,7 +204,7 @@ HMC_SPMD_TEST(ordering, puts_arrive_while_their_origin_makes_no_further_call) {
 }
 
 // A wire sends large messages by other protocols (rendezvous, several packets) than small ones.
-HMC_SPMD_TEST(ordering, large_put_signals_arrive_whole) {
+HMC_SPMD_TEST(Ordering, large_put_signals_are_complete) {
   constexpr std::size_t most = std::size_t{1} << 20;
   Window win = Window::create(me.runtime->world(), most + 64);
   std::vector<std::byte> source(most);

@@ -261,7 +261,7 @@ class Run {
 
 }  // namespace
 
-HMC_SPMD_TEST(property, random_verbs_leave_what_the_model_says) {
+HMC_SPMD_TEST(Property, random_verbs_match_the_model) {
   const char* const given = std::getenv("HMC_TEST_SEED");
   const std::uint64_t first = given != nullptr ? std::stoull(given) : me.options.seed;
   const std::uint64_t seeds = std::stoull(me.options.setting("seeds", "4"));

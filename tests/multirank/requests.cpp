@@ -24,7 +24,7 @@ constexpr std::size_t piece = 3001;
 
 }  // namespace
 
-HMC_SPMD_TEST(requests, one_that_was_never_started_is_done) {
+HMC_SPMD_TEST(Requests, empty_request_is_done) {
   Request request;
   HMC_CHECK(request.test());
   request.wait();
@@ -35,7 +35,7 @@ HMC_SPMD_TEST(requests, one_that_was_never_started_is_done) {
   HMC_CHECK_EQ(Request::wait_any({}), Request::none);
 }
 
-HMC_SPMD_TEST(requests, many_under_way_all_arrive) {
+HMC_SPMD_TEST(Requests, many_requests_in_flight_complete) {
   constexpr std::size_t count = 1000;
   Window win = Window::create(me.runtime->world(), count * piece);
   std::vector<std::byte> source(count * piece);
@@ -62,7 +62,7 @@ HMC_SPMD_TEST(requests, many_under_way_all_arrive) {
 }
 
 // As MPI_Waitany: a returned request becomes empty and isn't returned again. The array isn't reordered.
-HMC_SPMD_TEST(requests, wait_any_gives_each_one_once) {
+HMC_SPMD_TEST(Requests, wait_any_returns_each_request_once) {
   constexpr std::size_t count = 50;
   Window win = Window::create(me.runtime->world(), count * piece);
   Pattern{me.rank, 3}.fill({win.data(), count * piece});
@@ -87,7 +87,7 @@ HMC_SPMD_TEST(requests, wait_any_gives_each_one_once) {
 }
 
 // wait_any doesn't return a request whose completion test() or wait() has reported.
-HMC_SPMD_TEST(requests, wait_any_passes_over_what_was_waited_for) {
+HMC_SPMD_TEST(Requests, wait_any_ignores_completed_requests) {
   Window win = Window::create(me.runtime->world(), 3 * piece);
   std::vector<std::byte> got(3 * piece);
   std::vector<Request> requests;
@@ -101,7 +101,7 @@ HMC_SPMD_TEST(requests, wait_any_passes_over_what_was_waited_for) {
   win.close();
 }
 
-HMC_SPMD_TEST(requests, one_that_outlives_its_window_says_closed) {
+HMC_SPMD_TEST(Requests, request_of_a_closed_window_reports_closed) {
   const auto large = std::size_t{1} << 20;
   std::vector<std::byte> bytes(large);
   Request kept, copied;
@@ -124,7 +124,7 @@ HMC_SPMD_TEST(requests, one_that_outlives_its_window_says_closed) {
 }
 
 // Destroying a window while transfers are in flight releases the caller's memory.
-HMC_SPMD_TEST(requests, a_window_that_is_destroyed_abandons_what_is_under_way) {
+HMC_SPMD_TEST(Requests, destroyed_window_abandons_requests_in_flight) {
   const auto large = std::size_t{4} << 20;
   std::vector<std::byte> got(large);
   Request request;
@@ -148,7 +148,7 @@ HMC_SPMD_TEST(requests, a_window_that_is_destroyed_abandons_what_is_under_way) {
     HMC_CHECK_EQ(std::count(got.begin(), got.end(), std::byte{0x5a}), static_cast<std::ptrdiff_t>(large));
 }
 
-HMC_SPMD_TEST(requests, one_that_is_abandoned_is_empty_and_its_buffer_is_mine) {
+HMC_SPMD_TEST(Requests, abandoned_request_is_empty_and_releases_its_buffer) {
   const auto large = std::size_t{4} << 20;
   Window win = Window::create(me.runtime->world(), large);
   Pattern{me.rank, 9}.fill({win.data(), large});
@@ -165,7 +165,7 @@ HMC_SPMD_TEST(requests, one_that_is_abandoned_is_empty_and_its_buffer_is_mine) {
   win.close();
 }
 
-HMC_SPMD_TEST(requests, test_becomes_true_without_a_wait) {
+HMC_SPMD_TEST(Requests, test_becomes_true_without_a_wait) {
   constexpr std::size_t bytes = std::size_t{1} << 20;
   Window win = Window::create(me.runtime->world(), bytes);
   Pattern{me.rank, 4}.fill({win.data(), bytes});
@@ -181,7 +181,7 @@ HMC_SPMD_TEST(requests, test_becomes_true_without_a_wait) {
 }
 
 // A dropped request's transfer still completes, and flush waits for it.
-HMC_SPMD_TEST(requests, a_dropped_put_is_completed_by_flush) {
+HMC_SPMD_TEST(Requests, flush_completes_a_dropped_put) {
   constexpr std::size_t large = 100'000;  // more than a wire sends at once
   Window win = Window::create(me.runtime->world(), 20 * large);
   std::vector<std::byte> source(20 * large);
@@ -196,7 +196,7 @@ HMC_SPMD_TEST(requests, a_dropped_put_is_completed_by_flush) {
   win.close();
 }
 
-HMC_SPMD_TEST(requests, a_dropped_get_has_arrived_after_flush) {
+HMC_SPMD_TEST(Requests, flush_completes_a_dropped_get) {
   constexpr std::size_t large = 100'000;
   Window win = Window::create(me.runtime->world(), 20 * large);
   Pattern{me.rank, 7}.fill({win.data(), 20 * large});
@@ -213,7 +213,7 @@ HMC_SPMD_TEST(requests, a_dropped_get_has_arrived_after_flush) {
 
 // On a wire that needs the target's CPU a stopped process can't answer. The wait times out, the request stays valid,
 // and it completes once the process continues.
-HMC_SPMD_TEST(requests, one_that_cannot_complete_times_out_and_stays_valid) {
+HMC_SPMD_TEST(Requests, request_stays_valid_after_a_timeout) {
   if (!me.options.processes || me.size < 2) hmc::spmd::skip("it needs a peer in another process");
   int direct = me.runtime->path(me.size - 1).direct ? 1 : 0;
   me.runtime->world().broadcast(&direct, sizeof direct, 0);  // rank 0's value counts

@@ -5,7 +5,7 @@
 
 #include "tests/support/spmd.hpp"
 
-HMC_SPMD_TEST(scale, everyone_reaches_everyone) {
+HMC_SPMD_TEST(Scale, every_rank_reaches_every_rank) {
   hmc::Team& world = me.runtime->world();
   const std::int64_t mine = me.rank + 1;
   std::int64_t sum = 0;

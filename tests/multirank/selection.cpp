@@ -37,7 +37,7 @@ std::string run(Me& me, hmc::Team& world, std::size_t count, std::uint64_t call)
 
 }  // namespace
 
-HMC_SPMD_TEST(selection, ranks_agree_on_parameters_and_on_every_choice) {
+HMC_SPMD_TEST(Selection, ranks_agree_on_parameters_and_on_every_choice) {
   hmc::Team& world = me.runtime->world();
   const auto& parameters = state_of(world).selector().parameters();
   std::vector<unsigned char> mine(sizeof parameters), all(sizeof parameters * static_cast<std::size_t>(me.size));
@@ -57,7 +57,7 @@ HMC_SPMD_TEST(selection, ranks_agree_on_parameters_and_on_every_choice) {
   }
 }
 
-HMC_SPMD_TEST(selection, load_and_store_is_counted_where_it_is_taken) {
+HMC_SPMD_TEST(Selection, counters_have_calls_by_load_and_store) {
   hmc::Team& world = me.runtime->world();
   const bool one_node = state_of(world).shape().nodes() == 1 && me.runtime->path((me.rank + 1) % me.size).direct;
   for (const char* const collective : {"barrier", "allreduce"}) {
@@ -74,7 +74,7 @@ HMC_SPMD_TEST(selection, load_and_store_is_counted_where_it_is_taken) {
 }
 
 /// Run with HMC_COLL_FILE=selection_rows.json. Its rows: swing up to 64 bytes, fold_slices up to 4 KiB, no row above.
-HMC_SPMD_TEST(selection_file, rows_are_followed) {
+HMC_SPMD_TEST(SelectionFile, rows_of_the_file_are_used) {
   hmc::Team& world = me.runtime->world();
   const auto taken = [&](const char* algorithm) { return world.calls_by_algorithm("allreduce", algorithm); };
   const std::uint64_t swing = taken("swing"), fold = taken("fold_slices");

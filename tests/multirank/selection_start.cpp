@@ -62,7 +62,7 @@ Parameters parameters_of(Runtime& runtime) {
   return static_cast<collectives::State&>(*runtime.world().core()->collectives).selector().parameters();
 }
 
-TEST(SelectionStart, rows_that_differ_are_refused_by_every_rank) {
+TEST(SelectionStart, different_rows_are_rejected_by_every_rank) {
   const TemporaryFolder folder;
   const std::string one = folder.write("one.json", R"([{"collective": "allreduce", "algorithm": "ring"}])");
   const std::string other = folder.write("other.json", R"([{"collective": "allreduce", "algorithm": "swing"}])");
@@ -77,7 +77,7 @@ TEST(SelectionStart, rows_that_differ_are_refused_by_every_rank) {
     EXPECT_EQ(text, "");
 }
 
-TEST(SelectionStart, a_file_that_is_not_there_or_not_right_is_told) {
+TEST(SelectionStart, missing_or_invalid_file_is_reported) {
   const TemporaryFolder folder;
   const std::string wrong = folder.write("wrong.json", R"([{"collective": "allreduce", "algorithm": "rung"}])");
   for (const std::string& file : {folder.path + "/nothing.json", wrong})
@@ -90,7 +90,7 @@ TEST(SelectionStart, a_file_that_is_not_there_or_not_right_is_told) {
     }
 }
 
-TEST(SelectionStart, what_was_measured_before_is_taken_by_all) {
+TEST(SelectionStart, all_ranks_use_the_cached_parameters) {
   const TemporaryFolder folder;
   Parameters peculiar;
   peculiar.network = {1234, 567, 89, 0.25};
@@ -103,7 +103,7 @@ TEST(SelectionStart, what_was_measured_before_is_taken_by_all) {
       EXPECT_EQ(text, "");
 }
 
-TEST(SelectionStart, a_cache_that_is_broken_or_off_or_cannot_be_written_does_no_harm) {
+TEST(SelectionStart, unusable_cache_does_no_harm) {
   const TemporaryFolder folder;
   folder.write(std::filesystem::path(Place::here("tcp", true).file(folder.path)).filename(), "{\"hmc_model\": ");
   for (const std::string& cache : {folder.path, std::string(), std::string("/proc/nowhere")}) {
@@ -117,7 +117,7 @@ TEST(SelectionStart, a_cache_that_is_broken_or_off_or_cannot_be_written_does_no_
   }
 }
 
-TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
+TEST(SelectionStart, measured_parameters_are_agreed_on_and_cached) {
   const TemporaryFolder folder;
   const Place here = Place::here("tcp", true);
   std::string text, why_not;
@@ -142,7 +142,7 @@ TEST(SelectionStart, what_is_measured_is_agreed_on_and_kept) {
   EXPECT_EQ(kept, seen[0]);
 }
 
-TEST(SelectionStart, what_a_busy_machine_says_of_itself_is_not_kept) {
+TEST(SelectionStart, parameters_of_a_busy_machine_are_not_cached) {
   const TemporaryFolder folder;
   std::vector<std::jthread> others;  // two for each core, so that no rank has a core of its own
   for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
@@ -157,7 +157,7 @@ TEST(SelectionStart, what_a_busy_machine_says_of_itself_is_not_kept) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
-TEST(SelectionStart, on_one_node_nothing_is_read_or_measured) {
+TEST(SelectionStart, one_node_reads_and_measures_nothing) {
   const TemporaryFolder folder;
   for (const std::string& text : start(
            2, 1, [&](base::Env&env, int) { env.cache = folder.path + "/none"; },

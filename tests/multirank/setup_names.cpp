@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class ConstructionNames : public Mismatch {
+class TeamCreationNames : public Mismatch {
  protected:
   bool comes(int rank) const { return rank != ranks() - 1; }
   /// Prepares all ranks of a new job. Then all but the last make `call`.
@@ -33,20 +33,20 @@ class ConstructionNames : public Mismatch {
   }
 };
 
-TEST_P(ConstructionNames, of_a_team_that_is_made) {
+TEST_P(TeamCreationNames, error_in_team_creation_names_it) {
   expect_timeout(wait_in_vain([](Runtime& runtime, Team&) { (void)runtime.world().duplicate(); }), "duplicate");
   expect_timeout(wait_in_vain([](Runtime&, Team& team) { (void)team.split(0); }), "split");
 }
 
-TEST_P(ConstructionNames, of_a_team_that_is_closed) {
+TEST_P(TeamCreationNames, error_in_team_close_names_it) {
   expect_timeout(wait_in_vain([](Runtime&, Team& team) { team.close(); }), "Team::close");
 }
 
-TEST_P(ConstructionNames, of_the_runtimes_end) {
+TEST_P(TeamCreationNames, error_in_runtime_close_names_it) {
   expect_timeout(wait_in_vain([](Runtime& runtime, Team&) { runtime.close(); }), "Runtime::close");
 }
 
-TEST_P(ConstructionNames, of_the_runtimes_start) {
+TEST_P(TeamCreationNames, error_in_runtime_start_names_it) {
   auto places = bootstrap::make_inproc(ranks(), nodes());
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks()));
   std::vector<std::thread> threads;
@@ -75,7 +75,7 @@ TEST_P(ConstructionNames, of_the_runtimes_start) {
   EXPECT_GE(timed_out, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ConstructionNames, testing::Values(std::tuple(2, 1), std::tuple(4, 2)),
+INSTANTIATE_TEST_SUITE_P(Ranks, TeamCreationNames, testing::Values(std::tuple(2, 1), std::tuple(4, 2)),
                          [](const auto& info) {
                            return "np" + std::to_string(std::get<0>(info.param)) + "_nodes" +
                                   std::to_string(std::get<1>(info.param));

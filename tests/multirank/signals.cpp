@@ -32,7 +32,7 @@ bool holds(std::uint64_t left, Cmp compare, std::uint64_t right) {
 
 }  // namespace
 
-HMC_SPMD_TEST(signals, every_comparison_is_unsigned_and_right) {
+HMC_SPMD_TEST(Signals, comparisons_are_unsigned) {
   Window win = Window::create(me.runtime->world(), 64);
   constexpr std::uint64_t values[] = {0, 1, 2, top / 2, top / 2 + 1, top - 1, top};
   for (const std::uint64_t word : values) {
@@ -50,7 +50,7 @@ HMC_SPMD_TEST(signals, every_comparison_is_unsigned_and_right) {
   win.close();
 }
 
-HMC_SPMD_TEST(signals, the_deadline_is_kept_and_names_the_wait) {
+HMC_SPMD_TEST(Signals, wait_ends_at_the_deadline_and_names_itself) {
   Window win = Window::create(me.runtime->world(), 64);
   const auto start = Clock::now();
   try {
@@ -71,7 +71,7 @@ HMC_SPMD_TEST(signals, the_deadline_is_kept_and_names_the_wait) {
   win.close();
 }
 
-HMC_SPMD_TEST(signals, a_timeout_names_its_window) {
+HMC_SPMD_TEST(Signals, timeout_names_its_window) {
   Window first = Window::create(me.runtime->world(), 64), second = Window::create(me.runtime->world(), 64);
   const auto name_of = [](Window& win) {
     try {
@@ -91,7 +91,7 @@ HMC_SPMD_TEST(signals, a_timeout_names_its_window) {
   second.close();
 }
 
-HMC_SPMD_TEST(signals, a_comparison_that_does_not_exist_is_an_error_at_once) {
+HMC_SPMD_TEST(Signals, invalid_comparison_is_rejected) {
   Window win = Window::create(me.runtime->world(), 64);
   for (const int number : {6, 255}) {
     const auto none = static_cast<Cmp>(number);
@@ -103,7 +103,7 @@ HMC_SPMD_TEST(signals, a_comparison_that_does_not_exist_is_an_error_at_once) {
 }
 
 // Each rank wakes the next one in a ring, by each verb that writes a word.
-HMC_SPMD_TEST(signals, each_verb_that_writes_a_word_can_raise_one) {
+HMC_SPMD_TEST(Signals, each_writing_verb_can_signal) {
   Window win = Window::create(me.runtime->world(), 256);
   const int to = me.next();
   [[maybe_unused]] const std::uint64_t one = 1;  // a plain put of a polled word is left out under TSan
@@ -144,7 +144,7 @@ HMC_SPMD_TEST(signals, each_verb_that_writes_a_word_can_raise_one) {
   win.close();
 }
 
-HMC_SPMD_TEST(signals, every_rank_draws_another_ticket) {
+HMC_SPMD_TEST(Signals, every_rank_gets_another_ticket) {
   Window win = Window::create(me.runtime->world(), 4096);
   constexpr std::uint64_t draws = 200;
   std::vector<std::uint64_t> mine;
@@ -164,7 +164,7 @@ HMC_SPMD_TEST(signals, every_rank_draws_another_ticket) {
 }
 
 // Adjacent 32-bit atomics in one 64-bit word, negative values, and the owner's own.
-HMC_SPMD_TEST(signals, narrow_atomics_leave_their_neighbours_alone) {
+HMC_SPMD_TEST(Signals, narrow_atomics_do_not_change_neighbours) {
   Window win = Window::create(me.runtime->world(), 64);
   for (int i = 0; i < 100; ++i) {
     win.add<std::int32_t>(0, 0, -1);
@@ -181,7 +181,7 @@ HMC_SPMD_TEST(signals, narrow_atomics_leave_their_neighbours_alone) {
 }
 
 // A lock by compare_swap: its holder changes a counter without atomics.
-HMC_SPMD_TEST(signals, compare_swap_makes_a_lock) {
+HMC_SPMD_TEST(Signals, compare_swap_implements_a_lock) {
   Window win = Window::create(me.runtime->world(), 64);
   constexpr int turns = 50;
   for (int turn = 0; turn < turns; ++turn) {

@@ -70,7 +70,7 @@ void use_all(Team& team, std::size_t count, std::uint64_t& number) {
 
 }  // namespace
 
-HMC_SPMD_TEST(teams, split_takes_one_colour_in_the_order_of_keys) {
+HMC_SPMD_TEST(Teams, split_groups_by_color_and_orders_by_key) {
   Team& world = me.runtime->world();
   const auto odd = [](int rank) { return rank % 2; };
   Team halves = world.split(odd(me.rank));
@@ -94,7 +94,7 @@ HMC_SPMD_TEST(teams, split_takes_one_colour_in_the_order_of_keys) {
   halves.close();
 }
 
-HMC_SPMD_TEST(teams, split_leaves_out_who_gives_no_colour) {
+HMC_SPMD_TEST(Teams, split_without_a_color_returns_no_team) {
   Team& world = me.runtime->world();
   Team most = world.split(me.rank == me.size - 1 ? -1 : 7);
   HMC_CHECK_EQ(static_cast<bool>(most), me.rank != me.size - 1);
@@ -116,7 +116,7 @@ HMC_SPMD_TEST(teams, split_leaves_out_who_gives_no_colour) {
   if (most) most.close();
 }
 
-HMC_SPMD_TEST(teams, subset_keeps_the_order_of_its_list) {
+HMC_SPMD_TEST(Teams, subset_keeps_the_order_of_its_list) {
   Team& world = me.runtime->world();
   std::vector<int> list;
   for (int rank = me.size - 1; rank >= 0; rank -= 2) list.push_back(rank);
@@ -135,7 +135,7 @@ HMC_SPMD_TEST(teams, subset_keeps_the_order_of_its_list) {
   if (alone) use(me, alone);
 }
 
-HMC_SPMD_TEST(teams, node_teams_and_their_leaders) {
+HMC_SPMD_TEST(Teams, node_teams_and_leader_teams_are_correct) {
   Team& world = me.runtime->world();
   const auto same_node = [&](int r) { return me.runtime->node(r) == me.runtime->node(); };
   const auto leads = [&](int r) {
@@ -164,21 +164,21 @@ HMC_SPMD_TEST(teams, node_teams_and_their_leaders) {
   node.close();
 }
 
-HMC_SPMD_TEST(teams, every_collective_on_odd_and_even_ranks_reversed) {
+HMC_SPMD_TEST(Teams, every_collective_works_on_reversed_odd_and_even_ranks) {
   Team team = me.runtime->world().split(me.rank % 2, -me.rank);
   std::uint64_t number = 0;
   for (const std::size_t count : {std::size_t{0}, std::size_t{5}, std::size_t{9'001}}) use_all(team, count, number);
   team.close();
 }
 
-HMC_SPMD_TEST(teams, every_collective_on_teams_of_uneven_size) {
+HMC_SPMD_TEST(Teams, every_collective_works_on_teams_of_uneven_size) {
   Team team = me.runtime->world().split(me.rank == me.size / 2 ? 0 : 1, me.rank * 7 % 5);
   std::uint64_t number = 1000;
   for (const std::size_t count : {std::size_t{1}, std::size_t{700}}) use_all(team, count, number);
   team.close();
 }
 
-HMC_SPMD_TEST(teams, every_collective_on_a_duplicate_beside_the_world) {
+HMC_SPMD_TEST(Teams, every_collective_works_on_a_duplicate_of_the_world) {
   Team& world = me.runtime->world();
   Team twin = world.duplicate();
   check_members(me, twin,
@@ -193,7 +193,7 @@ HMC_SPMD_TEST(teams, every_collective_on_a_duplicate_beside_the_world) {
   twin.close();
 }
 
-HMC_SPMD_TEST(teams, of_teams_outlive_their_parents) {
+HMC_SPMD_TEST(Teams, teams_outlive_their_parents) {
   std::vector<Team> teams{me.runtime->world()};
   while (teams.back().size() > 1) {
     Team& parent = teams.back();
@@ -211,7 +211,7 @@ HMC_SPMD_TEST(teams, of_teams_outlive_their_parents) {
   use(me, me.runtime->world());
 }
 
-HMC_SPMD_TEST(teams, that_overlap_have_calls_in_flight_at_once) {
+HMC_SPMD_TEST(Teams, overlapping_teams_have_calls_in_flight_at_once) {
   Team& world = me.runtime->world();
   // Rows and columns of a grid: two ranks share at most one of them, and every rank is in both.
   const int width = me.size >= 6 ? 3 : 2;
@@ -254,7 +254,7 @@ HMC_SPMD_TEST(teams, that_overlap_have_calls_in_flight_at_once) {
   row.close();
 }
 
-HMC_SPMD_TEST(teams, close_completes_what_is_under_way) {
+HMC_SPMD_TEST(Teams, close_completes_calls_in_flight) {
   Team team = me.runtime->world().split(me.rank % 2);
   EveryCall call(team.rank(), team.size(), some(Collective::allreduce, 50'000, 77));
   hmc::Request request = call.start(team);
@@ -265,7 +265,7 @@ HMC_SPMD_TEST(teams, close_completes_what_is_under_way) {
   HMC_CHECK_THROWS(hmc::Code::closed, team.close());
 }
 
-HMC_SPMD_TEST(teams, that_are_dropped_without_close_leave_the_others_alone) {
+HMC_SPMD_TEST(Teams, teams_dropped_without_close_do_not_affect_others) {
   Team& world = me.runtime->world();
   for (int round = 0; round < 3; ++round) {
     Team team = world.split(me.rank % 3, -me.rank);

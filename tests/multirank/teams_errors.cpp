@@ -37,7 +37,7 @@ template <typename Make> void check_refused(Me& me, hmc::Code code, int guilty, 
 
 }  // namespace
 
-HMC_SPMD_TEST(team_errors, lists_that_cannot_be) {
+HMC_SPMD_TEST(TeamErrors, invalid_lists_are_rejected) {
   Team& world = me.runtime->world();
   const int last = me.size - 1;
   check_refused(me, hmc::Code::invalid_argument, 0, [&] { (void)world.subset(std::vector<int>{0, me.size}); });
@@ -48,7 +48,7 @@ HMC_SPMD_TEST(team_errors, lists_that_cannot_be) {
                 [&] { (void)world.subset(std::vector<int>{me.rank == last ? me.size : 0}); });
 }
 
-HMC_SPMD_TEST(team_errors, lists_that_differ) {
+HMC_SPMD_TEST(TeamErrors, different_lists_are_rejected) {
   if (me.size < 2) skip("needs two lists");
   Team& world = me.runtime->world();
   const int last = me.size - 1;
@@ -64,7 +64,7 @@ HMC_SPMD_TEST(team_errors, lists_that_differ) {
   });
 }
 
-HMC_SPMD_TEST(team_errors, a_team_that_gets_no_memory_does_not_put_others_out_of_step) {
+HMC_SPMD_TEST(TeamErrors, allocation_failure_keeps_ranks_in_step) {
   if (!me.options.processes || me.size < 2) skip("limits a process");
   Team& world = me.runtime->world();
   const bool limited = me.rank % 2 == 1;
@@ -87,7 +87,7 @@ HMC_SPMD_TEST(team_errors, a_team_that_gets_no_memory_does_not_put_others_out_of
   world.split(limited ? 1 : 0).close();
 }
 
-HMC_SPMD_TEST(team_errors, the_world_is_not_closed_as_a_team) {
+HMC_SPMD_TEST(TeamErrors, world_cannot_be_closed_as_a_team) {
   Team& world = me.runtime->world();
   HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.close());
   HMC_CHECK_THROWS(hmc::Code::bad_rank, (void)world.world_rank(me.size));

@@ -65,7 +65,7 @@ class TeamFailure : public testing::TestWithParam<std::tuple<int, bool>> {
   }
 };
 
-TEST_P(TeamFailure, what_ranks_called_is_told_by_world_rank) {
+TEST_P(TeamFailure, mismatch_names_world_ranks) {
   const auto met = run(
       [](Runtime& runtime, Team& team) {
         std::uint64_t value = 1;
@@ -91,7 +91,7 @@ TEST_P(TeamFailure, what_ranks_called_is_told_by_world_rank) {
   EXPECT_GE(told, 1);
 }
 
-TEST_P(TeamFailure, a_split_against_a_collective_is_a_mismatch) {
+TEST_P(TeamFailure, split_against_a_collective_is_a_mismatch) {
   const auto met = run(
       [](Runtime& runtime, Team& team) {
         if (runtime.rank() == 1) {
@@ -110,7 +110,7 @@ TEST_P(TeamFailure, a_split_against_a_collective_is_a_mismatch) {
   EXPECT_GE(told, 1);
 }
 
-TEST_P(TeamFailure, who_does_not_come_is_named_by_world_rank) {
+TEST_P(TeamFailure, missing_rank_is_named_by_world_rank) {
   const auto met = run(
       [](Runtime& runtime, Team& team) {
         if (runtime.rank() != 2) team.barrier();
@@ -125,7 +125,7 @@ TEST_P(TeamFailure, who_does_not_come_is_named_by_world_rank) {
   }
 }
 
-TEST_P(TeamFailure, a_members_death_is_told_by_world_rank) {
+TEST_P(TeamFailure, death_of_a_member_names_its_world_rank) {
   const auto met = run([](Runtime& runtime, Team& team) {
     team.barrier();
     if (runtime.rank() == 4) {
@@ -138,7 +138,7 @@ TEST_P(TeamFailure, a_members_death_is_told_by_world_rank) {
   for (const int rank : {1, 2}) expect(met[static_cast<std::size_t>(rank)], Code::peer_failed, 4, "rank 4");
 }
 
-TEST_P(TeamFailure, a_put_that_cannot_be_names_the_world_rank) {
+TEST_P(TeamFailure, invalid_put_names_the_world_rank) {
   const auto met = run([](Runtime&, Team& team) {
     Window win = Window::create(team, 64);
     const char byte = 0;
@@ -147,7 +147,7 @@ TEST_P(TeamFailure, a_put_that_cannot_be_names_the_world_rank) {
   expect(met[4], Code::out_of_range, 2, "team rank 1 (world rank 2)");
 }
 
-TEST_P(TeamFailure, a_team_that_is_open_when_its_runtime_closes_is_closed_too) {
+TEST_P(TeamFailure, open_team_is_closed_with_its_runtime) {
   std::vector<std::thread> threads;
   for (auto& each : bootstrap::make_inproc(ranks, std::get<0>(GetParam()))) {
     threads.emplace_back([place = std::move(each)]() mutable {

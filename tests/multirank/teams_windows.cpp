@@ -47,7 +47,7 @@ void use(Me& me, Team& team, Window& win, std::uint64_t call) {
 
 }  // namespace
 
-HMC_SPMD_TEST(team_windows, carry_every_verb) {
+HMC_SPMD_TEST(TeamWindows, every_verb_works_in_a_team_window) {
   Team team = odd_and_even(me);
   Window win = Window::create(team, 4096 + static_cast<std::size_t>(me.rank) * 100);
   for (int rank = 0; rank < team.size(); ++rank)
@@ -57,7 +57,7 @@ HMC_SPMD_TEST(team_windows, carry_every_verb) {
   team.close();
 }
 
-HMC_SPMD_TEST(team_windows, over_memory_of_the_callers) {
+HMC_SPMD_TEST(TeamWindows, windows_over_user_memory_work) {
   Team team = odd_and_even(me);
   const hmc::ConnBuffer buffer(0, 8192, hmc::MemoryType::CPU);
   Window over_buffer = Window::create(team, buffer);
@@ -75,7 +75,7 @@ HMC_SPMD_TEST(team_windows, over_memory_of_the_callers) {
   team.close();
 }
 
-HMC_SPMD_TEST(team_windows, of_several_teams_at_once) {
+HMC_SPMD_TEST(TeamWindows, windows_of_several_teams_work_at_once) {
   Team& world = me.runtime->world();
   Team team = odd_and_even(me);
   Team pairs = world.split(me.rank / 2);
@@ -95,7 +95,7 @@ HMC_SPMD_TEST(team_windows, of_several_teams_at_once) {
   team.close();
 }
 
-HMC_SPMD_TEST(team_windows, hold_buffers_of_collectives_in_place) {
+HMC_SPMD_TEST(TeamWindows, collective_buffers_in_a_team_window_are_used_in_place) {
   Team& world = me.runtime->world();
   Team team = odd_and_even(me);
   Team other = world.duplicate();
@@ -130,7 +130,7 @@ HMC_SPMD_TEST(team_windows, hold_buffers_of_collectives_in_place) {
   team.close();
 }
 
-HMC_SPMD_TEST(team_windows, errors_name_world_ranks) {
+HMC_SPMD_TEST(TeamWindows, errors_name_world_ranks) {
   Team team = odd_and_even(me);
   Window win = Window::create(team, 64);
   char byte = 0;
@@ -156,7 +156,7 @@ HMC_SPMD_TEST(team_windows, errors_name_world_ranks) {
   team.close();
 }
 
-HMC_SPMD_TEST(team_windows, must_be_closed_before_their_team) {
+HMC_SPMD_TEST(TeamWindows, windows_must_be_closed_before_their_team) {
   Team team = odd_and_even(me);
   Window win = Window::create(team, 64);
   Window local = Window::create(team, 64);

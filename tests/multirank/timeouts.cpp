@@ -40,7 +40,7 @@ bool runs_here(const Me& me) { return me.options.processes && me.size == 2 && !m
 
 }  // namespace
 
-HMC_SPMD_TEST(timeouts, what_a_get_was_to_fill_stays_as_the_caller_left_it) {
+HMC_SPMD_TEST(Timeouts, buffer_of_a_timed_out_get_is_not_written) {
   if (!runs_here(me)) hmc::spmd::skip("it needs two processes and a wire that needs its target");
   Window win = Window::create(me.runtime->world(), bytes + 64);
   Pattern{me.rank, 1}.fill({win.data(), bytes});
@@ -59,7 +59,7 @@ HMC_SPMD_TEST(timeouts, what_a_get_was_to_fill_stays_as_the_caller_left_it) {
   win.close();
 }
 
-HMC_SPMD_TEST(timeouts, a_batch_of_gets_gives_all_of_its_buffers_back) {
+HMC_SPMD_TEST(Timeouts, buffers_of_a_timed_out_batch_are_not_written) {
   if (!runs_here(me)) hmc::spmd::skip("it needs two processes and a wire that needs its target");
   constexpr std::size_t pieces = 100;  // more than are in flight at once
   constexpr std::size_t piece = bytes / pieces;
@@ -79,7 +79,7 @@ HMC_SPMD_TEST(timeouts, a_batch_of_gets_gives_all_of_its_buffers_back) {
   win.close();
 }
 
-HMC_SPMD_TEST(timeouts, an_atomic_and_a_flush_leave_nothing_behind) {
+HMC_SPMD_TEST(Timeouts, timed_out_atomic_and_flush_leave_nothing) {
   if (!runs_here(me)) hmc::spmd::skip("it needs two processes and a wire that needs its target");
   Window win = Window::create(me.runtime->world(), bytes + 64);
   if (me.rank == 0) win.set<std::uint64_t>(1, 0, 5);
@@ -94,7 +94,7 @@ HMC_SPMD_TEST(timeouts, an_atomic_and_a_flush_leave_nothing_behind) {
 }
 
 // Without the timeout, the data would be received directly into the buffer.
-HMC_SPMD_TEST(timeouts, what_a_broadcast_was_to_bring_finds_nobody) {
+HMC_SPMD_TEST(Timeouts, data_of_a_timed_out_broadcast_is_dropped) {
   if (!runs_here(me)) hmc::spmd::skip("it needs two processes and a wire that needs its target");
   Window win = Window::create(me.runtime->world(), bytes + 64);
   hmc::Team team = me.runtime->world().duplicate();

@@ -38,7 +38,7 @@ void exchange(Me& me, Window& win, std::uint64_t call) {
 
 }  // namespace
 
-HMC_SPMD_TEST(windows, a_new_one_is_zero_and_knows_its_sizes) {
+HMC_SPMD_TEST(Windows, new_window_is_zeroed_and_has_its_sizes) {
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{4095}, std::size_t{4097}, std::size_t{1} << 20}) {
     Window win = Window::create(me.runtime->world(), bytes);
     HMC_CHECK(win.is_open());
@@ -51,7 +51,7 @@ HMC_SPMD_TEST(windows, a_new_one_is_zero_and_knows_its_sizes) {
   }
 }
 
-HMC_SPMD_TEST(windows, each_rank_may_give_another_size) {
+HMC_SPMD_TEST(Windows, ranks_may_have_different_sizes) {
   const auto size_of = [](int rank) {
     return static_cast<std::size_t>(rank) * 5000 + static_cast<std::size_t>(rank % 3);
   };
@@ -63,7 +63,7 @@ HMC_SPMD_TEST(windows, each_rank_may_give_another_size) {
   win.close();
 }
 
-HMC_SPMD_TEST(windows, over_a_conn_buffer_that_may_go_first) {
+HMC_SPMD_TEST(Windows, conn_buffer_may_be_destroyed_before_its_window) {
   ConnBuffer buffer(0, 10'000, hmc::MemoryType::CPU);
   Pattern{me.rank, 9}.fill({static_cast<std::byte*>(buffer.ptr), buffer.buffer_size});
   Window win = Window::create(me.runtime->world(), buffer);
@@ -78,7 +78,7 @@ HMC_SPMD_TEST(windows, over_a_conn_buffer_that_may_go_first) {
   win.close();
 }
 
-HMC_SPMD_TEST(windows, two_over_one_conn_buffer_see_the_same_bytes) {
+HMC_SPMD_TEST(Windows, two_windows_over_one_conn_buffer_share_bytes) {
   ConnBuffer buffer(0, 8192, hmc::MemoryType::CPU);
   Window one = Window::create(me.runtime->world(), buffer);
   Window two = Window::create(me.runtime->world(), buffer);
@@ -96,7 +96,7 @@ HMC_SPMD_TEST(windows, two_over_one_conn_buffer_see_the_same_bytes) {
   two.close();
 }
 
-HMC_SPMD_TEST(windows, over_a_memfd_from_an_offset) {
+HMC_SPMD_TEST(Windows, window_over_a_memfd_starts_at_its_offset) {
   const std::size_t page = hmc::base::page_size();
   hmc::base::UniqueFd memfd(::memfd_create("theirs", MFD_CLOEXEC));
   HMC_CHECK_EQ(::ftruncate(memfd.get(), static_cast<off_t>(4 * page)), 0);
@@ -116,7 +116,7 @@ HMC_SPMD_TEST(windows, over_a_memfd_from_an_offset) {
   HMC_CHECK_MSG(::lseek(memfd.get(), 0, SEEK_SET) == 0, "the caller's descriptor was closed");
 }
 
-HMC_SPMD_TEST(windows, a_memfd_that_is_too_short_or_none_is_refused_on_all_ranks) {
+HMC_SPMD_TEST(Windows, invalid_or_short_memfd_is_rejected_on_all_ranks) {
   hmc::base::UniqueFd memfd(::memfd_create("short", MFD_CLOEXEC));
   const std::size_t page = hmc::base::page_size();
   const bool guilty = me.rank == me.size - 1;
@@ -126,7 +126,7 @@ HMC_SPMD_TEST(windows, a_memfd_that_is_too_short_or_none_is_refused_on_all_ranks
                    Window::create_over_memfd(me.runtime->world(), guilty ? -1 : memfd.get(), page));
 }
 
-HMC_SPMD_TEST(windows, ptr_is_there_where_the_path_is_direct_and_null_elsewhere) {
+HMC_SPMD_TEST(Windows, pointer_is_null_where_load_and_store_cannot_reach) {
   Window win = Window::create(me.runtime->world(), 4096);
   *win.local<std::uint64_t>(8) = 1000 + static_cast<std::uint64_t>(me.rank);
   me.runtime->world().barrier();
@@ -142,7 +142,7 @@ HMC_SPMD_TEST(windows, ptr_is_there_where_the_path_is_direct_and_null_elsewhere)
   win.close();
 }
 
-HMC_SPMD_TEST(windows, many_at_once_are_apart) {
+HMC_SPMD_TEST(Windows, many_windows_are_separate) {
   std::vector<Window> wins;
   for (std::size_t i = 0; i < 20; ++i) wins.push_back(Window::create(me.runtime->world(), 1000 + i));
   std::vector<std::byte> bytes(2000);
@@ -159,7 +159,7 @@ HMC_SPMD_TEST(windows, many_at_once_are_apart) {
 }
 
 // Every rank makes the same random calls: the offsets are equal, ranges don't overlap, and freed space is reused.
-HMC_SPMD_TEST(windows, symmetric_allocation_gives_every_rank_the_same_offsets) {
+HMC_SPMD_TEST(Windows, symmetric_allocation_has_equal_offsets_on_all_ranks) {
   constexpr std::uint64_t capacity = 50'000;
   Window win = Window::create(me.runtime->world(), capacity);
   std::mt19937_64 random(me.options.seed);
@@ -221,7 +221,7 @@ void expect_in(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-HMC_SPMD_TEST(windows, close_tells_of_sizes_that_differed_in_alloc) {
+HMC_SPMD_TEST(Windows, close_reports_different_allocation_sizes) {
   const int odd = me.size - 1;
   Window win = Window::create(me.runtime->world(), 1 << 16);
   win.alloc(100);
@@ -234,7 +234,7 @@ HMC_SPMD_TEST(windows, close_tells_of_sizes_that_differed_in_alloc) {
   expect_in(text, me.size == 2 ? "rank 0 got 64 bytes at offset 128" : "ranks 0, 1");
 }
 
-HMC_SPMD_TEST(windows, close_tells_of_a_call_of_alloc_that_a_rank_left_out) {
+HMC_SPMD_TEST(Windows, close_reports_a_missing_allocation) {
   Window win = Window::create(me.runtime->world(), 1 << 16);
   const std::uint64_t first = win.alloc(100);
   win.free(first);
@@ -245,7 +245,7 @@ HMC_SPMD_TEST(windows, close_tells_of_a_call_of_alloc_that_a_rank_left_out) {
   expect_in(text, "got 32 bytes at offset 0");
 }
 
-HMC_SPMD_TEST(windows, close_of_a_teams_window_tells_of_alloc_by_world_ranks) {
+HMC_SPMD_TEST(Windows, close_of_a_team_window_names_world_ranks) {
   if (me.size < 4) return;
   hmc::Team half = me.runtime->world().split(me.rank % 2);
   Window win = Window::create(half, 1 << 16);
@@ -255,7 +255,7 @@ HMC_SPMD_TEST(windows, close_of_a_teams_window_tells_of_alloc_by_world_ranks) {
   half.close();
 }
 
-HMC_SPMD_TEST(windows, close_tells_of_alloc_after_a_long_history_too) {
+HMC_SPMD_TEST(Windows, close_reports_differences_after_a_long_history) {
   Window win = Window::create(me.runtime->world(), 1 << 16);
   for (int i = 0; i < 1500; ++i) win.free(win.alloc(static_cast<std::size_t>(1 + i % 7)));
   win.alloc(me.rank == 0 ? 8 : 16);
@@ -263,7 +263,7 @@ HMC_SPMD_TEST(windows, close_tells_of_alloc_after_a_long_history_too) {
   if (me.size > 1) expect_in(text, "after the first 1024 calls of alloc");
 }
 
-HMC_SPMD_TEST(windows, the_counters_say_which_way_puts_went) {
+HMC_SPMD_TEST(Windows, counters_have_the_path_of_puts) {
   Window win = Window::create(me.runtime->world(), 64);
   const std::uint64_t value = 5;
   const hmc::Counters before = me.runtime->counters();

@@ -1,6 +1,6 @@
 // SPMD tests: every rank of a job runs the same test. Ranks are threads or processes.
 //
-//   HMC_SPMD_TEST(put, reaches_every_peer) {
+//   HMC_SPMD_TEST(Put, put_reaches_every_peer) {
 //     hmc::Window win = hmc::Window::create(me.runtime->world(), 4096);
 //     HMC_CHECK_EQ(win.bytes(), 4096u);
 //   }

@@ -9,7 +9,7 @@ namespace {
 
 enum class Small : std::uint8_t { one = 1, last = 255 };
 
-TEST(Bytes, what_was_written_is_read_back) {
+TEST(Bytes, written_values_are_read_back) {
   ByteWriter out;
   out.number(std::uint8_t{0xfe}).number(std::int16_t{-2}).number(std::uint32_t{0xdeadbeef});
   out.number(std::int64_t{INT64_MIN}).number(Small::last).text("rank").blob({});
@@ -34,7 +34,7 @@ TEST(Bytes, numbers_are_little_endian) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(static_cast<std::size_t>(view[i]), i + 1);
 }
 
-TEST(Bytes, a_number_cut_short_is_zero_and_not_ok) {
+TEST(Bytes, truncated_number_is_zero_and_not_ok) {
   ByteWriter out;
   out.number(std::uint32_t{0xffffffff});
   const Bytes bytes = out.take();
@@ -45,7 +45,7 @@ TEST(Bytes, a_number_cut_short_is_zero_and_not_ok) {
   }
 }
 
-TEST(Bytes, a_blob_that_claims_more_than_there_is_gives_nothing) {
+TEST(Bytes, blob_longer_than_the_input_is_empty) {
   ByteWriter out;
   out.number(std::uint32_t{0xffffffff}).raw(as_bytes("abc"));
   const Bytes bytes = out.take();
@@ -54,7 +54,7 @@ TEST(Bytes, a_blob_that_claims_more_than_there_is_gives_nothing) {
   EXPECT_FALSE(in.ok());
 }
 
-TEST(Bytes, after_a_failure_every_read_gives_nothing) {
+TEST(Bytes, reads_after_a_failure_are_empty) {
   ByteWriter out;
   out.number(std::uint8_t{7}).number(std::uint8_t{8});
   const Bytes bytes = out.take();
@@ -66,7 +66,7 @@ TEST(Bytes, after_a_failure_every_read_gives_nothing) {
   EXPECT_FALSE(in.complete());
 }
 
-TEST(Bytes, what_is_left_over_is_not_complete) {
+TEST(Bytes, remaining_bytes_are_not_complete) {
   ByteWriter out;
   out.text("ab").number(std::uint8_t{1});
   const Bytes bytes = out.take();
@@ -79,7 +79,7 @@ TEST(Bytes, what_is_left_over_is_not_complete) {
 
 // The reader of any prefix of a message, or of a message with one changed byte, stays inside the buffer (checked by the
 // sanitizers). It accepts no prefix as a complete message.
-TEST(Bytes, no_prefix_and_no_changed_byte_leads_outside) {
+TEST(Bytes, truncated_and_changed_inputs_stay_in_bounds) {
   ByteWriter out;
   out.number(std::uint16_t{3}).text("first").blob(as_bytes(std::string(40, 'x'))).number(std::uint64_t{9});
   const Bytes whole = out.take();

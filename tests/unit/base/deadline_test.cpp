@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Deadline, it_expires_when_its_span_is_over_and_not_before) {
+TEST(Deadline, deadline_expires_after_its_span) {
   const Deadline deadline = Deadline::after(30ms);
   EXPECT_FALSE(deadline.expired());
   EXPECT_GT(deadline.left(), 0ns);
@@ -20,7 +20,7 @@ TEST(Deadline, it_expires_when_its_span_is_over_and_not_before) {
   EXPECT_EQ(deadline.left(), 0ns);
 }
 
-TEST(Deadline, poll_gets_0_only_when_no_time_is_left) {
+TEST(Deadline, poll_timeout_is_0_only_after_expiry) {
   EXPECT_EQ(Deadline::after(-1s).left_ms(), 0);
   const Deadline soon = Deadline::after(10min);
   EXPECT_GE(soon.left_ms(), 1);
@@ -30,19 +30,19 @@ TEST(Deadline, poll_gets_0_only_when_no_time_is_left) {
   EXPECT_TRUE(left == 1 || within_a_ms.expired()) << left;
 }
 
-TEST(Deadline, a_far_deadline_fits_into_the_argument_of_poll) {
+TEST(Deadline, far_deadline_is_clamped_to_the_poll_argument) {
   const int left = Deadline::after(std::chrono::hours(24 * 365)).left_ms();
   EXPECT_GT(left, 0);
   EXPECT_LE(left, 1'000'000'000);
 }
 
-TEST(Deadline, the_longest_span_is_for_ever) {
+TEST(Deadline, longest_span_never_expires) {
   const Deadline never = Deadline::after(std::chrono::nanoseconds::max());
   EXPECT_FALSE(never.expired());
   EXPECT_GT(never.left(), std::chrono::hours(24 * 365 * 100));
 }
 
-TEST(Deadline, now_is_monotonic) {
+TEST(Deadline, clock_is_monotonic) {
   std::int64_t before = now_ns();
   for (int i = 0; i < 1000; ++i) {
     const std::int64_t now = now_ns();

@@ -41,7 +41,7 @@ void expect_refused(const std::string& name, const std::string& value) {
   }
 }
 
-TEST(Env, an_empty_environment_gives_the_defaults_of_the_table) {
+TEST(Env, empty_environment_has_the_documented_defaults) {
   const Env env = read({});
   EXPECT_FALSE(env.rank);
   EXPECT_FALSE(env.size);
@@ -79,14 +79,14 @@ TEST(Env, every_setting_is_read) {
   EXPECT_EQ(env.progress, "caller");
 }
 
-TEST(Env, an_empty_value_counts_as_not_set) {
+TEST(Env, empty_value_counts_as_unset) {
   const Env env = read({{"HMC_RANK", ""}, {"HMC_TIMEOUT_S", ""}, {"HMC_LOG", ""}, {"HMC_TRANSPORT", ""}});
   EXPECT_FALSE(env.rank);
   EXPECT_EQ(env.timeout, std::chrono::seconds(300));
   EXPECT_EQ(env.log, LogLevel::warn);
 }
 
-TEST(Env, a_value_that_cannot_be_used_is_refused_by_name_with_what_may_be_given) {
+TEST(Env, invalid_value_is_rejected_with_the_valid_values) {
   for (const char* value : {"x", "-1", "1x", " 1", "1 ", "99999999999999999999", "0x1", "1.0"})
     expect_refused("HMC_RANK", value);
   for (const char* value : {"0", "-4", "four"}) expect_refused("HMC_SIZE", value);
@@ -98,12 +98,12 @@ TEST(Env, a_value_that_cannot_be_used_is_refused_by_name_with_what_may_be_given)
   for (const char* value : {"1", "cma"}) expect_refused("HMC_COLL_PRIVATE", value);
 }
 
-TEST(Env, a_rank_that_lies_outside_the_size_is_refused) {
+TEST(Env, rank_outside_the_size_is_rejected) {
   EXPECT_THROW(read({{"HMC_RANK", "4"}, {"HMC_SIZE", "4"}}), Error);
   EXPECT_EQ(read({{"HMC_RANK", "3"}, {"HMC_SIZE", "4"}}).rank, 3);
 }
 
-TEST(Env, the_table_names_each_variable_once_and_says_what_it_means) {
+TEST(Env, table_has_each_variable_once_with_a_description) {
   std::set<std::string_view> names;
   for (const EnvVar& var : env_table()) {
     EXPECT_TRUE(names.insert(var.name).second) << var.name;
@@ -113,7 +113,7 @@ TEST(Env, the_table_names_each_variable_once_and_says_what_it_means) {
   }
 }
 
-TEST(Env, a_name_close_to_a_variable_counts_as_misspelt) {
+TEST(Env, name_close_to_a_variable_counts_as_misspelt) {
   const char* const environment[] = {
       "HMC_TIMEOUT=3", "HMC_TRANPSORT=tcp", "HMC_LGO=info",       "HMC_COLL_FILES=x", "HMC_TIMEOUT_S=3",
       "HMC_LOG=info",  "HMC_HOME=/x",       "HMC_TEST_SEED=1",    "MY_HMC_TIMEOUT=3", "HMC_=1",
@@ -128,7 +128,7 @@ TEST(Env, a_name_close_to_a_variable_counts_as_misspelt) {
   EXPECT_EQ(found, wanted);
 }
 
-TEST(Env, the_cache_lies_where_the_desktop_specification_says) {
+TEST(Env, cache_folder_follows_the_xdg_specification) {
   EXPECT_EQ(read({}).cache, "");
   EXPECT_EQ(read({{"HOME", "/home/me"}}).cache, "/home/me/.cache/hmc");
   EXPECT_EQ(read({{"HOME", "/home/me"}, {"XDG_CACHE_HOME", "/fast"}}).cache, "/fast/hmc");

@@ -13,7 +13,7 @@ bool has(const Error& error, const std::string& part) {
   return std::string(error.what()).find(part) != std::string::npos;
 }
 
-TEST(ErrorText, it_names_every_field_that_applies) {
+TEST(ErrorText, text_has_every_field_that_applies) {
   ErrorDetail detail;
   detail.code = Code::out_of_range;
   detail.operation = "put";
@@ -32,7 +32,7 @@ TEST(ErrorText, it_names_every_field_that_applies) {
   EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
 }
 
-TEST(ErrorText, fields_that_do_not_apply_are_left_out) {
+TEST(ErrorText, unused_fields_are_omitted) {
   const Error error(Code::closed, "barrier", "the team is closed");
   for (const char* part : {"rank", "peer", "offset", "errno", ";"})
     EXPECT_FALSE(has(error, part)) << part << " in: " << error.what();
@@ -40,7 +40,7 @@ TEST(ErrorText, fields_that_do_not_apply_are_left_out) {
   EXPECT_EQ(error.peer(), -1);
 }
 
-TEST(ErrorText, every_code_has_a_name_of_its_own) {
+TEST(ErrorText, every_code_has_its_own_name) {
   std::set<std::string> names;
   for (int code = 0; code <= static_cast<int>(Code::in_progress); ++code) {
     const std::string name = name_of(static_cast<Code>(code));
@@ -49,7 +49,7 @@ TEST(ErrorText, every_code_has_a_name_of_its_own) {
   }
 }
 
-TEST(ErrorText, the_older_results_share_the_first_numbers) {
+TEST(ErrorText, compat_results_share_the_first_numbers) {
   EXPECT_EQ(static_cast<int>(status_t::UNSUPPORT), static_cast<int>(Code::unsupported));
   EXPECT_EQ(static_cast<int>(status_t::INVALID_CONFIG), static_cast<int>(Code::invalid_config));
   EXPECT_EQ(static_cast<int>(status_t::TIMEOUT), static_cast<int>(Code::timeout));

@@ -27,7 +27,7 @@ struct Counted {
   int& count_;
 };
 
-TEST(Fork, a_child_reads_zeros_where_its_parent_goes_on_reading_values) {
+TEST(Fork, child_reads_zeros_and_the_parent_its_values) {
   std::vector<std::uint64_t, WipedOnForkAllocator<std::uint64_t>> words(1000, 77);  // more than a page
   const WipedOnFork<int> value(5);
   EXPECT_EQ(in_child([&] {
@@ -40,7 +40,7 @@ TEST(Fork, a_child_reads_zeros_where_its_parent_goes_on_reading_values) {
   EXPECT_EQ(*value.operator->(), 5);
 }
 
-TEST(Fork, each_process_has_a_number_of_its_own) {
+TEST(Fork, each_process_has_its_own_number) {
   const std::uint64_t mine = this_process();
   EXPECT_EQ(this_process(), mine);
   EXPECT_EQ(in_child([&] {
@@ -52,7 +52,7 @@ TEST(Fork, each_process_has_a_number_of_its_own) {
   EXPECT_EQ(this_process(), mine);
 }
 
-TEST(Fork, an_object_is_deleted_by_the_process_that_made_it) {
+TEST(Fork, object_is_deleted_only_by_its_process) {
   int count = 0;
   auto object = make_owned<Counted>(count);
   EXPECT_EQ(in_child([&] {

@@ -19,7 +19,7 @@ MemoryRoom room(std::uint64_t machine, std::uint64_t machine_bytes, std::uint64_
   return {machine, machine_bytes, group, group_bytes};
 }
 
-TEST(Limits, demands_of_one_machine_are_added_up) {
+TEST(Limits, demands_of_one_machine_are_summed) {
   const MemoryDemand one{0, 60, room(1, 100, 7, UINT64_MAX)};
   const MemoryDemand two{1, 40, room(1, 100, 7, UINT64_MAX)};
   MemoryDemand three{2, 1, room(1, 100, 7, UINT64_MAX)};
@@ -30,7 +30,7 @@ TEST(Limits, demands_of_one_machine_are_added_up) {
   EXPECT_EQ(memory_shortage(std::vector{one, two, three}), std::nullopt);
 }
 
-TEST(Limits, ranks_of_one_machine_may_have_cgroups_of_their_own) {
+TEST(Limits, ranks_of_one_machine_may_have_different_cgroups) {
   const MemoryDemand one{0, 60, room(1, 1000, 7, 80)};
   MemoryDemand two{5, 60, room(1, 1000, 8, 80)};
   EXPECT_EQ(memory_shortage(std::vector{one, two}), std::nullopt);
@@ -42,18 +42,18 @@ TEST(Limits, ranks_of_one_machine_may_have_cgroups_of_their_own) {
   EXPECT_EQ(memory_shortage(std::vector{one, two}), "rank 5 needs 90 bytes, and 80 bytes are available in the cgroup");
 }
 
-TEST(Limits, a_sum_beyond_all_numbers_is_a_shortage) {
+TEST(Limits, overflowing_sum_is_a_shortage) {
   const MemoryDemand one{0, UINT64_MAX / 2 + 1, room(1, UINT64_MAX - 1, 7, UINT64_MAX)};
   const MemoryDemand two{1, UINT64_MAX / 2 + 1, room(1, UINT64_MAX - 1, 7, UINT64_MAX)};
   EXPECT_NE(memory_shortage(std::vector{one, two}), std::nullopt);
 }
 
-TEST(Limits, the_limit_of_a_call_is_named_by_its_errno) {
+TEST(Limits, errno_names_the_exceeded_limit) {
   EXPECT_NE(descriptor_limit(EMFILE).find("RLIMIT_NOFILE (ulimit -n) is "), std::string::npos);
   EXPECT_NE(descriptor_limit(ENFILE).find("fs.file-max"), std::string::npos);
 }
 
-TEST(Limits, this_machine_has_some_memory_and_not_all_of_it) {
+TEST(Limits, machine_has_free_memory_below_its_total) {
   const MemoryRoom here = memory_room();
   EXPECT_NE(here.machine, 0U);
   EXPECT_GT(std::min(here.machine_bytes, here.group_bytes), std::uint64_t{1} << 20);
@@ -61,7 +61,7 @@ TEST(Limits, this_machine_has_some_memory_and_not_all_of_it) {
   EXPECT_EQ(memory_room().group, here.group);
 }
 
-TEST(Limits, descriptors_are_counted_without_keeping_any) {
+TEST(Limits, counting_descriptors_keeps_none_open) {
   const UniqueFd some(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

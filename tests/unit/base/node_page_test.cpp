@@ -30,7 +30,7 @@ void expect_refused(std::shared_ptr<Segment> segment, std::uint64_t nonce) {
   }
 }
 
-TEST(NodePage, who_has_the_nonce_adopts_it_and_sees_the_same_lines) {
+TEST(NodePage, correct_nonce_maps_the_same_lines) {
   const NodePage mine = NodePage::create(3);
   const NodePage theirs = NodePage::adopt(map_again(mine), mine.nonce());
   EXPECT_EQ(theirs.capacity(), 3);
@@ -42,13 +42,13 @@ TEST(NodePage, who_has_the_nonce_adopts_it_and_sees_the_same_lines) {
   EXPECT_EQ(mine.doorbell(1).bell.load(), 0U);
 }
 
-TEST(NodePage, a_wrong_nonce_is_refused) {
+TEST(NodePage, wrong_nonce_is_rejected) {
   const NodePage page = NodePage::create(2);
   expect_refused(map_again(page), page.nonce() + 1);
   expect_refused(map_again(page), 0);
 }
 
-TEST(NodePage, memory_that_is_no_node_page_is_refused) {
+TEST(NodePage, other_memory_is_rejected) {
   expect_refused(Segment::create(1 << 16), 0);
   const NodePage page = NodePage::create(2);
   auto broken = Segment::create(page.segment()->bytes());
@@ -57,7 +57,7 @@ TEST(NodePage, memory_that_is_no_node_page_is_refused) {
   expect_refused(broken, page.nonce());
 }
 
-TEST(NodePage, a_page_that_is_too_short_for_its_ranks_is_refused) {
+TEST(NodePage, page_too_short_for_its_ranks_is_rejected) {
   const NodePage page = NodePage::create(1000);
   auto cut = Segment::create(page_size());
   std::memcpy(cut->base(), page.segment()->base(), page_size());
@@ -67,13 +67,13 @@ TEST(NodePage, a_page_that_is_too_short_for_its_ranks_is_refused) {
   expect_refused(Segment::map(std::move(tiny)), page.nonce());
 }
 
-TEST(NodePage, nonces_differ) {
+TEST(NodePage, nonces_are_different) {
   std::set<std::uint64_t> nonces;
   for (int i = 0; i < 20; ++i) nonces.insert(NodePage::create(1).nonce());
   EXPECT_EQ(nonces.size(), 20U);
 }
 
-TEST(NodePage, every_line_is_a_cache_line_of_its_own) {
+TEST(NodePage, every_line_is_its_own_cache_line) {
   const NodePage page = NodePage::create(4);
   std::set<std::uintptr_t> lines;
   for (int i = 0; i < 4; ++i) {
@@ -86,7 +86,7 @@ TEST(NodePage, every_line_is_a_cache_line_of_its_own) {
   }
 }
 
-TEST(NodePage, an_abort_is_seen_by_all_with_its_cause) {
+TEST(NodePage, abort_is_visible_to_all_ranks_with_its_cause) {
   const NodePage mine = NodePage::create(2);
   const NodePage theirs = NodePage::adopt(map_again(mine), mine.nonce());
   EXPECT_TRUE(theirs.aborted().ok());
@@ -98,7 +98,7 @@ TEST(NodePage, an_abort_is_seen_by_all_with_its_cause) {
   EXPECT_EQ(theirs.abort_text(), "rank 5 was killed by signal 9");
 }
 
-TEST(NodePage, the_first_cause_sticks) {
+TEST(NodePage, first_cause_is_kept) {
   const NodePage page = NodePage::create(2);
   page.raise_abort(Code::aborted, 0, "first");
   page.raise_abort(Code::peer_failed, 1, "second");
@@ -107,7 +107,7 @@ TEST(NodePage, the_first_cause_sticks) {
   EXPECT_EQ(page.abort_text(), "first");
 }
 
-TEST(NodePage, of_many_causes_at_once_one_wins_whole) {
+TEST(NodePage, one_of_many_simultaneous_causes_is_kept_whole) {
   for (int round = 0; round < 50; ++round) {
     const NodePage page = NodePage::create(4);
     std::vector<std::thread> threads;
@@ -123,7 +123,7 @@ TEST(NodePage, of_many_causes_at_once_one_wins_whole) {
   }
 }
 
-TEST(NodePage, a_long_text_is_cut_and_a_cause_without_a_peer_says_so) {
+TEST(NodePage, long_text_is_truncated_and_a_missing_peer_is_stated) {
   const NodePage page = NodePage::create(1);
   page.raise_abort(Code::aborted, -1, std::string(100'000, 'x'));
   EXPECT_EQ(page.aborted().peer, -1);

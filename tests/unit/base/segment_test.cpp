@@ -29,7 +29,7 @@ template <typename Function> Code code_of(Function&& function) {
   return Code::success;
 }
 
-TEST(Segment, a_limit_of_file_sizes_is_an_error_and_no_signal) {
+TEST(Segment, file_size_limit_is_an_error_without_a_signal) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{page_size(), before.rlim_max};
@@ -54,14 +54,14 @@ std::uint64_t taken(const Segment& segment) {
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
 }
 
-TEST(Segment, it_is_zeroed_and_has_whole_pages) {
+TEST(Segment, segment_is_zeroed_and_has_whole_pages) {
   const auto segment = Segment::create(5000);
   EXPECT_EQ(segment->bytes(), round_up(5000, page_size()));
   for (std::size_t i = 0; i < segment->bytes(); ++i) ASSERT_EQ(segment->base()[i], std::byte{0}) << i;
   EXPECT_EQ(Segment::create(0)->bytes(), page_size());
 }
 
-TEST(Segment, it_can_neither_shrink_nor_grow) {
+TEST(Segment, segment_cannot_shrink_or_grow) {
   const auto segment = Segment::create(8 * page_size());
   EXPECT_NE(::ftruncate(segment->fd(), 0), 0);
   EXPECT_EQ(errno, EPERM);
@@ -70,12 +70,12 @@ TEST(Segment, it_can_neither_shrink_nor_grow) {
   EXPECT_NE(::fcntl(segment->fd(), F_ADD_SEALS, F_SEAL_WRITE), 0) << "nobody may add seals";
 }
 
-TEST(Segment, its_descriptor_is_not_inherited) {
+TEST(Segment, descriptor_is_not_inherited) {
   const auto segment = Segment::create(1);
   EXPECT_EQ(::fcntl(segment->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
-TEST(Segment, two_mappings_of_one_file_are_the_same_memory_and_know_it) {
+TEST(Segment, two_mappings_of_one_file_share_memory_and_identity) {
   const auto mine = Segment::create(4 * page_size());
   const auto theirs = Segment::map(duplicate(*mine));
   EXPECT_NE(mine->base(), theirs->base());
@@ -86,7 +86,7 @@ TEST(Segment, two_mappings_of_one_file_are_the_same_memory_and_know_it) {
   EXPECT_FALSE(Segment::create(page_size())->identity() == mine->identity());
 }
 
-TEST(Segment, a_part_of_a_file_can_be_mapped) {
+TEST(Segment, part_of_a_file_can_be_mapped) {
   const auto whole = Segment::create(4 * page_size());
   for (std::size_t i = 0; i < whole->bytes(); ++i) whole->base()[i] = static_cast<std::byte>(i / page_size() + 1);
   const auto part = Segment::map(duplicate(*whole), 2 * page_size(), page_size());
@@ -98,7 +98,7 @@ TEST(Segment, a_part_of_a_file_can_be_mapped) {
   EXPECT_EQ(rest->bytes(), 3 * page_size());
 }
 
-TEST(Segment, more_than_the_file_has_is_refused) {
+TEST(Segment, range_beyond_the_file_is_rejected) {
   const auto whole = Segment::create(2 * page_size());
   EXPECT_EQ(code_of([&] { Segment::map(duplicate(*whole), 3 * page_size()); }), Code::out_of_range);
   EXPECT_EQ(code_of([&] { Segment::map(duplicate(*whole), page_size(), 2 * page_size()); }), Code::out_of_range);
@@ -106,17 +106,17 @@ TEST(Segment, more_than_the_file_has_is_refused) {
   EXPECT_EQ(code_of([&] { Segment::map(duplicate(*whole), SIZE_MAX, page_size()); }), Code::out_of_range);
 }
 
-TEST(Segment, a_size_that_cannot_be_is_lack_of_memory) {
+TEST(Segment, impossible_size_is_out_of_memory) {
   EXPECT_EQ(code_of([] { Segment::create(SIZE_MAX); }), Code::out_of_memory);
   EXPECT_EQ(code_of([] { Segment::create(SIZE_MAX / 2 + 1); }), Code::out_of_memory);
   EXPECT_NE(code_of([] { Segment::create(std::size_t{1} << 60); }), Code::success);
 }
 
-TEST(Segment, a_bad_descriptor_is_an_error) {
+TEST(Segment, invalid_descriptor_is_an_error) {
   EXPECT_NE(code_of([] { Segment::map(UniqueFd(-1), 4096); }), Code::success);
 }
 
-TEST(Segment, pages_exist_after_populate_and_only_those) {
+TEST(Segment, populate_allocates_only_the_requested_pages) {
   const std::size_t bytes = std::size_t{64} << 20;
   const auto segment = Segment::create(bytes);
   EXPECT_LT(taken(*segment), std::uint64_t{4} << 20);
@@ -127,7 +127,7 @@ TEST(Segment, pages_exist_after_populate_and_only_those) {
   EXPECT_GE(taken(*segment), bytes);
 }
 
-TEST(Segment, populate_keeps_what_is_there_and_takes_odd_ranges) {
+TEST(Segment, populate_keeps_contents_and_accepts_odd_ranges) {
   const auto segment = Segment::create(8 * page_size());
   std::memset(segment->base(), 7, segment->bytes());
   segment->populate(3, 2 * page_size());
@@ -136,7 +136,7 @@ TEST(Segment, populate_keeps_what_is_there_and_takes_odd_ranges) {
   for (std::size_t i = 0; i < segment->bytes(); ++i) ASSERT_EQ(segment->base()[i], std::byte{7}) << i;
 }
 
-TEST(Segment, the_last_holder_lets_the_memory_go) {
+TEST(Segment, last_holder_releases_the_memory) {
   UniqueFd fd;
   std::byte* base = nullptr;
   {

@@ -24,7 +24,7 @@ class Wait : public testing::TestWithParam<bool> {
   Waiter waiter(int index) const { return Waiter(page_, index, GetParam()); }
 };
 
-TEST_P(Wait, what_is_ready_returns_at_once) {
+TEST_P(Wait, ready_condition_returns_at_once) {
   Waiter mine = waiter(0);
   int looks = 0;
   EXPECT_TRUE(mine.until(
@@ -33,7 +33,7 @@ TEST_P(Wait, what_is_ready_returns_at_once) {
   EXPECT_EQ(looks, 1);
 }
 
-TEST_P(Wait, the_deadline_ends_it_and_names_the_peer) {
+TEST_P(Wait, deadline_ends_the_wait_and_names_the_peer) {
   Waiter mine = waiter(0);
   const auto start = Clock::now();
   const Status status = mine.until(
@@ -44,7 +44,7 @@ TEST_P(Wait, the_deadline_ends_it_and_names_the_peer) {
   EXPECT_LT(Clock::now() - start, 5s);
 }
 
-TEST_P(Wait, an_endless_timeout_does_not_overflow) {
+TEST_P(Wait, infinite_timeout_does_not_overflow) {
   Waiter mine = waiter(0);
   int looks = 0;
   EXPECT_TRUE(mine.until(
@@ -52,7 +52,7 @@ TEST_P(Wait, an_endless_timeout_does_not_overflow) {
                   .ok());
 }
 
-TEST_P(Wait, a_ring_after_the_store_is_never_missed) {
+TEST_P(Wait, doorbell_after_a_store_is_never_missed) {
   constexpr std::uint64_t rounds = 20'000;
   std::atomic<std::uint64_t> words[2] = {0, 0};
   // Ping-pong: each side waits for the other's word, so one lost wake-up shows as a late round.
@@ -78,7 +78,7 @@ TEST_P(Wait, a_ring_after_the_store_is_never_missed) {
   EXPECT_LT(Clock::now() - start, 15s) << "a lost ring costs the bound of a sleep, a millisecond or so";
 }
 
-TEST_P(Wait, a_store_without_a_ring_is_seen_too) {
+TEST_P(Wait, store_without_a_doorbell_is_seen) {
   std::atomic<bool> stored{false};
   std::thread writer([&] {
     std::this_thread::sleep_for(30ms);
@@ -93,7 +93,7 @@ TEST_P(Wait, a_store_without_a_ring_is_seen_too) {
   writer.join();
 }
 
-TEST_P(Wait, an_abort_ends_every_wait_with_its_cause) {
+TEST_P(Wait, abort_ends_every_wait_with_its_cause) {
   std::vector<std::thread> waiters;
   std::atomic<int> ended{0};
   for (int i = 0; i < 3; ++i) {
@@ -114,7 +114,7 @@ TEST_P(Wait, an_abort_ends_every_wait_with_its_cause) {
   EXPECT_LT(Clock::now() - start, 2s);
 }
 
-TEST_P(Wait, what_is_ready_wins_over_an_abort) {
+TEST_P(Wait, ready_condition_wins_over_an_abort) {
   page_.raise_abort(Code::aborted, 0, "over");
   Waiter mine = waiter(1);
   EXPECT_TRUE(mine.until(
@@ -122,7 +122,7 @@ TEST_P(Wait, what_is_ready_wins_over_an_abort) {
                   .ok());
 }
 
-TEST_P(Wait, a_long_wait_says_what_it_waits_for_and_takes_it_back) {
+TEST_P(Wait, long_wait_is_reported_and_withdrawn) {
   std::atomic<bool> go{false};
   std::thread other([&] {
     Waiter theirs = waiter(1);
@@ -144,7 +144,7 @@ TEST_P(Wait, a_long_wait_says_what_it_waits_for_and_takes_it_back) {
   EXPECT_EQ(line.activity.load(), static_cast<std::uint32_t>(Activity::computing));
 }
 
-TEST_P(Wait, a_wait_within_a_call_leaves_the_calls_name) {
+TEST_P(Wait, nested_wait_keeps_the_name_of_the_call) {
   const ActivityLine& line = page_.activity(1);
   const auto activity = [&] { return static_cast<Activity>(line.activity.load()); };
   {
@@ -172,7 +172,7 @@ TEST_P(Wait, a_wait_within_a_call_leaves_the_calls_name) {
   EXPECT_EQ(activity(), Activity::computing);
 }
 
-TEST_P(Wait, wires_are_driven_while_it_waits) {
+TEST_P(Wait, wires_progress_during_the_wait) {
   struct Counting final : Progress {
     int calls = 0;
     int progress() noexcept override {
@@ -197,7 +197,7 @@ TEST_P(Wait, wires_are_driven_while_it_waits) {
 INSTANTIATE_TEST_SUITE_P(Ladders, Wait, testing::Bool(),
                          [](const auto& how) { return std::string(how.param ? "sleeping" : "spinning"); });
 
-TEST(SleepingWaiter, it_leaves_the_core_to_others) {
+TEST(SleepingWaiter, sleeping_waiter_frees_the_core) {
   const NodePage page = NodePage::create(1);
   Waiter mine(page, 0, true);
   const std::int64_t before = cpu_ns();

@@ -46,7 +46,7 @@ void all_are_here(Bootstrap& me, const std::vector<int>& ranks) {
   for (const int rank : ranks) (void)me.lookup(fmt::format("{} is here", rank), soon());
 }
 
-TEST_P(EveryBootstrap, knows_its_place_and_everyone_elses) {
+TEST_P(EveryBootstrap, every_rank_has_its_place_and_all_others) {
   run_job(GetParam(), [&](Bootstrap& me) {
     ASSERT_EQ(me.size(), GetParam().size);
     ASSERT_EQ(me.facts().size(), static_cast<std::size_t>(me.size()));
@@ -68,7 +68,7 @@ TEST_P(EveryBootstrap, knows_its_place_and_everyone_elses) {
   });
 }
 
-TEST_P(EveryBootstrap, allgather_gives_everyones_bytes_by_rank) {
+TEST_P(EveryBootstrap, allgather_returns_all_bytes_by_rank) {
   run_job(GetParam(), [&](Bootstrap& me) {
     for (int round = 0; round < 20; ++round) {
       const auto all = me.allgather(pattern(me.rank(), round), soon());
@@ -80,7 +80,7 @@ TEST_P(EveryBootstrap, allgather_gives_everyones_bytes_by_rank) {
   });
 }
 
-TEST_P(EveryBootstrap, allgather_carries_large_pieces) {
+TEST_P(EveryBootstrap, allgather_supports_large_pieces) {
   run_job(GetParam(), [&](Bootstrap& me) {
     base::Bytes mine((4U << 20) / static_cast<unsigned>(me.size() * me.size()) + 13);
     for (std::size_t i = 0; i < mine.size(); ++i)
@@ -96,7 +96,7 @@ TEST_P(EveryBootstrap, allgather_carries_large_pieces) {
   });
 }
 
-TEST_P(EveryBootstrap, barrier_lets_nobody_pass_before_the_last_comes) {
+TEST_P(EveryBootstrap, no_rank_leaves_a_barrier_before_the_last_enters) {
   std::atomic<int> arrived{0};
   run_job(GetParam(), [&](Bootstrap& me) {
     for (int round = 1; round <= 10; ++round) {
@@ -108,7 +108,7 @@ TEST_P(EveryBootstrap, barrier_lets_nobody_pass_before_the_last_comes) {
   });
 }
 
-TEST_P(EveryBootstrap, share_hands_memory_to_the_node) {
+TEST_P(EveryBootstrap, share_passes_memory_to_the_node) {
   run_job(GetParam(), [&](Bootstrap& me) {
     for (int round = 0; round < 3; ++round) {
       std::shared_ptr<base::Segment> mine;
@@ -164,7 +164,7 @@ TEST_P(EveryBootstrap, groups_of_a_node_share_at_once) {
   });
 }
 
-TEST_P(EveryBootstrap, the_node_page_is_one_page) {
+TEST_P(EveryBootstrap, node_page_is_one_page) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const RankFacts mine = me.facts()[static_cast<std::size_t>(me.rank())];
     me.node_page().activity(mine.local_index).sequence.store(100U + static_cast<unsigned>(me.rank()));
@@ -188,7 +188,7 @@ TEST_P(EveryBootstrap, lookup_waits_for_publish) {
   });
 }
 
-TEST_P(EveryBootstrap, a_key_is_published_once) {
+TEST_P(EveryBootstrap, key_is_published_once) {
   run_job(GetParam(), [&](Bootstrap& me) {
     if (me.rank() == 0) me.publish("key", base::as_bytes("first"));
     me.barrier(soon());
@@ -199,7 +199,7 @@ TEST_P(EveryBootstrap, a_key_is_published_once) {
   });
 }
 
-TEST_P(EveryBootstrap, lookup_of_nothing_is_not_found_at_the_deadline) {
+TEST_P(EveryBootstrap, lookup_of_a_missing_key_fails_at_the_deadline) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const Error error = error_of([&] { (void)me.lookup("nothing", in_ms(30)); });
     EXPECT_EQ(error.code(), Code::not_found);
@@ -208,7 +208,7 @@ TEST_P(EveryBootstrap, lookup_of_nothing_is_not_found_at_the_deadline) {
   });
 }
 
-TEST_P(SeveralRanks, a_deadline_names_who_is_missing) {
+TEST_P(SeveralRanks, deadline_names_missing_ranks) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const int late = me.size() - 1;
     if (me.rank() != late) {
@@ -226,7 +226,7 @@ TEST_P(SeveralRanks, a_deadline_names_who_is_missing) {
   });
 }
 
-TEST_P(EveryBootstrap, a_share_names_who_is_missing) {
+TEST_P(EveryBootstrap, share_names_missing_ranks) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const int late = me.node_link().members().back();
     if (me.rank() != late) {
@@ -269,7 +269,7 @@ TEST_P(EveryBootstrap, abort_reaches_every_waiting_rank) {
   });
 }
 
-TEST_P(EveryBootstrap, abort_wakes_ones_own_wait) {
+TEST_P(EveryBootstrap, abort_wakes_the_wait_of_its_own_rank) {
   run_job(GetParam(), [&](Bootstrap& me) {
     if (me.rank() != 0) {
       try {
@@ -286,7 +286,7 @@ TEST_P(EveryBootstrap, abort_wakes_ones_own_wait) {
   });
 }
 
-TEST_P(EveryBootstrap, a_raised_page_wakes_a_wait) {
+TEST_P(EveryBootstrap, raised_node_page_wakes_a_wait) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const Error error = error_of([&] {
       me.barrier(soon());  // a slow rank may get the abort here
@@ -298,7 +298,7 @@ TEST_P(EveryBootstrap, a_raised_page_wakes_a_wait) {
   });
 }
 
-TEST_P(SeveralRanks, a_rank_that_goes_without_goodbye_has_failed) {
+TEST_P(SeveralRanks, rank_that_leaves_without_goodbye_has_failed) {
   const int victim = GetParam().size / 2;
   run_job(GetParam(), [&](Bootstrap& me) {
     me.barrier(soon());
@@ -310,7 +310,7 @@ TEST_P(SeveralRanks, a_rank_that_goes_without_goodbye_has_failed) {
   });
 }
 
-TEST_P(SeveralRanks, who_left_is_not_waited_for) {
+TEST_P(SeveralRanks, rank_that_left_is_not_waited_for) {
   run_job(GetParam(), [&](Bootstrap& me) {
     me.barrier(soon());
     if (me.rank() == me.size() - 1) return;

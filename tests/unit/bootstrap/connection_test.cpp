@@ -45,7 +45,7 @@ base::Bytes drain(int socket) {
   return all;
 }
 
-TEST(Connection, talks_both_ways_once_both_know_the_secret) {
+TEST(Connection, authenticated_ends_exchange_messages) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
   Connection client(std::move(a), secret, Side::client);
@@ -59,7 +59,7 @@ TEST(Connection, talks_both_ways_once_both_know_the_secret) {
   EXPECT_TRUE(client.proven());
 }
 
-TEST(Connection, another_secret_is_no_conversation) {
+TEST(Connection, different_secret_is_rejected) {
   auto [a, b] = socket_pair();
   Connection client(std::move(a), Secret::random(), Side::client);
   Connection server(std::move(b), Secret::random(), Side::server);
@@ -70,7 +70,7 @@ TEST(Connection, another_secret_is_no_conversation) {
   EXPECT_FALSE(server.fault().empty());
 }
 
-TEST(Connection, a_recorded_conversation_proves_nothing) {
+TEST(Connection, replayed_handshake_is_rejected) {
   const Secret secret = Secret::random();
   base::Bytes recording;
   {
@@ -96,7 +96,7 @@ TEST(Connection, a_recorded_conversation_proves_nothing) {
   EXPECT_FALSE(server.proven());
 }
 
-TEST(Connection, a_hello_sent_back_is_no_answer) {
+TEST(Connection, reflected_hello_is_rejected) {
   auto [a, b] = socket_pair();
   Connection client(std::move(a), Secret::random(), Side::client);
   const base::Bytes hello = drain(b.get());
@@ -108,7 +108,7 @@ TEST(Connection, a_hello_sent_back_is_no_answer) {
   EXPECT_FALSE(client.proven());
 }
 
-TEST(Connection, another_version_is_named_on_both_sides) {
+TEST(Connection, different_version_is_named_on_both_ends) {
   const Secret secret = Secret::random();
   auto [a, b] = socket_pair();
   Connection client(std::move(a), secret, Side::client);
@@ -133,7 +133,7 @@ TEST(Connection, another_version_is_named_on_both_sides) {
                                              testing::HasSubstr(fmt::format("uses {}", protocol_version))));
 }
 
-TEST(Connection, carries_descriptors_and_closes_them_on_exec) {
+TEST(Connection, passed_descriptors_are_closed_on_exec) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
   Connection client(std::move(a), secret, Side::client);
@@ -162,7 +162,7 @@ TEST(Connection, carries_descriptors_and_closes_them_on_exec) {
   }
 }
 
-TEST(Connection, a_large_message_crosses_a_small_buffer) {
+TEST(Connection, large_message_is_sent_through_a_small_buffer) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
   Connection client(std::move(a), secret, Side::client);
@@ -177,7 +177,7 @@ TEST(Connection, a_large_message_crosses_a_small_buffer) {
   EXPECT_EQ(decode<Contribution>(*frame)->entries[0].bytes, large.entries[0].bytes);
 }
 
-TEST(Connection, what_was_sent_before_the_end_still_comes) {
+TEST(Connection, messages_sent_before_the_end_are_received) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
   Connection server(std::move(b), secret, Side::server);

@@ -137,10 +137,10 @@ void expect_by_hand(int victim, const std::vector<int>& nodes) {
   });
 }
 
-TEST(Death, of_a_rank_by_hand_reaches_its_node) { expect_by_hand(2, {0, 0, 0}); }
-TEST(Death, of_a_rank_by_hand_reaches_other_nodes) { expect_by_hand(3, {0, 0, 1, 1}); }
-TEST(Death, of_the_rank_that_serves_everything_is_noticed) { expect_by_hand(0, {0, 0, 0}); }
-TEST(Death, of_the_rank_that_serves_the_store_reaches_other_nodes) { expect_by_hand(0, {0, 1, 1}); }
+TEST(RankDeath, death_without_a_launcher_reaches_its_node) { expect_by_hand(2, {0, 0, 0}); }
+TEST(RankDeath, death_without_a_launcher_reaches_other_nodes) { expect_by_hand(3, {0, 0, 1, 1}); }
+TEST(RankDeath, death_of_the_serving_rank_is_detected) { expect_by_hand(0, {0, 0, 0}); }
+TEST(RankDeath, death_of_the_store_rank_reaches_other_nodes) { expect_by_hand(0, {0, 1, 1}); }
 
 base::Env launched(int rank, const Shape& shape, const std::string& store, const Secret& secret) {
   base::Env env = by_hand(rank, shape.size, store, shape.node_of(rank));
@@ -168,7 +168,7 @@ struct Servers {
   std::vector<std::unique_ptr<NodeAgent>> agents;
 };
 
-TEST(Death, of_a_launched_rank_is_seen_by_its_socket) {
+TEST(RankDeath, death_of_a_launched_rank_is_detected_by_its_socket) {
   expect_quick_news([] {
     const Shape shape{Kind::tcp, 4, 2};
     const Secret secret = Secret::random();
@@ -184,7 +184,7 @@ TEST(Death, of_a_launched_rank_is_seen_by_its_socket) {
   });
 }
 
-TEST(Death, reported_by_the_launcher_goes_everywhere_at_once) {
+TEST(RankDeath, death_reported_by_the_launcher_reaches_all_ranks) {
   expect_quick_news([] {
     const Shape shape{Kind::tcp, 4, 2};
     const Secret secret = Secret::random();
@@ -202,7 +202,7 @@ TEST(Death, reported_by_the_launcher_goes_everywhere_at_once) {
   });
 }
 
-TEST(Death, of_a_rank_that_never_joined_ends_the_others_wait) {
+TEST(RankDeath, death_before_joining_ends_the_waits_of_others) {
   const Shape shape{Kind::tcp, 2, 1};
   TestServers servers(shape);
   std::thread launcher([&] {
@@ -216,7 +216,7 @@ TEST(Death, of_a_rank_that_never_joined_ends_the_others_wait) {
   EXPECT_THAT(error.what(), testing::HasSubstr("code 3"));
 }
 
-TEST(Death, after_a_goodbye_is_none) {
+TEST(RankDeath, end_after_a_goodbye_is_no_death) {
   const Shape shape{Kind::tcp, 2, 2};
   TestServers servers(shape);
   run_ranks(
@@ -234,7 +234,7 @@ TEST(Death, after_a_goodbye_is_none) {
   EXPECT_TRUE(servers.agent(0).page().aborted().ok());
 }
 
-TEST(Death, announced_by_the_store_reaches_every_node) {
+TEST(RankDeath, death_announced_by_the_store_reaches_every_node) {
   const Shape shape{Kind::tcp, 3, 3};
   TestServers servers(shape);
   run_ranks(
@@ -249,7 +249,7 @@ TEST(Death, announced_by_the_store_reaches_every_node) {
       });
 }
 
-TEST(Death, an_abort_is_told_to_the_launcher) {
+TEST(RankDeath, abort_is_reported_to_the_launcher) {
   const Shape shape{Kind::tcp, 2, 2};
   std::mutex mutex;
   std::vector<std::tuple<int, int, std::string>> aborts;
@@ -274,7 +274,7 @@ TEST(Death, an_abort_is_told_to_the_launcher) {
   EXPECT_EQ(aborts[0], std::make_tuple(1, 77, std::string("no more disk")));
 }
 
-TEST(Goodbyes, let_the_servers_go) {
+TEST(Goodbye, servers_end_after_all_goodbyes) {
   const Shape shape{Kind::tcp, 2, 2};
   TestServers servers(shape);
   run_ranks(
@@ -288,7 +288,7 @@ TEST(Goodbyes, let_the_servers_go) {
   EXPECT_TRUE(servers.store().wait_for_goodbyes(soon()));
 }
 
-TEST(Inproc, refuses_shapes_that_make_no_sense) {
+TEST(Inproc, impossible_shapes_are_rejected) {
   EXPECT_EQ(error_of([] { (void)make_inproc(0); }).code(), Code::invalid_argument);
   EXPECT_EQ(error_of([] { (void)make_inproc(2, 3); }).code(), Code::invalid_argument);
 }

@@ -46,7 +46,7 @@ void expect_refused(const Variables& variables, const std::string& text) {
   EXPECT_THAT(error.what(), HasSubstr("hmcrun")) << "and says what to do";
 }
 
-TEST(Detect, no_sign_of_a_job_is_rank_0_of_1) {
+TEST(Detect, without_job_variables_the_size_is_1) {
   expect_alone({});
   const auto all = candidates(with({}));
   ASSERT_EQ(all.size(), 6U);
@@ -56,7 +56,7 @@ TEST(Detect, no_sign_of_a_job_is_rank_0_of_1) {
   }
 }
 
-TEST(Detect, other_launchers_jobs_of_several_ranks_are_refused) {
+TEST(Detect, jobs_of_other_launchers_with_several_ranks_are_rejected) {
   expect_refused({{"RANK", "1"}, {"WORLD_SIZE", "4"}}, "torchrun: RANK=1 WORLD_SIZE=4");
   expect_refused({{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}}, "PMIx");
   expect_refused({{"PMIX_RANK", "0"}}, "unknown size");
@@ -64,7 +64,7 @@ TEST(Detect, other_launchers_jobs_of_several_ranks_are_refused) {
   expect_refused({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, "Slurm: SLURM_PROCID=0 SLURM_NTASKS=8");
 }
 
-TEST(Detect, other_launchers_jobs_of_one_rank_are_alone) {
+TEST(Detect, jobs_of_other_launchers_with_one_rank_run_alone) {
   expect_alone({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   expect_alone({{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
   expect_alone({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}});
@@ -72,7 +72,7 @@ TEST(Detect, other_launchers_jobs_of_one_rank_are_alone) {
   expect_alone({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}});
 }
 
-TEST(Detect, left_over_variables_are_no_sign) {
+TEST(Detect, unrelated_variables_are_ignored) {
   expect_alone({{"WORLD_SIZE", "4"}});
   expect_alone({{"SLURM_NTASKS", "4"}});
 }
@@ -83,14 +83,14 @@ TEST(Detect, explicit_variables_win_over_other_launchers) {
   EXPECT_FALSE(candidate({{"HMC_RANK", "0"}, {"HMC_SIZE", "1"}}, "alone").available);
 }
 
-TEST(Detect, half_of_the_explicit_variables_is_refused) {
+TEST(Detect, incomplete_explicit_variables_are_rejected) {
   expect_refused({{"HMC_RANK", "1"}}, "HMC_SIZE");
   expect_refused({{"HMC_SIZE", "2"}}, "HMC_RANK");
   expect_refused({{"HMC_STORE", "127.0.0.1:1"}}, "HMC_RANK");
   expect_refused({{"HMC_RANK", "0"}, {"HMC_SIZE", "2"}}, "HMC_STORE");
 }
 
-TEST(Detect, a_job_of_one_with_a_store_joins_it) {
+TEST(Detect, job_of_one_rank_with_a_store_joins_it) {
   const auto bootstrap = detect(with({{"HMC_RANK", "0"}, {"HMC_SIZE", "1"}, {"HMC_STORE", free_address()}}));
   EXPECT_EQ(bootstrap->launcher(), "by hand (HMC_RANK)");
   bootstrap->leave();

@@ -11,9 +11,9 @@ namespace {
 
 constexpr MessageType some_type = MessageType::goodbye;
 
-class Frames : public testing::Test {
+class FrameDecoder : public testing::Test {
  protected:
-  Frames() {
+  FrameDecoder() {
     sealer_.rekey(key_, Direction::to_server);
     opener_ = fresh_opener();
   }
@@ -35,7 +35,7 @@ class Frames : public testing::Test {
   FrameOpener opener_;
 };
 
-TEST_F(Frames, come_out_as_they_went_in) {
+TEST_F(FrameDecoder, decoded_frames_equal_encoded_ones) {
   for (const char* text : {"one", "", "three"}) opener_.feed(seal(text));
   for (const char* text : {"one", "", "three"}) {
     const auto frame = opener_.next();
@@ -48,7 +48,7 @@ TEST_F(Frames, come_out_as_they_went_in) {
   EXPECT_TRUE(opener_.empty());
 }
 
-TEST_F(Frames, come_out_whole_when_they_arrive_byte_by_byte) {
+TEST_F(FrameDecoder, frames_received_byte_by_byte_are_complete) {
   const base::Bytes bytes = seal("slowly");
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     EXPECT_FALSE(opener_.next()) << "after " << i << " bytes";
@@ -57,7 +57,7 @@ TEST_F(Frames, come_out_whole_when_they_arrive_byte_by_byte) {
   EXPECT_EQ(base::as_text(opener_.next()->payload), "slowly");
 }
 
-TEST_F(Frames, a_flipped_bit_anywhere_is_seen) {
+TEST_F(FrameDecoder, flipped_bit_is_detected) {
   const base::Bytes good = seal("the payload");
   for (std::size_t i = 0; i < good.size(); ++i) {
     for (const int bit : {0, 3, 7}) {
@@ -73,7 +73,7 @@ TEST_F(Frames, a_flipped_bit_anywhere_is_seen) {
   }
 }
 
-TEST_F(Frames, a_truncated_frame_never_comes_out) {
+TEST_F(FrameDecoder, truncated_frame_is_not_decoded) {
   const base::Bytes good = seal("the payload");
   for (std::size_t length = 0; length < good.size(); ++length) {
     FrameOpener opener = fresh_opener();
@@ -83,19 +83,19 @@ TEST_F(Frames, a_truncated_frame_never_comes_out) {
   }
 }
 
-TEST_F(Frames, a_replayed_frame_is_refused) {
+TEST_F(FrameDecoder, replayed_frame_is_rejected) {
   const base::Bytes first = seal("pay 10");
   opener_.feed(first);
   ASSERT_TRUE(opener_.next());
   EXPECT_EQ(fault_after(first), FrameFault::mac);
 }
 
-TEST_F(Frames, frames_in_another_order_are_refused) {
+TEST_F(FrameDecoder, reordered_frames_are_rejected) {
   const base::Bytes first = seal("one");
   EXPECT_EQ(fault_after(seal("two")), FrameFault::mac);
 }
 
-TEST_F(Frames, a_reflected_frame_is_refused) {
+TEST_F(FrameDecoder, reflected_frame_is_rejected) {
   FrameOpener mine;
   mine.rekey(key_, Direction::to_client);  // this side is the client and receives its own bytes
   mine.hello_only(false);
@@ -104,7 +104,7 @@ TEST_F(Frames, a_reflected_frame_is_refused) {
   EXPECT_EQ(mine.fault(), FrameFault::mac);
 }
 
-TEST_F(Frames, another_key_is_refused) {
+TEST_F(FrameDecoder, different_key_is_rejected) {
   sealer_.rekey(Secret::random(), Direction::to_server);
   EXPECT_EQ(fault_after(seal("stranger")), FrameFault::mac);
 }
@@ -115,12 +115,12 @@ base::Bytes header_with(std::uint32_t magic, std::uint16_t version, std::uint16_
   return out.take();
 }
 
-TEST_F(Frames, a_huge_length_is_refused_by_its_header_alone) {
+TEST_F(FrameDecoder, huge_length_is_rejected_by_its_header) {
   const auto type = static_cast<std::uint16_t>(some_type);
   EXPECT_EQ(fault_after(header_with(frame_magic, protocol_version, type, 0xffffffffU)), FrameFault::length);
 }
 
-TEST_F(Frames, a_length_just_past_its_types_limit_is_refused) {
+TEST_F(FrameDecoder, length_above_the_limit_of_its_type_is_rejected) {
   const auto type = static_cast<std::uint16_t>(some_type);
   const auto limit = static_cast<std::uint32_t>(*payload_limit(some_type));
   opener_.feed(header_with(frame_magic, protocol_version, type, limit));
@@ -130,23 +130,23 @@ TEST_F(Frames, a_length_just_past_its_types_limit_is_refused) {
   EXPECT_EQ(fault_after(header_with(frame_magic, protocol_version, type, limit + 1)), FrameFault::length);
 }
 
-TEST_F(Frames, unknown_types_and_foreign_protocols_are_refused) {
+TEST_F(FrameDecoder, unknown_types_and_protocols_are_rejected) {
   EXPECT_EQ(fault_after(header_with(frame_magic, protocol_version, 999, 0)), FrameFault::type);
   opener_ = fresh_opener();
   EXPECT_EQ(fault_after(header_with(0x20544547, protocol_version, 1, 0)), FrameFault::magic);
 }
 
-TEST_F(Frames, another_version_is_told_apart) {
+TEST_F(FrameDecoder, different_version_is_distinguished) {
   EXPECT_EQ(fault_after(header_with(frame_magic, 7, 1, 0)), FrameFault::version);
   EXPECT_EQ(opener_.peer_version(), 7);
 }
 
-TEST_F(Frames, strangers_may_send_a_hello_only) {
+TEST_F(FrameDecoder, unauthenticated_peer_may_send_only_a_hello) {
   opener_.hello_only(true);
   EXPECT_EQ(fault_after(seal("let me in")), FrameFault::type);
 }
 
-TEST_F(Frames, nothing_comes_out_after_a_fault) {
+TEST_F(FrameDecoder, nothing_is_decoded_after_an_error) {
   base::Bytes bad = seal("bad");
   bad.back() ^= std::byte{1};
   EXPECT_EQ(fault_after(bad), FrameFault::mac);

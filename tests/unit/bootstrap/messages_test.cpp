@@ -35,7 +35,7 @@ RankFacts facts_of(int rank) {
   return facts;
 }
 
-TEST(Messages, facts_survive) {
+TEST(Messages, facts_are_decoded_unchanged) {
   const Join back = through_the_wire(Join{3, {facts_of(0), facts_of(2)}});
   ASSERT_EQ(back.ranks.size(), 2U);
   EXPECT_EQ(back.job_size, 3);
@@ -50,14 +50,14 @@ TEST(Messages, facts_survive) {
   EXPECT_EQ(facts.further_cpus, 0xfedcba98U);
 }
 
-TEST(Messages, a_rank_costs_what_is_promised) {
+TEST(Messages, message_size_per_rank_is_bounded) {
   const std::size_t two = encode(Table{{facts_of(0), facts_of(1)}}).size();
   const std::size_t three = encode(Table{{facts_of(0), facts_of(1), facts_of(2)}}).size();
   EXPECT_EQ(three - two, rank_facts_bytes);
   EXPECT_LE(three - two, 128U);
 }
 
-TEST(Messages, each_kind_survives) {
+TEST(Messages, every_message_type_is_decoded_unchanged) {
   through_the_wire(NodeHello{4, 123, "node"});
   through_the_wire(Welcome{});
   through_the_wire(Page{0xfedcba9876543210ULL});
@@ -77,17 +77,17 @@ TEST(Messages, each_kind_survives) {
   through_the_wire(Goodbye{3});
 }
 
-TEST(Messages, one_kind_does_not_pass_for_another) {
+TEST(Messages, message_types_are_distinguished) {
   EXPECT_FALSE(decode<Abort>(Frame{MessageType::death, 0, encode(Abort({Code::aborted, 1, 2, "text"}))}));
 }
 
-TEST(Messages, a_count_beyond_the_bytes_takes_no_memory) {
+TEST(Messages, count_beyond_the_input_allocates_nothing) {
   base::ByteWriter out;
   out.number(std::uint32_t{0xffffffff});  // announces 2^32 - 1 ranks without any data
   EXPECT_FALSE(decode<Table>(Frame{MessageType::table, 0, out.take()}));
 }
 
-TEST(Messages, an_enum_past_its_end_is_refused) {
+TEST(Messages, invalid_enum_value_is_rejected) {
   base::Bytes payload = encode(Contribution{9, RoundKind::barrier, {}});
   payload[8] = std::byte{2};
   EXPECT_FALSE(decode<Contribution>(Frame{MessageType::contribution, 0, payload}));

@@ -17,7 +17,7 @@ Secret padded(base::ByteView key) {
   return Secret::from_bytes(bytes);
 }
 
-TEST(Secret, signs_as_rfc_4231_says) {
+TEST(Secret, signature_matches_rfc_4231) {
   EXPECT_EQ(hex_of(padded(base::as_bytes("Jefe")).sign(base::as_bytes("what do ya want for nothing?"))),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
   const std::string key(20, '\x0b');
@@ -29,19 +29,19 @@ TEST(Secret, signs_as_rfc_4231_says) {
             "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
 }
 
-TEST(Secret, signs_parts_as_one_message) {
+TEST(Secret, parts_are_signed_as_one_message) {
   const Secret secret = Secret::random();
   EXPECT_EQ(secret.sign({base::as_bytes("one"), base::as_bytes(""), base::as_bytes("two")}),
             secret.sign(base::as_bytes("onetwo")));
 }
 
-TEST(Secret, goes_through_hex_and_back) {
+TEST(Secret, hex_form_is_parsed_back) {
   const Secret secret = Secret::random();
   EXPECT_EQ(Secret::from_hex(secret.hex()).key(), secret.key());
   EXPECT_NE(Secret::random().key(), secret.key());
 }
 
-TEST(Secret, refuses_what_is_not_64_hex_digits_and_does_not_repeat_it) {
+TEST(Secret, invalid_hex_is_rejected_and_not_repeated) {
   for (const std::string& bad : {std::string(), std::string(63, 'a'), std::string(65, 'a'), std::string(64, 'g')}) {
     const Error error = error_of([&] { (void)Secret::from_hex(bad); });
     EXPECT_EQ(error.code(), Code::invalid_config);
@@ -49,7 +49,7 @@ TEST(Secret, refuses_what_is_not_64_hex_digits_and_does_not_repeat_it) {
   }
 }
 
-TEST(Secret, derived_keys_depend_on_the_purpose_and_the_secret) {
+TEST(Secret, derived_keys_depend_on_purpose_and_secret) {
   const Secret secret = Secret::random();
   EXPECT_NE(secret.derive({base::as_bytes("a")}).key(), secret.derive({base::as_bytes("b")}).key());
   EXPECT_NE(secret.derive({base::as_bytes("a")}).key(), Secret::random().derive({base::as_bytes("a")}).key());

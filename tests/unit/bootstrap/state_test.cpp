@@ -13,7 +13,7 @@ Contribution from(int rank, std::uint64_t round, RoundKind kind = RoundKind::all
   return {round, kind, {{rank, {static_cast<std::byte>(rank + 1)}}}};
 }
 
-TEST(StoreRounds, gives_the_result_when_the_last_rank_came) {
+TEST(StoreRounds, result_is_sent_when_the_last_rank_joined) {
   StoreRounds rounds(3);
   EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(2, 0))));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(2, 0)))) << "twice counts once";
@@ -24,14 +24,14 @@ TEST(StoreRounds, gives_the_result_when_the_last_rank_came) {
   EXPECT_EQ(std::get<Result>(outcome).by_rank[2], base::Bytes{std::byte{3}});
 }
 
-TEST(StoreRounds, a_failed_round_is_told_to_those_who_come_late) {
+TEST(StoreRounds, late_ranks_get_the_failure_of_a_round) {
   StoreRounds rounds(3);
   (void)rounds.contribute(from(0, 4, RoundKind::barrier));
   EXPECT_EQ(std::get<RoundFailed>(rounds.contribute(from(1, 4))).code, Code::mismatch);
   EXPECT_EQ(std::get<RoundFailed>(rounds.contribute(from(2, 4))).code, Code::mismatch);
 }
 
-TEST(StoreRounds, a_goodbye_fails_the_rounds_that_need_the_rank) {
+TEST(StoreRounds, goodbye_fails_rounds_that_need_the_rank) {
   StoreRounds rounds(2);
   (void)rounds.contribute(from(0, 1));
   const auto failed = rounds.leave(1);
@@ -41,7 +41,7 @@ TEST(StoreRounds, a_goodbye_fails_the_rounds_that_need_the_rank) {
   EXPECT_EQ(std::get<RoundFailed>(rounds.contribute(from(0, 2))).peer, 1);
 }
 
-TEST(StoreKeys, tells_those_who_waited) {
+TEST(StoreKeys, publish_answers_waiting_lookups) {
   StoreKeys keys;
   EXPECT_TRUE(keys.lookup({5, 1, "a"}).empty());
   EXPECT_TRUE(keys.lookup({6, 1, "b"}).empty()) << "replaces the first: a rank waits for one";
@@ -54,12 +54,12 @@ TEST(StoreKeys, tells_those_who_waited) {
   EXPECT_EQ(replies[2].value, base::Bytes{std::byte{7}});
 }
 
-TEST(StoreKeys, takes_no_more_than_it_should) {
+TEST(StoreKeys, number_and_size_of_keys_are_limited) {
   StoreKeys keys;
   EXPECT_EQ(keys.publish({1, 0, std::string(longest_key_bytes + 1, 'k'), {}})[0].code, Code::invalid_argument);
 }
 
-TEST(NodeShares, splits_what_the_kernel_would_not_take_at_once) {
+TEST(NodeShares, large_shares_are_split_for_the_kernel) {
   constexpr std::size_t members = 600;
   NodeShares shares(members);
   const auto fd = std::make_shared<base::UniqueFd>(::dup(0));
@@ -85,7 +85,7 @@ TEST(NodeShares, splits_what_the_kernel_would_not_take_at_once) {
   EXPECT_EQ(fds, members - 2);
 }
 
-TEST(NodeShares, a_group_shares_without_the_rest) {
+TEST(NodeShares, group_shares_without_the_other_ranks) {
   NodeShares shares(5);
   const auto fd = std::make_shared<base::UniqueFd>(::dup(0));
   EXPECT_FALSE(shares.offer(0, {1, 10, 0, {}}, fd)) << "the whole node's round waits";
@@ -103,7 +103,7 @@ TEST(NodeShares, a_group_shares_without_the_rest) {
   EXPECT_EQ(parts[0].message.items[1].bytes, 13U);
 }
 
-TEST(NodeShares, admits_only_groups_that_can_be) {
+TEST(NodeShares, invalid_groups_are_rejected) {
   NodeShares shares(4);
   EXPECT_TRUE(shares.admits(2, {1, 0, 0, {}}));
   EXPECT_TRUE(shares.admits(2, {1, 0, 0, {0, 2}}));
@@ -132,7 +132,7 @@ TEST(Facts, nodes_are_numbered_by_their_lowest_rank) {
   EXPECT_EQ(members_of(facts, 1), (std::vector<int>{1, 4}));
 }
 
-TEST(Facts, lists_of_ranks_read_well) {
+TEST(Facts, lists_of_ranks_are_abbreviated) {
   EXPECT_EQ(list_ranks({}), "no rank");
   EXPECT_EQ(list_ranks({3}), "rank 3");
   EXPECT_EQ(list_ranks({3, 4}), "ranks 3, 4");

@@ -42,7 +42,7 @@ void expect_a_working_job(TestServers& servers) {
       two_ranks, [&](int rank) { return servers.env(rank); }, [](Bootstrap& me) { me.barrier(soon()); });
 }
 
-TEST(Strangers, are_dropped_and_counted_and_the_job_goes_on) {
+TEST(UnknownConnection, garbage_is_dropped_and_counted_and_the_job_continues) {
   TestServers servers(two_ranks);
   base::ByteWriter huge;
   huge.number(frame_magic).number(protocol_version).number(hello_type).number(0).number(0x7fffffff);
@@ -61,7 +61,7 @@ TEST(Strangers, are_dropped_and_counted_and_the_job_goes_on) {
   expect_a_working_job(servers);
 }
 
-TEST(Strangers, who_say_nothing_are_dropped_after_two_seconds) {
+TEST(UnknownConnection, silent_connection_is_dropped_after_two_seconds) {
   TestServers servers(two_ranks);
   const auto start = base::Clock::now();
   const base::UniqueFd silent = connect_tcp(servers.store().address(), soon());
@@ -71,7 +71,7 @@ TEST(Strangers, who_say_nothing_are_dropped_after_two_seconds) {
   wait_for_strangers(servers.store(), 1);
 }
 
-TEST(Strangers, with_another_secret_are_refused) {
+TEST(UnknownConnection, connection_with_a_different_secret_is_rejected) {
   TestServers servers(two_ranks);
   const Error error =
       error_of([&] { (void)NodeAgent::start(Secret::random(), servers.store().address(), "x", 2, {}, soon()); });
@@ -81,7 +81,7 @@ TEST(Strangers, with_another_secret_are_refused) {
   expect_a_working_job(servers);
 }
 
-TEST(Strangers, a_rank_with_another_secret_is_told_so) {
+TEST(UnknownConnection, rank_with_a_different_secret_gets_the_reason) {
   TestServers servers(two_ranks);
   base::Env env = servers.env(0);
   env.secret = Secret::random().hex();
@@ -91,7 +91,7 @@ TEST(Strangers, a_rank_with_another_secret_is_told_so) {
   expect_a_working_job(servers);
 }
 
-TEST(Strangers, a_node_of_another_job_size_is_told_so) {
+TEST(UnknownConnection, node_of_another_job_size_gets_the_reason) {
   TestServers servers(two_ranks);
   const Error error =
       error_of([&] { (void)NodeAgent::start(servers.secret(), servers.store().address(), "x", 3, {}, soon()); });
@@ -100,7 +100,7 @@ TEST(Strangers, a_node_of_another_job_size_is_told_so) {
   expect_a_working_job(servers);
 }
 
-TEST(Strangers, a_rank_of_another_job_size_is_told_so) {
+TEST(UnknownConnection, rank_of_another_job_size_gets_the_reason) {
   TestServers servers(two_ranks);
   base::Env env = servers.env(1);
   env.size = 3;
@@ -131,32 +131,32 @@ void expect_second_copy_refused(const Shape& shape, const std::string& second_no
   first.join();
 }
 
-TEST(Strangers, a_second_copy_of_a_rank_on_its_node_is_refused) { expect_second_copy_refused({Kind::tcp, 2, 1}, "0"); }
-TEST(Strangers, a_second_copy_of_a_rank_on_another_node_is_refused) {
+TEST(UnknownConnection, duplicate_rank_on_its_node_is_rejected) { expect_second_copy_refused({Kind::tcp, 2, 1}, "0"); }
+TEST(UnknownConnection, duplicate_rank_on_another_node_is_rejected) {
   expect_second_copy_refused({Kind::tcp, 2, 2}, "1");
 }
 
-TEST(Strangers, one_agent_per_node) {
+TEST(UnknownConnection, second_agent_of_a_node_is_rejected) {
   TestServers servers(two_ranks);
   EXPECT_EQ(NodeAgent::start(servers.secret(), servers.store().address(), "0", 2, {}, soon()), nullptr);
   EXPECT_NE(NodeAgent::socket_name(servers.secret(), "0"), NodeAgent::socket_name(servers.secret(), "1"));
   EXPECT_NE(NodeAgent::socket_name(servers.secret(), "0"), NodeAgent::socket_name(Secret::random(), "0"));
 }
 
-TEST(Strangers, an_agent_without_a_store_says_so_at_its_deadline) {
+TEST(UnknownConnection, agent_without_a_store_fails_at_its_deadline) {
   const std::string store = free_address();
   const Error error = error_of([&] { (void)NodeAgent::start(Secret::random(), store, "x", 2, {}, in_ms(50)); });
   EXPECT_EQ(error.code(), Code::timeout);
   EXPECT_THAT(error.what(), HasSubstr("no store at " + store));
 }
 
-TEST(Addresses, that_are_none_are_refused) {
+TEST(Address, invalid_addresses_are_rejected) {
   for (const char* bad : {"", "host", "host:", "host:x", "host:70000", "::1:5", "127.0.0.1"}) {
     EXPECT_EQ(error_of([&] { (void)listen_tcp(bad); }).code(), Code::invalid_config) << bad;
   }
 }
 
-TEST(Addresses, of_all_interfaces_serve_both_families) {
+TEST(Address, all_interfaces_support_both_families) {
   const Secret secret = Secret::random();
   StoreServer store(secret, 1, ":0", {});
   const std::string port = store.address().substr(store.address().rfind(':'));
@@ -167,7 +167,7 @@ TEST(Addresses, of_all_interfaces_serve_both_families) {
   }
 }
 
-TEST(ByHand, without_a_secret_works_on_the_loopback_only) {
+TEST(ManualStart, without_a_secret_only_loopback_is_accepted) {
   base::Env env;
   env.rank = 0;
   env.size = 2;
@@ -179,7 +179,7 @@ TEST(ByHand, without_a_secret_works_on_the_loopback_only) {
   EXPECT_EQ(error_of([&] { (void)join_tcp(env, soon()); }).code(), Code::invalid_config);
 }
 
-TEST(ByHand, a_rank_without_the_others_names_them) {
+TEST(ManualStart, rank_without_the_others_names_them) {
   base::Env env;
   env.rank = 0;
   env.size = 4;

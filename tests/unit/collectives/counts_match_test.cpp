@@ -9,7 +9,7 @@
 namespace hmc::collectives {
 namespace {
 
-TEST(CountsMatch, the_comparison_fits_into_the_areas_of_any_team) {
+TEST(CountsMatch, comparison_fits_into_the_areas_of_any_team) {
   for (const bool one_node : {false, true}) {
     for (const int size : {2, 3, 64, 2047, 2048, 2049, 2050, 4096, 100'000, 1'000'000}) {
       const Room room = room_of(size, one_node);
@@ -27,7 +27,7 @@ TEST(CountsMatch, the_comparison_fits_into_the_areas_of_any_team) {
   }
 }
 
-TEST(CountsMatch, the_pairs_of_the_lowest_receivers_are_told_whatever_the_order) {
+TEST(CountsMatch, pairs_of_the_lowest_receivers_are_reported) {
   std::vector<Uneven> of_each(9);
   for (std::size_t rank = 0; rank < of_each.size(); ++rank) {
     std::vector<std::size_t> told(9, 5), received(9, 5);

@@ -60,7 +60,7 @@ template <typename T> class Float8 : public testing::Test {};
 using Formats = testing::Types<float8_e4m3, float8_e5m2>;
 TYPED_TEST_SUITE(Float8, Formats);
 
-TYPED_TEST(Float8, every_value_converts_exactly_both_ways) {
+TYPED_TEST(Float8, every_value_converts_exactly_in_both_directions) {
   int nans = 0;
   for (unsigned bits = 0; bits < 256; ++bits) {
     const double expected = by_definition<TypeParam>(bits);
@@ -78,7 +78,7 @@ TYPED_TEST(Float8, every_value_converts_exactly_both_ways) {
   EXPECT_EQ(nans, is_e4m3<TypeParam> ? 2 : 6);
 }
 
-TYPED_TEST(Float8, has_the_ends_that_the_specification_names) {
+TYPED_TEST(Float8, limits_match_the_specification) {
   EXPECT_EQ(static_cast<float>(of_bits<TypeParam>(is_e4m3<TypeParam> ? 0x7e : 0x7b)),
             is_e4m3<TypeParam> ? 448.0F : 57344.0F);
   EXPECT_EQ(static_cast<float>(of_bits<TypeParam>(1)), is_e4m3<TypeParam> ? 0x1p-9F : 0x1p-16F);
@@ -86,7 +86,7 @@ TYPED_TEST(Float8, has_the_ends_that_the_specification_names) {
             is_e4m3<TypeParam> ? 0x1p-6F : 0x1p-14F);
 }
 
-TYPED_TEST(Float8, rounds_to_the_nearest_and_of_two_to_the_even_one) {
+TYPED_TEST(Float8, conversion_rounds_to_nearest_even) {
   std::vector<float> values{448.0F,   464.0F,   480.0F, 57344.0F, 61440.0F,  65536.0F,
                             0x1p-10F, 0x1p-17F, 0.0F,   1e30F,    0x1p-149F, std::numeric_limits<float>::infinity()};
   for (unsigned bits = 0; bits < 0x7e; ++bits) {
@@ -109,7 +109,7 @@ TYPED_TEST(Float8, rounds_to_the_nearest_and_of_two_to_the_even_one) {
 }
 
 // Overflow is visible in the result, as in torch and unlike in NVIDIA's saturating conversion.
-TYPED_TEST(Float8, does_not_saturate) {
+TYPED_TEST(Float8, conversion_does_not_saturate) {
   const float value = static_cast<float>(TypeParam(1e6F));
   EXPECT_TRUE(is_e4m3<TypeParam> ? std::isnan(value) : std::isinf(value));
 }
@@ -129,7 +129,7 @@ template <typename T> std::vector<std::uint8_t> nearest_of_every_pair(Op op) {
   return bits;
 }
 
-TYPED_TEST(Float8, kernels_round_once_from_float_at_every_pair) {
+TYPED_TEST(Float8, kernels_round_once_from_float_for_every_pair) {
   std::vector<TypeParam> a(65536), b(65536), out(65536);
   for (unsigned i = 0; i < 65536; ++i) a[i] = of_bits<TypeParam>(i & 0xff), b[i] = of_bits<TypeParam>(i >> 8);
   const void* ins[] = {a.data(), b.data()};
@@ -149,7 +149,7 @@ TYPED_TEST(Float8, kernels_round_once_from_float_at_every_pair) {
   }
 }
 
-TYPED_TEST(Float8, sums_many_ranks_in_float) {
+TYPED_TEST(Float8, many_ranks_are_summed_in_float) {
   // In 8 bits the sum would stop growing at 16, or at 8.
   std::vector<TypeParam> one(33, TypeParam(1.0F)), out(33);
   const std::vector<const void*> ins(256, one.data());

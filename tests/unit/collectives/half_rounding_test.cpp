@@ -38,7 +38,7 @@ template <typename T> double by_definition(unsigned bits) {
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-TYPED_TEST(Half, every_value_converts_exactly_both_ways) {
+TYPED_TEST(Half, every_value_converts_exactly_in_both_directions) {
   for (unsigned bits = 0; bits < 65536; ++bits) {
     const double expected = by_definition<TypeParam>(bits);
     const float value = static_cast<float>(of_bits<TypeParam>(bits));
@@ -53,7 +53,7 @@ TYPED_TEST(Half, every_value_converts_exactly_both_ways) {
   }
 }
 
-TYPED_TEST(Half, every_tie_goes_to_the_even_neighbour) {
+TYPED_TEST(Half, ties_round_to_even) {
   const unsigned infinity = TypeParam(std::numeric_limits<float>::infinity()).bits;
   for (unsigned low = 0; low < infinity; ++low) {
     const unsigned high = low + 1;
@@ -107,7 +107,7 @@ TYPED_TEST(Half, kernels_round_once_from_float) {
   }
 }
 
-TYPED_TEST(Half, sums_many_ranks_in_float) {
+TYPED_TEST(Half, many_ranks_are_summed_in_float) {
   // In 16 bits the sum would stop growing: 2048 + 1 is 2048 in f16, 256 + 1 is 256 in bf16.
   std::vector<TypeParam> one(33, TypeParam(1.0F)), out(33);
   const std::vector<const void*> ins(4096, one.data());

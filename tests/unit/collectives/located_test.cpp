@@ -54,7 +54,7 @@ template <typename T> T some_value(std::mt19937& random) {
   return static_cast<T>(pick) - 8;
 }
 
-TYPED_TEST(LocatedKernel, takes_the_best_value_and_of_equal_ones_the_lowest_index) {
+TYPED_TEST(LocatedKernel, best_value_with_the_lowest_index_is_selected) {
   using Pair = Located<TypeParam>;
   static_assert(sizeof(Pair) == 2 * sizeof(TypeParam));
   constexpr std::size_t count = 2001;
@@ -82,7 +82,7 @@ TYPED_TEST(LocatedKernel, takes_the_best_value_and_of_equal_ones_the_lowest_inde
   }
 }
 
-TYPED_TEST(LocatedKernel, is_for_nothing_else) {
+TYPED_TEST(LocatedKernel, other_operations_are_unsupported) {
   for (int number = 0; number < op_count; ++number) {
     const auto op = static_cast<Op>(number);
     EXPECT_EQ(reduce_kernel(dtype_of<Located<TypeParam>>(), op) != nullptr, op == maxloc || op == minloc);

@@ -55,7 +55,7 @@ int sum(const std::vector<int>& guards) {
   return sum;
 }
 
-TEST(Numbering, an_area_is_used_again_when_all_have_finished_with_it) {
+TEST(Numbering, area_is_reused_when_all_ranks_have_finished_with_it) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     Sequence sequence;
@@ -63,12 +63,12 @@ TEST(Numbering, an_area_is_used_again_when_all_have_finished_with_it) {
   }
 }
 
-TEST(Numbering, who_synchronises_needs_no_guard) {
+TEST(Numbering, synchronizing_collective_needs_no_guard) {
   Sequence sequence;
   for (std::uint64_t i = 0; i < 50; ++i) EXPECT_EQ(sum(sequence.call(1 + i % 12, true, true)), 0);
 }
 
-TEST(Numbering, a_guard_stands_before_the_pieces_and_not_between_them) {
+TEST(Numbering, guard_is_before_the_pieces_and_not_between_them) {
   Sequence sequence;
   for (int i = 0; i < 20; ++i) {
     sequence.call(1, true, true);  // a barrier

@@ -22,18 +22,18 @@ int taken_new(TriedWays& ways, std::size_t bytes, Costs costs, int calls) {
   return taken;
 }
 
-TEST(TriedWays, the_quicker_one_is_taken_but_for_a_few_trials) {
+TEST(TriedWays, faster_method_is_used_except_for_few_trials) {
   TriedWays ways;
   EXPECT_EQ(taken_new(ways, 1 << 16, {7'000, 12'000}, 600), 3 * 6);  // trials from calls 2, 78 and 346
   EXPECT_GE(taken_new(ways, 1 << 20, {400'000, 200'000}, 600), 600 - 8 - 3 * 6);
 }
 
-TEST(TriedWays, trials_grow_rare) {
+TEST(TriedWays, trials_become_rare) {
   TriedWays ways;
   EXPECT_LE(taken_new(ways, 1 << 16, {7'000, 12'000}, 20'000), 9 * 6);
 }
 
-TEST(TriedWays, what_changes_is_noticed) {
+TEST(TriedWays, changed_times_are_detected) {
   TriedWays ways;
   taken_new(ways, 1 << 16, {7'000, 12'000}, 10'000);
   taken_new(ways, 1 << 16, {24'000, 15'000}, 5'000);
@@ -42,12 +42,12 @@ TEST(TriedWays, what_changes_is_noticed) {
   EXPECT_LE(taken_new(ways, 1 << 16, {7'000, 12'000}, 640), 20);
 }
 
-TEST(TriedWays, what_is_hardly_quicker_changes_nothing) {
+TEST(TriedWays, small_difference_changes_nothing) {
   TriedWays ways;
   EXPECT_LE(taken_new(ways, 1 << 16, {10'000, 9'500}, 1000), 3 * 6);
 }
 
-TEST(TriedWays, slow_calls_of_a_trial_change_nothing) {
+TEST(TriedWays, slow_trial_calls_change_nothing) {
   TriedWays ways;
   int calls = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -60,7 +60,7 @@ TEST(TriedWays, slow_calls_of_a_trial_change_nothing) {
   }
 }
 
-TEST(TriedWays, who_follows_tries_when_the_other_does_and_takes_what_that_decided) {
+TEST(TriedWays, follower_tries_and_chooses_with_its_leader) {
   TriedWays leader, follower;
   for (int i = 0; i < 500; ++i) {
     follower.follow(leader.decided());
@@ -74,7 +74,7 @@ TEST(TriedWays, who_follows_tries_when_the_other_does_and_takes_what_that_decide
   EXPECT_TRUE(follower.next(1 << 20).is_new);
 }
 
-TEST(TriedWays, sizes_are_tried_apart) {
+TEST(TriedWays, sizes_are_tried_separately) {
   TriedWays ways;
   taken_new(ways, 1 << 16, {9'000, 1}, 200);
   EXPECT_FALSE(ways.next(1 << 17).is_new);
@@ -82,7 +82,7 @@ TEST(TriedWays, sizes_are_tried_apart) {
   EXPECT_GE(taken_new(ways, std::size_t{1} << 40, {9'000, 1}, 200), 200 - 8 - 6);
 }
 
-TEST(PrivateWay, only_large_blocks_are_read_and_only_where_it_takes_work_off_a_rank) {
+TEST(PrivateWay, only_large_blocks_are_read_where_it_saves_work) {
   using schedule::Collective;
   for (int size : {2, 3, 8}) {
     EXPECT_EQ(private_way(Collective::scatter, size, 16 << 10), PrivateWay::stage);

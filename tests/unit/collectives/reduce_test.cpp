@@ -123,7 +123,7 @@ template <typename T> std::vector<std::vector<T>> make_inputs(int in_count, std:
   return inputs;
 }
 
-TEST_P(Reduce, equals_the_reference_at_every_count_and_alignment) {
+TEST_P(Reduce, result_equals_the_reference_at_every_count_and_alignment) {
   constexpr std::size_t longest = 4096 + 3;
   for_each_op([&](Op op, ReduceKernel kernel, auto zero) {
     using T = decltype(zero);
@@ -145,7 +145,7 @@ TEST_P(Reduce, equals_the_reference_at_every_count_and_alignment) {
   });
 }
 
-TEST_P(Reduce, does_not_depend_on_how_a_range_is_cut) {
+TEST_P(Reduce, result_does_not_depend_on_pieces) {
   constexpr std::size_t count = 3001;
   for_each_op([&](Op op, ReduceKernel kernel, auto zero) {
     using T = decltype(zero);
@@ -167,7 +167,7 @@ TEST_P(Reduce, does_not_depend_on_how_a_range_is_cut) {
   });
 }
 
-TEST_P(Reduce, combines_every_pair_of_special_values) {
+TEST_P(Reduce, every_pair_of_special_values_is_combined) {
   for_each_op([&](Op op, ReduceKernel kernel, auto zero) {
     using T = decltype(zero);
     const auto special = special_values<T>();
@@ -182,7 +182,7 @@ TEST_P(Reduce, combines_every_pair_of_special_values) {
   });
 }
 
-TEST_P(Reduce, averages_over_more_ranks_than_a_type_has_values) {
+TEST_P(Reduce, average_works_with_more_ranks_than_values_of_a_type) {
   if (!is_defined(type(), Op::avg)) return;
   const ReduceKernel kernel = reduce_kernel(type(), Op::avg, set());
   with_type(type(), [&](auto zero) {
@@ -195,7 +195,7 @@ TEST_P(Reduce, averages_over_more_ranks_than_a_type_has_values) {
   });
 }
 
-TEST_P(Reduce, is_undefined_for_bits_of_floats_and_where_values_stand) {
+TEST_P(Reduce, bit_operations_of_floats_are_undefined) {
   for (int number = 0; number < op_count; ++number) {
     const auto op = static_cast<Op>(number);
     EXPECT_EQ(reduce_kernel(type(), op, set()) != nullptr, is_defined(type(), op)) << name_of(op);

@@ -48,7 +48,7 @@ std::string complaint(std::string_view rows) {
   }
 }
 
-TEST(Overrides, the_first_row_that_covers_a_call_counts) {
+TEST(Overrides, first_matching_row_is_used) {
   const Selector selector({}, read_overrides(R"([
     {"collective": "allreduce", "bytes_up_to": 100, "ranks_up_to": 8, "algorithm": "swing"},
     {"collective": "allreduce", "bytes_up_to": "4K", "per_node": 2, "algorithm": "ring_segmented", "segment": "1K"},
@@ -63,7 +63,7 @@ TEST(Overrides, the_first_row_that_covers_a_call_counts) {
   EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, room_of(16, false)).origin, Origin::file);
 }
 
-TEST(Overrides, what_is_forced_goes_before_rows_and_what_does_not_apply_is_passed_over) {
+TEST(Overrides, forced_algorithm_precedes_rows_and_unsupported_ones_are_skipped) {
   const auto rows = read_overrides(R"([{"collective": "allreduce", "algorithm": "ring"}])", "rows.json");
   EXPECT_EQ(chosen(Selector("allreduce:swing", rows), {8, 1}, allreduce(64)), "swing");
   Call ordered = allreduce(64);
@@ -73,7 +73,7 @@ TEST(Overrides, what_is_forced_goes_before_rows_and_what_does_not_apply_is_passe
   EXPECT_EQ(choice.origin, Origin::model);
 }
 
-TEST(Overrides, direct_lets_load_and_store_be_and_others_make_it_stand_back) {
+TEST(Overrides, direct_selects_load_and_store_and_others_disable_it) {
   const Selector selector({}, read_overrides(R"([
     {"collective": "allreduce", "bytes_up_to": 64, "algorithm": "direct"},
     {"collective": "allreduce", "bytes_up_to": 128, "algorithm": "ring"}])",
@@ -84,7 +84,7 @@ TEST(Overrides, direct_lets_load_and_store_be_and_others_make_it_stand_back) {
   EXPECT_FALSE(selector.wants_schedule({4, 4}, Collective::barrier, 0));
 }
 
-TEST(Overrides, mistakes_are_told_with_their_row_and_what_there_is) {
+TEST(Overrides, errors_name_their_row_and_the_valid_names) {
   EXPECT_EQ(complaint(""), "none");
   EXPECT_EQ(complaint("[]"), "none");
   const auto expect = [](std::string_view rows, std::string_view part, std::string_view other) {
@@ -107,7 +107,7 @@ TEST(Overrides, mistakes_are_told_with_their_row_and_what_there_is) {
   expect(R"([7])", "row 1: it is no object", "collective");
 }
 
-TEST(Selector, an_answer_is_one_of_the_candidates_and_the_cheapest) {
+TEST(Selector, selected_algorithm_is_the_cheapest_candidate) {
   const Selector selector;
   for (const Shape& shape : {Shape{2, 1}, Shape{7, 7}, Shape{64, 8}, Shape{13, 4}, Shape{100'000, 8}})
     for (int c = 0; c < schedule::collective_count; ++c)
@@ -128,7 +128,7 @@ TEST(Selector, an_answer_is_one_of_the_candidates_and_the_cheapest) {
       }
 }
 
-TEST(Selector, dear_messages_and_dear_bytes_are_answered_differently) {
+TEST(Selector, latency_and_bandwidth_costs_select_different_algorithms) {
   Parameters dear_messages, dear_bytes;
   dear_messages.network = {50'000, 10'000, 10'000, 0.001};
   dear_bytes.network = {1, 1, 0, 10};
@@ -139,7 +139,7 @@ TEST(Selector, dear_messages_and_dear_bytes_are_answered_differently) {
   EXPECT_TRUE(lean != "recursive_doubling" && lean != "recursive_multiplying" && lean != "fold_gathered") << lean;
 }
 
-TEST(Selector, half_floats_are_folded_and_deterministic_calls_too) {
+TEST(Selector, half_floats_and_deterministic_calls_are_folded) {
   Call call = allreduce(4096);
   call.deterministic = true;
   EXPECT_TRUE(schedule::find(Collective::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
@@ -150,7 +150,7 @@ TEST(Selector, half_floats_are_folded_and_deterministic_calls_too) {
   EXPECT_FALSE(schedule::find(Collective::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
 }
 
-TEST(Selector, sizes_of_one_class_lie_together) {
+TEST(Selector, sizes_of_one_class_are_adjacent) {
   std::uint64_t before = 0;
   for (std::uint64_t bytes = 0; bytes < 5000; ++bytes) {
     const std::uint64_t begin = Selector::class_begin(bytes), end = Selector::class_end(bytes);
@@ -165,7 +165,7 @@ TEST(Selector, sizes_of_one_class_lie_together) {
   EXPECT_EQ(Selector::class_begin(1 << 20), 1U << 20);
 }
 
-TEST(Choices, an_answer_is_found_once_and_again_after_a_change) {
+TEST(Choices, choice_is_cached_until_a_change) {
   Selector selector;
   Choices choices(selector, {8, 1}, room_of(8, false));
   EXPECT_TRUE(choices.get(allreduce(8192), 8192).is_new);
@@ -186,7 +186,7 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-TEST(Choices, for_a_hundred_thousand_ranks_take_a_moment_and_a_plan_little_memory) {
+TEST(Choices, choices_for_hundred_thousand_ranks_are_fast_and_small) {
   const Shape shape{100'000, 8};
   const Room room = room_of(shape.size, false);
   const Selector selector;
@@ -211,7 +211,7 @@ TEST(Choices, for_a_hundred_thousand_ranks_take_a_moment_and_a_plan_little_memor
 
 // TeamExchange's calls between nodes: a barrier, and an allgather of 256 bytes per rank. In larger teams the allgather
 // exceeds one area and is split into pieces.
-TEST(Choices, what_teams_are_made_with_takes_steps_like_log_n) {
+TEST(Choices, team_creation_steps_grow_with_log_n) {
   const Selector selector;
   std::size_t of_half = 0;
   for (int size = 8; size <= 256; size *= 2) {
@@ -234,7 +234,7 @@ TEST(Choices, what_teams_are_made_with_takes_steps_like_log_n) {
   }
 }
 
-TEST(Room, pieces_of_every_algorithm_fit) {
+TEST(ScratchSpace, pieces_of_every_algorithm_fit) {
   for (const Algorithm& algorithm : schedule::algorithms())
     for (const Shape& shape : {Shape{1, 1}, Shape{2, 1}, Shape{9, 3}, Shape{64, 8}}) {
       Call call = allreduce(0);
@@ -263,7 +263,7 @@ struct TemporaryFolder {
 };
 
 // Two emulated nodes of two ranks each: a ring keeps more links busy at once, but also needs more cores than exist.
-TEST(Selector, ranks_that_share_cores_take_what_is_less_work_in_all) {
+TEST(Selector, ranks_that_share_cores_use_the_least_total_work) {
   const Shape shape{4, 2};
   Parameters parameters;
   parameters.network = {500, 2200, 2900, 0.18};
@@ -283,7 +283,7 @@ TEST(Selector, ranks_that_share_cores_take_what_is_less_work_in_all) {
   }
 }
 
-TEST(ParametersFile, comes_back_as_it_was_written_and_leaves_nothing_beside_it) {
+TEST(ParametersFile, written_file_is_read_back_without_leftovers) {
   const TemporaryFolder folder;
   Parameters written;
   written.network = {628.25, 1941, 3521.5, 0.125};
@@ -305,7 +305,7 @@ TEST(ParametersFile, comes_back_as_it_was_written_and_leaves_nothing_beside_it) 
   EXPECT_EQ(here.file(""), "");
 }
 
-TEST(ParametersFile, of_another_machine_or_version_or_broken_is_refused_with_a_reason) {
+TEST(ParametersFile, file_of_another_machine_or_version_is_rejected_with_a_reason) {
   const Place here = Place::here("ucx", false);
   const std::string good = text_of(Parameters{}, here);
   const auto refused = [&](std::string text) {

@@ -39,7 +39,7 @@ std::vector<Arrival> arrivals_of(std::string_view algorithm, const Call& call, i
   return arrivals;
 }
 
-TEST(Arrivals, a_broadcast_is_taken_where_it_belongs_and_handed_on_from_there) {
+TEST(Arrivals, broadcast_is_received_in_place_and_forwarded_from_there) {
   Call call = call_of(Collective::broadcast, much);
   call.in_place = true;                                      // as in a broadcast, which has one buffer
   EXPECT_TRUE(arrivals_of("binomial", call, 4, 0).empty());  // the root
@@ -53,7 +53,7 @@ TEST(Arrivals, a_broadcast_is_taken_where_it_belongs_and_handed_on_from_there) {
   EXPECT_TRUE(arrivals_of("binomial", call, 4, 1).empty()) << "not worth it";
 }
 
-TEST(Arrivals, blocks_that_are_only_received) {
+TEST(Arrivals, blocks_that_are_only_received_are_direct) {
   EXPECT_EQ(arrivals_of("linear", call_of(Collective::scatter, much), 5, 3).size(), 1U);
   EXPECT_EQ(arrivals_of("linear", call_of(Collective::gather, much), 5, 0).size(), 4U);
   EXPECT_EQ(arrivals_of("pairwise", call_of(Collective::alltoall, much), 4, 2).size(), 3U);
@@ -61,14 +61,14 @@ TEST(Arrivals, blocks_that_are_only_received) {
   EXPECT_EQ(arrivals_of("hierarchical_ring", call_of(Collective::allgather, much), 4, 2).size(), 3U);
 }
 
-TEST(Arrivals, not_where_the_output_is_read_as_input) {
+TEST(Arrivals, output_that_is_read_as_input_is_not_direct) {
   Call call = call_of(Collective::allgather, much);
   EXPECT_EQ(arrivals_of("ring", call, 2, 1).size(), 1U);
   call.in_place = true;
   EXPECT_TRUE(arrivals_of("ring", call, 2, 1).empty());
 }
 
-TEST(Arrivals, never_what_is_combined) {
+TEST(Arrivals, combined_data_is_not_direct) {
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective != Collective::reduce && algorithm.collective != Collective::scan) continue;
     const Call call = call_of(algorithm.collective, much);
@@ -110,7 +110,7 @@ std::size_t arrivals_in(const std::vector<Step>& steps) {
   return arrivals.size();
 }
 
-TEST(Arrivals, puts_that_hand_it_on_stand_beside_the_copy) {
+TEST(Arrivals, forwarding_puts_remain_beside_the_copy) {
   const Step all = put(much, much), part = put(2 * much - 8, 8), past = put(2 * much - 8, 9);
   EXPECT_EQ(arrivals_in({wait(), all, copy(much, much)}), 1U);
   EXPECT_EQ(arrivals_in({wait(), part, all, copy(much, much), part}), 1U);
@@ -124,7 +124,7 @@ TEST(Arrivals, puts_that_hand_it_on_stand_beside_the_copy) {
   EXPECT_EQ(arrivals[0].output, 4 * much);
 }
 
-TEST(Arrivals, whatever_else_touches_scratch_or_output_is_in_the_way) {
+TEST(Arrivals, other_uses_of_scratch_or_output_prevent_it) {
   Step other;
   other.bytes = 1;
   other.ways = 2;
@@ -188,7 +188,7 @@ std::vector<Result> results_in(const std::vector<Step>& steps, bool in_place = f
   return results;
 }
 
-TEST(Results, a_sum_that_is_only_copied_is_made_in_the_output) {
+TEST(Results, sum_that_is_only_copied_is_reduced_into_the_output) {
   const std::vector<Result> found = results_in({wait(), sum(much), copy(much, 3 * much)});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].step, 1U);
@@ -199,7 +199,7 @@ TEST(Results, a_sum_that_is_only_copied_is_made_in_the_output) {
   EXPECT_EQ(results_in({put(much, much), wait(), sum(much), wait(), put(0, much), copy(much, 0)}).size(), 1U);
 }
 
-TEST(Results, not_what_another_step_takes) {
+TEST(Results, data_used_by_another_step_is_not_direct) {
   EXPECT_TRUE(results_in({sum(much)}).empty());
   EXPECT_TRUE(results_in({sum(much), put(much, 8), copy(much, 0)}).empty());
   EXPECT_TRUE(results_in({sum(much), copy(much, 0), put(2 * much - 1, 8)}).empty());
@@ -216,7 +216,7 @@ TEST(Results, not_what_another_step_takes) {
   EXPECT_EQ(found[0].step, 2U);
 }
 
-TEST(Results, of_algorithms) {
+TEST(Results, results_of_all_algorithms_are_correct) {
   const auto of = [](Collective collective, const char* name, int rank) {
     Call call = call_of(collective, much);
     const Schedule schedule = build(*find(collective, name), {4, 1}, call, rank);

@@ -14,7 +14,7 @@ Environment made(const std::vector<std::string>& settings, std::vector<std::stri
   return common_environment(parent, settings, warnings == nullptr ? ignored : *warnings);
 }
 
-TEST(Environment, TheOuterJobsIdentityIsDroppedAndNothingElse) {
+TEST(Environment, identity_of_the_outer_job_is_removed) {
   const Environment environment = made({});
   EXPECT_EQ(value_of(environment, "HMC_RANK"), nullptr);
   EXPECT_STREQ(value_of(environment, "HMC_RANKING"), "yes");
@@ -22,7 +22,7 @@ TEST(Environment, TheOuterJobsIdentityIsDroppedAndNothingElse) {
   EXPECT_STREQ(value_of(environment, "EMPTY"), "");
 }
 
-TEST(Environment, SettingsReplaceAndAdd) {
+TEST(Environment, settings_replace_and_add) {
   const Environment environment = made({"PATH=/usr/bin", "NEW=a=b", "BLANK="});
   EXPECT_STREQ(value_of(environment, "PATH"), "/usr/bin");
   EXPECT_STREQ(value_of(environment, "NEW"), "a=b");
@@ -30,7 +30,7 @@ TEST(Environment, SettingsReplaceAndAdd) {
   EXPECT_EQ(environment.size(), 6U);
 }
 
-TEST(Environment, ANameThatIsSetIsNoWarning) {
+TEST(Environment, name_that_is_set_has_no_warning) {
   std::vector<std::string> warnings;
   made({"PATH", "EMPTY"}, &warnings);
   EXPECT_TRUE(warnings.empty());
@@ -39,7 +39,7 @@ TEST(Environment, ANameThatIsSetIsNoWarning) {
   EXPECT_NE(warnings.front().find("ABSENT"), std::string::npos);
 }
 
-TEST(Environment, WhatHmcrunSetsItselfIsRefused) {
+TEST(Environment, variables_of_hmcrun_are_rejected) {
   EXPECT_THROW(made({"HMC_SECRET=1"}), Failure);
   EXPECT_THROW(made({"HMC_SIZE"}), Failure);
   EXPECT_THROW(made({"=x"}), Failure);

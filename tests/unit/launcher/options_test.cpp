@@ -20,7 +20,7 @@ std::string refusal(const Words& words) {
   }
 }
 
-TEST(Options, EverySpellingOfTheNumberOfRanks) {
+TEST(Options, every_spelling_of_the_number_of_ranks_is_accepted) {
   for (const Words& words : std::vector<Words>{{"-n", "5", "app"},
                                                {"-n5", "app"},
                                                {"-np", "5", "app"},
@@ -30,7 +30,7 @@ TEST(Options, EverySpellingOfTheNumberOfRanks) {
     EXPECT_EQ(parse_options(words).ranks, 5) << words.front();
 }
 
-TEST(Options, Defaults) {
+TEST(Options, defaults_are_as_documented) {
   const Options options = parse_options({"-n", "1", "app"});
   EXPECT_EQ(options.nodes, 1);
   EXPECT_EQ(options.bind_to, BindTo::none);
@@ -38,7 +38,7 @@ TEST(Options, Defaults) {
   EXPECT_TRUE(options.env.empty() && options.output_dir.empty() && options.print.empty());
 }
 
-TEST(Options, AllOfThem) {
+TEST(Options, all_options_are_parsed) {
   const Options options =
       parse_options({"-np", "6", "--nodes", "3", "-x", "A", "-x", "B=c d", "--tag-output", "--output-filename", "dir",
                      "--timeout", "2.5", "--bind-to", "numa", "--report-bindings", "--dry-run", "app"});
@@ -50,7 +50,7 @@ TEST(Options, AllOfThem) {
   EXPECT_EQ(options.bind_to, BindTo::numa);
 }
 
-TEST(Options, TheProgramAndAllAfterItAreUntouched) {
+TEST(Options, program_and_its_arguments_are_unchanged) {
   const Words command{"app", "-np", "3", "-x", "--", "--help", "", "--nodes=9"};
   Words words{"-np", "2"};
   words.insert(words.end(), command.begin(), command.end());
@@ -60,26 +60,26 @@ TEST(Options, TheProgramAndAllAfterItAreUntouched) {
   EXPECT_EQ(options.nodes, 1);
 }
 
-TEST(Options, XTakesOneWordOnly) {
+TEST(Options, x_has_one_argument) {
   const Options options = parse_options({"-np", "2", "-x", "A", "app", "B"});
   EXPECT_EQ(options.env, Words{"A"});
   EXPECT_EQ(options.command, (Words{"app", "B"}));
 }
 
-TEST(Options, DoubleDashLetsAProgramBeginWithADash) {
+TEST(Options, double_dash_allows_a_program_with_a_dash) {
   EXPECT_EQ(parse_options({"-np", "2", "--", "-app", "-np"}).command, (Words{"-app", "-np"}));
 }
 
-TEST(Options, AProgramThatIsCalledLikeAnOptionsValueIsFound) {
+TEST(Options, program_named_like_an_option_value_is_found) {
   EXPECT_EQ(parse_options({"-np", "2", "./-np"}).command, Words{"./-np"});
 }
 
-TEST(Options, HelpAndVersionNeedNothingElse) {
+TEST(Options, help_and_version_need_no_program) {
   EXPECT_NE(parse_options({"--help"}).print.find("--bind-to"), std::string::npos);
   EXPECT_NE(parse_options({"--version"}).print.find("hmcrun "), std::string::npos);
 }
 
-TEST(Options, RefusalsNameTheOptionAndTheValue) {
+TEST(Options, errors_name_the_option_and_the_value) {
   EXPECT_NE(refusal({"-np", "0", "app"}).find("-np 0"), std::string::npos);
   EXPECT_NE(refusal({"-np", "4x", "app"}).find("-np 4x"), std::string::npos);
   EXPECT_NE(refusal({"-np", "70000", "app"}).find("65536"), std::string::npos);

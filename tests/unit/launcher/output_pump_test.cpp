@@ -12,7 +12,7 @@ namespace hmc::launcher {
 namespace {
 
 /// A pump that writes to a file: this process's stdout is redirected to it while the test runs.
-class Pump : public ::testing::Test {
+class OutputStreams : public ::testing::Test {
  protected:
   void SetUp() override {
     file_ = ::testing::TempDir() + "pump_" + std::to_string(::getpid());
@@ -50,7 +50,7 @@ class Pump : public ::testing::Test {
   std::vector<OutputSource> sources_;
 };
 
-TEST_F(Pump, ALineWaitsForItsEnd) {
+TEST_F(OutputStreams, line_is_written_when_complete) {
   base::UniqueFd zero = add(0);
   base::UniqueFd one = add(1);
   {
@@ -66,7 +66,7 @@ TEST_F(Pump, ALineWaitsForItsEnd) {
   EXPECT_EQ(written(), "[1,stdout] other\n[0,stdout] begin end\n[0,stdout] next\n");
 }
 
-TEST_F(Pump, EmptyLinesAndZeroBytesAreKept) {
+TEST_F(OutputStreams, empty_lines_and_zero_bytes_are_kept) {
   base::UniqueFd zero = add(0);
   {
     OutputPump pump(std::move(sources_), mailbox_);
@@ -76,7 +76,7 @@ TEST_F(Pump, EmptyLinesAndZeroBytesAreKept) {
   EXPECT_EQ(written(), std::string("[0,stdout] \n[0,stdout] \n[0,stdout] a\0b\n", 39));
 }
 
-TEST_F(Pump, TellsWhenAllHaveEnded) {
+TEST_F(OutputStreams, end_of_all_streams_is_reported) {
   base::UniqueFd zero = add(0);
   OutputPump pump(std::move(sources_), mailbox_);
   EXPECT_TRUE(mailbox_.take().empty());

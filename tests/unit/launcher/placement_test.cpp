@@ -24,7 +24,7 @@ std::vector<Place> places(int ranks, int nodes, BindTo bind_to) {
   return place_ranks(options, &layout);
 }
 
-TEST(Placement, NodesAreBlocksThatDifferByOneAtMost) {
+TEST(Placement, node_sizes_differ_by_one_at_most) {
   for (int ranks = 1; ranks <= 40; ++ranks) {
     for (int nodes = 1; nodes <= ranks; ++nodes) {
       std::vector<int> count(static_cast<std::size_t>(nodes), 0);
@@ -40,25 +40,25 @@ TEST(Placement, NodesAreBlocksThatDifferByOneAtMost) {
   }
 }
 
-TEST(Placement, NodesAreThoseOfTheFormula) {
+TEST(Placement, nodes_match_the_formula) {
   std::vector<int> nodes;
   for (int rank = 0; rank < 5; ++rank) nodes.push_back(node_of(rank, 5, 2));
   EXPECT_EQ(nodes, (std::vector<int>{0, 0, 0, 1, 1}));
 }
 
-TEST(Placement, ManyRanksDoNotOverflow) { EXPECT_EQ(node_of(65535, 65536, 65536), 65535); }
+TEST(Placement, many_ranks_do_not_overflow) { EXPECT_EQ(node_of(65535, 65536, 65536), 65535); }
 
-TEST(Placement, NoneBindsNothing) {
+TEST(Placement, none_binds_nothing) {
   for (const Place& place : places(3, 1, BindTo::none)) EXPECT_TRUE(place.cpus.empty());
 }
 
-TEST(Placement, CoreCountsThroughOverAllNodesAndBeginsAgain) {
+TEST(Placement, cores_are_numbered_through_all_nodes_and_reused) {
   const std::vector<Place> found = places(6, 2, BindTo::core);
   for (int rank = 0; rank < 6; ++rank)
     EXPECT_EQ(found[static_cast<std::size_t>(rank)].cpus, CpuSet::of({rank % 4})) << rank;
 }
 
-TEST(Placement, NumaGivesBlocks) {
+TEST(Placement, numa_assigns_blocks) {
   const std::vector<Place> found = places(4, 1, BindTo::numa);
   EXPECT_EQ(found[0].cpus, CpuSet::of({0, 1}));
   EXPECT_EQ(found[1].cpus, CpuSet::of({0, 1}));
@@ -66,9 +66,11 @@ TEST(Placement, NumaGivesBlocks) {
   EXPECT_EQ(found[3].cpus, CpuSet::of({2, 3}));
 }
 
-TEST(Placement, FewerRanksThanNumaNodes) { EXPECT_EQ(places(1, 1, BindTo::numa)[0].cpus, CpuSet::of({0, 1})); }
+TEST(Placement, fewer_ranks_than_numa_nodes_are_placed) {
+  EXPECT_EQ(places(1, 1, BindTo::numa)[0].cpus, CpuSet::of({0, 1}));
+}
 
-TEST(Placement, Description) {
+TEST(Placement, description_names_cores_and_nodes) {
   const topology::CpuLayout layout = two_by_two();
   EXPECT_EQ(describe_place(3, {1, CpuSet::of({3})}, &layout), "rank 3 (node 1): core 3 (cpus 3)");
   EXPECT_EQ(describe_place(3, {1, {}}, nullptr).find("rank 3 (node 1): not bound (cpus "), 0U);

@@ -38,38 +38,38 @@ class Program : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(Program, APathIsTakenAsItIs) {
+TEST_F(Program, path_is_used_unchanged) {
   const std::string path = file("a", 0755);
   EXPECT_EQ(find_program(path, ""), path);
 }
 
-TEST_F(Program, TheFirstFolderWins) {
+TEST_F(Program, first_folder_wins) {
   file("one/a", 0755);
   file("two/a", 0755);
   EXPECT_EQ(find_program("a", folder_ + "/none:" + folder_ + "/two:" + folder_ + "/one"), folder_ + "/two/a");
 }
 
-TEST_F(Program, WhatCanNotBeExecutedIsPassedOver) {
+TEST_F(Program, non_executable_file_is_skipped) {
   file("one/a", 0644);
   file("two/a", 0755);
   EXPECT_EQ(find_program("a", folder_ + "/one:" + folder_ + "/two"), folder_ + "/two/a");
 }
 
-TEST_F(Program, NotExecutableAnywhereIs126) {
+TEST_F(Program, no_executable_file_has_status_126) {
   file("one/a", 0644);
   EXPECT_EQ(status("a", folder_ + "/one:" + folder_ + "/two"), exit_not_executable);
   EXPECT_EQ(status(folder_ + "/one/a", ""), exit_not_executable);
   EXPECT_EQ(status(folder_, ""), exit_not_executable);
 }
 
-TEST_F(Program, MissingIs127) {
+TEST_F(Program, missing_program_has_status_127) {
   EXPECT_EQ(status("a", folder_), exit_not_found);
   EXPECT_EQ(status(folder_ + "/a", ""), exit_not_found);
   EXPECT_EQ(status("", folder_), exit_not_found);
   EXPECT_EQ(status(file("plain", 0755) + "/a", ""), exit_not_found);
 }
 
-TEST_F(Program, AFolderOfThatNameInThePathIsMissing) {
+TEST_F(Program, folder_with_the_name_counts_as_missing) {
   std::filesystem::create_directories(folder_ + "/one/a");
   EXPECT_EQ(status("a", folder_ + "/one"), exit_not_found);
 }

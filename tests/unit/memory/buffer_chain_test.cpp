@@ -19,7 +19,7 @@ template <typename F> Buffer<double> hop(const Buffer<double>& from, const Place
   return {to, made.data(), made.size()};
 }
 
-TEST(Chain, gives_4300_after_every_two_places) {
+TEST(BufferChain, sum_is_4300_after_every_two_places) {
   constexpr std::size_t count = 100'000;
   for (const Place& a : places()) {
     for (const Place& b : places()) {
@@ -84,7 +84,7 @@ class OpenClKernel {
   Object kernel_ = nullptr;
 };
 
-TEST(Chain, passes_through_a_real_kernel_from_and_to_every_place) {
+TEST(BufferChain, real_kernel_works_from_and_to_every_place) {
   const auto& list = places();
   if (std::find(list.begin(), list.end(), Place(Allocator::opencl)) == list.end()) GTEST_SKIP() << "no OpenCL";
   constexpr std::size_t count = 100'000;

@@ -59,7 +59,7 @@ struct Case {
   Allocator allocator;
   TransferMode mode;
 };
-class EveryCallOfABuffer : public testing::TestWithParam<Case> {};
+class EveryBufferCall : public testing::TestWithParam<Case> {};
 
 long left(const Fake& fake) {
   long all = 0;
@@ -68,7 +68,7 @@ long left(const Fake& fake) {
   return all;
 }
 
-TEST_P(EveryCallOfABuffer, that_fails_is_named_and_leaves_nothing) {
+TEST_P(EveryBufferCall, failing_call_is_named_without_leaks) {
   (void)places();
   const auto [vendor, allocator, mode] = GetParam();
   const Fake fake(vendor);
@@ -118,16 +118,16 @@ std::vector<Case> cases() {
       all.push_back(each);
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Vendors, EveryCallOfABuffer, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Vendors, EveryBufferCall, testing::ValuesIn(cases()), [](const auto& info) {
   return std::string(name_of(info.param.allocator)) + (info.param.mode == TransferMode::sync ? "_sync" : "_async");
 });
 
-TEST(OpenMp, that_is_turned_off_or_has_no_such_device_says_so) {
+TEST(OpenMp, missing_support_or_device_is_reported) {
   EXPECT_THROW(Buffer<int>({Allocator::openmp, -1}, 1), Error);
   EXPECT_THROW(Buffer<int>({Allocator::openmp, 99}, 1), Error);
 }
 
-TEST(Window, a_place_of_a_closed_one_or_of_none_is_refused) {
+TEST(WindowPlace, place_of_a_closed_window_is_rejected) {
   EXPECT_THROW(Buffer<int>(Window(), 1), Error);
   EXPECT_THROW(Buffer<int>(Allocator::window, 1), Error);
   EXPECT_THROW((void)Buffer<int>(Allocator::host_new, 1).offset(), Error);

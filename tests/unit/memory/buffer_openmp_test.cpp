@@ -25,7 +25,7 @@ std::vector<Place> all_places() {
   return list;
 }
 
-TEST(OpenMp, passes_elements_to_and_from_every_place) {
+TEST(OpenMp, elements_are_copied_to_and_from_every_place) {
   for (const Place& place : all_places()) {
     for (const TransferMode mode : {TransferMode::sync, TransferMode::async}) {
       const Buffer<double> start(place, numbers().data(), numbers().size(), mode);
@@ -42,7 +42,7 @@ TEST(OpenMp, passes_elements_to_and_from_every_place) {
   }
 }
 
-TEST(OpenMp, is_reached_where_it_lies) {
+TEST(OpenMp, target_memory_is_accessed_in_place) {
   const Buffer<int> device(Allocator::openmp, 10), host({Allocator::openmp, 1}, 10), other(Allocator::host_new, 10);
   EXPECT_EQ(device.get_openmp_accessible().get(), device.data());
   EXPECT_NE(device.get_host_accessible().get(), device.data());
@@ -52,7 +52,7 @@ TEST(OpenMp, is_reached_where_it_lies) {
   EXPECT_EQ(other.get_openmp_accessible(1).get(), other.data());
 }
 
-TEST(OpenMp, a_call_that_fails_is_named_and_leaves_nothing) {
+TEST(OpenMp, failing_call_is_named_without_leaks) {
   const Fake fake("openmp");
   const long before = fake.live();
   for (const char* const call : {"omp_target_alloc", "omp_target_memcpy"}) {
@@ -72,7 +72,7 @@ TEST(OpenMp, a_call_that_fails_is_named_and_leaves_nothing) {
   }
 }
 
-TEST(OpenMp, has_no_other_devices) {
+TEST(OpenMp, other_devices_are_unsupported) {
   for (const int device : {-1, 2}) {
     try {
       Buffer<int>({Allocator::openmp, device}, 1);

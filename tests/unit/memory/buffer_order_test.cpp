@@ -48,7 +48,7 @@ template <typename Attempt> void expect_no_wait(Attempt&& attempt) {
   ADD_FAILURE() << "it waits for its stream";
 }
 
-TEST_P(EveryVendor, async_waits_for_nothing_and_synchronize_for_all) {
+TEST_P(EveryVendor, async_mode_does_not_wait_and_synchronize_waits_for_all) {
   const auto [vendor, allocator] = GetParam();
   Buffer<int> buffer(allocator, count, Mode::async);
   buffer.synchronize();
@@ -71,7 +71,7 @@ TEST_P(EveryVendor, async_waits_for_nothing_and_synchronize_for_all) {
   });
 }
 
-TEST_P(EveryVendor, sync_host_waits_where_the_host_reads) {
+TEST_P(EveryVendor, sync_host_mode_waits_for_host_reads) {
   const auto [vendor, allocator] = GetParam();
   Buffer<int> buffer(allocator, count, Mode::sync_host);
   buffer.synchronize();
@@ -88,7 +88,7 @@ TEST_P(EveryVendor, sync_host_waits_where_the_host_reads) {
   });
 }
 
-TEST_P(EveryVendor, sync_waits_for_each) {
+TEST_P(EveryVendor, sync_mode_waits_for_each_transfer) {
   const auto [vendor, allocator] = GetParam();
   Buffer<int> buffer(allocator, count);
   const auto sent = numbers(3);
@@ -112,7 +112,7 @@ std::string wait_for_a_mark(const Fake& fake, const Buffer<int>& buffer) {
 }
 
 // The destination may be on the caller's stack, so no transfer may write it after the call fails.
-TEST_P(EveryVendor, a_wait_that_fails_leaves_nothing_under_way) {
+TEST_P(EveryVendor, failed_wait_leaves_nothing_in_flight) {
   const auto [vendor, allocator] = GetParam();
   const Buffer<int> buffer(allocator, numbers(9).data(), count, Mode::sync_host);
   const Fake fake(vendor);
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Vendors, EveryVendor,
                          [](const auto& info) { return std::string(name_of(info.param.allocator)); });
 
 // The fakes make a missing wait visible.
-TEST(Async, without_a_wait_a_temporary_is_not_filled_yet) {
+TEST(AsyncBuffer, temporary_is_not_filled_before_a_wait) {
   const auto buffer = Buffer<int>(Allocator::cuda, numbers(4).data(), count, Mode::async);
   buffer.synchronize();
   expect_no_wait([&](int us) {
@@ -148,7 +148,7 @@ TEST(Async, without_a_wait_a_temporary_is_not_filled_yet) {
   });
 }
 
-TEST(Async, values_may_change_as_soon_as_the_call_returns) {
+TEST(AsyncBuffer, values_may_change_after_the_call) {
   Buffer<int> buffer(Allocator::cuda, count, Mode::async);
   buffer.synchronize();
   auto values = numbers(5);
@@ -164,7 +164,7 @@ TEST(Async, values_may_change_as_soon_as_the_call_returns) {
   EXPECT_EQ(all_of(buffer), expected);
 }
 
-TEST(Async, a_source_may_go_before_the_stream_comes_to_it) {
+TEST(AsyncBuffer, source_may_be_destroyed_before_the_copy) {
   for (const Allocator from : {Allocator::host_malloc, Allocator::cuda, Allocator::cuda_pinned}) {
     for (const int device : {0, 1}) {
       Buffer<int> to({Allocator::cuda, device}, count, Mode::async);
@@ -183,7 +183,7 @@ TEST(Async, a_source_may_go_before_the_stream_comes_to_it) {
   }
 }
 
-TEST(Async, a_handle_may_go_before_it_is_filled) {
+TEST(AsyncBuffer, handle_may_be_destroyed_before_the_copy) {
   (void)places();
   const Fake fake("cuda");
   const long before = fake.live("memory") + fake.live("physical") + fake.live("host");
@@ -199,7 +199,7 @@ TEST(Async, a_handle_may_go_before_it_is_filled) {
 }
 
 // A later transfer releases kept resources without a call of synchronize.
-TEST(Async, what_was_kept_goes_with_a_later_transfer) {
+TEST(AsyncBuffer, retained_memory_is_released_by_a_later_transfer) {
   const Buffer<int> buffer(Allocator::cuda, numbers(1).data(), count, Mode::async);
   const Fake fake("cuda");
   const long before = fake.live("physical");
@@ -218,7 +218,7 @@ TEST(Async, what_was_kept_goes_with_a_later_transfer) {
 }
 
 // Source and target have their own streams. The target gets the source's contents at the time of the call.
-TEST(Async, a_source_that_changes_later_was_read_before) {
+TEST(AsyncBuffer, later_change_of_the_source_is_not_read) {
   for (const Allocator where : {Allocator::cuda, Allocator::host_malloc}) {
     for (const Mode mode : {Mode::async, Mode::sync}) {
       for (const int device : {0, 1}) {
@@ -237,7 +237,7 @@ TEST(Async, a_source_that_changes_later_was_read_before) {
     }
   }
 }
-TEST(Async, a_source_that_changed_before_is_read_after) {
+TEST(AsyncBuffer, earlier_change_of_the_source_is_read) {
   for (const Place& place : {Place(Allocator::cuda), Place(Allocator::cuda, 1), Place(Allocator::hip),
                              Place(Allocator::host_new), Place(Allocator::cuda_pinned)}) {
     Buffer<int> from(Allocator::cuda, count, Mode::async);
@@ -254,7 +254,7 @@ TEST(Async, a_source_that_changed_before_is_read_after) {
   }
 }
 
-TEST(Async, what_waits_reads_what_does_not) {
+TEST(AsyncBuffer, waiting_buffer_reads_an_async_one) {
   Buffer<int> from(Allocator::cuda, count, Mode::async);
   Buffer<int> middle(Allocator::host_malloc, Mode::async);
   middle.reserve(count);
@@ -269,7 +269,7 @@ TEST(Async, what_waits_reads_what_does_not) {
   EXPECT_EQ(cast.get(3), numbers(10)[3]);
 }
 
-TEST(Async, a_move_keeps_the_order) {
+TEST(AsyncBuffer, move_keeps_the_order) {
   Buffer<int> buffer(Allocator::cuda, count, Mode::async);
   buffer.synchronize();
   const Late late("cuda", 10'000);
@@ -285,7 +285,7 @@ TEST(Async, a_move_keeps_the_order) {
   EXPECT_EQ(all_of(buffer), expected);
 }
 
-TEST(UsersStream, orders_transfers_with_what_is_in_it) {
+TEST(UserStream, transfers_are_ordered_with_user_work) {
   const auto& provider = memory::provider_for(MemoryType::NVIDIA_GPU);
   const auto stream = provider.make_stream(1);
   Buffer<unsigned char> buffer({Allocator::cuda, 1}, count, TransferOrder(Mode::async, stream->native()));
@@ -306,7 +306,7 @@ TEST(UsersStream, orders_transfers_with_what_is_in_it) {
   EXPECT_EQ(back[19], 9);
 }
 
-TEST(UsersStream, waits_in_sync_mode_and_stays_the_users) {
+TEST(UserStream, stream_is_waited_for_in_sync_mode_and_stays_open) {
   const auto& provider = memory::provider_for(MemoryType::AMD_GPU);
   const auto stream = provider.make_stream(0);
   {
@@ -320,7 +320,7 @@ TEST(UsersStream, waits_in_sync_mode_and_stays_the_users) {
   EXPECT_TRUE(stream->synchronize().ok());
 }
 
-TEST(UsersStream, is_for_places_on_a_device) {
+TEST(UserStream, place_without_a_device_is_rejected) {
   int any = 0;
   EXPECT_THROW(Buffer<int>(Allocator::host_new, TransferOrder(Mode::async, &any)), Error);
   Buffer<int> buffer(Allocator::cuda, count, Mode::async);

@@ -10,10 +10,10 @@ namespace {
 
 [[maybe_unused]] const bool with_fakes = (memory::use_fakes(), true);  // each test may be the first
 
-template <typename T> class OfEveryType : public testing::Test {};
+template <typename T> class BufferOfEveryType : public testing::Test {};
 using Types = testing::Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t,
                              std::int64_t, std::uint64_t, float, double>;
-TYPED_TEST_SUITE(OfEveryType, Types);
+TYPED_TEST_SUITE(BufferOfEveryType, Types);
 
 /// Applies the same random operation to both.
 template <typename T> void one_step(Buffer<T>& buffer, std::vector<T>& vector, std::mt19937& random) {
@@ -105,13 +105,13 @@ template <typename T> void follow_a_vector(TransferMode mode, int steps) {
   }
 }
 
-TYPED_TEST(OfEveryType, does_what_a_vector_does) { follow_a_vector<TypeParam>(TransferMode::sync, 400); }
-TYPED_TEST(OfEveryType, does_what_a_vector_does_when_only_the_host_waits) {
+TYPED_TEST(BufferOfEveryType, buffer_behaves_like_a_vector) { follow_a_vector<TypeParam>(TransferMode::sync, 400); }
+TYPED_TEST(BufferOfEveryType, buffer_behaves_like_a_vector_in_sync_host_mode) {
   (void)places();
   const Late late(100);
   follow_a_vector<TypeParam>(TransferMode::sync_host, 200);
 }
-TYPED_TEST(OfEveryType, does_what_a_vector_does_when_nothing_waits) {
+TYPED_TEST(BufferOfEveryType, buffer_behaves_like_a_vector_in_async_mode) {
   (void)places();
   const Late late(100);
   follow_a_vector<TypeParam>(TransferMode::async, 300);
@@ -125,7 +125,7 @@ template <typename From, typename To> void casts(Allocator from, Allocator to) {
   for (const From& each : values) expected.push_back(static_cast<To>(each));
   EXPECT_EQ(all_of(cast), expected) << name_of(from) << " " << name_of(to);
 }
-TYPED_TEST(OfEveryType, is_cast_to_every_other) {
+TYPED_TEST(BufferOfEveryType, elements_convert_to_every_other_type) {
   for (const Allocator from : {Allocator::host_new, Allocator::cuda}) {
     for (const Allocator to : {Allocator::host_malloc, Allocator::hip}) {
       casts<TypeParam, std::int8_t>(from, to);
@@ -138,7 +138,7 @@ TYPED_TEST(OfEveryType, is_cast_to_every_other) {
   }
 }
 
-TEST(Access, where_it_is_reached_is_the_buffer_itself) {
+TEST(Access, accessible_memory_is_not_copied) {
   for (const Place& place : places()) {
     const auto buffer = Buffer<int>::filled(place, 100, 7);
     if (detail::host_reaches(place)) {
@@ -156,7 +156,7 @@ TEST(Access, where_it_is_reached_is_the_buffer_itself) {
   EXPECT_EQ(managed.get_cuda_accessible(1).get(), managed.data());
 }
 
-TEST(Access, each_vendor_gets_memory_of_its_own) {
+TEST(Access, each_vendor_has_its_own_memory) {
   using Get = std::shared_ptr<int> (Buffer<int>::*)(int) const;
   const struct {
     Get get;
@@ -180,7 +180,7 @@ TEST(Access, each_vendor_gets_memory_of_its_own) {
   }
 }
 
-TEST(Access, a_copy_lives_as_long_as_its_handle) {
+TEST(Access, copy_lives_as_long_as_its_handle) {
   (void)places();
   const memory::Fake fake("hip");
   const auto buffer = Buffer<int>::filled(Allocator::host_new, 1000, 3);
@@ -195,14 +195,14 @@ TEST(Access, a_copy_lives_as_long_as_its_handle) {
   EXPECT_EQ(fake.live("memory"), before);
 }
 
-TEST(Access, a_handle_outlives_its_buffer) {
+TEST(Access, handle_outlives_its_buffer) {
   auto buffer = std::make_unique<Buffer<int>>(Buffer<int>::filled(Allocator::host_malloc, 10, 5));
   const auto handle = buffer->get_host_accessible();
   buffer.reset();
   EXPECT_EQ(handle.get()[9], 5);
 }
 
-TEST(Steal, keeps_the_memory_where_it_is) {
+TEST(Steal, steal_keeps_the_address) {
   for (const Place& place : places()) {
     auto first = Buffer<int>::filled(place, 50, 9);
     const int* const address = first.data();
@@ -218,7 +218,7 @@ TEST(Steal, keeps_the_memory_where_it_is) {
   }
 }
 
-TEST(Steal, keeps_it_where_both_allocators_give_memory_that_is_reached_alike) {
+TEST(Steal, steal_keeps_the_address_between_equally_accessible_allocators) {
   using A = Allocator;
   const Place second_cuda(A::cuda_async, 1);
   for (const auto& [from, to] : {std::pair<Place, Place>{A::host_new, A::host_malloc},
@@ -247,7 +247,7 @@ TEST(Steal, keeps_it_where_both_allocators_give_memory_that_is_reached_alike) {
   }
 }
 
-TEST(Adopt, uses_memory_of_others_without_a_copy) {
+TEST(Adopt, adopt_uses_foreign_memory_without_a_copy) {
   std::vector<int> users{1, 2, 3};
   auto borrowed = Buffer<int>::borrow(Allocator::host_new, users.data(), users.size());
   borrowed.set(1, 20);
@@ -268,7 +268,7 @@ TEST(Adopt, uses_memory_of_others_without_a_copy) {
   EXPECT_EQ(shared.use_count(), 1);
 }
 
-TEST(Bounds, are_errors_in_every_build) {
+TEST(Bounds, index_errors_are_checked_in_every_build) {
   for (const Allocator place : {Allocator::host_new, Allocator::cuda}) {
     Buffer<int> buffer(place, 10);
     int values[3] = {};

@@ -26,7 +26,7 @@ int calls_since_arm(const Fake& fake) {
   return calls;
 }
 
-TEST(Classification, makes_no_context_and_takes_one_call) {
+TEST(Classification, classification_makes_no_context_and_one_call) {
   use_fakes();
   const Fake fake("cuda");
   const DeviceProvider provider(open_cuda());
@@ -47,7 +47,7 @@ TEST(Classification, makes_no_context_and_takes_one_call) {
   EXPECT_EQ(calls_since_arm(fake), 2);
 }
 
-TEST(Classification, of_memory_that_was_given_here_asks_nobody) {
+TEST(Classification, known_memory_needs_no_driver_call) {
   use_fakes();
   const Fake fake("cuda");
   const Provider& cuda = provider_for(MemoryType::NVIDIA_GPU);
@@ -83,7 +83,7 @@ bool fiber_answer = false;
 void ask_in_a_fiber() { fiber_answer = on_this_stack(fiber_asks_about); }
 
 // If the top of the thread's stack were the only bound, all memory between a fiber's stack and it would count as stack.
-TEST(Classification, on_a_fibers_stack_nothing_is_known_of_what_lies_above_it) {
+TEST(Classification, addresses_above_a_fiber_stack_are_unknown) {
   std::vector<std::byte> memory(256 << 10);
   std::byte* const stack = memory.data();
   std::byte above_all{};  // on the thread's stack, which is above the heap
@@ -103,7 +103,7 @@ TEST(Classification, on_a_fibers_stack_nothing_is_known_of_what_lies_above_it) {
 }
 
 // An address is freed and reused by the user for another kind of memory: the cached answer must have been removed.
-TEST(Classification, an_address_that_was_freed_is_asked_about_anew) {
+TEST(Classification, freed_address_is_queried_again) {
   use_fakes();
   const Fake fake("cuda");
   const Provider& cuda = provider_for(MemoryType::NVIDIA_GPU);
@@ -120,7 +120,7 @@ TEST(Classification, an_address_that_was_freed_is_asked_about_anew) {
   }
 }
 
-TEST(Classification, a_look_goes_no_further_than_the_last_range_in_use) {
+TEST(Classification, lookup_stops_at_the_last_used_range) {
   KnownRanges ranges;
   std::vector<std::byte> memory(10);
   std::vector<int> slots;
@@ -147,7 +147,7 @@ TEST(Classification, a_look_goes_no_further_than_the_last_range_in_use) {
 }
 
 // A thread finds the ranges that it added, while other threads add and remove ranges.
-TEST(Classification, what_was_added_is_found_while_others_come_and_go) {
+TEST(Classification, range_is_found_during_concurrent_changes) {
   KnownRanges ranges;
   std::vector<std::thread> threads;
   std::atomic<int> missed{0};
@@ -173,7 +173,7 @@ TEST(Classification, what_was_added_is_found_while_others_come_and_go) {
 }
 
 // With all slots in use: the same answers, at the cost of a driver call each.
-TEST(Classification, where_all_room_is_taken_drivers_know_the_same) {
+TEST(Classification, drivers_are_queried_when_the_table_is_full) {
   use_fakes();
   const Fake fake("cuda");
   const Provider& cuda = provider_for(MemoryType::NVIDIA_GPU);
@@ -206,7 +206,7 @@ TEST(Classification, where_all_room_is_taken_drivers_know_the_same) {
   EXPECT_EQ(calls_since_arm(fake), 0);  // there is room again
 }
 
-TEST(Classification, ranges_beyond_its_room_are_not_known_and_do_no_harm) {
+TEST(Classification, ranges_beyond_the_table_are_unknown) {
   KnownRanges ranges;
   std::vector<std::byte> memory(KnownRanges::room + 1);
   std::vector<int> slots;
@@ -226,7 +226,7 @@ TEST(Classification, ranges_beyond_its_room_are_not_known_and_do_no_harm) {
   EXPECT_EQ(owner.info.kind, PointerKind::pinned);
 }
 
-TEST(Classification, a_look_beside_changes_never_mixes_two_ranges) {
+TEST(Classification, concurrent_lookup_never_mixes_two_ranges) {
   KnownRanges ranges;
   std::vector<std::byte> memory(64);
   const int fixed = ranges.add(memory.data(), 8, nullptr, PointerKind::device, 1);

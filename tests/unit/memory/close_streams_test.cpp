@@ -72,7 +72,7 @@ void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> boo
 
 class StreamsAtClose : public testing::TestWithParam<Case> {};
 
-TEST_P(StreamsAtClose, have_run_dry) {
+TEST_P(StreamsAtClose, streams_are_idle_after_close) {
   memory::use_fakes();
   ::setenv("HMC_NVRTC_LIBRARY", memory::fake_path("nvrtc").c_str(), 1);
   const memory::Fake fake(std::get<By>(GetParam()) == By::streams ? "cuda" : "hip");

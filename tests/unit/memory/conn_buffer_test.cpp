@@ -1,4 +1,4 @@
-// ConnBuffers of every kind, and copies between any two, through the process's own registry.
+// ConnBufferKinds of every kind, and copies between any two, through the process's own registry.
 #include <cstring>
 
 #include <hmc/buffer.hpp>
@@ -29,12 +29,12 @@ std::unique_ptr<ConnBuffer> make(MemoryType type, int device = 0) {
   }
 }
 
-class ConnBuffers : public testing::Test {
+class ConnBufferKinds : public testing::Test {
  protected:
-  ConnBuffers() { use_fakes(); }
+  ConnBufferKinds() { use_fakes(); }
 };
 
-TEST_F(ConnBuffers, of_every_kind_start_zeroed_and_keep_what_the_host_writes) {
+TEST_F(ConnBufferKinds, every_kind_starts_zeroed_and_keeps_contents) {
   for (const MemoryType kind : kinds) {
     const auto buffer = make(kind);
     if (buffer == nullptr) continue;
@@ -51,7 +51,7 @@ TEST_F(ConnBuffers, of_every_kind_start_zeroed_and_keep_what_the_host_writes) {
   }
 }
 
-TEST_F(ConnBuffers, take_bytes_from_and_give_them_to_every_devices_memory) {
+TEST_F(ConnBufferKinds, bytes_are_copied_to_and_from_every_device) {
   for (const MemoryType from : kinds) {
     for (const MemoryType to : kinds) {
       const auto source = make(from);
@@ -76,7 +76,7 @@ TEST_F(ConnBuffers, take_bytes_from_and_give_them_to_every_devices_memory) {
   }
 }
 
-TEST_F(ConnBuffers, say_the_kind_that_they_were_asked_for) {
+TEST_F(ConnBufferKinds, kind_is_the_requested_one) {
   for (const MemoryType kind : kinds)
     if (const auto buffer = make(kind); buffer != nullptr) {
       EXPECT_EQ(buffer->memory_type(), kind) << name_of(kind);
@@ -84,7 +84,7 @@ TEST_F(ConnBuffers, say_the_kind_that_they_were_asked_for) {
 }
 
 // The host writes pinned and managed memory with stores; devices read the same bytes.
-TEST_F(ConnBuffers, of_kinds_that_are_host_accessible_are_loaded_and_stored_by_the_host) {
+TEST_F(ConnBufferKinds, host_accessible_kinds_support_load_and_store) {
   for (const MemoryType kind : {MemoryType::CPU, MemoryType::NVIDIA_PINNED, MemoryType::NVIDIA_MANAGED,
                                 MemoryType::AMD_PINNED, MemoryType::AMD_MANAGED}) {
     EXPECT_TRUE(host_accessible(kind));
@@ -107,7 +107,7 @@ TEST_F(ConnBuffers, of_kinds_that_are_host_accessible_are_loaded_and_stored_by_t
     EXPECT_FALSE(host_accessible(kind)) << name_of(kind);
 }
 
-TEST_F(ConnBuffers, of_the_default_kind_are_the_accelerators_and_without_a_kind_the_hosts) {
+TEST_F(ConnBufferKinds, default_kind_is_the_accelerator_or_the_host) {
   ConnBuffer best(1, bytes, MemoryType::DEFAULT);
   EXPECT_EQ(best.memory_type(), MemoryType::NVIDIA_GPU);
   EXPECT_EQ(best.device_id(), 1);
@@ -127,7 +127,7 @@ TEST_F(ConnBuffers, of_the_default_kind_are_the_accelerators_and_without_a_kind_
   EXPECT_EQ(read_back(provider_for(MemoryType::DEFAULT), there.get(), 1000), data);
 }
 
-TEST_F(ConnBuffers, of_a_kind_that_is_not_here_say_why) {
+TEST_F(ConnBufferKinds, unavailable_kind_reports_the_reason) {
   try {
     const ConnBuffer buffer(0, 100, static_cast<MemoryType>(memory_type_count));
     ADD_FAILURE();
@@ -136,7 +136,7 @@ TEST_F(ConnBuffers, of_a_kind_that_is_not_here_say_why) {
   }
 }
 
-TEST_F(ConnBuffers, of_every_kind_carry_a_window) {
+TEST_F(ConnBufferKinds, every_kind_supports_a_window) {
   Runtime runtime = Runtime::init();
   for (const MemoryType kind :
        {MemoryType::NVIDIA_GPU, MemoryType::OPENCL, MemoryType::AMD_PINNED, MemoryType::NVIDIA_MANAGED}) {
@@ -154,7 +154,7 @@ TEST_F(ConnBuffers, of_every_kind_carry_a_window) {
   runtime.close();
 }
 
-TEST_F(ConnBuffers, a_failing_copy_is_an_error_by_its_number) {
+TEST_F(ConnBufferKinds, failed_copy_returns_an_error_code) {
   const auto buffer = make(MemoryType::NVIDIA_GPU);
   const Fake fake("cuda");
   char byte = 1;
@@ -164,7 +164,7 @@ TEST_F(ConnBuffers, a_failing_copy_is_an_error_by_its_number) {
   EXPECT_EQ(buffer->writeFromCpu(&byte, 1), status_t::SUCCESS);
 }
 
-TEST_F(ConnBuffers, owner_of_knows_whose_memory_an_address_is) {
+TEST_F(ConnBufferKinds, owner_of_finds_the_buffer_of_an_address) {
   const auto cuda = make(MemoryType::NVIDIA_GPU, 1);
   const auto hip = make(MemoryType::AMD_PINNED);
   int local = 0;
@@ -175,7 +175,7 @@ TEST_F(ConnBuffers, owner_of_knows_whose_memory_an_address_is) {
   EXPECT_EQ(owner_of(&local).info.kind, PointerKind::unknown);
 }
 
-TEST(HostProvider, binds_to_a_node_that_there_is_and_refuses_one_that_there_is_not) {
+TEST(HostProvider, existing_node_is_bound_and_a_missing_one_is_rejected) {
   const HostProvider host;
   HostPlacement placement;
   placement.pages = HostPlacement::Pages::small;

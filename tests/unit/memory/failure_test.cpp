@@ -57,9 +57,9 @@ struct Case {
   Backing backing;
 };
 void PrintTo(const Case& one, std::ostream* out) { *out << one.which.name << " " << name_of(one.backing); }
-class EveryCall : public testing::TestWithParam<Case> {};
+class EveryDriverCall : public testing::TestWithParam<Case> {};
 
-TEST_P(EveryCall, that_fails_is_named_and_leaves_nothing) {
+TEST_P(EveryDriverCall, failing_call_is_named_without_leaks) {
   use_fakes();
   const auto [which, backing] = GetParam();
   const Fake fake(which.name);
@@ -118,13 +118,13 @@ std::vector<Case> cases() {
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Vendors, EveryCall, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Vendors, EveryDriverCall, testing::ValuesIn(cases()), [](const auto& info) {
   std::string name = std::string(info.param.which.name) + "_" + name_of(info.param.backing);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
 
-TEST(Failure, of_memory_that_there_is_not_says_so) {
+TEST(DriverFailure, missing_memory_is_reported) {
   use_fakes();
   for (const Which& which : whiches) {
     if (!which.is_fake) continue;
@@ -153,7 +153,7 @@ Code of_allocation(const Which& which, const char* call, int code) {
   return Code::success;
 }
 
-TEST(Failure, means_no_memory_by_the_numbers_that_vendors_publish) {
+TEST(DriverFailure, published_numbers_mean_out_of_memory) {
   use_fakes();
   const struct {
     const Which& which;
@@ -173,7 +173,7 @@ TEST(Failure, means_no_memory_by_the_numbers_that_vendors_publish) {
 }
 
 // Code 34 meant "not ready" until CUDA 10. In later versions and in MUSA it is the error of a stub library.
-TEST(Failure, of_a_query_is_no_work_under_way) {
+TEST(DriverFailure, failed_query_does_not_count_as_unfinished_work) {
   use_fakes();
   for (const Which* const which : {&whiches[1], &whiches[2]}) {
     const Fake fake(which->name);
@@ -186,7 +186,7 @@ TEST(Failure, of_a_query_is_no_work_under_way) {
   }
 }
 
-TEST(Failure, at_the_start_of_a_library_is_why_it_cannot_be_used) {
+TEST(DriverFailure, failed_start_is_the_reason_of_an_unusable_library) {
   use_fakes();
   const struct {
     const Which& which;

@@ -111,7 +111,7 @@ bool stays(int expected, const std::function<int()>& ask) {
 
 void* const unknown = reinterpret_cast<void*>(0xdead0);
 
-TEST(FakeDrivers, refuse_streams_that_are_not_there_or_not_any_more) {
+TEST(FakeDrivers, missing_and_destroyed_streams_are_rejected) {
   const Cuda cuda;
   const Address memory = cuda.allocate(64);
   char bytes[64] = {};
@@ -153,7 +153,7 @@ TEST(FakeDrivers, refuse_streams_that_are_not_there_or_not_any_more) {
   EXPECT_EQ(acl("aclrtSynchronizeStream", unknown), 107017);
 }
 
-TEST(FakeDrivers, refuse_streams_and_events_of_another_device_where_the_vendor_does) {
+TEST(FakeDrivers, streams_and_events_of_another_device_are_rejected) {
   const Cuda cuda;
   void* const near = cuda.stream(1);
   void *event = nullptr, *module = nullptr, *kernel = nullptr;
@@ -200,7 +200,7 @@ TEST(FakeDrivers, refuse_streams_and_events_of_another_device_where_the_vendor_d
 
 // A blocking stream is stopped. The legacy default stream waits for it, and a second blocking stream waits for the
 // default stream. A non-blocking stream and the other device's default stream don't wait.
-TEST(FakeDrivers, order_the_legacy_default_stream_with_blocking_streams_only) {
+TEST(FakeDrivers, legacy_default_stream_is_ordered_with_blocking_streams) {
   const Cuda cuda;
   const Word word(cuda);
   const Address memory = cuda.allocate(4);
@@ -233,7 +233,7 @@ TEST(FakeDrivers, order_the_legacy_default_stream_with_blocking_streams_only) {
   EXPECT_EQ(cuda("cuMemFree_v2", memory), 0);
 }
 
-TEST(FakeDrivers, of_the_runtime_family_order_streams_alike) {
+TEST(FakeDrivers, runtime_family_orders_streams_alike) {
   for (const std::string name : {"hip", "musa"}) {
     const Driver driver(name);
     void *blocking = nullptr, *apart = nullptr;
@@ -255,7 +255,7 @@ TEST(FakeDrivers, of_the_runtime_family_order_streams_alike) {
   }
 }
 
-TEST(FakeDrivers, act_on_the_flags_of_events) {
+TEST(FakeDrivers, event_flags_are_respected) {
   const Cuda cuda;
   void *timed[2] = {}, *untimed = nullptr, *shared = nullptr;
   float ms = -1;
@@ -300,7 +300,7 @@ TEST(FakeDrivers, act_on_the_flags_of_events) {
   }
 }
 
-TEST(FakeDrivers, act_on_the_flags_of_ascendcl_events) {
+TEST(FakeDrivers, ascendcl_event_flags_are_respected) {
   const Driver acl("acl");
   void *sync = nullptr, *progress = nullptr, *timed = nullptr, *stream = nullptr;
   float ms = 0;
@@ -327,7 +327,7 @@ TEST(FakeDrivers, act_on_the_flags_of_ascendcl_events) {
   EXPECT_EQ(acl("aclrtDestroyStream", stream), 0);
 }
 
-TEST(FakeDrivers, act_on_the_flags_of_registrations_and_host_memory) {
+TEST(FakeDrivers, registration_and_host_memory_flags_are_respected) {
   alignas(4096) static char page[4096];
   const Cuda cuda;
   Address seen = 0;
@@ -379,7 +379,7 @@ TEST(FakeDrivers, act_on_the_flags_of_registrations_and_host_memory) {
   }
 }
 
-TEST(FakeDrivers, compare_words_as_the_flags_of_a_wait_say) {
+TEST(FakeDrivers, words_are_compared_as_wait_flags_specify) {
   const Cuda cuda;
   const Word word(cuda);
   void* const stream = cuda.stream(1);
@@ -404,7 +404,7 @@ TEST(FakeDrivers, compare_words_as_the_flags_of_a_wait_say) {
   EXPECT_EQ(cuda("cuStreamDestroy_v2", stream), 0);
 }
 
-TEST(FakeDrivers, compare_hips_words_in_all_their_bits_and_only_in_signal_memory) {
+TEST(FakeDrivers, hip_compares_all_bits_only_in_signal_memory) {
   const Driver hip("hip");
   void *stream = nullptr, *seen = nullptr, *pinned = nullptr;
   EXPECT_EQ(hip("hipSetDevice", 0), 0);
@@ -436,7 +436,7 @@ TEST(FakeDrivers, compare_hips_words_in_all_their_bits_and_only_in_signal_memory
   EXPECT_EQ(hip("hipHostFree", pinned), 0);
 }
 
-TEST(FakeDrivers, align_memory_by_256_bytes_and_no_more) {
+TEST(FakeDrivers, memory_is_aligned_by_256_bytes_only) {
   const auto check = [](const char* name, const void* address) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % 512, 256u) << name;
   };
@@ -463,7 +463,7 @@ TEST(FakeDrivers, align_memory_by_256_bytes_and_no_more) {
   EXPECT_EQ(acl("aclrtFree", made), 0);
 }
 
-TEST(FakeDrivers, refuse_words_that_are_not_aligned) {
+TEST(FakeDrivers, misaligned_words_are_rejected) {
   const Cuda cuda;
   const Word word(cuda);
   const Address device = cuda.allocate(64);
@@ -533,14 +533,14 @@ template <typename Prop, typename Handle> void check_physical_memory(const Drive
   EXPECT_EQ(driver(prefix + "MemRelease", handle), 0);
 }
 
-TEST(FakeDrivers, take_whole_granules_and_give_physical_memory_that_is_not_zero) {
+TEST(FakeDrivers, physical_memory_has_whole_granules_and_is_not_zeroed) {
   check_physical_memory<cuda::AllocationProp, unsigned long long>(Cuda(), "cu");
   const Driver hip("hip");
   EXPECT_EQ(hip("hipSetDevice", 0), 0);
   check_physical_memory<runtime_api::AllocationProp, void*>(hip, "hip");
 }
 
-TEST(FakeDrivers, give_stream_ordered_memory_for_as_long_as_the_stream_says) {
+TEST(FakeDrivers, stream_ordered_memory_is_valid_in_stream_order) {
   const Cuda cuda;
   const Word word(cuda);
   const long before = cuda.fake.live("memory");
@@ -563,7 +563,7 @@ TEST(FakeDrivers, give_stream_ordered_memory_for_as_long_as_the_stream_says) {
   EXPECT_EQ(cuda("cuStreamDestroy_v2", stream), 0);
 }
 
-TEST(FakeDrivers, act_on_ascendcls_malloc_policy) {
+TEST(FakeDrivers, ascendcl_malloc_policy_is_respected) {
   const Driver acl("acl");
   (void)acl("aclInit", static_cast<const char*>(nullptr));
   EXPECT_EQ(acl("aclrtSetDevice", 0), 0);

@@ -73,7 +73,7 @@ std::set<std::string> kernels_in_source() {
   return names;
 }
 
-class Bundle : public testing::Test {
+class HipBundle : public testing::Test {
  protected:
   void SetUp() override {
     if (bundle() == nullptr) GTEST_SKIP() << why_no_embedded_kernels(MemoryType::AMD_GPU);
@@ -83,7 +83,7 @@ class Bundle : public testing::Test {
   void TearDown() override { ::unsetenv("HMC_DEVICE_KERNELS"); }
 };
 
-TEST_F(Bundle, holds_an_object_with_every_kernel_for_each_kind_of_device) {
+TEST_F(HipBundle, object_has_every_kernel_for_each_device_kind) {
   std::size_t devices = 0;
   for (const auto& [target, object] : objects_of(bundle())) {
     if (target.find("amdgcn") == std::string::npos) continue;  // the host's entry is empty
@@ -109,13 +109,13 @@ TEST_F(Bundle, holds_an_object_with_every_kernel_for_each_kind_of_device) {
   EXPECT_GE(devices, 1U);
 }
 
-TEST_F(Bundle, is_what_a_device_loads_first) {
+TEST_F(HipBundle, device_loads_the_bundle_first) {
   const DeviceProvider provider(open_hip());
   EXPECT_EQ(provider.kernels()->why_not(0), "");
   EXPECT_EQ(provider.kernels()->origin(0), "built in");
 }
 
-TEST_F(Bundle, that_a_driver_refuses_is_a_reason_and_the_library_compiles) {
+TEST_F(HipBundle, library_compiles_if_a_driver_rejects_the_bundle) {
   const Fake fake("hip");
   for (const char* const call : {"hipModuleLoadData", "hipModuleGetFunction"}) {
     const DeviceProvider provider(open_hip());
@@ -135,7 +135,7 @@ TEST_F(Bundle, that_a_driver_refuses_is_a_reason_and_the_library_compiles) {
 
 }  // namespace
 
-TEST(Kernels, that_the_build_has_not_are_a_reason) {
+TEST(HipKernels, missing_kernels_are_reported) {
   EXPECT_EQ(embedded_kernels(MemoryType::AMD_GPU) == nullptr,
             std::string_view(why_no_embedded_kernels(MemoryType::AMD_GPU)) != "");
   EXPECT_EQ(embedded_kernels(MemoryType::NVIDIA_GPU) == nullptr,

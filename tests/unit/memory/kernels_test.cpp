@@ -89,7 +89,7 @@ void check(const DeviceProvider& provider, DType type, Op op, int ranks, std::si
 
 }  // namespace
 
-TEST(kernels, reduce_as_the_host_does_for_every_type_and_operation) {
+TEST(Kernels, kernels_reduce_like_the_host_for_every_type_and_operation) {
   for (const char* name : {"cuda", "hip"}) {
     const auto provider = provider_of(name);
     ASSERT_EQ(provider->kernels()->why_not(0), "");
@@ -102,7 +102,7 @@ TEST(kernels, reduce_as_the_host_does_for_every_type_and_operation) {
   }
 }
 
-TEST(kernels, a_device_without_a_compiler_says_why_it_has_none) {
+TEST(Kernels, device_without_a_compiler_reports_the_reason) {
   const auto provider = provider_of("cuda");
   ::setenv("HMC_NVRTC_LIBRARY", "none", 1);
   ::setenv("HMC_DEVICE_KERNELS", "runtime", 1);
@@ -122,7 +122,7 @@ TEST(kernels, a_device_without_a_compiler_says_why_it_has_none) {
   ::unsetenv("HMC_DEVICE_KERNELS");
 }
 
-TEST(kernels, a_failed_load_leaves_nothing_and_names_the_call) {
+TEST(Kernels, failed_load_names_the_call_without_leaks) {
   // With built-in kernels as a fallback, a single failure would have no effect.
   ::setenv("HMC_DEVICE_KERNELS", "runtime", 1);
   const auto provider = provider_of("hip");
@@ -135,7 +135,7 @@ TEST(kernels, a_failed_load_leaves_nothing_and_names_the_call) {
   EXPECT_EQ(fake.live("module"), 0);
 }
 
-TEST(kernels, rows_are_packed_and_unpacked) {
+TEST(Kernels, rows_are_packed_and_unpacked) {
   const auto provider = provider_of("cuda");
   ASSERT_EQ(provider->kernels()->why_not(0), "");
   for (const std::size_t row : {8UL, 5UL}) {
@@ -156,7 +156,7 @@ TEST(kernels, rows_are_packed_and_unpacked) {
   }
 }
 
-TEST(kernels, a_flag_is_seen_by_who_waits_for_it) {
+TEST(Kernels, flag_is_visible_to_its_waiter) {
   const auto provider = provider_of("cuda");
   ASSERT_EQ(provider->kernels()->why_not(0), "");
   const OnDeviceBuffer word(*provider, std::vector<std::byte>(8), 0);
@@ -169,7 +169,7 @@ TEST(kernels, a_flag_is_seen_by_who_waits_for_it) {
 }
 
 // No device is needed to compile for one.
-TEST(kernels, the_real_compiler_takes_the_source) {
+TEST(Kernels, real_compiler_accepts_the_source) {
   if (std::string_view(HMC_REAL_NVRTC).empty()) GTEST_SKIP() << "there is no NVRTC here";
   ::setenv("HMC_NVRTC_LIBRARY", HMC_REAL_NVRTC, 1);
   for (const char* architecture : {"sm_80", "sm_90"}) {

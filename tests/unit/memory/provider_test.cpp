@@ -39,14 +39,14 @@ class EveryProvider : public testing::TestWithParam<Which> {
   long live_at_first_ = 0;
 };
 
-TEST_P(EveryProvider, names_its_library_and_devices) {
+TEST_P(EveryProvider, library_and_devices_are_named) {
   EXPECT_NE(provider_->library().path, "");
   EXPECT_NE(provider_->library().version, "");
   ASSERT_FALSE(provider_->devices().empty());
   EXPECT_EQ(provider_->devices().back().index, static_cast<int>(provider_->devices().size()) - 1);
 }
 
-TEST_P(EveryProvider, gives_zeroed_memory_that_keeps_what_is_written) {
+TEST_P(EveryProvider, memory_is_zeroed_and_keeps_contents) {
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{4097}, granularity - 1, granularity, granularity + 1}) {
     const auto memory = provider_->allocate(0, bytes);
     EXPECT_EQ(read_back(*provider_, memory->address, bytes), std::vector<unsigned char>(bytes, 0)) << bytes;
@@ -56,7 +56,7 @@ TEST_P(EveryProvider, gives_zeroed_memory_that_keeps_what_is_written) {
   }
 }
 
-TEST_P(EveryProvider, copies_to_and_from_the_middle) {
+TEST_P(EveryProvider, copies_start_and_end_inside_of_memory) {
   const auto memory = provider_->allocate(0, 10'000);
   write(*provider_, memory->address, pattern(10'000, 2));
   const auto piece = pattern(777, 3);
@@ -67,7 +67,7 @@ TEST_P(EveryProvider, copies_to_and_from_the_middle) {
   EXPECT_EQ(read_back(*provider_, memory->address + 1234, 777), piece);
 }
 
-TEST_P(EveryProvider, copies_within_also_where_the_ranges_overlap) {
+TEST_P(EveryProvider, overlapping_copies_are_correct) {
   for (const std::size_t to : {std::size_t{0}, std::size_t{100}, std::size_t{5000}}) {
     const auto memory = provider_->allocate(0, 10'000);
     write(*provider_, memory->address, pattern(10'000, 4));
@@ -81,7 +81,7 @@ TEST_P(EveryProvider, copies_within_also_where_the_ranges_overlap) {
 }
 
 // A rectangle of 5 rows of 33 bytes: packed on one side, 64 bytes apart on the other.
-TEST_P(EveryProvider, copies_rows_in_every_direction) {
+TEST_P(EveryProvider, rows_are_copied_in_every_direction) {
   constexpr std::size_t rows = 5, width = 33, pitch = 64;
   const auto a = provider_->allocate(0, 4096), b = provider_->allocate(0, 4096);
   const auto packed = pattern(rows * width, 5);
@@ -98,7 +98,7 @@ TEST_P(EveryProvider, copies_rows_in_every_direction) {
   EXPECT_EQ(read_back(*provider_, a->address + 128 + width, 1)[0], 0);  // between the rows
 }
 
-TEST_P(EveryProvider, fills_exactly_what_it_was_told) {
+TEST_P(EveryProvider, fill_writes_exactly_its_range) {
   const auto memory = provider_->allocate(0, 1000);
   ASSERT_TRUE(provider_->fill(memory->address + 10, 0x5C, 500).ok());
   std::vector<unsigned char> expected(1000, 0);
@@ -106,7 +106,7 @@ TEST_P(EveryProvider, fills_exactly_what_it_was_told) {
   EXPECT_EQ(read_back(*provider_, memory->address, 1000), expected);
 }
 
-TEST_P(EveryProvider, copies_between_its_devices) {
+TEST_P(EveryProvider, copies_between_devices_are_correct) {
   if (provider_->devices().size() < 2) GTEST_SKIP() << "one device";
   const auto near = provider_->allocate(0, 5000), far = provider_->allocate(1, 5000);
   write(*provider_, near->address, pattern(5000, 6));
@@ -120,7 +120,7 @@ TEST_P(EveryProvider, copies_between_its_devices) {
   EXPECT_EQ(read_back(*provider_, far->address, 5000), pattern(5000, 6));
 }
 
-TEST_P(EveryProvider, work_in_a_stream_is_done_when_the_stream_was_waited_for) {
+TEST_P(EveryProvider, work_is_done_after_a_stream_wait) {
   const auto memory = provider_->allocate(0, 4096);
   if (fake_ != nullptr) fake_->set_delay_us(30'000);
   const auto stream = provider_->make_stream(0);
@@ -141,7 +141,7 @@ TEST_P(EveryProvider, work_in_a_stream_is_done_when_the_stream_was_waited_for) {
   EXPECT_EQ(back, data);
 }
 
-TEST_P(EveryProvider, a_stream_waits_for_an_event_of_another_without_the_host) {
+TEST_P(EveryProvider, stream_waits_for_an_event_of_another_stream) {
   const auto memory = provider_->allocate(0, 4096);
   if (fake_ != nullptr) fake_->set_delay_us(20'000);
   const auto first = provider_->make_stream(0), second = provider_->make_stream(0);
@@ -162,7 +162,7 @@ TEST_P(EveryProvider, a_stream_waits_for_an_event_of_another_without_the_host) {
   EXPECT_EQ(back, data);
 }
 
-TEST_P(EveryProvider, a_stream_stops_at_a_gate_until_the_host_opens_it) {
+TEST_P(EveryProvider, stream_stops_at_a_gate_until_the_host_opens_it) {
   ASSERT_EQ(provider_->why_no_gates(0), "");
   const auto memory = provider_->allocate(0, 4096);
   const auto first = provider_->make_stream(0), second = provider_->make_stream(0);
@@ -190,7 +190,7 @@ TEST_P(EveryProvider, a_stream_stops_at_a_gate_until_the_host_opens_it) {
 }
 
 // Gates are host functions. With a driver that runs host functions one at a time, two processes could deadlock.
-TEST(Gates, are_not_for_drivers_in_which_one_holds_up_another) {
+TEST(Gates, drivers_with_serialized_streams_have_no_gates) {
   use_fakes();
   const Fake fake("musa");
   fake.set_one_function(1);
@@ -201,7 +201,7 @@ TEST(Gates, are_not_for_drivers_in_which_one_holds_up_another) {
   EXPECT_EQ(DeviceProvider(open_musa()).why_no_gates(0), "");
 }
 
-TEST_P(EveryProvider, a_users_stream_may_be_borrowed) {
+TEST_P(EveryProvider, user_stream_may_be_borrowed) {
   const auto memory = provider_->allocate(0, 64);
   const auto users = provider_->make_stream(0);
   {
@@ -212,7 +212,7 @@ TEST_P(EveryProvider, a_users_stream_may_be_borrowed) {
   EXPECT_EQ(read_back(*provider_, memory->address + 63, 1)[0], 9);
 }
 
-TEST_P(EveryProvider, serves_several_threads_at_once) {
+TEST_P(EveryProvider, several_threads_use_a_provider_at_once) {
   std::vector<std::thread> threads;
   for (unsigned id = 0; id < 4; ++id) {
     threads.emplace_back([this, id] {
@@ -228,7 +228,7 @@ TEST_P(EveryProvider, serves_several_threads_at_once) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_P(EveryProvider, knows_its_own_pointers_by_kind_and_device) {
+TEST_P(EveryProvider, pointer_has_its_kind_and_device) {
   const int last = static_cast<int>(provider_->devices().size()) - 1;
   const auto memory = provider_->allocate(last, 100);
   const PointerInfo info = provider_->query(memory->address + 99);
@@ -247,7 +247,7 @@ TEST_P(EveryProvider, knows_its_own_pointers_by_kind_and_device) {
   }
 }
 
-TEST_P(EveryProvider, every_backing_that_it_has_keeps_bytes) {
+TEST_P(EveryProvider, every_backing_keeps_bytes) {
   for (const Backing backing :
        {Backing::plain, Backing::vmm, Backing::stream_ordered, Backing::pinned, Backing::managed}) {
     if (const std::string why = provider_->why_not(backing); !why.empty()) {
@@ -262,7 +262,7 @@ TEST_P(EveryProvider, every_backing_that_it_has_keeps_bytes) {
   }
 }
 
-TEST_P(EveryProvider, refuses_a_device_that_is_not_there) {
+TEST_P(EveryProvider, missing_device_is_rejected) {
   const int count = static_cast<int>(provider_->devices().size());
   for (const int device : {-1, count}) {
     try {
@@ -274,7 +274,7 @@ TEST_P(EveryProvider, refuses_a_device_that_is_not_there) {
   }
 }
 
-TEST_P(EveryProvider, a_host_that_touches_device_memory_faults) {
+TEST_P(EveryProvider, host_access_to_device_memory_faults) {
   const auto memory = provider_->allocate(0, 100);
   const volatile std::byte* const first = memory->address;
   EXPECT_DEATH((void)*first, "");
@@ -283,7 +283,7 @@ TEST_P(EveryProvider, a_host_that_touches_device_memory_faults) {
 INSTANTIATE_TEST_SUITE_P(Vendors, EveryProvider, testing::ValuesIn(whiches),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Absence, is_a_reason_and_no_crash) {
+TEST(MissingProvider, reason_is_reported_without_a_crash) {
   for (const Which& which : whiches) {
     ::setenv(which.variable, "/nowhere/lib.so", 1);
     const DeviceProvider missing(which.open());
@@ -299,7 +299,7 @@ TEST(Absence, is_a_reason_and_no_crash) {
 }
 
 // An invalid device number of the caller returns an error and causes no access outside the table of contexts.
-TEST(Cuda, no_context_is_entered_of_a_device_that_is_not_there) {
+TEST(CudaProvider, missing_device_gets_no_context) {
   use_fakes();
   const auto cuda = open_cuda();
   for (const int device : {-1, cuda->device_count(), 1 << 20}) {
@@ -308,7 +308,7 @@ TEST(Cuda, no_context_is_entered_of_a_device_that_is_not_there) {
   }
 }
 
-TEST(Hip, counts_pointer_kinds_as_its_version_does) {
+TEST(HipProvider, pointer_kinds_match_the_version) {
   use_fakes();
   const Fake fake("hip");
   for (const int version : {50'400'000, 60'000'000}) {

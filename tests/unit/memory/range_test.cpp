@@ -51,7 +51,7 @@ class Range : public testing::TestWithParam<const char*> {
   std::unique_ptr<Peer> peer_;
 };
 
-TEST_P(Range, holds_others_memory_and_ones_own_at_equal_distances) {
+TEST_P(Range, local_and_peer_memory_have_equal_address_distances) {
   const auto own = provider_->allocate(0, 5000, Backing::vmm);
   write(*provider_, own->address, pattern(5000, 7));
   const auto range = provider_->reserve(0, 4, granularity + 1);
@@ -78,7 +78,7 @@ TEST_P(Range, holds_others_memory_and_ones_own_at_equal_distances) {
   EXPECT_FALSE(provider_->copy_to_host(&byte, range->at(2), 1).ok());
 }
 
-TEST_P(Range, closes_in_any_order_and_goes_with_the_last) {
+TEST_P(Range, ranges_close_in_any_order_and_end_with_the_last) {
   const auto own = provider_->allocate(0, 100, Backing::vmm);
   const long before = live();
   std::vector<int> order{0, 1, 2, 3};  // 3: the range itself
@@ -107,7 +107,7 @@ TEST_P(Range, closes_in_any_order_and_goes_with_the_last) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST_P(Range, own_memory_stays_as_long_as_its_second_mapping) {
+TEST_P(Range, local_memory_lives_as_long_as_its_second_mapping) {
   const long before = live();
   auto own = provider_->allocate(0, 100, Backing::vmm);
   const auto range = provider_->reserve(0, 1, 100);
@@ -119,7 +119,7 @@ TEST_P(Range, own_memory_stays_as_long_as_its_second_mapping) {
   EXPECT_EQ(live(), before + 1);  // the range
 }
 
-TEST_P(Range, each_call_that_fails_is_named_rolled_back_and_can_be_tried_again) {
+TEST_P(Range, failing_call_is_named_rolled_back_and_can_be_repeated) {
   const auto own = provider_->allocate(0, 100, Backing::vmm);
   const Exported exported = theirs(5000, 9), ticket = own_ticket(own);
   const long before = live();
@@ -165,7 +165,7 @@ TEST_P(Range, each_call_that_fails_is_named_rolled_back_and_can_be_tried_again) 
   EXPECT_GE(failed, 6);  // reserve; import, map and access; map and access
 }
 
-TEST_P(Range, refuses_what_does_not_fit) {
+TEST_P(Range, memory_that_does_not_fit_is_rejected) {
   const auto own = provider_->allocate(0, 2 * granularity, Backing::vmm);
   const auto plain = provider_->allocate(0, 100, Backing::plain);
   const auto range = provider_->reserve(0, 2, granularity);
@@ -185,7 +185,7 @@ TEST_P(Range, refuses_what_does_not_fit) {
   EXPECT_EQ(live(), before + 2);  // first: a mapping and its memory
 }
 
-TEST_P(Range, a_thousand_cycles_leave_nothing) {
+TEST_P(Range, thousand_cycles_leak_nothing) {
   const auto own = provider_->allocate(0, 100, Backing::vmm);
   const Exported exported = theirs(100, 5), ticket = own_ticket(own);
   const long before = live();
@@ -206,7 +206,7 @@ TEST_P(Range, a_thousand_cycles_leave_nothing) {
 INSTANTIATE_TEST_SUITE_P(Vendors, Range, testing::Values("cuda", "hip"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(Ranges, of_a_vendor_without_such_memory_are_refused) {
+TEST(Ranges, unsupported_vendor_is_rejected) {
   use_fakes();
   const DeviceProvider musa(open_musa());
   EXPECT_THROW((void)musa.reserve(0, 2, 100), Error);

@@ -33,7 +33,7 @@ std::size_t mappings() {
       std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
 }
 
-class EveryWay : public testing::TestWithParam<Way> {
+class EverySharing : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     use_fakes();
@@ -72,7 +72,7 @@ class EveryWay : public testing::TestWithParam<Way> {
   std::unique_ptr<Peer> peer_;
 };
 
-TEST_P(EveryWay, each_side_sees_what_the_other_wrote) {
+TEST_P(EverySharing, each_process_reads_writes_of_the_other) {
   for (const std::size_t bytes : {std::size_t{1}, granularity - 1, granularity, granularity + 1}) {
     const auto mine = provider_->allocate(0, bytes, backing());
     write(*provider_, mine->address, pattern(bytes, 40));
@@ -87,7 +87,7 @@ TEST_P(EveryWay, each_side_sees_what_the_other_wrote) {
   }
 }
 
-TEST_P(EveryWay, the_exporters_death_leaves_importers_valid) {
+TEST_P(EverySharing, imports_stay_valid_after_death_of_the_exporter) {
   const auto imported = provider_->import(theirs(10'000, 3), 0);
   peer_->kill();
   EXPECT_EQ(read_back(*provider_, imported->address, 10'000), pattern(10'000, 3));
@@ -95,7 +95,7 @@ TEST_P(EveryWay, the_exporters_death_leaves_importers_valid) {
   EXPECT_EQ(read_back(*provider_, imported->address, 10'000), pattern(10'000, 4));
 }
 
-TEST_P(EveryWay, importing_twice_opens_once_and_the_last_holder_closes) {
+TEST_P(EverySharing, second_import_opens_nothing_and_the_last_holder_closes) {
   const long before = live_imports();
   const Exported exported = theirs(5000, 5);
   auto first = provider_->import(duplicate(exported), 0);
@@ -110,7 +110,7 @@ TEST_P(EveryWay, importing_twice_opens_once_and_the_last_holder_closes) {
   EXPECT_EQ(read_back(*provider_, again->address, 5000), pattern(5000, 5));
 }
 
-TEST_P(EveryWay, imports_close_in_any_order) {
+TEST_P(EverySharing, imports_close_in_any_order) {
   std::vector<std::shared_ptr<Allocation>> imports;
   std::vector<std::unique_ptr<Peer>> peers;
   for (unsigned i = 0; i < 4; ++i) {
@@ -125,7 +125,7 @@ TEST_P(EveryWay, imports_close_in_any_order) {
   EXPECT_EQ(live_imports(), 0);
 }
 
-TEST_P(EveryWay, a_thousand_cycles_leave_no_descriptor_and_no_mapping) {
+TEST_P(EverySharing, thousand_cycles_leak_no_descriptor_or_mapping) {
   std::size_t descriptors = 0, maps = 0;
   std::uint64_t theirs_live = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -145,7 +145,7 @@ TEST_P(EveryWay, a_thousand_cycles_leave_no_descriptor_and_no_mapping) {
   EXPECT_EQ(theirs_live, 0u);
 }
 
-TEST_P(EveryWay, each_call_of_an_import_that_fails_is_named_rolled_back_and_can_be_tried_again) {
+TEST_P(EverySharing, failing_import_is_named_rolled_back_and_can_be_repeated) {
   const Exported exported = theirs(5000, 9);
   const long before =
       fake_->live("import") + fake_->live("mapping") + fake_->live("reservation") + fake_->live("physical");
@@ -178,7 +178,7 @@ TEST_P(EveryWay, each_call_of_an_import_that_fails_is_named_rolled_back_and_can_
   EXPECT_GE(failed, GetParam().kind == SharingKind::vmm_fd ? 4 : 1);
 }
 
-TEST_P(EveryWay, each_call_of_an_export_that_fails_is_named) {
+TEST_P(EverySharing, failing_export_is_named) {
   const auto mine = provider_->allocate(0, 100, backing());
   fake_->arm("");
   { const Exported once = provider_->share(mine, GetParam().kind); }
@@ -198,14 +198,14 @@ TEST_P(EveryWay, each_call_of_an_export_that_fails_is_named) {
   EXPECT_GE(failed, 1);
 }
 
-TEST_P(EveryWay, what_comes_back_to_its_own_process_is_the_allocation_itself) {
+TEST_P(EverySharing, import_in_the_exporting_process_is_the_allocation) {
   const auto mine = provider_->allocate(0, 100, backing());
   EXPECT_EQ(provider_->import(provider_->share(mine, GetParam().kind), 1), mine);
   EXPECT_EQ(provider_->import(provider_->share(mine, SharingKind::same_process), 0), mine);
   EXPECT_THROW((void)provider_->import({theirs(10, 0).bytes, {}}, 7), Error);  // no such device
 }
 
-TEST_P(EveryWay, bytes_that_are_no_ticket_are_refused) {
+TEST_P(EverySharing, invalid_ticket_is_rejected) {
   const Exported exported = theirs(10, 0);
   for (std::size_t length = 0; length < exported.bytes.size(); length += 7) {
     Exported part = duplicate(exported);
@@ -218,7 +218,7 @@ TEST_P(EveryWay, bytes_that_are_no_ticket_are_refused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Kinds, EveryWay,
+    Kinds, EverySharing,
     testing::Values(Way{"cuda", SharingKind::vmm_fd, 70'100'000}, Way{"cuda", SharingKind::fabric, 70'100'000},
                     Way{"cuda", SharingKind::ipc, 70'100'000}, Way{"hip", SharingKind::vmm_fd, 70'000'000},
                     Way{"hip", SharingKind::vmm_fd, 70'100'000}, Way{"hip", SharingKind::ipc, 60'000'000},
@@ -231,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(info.param.hip_version / 100'000);
     });
 
-TEST(Sharing, a_users_pointer_in_the_middle_of_an_allocation_goes_over_with_its_offset) {
+TEST(Sharing, pointer_inside_of_an_allocation_is_shared_with_its_offset) {
   use_fakes();
   const DeviceProvider provider(open_cuda());
   const Peer peer("cuda");
@@ -249,7 +249,7 @@ TEST(Sharing, a_users_pointer_in_the_middle_of_an_allocation_goes_over_with_its_
   EXPECT_EQ(read_back(provider, whole->address + 4095, 1)[0], pattern(10'000, 1)[4095]);
 }
 
-TEST(Sharing, a_process_that_ends_leaves_no_handle_behind) {
+TEST(Sharing, ended_process_leaves_no_handle) {
   use_fakes();
   const std::string file = testing::TempDir() + "/hmc_fake_dump." + std::to_string(::getpid());
   ::setenv("FAKE_DUMP", file.c_str(), 1);
@@ -271,7 +271,7 @@ TEST(Sharing, a_process_that_ends_leaves_no_handle_behind) {
       << text;
 }
 
-TEST(Sharing, says_why_a_vendor_or_a_backing_has_none) {
+TEST(Sharing, unsupported_vendor_or_backing_reports_the_reason) {
   use_fakes();
   for (const Which& which : whiches) {
     if (!which.is_fake || std::string(which.name) == "cuda" || std::string(which.name) == "hip") continue;
@@ -284,7 +284,7 @@ TEST(Sharing, says_why_a_vendor_or_a_backing_has_none) {
   EXPECT_THROW((void)cuda.share(cuda.allocate(0, 10, Backing::vmm), SharingKind::ipc), Error);
 }
 
-TEST(Sharing, a_fabric_that_says_yes_and_refuses_is_a_reason_and_costs_nothing_else) {
+TEST(Sharing, failing_fabric_handles_report_a_reason_only) {
   use_fakes();
   const Fake fake("cuda");
   fake.set_fabric(2);
@@ -302,7 +302,7 @@ TEST(Sharing, a_fabric_that_says_yes_and_refuses_is_a_reason_and_costs_nothing_e
   EXPECT_NE(DeviceProvider(open_cuda()).why_not(SharingKind::fabric).find("fabric"), std::string::npos);
 }
 
-TEST(Sharing, a_trial_that_fails_is_the_reason_and_another_backing_is_taken) {
+TEST(Sharing, failed_trial_selects_another_backing_with_a_reason) {
   use_fakes();
   const Fake fake("cuda");
   for (const char* call : {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemMap",

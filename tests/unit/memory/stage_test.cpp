@@ -39,7 +39,7 @@ class EveryStage : public testing::TestWithParam<Which> {
 constexpr std::size_t piece = 4096;
 constexpr std::size_t sizes[] = {1, piece - 1, piece, piece + 1, 2 * piece, 5 * piece + 3};
 
-TEST_P(EveryStage, gives_a_devices_bytes_piece_by_piece_also_where_the_device_is_late) {
+TEST_P(EveryStage, device_bytes_are_read_in_pieces_from_a_slow_device) {
   const auto memory = provider_->allocate(0, 6 * piece);
   const auto data = pattern(6 * piece, 1);
   write(*provider_, memory->address, data);
@@ -58,7 +58,7 @@ TEST_P(EveryStage, gives_a_devices_bytes_piece_by_piece_also_where_the_device_is
   }
 }
 
-TEST_P(EveryStage, takes_bytes_into_a_device_piece_by_piece_also_where_the_device_is_late) {
+TEST_P(EveryStage, device_bytes_are_written_in_pieces_to_a_slow_device) {
   const auto memory = provider_->allocate(0, 6 * piece);
   for (const std::size_t bytes : sizes) {
     const auto data = pattern(bytes, static_cast<unsigned>(bytes));
@@ -79,7 +79,7 @@ TEST_P(EveryStage, takes_bytes_into_a_device_piece_by_piece_also_where_the_devic
   }
 }
 
-TEST_P(EveryStage, is_pinned_where_there_is_such_and_kept) {
+TEST_P(EveryStage, stage_is_pinned_where_supported_and_reused) {
   std::set<const std::byte*> seen;
   for (int i = 0; i < 3; ++i) {
     const StageLease stage(*provider_, 0), beside(*provider_, 0);  // two callers at the same time
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Vendors, EveryStage, testing::ValuesIn(whiches, whiches
                          [](const auto& info) { return std::string(info.param.name); });
 
 // The copy of the second piece is submitted before the first is waited for.
-TEST(Stages, two_pieces_are_under_way_at_once) {
+TEST(Stage, two_pieces_are_in_flight_at_once) {
   use_fakes();
   const Fake fake("cuda");
   const DeviceProvider provider(open_cuda());
@@ -121,7 +121,7 @@ TEST(Stages, two_pieces_are_under_way_at_once) {
   EXPECT_EQ(times_of(fake, "cuMemcpyDtoHAsync_v2"), 3);
 }
 
-TEST(Stages, say_why_they_are_pageable_and_work_all_the_same) {
+TEST(Stage, pageable_stage_reports_the_reason_and_works) {
   use_fakes();
   const Fake fake("cuda");
   const DeviceProvider provider(open_cuda());
@@ -139,7 +139,7 @@ TEST(Stages, say_why_they_are_pageable_and_work_all_the_same) {
   fake.arm("");
 }
 
-TEST(Stages, more_memory_than_there_is_is_an_error_with_a_code) {
+TEST(Stage, allocation_failure_is_an_error_code) {
   use_fakes();
   const DeviceProvider provider(open_cuda());
   for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX / 8}) {
@@ -152,7 +152,7 @@ TEST(Stages, more_memory_than_there_is_is_an_error_with_a_code) {
   }
 }
 
-TEST(Stages, pin_memory_of_the_callers_until_the_pin_goes) {
+TEST(Stage, user_memory_is_pinned_as_long_as_its_pin) {
   use_fakes();
   const Fake fake("cuda");
   const DeviceProvider provider(open_cuda());
@@ -171,7 +171,7 @@ TEST(Stages, pin_memory_of_the_callers_until_the_pin_goes) {
 }
 
 // Between two vendors' devices: the second's copy doesn't begin before the first's is over.
-TEST(Stages, copies_between_two_vendors_wait_for_each_other) {
+TEST(Stage, copies_between_two_vendors_are_ordered) {
   use_fakes();
   const Fake cuda("cuda"), hip("hip");
   const auto from = provider_for(MemoryType::NVIDIA_GPU).allocate(1, 700'000);

@@ -26,7 +26,7 @@ class WindowAbandon : public ::testing::Test {
   std::array<std::byte, 4096> memory_{};
 };
 
-TEST_F(WindowAbandon, ByEveryVerbAtItsDeadline) {
+TEST_F(WindowAbandon, every_verb_abandons_at_its_deadline) {
   times_out("put", [&](Core& core) { core.put(0, 0, memory_.data(), 100); });
   times_out("get", [&](Core& core) { core.get(0, 0, memory_.data(), 100); });
   times_out("put_signal", [&](Core& core) { core.put_signal(0, 0, memory_.data(), 100, 1000, 1); });
@@ -36,7 +36,7 @@ TEST_F(WindowAbandon, ByEveryVerbAtItsDeadline) {
   times_out("flush_wires", [&](Core& core) { require(core.fabric(), flush_wires(core.fabric()), {"barrier"}); });
 }
 
-TEST_F(WindowAbandon, ByPipelinesWithAllThatTheyHaveUnderWay) {
+TEST_F(WindowAbandon, pipelines_abandon_all_transfers_in_flight) {
   const Strides strides{100, 8, 16, 16};
   times_out("put_strided", [&](Core& core) { core.put_strided(0, 0, memory_.data(), strides); });
   times_out("get_strided", [&](Core& core) { core.get_strided(0, 0, memory_.data(), strides); });
@@ -46,7 +46,7 @@ TEST_F(WindowAbandon, ByPipelinesWithAllThatTheyHaveUnderWay) {
   times_out("get_batch", [&](Core& core) { core.get_batch(0, gets); });
 }
 
-TEST_F(WindowAbandon, ByWhatTheCollectivesUse) {
+TEST_F(WindowAbandon, collective_transfers_are_abandoned) {
   std::uint64_t ticket = 0;
   ASSERT_TRUE(begin_put_signal(*core_, 0, 0, memory_.data(), 100, 1000, 1, ticket).ok());
   EXPECT_EQ(look(*core_, 0, ticket).code, Code::in_progress);
@@ -55,7 +55,7 @@ TEST_F(WindowAbandon, ByWhatTheCollectivesUse) {
   EXPECT_TRUE(rank_.wire->under_way.empty());
 }
 
-TEST_F(WindowAbandon, NotByARequestAtItsDeadlineButByItsAbandonAndByAnAbort) {
+TEST_F(WindowAbandon, request_is_abandoned_on_request_or_abort_only) {
   Request request = core_->get_nb(0, 0, memory_.data(), 100);
   EXPECT_EQ(code_of([&] { request.wait(1ms); }), Code::timeout);
   EXPECT_EQ(code_of([&] { (void)Request::wait_any({&request, 1}, 1ms); }), Code::timeout);
@@ -71,7 +71,7 @@ TEST_F(WindowAbandon, NotByARequestAtItsDeadlineButByItsAbandonAndByAnAbort) {
   EXPECT_TRUE(rank_.wire->under_way.empty());
 }
 
-TEST_F(WindowAbandon, ByAnAbortOfAllRequestsThatAreWaitedForTogether) {
+TEST_F(WindowAbandon, abort_abandons_all_requests_of_one_wait) {
   const auto three = [&] {
     std::vector<Request> requests;
     for (int i = 0; i < 3; ++i) requests.push_back(core_->get_nb(0, 0, memory_.data(), 100));
@@ -89,7 +89,7 @@ TEST_F(WindowAbandon, ByAnAbortOfAllRequestsThatAreWaitedForTogether) {
   EXPECT_EQ(code_of([&] { (void)core_->test_until(0, Cmp::eq, 1); }), Code::aborted);
 }
 
-TEST_F(WindowAbandon, ByTheWindowsEndAndItsRequestsSayClosed) {
+TEST_F(WindowAbandon, close_abandons_requests_and_they_report_closed) {
   std::vector<Request> requests;
   for (int i = 0; i < 5; ++i) requests.push_back(core_->put_nb(0, 0, memory_.data(), 100));
   EXPECT_EQ(code_of([&] { core_->close(); }), Code::timeout);  // its flush
@@ -108,7 +108,7 @@ TEST_F(WindowAbandon, ByTheWindowsEndAndItsRequestsSayClosed) {
   EXPECT_TRUE(requests[4].test()) << "it was told once";
 }
 
-TEST(WindowOpen, FailsOnAllRanksWhenOneCannotConnect) {
+TEST(WindowOpen, open_fails_on_all_ranks_if_one_cannot_connect) {
   for (const int size : {1, 2, 3, 5}) {
     test::run_ranks(size, 10s, [&](Rank& rank) {
       const int guilty = size - 1;
@@ -130,7 +130,7 @@ TEST(WindowOpen, FailsOnAllRanksWhenOneCannotConnect) {
   }
 }
 
-TEST(WindowOpen, FailsOnAllRanksWhenOneCannotExpose) {
+TEST(WindowOpen, open_fails_on_all_ranks_if_one_cannot_register) {
   test::run_ranks(3, 10s, [&](Rank& rank) {
     if (rank.fabric->rank == 1) rank.wire->register_failure = "not this memory";
     EXPECT_EQ(code_of([&] { (void)rank.open(100); }), Code::unsupported);

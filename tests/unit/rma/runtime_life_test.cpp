@@ -17,7 +17,7 @@ namespace {
 
 Runtime alone() { return Runtime(job::make_core(bootstrap::make_alone(), base::Env{})); }
 
-TEST(RuntimeLife, OneThatWasMovedFromSaysClosed) {
+TEST(RuntimeLife, moved_from_runtime_reports_closed) {
   Runtime first = alone();
   const Runtime second = std::move(first);
   EXPECT_EQ(second.rank(), 0);
@@ -35,13 +35,13 @@ TEST(RuntimeLife, OneThatWasMovedFromSaysClosed) {
   first.abort(1, "nobody hears it");
 }
 
-TEST(RuntimeLife, ASecondCloseSaysClosed) {
+TEST(RuntimeLife, second_close_reports_closed) {
   Runtime runtime = alone();
   runtime.close();
   EXPECT_EQ(code_of([&] { runtime.close(); }), Code::closed);
 }
 
-TEST(RuntimeLife, ACloseAfterOneThatFailedSaysSo) {
+TEST(RuntimeLife, close_after_a_failed_close_reports_it) {
   Runtime runtime = alone();
   runtime.world().core()->collectives.reset();  // destroy it before its replacement
   class Failing final : public rma::CollectiveState {

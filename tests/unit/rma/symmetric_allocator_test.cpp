@@ -19,7 +19,7 @@ TEST(SymmetricAllocator, offsets_are_aligned_and_inside) {
   }
 }
 
-TEST(SymmetricAllocator, the_whole_capacity_can_be_had_and_nothing_beyond) {
+TEST(SymmetricAllocator, whole_capacity_can_be_allocated_and_no_more) {
   SymmetricAllocator allocator(1000);
   EXPECT_FALSE(allocator.allocate(1001, 1));
   const auto whole = allocator.allocate(1000, 1);
@@ -31,13 +31,13 @@ TEST(SymmetricAllocator, the_whole_capacity_can_be_had_and_nothing_beyond) {
   EXPECT_EQ(allocator.largest_free(), 1000U);
 }
 
-TEST(SymmetricAllocator, an_allocator_of_nothing_gives_nothing) {
+TEST(SymmetricAllocator, empty_allocator_allocates_nothing) {
   SymmetricAllocator allocator(0);
   EXPECT_FALSE(allocator.allocate(1, 1));
   EXPECT_EQ(allocator.largest_free(), 0U);
 }
 
-TEST(SymmetricAllocator, sizes_and_alignments_near_the_end_of_the_numbers_do_not_wrap) {
+TEST(SymmetricAllocator, huge_sizes_and_alignments_do_not_overflow) {
   SymmetricAllocator allocator(4096);
   ASSERT_TRUE(allocator.allocate(1, 1));
   EXPECT_FALSE(allocator.allocate(UINT64_MAX, 1));
@@ -45,7 +45,7 @@ TEST(SymmetricAllocator, sizes_and_alignments_near_the_end_of_the_numbers_do_not
   EXPECT_FALSE(allocator.allocate(1, std::uint64_t{1} << 63));
 }
 
-TEST(SymmetricAllocator, only_the_start_of_an_allocation_can_be_freed_and_only_once) {
+TEST(SymmetricAllocator, allocation_is_freed_once_by_its_start) {
   SymmetricAllocator allocator(4096);
   const auto offset = allocator.allocate(100, 64);
   ASSERT_TRUE(offset);
@@ -68,9 +68,9 @@ TEST(SymmetricAllocator, freed_neighbours_merge_in_every_order) {
 
 /// Random calls against a map of the allocated ranges. Allocations don't overlap, stay inside the capacity, and are
 /// all recovered by free. Two allocators with the same calls return the same results.
-class AgainstModel : public testing::TestWithParam<unsigned> {};
+class AllocatorModel : public testing::TestWithParam<unsigned> {};
 
-TEST_P(AgainstModel, random_calls) {
+TEST_P(AllocatorModel, random_calls_match_the_model) {
   constexpr std::uint64_t capacity = 100'003;
   SymmetricAllocator one(capacity);
   SymmetricAllocator other(capacity);
@@ -107,7 +107,7 @@ TEST_P(AgainstModel, random_calls) {
   EXPECT_EQ(one.largest_free(), capacity) << "a piece was lost";
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, AgainstModel, testing::Range(1U, 9U));
+INSTANTIATE_TEST_SUITE_P(Seeds, AllocatorModel, testing::Range(1U, 9U));
 
 }  // namespace
 }  // namespace hmc::rma

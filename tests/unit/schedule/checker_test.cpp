@@ -95,49 +95,49 @@ Team allreduce(bool commutative) {
   return team;
 }
 
-TEST(Checker, proves_right_schedules) {
+TEST(Checker, correct_schedules_are_proved) {
   EXPECT_EQ(broadcast().verdict(), "");
   EXPECT_EQ(allreduce(true).verdict(), "");
   EXPECT_EQ(allreduce(false).verdict(), "");
 }
 
-TEST(Checker, a_step_too_few_leaves_the_output_wrong) {
+TEST(Checker, missing_step_is_a_wrong_output) {
   Team team = broadcast();
   team.schedules()[1].steps.pop_back();
   EXPECT_TRUE(says(team.verdict(), "instead of byte 0 of the contributions of 0"));
 }
 
-TEST(Checker, bytes_used_before_their_wait) {
+TEST(Checker, use_before_the_wait_is_detected) {
   Team team = broadcast();
   std::swap(team.schedules()[1].steps[0], team.schedules()[1].steps[1]);
   EXPECT_TRUE(says(team.verdict(), "weren't written") || says(team.verdict(), "awaits only in step 1"));
 }
 
-TEST(Checker, a_slot_that_nobody_raises) {
+TEST(Checker, wait_for_an_unsignalled_slot_is_detected) {
   Team team = broadcast();
   team.schedules()[0].steps.erase(team.schedules()[0].steps.begin());
   EXPECT_TRUE(says(team.verdict(), "waits for a slot that no rank raises"));
 }
 
-TEST(Checker, a_slot_that_nobody_awaits) {
+TEST(Checker, signal_without_a_wait_is_detected) {
   Team team = broadcast();
   team.schedules()[1].steps.clear();
   EXPECT_TRUE(says(team.verdict(), "never waits for slot 0"));
 }
 
-TEST(Checker, a_slot_that_is_raised_twice) {
+TEST(Checker, slot_signalled_twice_is_detected) {
   Team team = broadcast();
   team.rank(0, [](Builder& b) { b.signal(1, 0); });
   EXPECT_TRUE(says(team.verdict(), "raises this slot too"));
 }
 
-TEST(Checker, a_wait_that_names_the_wrong_rank) {
+TEST(Checker, wait_for_the_wrong_rank_is_detected) {
   Team team(3, call_of(Collective::barrier, 0));
   team.rank(0, [](Builder& b) { b.signal(1, 0); }).rank(1, [](Builder& b) { b.wait(2, 0); });
   EXPECT_TRUE(says(team.verdict(), "is raised by rank 0"));
 }
 
-TEST(Checker, a_barrier_that_does_not_wait_for_all) {
+TEST(Checker, barrier_without_all_ranks_is_detected) {
   Team team(3, call_of(Collective::barrier, 0));
   for (const int rank : {0, 1, 2})
     team.rank(rank, [rank](Builder& b) {
@@ -147,7 +147,7 @@ TEST(Checker, a_barrier_that_does_not_wait_for_all) {
   EXPECT_TRUE(says(team.verdict(), "ends without a signal that shows the entry of rank 1"));
 }
 
-TEST(Checker, a_cycle_of_waits) {
+TEST(Checker, cycle_of_waits_is_detected) {
   Team team(2, call_of(Collective::barrier, 0));
   for (const int rank : {0, 1})
     team.rank(rank, [rank](Builder& b) {
@@ -157,7 +157,7 @@ TEST(Checker, a_cycle_of_waits) {
   EXPECT_TRUE(says(team.verdict(), "waits for ever: rank 0 <- rank 1 in its step 0 <- rank 0"));
 }
 
-TEST(Checker, what_lies_beyond_a_buffer) {
+TEST(Checker, access_beyond_a_buffer_is_detected) {
   Team put = broadcast(), read = broadcast(), write = broadcast();
   put.schedules()[1].scratch_bytes = 7;
   EXPECT_TRUE(says(put.verdict(), "puts beyond the end of the scratch"));
@@ -167,7 +167,7 @@ TEST(Checker, what_lies_beyond_a_buffer) {
   EXPECT_TRUE(says(write.verdict(), "writes beyond the end of the output"));
 }
 
-TEST(Checker, a_put_into_another_buffer_or_to_itself) {
+TEST(Checker, put_into_another_buffer_or_to_itself_is_detected) {
   Team other = broadcast(), self = broadcast();
   other.schedules()[0].steps[0].to_buffer = Buffer::output;
   EXPECT_TRUE(says(other.verdict(), "other than scratch"));
@@ -179,13 +179,13 @@ TEST(Checker, a_put_into_another_buffer_or_to_itself) {
   EXPECT_TRUE(says(team.verdict(), "puts to itself"));
 }
 
-TEST(Checker, a_source_that_may_still_be_read_at_the_end) {
+TEST(Checker, source_in_use_at_the_end_is_detected) {
   Team team = broadcast();
   team.schedules()[0].steps.pop_back();
   EXPECT_TRUE(says(team.verdict(), "when the schedule has ended"));
 }
 
-TEST(Checker, a_source_overwritten_while_a_put_reads_it) {
+TEST(Checker, source_overwritten_during_a_put_is_detected) {
   // In place, rank 0 reduces into the buffer of a put in flight.
   Call call = call_of(Collective::allreduce, 2);
   call.in_place = true;
@@ -238,12 +238,12 @@ Team reused(bool waits) {
   return team;
 }
 
-TEST(Checker, two_messages_into_one_place) {
+TEST(Checker, two_messages_to_one_place_are_detected) {
   EXPECT_EQ(reused(true).verdict(), "");
   EXPECT_TRUE(says(reused(false).verdict(), "overwrites bytes of another message"));
 }
 
-TEST(Checker, a_message_into_bytes_that_their_owner_still_uses) {
+TEST(Checker, message_into_bytes_in_use_is_detected) {
   Team team = reused(true);
   // Rank 1 reads the first message after its signal allows rank 0 to overwrite it.
   Step late;
@@ -256,7 +256,7 @@ TEST(Checker, a_message_into_bytes_that_their_owner_still_uses) {
   EXPECT_TRUE(says(team.verdict(), "may still use in its step 2") || says(team.verdict(), "awaits only in step"));
 }
 
-TEST(Checker, a_contribution_twice_or_in_the_wrong_order) {
+TEST(Checker, repeated_or_reordered_contribution_is_detected) {
   Team twice = allreduce(true), order = allreduce(false);
   auto& steps = twice.schedules()[0].steps;
   steps.insert(steps.begin() + 3, steps[3]);
@@ -265,7 +265,7 @@ TEST(Checker, a_contribution_twice_or_in_the_wrong_order) {
   EXPECT_TRUE(says(order.verdict(), "the contributions of 1 then 0"));
 }
 
-TEST(Checker, elements_that_are_cut_or_shifted) {
+TEST(Checker, split_or_shifted_elements_are_detected) {
   Team cut = allreduce(true), shifted = allreduce(true);
   cut.schedules()[0].steps[3].bytes = 6;
   EXPECT_TRUE(says(cut.verdict(), "cuts an element"));
@@ -274,7 +274,7 @@ TEST(Checker, elements_that_are_cut_or_shifted) {
   EXPECT_TRUE(says(shifted.verdict(), "combines byte 0 with byte 4"));
 }
 
-TEST(Checker, a_deterministic_result_from_parts) {
+TEST(Checker, deterministic_result_from_parts_is_detected) {
   Call call = call_of(Collective::allreduce, 2);
   call.deterministic = true;
   Team team(1, call);
@@ -307,7 +307,7 @@ Team folding(Call call, int turned) {
   return team;
 }
 
-TEST(Checker, deterministic_folds_take_one_order_on_all_ranks) {
+TEST(Checker, deterministic_folds_have_one_order_on_all_ranks) {
   constexpr int nobody = -1;
   Call plain, deterministic, not_commutative;
   deterministic.deterministic = true;
@@ -320,7 +320,7 @@ TEST(Checker, deterministic_folds_take_one_order_on_all_ranks) {
   }
 }
 
-TEST(Checker, an_average_that_is_never_divided) {
+TEST(Checker, undivided_average_is_detected) {
   Call call = call_of(Collective::allreduce, 2);
   call.op = hmc::Op::avg;
   Team team(1, call);
@@ -330,7 +330,7 @@ TEST(Checker, an_average_that_is_never_divided) {
   EXPECT_EQ(team.verdict(), "");
 }
 
-TEST(Checker, a_write_into_a_gap_of_the_callers_buffer) {
+TEST(Checker, write_into_a_gap_of_the_user_buffer_is_detected) {
   const std::vector<std::uint64_t> counts{1, 1}, displacements{0, 2};
   Call call = call_of(Collective::gather, 0, 8);
   call.counts = counts;

@@ -31,7 +31,7 @@ const schedule::Algorithm& algorithm_of(schedule::Collective collective, std::st
   throw std::logic_error("no such algorithm");
 }
 
-TEST(Plan, every_algorithm_moves_something_on_more_than_256_ranks) {
+TEST(Plan, every_algorithm_moves_data_on_more_than_256_ranks) {
   for (const schedule::Algorithm& algorithm : schedule::algorithms()) {
     int with_count = 0;
     for (const int size : sizes_for(Effort::full))
@@ -41,7 +41,7 @@ TEST(Plan, every_algorithm_moves_something_on_more_than_256_ranks) {
 }
 
 // Algorithms with O(log N) messages cost little even on the largest team.
-TEST(Plan, logarithmic_algorithms_move_something_on_the_largest_team) {
+TEST(Plan, logarithmic_algorithms_move_data_on_the_largest_team) {
   using schedule::Collective;
   for (const auto& [collective, name] : {std::pair{Collective::allreduce, "recursive_doubling"},
                                          {Collective::allreduce, "rabenseifner"},
@@ -53,7 +53,7 @@ TEST(Plan, logarithmic_algorithms_move_something_on_the_largest_team) {
   EXPECT_GT(chosen_of(algorithm_of(Collective::allgather, "pat"), 1000, usual_limit).with_count, 0);
 }
 
-TEST(Plan, a_case_is_proved_or_said_to_be_left_out) {
+TEST(Plan, every_case_is_proved_or_reported_as_omitted) {
   const schedule::Algorithm& ring = algorithm_of(schedule::Collective::allgather, "ring");
   int all = 0;
   for_each_case(ring, 1000, Effort::full, [&](const Case&) { ++all; });

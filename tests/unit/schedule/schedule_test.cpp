@@ -59,7 +59,7 @@ TEST(Schedule, every_collective_has_an_algorithm_for_every_call) {
   }
 }
 
-TEST(Schedule, an_algorithm_refuses_what_it_would_get_wrong) {
+TEST(Schedule, algorithm_rejects_unsupported_calls) {
   Call call = call_of(Collective::allreduce, 5);
   EXPECT_TRUE(named(Collective::allreduce, "ring").applies({4, 1}, call));
   call.commutative = false;
@@ -74,7 +74,7 @@ TEST(Schedule, an_algorithm_refuses_what_it_would_get_wrong) {
   EXPECT_FALSE(named(Collective::scan, "recursive_doubling").applies({4, 1}, average));
 }
 
-TEST(Schedule, building_twice_gives_the_same_also_into_used_memory) {
+TEST(Schedule, second_build_is_equal_also_in_used_memory) {
   const Call call = call_of(Collective::allreduce, 1000);
   Schedule used = build(named(Collective::allreduce, "ring"), {9, 1}, call, 3);
   for (const char* name : {"rabenseifner", "swing", "double_tree", "recursive_multiplying", "hierarchical"}) {
@@ -85,7 +85,7 @@ TEST(Schedule, building_twice_gives_the_same_also_into_used_memory) {
   }
 }
 
-TEST(Schedule, dissemination_takes_a_round_for_each_doubling) {
+TEST(Schedule, dissemination_has_one_round_per_doubling) {
   for (const auto& [size, rounds] : {std::pair{1, 0}, {2, 1}, {3, 2}, {8, 3}, {9, 4}, {1000000, 20}}) {
     const Schedule schedule =
         build(named(Collective::barrier, "dissemination"), {size, 1}, call_of(Collective::barrier, 0), size / 2);
@@ -94,7 +94,7 @@ TEST(Schedule, dissemination_takes_a_round_for_each_doubling) {
   }
 }
 
-TEST(Schedule, logarithmic_algorithms_stay_small_at_a_million_ranks) {
+TEST(Schedule, logarithmic_algorithms_are_small_at_a_million_ranks) {
   const Shape shape{1000000, 8};
   for (const auto& [collective, name] : {std::pair{Collective::broadcast, "binomial"},
                                          {Collective::allreduce, "recursive_doubling"},
@@ -118,14 +118,14 @@ double volume_of(const char* name, int size, std::uint64_t count) {
   return static_cast<double>(bytes) / static_cast<double>(count * 4);
 }
 
-TEST(Schedule, long_vectors_travel_no_more_than_they_must) {
+TEST(Schedule, long_vectors_have_minimal_traffic) {
   // 2 (N-1) vectors in all is the minimum for an allreduce without multicast.
   for (const char* name : {"ring", "ring_segmented", "rabenseifner", "swing", "double_tree"})
     EXPECT_NEAR(volume_of(name, 8, 8000), 14.0, 0.01) << name;
   EXPECT_NEAR(volume_of("recursive_doubling", 8, 8000), 24.0, 0.01);
 }
 
-TEST(Schedule, only_a_slice_of_the_vector_crosses_between_nodes_for_each_rank) {
+TEST(Schedule, one_slice_per_rank_crosses_between_nodes) {
   const Call call = call_of(Collective::allreduce, 8000);
   for (int rank = 0; rank < 8; ++rank) {
     std::uint64_t crossing = 0;

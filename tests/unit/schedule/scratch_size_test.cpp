@@ -64,7 +64,7 @@ void check(const Algorithm& algorithm, const Shape& shape, Call call) {
   ASSERT_LE(scratch_size.slots, most.scratch_size.slots * 5 / 4 + 4) << text_of(algorithm, shape, call);
 }
 
-TEST(ScratchSize, bound_what_any_rank_of_any_team_needs) {
+TEST(ScratchSize, size_bounds_every_rank_of_any_team) {
   for (const Algorithm& algorithm : algorithms())
     for (int size = 1; size <= 64; ++size)
       for (const int per_node : {1, 3, 8, size}) {
@@ -75,7 +75,7 @@ TEST(ScratchSize, bound_what_any_rank_of_any_team_needs) {
       }
 }
 
-TEST(ScratchSize, bound_v_forms_by_their_largest_block) {
+TEST(ScratchSize, size_of_v_forms_is_bounded_by_their_largest_block) {
   Schedule schedule;
   for (const Algorithm& algorithm : algorithms())
     for (const int size : {1, 2, 3, 5, 8, 13, 32}) {
@@ -115,7 +115,7 @@ double least_cpu_seconds(const std::function<void()>& work) {
   return least;
 }
 
-TEST(ScratchSize, of_a_hundred_thousand_ranks_are_known_without_their_schedules) {
+TEST(ScratchSize, size_for_hundred_thousand_ranks_needs_no_schedules) {
   const Shape shape{100'000, 8};
   EXPECT_LT(least_cpu_seconds([&] {
               for (const Algorithm& algorithm : algorithms())
@@ -124,7 +124,7 @@ TEST(ScratchSize, of_a_hundred_thousand_ranks_are_known_without_their_schedules)
             0.005);
 }
 
-TEST(ScratchSize, one_rank_of_a_hundred_thousand_builds_its_schedule_alone) {
+TEST(ScratchSize, one_rank_of_hundred_thousand_builds_its_schedule_alone) {
   const Shape shape{100'000, 8};
   for (const auto& [collective, name] :
        {std::pair{Collective::allreduce, "recursive_doubling"}, std::pair{Collective::allreduce, "rabenseifner"},

@@ -47,7 +47,7 @@ const Shape shapes[] = {{2, 1}, {3, 1},  {4, 1},  {8, 1},  {13, 1}, {16, 1}, {64
                         {8, 8}, {12, 3}, {16, 8}, {24, 8}, {64, 8}, {60, 4}, {5, 5},  {32, 16}};
 constexpr std::uint64_t sizes[] = {8, 256, 4096, 65536, 1 << 20};
 
-TEST(Cost, closed_forms_stay_near_the_replay) {
+TEST(Cost, closed_form_is_close_to_the_replay) {
   const bool tell = std::getenv("HMC_TEST_TELL") != nullptr;
   for (const Algorithm& algorithm : schedule::algorithms()) {
     double least = 1e9, most = 0;
@@ -77,7 +77,7 @@ TEST(Cost, closed_forms_stay_near_the_replay) {
   }
 }
 
-TEST(Cost, the_cheapest_by_closed_form_is_near_the_cheapest_by_replay) {
+TEST(Cost, cheapest_by_closed_form_is_close_to_the_cheapest_by_replay) {
   const bool tell = std::getenv("HMC_TEST_TELL") != nullptr;
   for (const Parameters* parameters : {&a_network, &loopback})
     for (int c = 0; c < schedule::collective_count; ++c) {

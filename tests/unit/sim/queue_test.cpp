@@ -13,7 +13,7 @@ struct Item {
   int number;
 };
 
-TEST(RadixQueue, IsAStablePriorityQueue) {
+TEST(RadixQueue, queue_is_a_stable_priority_queue) {
   std::mt19937_64 random(7);
   RadixQueue<Item> queue;
   std::vector<Item> inside;  // reference: sorted by time, equal times in order of insertion

@@ -59,7 +59,7 @@ Step wait(int peer, std::uint32_t slot) {
   return step;
 }
 
-TEST(ClosedForm, Dissemination) {
+TEST(ClosedForm, dissemination_has_its_closed_form) {
   const Model model = network_only();
   for (const int ranks : {1, 2, 3, 8, 31, 64, 1000}) {
     const auto rounds = std::bit_width(static_cast<unsigned>(ranks - 1));
@@ -84,7 +84,7 @@ Time binomial(int levels, Time have, const Link& link, std::uint64_t bytes) {
   return latest;
 }
 
-TEST(ClosedForm, BinomialBroadcast) {
+TEST(ClosedForm, binomial_broadcast_has_its_closed_form) {
   const Model model = network_only();
   for (const int levels : {1, 2, 3, 6, 10}) {
     for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{8}, std::uint64_t{100'000}}) {
@@ -96,7 +96,7 @@ TEST(ClosedForm, BinomialBroadcast) {
   }
 }
 
-TEST(ClosedForm, RingAllgather) {
+TEST(ClosedForm, ring_allgather_has_its_closed_form) {
   const Model model = network_only();
   for (const int ranks : {2, 3, 7, 16}) {
     const std::uint64_t bytes = 4096;
@@ -106,7 +106,7 @@ TEST(ClosedForm, RingAllgather) {
   }
 }
 
-TEST(ClosedForm, ReductionsAndCopiesAreWork) {
+TEST(ClosedForm, reductions_and_copies_have_a_cost) {
   Model model = network_only();
   const Prediction without = run(Collective::allreduce, "recursive_doubling", 16, 8192, model);
   model.reduce_ps = 250;
@@ -114,7 +114,7 @@ TEST(ClosedForm, ReductionsAndCopiesAreWork) {
   EXPECT_EQ(with.time - without.time, 4 * 8192 * 250);
 }
 
-TEST(ClosedForm, OnANodeTheSenderCopies) {
+TEST(ClosedForm, sender_copies_on_a_node) {
   Model model = network_only();
   model.node = {from_ns(100), from_ns(30), 0, 50};
   const Shape shape{2, 2};
@@ -128,7 +128,7 @@ TEST(ClosedForm, OnANodeTheSenderCopies) {
   EXPECT_EQ(p.network_messages, 0U);
 }
 
-TEST(ClosedForm, RanksOfANodeShareItsAdapter) {
+TEST(ClosedForm, ranks_of_a_node_share_its_adapter) {
   const Model model = network_only();
   const Link& net = model.network;
   const Shape shape{8, 4};
@@ -141,7 +141,7 @@ TEST(ClosedForm, RanksOfANodeShareItsAdapter) {
   EXPECT_EQ(replay(shape, build, model).time, net.overhead + 3 * one + net.latency + net.stream(bytes) + net.overhead);
 }
 
-TEST(ClosedForm, MessagesLeaveOneAdapterAfterEachOther) {
+TEST(ClosedForm, messages_leave_one_adapter_one_by_one) {
   Model model = network_only();
   model.network.gap = from_ns(1000);
   const Link& net = model.network;
@@ -153,7 +153,7 @@ TEST(ClosedForm, MessagesLeaveOneAdapterAfterEachOther) {
   EXPECT_EQ(replay(shape, build, model).time, net.overhead + 2 * net.gap + net.latency + net.overhead);
 }
 
-TEST(ClosedForm, MessagesEnterOneAdapterAfterEachOther) {
+TEST(ClosedForm, messages_enter_one_adapter_one_by_one) {
   const Model model = network_only();
   const Link& net = model.network;
   const Shape shape{5, 1};
@@ -167,7 +167,7 @@ TEST(ClosedForm, MessagesEnterOneAdapterAfterEachOther) {
   EXPECT_EQ(replay(shape, build, model).time, first + 3 * (net.stream(bytes) + net.gap) + net.overhead);
 }
 
-TEST(ClosedForm, SettleWaitsForTheAdapter) {
+TEST(ClosedForm, settle_waits_for_the_adapter) {
   const Model model = network_only();
   const Link& net = model.network;
   const std::uint64_t bytes = 10'001;
@@ -183,7 +183,7 @@ TEST(ClosedForm, SettleWaitsForTheAdapter) {
   }
 }
 
-TEST(ClosedForm, AFoldReadsEveryContribution) {
+TEST(ClosedForm, fold_reads_every_contribution) {
   Model model = network_only();
   model.reduce_ps = 250;
   const Builder build = [](int, Schedule& out) {
@@ -196,7 +196,7 @@ TEST(ClosedForm, AFoldReadsEveryContribution) {
   EXPECT_EQ(replay(Shape{1, 1}, build, model).time, 3 * 1000 * 250);
 }
 
-TEST(ClosedForm, AnOversubscribedTreeIsAsSlowAsItsTrunk) {
+TEST(ClosedForm, oversubscribed_tree_is_as_slow_as_its_trunk) {
   Model model = network_only();
   model.tree = {.enabled = true, .leaf_nodes = 4, .oversubscription = 4, .hop = from_ns(200)};
   const Link& net = model.network;
@@ -219,7 +219,7 @@ TEST(ClosedForm, AnOversubscribedTreeIsAsSlowAsItsTrunk) {
   EXPECT_EQ(across(4), inside + 2 * from_ns(200) + 3 * trunk);
 }
 
-TEST(Conservation, WhatIsSentIsReceived) {
+TEST(Conservation, sent_bytes_are_received) {
   for (const schedule::Algorithm& algorithm : schedule::algorithms()) {
     for (const Shape shape : {Shape{1, 1}, Shape{7, 1}, Shape{16, 4}, Shape{13, 4}, Shape{64, 8}}) {
       const Call call = call_of(algorithm.collective, 1000);
@@ -242,7 +242,7 @@ TEST(Conservation, WhatIsSentIsReceived) {
   }
 }
 
-TEST(Parameters, EachChangesTheAnswer) {
+TEST(Parameters, every_parameter_changes_the_result) {
   const Shape shape{64, 8};
   const Call call = call_of(Collective::allreduce, 4096);
   const Builder build = builder(Collective::allreduce, "recursive_doubling", shape, call);
@@ -262,7 +262,7 @@ TEST(Parameters, EachChangesTheAnswer) {
   EXPECT_GT(changed([](Model& m) { m.reduce_ps *= 2; }), base);
 }
 
-TEST(Wrong, SchedulesThatDontFitTogetherAreRefused) {
+TEST(InvalidSchedule, inconsistent_schedules_are_rejected) {
   const Shape shape{2, 1};
   const Model model;
   const auto with = [&](std::vector<Step> zero, std::vector<Step> one) {
@@ -278,7 +278,7 @@ TEST(Wrong, SchedulesThatDontFitTogetherAreRefused) {
   EXPECT_THROW(replay(shape, with({wait(1, 0), put(1, 8, 0)}, {wait(0, 0), put(0, 8, 0)}), model), std::runtime_error);
 }
 
-TEST(OneNode, StandsForAllWhereNodesAreAlike) {
+TEST(OneNode, one_node_represents_equal_nodes) {
   struct Case {
     Collective collective;
     const char* name;
@@ -295,13 +295,13 @@ TEST(OneNode, StandsForAllWhereNodesAreAlike) {
   }
 }
 
-TEST(OneNode, IsRefusedWhereNodesDiffer) {
+TEST(OneNode, different_nodes_are_rejected) {
   const Shape shape{64, 8};
   const Builder build = builder(Collective::broadcast, "binomial", shape, call_of(Collective::broadcast, 8));
   EXPECT_THROW(replay_one_node(shape, build, Model{}), std::runtime_error);
 }
 
-TEST(Limits, TooManyStepsTakeOneNode) {
+TEST(SimLimits, one_node_is_simulated_above_the_step_limit) {
   const Shape shape{256, 8};
   const Builder build = builder(Collective::allgather, "ring", shape, call_of(Collective::allgather, 1024));
   EXPECT_THROW(replay(shape, build, Model{}, {.ops = 10'000}), TooLarge);

@@ -16,7 +16,7 @@ std::string theirs(Choice (*rules)(const Question&), C collective, std::uint64_t
   return rules({collective, bytes, shape}).theirs;
 }
 
-TEST(Pick, TakesTheFirstBoundThatHolds) {
+TEST(Pick, first_matching_bound_is_used) {
   EXPECT_EQ(pick("a <8, b <=64, c", 7), "a");
   EXPECT_EQ(pick("a <8, b <=64, c", 8), "b");
   EXPECT_EQ(pick("a <8, b <=64, c", 64), "b");
@@ -25,7 +25,7 @@ TEST(Pick, TakesTheFirstBoundThatHolds) {
   EXPECT_THROW(pick("a <8", 8), std::logic_error);
 }
 
-TEST(OpenMpi, Allreduce) {
+TEST(OpenMpi, allreduce_follows_the_open_mpi_rules) {
   EXPECT_EQ(theirs(openmpi, C::allreduce, 8, {2, 1}), "recursive_doubling");
   EXPECT_EQ(theirs(openmpi, C::allreduce, 1 << 20, {2, 1}), "rabenseifner");
   EXPECT_EQ(theirs(openmpi, C::allreduce, 100'000, {3, 1}), "segmented_ring");
@@ -37,14 +37,14 @@ TEST(OpenMpi, Allreduce) {
   EXPECT_EQ(theirs(openmpi, C::allreduce, 1024, {65536, 8}), "nonoverlapping of in-order_binary and knomial");
 }
 
-TEST(OpenMpi, FallsBackWhereThereIsTooLittle) {
+TEST(OpenMpi, small_messages_use_the_fallback) {
   // 40 ranks, 64 bytes: the table selects segmented ring, but there are only 16 elements.
   EXPECT_EQ(theirs(openmpi, C::allreduce, 64, {40, 1}), "recursive_doubling");
   EXPECT_EQ(theirs(openmpi, C::allreduce, 40'000, {65536, 1}), "basic_linear");
   EXPECT_TRUE(openmpi({C::allreduce, 40'000, {65536, 1}}).phases.empty());
 }
 
-TEST(OpenMpi, OthersOfTheSet) {
+TEST(OpenMpi, other_collectives_follow_the_open_mpi_rules) {
   EXPECT_EQ(theirs(openmpi, C::barrier, 0, {16, 1}), "recursive_doubling");
   EXPECT_EQ(theirs(openmpi, C::barrier, 0, {300, 1}), "tree");
   EXPECT_EQ(theirs(openmpi, C::broadcast, 1 << 20, {32, 1}), "knomial");
@@ -57,7 +57,7 @@ TEST(OpenMpi, OthersOfTheSet) {
   EXPECT_EQ(theirs(openmpi, C::reduce_scatter, 1024, {64, 1}), "butterfly");
 }
 
-TEST(Mpich, Flat) {
+TEST(Mpich, flat_collectives_follow_the_mpich_rules) {
   EXPECT_EQ(theirs(mpich, C::allreduce, 8, {64, 1}), "recursive_doubling");
   EXPECT_EQ(theirs(mpich, C::allreduce, 1024, {64, 1}), "reduce_scatter_allgather");
   EXPECT_EQ(theirs(mpich, C::allreduce, 128, {64, 1}), "recursive_doubling");  // 32 elements, 64 ranks
@@ -71,7 +71,7 @@ TEST(Mpich, Flat) {
   EXPECT_EQ(theirs(mpich, C::alltoall, 257, {64, 1}), "scattered");
 }
 
-TEST(Mpich, NodeByNode) {
+TEST(Mpich, hierarchical_collectives_follow_the_mpich_rules) {
   const Choice allreduce = mpich({C::allreduce, 1 << 20, {64, 8}});
   EXPECT_EQ(allreduce.theirs, "reduce_scatter_allgather of nodes");
   ASSERT_EQ(allreduce.phases.size(), 3U);
@@ -83,7 +83,7 @@ TEST(Mpich, NodeByNode) {
   EXPECT_EQ(theirs(mpich, C::allreduce, 8, {8, 8}), "release_gather");
 }
 
-TEST(Choices, EveryPhaseIsAScheduleOfOurs) {
+TEST(Choices, every_phase_is_a_known_schedule) {
   for (int i = 0; i < schedule::collective_count; ++i) {
     for (const Shape shape : {Shape{2, 1}, Shape{3, 1}, Shape{7, 7}, Shape{16, 4}, Shape{60, 1}, Shape{1000, 8}}) {
       for (std::uint64_t bytes = 4; bytes <= 8 << 20; bytes *= 2) {
@@ -101,7 +101,7 @@ Surveyor surveyor_of_built_in_figures() {
   return Surveyor(Model{}, collectives::Selector({}, {}, schedule::Parameters{}), false, Limits{}, {});
 }
 
-TEST(Surveys, ShowWhatLibrariesWouldTake) {
+TEST(Surveys, surveys_have_the_choices_of_libraries) {
   Surveyor surveyor = surveyor_of_built_in_figures();
   const Survey survey = surveyor.survey({C::allreduce, 1 << 20, {64, 1}});
   ASSERT_EQ(survey.libraries.size(), 2U);

@@ -6,7 +6,7 @@
 namespace hmc::topology {
 namespace {
 
-TEST(CpuLayout, CoresCoverWhatIsAllowedAndDoNotOverlap) {
+TEST(CpuLayout, cores_cover_the_allowed_cpus_without_overlap) {
   const CpuLayout layout = load_cpu_layout();
   std::size_t sum = 0;
   for (const Core& core : layout.cores) {
@@ -16,7 +16,7 @@ TEST(CpuLayout, CoresCoverWhatIsAllowedAndDoNotOverlap) {
   EXPECT_EQ(sum, layout.allowed.count());
 }
 
-TEST(CpuLayout, EachCoreLiesInItsNumaNode) {
+TEST(CpuLayout, each_core_is_inside_of_its_numa_node) {
   const CpuLayout layout = load_cpu_layout();
   ASSERT_FALSE(layout.numa_nodes.empty());
   for (const Core& core : layout.cores) {
@@ -25,7 +25,7 @@ TEST(CpuLayout, EachCoreLiesInItsNumaNode) {
   }
 }
 
-TEST(CpuLayout, HoldsOnlyWhatThisThreadMayUse) {
+TEST(CpuLayout, layout_has_only_allowed_cpus_of_this_thread) {
   const CpuSet before = CpuSet::of_this_thread();
   int last = 0;
   for (int cpu = 0; cpu < 65536; ++cpu) last = before.contains(cpu) ? cpu : last;
@@ -37,7 +37,7 @@ TEST(CpuLayout, HoldsOnlyWhatThisThreadMayUse) {
   EXPECT_EQ(layout.cores.front().cpus, one);
 }
 
-TEST(CpuLayout, DescriptionsNameTheThing) {
+TEST(CpuLayout, descriptions_name_the_object) {
   CpuLayout layout;
   layout.cores = {{0, 0, CpuSet::of({0, 4})}, {1, 0, CpuSet::of({1, 5})}};
   layout.numa_nodes = {{7, 0, CpuSet::of({0, 1, 4, 5})}};

@@ -40,7 +40,7 @@ const Address& some() {
   return address;
 }
 
-TEST(TcpAddresses, ComeBackAsTheyWere) {
+TEST(TcpAddresses, addresses_are_decoded_unchanged) {
   const auto back = decode(encode(some()));
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->machine, some().machine);
@@ -53,25 +53,25 @@ TEST(TcpAddresses, ComeBackAsTheyWere) {
   }
 }
 
-TEST(TcpAddresses, OfARankWithLoopbackOnlyComeBack) {
+TEST(TcpAddresses, loopback_only_rank_is_decoded_unchanged) {
   const auto back = decode(encode(at(7, {})));
   ASSERT_TRUE(back.has_value());
   EXPECT_TRUE(back->ips.empty());
 }
 
-TEST(TcpAddresses, CutShortAreRefused) {
+TEST(TcpAddresses, truncated_addresses_are_rejected) {
   const base::Bytes whole = encode(some());
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
     EXPECT_FALSE(decode(base::ByteView(whole).first(bytes)).has_value()) << bytes;
 }
 
-TEST(TcpAddresses, WithMoreBehindThemAreRefused) {
+TEST(TcpAddresses, trailing_bytes_are_rejected) {
   base::Bytes longer = encode(some());
   longer.push_back(std::byte{0});
   EXPECT_FALSE(decode(longer).has_value());
 }
 
-TEST(TcpAddresses, WithABrokenCountSizeOrPrefixAreRefused) {
+TEST(TcpAddresses, invalid_count_size_or_prefix_is_rejected) {
   const base::Bytes whole = encode(some());
   const auto refused = [&](std::size_t position, unsigned value) {
     base::Bytes broken = whole;
@@ -90,13 +90,13 @@ TEST(TcpAddresses, WithABrokenCountSizeOrPrefixAreRefused) {
   }
 }
 
-TEST(TcpAddresses, WithoutAPortAreRefused) {
+TEST(TcpAddresses, addresses_without_a_port_are_rejected) {
   Address address = some();
   address.port = 0;
   EXPECT_FALSE(decode(encode(address)).has_value());
 }
 
-TEST(TcpAddresses, OfOneMachineAreLoopbackAlone) {
+TEST(TcpAddresses, one_machine_uses_loopback_only) {
   const Address mine = at(7, {ip_of("10.1.2.3", 24)});
   const auto all = candidates(mine, mine);
   ASSERT_EQ(all.size(), 1U);
@@ -104,7 +104,7 @@ TEST(TcpAddresses, OfOneMachineAreLoopbackAlone) {
   EXPECT_EQ(text_of(all[0]), "127.0.0.1:4711");
 }
 
-TEST(TcpAddresses, OfAMachineThatCannotBeToldAreLoopbackLast) {
+TEST(TcpAddresses, unknown_machine_uses_loopback_last) {
   const auto all = candidates(at(0, {ip_of("10.1.2.3", 24)}), at(0, {ip_of("10.1.2.4", 24)}));
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].distance, Distance::network);
@@ -112,7 +112,7 @@ TEST(TcpAddresses, OfAMachineThatCannotBeToldAreLoopbackLast) {
   EXPECT_EQ(texts(at(0, {}), at(0, {})), Texts{"127.0.0.1:4711"});
 }
 
-TEST(TcpAddresses, OfASharedNetworkComeFirst) {
+TEST(TcpAddresses, addresses_of_a_shared_network_are_first) {
   const Address mine = at(1, {ip_of("192.168.5.1", 23), ip_of("2001:db8::1", 64)});
   const Address theirs = at(2, {ip_of("10.0.0.9", 8), ip_of("2001:db8:0:1::9", 64), ip_of("192.168.4.200", 23),
                                 ip_of("192.168.5.7", 24), ip_of("2001:db8::9", 64)});
@@ -121,13 +121,13 @@ TEST(TcpAddresses, OfASharedNetworkComeFirst) {
 }
 
 // A container bridge has the same address on every machine, so that address leads back to this machine.
-TEST(TcpAddresses, ThatAreOnesOwnAreNotTriedOnAnotherMachine) {
+TEST(TcpAddresses, own_addresses_are_not_tried_on_another_machine) {
   const Address mine = at(1, {ip_of("172.17.0.1", 16), ip_of("10.0.0.1", 24)});
   const Address theirs = at(2, {ip_of("172.17.0.1", 16), ip_of("10.0.0.2", 24)});
   EXPECT_EQ(texts(mine, theirs), Texts{"10.0.0.2:4711"});
 }
 
-TEST(TcpAddresses, ThatAreOnesOwnComeLastWhereTheMachineCannotBeTold) {
+TEST(TcpAddresses, own_addresses_are_last_on_an_unknown_machine) {
   const Address mine = at(0, {ip_of("172.17.0.1", 16), ip_of("10.0.0.1", 24)});
   const Address theirs = at(2, {ip_of("172.17.0.1", 16), ip_of("10.9.0.2", 24)});
   EXPECT_EQ(texts(mine, theirs), (Texts{"10.9.0.2:4711", "172.17.0.1:4711", "127.0.0.1:4711"}));
@@ -144,7 +144,7 @@ sockaddr_storage socket_address(const char* text) {
   return out;
 }
 
-TEST(TcpAddresses, OfTheOtherEndSayHowFarItIs) {
+TEST(TcpAddresses, peer_address_has_its_distance) {
   const Address mine = at(1, {ip_of("192.168.5.1", 23), ip_of("2001:db8::1", 64)});
   for (const char* machine : {"127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"})
     EXPECT_EQ(distance_of(mine, socket_address(machine)), Distance::machine) << machine;
@@ -159,7 +159,7 @@ TEST(TcpAddresses, OfTheOtherEndSayHowFarItIs) {
   EXPECT_EQ(all[1].distance, Distance::further);
 }
 
-TEST(TcpAddresses, OfThisProcessCanBeToldToOthers) {
+TEST(TcpAddresses, addresses_of_this_process_can_be_encoded) {
   Address mine = own_address();
   mine.port = 1;
   const auto back = decode(encode(mine));

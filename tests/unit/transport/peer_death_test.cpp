@@ -134,7 +134,7 @@ class PeerDeath : public ::testing::TestWithParam<std::string> {
   int socket_ = -1;
 };
 
-TEST_P(PeerDeath, EndsWhatWaitsForItAndAllThatFollows) {
+TEST_P(PeerDeath, death_ends_waits_and_all_later_transfers) {
   Ticket get = done;
   stop();
   ASSERT_TRUE(side_->channel->get(0, side_->memory.data(), bytes, get).ok());
@@ -149,7 +149,7 @@ TEST_P(PeerDeath, EndsWhatWaitsForItAndAllThatFollows) {
   EXPECT_EQ(side_->channel->atomic({AtomicOp::fetch, 8, 0, 0}, 0, &result, ticket).code, Code::peer_failed);
 }
 
-TEST_P(PeerDeath, FailsAFlushUnderWay) {
+TEST_P(PeerDeath, death_fails_a_flush_in_flight) {
   stop();
   Ticket ticket = done;
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), bytes, ticket).ok());
@@ -160,14 +160,14 @@ TEST_P(PeerDeath, FailsAFlushUnderWay) {
   EXPECT_EQ(side_->wait(flush, std::chrono::seconds(10)).code, Code::peer_failed);
 }
 
-TEST_P(PeerDeath, DoesNotHoldAWireThatCloses) {
+TEST_P(PeerDeath, death_does_not_block_close) {
   end(SIGKILL);
   const auto start = base::Clock::now();
   side_.reset();
   EXPECT_LT(base::Clock::now() - start, in_time);
 }
 
-TEST_P(PeerDeath, APutThatAStoppedPeerDoesNotTakeIsGivenUpInTime) {
+TEST_P(PeerDeath, put_to_a_stopped_peer_is_abandoned_in_time) {
   stop();
   auto source = std::make_unique<std::vector<std::byte>>(bytes);
   std::vector<Ticket> tickets;
@@ -188,7 +188,7 @@ TEST_P(PeerDeath, APutThatAStoppedPeerDoesNotTakeIsGivenUpInTime) {
   EXPECT_EQ(side_->channel->put(0, side_->memory.data(), 8, ticket).code, Code::peer_failed);
 }
 
-TEST_P(PeerDeath, AGetThatAStoppedPeerDoesNotAnswerCostsNothing) {
+TEST_P(PeerDeath, get_from_a_stopped_peer_costs_nothing) {
   stop();
   std::vector<std::byte> got(bytes);
   Ticket get = done;
@@ -209,7 +209,7 @@ TEST_P(PeerDeath, AGetThatAStoppedPeerDoesNotAnswerCostsNothing) {
   EXPECT_EQ(result, 7U);
 }
 
-TEST_P(PeerDeath, APutGivenUpBesideAPeerThatGoesOnCostsNothing) {
+TEST_P(PeerDeath, abandoned_put_beside_an_active_peer_costs_nothing) {
   stop();
   Ticket first = done, second = done;
   std::vector<std::byte> source(bytes, std::byte{1});
@@ -220,7 +220,7 @@ TEST_P(PeerDeath, APutGivenUpBesideAPeerThatGoesOnCostsNothing) {
   EXPECT_TRUE(side_->flush(std::chrono::seconds(10)).ok());
 }
 
-TEST_P(PeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
+TEST_P(PeerDeath, answer_to_a_stopped_peer_releases_its_region_in_time) {
   // The child requests all of this side's memory. It is stopped while it receives the answer.
   const char ask = 'g';
   ASSERT_EQ(::write(socket_, &ask, 1), 1);
@@ -240,7 +240,7 @@ TEST_P(PeerDeath, AnAnswerThatAStoppedPeerDoesNotTakeLeavesARegionInTime) {
   EXPECT_EQ(side_->wire->in_flight(1), 0U) << "the link still reads the region";
 }
 
-TEST_P(PeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
+TEST_P(PeerDeath, stopped_peer_with_unread_data_does_not_block_close) {
   stop();
   Ticket ticket = done;
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(side_->channel->put(0, side_->memory.data(), bytes, ticket).ok());
@@ -251,7 +251,7 @@ TEST_P(PeerDeath, NeitherDoesAPeerThatIsStoppedWithMuchToRead) {
 }
 
 // Small puts have no ticket that could be abandoned: they stay in the wire's memory until it closes.
-TEST_P(PeerDeath, NorDoSmallPutsThatNobodyTakes) {
+TEST_P(PeerDeath, unread_small_puts_do_not_block_close) {
   stop();
   Ticket ticket = done;
   // More than the sockets hold.

@@ -31,7 +31,7 @@ class TwoPages {
   char* start_;
 };
 
-class PeerReadsOfMine : public testing::Test {
+class ProcessReads : public testing::Test {
  protected:
   void SetUp() override {
     if (!reads_.is_readable(&reads_, sizeof reads_)) GTEST_SKIP() << "the system allows no process_vm_readv";
@@ -39,7 +39,7 @@ class PeerReadsOfMine : public testing::Test {
   PeerReads reads_{""};
 };
 
-TEST_F(PeerReadsOfMine, bytes_come_from_where_they_lie) {
+TEST_F(ProcessReads, bytes_are_read_in_place) {
   std::vector<std::uint32_t> from(50'001), to(50'001);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint32_t>(i * 2'654'435'761U);
   ASSERT_TRUE(PeerReads::read(::getpid(), address_of(from.data() + 1), to.data(), 50'000 * 4, 3).ok());
@@ -47,7 +47,7 @@ TEST_F(PeerReadsOfMine, bytes_come_from_where_they_lie) {
   EXPECT_EQ(to[50'000], 0U);
 }
 
-TEST_F(PeerReadsOfMine, a_process_is_known_by_what_it_shows) {
+TEST_F(ProcessReads, process_is_identified_by_its_proof) {
   ReadProbe probe = reads_.probe();
   EXPECT_TRUE(reads_.try_on(probe));
   ++probe.nonce;
@@ -57,14 +57,14 @@ TEST_F(PeerReadsOfMine, a_process_is_known_by_what_it_shows) {
   EXPECT_FALSE(reads_.try_on(probe));
 }
 
-TEST_F(PeerReadsOfMine, memory_that_peers_may_not_read_is_found_before_they_try) {
+TEST_F(ProcessReads, unreadable_memory_is_detected_before_use) {
   const TwoPages pages;
   EXPECT_TRUE(reads_.is_readable(pages.start(), page));
   EXPECT_FALSE(reads_.is_readable(pages.start(), page + 1));
   EXPECT_FALSE(reads_.is_readable(pages.start() + page, 1));
 }
 
-TEST_F(PeerReadsOfMine, half_of_a_buffer_is_a_failure) {
+TEST_F(ProcessReads, partial_read_is_a_failure) {
   const TwoPages pages;
   std::vector<char> to(2 * page);
   const base::Status status = PeerReads::read(::getpid(), address_of(pages.start()), to.data(), 2 * page, 5);
@@ -72,7 +72,7 @@ TEST_F(PeerReadsOfMine, half_of_a_buffer_is_a_failure) {
   EXPECT_EQ(status.peer, 5);
 }
 
-TEST_F(PeerReadsOfMine, a_process_that_is_gone_is_a_peer_that_failed) {
+TEST_F(ProcessReads, ended_process_is_a_peer_failure) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   ::waitpid(child, nullptr, 0);

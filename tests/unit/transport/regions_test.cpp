@@ -8,7 +8,7 @@
 namespace hmc::transport::am {
 namespace {
 
-TEST(MessageRegions, FindsOnlyWhatLiesInside) {
+TEST(MessageRegions, only_ranges_inside_a_region_are_found) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto key = regions.add(memory.data(), memory.size());
@@ -22,7 +22,7 @@ TEST(MessageRegions, FindsOnlyWhatLiesInside) {
   EXPECT_EQ(regions.find({UINT64_MAX, key.nonce}, 0, 1), nullptr);
 }
 
-TEST(MessageRegions, OnlyWhoHasTheKeyGetsIn) {
+TEST(MessageRegions, access_needs_the_key) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto key = regions.add(memory.data(), memory.size());
@@ -35,7 +35,7 @@ TEST(MessageRegions, OnlyWhoHasTheKeyGetsIn) {
   EXPECT_FALSE(nonces.contains(0));
 }
 
-TEST(MessageRegions, AKeyDiesWithItsRegion) {
+TEST(MessageRegions, key_is_invalid_after_deregistration) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto first = regions.add(memory.data(), memory.size());
@@ -47,7 +47,7 @@ TEST(MessageRegions, AKeyDiesWithItsRegion) {
   EXPECT_NE(regions.find(second, 0, 1), nullptr);
 }
 
-TEST(MessageRegions, ASlotThatIsStillReadFromIsNotUsedAgain) {
+TEST(MessageRegions, slot_in_use_is_not_reused) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto first = regions.add(memory.data(), memory.size());
@@ -61,7 +61,7 @@ TEST(MessageRegions, ASlotThatIsStillReadFromIsNotUsedAgain) {
   EXPECT_EQ(regions.add(memory.data(), 50).index, first.index);
 }
 
-TEST(MessageRegions, TheSameMemoryTwiceIsOneRegion) {
+TEST(MessageRegions, same_memory_registered_twice_is_one_region) {
   std::array<std::byte, 100> memory{};
   Regions regions;
   const auto first = regions.add(memory.data(), memory.size());

@@ -10,7 +10,7 @@
 namespace hmc::transport::am {
 namespace {
 
-TEST_F(MessageTarget, SaysWhereALargePutsBytesGoAndSignalsWhenAllAreThere) {
+TEST_F(MessageTarget, large_put_is_received_in_place_and_signals_when_complete) {
   Message put = from_peer(Kind::put_signal);
   put.offset = 16;
   put.bytes = 100;
@@ -26,7 +26,7 @@ TEST_F(MessageTarget, SaysWhereALargePutsBytesGoAndSignalsWhenAllAreThere) {
   EXPECT_EQ(word(0), 0U) << "the next message isn't the one that was due";
 }
 
-TEST_F(MessageTarget, CutsALargePutAtTheBordersOfLandings) {
+TEST_F(MessageTarget, large_put_is_split_at_the_bounds_of_receives) {
   std::array<std::byte, 128> fields{};
   DirectReceive first{.offset = 20, .bytes = 30, .to = fields.data()};
   DirectReceive second{.offset = 50, .bytes = 10, .to = fields.data() + 40};  // adjoins the first
@@ -68,7 +68,7 @@ TEST_F(MessageTarget, CutsALargePutAtTheBordersOfLandings) {
   EXPECT_EQ(target_.place(put, 10).bytes, 30U) << "up to the second";
 }
 
-TEST_F(MessageTarget, WhatHasNoPlaceForAnotherPartStaysInTheRegion) {
+TEST_F(MessageTarget, bytes_outside_of_receives_stay_in_the_region) {
   std::array<std::byte, 128> field{};
   DirectReceive direct{.offset = 0, .bytes = 128, .to = field.data()};
   regions_.find(region_, 0, 1)->receives.push_back(&direct);
@@ -92,7 +92,7 @@ TEST_F(MessageTarget, WhatHasNoPlaceForAnotherPartStaysInTheRegion) {
   EXPECT_EQ(direct.parts[0].end, 4U);
 }
 
-TEST_F(MessageTarget, HasNoPlaceForALargePutThatLeavesItsRegion) {
+TEST_F(MessageTarget, large_put_outside_of_its_region_is_dropped) {
   std::uint64_t refused = 0;
   for (const auto& [offset, bytes, signal] : {std::array<std::uint64_t, 3>{29, 100, 0},
                                               {129, 1, 0},
@@ -115,7 +115,7 @@ TEST_F(MessageTarget, HasNoPlaceForALargePutThatLeavesItsRegion) {
   EXPECT_TRUE(peers_.at(1).failure.ok());
 }
 
-TEST_F(MessageTarget, HasNoPlaceAnyMoreWhenTheRegionGoesInTheMiddle) {
+TEST_F(MessageTarget, large_put_is_dropped_after_deregistration) {
   Message put = from_peer(Kind::put_signal);
   put.bytes = 100;
   put.first = 120;
@@ -133,7 +133,7 @@ TEST_F(MessageTarget, HasNoPlaceAnyMoreWhenTheRegionGoesInTheMiddle) {
   EXPECT_TRUE(peers_.at(1).failure.ok());
 }
 
-TEST_F(MessageTarget, DistrustsAPeerWhoseLargeMessageMayHaveNoBytes) {
+TEST_F(MessageTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
   for (const Kind kind : {Kind::get, Kind::atomic, Kind::flush, Kind::result, Kind::flushed, Kind::refused}) {
     Peers peers(link_, tickets_, quiet_);
     peers.know(std::vector<base::Bytes>(3));
@@ -151,7 +151,7 @@ TEST_F(MessageTarget, DistrustsAPeerWhoseLargeMessageMayHaveNoBytes) {
   }
 }
 
-TEST_F(MessageTarget, BeginsNoLargeMessageOfAStrangerNorOneOutOfOrder) {
+TEST_F(MessageTarget, large_message_of_an_unknown_or_reordered_peer_is_not_started) {
   Message put = from_peer(Kind::put);
   put.bytes = 100;
   put.secret = secret + 1;
@@ -164,7 +164,7 @@ TEST_F(MessageTarget, BeginsNoLargeMessageOfAStrangerNorOneOutOfOrder) {
   EXPECT_EQ(peers_.at(1).failure.code, Code::error);
 }
 
-TEST_F(MessageTarget, PutsALargeAnswerIntoItsDestinationAndCountsItOnce) {
+TEST_F(MessageTarget, large_answer_is_written_to_its_destination_and_counted_once) {
   std::array<std::byte, 64> destination{};
   const Ticket get = tickets_.open({.peer = 1, .left = 64, .destination = destination.data(), .bytes = 64});
   std::mutex lock;
@@ -181,7 +181,7 @@ TEST_F(MessageTarget, PutsALargeAnswerIntoItsDestinationAndCountsItOnce) {
   EXPECT_TRUE(tickets_.test(get, lock).ok());
 }
 
-TEST_F(MessageTarget, HasNoPlaceForALargeAnswerThatNobodyWaitsForOrThatIsTooLong) {
+TEST_F(MessageTarget, unexpected_or_oversized_large_answer_is_dropped) {
   std::array<std::byte, 64> destination{};
   const Ticket get = tickets_.open({.peer = 1, .left = 64, .destination = destination.data(), .bytes = 64});
   std::mutex lock;

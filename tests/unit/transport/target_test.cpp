@@ -17,7 +17,7 @@
 namespace hmc::transport::am {
 namespace {
 
-TEST_F(MessageTarget, WritesWhereItIsToldInsideTheRegion) {
+TEST_F(MessageTarget, put_writes_inside_of_the_region) {
   Message put = from_peer(Kind::put);
   put.offset = 120;
   receive(put, 8);
@@ -33,7 +33,7 @@ void ride(std::vector<std::byte>& all, Message message, std::span<const std::byt
   all.insert(all.end(), data.begin(), data.end());
 }
 
-TEST_F(MessageTarget, CarriesOutWhatRidesWithAMessageAfterIt) {
+TEST_F(MessageTarget, attached_operations_run_after_their_message) {
   const std::array<std::byte, 3> first{std::byte{1}, std::byte{2}, std::byte{3}};
   const std::array<std::byte, 2> second{std::byte{4}, std::byte{5}};
   std::vector<std::byte> all(first.begin(), first.end());
@@ -55,7 +55,7 @@ TEST_F(MessageTarget, CarriesOutWhatRidesWithAMessageAfterIt) {
   EXPECT_EQ(std::ranges::count(memory_, untouched), static_cast<std::ptrdiff_t>(memory_.size() - 4 - 8));
 }
 
-TEST_F(MessageTarget, BelievesNothingMoreOfAPeerWhoseMessageIsNotWhole) {
+TEST_F(MessageTarget, truncated_message_fails_the_peer) {
   std::vector<std::byte> all;
   Message next = from_peer(Kind::put);
   next.sequence = --sequence_;
@@ -82,7 +82,7 @@ TEST_F(MessageTarget, BelievesNothingMoreOfAPeerWhoseMessageIsNotWhole) {
   EXPECT_TRUE(clean());
 }
 
-TEST_F(MessageTarget, WritesNothingPastTheEnd) {
+TEST_F(MessageTarget, put_past_the_end_is_rejected) {
   for (const std::uint64_t offset : {121UL, 128UL, 129UL, UINT64_MAX, UINT64_MAX - 3}) {
     Message put = from_peer(Kind::put);
     put.offset = offset;
@@ -103,7 +103,7 @@ TEST_F(MessageTarget, WritesNothingPastTheEnd) {
   EXPECT_TRUE(clean());
 }
 
-TEST_F(MessageTarget, TouchesNoMisalignedWordAndNoOddWidth) {
+TEST_F(MessageTarget, misaligned_word_and_invalid_width_are_rejected) {
   Message atomic = from_peer(Kind::atomic);
   atomic.offset = 4;
   receive(atomic, 0);
@@ -119,7 +119,7 @@ TEST_F(MessageTarget, TouchesNoMisalignedWordAndNoOddWidth) {
   EXPECT_TRUE(clean());
 }
 
-TEST_F(MessageTarget, DistrustsAPeerWhoseMessagesWereReordered) {
+TEST_F(MessageTarget, reordered_messages_fail_the_peer) {
   (void)from_peer(Kind::put);  // a lost message
   receive(from_peer(Kind::put), 8);
   EXPECT_TRUE(clean());
@@ -130,7 +130,7 @@ TEST_F(MessageTarget, DistrustsAPeerWhoseMessagesWereReordered) {
 
 // A thread that polls on another core and loads the signal also sees the bytes. (A rank that makes progress itself
 // can't detect an error: it polls only before or after the whole message.)
-TEST_F(MessageTarget, TheSignalComesAfterTheBytes) {
+TEST_F(MessageTarget, signal_is_written_after_the_bytes) {
   constexpr std::uint64_t over = UINT64_MAX;
   constexpr std::size_t bytes = 8192;
   std::vector<std::uint64_t> memory(bytes / 8 + 1);
@@ -164,7 +164,7 @@ TEST_F(MessageTarget, TheSignalComesAfterTheBytes) {
   EXPECT_EQ(early, 0U);
 }
 
-TEST_F(MessageTarget, AStrangersMessageChangesNothing) {
+TEST_F(MessageTarget, message_of_an_unknown_peer_changes_nothing) {
   for (const std::uint64_t guess : {0UL, secret + 1, region_.nonce, UINT64_MAX}) {
     Message put = from_peer(Kind::put);
     put.secret = guess;
@@ -184,7 +184,7 @@ TEST_F(MessageTarget, AStrangersMessageChangesNothing) {
   EXPECT_EQ(target_.refusals().strangers, 8U);
 }
 
-TEST_F(MessageTarget, ManyRefusalsTakeFewLinesOfTheLog) {
+TEST_F(MessageTarget, many_rejections_write_few_log_lines) {
   Target target{0, secret, peers_, tickets_, regions_, base::Log(base::LogLevel::error)};
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 130; ++i) {
@@ -198,7 +198,7 @@ TEST_F(MessageTarget, ManyRefusalsTakeFewLinesOfTheLog) {
   EXPECT_NE(text.find("(128 such refusals)"), std::string::npos) << text;
 }
 
-TEST_F(MessageTarget, ARefusedRequestHurtsNothingElse) {
+TEST_F(MessageTarget, rejected_request_does_not_affect_others) {
   Message put = from_peer(Kind::put);
   ++put.nonce;  // of a region that was deregistered
   receive(put, 8);
@@ -213,7 +213,7 @@ TEST_F(MessageTarget, ARefusedRequestHurtsNothingElse) {
   EXPECT_TRUE(peers_.at(1).failure.ok());
 }
 
-TEST_F(MessageTarget, ARefusalEndsItsTransferAndThatWayOnly) {
+TEST_F(MessageTarget, rejection_ends_only_its_transfer) {
   const Regions::Key gone{3, 77};
   const Ticket get = tickets_.open({.peer = 1, .left = 8});
   const Ticket other = tickets_.open({.peer = 1, .left = 8});
@@ -231,7 +231,7 @@ TEST_F(MessageTarget, ARefusalEndsItsTransferAndThatWayOnly) {
   EXPECT_FALSE(target_.was_refused(2, gone));
 }
 
-TEST_F(MessageTarget, ARefusedPutIsToldByTheNextFlush) {
+TEST_F(MessageTarget, rejected_put_is_reported_by_the_next_flush) {
   const Regions::Key theirs{5, 99};
   target_.begin_way(1, theirs);
   for (const bool refused : {true, false}) {
@@ -241,7 +241,7 @@ TEST_F(MessageTarget, ARefusedPutIsToldByTheNextFlush) {
 }
 
 // Ranks drop teams and windows at different times. After a rank's own channel has ended, refusals are ignored.
-TEST_F(MessageTarget, ARefusedPutOfAWayThatHasEndedIsNobodysBusiness) {
+TEST_F(MessageTarget, rejected_put_of_a_closed_channel_is_ignored) {
   const Regions::Key theirs{5, 99}, others{6, 98};
   refuse_put_to(theirs);  // after the channel's end
   EXPECT_EQ(flush_to_peer(), Code::success);
@@ -260,7 +260,7 @@ TEST_F(MessageTarget, ARefusedPutOfAWayThatHasEndedIsNobodysBusiness) {
   EXPECT_EQ(flush_to_peer(), Code::error);
 }
 
-TEST_F(MessageTarget, AnAnswerToWhatWasGivenUpIsDropped) {
+TEST_F(MessageTarget, answer_to_an_abandoned_get_is_dropped) {
   std::array<std::byte, 8> destination{};
   const Ticket get = tickets_.open({.peer = 1, .left = 8, .destination = destination.data(), .bytes = 8});
   tickets_.drop(get);
@@ -275,7 +275,7 @@ TEST_F(MessageTarget, AnAnswerToWhatWasGivenUpIsDropped) {
   EXPECT_EQ(tickets_.test(heir, lock).code, Code::in_progress);
 }
 
-TEST_F(MessageTarget, AnswersFromARegionThatGoesAreNotSent) {
+TEST_F(MessageTarget, answers_from_a_deregistered_region_are_not_sent) {
   Message get = from_peer(Kind::get);
   get.first = 128;
   receive(get, 0);
@@ -288,7 +288,7 @@ TEST_F(MessageTarget, AnswersFromARegionThatGoesAreNotSent) {
   EXPECT_FALSE(target_.owes());
 }
 
-TEST_F(MessageTarget, SurvivesAnyMessage) {
+TEST_F(MessageTarget, random_messages_do_no_harm) {
   std::mt19937_64 random(7);
   alignas(8) std::array<std::byte, 64> destination{};
   std::uint64_t result = 0;

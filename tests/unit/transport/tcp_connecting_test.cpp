@@ -19,7 +19,7 @@
 namespace hmc::transport::tcp {
 namespace {
 
-TEST(TcpLink, TwoThatBeginAtOnceKeepTheirOrderBothWays) {
+TEST(TcpLink, simultaneous_connects_keep_order_in_both_directions) {
   Station one(0), two(1);
   ASSERT_TRUE(one.connect(two).ok());
   ASSERT_TRUE(two.connect(one).ok());
@@ -38,7 +38,7 @@ TEST(TcpLink, TwoThatBeginAtOnceKeepTheirOrderBothWays) {
   }
 }
 
-TEST(TcpLink, OfTwoThatBeginAtOnceTheHigherWaitsForTheLowersCall) {
+TEST(TcpLink, higher_rank_waits_for_the_connect_of_the_lower) {
   constexpr Patience patient{.call_ns = 60'000'000'000};
   Station lower(0, 2, patient), higher(1, 2, patient);
   ASSERT_TRUE(higher.connect(lower).ok());
@@ -52,7 +52,7 @@ TEST(TcpLink, OfTwoThatBeginAtOnceTheHigherWaitsForTheLowersCall) {
   EXPECT_EQ(higher.link.describe(0), "a connection that it made");
 }
 
-TEST(TcpLink, WhoWaitsForACallInVainMakesTheConnection) {
+TEST(TcpLink, missing_connect_of_the_peer_is_replaced) {
   Station lower(0), higher(1, 2, {.call_ns = 5'000'000});
   ASSERT_TRUE(higher.connect(lower).ok());
   for (std::size_t i = 0; i < 3; ++i) higher.say(lower, pattern(10000 * i, i));
@@ -64,7 +64,7 @@ TEST(TcpLink, WhoWaitsForACallInVainMakesTheConnection) {
   EXPECT_NE(higher.link.describe(0), "a connection that it made");
 }
 
-TEST(TcpLink, CutWhileItWaitsForACallItGivesBackWhatItHad) {
+TEST(TcpLink, disconnect_while_waiting_for_a_connect_returns_messages) {
   Station lower(0), higher(1, 2, {.call_ns = 60'000'000'000});
   ASSERT_TRUE(higher.connect(lower).ok());
   higher.say(lower, pattern(100, 1));
@@ -73,7 +73,7 @@ TEST(TcpLink, CutWhileItWaitsForACallItGivesBackWhatItHad) {
   EXPECT_EQ(higher.failed[0].code, Code::peer_failed);
 }
 
-TEST(TcpLink, WhereNobodyListensTheCauseIsTold) {
+TEST(TcpLink, refused_connection_reports_the_cause) {
   base::Bytes address;
   {
     const Station gone(1);
@@ -91,7 +91,7 @@ TEST(TcpLink, WhereNobodyListensTheCauseIsTold) {
   EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(5));
 }
 
-TEST(TcpLink, AnAddressThatCannotBeReadIsRefused) {
+TEST(TcpLink, unreadable_address_is_rejected) {
   Station client(0);
   EXPECT_EQ(client.link.connect(1, base::Bytes(5)).code, Code::refused);
 }
@@ -125,7 +125,7 @@ class DeafPort {
 constexpr Patience soon{.each_ns = 200'000'000, .last_ns = 400'000'000, .call_ns = 0};
 
 // If a path works in one direction only, or a SYN is lost, the connection that the other side made is used.
-TEST(TcpLink, WhoHasReachedUsIsTalkedToThoughHeDoesNotAnswer) {
+TEST(TcpLink, accepted_connection_is_used_before_an_answer) {
   const DeafPort deaf;
   Station client(0, 2, soon), server(1);
   ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
@@ -143,7 +143,7 @@ TEST(TcpLink, WhoHasReachedUsIsTalkedToThoughHeDoesNotAnswer) {
   ASSERT_TRUE(drive_until({&client, &server}, [&] { return server.came.size() == 2; }));
 }
 
-TEST(TcpLink, WhoDoesNotAnswerIsGivenUpAndTheCauseIsTold) {
+TEST(TcpLink, unanswered_connect_is_abandoned_with_the_cause) {
   const DeafPort deaf;
   Station client(0, 2, soon), to(1);
   ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
@@ -155,7 +155,7 @@ TEST(TcpLink, WhoDoesNotAnswerIsGivenUpAndTheCauseIsTold) {
   EXPECT_TRUE(client.link.arm()) << "a connection that is gone is still counted";
 }
 
-TEST(TcpLink, CutWhileItConnectsItGivesBackWhatItHad) {
+TEST(TcpLink, disconnect_while_connecting_returns_messages) {
   const DeafPort deaf;
   for (const bool at_once : {true, false}) {
     Station client(0), to(1);
@@ -182,7 +182,7 @@ std::string prepared(const char* before, Distance distance, Bbr bbr) {
   return name;
 }
 
-TEST(TcpConnection, PrefersRenoToBbrOnlyNearAndUnlessTheSystemsChoiceIsWanted) {
+TEST(TcpConnection, reno_replaces_bbr_only_on_near_connections) {
   EXPECT_TRUE(prefers_reno("bbr", Distance::machine, Bbr::replace));
   EXPECT_TRUE(prefers_reno("bbr2", Distance::network, Bbr::replace));
   EXPECT_FALSE(prefers_reno("bbr", Distance::further, Bbr::replace));
@@ -191,12 +191,12 @@ TEST(TcpConnection, PrefersRenoToBbrOnlyNearAndUnlessTheSystemsChoiceIsWanted) {
 }
 
 // Every kernel has reno and allows every process to choose it.
-TEST(TcpConnection, KeepsTheSystemsCongestionControlUnlessItIsBbr) {
+TEST(TcpConnection, system_congestion_control_is_kept_unless_bbr) {
   for (const Distance distance : {Distance::machine, Distance::network, Distance::further})
     EXPECT_EQ(prepared("reno", distance, Bbr::replace), "reno");
 }
 
-TEST(TcpConnection, TakesRenoInPlaceOfBbrOnTheNearUnlessTheSystemsChoiceIsWanted) {
+TEST(TcpConnection, reno_is_set_in_place_of_bbr_on_near_connections) {
   if (prepared("bbr", Distance::further, Bbr::replace).empty())
     GTEST_SKIP() << "this kernel has no bbr, or doesn't allow it";
   EXPECT_EQ(prepared("bbr", Distance::machine, Bbr::replace), "reno");

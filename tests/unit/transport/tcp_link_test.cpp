@@ -19,7 +19,7 @@ namespace {
 
 using Sizes = std::vector<std::size_t>;
 
-TEST(TcpLink, BringsEverySizeAroundItsBordersInOrder) {
+TEST(TcpLink, every_size_around_thresholds_is_received_in_order) {
   Station server(0), client(1);
   const Sizes sizes{0,
                     1,
@@ -49,7 +49,7 @@ TEST(TcpLink, BringsEverySizeAroundItsBordersInOrder) {
   EXPECT_TRUE(drive_until({&client}, [&] { return client.sent_well == sizes.size(); }));
 }
 
-TEST(TcpLink, WhoeverWasTalkedToAnswersOnTheSameConnection) {
+TEST(TcpLink, answer_uses_the_same_connection) {
   Station server(0), client(1);
   expect_served(server, client);
   ASSERT_TRUE(server.connect(client).ok());
@@ -59,7 +59,7 @@ TEST(TcpLink, WhoeverWasTalkedToAnswersOnTheSameConnection) {
   EXPECT_TRUE(client.came[0].data == pattern(20000, 3));
 }
 
-TEST(TcpLink, ARankTalksToItself) {
+TEST(TcpLink, rank_sends_to_itself) {
   Station self(0, 1);
   ASSERT_TRUE(self.connect(self).ok());
   for (const std::size_t bytes : Sizes{10, 100000, 0}) self.say(self, pattern(bytes, bytes));
@@ -69,7 +69,7 @@ TEST(TcpLink, ARankTalksToItself) {
   EXPECT_TRUE(drive_until({&self}, [&] { return self.link.ending() == 0; }));
 }
 
-TEST(TcpLink, FramesCutAtEveryBorderArriveWhole) {
+TEST(TcpLink, frames_split_at_every_border_are_complete) {
   Station server(0), sender(1);
   RawSocket raw(server.port());
   std::size_t count = 0;
@@ -93,7 +93,7 @@ TEST(TcpLink, FramesCutAtEveryBorderArriveWhole) {
 }
 
 // The receiver of the first may meanwhile set a direct receive for the next.
-TEST(TcpLink, AfterALargeOneATurnIsOver) {
+TEST(TcpLink, progress_returns_after_a_large_message) {
   Station server(0), sender(1);
   RawSocket raw(server.port());
   constexpr std::size_t bytes = 40'000, many = 4;
@@ -115,7 +115,7 @@ TEST(TcpLink, AfterALargeOneATurnIsOver) {
   for (std::size_t i = 0; i < many; ++i) EXPECT_TRUE(server.came[i].data == pattern(bytes, i));
 }
 
-TEST(TcpLink, FramesThatComeByteByByteArriveWhole) {
+TEST(TcpLink, frames_received_byte_by_byte_are_complete) {
   Station server(0), sender(1);
   RawSocket raw(server.port());
   for (const std::size_t bytes : Sizes{9, 0, most_gathered, most_gathered + 40}) {
@@ -131,7 +131,7 @@ TEST(TcpLink, FramesThatComeByteByByteArriveWhole) {
   }
 }
 
-TEST(TcpLink, BytesWhosePlaceGoesInTheMiddleAreReadToWaste) {
+TEST(TcpLink, bytes_without_a_destination_are_discarded) {
   Station server(0), client(1);
   expect_served(server, client);
   const auto data = pattern(300000, 5);
@@ -151,7 +151,7 @@ TEST(TcpLink, BytesWhosePlaceGoesInTheMiddleAreReadToWaste) {
   EXPECT_TRUE(server.came[2].data == pattern(11, 6));
 }
 
-TEST(TcpLink, APeerThatLeavesIsLost) {
+TEST(TcpLink, closed_peer_is_lost) {
   Station server(0);
   auto client = std::make_unique<Station>(1);
   expect_served(server, *client);
@@ -161,7 +161,7 @@ TEST(TcpLink, APeerThatLeavesIsLost) {
   EXPECT_EQ(server.lost_ranks[0].second, "the connection ended");
 }
 
-TEST(TcpLink, APeerThatLeavesInTheMiddleOfAMessageFailsIt) {
+TEST(TcpLink, peer_closed_during_a_message_fails_it) {
   Station server(0);
   auto client = std::make_unique<Station>(1);
   expect_served(server, *client);
@@ -177,7 +177,7 @@ TEST(TcpLink, APeerThatLeavesInTheMiddleOfAMessageFailsIt) {
 }
 
 // With two connections: the end of one must not be reported before the unread bytes of the other.
-TEST(TcpLink, WhatALeavingPeerHasSaidArrivesBeforeItsEnd) {
+TEST(TcpLink, messages_of_a_closing_peer_are_received_before_its_end) {
   Station one(0);
   auto two = std::make_unique<Station>(1);
   ASSERT_TRUE(one.connect(*two).ok());
@@ -196,7 +196,7 @@ TEST(TcpLink, WhatALeavingPeerHasSaidArrivesBeforeItsEnd) {
 }
 
 // Then the peer's kernel sends a reset instead of a FIN.
-TEST(TcpLink, WhatALeavingPeerHasSaidArrivesThoughItDidNotReadAll) {
+TEST(TcpLink, messages_of_a_closing_peer_are_received_despite_unread_data) {
   for (const std::size_t unread : Sizes{3000, 64 << 20}) {  // already written, and still being written
     Station server(0);
     auto client = std::make_unique<Station>(1);
@@ -216,7 +216,7 @@ TEST(TcpLink, WhatALeavingPeerHasSaidArrivesThoughItDidNotReadAll) {
   }
 }
 
-TEST(TcpLink, ACloseIsOverWhenThePeersKernelHasEverything) {
+TEST(TcpLink, close_completes_when_the_peer_kernel_has_all_bytes) {
   Station server(0);
   auto client = std::make_unique<Station>(1);
   expect_served(server, *client);
@@ -230,7 +230,7 @@ TEST(TcpLink, ACloseIsOverWhenThePeersKernelHasEverything) {
   EXPECT_TRUE(server.came[1].data == pattern(100000, 8));
 }
 
-TEST(TcpLink, CutWhileItsSocketIsFullItGivesBackWhatItHad) {
+TEST(TcpLink, disconnect_with_a_full_socket_returns_messages) {
   Station server(0), client(1);
   expect_served(server, client);
   client.say(server, pattern(64 << 20, 1));
@@ -258,7 +258,7 @@ class FewDescriptors {
   rlimit before_{};
 };
 
-TEST(TcpLink, WithoutDescriptorsWhoKnocksIsTurnedAwayAndLaterOnesGetIn) {
+TEST(TcpLink, connections_without_descriptors_are_rejected_and_accepted_later) {
   Station server(0), client(1);
   std::vector<RawSocket> knocking(3);
   {
@@ -270,7 +270,7 @@ TEST(TcpLink, WithoutDescriptorsWhoKnocksIsTurnedAwayAndLaterOnesGetIn) {
   expect_served(server, client);
 }
 
-TEST(TcpLink, WithoutDescriptorsAStrangerIsNoFailureAndAPeerIsOne) {
+TEST(TcpLink, missing_descriptors_fail_only_known_peers) {
   const base::Waiter waiter(base::NodePage::create(1), 0, false);
   Station server(0, 2, {.call_ns = 0}, &waiter), client(1);
   RawSocket silent, talks;
@@ -297,7 +297,7 @@ TEST(TcpLink, WithoutDescriptorsAStrangerIsNoFailureAndAPeerIsOne) {
       << waiter.page().abort_text();
 }
 
-TEST(TcpLink, ARankWithoutDescriptorsThatConnectsIsNamedItself) {
+TEST(TcpLink, connecting_rank_without_descriptors_names_itself) {
   const base::Waiter waiter(base::NodePage::create(1), 0, false);
   Station server(1), client(0, 2, {.call_ns = 0}, &waiter);
   const FewDescriptors few;
@@ -310,7 +310,7 @@ TEST(TcpLink, ARankWithoutDescriptorsThatConnectsIsNamedItself) {
 
 // A forked process of the user's program keeps the sockets open until it calls exec: the poll set must not report those
 // that are closed here.
-TEST(TcpLink, AConnectionThatAForkedProcessKeepsIsForgotten) {
+TEST(TcpLink, connection_kept_by_a_forked_process_is_forgotten) {
   Station server(0), client(1);
   RawSocket raw(server.port());
   settle(server);

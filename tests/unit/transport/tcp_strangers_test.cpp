@@ -12,7 +12,7 @@
 namespace hmc::transport::tcp {
 namespace {
 
-TEST(TcpLink, AStrangersGarbageIsDroppedAndCounted) {
+TEST(TcpLink, garbage_of_an_unknown_peer_is_dropped_and_counted) {
   Station server(0), client(1);
   for (int kind = 0; kind < 3; ++kind) {
     RawSocket raw(server.port());
@@ -28,7 +28,7 @@ TEST(TcpLink, AStrangersGarbageIsDroppedAndCounted) {
   expect_served(server, client);
 }
 
-TEST(TcpLink, AHeaderWithAWrongSecretIsAStrangers) {
+TEST(TcpLink, header_with_a_wrong_secret_is_unknown) {
   Station server(0), client(1);
   expect_served(server, client);
   RawSocket raw(server.port());
@@ -41,7 +41,7 @@ TEST(TcpLink, AHeaderWithAWrongSecretIsAStrangers) {
   EXPECT_TRUE(server.lost_ranks.empty()) << "the rank whose name was taken is hurt";
 }
 
-TEST(TcpLink, StrangersWhoSayNothingAreFewAndARankGetsIn) {
+TEST(TcpLink, silent_connections_are_limited_and_a_rank_can_connect) {
   Station server(0), client(1);
   std::vector<std::unique_ptr<RawSocket>> silent;
   constexpr std::ptrdiff_t most = 64 + 2;
@@ -57,7 +57,7 @@ TEST(TcpLink, StrangersWhoSayNothingAreFewAndARankGetsIn) {
 }
 
 // The rank's first message may have arrived but not been read.
-TEST(TcpLink, ARankAmongManyStrangersIsNotTakenForOne) {
+TEST(TcpLink, rank_among_many_unknown_peers_is_accepted) {
   Station server(0), client(1);
   RawSocket rank(server.port()), other(server.port()), third(server.port());
   settle(server);
@@ -70,7 +70,7 @@ TEST(TcpLink, ARankAmongManyStrangersIsNotTakenForOne) {
   EXPECT_TRUE(server.lost_ranks.empty());
 }
 
-TEST(TcpLink, AConnectionThatSpeaksForASecondRankIsCut) {
+TEST(TcpLink, connection_that_names_a_second_rank_is_closed) {
   Station server(0, 3), one(1, 3), two(2, 3);
   RawSocket raw(server.port());
   ASSERT_TRUE(raw.say(frame(one.message_to(server, 4), pattern(4, 1))));
@@ -82,7 +82,7 @@ TEST(TcpLink, AConnectionThatSpeaksForASecondRankIsCut) {
   EXPECT_EQ(server.lost_ranks[0].first, 1);
 }
 
-TEST(TcpLink, ALengthThatTheMessageDoesNotConfirmIsCut) {
+TEST(TcpLink, inconsistent_length_closes_the_connection) {
   Station server(0), client(1);
   RawSocket raw(server.port());
   auto all = frame(client.message_to(server, 8), pattern(8, 1));
@@ -93,7 +93,7 @@ TEST(TcpLink, ALengthThatTheMessageDoesNotConfirmIsCut) {
   EXPECT_TRUE(server.came.empty());
 }
 
-TEST(TcpLink, ALargeMessageThatIsNotBelievedCostsTheConnection) {
+TEST(TcpLink, invalid_large_message_closes_the_connection) {
   Station server(0), client(1);
   expect_served(server, client);
   server.believes = false;

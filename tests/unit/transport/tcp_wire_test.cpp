@@ -79,7 +79,7 @@ class TcpWire : public ::testing::Test {
   std::unique_ptr<Side> one_ = std::make_unique<Side>(1);
 };
 
-TEST_F(TcpWire, PutsAndGetsOfSizesAroundItsBordersAreRightToTheByte) {
+TEST_F(TcpWire, puts_and_gets_around_thresholds_are_correct) {
   meet();
   std::size_t seed = 0;
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{1024}, std::size_t{1025}, most_gathered - 1,
@@ -102,7 +102,7 @@ TEST_F(TcpWire, PutsAndGetsOfSizesAroundItsBordersAreRightToTheByte) {
   }
 }
 
-TEST_F(TcpWire, APeerThatClosesFailsWhatIsAskedOfIt) {
+TEST_F(TcpWire, closed_peer_fails_its_transfers) {
   meet();
   std::vector<std::byte> got(64);
   ASSERT_TRUE(zero_->get(0, got).ok());
@@ -114,7 +114,7 @@ TEST_F(TcpWire, APeerThatClosesFailsWhatIsAskedOfIt) {
   EXPECT_EQ(zero_->get(0, got).code, Code::peer_failed) << "it sticks";
 }
 
-TEST_F(TcpWire, WhereNobodyListensTheCauseIsToldWithinSeconds) {
+TEST_F(TcpWire, refused_connection_reports_the_cause_within_seconds) {
   const base::Bytes key = one_->register_region(), address = one_->wire->address();
   one_->wire.reset();
   zero_->meet(address, key);
@@ -128,9 +128,9 @@ TEST_F(TcpWire, WhereNobodyListensTheCauseIsToldWithinSeconds) {
 }
 
 /// Rank 1 is the test itself: it sends to rank 0 by a socket, with valid secrets and keys.
-class TcpWireSpokenTo : public TcpWire {
+class TcpWireTarget : public TcpWire {
  protected:
-  TcpWireSpokenTo() {
+  TcpWireTarget() {
     const base::Bytes key = zero_->register_region();
     base::ByteReader in_key(key);
     region_.index = in_key.number<std::uint64_t>();
@@ -165,7 +165,7 @@ class TcpWireSpokenTo : public TcpWire {
   std::uint64_t sequence_ = 0;
 };
 
-TEST_F(TcpWireSpokenTo, ALargePutWhoseRegionIsDeregisteredInTheMiddleIsRefusedAndOthersGoOn) {
+TEST_F(TcpWireTarget, large_put_into_a_deregistered_region_is_rejected_and_others_continue) {
   const auto data = pattern(100000, 1);
   const auto all = frame(message(Kind::put, data.size()), data);
   ASSERT_TRUE(raw_.say(std::span(all).first(50000)));
@@ -198,7 +198,7 @@ TEST_F(TcpWireSpokenTo, ALargePutWhoseRegionIsDeregisteredInTheMiddleIsRefusedAn
   zero_->wire->deregister_region(heir_region);
 }
 
-TEST_F(TcpWireSpokenTo, ALargeMessageOfAKindWithoutBytesCostsThePeer) {
+TEST_F(TcpWireTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
   ASSERT_TRUE(raw_.say(frame(message(Kind::flush, 20000), pattern(20000, 1))));
   ASSERT_TRUE(until([&] { return raw_.ended(); }));
   Ticket ticket = done;
@@ -206,7 +206,7 @@ TEST_F(TcpWireSpokenTo, ALargeMessageOfAKindWithoutBytesCostsThePeer) {
   EXPECT_EQ(zero_->wire->refusals().strangers, 0U);
 }
 
-TEST_F(TcpWireSpokenTo, AStrangerChangesNothing) {
+TEST_F(TcpWireTarget, unknown_peer_changes_nothing) {
   Message put = message(Kind::put, 20000);
   put.secret ^= 1;
   ASSERT_TRUE(raw_.say(frame(put, pattern(20000, 1))));

@@ -30,9 +30,9 @@ class MessageTickets : public ::testing::Test {
   std::mutex lock_;
 };
 
-TEST_F(MessageTickets, NumberZeroIsDone) { EXPECT_TRUE(test(done).ok()); }
+TEST_F(MessageTickets, number_zero_is_done) { EXPECT_TRUE(test(done).ok()); }
 
-TEST_F(MessageTickets, WithoutMemoryThereIsNone) {
+TEST_F(MessageTickets, allocation_failure_returns_no_ticket) {
   std::vector<Ticket> before;
   before.reserve(1000);
   before.push_back(tickets_.open({.peer = 1, .left = 1}));
@@ -55,7 +55,7 @@ TEST_F(MessageTickets, WithoutMemoryThereIsNone) {
   }
 }
 
-TEST_F(MessageTickets, EndsWhenNothingIsLeft) {
+TEST_F(MessageTickets, ticket_ends_when_nothing_is_left) {
   const Ticket ticket = tickets_.open({.peer = 1, .left = 3});
   EXPECT_NE(ticket, done);
   tickets_.advance(ticket, 2);
@@ -65,7 +65,7 @@ TEST_F(MessageTickets, EndsWhenNothingIsLeft) {
   EXPECT_TRUE(test(ticket).ok());
 }
 
-TEST_F(MessageTickets, ASlotIsUsedAgainWithoutAnybodyAsking) {
+TEST_F(MessageTickets, slot_is_reused_without_a_query) {
   const Ticket first = tickets_.open({.peer = 1, .left = 1});
   tickets_.advance(first, 1);
   const Ticket second = tickets_.open({.peer = 1, .left = 1});
@@ -77,7 +77,7 @@ TEST_F(MessageTickets, ASlotIsUsedAgainWithoutAnybodyAsking) {
   EXPECT_EQ(test(second).code, Code::in_progress);
 }
 
-TEST_F(MessageTickets, AFailureIsToldOnceAndThenForgotten) {
+TEST_F(MessageTickets, failure_is_reported_once) {
   const Ticket ticket = tickets_.open({.peer = 4, .left = 2});
   tickets_.fail(ticket, base::Status::failure(Code::peer_failed, "gone", 4));
   tickets_.advance(ticket, 2);
@@ -86,7 +86,7 @@ TEST_F(MessageTickets, AFailureIsToldOnceAndThenForgotten) {
   EXPECT_TRUE(test(ticket).ok());
 }
 
-TEST_F(MessageTickets, OneThatFailedAndIsDroppedKeepsNoSlot) {
+TEST_F(MessageTickets, failed_and_dropped_ticket_frees_its_slot) {
   const Ticket ticket = tickets_.open({.peer = 4, .left = 2});
   tickets_.fail(ticket, base::Status::failure(Code::peer_failed, "gone", 4));
   EXPECT_EQ(tickets_.find(ticket), nullptr);
@@ -100,7 +100,7 @@ TEST_F(MessageTickets, OneThatFailedAndIsDroppedKeepsNoSlot) {
   EXPECT_EQ(test(next).code, Code::in_progress);
 }
 
-TEST_F(MessageTickets, FindsThoseOfAChannelAlsoTheFailed) {
+TEST_F(MessageTickets, tickets_of_a_channel_are_found_with_failed_ones) {
   const int mine = 0, others = 0;
   (void)tickets_.open({.peer = 1, .left = 1, .channel = &others});
   const Ticket first = tickets_.open({.peer = 1, .left = 1, .channel = &mine});
@@ -114,7 +114,7 @@ TEST_F(MessageTickets, FindsThoseOfAChannelAlsoTheFailed) {
   EXPECT_EQ(tickets_.next_of(&mine, index), done);
 }
 
-TEST_F(MessageTickets, APeersFailureEndsWhatWaitsForItAndNothingElse) {
+TEST_F(MessageTickets, peer_failure_ends_only_its_tickets) {
   const Ticket mine = tickets_.open({.peer = 1, .left = 1});
   const Ticket other = tickets_.open({.peer = 2, .left = 1});
   const Ticket everybody = tickets_.open({.peer = -1, .left = 2});
@@ -124,7 +124,7 @@ TEST_F(MessageTickets, APeersFailureEndsWhatWaitsForItAndNothingElse) {
   EXPECT_EQ(test(everybody).code, Code::peer_failed);
 }
 
-TEST_F(MessageTickets, MemoryFollowsWhatIsUnderWay) {
+TEST_F(MessageTickets, memory_grows_with_transfers_in_flight) {
   for (int round = 0; round < 100; ++round) {
     std::vector<Ticket> open;
     for (int i = 0; i < 50; ++i) open.push_back(tickets_.open({.peer = 0, .left = 1}));
@@ -135,7 +135,7 @@ TEST_F(MessageTickets, MemoryFollowsWhatIsUnderWay) {
   EXPECT_EQ(tickets_.under_way(), 0U);
 }
 
-TEST_F(MessageTickets, OneWhoseMemoryIsStillReadFailsLater) {
+TEST_F(MessageTickets, ticket_with_memory_in_use_fails_later) {
   const Ticket read = tickets_.open({.peer = 1, .left = 2, .sending = 1});
   const Ticket idle = tickets_.open({.peer = 1, .left = 2});
   tickets_.fail_peer(1, base::Status::failure(Code::peer_failed, "gone"));

@@ -36,7 +36,7 @@ struct Process {
   }
 };
 
-TEST(UcxProcess, KeepsItsSignalsItsEnvironmentAndItsAllocator) {
+TEST(UcxProcess, signals_environment_and_allocator_are_unchanged) {
   ::signal(SIGHUP, [](int) {});
   ::signal(SIGFPE, [](int) {});
   const Process before;
@@ -59,9 +59,9 @@ TEST(UcxProcess, KeepsItsSignalsItsEnvironmentAndItsAllocator) {
   EXPECT_EQ(after.code, before.code);
 }
 
-TEST(UcxProcess, SaysItsVersion) { EXPECT_TRUE(ucx_description().starts_with("1.")) << ucx_description(); }
+TEST(UcxProcess, version_is_reported) { EXPECT_TRUE(ucx_description().starts_with("1.")) << ucx_description(); }
 
-TEST(UcxProcess, AnImpossibleTransportIsAnErrorWithAHint) {
+TEST(UcxProcess, impossible_transport_is_an_error_with_a_hint) {
   try {
     const auto wire = make_ucx_wire(am::Options(), "nonesuch");
     FAIL() << "took it";
