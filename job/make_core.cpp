@@ -202,8 +202,10 @@ void make_wires(rma::Fabric& fabric, const std::vector<RankFacts>& facts, const 
   context.log = &fabric.log;
   context.env = &env;
   fabric.wires = job::make_wires(context);
-  for (const auto& wire : fabric.wires)
+  for (const auto& wire : fabric.wires) {
+    fabric.tickets.add_wire(*wire);
     if (wire->capabilities().needs_target) fabric.waiter.add_progress(wire.get());
+  }
 }
 
 std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap, const base::Env& env,

@@ -60,7 +60,7 @@ Status ScheduleTeam::start_in_stream(const CollectiveArgs& args, std::unique_ptr
 
 Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<rma::HostCopies> copies,
                            std::unique_ptr<StreamPlace> place) noexcept {
-  const Visit visit(fabric_.background, true, rma::Background::Call::starts);
+  const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
   if (!failure_.ok()) [[unlikely]]
     return failure_;
   try {
@@ -107,7 +107,7 @@ void ScheduleTeam::tidy() noexcept {
 }
 
 Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
-  const Visit visit(fabric_.background, driven_, rma::Background::Call::asks);
+  const Visit visit(fabric_.background, driven_, progress::Background::Entry::asks);
   if (!visit) return Status::in_progress();  // the thread is stepping, and a test never waits
   const std::size_t index = (ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1;
   const Operation& operation = *operations_[index];
@@ -193,7 +193,7 @@ Status ScheduleTeam::may_start(const Operation& operation) const noexcept {
 }
 
 Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noexcept {
-  const Visit visit(fabric_.background, true, rma::Background::Call::starts);
+  const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
   if (const Status status = why_not_start(operation); !status.ok()) return status;
   try {
     share();

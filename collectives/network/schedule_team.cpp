@@ -28,14 +28,7 @@ ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, co
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
   // Requests of a destroyed team don't get as far as its entry here: their window is closed.
-  auto& sources = fabric_.sources;
-  const auto place = std::find(sources.begin(), sources.end(), nullptr);
-  source_index_ = -1 - static_cast<int>(place - sources.begin());
-  if (place == sources.end()) {
-    sources.push_back(this);
-  } else {
-    *place = this;
-  }
+  source_index_ = fabric_.tickets.add(*this);
 }
 
 ScheduleTeam::~ScheduleTeam() {
@@ -45,7 +38,7 @@ ScheduleTeam::~ScheduleTeam() {
     for (Operation* const operation : active_) operation->abandon();
     unshare();
   }
-  fabric_.sources[static_cast<std::size_t>(-1 - source_index_)] = nullptr;
+  fabric_.tickets.remove(source_index_);
 }
 
 Status ScheduleTeam::drain() noexcept {
@@ -130,8 +123,8 @@ Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) n
 }
 
 Status ScheduleTeam::run(const CollectiveArgs& args) noexcept {
-  std::optional<rma::Background::Waiting> waiting;
-  if (driven_) waiting.emplace(fabric_.background, rma::Background::Call::blocks);
+  std::optional<progress::Background::Waiting> waiting;
+  if (driven_) waiting.emplace(fabric_.background, progress::Background::Entry::blocks);
   if (const Status status = begin_blocking(args); !status.ok()) return status;
   const Status status = wait_for(blocking_);
   const auto guard = hold();

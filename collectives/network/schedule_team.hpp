@@ -37,7 +37,10 @@ struct PeerReport {
 ///
 /// Threads: one, plus the background thread while `driven_`. Then public functions take Background's lock, and private
 /// functions require it.
-class ScheduleTeam final : public base::Progress, public base::Watch, public rma::TicketSource, public rma::Started {
+class ScheduleTeam final : public base::Progress,
+                           public base::Watch,
+                           public progress::TicketSource,
+                           public progress::Started {
  public:
   ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
   ~ScheduleTeam() override;
@@ -116,7 +119,7 @@ class ScheduleTeam final : public base::Progress, public base::Watch, public rma
   }
 
  private:
-  using Visit = rma::Background::Visit;
+  using Visit = progress::Background::Visit;
   static bool is_callers(const Operation& operation) noexcept {
     return operation.blocking() || operation.args().reduction.function != nullptr;
   }

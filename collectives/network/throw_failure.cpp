@@ -84,7 +84,7 @@ using Text = std::function<std::string()>;
 }
 
 /// The awaited rank failed in another team: throws that team's error, as the cause.
-void throw_of_another_team(rma::TicketSource& other, const base::Status& status, const char* operation) {
+void throw_of_another_team(progress::TicketSource& other, const base::Status& status, const char* operation) {
   try {
     other.throw_failure(status, operation);
   } catch (const Error& error) {
@@ -100,7 +100,7 @@ void throw_failure(const rma::TeamCore& core, ScheduleTeam& team, const base::St
                    std::size_t bytes) {
   const base::Status settled = team.failure().ok() ? status : team.explain();
   if (settled.code != Code::mismatch)
-    if (rma::TicketSource* const other = rma::unheard_mismatch(core.fabric(), settled.peer))
+    if (progress::TicketSource* const other = core.fabric().tickets.unheard_mismatch(settled.peer))
       throw_of_another_team(*other, settled, operation);
   throw_it(core, settled, operation, bytes,
            [&] { return calls_of_ranks(core, [&](int rank) { return team.peer_report_of(rank); }); });

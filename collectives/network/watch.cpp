@@ -82,7 +82,7 @@ int ScheduleTeam::waits_in_vain_for(int awaited, std::uint64_t call, std::int64_
 int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcept {
   const auto has_given_up = [&](int world_rank) noexcept {
     return line_of(world_rank) != nullptr && (closes_runtime(world_rank) || is_in_no_call(world_rank)) &&
-           rma::unheard_mismatch(fabric_, world_rank) != nullptr;
+           fabric_.tickets.unheard_mismatch(world_rank) != nullptr;
   };
   if (awaited < 0) return -1;
   if (line_of(awaited) != nullptr) return has_given_up(awaited) ? awaited : -1;
@@ -111,10 +111,7 @@ bool ScheduleTeam::is_in_no_call(int world_rank) const noexcept {
 }
 
 /// True if the rank is in Runtime::close and makes no further call.
-bool ScheduleTeam::closes_runtime(int world_rank) const noexcept {
-  return std::ranges::any_of(
-      fabric_.sources, [&](rma::TicketSource* source) { return source != nullptr && source->is_closing(world_rank); });
-}
+bool ScheduleTeam::closes_runtime(int world_rank) const noexcept { return fabric_.tickets.is_closing(world_rank); }
 
 bool ScheduleTeam::has_unheard_mismatch(int world_rank) noexcept {
   const auto guard = hold();

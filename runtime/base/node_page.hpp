@@ -53,7 +53,7 @@ struct alignas(64) ActivityLine {
 };
 
 /// The futex word of a rank that sleeps because ranks outnumber cores. A second line holds the words of the rank's
-/// background thread. Waiter describes both protocols.
+/// background thread. base/wait.hpp and progress/nudge.hpp describe the protocols.
 struct alignas(64) Doorbell {
   std::atomic<std::uint32_t> bell{0};  ///< the rank's futex word; each ring adds 1
 

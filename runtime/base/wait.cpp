@@ -99,19 +99,4 @@ void Waiter::ring_now(int local_index) const noexcept {
   ::syscall(SYS_futex, &door.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void Waiter::wake_background(Doorbell& door) noexcept {
-  // Release: pairs with the thread's acquire load before its sleep; the thread sees all writes before the nudge.
-  door.nudges.fetch_add(1, std::memory_order_release);
-  ::syscall(SYS_futex, &door.nudges, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-void Waiter::nudge_now(Doorbell& door) noexcept {
-  std::uint32_t asked = Doorbell::asked;
-  // Acquire: pairs with the requester's release store of `asked`. Release: the woken thread sees the requester's
-  // writes.
-  if (door.wanted.compare_exchange_strong(asked, Doorbell::nudged, std::memory_order_acq_rel,
-                                          std::memory_order_relaxed))
-    wake_background(door);
-}
-
 }  // namespace hmc::base

@@ -102,12 +102,7 @@ class Posted {
 /// has a time limit, which covers writers that don't ring (a user's own store). A rank that is killed in its sleep
 /// leaves the count above zero: later rings cost an unneeded system call, and no wake-up is lost.
 ///
-/// While a rank computes, its background thread (see window/background.hpp) progresses the started operations. Peers
-/// wake that thread by a nudge. The same argument holds: the requester stores `asked`; full fence; polls once more.
-/// The peer makes its bytes visible; full fence; loads `wanted`. The thread that changes `asked` to `nudged` wakes
-/// the background thread; no other does until the next request.
-///
-/// Threads: the owner calls `until`; any thread of the node calls `ring` and `nudge`.
+/// Threads: the owner calls `until`; any thread of the node calls `ring`.
 class Waiter {
  public:
   Waiter() = default;
@@ -146,23 +141,12 @@ class Waiter {
   }
   void ring_now(int local_index) const noexcept;
 
-  /// Call after data became visible to the rank at `local_index` for an operation that it has started.
-  void nudge(int local_index) const noexcept {
-    full_fence();
-    Doorbell& door = page_.doorbell(local_index);
-    // Relaxed: the fence orders it after the bytes; the argument above covers a stale value.
-    if (door.wanted.load(std::memory_order_relaxed) == Doorbell::asked) nudge_now(door);
-  }
-  /// Wakes the thread for any value of `wanted`: to start or to stop it.
-  static void wake_background(Doorbell& door) noexcept;
-
  private:
   using ReadyFunction = bool (*)(void* context) noexcept;
   static constexpr int quick_polls = 2000;
   Status until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                       std::chrono::nanoseconds timeout) noexcept;
   bool sleep_on_bell(ReadyFunction ready, void* context) noexcept;
-  static void nudge_now(Doorbell& door) noexcept;
   int drive_wires() noexcept;
 
   NodePage page_;

@@ -1,6 +1,5 @@
 #include "runtime/device/device_requests.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace hmc::rma {
@@ -8,17 +7,9 @@ namespace hmc::rma {
 using base::Status;
 
 DeviceRequests::DeviceRequests(Fabric& fabric, std::vector<MappedChannel*> channels)
-    : fabric_(fabric), channels_(std::move(channels)) {
-  auto& sources = fabric_.sources;
-  const auto place = std::find(sources.begin(), sources.end(), nullptr);
-  index_ = -1 - static_cast<int>(place - sources.begin());
-  if (place == sources.end())
-    sources.push_back(this);
-  else
-    *place = this;
-}
+    : fabric_(fabric), channels_(std::move(channels)), index_(fabric.tickets.add(*this)) {}
 
-DeviceRequests::~DeviceRequests() { fabric_.sources[static_cast<std::size_t>(-1 - index_)] = nullptr; }
+DeviceRequests::~DeviceRequests() { fabric_.tickets.remove(index_); }
 
 Status DeviceRequests::test(std::uint64_t ticket) noexcept {
   return channel(ticket)->look(ticket & ((std::uint64_t{1} << number_bits) - 1));

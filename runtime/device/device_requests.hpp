@@ -7,7 +7,7 @@
 namespace hmc::rma {
 
 /// A ticket is the channel's index and the copy's number there. One thread at a time, as for the window.
-class DeviceRequests final : public TicketSource {
+class DeviceRequests final : public progress::TicketSource {
  public:
   /// `channels`: by team rank, null if the peer isn't mapped. They and the fabric outlive this. Throws std::bad_alloc.
   DeviceRequests(Fabric& fabric, std::vector<MappedChannel*> channels);
@@ -37,7 +37,7 @@ class DeviceRequests final : public TicketSource {
 
   Fabric& fabric_;
   std::vector<MappedChannel*> channels_;
-  int index_ = 0;
+  int index_;
 };
 
 }  // namespace hmc::rma

@@ -16,7 +16,7 @@ using transport::Ticket;
 
 /// Waits until the wire no longer accesses this rank's memory. If the verb's start failed, returns that failure.
 Status StagedChannel::over(const Status& started, Ticket ticket) noexcept {
-  return started.ok() ? finish(fabric_, wire_, ticket, note(), fabric_.timeout) : started;
+  return started.ok() ? fabric_.tickets.finish(wire_, ticket, note(), fabric_.timeout) : started;
 }
 
 /// Leases a Stage if a wire, not load and store, moves the bytes of a local device buffer.

@@ -11,12 +11,11 @@ base::Status begin_put_signal(const Core& core, int rank, std::uint64_t offset, 
 }
 
 base::Status look(const Core& core, int rank, std::uint64_t ticket) noexcept {
-  return test_ticket(core.fabric(), core.peers()[static_cast<std::size_t>(rank)].wire, ticket);
+  return core.fabric().tickets.test(core.peers()[static_cast<std::size_t>(rank)].wire, ticket);
 }
 
 void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
-  const int wire = core.peers()[static_cast<std::size_t>(rank)].wire;
-  core.fabric().wires[static_cast<std::size_t>(wire)]->abandon(ticket);
+  core.fabric().tickets.abandon(core.peers()[static_cast<std::size_t>(rank)].wire, ticket);
 }
 
 bool receive_into(const Core& core, DirectReceive& receive) noexcept {

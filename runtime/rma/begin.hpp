@@ -1,6 +1,7 @@
 // Non-blocking put_signal, for the execution of schedules.
 #pragma once
 
+#include "runtime/progress/nudge.hpp"
 #include "runtime/rma/core.hpp"
 
 namespace hmc::rma {
@@ -12,7 +13,7 @@ base::Status begin_put_signal(const Core& core, int rank, std::uint64_t offset, 
 /// the wire nudges at the target, when the bytes have arrived.
 inline void nudge(const Core& core, int rank) noexcept {
   const Peer& peer = core.peers()[static_cast<std::size_t>(rank)];
-  if (peer.direct != nullptr) core.fabric().waiter.nudge(peer.local_index);
+  if (peer.direct != nullptr) progress::nudge(core.fabric().waiter.page().doorbell(peer.local_index));
 }
 /// Returns ok, in_progress, or the failure. Drives the wire once if the put is in progress. Any result but in_progress
 /// ends the ticket.

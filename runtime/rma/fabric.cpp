@@ -33,69 +33,16 @@ Core* Fabric::device_window_around(const void* address, std::size_t bytes, std::
   return around(windows, address, bytes, team, true);
 }
 
-TicketSource* unheard_mismatch(const Fabric& fabric, int world_rank) noexcept {
-  for (TicketSource* const source : fabric.sources)
-    if (source != nullptr && world_rank >= 0 && source->has_unheard_mismatch(world_rank)) return source;
-  return nullptr;
-}
-
-std::uint64_t moves_of(const Fabric& fabric) noexcept {
-  std::uint64_t moves = 0;
-  for (const TicketSource* const source : fabric.sources)
-    if (source != nullptr) moves += source->moves();
-  return moves;
-}
-
-base::Status test_ticket(const Fabric& fabric, int wire_index, transport::Ticket ticket) noexcept {
-  if (TicketSource* const source = source_of(fabric, wire_index)) return source->test(ticket);
-  transport::Wire& wire = *fabric.wires[static_cast<std::size_t>(wire_index)];
-  const base::Status status = wire.test(ticket);
-  if (status.code != Code::in_progress) return status;
-  wire.progress();
-  return wire.test(ticket);
-}
-
-void abandon_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept {
-  if (TicketSource* const source = source_of(fabric, wire))
-    source->abandon(ticket);
-  else
-    fabric.wires[static_cast<std::size_t>(wire)]->abandon(ticket);
-}
-
-base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
-                   std::chrono::nanoseconds timeout) noexcept {
-  if (ticket == transport::done) return {};
-  base::Status outcome;
-  const auto over = [&]() noexcept {
-    outcome = test_ticket(fabric, wire, ticket);
-    return outcome.code != Code::in_progress;
-  };
-  const base::Status waited = fabric.waiter.until(note, over, timeout);
-  if (waited.ok()) return outcome;
-  if (waited.code != Code::timeout) abandon_ticket(fabric, wire, ticket);
-  return waited;
-}
-
-base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
-                    std::chrono::nanoseconds timeout) noexcept {
-  const base::Status status = await(fabric, wire, ticket, note, timeout);
-  // The caller may reuse its memory when it gets this status, so the wire must not access it any more.
-  if (status.code == Code::timeout) abandon_ticket(fabric, wire, ticket);
-  return status;
-}
-
 base::Status flush_wires(Fabric& fabric, base::Activity activity) noexcept {
   const std::uint64_t args = fabric.counters.puts_wire + fabric.wire_atomics + fabric.gets_begun;
   if (fabric.wires_flushed == args) return {};
   for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
     transport::Ticket ticket = transport::done;
     base::Status status = fabric.wires[wire]->flush(-1, ticket);
-    if (status.ok()) status = finish(fabric, static_cast<int>(wire), ticket, {activity}, fabric.timeout);
+    if (status.ok()) status = fabric.tickets.finish(static_cast<int>(wire), ticket, {activity}, fabric.timeout);
     if (!status.ok()) return status;
   }
-  for (TicketSource* const source : fabric.sources)
-    if (source != nullptr)
-      if (const base::Status status = source->complete(); !status.ok()) return status;
+  if (const base::Status status = fabric.tickets.complete_sources(); !status.ok()) return status;
   fabric.wires_flushed = args;
   return {};
 }

@@ -14,7 +14,8 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/node_link.hpp"
 #include "runtime/base/wait.hpp"
-#include "runtime/rma/background.hpp"
+#include "runtime/progress/background.hpp"
+#include "runtime/progress/tickets.hpp"
 #include "runtime/transport/wire.hpp"
 
 namespace hmc::rma {
@@ -22,33 +23,6 @@ namespace hmc::rma {
 class Core;
 class DeviceAccess;
 class OpenStreams;
-
-/// Issues tickets as a wire does, for operations without a wire: a team's non-blocking collectives, and transfers that
-/// devices carry out. Its index, in place of a wire's, is -1 - (index in Fabric::sources).
-class TicketSource {
- public:
-  virtual ~TicketSource() = default;
-  /// Drives the operation. Returns ok, in_progress, or its failure.
-  virtual base::Status test(std::uint64_t ticket) noexcept = 0;
-  /// A wait for `ticket` passed the job's deadline without a step: all tickets of this source fail.
-  virtual void expired(std::uint64_t ticket) noexcept = 0;
-  /// Increases with every step. Each increase restarts the job's deadline, so a large call may take longer than it.
-  virtual std::uint64_t moves() const noexcept = 0;
-  [[noreturn]] virtual void throw_failure(const base::Status& status, const char* operation) = 0;
-  /// The source is a team that ended by a mismatch in which `world_rank` aborted, and no call has reported it to this
-  /// rank's user yet.
-  virtual bool has_unheard_mismatch(int /*world_rank*/) noexcept { return false; }
-  /// The source is the world, and the last call of `world_rank` that this rank can read is Runtime::close.
-  virtual bool is_closing(int /*world_rank*/) noexcept { return false; }
-  /// Observes long waits for its tickets. May be null.
-  virtual base::Watch* watch() noexcept { return nullptr; }
-  /// Its tickets are transfers: one stays in flight at the deadline, and can be abandoned.
-  virtual bool is_transfer() const noexcept { return false; }
-  /// As Wire::abandon. A collective continues, except after a rank's death or an abort.
-  virtual void abandon(std::uint64_t) noexcept {}
-  /// Waits until the puts among its tickets are visible at their targets.
-  virtual base::Status complete() noexcept { return {}; }
-};
 
 /// Created by the job, shared by its teams and windows: a window that outlives its Runtime can still be destroyed.
 /// One thread at a time.
@@ -75,9 +49,9 @@ struct Fabric {
 
   base::Waiter waiter;
   std::vector<std::unique_ptr<transport::Wire>> wires;
-  std::vector<int> wire_of;  ///< by rank: index into wires
-  std::vector<TicketSource*> sources;
-  std::vector<Path> paths;  ///< by rank
+  std::vector<int> wire_of;           ///< by rank: index into wires
+  progress::Tickets tickets{waiter};  ///< of the wires, collectives and devices
+  std::vector<Path> paths;            ///< by rank
   Counters counters;
   /// Not in `counters`, since the progress thread counts too. Relaxed: it orders no data.
   std::atomic<std::uint64_t> direct_receives{0};
@@ -109,7 +83,7 @@ struct Fabric {
   base::SetupCall making = base::SetupCall::other;
   std::uint64_t making_number = 0;
 
-  Background background{*this};  ///< last: destroyed before the members that it drives
+  progress::Background background{waiter, tickets, log};  ///< last: destroyed before the members that it drives
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
   /// job_timeout becomes this runtime's timeout.
@@ -142,24 +116,6 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
     throw_status(fabric, status, call);
 }
 
-/// A ticket's source; null if it is a wire's.
-inline TicketSource* source_of(const Fabric& fabric, int wire) noexcept {
-  return wire < 0 ? fabric.sources[static_cast<std::size_t>(-1 - wire)] : nullptr;
-}
-/// The source with a mismatch that ends a wait for `world_rank`: see TicketSource::has_unheard_mismatch. Null if none.
-TicketSource* unheard_mismatch(const Fabric& fabric, int world_rank) noexcept;
-/// The sum over all sources.
-std::uint64_t moves_of(const Fabric& fabric) noexcept;
-/// Tests a ticket. If it is in progress, drives its wire once and tests again.
-base::Status test_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
-/// As Wire::abandon; also for tickets of a TicketSource.
-void abandon_ticket(const Fabric& fabric, int wire, transport::Ticket ticket) noexcept;
-/// Waits for a ticket and returns its outcome. At timeout, peer_failed and aborted it abandons the ticket.
-base::Status finish(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
-                    std::chrono::nanoseconds timeout) noexcept;
-/// As finish, but at a timeout the transfer stays in flight.
-base::Status await(Fabric& fabric, int wire, transport::Ticket ticket, const base::WaitNote& note,
-                   std::chrono::nanoseconds timeout) noexcept;
 /// Completes the puts of all windows on all wires and the transfers that devices have begun, as flush() does for one
 /// window. Costs nothing if there are none. Doesn't include the puts of collectives, which complete by their signals.
 /// `activity`: the user's call.

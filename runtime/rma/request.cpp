@@ -20,29 +20,29 @@ base::Status closed_status() noexcept { return base::Status::failure(Code::close
 }
 
 /// For a collective: each step restarts the deadline.
-base::Status await_while_it_moves(rma::Fabric& fabric, const rma::TicketSource& source, int wire, std::uint64_t ticket,
-                                  const base::WaitNote& note) noexcept {
-  const rma::Background::Waiting waiting(fabric.background);
+base::Status await_while_it_moves(rma::Fabric& fabric, const progress::TicketSource& source, int wire,
+                                  std::uint64_t ticket, const base::WaitNote& note) noexcept {
+  const progress::Background::Waiting waiting(fabric.background);
   for (;;) {
     const std::uint64_t before = source.moves();
     base::Status outcome;
     const auto over_or_moved = [&]() noexcept {
-      outcome = rma::test_ticket(fabric, wire, ticket);
+      outcome = fabric.tickets.test(wire, ticket);
       return outcome.code != Code::in_progress || source.moves() != before;
     };
     const base::Status waited = fabric.waiter.until(note, over_or_moved, fabric.timeout);
-    if (!waited.ok() && waited.code != Code::timeout) rma::abandon_ticket(fabric, wire, ticket);
+    if (!waited.ok() && waited.code != Code::timeout) fabric.tickets.abandon(wire, ticket);
     if (!waited.ok()) return waited;
     if (outcome.code != Code::in_progress) return outcome;
   }
 }
 
 /// With the caller's timeout, which no step restarts.
-base::Status await_for(rma::Fabric& fabric, const rma::TicketSource* source, int wire, std::uint64_t ticket,
+base::Status await_for(rma::Fabric& fabric, const progress::TicketSource* source, int wire, std::uint64_t ticket,
                        const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept {
-  if (source == nullptr) return rma::await(fabric, wire, ticket, note, timeout);
-  const rma::Background::Waiting waiting(fabric.background);
-  return rma::await(fabric, wire, ticket, note, timeout);
+  if (source == nullptr) return fabric.tickets.await(wire, ticket, note, timeout);
+  const progress::Background::Waiting waiting(fabric.background);
+  return fabric.tickets.await(wire, ticket, note, timeout);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Request Request::take() noexcept { return std::exchange(*this, Request()); }
 
 base::Status Request::look(const rma::Core* window) const noexcept {
   if (ticket_ == transport::done) return {};
-  return window != nullptr ? test_ticket(window->fabric(), wire_, ticket_) : closed_status();
+  return window != nullptr ? window->fabric().tickets.test(wire_, ticket_) : closed_status();
 }
 
 void Request::end(const std::shared_ptr<rma::Core>& window, const base::Status& status) {
@@ -77,7 +77,7 @@ void Request::end(const std::shared_ptr<rma::Core>& window, const base::Status& 
       base::throw_forked(over.operation_, last->fabric().rank);
     throw_closed(over.operation_, over.peer_);
   }
-  if (auto* const source = source_of(window->fabric(), over.wire_)) source->throw_failure(status, over.operation_);
+  if (auto* const source = window->fabric().tickets.source(over.wire_)) source->throw_failure(status, over.operation_);
   throw_status(window->fabric(), status, {over.operation_, over.peer_});
 }
 
@@ -89,7 +89,7 @@ bool Request::test() {
     // Reports a rank's death or an abort to a caller that polls and never waits.
     status = window->fabric().waiter.page().aborted();
     if (status.ok()) return false;
-    abandon_ticket(window->fabric(), wire_, ticket_);
+    window->fabric().tickets.abandon(wire_, ticket_);
   }
   end(window, status);
   return true;
@@ -100,7 +100,7 @@ void Request::wait(Timeout timeout) {
   const auto window = this->window();
   if (window == nullptr || ticket_ == transport::done) return end(window, look(window.get()));
   rma::Fabric& fabric = window->fabric();
-  rma::TicketSource* const source = source_of(fabric, wire_);
+  progress::TicketSource* const source = fabric.tickets.source(wire_);
   base::WaitNote note{base::Activity::wait_request, peer_};
   if (source != nullptr && !source->is_transfer() && timeout < Timeout::zero()) {
     note.watch = source->watch();
@@ -117,7 +117,7 @@ void Request::abandon() noexcept {
   const Request over = take();
   // One rank can't abandon a collective: it continues, and its buffers stay in use.
   if (const auto window = over.window(); window != nullptr && over.ticket_ != transport::done)
-    abandon_ticket(window->fabric(), over.wire_, over.ticket_);
+    window->fabric().tickets.abandon(over.wire_, over.ticket_);
 }
 
 void Request::wait_all(std::span<Request> requests, Timeout timeout) {
@@ -138,7 +138,7 @@ void Request::abandon_all(std::span<Request> requests) noexcept {
 void Request::expire_one(std::span<Request> requests, const base::Status& status) {
   for (Request& request : requests) {
     const auto window = request.is_empty() ? nullptr : request.window();
-    auto* const source = window != nullptr ? rma::source_of(window->fabric(), request.wire_) : nullptr;
+    auto* const source = window != nullptr ? window->fabric().tickets.source(request.wire_) : nullptr;
     if (source == nullptr || source->is_transfer() || request.ticket_ == transport::done) continue;
     source->expired(request.ticket_);
     request.end(window, status);
@@ -168,10 +168,10 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
     rma::Fabric& fabric = some->fabric();
     const bool renewed = timeout < Timeout::zero();
     base::Status status;
-    const rma::Background::Waiting waiting(fabric.background);
+    const progress::Background::Waiting waiting(fabric.background);
     for (std::uint64_t before = 0; status.ok() && finished == none;) {
-      before = rma::moves_of(fabric);
-      const auto over_or_moved = [&]() noexcept { return one_over() || (renewed && rma::moves_of(fabric) != before); };
+      before = fabric.tickets.moves();
+      const auto over_or_moved = [&]() noexcept { return one_over() || (renewed && fabric.tickets.moves() != before); };
       status = fabric.waiter.until({base::Activity::wait_request, -1}, over_or_moved, fabric.resolve(timeout));
     }
     if (status.code == Code::timeout && renewed) expire_one(requests, status);

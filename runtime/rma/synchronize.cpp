@@ -164,12 +164,13 @@ void Core::flush_wire(int wire_index, int world, Timeout timeout) {
   transport::Wire& wire = *fabric_->wires[static_cast<std::size_t>(wire_index)];
   Ticket ticket = transport::done;
   require(*fabric_, wire.flush(world, ticket), {"flush", world});
-  require(*fabric_, finish(*fabric_, wire_index, ticket, {base::Activity::flush, world}, fabric_->resolve(timeout)),
+  require(*fabric_,
+          fabric_->tickets.finish(wire_index, ticket, {base::Activity::flush, world}, fabric_->resolve(timeout)),
           {"flush", world});
 }
 
 void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call, base::Activity activity) {
-  require(*fabric_, finish(*fabric_, peer.wire, ticket, {activity, call.peer}, fabric_->timeout), call);
+  require(*fabric_, fabric_->tickets.finish(peer.wire, ticket, {activity, call.peer}, fabric_->timeout), call);
 }
 
 }  // namespace hmc::rma

@@ -17,14 +17,12 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/segment.hpp"
 #include "runtime/base/status.hpp"
-#include "runtime/base/wait.hpp"
+#include "runtime/progress/tickets.hpp"
 
 namespace hmc::transport {
 
-/// A transfer in progress on a wire. `done` (0) is a completed transfer. A ticket stays valid until test() reports
-/// completion or failure, or until abandon().
-using Ticket = std::uint64_t;
-inline constexpr Ticket done = 0;
+using progress::done;
+using progress::Ticket;
 
 enum class AtomicOp : std::uint8_t {
   fetch_add,
@@ -123,7 +121,7 @@ struct Reach {
 ///  - atomics are atomic with each other and with the target's own on the same word;
 ///  - a transfer that is abandoned, or whose channel ends, no longer accesses local memory when the call returns;
 ///  - the wire outlives its channels.
-class Wire : public base::Progress {
+class Wire : public progress::WireTickets {
  public:
   virtual std::string_view name() const noexcept = 0;
   virtual Capabilities capabilities() const noexcept = 0;
@@ -157,12 +155,6 @@ class Wire : public base::Progress {
   }
 
   // ---- completion
-  /// Returns in_progress, ok, or the failure. Makes no progress: the caller calls progress().
-  virtual base::Status test(Ticket ticket) noexcept = 0;
-  /// Cancels a transfer: afterwards the wire neither writes its destination nor reads its source, and the ticket is
-  /// free. The target may have executed a part of it. Other transfers continue, unless the peer accepts no data: then
-  /// the connection may be closed. May block for up to one second. Does nothing to a completed transfer.
-  virtual void abandon(Ticket ticket) noexcept = 0;
   virtual base::Status fence() noexcept = 0;
   /// peer < 0: all peers.
   virtual base::Status flush(int peer, Ticket& ticket) noexcept = 0;

@@ -15,7 +15,7 @@ namespace {
 using namespace hmc::spmd;
 using namespace std::chrono_literals;
 
-hmc::rma::Background& background_of(const Me& me) { return me.runtime->world().core()->fabric().background; }
+hmc::progress::Background& background_of(const Me& me) { return me.runtime->world().core()->fabric().background; }
 
 /// Holds the lock only for the check, as the progress thread does. Drives no progress.
 bool goes_on(const Me& me, const std::vector<hmc::Team>& teams) {

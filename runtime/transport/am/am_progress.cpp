@@ -2,6 +2,7 @@
 // sleep.
 #include <utility>
 
+#include "runtime/progress/nudge.hpp"
 #include "runtime/transport/am/am_wire.hpp"
 #include "runtime/transport/am/tsan_order.hpp"
 
@@ -63,7 +64,8 @@ int AmWire::progress_locked() noexcept {
   // A received message may belong to a nonblocking operation that was started while the rank computes: nudge the
   // background thread that drives it.
   news_ += static_cast<std::uint64_t>(happened);
-  if (news_ != news && options_.waiter != nullptr) options_.waiter->nudge(options_.waiter->local_index());
+  if (news_ != news && options_.waiter != nullptr)
+    progress::nudge(options_.waiter->page().doorbell(options_.waiter->local_index()));
   return came + happened;
 }
 
@@ -105,7 +107,7 @@ bool AmWire::arm() noexcept {
 void AmWire::tell_of_it() const noexcept {
   if (options_.waiter == nullptr) return;
   options_.waiter->ring(options_.waiter->local_index());
-  options_.waiter->nudge(options_.waiter->local_index());
+  progress::nudge(options_.waiter->page().doorbell(options_.waiter->local_index()));
 }
 
 void AmWire::awake() noexcept {

@@ -106,6 +106,7 @@ struct Rank {
     auto owned = std::make_unique<StuckWire>();
     wire = owned.get();
     fabric->wires.push_back(std::move(owned));
+    fabric->tickets.add_wire(*fabric->wires.back());
     fabric->wire_of.assign(static_cast<std::size_t>(fabric->size), 0);
     fabric->local_index.assign(static_cast<std::size_t>(fabric->size), -1);
     team = std::make_unique<TeamCore>(fabric);

@@ -1,4 +1,4 @@
-// Background: the progress thread of a Runtime. It steps the rank's started operations while the rank computes.
+// Background: the background thread of a Runtime. It steps the rank's started operations while the rank computes.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,11 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/log.hpp"
 #include "runtime/base/wait.hpp"
+#include "runtime/progress/tickets.hpp"
 
-namespace hmc::rma {
-
-struct Fabric;
+namespace hmc::progress {
 
 /// Operations that progress without further calls once started: a team's non-blocking collectives.
 class Started {
@@ -31,7 +31,7 @@ class Started {
 };
 
 /// The thread starts when a call first returns with an operation in flight, and ends with the Runtime. It sleeps on a
-/// futex in the node page until a nudge (see Waiter). A nudge comes from:
+/// futex in the node page until a nudge (nudge.hpp). A nudge comes from:
 /// - a rank of this node that has stored bytes for an operation of this rank;
 /// - a thread of this process that has driven a wire and received a message for such an operation.
 ///
@@ -53,7 +53,9 @@ class Started {
 /// Threads: the owner (one thread at a time), unless stated otherwise.
 class Background {
  public:
-  explicit Background(Fabric& fabric) noexcept : fabric_(fabric) {}
+  /// The arguments outlive it.
+  Background(base::Waiter& waiter, const Tickets& tickets, const base::Log& log) noexcept
+      : waiter_(waiter), tickets_(tickets), log_(log) {}
   ~Background() { stop(); }
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
@@ -67,7 +69,7 @@ class Background {
   /// The kind of a call by the owner: starts an operation, tests or waits for one, or blocks in a collective. Only a
   /// test or wait directly after a start shows that the owner doesn't compute meanwhile. Several starts in a row, or a
   /// blocking collective in between, show nothing.
-  enum class Call { starts, asks, blocks };
+  enum class Entry { starts, asks, blocks };
   /// Joins the thread. Afterwards only the owner steps operations in flight.
   void stop() noexcept;
   /// After stop(): ends all started operations, so the user may free their buffers.
@@ -85,10 +87,10 @@ class Background {
 
  private:
   enum class Found { nothing, nothing_for_long, only_streams, in_the_way, wait_a_bit, moved };
-  void enter(Call call) noexcept;
+  void enter(Entry call) noexcept;
   void leave() noexcept;
-  void take_over(Call call) noexcept;
-  void judge(Call call, std::int64_t away) noexcept;
+  void take_over(Entry call) noexcept;
+  void judge(Entry call, std::int64_t away) noexcept;
   /// The owner leaves its call. It holds the lock.
   void settle() noexcept;
   bool begin_thread() noexcept;
@@ -105,7 +107,9 @@ class Background {
   Found serve() noexcept;
   void sleep(std::uint32_t nudges, std::int64_t span_ns) const noexcept;
 
-  Fabric& fabric_;
+  base::Waiter& waiter_;
+  const Tickets& tickets_;
+  const base::Log& log_;
   base::Doorbell* door_ = nullptr;
   bool allowed_ = false;
   std::mutex lock_;
@@ -136,7 +140,7 @@ class Background {
 
 class Background::Waiting {
  public:
-  explicit Waiting(Background& background, Call call = Call::asks) noexcept : background_(background) {
+  explicit Waiting(Background& background, Entry call = Entry::asks) noexcept : background_(background) {
     background_.enter(call);
   }
   ~Waiting() { background_.leave(); }
@@ -149,12 +153,12 @@ class Background::Waiting {
 
 class Background::Visit {
  public:
-  /// `shared`: the thread may access the same state; else no lock is taken. A call that tests (Call::asks) only tries
+  /// `shared`: the thread may access the same state; else no lock is taken. A call that tests (Entry::asks) only tries
   /// the lock. If that fails the visit has no effect: the thread is stepping, and requests nudges itself.
-  Visit(Background& background, bool shared, Call call) noexcept : background_(background) {
+  Visit(Background& background, bool shared, Entry call) noexcept : background_(background) {
     if (!shared || !background.allowed_) return;
     held_ =
-        call == Call::asks ? std::unique_lock(background.lock_, std::try_to_lock) : std::unique_lock(background.lock_);
+        call == Entry::asks ? std::unique_lock(background.lock_, std::try_to_lock) : std::unique_lock(background.lock_);
     is_in_ = held_.owns_lock();
     if (is_in_ && background_.depth_++ == 0) background_.take_over(call);
   }
@@ -171,4 +175,4 @@ class Background::Visit {
   std::unique_lock<std::mutex> held_;
 };
 
-}  // namespace hmc::rma
+}  // namespace hmc::progress

@@ -1,4 +1,4 @@
-#include "runtime/rma/background.hpp"
+#include "runtime/progress/background.hpp"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -12,9 +12,9 @@
 #include <system_error>
 
 #include "runtime/base/limits.hpp"
-#include "runtime/rma/fabric.hpp"
+#include "runtime/progress/nudge.hpp"
 
-namespace hmc::rma {
+namespace hmc::progress {
 
 using base::Doorbell;
 
@@ -40,36 +40,36 @@ constexpr int ticks_before_parking = 10;
 
 }  // namespace
 
-void Background::enter(Call call) noexcept {
+void Background::enter(Entry call) noexcept {
   if (depth_++ > 0 || door_ == nullptr) return;
   inside_.store(true, std::memory_order_relaxed);
   take_over(call);
 }
 
-void Background::take_over(Call call) noexcept {
+void Background::take_over(Entry call) noexcept {
   if (door_ == nullptr) return;
   entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (const std::int64_t left_at = left_at_ns_.load(std::memory_order_relaxed); left_at != 0) {
     left_at_ns_.store(0, std::memory_order_relaxed);
     judge(call, base::now_ns() - left_at);
   }
-  has_just_started_ = call == Call::starts;
+  has_just_started_ = call == Entry::starts;
   quiet();
 }
 
 /// The owner was away for `away` with an operation in flight. Also called in prompt mode, where the thread may have had
 /// no occasion to observe it.
-void Background::judge(Call call, std::int64_t away) noexcept {
+void Background::judge(Entry call, std::int64_t away) noexcept {
   if (away > prompt_ns) {
     prompt_votes_ = 0;
     prompt_.store(false, std::memory_order_relaxed);
     return;
   }
-  if (call != Call::asks || !has_just_started_ || prompt_.load(std::memory_order_relaxed)) return;
+  if (call != Entry::asks || !has_just_started_ || prompt_.load(std::memory_order_relaxed)) return;
   if (++prompt_votes_ < votes_for_prompt) return;
   prompt_votes_ = 0;
   prompt_.store(true, std::memory_order_relaxed);
-  base::Waiter::wake_background(*door_);  // its current nap may be longer than the maximum of this mode
+  wake_background(*door_);  // its current nap may be longer than the maximum of this mode
 }
 
 void Background::leave() noexcept {
@@ -92,7 +92,7 @@ void Background::settle() noexcept {
     step_all(Started::By::owner);
     if (!something_goes_on()) return quiet();
   }
-  if (at_once) fabric_.waiter.nudge(fabric_.waiter.local_index());
+  if (at_once) nudge(*door_);
   left_at_ns_.store(base::now_ns(), std::memory_order_relaxed);
 }
 
@@ -111,8 +111,8 @@ int Background::step_all(Started::By who) noexcept {
 }
 
 void Background::ask() noexcept {
-  // Release: pairs with the acquire of the nudge's compare-exchange (Waiter::nudge_now), which passes on to the thread
-  // that the owner has left. The fence is the requesting side's in the argument in wait.hpp.
+  // Release: pairs with the acquire of the nudge's compare-exchange (nudge.cpp), which passes on to the thread
+  // that the owner has left. The fence is the requesting side's in the argument in nudge.hpp.
   door_->wanted.store(Doorbell::asked, std::memory_order_release);
   base::full_fence();
 }
@@ -125,7 +125,7 @@ void Background::quiet() noexcept {
 
 bool Background::begin_thread() noexcept {
   if (!allowed_) return false;
-  door_ = &fabric_.waiter.page().doorbell(fabric_.waiter.local_index());
+  door_ = &waiter_.page().doorbell(waiter_.local_index());
   sigset_t all, before;  // the thread blocks all signals, so the application's threads receive them
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -135,8 +135,7 @@ bool Background::begin_thread() noexcept {
   } catch (const std::system_error& error) {
     door_ = nullptr;
     allowed_ = false;
-    fabric_.log.warn("{}: started collectives progress in calls only",
-                     base::no_thread_text("the progress thread", error));
+    log_.warn("{}: started collectives progress in calls only", base::no_thread_text("the progress thread", error));
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread_.joinable();
@@ -145,13 +144,13 @@ bool Background::begin_thread() noexcept {
 void Background::unpark() noexcept {
   if (!parked_) return;
   parked_ = false;
-  base::Waiter::wake_background(*door_);
+  wake_background(*door_);
 }
 
 void Background::stop() noexcept {
   if (!thread_.joinable()) return;
   stopping_.store(true, std::memory_order_release);
-  base::Waiter::wake_background(*door_);
+  wake_background(*door_);
   thread_.join();
   quiet();
   allowed_ = false;
@@ -168,7 +167,7 @@ void Background::end_all() noexcept {
 // ---- called by the thread
 
 void Background::run() noexcept {
-  const std::int64_t longest_look_ns = fabric_.waiter.sleeps() ? longest_shared_stream_nap_ns : longest_stream_nap_ns;
+  const std::int64_t longest_look_ns = waiter_.sleeps() ? longest_shared_stream_nap_ns : longest_stream_nap_ns;
   std::int64_t nap = first_nap_ns, stream_nap = short_nap_ns;
   // Acquire: pairs with the release in stop().
   while (!stopping_.load(std::memory_order_acquire)) {
@@ -228,15 +227,15 @@ Background::Found Background::serve() noexcept {
   }
   idle_ticks_ = 0;
   // After a rank's death or an abort no operation can succeed, and the rank's buffers may be freed at any time.
-  if (!fabric_.waiter.page().aborted().ok()) {
+  if (!waiter_.page().aborted().ok()) {
     step_all(Started::By::thread);  // aborts all operations, so that streams continue
     return Found::nothing;
   }
   prompt_.store(false, std::memory_order_relaxed);
-  for (const auto& wire : fabric_.wires) wire->progress();
+  tickets_.drive_wires();
   int steps = step_all(Started::By::thread);
   idle_rounds_ = steps > 0 ? 0 : idle_rounds_ + 1;
-  if (steps == 0 && (fabric_.waiter.sleeps() || idle_rounds_ > patient_rounds)) {
+  if (steps == 0 && (waiter_.sleeps() || idle_rounds_ > patient_rounds)) {
     ask();
     steps = step_all(Started::By::thread);
     if (steps == 0) {
@@ -248,7 +247,7 @@ Background::Found Background::serve() noexcept {
   }
   awake_ = true;
   if (steps == 0) return Found::wait_a_bit;
-  fabric_.waiter.ring(fabric_.waiter.local_index());  // the owner may sleep in a wait for a step that was executed here
+  waiter_.ring(waiter_.local_index());  // the owner may sleep in a wait for a step that was executed here
   return Found::moved;
 }
 
@@ -257,4 +256,4 @@ void Background::sleep(std::uint32_t nudges, std::int64_t span_ns) const noexcep
   ::syscall(SYS_futex, &door_->nudges, FUTEX_WAIT, nudges, span_ns < 0 ? nullptr : &span, nullptr, 0);
 }
 
-}  // namespace hmc::rma
+}  // namespace hmc::progress
