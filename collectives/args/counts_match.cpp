@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <vector>
 
 #include "runtime/rma/team_core.hpp"
 
@@ -23,7 +22,7 @@ std::uint64_t hash_of(std::uint64_t from, std::uint64_t to, std::uint64_t count)
 
 }  // namespace
 
-CountsOf counts_of(int rank, Team::Counts sent, Team::Counts received) noexcept {
+CountsOf counts_of(int rank, std::span<const std::size_t> sent, std::span<const std::size_t> received) noexcept {
   CountsOf mine;
   const auto me = static_cast<std::uint64_t>(rank);
   for (std::size_t peer = 0; peer < sent.size(); ++peer) {
@@ -44,7 +43,7 @@ void combine_counts(void* accumulated, const void* next, std::size_t count, DTyp
   }
 }
 
-Uneven first_uneven(int rank, Team::Counts told, Team::Counts received) noexcept {
+Uneven first_uneven(int rank, std::span<const std::size_t> told, std::span<const std::size_t> received) noexcept {
   Uneven mine;
   for (std::size_t from = 0; from < told.size() && mine.receivers == 0; ++from) {
     if (told[from] == received[from]) continue;
@@ -73,6 +72,12 @@ Uneven merged(const Uneven& one, const Uneven& other) noexcept {
 
 }  // namespace
 
+Uneven merged(std::span<const Uneven> of_each) noexcept {
+  Uneven all;
+  for (const Uneven& each : of_each) all = merged(all, each);
+  return all;
+}
+
 void combine_uneven(void* accumulated, const void* next, std::size_t count, DType, void*) {
   for (std::size_t i = 0; i < count; ++i) {
     Uneven one, other;
@@ -100,18 +105,6 @@ Error uneven_error(const rma::TeamCore& team, const char* operation, const Uneve
     fmt::format_to(std::back_inserter(detail.message), "; and {} more", all.receivers - Uneven::told);
   detail.hint = "what a rank sends to another is what that one expects from it; nothing was moved";
   return Error(std::move(detail));
-}
-
-void throw_uneven(Team& team, Team::Counts sent, Team::Counts received) {
-  const auto size = static_cast<std::size_t>(team.size());
-  std::vector<std::size_t> told(size);
-  team.alltoall(sent.data(), told.data(), sizeof(std::size_t));
-  const Uneven mine = first_uneven(team.rank(), told, received);
-  std::vector<Uneven> of_each(size);
-  team.allgather(&mine, of_each.data(), sizeof mine);
-  Uneven all;
-  for (const Uneven& each : of_each) all = merged(all, each);
-  throw uneven_error(*team.core(), "alltoallv", all, mine);
 }
 
 }  // namespace hmc::collectives

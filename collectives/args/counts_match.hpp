@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <span>
 
-#include <hmc/team.hpp>
+#include <hmc/error.hpp>
+#include <hmc/types.hpp>
+
+#include "runtime/rma/team_core.hpp"
 
 namespace hmc::collectives {
 
@@ -20,7 +23,7 @@ struct CountsOf {
 };
 static_assert(sizeof(CountsOf) == sizeof(Located<std::int64_t>));
 
-CountsOf counts_of(int rank, Team::Counts sent, Team::Counts received) noexcept;
+CountsOf counts_of(int rank, std::span<const std::size_t> sent, std::span<const std::size_t> received) noexcept;
 /// ReduceFunction for CountsOf; commutative.
 void combine_counts(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
@@ -35,14 +38,12 @@ struct Uneven {
   Pair pairs[told] = {};  ///< in order of receivers
 };
 /// This rank's first mismatched pair. `told`: the counts that each rank sends to this rank.
-Uneven first_uneven(int rank, Team::Counts told, Team::Counts received) noexcept;
+Uneven first_uneven(int rank, std::span<const std::size_t> told, std::span<const std::size_t> received) noexcept;
+/// All ranks' pairs, from each rank's.
+Uneven merged(std::span<const Uneven> of_each) noexcept;
 /// ReduceFunction for Uneven; commutative.
 void combine_uneven(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 /// The error names the pairs, by world ranks, and both counts.
 Error uneven_error(const rma::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine);
-
-/// Call after a mismatch: collective over the team, before any data has moved. Each rank compares its own pairs, all
-/// ranks gather all results, and throw Error{mismatch} that names the pairs and both counts. The team stays usable.
-[[noreturn]] void throw_uneven(Team& team, Team::Counts sent, Team::Counts received);
 
 }  // namespace hmc::collectives

@@ -74,7 +74,7 @@ class ByHost final : public CallsOnStreams, public rma::OpenStreams {
  public:
   ByHost(const OpenTeam& team, const char* operation, const void* buffer);
   ~ByHost() override;
-  void allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) override;
+  void allreduce(void* stream, const CollectiveArgs& args) override;
   void barrier(void* stream, const void* buffer) override;
   void close() override;
   Status run_dry() noexcept override;
@@ -165,19 +165,17 @@ void ByHost::leave_behind() {
 
 // ---- calls
 
-void ByHost::allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) {
-  const OpenTeam own(own_, "allreduce_on");
-  const CollectiveArgs whole = reduction_call(own, Collective::allreduce, in, out, count, type, Reduction(op));
-  rma::require(team_.fabric(), rma::lies_with(owner_, in), {"allreduce_on"});
-  rma::require(team_.fabric(), rma::lies_with(owner_, out), {"allreduce_on"});
+void ByHost::allreduce(void* stream, const CollectiveArgs& args) {
+  rma::require(team_.fabric(), rma::lies_with(owner_, args.input), {"allreduce_on"});
+  rma::require(team_.fabric(), rma::lies_with(owner_, args.output), {"allreduce_on"});
   call(stream, "allreduce_on", [&](memory::Stream& on) {
-    const std::size_t most = Slot::bytes / whole.call.element_bytes;
-    Piece next = piece_of(whole, 0, std::min(most, count));
+    const std::size_t count = args.call.count, most = Slot::bytes / args.call.element_bytes;
+    Piece next = piece_of(args, 0, std::min(most, count));
     Status status = take_in(next, on);
     for (std::size_t first = 0; status.ok() && (first < count || first == 0); first += most) {
       Piece now = std::move(next);
       if (const std::size_t after = first + most; after < count) {
-        next = piece_of(whole, after, std::min(most, count - after));
+        next = piece_of(args, after, std::min(most, count - after));
         status = take_in(next, on);
       }
       if (status.ok()) status = go_through(now, on);
@@ -189,7 +187,7 @@ void ByHost::allreduce(void* stream, const void* in, void* out, std::size_t coun
 void ByHost::barrier(void* stream, const void* buffer) {
   rma::require(team_.fabric(), rma::lies_with(owner_, buffer), {"barrier_on"});
   call(stream, "barrier_on", [&](memory::Stream& on) {
-    Piece piece{barrier_call(), nullptr, nullptr, 0, nullptr};
+    Piece piece{barrier_args(), nullptr, nullptr, 0, nullptr};
     const Status status = take_in(piece, on);
     return status.ok() ? go_through(piece, on) : status;
   });
@@ -278,7 +276,7 @@ void ByHost::tell(const Status& status, const char* operation) {
 /// and detect the mismatch.
 Status ByHost::announce_end() noexcept {
   if (end_ != 0) return {};
-  CollectiveArgs args = barrier_call();
+  CollectiveArgs args = barrier_args();
   args.operation = "Team::close";
   args.signature = Signature::make(base::SetupCall::team_close, 0, static_cast<int>(Collective::barrier));
   return schedules().start(args, end_);

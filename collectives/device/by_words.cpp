@@ -25,15 +25,14 @@ class ByWords final : public CallsOnStreams {
   ByWords(const OpenTeam& team, const char* operation, const void* buffer)
       : team_(team.core), streams_(team.core, operation, buffer) {}
 
-  void allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) override {
-    const ReduceCall call = allreduce_direct_call(in, out, count, type, Reduction(op));
-    require(streams_.accepts(in), "allreduce_on");
-    require(streams_.accepts(out), "allreduce_on");
-    require(streams_.begin(stream, call.signature.word()), "allreduce_on");
-    const std::size_t most = StreamGroup::staging_bytes / call.element;
+  void allreduce(void* stream, const CollectiveArgs& args) override {
+    require(streams_.accepts(args.input), "allreduce_on");
+    require(streams_.accepts(args.output), "allreduce_on");
+    require(streams_.begin(stream, args.signature.word()), "allreduce_on");
+    const std::size_t count = args.call.count, most = StreamGroup::staging_bytes / args.call.element_bytes;
     Status status;
     for (std::size_t first = 0; status.ok() && first < count; first += most)
-      status = piece(call, op, first, std::min(most, count - first));
+      status = piece(args, first, std::min(most, count - first));
     require(streams_.end(status), "allreduce_on");
   }
 
@@ -46,18 +45,19 @@ class ByWords final : public CallsOnStreams {
   void close() override { streams_.close(); }
 
  private:
-  Status piece(const ReduceCall& call, Op op, std::size_t first, std::size_t count) {
-    const auto* const in = static_cast<const std::byte*>(call.in) + first * call.element;
-    auto* const out = static_cast<std::byte*>(call.out) + first * call.element;
-    const auto ranks = static_cast<std::size_t>(team_.size()), border = border_bytes / call.element;
+  Status piece(const CollectiveArgs& args, std::size_t first, std::size_t count) {
+    const std::size_t element = args.call.element_bytes;
+    const auto* const in = static_cast<const std::byte*>(args.input) + first * element;
+    auto* const out = static_cast<std::byte*>(args.output) + first * element;
+    const auto ranks = static_cast<std::size_t>(team_.size()), border = border_bytes / element;
     const std::size_t length = ((count + ranks - 1) / ranks + border - 1) / border * border;
     const std::size_t begins = std::min(count, static_cast<std::size_t>(team_.rank()) * length);
     const std::size_t mine = std::min(length, count - begins);
-    Status status = streams_.take_in(in, count * call.element);
+    Status status = streams_.take_in(in, count * element);
     if (status.ok()) status = streams_.meet(0);
-    if (status.ok() && mine > 0) status = streams_.reduce(begins, mine, call.type, op);
+    if (status.ok() && mine > 0) status = streams_.reduce(begins, mine, args.call.type, args.call.op);
     if (status.ok()) status = streams_.meet(1);
-    return status.ok() ? streams_.give_out(out, count * call.element) : status;
+    return status.ok() ? streams_.give_out(out, count * element) : status;
   }
 
   void require(const Status& status, const char* operation) const { rma::require(team_.fabric(), status, {operation}); }

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "collectives/state/calls.hpp"
 #include "collectives/state/calls_on_streams.hpp"
+#include "collectives/state/state.hpp"
 
 namespace hmc::collectives {
 

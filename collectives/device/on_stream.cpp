@@ -39,10 +39,10 @@ CallsOnStreams& calls_of(const OpenTeam& team, const char* operation, const void
 
 void Team::allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) {
   const OpenTeam team(core_, "allreduce_on");
-  collectives::allreduce_direct_call(in, out, count, type,
-                                     Reduction(op));  // checks arguments that are invalid on this rank alone
+  // Checks what is invalid on this rank alone, before anything that all ranks must join.
+  const collectives::CollectiveArgs args = collectives::allreduce_args(team.core, in, out, count, type, Reduction(op));
   const void* const on_device = rma::need_host_copies(in, in) ? in : out;
-  calls_of(team, "allreduce_on", on_device).allreduce(stream, in, out, count, type, op);
+  calls_of(team, "allreduce_on", on_device).allreduce(stream, args);
 }
 
 void Team::barrier_on(void* stream, const void* buffer) {

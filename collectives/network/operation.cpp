@@ -189,9 +189,9 @@ Status Operation::load_comparison(Plans& plans) {
   const Comparison piece = comparison(piece_, plans.scratch_bytes());
   CollectiveArgs args;
   args.call = piece.call;
-  args.reduction.type = piece.call.type;
-  args.reduction.element = piece.call.element_bytes;
-  args.reduction.function = piece_ == 0 ? combine_counts : combine_uneven;
+  args.reducer.type = piece.call.type;
+  args.reducer.element = piece.call.element_bytes;
+  args.reducer.function = piece_ == 0 ? combine_counts : combine_uneven;
   const void* in = &counts_;
   void* out = &counts_;
   if (piece_ == 1) {

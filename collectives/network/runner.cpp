@@ -29,7 +29,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, 
   begin_receives();
   if (!schedule::reduces(args.call.collective)) return;
   ins_.resize(static_cast<std::size_t>(arena_->size()));
-  step_ = fold_ = args.reduction;
+  step_ = fold_ = args.reducer;
   if (args.call.op == Op::avg) step_.kernel = reduce_kernel(args.call.type, Op::sum);
 }
 

@@ -71,8 +71,8 @@ class Runner {
   std::size_t settled_ = 0;
   std::vector<rma::DirectReceive> receives_;  // of the plan's arrivals, in their order
   std::size_t received_ = 0;                  // number of receives that have ended
-  ReduceCall step_;                           // for two inputs: an avg is computed as a sum
-  ReduceCall fold_;                           // for all inputs
+  Reducer step_;                              // for two inputs: an avg is computed as a sum
+  Reducer fold_;                              // for all inputs
   std::vector<const void*> ins_;
   std::vector<std::byte> accumulator_;
 };

@@ -13,12 +13,14 @@ using base::Status;
 using schedule::Algorithm;
 using schedule::Call;
 
-ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector)
+ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector,
+                           bool deterministic)
     : team_(team),
       fabric_(team.fabric()),
       rank_(team.rank()),
       size_(team.size()),
       shape_(shape),
+      deterministic_(deterministic),
       arena_(team),
       choices_(selector, shape, arena_.room()),
       plans_(arena_.room(), shape, rank_, !team.all_direct()),
@@ -104,6 +106,7 @@ Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) n
   try {
     CollectiveArgs resolved = args;
     Call& call = resolved.call;
+    call.deterministic = call.deterministic || (deterministic_ && schedule::reduces(call.collective));
     const std::uint64_t extent = extent_of(call);
     const std::uint64_t bytes = extent * call.element_bytes;
     const bool is_users = resolved.signature.kind() != Kind::setup;
@@ -293,7 +296,7 @@ void ScheduleTeam::reduce_alone(const CollectiveArgs& args) noexcept {
   void* const out = args.output;
   const void* const in = args.output;
   std::vector<std::byte> scratch;
-  if (args.reduction.kernel != nullptr) reduce(args.reduction, &out, 1, &in, 1, count, scratch);
+  if (args.reducer.kernel != nullptr) reduce(args.reducer, &out, 1, &in, 1, count, scratch);
 }
 
 void ScheduleTeam::begin_piece(Operation& operation) noexcept { operation.outcome = Status::in_progress(); }

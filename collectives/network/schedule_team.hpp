@@ -42,7 +42,8 @@ class ScheduleTeam final : public base::Progress,
                            public progress::TicketSource,
                            public progress::Started {
  public:
-  ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector);
+  /// `deterministic`: HMC_DETERMINISTIC, for all reductions.
+  ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector, bool deterministic);
   ~ScheduleTeam() override;
   void close();
   /// Waits until all operations in flight are complete.
@@ -121,7 +122,7 @@ class ScheduleTeam final : public base::Progress,
  private:
   using Visit = progress::Background::Visit;
   static bool is_callers(const Operation& operation) noexcept {
-    return operation.blocking() || operation.args().reduction.function != nullptr;
+    return operation.blocking() || operation.args().reducer.function != nullptr;
   }
   void count_moves(std::uint64_t moves) noexcept {
     moves_.store(moves_.load(std::memory_order_relaxed) + moves, std::memory_order_relaxed);
@@ -202,6 +203,7 @@ class ScheduleTeam final : public base::Progress,
   int rank_;
   int size_;
   schedule::Shape shape_;
+  bool deterministic_;
   Arena arena_;
   Choices choices_;
   Plans plans_;

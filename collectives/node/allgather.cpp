@@ -15,20 +15,24 @@ constexpr std::size_t allgather_slots = 4;
 constexpr std::size_t largest_chunk = std::size_t{128} << 10;  // larger chunks overlap less
 constexpr std::size_t staged_before_arrival = std::size_t{16} << 10;
 
-void keep_own(DirectTeam& team, const AllgatherCall& call) noexcept {
-  // In place: the caller's block may already be at its position in the output.
-  std::byte* const own = call.block(team.rank());
-  if (call.bytes > 0 && own != call.in) std::memcpy(own, call.in, call.bytes);
+std::byte* block_of(const CollectiveArgs& args, int rank) noexcept {
+  return static_cast<std::byte*>(args.output) + static_cast<std::size_t>(rank) * args.bytes();
 }
 
-Status small(DirectTeam& team, const AllgatherCall& call, bool in_line) noexcept {
-  if (!in_line) std::memcpy(team.slot(team.rank()), call.in, call.bytes);
-  team.arrive(call.in, in_line ? call.bytes : 0);
-  keep_own(team, call);
+void keep_own(DirectTeam& team, const CollectiveArgs& args) noexcept {
+  // In place: the caller's block may already be at its position in the output.
+  std::byte* const own = block_of(args, team.rank());
+  if (args.bytes() > 0 && own != args.input) std::memcpy(own, args.input, args.bytes());
+}
+
+Status allgather_small(DirectTeam& team, const CollectiveArgs& args, bool in_line) noexcept {
+  if (!in_line) std::memcpy(team.slot(team.rank()), args.input, args.bytes());
+  team.arrive(args.input, in_line ? args.bytes() : 0);
+  keep_own(team, args);
   if (const Status status = team.wait_arrivals(); !status.ok()) return status;
-  for (int i = 1; i < team.size() && call.bytes > 0; ++i) {
+  for (int i = 1; i < team.size() && args.bytes() > 0; ++i) {
     const int peer = (team.rank() + i) % team.size();
-    std::memcpy(call.block(peer), in_line ? team.payload(peer) : team.slot(peer), call.bytes);
+    std::memcpy(block_of(args, peer), in_line ? team.payload(peer) : team.slot(peer), args.bytes());
   }
   return {};
 }
@@ -41,15 +45,15 @@ Announcement announcement_of(DirectTeam& team, int rank) noexcept {
 
 /// Chunk `step` of every block: copies the peers' chunks from their windows or stagings. Chunks of several steps are in
 /// flight, each in its slot of the ring.
-Status step_of(DirectTeam& team, const AllgatherCall& call, std::size_t step, std::size_t chunk) noexcept {
+Status step_of(DirectTeam& team, const CollectiveArgs& args, std::size_t step, std::size_t chunk) noexcept {
   const std::size_t offset = step * chunk;
-  const std::size_t bytes = std::min(chunk, call.bytes - offset);
+  const std::size_t bytes = std::min(chunk, args.bytes() - offset);
   for (int i = 1; i < team.size(); ++i) {
     const int peer = (team.rank() + i) % team.size();
     const Announcement theirs = announcement_of(team, peer);
     if (theirs.in.is_private()) {  // at once and whole
       if (step > 0) continue;
-      if (const Status status = team.read(peer, theirs.in, 0, call.block(peer), call.bytes); !status.ok())
+      if (const Status status = team.read(peer, theirs.in, 0, block_of(args, peer), args.bytes()); !status.ok())
         return status;
       continue;
     }
@@ -57,44 +61,44 @@ Status step_of(DirectTeam& team, const AllgatherCall& call, std::size_t step, st
       const std::byte* const source = team.reach(peer, theirs.in);
       if (source == nullptr)
         return team.fail(Status::failure(Code::closed, "a peer's window isn't open here", team.world(peer)));
-      std::memcpy(call.block(peer) + offset, source + offset, bytes);
+      std::memcpy(block_of(args, peer) + offset, source + offset, bytes);
       continue;
     }
     if (const Status status = team.wait_phase(Phase::staged, peer, team.tag(step)); !status.ok()) return status;
-    std::memcpy(call.block(peer) + offset, team.staging(peer) + step % allgather_slots * chunk, bytes);
+    std::memcpy(block_of(args, peer) + offset, team.staging(peer) + step % allgather_slots * chunk, bytes);
   }
   team.publish(Phase::finished, team.tag(step));
   return {};
 }
 
-Status stage(DirectTeam& team, const AllgatherCall& call, std::size_t step, std::size_t chunk) noexcept {
+Status allgather_stage(DirectTeam& team, const CollectiveArgs& args, std::size_t step, std::size_t chunk) noexcept {
   if (step >= allgather_slots) {
     if (const Status status = team.wait_phases(Phase::finished, team.tag(step - allgather_slots)); !status.ok())
       return status;
   }
   const std::size_t offset = step * chunk;
   std::memcpy(team.staging(team.rank()) + step % allgather_slots * chunk,
-              static_cast<const std::byte*>(call.in) + offset, std::min(chunk, call.bytes - offset));
+              static_cast<const std::byte*>(args.input) + offset, std::min(chunk, args.bytes() - offset));
   team.publish(Phase::staged, team.tag(step));
   return {};
 }
 
-Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
+Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
   Announcement mine;
-  mine.in = team.place(call.in, call.bytes);
+  mine.in = team.place(args.input, args.bytes());
   if (!mine.in)
-    mine.in = team.show_private(call.in, call.bytes, call.bytes,
-                                private_way(schedule::Collective::allgather, team.size(), call.bytes));
+    mine.in = team.show_private(args.input, args.bytes(), args.bytes(),
+                                private_way(schedule::Collective::allgather, team.size(), args.bytes()));
   team.count(mine.in);
   const std::size_t chunk = std::min(largest_chunk, team.staging_bytes() / allgather_slots);
-  const std::size_t steps = (call.bytes + chunk - 1) / chunk;
+  const std::size_t steps = (args.bytes() + chunk - 1) / chunk;
   std::size_t staged = 0;
   if (!mine.in) {
     if (const Status status = team.wait_staging_free(); !status.ok()) return status;
     // A rank that sees this rank's arrival finds a small block staged. Staging more would delay peers that could copy
     // meanwhile.
-    if (call.bytes <= staged_before_arrival) {
-      if (const Status status = stage(team, call, staged++, chunk); !status.ok()) return status;
+    if (args.bytes() <= staged_before_arrival) {
+      if (const Status status = allgather_stage(team, args, staged++, chunk); !status.ok()) return status;
     }
   }
   team.arrive(&mine, sizeof mine);
@@ -107,10 +111,10 @@ Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
   for (std::size_t step = 0; step < steps; ++step) {
     // Keep the ring one step ahead, so that peers find the next chunk when they have finished this one.
     for (; !mine.in && staged < steps && staged <= step + 1; ++staged) {
-      if (const Status status = stage(team, call, staged, chunk); !status.ok()) return status;
+      if (const Status status = allgather_stage(team, args, staged, chunk); !status.ok()) return status;
     }
-    if (step == 0) keep_own(team, call);
-    if (const Status status = step_of(team, call, step, chunk); !status.ok()) return status;
+    if (step == 0) keep_own(team, args);
+    if (const Status status = step_of(team, args, step, chunk); !status.ok()) return status;
   }
   // Peers read this rank's buffer until they have finished; then the caller may reuse it.
   if (mine.in) {
@@ -122,10 +126,10 @@ Status large(DirectTeam& team, const AllgatherCall& call) noexcept {
 
 }  // namespace
 
-Status allgather_direct(DirectTeam& team, const AllgatherCall& call) noexcept {
-  if (const Status status = team.begin(call.signature()); !status.ok()) return status;
-  if (call.bytes <= slot_bytes) return small(team, call, call.bytes <= inline_bytes);
-  return large(team, call);
+Status allgather_direct(DirectTeam& team, const CollectiveArgs& args) noexcept {
+  if (const Status status = team.begin(args.signature); !status.ok()) return status;
+  if (args.bytes() <= slot_bytes) return allgather_small(team, args, args.bytes() <= inline_bytes);
+  return allgather_large(team, args);
 }
 
 }  // namespace hmc::collectives

@@ -46,36 +46,56 @@ struct Slices {
 
 class Sliced {
  public:
-  Sliced(DirectTeam& team, const ReduceCall& call) noexcept : team_(team), call_(call) {}
+  Sliced(DirectTeam& team, const CollectiveArgs& args) noexcept
+      : team_(team),
+        reducer_(args.reducer),
+        in_(static_cast<const std::byte*>(args.input)),
+        out_(static_cast<std::byte*>(args.output)),
+        count_(args.call.count),
+        element_(args.reducer.element),
+        bytes_(args.bytes()) {}
 
   Status run() {
     announce_placements();
-    // All ranks get the same `fits`: it depends on the call and on the staging size, which are equal on all ranks.
+    // All ranks get the same result: it depends on the call and on the staging size, which are equal on all ranks.
     const bool fits = team_.staging_fits(staging_wanted());
     if (fits) {
       if (const Status status = stage(0); !status.ok()) return status;
     }
     team_.arrive(&mine_, sizeof mine_);
+    return reduce_all(fits);
+  }
+
+  /// All ranks have arrived, and treat this rank's buffers as staged.
+  Status run_arrived() {
+    team_.fabric().counters.buffers_staged += 2;
+    falls_back_ = true;
+    return reduce_all(false);
+  }
+
+ private:
+  /// `is_staged`: this rank's first piece.
+  Status reduce_all(bool is_staged) {
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
     if (const Status status = read_announcements(); !status.ok()) return status;
     if (!someone_stages_) return finish(whole(), 0);
-    if (!fits) team_.grow_staging(staging_wanted());
-    const std::size_t pieces = (call_.count + piece_length() - 1) / piece_length();
+    if (!team_.staging_fits(staging_wanted())) team_.grow_staging(staging_wanted());
+    const std::size_t pieces = (count_ + piece_length() - 1) / piece_length();
     for (std::size_t piece = 0; piece < pieces; ++piece) {
-      if (piece > 0 || !fits) {
-        if (const Status status = stage_and_show(piece); !status.ok()) return status;
+      // The arrivals show the first piece if all ranks have staged it by then.
+      if (piece > 0 || !is_staged || falls_back_) {
+        if (const Status status = stage_and_show(piece, piece == 0 && is_staged); !status.ok()) return status;
       }
       if (const Status status = finish(cut(piece), piece); !status.ok()) return status;
     }
     return {};
   }
 
- private:
   bool pair() const noexcept { return team_.size() == 2; }
 
   void announce_placements() noexcept {
-    mine_.in = team_.place(call_.in, call_.bytes());
-    mine_.out = team_.place(call_.out, call_.bytes());
+    mine_.in = team_.place(in_, bytes_);
+    mine_.out = team_.place(out_, bytes_);
     Counters& counters = team_.fabric().counters;
     ++(mine_.in ? counters.buffers_in_place : counters.buffers_staged);
     ++(mine_.out ? counters.buffers_in_place : counters.buffers_staged);
@@ -83,13 +103,13 @@ class Sliced {
 
   /// Elements of a piece: as many as all ranks' staging holds.
   std::size_t piece_length() const noexcept {
-    const std::size_t staging = team_.staging_bytes() * (pair() ? 2 : 1) / call_.element;
+    const std::size_t staging = team_.staging_bytes() * (pair() ? 2 : 1) / element_;
     return std::max<std::size_t>(1, staging - border() * static_cast<std::size_t>(team_.size()));
   }
   /// Long slices end at page boundaries, others at line boundaries.
   std::size_t border() const noexcept {
-    const std::size_t bytes = call_.bytes() / static_cast<std::size_t>(team_.size()) >= 16384 ? 4096 : line_bytes;
-    return bytes / call_.element;
+    const std::size_t bytes = bytes_ / static_cast<std::size_t>(team_.size()) >= 16384 ? 4096 : line_bytes;
+    return bytes / element_;
   }
   Slices slices(std::size_t first, std::size_t count) const noexcept {
     const auto ranks = static_cast<std::size_t>(team_.size());
@@ -98,29 +118,29 @@ class Sliced {
   }
   Slices cut(std::size_t piece) const noexcept {
     const std::size_t first = piece * piece_length();
-    return slices(first, std::min(piece_length(), call_.count - first));
+    return slices(first, std::min(piece_length(), count_ - first));
   }
-  Slices whole() const noexcept { return slices(0, call_.count); }
+  Slices whole() const noexcept { return slices(0, count_); }
 
   const std::byte* in_at(const Slices& cut, int slice) const noexcept {
-    return static_cast<const std::byte*>(call_.in) + (cut.first + cut.begin(slice)) * call_.element;
+    return in_ + (cut.first + cut.begin(slice)) * element_;
   }
   std::byte* out_at(const Slices& cut, int slice) const noexcept {
-    return static_cast<std::byte*>(call_.out) + (cut.first + cut.begin(slice)) * call_.element;
+    return out_ + (cut.first + cut.begin(slice)) * element_;
   }
   /// Address of slice `slice` of a rank's input or result in its staging; a pair stages one slice only.
   std::byte* staged_at(const Slices& cut, int owner, int slice) const noexcept {
-    return team_.staging(owner) + (pair() ? 0 : cut.begin(slice) * call_.element);
+    return team_.staging(owner) + (pair() ? 0 : cut.begin(slice) * element_);
   }
 
   /// Staging that each rank needs to run the call in one piece.
   std::size_t staging_wanted() const noexcept {
-    const std::size_t borders = border() * call_.element * static_cast<std::size_t>(team_.size());
-    return (pair() ? (call_.bytes() + 1) / 2 : call_.bytes()) + borders;
+    const std::size_t borders = border() * element_ * static_cast<std::size_t>(team_.size());
+    return (pair() ? (bytes_ + 1) / 2 : bytes_) + borders;
   }
 
-  Status stage_and_show(std::size_t piece) noexcept {
-    if (const Status status = stage(piece); !status.ok()) return status;
+  Status stage_and_show(std::size_t piece, bool is_staged) noexcept {
+    if (const Status status = is_staged ? Status{} : stage(piece); !status.ok()) return status;
     team_.publish(Phase::staged, team_.tag(piece));
     return team_.wait_phases(Phase::staged, team_.tag(piece));
   }
@@ -136,7 +156,7 @@ class Sliced {
     for (int i = 1; i < team_.size(); ++i) {
       const int slice = (team_.rank() + i) % team_.size();
       if (cut.size(slice) > 0)
-        std::memcpy(staged_at(cut, team_.rank(), slice), in_at(cut, slice), cut.size(slice) * call_.element);
+        std::memcpy(staged_at(cut, team_.rank(), slice), in_at(cut, slice), cut.size(slice) * element_);
     }
     return {};
   }
@@ -145,14 +165,10 @@ class Sliced {
     someone_stages_ = false;
     results_wait_ = false;
     for (int rank = 0; rank < team_.size(); ++rank) {
-      Announcement theirs;
-      if (rank != team_.rank()) std::memcpy(&theirs, team_.payload(rank), sizeof theirs);
-      if (theirs.in.device_window != 0) [[unlikely]]
-        return Status::in_progress();
-    }
-    for (int rank = 0; rank < team_.size(); ++rank) {
       Announcement theirs = mine_;
       if (rank != team_.rank()) std::memcpy(&theirs, team_.payload(rank), sizeof theirs);
+      // Fallback: that rank's device could have run the call, but not all ranks' can. Its input isn't staged yet.
+      falls_back_ = falls_back_ || theirs.in.device_window != 0;
       const auto index = static_cast<std::size_t>(rank);
       team_.ins[index] = theirs.in ? team_.reach(rank, theirs.in) : nullptr;
       team_.outs[index] = theirs.out ? team_.reach(rank, theirs.out) : nullptr;
@@ -186,18 +202,18 @@ class Sliced {
   /// Stores this rank's slice of the result in its own output, in the outputs that lie in windows, and in staging for
   /// the rest.
   void reduce_own(const Slices& cut) noexcept {
-    const std::size_t bytes = cut.size(team_.rank()) * call_.element;
+    const std::size_t bytes = cut.size(team_.rank()) * element_;
     // Streamed block by block, while the block is in this core's cache.
     const std::size_t block = streams() ? stream_block : bytes;
     for (std::size_t done = 0; done < bytes; done += block) reduce_block(cut, done, std::min(block, bytes - done));
     if (streams()) stream_fence();
   }
 
-  bool streams() const noexcept { return call_.bytes() >= stream_from; }
+  bool streams() const noexcept { return bytes_ >= stream_from; }
 
   void reduce_block(const Slices& cut, std::size_t done, std::size_t bytes) noexcept {
     const int me = team_.rank();
-    const std::size_t offset = (cut.first + cut.begin(me)) * call_.element + done;
+    const std::size_t offset = (cut.first + cut.begin(me)) * element_ + done;
     std::byte* const own = out_at(cut, me) + done;
     // Separate vectors: team_.ins and team_.outs keep the windows' addresses for the next block.
     inputs_.clear();
@@ -221,8 +237,8 @@ class Sliced {
       }
     }
     if (waits_here) outputs_.push_back(staged_at(cut, me, me) + done);
-    reduce(call_, outputs_.data(), static_cast<int>(outputs_.size()), inputs_.data(), team_.size(),
-           bytes / call_.element, team_.scratch);
+    reduce(reducer_, outputs_.data(), static_cast<int>(outputs_.size()), inputs_.data(), team_.size(), bytes / element_,
+           team_.scratch);
     if (!streams()) return;
     for (int i = 1; i < team_.size(); ++i) {
       auto* const output = static_cast<std::byte*>(team_.outs[static_cast<std::size_t>((me + i) % team_.size())]);
@@ -235,13 +251,19 @@ class Sliced {
       const int slice = (team_.rank() + i) % team_.size();
       const int holder = pair() ? team_.rank() : slice;
       if (cut.size(slice) > 0)
-        std::memcpy(out_at(cut, slice), staged_at(cut, holder, slice), cut.size(slice) * call_.element);
+        std::memcpy(out_at(cut, slice), staged_at(cut, holder, slice), cut.size(slice) * element_);
     }
   }
 
   DirectTeam& team_;
-  const ReduceCall& call_;
+  const Reducer& reducer_;
+  const std::byte* in_;
+  std::byte* out_;
+  std::size_t count_;
+  std::size_t element_;
+  std::size_t bytes_;
   Announcement mine_;
+  bool falls_back_ = false;
   bool someone_stages_ = false;
   bool results_wait_ = false;
   std::vector<const void*>& inputs_ = team_.slice_ins;
@@ -250,6 +272,8 @@ class Sliced {
 
 }  // namespace
 
-Status allreduce_sliced(DirectTeam& team, const ReduceCall& call) { return Sliced(team, call).run(); }
+Status allreduce_sliced(DirectTeam& team, const CollectiveArgs& args) { return Sliced(team, args).run(); }
+
+Status allreduce_arrived(DirectTeam& team, const CollectiveArgs& args) { return Sliced(team, args).run_arrived(); }
 
 }  // namespace hmc::collectives

@@ -19,103 +19,106 @@ std::size_t chunk_of(std::size_t bytes, std::size_t staging) noexcept {
                   bytes <= (std::size_t{128} << 10) ? std::size_t{16} << 10 : std::size_t{64} << 10);
 }
 
-Status small(DirectTeam& team, const BroadcastCall& call, bool in_line) noexcept {
-  if (team.rank() == call.root) {
-    if (!in_line) std::memcpy(team.slot(call.root), call.data, call.bytes);
-    team.arrive(call.data, in_line ? call.bytes : 0);
+Status broadcast_small(DirectTeam& team, const CollectiveArgs& args, bool in_line) noexcept {
+  if (team.rank() == args.call.root) {
+    if (!in_line) std::memcpy(team.slot(args.call.root), args.input, args.bytes());
+    team.arrive(args.input, in_line ? args.bytes() : 0);
     return {};
   }
   team.arrive(nullptr, 0);
-  if (const Status status = team.wait_arrival(call.root); !status.ok()) return status;
-  if (call.bytes > 0) std::memcpy(call.data, in_line ? team.payload(call.root) : team.slot(call.root), call.bytes);
+  if (const Status status = team.wait_arrival(args.call.root); !status.ok()) return status;
+  if (args.bytes() > 0)
+    std::memcpy(args.output, in_line ? team.payload(args.call.root) : team.slot(args.call.root), args.bytes());
   return {};
 }
 
-Status from_window(DirectTeam& team, const BroadcastCall& call) noexcept {
+Status from_window(DirectTeam& team, const CollectiveArgs& args) noexcept {
   const std::uint64_t tag = team.tag(0);
-  if (team.rank() == call.root) return team.wait_phases(Phase::finished, tag);  // then the caller may reuse the buffer
+  if (team.rank() == args.call.root)
+    return team.wait_phases(Phase::finished, tag);  // then the caller may reuse the buffer
   Announcement root;
-  std::memcpy(&root, team.payload(call.root), sizeof root);
+  std::memcpy(&root, team.payload(args.call.root), sizeof root);
   if (root.in.is_private()) {
-    if (const Status status = team.read(call.root, root.in, 0, call.data, call.bytes); !status.ok()) return status;
+    if (const Status status = team.read(args.call.root, root.in, 0, args.output, args.bytes()); !status.ok())
+      return status;
     team.publish(Phase::finished, tag);
     return {};
   }
-  const std::byte* const source = team.reach(call.root, root.in);
+  const std::byte* const source = team.reach(args.call.root, root.in);
   if (source == nullptr)
-    return team.fail(Status::failure(Code::closed, "the root's window isn't open here", team.world(call.root)));
-  std::memcpy(call.data, source, call.bytes);
+    return team.fail(Status::failure(Code::closed, "the root's window isn't open here", team.world(args.call.root)));
+  std::memcpy(args.output, source, args.bytes());
   team.publish(Phase::finished, tag);
   return {};
 }
 
-Status stage(DirectTeam& team, const BroadcastCall& call, std::size_t chunk, std::size_t i) noexcept {
+Status broadcast_stage(DirectTeam& team, const CollectiveArgs& args, std::size_t chunk, std::size_t i) noexcept {
   if (i >= broadcast_slots) {
     if (const Status status = team.wait_phases(Phase::finished, team.tag(i - broadcast_slots)); !status.ok())
       return status;
   }
   const std::size_t offset = i * chunk;
-  std::memcpy(team.staging(call.root) + i % broadcast_slots * chunk, static_cast<std::byte*>(call.data) + offset,
-              std::min(chunk, call.bytes - offset));
+  std::memcpy(team.staging(args.call.root) + i % broadcast_slots * chunk,
+              static_cast<const std::byte*>(args.input) + offset, std::min(chunk, args.bytes() - offset));
   team.publish(Phase::staged, team.tag(i));
   return {};
 }
 
-Status ring_root(DirectTeam& team, const BroadcastCall& call, std::size_t chunk) noexcept {
-  const std::size_t chunks = (call.bytes + chunk - 1) / chunk;
+Status ring_root(DirectTeam& team, const CollectiveArgs& args, std::size_t chunk) noexcept {
+  const std::size_t chunks = (args.bytes() + chunk - 1) / chunk;
   for (std::size_t i = 1; i < chunks; ++i) {
-    if (const Status status = stage(team, call, chunk, i); !status.ok()) return status;
+    if (const Status status = broadcast_stage(team, args, chunk, i); !status.ok()) return status;
   }
   return {};
 }
 
-Status ring_reader(DirectTeam& team, const BroadcastCall& call, std::size_t chunk) noexcept {
-  const std::size_t chunks = (call.bytes + chunk - 1) / chunk;
+Status ring_reader(DirectTeam& team, const CollectiveArgs& args, std::size_t chunk) noexcept {
+  const std::size_t chunks = (args.bytes() + chunk - 1) / chunk;
   for (std::size_t i = 0; i < chunks; ++i) {
-    if (const Status status = team.wait_phase(Phase::staged, call.root, team.tag(i)); !status.ok()) return status;
+    if (const Status status = team.wait_phase(Phase::staged, args.call.root, team.tag(i)); !status.ok()) return status;
     const std::size_t offset = i * chunk;
-    std::memcpy(static_cast<std::byte*>(call.data) + offset, team.staging(call.root) + i % broadcast_slots * chunk,
-                std::min(chunk, call.bytes - offset));
+    std::memcpy(static_cast<std::byte*>(args.output) + offset,
+                team.staging(args.call.root) + i % broadcast_slots * chunk, std::min(chunk, args.bytes() - offset));
     team.publish(Phase::finished, team.tag(i));
   }
   return {};
 }
 
-Status large(DirectTeam& team, const BroadcastCall& call) noexcept {
-  const bool is_root = team.rank() == call.root;
-  const std::size_t chunk = chunk_of(call.bytes, team.staging_bytes());
+Status broadcast_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
+  const bool is_root = team.rank() == args.call.root;
+  const std::size_t chunk = chunk_of(args.bytes(), team.staging_bytes());
   Announcement mine;
   if (is_root) {
-    mine.in = team.place(call.data, call.bytes);
+    mine.in = team.place(args.input, args.bytes());
     if (!mine.in)
-      mine.in = team.show_private(call.data, call.bytes, call.bytes,
-                                  private_way(schedule::Collective::broadcast, team.size(), call.bytes));
+      mine.in = team.show_private(args.input, args.bytes(), args.bytes(),
+                                  private_way(schedule::Collective::broadcast, team.size(), args.bytes()));
     team.count(mine.in);
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;
       // A rank that sees the root's arrival finds the first chunk staged.
-      if (const Status status = stage(team, call, chunk, 0); !status.ok()) return status;
+      if (const Status status = broadcast_stage(team, args, chunk, 0); !status.ok()) return status;
     }
   }
   team.arrive(&mine, sizeof mine);
-  if (const Status status = team.wait_arrival(call.root); !status.ok()) return status;
+  if (const Status status = team.wait_arrival(args.call.root); !status.ok()) return status;
   Announcement root = mine;
-  if (!is_root) std::memcpy(&root, team.payload(call.root), sizeof root);
-  if (root.in) return from_window(team, call);
-  if (call.bytes / chunk >= DirectTeam::too_many_steps - 1)
+  if (!is_root) std::memcpy(&root, team.payload(args.call.root), sizeof root);
+  if (root.in) return from_window(team, args);
+  if (args.bytes() / chunk >= DirectTeam::too_many_steps - 1)
     return team.fail(Status::failure(Code::invalid_argument, "a buffer outside of windows that is too large to stage"));
   // The root reads nothing: it publishes `finished` at once, for ranks that later wait for all.
-  if (is_root) team.publish(Phase::finished, team.tag((call.bytes - 1) / chunk));
-  team.staging_in_use_until(team.tag((call.bytes - 1) / chunk));
-  return is_root ? ring_root(team, call, chunk) : ring_reader(team, call, chunk);
+  if (is_root) team.publish(Phase::finished, team.tag((args.bytes() - 1) / chunk));
+  team.staging_in_use_until(team.tag((args.bytes() - 1) / chunk));
+  return is_root ? ring_root(team, args, chunk) : ring_reader(team, args, chunk);
 }
 
 }  // namespace
 
-Status broadcast_direct(DirectTeam& team, const BroadcastCall& call) noexcept {
-  if (const Status status = team.begin(call.signature()); !status.ok()) return status;
-  if (call.bytes <= slot_bytes) return small(team, call, call.bytes <= inline_bytes);
-  return large(team, call);
+Status broadcast_direct(DirectTeam& team, const CollectiveArgs& args) noexcept {
+  if (const Status status = team.begin(args.signature); !status.ok()) return status;
+  if (args.bytes() <= slot_bytes) return broadcast_small(team, args, args.bytes() <= inline_bytes);
+  return broadcast_large(team, args);
 }
 
 }  // namespace hmc::collectives

@@ -1,17 +1,11 @@
 // broadcast: the root's bytes on all ranks.
 #pragma once
 
+#include "collectives/args/collective_args.hpp"
 #include "collectives/node/direct_team.hpp"
 
 namespace hmc::collectives {
 
-struct BroadcastCall {
-  void* data = nullptr;
-  std::size_t bytes = 0;
-  int root = 0;
-  Signature signature() const noexcept { return Signature::make(Kind::broadcast, bytes, root); }
-};
-
-base::Status broadcast_direct(DirectTeam& team, const BroadcastCall& call) noexcept;
+base::Status broadcast_direct(DirectTeam& team, const CollectiveArgs& args) noexcept;
 
 }  // namespace hmc::collectives

@@ -33,14 +33,12 @@ struct Placement {
 };
 
 /// Payload of the arrival line of a large allreduce, and of each reduction that this rank's device can run. The devices
-/// run the reduction if all ranks' devices can; else the hosts do.
+/// run the reduction if all ranks' devices can. Else the call continues on the hosts, with copies of device buffers.
 struct Announcement {
   Placement in;
   Placement out;
   std::uint64_t in_slot = 0;  ///< as in pull's payload
 };
-/// Fallback: a peer's device can't take part; no data has moved.
-inline bool is_for_host(const base::Status& status) noexcept { return status.code == Code::in_progress; }
 
 /// The arena (boards) and the staging of one team, and the steps that every direct collective consists of. Failures are
 /// sticky: after one, the team's ranks may be at different calls, so every later call returns the same status. One

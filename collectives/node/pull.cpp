@@ -144,7 +144,7 @@ class Pull {
     const int end = !roles_.is_prefix() ? size_ : roles_.collective == Collective::scan ? rank_ + 1 : rank_;
     if (rank_ < end) source(rank_) = own_ + offset;
     void* const to = out_ + offset;
-    reduce(args_.reduction, &to, 1, team_.ins.data(), end, bytes / args_.call.element_bytes, team_.scratch);
+    reduce(args_.reducer, &to, 1, team_.ins.data(), end, bytes / args_.call.element_bytes, team_.scratch);
   }
   /// Copies this rank's own part to its output, unless a reduction stores it.
   void keep_own() noexcept {

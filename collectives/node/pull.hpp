@@ -12,9 +12,8 @@ namespace hmc::collectives {
 bool pulls(const DirectTeam& team, const CollectiveArgs& args) noexcept;
 /// Throws Error if growing the staging fails on the ranks.
 base::Status pull(DirectTeam& team, const CollectiveArgs& args);
-/// Runs large reductions of pull() on the devices, if all ranks can (DeviceReduction). Else the status is_for_host().
-/// If this rank `has_arrived` by then, the call continues with pull_arrived() on a copy in host memory.
-base::Status pull_on_device(DirectTeam& team, const CollectiveArgs& args, bool& has_arrived);
+/// The rest of a reduction that the devices couldn't run: all ranks have arrived, and treat this rank's input, which is
+/// a copy now, as staged.
 base::Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept;
 
 /// The result of the exchange of counts, equal on all ranks.

@@ -5,9 +5,9 @@
 namespace hmc::collectives::schedule {
 
 const char* name_of(Collective collective) noexcept {
-  constexpr const char* names[collective_count] = {"barrier",        "broadcast", "reduce",    "allreduce",
-                                                   "gather",         "scatter",   "allgather", "alltoall",
-                                                   "reduce_scatter", "scan",      "exscan"};
+  static constexpr const char* names[collective_count] = {"barrier",        "broadcast", "reduce",    "allreduce",
+                                                          "gather",         "scatter",   "allgather", "alltoall",
+                                                          "reduce_scatter", "scan",      "exscan"};
   return names[static_cast<int>(collective)];
 }
 

@@ -1,9 +1,7 @@
 // CallsOnStreams: a team's collectives in the order of device streams.
 #pragma once
 
-#include <cstddef>
-
-#include <hmc/types.hpp>
+#include "collectives/args/collective_args.hpp"
 
 namespace hmc::collectives {
 
@@ -16,7 +14,7 @@ class CallsOnStreams {
   virtual ~CallsOnStreams() = default;
 
   // Throw Error. They don't wait, unless a call fails.
-  virtual void allreduce(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) = 0;
+  virtual void allreduce(void* stream, const CollectiveArgs& args) = 0;
   virtual void barrier(void* stream, const void* buffer) = 0;
 
   /// Collective. First completes the work in the streams, until the job's deadline. Throws Error on every rank if ranks

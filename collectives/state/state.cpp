@@ -41,7 +41,7 @@ State::State(rma::TeamCore& team, const Settings& settings)
       log_(team.fabric().log) {
   const bool direct = team.all_direct();
   shape_ = direct ? schedule::Shape{team.size(), team.size()} : shape_of(team);
-  schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_);
+  schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic);
   if (!team.is_world()) team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
   if (direct) {
     direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
@@ -85,6 +85,12 @@ std::exception_ptr State::close() {
   if (team_.is_world()) team_.use_exchange(nullptr);
   rma::close_step(unheard, [&] { schedules_->close(); });
   return unheard;
+}
+
+void OpenTeam::refuse(const std::shared_ptr<rma::TeamCore>& team, const char* operation) {
+  if (team == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
+  if (team->fabric().is_forked() || !team->closed) rma::throw_closed_runtime(team->fabric(), operation);
+  throw Error(Code::closed, operation, "the team is closed");
 }
 
 void attach(rma::TeamCore& team, const Settings& settings) {

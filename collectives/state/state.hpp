@@ -41,7 +41,6 @@ class State final : public rma::CollectiveState {
   }
   ScheduleTeam& schedules() const noexcept { return *schedules_; }
   Selector& selector() noexcept { return selector_; }
-  bool deterministic() const noexcept { return settings_.deterministic; }
   const Settings& settings() const noexcept { return settings_; }
   const schedule::Shape& shape() const noexcept { return shape_; }
 
@@ -59,6 +58,25 @@ class State final : public rma::CollectiveState {
 
  public:
   std::unique_ptr<CallsOnStreams> streams;  ///< created by the first call on streams
+};
+
+/// An open team, for the duration of a call. Throws Error{closed} if the team is closed.
+struct OpenTeam {
+  rma::TeamCore& core;
+  State& state;
+  OpenTeam(const std::shared_ptr<rma::TeamCore>& team, const char* operation)
+      : core(require_open(team, operation)), state(static_cast<State&>(*core.collectives)) {}
+  int rank() const noexcept { return core.rank(); }
+  int size() const noexcept { return core.size(); }
+
+ private:
+  [[noreturn]] static void refuse(const std::shared_ptr<rma::TeamCore>& team, const char* operation);
+  /// A team that a user holds has its collectives: attach() runs before the team is returned.
+  static rma::TeamCore& require_open(const std::shared_ptr<rma::TeamCore>& team, const char* operation) {
+    if (team == nullptr || team->fabric().closed() || team->closed) [[unlikely]]
+      refuse(team, operation);
+    return *team;
+  }
 };
 
 }  // namespace hmc::collectives

@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "collectives/state/calls.hpp"
+#include "collectives/state/state.hpp"
 
 namespace hmc::collectives {
 

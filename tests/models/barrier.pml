@@ -1,6 +1,6 @@
 // The barrier of a node, and what it promises for direct puts before it.
 //
-// Mirrors collectives/node/barrier.cpp (barrier_direct) and, of collectives/node/direct_team.cpp,
+// Mirrors collectives/node/engine.cpp (barrier) and, of collectives/node/direct_team.cpp,
 // arrive (the release store of `sequence`) and wait_line (its acquire load, waited for with >=). Two
 // arrival lines per rank in turn; the code has more, which barriers don't need.
 //

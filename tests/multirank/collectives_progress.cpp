@@ -7,7 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/state/calls.hpp"
+#include "collectives/args/collective_args.hpp"
+#include "collectives/state/state.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {
@@ -260,9 +261,8 @@ HMC_SPMD_TEST(Progress, stream_ordered_call_waits_for_its_stream) {
     TestPlace::Stream streams[calls];
     std::vector<std::vector<std::uint64_t>> data(calls, std::vector<std::uint64_t>(count));
     for (std::size_t call = 0; call < calls; ++call) {
-      const auto given =
-          hmc::collectives::reduction_call(open, Collective::allreduce, data[call].data(), data[call].data(), count,
-                                           hmc::DType::u64, hmc::Reduction(hmc::sum));
+      const auto given = hmc::collectives::allreduce_args(open.core, data[call].data(), data[call].data(), count,
+                                                          hmc::DType::u64, hmc::Reduction(hmc::sum));
       HMC_CHECK(schedules.start_in_stream(given, std::make_unique<TestPlace>(streams[call])).ok());
     }
     std::thread device([&] {
@@ -292,7 +292,7 @@ HMC_SPMD_TEST(Progress, failed_team_releases_its_streams) {
   auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
   TestPlace::Stream streams[3];
   for (TestPlace::Stream& stream : streams)
-    HMC_CHECK(schedules.start_in_stream(hmc::collectives::barrier_call(), std::make_unique<TestPlace>(stream)).ok());
+    HMC_CHECK(schedules.start_in_stream(hmc::collectives::barrier_args(), std::make_unique<TestPlace>(stream)).ok());
   streams[0].has_come.store(true);  // the other streams never reach their places
   me.runtime->world().barrier();
   if (me.rank == me.size - 1) schedules.fail(hmc::base::Status::failure(hmc::Code::error, "on purpose"));

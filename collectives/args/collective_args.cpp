@@ -1,4 +1,4 @@
-#include "collectives/state/calls.hpp"
+#include "collectives/args/collective_args.hpp"
 
 #include <fmt/format.h>
 
@@ -12,16 +12,31 @@ using schedule::Collective;
 
 namespace {
 
-Kind kind_of(Collective collective) noexcept {
-  constexpr Kind kinds[schedule::collective_count] = {
-      Kind::barrier,   Kind::broadcast, Kind::reduce,         Kind::allreduce, Kind::gather, Kind::scatter,
-      Kind::allgather, Kind::alltoall,  Kind::reduce_scatter, Kind::scan,      Kind::exscan};
-  return kinds[static_cast<int>(collective)];
+constexpr Kind kind_of(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::barrier: return Kind::barrier;
+    case Collective::broadcast: return Kind::broadcast;
+    case Collective::reduce: return Kind::reduce;
+    case Collective::allreduce: return Kind::allreduce;
+    case Collective::gather: return Kind::gather;
+    case Collective::scatter: return Kind::scatter;
+    case Collective::allgather: return Kind::allgather;
+    case Collective::alltoall: return Kind::alltoall;
+    case Collective::reduce_scatter: return Kind::reduce_scatter;
+    case Collective::scan: return Kind::scan;
+    case Collective::exscan: return Kind::exscan;
+  }
+  return Kind::none;
 }
 
-void require_pointer(const char* operation, const void* pointer, std::size_t bytes) {
+// Each allreduce makes these checks: they are inline, and their errors aren't.
+
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_null(const char* operation, std::size_t bytes) {
+  throw Error(Code::invalid_argument, operation, fmt::format("a buffer of {} bytes is null", bytes));
+}
+[[gnu::always_inline]] inline void require_pointer(const char* operation, const void* pointer, std::size_t bytes) {
   if (pointer == nullptr && bytes > 0) [[unlikely]]
-    throw Error(Code::invalid_argument, operation, fmt::format("a buffer of {} bytes is null", bytes));
+    refuse_null(operation, bytes);
 }
 
 /// One comparison per side, of the distance between the begins, modulo 2^64.
@@ -46,32 +61,38 @@ void require_apart(const char* operation, const void* in, std::size_t in_bytes, 
     refuse_overlap(operation, in_bytes, out_bytes);
 }
 
-std::size_t checked_product(const char* operation, std::size_t count, std::size_t element) {
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_size(const char* operation, std::size_t count, std::size_t element) {
+  throw Error(Code::invalid_argument, operation,
+              fmt::format("{} elements of {} bytes are more than there can be", count, element));
+}
+[[gnu::always_inline]] inline std::size_t checked_product(const char* operation, std::size_t count,
+                                                          std::size_t element) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, element, &bytes)) [[unlikely]]
-    throw Error(Code::invalid_argument, operation,
-                fmt::format("{} elements of {} bytes are more than there can be", count, element));
+    refuse_size(operation, count, element);
   return bytes;
 }
 
-void require_root(const OpenTeam& team, const char* operation, int root) {
+void require_root(const rma::TeamCore& team, const char* operation, int root) {
   if (root < 0 || root >= team.size()) [[unlikely]]
     throw Error(Code::bad_rank, operation,
                 fmt::format("root {}: there is no such rank in a team of {}", root, team.size()));
 }
 
-CollectiveArgs make(Collective collective, const void* in, void* out) {
+[[gnu::always_inline]] inline CollectiveArgs make(Collective collective, const char* operation, const void* in,
+                                                  void* out) {
   CollectiveArgs args;
   args.call.collective = collective;
-  args.operation = schedule::name_of(collective);
+  args.operation = operation;
   args.input = in;
   args.output = out;
   return args;
 }
 
 /// A call that only moves bytes.
-CollectiveArgs moving(Collective collective, const void* in, void* out, std::size_t bytes, int root) {
-  CollectiveArgs args = make(collective, in, out);
+[[gnu::always_inline]] inline CollectiveArgs moving(Collective collective, const char* operation, const void* in,
+                                                    void* out, std::size_t bytes, int root) {
+  CollectiveArgs args = make(collective, operation, in, out);
   args.call.count = bytes;
   args.call.root = root;
   args.signature = Signature::make(kind_of(collective), bytes, root);
@@ -79,7 +100,7 @@ CollectiveArgs moving(Collective collective, const void* in, void* out, std::siz
 }
 
 /// Number of elements that a buffer of these blocks spans. Checks that there is a count per rank.
-std::size_t reach_of(const OpenTeam& team, const char* operation, const Layout& blocks) {
+std::size_t reach_of(const rma::TeamCore& team, const char* operation, const Layout& blocks) {
   const auto size = static_cast<std::size_t>(team.size());
   if (blocks.counts.size() != size || (!blocks.displacements.empty() && blocks.displacements.size() != size))
     throw Error(Code::invalid_argument, operation,
@@ -105,10 +126,9 @@ std::uint64_t hash_of(Counts counts, std::size_t element) noexcept {
 }
 
 /// `blocks` describe the buffer that holds all ranks' blocks; the other buffer holds this rank's.
-CollectiveArgs irregular(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
-                         const Layout& blocks, int root, std::size_t element) {
-  CollectiveArgs args = make(collective, in, out);
-  args.operation = operation;
+CollectiveArgs irregular(const rma::TeamCore& team, Collective collective, const char* operation, const void* in,
+                         void* out, const Layout& blocks, int root, std::size_t element) {
+  CollectiveArgs args = make(collective, operation, in, out);
   args.call.counts = blocks.counts;
   args.call.displacements = blocks.displacements;
   args.call.root = root;
@@ -145,91 +165,59 @@ const void* begin_of_block(const void* buffer, const Layout& blocks, int rank, s
 
 }  // namespace
 
-namespace {
-
-/// A team that a user holds has its collectives: attach() runs before the team is returned.
-rma::TeamCore& require_open(const std::shared_ptr<rma::TeamCore>& team, const char* operation) {
-  if (team == nullptr || team->fabric().closed() || team->closed) [[unlikely]] {
-    if (team == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
-    if (team->fabric().is_forked() || !team->closed) rma::throw_closed_runtime(team->fabric(), operation);
-    throw Error(Code::closed, operation, "the team is closed");
-  }
-  return *team;
-}
-
-}  // namespace
-
-OpenTeam::OpenTeam(const std::shared_ptr<rma::TeamCore>& team, const char* operation)
-    : core(require_open(team, operation)), state(static_cast<State&>(*core.collectives)) {}
-
-CollectiveArgs barrier_call() {
-  CollectiveArgs args = make(Collective::barrier, nullptr, nullptr);
-  args.signature = Signature::make(Kind::barrier, 0);
-  return args;
-}
-
-void check_broadcast(const OpenTeam& team, const void* data, std::size_t bytes, int root) {
+CollectiveArgs broadcast_args(const rma::TeamCore& team, void* data, std::size_t bytes, int root) {
   require_root(team, "broadcast", root);
   require_pointer("broadcast", data, bytes);
-}
-
-void check_allgather(const OpenTeam& team, const void* in, const void* out, std::size_t bytes) {
-  const std::size_t all = checked_product("allgather", bytes, static_cast<std::size_t>(team.size()));
-  require_pointer("allgather", in, bytes);
-  require_pointer("allgather", out, bytes);
-  if (in != static_cast<const std::byte*>(out) + bytes * static_cast<std::size_t>(team.rank()))
-    require_apart("allgather", in, bytes, out, all);
-}
-
-CollectiveArgs broadcast_call(const OpenTeam& team, void* data, std::size_t bytes, int root) {
-  check_broadcast(team, data, bytes, root);
-  CollectiveArgs args = moving(Collective::broadcast, data, data, bytes, root);
+  CollectiveArgs args = moving(Collective::broadcast, "broadcast", data, data, bytes, root);
   args.call.in_place = true;
   return args;
 }
 
-CollectiveArgs gather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
+CollectiveArgs gather_args(const rma::TeamCore& team, const void* in, void* out, std::size_t bytes, int root) {
   require_root(team, "gather", root);
   const std::size_t all = checked_product("gather", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("gather", in, bytes);
   if (team.rank() == root) require_pointer("gather", out, bytes);
-  CollectiveArgs args = moving(Collective::gather, in, out, bytes, root);
+  CollectiveArgs args = moving(Collective::gather, "gather", in, out, bytes, root);
   args.call.in_place =
       team.rank() == root && in == static_cast<std::byte*>(out) + bytes * static_cast<std::size_t>(root);
   if (team.rank() == root && !args.call.in_place) require_apart("gather", in, bytes, out, all);
   return args;
 }
 
-CollectiveArgs scatter_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes, int root) {
+CollectiveArgs scatter_args(const rma::TeamCore& team, const void* in, void* out, std::size_t bytes, int root) {
   require_root(team, "scatter", root);
   const std::size_t all = checked_product("scatter", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("scatter", out, bytes);
   if (team.rank() == root) require_pointer("scatter", in, bytes);
-  CollectiveArgs args = moving(Collective::scatter, in, out, bytes, root);
+  CollectiveArgs args = moving(Collective::scatter, "scatter", in, out, bytes, root);
   args.call.in_place =
       team.rank() == root && out == static_cast<const std::byte*>(in) + bytes * static_cast<std::size_t>(root);
   if (team.rank() == root && !args.call.in_place) require_apart("scatter", in, all, out, bytes);
   return args;
 }
 
-CollectiveArgs allgather_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
-  check_allgather(team, in, out, bytes);
-  CollectiveArgs args = moving(Collective::allgather, in, out, bytes, 0);
+CollectiveArgs allgather_args(const rma::TeamCore& team, const void* in, void* out, std::size_t bytes) {
+  const std::size_t all = checked_product("allgather", bytes, static_cast<std::size_t>(team.size()));
+  require_pointer("allgather", in, bytes);
+  require_pointer("allgather", out, bytes);
+  CollectiveArgs args = moving(Collective::allgather, "allgather", in, out, bytes, 0);
   args.call.in_place = in == static_cast<std::byte*>(out) + bytes * static_cast<std::size_t>(team.rank());
+  if (!args.call.in_place) require_apart("allgather", in, bytes, out, all);
   return args;
 }
 
-CollectiveArgs alltoall_call(const OpenTeam& team, const void* in, void* out, std::size_t bytes) {
+CollectiveArgs alltoall_args(const rma::TeamCore& team, const void* in, void* out, std::size_t bytes) {
   const std::size_t all = checked_product("alltoall", bytes, static_cast<std::size_t>(team.size()));
   require_pointer("alltoall", in, bytes);
   require_pointer("alltoall", out, bytes);
-  CollectiveArgs args = moving(Collective::alltoall, in, out, bytes, 0);
+  CollectiveArgs args = moving(Collective::alltoall, "alltoall", in, out, bytes, 0);
   args.call.in_place = in == out;
   if (!args.call.in_place) require_apart("alltoall", in, all, out, all);
   return args;
 }
 
-CollectiveArgs gatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+CollectiveArgs gatherv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& blocks, int root,
                             std::size_t element) {
   require_root(team, "gatherv", root);
   CollectiveArgs args = irregular(team, Collective::gather, "gatherv", in, out, blocks, root, element);
@@ -242,7 +230,7 @@ CollectiveArgs gatherv_call(const OpenTeam& team, const void* in, void* out, con
   return args;
 }
 
-CollectiveArgs scatterv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks, int root,
+CollectiveArgs scatterv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& blocks, int root,
                              std::size_t element) {
   require_root(team, "scatterv", root);
   CollectiveArgs args = irregular(team, Collective::scatter, "scatterv", in, out, blocks, root, element);
@@ -255,7 +243,7 @@ CollectiveArgs scatterv_call(const OpenTeam& team, const void* in, void* out, co
   return args;
 }
 
-CollectiveArgs allgatherv_call(const OpenTeam& team, const void* in, void* out, const Layout& blocks,
+CollectiveArgs allgatherv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& blocks,
                                std::size_t element) {
   CollectiveArgs args = irregular(team, Collective::allgather, "allgatherv", in, out, blocks, 0, element);
   require_pointer("allgatherv", in, blocks.counts[static_cast<std::size_t>(team.rank())]);
@@ -267,7 +255,7 @@ CollectiveArgs allgatherv_call(const OpenTeam& team, const void* in, void* out, 
   return args;
 }
 
-CollectiveArgs alltoallv_call(const OpenTeam& team, const void* in, void* out, const Layout& sent,
+CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& sent,
                               const Layout& received, std::size_t element) {
   CollectiveArgs args = irregular(team, Collective::alltoall, "alltoallv", in, out, sent, 0, element);
   const std::size_t sent_reach = reach_of(team, "alltoallv", sent);
@@ -290,39 +278,58 @@ CollectiveArgs alltoallv_call(const OpenTeam& team, const void* in, void* out, c
   return args;
 }
 
+CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& sent,
+                              const Layout& received, std::size_t largest, std::size_t element) {
+  CollectiveArgs args = alltoallv_args(team, in, out, sent, received, element);
+  if (args.call.largest > largest)
+    throw Error(Code::invalid_argument, "alltoallv",
+                fmt::format("a count of {} is larger than the largest, {}", args.call.largest, largest));
+  // Far above any buffer, and far below the limit of the pieces' lengths.
+  constexpr std::size_t most = std::size_t{1} << 48;
+  if (largest > most / element)
+    throw Error(Code::invalid_argument, "alltoallv",
+                fmt::format("a largest count of {} elements of {} bytes is more than there can be", largest, element));
+  args.call.largest = largest;
+  args.compares_as = team.rank();
+  args.signature = Signature::alltoallv(args.call.element_bytes, largest);
+  return args;
+}
+
 namespace {
 
-void require_type(const char* operation, DType type) {
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_reduction(const char* operation, DType type, const Reduction& how) {
+  const auto message = static_cast<int>(type) >= dtype_count
+                           ? fmt::format("there is no element type {}", static_cast<int>(type))
+                       : how.is_function ? std::string("the user's function is null")
+                                         : fmt::format("{} isn't defined for {}", name_of(how.op), name_of(type));
+  throw Error(Code::invalid_argument, operation, message);
+}
+
+[[gnu::always_inline]] inline Reducer resolve(const char* operation, DType type, const Reduction& how) {
+  Reducer reducer;
   if (static_cast<int>(type) >= dtype_count) [[unlikely]]
-    throw Error(Code::invalid_argument, operation, fmt::format("there is no element type {}", static_cast<int>(type)));
-}
-
-/// Sets type, function or kernel.
-void resolve(ReduceCall& call, const char* operation, DType type, const Reduction& how) {
-  require_type(operation, type);
-  call.type = type;
-  call.element = size_of(type);
+    refuse_reduction(operation, type, how);
+  reducer.type = type;
+  reducer.element = size_of(type);
   if (how.is_function) {
-    if (how.function == nullptr) throw Error(Code::invalid_argument, operation, "the user's function is null");
-    call.function = how.function;
-    call.context = how.context;
-    return;
+    reducer.function = how.function;
+    reducer.context = how.context;
+  } else if (static_cast<int>(how.op) < op_count) {
+    reducer.kernel = reduce_kernel(type, how.op);
   }
-  call.kernel = static_cast<int>(how.op) < op_count ? reduce_kernel(type, how.op) : nullptr;
-  if (call.kernel == nullptr) [[unlikely]]
-    throw Error(Code::invalid_argument, operation,
-                fmt::format("{} isn't defined for {}", name_of(how.op), name_of(type)));
+  if (reducer.kernel == nullptr && reducer.function == nullptr) [[unlikely]]
+    refuse_reduction(operation, type, how);
+  return reducer;
 }
 
-CollectiveArgs reducing(const OpenTeam& team, Collective collective, const char* operation, const void* in, void* out,
-                        DType type, const Reduction& how) {
-  CollectiveArgs args = make(collective, in, out);
-  resolve(args.reduction, operation, type, how);
-  args.operation = operation;
+[[gnu::always_inline]] inline CollectiveArgs reducing(Collective collective, const char* operation, const void* in,
+                                                      void* out, DType type, const Reduction& how) {
+  CollectiveArgs args = make(collective, operation, in, out);
+  args.reducer = resolve(operation, type, how);
   args.call.type = type;
-  args.call.element_bytes = static_cast<std::uint32_t>(size_of(type));
+  args.call.element_bytes = static_cast<std::uint32_t>(args.reducer.element);
   args.call.in_place = in == out;
-  args.call.deterministic = how.deterministic || team.state.deterministic();
+  args.call.deterministic = how.deterministic;
   args.call.commutative = !how.is_function || how.commutative;
   if (!how.is_function) args.call.op = how.op;
   return args;
@@ -332,30 +339,14 @@ unsigned op_number(const Reduction& how) noexcept {
   return how.is_function ? Signature::user_op : static_cast<unsigned>(how.op);
 }
 
-}  // namespace
-
-ReduceCall allreduce_direct_call(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
-  ReduceCall call;
-  resolve(call, "allreduce", type, how);
-  const std::size_t bytes = checked_product("allreduce", count, call.element);
-  require_pointer("allreduce", in, bytes);
-  require_pointer("allreduce", out, bytes);
-  if (in != out) require_apart("allreduce", in, bytes, out, bytes);
-  call.in = in;
-  call.out = out;
-  call.count = count;
-  call.signature = Signature::make(Kind::allreduce, count, 0, type, op_number(how))
-                       .reducing(how.deterministic, !how.is_function || how.commutative);
-  return call;
-}
-
-CollectiveArgs reduction_call(const OpenTeam& team, Collective collective, const void* in, void* out, std::size_t count,
-                              DType type, const Reduction& how, int root) {
-  const char* const operation = schedule::name_of(collective);
+/// Inline for allreduce: its latency counts. All branches on the collective are constant there.
+[[gnu::always_inline]] inline CollectiveArgs reduction(const rma::TeamCore& team, Collective collective,
+                                                       const char* operation, const void* in, void* out,
+                                                       std::size_t count, DType type, const Reduction& how, int root) {
   if (collective == Collective::reduce) require_root(team, operation, root);
   if ((collective == Collective::scan || collective == Collective::exscan) && !how.is_function && how.op == Op::avg)
     throw Error(Code::invalid_argument, operation, "avg isn't defined for a part of the team");
-  CollectiveArgs args = reducing(team, collective, operation, in, out, type, how);
+  CollectiveArgs args = reducing(collective, operation, in, out, type, how);
   args.call.count = count;
   args.call.root = root;
   std::size_t bytes = checked_product(operation, count, args.call.element_bytes);
@@ -371,9 +362,20 @@ CollectiveArgs reduction_call(const OpenTeam& team, Collective collective, const
   return args;
 }
 
-CollectiveArgs reduce_scatterv_call(const OpenTeam& team, const void* in, void* out, Counts counts, DType type,
+}  // namespace
+
+CollectiveArgs allreduce_args(const rma::TeamCore& team, const void* in, void* out, std::size_t count, DType type,
+                              const Reduction& how) {
+  return reduction(team, Collective::allreduce, "allreduce", in, out, count, type, how, 0);
+}
+CollectiveArgs reduction_args(const rma::TeamCore& team, Collective collective, const void* in, void* out,
+                              std::size_t count, DType type, const Reduction& how, int root) {
+  return reduction(team, collective, schedule::name_of(collective), in, out, count, type, how, root);
+}
+
+CollectiveArgs reduce_scatterv_args(const rma::TeamCore& team, const void* in, void* out, Counts counts, DType type,
                                     const Reduction& how) {
-  CollectiveArgs args = reducing(team, Collective::reduce_scatter, "reduce_scatterv", in, out, type, how);
+  CollectiveArgs args = reducing(Collective::reduce_scatter, "reduce_scatterv", in, out, type, how);
   const Layout blocks{counts, {}};
   const std::size_t reach = reach_of(team, "reduce_scatterv", blocks);
   checked_product("reduce_scatterv", reach, args.call.element_bytes);

@@ -1,0 +1,219 @@
+#include "collectives/dispatch/dispatch.hpp"
+
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "collectives/args/counts_match.hpp"
+#include "collectives/device/reduction.hpp"
+#include "collectives/network/throw_failure.hpp"
+#include "runtime/device/host_copies.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+using schedule::Collective;
+
+namespace {
+
+void require(const OpenTeam& team, const Status& status, const CollectiveArgs& args) {
+  if (!status.ok()) [[unlikely]]
+    refuse(team, status, args.operation, args.bytes());
+}
+
+// ---- device buffers: host copies replace those that the host can't access
+
+using Copies = std::unique_ptr<rma::HostCopies>;
+
+rma::Output output_of(const OpenTeam& team, const CollectiveArgs& args) {
+  const Collective kind = args.call.collective;
+  if (kind == Collective::broadcast && team.rank() == args.call.root) return rma::Output::unchanged;
+  if (kind == Collective::exscan && team.rank() == 0) return rma::Output::unchanged;
+  return args.call.irregular() ? rma::Output::parts : rma::Output::whole;  // gaps between the blocks
+}
+
+/// Allocates the copies; copies nothing yet.
+Copies make_copies(const OpenTeam& team, const CollectiveArgs& args, const char* name) {
+  const rma::Fabric& fabric = team.core.fabric();
+  const schedule::Shape shape{team.size(), 1};
+  try {
+    return std::make_unique<rma::HostCopies>(
+        fabric, name, args.input, schedule::input_bytes(shape, args.call, team.rank()), args.output,
+        schedule::output_bytes(shape, args.call, team.rank()), output_of(team, args));
+  } catch (const std::bad_alloc&) {
+    rma::throw_status(fabric, Status::failure(Code::out_of_memory, "no memory to stage a device's buffer"), {name});
+  }
+}
+
+/// Other ranks may be in the call already: they get this rank's failure too.
+template <typename Work> void or_fail_all(const OpenTeam& team, Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    team.state.schedules().fail(
+        Status::failure(error.detail().code, "a rank couldn't stage its buffer", team.core.fabric().rank));
+    throw;
+  }
+}
+
+void take(const OpenTeam& team, const rma::HostCopies& copies, const char* name) {
+  or_fail_all(team, [&] { rma::require(team.core.fabric(), copies.take(), {name}); });
+}
+
+CollectiveArgs with_copies(const CollectiveArgs& args, const rma::HostCopies& copies) {
+  CollectiveArgs staged = args;
+  staged.input = copies.in();
+  staged.output = copies.out();
+  return staged;
+}
+
+/// Runs a blocking call on copies of its buffers.
+template <typename Run> void run_staged(const OpenTeam& team, const CollectiveArgs& args, Run&& run) {
+  Copies copies;
+  or_fail_all(team, [&] { copies = make_copies(team, args, args.operation); });
+  take(team, *copies, args.operation);
+  run(with_copies(args, *copies));
+  rma::require(team.core.fabric(), copies->finish(), {args.operation});
+}
+
+/// The fallback from devices to hosts is here only. A rank whose device can't run the call stages its buffers at once.
+/// A rank whose device could, but not with those of its peers, has arrived by then, and continues the same call.
+[[gnu::cold, gnu::noinline]] void run_with_device_buffers(const OpenTeam& team, const CollectiveArgs& args) {
+  DirectTeam* const node = node_for(team, args);
+  if (node == nullptr)
+    return run_staged(team, args, [&](const CollectiveArgs& staged) { run_on_network(team, staged); });
+  team.state.count_direct(args.call.collective);
+  DeviceReduction devices(*node, args);
+  if (!devices.can())
+    return run_staged(team, args,
+                      [&](const CollectiveArgs& staged) { require(team, node_engine::run(*node, staged), staged); });
+  bool agreed = false;
+  require(team, devices.meet(agreed), args);
+  if (agreed) return require(team, devices.run(), args);
+  run_staged(team, args,
+             [&](const CollectiveArgs& staged) { require(team, node_engine::run_arrived(*node, staged), staged); });
+}
+
+/// Combines the summaries of all ranks' counts, as a part of the alltoallv.
+void agree(const OpenTeam& team, const CollectiveArgs& args, CountsOf& counts) {
+  const Reduction how(combine_counts, nullptr, true);
+  CollectiveArgs call = allreduce_args(team.core, &counts, &counts, 1, DType::located_i64, how);
+  call.signature = args.signature;
+  call.operation = args.operation;
+  if (DirectTeam* const node = node_for(team, call)) return require(team, node_engine::run(*node, call), call);
+  run_on_network(team, call);
+}
+
+/// If the counts match (all.balance is 0), moves the data.
+void compare_and_move(const OpenTeam& team, const CollectiveArgs& args, CountsOf& all) {
+  DirectTeam* node = team.state.direct_at_any_size(Collective::alltoall);
+  if (node == nullptr) {  // a setting depends on the largest count, which this rank alone doesn't have
+    all = counts_of(team.rank(), args.call.counts, args.call.receive_counts);
+    agree(team, args, all);
+    if (all.balance != 0) return;
+    node = team.state.direct(Collective::alltoall, all.largest * args.call.element_bytes);
+  }
+  if (node != nullptr) {
+    Compared compared;
+    require(team, pull_alltoallv(*node, args, compared), args);
+    all = compared.all;
+    if (compared.is_done) return team.state.count_direct(Collective::alltoall);
+    if (all.balance != 0) return;
+  }
+  CollectiveArgs agreed = args;  // schedules are cut by the largest count of any pair
+  agreed.call.largest = all.largest;
+  run_on_network(team, agreed);
+}
+
+/// After a mismatch, before any data has moved: each rank compares its own pairs, and all ranks gather the results. The
+/// error names the pairs and both counts.
+[[noreturn]] void throw_uneven(const OpenTeam& team, const CollectiveArgs& args) {
+  const auto size = static_cast<std::size_t>(team.size());
+  std::vector<std::size_t> told(size);
+  run(team, alltoall_args(team.core, args.call.counts.data(), told.data(), sizeof(std::size_t)));
+  const Uneven mine = first_uneven(team.rank(), told, args.call.receive_counts);
+  std::vector<Uneven> of_each(size);
+  run(team, allgather_args(team.core, &mine, of_each.data(), sizeof mine));
+  throw uneven_error(team.core, args.operation, merged(of_each), mine);
+}
+
+}  // namespace
+
+void refuse(const OpenTeam& team, const Status& status, const char* operation, std::size_t bytes) {
+  ScheduleTeam& schedules = team.state.schedules();
+  schedules.fail(status);
+  throw_failure(team.core, schedules, status, operation, bytes);
+}
+
+void run_on_network(const OpenTeam& team, const CollectiveArgs& args) {
+  ScheduleTeam& schedules = team.state.schedules();
+  const Status status = schedules.run(args);
+  if (!status.ok()) [[unlikely]]
+    throw_failure(team.core, schedules, status, args.operation, args.bytes());
+}
+
+void run(const OpenTeam& team, const CollectiveArgs& args) {
+  if (rma::need_host_copies(args.input, args.output)) [[unlikely]]
+    return run_with_device_buffers(team, args);
+  run_on_host(team, args);
+}
+
+void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args) {
+  CountsOf all;
+  if (rma::need_host_copies(args.input, args.output)) [[unlikely]] {
+    run_staged(team, args, [&](const CollectiveArgs& staged) { compare_and_move(team, staged, all); });
+  } else {
+    compare_and_move(team, args, all);
+  }
+  if (all.balance != 0) [[unlikely]]
+    throw_uneven(team, args);
+}
+
+Request start(const OpenTeam& team, const CollectiveArgs& args, const char* name) {
+  ScheduleTeam& schedules = team.state.schedules();
+  CollectiveArgs started = args;
+  started.signature = args.signature.non_blocking();
+  Copies copies;
+  if (rma::need_host_copies(args.input, args.output)) [[unlikely]] {
+    or_fail_all(team, [&] { copies = make_copies(team, args, name); });
+    take(team, *copies, name);
+    started = with_copies(started, *copies);
+  }
+  std::uint64_t ticket = 0;
+  if (const Status status = schedules.start(started, ticket, std::move(copies)); !status.ok())
+    throw_failure(team.core, schedules, status, name, args.bytes());
+  return schedules.request_of(ticket, name);
+}
+
+Operation* prepare(const OpenTeam& team, const CollectiveArgs& args, const char* name) {
+  ScheduleTeam& schedules = team.state.schedules();
+  CollectiveArgs prepared = args;
+  prepared.signature = args.signature.non_blocking();
+  Copies copies;
+  if (rma::need_host_copies(args.input, args.output)) [[unlikely]] {
+    copies = make_copies(team, args, name);
+    prepared = with_copies(prepared, *copies);
+  }
+  Operation* operation = nullptr;
+  if (const Status status = schedules.prepare_kept(prepared, operation, std::move(copies)); !status.ok())
+    throw_failure(team.core, schedules, status, name, args.bytes());
+  return operation;
+}
+
+Request start_prepared(const OpenTeam& team, Operation& operation, const char* name) {
+  ScheduleTeam& schedules = team.state.schedules();
+  const auto require = [&](const Status& status) {
+    if (!status.ok()) throw_failure(team.core, schedules, status, name, operation.args().bytes());
+  };
+  if (operation.copies != nullptr) [[unlikely]] {
+    // The progress thread may end the last run at any moment. The input is copied only after that.
+    require(schedules.may_start(operation));
+    take(team, *operation.copies, name);
+  }
+  std::uint64_t ticket = 0;
+  require(schedules.start_kept(operation, ticket));
+  return schedules.request_of(ticket, name);
+}
+
+}  // namespace hmc::collectives

@@ -1,0 +1,12 @@
+#include "collectives/node/engine.hpp"
+
+namespace hmc::collectives::node_engine {
+
+/// Each rank publishes its arrival in its own line and polls the lines of all others.
+base::Status barrier(DirectTeam& team, Signature signature) noexcept {
+  if (const base::Status status = team.begin(signature); !status.ok()) return status;
+  team.arrive(nullptr, 0);
+  return team.wait_arrivals();
+}
+
+}  // namespace hmc::collectives::node_engine
