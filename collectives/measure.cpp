@@ -12,7 +12,7 @@
 
 namespace hmc::collectives {
 
-using schedule::Parameters;
+using schedule::CostParameters;
 
 namespace {
 
@@ -55,13 +55,13 @@ class PingPong {
   PingPong(rma::Core& window, int me, int partner)
       : window_(window), is_first_(me == 0), peer_(me == 0 ? partner : 0), source_(large, std::byte{1}) {}
 
-  Parameters play(Parameters parameters) {
+  CostParameters play(CostParameters parameters) {
     const double call = exchanges(8, 1, small_rounds / 2).call;  // connects and warms up
     static_cast<void>(call);
     const CoreWatch watch;
     const Times small = exchanges(8, 1, small_rounds), many = exchanges(8, burst, bursts);
     const Times mid = exchanges(middle, 1, middle_rounds), whole = exchanges(large, 1, large_rounds);
-    schedule::Link& link = parameters.network;
+    schedule::LinkCost& link = parameters.network;
     // The model has one overhead for both sides. If twice the sender's overhead exceeds the one-way time, it is half of
     // that time.
     link.overhead = std::min(small.call, small.way / 2);
@@ -117,7 +117,7 @@ class PingPong {
 };
 
 /// Measures a copy and a float sum outside a core's cache.
-void measure_work(Parameters& parameters) {
+void measure_work(CostParameters& parameters) {
   constexpr std::size_t many = (256 << 10) / sizeof(float);
   std::vector<float> a(many, 1.5F), b(many, 0.25F);
   std::vector<double> copies, sums;
@@ -135,16 +135,16 @@ void measure_work(Parameters& parameters) {
   parameters.node.per_byte = parameters.copy;  // a put on the node is a copy
 }
 
-bool is_reasonable(const Parameters& parameters) {
-  const schedule::Link& link = parameters.network;
+bool is_reasonable(const CostParameters& parameters) {
+  const schedule::LinkCost& link = parameters.network;
   return link.latency + link.overhead < 5e6 && link.gap < 5e6 && link.per_byte < 100;
 }
 
 }  // namespace
 
-std::optional<Parameters> measure(rma::TeamCore& team, int partner, const Parameters& builtin) {
+std::optional<CostParameters> measure(rma::TeamCore& team, int partner, const CostParameters& builtin) {
   const auto window = rma::Core::create(team, large + 128, rma::Core::Role::internal);
-  Parameters mine = builtin;
+  CostParameters mine = builtin;
   bool was_alone = true;
   if (team.rank() == 0 || team.rank() == partner) {
     PingPong game(*window, team.rank(), partner);
@@ -154,8 +154,8 @@ std::optional<Parameters> measure(rma::TeamCore& team, int partner, const Parame
     was_alone = game.was_alone();
   }
   base::ByteWriter out;
-  std::uint64_t words[sizeof(Parameters) / 8];
-  static_assert(sizeof(Parameters) == sizeof words && std::is_trivially_copyable_v<Parameters>);
+  std::uint64_t words[sizeof(CostParameters) / 8];
+  static_assert(sizeof(CostParameters) == sizeof words && std::is_trivially_copyable_v<CostParameters>);
   std::memcpy(words, &mine, sizeof words);
   out.number<std::uint64_t>(was_alone ? 1 : 0);
   for (const std::uint64_t word : words) out.number(word);

@@ -13,6 +13,7 @@ namespace hmc::collectives {
 /// - normally the parameters that rank 0 measured, and `builtin` for all others;
 /// - `builtin`, if the measurement isn't plausible;
 /// - nothing, if one of the two ranks had to share its core.
-std::optional<schedule::Parameters> measure(rma::TeamCore& team, int partner, const schedule::Parameters& builtin);
+std::optional<schedule::CostParameters> measure(rma::TeamCore& team, int partner,
+                                                const schedule::CostParameters& builtin);
 
 }  // namespace hmc::collectives

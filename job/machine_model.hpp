@@ -9,7 +9,7 @@
 namespace hmc::job {
 
 struct MachineModel {
-  collectives::schedule::Parameters parameters;
+  collectives::schedule::CostParameters parameters;
   std::string origin;  ///< for output: the file, or the reason for the built-in parameters
 };
 

@@ -6,7 +6,7 @@
 namespace hmc::job {
 
 using collectives::Place;
-using collectives::schedule::Parameters;
+using collectives::schedule::CostParameters;
 
 namespace {
 
@@ -37,7 +37,7 @@ ModelGreeting NetworkModel::greet(const rma::Fabric& fabric) const {
   if (fabric.rank != 0 || folder_.empty()) return greeting;
   const Place place = Place::here(wire_, one_machine_);
   const std::string file = place.file(folder_);
-  Parameters parameters;
+  CostParameters parameters;
   std::string text, why_not;
   if (!collectives::read_file(file, text)) return greeting;
   if (collectives::read_parameters(text, &place, parameters, why_not))
@@ -52,9 +52,9 @@ void NetworkModel::hear(int rank, ModelGreeting greeting) {
   if (rank == 0) first_ = std::move(greeting);
 }
 
-Parameters NetworkModel::agree(rma::TeamCore& world) const {
+CostParameters NetworkModel::agree(rma::TeamCore& world) const {
   const base::Log& log = world.fabric().log;
-  Parameters parameters = collectives::builtin_parameters(one_machine_);
+  CostParameters parameters = collectives::builtin_parameters(one_machine_);
   if (partner_ < 0) return parameters;
   std::string why_not;
   if (!first_.cached.empty()) {
@@ -74,7 +74,7 @@ Parameters NetworkModel::agree(rma::TeamCore& world) const {
     return parameters;
   }
   if (world.rank() != 0) return *measured;
-  const collectives::schedule::Link& link = measured->network;
+  const collectives::schedule::LinkCost& link = measured->network;
   const Place place = Place::here(wire_, one_machine_);
   const std::string file = place.file(folder_);
   const bool kept = !file.empty() && collectives::write_whole(file, collectives::text_of(*measured, place));

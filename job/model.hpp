@@ -28,7 +28,7 @@ class NetworkModel {
   void hear(int rank, ModelGreeting greeting);
 
   /// Collective. Communicates only if it measures; rank 0 then stores the result in the cache. Throws Error.
-  collectives::schedule::Parameters agree(rma::TeamCore& world) const;
+  collectives::schedule::CostParameters agree(rma::TeamCore& world) const;
 
  private:
   int partner_ = -1;  ///< the lowest rank on another node than rank 0

@@ -38,13 +38,13 @@ struct Tree {
   Time hop = from_ns(200);
 };
 
-inline Link link_of(const collectives::schedule::Link& link) {
+inline Link link_of(const collectives::schedule::LinkCost& link) {
   return {from_ns(link.latency), from_ns(link.overhead), from_ns(link.gap), link.per_byte * 1000};
 }
 
 struct Model {
   /// From the parameters by which the library chooses.
-  explicit Model(const collectives::schedule::Parameters& parameters = {})
+  explicit Model(const collectives::schedule::CostParameters& parameters = {})
       : node(link_of(parameters.node)),
         network(link_of(parameters.network)),
         copy_ps(parameters.copy * 1000),

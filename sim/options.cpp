@@ -23,7 +23,7 @@ void declare_link(CLI::App& app, const std::string& name, Values& values) {
         ->group("Model, " + name);
 }
 
-void replace(schedule::Link& link, const Values& values) {
+void replace(schedule::LinkCost& link, const Values& values) {
   link = {values[0].value_or(link.latency), values[1].value_or(link.overhead), values[2].value_or(link.gap),
           values[3].value_or(link.per_byte)};
 }

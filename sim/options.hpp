@@ -22,10 +22,10 @@ struct Options {
   std::vector<int> ranks;
   int per_node = 1;
   std::vector<std::string> algorithms;
-  schedule::Parameters parameters;  ///< the model without its tree, for the library's choice
-  std::string origin;               ///< of the parameters, as text
-  collectives::Selector selector;   ///< with HMC_COLL and HMC_COLL_FILE, as in hmcinfo explain
-  bool deterministic = false;       ///< HMC_DETERMINISTIC
+  schedule::CostParameters parameters;  ///< the model without its tree, for the library's choice
+  std::string origin;                   ///< of the parameters, as text
+  collectives::Selector selector;       ///< with HMC_COLL and HMC_COLL_FILE, as in hmcinfo explain
+  bool deterministic = false;           ///< HMC_DETERMINISTIC
   Model model;
   Limits limits;
   std::string plot;

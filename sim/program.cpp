@@ -14,8 +14,8 @@ Op op(OpKind kind, std::uint64_t value, std::uint32_t peer = 0, std::uint32_t sl
 
 Time cost_of(const schedule::Step& step, const Model& model) {
   switch (step.kind) {
-    case schedule::Kind::copy: return model.work(model.copy_ps, step.bytes);
-    case schedule::Kind::fold: return model.work(model.reduce_ps, step.bytes * step.ways);
+    case schedule::StepKind::copy: return model.work(model.copy_ps, step.bytes);
+    case schedule::StepKind::fold: return model.work(model.reduce_ps, step.bytes * step.inputs);
     default: return model.work(model.reduce_ps, step.bytes);
   }
 }
@@ -44,9 +44,9 @@ void Program::translate(const schedule::Schedule& schedule, const Model& model, 
   out.clear();
   for (const schedule::Step& step : schedule.steps) {
     switch (step.kind) {
-      case schedule::Kind::put: out.push_back(op(OpKind::put, step.bytes, step.peer, step.slot)); break;
-      case schedule::Kind::wait: out.push_back(op(OpKind::wait, 0, step.peer, step.slot)); break;
-      case schedule::Kind::settle: out.push_back(op(OpKind::settle, 0)); break;
+      case schedule::StepKind::put: out.push_back(op(OpKind::put, step.bytes, step.peer, step.slot)); break;
+      case schedule::StepKind::wait: out.push_back(op(OpKind::wait, 0, step.peer, step.slot)); break;
+      case schedule::StepKind::flush_local: out.push_back(op(OpKind::flush_local, 0)); break;
       default: {
         const auto cost = static_cast<std::uint64_t>(cost_of(step, model));
         if (!out.empty() && out.back().kind() == OpKind::work) {

@@ -23,7 +23,7 @@ struct TooLarge : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-enum class OpKind : std::uint32_t { put, wait, settle, work };
+enum class OpKind : std::uint32_t { put, wait, flush_local, work };
 
 /// A step's properties on which time depends. Consecutive copies, reductions and folds are one `work`.
 struct Op {

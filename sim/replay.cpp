@@ -98,7 +98,7 @@ class Replayer {
       switch (op.kind()) {
         case OpKind::work: rank.now += static_cast<Time>(op.value); break;
         case OpKind::put: put(rank, me, op); break;
-        case OpKind::settle:
+        case OpKind::flush_local:
           if (rank.pending > 0) return;
           rank.now = std::max(rank.now, rank.injected);
           break;
@@ -173,15 +173,15 @@ class Replayer {
 
   /// How long a message occupies a leaf's uplink. Mirrored: one node represents all nodes of its leaf.
   Time trunk(std::uint64_t bytes) const {
-    const double ways = mirrored_ ? 1 : model_.tree.leaf_nodes;
-    return model_.work(model_.network.per_byte_ps * model_.tree.oversubscription / ways, bytes);
+    const double inputs = mirrored_ ? 1 : model_.tree.leaf_nodes;
+    return model_.work(model_.network.per_byte_ps * model_.tree.oversubscription / inputs, bytes);
   }
 
   void injected(int index, Time until) {
     Rank& rank = ranks_[static_cast<std::size_t>(index)];
     rank.injected = std::max(rank.injected, until);
     const std::span<const Op> ops = program_.ops(index);
-    if (--rank.pending == 0 && shared_ && rank.next < ops.size() && ops[rank.next].kind() == OpKind::settle)
+    if (--rank.pending == 0 && shared_ && rank.next < ops.size() && ops[rank.next].kind() == OpKind::flush_local)
       runnable_.push_back(index);
   }
 

@@ -11,10 +11,10 @@
 namespace hmc::verify {
 namespace {
 
-using schedule::Buffer;
-using schedule::Kind;
 using schedule::Schedule;
 using schedule::Step;
+using schedule::StepBuffer;
+using schedule::StepKind;
 using Schedules = std::vector<Schedule>;
 
 /// A range of one of a rank's memories: 0 input, 1 output (both, if they overlap), 2 scratch.
@@ -28,12 +28,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// A put's source. It may be read until the message has arrived or the rank has settled.
+/// A put's source. It may be read until the message has arrived or the rank has flushed.
 struct Reading {
   Range range;
   std::uint32_t step = 0;
   std::uint32_t target = 0, arrives = 0;  ///< over after the target's wait,
-  std::uint32_t settled = Message::none;  ///< or after the reader's settle
+  std::uint32_t flushed = Message::none;  ///< or after the reader's flush
 };
 
 struct Rank {
@@ -69,7 +69,7 @@ class Checker {
   bool follow(const Step& step);
   void follow_put(const Step& step);
   void follow_fold(const Step& step);
-  void follow_settle();
+  void follow_flush();
   void forget_readings();
   bool take_message(const Step& step);
   void check_no_reader(const Range& range, std::uint32_t owner, const char* what) const;
@@ -83,7 +83,7 @@ class Checker {
   void check_end(int rank);
   void compare(const Storage& result, const Storage& expected) const;
   void report_stuck() const;
-  Range range_of(std::uint32_t rank, Buffer buffer, std::uint64_t at, std::uint64_t bytes) const;
+  Range range_of(std::uint32_t rank, StepBuffer buffer, std::uint64_t at, std::uint64_t bytes) const;
 
   const Case& subject_;
   const Schedules& schedules_;
@@ -96,11 +96,11 @@ class Checker {
   std::uint64_t element_bytes_ = 1;
 };
 
-Range Checker::range_of(std::uint32_t rank, Buffer buffer, std::uint64_t at, std::uint64_t bytes) const {
+Range Checker::range_of(std::uint32_t rank, StepBuffer buffer, std::uint64_t at, std::uint64_t bytes) const {
   const Overlap& overlap = ranks_[rank].overlap;
-  if (buffer == Buffer::scratch) return {2, at, bytes};
-  if (overlap.overlaps) return {1, at + (buffer == Buffer::input ? overlap.input_at : overlap.output_at), bytes};
-  return {buffer == Buffer::input ? 0 : 1, at, bytes};
+  if (buffer == StepBuffer::scratch) return {2, at, bytes};
+  if (overlap.overlaps) return {1, at + (buffer == StepBuffer::input ? overlap.input_at : overlap.output_at), bytes};
+  return {buffer == StepBuffer::input ? 0 : 1, at, bytes};
 }
 
 void Checker::prepare() {
@@ -123,7 +123,7 @@ void Checker::prepare() {
         Storage(overlap.overlaps ? std::max(in + overlap.input_at, out + overlap.output_at) : out, callers);
     rank.memories[2] = Storage(schedules_[r].scratch_bytes, undefined);
     for (const Content& content : input_of(subject_, number, values_)) {
-      const Range range = range_of(r, Buffer::input, content.begin, content.piece.bytes);
+      const Range range = range_of(r, StepBuffer::input, content.begin, content.piece.bytes);
       rank.memories[range.memory].write(range.begin, {content.piece});
     }
     rank.clock.assign(size, 0);
@@ -149,24 +149,24 @@ bool Checker::follow(const Step& step) {
   const Range source = range_of(me_, step.from_buffer, step.from, step.bytes);
   const Range target = range_of(me_, step.to_buffer, step.to, step.bytes);
   switch (step.kind) {
-    case Kind::wait: return take_message(step);
-    case Kind::put: follow_put(step); break;
-    case Kind::settle: follow_settle(); break;
-    case Kind::fold: follow_fold(step); break;
-    case Kind::copy:
+    case StepKind::wait: return take_message(step);
+    case StepKind::put: follow_put(step); break;
+    case StepKind::flush_local: follow_flush(); break;
+    case StepKind::fold: follow_fold(step); break;
+    case StepKind::copy:
       if (source == target) break;  // in place
       check_disjoint(source, target);
       read(source, from);
       write(target, from);
       break;
-    case Kind::reduce:
+    case StepKind::reduce:
       check_disjoint(source, target);
       read(source, from);
       read(target, to);
       step.reversed ? combine(from, to, result) : combine(to, from, result);
       write(target, result);
       break;
-    case Kind::scale:
+    case StepKind::scale:
       read(target, to);
       for (Piece& piece : to) piece.value = values_.scaled(piece.value);
       write(target, to);
@@ -219,9 +219,9 @@ void Checker::follow_put(const Step& step) {
   if (at < theirs.size() && at == message.wait_step) ready_.push_back(step.peer);
 }
 
-void Checker::follow_settle() {
+void Checker::follow_flush() {
   Rank& rank = ranks_[me_];
-  for (Reading& reading : rank.readings) reading.settled = std::min(reading.settled, rank.at);
+  for (Reading& reading : rank.readings) reading.flushed = std::min(reading.flushed, rank.at);
   rank.input_readings.clear();
   forget_readings();
 }
@@ -236,7 +236,7 @@ void Checker::forget_readings() {
 
 bool Checker::is_over(const Reading& reading, const Clock& clock, std::uint32_t owner) const {
   return clock[reading.target] > reading.arrives ||
-         (reading.settled != Message::none && (owner == me_ || clock[owner] > reading.settled));
+         (reading.flushed != Message::none && (owner == me_ || clock[owner] > reading.flushed));
 }
 
 /// Checks a write of this rank to `owner`'s memory.
@@ -292,7 +292,7 @@ void Checker::combine(const Pieces& left, const Pieces& right, Pieces& out) {
 void Checker::follow_fold(const Step& step) {
   Pieces part, sum, next;
   const Range target = range_of(me_, step.to_buffer, step.to, step.bytes);
-  for (std::uint32_t i = 0; i < step.ways; ++i) {
+  for (std::uint32_t i = 0; i < step.inputs; ++i) {
     const Range source = range_of(me_, step.from_buffer, step.from + i * step.stride(), step.bytes);
     if (!(source == target)) check_disjoint(source, target);
     read(source, part);

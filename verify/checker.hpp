@@ -22,7 +22,7 @@ struct Counterexample {
 /// - each slot is raised once and waited for once, by the ranks that the steps name;
 /// - no step waits for ever;
 /// - no byte is read before it's written, or written while a rank may still read or write it: every pair of accesses of
-///   which one is a put's is ordered by program order, signals and settles;
+///   which one is a put's is ordered by program order, signals and flushes;
 /// - each output holds the promised contributions and nothing else changed; contributions are combined in rank order
 ///   where the operation doesn't commute or the call is deterministic;
 /// - every element of a deterministic result comes from one fold of single contributions;

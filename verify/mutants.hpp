@@ -12,7 +12,7 @@ namespace hmc::verify {
 struct MistakeCount {
   std::size_t made = 0;
   std::size_t refuted = 0;
-  /// Accepted although changed (a settle that signals make needless, a byte more into padding, steps that may change
+  /// Accepted although changed (a flush that signals make needless, a byte more into padding, steps that may change
   /// places), and never wrong in any execution of replay().
   std::size_t harmless = 0;
   /// Accepted, and wrong in an execution: a hole in the verifier.

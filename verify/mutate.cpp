@@ -5,31 +5,33 @@
 namespace hmc::verify {
 namespace {
 
-using schedule::Buffer;
-using schedule::Kind;
 using schedule::Schedule;
 using schedule::Step;
+using schedule::StepBuffer;
+using schedule::StepKind;
 
-bool carries(const Step& step) { return step.bytes > 0 && step.kind != Kind::wait && step.kind != Kind::settle; }
+bool carries(const Step& step) {
+  return step.bytes > 0 && step.kind != StepKind::wait && step.kind != StepKind::flush_local;
+}
 
 bool allows(const std::vector<Step>& steps, std::size_t i, Mistake mistake, std::size_t ranks, std::uint64_t element,
             bool ordered) {
   const Step& step = steps[i];
   switch (mistake) {
-    case Mistake::dropped_step: return step.kind != Kind::wait && step.kind != Kind::settle;
-    case Mistake::dropped_wait: return step.kind == Kind::wait;
-    case Mistake::dropped_settle: return step.kind == Kind::settle;
+    case Mistake::dropped_step: return step.kind != StepKind::wait && step.kind != StepKind::flush_local;
+    case Mistake::dropped_wait: return step.kind == StepKind::wait;
+    case Mistake::dropped_flush: return step.kind == StepKind::flush_local;
     case Mistake::early_step: return i > 0;
-    case Mistake::shifted_from: return carries(step) && step.kind != Kind::scale;
+    case Mistake::shifted_from: return carries(step) && step.kind != StepKind::scale;
     case Mistake::shifted_to:
     case Mistake::longer: return carries(step);
     case Mistake::shorter: return carries(step) && step.bytes >= element;
-    case Mistake::swapped_peer: return step.kind == Kind::put && ranks > 2;
-    case Mistake::swapped_slot: return step.kind == Kind::put;
-    case Mistake::swapped_order: return step.kind == Kind::reduce && ordered;
+    case Mistake::swapped_peer: return step.kind == StepKind::put && ranks > 2;
+    case Mistake::swapped_slot: return step.kind == StepKind::put;
+    case Mistake::swapped_order: return step.kind == StepKind::reduce && ordered;
     case Mistake::swapped_parts:
-      return step.kind == Kind::fold && ordered && step.ways > 1 && step.bytes > 0 &&
-             step.from_buffer == Buffer::scratch;
+      return step.kind == StepKind::fold && ordered && step.inputs > 1 && step.bytes > 0 &&
+             step.from_buffer == StepBuffer::scratch;
   }
   return false;
 }
@@ -41,8 +43,8 @@ void swap_parts(Schedule& schedule, std::size_t i) {
   schedule.scratch_bytes += fold.bytes;
   const auto copy = [&](std::uint64_t from, std::uint64_t to) {
     Step step;
-    step.kind = Kind::copy;
-    step.from_buffer = step.to_buffer = Buffer::scratch;
+    step.kind = StepKind::copy;
+    step.from_buffer = step.to_buffer = StepBuffer::scratch;
     step.from = from;
     step.to = to;
     step.bytes = fold.bytes;
@@ -62,7 +64,7 @@ void apply(Schedule& schedule, std::size_t i, Mistake mistake, std::size_t rank,
   switch (mistake) {
     case Mistake::dropped_step:
     case Mistake::dropped_wait:
-    case Mistake::dropped_settle: steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i)); break;
+    case Mistake::dropped_flush: steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i)); break;
     case Mistake::early_step: std::swap(steps[i], steps[i - 1]); break;
     case Mistake::shifted_from: back_or_on(step.from); break;
     case Mistake::shifted_to: back_or_on(step.to); break;
@@ -82,9 +84,9 @@ void apply(Schedule& schedule, std::size_t i, Mistake mistake, std::size_t rank,
 }  // namespace
 
 const char* name_of(Mistake mistake) {
-  constexpr const char* names[mistake_count] = {"dropped step", "dropped wait", "dropped settle", "early step",
-                                                "shifted from", "shifted to",   "shorter",        "longer",
-                                                "swapped peer", "swapped slot", "swapped order",  "swapped parts"};
+  constexpr const char* names[mistake_count] = {"dropped step", "dropped wait", "dropped flush", "early step",
+                                                "shifted from", "shifted to",   "shorter",       "longer",
+                                                "swapped peer", "swapped slot", "swapped order", "swapped parts"};
   return names[static_cast<int>(mistake)];
 }
 

@@ -13,7 +13,7 @@ namespace hmc::verify {
 enum class Mistake {
   dropped_step,
   dropped_wait,
-  dropped_settle,
+  dropped_flush,
   early_step,     ///< a step changes places with the one before it
   shifted_from,   ///< by one element
   shifted_to,     ///< by one element

@@ -154,7 +154,8 @@ double cost_of(const Case& subject) {
   for (const int rank : ranks) {
     const schedule::Schedule one = schedule::build(subject.algorithm(), subject.shape(), subject.call_of(rank), rank);
     double steps = 0;
-    for (const schedule::Step& step : one.steps) steps += step.kind == schedule::Kind::fold ? 2.0 * step.ways : 1.0;
+    for (const schedule::Step& step : one.steps)
+      steps += step.kind == schedule::StepKind::fold ? 2.0 * step.inputs : 1.0;
     busiest = std::max(busiest, steps);
     all += steps;
   }

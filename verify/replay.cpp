@@ -7,10 +7,10 @@
 namespace hmc::verify {
 namespace {
 
-using schedule::Buffer;
-using schedule::Kind;
 using schedule::Schedule;
 using schedule::Step;
+using schedule::StepBuffer;
+using schedule::StepKind;
 
 /// A byte's value: a hash of the contributions in it. The combination is associative and not commutative, as a
 /// concatenation of strings; or a sum, where order doesn't matter.
@@ -73,12 +73,12 @@ class Replay {
   }
 
  private:
-  Cell* at(std::size_t rank, Buffer buffer, std::uint64_t offset) {
+  Cell* at(std::size_t rank, StepBuffer buffer, std::uint64_t offset) {
     Rank& r = ranks_[rank];
-    if (buffer == Buffer::scratch) return r.memories[2].data() + offset;
+    if (buffer == StepBuffer::scratch) return r.memories[2].data() + offset;
     if (r.overlap.overlaps)
-      return r.memories[1].data() + offset + (buffer == Buffer::input ? r.overlap.input_at : r.overlap.output_at);
-    return r.memories[buffer == Buffer::input ? 0 : 1].data() + offset;
+      return r.memories[1].data() + offset + (buffer == StepBuffer::input ? r.overlap.input_at : r.overlap.output_at);
+    return r.memories[buffer == StepBuffer::input ? 0 : 1].data() + offset;
   }
 
   void prepare() {
@@ -98,7 +98,7 @@ class Replay {
         for (Cell& cell : memory) cell = {random_(), base};
       for (const Content& content : input_of(subject_, number, values_))
         for (std::uint64_t i = 0; i < content.piece.bytes; ++i)
-          *at(r, Buffer::input, content.begin + i) = cell_of(content.piece, i);
+          *at(r, StepBuffer::input, content.begin + i) = cell_of(content.piece, i);
       rank.raised.resize(schedules_[r].slots);
     }
   }
@@ -141,21 +141,21 @@ class Replay {
 
   bool take(std::size_t r, const Step& step) {
     switch (step.kind) {
-      case Kind::wait: return ranks_[r].raised[step.slot];
-      case Kind::put: puts_.push_back({static_cast<std::uint32_t>(r), step, {}, Put::issued}); return true;
-      case Kind::settle:
+      case StepKind::wait: return ranks_[r].raised[step.slot];
+      case StepKind::put: puts_.push_back({static_cast<std::uint32_t>(r), step, {}, Put::issued}); return true;
+      case StepKind::flush_local:
         for (Put& put : puts_)
           if (put.from == r && put.state == Put::issued) read_source(put);
         return true;
-      case Kind::copy: {
+      case StepKind::copy: {
         const Cell* from = at(r, step.from_buffer, step.from);
         const std::vector<Cell> carried(from, from + step.bytes);
         std::copy(carried.begin(), carried.end(), at(r, step.to_buffer, step.to));
         return true;
       }
-      case Kind::reduce: reduce(r, step); return true;
-      case Kind::fold: fold(r, step); return true;
-      case Kind::scale: {
+      case StepKind::reduce: reduce(r, step); return true;
+      case StepKind::fold: fold(r, step); return true;
+      case StepKind::scale: {
         Cell* to = at(r, step.to_buffer, step.to);
         std::transform(to, to + step.bytes, to, scaled);
         return true;
@@ -176,7 +176,7 @@ class Replay {
     Cell* to = at(r, step.to_buffer, step.to);
     for (std::uint64_t i = 0; i < step.bytes; ++i) {
       Cell sum = from[i];
-      for (std::uint32_t way = 1; way < step.ways; ++way) sum = join(sum, from[way * step.stride() + i], ordered_);
+      for (std::uint32_t way = 1; way < step.inputs; ++way) sum = join(sum, from[way * step.stride() + i], ordered_);
       to[i] = call_.op == Op::avg ? scaled(sum) : sum;
     }
   }
@@ -195,7 +195,7 @@ class Replay {
     const std::size_t chosen = random_() % puts_.size();
     Put& put = puts_[chosen];
     const std::uint64_t middle = put.step.bytes / 2;
-    Cell* to = put.step.bytes > 0 ? at(put.step.peer, Buffer::scratch, put.step.to) : nullptr;
+    Cell* to = put.step.bytes > 0 ? at(put.step.peer, StepBuffer::scratch, put.step.to) : nullptr;
     if (put.state == Put::issued) {
       read_source(put);
     } else if (put.state == Put::read) {
@@ -214,7 +214,7 @@ class Replay {
     if (call_.collective == schedule::Collective::exscan && rank == 0) return std::nullopt;
     for (const Content& content : promised_to(subject_, rank, values_))
       for (std::uint64_t i = 0; i < content.piece.bytes; ++i)
-        if (*at(static_cast<std::size_t>(rank), Buffer::output, content.begin + i) != cell_of(content.piece, i))
+        if (*at(static_cast<std::size_t>(rank), StepBuffer::output, content.begin + i) != cell_of(content.piece, i))
           return "byte " + std::to_string(content.begin + i) + " of rank " + std::to_string(rank) + " is wrong";
     return std::nullopt;
   }

@@ -3,10 +3,10 @@
 namespace hmc::verify {
 namespace {
 
-using schedule::Buffer;
-using schedule::Kind;
 using schedule::Schedule;
 using schedule::Step;
+using schedule::StepBuffer;
+using schedule::StepKind;
 using Schedules = std::vector<Schedule>;
 
 class Bounds {
@@ -27,46 +27,48 @@ class Bounds {
  private:
   [[noreturn]] void refuse(std::string what) const { throw Counterexample{rank_, static_cast<long>(step_), what}; }
 
-  void check_range(Buffer buffer, std::uint64_t at, std::uint64_t bytes, std::uint64_t size, const char* what) const {
+  void check_range(StepBuffer buffer, std::uint64_t at, std::uint64_t bytes, std::uint64_t size,
+                   const char* what) const {
     if (bytes > size || at > size - bytes)
       refuse(std::string(what) + " beyond the end of " +
-             (buffer == Buffer::input    ? "the input"
-              : buffer == Buffer::output ? "the output"
-                                         : "the scratch") +
+             (buffer == StepBuffer::input    ? "the input"
+              : buffer == StepBuffer::output ? "the output"
+                                             : "the scratch") +
              ", which has " + std::to_string(size) + " B");
   }
-  void check_own(Buffer buffer, std::uint64_t at, std::uint64_t bytes, const char* what) const {
+  void check_own(StepBuffer buffer, std::uint64_t at, std::uint64_t bytes, const char* what) const {
     check_range(buffer, at, bytes, sizes_.bytes[static_cast<int>(buffer)], what);
   }
   void check_written(const Step& step) const {
-    if (step.to_buffer == Buffer::input) refuse("writes to the input");
+    if (step.to_buffer == StepBuffer::input) refuse("writes to the input");
     check_own(step.to_buffer, step.to, step.bytes, "writes");
   }
   /// Whole elements, at addresses that the kernels' loads may use. Which elements: the checker compares positions.
   void check_elements(const Step& step) const {
     const std::uint64_t alignment = element_ & (~element_ + 1);
     if (step.bytes % element_ != 0) refuse("cuts an element");
-    if (step.to % alignment != 0 || (step.kind != Kind::scale && step.from % alignment != 0)) refuse("isn't aligned");
-    if (step.kind == Kind::fold && step.stride() % alignment != 0) refuse("isn't aligned");
+    if (step.to % alignment != 0 || (step.kind != StepKind::scale && step.from % alignment != 0))
+      refuse("isn't aligned");
+    if (step.kind == StepKind::fold && step.stride() % alignment != 0) refuse("isn't aligned");
   }
 
   void check_step(const Step& step) const {
     switch (step.kind) {
-      case Kind::put: check_put(step); break;
-      case Kind::wait:
-      case Kind::settle: break;  // match_messages has checked these
-      case Kind::copy:
+      case StepKind::put: check_put(step); break;
+      case StepKind::wait:
+      case StepKind::flush_local: break;  // match_messages has checked these
+      case StepKind::copy:
         check_own(step.from_buffer, step.from, step.bytes, "reads");
         check_written(step);
         break;
-      case Kind::reduce:
+      case StepKind::reduce:
         if (deterministic_) refuse("rounds by parts: only fold is deterministic");
         check_own(step.from_buffer, step.from, step.bytes, "reads");
         check_written(step);
         check_elements(step);
         break;
-      case Kind::fold: check_fold(step); break;
-      case Kind::scale:
+      case StepKind::fold: check_fold(step); break;
+      case StepKind::scale:
         check_written(step);
         check_elements(step);
         break;
@@ -75,18 +77,18 @@ class Bounds {
 
   void check_put(const Step& step) const {
     if (static_cast<int>(step.peer) == rank_) refuse("puts to itself");
-    if (step.to_buffer != Buffer::scratch) refuse("puts to memory other than scratch");
+    if (step.to_buffer != StepBuffer::scratch) refuse("puts to memory other than scratch");
     if (step.bytes == 0) return;
     check_own(step.from_buffer, step.from, step.bytes, "reads");
-    check_range(Buffer::scratch, step.to, step.bytes, schedules_[step.peer].scratch_bytes, "puts");
+    check_range(StepBuffer::scratch, step.to, step.bytes, schedules_[step.peer].scratch_bytes, "puts");
   }
 
   void check_fold(const Step& step) const {
-    if (step.ways == 0) refuse("folds nothing");
+    if (step.inputs == 0) refuse("folds nothing");
     const std::uint64_t stride = step.stride();
     const std::uint64_t size = sizes_.bytes[static_cast<int>(step.from_buffer)];
-    if (step.ways > 1 && stride > size / (step.ways - 1)) refuse("reads beyond the end of its buffer");
-    check_own(step.from_buffer, step.from, stride * (step.ways - 1) + step.bytes, "reads");
+    if (step.inputs > 1 && stride > size / (step.inputs - 1)) refuse("reads beyond the end of its buffer");
+    check_own(step.from_buffer, step.from, stride * (step.inputs - 1) + step.bytes, "reads");
     check_written(step);
     check_elements(step);
   }
@@ -129,8 +131,8 @@ Messages match_messages(const Schedules& schedules) {
   for (std::uint32_t r = 0; r < schedules.size(); ++r)
     for (std::uint32_t i = 0; i < schedules[r].steps.size(); ++i) {
       const Step& step = schedules[r].steps[i];
-      if (step.kind == Kind::put) note_put(messages, step, r, i);
-      if (step.kind == Kind::wait) note_wait(messages, step, r, i);
+      if (step.kind == StepKind::put) note_put(messages, step, r, i);
+      if (step.kind == StepKind::wait) note_wait(messages, step, r, i);
     }
   for (std::uint32_t r = 0; r < schedules.size(); ++r)
     for (std::uint32_t slot = 0; slot < messages[r].size(); ++slot) {

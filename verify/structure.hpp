@@ -23,7 +23,7 @@ struct Message {
 /// messages[receiver][slot]
 using Messages = std::vector<std::vector<Message>>;
 
-/// Sizes of one rank's buffers, by schedule::Buffer.
+/// Sizes of one rank's buffers, by schedule::StepBuffer.
 struct Sizes {
   std::uint64_t bytes[3];
 };

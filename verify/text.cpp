@@ -3,8 +3,8 @@
 
 namespace hmc::verify {
 
-using schedule::Kind;
 using schedule::Step;
+using schedule::StepKind;
 
 std::string text_of(const Step& step) {
   constexpr const char* buffers[] = {"input", "output", "scratch"};
@@ -13,16 +13,16 @@ std::string text_of(const Step& step) {
   const std::string bytes = std::to_string(step.bytes) + " B";
   const std::string peer = "rank " + std::to_string(step.peer), slot = "slot " + std::to_string(step.slot);
   switch (step.kind) {
-    case Kind::put: return "put " + bytes + " of " + from + " to " + to + " of " + peer + ", " + slot;
-    case Kind::wait: return "wait for " + slot + " by " + peer;
-    case Kind::settle: return "settle";
-    case Kind::copy: return "copy " + bytes + " of " + from + " to " + to;
-    case Kind::reduce:
+    case StepKind::put: return "put " + bytes + " of " + from + " to " + to + " of " + peer + ", " + slot;
+    case StepKind::wait: return "wait for " + slot + " by " + peer;
+    case StepKind::flush_local: return "flush_local";
+    case StepKind::copy: return "copy " + bytes + " of " + from + " to " + to;
+    case StepKind::reduce:
       return "reduce " + bytes + ": " + to + " = " + (step.reversed ? from + " op " + to : to + " op " + from);
-    case Kind::fold:
-      return "fold " + bytes + " of " + std::to_string(step.ways) + " at " + from + ", stride " +
+    case StepKind::fold:
+      return "fold " + bytes + " of " + std::to_string(step.inputs) + " at " + from + ", stride " +
              std::to_string(step.stride()) + ", to " + to;
-    case Kind::scale: return "scale " + bytes + " of " + to;
+    case StepKind::scale: return "scale " + bytes + " of " + to;
   }
   return "?";
 }

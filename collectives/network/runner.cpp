@@ -10,8 +10,8 @@
 namespace hmc::collectives {
 
 using base::Status;
-using StepKind = schedule::Kind;
 using schedule::Step;
+using schedule::StepKind;
 
 void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, const Turn& turn,
                   const std::byte* input, std::byte* output) {
@@ -20,9 +20,9 @@ void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, 
   number_ = turn.number;
   stamp_ = turn.stamp;
   // Only read, unless the call is in place: then the input is also the output.
-  buffers_[static_cast<std::size_t>(schedule::Buffer::input)] = const_cast<std::byte*>(input);
-  buffers_[static_cast<std::size_t>(schedule::Buffer::output)] = output;
-  buffers_[static_cast<std::size_t>(schedule::Buffer::scratch)] = arena_->scratch(number_);
+  buffers_[static_cast<std::size_t>(schedule::StepBuffer::input)] = const_cast<std::byte*>(input);
+  buffers_[static_cast<std::size_t>(schedule::StepBuffer::output)] = output;
+  buffers_[static_cast<std::size_t>(schedule::StepBuffer::scratch)] = arena_->scratch(number_);
   puts_.clear();
   settled_ = 0;
   if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
@@ -46,7 +46,7 @@ Status Runner::take(const Step& step) noexcept {
   switch (step.kind) {
     case StepKind::put: return put(step);
     case StepKind::wait: return look_for(step);
-    case StepKind::settle: return settle();
+    case StepKind::flush_local: return settle();
     case StepKind::copy: copy(step); return {};
     case StepKind::reduce: reduce(step); return {};
     case StepKind::fold: fold(step); return {};
@@ -67,7 +67,7 @@ void Runner::copy(const Step& step) noexcept {
 }
 
 const std::byte* Runner::source_of(const Step& step) const noexcept {
-  for (std::size_t i = 0; i < received_ && step.from_buffer == schedule::Buffer::scratch; ++i) {
+  for (std::size_t i = 0; i < received_ && step.from_buffer == schedule::StepBuffer::scratch; ++i) {
     const Arrival& arrival = plan_->arrivals[i];
     if (receives_[i].count > 0 && step.from >= arrival.scratch && step.from < arrival.scratch + arrival.bytes)
       return receives_[i].to + (step.from - arrival.scratch);
@@ -85,7 +85,7 @@ void Runner::begin_receives() {
     rma::DirectReceive& receive = receives_.emplace_back();
     receive.offset = arena_->scratch_offset(number_) + arrival.scratch;
     receive.bytes = arrival.bytes;
-    receive.to = at(schedule::Buffer::output, arrival.output);
+    receive.to = at(schedule::StepBuffer::output, arrival.output);
     (void)rma::receive_into(arena_->window(), receive);  // if the wire can't, all bytes are copied
   }
 }
@@ -163,14 +163,14 @@ void Runner::reduce(const Step& step) noexcept {
   const void* const ins[2] = {step.reversed ? from : sum, step.reversed ? sum : from};
   void* to = at(step.to_buffer, step.to);
   for (const Result& result : plan_->results)
-    if (result.step == next_) to = at(schedule::Buffer::output, result.output);
+    if (result.step == next_) to = at(schedule::StepBuffer::output, result.output);
   collectives::reduce(step_, &to, 1, ins, 2, step.bytes / step_.element, accumulator_);
 }
 
 void Runner::fold(const Step& step) noexcept {
   void* to = at(step.to_buffer, step.to);
-  for (std::size_t i = 0; i < step.ways; ++i) ins_[i] = at(step.from_buffer, step.from + i * step.stride());
-  collectives::reduce(fold_, &to, 1, ins_.data(), static_cast<int>(step.ways), step.bytes / fold_.element,
+  for (std::size_t i = 0; i < step.inputs; ++i) ins_[i] = at(step.from_buffer, step.from + i * step.stride());
+  collectives::reduce(fold_, &to, 1, ins_.data(), static_cast<int>(step.inputs), step.bytes / fold_.element,
                       accumulator_);
 }
 

@@ -54,7 +54,7 @@ class Runner {
   base::Status settle() noexcept;
   void reduce(const schedule::Step& step) noexcept;
   void fold(const schedule::Step& step) noexcept;
-  std::byte* at(schedule::Buffer buffer, std::uint64_t offset) const noexcept {
+  std::byte* at(schedule::StepBuffer buffer, std::uint64_t offset) const noexcept {
     return buffers_[static_cast<std::size_t>(buffer)] + offset;
   }
 

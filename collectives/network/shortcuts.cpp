@@ -6,8 +6,8 @@
 
 namespace hmc::collectives {
 
-using schedule::Buffer;
 using schedule::Step;
+using schedule::StepBuffer;
 
 namespace {
 
@@ -23,21 +23,22 @@ bool ranges_meet(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::u
 }
 
 std::uint64_t bytes_read(const Step& step) noexcept {
-  return step.kind == schedule::Kind::fold && step.ways > 0 ? (step.ways - 1) * step.stride() + step.bytes : step.bytes;
+  return step.kind == schedule::StepKind::fold && step.inputs > 0 ? (step.inputs - 1) * step.stride() + step.bytes
+                                                                  : step.bytes;
 }
 
 bool reads(const Step& step) noexcept {
-  return step.kind == schedule::Kind::put || step.kind == schedule::Kind::copy || step.kind == schedule::Kind::reduce ||
-         step.kind == schedule::Kind::fold;
+  return step.kind == schedule::StepKind::put || step.kind == schedule::StepKind::copy ||
+         step.kind == schedule::StepKind::reduce || step.kind == schedule::StepKind::fold;
 }
 /// Writes memory of this rank; a put writes its peer's.
 bool writes(const Step& step) noexcept {
-  return step.kind == schedule::Kind::copy || step.kind == schedule::Kind::reduce ||
-         step.kind == schedule::Kind::fold || step.kind == schedule::Kind::scale;
+  return step.kind == schedule::StepKind::copy || step.kind == schedule::StepKind::reduce ||
+         step.kind == schedule::StepKind::fold || step.kind == schedule::StepKind::scale;
 }
 
 /// True if the step accesses that range of a buffer.
-bool touches(const Step& step, Buffer buffer, std::uint64_t at, std::uint64_t bytes) noexcept {
+bool touches(const Step& step, StepBuffer buffer, std::uint64_t at, std::uint64_t bytes) noexcept {
   if (step.bytes == 0) return false;
   return (reads(step) && step.from_buffer == buffer && ranges_meet(step.from, bytes_read(step), at, bytes)) ||
          (writes(step) && step.to_buffer == buffer && ranges_meet(step.to, step.bytes, at, bytes));
@@ -45,7 +46,7 @@ bool touches(const Step& step, Buffer buffer, std::uint64_t at, std::uint64_t by
 
 /// True if the step forwards the bytes that `copy` copies, or a part of them.
 bool hands_on(const Step& step, const Step& copy) noexcept {
-  return step.kind == schedule::Kind::put && step.bytes > 0 && step.from_buffer == Buffer::scratch &&
+  return step.kind == schedule::StepKind::put && step.bytes > 0 && step.from_buffer == StepBuffer::scratch &&
          step.from >= copy.from && step.from + step.bytes <= copy.from + copy.bytes;
 }
 
@@ -59,19 +60,19 @@ std::optional<std::size_t> first_reader(const std::vector<Step>& steps, std::siz
     if (hands_on(steps[i], copy)) {
       first = std::min(first, i);
       last = std::max(last, i);
-    } else if (touches(steps[i], Buffer::scratch, copy.from, copy.bytes) ||
-               touches(steps[i], Buffer::output, copy.to, copy.bytes)) {
+    } else if (touches(steps[i], StepBuffer::scratch, copy.from, copy.bytes) ||
+               touches(steps[i], StepBuffer::output, copy.to, copy.bytes)) {
       return {};
     }
   }
   const auto readers = std::span(steps).subspan(first, last - first);
-  if (std::ranges::any_of(readers, [](const Step& step) { return step.kind == schedule::Kind::wait; })) return {};
+  if (std::ranges::any_of(readers, [](const Step& step) { return step.kind == schedule::StepKind::wait; })) return {};
   return first;
 }
 
 bool is_long_copy_to_output(const Step& step) noexcept {
-  return step.kind == schedule::Kind::copy && step.from_buffer == Buffer::scratch && step.to_buffer == Buffer::output &&
-         step.bytes >= shortest_bytes;
+  return step.kind == schedule::StepKind::copy && step.from_buffer == StepBuffer::scratch &&
+         step.to_buffer == StepBuffer::output && step.bytes >= shortest_bytes;
 }
 
 /// The copy of the sum that step `at` computes. None in these cases:
@@ -82,14 +83,15 @@ std::optional<std::size_t> only_copy_of(const std::vector<Step>& steps, std::siz
   const Step& sum = steps[at];
   std::optional<std::size_t> found;
   for (std::size_t i = at + 1; i < steps.size(); ++i) {
-    if (!touches(steps[i], Buffer::scratch, sum.to, sum.bytes)) continue;
+    if (!touches(steps[i], StepBuffer::scratch, sum.to, sum.bytes)) continue;
     if (found || !is_long_copy_to_output(steps[i]) || steps[i].from != sum.to || steps[i].bytes != sum.bytes) return {};
     found = i;
   }
   if (!found) return {};
   const Step& copy = steps[*found];
   for (std::size_t i = 0; i < *found; ++i)
-    if ((i > at || steps[i].kind == schedule::Kind::put) && touches(steps[i], Buffer::output, copy.to, copy.bytes))
+    if ((i > at || steps[i].kind == schedule::StepKind::put) &&
+        touches(steps[i], StepBuffer::output, copy.to, copy.bytes))
       return {};
   return found;
 }
@@ -101,7 +103,7 @@ void find_arrivals(const schedule::Schedule& schedule, bool in_place, std::vecto
   const std::vector<Step>& steps = schedule.steps;
   // In place the input lies somewhere in the output: if a step reads the input, the output mustn't be written early.
   const auto reads_input = [](const Step& step) {
-    return reads(step) && step.bytes > 0 && step.from_buffer == Buffer::input;
+    return reads(step) && step.bytes > 0 && step.from_buffer == StepBuffer::input;
   };
   if (in_place && std::ranges::any_of(steps, reads_input)) return;
   int looked_at = 0;
@@ -120,7 +122,7 @@ void find_results(const schedule::Schedule& schedule, bool in_place, std::vector
   const std::vector<Step>& steps = schedule.steps;
   int looked_at = 0;
   for (std::size_t i = 0; i < steps.size() && results.size() < most && looked_at < most_looked_at; ++i) {
-    if (steps[i].kind != schedule::Kind::reduce || steps[i].to_buffer != Buffer::scratch ||
+    if (steps[i].kind != schedule::StepKind::reduce || steps[i].to_buffer != StepBuffer::scratch ||
         steps[i].bytes < shortest_bytes)
       continue;
     ++looked_at;

@@ -8,16 +8,16 @@
 namespace hmc::collectives::schedule {
 
 /// A buffer of a rank and an offset in it.
-struct Place {
-  Buffer buffer = Buffer::scratch;
+struct Operand {
+  StepBuffer buffer = StepBuffer::scratch;
   std::uint64_t offset = 0;
 
-  Place operator+(std::uint64_t bytes) const { return {buffer, offset + bytes}; }
-  friend bool operator==(const Place&, const Place&) = default;
+  Operand operator+(std::uint64_t bytes) const { return {buffer, offset + bytes}; }
+  friend bool operator==(const Operand&, const Operand&) = default;
 };
-constexpr Place input(std::uint64_t offset = 0) { return {Buffer::input, offset}; }
-constexpr Place output(std::uint64_t offset = 0) { return {Buffer::output, offset}; }
-constexpr Place scratch(std::uint64_t offset = 0) { return {Buffer::scratch, offset}; }
+constexpr Operand input(std::uint64_t offset = 0) { return {StepBuffer::input, offset}; }
+constexpr Operand output(std::uint64_t offset = 0) { return {StepBuffer::output, offset}; }
+constexpr Operand scratch(std::uint64_t offset = 0) { return {StepBuffer::scratch, offset}; }
 
 /// Appends no step for a copy, reduce or fold of 0 bytes. A put of 0 bytes is a signal and is appended.
 class Builder {
@@ -33,45 +33,44 @@ class Builder {
   const int size;
 
   /// Copies to (scratch, to) of `peer`, then raises its signal `slot`.
-  void put(Place from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot);
+  void put(Operand from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot);
   void signal(int peer, std::uint32_t slot) { put(input(), peer, 0, 0, slot); }
   void wait(int peer, std::uint32_t slot);
   /// A put and its wait. Neither side appends a step for 0 bytes, so both must pass the same size.
-  void send(Place from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot) {
+  void send(Operand from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot) {
     if (bytes > 0) put(from, peer, to, bytes, slot);
   }
   void receive(int peer, std::uint32_t slot, std::uint64_t bytes) {
     if (bytes > 0) wait(peer, slot);
   }
-  void settle();
-  void copy(Place from, Place to, std::uint64_t bytes);
+  /// Waits for the local completion of the puts in flight. No step if there are none.
+  void flush_local();
+  void copy(Operand from, Operand to, std::uint64_t bytes);
   /// to = to op from, where `from` comes from ranks after those in `to`.
-  void reduce(Place from, Place to, std::uint64_t bytes);
+  void reduce(Operand from, Operand to, std::uint64_t bytes);
   /// to = from op to, where `from` comes from ranks before those in `to`.
-  void reduce_before(Place from, Place to, std::uint64_t bytes);
-  void fold(Place from, std::uint64_t stride, int ways, Place to, std::uint64_t bytes);
+  void reduce_before(Operand from, Operand to, std::uint64_t bytes);
+  void fold(Operand from, std::uint64_t stride, int inputs, Operand to, std::uint64_t bytes);
   /// Last step of an avg: divides by the team's size. No step for other operations.
-  void scale(Place at, std::uint64_t bytes);
+  void scale(Operand at, std::uint64_t bytes);
 
   /// Allocates scratch of this rank, aligned to a cache line; returns its offset.
-  std::uint64_t take_scratch(std::uint64_t bytes);
-  /// Raises the scratch size to at least `end`, for algorithms that compute offsets without take_scratch.
-  void need_scratch(std::uint64_t end) { schedule_.scratch_bytes = std::max(schedule_.scratch_bytes, end); }
-  void need_slots(std::uint32_t slots);
+  std::uint64_t allocate_scratch(std::uint64_t bytes);
+  /// Raises the scratch size to at least `end`, for algorithms that compute offsets without allocate_scratch.
+  void reserve_scratch(std::uint64_t end) { schedule_.scratch_bytes = std::max(schedule_.scratch_bytes, end); }
+  void reserve_slots(std::uint32_t slots);
   /// Required before the first write to the output: in place, puts may still read the input from the same memory.
-  void settle_in_place() {
-    if (call.in_place) settle();
+  void flush_local_in_place() {
+    if (call.in_place) flush_local();
   }
-  /// Settles the puts in flight. Each algorithm calls it last.
-  void finish();
 
  private:
-  Step& add(Kind kind);
+  Step& add(StepKind kind);
 
   Schedule& schedule_;
-  bool unsettled_ = false;
+  bool unflushed_ = false;
 };
 
-constexpr std::uint64_t line_up(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+constexpr std::uint64_t align_to_line(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace hmc::collectives::schedule

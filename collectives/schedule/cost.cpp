@@ -7,22 +7,22 @@ namespace hmc::collectives::schedule {
 namespace {
 
 /// Time from the call of a put to the end of the receiver's wait.
-double one_way(const Link& link, double bytes) { return 2 * link.overhead + link.latency + bytes * link.per_byte; }
+double one_way(const LinkCost& link, double bytes) { return 2 * link.overhead + link.latency + bytes * link.per_byte; }
 
 }  // namespace
 
 /// The core time of all ranks, divided by the cores; 0 if each rank has a core. Between emulated nodes both ends of a
 /// message cost core time per byte.
-double Path::turns() const {
+double CriticalPath::shared_cores_ns() const {
   if (parameters_.cores <= 0 || size <= parameters_.cores) return 0;
   const double near_bytes = cost_.bytes - cost_.network_bytes, near_messages = cost_.messages - cost_.network_messages;
   const double busy = 2 * near_messages * node().overhead +
                       cost_.network_messages * (2 * network().overhead + network().gap) + near_bytes * node().per_byte +
-                      2 * cost_.network_bytes * network().per_byte + work(cost_.copied, cost_.reduced);
+                      2 * cost_.network_bytes * network().per_byte + compute_ns(cost_.copied, cost_.reduced);
   return busy * size / parameters_.cores;
 }
 
-void Path::count(double messages, double bytes, bool network) {
+void CriticalPath::count(double messages, double bytes, bool network) {
   cost_.messages += messages;
   cost_.bytes += bytes;
   if (!network) return;
@@ -30,7 +30,7 @@ void Path::count(double messages, double bytes, bool network) {
   cost_.network_bytes += bytes;
 }
 
-void Path::add(const Path& path, double times) {
+void CriticalPath::add(const CriticalPath& path, double times) {
   const Cost& cost = path.cost_;
   adapter_ += times * path.adapter_;
   cost_.ns += times * cost.ns;
@@ -42,54 +42,55 @@ void Path::add(const Path& path, double times) {
   cost_.reduced += times * cost.reduced;
 }
 
-void Path::near(double bytes, double messages) {
-  const Link& link = node();
-  spend(one_way(link, bytes) + (messages - 1) * (2 * link.overhead + bytes * link.per_byte));
+void CriticalPath::node_message(double bytes, double messages) {
+  const LinkCost& link = node();
+  add_ns(one_way(link, bytes) + (messages - 1) * (2 * link.overhead + bytes * link.per_byte));
   count(messages, messages * bytes, false);
 }
 
-void Path::far(double bytes, double senders, double messages) {
-  const Link& link = network();
+void CriticalPath::network_message(double bytes, double senders, double messages) {
+  const LinkCost& link = network();
   const double each = link.gap + bytes * link.per_byte;
   const double queue = std::max((senders * messages - 1) * each, (messages - 1) * 2 * link.overhead);
-  spend(one_way(link, bytes) + queue);
-  carry(senders * messages, bytes);
+  add_ns(one_way(link, bytes) + queue);
+  charge_adapter(senders * messages, bytes);
   count(messages, messages * bytes, true);
 }
 
-void Path::shift(double distance, double bytes, double messages) {
+void CriticalPath::shift(double distance, double bytes, double messages) {
   const double away = std::min(distance, size - distance);
-  if (nodes > 1 && 2 * away >= per_node) return far(bytes, std::clamp<double>(away, 1, per_node), messages);
-  near(bytes, messages);
-  if (nodes > 1) carry(away * messages, bytes);
+  if (nodes > 1 && 2 * away >= per_node) return network_message(bytes, std::clamp<double>(away, 1, per_node), messages);
+  node_message(bytes, messages);
+  if (nodes > 1) charge_adapter(away * messages, bytes);
 }
 
-void Path::hop(double distance, double bytes) {
+void CriticalPath::hop(double distance, double bytes) {
   const bool aligned = (per_node & (per_node - 1)) == 0;
   if (nodes == 1 || (aligned ? distance < per_node : 2 * distance < per_node))
-    near(bytes);
+    node_message(bytes);
   else
-    far(bytes, 1);
+    network_message(bytes, 1);
 }
 
-void Path::occupy(double distance, double bytes) {
-  const Link& link = nodes == 1 || distance < per_node ? node() : network();
-  spend(link.overhead + link.gap + bytes * link.per_byte);
+void CriticalPath::send_only(double distance, double bytes) {
+  const LinkCost& link = nodes == 1 || distance < per_node ? node() : network();
+  add_ns(link.overhead + link.gap + bytes * link.per_byte);
 }
 
-void Path::exchange(double distance, double every, double bytes, double messages) {
+void CriticalPath::exchange(double distance, double every, double bytes, double messages) {
   const double ranks = distance * every, taking_part = std::max(1.0, per_node / every);
   const bool aligned = (per_node & (per_node - 1)) == 0 && every == 1;
   if (nodes == 1 || (aligned ? ranks * messages < per_node : 2 * ranks * messages < per_node))
-    return near(bytes, messages);
-  far(bytes, std::clamp(distance, 1.0, taking_part), messages);
+    return node_message(bytes, messages);
+  network_message(bytes, std::clamp(distance, 1.0, taking_part), messages);
 }
 
 /// A block travels around the ring: the sum of its hops, limited by the rate at which the slowest link or rank
 /// forwards segments.
-void Path::ring(double times, double bytes, double segments, double copied, double reduced) {
+void CriticalPath::ring(double times, double bytes, double segments, double copied, double reduced) {
   if (times <= 0) return;
-  const double part = bytes / segments, added = work(0, reduced) / segments, busy = added + work(copied, 0) / segments;
+  const double part = bytes / segments, added = compute_ns(0, reduced) / segments,
+               busy = added + compute_ns(copied, 0) / segments;
   const double crossings = nodes > 1 ? std::ceil(times / per_node) : 0;
   const double hops =
       (times - crossings) * (one_way(node(), part) + added) + crossings * (one_way(network(), part) + added);
@@ -97,8 +98,8 @@ void Path::ring(double times, double bytes, double segments, double copied, doub
   if (nodes > 1)
     stage =
         std::max({per_node > 1 ? stage : 0, network().gap + part * network().per_byte, 2 * network().overhead + busy});
-  const double filled = times * segments * stage + one_way(widest(), part);
-  spend(std::max(hops + (segments - 1) * stage + (busy - added), segments > 1 ? filled : times * stage));
+  const double filled = times * segments * stage + one_way(slowest_link(), part);
+  add_ns(std::max(hops + (segments - 1) * stage + (busy - added), segments > 1 ? filled : times * stage));
   count((times - crossings) * segments, (times - crossings) * bytes, false);
   count(crossings * segments, crossings * bytes, true);
   cost_.copied += times * copied;
@@ -107,36 +108,36 @@ void Path::ring(double times, double bytes, double segments, double copied, doub
 
 /// In the first and last rounds only some of a node's ranks send to another node: on average half. The adapter carries
 /// all messages between nodes.
-void Path::pairwise(double bytes) {
+void CriticalPath::pairwise(double bytes) {
   if (size == 1) return;
   const double rounds = size - 1, away = size - per_node;
   const double full = nodes > 1 ? std::clamp<double>(size - 2.0 * per_node + 1, 0, rounds) : 0;
   const double outside = nodes > 1 ? full + (rounds - full) / 2 : 0;
   const double waiting = outside * one_way(network(), bytes) + (rounds - outside) * one_way(node(), bytes);
   const double adapter = per_node * away * (network().gap + bytes * network().per_byte);
-  spend(std::max(waiting, nodes > 1 ? adapter + one_way(network(), 0) : 0));
+  add_ns(std::max(waiting, nodes > 1 ? adapter + one_way(network(), 0) : 0));
   count(rounds - outside, (rounds - outside) * bytes, false);
   count(outside, outside * bytes, true);
 }
 
-void Path::all_to_all(double bytes) {
+void CriticalPath::all_to_all(double bytes) {
   if (size == 1) return;
   const double near_peers = per_node - 1, far_peers = size - per_node;
   const double sending = near_peers * (node().overhead + bytes * node().per_byte) + far_peers * network().overhead;
   const double receiving = near_peers * node().overhead + far_peers * network().overhead;
   const double adapter = per_node * far_peers * (network().gap + bytes * network().per_byte);
-  spend(std::max(sending, adapter) + receiving + (far_peers > 0 ? network().latency : node().latency));
+  add_ns(std::max(sending, adapter) + receiving + (far_peers > 0 ? network().latency : node().latency));
   count(near_peers, near_peers * bytes, false);
   count(far_peers, far_peers * bytes, true);
 }
 
-void Path::copy(double bytes) {
-  spend(work(bytes, 0));
+void CriticalPath::copy(double bytes) {
+  add_ns(compute_ns(bytes, 0));
   cost_.copied += bytes;
 }
 
-void Path::reduce(double bytes) {
-  spend(work(0, bytes));
+void CriticalPath::reduce(double bytes) {
+  add_ns(compute_ns(0, bytes));
   cost_.reduced += bytes;
 }
 

@@ -10,25 +10,25 @@ namespace hmc::collectives::schedule {
 
 /// Nanoseconds. A message costs `overhead` at the sender and again at the receiver. Its first byte arrives after
 /// `latency`, each further byte after `per_byte`. The next message enters the link `gap` after the last byte.
-struct Link {
+struct LinkCost {
   double latency = 0;
   double overhead = 0;
   double gap = 0;
   double per_byte = 0;
-  friend bool operator==(const Link&, const Link&) = default;
+  friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 
 /// On a node a put is a copy by the sender, which is busy meanwhile. Between nodes all ranks of a node share one
 /// network adapter.
-struct Parameters {
-  Link node{100, 30, 0, 0.1};
-  Link network{1500, 300, 100, 0.08};
+struct CostParameters {
+  LinkCost node{100, 30, 0, 0.1};
+  LinkCost network{1500, 300, 100, 0.08};
   double copy = 0.1;    ///< ns per byte
   double reduce = 0.1;  ///< ns per byte of one contribution
   /// Cores of the machine if all nodes are emulated on one machine, where ranks may outnumber cores.
   /// 0: every rank has a core.
   double cores = 0;
-  friend bool operator==(const Parameters&, const Parameters&) = default;
+  friend bool operator==(const CostParameters&, const CostParameters&) = default;
 };
 
 struct Cost {
@@ -42,9 +42,9 @@ struct Cost {
 };
 
 /// Sums the cost of the steps on the critical path. All ranks take a step at the same time.
-class Path {
+class CriticalPath {
  public:
-  Path(const Shape& shape, const Parameters& parameters)
+  CriticalPath(const Shape& shape, const CostParameters& parameters)
       : shape(shape),
         size(shape.size),
         nodes(shape.nodes()),
@@ -56,31 +56,31 @@ class Path {
   const int nodes;
   const int per_node;
 
-  const Link& node() const { return parameters_.node; }
-  const Link& network() const { return parameters_.network; }
+  const LinkCost& node() const { return parameters_.node; }
+  const LinkCost& network() const { return parameters_.network; }
   /// The slowest link that a message among all ranks takes.
-  const Link& widest() const { return nodes > 1 ? parameters_.network : parameters_.node; }
+  const LinkCost& slowest_link() const { return nodes > 1 ? parameters_.network : parameters_.node; }
   /// The sum of the steps, with two lower bounds: an adapter carries its node's messages one after the other, and
   /// ranks that share a core run one after the other.
   Cost cost() const {
     Cost cost = cost_;
     if (adapter_ > 0)
       cost.ns = std::max(cost.ns, adapter_ - network().gap + network().latency + 2 * network().overhead);
-    cost.ns = std::max(cost.ns, turns());
+    cost.ns = std::max(cost.ns, shared_cores_ns());
     return cost;
   }
 
   /// A message on the node; each rank sends `messages` of them in this step.
-  void near(double bytes, double messages = 1);
+  void node_message(double bytes, double messages = 1);
   /// A message between nodes; `senders` ranks of each node send at the same time.
-  void far(double bytes, double senders, double messages = 1);
+  void network_message(double bytes, double senders, double messages = 1);
   /// Every rank sends to the rank at `distance`, in rounds whose distances double. A rank crosses its node's border in
   /// at most one of the rounds with distances below a node's size, so only the last of these is charged as network.
   void shift(double distance, double bytes, double messages = 1);
   /// One rank sends to the rank at `distance`, where distances are multiples of each other and of the node's ranks.
   void hop(double distance, double bytes);
   /// The sender's part of hop(), for a message that isn't on the critical path.
-  void occupy(double distance, double bytes);
+  void send_only(double distance, double bytes);
   /// Each participant exchanges with a partner; the number of participants is a power of two. `every`: ranks per
   /// participant.
   void exchange(double distance, double every, double bytes, double messages = 1);
@@ -94,31 +94,35 @@ class Path {
   void reduce(double bytes);
   /// Adds the cost of `steps`, `times` times.
   template <typename Steps> void repeat(double times, const Steps& steps) {
-    Path once(shape, parameters_);
+    CriticalPath once(shape, parameters_);
     steps(once);
     add(once, times);
   }
   /// Two parts that overlap completely: the time is that of the longer.
   template <typename One, typename Other> void overlap(const One& one, const Other& other) {
-    Path first(shape, parameters_), second(shape, parameters_);
+    CriticalPath first(shape, parameters_), second(shape, parameters_);
     one(first);
     other(second);
     add(first, 1);
     add(second, 1);
-    spend(-std::min(first.cost_.ns, second.cost_.ns));
+    add_ns(-std::min(first.cost_.ns, second.cost_.ns));
   }
   /// Adds time that no other function models.
-  void spend(double ns) { cost_.ns += ns; }
+  void add_ns(double ns) { cost_.ns += ns; }
   void count(double messages, double bytes, bool network);
 
-  double work(double copied, double reduced) const { return copied * parameters_.copy + reduced * parameters_.reduce; }
+  double compute_ns(double copied, double reduced) const {
+    return copied * parameters_.copy + reduced * parameters_.reduce;
+  }
 
  private:
-  double turns() const;
-  void add(const Path& path, double times);
-  void carry(double messages, double bytes) { adapter_ += messages * (network().gap + bytes * network().per_byte); }
+  double shared_cores_ns() const;
+  void add(const CriticalPath& path, double times);
+  void charge_adapter(double messages, double bytes) {
+    adapter_ += messages * (network().gap + bytes * network().per_byte);
+  }
 
-  Parameters parameters_;
+  CostParameters parameters_;
   Cost cost_;
   double adapter_ = 0;  ///< ns for which one node's adapter is busy, in all
 };

@@ -1,5 +1,5 @@
 // Schedule: the steps of one rank of a collective, as data. The runtime executes it, hmc-verify proves it and hmc-sim
-// replays it.
+// replays it. Algorithm: a function that builds the schedules of a collective.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,34 @@
 
 namespace hmc::collectives::schedule {
 
-enum class Buffer : std::uint8_t {
+enum class StepBuffer : std::uint8_t {
   input,    ///< of the caller; read-only (unless the call is in place)
   output,   ///< of the caller
   scratch,  ///< of the schedule; peers put into it
 };
 
-enum class Kind : std::uint8_t {
+enum class StepKind : std::uint8_t {
   /// Copies `bytes` from (from_buffer, from) to (scratch, to) of `peer`, then raises the peer's signal `slot`. Returns
-  /// at once. The source may be read until the message is delivered or until the next settle. With bytes == 0 it is
+  /// at once. The source may be read until the message is delivered or until the next flush_local. With bytes == 0 it
+  /// is
   /// only a signal.
   put,
-  wait,    ///< waits until `peer` has raised this rank's signal `slot`
-  settle,  ///< waits until all puts of this rank have read their sources
-  copy,    ///< copies `bytes` from (from_buffer, from) to (to_buffer, to)
-  reduce,  ///< to = to op from; with `reversed`: to = from op to. For avg: sum
-  /// to = c[0] op c[1] op ... c[ways-1], where c[i] begins at (from_buffer, from + i * stride()). One kernel call,
+  wait,         ///< waits until `peer` has raised this rank's signal `slot`
+  flush_local,  ///< waits until all puts of this rank have read their sources
+  copy,         ///< copies `bytes` from (from_buffer, from) to (to_buffer, to)
+  reduce,       ///< to = to op from; with `reversed`: to = from op to. For avg: sum
+  /// to = c[0] op c[1] op ... c[inputs-1], where c[i] begins at (from_buffer, from + i * stride()). One kernel call,
   /// which rounds once and also divides for avg
   fold,
   scale,  ///< divides (to_buffer, to, bytes) by the team's size: the last step of an avg that was summed by reduce
 };
 
 struct Step {
-  Kind kind = Kind::settle;
-  Buffer from_buffer = Buffer::input;
-  Buffer to_buffer = Buffer::output;
+  StepKind kind = StepKind::flush_local;
+  StepBuffer from_buffer = StepBuffer::input;
+  StepBuffer to_buffer = StepBuffer::output;
   bool reversed = false;
-  std::uint32_t ways = 0;
+  std::uint32_t inputs = 0;
   std::uint32_t peer = 0;
   std::uint32_t slot = 0;
   std::uint64_t from = 0;
@@ -55,7 +56,7 @@ static_assert(sizeof(Step) == 40);
 /// One rank's steps, executed in order.
 ///  - At the start, scratch and slots are unused; the executor rotates through several areas.
 ///  - Each slot is raised at most once.
-///  - At the end, all puts are settled and all messages to this rank were waited for.
+///  - At the end, all puts are complete locally and all messages to this rank were waited for.
 struct Schedule {
   std::vector<Step> steps;
   std::uint64_t scratch_bytes = 0;
@@ -67,6 +68,9 @@ struct Schedule {
     slots = 0;
   }
 };
+
+/// alltoall:pairwise receives into cells of one segment each.
+inline constexpr std::uint64_t alltoall_cells = 16;
 
 /// The tuning values of a call that an algorithm uses.
 struct Tunable {
@@ -80,25 +84,32 @@ struct ScratchSize {
   std::uint32_t slots = 0;
 };
 
-class Path;  // cost.hpp
+class Builder;       // builder.hpp
+class CriticalPath;  // cost.hpp
 
-/// An algorithm builds one rank's schedule without the other ranks' schedules. All functions are pure.
+/// Support for any call of the collective.
+constexpr bool supports_all(const Shape&, const Call&) { return true; }
+
+/// One row of the registry. An algorithm builds one rank's schedule without the other ranks' schedules. All functions
+/// are pure.
 struct Algorithm {
   std::string_view name;
-  Collective collective;
-  bool keeps_order;    ///< correct for operations that don't commute
-  bool deterministic;  ///< folds all contributions in rank order
-  bool hierarchical;   ///< meant for per_node > 1
-  Tunable tuned_by;
-  bool (*suits)(const Shape& shape, const Call& call);  ///< conditions beyond the fields above
-  /// `out` must be empty; its capacity is reused.
-  void (*build_into)(const Shape& shape, const Call& call, int rank, Schedule& out);
+  Collective collective = Collective::barrier;
+  bool keeps_order = true;     ///< correct for operations that don't commute
+  bool deterministic = false;  ///< reduces nothing, or folds all contributions in rank order
+  bool hierarchical = false;   ///< meant for per_node > 1
+  Tunable tuned_by{};
+  bool (*supports)(const Shape& shape, const Call& call) = supports_all;  ///< conditions beyond the fields above
+  /// Appends the steps of builder.rank, up to the last one that doesn't flush.
+  void (*build)(Builder& builder) = nullptr;
   /// An upper bound over all ranks and roots. For a v-form, `count` is an upper bound of its counts.
-  ScratchSize (*scratch_size)(const Shape& shape, const Call& call);
+  ScratchSize (*scratch_size)(const Shape& shape, const Call& call) = nullptr;
   /// Adds the critical path to `path`, in O(log N) time. `count` of a v-form as in scratch_size.
-  void (*cost)(Path& path, const Call& call);
+  void (*cost)(CriticalPath& path, const Call& call) = nullptr;
 
   bool applies(const Shape& shape, const Call& call) const;
+  /// Builds the whole schedule. `out` must be empty; its capacity is reused.
+  void build_into(const Shape& shape, const Call& call, int rank, Schedule& out) const;
 };
 
 Schedule build(const Algorithm& algorithm, const Shape& shape, const Call& call, int rank);

@@ -13,8 +13,8 @@
 
 namespace hmc::collectives {
 
-using schedule::Link;
-using schedule::Parameters;
+using schedule::CostParameters;
+using schedule::LinkCost;
 
 namespace {
 
@@ -24,7 +24,7 @@ constexpr int version = 2;
 
 double cores_here() noexcept { return static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)); }
 
-OrderedJson json_of(const Link& link) {
+OrderedJson json_of(const LinkCost& link) {
   return {
       {"latency_ns", link.latency}, {"overhead_ns", link.overhead}, {"gap_ns", link.gap}, {"byte_ns", link.per_byte}};
 }
@@ -36,14 +36,14 @@ double figure(const OrderedJson& json, const char* key) {
   return value;
 }
 
-Link link_of(const OrderedJson& json) {
+LinkCost link_of(const OrderedJson& json) {
   return {figure(json, "latency_ns"), figure(json, "overhead_ns"), figure(json, "gap_ns"), figure(json, "byte_ns")};
 }
 
 }  // namespace
 
-Parameters builtin_parameters(bool one_machine) noexcept {
-  Parameters parameters;
+CostParameters builtin_parameters(bool one_machine) noexcept {
+  CostParameters parameters;
   if (!one_machine) return parameters;
   parameters.network = {500, 2200, 2900, 0.18};
   parameters.copy = parameters.reduce = parameters.node.per_byte = 0.03;
@@ -65,7 +65,7 @@ std::string Place::file(std::string_view folder) const {
   return fmt::format("{}/model-{}{}-{:016x}.json", folder, wire, one_machine ? "-one-machine" : "", hash);
 }
 
-std::string text_of(const Parameters& parameters, const Place& place) {
+std::string text_of(const CostParameters& parameters, const Place& place) {
   const OrderedJson json{{"hmc_model", version},
                          {"machine", place.machine},
                          {"wire", place.wire},
@@ -78,7 +78,7 @@ std::string text_of(const Parameters& parameters, const Place& place) {
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-bool read_parameters(std::string_view text, const Place* place, Parameters& parameters, std::string& why_not) {
+bool read_parameters(std::string_view text, const Place* place, CostParameters& parameters, std::string& why_not) {
   try {
     const OrderedJson json = OrderedJson::parse(text);
     if (json.at("hmc_model").get<int>() != version) throw std::range_error("it is of another version");
@@ -86,7 +86,7 @@ bool read_parameters(std::string_view text, const Place* place, Parameters& para
         (json.at("machine").get<std::string>() != place->machine || json.at("wire").get<std::string>() != place->wire ||
          json.at("one_machine").get<bool>() != place->one_machine))
       throw std::range_error("it was measured elsewhere");
-    Parameters read;
+    CostParameters read;
     read.node = link_of(json.at("node"));
     read.network = link_of(json.at("network"));
     read.copy = figure(json, "copy_byte_ns");

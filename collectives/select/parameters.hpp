@@ -10,7 +10,7 @@ namespace hmc::collectives {
 
 /// Values for use without measurements: a current network; or, if all nodes are emulated on one machine, TCP over
 /// loopback, where each message costs CPU time.
-schedule::Parameters builtin_parameters(bool one_machine) noexcept;
+schedule::CostParameters builtin_parameters(bool one_machine) noexcept;
 
 /// The properties of this machine on which measurements depend. `wire`: the wire between nodes. `one_machine`: all
 /// nodes are emulated on this machine.
@@ -25,12 +25,13 @@ struct Place {
 };
 
 /// A JSON document with a version, the place and the measurements.
-std::string text_of(const schedule::Parameters& parameters, const Place& place);
+std::string text_of(const schedule::CostParameters& parameters, const Place& place);
 /// Parses that document. False, with the reason in `why_not`, if the text
 ///  - isn't such a document, or has another version;
 ///  - has a value out of range;
 ///  - is of another place than `place` (null: any place).
-bool read_parameters(std::string_view text, const Place* place, schedule::Parameters& parameters, std::string& why_not);
+bool read_parameters(std::string_view text, const Place* place, schedule::CostParameters& parameters,
+                     std::string& why_not);
 
 /// Reads a whole file; false if it can't be read.
 bool read_file(const std::string& path, std::string& text);

@@ -50,8 +50,9 @@ std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const C
 }  // namespace
 
 std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const Room& room) noexcept {
-  // The pairwise exchange uses 16 segments as its cells: together one area.
-  if (call.collective == Collective::alltoall && algorithm.tuned_by.segments) return room.scratch_bytes / 16;
+  // All cells of the pairwise exchange together fill one area.
+  if (call.collective == Collective::alltoall && algorithm.tuned_by.segments)
+    return room.scratch_bytes / schedule::alltoall_cells;
   return call.segment_bytes;
 }
 
@@ -60,7 +61,8 @@ const char* name_of(Origin origin) noexcept {
   return names[static_cast<int>(origin)];
 }
 
-Selector::Selector(std::string_view setting, std::vector<Override> overrides, const schedule::Parameters& parameters)
+Selector::Selector(std::string_view setting, std::vector<Override> overrides,
+                   const schedule::CostParameters& parameters)
     : overrides_(std::move(overrides)), parameters_(parameters) {
   for (const Override& row : overrides_) has_word_[index_of(row.collective)] = true;
   while (!setting.empty()) {
@@ -131,8 +133,9 @@ Candidate Selector::consider(const Algorithm& algorithm, const Shape& shape, con
     if (!algorithm.applies(shape, cut)) candidate.why_not = "too large for one piece, and no v-forms";
   }
   call.count = candidate.pieces == 1 ? count : (count + candidate.pieces - 1) / candidate.pieces;
-  schedule::Path path(shape, parameters_);
-  path.repeat(static_cast<double>(candidate.pieces), [&](schedule::Path& piece) { algorithm.cost(piece, call); });
+  schedule::CriticalPath path(shape, parameters_);
+  path.repeat(static_cast<double>(candidate.pieces),
+              [&](schedule::CriticalPath& piece) { algorithm.cost(piece, call); });
   candidate.cost = path.cost();
   return candidate;
 }

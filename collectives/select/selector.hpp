@@ -44,7 +44,7 @@ class Selector {
  public:
   /// `setting`: "allreduce:ring,broadcast:binomial". Throws Error{invalid_config} with the valid names.
   explicit Selector(std::string_view setting = {}, std::vector<Override> overrides = {},
-                    const schedule::Parameters& parameters = {});
+                    const schedule::CostParameters& parameters = {});
 
   /// `bytes`: of the vector, or of the largest block. A forced algorithm, or one of a row, is ignored if it doesn't
   /// apply to the call.
@@ -70,7 +70,7 @@ class Selector {
   void force(schedule::Collective collective, const schedule::Algorithm* algorithm) noexcept;
   /// Increases with each change; Choices drops its cache then.
   std::uint64_t version() const noexcept { return version_; }
-  const schedule::Parameters& parameters() const noexcept { return parameters_; }
+  const schedule::CostParameters& parameters() const noexcept { return parameters_; }
 
   /// Calls of one size class get the same choice. A class is a quarter of the range between two powers of two:
   /// [class_begin, class_end).
@@ -86,7 +86,7 @@ class Selector {
   std::array<const schedule::Algorithm*, schedule::collective_count> forced_{};
   std::array<bool, schedule::collective_count> has_word_{};
   std::vector<Override> overrides_;
-  schedule::Parameters parameters_;
+  schedule::CostParameters parameters_;
   std::uint64_t version_ = 0;
 };
 

@@ -14,7 +14,7 @@ struct Settings {
   bool deterministic = false;
   std::string rows;       ///< the content of HMC_COLL_FILE
   std::string rows_file;  ///< the file's name, for errors
-  schedule::Parameters parameters;
+  schedule::CostParameters parameters;
   std::string private_buffers;  ///< HMC_COLL_PRIVATE; may differ between ranks
 };
 

@@ -16,7 +16,7 @@ import include_graph  # pylint: disable=wrong-import-position
 # room. A room may also be one file, if that file may include more than its folder, or more rooms may include it.
 PUBLIC = "include/hmc"
 CORE = ["runtime/base", "runtime/memory", "runtime/topology", "runtime/observe", "runtime/progress"]
-SCHEDULE = ["collectives/schedule", "collectives/schedule/algorithms"]
+SCHEDULE = ["collectives/schedule", "collectives/schedule/algorithms"]  # not parts: only algorithms build from them
 ANY = ["*"]
 
 ALLOWED = {
@@ -40,7 +40,8 @@ ALLOWED = {
                     "runtime/transport/shm/peer_reads.hpp"],  # no other part of transport
     "collectives/select": [PUBLIC, "runtime/base", *SCHEDULE],  # pure: hmcinfo calls it too
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock
-    "collectives/schedule/algorithms": [PUBLIC, "runtime/base", "collectives/schedule"],
+    "collectives/schedule/parts": [PUBLIC, "runtime/base", "collectives/schedule"],
+    "collectives/schedule/algorithms": [PUBLIC, "runtime/base", "collectives/schedule", "collectives/schedule/parts"],
     "bootstrap": [PUBLIC, "runtime/base"],  # never transport
     "bootstrap/tcp": [PUBLIC, "runtime/base", "bootstrap"],
     "bootstrap/detect": [PUBLIC, "runtime/base", "bootstrap", "bootstrap/tcp"],

@@ -20,7 +20,7 @@ namespace hmc {
 namespace {
 
 using collectives::Place;
-using collectives::schedule::Parameters;
+using collectives::schedule::CostParameters;
 
 struct TemporaryFolder {
   TemporaryFolder() {
@@ -58,7 +58,7 @@ std::vector<std::string> start(int ranks, int nodes, const std::function<void(ba
   return outcomes;
 }
 
-Parameters parameters_of(Runtime& runtime) {
+CostParameters parameters_of(Runtime& runtime) {
   return static_cast<collectives::State&>(*runtime.world().core()->collectives).selector().parameters();
 }
 
@@ -92,7 +92,7 @@ TEST(SelectionStart, missing_or_invalid_file_is_reported) {
 
 TEST(SelectionStart, all_ranks_use_the_cached_parameters) {
   const TemporaryFolder folder;
-  Parameters peculiar;
+  CostParameters peculiar;
   peculiar.network = {1234, 567, 89, 0.25};
   const Place here = Place::here("tcp", true);
   ASSERT_TRUE(collectives::write_whole(here.file(folder.path), collectives::text_of(peculiar, here)));
@@ -107,7 +107,7 @@ TEST(SelectionStart, unusable_cache_does_no_harm) {
   const TemporaryFolder folder;
   folder.write(std::filesystem::path(Place::here("tcp", true).file(folder.path)).filename(), "{\"hmc_model\": ");
   for (const std::string& cache : {folder.path, std::string(), std::string("/proc/nowhere")}) {
-    std::vector<Parameters> seen(2);
+    std::vector<CostParameters> seen(2);
     for (const std::string& text : start(
              2, 2, [&](base::Env&env, int) { env.cache = cache, env.wait = "sleep"; },
              [&](Runtime&runtime) { seen[static_cast<std::size_t>(runtime.rank())] = parameters_of(runtime); }))
@@ -121,7 +121,7 @@ TEST(SelectionStart, measured_parameters_are_agreed_on_and_cached) {
   const TemporaryFolder folder;
   const Place here = Place::here("tcp", true);
   std::string text, why_not;
-  std::vector<Parameters> seen(3);
+  std::vector<CostParameters> seen(3);
   // Measurements of a busy machine are rejected: repeat until the machine is idle for a moment.
   const auto give_up = base::Deadline::after(std::chrono::seconds(100));
   while (!collectives::read_file(here.file(folder.path), text) && !give_up.expired()) {
@@ -137,7 +137,7 @@ TEST(SelectionStart, measured_parameters_are_agreed_on_and_cached) {
 #endif
   }
   EXPECT_GT(seen[0].network.per_byte, 0);
-  Parameters kept;
+  CostParameters kept;
   ASSERT_TRUE(collectives::read_parameters(text, &here, kept, why_not)) << why_not;
   EXPECT_EQ(kept, seen[0]);
 }

@@ -1,71 +1,59 @@
-// Declares the functions of all algorithms. Their properties are in registry.cpp.
+// The list of algorithms. A file <collective>_<name>.cpp defines its row, or its rows if two algorithms differ in one
+// parameter only.
 #pragma once
 
-#include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/schedule.hpp"
 
-#define HMC_FOR_EACH_ALGORITHM(X)   \
-  X(barrier_dissemination)          \
-  X(broadcast_binomial)             \
-  X(broadcast_double_tree)          \
-  X(reduce_binomial)                \
-  X(reduce_rabenseifner)            \
-  X(reduce_fold)                    \
-  X(allreduce_doubling)             \
-  X(allreduce_multiplying)          \
-  X(allreduce_rabenseifner)         \
-  X(allreduce_swing)                \
-  X(allreduce_ring)                 \
-  X(allreduce_ring_segmented)       \
-  X(allreduce_double_tree)          \
-  X(allreduce_fold_slices)          \
-  X(allreduce_fold_gathered)        \
-  X(gather_binomial)                \
-  X(gather_linear)                  \
-  X(scatter_binomial)               \
-  X(scatter_linear)                 \
-  X(allgather_bruck)                \
-  X(allgather_ring)                 \
-  X(allgather_ring_segmented)       \
-  X(allgather_pat)                  \
-  X(alltoall_bruck)                 \
-  X(alltoall_pairwise)              \
-  X(reduce_scatter_ring)            \
-  X(reduce_scatter_ring_segmented)  \
-  X(reduce_scatter_pairwise)        \
-  X(reduce_scatter_pat)             \
-  X(reduce_scatter_fold)            \
-  X(scan_doubling)                  \
-  X(scan_fold)                      \
-  X(exscan_doubling)                \
-  X(exscan_fold)                    \
-  X(barrier_hierarchical)           \
-  X(broadcast_hierarchical)         \
-  X(allreduce_hierarchical)         \
-  X(allreduce_hierarchical_halving) \
-  X(allgather_hierarchical)         \
-  X(allgather_hierarchical_ring)
+// Grouped by collective. Tools list the algorithms in this order.
+#define HMC_FOR_EACH_ALGORITHM(X)    \
+  X(barrier_dissemination)           \
+  X(barrier_hierarchical)            \
+  X(broadcast_binomial)              \
+  X(broadcast_double_tree)           \
+  X(broadcast_hierarchical)          \
+  X(reduce_binomial)                 \
+  X(reduce_rabenseifner)             \
+  X(reduce_fold)                     \
+  X(allreduce_recursive_doubling)    \
+  X(allreduce_recursive_multiplying) \
+  X(allreduce_rabenseifner)          \
+  X(allreduce_swing)                 \
+  X(allreduce_ring)                  \
+  X(allreduce_ring_segmented)        \
+  X(allreduce_double_tree)           \
+  X(allreduce_fold_slices)           \
+  X(allreduce_fold_gathered)         \
+  X(allreduce_hierarchical)          \
+  X(allreduce_hierarchical_halving)  \
+  X(gather_binomial)                 \
+  X(gather_linear)                   \
+  X(scatter_binomial)                \
+  X(scatter_linear)                  \
+  X(allgather_bruck)                 \
+  X(allgather_ring)                  \
+  X(allgather_ring_segmented)        \
+  X(allgather_pat)                   \
+  X(allgather_hierarchical)          \
+  X(allgather_hierarchical_ring)     \
+  X(alltoall_bruck)                  \
+  X(alltoall_pairwise)               \
+  X(reduce_scatter_ring)             \
+  X(reduce_scatter_ring_segmented)   \
+  X(reduce_scatter_pairwise)         \
+  X(reduce_scatter_pat)              \
+  X(reduce_scatter_fold)             \
+  X(scan_recursive_doubling)         \
+  X(scan_fold)                       \
+  X(exscan_recursive_doubling)       \
+  X(exscan_fold)
 
 namespace hmc::collectives::schedule {
 
-#define HMC_DECLARE(name) void name(const Shape& shape, const Call& call, int rank, Schedule& out);
+#define HMC_DECLARE(algorithm) extern const Algorithm algorithm;
 HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
 #undef HMC_DECLARE
 
-/// scratch_size.cpp
-namespace scratch_size {
-#define HMC_DECLARE(name) ScratchSize name(const Shape& shape, const Call& call);
-HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
-#undef HMC_DECLARE
-}  // namespace scratch_size
-
-/// costs_move.cpp, costs_reduce.cpp
-namespace costs {
-#define HMC_DECLARE(name) void name(Path& path, const Call& call);
-HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
-#undef HMC_DECLARE
-}  // namespace costs
-
-#undef HMC_FOR_EACH_ALGORITHM
+/// For scan and exscan: an average over a part of the team isn't defined.
+constexpr bool supports_prefix(const Shape&, const Call& call) { return call.op != Op::avg; }
 
 }  // namespace hmc::collectives::schedule

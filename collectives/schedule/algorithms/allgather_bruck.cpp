@@ -1,44 +1,38 @@
-// Allgather by Bruck: a member holds consecutive blocks that begin with its own. In round k it receives 2^k more from
-// the member 2^k after it. ceil(log2 N) rounds for any N. The last step copies the blocks to their places.
+// Allgather by Bruck: ceil(log2 N) rounds for any N. The last step copies the blocks to their places in the output.
 #include "collectives/schedule/algorithms/algorithms.hpp"
-#include "collectives/schedule/algorithms/parts.hpp"
+#include "collectives/schedule/parts/bruck.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {
 
-/// Bytes of `many` consecutive blocks (modulo size) from block `first` on.
-std::uint64_t bytes_from(const Blocks& blocks, int first, int many) {
-  const int size = blocks.size();
-  if (first + many <= size) return blocks.before(first + many) - blocks.before(first);
-  return blocks.total() - blocks.before(first) + blocks.before(first + many - size);
-}
+struct AllgatherBruck {
+  static void build(Builder& b) {
+    const Blocks blocks(b.size, b.call);
+    const Group group = whole_team(b, b.allocate_scratch(blocks.total()));
+    GroupBuilder x(b, group);
+    unpack_blocks(b, Blocks(b.size, b.call, b.rank), allgather_bruck_in(x, input(), blocks), output());
+  }
+
+  static ScratchSize scratch_size(const Shape& shape, const Call& call) {
+    return {team_bytes(shape, call), slot_number(rounds_of(shape.size))};
+  }
+
+  static void cost(CriticalPath& path, const Call& call) {
+    path.copy(cost_bytes(call));
+    cost_of_allgather_bruck(path, cost_bytes(call));
+    path.copy(path.size * cost_bytes(call));
+  }
+};
 
 }  // namespace
 
-ScratchSize allgather_needs(int size, std::uint64_t bytes) {
-  return {line_up(bytes), static_cast<std::uint32_t>(rounds_of(size))};
-}
-
-Place allgather_part(Exchange& x, Place from, const Blocks& blocks) {
-  const int size = x.group.size, me = x.group.me;
-  x.b.copy(from, x.mine(0), blocks.bytes(me));
-  std::uint32_t round = 0;
-  for (int distance = 1; distance < size; distance *= 2, ++round) {
-    const int many = std::min(distance, size - distance);
-    const int before = (me - distance + size) % size, after = (me + distance) % size;
-    x.send(x.mine(0), before, bytes_from(blocks, before, distance), bytes_from(blocks, me, many), round);
-    x.receive(after, round, bytes_from(blocks, after, many));
-  }
-  return x.mine(0);
-}
-
-void allgather_bruck(const Shape& shape, const Call& call, int rank, Schedule& out) {
-  Builder b(shape, call, rank, out);
-  const Blocks blocks(b.size, call);
-  const Group group = whole_team(b, b.take_scratch(blocks.total()));
-  Exchange x(b, group);
-  unrotate(b, Blocks(b.size, call, rank), allgather_part(x, input(), blocks), output());
-  b.finish();
-}
+constinit const Algorithm allgather_bruck{
+    .name = "bruck",
+    .collective = Collective::allgather,
+    .deterministic = true,
+    .build = AllgatherBruck::build,
+    .scratch_size = AllgatherBruck::scratch_size,
+    .cost = AllgatherBruck::cost,
+};
 
 }  // namespace hmc::collectives::schedule

@@ -1,35 +1,38 @@
-// Broadcast down a binomial tree: ceil(log2 N) hops, each of the whole message.
-//
-// Members are numbered from the root. A member's parent has its number without the lowest set bit; its children have
-// one additional bit below that bit. A member sends to its largest subtree first. It receives into scratch and
-// forwards from there, so the copy to its output overlaps the messages to its children.
+// Broadcast down a binomial tree: ceil(log2 N) hops, each of the whole message. The copy to the output overlaps the
+// messages to the children.
 #include "collectives/schedule/algorithms/algorithms.hpp"
-#include "collectives/schedule/algorithms/parts.hpp"
+#include "collectives/schedule/parts/binomial.hpp"
 
 namespace hmc::collectives::schedule {
+namespace {
 
-Place broadcast_part(Exchange& x, int root, Place from, std::uint64_t bytes) {
-  const int size = x.group.size, relative = (x.group.me - root + size) % size;
-  const auto number_of = [&](int relative_to_root) { return (relative_to_root + root) % size; };
-  Place message = from;
-  int bit = 1;
-  while (bit < size && (relative & bit) == 0) bit *= 2;
-  if (relative != 0) {
-    message = x.mine(0);
-    x.receive(number_of(relative - bit), 0, bytes);
+struct BroadcastBinomial {
+  static void build(Builder& b) {
+    const std::uint64_t bytes = vector_bytes(b.call);
+    const Group group = whole_team(b, b.rank == b.call.root ? 0 : b.allocate_scratch(bytes));
+    GroupBuilder x(b, group);
+    b.copy(broadcast_binomial_in(x, b.call.root, input(), bytes), output(), bytes);
   }
-  for (bit /= 2; bit > 0; bit /= 2)
-    if (relative + bit < size) x.send(message, number_of(relative + bit), 0, bytes, 0);
-  return message;
-}
 
-void broadcast_binomial(const Shape& shape, const Call& call, int rank, Schedule& out) {
-  Builder b(shape, call, rank, out);
-  const std::uint64_t bytes = call.count * call.element_bytes;
-  const Group group = whole_team(b, rank == call.root ? 0 : b.take_scratch(bytes));
-  Exchange x(b, group);
-  b.copy(broadcast_part(x, call.root, input(), bytes), output(), bytes);
-  b.finish();
-}
+  static ScratchSize scratch_size(const Shape&, const Call& call) { return {vector_bytes(call), 1}; }
+
+  static void cost(CriticalPath& path, const Call& call) {
+    cost_of_binomial(
+        path.size, [&](double distance) { path.hop(distance, cost_bytes(call)); },
+        [&](double distance) { path.send_only(distance, cost_bytes(call)); });
+    path.copy(cost_bytes(call));
+  }
+};
+
+}  // namespace
+
+constinit const Algorithm broadcast_binomial{
+    .name = "binomial",
+    .collective = Collective::broadcast,
+    .deterministic = true,
+    .build = BroadcastBinomial::build,
+    .scratch_size = BroadcastBinomial::scratch_size,
+    .cost = BroadcastBinomial::cost,
+};
 
 }  // namespace hmc::collectives::schedule

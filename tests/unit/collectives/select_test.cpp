@@ -21,7 +21,7 @@ namespace {
 using schedule::Algorithm;
 using schedule::Call;
 using schedule::Collective;
-using schedule::Parameters;
+using schedule::CostParameters;
 using schedule::Shape;
 
 Call allreduce(std::uint64_t bytes) {
@@ -129,7 +129,7 @@ TEST(Selector, selected_algorithm_is_the_cheapest_candidate) {
 }
 
 TEST(Selector, latency_and_bandwidth_costs_select_different_algorithms) {
-  Parameters dear_messages, dear_bytes;
+  CostParameters dear_messages, dear_bytes;
   dear_messages.network = {50'000, 10'000, 10'000, 0.001};
   dear_bytes.network = {1, 1, 0, 10};
   const std::uint64_t bytes = 64 << 10;
@@ -265,7 +265,7 @@ struct TemporaryFolder {
 // Two emulated nodes of two ranks each: a ring keeps more links busy at once, but also needs more cores than exist.
 TEST(Selector, ranks_that_share_cores_use_the_least_total_work) {
   const Shape shape{4, 2};
-  Parameters parameters;
+  CostParameters parameters;
   parameters.network = {500, 2200, 2900, 0.18};
   parameters.copy = parameters.reduce = parameters.node.per_byte = 0.03;
   const auto taken = [&](double cores, std::uint64_t bytes) {
@@ -285,7 +285,7 @@ TEST(Selector, ranks_that_share_cores_use_the_least_total_work) {
 
 TEST(ParametersFile, written_file_is_read_back_without_leftovers) {
   const TemporaryFolder folder;
-  Parameters written;
+  CostParameters written;
   written.network = {628.25, 1941, 3521.5, 0.125};
   written.cores = 12;
   written.reduce = 0.0275;
@@ -294,7 +294,7 @@ TEST(ParametersFile, written_file_is_read_back_without_leftovers) {
   ASSERT_TRUE(write_whole(file, text_of(written, here)));
   ASSERT_TRUE(write_whole(file, text_of(written, here)));
   std::string text, why_not;
-  Parameters read;
+  CostParameters read;
   ASSERT_TRUE(read_file(file, text));
   ASSERT_TRUE(read_parameters(text, &here, read, why_not)) << why_not;
   EXPECT_EQ(read, written);
@@ -307,13 +307,13 @@ TEST(ParametersFile, written_file_is_read_back_without_leftovers) {
 
 TEST(ParametersFile, file_of_another_machine_or_version_is_rejected_with_a_reason) {
   const Place here = Place::here("ucx", false);
-  const std::string good = text_of(Parameters{}, here);
+  const std::string good = text_of(CostParameters{}, here);
   const auto refused = [&](std::string text) {
-    Parameters read;
+    CostParameters read;
     std::string why_not;
     EXPECT_FALSE(read_parameters(text, &here, read, why_not)) << text;
     EXPECT_FALSE(why_not.empty());
-    EXPECT_EQ(read, Parameters{});
+    EXPECT_EQ(read, CostParameters{});
   };
   const auto with = [&](std::string_view from, std::string_view to) {
     std::string text = good;

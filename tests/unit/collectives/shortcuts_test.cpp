@@ -28,11 +28,11 @@ std::vector<Arrival> arrivals_of(std::string_view algorithm, const Call& call, i
   find_arrivals(schedule, call.in_place, arrivals);
   for (const Arrival& arrival : arrivals) {
     const Step& step = schedule.steps[arrival.step];
-    EXPECT_TRUE(step.kind == Kind::copy || step.kind == Kind::put);
-    EXPECT_EQ(step.from_buffer, Buffer::scratch);
+    EXPECT_TRUE(step.kind == StepKind::copy || step.kind == StepKind::put);
+    EXPECT_EQ(step.from_buffer, StepBuffer::scratch);
     EXPECT_GE(step.from, arrival.scratch);
     EXPECT_LE(step.from + step.bytes, arrival.scratch + arrival.bytes);
-    if (step.kind == Kind::copy) {
+    if (step.kind == StepKind::copy) {
       EXPECT_EQ(step.to, arrival.output);
     }
   }
@@ -46,7 +46,7 @@ TEST(Arrivals, broadcast_is_received_in_place_and_forwarded_from_there) {
   EXPECT_EQ(arrivals_of("binomial", call, 4, 1).size(), 1U);
   ASSERT_EQ(arrivals_of("binomial", call, 4, 2).size(), 1U);
   const std::size_t first = arrivals_of("binomial", call, 4, 2)[0].step;
-  EXPECT_EQ(build(*find(call.collective, "binomial"), {4, 1}, call, 2).steps[first].kind, Kind::put)
+  EXPECT_EQ(build(*find(call.collective, "binomial"), {4, 1}, call, 2).steps[first].kind, StepKind::put)
       << "before its copy";
   EXPECT_EQ(arrivals_of("binomial", call, 4, 3).size(), 1U);
   call.count = 1000;
@@ -80,9 +80,9 @@ TEST(Arrivals, combined_data_is_not_direct) {
 
 Step copy(std::uint64_t from, std::uint64_t to) {
   Step step;
-  step.kind = Kind::copy;
-  step.from_buffer = Buffer::scratch;
-  step.to_buffer = Buffer::output;
+  step.kind = StepKind::copy;
+  step.from_buffer = StepBuffer::scratch;
+  step.to_buffer = StepBuffer::output;
   step.from = from;
   step.to = to;
   step.bytes = much;
@@ -91,8 +91,8 @@ Step copy(std::uint64_t from, std::uint64_t to) {
 
 Step put(std::uint64_t from, std::uint64_t bytes) {
   Step step;
-  step.kind = Kind::put;
-  step.from_buffer = Buffer::scratch;
+  step.kind = StepKind::put;
+  step.from_buffer = StepBuffer::scratch;
   step.from = from;
   step.bytes = bytes;
   return step;
@@ -100,7 +100,7 @@ Step put(std::uint64_t from, std::uint64_t bytes) {
 
 Step wait() {
   Step step;
-  step.kind = Kind::wait;
+  step.kind = StepKind::wait;
   return step;
 }
 
@@ -127,40 +127,40 @@ TEST(Arrivals, forwarding_puts_remain_beside_the_copy) {
 TEST(Arrivals, other_uses_of_scratch_or_output_prevent_it) {
   Step other;
   other.bytes = 1;
-  other.ways = 2;
+  other.inputs = 2;
   std::vector<Arrival> arrivals;
-  for (const Kind kind : {Kind::put, Kind::copy, Kind::reduce, Kind::fold}) {
-    for (const Buffer buffer : {Buffer::scratch, Buffer::output}) {
+  for (const StepKind kind : {StepKind::put, StepKind::copy, StepKind::reduce, StepKind::fold}) {
+    for (const StepBuffer buffer : {StepBuffer::scratch, StepBuffer::output}) {
       for (const std::uint64_t at : {much - 1, 2 * much - 1, 2 * much, 0 * much}) {
         other.kind = kind;
         other.from_buffer = buffer;
         other.from = at;
-        other.to_buffer = Buffer::output;
+        other.to_buffer = StepBuffer::output;
         other.to = 10 * much;
         other.set_stride(0);
-        if (kind == Kind::put) other.peer = other.slot = 0;
+        if (kind == StepKind::put) other.peer = other.slot = 0;
         const Schedule schedule{{copy(much, much), other}, 0, 0};
         find_arrivals(schedule, false, arrivals);
-        const bool hands_on = kind == Kind::put && buffer == Buffer::scratch;
+        const bool hands_on = kind == StepKind::put && buffer == StepBuffer::scratch;
         EXPECT_EQ(arrivals.size(), at == 2 * much - 1 && !hands_on ? 0U : 1U) << int(kind) << " reads at " << at;
       }
     }
   }
   // A fold reads every stride.
-  other.kind = Kind::fold;
-  other.from_buffer = Buffer::scratch;
+  other.kind = StepKind::fold;
+  other.from_buffer = StepBuffer::scratch;
   other.from = 0;
   other.set_stride(much + 5);
   find_arrivals(Schedule{{copy(much, much), other}, 0, 0}, false, arrivals);
   EXPECT_TRUE(arrivals.empty());
   // Writers.
-  for (const Kind kind : {Kind::copy, Kind::reduce, Kind::fold, Kind::scale}) {
+  for (const StepKind kind : {StepKind::copy, StepKind::reduce, StepKind::fold, StepKind::scale}) {
     other = {};
     other.kind = kind;
-    other.ways = 1;
+    other.inputs = 1;
     other.bytes = 8;
-    other.from_buffer = Buffer::input;
-    for (const Buffer buffer : {Buffer::scratch, Buffer::output}) {
+    other.from_buffer = StepBuffer::input;
+    for (const StepBuffer buffer : {StepBuffer::scratch, StepBuffer::output}) {
       other.to_buffer = buffer;
       other.to = much + 16;
       find_arrivals(Schedule{{other, copy(much, much)}, 0, 0}, false, arrivals);
@@ -174,9 +174,9 @@ TEST(Arrivals, other_uses_of_scratch_or_output_prevent_it) {
 
 Step sum(std::uint64_t to) {
   Step step;
-  step.kind = Kind::reduce;
-  step.from_buffer = Buffer::input;
-  step.to_buffer = Buffer::scratch;
+  step.kind = StepKind::reduce;
+  step.from_buffer = StepBuffer::input;
+  step.to_buffer = StepBuffer::scratch;
   step.to = to;
   step.bytes = much;
   return step;
@@ -206,7 +206,7 @@ TEST(Results, data_used_by_another_step_is_not_direct) {
   EXPECT_TRUE(results_in({sum(much), copy(much, 0), copy(much, 5 * much)}).empty());
   EXPECT_TRUE(results_in({sum(much), copy(much + 64, 0)}).empty()) << "another run";
   Step reads_output = put(0, 8);
-  reads_output.from_buffer = Buffer::output;
+  reads_output.from_buffer = StepBuffer::output;
   EXPECT_TRUE(results_in({sum(much), reads_output, copy(much, 0)}).empty()) << "what was there before";
   EXPECT_TRUE(results_in({reads_output, sum(much), copy(much, 0)}).empty()) << "it may not be read yet";
   EXPECT_EQ(results_in({sum(much), copy(much, 0), reads_output}).size(), 1U);

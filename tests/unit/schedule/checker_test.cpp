@@ -65,10 +65,10 @@ Team broadcast() {
   team.rank(0, [](Builder& b) {
     b.put(input(), 1, 0, 8, 0);
     b.copy(input(), output(), 8);
-    b.settle();
+    b.flush_local();
   });
   team.rank(1, [](Builder& b) {
-    b.take_scratch(8);
+    b.allocate_scratch(8);
     b.wait(0, 0);
     b.copy(scratch(), output(), 8);
   });
@@ -82,7 +82,7 @@ Team allreduce(bool commutative) {
   Team team(2, call);
   for (const int rank : {0, 1})
     team.rank(rank, [rank](Builder& b) {
-      b.take_scratch(8);
+      b.allocate_scratch(8);
       b.put(input(), 1 - rank, 0, 8, 0);
       b.wait(1 - rank, 0);
       b.copy(input(), output(), 8);
@@ -90,7 +90,7 @@ Team allreduce(bool commutative) {
         b.reduce(scratch(), output(), 8);
       else
         b.reduce_before(scratch(), output(), 8);
-      b.settle();
+      b.flush_local();
     });
   return team;
 }
@@ -169,7 +169,7 @@ TEST(Checker, access_beyond_a_buffer_is_detected) {
 
 TEST(Checker, put_into_another_buffer_or_to_itself_is_detected) {
   Team other = broadcast(), self = broadcast();
-  other.schedules()[0].steps[0].to_buffer = Buffer::output;
+  other.schedules()[0].steps[0].to_buffer = StepBuffer::output;
   EXPECT_TRUE(says(other.verdict(), "other than scratch"));
   Team team(2, call_of(Collective::barrier, 0));
   team.rank(0, [](Builder& b) {
@@ -189,15 +189,15 @@ TEST(Checker, source_overwritten_during_a_put_is_detected) {
   // In place, rank 0 reduces into the buffer of a put in flight.
   Call call = call_of(Collective::allreduce, 2);
   call.in_place = true;
-  const auto write = [](bool settles) {
-    return [settles](Builder& b) {
+  const auto write = [](bool flushes) {
+    return [flushes](Builder& b) {
       const int other = 1 - b.rank;
-      b.take_scratch(8);
+      b.allocate_scratch(8);
       b.put(input(), other, 0, 8, 0);
       b.wait(other, 0);
-      if (settles) b.settle();
+      if (flushes) b.flush_local();
       b.reduce(scratch(), output(), 8);
-      b.settle();
+      b.flush_local();
     };
   };
   Team wrong(2, call), right(2, call);
@@ -215,24 +215,24 @@ Team reused(bool waits) {
   Call call = call_of(Collective::alltoall, 1, 8);
   Team team(2, call);
   team.rank(0, [&](Builder& b) {
-    b.take_scratch(8);
+    b.allocate_scratch(8);
     b.put(input(), 1, 0, 8, 0);
     if (waits) b.wait(1, 1);
     b.put(input(8), 1, 0, 8, 1);
     b.copy(input(), output(), 8);
     b.wait(1, 0);
     b.copy(scratch(), output(8), 8);
-    b.settle();
+    b.flush_local();
   });
   team.rank(1, [&](Builder& b) {
-    b.take_scratch(8);
+    b.allocate_scratch(8);
     b.wait(0, 0);
     if (waits) b.signal(0, 1);
     b.wait(0, 1);
     b.copy(scratch(), output(), 8);
     b.copy(input(8), output(8), 8);
     b.put(input(), 0, 0, 8, 0);
-    b.settle();
+    b.flush_local();
   });
   if (!waits) team.schedules()[0].slots = 1;
   return team;
@@ -247,9 +247,9 @@ TEST(Checker, message_into_bytes_in_use_is_detected) {
   Team team = reused(true);
   // Rank 1 reads the first message after its signal allows rank 0 to overwrite it.
   Step late;
-  late.kind = Kind::copy;
-  late.from_buffer = Buffer::scratch;
-  late.to_buffer = Buffer::output;
+  late.kind = StepKind::copy;
+  late.from_buffer = StepBuffer::scratch;
+  late.to_buffer = StepBuffer::output;
   late.bytes = 8;
   auto& steps = team.schedules()[1].steps;
   steps.insert(steps.begin() + 2, late);
@@ -280,7 +280,7 @@ TEST(Checker, deterministic_result_from_parts_is_detected) {
   Team team(1, call);
   team.rank(0, [](Builder& b) {
     b.copy(input(), output(), 8);
-    b.take_scratch(8);
+    b.allocate_scratch(8);
     b.copy(input(), scratch(), 8);
     b.reduce(scratch(), output(), 8);
   });
@@ -297,12 +297,12 @@ Team folding(Call call, int turned) {
     team.rank(rank, [=](Builder& b) {
       const int other = 1 - rank;
       const auto place_of = [](int part, bool is_turned) { return (part == 1) != is_turned ? 8U : 0U; };
-      b.take_scratch(16);
+      b.allocate_scratch(16);
       b.put(input(), other, place_of(rank, other == turned), 8, 0);
       b.copy(input(), scratch(place_of(rank, rank == turned)), 8);
       b.wait(other, 0);
       b.fold(scratch(), 8, 2, output(), 8);
-      b.settle();
+      b.flush_local();
     });
   return team;
 }
@@ -337,14 +337,14 @@ TEST(Checker, write_into_a_gap_of_the_user_buffer_is_detected) {
   call.displacements = displacements;
   Team team(2, call);
   team.rank(0, [](Builder& b) {
-    b.take_scratch(8);
+    b.allocate_scratch(8);
     b.copy(input(), output(), 8);
     b.wait(1, 0);
     b.copy(scratch(), output(16), 8);
   });
   team.rank(1, [](Builder& b) {
     b.put(input(), 0, 0, 8, 0);
-    b.settle();
+    b.flush_local();
   });
   EXPECT_EQ(team.verdict(), "");
   team.rank(0, [](Builder& b) { b.copy(scratch(), output(8), 8); });

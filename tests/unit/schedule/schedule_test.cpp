@@ -24,7 +24,7 @@ const Algorithm& named(Collective collective, std::string_view name) {
   return *found;
 }
 
-std::size_t count_of(const Schedule& schedule, Kind kind) {
+std::size_t count_of(const Schedule& schedule, StepKind kind) {
   return static_cast<std::size_t>(
       std::count_if(schedule.steps.begin(), schedule.steps.end(), [&](const Step& step) { return step.kind == kind; }));
 }
@@ -33,7 +33,7 @@ bool are_equal(const Schedule& a, const Schedule& b) {
   return a.scratch_bytes == b.scratch_bytes && a.slots == b.slots && a.steps.size() == b.steps.size() &&
          std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), [](const Step& x, const Step& y) {
            return x.kind == y.kind && x.from_buffer == y.from_buffer && x.to_buffer == y.to_buffer &&
-                  x.reversed == y.reversed && x.ways == y.ways && x.peer == y.peer && x.slot == y.slot &&
+                  x.reversed == y.reversed && x.inputs == y.inputs && x.peer == y.peer && x.slot == y.slot &&
                   x.from == y.from && x.to == y.to && x.bytes == y.bytes;
          });
 }
@@ -89,8 +89,8 @@ TEST(Schedule, dissemination_has_one_round_per_doubling) {
   for (const auto& [size, rounds] : {std::pair{1, 0}, {2, 1}, {3, 2}, {8, 3}, {9, 4}, {1000000, 20}}) {
     const Schedule schedule =
         build(named(Collective::barrier, "dissemination"), {size, 1}, call_of(Collective::barrier, 0), size / 2);
-    EXPECT_EQ(count_of(schedule, Kind::put), static_cast<std::size_t>(rounds)) << size;
-    EXPECT_EQ(count_of(schedule, Kind::wait), static_cast<std::size_t>(rounds)) << size;
+    EXPECT_EQ(count_of(schedule, StepKind::put), static_cast<std::size_t>(rounds)) << size;
+    EXPECT_EQ(count_of(schedule, StepKind::wait), static_cast<std::size_t>(rounds)) << size;
   }
 }
 
@@ -114,7 +114,7 @@ double volume_of(const char* name, int size, std::uint64_t count) {
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < size; ++rank)
     for (const Step& step : build(named(Collective::allreduce, name), {size, 1}, call, rank).steps)
-      if (step.kind == Kind::put) bytes += step.bytes;
+      if (step.kind == StepKind::put) bytes += step.bytes;
   return static_cast<double>(bytes) / static_cast<double>(count * 4);
 }
 
@@ -130,7 +130,7 @@ TEST(Schedule, one_slice_per_rank_crosses_between_nodes) {
   for (int rank = 0; rank < 8; ++rank) {
     std::uint64_t crossing = 0;
     for (const Step& step : build(named(Collective::allreduce, "hierarchical"), {8, 4}, call, rank).steps)
-      if (step.kind == Kind::put && static_cast<int>(step.peer) / 4 != rank / 4) crossing += step.bytes;
+      if (step.kind == StepKind::put && static_cast<int>(step.peer) / 4 != rank / 4) crossing += step.bytes;
     EXPECT_EQ(crossing, 8000U);  // a quarter of 32000 bytes
   }
 }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "collectives/schedule/algorithms/registry.hpp"
-#include "collectives/schedule/blocks.hpp"
+#include "collectives/schedule/parts/blocks.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

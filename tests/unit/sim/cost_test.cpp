@@ -17,12 +17,12 @@ namespace {
 using schedule::Algorithm;
 using schedule::Call;
 using schedule::Collective;
-using schedule::Parameters;
+using schedule::CostParameters;
 using schedule::Shape;
 
-const Parameters a_network{};
+const CostParameters a_network{};
 /// TCP over loopback: messages are expensive, and almost all latency is CPU time.
-const Parameters loopback{{96, 31, 28, 0.043}, {500, 2200, 2900, 0.18}, 0.036, 0.043};
+const CostParameters loopback{{96, 31, 28, 0.043}, {500, 2200, 2900, 0.18}, 0.036, 0.043};
 
 Call call_of(Collective collective, std::uint64_t bytes) {
   Call call;
@@ -33,12 +33,12 @@ Call call_of(Collective collective, std::uint64_t bytes) {
   return call;
 }
 
-double closed_form(const Algorithm& algorithm, const Shape& shape, const Call& call, const Parameters& parameters) {
-  schedule::Path path(shape, parameters);
+double closed_form(const Algorithm& algorithm, const Shape& shape, const Call& call, const CostParameters& parameters) {
+  schedule::CriticalPath path(shape, parameters);
   algorithm.cost(path, call);
   return path.cost().ns;
 }
-double replayed(const Algorithm& algorithm, const Shape& shape, const Call& call, const Parameters& parameters) {
+double replayed(const Algorithm& algorithm, const Shape& shape, const Call& call, const CostParameters& parameters) {
   const Builder build = [&](int rank, schedule::Schedule& out) { algorithm.build_into(shape, call, rank, out); };
   return static_cast<double>(replay(shape, build, Model(parameters)).time) / 1000;
 }
@@ -52,7 +52,7 @@ TEST(Cost, closed_form_is_close_to_the_replay) {
   for (const Algorithm& algorithm : schedule::algorithms()) {
     double least = 1e9, most = 0;
     std::string least_at, most_at;
-    for (const Parameters* parameters : {&a_network, &loopback})
+    for (const CostParameters* parameters : {&a_network, &loopback})
       for (const Shape& shape : shapes)
         for (const std::uint64_t bytes : sizes) {
           if (algorithm.hierarchical && shape.per_node == 1) continue;
@@ -79,7 +79,7 @@ TEST(Cost, closed_form_is_close_to_the_replay) {
 
 TEST(Cost, cheapest_by_closed_form_is_close_to_the_cheapest_by_replay) {
   const bool tell = std::getenv("HMC_TEST_TELL") != nullptr;
-  for (const Parameters* parameters : {&a_network, &loopback})
+  for (const CostParameters* parameters : {&a_network, &loopback})
     for (int c = 0; c < schedule::collective_count; ++c) {
       const auto collective = static_cast<Collective>(c);
       double worst = 1, product = 0;

@@ -44,7 +44,7 @@ Prediction run(Collective collective, const char* name, int ranks, std::uint64_t
 
 Step put(int peer, std::uint64_t bytes, std::uint32_t slot) {
   Step step;
-  step.kind = schedule::Kind::put;
+  step.kind = schedule::StepKind::put;
   step.peer = static_cast<std::uint32_t>(peer);
   step.bytes = bytes;
   step.slot = slot;
@@ -53,7 +53,7 @@ Step put(int peer, std::uint64_t bytes, std::uint32_t slot) {
 
 Step wait(int peer, std::uint32_t slot) {
   Step step;
-  step.kind = schedule::Kind::wait;
+  step.kind = schedule::StepKind::wait;
   step.peer = static_cast<std::uint32_t>(peer);
   step.slot = slot;
   return step;
@@ -175,8 +175,8 @@ TEST(ClosedForm, settle_waits_for_the_adapter) {
     const Shape shape{2 * per_node, per_node};
     const Builder build = [&](int rank, Schedule& out) {
       out.slots = 1;
-      Step settle;
-      if (rank < per_node) out.steps = {put(rank + per_node, bytes, 0), settle};
+      Step flush;
+      if (rank < per_node) out.steps = {put(rank + per_node, bytes, 0), flush};
       if (rank >= per_node) out.steps = {wait(rank - per_node, 0)};
     };
     EXPECT_EQ(replay(shape, build, model).earliest, net.overhead + net.stream(bytes)) << per_node;
@@ -188,9 +188,9 @@ TEST(ClosedForm, fold_reads_every_contribution) {
   model.reduce_ps = 250;
   const Builder build = [](int, Schedule& out) {
     Step fold;
-    fold.kind = schedule::Kind::fold;
+    fold.kind = schedule::StepKind::fold;
     fold.bytes = 1000;
-    fold.ways = 3;
+    fold.inputs = 3;
     out.steps = {fold};
   };
   EXPECT_EQ(replay(Shape{1, 1}, build, model).time, 3 * 1000 * 250);
@@ -227,7 +227,7 @@ TEST(Conservation, sent_bytes_are_received) {
       std::uint64_t puts = 0;
       const Builder build = [&](int rank, Schedule& out) {
         algorithm.build_into(shape, call, rank, out);
-        for (const Step& step : out.steps) puts += step.kind == schedule::Kind::put ? 1 : 0;
+        for (const Step& step : out.steps) puts += step.kind == schedule::StepKind::put ? 1 : 0;
       };
       Model model;
       for (const bool tree : {false, true}) {

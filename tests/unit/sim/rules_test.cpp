@@ -98,7 +98,7 @@ TEST(Choices, every_phase_is_a_known_schedule) {
 }
 
 Surveyor surveyor_of_built_in_figures() {
-  return Surveyor(Model{}, collectives::Selector({}, {}, schedule::Parameters{}), false, Limits{}, {});
+  return Surveyor(Model{}, collectives::Selector({}, {}, schedule::CostParameters{}), false, Limits{}, {});
 }
 
 TEST(Surveys, surveys_have_the_choices_of_libraries) {

@@ -2,7 +2,8 @@
 // connects the ranks with local number l of all nodes. If the last node has fewer ranks, each is in several lanes.
 #pragma once
 
-#include "collectives/schedule/group.hpp"
+#include "collectives/schedule/cost.hpp"
+#include "collectives/schedule/parts/group.hpp"
 
 namespace hmc::collectives::schedule {
 
@@ -15,7 +16,7 @@ class Lanes {
         node_(shape.node_of(rank)),
         local_(rank - first_of(node_)) {}
 
-  int many() const { return per_node_; }
+  int count() const { return per_node_; }
   int nodes() const { return nodes_; }
   int node() const { return node_; }
   int local() const { return local_; }
@@ -35,12 +36,21 @@ class Lanes {
   Group group(int lane, std::uint64_t scratch, std::uint64_t bytes, std::uint32_t slot, std::uint32_t slots) const {
     return {nodes_, node_, [=, this](int node) {
               const auto k = static_cast<std::uint32_t>(turn(node, lane));
-              return Member{holder(node, lane), scratch + k * bytes, slot + k * slots};
+              return GroupMember{holder(node, lane), scratch + k * bytes, slot + k * slots};
             }};
   }
 
  private:
   int size_, per_node_, nodes_, node_, local_;
 };
+
+/// The number of lanes that carry data: a short vector has fewer elements than a node has ranks.
+inline double cost_lanes(const CriticalPath& path, const Call& call) {
+  return std::clamp<double>(static_cast<double>(call.count), 1, path.per_node);
+}
+/// The cost of a message from every rank to each other rank of its node.
+inline void cost_of_node_alltoall(CriticalPath& path, double bytes) {
+  if (path.per_node > 1) path.node_message(bytes, path.per_node - 1);
+}
 
 }  // namespace hmc::collectives::schedule

@@ -1,15 +1,16 @@
-// Blocks, Slices, Segments: the byte offsets at which the parts of a vector begin.
+// Blocks, Slices, Segments: the byte offsets at which the blocks, slices and segments of a vector begin.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "collectives/schedule/call.hpp"
+#include "collectives/schedule/builder.hpp"
 
 namespace hmc::collectives::schedule {
 
-/// One block per rank, of equal size or of a size per rank (v-forms). `place` is a block's offset in the caller's
-/// buffer. `packed` is its offset when the blocks are contiguous in the order first, first + 1, ... (modulo size).
+/// One block per rank, of equal size or of a size per rank (v-forms). `offset` is a block's offset in the caller's
+/// buffer. `packed_offset` is its offset when the blocks are contiguous in the order first, first + 1, ... (modulo
+/// size).
 class Blocks {
  public:
   using Counts = std::span<const std::uint64_t>;
@@ -34,17 +35,17 @@ class Blocks {
   int size() const { return size_; }
   int first() const { return first_; }
   std::uint64_t bytes(int rank) const { return (counts_.empty() ? count_ : counts_[index(rank)]) * element_; }
-  std::uint64_t place(int rank) const {
+  std::uint64_t offset(int rank) const {
     if (counts_.empty()) return static_cast<std::uint64_t>(rank) * count_ * element_;
     if (!displacements_.empty()) return displacements_[index(rank)] * element_;
     return (natural_.empty() ? before_ : natural_)[index(rank)] * element_;
   }
-  std::uint64_t packed(int rank) const { return before((rank - first_ + size_) % size_); }
+  std::uint64_t packed_offset(int rank) const { return prefix_bytes((rank - first_ + size_) % size_); }
   /// Bytes of `many` consecutive blocks that begin with rank `first`.
-  std::uint64_t before(int many) const {
+  std::uint64_t prefix_bytes(int many) const {
     return (counts_.empty() ? static_cast<std::uint64_t>(many) * count_ : before_[index(many)]) * element_;
   }
-  std::uint64_t total() const { return before(size_); }
+  std::uint64_t total() const { return prefix_bytes(size_); }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -77,17 +78,20 @@ class Slices {
   std::uint64_t each_, more_, element_;
 };
 
+/// Limit of the segments of one message, since each segment needs a slot at the receiver.
+inline constexpr std::uint64_t max_segments = 1024;
+
 /// Segments of a pipeline. A segment holds whole elements; there are at most `most` segments.
 class Segments {
  public:
-  Segments(std::uint64_t bytes, std::uint64_t wanted, std::uint64_t element, std::uint64_t most = 1024)
+  Segments(std::uint64_t bytes, std::uint64_t wanted, std::uint64_t element, std::uint64_t most = max_segments)
       : bytes_(bytes) {
     const std::uint64_t least = (bytes + most - 1) / most;
     size_ = std::max<std::uint64_t>(std::max(wanted, least), 1);
     size_ = (size_ + element - 1) / element * element;
     many_ = static_cast<std::uint32_t>((bytes + size_ - 1) / size_);
   }
-  std::uint32_t many() const { return many_; }
+  std::uint32_t count() const { return many_; }
   std::uint64_t begin(std::uint32_t i) const { return std::min(i * size_, bytes_); }
   std::uint64_t bytes(std::uint32_t i) const { return begin(i + 1) - begin(i); }
 
@@ -95,5 +99,10 @@ class Segments {
   std::uint64_t bytes_, size_;
   std::uint32_t many_;
 };
+
+/// Copies blocks from packed order to their offsets in the caller's buffer, with one copy per contiguous run.
+void unpack_blocks(Builder& b, const Blocks& blocks, Operand from, Operand to);
+/// The inverse of unpack_blocks.
+void pack_blocks(Builder& b, const Blocks& blocks, Operand from, Operand to);
 
 }  // namespace hmc::collectives::schedule
