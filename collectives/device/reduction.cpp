@@ -5,6 +5,7 @@
 
 #include "collectives/node/ring.hpp"
 #include "runtime/device/kernel_reach.hpp"
+#include "runtime/rma/device_access.hpp"
 
 namespace hmc::collectives {
 
@@ -45,14 +46,14 @@ DeviceReduction::DeviceReduction(DirectTeam& team, const CollectiveArgs& args)
   };
   rma::Core* const in = around(args.input, in_bytes);
   if (in == nullptr) return;
-  const rma::KernelReach& from = in->kernel_reach();
+  const rma::KernelReach& from = in->devices().kernel_reach();
   if (!from.why_not().empty()) return;
   if (out_bytes > 0) {
     out_ = around(args.output, out_bytes);
     if (out_ == nullptr) return;
     // One device's kernel reads the inputs and writes the outputs. A window can only be reached by the device of the
     // rank's own part.
-    const rma::KernelReach& to = out_->kernel_reach();
+    const rma::KernelReach& to = out_->devices().kernel_reach();
     if (!to.why_not().empty() || from.device() != to.device() || &from.kernels() != &to.kernels()) return;
     mine_.out = place(*out_, args.output);
   }
@@ -84,7 +85,7 @@ Status DeviceReduction::meet(bool& agreed) noexcept {
 
 /// The address as this rank's kernels use it. A window over the world is indexed by world rank.
 std::byte* DeviceReduction::at(rma::Core& core, int rank, std::uint64_t offset) const {
-  return core.kernel_reach().part(core.team_id() == 0 ? team_.world(rank) : rank) + offset;
+  return core.devices().kernel_reach().part(core.team_id() == 0 ? team_.world(rank) : rank) + offset;
 }
 
 DeviceReduction::Share DeviceReduction::my_slice() const noexcept {
@@ -130,8 +131,9 @@ Status DeviceReduction::run() noexcept {
     team_.ins[rank] = at(*in_, from, shown_by(from).in.offset + share.from);
   }
   if (share.count > 0) {
-    const Status status = in_->kernel_reach().reduce({team_.ins.data(), share.inputs}, {team_.outs.data(), outputs_},
-                                                     share.count, args_.reducer.type, args_.call.op);
+    const Status status =
+        in_->devices().kernel_reach().reduce({team_.ins.data(), share.inputs}, {team_.outs.data(), outputs_},
+                                             share.count, args_.reducer.type, args_.call.op);
     if (!status.ok()) return team_.fail(status);
   }
   team_.publish(Phase::reduced, team_.tag(0));

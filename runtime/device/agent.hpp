@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/device/control.hpp"
-#include "runtime/rma/device_memory.hpp"
+#include "runtime/device/device_memory.hpp"
 #include "runtime/rma/fabric.hpp"
 
 namespace hmc::rma {

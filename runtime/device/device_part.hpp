@@ -30,6 +30,12 @@ struct DeviceOffer {
   static DeviceOffer decode(base::ByteView bytes, int rank);
 };
 
+/// State of a wait for a word of this rank's own part.
+struct DeviceWatch {
+  std::uint64_t changed = 0;
+  std::int64_t again_ns = 0;  ///< stores by kernels change no count, so the word is read again at this time
+};
+
 /// The first bytes of the memory hold the probe, by which peers test their mappings, from the constructor to
 /// give_back(), or to the destructor if creation fails. One thread, besides the agent's.
 class DevicePart {
@@ -53,7 +59,7 @@ class DevicePart {
   /// buffers. Throws Error.
   std::string start_agent(bool by_far);
 
-  /// As DeviceAccess::look.
+  /// Reads a word of the part. False: no read is due yet, or a peer holds the word lock.
   bool look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word, base::Status& status) const noexcept;
 
  private:

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "runtime/base/segment.hpp"
+#include "runtime/device/device_channel.hpp"
 #include "runtime/device/node_range.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/rma/core.hpp"
-#include "runtime/rma/device_channel.hpp"
 
 namespace hmc::rma {
 

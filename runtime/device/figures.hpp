@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "runtime/device/device_memory.hpp"
 #include "runtime/device/device_part.hpp"
-#include "runtime/rma/device_memory.hpp"
 #include "runtime/rma/fabric.hpp"
 
 namespace hmc::rma {

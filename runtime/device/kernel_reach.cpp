@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "runtime/device/device_channel.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/rma/core.hpp"
-#include "runtime/rma/device_channel.hpp"
 
 namespace hmc::rma {
 

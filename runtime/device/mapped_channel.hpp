@@ -4,7 +4,7 @@
 
 #include "runtime/device/control.hpp"
 #include "runtime/device/copy_queue.hpp"
-#include "runtime/rma/device_channel.hpp"
+#include "runtime/device/device_channel.hpp"
 
 namespace hmc::rma {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/device/device_memory.hpp"
 #include "runtime/device/device_part.hpp"
-#include "runtime/rma/device_memory.hpp"
 
 namespace hmc::rma {
 

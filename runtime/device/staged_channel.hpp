@@ -3,8 +3,8 @@
 #pragma once
 
 #include "runtime/device/control.hpp"
+#include "runtime/device/device_channel.hpp"
 #include "runtime/memory/stage.hpp"
-#include "runtime/rma/device_channel.hpp"
 
 namespace hmc::rma {
 

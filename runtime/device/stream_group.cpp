@@ -15,6 +15,7 @@
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/rma/core.hpp"
+#include "runtime/rma/device_access.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::rma {
@@ -94,7 +95,7 @@ void StreamGroup::leave_behind() {
 }
 
 std::string StreamGroup::prepare() {
-  KernelReach& reach = staging_->kernel_reach();
+  KernelReach& reach = staging_->devices().kernel_reach();
   if (!reach.why_not().empty()) return reach.why_not();
   for (const Peer& peer : words_->peers()) {
     if (peer.direct == nullptr) return fmt::format("rank {} is on another node", peer.world);
@@ -118,10 +119,10 @@ std::string StreamGroup::try_out() const {
   Status status = meet_trial(*stream);
   memory::ReduceArguments nothing{};
   nothing.in_count = nothing.out_count = 1;
-  nothing.ins[0] = nothing.outs[0] = staging_->kernel_reach().part(team_.rank());
+  nothing.ins[0] = nothing.outs[0] = staging_->devices().kernel_reach().part(team_.rank());
   for (int type = 0; status.ok() && type < dtype_count; ++type)
-    status = staging_->kernel_reach().kernels().reduce(owner_.info.device, static_cast<DType>(type), nothing,
-                                                       stream->native());
+    status = staging_->devices().kernel_reach().kernels().reduce(owner_.info.device, static_cast<DType>(type), nothing,
+                                                                 stream->native());
   const auto ended = [&] { return stream->query().code != Code::in_progress; };
   if (comes_true(team_.fabric().timeout, ended)) return status.ok() ? std::string() : status.what;
   std::atomic_ref<unsigned>(words(team_.rank()).trial).store(1);
@@ -334,7 +335,7 @@ Status StreamGroup::take_in(const void* in, std::size_t bytes) noexcept { return
 Status StreamGroup::give_out(void* out, std::size_t bytes) noexcept { return copy(out, staging_->data(), bytes); }
 
 Status StreamGroup::reduce(std::size_t first, std::size_t count, DType type, Op op) noexcept {
-  const KernelReach& reach = staging_->kernel_reach();
+  const KernelReach& reach = staging_->devices().kernel_reach();
   memory::ReduceArguments call{};
   for (int rank = 0; rank < team_.size(); ++rank) {
     call.ins[rank] = reach.part(rank) + first * size_of(type);

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "runtime/device/device_channel.hpp"
 #include "runtime/device/device_part.hpp"
 #include "runtime/device/node_range.hpp"
-#include "runtime/rma/device_channel.hpp"
 
 namespace hmc::rma {
 

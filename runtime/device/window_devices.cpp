@@ -1,7 +1,11 @@
 #include "runtime/device/window_devices.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 
 #include "runtime/device/device_part.hpp"
@@ -10,7 +14,10 @@
 #include "runtime/device/figures.hpp"
 #include "runtime/device/kernel_reach.hpp"
 #include "runtime/device/ways.hpp"
+#include "runtime/memory/kernels.hpp"
+#include "runtime/memory/stage.hpp"
 #include "runtime/rma/description.hpp"
+#include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::rma {
 
@@ -40,30 +47,38 @@ class WindowDevices final : public DeviceAccess {
                         std::vector<std::unique_ptr<transport::Channel>>& channels, base::Deadline deadline) override;
   void serve(std::span<const int> clients) override;
 
-  bool look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word,
-            base::Status& status) const noexcept override {
-    return part_->look(watch, offset, word, status);
-  }
-  Pending request(int rank, std::uint64_t number) const noexcept override {
-    return {requests_->index(), requests_->ticket(rank, number)};
-  }
-  base::Status flush(int rank, const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept override {
-    return requests_ != nullptr ? requests_->flush(rank, note, timeout) : base::Status();
-  }
+  Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) override;
+  Request get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) override;
+  void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) override;
+  void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) override;
+  void flush(const char* operation, int rank, Timeout timeout) override;
   Path path(int rank) override;
 
+  std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) override;
+  bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) override;
+
+  void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+               std::size_t bytes) override;
+  void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                std::size_t bytes) override;
+  void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
+                  std::size_t bytes) override;
+  void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination, std::size_t bytes) override;
+  std::byte* bounce_buffer() override;
+
+  void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) override;
   KernelReach& kernel_reach() override {
     if (kernel_reach_ == nullptr) kernel_reach_ = std::make_unique<KernelReach>(core_);
     return *kernel_reach_;
   }
-  DeviceHandle handle(const memory::Provider& provider, int device, const Core* context) override {
-    for (const auto& each : views_)
-      if (&each->provider() == &provider && each->device() == device && each->has_context() == (context != nullptr))
-        return each->handle();
-    return views_.emplace_back(std::make_unique<DeviceView>(core_, range_.get(), context, provider, device))->handle();
-  }
+  DeviceHandle device_handle(MemoryType type, int device) override;
+  void open_context(TeamCore& team) override;
+  Core& context(const char* operation) override;
 
   void drop_handles() noexcept override { views_.clear(); }
+  void close_context() override {
+    if (context_ != nullptr && context_->is_open()) context_->close();
+  }
   void unmap() noexcept override {
     requests_.reset();
     channels_.clear();
@@ -75,6 +90,11 @@ class WindowDevices final : public DeviceAccess {
   std::vector<base::UniqueFd> take_descriptors(std::span<const Description> ranks, const Peers& peers,
                                                const Offers& offers, base::Deadline deadline) const;
 
+  const Peer& peer(int rank) const noexcept { return core_.peers()[static_cast<std::size_t>(rank)]; }
+  DeviceChannel& channel(int rank) const noexcept { return static_cast<DeviceChannel&>(*peer(rank).channel); }
+  Request request(const char* operation, int rank, std::uint64_t number) const;
+  memory::StageLease lease(const memory::Owner& owner, const CallSite& call) const;
+
   Core& core_;
   Fabric& fabric_;
   std::vector<Path> paths_;         // by rank; empty if no part is device memory
@@ -84,6 +104,8 @@ class WindowDevices final : public DeviceAccess {
   std::unique_ptr<DeviceRequests> requests_;
   std::unique_ptr<KernelReach> kernel_reach_;
   std::vector<std::unique_ptr<DeviceView>> views_;
+  std::shared_ptr<Core> context_;  // null until open_context
+  std::unique_ptr<std::byte[]> bounce_buffer_;
 };
 
 std::vector<int> WindowDevices::open(std::span<const Description> ranks, Peers& peers,
@@ -160,6 +182,204 @@ Path WindowDevices::path(int rank) {
     }
   }
   return path;
+}
+
+// ---- verbs to device memory
+
+/// `number`: 0 if the copy is complete.
+Request WindowDevices::request(const char* operation, int rank, std::uint64_t number) const {
+  if (number == 0) return Request::from_raw({nullptr, 0, operation, 0, peer(rank).world});
+  return Request::from_raw({&core_, requests_->ticket(rank, number), operation, requests_->index(), peer(rank).world});
+}
+
+Request WindowDevices::put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  std::uint64_t number = 0;
+  require(fabric_, channel(rank).begin_put(offset, source, bytes, number),
+          {"put_nb", peer(rank).world, offset, bytes, true});
+  ++fabric_.counters.puts_wire;
+  return request("put_nb", rank, number);
+}
+
+Request WindowDevices::get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  std::uint64_t number = 0;
+  require(fabric_, channel(rank).begin_get(offset, destination, bytes, number),
+          {"get_nb", peer(rank).world, offset, bytes, true});
+  if (number != 0) ++fabric_.gets_begun;  // else flush_wires would skip this get
+  return request("get_nb", rank, number);
+}
+
+void WindowDevices::put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) {
+  ++fabric_.counters.puts_wire;
+  require(fabric_, channel(rank).put_rows(offset, source, strides),
+          {"put_strided", peer(rank).world, offset, strides.rows * strides.row_bytes, true});
+}
+
+void WindowDevices::get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) {
+  require(fabric_, channel(rank).get_rows(offset, destination, strides),
+          {"get_strided", peer(rank).world, offset, strides.rows * strides.row_bytes, true});
+}
+
+void WindowDevices::flush(const char* operation, int rank, Timeout timeout) {
+  if (requests_ == nullptr) return;
+  const int world = rank >= 0 ? peer(rank).world : -1;
+  require(fabric_, requests_->flush(rank, {base::Activity::flush, world}, fabric_.resolve(timeout)),
+          {operation, world});
+}
+
+std::uint64_t WindowDevices::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
+  std::uint64_t seen = 0;
+  base::Status looked;
+  DeviceWatch watch;
+  const auto ready = [&]() noexcept {
+    return part_->look(watch, offset, seen, looked) && (!looked.ok() || holds(seen, compare, value));
+  };
+  const base::Status status = fabric_.waiter.until({base::Activity::wait_until}, ready, fabric_.resolve(timeout));
+  if (const base::Status& outcome = status.ok() ? looked : status; !outcome.ok()) [[unlikely]]
+    core_.throw_wait(outcome, offset, compare, value, seen);
+  return seen;
+}
+
+bool WindowDevices::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
+  const CallSite call{"test_until", -1, offset, 8, true};
+  core_.drive_wires();
+  std::uint64_t seen = 0;
+  base::Status looked;
+  DeviceWatch watch;
+  // look() fails while a peer holds the word lock, at most for the time of copying a word.
+  const auto ready = [&]() noexcept { return part_->look(watch, offset, seen, looked); };
+  const base::Status status = fabric_.waiter.until({base::Activity::wait_until}, ready, fabric_.timeout);
+  require(fabric_, status.ok() ? looked : status, call);
+  if (holds(seen, compare, value)) return true;
+  require(fabric_, fabric_.waiter.page().aborted(), call);
+  return false;
+}
+
+// ---- the local side is device memory
+
+void WindowDevices::copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+                            std::size_t bytes) {
+  require(
+      fabric_,
+      memory::copy_between(peer.direct + offset, memory::host_owner(), source, memory::known_owner_of(source), bytes),
+      {operation, peer.world, offset, bytes, true});
+}
+
+void WindowDevices::copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                             std::size_t bytes) {
+  require(fabric_,
+          memory::copy_between(destination, memory::known_owner_of(destination), peer.direct + offset,
+                               memory::host_owner(), bytes),
+          {operation, peer.world, offset, bytes, true});
+}
+
+memory::StageLease WindowDevices::lease(const memory::Owner& owner, const CallSite& call) const {
+  try {
+    return {*owner.provider, owner.info.device};
+  } catch (const Error& error) {
+    ErrorDetail detail = error.detail();
+    detail.operation = call.operation;
+    detail.rank = fabric_.rank;
+    detail.peer = call.peer;
+    detail.offset = call.offset;
+    detail.size = call.size;
+    detail.has_extent = true;
+    throw Error(std::move(detail));
+  } catch (const std::exception&) {
+    throw_status(fabric_, base::Status::failure(Code::out_of_memory, "no memory to stage a transfer"), call);
+  }
+}
+
+// The copy of the next piece from the device overlaps the put of the current one.
+void WindowDevices::put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
+                               std::size_t bytes) {
+  const CallSite call{operation, peer(rank).world, offset, bytes, true};
+  const memory::StageLease stage = lease(memory::known_owner_of(source), call);
+  const std::size_t piece = memory::staged_piece(bytes);
+  memory::OutPieces pieces(*stage, source, bytes, piece);
+  for (std::size_t done = 0; done < bytes; done += piece) {
+    const std::byte* at = nullptr;
+    require(fabric_, pieces.next(at), call);
+    core_.put(rank, offset + done, at, std::min(piece, bytes - done));
+  }
+}
+
+void WindowDevices::get_staged(const char* operation, int rank, std::uint64_t offset, void* destination,
+                               std::size_t bytes) {
+  const CallSite call{operation, peer(rank).world, offset, bytes, true};
+  const memory::StageLease stage = lease(memory::known_owner_of(destination), call);
+  const std::size_t piece = memory::staged_piece(bytes);
+  memory::InPieces pieces(*stage, destination, bytes, piece);
+  for (std::size_t done = 0; done < bytes; done += piece) {
+    std::byte* at = nullptr;
+    require(fabric_, pieces.room(at), call);
+    core_.get(rank, offset + done, at, std::min(piece, bytes - done));
+    require(fabric_, pieces.filled(), call);
+  }
+  require(fabric_, pieces.finish(), call);
+}
+
+std::byte* WindowDevices::bounce_buffer() {
+  if (bounce_buffer_ == nullptr) bounce_buffer_.reset(new (std::nothrow) std::byte[2 * bounce_half]);
+  if (bounce_buffer_ == nullptr)
+    throw Error(Code::out_of_memory, "copy", "no host memory for a copy between two windows that aren't mapped here");
+  return bounce_buffer_.get();
+}
+
+// ---- kernels and streams
+
+void WindowDevices::put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  const Peer& peer = this->peer(rank);
+  const CallSite call{"put_on", peer.world, offset, bytes, true};
+  if (bytes == 0) return;
+  const DeviceMemory* const mapped = peer.on_device ? channel(rank).mapped() : nullptr;
+  if (peer.direct == nullptr && mapped == nullptr)
+    require(fabric_, base::Status::failure(Code::unsupported, "no copy of a device reaches that rank's memory"), call);
+  std::byte* const to = (mapped != nullptr ? mapped->allocation()->address : peer.direct) + offset;
+  const memory::Owner target = mapped != nullptr ? mapped->owner() : memory::host_owner();
+  const memory::Owner from = memory::known_owner_of(source);
+  const bool from_device = !memory::host_reaches(from);
+  const memory::Owner& by = from_device ? from : target;
+  if (memory::host_reaches(by))
+    require(fabric_, base::Status::failure(Code::invalid_argument, "neither side is a device's: it has no stream"),
+            call);
+  if (from_device && !memory::host_reaches(target) && from.provider != target.provider)
+    require(fabric_, base::Status::failure(Code::unsupported, "the two sides are devices of different vendors"), call);
+  const auto borrowed = by.provider->borrow_stream(by.info.device, stream);
+  require(fabric_, by.provider->copy_async(memory::transfer_between(to, target, source, from, bytes), *borrowed), call);
+  ++(peer.direct != nullptr ? fabric_.counters.puts_direct : fabric_.counters.puts_wire);
+}
+
+DeviceHandle WindowDevices::device_handle(MemoryType type, int device) {
+  const memory::Provider* const provider =
+      core_.on_device() ? core_.allocation()->provider : &memory::provider_for(type);
+  if (core_.on_device()) device = core_.allocation()->device;
+  if (provider->host_accessible() || provider->kernels() == nullptr)
+    throw Error(Code::unsupported, "Window::device_handle",
+                fmt::format("HMC knows no kernels of {} devices", provider->name()));
+  // Check the caller's device number: the functions below use it as an index.
+  const int count = provider->kernels()->vendor().device_count();
+  if (device < 0 || device >= count)
+    throw Error(Code::invalid_argument, "Window::device_handle",
+                fmt::format("{} has {} devices, and no device {}", provider->name(), count, device));
+  for (const auto& each : views_)
+    if (&each->provider() == provider && each->device() == device && each->has_context() == (context_ != nullptr))
+      return each->handle();
+  return views_.emplace_back(std::make_unique<DeviceView>(core_, range_.get(), context_.get(), *provider, device))
+      ->handle();
+}
+
+void WindowDevices::open_context(TeamCore& team) {
+  if (context_ != nullptr) throw Error(Code::invalid_argument, "Window::open_context", "the window has its context");
+  if (team.id() != core_.team_id())
+    throw Error(Code::invalid_argument, "Window::open_context", "this isn't the team that the window was made over");
+  const OperationScope user(fabric_, "Window::open_context", base::SetupCall::context);
+  context_ = Core::create(team, Window::context_bytes, Core::Role::internal);
+}
+
+Core& WindowDevices::context(const char* operation) {
+  if (context_ == nullptr)
+    throw Error(Code::invalid_argument, operation, "the window has no context", "open_context makes it");
+  return *context_;
 }
 
 }  // namespace

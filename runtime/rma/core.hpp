@@ -79,7 +79,6 @@ class Core : public std::enable_shared_from_this<Core> {
   void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
   void put_batch(int rank, std::span<const Put> puts);
   void get_batch(int rank, std::span<const Get> gets);
-  void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                   std::uint64_t value);
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
@@ -92,17 +91,28 @@ class Core : public std::enable_shared_from_this<Core> {
   std::uint64_t alloc(std::size_t bytes, std::size_t align);
   void free(std::uint64_t offset);
 
-  /// For copy(): two halves of `between_half` bytes of pageable memory, kept until the window's end. Throws
-  /// Error{out_of_memory}.
-  static constexpr std::size_t between_half = std::size_t{1} << 20;
-  std::byte* between();
-  // ---- device_handle.cpp
-  /// Whether kernels of this rank's device can access every part. Determined at the first call.
-  KernelReach& kernel_reach();
-  /// Collective: 64 KiB per rank beside its part, in host memory.
-  void open_context(TeamCore& team);
-  Core& context(const char* operation) const;
-  DeviceHandle device_handle(MemoryType type, int device);
+  /// The device side, created at the first call. Throws Error.
+  DeviceAccess& devices();
+
+  // ---- for DeviceAccess
+  /// Fast path of every transfer: the window is open; rank, range and pointer are valid.
+  const Peer& check(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
+    // A closed window has no peers, so one comparison covers "closed" too.
+    if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
+      const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+      if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]]
+        return peer;
+    }
+    refuse(operation, rank, offset, local, bytes);
+  }
+  [[noreturn]] void refuse_closed(const char* operation) const;
+  /// For wait_until: the text of a timeout contains the condition and the last value, `seen`.
+  [[noreturn]] void throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
+                               std::uint64_t seen) const;
+  void drive_wires() const noexcept {
+    for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
+  }
+  const std::shared_ptr<memory::Allocation>& allocation() const noexcept { return allocation_; }
 
  private:
   Core(TeamCore& team, Role role);
@@ -118,72 +128,44 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<Description> agree(const ErrorDetail& outcome, const std::vector<int>& helpers = {});
   void map_ahead() noexcept;
 
-  /// Fast path of every transfer: the window is open; rank, range and pointer are valid.
-  const Peer& check(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
-    // A closed window has no peers, so one comparison covers "closed" too.
-    if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
-      const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-      if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]]
-        return peer;
-    }
-    refuse(operation, rank, offset, local, bytes);
-  }
   const Peer& check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
                             const Strides& strides) const;
   const Peer& check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const;
   [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
                            std::size_t bytes) const;
-  [[noreturn]] void refuse_closed(const char* operation) const;
   void require_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
     if (compare > Cmp::ge) [[unlikely]]
       refuse_comparison(operation, offset, compare);
   }
   [[noreturn]] void refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const;
-  /// For wait_until: the text of a timeout contains the condition and the last value, `seen`.
-  [[noreturn]] void throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
-                               std::uint64_t seen) const;
   /// Collective, after the barrier of close. Returns the error to throw if ranks made different calls of alloc.
   std::exception_ptr compare_allocations() const noexcept;
   transport::Wire& wire_of(const Peer& peer) const noexcept {
     return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
   }
-  /// Created at the first call. Throws Error.
-  DeviceAccess& devices();
   /// Collective, after all ranks have tried to map the parts in device memory. `answers`: per rank, the agents that it
   /// needs.
   void settle_devices(const std::vector<Description>& answers);
 
-  // ---- local_side.cpp: local pointers may be device memory if this process has devices
+  // Separate functions, so that the load/store path saves no registers for them.
   [[gnu::noinline]] void put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source,
                                  std::size_t bytes);
   [[gnu::noinline]] void get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination,
                                  std::size_t bytes);
   /// Copy to and from a peer's mapped memory. Without devices the cost is the copy and one load.
-  void store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
-             std::size_t bytes) const;
-  void load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination, std::size_t bytes) const;
-  void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
-               std::size_t bytes) const;
-  void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
-                std::size_t bytes) const;
+  void store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source, std::size_t bytes);
+  void load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination, std::size_t bytes);
+  /// The same in a process with devices: `source` and `destination` may be device memory.
+  [[gnu::noinline]] void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+                                 std::size_t bytes);
+  [[gnu::noinline]] void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                                  std::size_t bytes);
   /// The wire can't read or write `local` directly.
   bool must_stage(const char* operation, const Peer& peer, const void* local) const {
     if (peer.channel == nullptr) [[unlikely]]
       refuse(operation, rank_, 0, nullptr, 0);  // a transfer of 0 bytes in a child of fork()
     return memory::devices_present() && !peer.on_device && !memory::host_reaches(local);
   }
-  void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
-  void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
-  // ---- put_nb and get_nb of device memory: a device copies asynchronously, or the owner's agent copies before the
-  // call returns
-  Request begin_put(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
-  Request begin_get(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes);
-  Request begun(const char* operation, const Peer& peer, int rank, std::uint64_t number);
-  /// Completes the copies to and from `rank` (-1: all) that devices carry out. Only if some part is device memory.
-  [[gnu::noinline]] void complete_begun(const char* operation, int rank, Timeout timeout);
-  std::uint64_t wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
-  bool test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value);
-
   void deregister_region() noexcept;
   void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call, base::Activity activity);
   void flush_wire(int wire, int rank, Timeout timeout);
@@ -210,22 +192,52 @@ class Core : public std::enable_shared_from_this<Core> {
   std::size_t registered_ = 0;  // number of wires, from the first, on which the region is registered
   SymmetricAllocator allocator_{0};
   std::unique_ptr<DeviceAccess> devices_;  // null until devices()
-  std::unique_ptr<std::byte[]> between_;   // see between()
-  std::shared_ptr<Core> context_;          // null until open_context
 };
 
 inline void Core::store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
-                        std::size_t bytes) const {
+                        std::size_t bytes) {
   if (memory::devices_present()) [[unlikely]]
     return copy_in(operation, peer, offset, source, bytes);
   transport::store_bytes(peer.direct + offset, source, bytes);
 }
 
 inline void Core::load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
-                       std::size_t bytes) const {
+                       std::size_t bytes) {
   if (memory::devices_present()) [[unlikely]]
     return copy_out(operation, peer, offset, destination, bytes);
   transport::load_bytes(destination, peer.direct + offset, bytes);
+}
+
+// Inline, so that Window::put and Window::get of a mapped peer are one function.
+[[gnu::always_inline]] inline void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  const Peer& peer = check("put", rank, offset, source, bytes);
+  if (peer.direct != nullptr) [[likely]] {
+    store("put", peer, offset, source, bytes);
+    note_put(peer);
+    return;
+  }
+  put_far(peer, rank, offset, source, bytes);
+}
+
+[[gnu::always_inline]] inline void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  const Peer& peer = check("get", rank, offset, destination, bytes);
+  if (peer.direct != nullptr) [[likely]] {
+    load("get", peer, offset, destination, bytes);
+    return;
+  }
+  get_far(peer, rank, offset, destination, bytes);
+}
+
+inline bool holds(std::uint64_t seen, Cmp compare, std::uint64_t value) noexcept {
+  switch (compare) {
+    case Cmp::eq: return seen == value;
+    case Cmp::ne: return seen != value;
+    case Cmp::lt: return seen < value;
+    case Cmp::le: return seen <= value;
+    case Cmp::gt: return seen > value;
+    case Cmp::ge: return seen >= value;
+  }
+  return false;
 }
 
 }  // namespace hmc::rma

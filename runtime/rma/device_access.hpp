@@ -10,14 +10,8 @@
 
 namespace hmc::rma {
 
-/// State of a wait for a word of this rank's own part.
-struct DeviceWatch {
-  std::uint64_t changed = 0;
-  std::int64_t again_ns = 0;  ///< stores by kernels change no count, so the word is read again at this time
-};
-
-/// Created by Core when a part of the window is device memory, or at the first call of device_handle() or
-/// kernel_reach(). One thread at a time, as for the window.
+/// Created by Core::devices(), when a part of the window is device memory or at the first call that needs a device. The
+/// window outlives it. One thread at a time, as for the window. Verbs throw Error; Core has checked their arguments.
 class DeviceAccess {
  public:
   virtual ~DeviceAccess() = default;
@@ -35,30 +29,50 @@ class DeviceAccess {
   /// All peers have tried to map this rank's part. `clients`: world ranks that need this rank's agent. Throws Error.
   virtual void serve(std::span<const int> clients) = 0;
 
-  // ---- verbs
-  /// Reads a word of this rank's part. False: no read is due yet, or a peer holds the word lock.
-  virtual bool look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word,
-                    base::Status& status) const noexcept = 0;
-  /// The request of the copy `number` that DeviceChannel::begin_put or begin_get started: the source's index, used in
-  /// place of a wire's, and the ticket.
-  struct Pending {
-    int source = 0;
-    std::uint64_t ticket = 0;
-  };
-  virtual Pending request(int rank, std::uint64_t number) const noexcept = 0;
-  /// Waits for the copies that were started to or from `rank` (-1: all).
-  virtual base::Status flush(int rank, const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept = 0;
+  // ---- verbs to a peer whose part is device memory; its channel has the other verbs
+  virtual Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) = 0;
+  virtual Request get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) = 0;
+  virtual void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) = 0;
+  virtual void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) = 0;
+  /// Completes the copies that put_nb and get_nb have started to or from `rank` (-1: all).
+  virtual void flush(const char* operation, int rank, Timeout timeout) = 0;
   /// Measures a staged path at the first call.
   virtual Path path(int rank) = 0;
 
-  // ---- kernels
+  // ---- waits for words of this rank's part, which is device memory
+  virtual std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) = 0;
+  virtual bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) = 0;
+
+  // ---- the local side is device memory
+  /// Copies to and from a peer's mapped host memory.
+  virtual void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+                       std::size_t bytes) = 0;
+  virtual void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                        std::size_t bytes) = 0;
+  /// put and get of host memory in pieces, through pinned host memory.
+  virtual void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
+                          std::size_t bytes) = 0;
+  virtual void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination,
+                          std::size_t bytes) = 0;
+
+  /// For copy(): two halves of `bounce_half` bytes of pageable memory, kept until the window's end.
+  static constexpr std::size_t bounce_half = std::size_t{1} << 20;
+  virtual std::byte* bounce_buffer() = 0;
+
+  // ---- kernels and streams
+  virtual void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) = 0;
+  /// Whether kernels of this rank's device can access every part. Determined at the first call.
   virtual KernelReach& kernel_reach() = 0;
-  /// `context`: null if the window has none. Throws Error.
-  virtual DeviceHandle handle(const memory::Provider& provider, int device, const Core* context) = 0;
+  virtual DeviceHandle device_handle(MemoryType type, int device) = 0;
+  /// Collective: 64 KiB per rank beside its part, in host memory.
+  virtual void open_context(TeamCore& team) = 0;
+  virtual Core& context(const char* operation) = 0;
 
   // ---- while the window closes, in this order; then the destructor
   /// Releases all device handles.
   virtual void drop_handles() noexcept = 0;
+  /// Collective, if there is a context.
+  virtual void close_context() = 0;
   /// Destroys the device channels and their mappings.
   virtual void unmap() noexcept = 0;
 };

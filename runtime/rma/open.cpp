@@ -403,7 +403,7 @@ void Core::close() {
   const OperationScope user(*fabric_, "Window::close", base::SetupCall::window_close, id_);
   flush_all(job_timeout);
   if (devices_ != nullptr) devices_->drop_handles();
-  if (context_ != nullptr && context_->is_open()) context_->close();
+  if (devices_ != nullptr) devices_->close_context();
   std::exception_ptr unheard;
   if (!fabric_->closed()) unheard = meet_to_close(*fabric_, exchange());  // afterwards no peer accesses this part
   // After a failure the barrier used the control plane. has_failed() is then true on all ranks, also on those that had

@@ -9,22 +9,6 @@ namespace hmc::rma {
 using transport::load_signal;
 using transport::Ticket;
 
-namespace {
-
-bool holds(std::uint64_t seen, Cmp compare, std::uint64_t value) noexcept {
-  switch (compare) {
-    case Cmp::eq: return seen == value;
-    case Cmp::ne: return seen != value;
-    case Cmp::lt: return seen < value;
-    case Cmp::le: return seen <= value;
-    case Cmp::gt: return seen > value;
-    case Cmp::ge: return seen >= value;
-  }
-  return false;
-}
-
-}  // namespace
-
 void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
                       std::uint64_t signal_offset, std::uint64_t value) {
   const Peer& peer = check("put_signal", rank, offset, source, bytes);
@@ -36,7 +20,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
     return;
   }
   if (bytes > 0 && must_stage("put_signal", peer, source)) {
-    put_staged("put_signal", rank, offset, source, bytes);
+    devices().put_staged("put_signal", rank, offset, source, bytes);
     fence();
     return put_signal(rank, 0, nullptr, 0, signal_offset, value);
   }
@@ -51,7 +35,7 @@ std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t 
   check_word("wait_until", rank_, offset, 8);
   require_comparison("wait_until", offset, compare);
   if (on_device_) [[unlikely]]
-    return wait_until_on_device(offset, compare, value, timeout);
+    return devices_->wait_until(offset, compare, value, timeout);
   std::byte* const word = region_.base + offset;
   std::uint64_t seen = 0;
   const auto ready = [&]() noexcept {
@@ -64,42 +48,15 @@ std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t 
   return seen;
 }
 
-std::uint64_t Core::wait_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
-  std::uint64_t seen = 0;
-  base::Status looked;
-  DeviceWatch watch;
-  const auto ready = [&]() noexcept {
-    return devices_->look(watch, offset, seen, looked) && (!looked.ok() || holds(seen, compare, value));
-  };
-  const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->resolve(timeout));
-  if (const base::Status& outcome = status.ok() ? looked : status; !outcome.ok()) [[unlikely]]
-    throw_wait(outcome, offset, compare, value, seen);
-  return seen;
-}
-
-bool Core::test_until_on_device(std::uint64_t offset, Cmp compare, std::uint64_t value) {
-  const CallSite call{"test_until", -1, offset, 8, true};
-  require_comparison("test_until", offset, compare);
-  for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
-  std::uint64_t seen = 0;
-  base::Status looked;
-  DeviceWatch watch;
-  // look() fails while a peer holds the word lock, at most for the time of copying a word.
-  const auto ready = [&]() noexcept { return devices_->look(watch, offset, seen, looked); };
-  const base::Status status = fabric_->waiter.until({base::Activity::wait_until}, ready, fabric_->timeout);
-  require(*fabric_, status.ok() ? looked : status, call);
-  if (holds(seen, compare, value)) return true;
-  require(*fabric_, fabric_->waiter.page().aborted(), call);
-  return false;
-}
-
 bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   check_word("test_until", rank_, offset, 8);
-  if (on_device_) [[unlikely]]
-    return test_until_on_device(offset, compare, value);
+  if (on_device_) [[unlikely]] {
+    require_comparison("test_until", offset, compare);
+    return devices_->test_until(offset, compare, value);
+  }
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
   require_comparison("test_until", offset, compare);  // checked late: an invalid comparison never holds
-  for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
+  drive_wires();
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
   // Reports a rank's death or an abort to a caller that polls and never waits.
   require(*fabric_, fabric_->waiter.page().aborted(), {"test_until", -1, offset, 8, true});
@@ -129,7 +86,7 @@ void Core::fence() {
   for (const int wire : wires_in_use_)
     require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
   if (has_devices_) [[unlikely]]
-    complete_begun("fence", -1, job_timeout);  // later copies of the device aren't ordered after them
+    devices_->flush("fence", -1, job_timeout);  // later copies of the device aren't ordered after them
 }
 
 void Core::flush(int rank, Timeout timeout) {
@@ -141,7 +98,7 @@ void Core::flush(int rank, Timeout timeout) {
   if (!is_open()) [[unlikely]]
     refuse_closed("flush");
   if (has_devices_) [[unlikely]]
-    complete_begun("flush", rank, timeout);
+    devices_->flush("flush", rank, timeout);
   flush_wire(target.wire, target.world, timeout);
 }
 
@@ -150,14 +107,8 @@ void Core::flush_all(Timeout timeout) {
     refuse_closed("flush");
   base::full_fence();
   if (has_devices_) [[unlikely]]
-    complete_begun("flush", -1, timeout);
+    devices_->flush("flush", -1, timeout);
   for (const int wire : wires_in_use_) flush_wire(wire, -1, timeout);
-}
-
-void Core::complete_begun(const char* operation, int rank, Timeout timeout) {
-  const int world = rank >= 0 ? world_rank(rank) : -1;
-  require(*fabric_, devices_->flush(rank, {base::Activity::flush, world}, fabric_->resolve(timeout)),
-          {operation, world});
 }
 
 void Core::flush_wire(int wire_index, int world, Timeout timeout) {

@@ -5,25 +5,13 @@
 
 #include "runtime/rma/core.hpp"
 #include "runtime/rma/device_access.hpp"
-#include "runtime/rma/device_channel.hpp"
 
 namespace hmc::rma {
 
 using transport::Ticket;
 
-void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  const Peer& peer = check("put", rank, offset, source, bytes);
-  if (peer.direct != nullptr) [[likely]] {
-    store("put", peer, offset, source, bytes);
-    note_put(peer);
-    return;
-  }
-  put_far(peer, rank, offset, source, bytes);
-}
-
-// A separate function, so that the load/store path saves no registers for it.
 void Core::put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  if (must_stage("put", peer, source)) return put_staged("put", rank, offset, source, bytes);
+  if (must_stage("put", peer, source)) return devices().put_staged("put", rank, offset, source, bytes);
   const CallSite call{"put", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put(offset, source, bytes, ticket), call);
@@ -31,17 +19,20 @@ void Core::put_far(const Peer& peer, int rank, std::uint64_t offset, const void*
   wait_ticket(peer, ticket, call, base::Activity::put);
 }
 
-void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
-  const Peer& peer = check("get", rank, offset, destination, bytes);
-  if (peer.direct != nullptr) [[likely]] {
-    load("get", peer, offset, destination, bytes);
-    return;
-  }
-  get_far(peer, rank, offset, destination, bytes);
+void Core::copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+                   std::size_t bytes) {
+  if (memory::host_reaches(source)) return transport::store_bytes(peer.direct + offset, source, bytes);
+  devices().copy_in(operation, peer, offset, source, bytes);
+}
+
+void Core::copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+                    std::size_t bytes) {
+  if (memory::host_reaches(destination)) return transport::load_bytes(destination, peer.direct + offset, bytes);
+  devices().copy_out(operation, peer, offset, destination, bytes);
 }
 
 void Core::get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
-  if (must_stage("get", peer, destination)) return get_staged("get", rank, offset, destination, bytes);
+  if (must_stage("get", peer, destination)) return devices().get_staged("get", rank, offset, destination, bytes);
   const CallSite call{"get", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), call);
@@ -56,10 +47,10 @@ Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::si
     return Request("put_nb", peer.world);
   }
   if (must_stage("put_nb", peer, source)) {
-    put_staged("put_nb", rank, offset, source, bytes);
+    devices().put_staged("put_nb", rank, offset, source, bytes);
     return Request("put_nb", peer.world);
   }
-  if (peer.on_device) return begin_put(peer, rank, offset, source, bytes);
+  if (peer.on_device) return devices_->put_nb(rank, offset, source, bytes);
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->put(offset, source, bytes, ticket), {"put_nb", peer.world, offset, bytes, true});
   ++fabric_->counters.puts_wire;
@@ -74,36 +65,14 @@ Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::siz
     return Request("get_nb", peer.world);
   }
   if (must_stage("get_nb", peer, destination)) {
-    get_staged("get_nb", rank, offset, destination, bytes);
+    devices().get_staged("get_nb", rank, offset, destination, bytes);
     return Request("get_nb", peer.world);
   }
-  if (peer.on_device) return begin_get(peer, rank, offset, destination, bytes);
+  if (peer.on_device) return devices_->get_nb(rank, offset, destination, bytes);
   Ticket ticket = transport::done;
   require(*fabric_, peer.channel->get(offset, destination, bytes, ticket), {"get_nb", peer.world, offset, bytes, true});
   if (ticket == transport::done) return Request("get_nb", peer.world);
   return Request(weak_from_this(), peer.wire, ticket, "get_nb", peer.world);
-}
-
-Request Core::begin_put(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  std::uint64_t number = 0;
-  require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->begin_put(offset, source, bytes, number),
-          {"put_nb", peer.world, offset, bytes, true});
-  ++fabric_->counters.puts_wire;
-  return begun("put_nb", peer, rank, number);
-}
-
-Request Core::begin_get(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
-  std::uint64_t number = 0;
-  require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->begin_get(offset, destination, bytes, number),
-          {"get_nb", peer.world, offset, bytes, true});
-  if (number != 0) ++fabric_->gets_begun;  // else flush_wires would skip this get
-  return begun("get_nb", peer, rank, number);
-}
-
-Request Core::begun(const char* operation, const Peer& peer, int rank, std::uint64_t number) {
-  if (number == 0) return Request(operation, peer.world);
-  const DeviceAccess::Pending pending = devices_->request(rank, number);
-  return Request(weak_from_this(), pending.source, pending.ticket, operation, peer.world);
 }
 
 namespace {
@@ -154,15 +123,12 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
   }
   if (must_stage("put_strided", peer, source)) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      put_staged("put_strided", rank, offset + row * strides.remote_pitch, from + row * strides.local_pitch,
-                 strides.row_bytes);
+      devices().put_staged("put_strided", rank, offset + row * strides.remote_pitch, from + row * strides.local_pitch,
+                           strides.row_bytes);
     return;
   }
+  if (peer.on_device) return devices_->put_strided(rank, offset, source, strides);
   const CallSite call{"put_strided", peer.world, offset, strides.rows * strides.row_bytes, true};
-  if (peer.on_device) {
-    ++fabric_->counters.puts_wire;
-    return require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->put_rows(offset, source, strides), call);
-  }
   ++fabric_->counters.puts_wire;
   Pipeline(wire_of(peer))
       .run(
@@ -189,13 +155,12 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
   }
   if (must_stage("get_strided", peer, destination)) {
     for (std::size_t row = 0; row < strides.rows; ++row)
-      get_staged("get_strided", rank, offset + row * strides.remote_pitch, to + row * strides.local_pitch,
-                 strides.row_bytes);
+      devices().get_staged("get_strided", rank, offset + row * strides.remote_pitch, to + row * strides.local_pitch,
+                           strides.row_bytes);
     return;
   }
+  if (peer.on_device) return devices_->get_strided(rank, offset, destination, strides);
   const CallSite call{"get_strided", peer.world, offset, strides.rows * strides.row_bytes, true};
-  if (peer.on_device)
-    return require(*fabric_, static_cast<DeviceChannel*>(peer.channel)->get_rows(offset, destination, strides), call);
   Pipeline(wire_of(peer))
       .run(
           strides.rows,

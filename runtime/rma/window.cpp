@@ -11,6 +11,7 @@
 #include <hmc/team.hpp>
 
 #include "runtime/rma/core.hpp"
+#include "runtime/rma/device_access.hpp"
 
 namespace hmc {
 
@@ -26,9 +27,14 @@ rma::TeamCore& open_team(Team& team, const char* operation) {
   return *core;
 }
 
-Core& open_core(const std::shared_ptr<Core>& core, const char* operation) {
+// Not inline, so that the fast paths save no registers for it.
+[[noreturn, gnu::noinline]] void throw_never_created(const char* operation) {
+  throw Error(Code::closed, operation, "the window was never created, or was moved from");
+}
+
+[[gnu::always_inline]] inline Core& open_core(const std::shared_ptr<Core>& core, const char* operation) {
   if (core == nullptr) [[unlikely]]
-    throw Error(Code::closed, operation, "the window was never created, or was moved from");
+    throw_never_created(operation);
   return *core;
 }
 
@@ -37,6 +43,12 @@ Core& core_here(const std::shared_ptr<Core>& core, const char* operation) {
   Core& here = open_core(core, operation);
   if (here.fabric().is_forked()) base::throw_forked(operation, here.fabric().rank);
   return here;
+}
+
+rma::DeviceAccess& devices_of(const std::shared_ptr<Core>& core, const char* operation) {
+  Core& here = open_core(core, operation);
+  if (!here.is_open()) here.refuse_closed(operation);
+  return here.devices();
 }
 
 ErrorDetail no_failure() {
@@ -88,17 +100,18 @@ Window& Window::operator=(Window&&) noexcept = default;
 Window::~Window() = default;
 
 void Window::open_context(Team& team) {
-  open_core(core_, "Window::open_context").open_context(open_team(team, "Window::open_context"));
+  rma::TeamCore& over = open_team(team, "Window::open_context");
+  devices_of(core_, "Window::open_context").open_context(over);
 }
 void Window::set_context(std::uint64_t offset, const void* source, std::size_t bytes) {
-  Core& context = core_here(core_, "Window::set_context").context("Window::set_context");
+  Core& context = devices_of(core_, "Window::set_context").context("Window::set_context");
   context.put(context.rank(), offset, source, bytes);
 }
 void Window::get_context(int rank, std::uint64_t offset, void* destination, std::size_t bytes) const {
-  core_here(core_, "Window::get_context").context("Window::get_context").get(rank, offset, destination, bytes);
+  devices_of(core_, "Window::get_context").context("Window::get_context").get(rank, offset, destination, bytes);
 }
 DeviceHandle Window::device_handle(MemoryType type, int device) {
-  return core_here(core_, "Window::device_handle").device_handle(type, device);
+  return devices_of(core_, "Window::device_handle").device_handle(type, device);
 }
 
 void Window::close() { open_core(core_, "Window::close").close(); }
@@ -139,7 +152,9 @@ void Window::put_batch(int rank, std::span<const Put> puts) { open_core(core_, "
 void Window::get_batch(int rank, std::span<const Get> gets) { open_core(core_, "get_batch").get_batch(rank, gets); }
 
 void Window::put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  open_core(core_, "put_on").put_on(stream, rank, offset, source, bytes);
+  Core& core = open_core(core_, "put_on");
+  core.check("put_on", rank, offset, source, bytes);
+  core.devices().put_on(stream, rank, offset, source, bytes);
 }
 
 void Window::put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,

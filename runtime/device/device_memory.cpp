@@ -1,4 +1,4 @@
-#include "runtime/rma/device_memory.hpp"
+#include "runtime/device/device_memory.hpp"
 
 #include "runtime/transport/load_store.hpp"
 

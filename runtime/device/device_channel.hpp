@@ -4,7 +4,7 @@
 
 #include <hmc/window.hpp>
 
-#include "runtime/rma/device_memory.hpp"
+#include "runtime/device/device_memory.hpp"
 #include "runtime/rma/fabric.hpp"
 #include "runtime/transport/wire.hpp"
 
@@ -14,7 +14,7 @@ class DeviceChannel : public transport::Channel {
  public:
   /// The peer's memory as mapped in this process; null if the peer's agent copies.
   virtual const DeviceMemory* mapped() const noexcept { return nullptr; }
-  /// Starts a copy. `number` identifies it in DeviceAccess::request; 0: the copy is complete.
+  /// Starts a copy. `number` identifies it on this channel; 0: the copy is complete.
   virtual base::Status begin_put(std::uint64_t offset, const void* source, std::size_t bytes,
                                  std::uint64_t& number) noexcept {
     transport::Ticket ticket = transport::done;

@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
-#include "runtime/rma/core.hpp"
-#include "runtime/rma/device_channel.hpp"
+#include "runtime/device/device_channel.hpp"
+#include "runtime/rma/device_access.hpp"
 
 namespace hmc {
 
@@ -70,13 +70,13 @@ std::byte* here(const rma::Core& core, const Location& location, std::size_t byt
 /// continue to a mapped device.
 class Between {
  public:
-  static constexpr std::size_t half = rma::Core::between_half;
+  static constexpr std::size_t half = rma::DeviceAccess::bounce_half;
   Between(rma::Core& to, int rank) {
     if (const rma::DeviceMemory* const mapped = mapped_at(to, rank)) {
       provider_ = mapped->owner().provider;
       block_ = provider_->take_block(mapped->owner().info.device, 2 * half);
     }
-    start_ = provider_ != nullptr ? block_.data : to.between();
+    start_ = provider_ != nullptr ? block_.data : to.devices().bounce_buffer();
   }
   Between(const Between&) = delete;
   Between& operator=(const Between&) = delete;
