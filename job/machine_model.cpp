@@ -28,7 +28,7 @@ MachineModel machine_model(const base::Env& env, const std::string& file, bool o
     model.origin = file;
     return model;
   }
-  const auto place = collectives::Place::here(
+  const auto place = collectives::MachineKey::here(
       env.transport.empty() ? wire_between_nodes(one_machine) : std::string_view(env.transport), one_machine);
   const std::string kept = place.file(env.cache);
   model.origin = "built in: nothing was measured here";

@@ -5,7 +5,7 @@
 
 namespace hmc::job {
 
-using collectives::Place;
+using collectives::MachineKey;
 using collectives::schedule::CostParameters;
 
 namespace {
@@ -35,7 +35,7 @@ ModelGreeting NetworkModel::greet(const rma::Fabric& fabric) const {
   if (partner_ < 0) return greeting;
   greeting.can_measure = !sanitized && !fabric.waiter.sleeps();
   if (fabric.rank != 0 || folder_.empty()) return greeting;
-  const Place place = Place::here(wire_, one_machine_);
+  const MachineKey place = MachineKey::here(wire_, one_machine_);
   const std::string file = place.file(folder_);
   CostParameters parameters;
   std::string text, why_not;
@@ -75,7 +75,7 @@ CostParameters NetworkModel::agree(rma::TeamCore& world) const {
   }
   if (world.rank() != 0) return *measured;
   const collectives::schedule::LinkCost& link = measured->network;
-  const Place place = Place::here(wire_, one_machine_);
+  const MachineKey place = MachineKey::here(wire_, one_machine_);
   const std::string file = place.file(folder_);
   const bool kept = !file.empty() && collectives::write_whole(file, collectives::text_of(*measured, place));
   log.info("measured {}: L {:.0f} o {:.0f} g {:.0f} ns, {:.3f} ns a byte; {}", wire_, link.latency, link.overhead,

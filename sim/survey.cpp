@@ -8,8 +8,8 @@
 
 namespace hmc::sim {
 
-using collectives::Candidate;
-using collectives::Room;
+using collectives::AreaLimits;
+using collectives::Evaluation;
 using rules::Question;
 using schedule::Algorithm;
 using schedule::Call;
@@ -33,7 +33,7 @@ bool Surveyor::wanted(std::string_view name) const {
 }
 
 /// As in the library: a call that needs more scratch than an area has is cut into sequential pieces.
-Line Surveyor::ours(const Candidate& candidate, const Question& question, const Room& room) {
+Line Surveyor::ours(const Evaluation& candidate, const Question& question, const AreaLimits& room) {
   Call call = call_of(question, deterministic_);
   const std::uint64_t pieces = candidate.pieces;
   call.count = (call.count + pieces - 1) / pieces;
@@ -110,10 +110,10 @@ Line Surveyor::library(const char* name, const rules::Choice& choice, const Shap
 Survey Surveyor::survey(const Question& question) {
   Survey survey;
   survey.question = question;
-  const Room room = collectives::room_of(question.shape.size, question.shape.nodes() == 1);
+  const AreaLimits room = collectives::area_limits(question.shape.size, question.shape.nodes() == 1);
   const Call call = call_of(question, deterministic_);
   const Algorithm* const taken = selector_.choose(question.shape, call, question.bytes, room).algorithm;
-  for (const Candidate& each : selector_.candidates(question.shape, call, question.bytes, room)) {
+  for (const Evaluation& each : selector_.evaluate_all(question.shape, call, question.bytes, room)) {
     if (!wanted(each.algorithm->name)) continue;
     survey.ours.push_back(ours(each, question, room));
     survey.ours.back().taken = each.algorithm == taken;

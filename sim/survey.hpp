@@ -49,7 +49,8 @@ class Surveyor {
  private:
   using Key =
       std::tuple<schedule::Collective, std::string, std::uint64_t, std::uint32_t, std::uint64_t, bool, int, int>;
-  Line ours(const collectives::Candidate& candidate, const rules::Question& question, const collectives::Room& room);
+  Line ours(const collectives::Evaluation& candidate, const rules::Question& question,
+            const collectives::AreaLimits& room);
   Line predict_one(const schedule::Algorithm& algorithm, const rules::Question& question, schedule::Call call);
   Line library(const char* name, const rules::Choice& choice, const schedule::Shape& shape);
   bool wanted(std::string_view name) const;

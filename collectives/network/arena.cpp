@@ -6,7 +6,7 @@ namespace hmc::collectives {
 
 namespace {
 
-Room room_for(const rma::TeamCore& team) noexcept { return room_of(team.size(), team.all_direct()); }
+AreaLimits room_for(const rma::TeamCore& team) noexcept { return area_limits(team.size(), team.all_direct()); }
 
 }  // namespace
 

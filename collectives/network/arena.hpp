@@ -9,7 +9,7 @@
 #include "collectives/args/signature.hpp"
 #include "collectives/network/ledger.hpp"
 #include "collectives/network/report.hpp"
-#include "collectives/select/room.hpp"
+#include "collectives/select/area_limits.hpp"
 #include "runtime/rma/core.hpp"
 
 namespace hmc::collectives {
@@ -45,7 +45,7 @@ class Arena {
   std::byte* scratch(std::uint64_t number) const noexcept { return window_->data() + scratch_offset(number); }
 
   /// The size of each area.
-  const Room& room() const noexcept { return room_; }
+  const AreaLimits& room() const noexcept { return room_; }
 
   static constexpr std::uint64_t alarm_offset = 0;
   static std::uint64_t guard_offset(unsigned round) noexcept { return 64 + std::uint64_t{round} * 8; }
@@ -90,7 +90,7 @@ class Arena {
   static constexpr std::uint64_t control_head = 1024;  // the alarm's line, and guard slots for up to 2^64 ranks
   std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
 
-  Room room_;
+  AreaLimits room_;
   std::uint64_t questions_at_;
   std::uint64_t ledger_at_;
   std::uint64_t first_area_;

@@ -7,7 +7,7 @@
 
 #include "collectives/network/shortcuts.hpp"
 #include "collectives/schedule/schedule.hpp"
-#include "collectives/select/room.hpp"
+#include "collectives/select/area_limits.hpp"
 
 namespace hmc::collectives {
 
@@ -24,11 +24,11 @@ struct Plan {
 /// The last few plans of one rank of a team. One thread.
 class Plans {
  public:
-  Plans(const Room& room, const schedule::Shape& shape, int rank, bool finds_arrivals)
+  Plans(const AreaLimits& room, const schedule::Shape& shape, int rank, bool finds_arrivals)
       : room_(room), shape_(shape), rank_(rank), finds_arrivals_(finds_arrivals) {}
 
   /// Returns the cached plan or builds it. V-forms are built for each call. Null if the schedule needs more than an
-  /// area has, which `longest_piece` should prevent. May throw bad_alloc.
+  /// area has, which `largest_piece` should prevent. May throw bad_alloc.
   std::shared_ptr<const Plan> get(const schedule::Algorithm& algorithm, const schedule::Call& call);
   std::uint64_t scratch_bytes() const noexcept { return room_.scratch_bytes; }
   /// Number of schedules built for calls.
@@ -38,7 +38,7 @@ class Plans {
   static constexpr std::size_t kept = 32;
   std::shared_ptr<Plan> take_place();
 
-  Room room_;
+  AreaLimits room_;
   schedule::Shape shape_;
   int rank_;
   bool finds_arrivals_;

@@ -98,7 +98,7 @@ void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t by
   if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
   fabric_.log.info("{}{} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
                    call.irregular() ? "v" : "", Selector::class_begin(bytes), size_, choice.algorithm->name,
-                   name_of(choice.origin), choice.predicted_ns / 1000);
+                   name_of(choice.source), choice.predicted_ns / 1000);
 }
 
 /// Selects the algorithm and the length of a piece.
@@ -110,7 +110,7 @@ Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) n
     const std::uint64_t extent = extent_of(call);
     const std::uint64_t bytes = extent * call.element_bytes;
     const bool is_users = resolved.signature.kind() != Kind::setup;
-    const Choices::Answer answer = choices_.get(call, bytes, is_users);
+    const ChoiceCache::CachedChoice answer = choices_.get(call, bytes, is_users);
     const Choice& way = answer.choice;
     if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
       return Status::failure(Code::unsupported, "there is no algorithm for this call");

@@ -13,7 +13,7 @@
 #include "collectives/network/numbering.hpp"
 #include "collectives/network/operation.hpp"
 #include "collectives/network/plan.hpp"
-#include "collectives/select/choices.hpp"
+#include "collectives/select/choice_cache.hpp"
 
 namespace hmc::collectives {
 
@@ -205,7 +205,7 @@ class ScheduleTeam final : public base::Progress,
   schedule::Shape shape_;
   bool deterministic_;
   Arena arena_;
-  Choices choices_;
+  ChoiceCache choices_;
   Plans plans_;
   Numbering numbers_;
 

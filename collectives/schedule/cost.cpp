@@ -11,15 +11,15 @@ double one_way(const LinkCost& link, double bytes) { return 2 * link.overhead + 
 
 }  // namespace
 
-/// The core time of all ranks, divided by the cores; 0 if each rank has a core. Between emulated nodes both ends of a
-/// message cost core time per byte.
-double CriticalPath::shared_cores_ns() const {
-  if (parameters_.cores <= 0 || size <= parameters_.cores) return 0;
+/// Emulated nodes only: the core time of all ranks, divided by the cores; 0 if each rank has a core. TCP over loopback
+/// copies at both ends, so both ends of a message cost core time per byte.
+double CriticalPath::emulation_ns() const {
+  if (parameters_.emulation_cores <= 0 || size <= parameters_.emulation_cores) return 0;
   const double near_bytes = cost_.bytes - cost_.network_bytes, near_messages = cost_.messages - cost_.network_messages;
   const double busy = 2 * near_messages * node().overhead +
                       cost_.network_messages * (2 * network().overhead + network().gap) + near_bytes * node().per_byte +
                       2 * cost_.network_bytes * network().per_byte + compute_ns(cost_.copied, cost_.reduced);
-  return busy * size / parameters_.cores;
+  return busy * size / parameters_.emulation_cores;
 }
 
 void CriticalPath::count(double messages, double bytes, bool network) {

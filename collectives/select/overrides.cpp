@@ -16,7 +16,7 @@ namespace hmc::collectives {
 using schedule::Algorithm;
 using schedule::Collective;
 
-std::string names_there_are() {
+std::string valid_names() {
   std::string text;
   for (int i = 0; i < schedule::collective_count; ++i) {
     const auto collective = static_cast<Collective>(i);
@@ -33,12 +33,12 @@ std::string names_there_are() {
 }
 
 bool find_by_name(std::string_view collective, std::string_view algorithm, Collective& found,
-                  const Algorithm*& of_it) noexcept {
+                  const Algorithm*& result) noexcept {
   for (int i = 0; i < schedule::collective_count; ++i) {
     found = static_cast<Collective>(i);
     if (name_of(found) != collective) continue;
-    of_it = schedule::find(found, algorithm);
-    return of_it != nullptr || algorithm == "direct";
+    result = schedule::find(found, algorithm);
+    return result != nullptr || algorithm == "direct";
   }
   return false;
 }
@@ -57,7 +57,7 @@ bool parse_bytes(std::string_view text, std::uint64_t& bytes) noexcept {
   return true;
 }
 
-std::string text_of_bytes(std::uint64_t bytes) {
+std::string format_bytes(std::uint64_t bytes) {
   if (bytes > 0 && bytes % (1 << 20) == 0) return fmt::format("{} MiB", bytes >> 20);
   if (bytes > 0 && bytes % (1 << 10) == 0) return fmt::format("{} KiB", bytes >> 10);
   return fmt::format("{} B", bytes);
@@ -76,20 +76,20 @@ class Row {
   Row(const Json& json, std::size_t number, std::string_view file) : json_(json), number_(number), file_(file) {}
 
   Override read() const {
-    if (!json_.is_object()) refuse("it is no object", fmt::format("give {{{}}}", all_keys));
+    if (!json_.is_object()) refuse("not a JSON object", fmt::format("give {{{}}}", all_keys));
     for (const auto& item : json_.items())
       if (std::find(std::begin(keys), std::end(keys), item.key()) == std::end(keys))
-        refuse(fmt::format("there is no '{}'", item.key()), fmt::format("there are {}", all_keys));
+        refuse(fmt::format("unknown key '{}'", item.key()), fmt::format("valid keys: {}", all_keys));
     Override row;
     const std::string collective = word("collective"), algorithm = word("algorithm");
     if (!find_by_name(collective, algorithm, row.collective, row.algorithm))
-      refuse(fmt::format("there is no '{}:{}'", collective, algorithm), "There are " + names_there_are());
+      refuse(fmt::format("unknown algorithm '{}:{}'", collective, algorithm), "valid: " + valid_names());
     if (json_.contains("bytes_up_to")) row.bytes_up_to = bytes("bytes_up_to");
     if (json_.contains("segment")) row.segment_bytes = bytes("segment");
     if (json_.contains("ranks_up_to")) row.ranks_up_to = ranks("ranks_up_to");
     if (json_.contains("per_node")) row.per_node = ranks("per_node");
     if (row.segment_bytes > 0 && (row.algorithm == nullptr || !row.algorithm->tuned_by.segments))
-      refuse(fmt::format("'{}' has no segments", algorithm), "leave out 'segment'");
+      refuse(fmt::format("'{}' doesn't use segments", algorithm), "omit 'segment'");
     return row;
   }
 
@@ -99,9 +99,9 @@ class Row {
                 hint);
   }
   std::string word(const char* key) const {
-    if (!json_.contains(key)) refuse(fmt::format("'{}' is missing", key), "There are " + names_there_are());
+    if (!json_.contains(key)) refuse(fmt::format("'{}' is missing", key), "valid: " + valid_names());
     const Json& value = json_.at(key);
-    if (!value.is_string()) refuse(fmt::format("'{}' is no text", key), "There are " + names_there_are());
+    if (!value.is_string()) refuse(fmt::format("'{}' isn't a string", key), "valid: " + valid_names());
     return value.get<std::string>();
   }
   std::uint64_t bytes(const char* key) const {
@@ -109,14 +109,14 @@ class Row {
     std::uint64_t bytes = 0;
     if (value.is_number_unsigned()) return value.get<std::uint64_t>();
     if (value.is_string() && parse_bytes(value.get<std::string>(), bytes)) return bytes;
-    refuse(fmt::format("'{}' is no number of bytes: {}", key, value.dump(-1, ' ', true, replace)),
+    refuse(fmt::format("'{}' isn't a number of bytes: {}", key, value.dump(-1, ' ', true, replace)),
            R"(give a number, or "64K", "1M")");
   }
   int ranks(const char* key) const {
     const Json& value = json_.at(key);
     if (value.is_number_unsigned() && value.get<std::uint64_t>() > 0 && value.get<std::uint64_t>() <= INT32_MAX)
       return value.get<int>();
-    refuse(fmt::format("'{}' is no number of ranks: {}", key, value.dump(-1, ' ', true, replace)), "give 1 or more");
+    refuse(fmt::format("'{}' isn't a number of ranks: {}", key, value.dump(-1, ' ', true, replace)), "give 1 or more");
   }
 
   static constexpr auto replace = Json::error_handler_t::replace;
@@ -138,7 +138,7 @@ std::vector<Override> read_overrides(std::string_view text, std::string_view fil
                 "give a JSON array of rows");
   }
   if (!json.is_array())
-    throw Error(Code::invalid_config, "environment", fmt::format("HMC_COLL_FILE={}: it is no array", file),
+    throw Error(Code::invalid_config, "environment", fmt::format("HMC_COLL_FILE={}: not a JSON array", file),
                 fmt::format("give [{{{}}}, ...]", all_keys));
   for (std::size_t i = 0; i < json.size(); ++i) rows.push_back(Row(json[i], i + 1, file).read());
   return rows;

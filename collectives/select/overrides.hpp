@@ -34,12 +34,12 @@ struct Override {
 std::vector<Override> read_overrides(std::string_view text, std::string_view file);
 
 /// All valid names: "barrier: dissemination, ..., direct; broadcast: binomial, ...".
-std::string names_there_are();
-/// Sets `of_it` to the algorithm, or to null for "direct". False if the name is neither.
+std::string valid_names();
+/// Sets `result` to the algorithm, or to null for "direct". False if the name is neither.
 bool find_by_name(std::string_view collective, std::string_view algorithm, schedule::Collective& found,
-                  const schedule::Algorithm*& of_it) noexcept;
+                  const schedule::Algorithm*& result) noexcept;
 /// Parses "64K", "1M", "3G" or "100". False if the text is none of these forms.
 bool parse_bytes(std::string_view text, std::uint64_t& bytes) noexcept;
-std::string text_of_bytes(std::uint64_t bytes);
+std::string format_bytes(std::uint64_t bytes);
 
 }  // namespace hmc::collectives

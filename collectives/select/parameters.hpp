@@ -14,23 +14,23 @@ schedule::CostParameters builtin_parameters(bool one_machine) noexcept;
 
 /// The properties of this machine on which measurements depend. `wire`: the wire between nodes. `one_machine`: all
 /// nodes are emulated on this machine.
-struct Place {
+struct MachineKey {
   std::string machine;
   std::string wire;
   bool one_machine = false;
 
-  static Place here(std::string_view wire, bool one_machine);
+  static MachineKey here(std::string_view wire, bool one_machine);
   /// The path of its file in `folder`; empty if `folder` is.
   std::string file(std::string_view folder) const;
 };
 
-/// A JSON document with a version, the place and the measurements.
-std::string text_of(const schedule::CostParameters& parameters, const Place& place);
+/// A JSON document with a version, the key and the measurements.
+std::string text_of(const schedule::CostParameters& parameters, const MachineKey& key);
 /// Parses that document. False, with the reason in `why_not`, if the text
 ///  - isn't such a document, or has another version;
 ///  - has a value out of range;
-///  - is of another place than `place` (null: any place).
-bool read_parameters(std::string_view text, const Place* place, schedule::CostParameters& parameters,
+///  - is of another key than `key` (null: any key).
+bool read_parameters(std::string_view text, const MachineKey* key, schedule::CostParameters& parameters,
                      std::string& why_not);
 
 /// Reads a whole file; false if it can't be read.

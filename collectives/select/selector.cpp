@@ -26,8 +26,8 @@ const Algorithm* parse(std::string_view item, Collective& collective) {
   const Algorithm* algorithm = nullptr;
   if (colon == std::string_view::npos ||
       !find_by_name(item.substr(0, colon), item.substr(colon + 1), collective, algorithm))
-    throw Error(Code::invalid_config, "environment", fmt::format("HMC_COLL: there is no '{}'", item),
-                "give collective:algorithm,...  There are " + names_there_are());
+    throw Error(Code::invalid_config, "environment", fmt::format("HMC_COLL: unknown algorithm '{}'", item),
+                "give collective:algorithm,...  Valid: " + valid_names());
   return algorithm;
 }
 
@@ -40,23 +40,23 @@ bool rounds_often(const Call& call) noexcept {
 std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const Call& call) noexcept {
   if (algorithm.applies(shape, call)) return {};
   if (schedule::reduces(call.collective)) {
-    if (call.deterministic && !algorithm.deterministic) return "its bits depend on how it is done";
+    if (call.deterministic && !algorithm.deterministic) return "its result depends on the order of reduction";
     if (!call.commutative && !algorithm.keeps_order) return "it doesn't keep the order of ranks";
-    if (call.op == Op::avg) return "no averages over parts of the team";
+    if (call.op == Op::avg) return "no averages over a part of the team";
   }
-  return "no v-forms";
+  return "it doesn't support v-forms";
 }
 
 }  // namespace
 
-std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const Room& room) noexcept {
+std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const AreaLimits& limits) noexcept {
   // All cells of the pairwise exchange together fill one area.
   if (call.collective == Collective::alltoall && algorithm.tuned_by.segments)
-    return room.scratch_bytes / schedule::alltoall_cells;
+    return limits.scratch_bytes / schedule::alltoall_cells;
   return call.segment_bytes;
 }
 
-const char* name_of(Origin origin) noexcept {
+const char* name_of(ChoiceSource origin) noexcept {
   constexpr const char* names[] = {"model", "HMC_COLL", "HMC_COLL_FILE"};
   return names[static_cast<int>(origin)];
 }
@@ -64,7 +64,7 @@ const char* name_of(Origin origin) noexcept {
 Selector::Selector(std::string_view setting, std::vector<Override> overrides,
                    const schedule::CostParameters& parameters)
     : overrides_(std::move(overrides)), parameters_(parameters) {
-  for (const Override& row : overrides_) has_word_[index_of(row.collective)] = true;
+  for (const Override& row : overrides_) has_setting_[index_of(row.collective)] = true;
   while (!setting.empty()) {
     const auto comma = setting.find(',');
     Collective collective{};
@@ -76,22 +76,22 @@ Selector::Selector(std::string_view setting, std::vector<Override> overrides,
 
 void Selector::force(Collective collective, const Algorithm* algorithm) noexcept {
   forced_[index_of(collective)] = algorithm;
-  has_word_[index_of(collective)] =
+  has_setting_[index_of(collective)] =
       algorithm != nullptr || std::any_of(overrides_.begin(), overrides_.end(),
                                           [&](const Override& row) { return row.collective == collective; });
   ++version_;
 }
 
-std::uint32_t Selector::said(const Shape& shape, Collective collective, std::uint64_t bytes) const noexcept {
-  if (!has_word_[index_of(collective)]) return 0;
+std::uint32_t Selector::setting_for(const Shape& shape, Collective collective, std::uint64_t bytes) const noexcept {
+  if (!has_setting_[index_of(collective)]) return 0;
   if (forced_[index_of(collective)] != nullptr) return 1;
   for (std::size_t i = 0; i < overrides_.size(); ++i)
     if (overrides_[i].covers(shape, collective, bytes)) return static_cast<std::uint32_t>(i) + 2;
   return 0;
 }
 
-const Algorithm* Selector::wanted(std::uint32_t said, Collective collective) const noexcept {
-  return said == 0 ? nullptr : said == 1 ? forced_[index_of(collective)] : overrides_[said - 2].algorithm;
+const Algorithm* Selector::algorithm_of(std::uint32_t setting, Collective collective) const noexcept {
+  return setting == 0 ? nullptr : setting == 1 ? forced_[index_of(collective)] : overrides_[setting - 2].algorithm;
 }
 
 std::uint64_t Selector::class_begin(std::uint64_t bytes) noexcept {
@@ -107,30 +107,30 @@ std::uint64_t Selector::class_end(std::uint64_t bytes) noexcept {
 }
 
 /// Evaluates the size class of `bytes`, so all sizes of a class have the same cost.
-Candidate Selector::consider(const Algorithm& algorithm, const Shape& shape, const Call& args, std::uint64_t bytes,
-                             const Room& room, bool exact) const noexcept {
-  Candidate candidate;
+Evaluation Selector::evaluate(const Algorithm& algorithm, const Shape& shape, const Call& args, std::uint64_t bytes,
+                              const AreaLimits& limits, bool exact) const noexcept {
+  Evaluation candidate;
   candidate.algorithm = &algorithm;
   Call call = args;
-  call.segment_bytes = segment_for(algorithm, call, room);
+  call.segment_bytes = segment_for(algorithm, call, limits);
   candidate.why_not = why_not(algorithm, shape, call);
   if (candidate.why_not.empty() && exact && !algorithm.deterministic)
-    candidate.why_not = "it rounds 16-bit floats more than once";
+    candidate.why_not = "it rounds narrow floats in every step";
   if (candidate.why_not.empty() && algorithm.hierarchical && shape.per_node == 1)
-    candidate.why_not = "for several ranks per node";
+    candidate.why_not = "it requires several ranks per node";
   const std::uint64_t count = bytes > 0 ? std::max<std::uint64_t>(class_begin(bytes) / call.element_bytes, 1) : 0;
   const std::uint64_t largest = class_end(bytes) / call.element_bytes;
   candidate.longest =
-      fits(algorithm, shape, call, largest, room) ? largest : longest_piece(algorithm, shape, call, room);
+      fits(algorithm, shape, call, largest, limits) ? largest : largest_piece(algorithm, shape, call, limits);
   if (candidate.why_not.empty() && bytes > 0 && candidate.longest == 0)
-    candidate.why_not = "it needs more than an area of scratch has";
+    candidate.why_not = "one element exceeds a scratch area";
   if (!candidate.why_not.empty()) return candidate;
   candidate.pieces = count > candidate.longest ? (count + candidate.longest - 1) / candidate.longest : 1;
   if (candidate.longest < largest && schedule::has_blocks(call.collective) && !call.irregular()) {
     const std::uint64_t one = 1;
     Call cut = call;
     cut.counts = {&one, 1};
-    if (!algorithm.applies(shape, cut)) candidate.why_not = "too large for one piece, and no v-forms";
+    if (!algorithm.applies(shape, cut)) candidate.why_not = "too large for one piece, and it doesn't support v-forms";
   }
   call.count = candidate.pieces == 1 ? count : (count + candidate.pieces - 1) / candidate.pieces;
   schedule::CriticalPath path(shape, parameters_);
@@ -148,37 +148,39 @@ bool Selector::any_exact(const Shape& shape, const Call& call) const noexcept {
   });
 }
 
-Choice Selector::choose(const Shape& shape, const Call& call, std::uint64_t bytes, const Room& room) const noexcept {
-  const std::uint32_t outside = said(shape, call.collective, bytes);
-  if (const Algorithm* const algorithm = wanted(outside, call.collective)) {
+Choice Selector::choose(const Shape& shape, const Call& call, std::uint64_t bytes,
+                        const AreaLimits& limits) const noexcept {
+  const std::uint32_t setting = setting_for(shape, call.collective, bytes);
+  if (const Algorithm* const algorithm = algorithm_of(setting, call.collective)) {
     Call tuned = call;
-    if (outside > 1 && overrides_[outside - 2].segment_bytes > 0)
-      tuned.segment_bytes = overrides_[outside - 2].segment_bytes;
-    const Candidate candidate = consider(*algorithm, shape, tuned, bytes, room, false);
+    if (setting > 1 && overrides_[setting - 2].segment_bytes > 0)
+      tuned.segment_bytes = overrides_[setting - 2].segment_bytes;
+    const Evaluation candidate = evaluate(*algorithm, shape, tuned, bytes, limits, false);
     // An algorithm that a setting selects must be possible, not efficient.
     const bool possible = algorithm->applies(shape, call) && (candidate.longest > 0 || bytes == 0) &&
                           (candidate.why_not.empty() || (algorithm->hierarchical && shape.per_node == 1));
     if (possible)
-      return {algorithm, candidate.longest, segment_for(*algorithm, tuned, room),
-              outside == 1 ? Origin::forced : Origin::file, candidate.cost.ns};
+      return {algorithm, candidate.longest, segment_for(*algorithm, tuned, limits),
+              setting == 1 ? ChoiceSource::forced : ChoiceSource::file, candidate.cost.ns};
   }
   Choice best;
   const bool exact = any_exact(shape, call);
   for (const Algorithm& algorithm : schedule::algorithms()) {
     if (algorithm.collective != call.collective) continue;
-    const Candidate candidate = consider(algorithm, shape, call, bytes, room, exact);
+    const Evaluation candidate = evaluate(algorithm, shape, call, bytes, limits, exact);
     if (!candidate.why_not.empty() || (best.algorithm != nullptr && candidate.cost.ns >= best.predicted_ns)) continue;
-    best = {&algorithm, candidate.longest, segment_for(algorithm, call, room), Origin::model, candidate.cost.ns};
+    best = {&algorithm, candidate.longest, segment_for(algorithm, call, limits), ChoiceSource::model,
+            candidate.cost.ns};
   }
   return best;
 }
 
-std::vector<Candidate> Selector::candidates(const Shape& shape, const Call& call, std::uint64_t bytes,
-                                            const Room& room) const {
-  std::vector<Candidate> all;
+std::vector<Evaluation> Selector::evaluate_all(const Shape& shape, const Call& call, std::uint64_t bytes,
+                                               const AreaLimits& limits) const {
+  std::vector<Evaluation> all;
   const bool exact = any_exact(shape, call);
   for (const Algorithm& algorithm : schedule::algorithms())
-    if (algorithm.collective == call.collective) all.push_back(consider(algorithm, shape, call, bytes, room, exact));
+    if (algorithm.collective == call.collective) all.push_back(evaluate(algorithm, shape, call, bytes, limits, exact));
   return all;
 }
 

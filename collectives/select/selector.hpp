@@ -9,37 +9,39 @@
 
 #include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/schedule.hpp"
+#include "collectives/select/area_limits.hpp"
 #include "collectives/select/overrides.hpp"
-#include "collectives/select/room.hpp"
 
 namespace hmc::collectives {
 
 /// The source of a choice.
-enum class Origin : std::uint8_t { model, forced, file };
-const char* name_of(Origin origin) noexcept;
+enum class ChoiceSource : std::uint8_t { model, forced, file };
+const char* name_of(ChoiceSource origin) noexcept;
 
 struct Choice {
   const schedule::Algorithm* algorithm = nullptr;  ///< null: no algorithm supports the call
-  std::uint64_t longest = 0;                       ///< maximum elements of a piece
+  std::uint64_t longest = 0;                       ///< elements of the largest piece
   std::uint64_t segment_bytes = 0;                 ///< for Call::segment_bytes
-  Origin origin = Origin::model;
+  ChoiceSource source = ChoiceSource::model;
   double predicted_ns = 0;
 };
 
 /// One algorithm, evaluated for a call.
-struct Candidate {
+struct Evaluation {
   const schedule::Algorithm* algorithm = nullptr;
   std::string_view why_not;   ///< why it can't be chosen; empty: it can
-  std::uint64_t longest = 0;  ///< maximum elements of a piece
+  std::uint64_t longest = 0;  ///< elements of the largest piece
   std::uint64_t pieces = 1;
   schedule::Cost cost;  ///< of all pieces
 };
 
 /// The segment size that the library passes to this algorithm for a call.
-std::uint64_t segment_for(const schedule::Algorithm& algorithm, const schedule::Call& call, const Room& room) noexcept;
+std::uint64_t segment_for(const schedule::Algorithm& algorithm, const schedule::Call& call,
+                          const AreaLimits& limits) noexcept;
 
 /// Priority: HMC_COLL, then the rows of HMC_COLL_FILE, then the cheapest algorithm by the cost model. The choice
-/// depends only on settings, team, call and room. These are equal on all ranks, so all ranks choose the same algorithm.
+/// depends only on settings, team, call and area limits. These are equal on all ranks, so all ranks choose the same
+/// algorithm.
 class Selector {
  public:
   /// `setting`: "allreduce:ring,broadcast:binomial". Throws Error{invalid_config} with the valid names.
@@ -49,26 +51,27 @@ class Selector {
   /// `bytes`: of the vector, or of the largest block. A forced algorithm, or one of a row, is ignored if it doesn't
   /// apply to the call.
   Choice choose(const schedule::Shape& shape, const schedule::Call& call, std::uint64_t bytes,
-                const Room& room) const noexcept;
+                const AreaLimits& limits) const noexcept;
   /// Every algorithm of the call's collective. The model chooses the cheapest one whose `why_not` is empty.
-  std::vector<Candidate> candidates(const schedule::Shape& shape, const schedule::Call& call, std::uint64_t bytes,
-                                    const Room& room) const;
+  std::vector<Evaluation> evaluate_all(const schedule::Shape& shape, const schedule::Call& call, std::uint64_t bytes,
+                                       const AreaLimits& limits) const;
 
   /// The setting that applies: 0 none, 1 forced, i + 2 row i of the file. Cheap: called for every collective.
-  std::uint32_t said(const schedule::Shape& shape, schedule::Collective collective, std::uint64_t bytes) const noexcept;
+  std::uint32_t setting_for(const schedule::Shape& shape, schedule::Collective collective,
+                            std::uint64_t bytes) const noexcept;
   /// True if a setting selects a schedule, which then replaces the form by load and store.
   bool wants_schedule(const schedule::Shape& shape, schedule::Collective collective,
                       std::uint64_t bytes) const noexcept {
-    if (!has_word_[static_cast<std::size_t>(collective)]) [[likely]]
+    if (!has_setting_[static_cast<std::size_t>(collective)]) [[likely]]
       return false;
-    return wanted(said(shape, collective, bytes), collective) != nullptr;
+    return algorithm_of(setting_for(shape, collective, bytes), collective) != nullptr;
   }
   /// True if no setting concerns the collective, at any size.
   bool is_free(schedule::Collective collective) const noexcept {
-    return !has_word_[static_cast<std::size_t>(collective)];
+    return !has_setting_[static_cast<std::size_t>(collective)];
   }
   void force(schedule::Collective collective, const schedule::Algorithm* algorithm) noexcept;
-  /// Increases with each change; Choices drops its cache then.
+  /// Increases with each change; ChoiceCache is cleared then.
   std::uint64_t version() const noexcept { return version_; }
   const schedule::CostParameters& parameters() const noexcept { return parameters_; }
 
@@ -78,13 +81,13 @@ class Selector {
   static std::uint64_t class_end(std::uint64_t bytes) noexcept;
 
  private:
-  const schedule::Algorithm* wanted(std::uint32_t said, schedule::Collective collective) const noexcept;
-  Candidate consider(const schedule::Algorithm& algorithm, const schedule::Shape& shape, const schedule::Call& call,
-                     std::uint64_t bytes, const Room& room, bool exact) const noexcept;
+  const schedule::Algorithm* algorithm_of(std::uint32_t setting, schedule::Collective collective) const noexcept;
+  Evaluation evaluate(const schedule::Algorithm& algorithm, const schedule::Shape& shape, const schedule::Call& call,
+                      std::uint64_t bytes, const AreaLimits& limits, bool exact) const noexcept;
   bool any_exact(const schedule::Shape& shape, const schedule::Call& call) const noexcept;
 
   std::array<const schedule::Algorithm*, schedule::collective_count> forced_{};
-  std::array<bool, schedule::collective_count> has_word_{};
+  std::array<bool, schedule::collective_count> has_setting_{};
   std::vector<Override> overrides_;
   schedule::CostParameters parameters_;
   std::uint64_t version_ = 0;

@@ -15,7 +15,7 @@ namespace hmc::launcher {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using collectives::Candidate;
+using collectives::Evaluation;
 using collectives::Selector;
 using collectives::schedule::Call;
 using collectives::schedule::Collective;
@@ -56,7 +56,7 @@ std::string content_of(const std::string& file) {
   return text;
 }
 
-Json json_of(const Candidate& candidate) {
+Json json_of(const Evaluation& candidate) {
   Json json{{"algorithm", candidate.algorithm->name}, {"why_not", candidate.why_not}};
   if (!candidate.why_not.empty()) return json;
   const auto& cost = candidate.cost;
@@ -80,17 +80,17 @@ Json json_of(const Question& question, const Shape& shape, const Call& call, std
   return json;
 }
 
-std::vector<Candidate> cheapest_first(std::vector<Candidate> candidates) {
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+std::vector<Evaluation> cheapest_first(std::vector<Evaluation> candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Evaluation& a, const Evaluation& b) {
     return a.why_not.empty() == b.why_not.empty() ? a.cost.ns < b.cost.ns : a.why_not.empty();
   });
   return candidates;
 }
 
-std::string origin_of(const collectives::Choice& choice, std::uint32_t said) {
-  if (choice.origin == collectives::Origin::file) return fmt::format("row {} of HMC_COLL_FILE", said - 1);
-  if (choice.origin == collectives::Origin::forced) return "forced by HMC_COLL";
-  return said == 0 ? "the cheapest by the model" : "the cheapest by the model; the forced one doesn't apply";
+std::string origin_of(const collectives::Choice& choice, std::uint32_t setting) {
+  if (choice.source == collectives::ChoiceSource::file) return fmt::format("row {} of HMC_COLL_FILE", setting - 1);
+  if (choice.source == collectives::ChoiceSource::forced) return "forced by HMC_COLL";
+  return setting == 0 ? "the cheapest by the model" : "the cheapest by the model; the forced one doesn't apply";
 }
 
 }  // namespace
@@ -110,17 +110,17 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   const std::string rows = env.coll_file.empty() ? "" : content_of(env.coll_file);
   const Selector selector(env.coll, collectives::read_overrides(rows, env.coll_file), model.parameters);
   const bool one_node = shape.nodes() == 1;
-  const collectives::Room room = collectives::room_of(shape.size, one_node);
+  const collectives::AreaLimits room = collectives::area_limits(shape.size, one_node);
 
   const collectives::Choice choice = selector.choose(shape, call, bytes, room);
   Json facts = json_of(question, shape, call, bytes);
   facts["parameters"] = model.origin;
   facts["taken"] = choice.algorithm == nullptr ? Json() : Json(choice.algorithm->name);
   facts["why"] = choice.algorithm == nullptr ? "no algorithm applies to this call"
-                                             : origin_of(choice, selector.said(shape, call.collective, bytes));
+                                             : origin_of(choice, selector.setting_for(shape, call.collective, bytes));
   facts["direct"] = one_node && !selector.wants_schedule(shape, call.collective, bytes);
   facts["candidates"] = Json::array();
-  for (const Candidate& candidate : cheapest_first(selector.candidates(shape, call, bytes, room)))
+  for (const Evaluation& candidate : cheapest_first(selector.evaluate_all(shape, call, bytes, room)))
     facts["candidates"].push_back(json_of(candidate));
   return facts;
 }
@@ -129,7 +129,7 @@ std::string explanation_as_text(const nlohmann::ordered_json& facts) {
   const auto word = [](const Json& json) { return json.get<std::string>(); };
   const auto number = [](const Json& json) { return json.get<double>(); };
   const auto size = [&](const Json& json) {
-    return collectives::text_of_bytes(static_cast<std::uint64_t>(number(json) + 0.5));
+    return collectives::format_bytes(static_cast<std::uint64_t>(number(json) + 0.5));
   };
   std::string text = fmt::format("{} of {}, {} ranks, {} per node", word(facts["collective"]), size(facts["bytes"]),
                                  facts["ranks"].get<int>(), facts["per_node"].get<int>());

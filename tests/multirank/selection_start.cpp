@@ -19,7 +19,7 @@
 namespace hmc {
 namespace {
 
-using collectives::Place;
+using collectives::MachineKey;
 using collectives::schedule::CostParameters;
 
 struct TemporaryFolder {
@@ -94,7 +94,7 @@ TEST(SelectionStart, all_ranks_use_the_cached_parameters) {
   const TemporaryFolder folder;
   CostParameters peculiar;
   peculiar.network = {1234, 567, 89, 0.25};
-  const Place here = Place::here("tcp", true);
+  const MachineKey here = MachineKey::here("tcp", true);
   ASSERT_TRUE(collectives::write_whole(here.file(folder.path), collectives::text_of(peculiar, here)));
   for (const int nodes : {2, 3})
     for (const std::string& text : start(
@@ -105,7 +105,7 @@ TEST(SelectionStart, all_ranks_use_the_cached_parameters) {
 
 TEST(SelectionStart, unusable_cache_does_no_harm) {
   const TemporaryFolder folder;
-  folder.write(std::filesystem::path(Place::here("tcp", true).file(folder.path)).filename(), "{\"hmc_model\": ");
+  folder.write(std::filesystem::path(MachineKey::here("tcp", true).file(folder.path)).filename(), "{\"hmc_model\": ");
   for (const std::string& cache : {folder.path, std::string(), std::string("/proc/nowhere")}) {
     std::vector<CostParameters> seen(2);
     for (const std::string& text : start(
@@ -119,7 +119,7 @@ TEST(SelectionStart, unusable_cache_does_no_harm) {
 
 TEST(SelectionStart, measured_parameters_are_agreed_on_and_cached) {
   const TemporaryFolder folder;
-  const Place here = Place::here("tcp", true);
+  const MachineKey here = MachineKey::here("tcp", true);
   std::string text, why_not;
   std::vector<CostParameters> seen(3);
   // Measurements of a busy machine are rejected: repeat until the machine is idle for a moment.

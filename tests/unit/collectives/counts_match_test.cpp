@@ -12,7 +12,7 @@ namespace {
 TEST(CountsMatch, comparison_fits_into_the_areas_of_any_team) {
   for (const bool one_node : {false, true}) {
     for (const int size : {2, 3, 64, 2047, 2048, 2049, 2050, 4096, 100'000, 1'000'000}) {
-      const Room room = room_of(size, one_node);
+      const AreaLimits room = area_limits(size, one_node);
       for (std::uint64_t piece = 0; piece < 3; ++piece) {
         const Comparison way = comparison(piece, room.scratch_bytes);
         ASSERT_NE(way.algorithm, nullptr);

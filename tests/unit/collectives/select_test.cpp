@@ -12,7 +12,7 @@
 
 #include "collectives/network/plan.hpp"
 #include "collectives/schedule/algorithms/registry.hpp"
-#include "collectives/select/choices.hpp"
+#include "collectives/select/choice_cache.hpp"
 #include "collectives/select/parameters.hpp"
 
 namespace hmc::collectives {
@@ -35,7 +35,7 @@ Call allreduce(std::uint64_t bytes) {
 
 std::string chosen(const Selector& selector, const Shape& shape, const Call& call) {
   const std::uint64_t bytes = call.count * call.element_bytes;
-  return std::string(selector.choose(shape, call, bytes, room_of(shape.size, shape.nodes() == 1)).algorithm->name);
+  return std::string(selector.choose(shape, call, bytes, area_limits(shape.size, shape.nodes() == 1)).algorithm->name);
 }
 
 std::string complaint(std::string_view rows) {
@@ -59,8 +59,8 @@ TEST(Overrides, first_matching_row_is_used) {
   EXPECT_EQ(chosen(selector, {9, 1}, allreduce(8)), "fold_slices");
   EXPECT_EQ(chosen(selector, {16, 2}, allreduce(4096)), "ring_segmented");
   EXPECT_EQ(chosen(selector, {16, 2}, allreduce(4100)), "fold_slices");
-  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, room_of(16, false)).segment_bytes, 1024U);
-  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, room_of(16, false)).origin, Origin::file);
+  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, area_limits(16, false)).segment_bytes, 1024U);
+  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, area_limits(16, false)).source, ChoiceSource::file);
 }
 
 TEST(Overrides, forced_algorithm_precedes_rows_and_unsupported_ones_are_skipped) {
@@ -68,9 +68,9 @@ TEST(Overrides, forced_algorithm_precedes_rows_and_unsupported_ones_are_skipped)
   EXPECT_EQ(chosen(Selector("allreduce:swing", rows), {8, 1}, allreduce(64)), "swing");
   Call ordered = allreduce(64);
   ordered.commutative = false;
-  const Choice choice = Selector("allreduce:swing", rows).choose({8, 1}, ordered, 64, room_of(8, false));
+  const Choice choice = Selector("allreduce:swing", rows).choose({8, 1}, ordered, 64, area_limits(8, false));
   EXPECT_TRUE(choice.algorithm->keeps_order);
-  EXPECT_EQ(choice.origin, Origin::model);
+  EXPECT_EQ(choice.source, ChoiceSource::model);
 }
 
 TEST(Overrides, direct_selects_load_and_store_and_others_disable_it) {
@@ -94,17 +94,18 @@ TEST(Overrides, errors_name_their_row_and_the_valid_names) {
     EXPECT_NE(text.find("rows.json"), std::string::npos) << text;
   };
   expect("[\n{\"collective\": }]", "line 2", "array of rows");
-  expect("{}", "no array", "collective, algorithm");
+  expect("{}", "not a JSON array", "collective, algorithm");
   expect(R"([{"collective": "allreduce", "algorithm": "ring"}, {"collective": "allreduce", "algorithm": "rung"}])",
-         "row 2: there is no 'allreduce:rung'", "swing");
-  expect(R"([{"collective": "alreduce", "algorithm": "ring"}])", "row 1: there is no 'alreduce:ring'",
+         "row 2: unknown algorithm 'allreduce:rung'", "swing");
+  expect(R"([{"collective": "alreduce", "algorithm": "ring"}])", "row 1: unknown algorithm 'alreduce:ring'",
          "reduce_scatter: ");
   expect(R"([{"algorithm": "ring"}])", "'collective' is missing", "barrier: dissemination");
-  expect(R"([{"collective": "allreduce", "algorithm": "ring", "bytes": 3}])", "there is no 'bytes'", "bytes_up_to");
-  expect(R"([{"collective": "allreduce", "algorithm": "ring", "bytes_up_to": "3Q"}])", "no number of bytes", "64K");
-  expect(R"([{"collective": "allreduce", "algorithm": "ring", "ranks_up_to": 0}])", "no number of ranks", "1 or more");
-  expect(R"([{"collective": "allreduce", "algorithm": "ring", "segment": 64}])", "'ring' has no segments", "segment");
-  expect(R"([7])", "row 1: it is no object", "collective");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring", "bytes": 3}])", "unknown key 'bytes'", "bytes_up_to");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring", "bytes_up_to": "3Q"}])", "a number of bytes", "64K");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring", "ranks_up_to": 0}])", "a number of ranks", "1 or more");
+  expect(R"([{"collective": "allreduce", "algorithm": "ring", "segment": 64}])", "'ring' doesn't use segments",
+         "segment");
+  expect(R"([7])", "row 1: not a JSON object", "collective");
 }
 
 TEST(Selector, selected_algorithm_is_the_cheapest_candidate) {
@@ -114,10 +115,10 @@ TEST(Selector, selected_algorithm_is_the_cheapest_candidate) {
       for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{5000}, std::uint64_t{1} << 20}) {
         Call call = allreduce(bytes);
         call.collective = static_cast<Collective>(c);
-        const Room room = room_of(shape.size, shape.nodes() == 1);
+        const AreaLimits room = area_limits(shape.size, shape.nodes() == 1);
         const Choice choice = selector.choose(shape, call, bytes, room);
         if (choice.algorithm == nullptr) continue;
-        for (const Candidate& candidate : selector.candidates(shape, call, bytes, room)) {
+        for (const Evaluation& candidate : selector.evaluate_all(shape, call, bytes, room)) {
           if (candidate.algorithm == choice.algorithm) {
             EXPECT_EQ(candidate.why_not, "");
           }
@@ -165,9 +166,9 @@ TEST(Selector, sizes_of_one_class_are_adjacent) {
   EXPECT_EQ(Selector::class_begin(1 << 20), 1U << 20);
 }
 
-TEST(Choices, choice_is_cached_until_a_change) {
+TEST(ChoiceCache, choice_is_cached_until_a_change) {
   Selector selector;
-  Choices choices(selector, {8, 1}, room_of(8, false));
+  ChoiceCache choices(selector, {8, 1}, area_limits(8, false));
   EXPECT_TRUE(choices.get(allreduce(8192), 8192).is_new);
   EXPECT_FALSE(choices.get(allreduce(8192), 8192).is_new);
   EXPECT_FALSE(choices.get(allreduce(8200), 8200).is_new);
@@ -186,13 +187,13 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-TEST(Choices, choices_for_hundred_thousand_ranks_are_fast_and_small) {
+TEST(ChoiceCache, choices_for_hundred_thousand_ranks_are_fast_and_small) {
   const Shape shape{100'000, 8};
-  const Room room = room_of(shape.size, false);
+  const AreaLimits room = area_limits(shape.size, false);
   const Selector selector;
   double least = 1;  // minimum of ten runs, which excludes cold caches
   for (int time = 0; time < 10; ++time) {
-    Choices choices(selector, shape, room);
+    ChoiceCache choices(selector, shape, room);
     Plans plans(room, shape, 77'777, false);
     const double start = cpu_seconds();
     for (const std::uint64_t bytes : {8U, 4096U}) {
@@ -211,13 +212,13 @@ TEST(Choices, choices_for_hundred_thousand_ranks_are_fast_and_small) {
 
 // TeamExchange's calls between nodes: a barrier, and an allgather of 256 bytes per rank. In larger teams the allgather
 // exceeds one area and is split into pieces.
-TEST(Choices, team_creation_steps_grow_with_log_n) {
+TEST(ChoiceCache, team_creation_steps_grow_with_log_n) {
   const Selector selector;
   std::size_t of_half = 0;
   for (int size = 8; size <= 256; size *= 2) {
     const Shape shape{size, 1};
-    const Room room = room_of(size, false);
-    Choices choices(selector, shape, room);
+    const AreaLimits room = area_limits(size, false);
+    ChoiceCache choices(selector, shape, room);
     Plans plans(room, shape, size / 2, false);
     std::size_t steps = 0;
     for (const Collective collective : {Collective::barrier, Collective::allgather}) {
@@ -239,8 +240,8 @@ TEST(ScratchSpace, pieces_of_every_algorithm_fit) {
     for (const Shape& shape : {Shape{1, 1}, Shape{2, 1}, Shape{9, 3}, Shape{64, 8}}) {
       Call call = allreduce(0);
       call.collective = algorithm.collective;
-      const Room room = room_of(shape.size, false);
-      const std::uint64_t longest = longest_piece(algorithm, shape, call, room);
+      const AreaLimits room = area_limits(shape.size, false);
+      const std::uint64_t longest = largest_piece(algorithm, shape, call, room);
       ASSERT_GT(longest, 0U) << algorithm.name;
       call.count = longest;
       if (algorithm.collective == Collective::alltoall && algorithm.tuned_by.segments)
@@ -269,9 +270,9 @@ TEST(Selector, ranks_that_share_cores_use_the_least_total_work) {
   parameters.network = {500, 2200, 2900, 0.18};
   parameters.copy = parameters.reduce = parameters.node.per_byte = 0.03;
   const auto taken = [&](double cores, std::uint64_t bytes) {
-    parameters.cores = cores;
+    parameters.emulation_cores = cores;
     const Choice choice =
-        Selector({}, {}, parameters).choose(shape, allreduce(bytes), bytes, room_of(shape.size, false));
+        Selector({}, {}, parameters).choose(shape, allreduce(bytes), bytes, area_limits(shape.size, false));
     return std::pair(std::string(choice.algorithm->name), choice.predicted_ns);
   };
   for (const std::uint64_t bytes : {std::uint64_t{1} << 20, std::uint64_t{4} << 20}) {
@@ -287,9 +288,9 @@ TEST(ParametersFile, written_file_is_read_back_without_leftovers) {
   const TemporaryFolder folder;
   CostParameters written;
   written.network = {628.25, 1941, 3521.5, 0.125};
-  written.cores = 12;
+  written.emulation_cores = 12;
   written.reduce = 0.0275;
-  const Place here = Place::here("ucx", true);
+  const MachineKey here = MachineKey::here("ucx", true);
   const std::string file = here.file(folder.path + "/deeper/still");
   ASSERT_TRUE(write_whole(file, text_of(written, here)));
   ASSERT_TRUE(write_whole(file, text_of(written, here)));
@@ -301,12 +302,12 @@ TEST(ParametersFile, written_file_is_read_back_without_leftovers) {
   int files = 0;
   for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator(folder.path + "/deeper/still")) ++files;
   EXPECT_EQ(files, 1);
-  EXPECT_NE(here.file("x"), Place::here("ucx", false).file("x"));
+  EXPECT_NE(here.file("x"), MachineKey::here("ucx", false).file("x"));
   EXPECT_EQ(here.file(""), "");
 }
 
 TEST(ParametersFile, file_of_another_machine_or_version_is_rejected_with_a_reason) {
-  const Place here = Place::here("ucx", false);
+  const MachineKey here = MachineKey::here("ucx", false);
   const std::string good = text_of(CostParameters{}, here);
   const auto refused = [&](std::string text) {
     CostParameters read;

@@ -1,0 +1,40 @@
+// ChoiceCache: a team's cache of its Selector's choices.
+#pragma once
+
+#include <array>
+
+#include "collectives/select/selector.hpp"
+
+namespace hmc::collectives {
+
+/// For one thread. Calls that differ only within a size class share a choice, which is computed once.
+class ChoiceCache {
+ public:
+  ChoiceCache(const Selector& selector, const schedule::Shape& shape, const AreaLimits& limits)
+      : selector_(selector), shape_(shape), limits_(limits) {}
+
+  struct CachedChoice {
+    Choice choice;
+    bool is_new = false;  ///< the first such choice for a call of the user
+  };
+  /// `is_users`: the call is the user's, not an internal one.
+  CachedChoice get(const schedule::Call& call, std::uint64_t bytes, bool is_users = true) noexcept;
+  const AreaLimits& limits() const noexcept { return limits_; }
+
+ private:
+  struct CacheEntry {
+    std::uint64_t key = 0;  ///< the lowest bit is set in a used entry
+    std::uint64_t begin = 0;
+    Choice choice;
+    bool is_reported = false;  ///< returned for a call of the user before
+  };
+  static constexpr std::size_t entry_count = 256;
+
+  const Selector& selector_;
+  schedule::Shape shape_;
+  AreaLimits limits_;
+  std::uint64_t version_ = 0;
+  std::array<CacheEntry, entry_count> entries_{};
+};
+
+}  // namespace hmc::collectives
