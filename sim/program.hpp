@@ -47,7 +47,6 @@ class Program {
   /// The slots of all ranks are in one array; a rank's slots begin here.
   std::uint64_t slots_begin(int index) const { return slots_[static_cast<std::size_t>(index)]; }
   std::uint64_t slots() const { return slots_.back(); }
-  std::uint64_t total_ops() const { return total_ops_; }
 
  private:
   void translate(const schedule::Schedule& schedule, const Model& model, std::vector<Op>& out) const;

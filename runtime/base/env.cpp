@@ -149,8 +149,6 @@ std::optional<std::string> from_getenv(std::string_view name) {
 
 std::span<const EnvVar> env_table() noexcept { return table; }
 
-std::span<const std::string_view> Env::foreign_names() noexcept { return foreign_table; }
-
 std::string Env::library(std::string_view variable) { return from_getenv(variable).value_or(""); }
 
 std::string Env::device_sharing() {

@@ -39,9 +39,8 @@ class Env {
   std::string node;      ///< a label; ranks with different labels are on different (emulated) nodes
   std::string launcher;  ///< the launcher that set the above; empty: set by hand
 
-  // variables of other launchers: those of foreign_names() that are set
+  // variables of other launchers that are set
   std::map<std::string, std::string, std::less<>> foreign;
-  static std::span<const std::string_view> foreign_names() noexcept;
 
   /// The value of an HMC_*_LIBRARY variable; empty if not set. Read at the first use of the library.
   static std::string library(std::string_view variable);

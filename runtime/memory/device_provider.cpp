@@ -194,13 +194,6 @@ base::Status DeviceProvider::copy_async(const Transfer& transfer, Stream& stream
   return failures_.to_status(on_device(*vendor_, stream.device(), [&] { return put(transfer, stream.native()); }));
 }
 
-base::Status DeviceProvider::fill_async(void* destination, unsigned char value, std::size_t bytes,
-                                        Stream& stream) const noexcept {
-  if (bytes == 0) return {};
-  return failures_.to_status(
-      on_device(*vendor_, stream.device(), [&] { return vendor_->fill(destination, value, bytes, stream.native()); }));
-}
-
 int DeviceProvider::device_of(const void* address) const noexcept {
   const int device = vendor_->query(address).device;
   return device >= 0 && device < vendor_->device_count() ? device : 0;
@@ -213,12 +206,6 @@ base::Status DeviceProvider::copy(const Transfer& transfer) const noexcept {
   if (device < 0) device = device_of(reads ? transfer.source : transfer.destination);
   Lease lease(*this, device);
   return failures_.to_status(lease.run([&](void* stream) { return put(transfer, stream); }));
-}
-
-base::Status DeviceProvider::fill(void* destination, unsigned char value, std::size_t bytes) const noexcept {
-  if (bytes == 0) return {};
-  Lease lease(*this, device_of(destination));
-  return failures_.to_status(lease.run([&](void* stream) { return vendor_->fill(destination, value, bytes, stream); }));
 }
 
 base::Status DeviceProvider::copy_within(void* destination, const void* source, std::size_t bytes) const noexcept {

@@ -41,10 +41,7 @@ class DeviceProvider final : public Provider {
   std::string why_no_gates(int device) const override;
 
   base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept override;
-  base::Status fill_async(void* destination, unsigned char value, std::size_t bytes,
-                          Stream& stream) const noexcept override;
   base::Status copy(const Transfer& transfer) const noexcept override;
-  base::Status fill(void* destination, unsigned char value, std::size_t bytes) const noexcept override;
   base::Status copy_within(void* destination, const void* source, std::size_t bytes) const noexcept override;
 
   std::unique_ptr<Stage> take_stage(int device) const override;

@@ -114,18 +114,9 @@ base::Status HostProvider::copy(const Transfer& transfer) const noexcept {
                  static_cast<const std::byte*>(transfer.source) + row * transfer.source_pitch, transfer.width);
   return {};
 }
-base::Status HostProvider::fill(void* destination, unsigned char value, std::size_t bytes) const noexcept {
-  if (bytes > 0) std::memset(destination, value, bytes);
-  return {};
-}
 base::Status HostProvider::copy_async(const Transfer& transfer, Stream& stream) const noexcept {
   (void)stream;
   return copy(transfer);
-}
-base::Status HostProvider::fill_async(void* destination, unsigned char value, std::size_t bytes,
-                                      Stream& stream) const noexcept {
-  (void)stream;
-  return fill(destination, value, bytes);
 }
 base::Status HostProvider::copy_within(void* destination, const void* source, std::size_t bytes) const noexcept {
   return copy({destination, source, bytes});

@@ -32,10 +32,7 @@ class HostProvider final : public Provider {
   std::string why_no_gates(int) const override { return "the host has no streams"; }
 
   base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept override;
-  base::Status fill_async(void* destination, unsigned char value, std::size_t bytes,
-                          Stream& stream) const noexcept override;
   base::Status copy(const Transfer& transfer) const noexcept override;
-  base::Status fill(void* destination, unsigned char value, std::size_t bytes) const noexcept override;
   base::Status copy_within(void* destination, const void* source, std::size_t bytes) const noexcept override;
   PointerInfo query(const void* address) const noexcept override;
   NativeMemory native(const void* address) const noexcept override { return {const_cast<void*>(address), 0}; }

@@ -16,14 +16,13 @@ namespace {
 constexpr unsigned block_threads = 256;
 constexpr std::uint64_t most_blocks = 1024;  // for more work, each thread does several steps
 
-/// Reductions in the order of DType, then the other kernels.
+/// Reductions, in the order of DType.
 constexpr const char* names[] = {"hmc_reduce_i8",          "hmc_reduce_u8",          "hmc_reduce_i16",
                                  "hmc_reduce_u16",         "hmc_reduce_i32",         "hmc_reduce_u32",
                                  "hmc_reduce_i64",         "hmc_reduce_u64",         "hmc_reduce_f16",
                                  "hmc_reduce_bf16",        "hmc_reduce_f32",         "hmc_reduce_f64",
                                  "hmc_reduce_e4m3",        "hmc_reduce_e5m2",        "hmc_reduce_located_i32",
-                                 "hmc_reduce_located_i64", "hmc_reduce_located_f32", "hmc_reduce_located_f64",
-                                 "hmc_copy_rows",          "hmc_set_flag",           "hmc_wait_flag"};
+                                 "hmc_reduce_located_i64", "hmc_reduce_located_f32", "hmc_reduce_located_f64"};
 
 }  // namespace
 
@@ -106,18 +105,6 @@ base::Status Kernels::reduce(int device, DType type, const ReduceArguments& call
   given.aligned = all % 16 == 0 ? 1 : 0;
   const std::uint64_t per_thread = given.aligned != 0 && !is_located(type) ? 16 / size_of(type) : 1;
   return launch(device, static_cast<std::size_t>(type), call.count / per_thread, &given, stream);
-}
-base::Status Kernels::copy_rows(int device, const StridedArguments& call, void* stream) const noexcept {
-  StridedArguments given = call;
-  return launch(device, copy_rows_index, call.rows * call.row_bytes / 8, &given, stream);
-}
-base::Status Kernels::set_flag(int device, const FlagArguments& call, void* stream) const noexcept {
-  FlagArguments given = call;
-  return launch(device, copy_rows_index + 1, 1, &given, stream);
-}
-base::Status Kernels::wait_flag(int device, const FlagArguments& call, void* stream) const noexcept {
-  FlagArguments given = call;
-  return launch(device, copy_rows_index + 2, 1, &given, stream);
 }
 
 }  // namespace hmc::memory

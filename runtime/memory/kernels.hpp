@@ -36,10 +36,6 @@ class Kernels {
   // ---- launches into `stream`, the vendor's handle of a stream of `device`. why_not(device) must be empty. The
   // arguments are read before the call returns. All addresses are device addresses.
   base::Status reduce(int device, DType type, const ReduceArguments& call, void* stream) const noexcept;
-  base::Status copy_rows(int device, const StridedArguments& call, void* stream) const noexcept;
-  base::Status set_flag(int device, const FlagArguments& call, void* stream) const noexcept;
-  /// Spins on the device: only if the word is certain to be set by work outside this device.
-  base::Status wait_flag(int device, const FlagArguments& call, void* stream) const noexcept;
 
   /// Words of registered host memory; see KernelCalls.
   const KernelCalls& calls() const noexcept { return calls_; }
@@ -47,8 +43,7 @@ class Kernels {
   const Vendor& vendor() const noexcept { return vendor_; }
 
  private:
-  static constexpr std::size_t copy_rows_index = static_cast<std::size_t>(dtype_count);
-  static constexpr std::size_t function_count = copy_rows_index + 3;
+  static constexpr std::size_t function_count = static_cast<std::size_t>(dtype_count);
   struct Loaded {
     std::once_flag once;
     std::string why_not;

@@ -31,7 +31,6 @@ int KnownRanges::add(const void* start, std::size_t bytes, const Provider* provi
     if (used_.load(std::memory_order_relaxed) <= i) used_.store(i + 1, std::memory_order_release);
     return i;
   }
-  turned_away_.fetch_add(1, std::memory_order_relaxed);  // a statistic: orders nothing
   return -1;
 }
 

@@ -38,8 +38,6 @@ class KnownRanges {
   void remove(int slot) noexcept;
   /// Slots that a lookup scans.
   int used() const noexcept { return used_.load(std::memory_order_relaxed); }
-  /// Number of ranges that found no free slot.
-  std::uint64_t turned_away() const noexcept { return turned_away_.load(std::memory_order_relaxed); }
   /// False if `address` is in no registered range.
   bool find(const void* address, Owner& owner) const noexcept;
 
@@ -55,8 +53,7 @@ class KnownRanges {
   };
   Slot slots_[room];
   std::atomic<int> used_{0};  ///< no slot at or above this index is in use
-  std::atomic<std::uint64_t> turned_away_{0};
-  std::mutex mutex_;  ///< held by writers
+  std::mutex mutex_;          ///< held by writers
 };
 
 /// Whether `address` lies in a live frame of the calling thread's stack: such memory is never a device's. False if the

@@ -106,11 +106,8 @@ class Provider {
 
   // ---- copies. The caller must not modify or free either side until the stream has passed the copy.
   virtual base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept = 0;
-  virtual base::Status fill_async(void* destination, unsigned char value, std::size_t bytes,
-                                  Stream& stream) const noexcept = 0;
   /// Blocking: complete when they return.
   virtual base::Status copy(const Transfer& transfer) const noexcept = 0;
-  virtual base::Status fill(void* destination, unsigned char value, std::size_t bytes) const noexcept = 0;
   base::Status copy_from_host(void* destination, const void* source, std::size_t bytes) const noexcept {
     return copy({destination, source, bytes, Direction::host_to_device});
   }

@@ -22,7 +22,6 @@ template <typename T> T* reach(T* pointer) {
   (static_cast<unsigned long long>(::fake::present_thread->block) * ::fake::present_thread->threads + \
    ::fake::present_thread->thread)
 #define HMC_THREADS (static_cast<unsigned long long>(::fake::present_thread->blocks) * ::fake::present_thread->threads)
-#define HMC_SYSTEM_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define HMC_BITS_OF_FLOAT(value) std::bit_cast<unsigned>(value)
 #define HMC_FLOAT_OF_BITS(bits) std::bit_cast<float>(bits)
 #define HMC_BITS_OF_DOUBLE(value) std::bit_cast<unsigned long long>(value)

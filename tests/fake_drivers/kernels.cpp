@@ -101,9 +101,6 @@ Kernels::Kernels() {
   HMC_ADD(hmc_reduce_located_i64, ReduceArguments);
   HMC_ADD(hmc_reduce_located_f32, ReduceArguments);
   HMC_ADD(hmc_reduce_located_f64, ReduceArguments);
-  HMC_ADD(hmc_copy_rows, StridedArguments);
-  HMC_ADD(hmc_set_flag, FlagArguments);
-  HMC_ADD(hmc_wait_flag, FlagArguments);
 #undef HMC_ADD
 }
 

@@ -2,16 +2,27 @@
 #               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [SHORT_FORM name] [WAITS])
 #
 # Registers an SPMD program (tests/support/spmd.hpp) with ctest: one entry per mode, number of ranks and
-# layout, which runs the whole program. LAYOUTS are numbers of (emulated) nodes; those above the number
-# of ranks are skipped. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s. WAITS: its ranks
+# layout, which runs the whole program: FOLDER.NAME.MODE.npN.nodesK, without the `_test` of a target's name.
+# LAYOUTS are numbers of (emulated) nodes; those above the number of ranks are skipped. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s. WAITS: its ranks
 # sleep most of the time, so another entry may run beside it. SHORT_FORM: the entries are long (LongTests.cmake).
 # A program whose tests were all skipped is skipped.
 set(HMC_SPMD_RANKS 1 2 3 4 5 8 CACHE STRING "Numbers of ranks that multi-rank tests run with")
+
+function(hmc_spmd_entry out name)
+  get_filename_component(area ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  string(REGEX REPLACE "_test(_|$)" "\\1" name ${name})
+  string(REGEX REPLACE "^${area}[._]" "" name ${name})
+  set(${out} ${area}.${name} PARENT_SCOPE)
+endfunction()
 
 function(hmc_spmd_test target)
   cmake_parse_arguments(T "WAITS" "NAME;TIMEOUT;SHORT_FORM" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
   if(NOT T_NAME)
     set(T_NAME ${target})
+  endif()
+  hmc_spmd_entry(T_NAME ${T_NAME})
+  if(T_SHORT_FORM)
+    hmc_spmd_entry(T_SHORT_FORM ${T_SHORT_FORM})
   endif()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)

@@ -9,7 +9,6 @@
 #define HMC_AT(pointer) (pointer)
 #define HMC_THREAD (static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x)
 #define HMC_THREADS (static_cast<unsigned long long>(gridDim.x) * blockDim.x)
-#define HMC_SYSTEM_FENCE() __threadfence_system()
 // Conversions between a number and its bits. NVRTC and hipRTC have no memcpy for it.
 #define HMC_BITS_OF_FLOAT(value) __float_as_uint(value)
 #define HMC_FLOAT_OF_BITS(bits) __uint_as_float(bits)
@@ -33,15 +32,6 @@ struct ReduceArguments {
   int op;
   int aligned;  // all buffers begin at a multiple of 16
   U64 count;
-};
-struct StridedArguments {
-  void* to;
-  const void* from;
-  U64 rows, row_bytes, to_pitch, from_pitch;
-};
-struct FlagArguments {
-  U64* word;
-  U64 value;
 };
 
 enum { sum, prod, min, max, avg, band, bor, bxor, land, lor, maxloc, minloc };
@@ -293,17 +283,6 @@ template <typename T, typename I, bool is_float> HMC_DEVICE void reduce_located(
   }
 }
 
-// ---- strided copies
-
-template <typename T> HMC_DEVICE void copy_rows(const StridedArguments& call) {
-  const U64 row = call.row_bytes / sizeof(T);
-  for (U64 i = HMC_THREAD; i < row * call.rows; i += HMC_THREADS) {
-    const U64 y = i / row, x = i % row;
-    const auto* const from = static_cast<const U8*>(call.from) + y * call.from_pitch;
-    auto* const to = static_cast<U8*>(call.to) + y * call.to_pitch;
-    HMC_AT(reinterpret_cast<T*>(to))[x] = HMC_AT(reinterpret_cast<const T*>(from))[x];
-  }
-}
 
 }  // namespace hmc_kernels
 
@@ -360,30 +339,4 @@ HMC_KERNEL hmc_reduce_located_f32(hmc_kernels::ReduceArguments call) {
 }
 HMC_KERNEL hmc_reduce_located_f64(hmc_kernels::ReduceArguments call) {
   hmc_kernels::reduce_located<double, long long, true>(call);
-}
-
-/// Copies eight bytes at a time, or one if an address, a pitch or the row size isn't a multiple of eight.
-HMC_KERNEL hmc_copy_rows(hmc_kernels::StridedArguments call) {
-  const hmc_kernels::U64 all = reinterpret_cast<hmc_kernels::U64>(call.to) | reinterpret_cast<hmc_kernels::U64>(call.from) |
-                               call.row_bytes | call.to_pitch | call.from_pitch;
-  if (all % 8 == 0)
-    hmc_kernels::copy_rows<hmc_kernels::U64>(call);
-  else
-    hmc_kernels::copy_rows<hmc_kernels::U8>(call);
-}
-
-/// The fence precedes the store: a thread anywhere in the system that sees the value also sees the stream's earlier
-/// writes.
-HMC_KERNEL hmc_set_flag(hmc_kernels::FlagArguments call) {
-  if (HMC_THREAD != 0) return;
-  HMC_SYSTEM_FENCE();
-  *HMC_AT(static_cast<volatile hmc_kernels::U64*>(call.word)) = call.value;
-}
-/// Spins on the device: only if the word is certain to be set by work that doesn't share this device's time. The fence
-/// keeps the stream's later accesses after the load.
-HMC_KERNEL hmc_wait_flag(hmc_kernels::FlagArguments call) {
-  if (HMC_THREAD != 0) return;
-  while (*HMC_AT(static_cast<volatile hmc_kernels::U64*>(call.word)) < call.value) {
-  }
-  HMC_SYSTEM_FENCE();
 }

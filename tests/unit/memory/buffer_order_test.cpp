@@ -290,11 +290,13 @@ TEST(UserStream, transfers_are_ordered_with_user_work) {
   const auto stream = provider.make_stream(1);
   Buffer<unsigned char> buffer({Allocator::cuda, 1}, count, TransferOrder(Mode::async, stream->native()));
   EXPECT_EQ(buffer.stream(), stream->native());
+  const std::vector<unsigned char> nines(10, 9);
   buffer.synchronize();
   const Late late("cuda", 50'000);
   // As for a kernel: ordered after the transfer of the 3s and before the read.
   buffer.assign(std::vector<unsigned char>(count, 3).data(), count);
-  ASSERT_TRUE(provider.fill_async(buffer.data() + 10, 9, 10, *stream).ok());
+  ASSERT_TRUE(
+      provider.copy_async({buffer.data() + 10, nines.data(), 10, memory::Direction::host_to_device}, *stream).ok());
   Buffer<unsigned char> reader(Allocator::cuda, buffer, Mode::async);
   EXPECT_EQ(stream->query().code, Code::in_progress);
   EXPECT_EQ(reader.get(9), 3);

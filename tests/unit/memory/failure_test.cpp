@@ -37,7 +37,6 @@ void use_all(const DeviceProvider& provider, Backing backing) {
   const auto data = pattern(5000, 1);
   std::vector<unsigned char> back(5000);
   throw_if_bad(provider.copy_from_host(memory->address, data.data(), 5000));
-  throw_if_bad(provider.fill(memory->address, 3, 100));
   throw_if_bad(provider.copy_within(memory->address + 2000, memory->address, 1000));
   throw_if_bad(provider.copy({memory->address, data.data(), 10, Direction::host_to_device, 4, 64, 10}));
   const auto stream = provider.make_stream(0), second = provider.make_stream(0);

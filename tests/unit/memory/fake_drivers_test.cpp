@@ -158,8 +158,8 @@ TEST(FakeDrivers, streams_and_events_of_another_device_are_rejected) {
   void* const near = cuda.stream(1);
   void *event = nullptr, *module = nullptr, *kernel = nullptr;
   EXPECT_EQ(cuda("cuEventCreate", &event, 2U), 0);
-  EXPECT_EQ(cuda("cuModuleLoadData", &module, static_cast<const void*>("fake kernels\nhmc_set_flag\n")), 0);
-  EXPECT_EQ(cuda("cuModuleGetFunction", &kernel, module, "hmc_set_flag"), 0);
+  EXPECT_EQ(cuda("cuModuleLoadData", &module, static_cast<const void*>("fake kernels\nhmc_reduce_f32\n")), 0);
+  EXPECT_EQ(cuda("cuModuleGetFunction", &kernel, module, "hmc_reduce_f32"), 0);
   cuda.enter(1);
   void* const far = cuda.stream(1);
   EXPECT_EQ(cuda("cuEventRecord", event, far), 400);

@@ -135,39 +135,6 @@ TEST(Kernels, failed_load_names_the_call_without_leaks) {
   EXPECT_EQ(fake.live("module"), 0);
 }
 
-TEST(Kernels, rows_are_packed_and_unpacked) {
-  const auto provider = provider_of("cuda");
-  ASSERT_EQ(provider->kernels()->why_not(0), "");
-  for (const std::size_t row : {8UL, 5UL}) {
-    constexpr std::size_t rows = 37;
-    const std::size_t pitch = 3 * row;
-    const auto wide = contribution(DType::u8, rows * pitch, static_cast<int>(row));
-    const OnDeviceBuffer from(*provider, wide, 0), packed(*provider, std::vector<std::byte>(rows * row), 0),
-        back(*provider, std::vector<std::byte>(rows * pitch), 0);
-    const auto stream = provider->make_stream(0);
-    ASSERT_TRUE(
-        provider->kernels()->copy_rows(0, {packed.at(), from.at(), rows, row, row, pitch}, stream->native()).ok());
-    ASSERT_TRUE(
-        provider->kernels()->copy_rows(0, {back.at(), packed.at(), rows, row, pitch, row}, stream->native()).ok());
-    ASSERT_TRUE(stream->synchronize().ok());
-    const auto got = back.read();
-    for (std::size_t i = 0; i < got.size(); ++i)
-      ASSERT_EQ(got[i], i % pitch < row ? wide[i] : std::byte{0}) << "byte " << i;
-  }
-}
-
-TEST(Kernels, flag_is_visible_to_its_waiter) {
-  const auto provider = provider_of("cuda");
-  ASSERT_EQ(provider->kernels()->why_not(0), "");
-  const OnDeviceBuffer word(*provider, std::vector<std::byte>(8), 0);
-  const auto waits = provider->make_stream(0), sets = provider->make_stream(0);
-  auto* const at = reinterpret_cast<std::uint64_t*>(word.at());
-  ASSERT_TRUE(provider->kernels()->wait_flag(0, {at, 7}, waits->native()).ok());
-  EXPECT_EQ(waits->query().code, Code::in_progress);
-  ASSERT_TRUE(provider->kernels()->set_flag(0, {at, 7}, sets->native()).ok());
-  EXPECT_TRUE(waits->synchronize().ok());
-}
-
 // No device is needed to compile for one.
 TEST(Kernels, real_compiler_accepts_the_source) {
   if (std::string_view(HMC_REAL_NVRTC).empty()) GTEST_SKIP() << "there is no NVRTC here";

@@ -98,14 +98,6 @@ TEST_P(EveryProvider, rows_are_copied_in_every_direction) {
   EXPECT_EQ(read_back(*provider_, a->address + 128 + width, 1)[0], 0);  // between the rows
 }
 
-TEST_P(EveryProvider, fill_writes_exactly_its_range) {
-  const auto memory = provider_->allocate(0, 1000);
-  ASSERT_TRUE(provider_->fill(memory->address + 10, 0x5C, 500).ok());
-  std::vector<unsigned char> expected(1000, 0);
-  std::fill_n(expected.begin() + 10, 500, static_cast<unsigned char>(0x5C));
-  EXPECT_EQ(read_back(*provider_, memory->address, 1000), expected);
-}
-
 TEST_P(EveryProvider, copies_between_devices_are_correct) {
   if (provider_->devices().size() < 2) GTEST_SKIP() << "one device";
   const auto near = provider_->allocate(0, 5000), far = provider_->allocate(1, 5000);
@@ -202,11 +194,12 @@ TEST(Gates, drivers_with_serialized_streams_have_no_gates) {
 }
 
 TEST_P(EveryProvider, user_stream_may_be_borrowed) {
+  const std::vector<unsigned char> nines(64, 9);
   const auto memory = provider_->allocate(0, 64);
   const auto users = provider_->make_stream(0);
   {
     const auto borrowed = provider_->borrow_stream(0, users->native());
-    ASSERT_TRUE(provider_->fill_async(memory->address, 9, 64, *borrowed).ok());
+    ASSERT_TRUE(provider_->copy_async({memory->address, nines.data(), 64, Direction::host_to_device}, *borrowed).ok());
   }
   ASSERT_TRUE(users->synchronize().ok());  // it is still there
   EXPECT_EQ(read_back(*provider_, memory->address + 63, 1)[0], 9);
