@@ -223,6 +223,7 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   const RankFacts& mine = facts[static_cast<std::size_t>(fabric->rank)];
   for (const RankFacts& rank : facts) fabric->local_index.push_back(rank.node == mine.node ? rank.local_index : -1);
   for (const RankFacts& rank : facts) fabric->node_of.push_back(rank.node);
+  fabric->readable.resize(facts.size());
   const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
   fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
   fabric->background.allow(env.progress != "caller");

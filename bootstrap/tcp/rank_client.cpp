@@ -149,7 +149,8 @@ void RankClient::take_ending(const Frame& frame) {
 
 void RankClient::take_page(const Page& page, std::vector<base::UniqueFd> fds) {
   if (fds.size() != 1) return;
-  page_ = base::NodePage::adopt(base::Segment::map(std::move(fds.front())), page.nonce);
+  page_ = base::NodePage::adopt(base::Segment::map(std::move(fds.front()), base::NodePage::bytes_for(job_size_)),
+                                page.nonce);
 }
 
 void RankClient::take_share(const ShareResult& result, std::vector<base::UniqueFd> fds) {

@@ -10,13 +10,13 @@ AreaLimits room_for(const rma::TeamCore& team) noexcept { return area_limits(tea
 
 }  // namespace
 
-Arena::Arena(rma::TeamCore& team)
+Arena::Arena(rma::TeamCore& team, std::size_t bulk, const std::function<void(std::byte*)>& prepare)
     : room_(room_for(team)),
       questions_at_(report_offset(team.size())),
-      ledger_at_((question_offset(team.size()) + 63) / 64 * 64),
-      first_area_(ledger_at_ + sizeof(Ledger)),
-      area_bytes_(std::uint64_t{room_.slots} * 8 + room_.scratch_bytes) {
-  window_ = rma::Core::create(team, first_area_ + areas * area_bytes_, rma::Core::Role::internal);
+      first_area_(base::round_up(question_offset(team.size()), base::page_size())),
+      area_bytes_(std::uint64_t{room_.slots} * 8 + room_.scratch_bytes),
+      bulk_at_(base::round_up(first_area_ + areas * area_bytes_, base::page_size())) {
+  window_ = rma::Core::create(team, bulk_at_ + bulk, rma::Core::Role::lazy, prepare);
 }
 
 }  // namespace hmc::collectives

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "collectives/args/signature.hpp"
@@ -14,9 +15,13 @@
 
 namespace hmc::collectives {
 
-/// One window per team. Each rank's part holds:
-/// - control: the alarm word, a slot per round of a guard, a report and two questions per rank, and the rank's ledger;
-/// - areas: each has 64-bit signal slots, and scratch. Call number n uses area n % areas.
+/// One lazy window per team. Each rank's part holds, in this order:
+/// - the alarm word, a slot per round of a guard, the rank's ledger, and the start of the node engine's board: the
+/// first
+///   page, which is all that short calls on a node use;
+/// - the rest of the board; a report and two questions per rank, for failures and long waits;
+/// - areas: each has 64-bit signal slots, and scratch. Call number n uses area n % areas;
+/// - bulk memory of the node engine.
 ///
 /// Numbering decides which area a call uses, and when that area is free. A slot of a call's area holds a stamp, whose
 /// upper bits are the call's number. Numbers only increase, so slots are never cleared.
@@ -24,7 +29,8 @@ class Arena {
  public:
   static constexpr int areas = 8;
 
-  explicit Arena(rma::TeamCore& team);
+  /// `bulk`: bytes for the node engine; `prepare` writes this rank's part before any peer reads it.
+  Arena(rma::TeamCore& team, std::size_t bulk, const std::function<void(std::byte*)>& prepare);
   void close() { window_->close(); }
   const rma::Core& window() const noexcept { return *window_; }
   const std::shared_ptr<rma::Core>& shared_window() const noexcept { return window_; }
@@ -49,8 +55,11 @@ class Arena {
 
   static constexpr std::uint64_t alarm_offset = 0;
   static std::uint64_t guard_offset(unsigned round) noexcept { return 64 + std::uint64_t{round} * 8; }
+  static constexpr std::uint64_t board_offset = 64 + 64 * 8 + sizeof(Ledger);
+  static constexpr std::uint64_t board_bytes = 140 << 10;  ///< upper limit; unused bytes take no memory
+  std::uint64_t bulk_offset() const noexcept { return bulk_at_; }
   static std::uint64_t report_offset(int rank) noexcept {
-    return control_head + static_cast<std::uint64_t>(rank) * sizeof(Report);
+    return board_offset + board_bytes + static_cast<std::uint64_t>(rank) * sizeof(Report);
   }
   /// A question is a stamp: the asking rank waits in this call for the owner of the memory, and has this history. There
   /// is one for the rank's started calls, and one for its present blocking call.
@@ -62,11 +71,11 @@ class Arena {
     return *reinterpret_cast<const Report*>(window_->data() + report_offset(rank));
   }
 
-  Ledger& ledger() const noexcept { return *reinterpret_cast<Ledger*>(window_->data() + ledger_at_); }
+  Ledger& ledger() const noexcept { return *reinterpret_cast<Ledger*>(window_->data() + ledger_offset); }
   /// Another rank's ledger; null if load and store don't reach it.
   Ledger* ledger_of(int rank) const noexcept {
     std::byte* const direct = window_->peers()[static_cast<std::size_t>(rank)].direct;
-    return direct != nullptr ? reinterpret_cast<Ledger*>(direct + ledger_at_) : nullptr;
+    return direct != nullptr ? reinterpret_cast<Ledger*>(direct + ledger_offset) : nullptr;
   }
 
   /// Acquire: pairs with put_signal's release; bytes put before the signal are visible.
@@ -87,14 +96,14 @@ class Arena {
   }
 
  private:
-  static constexpr std::uint64_t control_head = 1024;  // the alarm's line, and guard slots for up to 2^64 ranks
+  static constexpr std::uint64_t ledger_offset = 64 + 64 * 8;  // after guard slots for up to 2^64 ranks
   std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
 
   AreaLimits room_;
   std::uint64_t questions_at_;
-  std::uint64_t ledger_at_;
   std::uint64_t first_area_;
   std::uint64_t area_bytes_;
+  std::uint64_t bulk_at_;
   std::shared_ptr<rma::Core> window_;
 };
 

@@ -42,8 +42,9 @@ class ScheduleTeam final : public base::Progress,
                            public progress::TicketSource,
                            public progress::Started {
  public:
-  /// `deterministic`: HMC_DETERMINISTIC, for all reductions.
-  ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector, bool deterministic);
+  /// `deterministic`: HMC_DETERMINISTIC, for all reductions. `bulk` and `prepare`: see Arena.
+  ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector, bool deterministic,
+               std::size_t bulk = 0, const std::function<void(std::byte*)>& prepare = nullptr);
   ~ScheduleTeam() override;
   void close();
   /// Waits until all operations in flight are complete.
@@ -99,6 +100,7 @@ class ScheduleTeam final : public base::Progress,
   PeerReport peer_report_of(int rank) const noexcept;
 
   int rank() const noexcept { return rank_; }
+  const Arena& arena() const noexcept { return arena_; }
   /// Number of calls that an algorithm has run.
   std::uint64_t taken(const schedule::Algorithm& algorithm) const noexcept;
 

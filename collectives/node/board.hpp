@@ -31,7 +31,7 @@ struct alignas(line_bytes) PhaseLine {
 };
 
 /// The probe of a rank's memory, its result, and rank 0's decision for its peer. Plain fields, ordered as follows:
-/// - `memory` is written before the team creates its staging window, and read after;
+/// - `memory` is written before the ranks agree that the team's window is open, and read after;
 /// - `reads_all` is written before the rank's first arrival, and read by ranks that have seen that arrival.
 struct alignas(line_bytes) ProbeLine {
   transport::ReadProbe memory;
@@ -50,9 +50,9 @@ inline constexpr std::size_t turns = 32;
 /// calls that are behind can still be compared.
 inline constexpr std::size_t lines = 2 * turns;
 struct Board {
-  ArrivalLine arrivals[lines];
   PhaseLine phases[phase_count];
   ProbeLine probe;
+  ArrivalLine arrivals[lines];
   alignas(line_bytes) std::byte slots[turns][slot_bytes];
 };
 

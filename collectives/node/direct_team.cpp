@@ -13,7 +13,6 @@ using base::Status;
 
 namespace {
 
-constexpr std::size_t staging_at_start = std::size_t{512} << 10;
 constexpr std::size_t staging_at_most = std::size_t{16} << 20;
 
 // The rank that is furthest ahead may detect a mismatch first. Its report includes the calls at which the others are.
@@ -30,20 +29,36 @@ DirectTeam::DirectTeam(rma::TeamCore& team, std::string_view private_buffers)
   out_begins.resize(size);
   slice_ins.reserve(size);
   slice_outs.reserve(size + 1);
-  arena_ = rma::Core::create(team, sizeof(Board), rma::Core::Role::internal);
-  (new (arena_->data()) Board)->probe.memory = reads_.probe();
-  for (const rma::Peer& peer : arena_->peers())
-    seats_.push_back({reinterpret_cast<Board*>(peer.direct), peer.world, peer.local_index});
-  staging_window_ =
-      rma::Core::create(team, staging_at_start, rma::Core::Role::internal);  // after it, all boards are ready
-  map_staging();
-  try_reads();
 }
 
-void DirectTeam::try_reads() noexcept {
-  bool reads_all = reads_.wanted();
-  for (int peer = 0; peer < size_ && reads_all; ++peer) reads_all = reads_.try_on(board(peer).probe.memory);
-  board(rank_).probe.reads_all = reads_all ? 1 : 0;
+void DirectTeam::prepare(std::byte* part) const {
+  static_assert(Arena::board_offset % alignof(Board) == 0 && sizeof(Board) <= Arena::board_bytes);
+  // The memory is zero already, which is the initial state of all lines; only the probe is written.
+  reinterpret_cast<Board*>(part + Arena::board_offset)->probe.memory = reads_.probe();
+}
+
+void DirectTeam::join(ScheduleTeam& schedules) {
+  schedules_ = &schedules;
+  history_ = &schedules.history();
+  watch_ = &schedules;
+  const Arena& arena = schedules.arena();
+  for (const rma::Peer& peer : arena.window().peers()) {
+    seats_.push_back({reinterpret_cast<Board*>(peer.direct + Arena::board_offset), peer.world, peer.local_index});
+    staging_.push_back(peer.direct + arena.bulk_offset());
+  }
+  board(rank_).probe.reads_all = reads_all() ? 1 : 0;
+}
+
+/// Tests each peer once per job: teams of the same ranks use the first team's result.
+bool DirectTeam::reads_all() noexcept {
+  if (!reads_.wanted()) return false;
+  for (int peer = 0; peer < size_; ++peer) {
+    rma::Fabric::Readable& known = fabric_.readable[static_cast<std::size_t>(world(peer))];
+    if (known == rma::Fabric::Readable::untested)
+      known = reads_.try_on(board(peer).probe.memory) ? rma::Fabric::Readable::yes : rma::Fabric::Readable::no;
+    if (known == rma::Fabric::Readable::no) return false;
+  }
+  return true;
 }
 
 bool DirectTeam::all_read() noexcept {
@@ -59,20 +74,8 @@ bool DirectTeam::all_read() noexcept {
   return all_read_ == Answer::yes;
 }
 
-void DirectTeam::map_staging() {
-  staging_.clear();
-  for (const rma::Peer& peer : staging_window_->peers()) staging_.push_back(peer.direct);
-}
-
-void DirectTeam::join(ScheduleTeam& schedules) noexcept {
-  schedules_ = &schedules;
-  history_ = &schedules.history();
-  watch_ = &schedules;
-}
-
 void DirectTeam::close() {
-  staging_window_->close();
-  arena_->close();
+  if (larger_staging_ != nullptr) larger_staging_->close();
 }
 
 Status DirectTeam::fail(const Status& status) noexcept {
@@ -202,10 +205,11 @@ void DirectTeam::grow_staging(std::size_t bytes) {
     grows_ = false;
     return;
   }
-  staging_window_->close();
-  staging_window_ = std::move(larger);
-  map_staging();
-  staging_busy_ = 0;  // all ranks have closed the old staging, so no rank reads it
+  if (larger_staging_ != nullptr) larger_staging_->close();
+  larger_staging_ = std::move(larger);
+  for (std::size_t rank = 0; rank < staging_.size(); ++rank) staging_[rank] = larger_staging_->peers()[rank].direct;
+  staging_bytes_ = larger_staging_->bytes();
+  staging_busy_ = 0;  // all ranks have created the larger staging, so no rank reads the old one
 }
 
 Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcept {

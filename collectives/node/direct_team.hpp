@@ -45,11 +45,16 @@ struct Announcement {
 /// thread at a time.
 class DirectTeam {
  public:
+  static constexpr std::size_t staging_at_start = std::size_t{512} << 10;
+
   /// `private_buffers`: HMC_COLL_PRIVATE.
   DirectTeam(rma::TeamCore& team, std::string_view private_buffers);
+  /// Creates this rank's board in its part of the team's arena, while the arena is created.
+  void prepare(std::byte* part) const;
+  /// Connects to the arena of the team's schedules and to the state that it shares with them. Called before the first
+  /// call.
+  void join(ScheduleTeam& schedules);
   void close();
-  /// Connects to the state that it shares with the team's schedules. Called before the first call.
-  void join(ScheduleTeam& schedules) noexcept;
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
@@ -79,7 +84,7 @@ class DirectTeam {
 
   // ---- staging
   std::byte* staging(int rank) const noexcept { return staging_[static_cast<std::size_t>(rank)]; }
-  std::size_t staging_bytes() const noexcept { return staging_window_->bytes(); }
+  std::size_t staging_bytes() const noexcept { return staging_bytes_; }
   /// True if the staging holds `bytes` or has its maximum size.
   bool staging_fits(std::size_t bytes) const noexcept;
   /// Collective, inside a call at which all ranks have arrived. Requires that no staging is in use. Throws Error. On
@@ -128,8 +133,7 @@ class DirectTeam {
   };
   Board& board(int rank) const noexcept { return *seats_[static_cast<std::size_t>(rank)].board; }
   ArrivalLine& line(int rank) const noexcept { return board(rank).arrivals[sequence_ % lines]; }
-  void map_staging();
-  void try_reads() noexcept;
+  bool reads_all() noexcept;
   bool all_read() noexcept;
   void ring_all() noexcept;
   base::Status let_others_catch_up() noexcept;
@@ -160,8 +164,8 @@ class DirectTeam {
   } trial_;
   std::vector<Seat> seats_;
   std::vector<std::byte*> staging_;
-  std::shared_ptr<rma::Core> arena_;
-  std::shared_ptr<rma::Core> staging_window_;
+  std::size_t staging_bytes_ = staging_at_start;
+  std::shared_ptr<rma::Core> larger_staging_;  // null while the staging is in the arena
 };
 
 }  // namespace hmc::collectives

@@ -41,15 +41,18 @@ State::State(rma::TeamCore& team, const Settings& settings)
       log_(team.fabric().log) {
   const bool direct = team.all_direct();
   shape_ = direct ? schedule::Shape{team.size(), team.size()} : shape_of(team);
-  schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic);
-  if (!team.is_world()) team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
   if (direct) {
     direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
+    schedules_ =
+        std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, DirectTeam::staging_at_start,
+                                       [this](std::byte* part) { direct_->prepare(part); });
     direct_->join(*schedules_);
+  } else {
+    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic);
   }
-  // A failure of the world's calls mustn't reach a rank that is still in Runtime::init. So until here all exchanges use
-  // the control plane.
-  if (team.is_world()) team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
+  // Until here the exchanges use the parent's schedules, or the control plane: a failure of the world's calls mustn't
+  // reach a rank that is still in Runtime::init.
+  team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
 }
 
 void State::tell_direct(schedule::Collective collective) const noexcept {

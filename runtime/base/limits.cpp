@@ -163,6 +163,11 @@ std::optional<std::string> memory_shortage(std::span<const MemoryDemand> demands
   return std::nullopt;
 }
 
+bool refuses_pages_at_use() noexcept {
+  static const bool refuses = number_in("/proc/sys/vm/overcommit_memory").value_or(0) == 2;
+  return refuses;
+}
+
 bool has_descriptors(int count, int any) noexcept {
   constexpr std::size_t most = 8;
   std::array<UniqueFd, most> taken;

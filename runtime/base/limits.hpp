@@ -31,6 +31,11 @@ struct MemoryDemand {
 /// Equal demands give the same text on all ranks.
 std::optional<std::string> memory_shortage(std::span<const MemoryDemand> demands);
 
+/// True if the system refuses a page without memory for it at the first access, by SIGBUS (vm.overcommit_memory is 2).
+/// Then shared memory is populated when it is created. Else a first access never fails: without memory the kernel ends
+/// a process, as it does when memory is populated.
+bool refuses_pages_at_use() noexcept;
+
 /// Tests by dup whether `count` (at most 8) more descriptors can be opened. `any`: an open descriptor.
 bool has_descriptors(int count, int any) noexcept;
 /// The limit that a call exceeded: "RLIMIT_NOFILE (ulimit -n) is 64" for EMFILE, the system's own for ENFILE.

@@ -18,7 +18,7 @@ namespace hmc::base {
 namespace {
 
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
-constexpr std::uint32_t layout_version = 5;
+constexpr std::uint32_t layout_version = 6;
 
 /// The number of ranks that may abort at the same time and keep a text. A further abort has no text.
 constexpr std::uint32_t abort_texts = 16;
@@ -50,6 +50,8 @@ struct alignas(64) NodePage::Header {
     char bytes[512];
   } texts[abort_texts];
   alignas(64) std::atomic<std::uint32_t> sleepers;
+  alignas(64) std::uint64_t area_end;
+  std::atomic<std::uint64_t> area_next;
 };
 
 const char* name_of(Activity activity) noexcept {
@@ -88,9 +90,14 @@ NodePage::Header& NodePage::header() const noexcept {
   return *std::launder(reinterpret_cast<Header*>(segment_->base()));
 }
 
+std::size_t NodePage::bytes_for(int capacity) noexcept {
+  const std::size_t lines = static_cast<std::size_t>(capacity) * (sizeof(ActivityLine) + sizeof(Doorbell));
+  return round_up(sizeof(Header) + lines + area_entries * sizeof(AreaEntry), page_size());
+}
+
 NodePage NodePage::create(int capacity) {
-  const auto count = static_cast<std::size_t>(capacity);
-  auto segment = Segment::create(sizeof(Header) + count * (sizeof(ActivityLine) + sizeof(Doorbell)));
+  constexpr std::uint64_t area = std::uint64_t{1} << 40;  // addresses in a file; only used pages are memory
+  auto segment = Segment::create(bytes_for(capacity), area);
   segment->populate(0, segment->bytes());  // so lack of memory fails here and not at the first access
   auto* const header = new (segment->base()) Header{};
   header->magic = magic;
@@ -98,7 +105,10 @@ NodePage NodePage::create(int capacity) {
   header->capacity = capacity;
   if (::getrandom(&header->nonce, sizeof header->nonce, 0) != sizeof header->nonce)
     throw Error(Code::error, "getrandom", "the system gave no random bytes");
+  header->area_next = segment->bytes();
+  header->area_end = segment->file_bytes();
   NodePage page(std::move(segment));
+  for (std::uint32_t i = 0; i < area_entries; ++i) new (&page.area_entry(i)) AreaEntry;
   for (int i = 0; i < capacity; ++i) {
     new (&page.activity(i)) ActivityLine;
     new (&page.doorbell(i)) Doorbell;
@@ -115,8 +125,7 @@ NodePage NodePage::adopt(std::shared_ptr<Segment> segment, std::uint64_t expecte
   const Header& header = page.header();
   if (header.magic != magic || header.version != layout_version) refuse("the node page has another layout");
   if (header.nonce != expected_nonce) refuse("the node page isn't the one that the agent speaks of");
-  const std::size_t lines = (page.segment_->bytes() - sizeof(Header)) / (sizeof(ActivityLine) + sizeof(Doorbell));
-  if (header.capacity < 0 || static_cast<std::size_t>(header.capacity) > lines) refuse("the node page is too short");
+  if (header.capacity < 0 || bytes_for(header.capacity) > page.segment_->bytes()) refuse("the node page is too short");
   return page;
 }
 
@@ -133,6 +142,12 @@ Doorbell& NodePage::doorbell(int local_index) const noexcept {
       segment_->base() + sizeof(Header) + static_cast<std::size_t>(capacity()) * sizeof(ActivityLine);
   return reinterpret_cast<Doorbell*>(after)[local_index];
 }
+
+NodePage::AreaEntry& NodePage::area_entry(std::uint32_t index) const noexcept {
+  return reinterpret_cast<AreaEntry*>(&doorbell(capacity()))[index];
+}
+std::atomic<std::uint64_t>& NodePage::area_next() const noexcept { return header().area_next; }
+std::uint64_t NodePage::area_end() const noexcept { return header().area_end; }
 
 void NodePage::raise_abort(Code code, int peer, std::string_view text) const noexcept {
   Header& h = header();

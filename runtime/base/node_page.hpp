@@ -68,6 +68,8 @@ struct alignas(64) Doorbell {
 class NodePage {
  public:
   static NodePage create(int capacity);
+  /// The length of a page for this many ranks; the file is longer: see NodeArea.
+  static std::size_t bytes_for(int capacity) noexcept;
   /// Checks size, version and nonce. The expected nonce comes over the control connection: an equal one proves that
   /// both sides map the same memory. Throws Error{refused}.
   static NodePage adopt(std::shared_ptr<Segment> segment, std::uint64_t expected_nonce);
@@ -79,6 +81,16 @@ class NodePage {
 
   ActivityLine& activity(int local_index) const noexcept;
   Doorbell& doorbell(int local_index) const noexcept;
+  /// A part of the node's area: see NodeArea.
+  struct AreaEntry {
+    std::atomic<std::uint64_t> offset{0};  ///< in the file
+    std::atomic<std::uint64_t> bytes{0};   ///< 0: never taken
+    std::atomic<std::uint32_t> shares{0};  ///< 0: free
+  };
+  static constexpr std::uint32_t area_entries = 512;
+  AreaEntry& area_entry(std::uint32_t index) const noexcept;
+  std::atomic<std::uint64_t>& area_next() const noexcept;  ///< the first byte that no part has had
+  std::uint64_t area_end() const noexcept;
   /// The number of ranks of the node that sleep or are about to.
   std::atomic<std::uint32_t>& sleepers() const noexcept { return *sleepers_; }
 

@@ -8,6 +8,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include <hmc/error.hpp>
 
@@ -39,7 +41,14 @@ std::size_t page_size() noexcept {
   return size;
 }
 
-std::shared_ptr<Segment> Segment::create(std::size_t bytes) {
+struct Segment::Parts {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::weak_ptr<Segment>> by_offset;
+};
+
+Segment::Segment() : parts_(std::make_unique<Parts>()) {}
+
+std::shared_ptr<Segment> Segment::create(std::size_t bytes, std::uint64_t reserve) {
   const std::size_t rounded = round_up(bytes == 0 ? 1 : bytes, page_size());
   if (rounded < bytes || rounded > static_cast<std::size_t>(PTRDIFF_MAX)) fail("memfd_create", bytes, ENOMEM);
   std::shared_ptr<Segment> segment(new Segment);
@@ -56,11 +65,16 @@ std::shared_ptr<Segment> Segment::create(std::size_t bytes) {
     detail.hint = "raise `ulimit -f`: shared memory counts as a file";
     throw Error(std::move(detail));
   }
-  if (::ftruncate(segment->fd_.get(), static_cast<off_t>(rounded)) != 0) fail("ftruncate", bytes, errno);
+  std::uint64_t longer = std::min<std::uint64_t>(reserve, static_cast<std::uint64_t>(PTRDIFF_MAX) - rounded);
+  if (limit.rlim_cur != RLIM_INFINITY) longer = std::min<std::uint64_t>(longer, limit.rlim_cur - rounded);
+  const auto whole = static_cast<off_t>(rounded + longer);
+  if ((longer == 0 || ::ftruncate(segment->fd_.get(), whole) != 0) &&
+      ::ftruncate(segment->fd_.get(), static_cast<off_t>(rounded)) != 0)
+    fail("ftruncate", bytes, errno);
   // Without seals a peer could shrink the file, and this process's loads would raise SIGBUS.
   if (::fcntl(segment->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     fail("F_ADD_SEALS", bytes, errno);
-  segment->map_now(rounded, 0);
+  segment->map_now(rounded, 0, MADV_HUGEPAGE);
   return segment;
 }
 
@@ -74,22 +88,44 @@ std::shared_ptr<Segment> Segment::map(UniqueFd memfd, std::size_t bytes, std::ui
   }
   std::shared_ptr<Segment> segment(new Segment);
   segment->fd_ = std::move(memfd);
-  segment->map_now(bytes == 0 ? static_cast<std::size_t>(file_bytes - file_offset) : bytes, file_offset);
+  segment->map_now(bytes == 0 ? static_cast<std::size_t>(file_bytes - file_offset) : bytes, file_offset, MADV_HUGEPAGE);
   return segment;
 }
 
-void Segment::map_now(std::size_t bytes, std::uint64_t file_offset) {
+std::shared_ptr<Segment> Segment::part(const std::shared_ptr<Segment>& file, std::uint64_t file_offset,
+                                       std::size_t bytes) {
+  const std::uint64_t file_bytes = file->file_bytes();
+  if (file_offset > file_bytes || bytes > file_bytes - file_offset)
+    throw Error(Code::out_of_range, "map",
+                fmt::format("a file of {} bytes can't give {} bytes from offset {}", file_bytes, bytes, file_offset));
+  const std::lock_guard guard(file->parts_->mutex);
+  std::weak_ptr<Segment>& known = file->parts_->by_offset[file_offset];
+  std::shared_ptr<Segment> part = known.lock();
+  if (part != nullptr && part->bytes_ == bytes) return part;
+  part.reset(new Segment);
+  part->file_ = file;
+  part->map_now(bytes, file_offset, MADV_NOHUGEPAGE);
+  known = part;
+  return part;
+}
+
+std::uint64_t Segment::file_bytes() const {
   struct stat info {};
-  if (::fstat(fd_.get(), &info) != 0) fail("fstat", bytes, errno);
+  if (::fstat(fd(), &info) != 0) fail("fstat", bytes_, errno);
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+void Segment::map_now(std::size_t bytes, std::uint64_t file_offset, int advice) {
+  struct stat info {};
+  if (::fstat(fd(), &info) != 0) fail("fstat", bytes, errno);
   identity_ = {static_cast<std::uint64_t>(info.st_dev), static_cast<std::uint64_t>(info.st_ino)};
-  void* const base =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), static_cast<off_t>(file_offset));
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd(), static_cast<off_t>(file_offset));
   if (base == MAP_FAILED) fail("mmap", bytes, errno);
   base_ = static_cast<std::byte*>(base);
   bytes_ = bytes;
   file_offset_ = file_offset;
   // Huge pages reduce TLB misses where shared memory has them; a failure is no error.
-  (void)::madvise(base, bytes, MADV_HUGEPAGE);
+  (void)::madvise(base, bytes, advice);
 }
 
 Segment::~Segment() {
@@ -108,7 +144,12 @@ void Segment::populate(std::size_t offset, std::size_t bytes) {
   if (errno != EINVAL) fail("populate", bytes, errno);
   // Before Linux 5.14: fallocate allocates the pages; the first access maps them.
   const auto start = static_cast<off_t>(file_offset_ + first);
-  if (::fallocate(fd_.get(), 0, start, static_cast<off_t>(span)) != 0) fail("fallocate", bytes, errno);
+  if (::fallocate(fd(), 0, start, static_cast<off_t>(span)) != 0) fail("fallocate", bytes, errno);
+}
+
+bool Segment::clear(std::uint64_t file_offset, std::size_t bytes) const noexcept {
+  return ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(file_offset),
+                     static_cast<off_t>(bytes)) == 0;
 }
 
 }  // namespace hmc::base

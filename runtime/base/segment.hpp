@@ -14,12 +14,17 @@ namespace hmc::base {
 /// A memfd and its mapping. Windows and buffers share it; the last owner unmaps it.
 class Segment {
  public:
-  /// A new memfd of `bytes` (rounded up to pages), sealed against shrinking and growing, mapped.
-  /// Throws Error{out_of_memory}.
-  static std::shared_ptr<Segment> create(std::size_t bytes);
+  /// A new memfd of `bytes` (rounded up to pages), sealed against shrinking and growing, mapped. The file is longer by
+  /// up to `reserve` bytes, which aren't mapped here (see part). Throws Error{out_of_memory}.
+  static std::shared_ptr<Segment> create(std::size_t bytes, std::uint64_t reserve = 0);
   /// Maps [file_offset, file_offset + bytes) of a descriptor and takes its ownership. Throws Error if
   /// the file is shorter. bytes == 0: to the end of the file.
   static std::shared_ptr<Segment> map(UniqueFd memfd, std::size_t bytes = 0, std::uint64_t file_offset = 0);
+
+  /// A mapping of [file_offset, file_offset + bytes) of `file`, without a descriptor of its own. Its pages appear at
+  /// their first use and are small, so unused memory costs nothing. Several callers get one mapping. Threads: any.
+  static std::shared_ptr<Segment> part(const std::shared_ptr<Segment>& file, std::uint64_t file_offset,
+                                       std::size_t bytes);
 
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -27,8 +32,10 @@ class Segment {
 
   std::byte* base() const noexcept { return base_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  int fd() const noexcept { return fd_.get(); }
+  int fd() const noexcept { return file_ != nullptr ? file_->fd() : fd_.get(); }
   std::uint64_t file_offset() const noexcept { return file_offset_; }
+  /// Of the whole file.
+  std::uint64_t file_bytes() const;
 
   /// Equal for all mappings of one file on this machine, in any process.
   struct Identity {
@@ -40,12 +47,17 @@ class Segment {
 
   /// Allocates the pages now, near the calling thread. Throws Error{out_of_memory}.
   void populate(std::size_t offset, std::size_t bytes);
+  /// Frees the pages of a range of the file: it reads as zero again. False if the system can't.
+  bool clear(std::uint64_t file_offset, std::size_t bytes) const noexcept;
 
  private:
-  Segment() = default;
-  void map_now(std::size_t bytes, std::uint64_t file_offset);
+  Segment();
+  void map_now(std::size_t bytes, std::uint64_t file_offset, int advice);
 
   UniqueFd fd_;
+  std::shared_ptr<Segment> file_;  // of a part
+  struct Parts;
+  std::unique_ptr<Parts> parts_;  // the mappings of parts of this file
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;
   std::uint64_t file_offset_ = 0;

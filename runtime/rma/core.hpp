@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -40,13 +41,17 @@ using Peers = std::vector<Peer, base::WipedOnForkAllocator<Peer>>;
 /// the channel. Throws Error. One thread at a time per Fabric. Arguments are team ranks; errors name world ranks.
 class Core : public std::enable_shared_from_this<Core> {
  public:
-  enum class Role { user, internal };  ///< internal: not found by window_around
+  /// internal: not found by window_around. lazy: as internal, and the pages appear at their first use.
+  enum class Role { user, internal, lazy };
 
   /// Collective. Null allocation: this rank has no memory, for the reason in `failure`; every rank then throws.
   static std::shared_ptr<Core> open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
                                     const ErrorDetail& failure, Role role);
-  /// Collective: one segment per node, each rank owning a part of it.
-  static std::shared_ptr<Core> create(TeamCore& team, std::size_t bytes, Role role);
+  /// Collective: one segment per node, each rank owning a part of it. A lazy window lies in the node's area and takes
+  /// no descriptor, unless the area is full; `bytes` is then equal on all ranks, and `prepare` writes this rank's part
+  /// before any peer reads it.
+  static std::shared_ptr<Core> create(TeamCore& team, std::size_t bytes, Role role,
+                                      const std::function<void(std::byte*)>& prepare = nullptr);
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;

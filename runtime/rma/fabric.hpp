@@ -46,6 +46,9 @@ struct Fabric {
   base::NodeLink* node_link = nullptr;
   std::vector<int> local_index;  ///< by rank: position on this rank's node, or -1
   std::vector<int> node_of;      ///< by rank
+  /// By rank: whether this rank can read that rank's private memory.
+  enum class Readable : std::uint8_t { untested, yes, no };
+  std::vector<Readable> readable;
 
   base::Waiter waiter;
   std::vector<std::unique_ptr<transport::Wire>> wires;

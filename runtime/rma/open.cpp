@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/base/limits.hpp"
+#include "runtime/base/node_area.hpp"
 #include "runtime/rma/core.hpp"
 #include "runtime/rma/description.hpp"
 #include "runtime/rma/device_access.hpp"
@@ -81,16 +83,20 @@ void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabr
 struct Demand {
   std::uint64_t bytes = 0;
   std::uint64_t share = 0;
+  std::uint32_t in_area = base::NodeArea::none;  // of the node's first rank: the number of the team's memory
   base::MemoryRoom room;
   std::string failure;  // empty: none
 
-  static Demand of_this_rank(const Fabric& fabric, std::size_t bytes) {
+  /// `is_lazy`: the window takes no memory now.
+  static Demand of_this_rank(const Fabric& fabric, std::size_t bytes, bool is_lazy) {
     // One for the segment, created here or received, and one that a wire may open meanwhile.
     constexpr int descriptors = 2;
     // Below this size the check isn't worth its cost: reading the system's files takes 50 us.
     constexpr std::size_t worth_a_look = std::size_t{1} << 20;
-    Demand demand{bytes, fabric.node_link->next_share(), {}, {}};
-    if (bytes >= worth_a_look) demand.room = base::memory_room();
+    Demand demand;
+    demand.bytes = bytes;
+    demand.share = fabric.node_link->next_share();
+    if (bytes >= worth_a_look && !is_lazy) demand.room = base::memory_room();
     if (!base::has_descriptors(descriptors, fabric.waiter.page().segment()->fd()))
       demand.failure = "no descriptor is left for shared memory: " + base::descriptor_limit();
     return demand;
@@ -99,7 +105,7 @@ struct Demand {
 
 base::Bytes encode(const Demand& demand) {
   base::ByteWriter out;
-  out.number(demand.bytes).number(demand.share).text(demand.failure);
+  out.number(demand.bytes).number(demand.share).number(demand.in_area).text(demand.failure);
   out.number(demand.room.machine).number(demand.room.machine_bytes);
   out.number(demand.room.group).number(demand.room.group_bytes);
   return out.take();
@@ -110,6 +116,7 @@ Demand decode_demand(base::ByteView bytes, int world_rank, const Fabric& fabric)
   Demand demand;
   demand.bytes = in.number<std::uint64_t>();
   demand.share = in.number<std::uint64_t>();
+  demand.in_area = in.number<std::uint32_t>();
   demand.failure = in.text();
   demand.room.machine = in.number<std::uint64_t>();
   demand.room.machine_bytes = in.number<std::uint64_t>();
@@ -121,7 +128,7 @@ Demand decode_demand(base::ByteView bytes, int world_rank, const Fabric& fabric)
 }
 
 /// Throws on every rank if any rank can't get its part. All ranks decide by the same data.
-void refuse_excess(const TeamCore& team, const std::vector<Demand>& all) {
+void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool needs_descriptors) {
   const Fabric& fabric = team.fabric();
   ErrorDetail detail;
   detail.operation = operation_of(fabric);
@@ -130,7 +137,7 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all) {
   for (std::size_t member = 0; member < all.size(); ++member) {
     const int rank = team.world_rank(static_cast<int>(member));
     const Demand& demand = all[member];
-    if (demand.failure.empty()) {
+    if (demand.failure.empty() || !needs_descriptors) {
       // Skip a rank without data: its demand is below worth_a_look, or its system reports no limit.
       if (demand.room.machine_bytes != UINT64_MAX || demand.room.group_bytes != UINT64_MAX)
         demands.push_back({rank, demand.bytes, demand.room});
@@ -159,22 +166,41 @@ base::Deadline patience(const Fabric& fabric, const base::Exchange& exchange) {
 
 }  // namespace
 
-std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role) {
+std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role,
+                                   const std::function<void(std::byte*)>& prepare) {
   Fabric& fabric = team.fabric();
   const OperationScope user(fabric, "Window::create", base::SetupCall::window);
   const base::Deadline deadline = patience(fabric, team.exchange());
+  const bool is_lazy = role == Role::lazy && !base::refuses_pages_at_use();
+  const base::NodeArea area(fabric.waiter.page());
+  const std::vector<int> locals = team.local_ranks();
+  const bool first_of_node = locals.front() == team.rank();
+  Demand mine = Demand::of_this_rank(fabric, bytes, is_lazy);
+  if (role == Role::lazy && first_of_node)
+    mine.in_area = area.take(base::round_up(bytes, base::page_size()) * locals.size(), locals.size());
   std::vector<Demand> demands;
-  for (const base::Bytes& theirs :
-       allgather_for(fabric, team.exchange(), encode(Demand::of_this_rank(fabric, bytes)), deadline))
-    demands.push_back(decode_demand(theirs, team.world_rank(static_cast<int>(demands.size())), fabric));
-  refuse_excess(team, demands);
+  std::set<int> nodes, nodes_with_area;
+  for (const base::Bytes& theirs : allgather_for(fabric, team.exchange(), encode(mine), deadline)) {
+    const int world = team.world_rank(static_cast<int>(demands.size()));
+    demands.push_back(decode_demand(theirs, world, fabric));
+    if (role != Role::lazy) continue;
+    const int node = fabric.node_of[static_cast<std::size_t>(world)];
+    nodes.insert(node);
+    if (demands.back().in_area != base::NodeArea::none) nodes_with_area.insert(node);
+  }
+  const std::uint32_t in_area = demands[static_cast<std::size_t>(locals.front())].in_area;
+  const std::shared_ptr<void> share = area.share(in_area);  // dropped if the ranks refuse
+  // At the start each rank also needs descriptors for its first connections to other nodes.
+  const bool needs_descriptors =
+      role != Role::lazy || nodes.size() != nodes_with_area.size() || (team.is_world() && nodes.size() > 1);
+  refuse_excess(team, demands, needs_descriptors);
 
   // Each rank's part of the node's segment: whole pages, so that each rank can populate its own.
   std::size_t total = 0;
   std::size_t my_offset = 0;
   bool wraps = false;
   base::ShareGroup group;  // the team's ranks on this node
-  for (const int member : team.local_ranks()) {
+  for (const int member : locals) {
     const Demand& demand = demands[static_cast<std::size_t>(member)];
     const std::uint64_t size = demand.bytes;
     if (group.members.empty()) group.number = demand.share;
@@ -187,29 +213,32 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role)
   ErrorDetail failure;
   failure.code = Code::success;
   std::shared_ptr<base::Segment> segment;
-  const bool first_of_node = group.members.front() == fabric.rank;
-  if (first_of_node) {
+  if (in_area != base::NodeArea::none || first_of_node) {
     try {
-      segment = base::Segment::create(wraps ? SIZE_MAX : total);
+      segment = in_area != base::NodeArea::none ? area.map(in_area, total, share)
+                                                : base::Segment::create(wraps ? SIZE_MAX : total);
     } catch (...) {
       failure = detail_of_current_exception();
     }
   }
-  std::shared_ptr<memory::Allocation> allocation;
-  try {
-    segment = fabric.node_link->share_within(group, segment, deadline).front();
-  } catch (...) {
-    failure = detail_of_current_exception();
-    return open(team, nullptr, failure, role);  // reports the failure to the other ranks, which also call open
+  if (in_area == base::NodeArea::none) {
+    try {
+      segment = fabric.node_link->share_within(group, segment, deadline).front();
+    } catch (...) {
+      failure = detail_of_current_exception();
+      return open(team, nullptr, failure, role);  // reports the failure to the other ranks, which also call open
+    }
   }
+  std::shared_ptr<memory::Allocation> allocation;
   if (segment != nullptr) {
     try {
-      segment->populate(my_offset, bytes);
+      segment->populate(my_offset, is_lazy ? std::min(bytes, base::page_size()) : bytes);
+      if (prepare) prepare(segment->base() + my_offset);
       allocation = memory::adopt_segment(segment, my_offset, bytes);
     } catch (...) {
       failure = detail_of_current_exception();
     }
-  } else if (!first_of_node) {
+  } else if (failure.code == Code::success) {
     failure.code = Code::out_of_memory;
     failure.message = "the node's first rank couldn't get the segment";
   }
@@ -390,7 +419,7 @@ std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vect
 
 void Core::map_ahead() noexcept {
   // All ranks have populated their parts. Map the pages here too, so that no put takes a page fault.
-  if (region_.segment == nullptr || region_.segment->bytes() > map_ahead_max) return;
+  if (role_ == Role::lazy || region_.segment == nullptr || region_.segment->bytes() > map_ahead_max) return;
   try {
     region_.segment->populate(0, region_.segment->bytes());
   } catch (const Error&) {

@@ -1,7 +1,7 @@
 // limited WHAT [RANK]: a rank (every rank without RANK) exceeds a system limit. Each rank prints its error to stdout.
 //
 //   descriptors_create      RANK has no free descriptor when all ranks create a window
-//   descriptors_duplicate   the same when all ranks duplicate a team
+//   descriptors_duplicate   the same when all ranks duplicate a team, which needs none
 //   file_size               RANK can't create a file of the window's size (RLIMIT_FSIZE)
 //   too_large               every rank requests four times the memory of the machine
 //   too_large_together      every rank requests two thirds of the available memory

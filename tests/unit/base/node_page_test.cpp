@@ -18,7 +18,7 @@ namespace {
 
 /// Another mapping of the page's memory, as in another process.
 std::shared_ptr<Segment> map_again(const NodePage& page) {
-  return Segment::map(UniqueFd(::fcntl(page.segment()->fd(), F_DUPFD_CLOEXEC, 0)));
+  return Segment::map(UniqueFd(::fcntl(page.segment()->fd(), F_DUPFD_CLOEXEC, 0)), page.segment()->bytes());
 }
 
 void expect_refused(std::shared_ptr<Segment> segment, std::uint64_t nonce) {
