@@ -16,15 +16,15 @@
 
 namespace hmc::bootstrap {
 
-/// A rank's facts, which every rank has after the rendezvous: at most 128 bytes on the wire.
+/// A rank's facts, at most 128 bytes when sent. After the rendezvous every rank has the facts of all ranks.
 struct RankFacts {
   std::int32_t rank = -1;
   std::int32_t node = -1;         ///< nodes are numbered by their lowest rank
   std::int32_t local_index = -1;  ///< position among its node's ranks, ascending by rank
   std::int32_t pid = 0;
-  std::uint64_t machine = 0;            ///< equal for ranks of one kernel (emulated nodes share a machine)
-  std::uint64_t network = 0;            ///< equal for ranks of one network namespace of a machine; 0: unknown
-  std::array<std::uint64_t, 4> cpus{};  ///< those of the first 256 CPUs that it may run on
+  std::uint64_t machine = 0;            ///< equal for all ranks on one kernel (emulated nodes share a machine)
+  std::uint64_t network = 0;            ///< equal for all ranks in one network namespace of a machine; 0: unknown
+  std::array<std::uint64_t, 4> cpus{};  ///< bit mask of the first 256 CPUs: those that it may run on
   std::uint32_t further_cpus = 0;       ///< number of further CPUs that it may run on
 };
 
@@ -38,13 +38,13 @@ class Bootstrap : public base::Exchange {
   virtual base::NodeLink& node_link() noexcept = 0;
   virtual const base::NodePage& node_page() const noexcept = 0;
 
-  /// A key is published once; lookup waits for it until the deadline (Error{not_found}).
+  /// A key can be published only once. lookup() waits for the key until the deadline; then it throws Error{not_found}.
   virtual void publish(std::string_view key, base::ByteView value) = 0;
   virtual base::Bytes lookup(std::string_view key, base::Deadline deadline) = 0;
 
   /// Notifies every rank (node pages, control connections) and the launcher.
   virtual void abort(int exit_code, std::string_view text) noexcept = 0;
-  /// Sends the goodbye: from here on the end of this rank isn't a failure. Not collective.
+  /// Sends the goodbye. Afterwards the exit of this rank isn't a failure. Not collective.
   virtual void leave() noexcept = 0;
 };
 

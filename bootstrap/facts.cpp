@@ -15,7 +15,7 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// Without a boot id, use the host name. This number is informative; a node is proven by its page.
+/// Without a boot id, hash the host name. The number is only informative: the node page proves that ranks share a node.
 std::uint64_t machine_or_host() {
   const std::uint64_t machine = base::machine_id();
   std::array<char, 256> name{};
@@ -77,7 +77,7 @@ void sign_page(const base::NodePage& page, const RankFacts& mine) noexcept {
 std::string list_ranks(const std::vector<int>& ascending) {
   if (ascending.empty()) return "no rank";
   std::string text = ascending.size() == 1 ? "rank " : "ranks ";
-  constexpr std::size_t most = 16;  // runs of consecutive ranks, so that a large job's message stays one line
+  constexpr std::size_t most = 16;  // maximum number of ranges, so that the message of a large job stays on one line
   std::size_t runs = 0;
   for (std::size_t i = 0; i < ascending.size();) {
     if (runs++ == most) return text + fmt::format(", ... ({} in all)", ascending.size());

@@ -11,8 +11,8 @@ namespace hmc::bootstrap {
 /// The facts of this process and thread: pid, machine, the CPUs it may run on. The node isn't set.
 RankFacts own_facts(int rank);
 
-/// `facts` by rank; `node` holds any number that is equal for ranks of one node. Afterwards nodes are
-/// numbered by their lowest rank, and local_index is the rank's position on its node.
+/// `facts`: indexed by rank; `node` is any number that is equal for the ranks of one node. Renumbers the nodes by their
+/// lowest rank, and sets local_index to the rank's position on its node.
 void number_nodes(std::vector<RankFacts>& facts);
 
 /// World ranks on `node`, ascending.

@@ -20,10 +20,10 @@ namespace {
 
 using SharedSegment = std::shared_ptr<base::Segment>;
 
-/// One exchange within a group: every member brings an item and takes all items.
+/// One exchange within a group: every member contributes an item and receives all items.
 template <typename Item> struct Round {
   explicit Round(std::size_t members) : items(members) {}
-  std::string operation;  // of the first member that arrives; another one is a mismatch
+  std::string operation;  // of the first member that arrives; a different operation is a mismatch
   std::vector<std::optional<Item>> items;
   std::string mismatch;
   std::size_t arrived = 0;
@@ -118,7 +118,7 @@ class InprocBootstrap final : public Bootstrap, private base::NodeLink {
   std::size_t index() const noexcept { return static_cast<std::size_t>(rank_); }
   std::size_t node() const noexcept { return static_cast<std::size_t>(mine_.node); }
 
-  /// The page's abort word may also be set by code that doesn't notify the condition variable, so poll it.
+  /// Polls the page's abort word, because other code may set it without notifying the condition variable.
   void doze(std::unique_lock<std::mutex>& lock, base::Deadline deadline) {
     constexpr std::chrono::nanoseconds look_again = std::chrono::milliseconds(20);
     job_->changed.wait_for(lock, std::min(deadline.left(), look_again));

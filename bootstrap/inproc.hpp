@@ -8,8 +8,8 @@
 
 namespace hmc::bootstrap {
 
-/// The `size` bootstraps of a job, one for each thread. With `nodes` > 1 the ranks are assigned in blocks to that many
-/// emulated nodes (rank r is on node r * nodes / size).
+/// The `size` bootstraps of a job, one for each thread. If `nodes` > 1, the ranks are assigned in blocks to that number
+/// of emulated nodes (rank r is on node r * nodes / size).
 std::vector<std::unique_ptr<Bootstrap>> make_inproc(int size, int nodes = 1);
 
 /// Rank 0 of 1.

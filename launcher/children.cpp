@@ -40,7 +40,7 @@ std::vector<pid_t> children_of_this_process() {
     for (pid_t pid = 0; file >> pid;) found.push_back(pid);
   });
   if (told) return found;
-  // A kernel without CONFIG_PROC_CHILDREN: look at every process.
+  // A kernel without CONFIG_PROC_CHILDREN: check every process.
   const pid_t self = ::getpid();
   for_each_number_in("/proc", [&](int pid) {
     if (parent_of(pid) == self) found.push_back(pid);

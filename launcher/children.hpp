@@ -7,7 +7,7 @@
 
 namespace hmc::launcher {
 
-/// The direct children of this process, adopted orphans (PR_SET_CHILD_SUBREAPER) included.
+/// The direct children of this process, including adopted orphans (PR_SET_CHILD_SUBREAPER).
 std::vector<pid_t> children_of_this_process();
 
 }  // namespace hmc::launcher

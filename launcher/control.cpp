@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::seconds start_limit{10};
 
-/// An activity line as text. Its fields are hints; each is read once.
+/// Describes an activity line. Its fields are hints; each is read once.
 std::string describe(const base::ActivityLine& line) {
   const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
   if (activity == base::Activity::computing) return "in no HMC call";

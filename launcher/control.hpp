@@ -22,13 +22,13 @@ class Control {
   Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mailbox);
 
   std::string store_address() const { return store_->address(); }
-  /// Makes the current calls of the surviving ranks fail.
+  /// Reports that a rank has died: the current calls of the other ranks fail.
   void report_death(int rank, std::string_view cause);
   /// The failure that is recorded in the node page of `rank`'s node: ok, peer_failed or aborted.
   base::Status failure_known_to(int rank) const noexcept { return agent_of(rank).page().aborted(); }
   /// Ranks that joined the job and haven't closed it, in ascending order.
   std::vector<int> ranks_without_goodbye() const;
-  /// A rank's line in the node page; pid 0 and no activity if the rank hasn't joined.
+  /// A rank's activity line in the node page; pid 0 and no activity if the rank hasn't joined.
   struct Seen {
     pid_t pid = 0;
     std::string activity;  ///< "in allreduce number 5 for 1.9 s, waiting for rank 3"
@@ -40,7 +40,7 @@ class Control {
 
   const Plan& plan_;
   std::unique_ptr<bootstrap::StoreServer> store_;
-  std::vector<std::unique_ptr<bootstrap::NodeAgent>> agents_;  // by node; ends before the store
+  std::vector<std::unique_ptr<bootstrap::NodeAgent>> agents_;  // indexed by node; destroyed before the store
 };
 
 }  // namespace hmc::launcher

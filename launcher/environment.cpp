@@ -11,7 +11,7 @@ namespace hmc::launcher {
 
 namespace {
 
-/// The variables that identify a rank. hmcrun sets them, and a job inside a job must not inherit them.
+/// The variables that identify a rank. hmcrun sets them, and a nested job must not inherit them.
 constexpr std::array<std::string_view, 6> ours{"HMC_RANK",   "HMC_SIZE", "HMC_STORE",
                                                "HMC_SECRET", "HMC_NODE", "HMC_LAUNCHER"};
 

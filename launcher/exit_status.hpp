@@ -8,10 +8,10 @@ namespace hmc::launcher {
 
 inline constexpr int exit_usage = 2;          ///< the command line is wrong; nothing was started
 inline constexpr int exit_timeout = 124;      ///< --timeout passed
-inline constexpr int exit_own_failure = 125;  ///< hmcrun itself: no descriptors, no memory, ...
+inline constexpr int exit_own_failure = 125;  ///< hmcrun itself failed: no descriptors, no memory, ...
 inline constexpr int exit_not_executable = 126;
 inline constexpr int exit_not_found = 127;
-inline constexpr int exit_signal_base = 128;  ///< + the signal's number
+inline constexpr int exit_signal_base = 128;  ///< plus the signal's number
 
 /// hmcrun can't continue: what() is printed on stderr, `status` is the exit status.
 class Failure : public std::runtime_error {
@@ -33,7 +33,7 @@ class UsageError : public Failure {
 int status_of(int wait_status) noexcept;
 /// "exited with status 3", "was killed by signal 11 (SIGSEGV), core dumped".
 std::string describe_end(int wait_status);
-/// "SIGTERM"; "signal 77" where there is no name.
+/// "SIGTERM"; "signal 77" if the signal has no name.
 std::string signal_name(int signal);
 
 }  // namespace hmc::launcher

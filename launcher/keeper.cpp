@@ -30,17 +30,17 @@ Keeper Keeper::start(const Plan& plan, JobStreams& streams, const Inherited& inh
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
   base::UniqueFd ours(ends[0]);
   base::UniqueFd theirs(ends[1]);
-  // Before the fork: if the keeper is killed, this process adopts its orphans at once.
+  // Set before the fork, so that this process adopts the keeper's orphans if the keeper is killed.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t pid = ::fork();
   if (pid < 0) fail("fork");
   if (pid == 0) {
     ours.reset();
-    streams.sources.clear();  // hmcrun's ends: they must close when hmcrun ends
+    streams.sources.clear();  // hmcrun's ends: they must be closed when hmcrun exits
     streams.terminal_feed.reset();
     KeeperProcess(plan, streams, inherited, std::move(theirs), title_area).run();
   }
-  ::setpgid(pid, pid);  // parent and child both do this; the order doesn't matter
+  ::setpgid(pid, pid);  // both the parent and the child do this, in any order
   streams.ranks.clear();
   streams.terminal_in.reset();
   return {std::move(ours), pid};
@@ -55,7 +55,7 @@ void Keeper::launch(std::string_view store) {
   request.what = KeeperRequest::What::launch;
   if (store.size() >= sizeof(request.store)) throw Failure(exit_own_failure, "the store's address is too long");
   std::memcpy(request.store, store.data(), store.size());
-  send(request);  // next() reports a keeper that died
+  send(request);  // next() reports the death of the keeper
 }
 
 void Keeper::signal(int signal) noexcept {
@@ -87,11 +87,12 @@ void Keeper::reap() noexcept {
 }
 
 void Keeper::end_orphans() {
-  // The keeper's socket closes shortly before its children are reparented. After it is reaped they are children here.
+  // The keeper's socket closes shortly before its children are reparented. After it is reaped, they are this process's
+  // children.
   ::kill(pid_, SIGKILL);
   reap();
-  // Only processes that were started after the keeper: a shell's "a & exec hmcrun" leaves a child that isn't part of
-  // the job. Its pid is lower. If pids have wrapped, some processes are spared too.
+  // End only processes that were started after the keeper. A shell's "a & exec hmcrun" leaves a child that isn't part
+  // of the job; its pid is lower. If pids have wrapped, some processes of the job aren't ended.
   for (int round = 0; round < 200; ++round) {
     bool some = false;
     for (const pid_t child : children_of_this_process()) {

@@ -1,4 +1,4 @@
-// Keeper: the process between hmcrun and the ranks. It makes sure that no process of the job is left behind.
+// Keeper: the process between hmcrun and the ranks. It ensures that no process of the job survives the job.
 #pragma once
 
 #include <sys/types.h>
@@ -18,13 +18,13 @@ namespace hmc::launcher {
 
 /// The ranks are the keeper's children, not hmcrun's. The keeper has its own process group, is a subreaper, and lives
 /// until it has no descendants. So:
-///  - hmcrun is killed: the keeper reads the end of its socket and ends all processes;
-///  - the keeper is killed: the kernel kills the ranks (PR_SET_PDEATHSIG), and hmcrun, also a subreaper, kills the rest
-///    (end_orphans);
-///  - both at once: the kernel kills the ranks.
+///  - if hmcrun is killed, the keeper reads end-of-file on its socket and ends all processes;
+///  - if the keeper is killed, the kernel kills the ranks (PR_SET_PDEATHSIG), and hmcrun, also a subreaper, kills all
+///    other processes (end_orphans);
+///  - if both are killed, the kernel kills the ranks.
 ///
-/// A parent's wait(2) can't take a recycled pid for a rank, so no pidfd is needed. The keeper has one thread, which
-/// sleeps in poll. It runs hmcrun's image, forked before any thread was started.
+/// A child's pid isn't reused before its parent's wait(2), so no pidfd is needed. The keeper has one thread, which
+/// sleeps in poll. It is forked from hmcrun before any thread is started.
 class Keeper {
  public:
   /// Forks. `title_area` is the memory of main's argv. The keeper overwrites it with its own name, so that
@@ -42,7 +42,7 @@ class Keeper {
   /// The next event, if one is available.
   std::optional<KeeperEvent> next();
 
-  /// After `gone`, when the keeper ends at once. In a container the init process may not reap it.
+  /// Called after `gone`, when the keeper exits at once. In a container the init process may not reap it.
   void reap() noexcept;
   /// After the keeper was killed: kills and reaps the processes that this process adopted.
   void end_orphans();

@@ -20,10 +20,10 @@ namespace hmc::launcher {
 
 namespace {
 
-/// For helpers that clean up after their parent has ended (Python's resource tracker). It fits into the 2 s within
-/// which hmcrun promises to leave no process behind.
+/// Time for helpers that clean up after the exit of their parent (Python's resource tracker). It is less than the 2 s
+/// within which hmcrun guarantees that no process of the job is left.
 constexpr std::chrono::milliseconds grace{500};
-/// A process in an uninterruptible call can't be killed. After this time hmcrun gets an event and may end.
+/// A process in an uninterruptible system call can't be killed. After this time hmcrun is notified and may exit.
 constexpr std::chrono::seconds patience{5};
 constexpr int kill_again_ms = 10;
 
@@ -39,7 +39,7 @@ base::UniqueFd open_child_events() noexcept {
   sigset_t children;
   ::sigemptyset(&children);
   ::sigaddset(&children, SIGCHLD);
-  // No signal reaches the keeper: it ends with hmcrun, or with its last descendant.
+  // The keeper blocks all signals: it exits with hmcrun, or with its last descendant.
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -68,7 +68,7 @@ KeeperProcess::KeeperProcess(const Plan& plan, JobStreams& streams, const Inheri
 void KeeperProcess::run() noexcept {
   try {
     for (;;) step();
-  } catch (...) {  // no memory: end, so that the kernel kills the ranks
+  } catch (...) {  // no memory: exit, so that the kernel kills the ranks
   }
   ::_exit(1);
 }
@@ -130,7 +130,7 @@ void KeeperProcess::launch(const char* store) {
   std::vector<char*> envp;
   for (const std::string& entry : plan_.common) envp.push_back(const_cast<char*>(entry.c_str()));
   envp.push_back(store_entry.data());
-  envp.insert(envp.end(), 3, nullptr);  // HMC_RANK, HMC_NODE, the end
+  envp.insert(envp.end(), 3, nullptr);  // HMC_RANK, HMC_NODE and the final null
 
   for (int rank = 0; rank < plan_.options.ranks; ++rank) {
     const SpawnResult result = launch_one(rank, argv, envp);
@@ -145,7 +145,7 @@ void KeeperProcess::launch(const char* store) {
     tell(event);
     break;
   }
-  // From here only the ranks hold their ends of the streams, so a stream ends with its last holder.
+  // Now only the ranks hold their ends of the streams, so a stream ends when its last holder exits.
   streams_.ranks.clear();
   streams_.terminal_in.reset();
 }
@@ -204,7 +204,7 @@ void KeeperProcess::begin_ending() {
   stage_ = Stage::ending;
   until_ = base::Deadline::after(grace);
   signal_ranks(SIGTERM);
-  signal_ranks(SIGCONT);  // a stopped process can't end by TERM
+  signal_ranks(SIGCONT);  // TERM has no effect on a stopped process
   for (const pid_t child : children_of_this_process()) {
     if (std::find(ranks_.begin(), ranks_.end(), child) == ranks_.end()) ::kill(child, SIGTERM);
   }
@@ -218,7 +218,7 @@ void KeeperProcess::begin_killing() noexcept {
 }
 
 void KeeperProcess::kill_children() {
-  // Deeper descendants become children when their parents have ended. The next round kills them.
+  // Indirect descendants become children when their parents have exited. The next round kills them.
   for (const pid_t child : children_of_this_process()) ::kill(child, SIGKILL);
 }
 

@@ -25,8 +25,8 @@ class KeeperProcess {
   enum class Stage {
     waiting,  ///< no rank was started yet
     running,
-    ending,   ///< the remaining descendants got TERM, and have until `until_`
-    killing,  ///< the remaining descendants get KILL, repeatedly, until there are none
+    ending,   ///< the remaining descendants were sent TERM, and have until `until_` to exit
+    killing,  ///< the remaining descendants are sent KILL, repeatedly, until none is left
   };
 
   void step();
@@ -36,7 +36,7 @@ class KeeperProcess {
   void launch(const char* store);
   SpawnResult launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp);
   void signal_ranks(int signal) noexcept;
-  /// Reaps all ended children. True if no child is left.
+  /// Reaps all children that have exited. Returns true if no child is left.
   bool reap();
   void begin_ending();
   void begin_killing() noexcept;

@@ -17,8 +17,8 @@ struct KeeperEvent {
     started,       ///< rank, pid
     spawn_failed,  ///< rank, value: errno, step
     ended,         ///< rank, pid, value: the wait status
-    gone,          ///< the keeper has no descendants left; value: the number of processes that survived KILL
-    lost,          ///< never sent: the keeper itself has died
+    gone,          ///< the keeper has no more descendants; value: the number of processes that survived KILL
+    lost,          ///< never sent: means that the keeper itself has died
   };
   What what;
   int rank;

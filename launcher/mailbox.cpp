@@ -18,7 +18,7 @@ void Mailbox::post(Letter letter) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     letters_.push_back(std::move(letter));
-  } catch (...) {  // no memory: the keeper still reports the rank's end
+  } catch (...) {  // no memory: the keeper still reports the rank's exit
   }
   const std::uint64_t one = 1;
   (void)!::write(bell_.get(), &one, sizeof(one));

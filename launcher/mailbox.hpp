@@ -22,7 +22,7 @@ class Mailbox {
  public:
   Mailbox();
   void post(Letter letter) noexcept;
-  int fd() const noexcept { return bell_.get(); }  ///< readable while there may be letters
+  int fd() const noexcept { return bell_.get(); }  ///< readable if letters may be available
   std::vector<Letter> take();
 
  private:

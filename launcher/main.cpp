@@ -1,4 +1,4 @@
-// hmcrun: starts N ranks of a program on this machine, runs their control plane, and ends with them.
+// hmcrun: starts N ranks of a program on this machine, runs their control plane, and exits when they have exited.
 
 #include <fmt/format.h>
 #include <sys/signalfd.h>
@@ -34,9 +34,9 @@ base::UniqueFd take_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) ::sigaddset(&handled, signal);
   struct sigaction hup {};
   ::sigaction(SIGHUP, nullptr, &hup);
-  if (hup.sa_handler != SIG_IGN) ::sigaddset(&handled, SIGHUP);  // keep nohup's setting
+  if (hup.sa_handler != SIG_IGN) ::sigaddset(&handled, SIGHUP);  // keep the setting of nohup
   sigset_t blocked = handled;
-  ::sigaddset(&blocked, SIGTTIN);  // a background hmcrun is neither stopped by the terminal
+  ::sigaddset(&blocked, SIGTTIN);  // so that the terminal doesn't stop a background hmcrun
   ::sigaddset(&blocked, SIGTTOU);
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   base::UniqueFd fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -46,7 +46,7 @@ base::UniqueFd take_signals() {
 
 std::span<char> title_area(int argc, char** argv) {
   char* end = argv[0];
-  for (int i = 0; i < argc && argv[i] == end; ++i) end += std::strlen(argv[i]) + 1;  // as the kernel laid them out
+  for (int i = 0; i < argc && argv[i] == end; ++i) end += std::strlen(argv[i]) + 1;  // they are contiguous
   return {argv[0], end};
 }
 
@@ -55,13 +55,13 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// An exception must not unwind into the pump's join, which waits for the end of the ranks' output. Exiting closes the
+/// An exception must not unwind into the pump's join, which waits for the end of the ranks' output. _exit closes the
 /// keeper's socket, which ends the job.
 int supervise(Keeper& keeper, Control& control, Supervisor& supervisor) {
   try {
     keeper.launch(control.store_address());
     const int status = supervisor.run();
-    if (supervisor.in_a_hurry()) ::_exit(status);  // the pump may be blocked on a reader that doesn't read
+    if (supervisor.in_a_hurry()) ::_exit(status);  // the pump may be blocked by a reader that doesn't read
     return status;
   } catch (const std::exception& error) {
     say_text(error.what());

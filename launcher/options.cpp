@@ -24,7 +24,7 @@ constexpr const char* footer =
     "INT TERM HUP QUIT USR1 USR2 are passed to the ranks; a second INT kills them.\n"
     "hmcinfo lists every HMC_* variable.";
 
-/// The words as the command line gave them; numbers are read here so that errors name the option.
+/// The unparsed words of the command line. Numbers are parsed in this file, so that errors name the option.
 struct Words {
   std::string ranks;
   std::string nodes;
@@ -80,10 +80,10 @@ void declare(CLI::App& app, Options& options, Words& words) {
   app.add_flag("--dry-run", options.dry_run, "Print the job's plan without running it");
 }
 
-/// CLI11 has -n and --np; it would read -np as -n with the value "p". The replacement may also change words of the
-/// application; those are taken from the original afterwards.
+/// CLI11 would parse -np as -n with the value "p", so -np is replaced by --np. The replacement may also change words of
+/// the program; these are later taken from the original words.
 std::vector<std::string> for_cli11(const std::vector<std::string>& words) {
-  std::vector<std::string> out(words.rbegin(), words.rend());  // CLI11 wants them reversed
+  std::vector<std::string> out(words.rbegin(), words.rend());  // CLI11 expects them in reverse order
   for (std::string& word : out) {
     if (word == "-np" || word.starts_with("-np=")) word.insert(0, 1, '-');
   }
@@ -113,7 +113,7 @@ Options parse_options(const std::vector<std::string>& words) {
   } catch (const CLI::CallForHelp&) {
     options.print = app.help();
     const std::string_view line = "Usage: hmcrun [OPTIONS]";
-    // This line differs between versions of CLI11.
+    // The usage line differs between versions of CLI11.
     if (const std::size_t at = options.print.find(line); at != std::string::npos)
       options.print.replace(at, line.size(), "Usage: hmcrun -np N [OPTIONS] program [ARGUMENTS]");
     return options;
@@ -125,7 +125,7 @@ Options parse_options(const std::vector<std::string>& words) {
   }
   const auto program = words.end() - static_cast<std::ptrdiff_t>(app.remaining_size());
   options.command.assign(program, words.end());
-  const bool marked = program != words.begin() && *std::prev(program) == "--";  // then it may begin with a dash
+  const bool marked = program != words.begin() && *std::prev(program) == "--";  // then it may start with a dash
   if (!marked && !options.command.empty() && options.command.front().starts_with("-"))
     refuse(fmt::format("{}: no such option", options.command.front()));
   check(options, values);

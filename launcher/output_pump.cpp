@@ -16,8 +16,8 @@ namespace hmc::launcher {
 
 namespace {
 
-constexpr std::size_t read_bytes = 64 << 10;  // what a pipe holds
-/// A longer line is cut, which bounds the memory for a rank that never ends its line.
+constexpr std::size_t read_bytes = 64 << 10;  // the capacity of a pipe
+/// A longer line is split, which bounds the memory for a rank that never ends a line.
 constexpr std::size_t longest_line_bytes = 64 << 20;
 
 /// False on a write error, with errno.
@@ -27,7 +27,7 @@ bool write_all(int fd, const char* bytes, std::size_t size) {
     if (written >= 0) {
       bytes += written;
       size -= static_cast<std::size_t>(written);
-    } else if (errno == EAGAIN) {  // another process made this output non-blocking
+    } else if (errno == EAGAIN) {  // another process has set this output non-blocking
       pollfd wait{fd, POLLOUT, 0};
       ::poll(&wait, 1, -1);
     } else if (errno != EINTR) {
@@ -106,7 +106,7 @@ void OutputPump::finish(Stream& stream) {
   stream.source.pipe.reset();
   stream.source.file.reset();
   if (stream.line.empty()) return;
-  // Add the missing line feed, so that the next rank's tag begins a line.
+  // Add the missing line feed, so that the next tag starts a new line.
   put_out(stream, stream.tag + stream.line + "\n");
   stream.line = {};
 }
@@ -117,7 +117,7 @@ void OutputPump::put_out(Stream& stream, const std::string& lines) {
     broken = true;
     if (errno != EPIPE) say("writing {}: {}", stream.source.is_stderr ? "stderr" : "stdout", std::strerror(errno));
   }
-  // Close the rank's pipe: its next write raises SIGPIPE, as it would without hmcrun in between.
+  // Close the rank's pipe, so that the rank's next write raises SIGPIPE, as it would without hmcrun.
   if (broken && !stream.source.file) stream.source.pipe.reset();
 }
 

@@ -10,11 +10,11 @@
 
 namespace hmc::launcher {
 
-/// It has its own thread, so that a slow reader of hmcrun's output doesn't keep the supervisor from handling deaths and
-/// signals. Only whole lines are written; the bytes of a line are unchanged.
+/// Owns a thread, so that a slow reader of hmcrun's output doesn't delay the supervisor's handling of exits and
+/// signals. It writes only whole lines, with unchanged bytes.
 class OutputPump {
  public:
-  /// Posts output_done when every pipe has ended and all output is written. Does nothing without sources.
+  /// Posts output_done when all pipes are at end-of-file and all output is written. Without sources it does nothing.
   OutputPump(std::vector<OutputSource> sources, Mailbox& mailbox);
   OutputPump(const OutputPump&) = delete;
   OutputPump& operator=(const OutputPump&) = delete;
@@ -34,7 +34,7 @@ class OutputPump {
 
   std::vector<Stream> streams_;
   std::string out_;                  // reused
-  bool broken_[2] = {false, false};  // stdout, stderr: the reader has closed it
+  bool broken_[2] = {false, false};  // stdout, stderr: true if its reader has closed it
   std::thread thread_;
 };
 

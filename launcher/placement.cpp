@@ -8,7 +8,7 @@ namespace {
 
 topology::CpuSet cpus_of(int rank, const Options& options, const topology::CpuLayout& layout) {
   if (options.bind_to == BindTo::core) return layout.cores[static_cast<std::size_t>(rank) % layout.cores.size()].cpus;
-  // Blocks, as for nodes: ranks with close numbers usually communicate most.
+  // In blocks, as for nodes, because ranks with close numbers usually communicate most.
   const int numa_nodes = static_cast<int>(layout.numa_nodes.size());
   return layout.numa_nodes[static_cast<std::size_t>(node_of(rank, options.ranks, numa_nodes))].cpus;
 }

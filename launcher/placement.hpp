@@ -15,11 +15,12 @@ struct Place {
   topology::CpuSet cpus;  ///< empty: not bound
 };
 
-/// Ranks go to nodes in blocks: rank r to node r * nodes / ranks.
+/// Ranks are assigned to nodes in blocks: rank r to node r * nodes / ranks.
 int node_of(int rank, int ranks, int nodes) noexcept;
 
 /// Indexed by rank. `layout` is used only for binding. Emulated nodes share this machine's cores, so binding counts
-/// ranks over all nodes. With more ranks than cores it starts again at the first core: ranks then share cores.
+/// ranks over all nodes. If there are more ranks than cores, the assignment restarts at the first core, and ranks share
+/// cores.
 std::vector<Place> place_ranks(const Options& options, const topology::CpuLayout* layout);
 
 /// For --report-bindings: "rank 3 (node 1): core 3 (cpus 3)".

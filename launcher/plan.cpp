@@ -11,7 +11,7 @@ namespace hmc::launcher {
 
 namespace {
 
-/// For people, not for every shell: words with special characters are in single quotes.
+/// For display: words with special characters are in single quotes. Not every shell accepts the result.
 std::string quoted(const std::string& word) {
   constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;

@@ -1,4 +1,4 @@
-// Plan: all decisions that are taken before a process is started.
+// Plan: all decisions that are made before a process is started.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace hmc::launcher {
 struct Plan {
   Options options;
   std::string program;  ///< the file that is executed
-  Environment common;   ///< of every rank; variables that differ by rank are added later
+  Environment common;   ///< the variables common to all ranks; those that differ by rank are added later
   std::vector<Place> places;
   std::optional<topology::CpuLayout> layout;  ///< only with --bind-to or --report-bindings
   std::vector<std::string> warnings;

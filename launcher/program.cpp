@@ -13,7 +13,7 @@ namespace hmc::launcher {
 
 namespace {
 
-/// 0 if execve would accept the file, else an errno.
+/// 0 if execve would accept the file, otherwise an errno.
 int refusal(const std::string& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0) return errno;

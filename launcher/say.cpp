@@ -16,7 +16,7 @@ void say_text(std::string_view text) noexcept {
     line += '\n';
     // Ignore errors: stderr may be closed.
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-  } catch (...) {  // no memory for a message: the exit status still reports the failure
+  } catch (...) {  // no memory for the message: the exit status still reports the failure
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace hmc::launcher {
 
-/// One write per call, so that ranks' lines don't come in between. A line feed is added.
+/// One write per call, so that lines of ranks aren't mixed in. Adds a line feed.
 void say_text(std::string_view text) noexcept;
 
 template <typename... Args> void say(fmt::format_string<Args...> text, Args&&... args) {

@@ -11,7 +11,7 @@ namespace hmc::launcher {
 
 namespace {
 
-/// Written by the child, read by the parent after vfork returns there.
+/// Written by the child; the parent reads it after vfork has returned.
 struct Report {
   volatile int error = 0;
   const char* volatile step = nullptr;
@@ -25,8 +25,8 @@ struct Report {
 
 bool redirect(int from, int to) noexcept { return from < 0 || ::dup2(from, to) == to; }
 
-/// A script's background jobs ignore INT and QUIT. A rank must receive them, as hmcrun itself does. Every other
-/// disposition is passed on (nohup).
+/// A script's background jobs ignore INT and QUIT. A rank must not ignore them, and neither does hmcrun. All other
+/// dispositions are inherited (nohup).
 void restore_signals(const Inherited& inherited) noexcept {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
@@ -35,18 +35,18 @@ void restore_signals(const Inherited& inherited) noexcept {
   ::sigprocmask(SIG_SETMASK, &inherited.signal_mask, nullptr);
 }
 
-/// As execvp: a file without a known header is a shell script.
+/// As execvp: executes a file without a known header as a shell script.
 void execute(const SpawnRequest& request, char** shell_argv) noexcept {
   ::execve(request.program, request.argv, request.envp);
   if (errno != ENOEXEC) return;
   ::execve("/bin/sh", shell_argv, request.envp);
 }
 
-/// Runs in the child, which still shares the parent's memory: system calls only.
+/// Runs in the child, which still shares the parent's memory, so it may only make system calls.
 [[noreturn]] void become(const SpawnRequest& request, char** shell_argv, pid_t parent, Report& report) noexcept {
   if (::setpgid(0, 0) != 0) give_up(report, "setpgid");
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up(report, "prctl");
-  if (::getppid() != parent) ::_exit(1);  // the parent died before the line above took effect
+  if (::getppid() != parent) ::_exit(1);  // the parent exited before the prctl took effect
   if (request.cpus != nullptr && !request.cpus->empty() &&
       ::sched_setaffinity(0, request.cpus->bytes(), reinterpret_cast<const cpu_set_t*>(request.cpus->words())) != 0)
     give_up(report, "sched_setaffinity");
@@ -79,7 +79,7 @@ SpawnResult spawn(const SpawnRequest& request) noexcept {
 
   Report report;
   const pid_t parent = ::getpid();
-  // vfork: its cost doesn't grow with this process's memory, and exec's result is available when it returns.
+  // The cost of vfork doesn't grow with this process's memory, and the result of exec is known when it returns.
   const pid_t pid = ::vfork();
   if (pid == 0) become(request, shell_argv, parent, report);
   const int fork_error = errno;

@@ -1,4 +1,4 @@
-// spawn: starts a child that executes a program and can't outlive its parent.
+// spawn: starts a child process that executes a program and can't outlive its parent.
 #pragma once
 
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 
 namespace hmc::launcher {
 
-/// Settings that hmcrun inherited and changes for itself. The ranks get the original ones.
+/// Inherited settings that hmcrun changes for itself. The ranks get the original values.
 struct Inherited {
   sigset_t signal_mask;
   rlimit descriptors;
@@ -32,8 +32,9 @@ struct SpawnResult {
   const char* step = nullptr;  ///< the call that failed, a literal
 };
 
-/// The child gets its own process group, so that a signal reaches all processes that it starts. The kernel kills it
-/// when the calling thread ends. Call it only from a process with one thread: until exec, the child shares its memory.
+/// The child gets its own process group, so that a signal reaches all processes that it starts. The kernel kills the
+/// child when the calling thread exits. Must be called only in a process with one thread, because the child shares its
+/// memory until exec.
 SpawnResult spawn(const SpawnRequest& request) noexcept;
 
 }  // namespace hmc::launcher

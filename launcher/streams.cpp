@@ -46,7 +46,7 @@ void open_output(JobStreams& job, const Options& options, int rank, bool is_stde
     const std::string folder = fmt::format("{}/rank.{}", options.output_dir, rank);
     if (!is_stderr) create_folder(folder);
     file = folder + (is_stderr ? "/stderr" : "/stdout");
-    base::UniqueFd created = create_file(file);  // now, so that a full or read-only disk is reported before the start
+    base::UniqueFd created = create_file(file);  // reports a full or read-only disk before the start
     if (!options.tag_output) return;
     job.sources.push_back({rank, is_stderr, {}, std::move(created)});
     file.clear();
@@ -68,8 +68,8 @@ JobStreams open_streams(const Options& options) {
   job.null.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!job.null) fail("/dev/null");
   for (std::size_t rank = 1; rank < job.ranks.size(); ++rank) job.ranks[rank].in = job.null.get();
-  // Each rank has its own process group, so none is in the foreground and may read the terminal. hmcrun reads it for
-  // rank 0. A file or a pipe is inherited.
+  // Each rank has its own process group, so no rank is in the foreground and may read the terminal. hmcrun reads the
+  // terminal for rank 0. Rank 0 inherits a file or a pipe.
   if (::isatty(STDIN_FILENO) == 1) {
     auto [read_end, write_end] = open_pipe();
     job.terminal_in = std::move(read_end);
@@ -109,7 +109,7 @@ void require_descriptors(int ranks, int nodes) {
 
 void fill_standard_descriptors() noexcept {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) (void)!::open("/dev/null", O_RDWR);  // takes the lowest free number: fd
+    if (::fcntl(fd, F_GETFD) < 0) (void)!::open("/dev/null", O_RDWR);  // returns the lowest free number: fd
   }
 }
 

@@ -19,9 +19,9 @@ namespace hmc::launcher {
 namespace {
 
 constexpr std::chrono::seconds term_to_kill{5};
-/// A rank's own end may be seen this much later than its consequences.
+/// The exit of a rank may be seen later than its consequences by at most this time.
 constexpr std::chrono::milliseconds blame_delay{1000};
-/// The survivors of a failure first get an Error and can print it.
+/// Time for the surviving ranks to receive the Error and print it.
 constexpr std::chrono::milliseconds news_delay{200};
 /// After a signal or --timeout, hmcrun waits at most this long for a reader of its output.
 constexpr std::chrono::seconds drain_limit{2};
@@ -129,7 +129,7 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   const int rank = event.rank;
   at(rank).state = State::ended;
   at(rank).wait_status = event.value;
-  const base::Status news = control_.failure_known_to(rank);  // before this rank's own end is recorded
+  const base::Status news = control_.failure_known_to(rank);  // read before this rank's exit is recorded
   if (others_run()) control_.report_death(rank, fmt::format("rank {} {}", rank, describe_end(event.value)));
   const bool failed = status_of(event.value) != 0;
   if (blame_deadline_ && rank == suspect_) return blame(failed ? rank : blamed_later_);
@@ -139,8 +139,8 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   blame_deadline_ = base::Deadline::after(blame_delay);
 }
 
-/// When a rank dies or aborts, the others fail within a millisecond. Their ends may be seen here before its own end, or
-/// before its message.
+/// If a rank dies or aborts, the others fail within a millisecond. Their exits may be seen here before that rank's exit
+/// or its abort message.
 bool Supervisor::may_be_a_consequence(int rank, const base::Status& news) {
   suspect_ = -1;
   if (news.code == Code::aborted) return true;
@@ -210,7 +210,7 @@ void Supervisor::handle_signal(int signal) {
   if (signal == SIGTSTP) return stop_with_ranks();
   const bool ends = signal != SIGUSR1 && signal != SIGUSR2;
   asked_to_end_ |= ends;
-  if (gone_) {  // only output is left to be written
+  if (gone_) {  // only the output isn't complete
     hurry_ |= ends;
     if (ends && !status_) status_ = exit_signal_base + signal;
     return;
@@ -254,7 +254,7 @@ void Supervisor::end_job(int status, Term term) {
 void Supervisor::send_term() {
   term_deadline_.reset();
   keeper_.signal(SIGTERM);
-  keeper_.signal(SIGCONT);  // a stopped rank can't end by TERM
+  keeper_.signal(SIGCONT);  // TERM has no effect on a stopped rank
   if (!kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);
 }
 
@@ -268,7 +268,7 @@ std::string Supervisor::describe(int rank) const {
   if (state.state == State::waiting) return fmt::format("rank {}: not started", rank);
   if (state.state == State::ended) return fmt::format("{}: {}", who(rank), describe_end(state.wait_status));
   const Control::Seen seen = control_.seen_of(rank);
-  // The started program may be a wrapper with the rank as its child.
+  // The started program may be a wrapper whose child is the rank.
   const bool stopped = is_stopped(state.pid) || (seen.pid > 0 && is_stopped(seen.pid));
   return fmt::format("{}: {}{}{}", who(rank), stopped ? "stopped" : "running", seen.activity.empty() ? "" : ", ",
                      seen.activity);

@@ -18,7 +18,7 @@
 namespace hmc::launcher {
 
 /// hmcrun's main thread. It sleeps in one poll over keeper, signals, mailbox, terminal and the next deadline. The first
-/// cause of the job's end decides the status.
+/// cause of the job's end determines the exit status.
 class Supervisor {
  public:
   /// `signals`: a signalfd. `output_pumped`: an output_done will be posted.
@@ -26,7 +26,7 @@ class Supervisor {
              bool output_pumped);
   /// The exit status.
   int run();
-  /// After a second INT: don't wait for a slow reader of hmcrun's output.
+  /// True after a second INT: don't wait for a slow reader of hmcrun's output.
   bool in_a_hurry() const noexcept { return hurry_; }
 
  private:
@@ -75,11 +75,11 @@ class Supervisor {
   std::vector<Rank> ranks_;
   std::optional<int> status_;  ///< the first cause
   int blamed_later_ = -1;      ///< a failed rank, whose failure may be a consequence
-  int suspect_ = -1;           ///< of the end of this rank, or (-1) of an abort
+  int suspect_ = -1;           ///< the failure is a consequence of the end of this rank, or (-1) of an abort
   int interrupts_ = 0;
   bool gone_ = false;
   bool output_done_;
-  bool asked_to_end_ = false;  ///< by a signal or --timeout, not by the ranks
+  bool asked_to_end_ = false;  ///< by a signal or by --timeout, not by a rank
   bool hurry_ = false;
   MaybeDeadline job_deadline_, blame_deadline_, term_deadline_, kill_deadline_, drain_deadline_;
 };

@@ -35,7 +35,7 @@ void TerminalInput::read_terminal() {
     pending_.assign(buffer.data(), static_cast<std::size_t>(size));
   } else if (size == 0 || (errno != EINTR && errno != EAGAIN)) {
     ended_ = true;
-    feed_.reset();  // Ctrl-D, or the terminal has closed: rank 0 reads the end of input
+    feed_.reset();  // Ctrl-D, or the terminal was closed: rank 0 reads end-of-file
   }
 }
 

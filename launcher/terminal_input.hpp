@@ -10,13 +10,13 @@
 
 namespace hmc::launcher {
 
-/// Driven by the supervisor's poll. Does nothing without a `feed`: then stdin is inherited.
+/// The supervisor's poll loop calls it. Without a `feed` it does nothing, because rank 0 inherits stdin.
 class TerminalInput {
  public:
   explicit TerminalInput(base::UniqueFd feed) noexcept : feed_(std::move(feed)) {}
   void add_polls(std::vector<pollfd>& fds);
   void handle(const pollfd& fd);
-  /// A shell's `fg` sends no event, so check once a second. -1: no check is needed.
+  /// A shell's `fg` causes no event, so poll once a second. -1: no polling is needed.
   int poll_ms() const noexcept { return feed_ && background_ ? 1000 : -1; }
 
  private:
@@ -24,7 +24,7 @@ class TerminalInput {
   void write_feed();
 
   base::UniqueFd feed_;
-  std::string pending_;      // input that rank 0 hasn't read yet; no more is read meanwhile
+  std::string pending_;      // input that the feed hasn't accepted yet; meanwhile no more is read
   bool background_ = false;  // hmcrun is in the background and may not read the terminal
   bool ended_ = false;
 };

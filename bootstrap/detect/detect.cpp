@@ -14,7 +14,7 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// A Candidate. `blocks`: it indicates a job that this build can't join.
+/// A candidate. `blocks`: the variables indicate a job that this build can't join.
 struct Finding {
   Candidate candidate;
   bool blocks = false;
@@ -25,7 +25,7 @@ std::string text_of(const base::Env& env, std::string_view name) {
   return found == env.foreign.end() ? std::string() : found->second;
 }
 
-/// Nothing if the variable isn't set or isn't a number.
+/// nullopt if the variable isn't set or isn't a number.
 std::optional<int> number_of(const base::Env& env, std::string_view name) {
   const std::string text = text_of(env, name);
   int number = 0;
@@ -72,7 +72,8 @@ Finding explicit_variables(const base::Env& env) {
   return finding;
 }
 
-/// A launcher that sets the variable `rank` for each of its ranks. A job of one rank doesn't block: it runs alone.
+/// A launcher that sets the variable `rank` for each of its ranks. A job of one rank doesn't block, because it runs
+/// alone.
 Finding foreign_launcher(const base::Env& env, std::string name, std::string_view rank, std::optional<int> size,
                          const std::string& seen) {
   Finding finding{{std::move(name), false, ""}, false};
@@ -90,7 +91,7 @@ Finding foreign_launcher(const base::Env& env, std::string name, std::string_vie
 }
 
 Finding torchrun(const base::Env& env) {
-  // WORLD_SIZE without RANK is often left over from a container's template.
+  // WORLD_SIZE without RANK often comes from a container template.
   return foreign_launcher(env, "torchrun", "RANK", number_of(env, "WORLD_SIZE").value_or(1),
                           quote(env, {"RANK", "WORLD_SIZE"}));
 }
@@ -106,7 +107,7 @@ Finding pmi1(const base::Env& env) {
 }
 
 Finding slurm(const base::Env& env) {
-  // The step's count takes precedence: inside an allocation of many tasks, `srun -n 1` starts a job of one.
+  // The step's count has precedence: inside an allocation of many tasks, `srun -n 1` starts a job of one rank.
   std::optional<int> size = number_of(env, "SLURM_STEP_NUM_TASKS");
   if (!size) size = number_of(env, "SLURM_NTASKS").value_or(1);
   return foreign_launcher(env, "Slurm", "SLURM_PROCID", size,
@@ -144,7 +145,7 @@ std::unique_ptr<Bootstrap> detect(const base::Env& env) {
   for (const Finding& each : look(env)) {
     if (each.blocks) refuse(each.candidate);
     if (!each.candidate.available) continue;
-    // A job of one rank with a store joins it too, so that its launcher sees the node page and an abort.
+    // A job of one rank also joins its store, so that its launcher sees the node page and an abort.
     if (!env.store.empty() && env.rank) return join_tcp(env, base::Deadline::after(env.timeout));
     return make_alone();
   }

@@ -18,8 +18,8 @@ struct Candidate {
 };
 
 std::vector<Candidate> candidates(const base::Env& env);
-/// The first that is available; alone (rank 0 of 1) if there is no sign of a job. Signs of a job of
-/// several ranks that can't be joined are an Error, never a silent rank 0 of 1.
+/// Joins through the first available candidate. If no variable indicates a job, this process is rank 0 of 1. If a job
+/// of several ranks is indicated but can't be joined, throws Error instead of continuing as rank 0 of 1.
 std::unique_ptr<Bootstrap> detect(const base::Env& env);
 
 }  // namespace hmc::bootstrap

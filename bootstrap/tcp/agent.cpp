@@ -40,7 +40,7 @@ NodeAgent::Agent::Agent(const Secret& secret, base::UniqueFd listener, Connectio
 NodeAgent::Agent::~Agent() {
   loop_.stop();
   if (store_ == nullptr || !all_left()) return;
-  // The goodbyes must arrive: close only after the store has read them and has closed its end.
+  // The goodbyes must arrive, so close only after the store has read them and has closed its end.
   Connection& store = store_->connection;
   const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
   while (store.wants_write() && !store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
@@ -52,7 +52,7 @@ bool NodeAgent::Agent::admits(int socket) { return peer_of(socket).uid == ::gete
 
 void NodeAgent::Agent::report_death(int rank, std::string cause) {
   loop_.post([this, rank, cause = std::move(cause)] {
-    // An unread goodbye may be in its socket.
+    // The rank's goodbye may be unread in its socket.
     const auto found = ranks_.find(rank);
     if (found != ranks_.end() && found->second.peer != nullptr) loop_.drain(*found->second.peer);
     lose(rank, cause, false);
@@ -67,7 +67,7 @@ std::vector<int> NodeAgent::Agent::ranks_without_goodbye() {
   const auto answer = std::make_shared<Answer>();  // the task may run after the wait has timed out
   loop_.post([this, answer] {
     for (auto& [rank, local] : ranks_) {
-      if (local.peer != nullptr) loop_.drain(*local.peer);  // an unread goodbye may be in its socket
+      if (local.peer != nullptr) loop_.drain(*local.peer);  // its goodbye may be unread in the socket
       if (!local.left) answer->ranks.push_back(rank);
     }
     answer->done.set();
@@ -145,7 +145,7 @@ void NodeAgent::Agent::lose(int rank, const std::string& cause, bool tell_events
   if (const auto found = ranks_.find(rank); found != ranks_.end() && found->second.left) return;
   if (!dead_.insert(rank).second) return;
   // The node page may already hold a failure, reported by this rank or by another rank of this node. That failure is
-  // the cause, and the end of this rank may be its consequence. The other nodes get the cause.
+  // the cause, and the end of this rank may be its consequence. So the cause is sent to the other nodes.
   Notice notice{Code::peer_failed, rank, 0, cause};
   const base::Status known = page_.aborted();
   const std::string told = page_.abort_text();
@@ -165,7 +165,7 @@ void NodeAgent::Agent::lose_store(const std::string& why) {
 }
 
 void NodeAgent::Agent::fail(const Notice& notice) {
-  // The page first: ranks that poll in a collective see it at once.
+  // Set the page first: ranks that poll in a collective see it at once.
   page_.raise_abort(notice.code, notice.rank, notice.text);
   if (failure_) return;  // the first cause is kept
   failure_.emplace(notice);
@@ -236,7 +236,7 @@ bool NodeAgent::Agent::refuse_rank(const Refusal& refusal) {
   if (found == ranks_.end()) return false;
   if (Peer* const peer = found->second.peer) {
     peer->connection.send(refusal);
-    peer->registered = false;  // its end isn't a failure: the rank with this number is another process
+    peer->registered = false;  // its end isn't a failure, because another process is the rank with this number
     loop_.drop(*peer);
   }
   ranks_.erase(found);

@@ -41,7 +41,7 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
     base::Deadline send_by;
   };
 
-  // from ranks; each returns false for a message that a well-behaved rank doesn't send
+  // from ranks; each returns false if the message violates the protocol
   bool dispatch_rank(Peer& from, const Frame& frame, std::vector<base::UniqueFd>& fds);
   bool take(Peer& from, Join message);
   bool take(Peer& from, Contribution message);
@@ -63,7 +63,7 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
   bool refuse_rank(const Refusal& refusal);
 
   template <typename Message> void tell_store(const Message& message) {
-    flush_joins();  // the store must have a rank's join before any other message about it
+    flush_joins();  // the store must receive a rank's join before any other message about that rank
     if (store_ != nullptr) store_->connection.send(message);
   }
   void flush_joins();

@@ -9,14 +9,14 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// After this time a round is sent to the store incomplete, so that the store can name the missing ranks.
+/// After this time an incomplete round is sent to the store, so that the store can name the missing ranks.
 constexpr auto gather_for = std::chrono::milliseconds(20);
 
 }  // namespace
 
 bool NodeAgent::Agent::dispatch_rank(Peer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
   if (!from.registered) return take_as<Join>(from, frame);
-  // Before the table has arrived the members are unknown, so nothing can be gathered.
+  // Before the table has arrived the members are unknown, so contributions can't be gathered.
   const bool early = members_.empty();
   switch (frame.type) {
     case MessageType::contribution: return !early && take_as<Contribution>(from, frame);
@@ -63,7 +63,8 @@ bool NodeAgent::Agent::take(Peer& from, Contribution message) {
   if (message.entries.size() != 1 || message.entries.front().rank != from.rank) return false;
   const LocalRound fresh{{message.round, message.kind, {}}, 0, base::Deadline::after(gather_for)};
   LocalRound& round = rounds_.try_emplace(message.round, fresh).first->second;
-  // A node's message has one kind. A contribution of another kind is sent apart, and the store detects the mismatch.
+  // A node's message has one kind. A contribution of another kind is sent separately, and the store detects the
+  // mismatch.
   if (round.unsent.kind != message.kind) {
     send_round(round);
     round.unsent.kind = message.kind;
@@ -127,7 +128,7 @@ bool NodeAgent::Agent::take(Peer& from, MissingQuery message) {
     from.connection.send(reply);
     return true;
   }
-  // The store must have the present ranks' contributions before it names the missing ones.
+  // The store must have the contributions of all ranks that have arrived before it names the missing ranks.
   for (auto& [number, round] : rounds_) {
     if (!round.unsent.entries.empty()) send_round(round);
   }

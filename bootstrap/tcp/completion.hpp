@@ -18,7 +18,7 @@ class Completion {
     }
     changed_.notify_all();
   }
-  /// False at the deadline.
+  /// Returns false at the deadline.
   bool wait(base::Deadline deadline) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, deadline.left(), [this] { return done_; });

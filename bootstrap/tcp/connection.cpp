@@ -15,7 +15,7 @@ namespace {
 
 using base::as_bytes;
 
-// Each key has one purpose, so that a frame of one phase isn't valid in another.
+// Each key has one purpose, so a frame of one phase isn't valid in another.
 Secret client_hello_key(const Secret& secret) { return secret.derive({as_bytes("hmc client hello")}); }
 Secret server_hello_key(const Secret& secret, base::ByteView client_nonce) {
   return secret.derive({as_bytes("hmc server hello"), client_nonce});
@@ -55,7 +55,8 @@ bool Connection::take_hello(const Frame& frame) {
   opener_.rekey(key, client ? Direction::to_client : Direction::to_server);
   opener_.hello_only(false);
   keyed_ = true;
-  // The server's hello is signed over the client's nonce. A client's hello may be a replay until its next frame.
+  // The signature of the server's hello covers the client's nonce. A client's hello may be a replay; only its next
+  // frame proves that it isn't.
   proven_ = client;
   for (Waiting& each : waiting_) push(each.type, each.payload, std::move(each.fds));
   waiting_.clear();
@@ -91,7 +92,7 @@ void Connection::write() {
     }
     if (result.io == Io::failed) {
       out_.clear();
-      // Data that the peer sent before it closed may still be unread. Reading finds the end.
+      // Data that the peer sent before the close may be unread. read() then detects the end.
       if (result.error != EPIPE && result.error != ECONNRESET) end(std::strerror(result.error));
       return;
     }
@@ -104,7 +105,7 @@ void Connection::write() {
 void Connection::read() {
   std::array<std::byte, 65536> chunk;
   std::vector<base::UniqueFd> fds;
-  constexpr int fair_share = 32;  // reads, then other connections get their turn
+  constexpr int fair_share = 32;  // maximum number of reads before other connections are served
   for (int i = 0; i < fair_share && !ended_; ++i) {
     const IoResult result = receive_some(socket_.get(), chunk, fds);
     for (base::UniqueFd& each : fds) fds_in_.push_back(std::move(each));
@@ -119,7 +120,7 @@ void Connection::read() {
       return end(result.error == ECONNRESET ? "" : std::strerror(result.error));
     }
     opener_.feed(base::ByteView(chunk).first(result.bytes));
-    // An unauthenticated peer must not make this process keep descriptors.
+    // An unauthenticated peer must not be able to fill this process's descriptor table.
     if (!keyed_ && !fds_in_.empty()) return end("it sent descriptors before its hello");
     if (result.bytes < chunk.size()) return;
   }
@@ -157,7 +158,7 @@ void Connection::end(std::string fault) {
 
 void Connection::end_for_frame_fault() {
   if (opener_.fault() != FrameFault::version) return end(name_of(opener_.fault()));
-  // The hello carries this side's protocol version, which the peer can read without a key.
+  // The hello contains this side's protocol version, which the peer can read without a key.
   if (side_ == Side::server && !keyed_) send_hello();
   end(fmt::format("it uses protocol version {}, this library uses {}", opener_.peer_version(), protocol_version));
 }

@@ -16,22 +16,22 @@ namespace hmc::bootstrap {
 
 using SharedFd = std::shared_ptr<base::UniqueFd>;
 
-/// Both sides first exchange a hello with a nonce, signed with the job's secret. Later frames are signed with keys made
-/// of the secret and both nonces; messages sent before that are queued. Store, agents and ranks use it; the caller
-/// polls. Owns the socket. One thread at a time.
+/// Both sides first exchange a hello with a nonce, signed with the job's secret. Later frames are signed with keys that
+/// are derived from the secret and both nonces; messages sent before that are queued. The store, the agents and the
+/// ranks use it; the caller polls. Owns the socket. One thread at a time.
 class Connection {
  public:
   enum class Side { client, server };
   Connection(base::UniqueFd socket, const Secret& secret, Side side);
 
   int fd() const noexcept { return socket_.get(); }
-  /// The peer has proved that it has the secret, in this session and not by a replay.
+  /// True if the peer has proved in this session, not by a replay, that it has the secret.
   bool proven() const noexcept { return proven_; }
 
   template <typename Message> void send(const Message& message, std::vector<SharedFd> fds = {}) {
     send_encoded(Message::type, encode(message), std::move(fds));
   }
-  /// For one message to several peers: encoded once, signed for each.
+  /// For one message to several peers: the message is encoded once and signed for each.
   void send_encoded(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds = {});
 
   /// Transfer as much as possible without waiting.
@@ -41,22 +41,23 @@ class Connection {
   std::optional<Frame> next(std::vector<base::UniqueFd>& fds);
 
   bool wants_write() const noexcept { return !out_.empty(); }
-  /// The kernel currently accepts no more descriptors, and poll doesn't report when it does: try again soon.
+  /// True if the kernel currently accepts no descriptors. poll doesn't report when it does again, so the caller must
+  /// retry soon.
   bool stalled() const noexcept { return stalled_; }
-  /// No more data will arrive. next() still returns messages that arrived before.
+  /// True if no more data will arrive. next() still returns messages that arrived before.
   bool ended() const noexcept { return ended_; }
-  /// The reason of the end as text; empty if the peer just closed.
+  /// The reason of the end; empty if the peer closed the connection normally.
   const std::string& fault() const noexcept { return fault_; }
-  /// It ended because this process had no descriptor left to receive those of a message.
+  /// True if it ended because this process had no free descriptors for those of a message.
   bool lost_descriptors() const noexcept { return lost_descriptors_; }
-  /// The peer receives all sent data, then the end.
+  /// Shuts down the sending side. The peer receives all sent data, then the end of the stream.
   void finish() noexcept;
 
  private:
   struct Outgoing {
     base::Bytes bytes;
     std::size_t sent = 0;
-    std::vector<SharedFd> fds;  // go with the first byte
+    std::vector<SharedFd> fds;  // sent with the first byte
   };
   struct Waiting {
     MessageType type;
@@ -82,7 +83,7 @@ class Connection {
   bool ended_ = false;
   bool lost_descriptors_ = false;
   std::string fault_;
-  std::vector<Waiting> waiting_;  // for the key
+  std::vector<Waiting> waiting_;  // messages that wait for the key
   std::deque<Outgoing> out_;
   std::deque<base::UniqueFd> fds_in_;
 };

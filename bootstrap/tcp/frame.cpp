@@ -6,7 +6,7 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// Data that the MAC covers besides the frame's bytes.
+/// The data that the MAC covers in addition to the frame's bytes.
 std::array<std::byte, 9> place_of(Direction direction, std::uint64_t counter) noexcept {
   std::array<std::byte, 9> place{};
   place[0] = static_cast<std::byte>(direction);

@@ -19,25 +19,25 @@ inline constexpr std::size_t most_fds_per_frame = 253;
 
 enum class MessageType : std::uint16_t;  // messages.hpp; 1 is the hello
 inline constexpr MessageType hello_type{1};
-/// The largest payload of a type; nothing for an unknown type.
+/// The maximum payload of a type; nullopt for an unknown type.
 std::optional<std::size_t> payload_limit(MessageType type) noexcept;
 
 struct Frame {
   MessageType type{};
-  std::uint16_t fds = 0;  ///< descriptors that travel with it
+  std::uint16_t fds = 0;  ///< number of descriptors sent with it
   base::Bytes payload;
 };
 
-/// A frame that is sent back to its writer doesn't verify.
+/// The MAC covers the direction, so a frame that is reflected to its sender is rejected.
 enum class Direction : std::uint8_t { to_server = 1, to_client = 2 };
 
 enum class FrameFault { none, magic, version, type, length, mac };
 const char* name_of(FrameFault fault) noexcept;
 
-/// Signs with a key, a direction and a counter, so that a frame can neither be replayed nor reflected.
+/// Signs with a key, a direction and a counter, so a frame can be neither replayed nor reflected.
 class FrameSealer {
  public:
-  /// Later frames use `key`, and the counter restarts.
+  /// Later frames use `key`; the counter restarts at 0.
   void rekey(const Secret& key, Direction direction) noexcept;
   /// header {magic 4, version 2, type 2, fds 2, zero 2, length 4}, payload, MAC 32.
   base::Bytes seal(MessageType type, base::ByteView payload, std::uint16_t fds = 0);
@@ -48,12 +48,12 @@ class FrameSealer {
   std::uint64_t counter_ = 0;
 };
 
-/// Takes bytes as they arrive and returns complete, verified frames. The header is checked before memory is allocated
-/// for the payload, and memory grows only with bytes that have arrived. After a fault it returns no more frames.
+/// Consumes received bytes and returns complete, verified frames. The header is checked before memory is allocated for
+/// the payload, and memory grows only with the bytes received. After a fault it returns no more frames.
 class FrameOpener {
  public:
   void rekey(const Secret& key, Direction direction) noexcept;
-  /// While true, only a hello is accepted: an unauthenticated peer may send nothing else.
+  /// While true, only a hello is accepted, because an unauthenticated peer may send no other message.
   void hello_only(bool yes) noexcept { hello_only_ = yes; }
   void feed(base::ByteView bytes);
   std::optional<Frame> next();

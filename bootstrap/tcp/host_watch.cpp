@@ -27,7 +27,7 @@ void HostWatch::watch(int host_rank, const base::NodePage& page) {
   pollfd wait[] = {{wake_.get(), POLLIN, 0}, {process_.get(), POLLIN, 0}};
   do {
     (void)::poll(wait, 2, -1);
-    if (wait[0].revents != 0) return;  // this rank leaves: the host may end now
+    if (wait[0].revents != 0) return;  // this rank leaves, so the host may exit
   } while (wait[1].revents == 0);
   page.raise_abort(Code::peer_failed, host_rank,
                    fmt::format("rank {}, which ran the node's agent, ended without waiting for the others", host_rank));

@@ -11,9 +11,9 @@
 
 namespace hmc::bootstrap {
 
-/// Without a launcher a rank runs the agent. When that rank dies, no agent can raise the node's abort word, so each
-/// other rank of the node watches it by pidfd. Owns a thread that sleeps in poll. Does nothing if the kernel has no
-/// pidfd.
+/// Without a launcher a rank runs the agent. If that rank dies, no agent can raise the node's abort word. So each other
+/// rank of the node watches that rank's process by pidfd. Owns a thread that sleeps in poll. Has no effect if the
+/// kernel doesn't support pidfd.
 class HostWatch {
  public:
   HostWatch(pid_t host, int host_rank, base::NodePage page);

@@ -41,7 +41,7 @@ void LocalSecret::serve() {
     bool exhausted = false;
     const base::UniqueFd caller = accept_one(listener_.get(), exhausted);
     if (exhausted) (void)::poll(nullptr, 0, 10);
-    // 32 bytes fit into a new socket's buffer, so this never blocks.
+    // 32 bytes always fit into a new socket's buffer, so this never blocks.
     if (caller && peer_of(caller.get()).uid == ::geteuid()) (void)send_some(caller.get(), secret_.key(), {});
   }
 }

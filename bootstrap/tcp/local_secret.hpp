@@ -11,17 +11,17 @@
 
 namespace hmc::bootstrap {
 
-/// Rank 0 makes a random secret and sends it over an abstract Unix socket named after the store's address. Both sides
-/// check the peer's uid (SO_PEERCRED), so no other user can join, and the secret isn't stored anywhere. Only for a
-/// store on the loopback: across machines HMC_SECRET is required.
+/// Rank 0 generates a random secret and sends it over an abstract Unix socket named after the store's address. Both
+/// sides check the peer's uid (SO_PEERCRED), so no other user can join, and the secret isn't stored. Only for a store
+/// on the loopback interface; across machines HMC_SECRET is required.
 class LocalSecret {
  public:
-  /// Serves a new secret until destroyed. Throws Error when another job serves this address.
+  /// Serves a new secret until destroyed. Throws Error if another job uses this address.
   explicit LocalSecret(const std::string& store);
   ~LocalSecret();
   const Secret& secret() const noexcept { return secret_; }
 
-  /// Waits for rank 0. Throws Error{timeout}, or Error{refused} when another user answers.
+  /// Waits for rank 0. Throws Error{timeout}, or Error{refused} if the peer is a process of another user.
   static Secret fetch(const std::string& store, base::Deadline deadline);
 
  private:

@@ -6,7 +6,7 @@ namespace hmc::bootstrap {
 
 namespace {
 
-/// A count, limited by the remaining bytes, so that memory is allocated only for data that has arrived.
+/// Reads a count and checks it against the remaining bytes, so that memory is allocated only for data that has arrived.
 std::size_t read_count(base::ByteReader& in, std::size_t least_bytes_each) {
   const auto count = in.number<std::uint32_t>();
   if (count <= in.left() / least_bytes_each) return count;
@@ -48,7 +48,7 @@ std::vector<RankFacts> read_facts(base::ByteReader& in) {
   return ranks;
 }
 
-/// A byte that is an enumerator. A value past the last one puts the reader into the error state.
+/// Reads an enumerator of one byte. A value above `last` puts the reader into the error state.
 template <typename Enum> Enum read_enum(base::ByteReader& in, Enum last) {
   const auto value = in.number<std::uint8_t>();
   if (value > static_cast<std::uint8_t>(last)) (void)in.raw(in.left() + 1);

@@ -48,7 +48,7 @@ inline constexpr std::size_t rank_facts_bytes = 68;
 static_assert(rank_facts_bytes <= 128, "rendezvous promises at most 128 bytes per rank");
 inline constexpr std::size_t longest_key_bytes = 1024;
 inline constexpr std::size_t longest_value_bytes = 4U << 20;
-/// The limit on the contributions of all ranks to one allgather.
+/// The maximum total size of all ranks' contributions to one allgather.
 inline constexpr std::size_t largest_round_bytes = 256U << 20;
 
 /// Every message has `type`, write() and read(). read() may leave the reader in the error state; decode() checks it.
@@ -56,7 +56,7 @@ inline constexpr std::size_t largest_round_bytes = 256U << 20;
 struct NodeHello {  // the first message of an agent
   static constexpr MessageType type = MessageType::node_hello;
   std::int32_t job_size = 0;
-  std::int32_t pid = 0;  ///< of the agent; a rank with this pid ends with the agent
+  std::int32_t pid = 0;  ///< of the agent; if it is also a rank's pid, that rank ends with the agent
   std::string label;
   void write(base::ByteWriter& out) const;
   static NodeHello read(base::ByteReader& in);
@@ -136,7 +136,7 @@ struct ShareOffer {  // with the segment's memfd, if there is one
   static ShareOffer read(base::ByteReader& in);
 };
 
-struct ShareResult {  // for a run of the node's members, with their memfds
+struct ShareResult {  // for consecutive members of the node, with their memfds
   static constexpr MessageType type = MessageType::share_result;
   enum class What : std::uint8_t { nothing, your_own, descriptor };
   struct Item {
@@ -199,7 +199,7 @@ struct MissingReply {
   static MissingReply read(base::ByteReader& in);
 };
 
-/// Something that ends the job, or a rank's membership.
+/// An event that ends the job, or a rank's membership.
 struct Notice {
   Code code = Code::error;
   std::int32_t rank = -1;
@@ -220,7 +220,7 @@ template <MessageType Type> struct NoticeOf : Notice {
 };
 using Abort = NoticeOf<MessageType::abort>;      ///< a rank called abort
 using Death = NoticeOf<MessageType::death>;      ///< a rank's connection to its agent ended
-using Failure = NoticeOf<MessageType::failure>;  ///< the job is over, and why
+using Failure = NoticeOf<MessageType::failure>;  ///< the job has ended, with the reason
 using Refusal = NoticeOf<MessageType::refusal>;  ///< this rank, or this node (rank -1), is rejected
 
 struct Goodbye {
@@ -236,7 +236,7 @@ template <typename Message> base::Bytes encode(const Message& message) {
   return out.take();
 }
 
-/// Nothing if the payload isn't exactly such a message.
+/// nullopt if the payload isn't exactly one message of this type.
 template <typename Message> std::optional<Message> decode(const Frame& frame) {
   if (frame.type != Message::type) return std::nullopt;
   base::ByteReader in(frame.payload);

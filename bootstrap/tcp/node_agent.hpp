@@ -14,7 +14,7 @@
 namespace hmc::bootstrap {
 
 /// Ranks of the node connect to its abstract Unix socket, named after the job's secret and the node's label, and get
-/// the node page. The agent checks the peer's uid. It has the node's only connection to the store, gathers its ranks'
+/// the node page. The agent checks the peer's uid. It holds the node's only connection to the store, merges its ranks'
 /// contributions into one message, and passes descriptors between ranks.
 ///
 /// If a rank's connection ends without a goodbye, the rank has failed: the agent raises the abort word and notifies the
@@ -22,7 +22,7 @@ namespace hmc::bootstrap {
 class NodeAgent {
  public:
   struct Events {  // called on the agent's thread; must not block
-    /// A rank's socket ended. Not called for a rank that report_death reported.
+    /// Called when a rank's connection has ended without goodbye, except after report_death for that rank.
     std::function<void(int rank, std::string_view cause)> on_rank_lost;
   };
   /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.
@@ -33,10 +33,10 @@ class NodeAgent {
   ~NodeAgent();  ///< stops and joins
 
   const base::NodePage& page() const noexcept;
-  /// A rank of this node ended, as seen by its parent: raises the abort word and notifies the store. Ignored after the
-  /// rank's goodbye. From any thread.
+  /// Called by the parent process when a rank of this node has exited. Raises the abort word and notifies the store.
+  /// Ignored after the rank's goodbye. From any thread.
   void report_death(int rank, std::string_view cause);
-  /// True when every rank of the node has sent its goodbye, or the job has failed.
+  /// Returns true when every rank of the node has sent its goodbye or the job has failed, and false at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline);
 
   /// Ranks of the node that joined and whose goodbye hasn't arrived yet. From any thread; waits for the agent's thread,

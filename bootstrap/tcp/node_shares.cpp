@@ -6,7 +6,7 @@
 
 namespace hmc::bootstrap {
 
-/// The place of `seat` in `seats`; seats.size() if it doesn't participate.
+/// The index of `seat` in `seats`; seats.size() if it doesn't participate.
 std::size_t NodeShares::Round::place_of(std::size_t seat) const {
   const auto found = std::lower_bound(seats.begin(), seats.end(), seat);
   if (found == seats.end() || *found != seat) return seats.size();

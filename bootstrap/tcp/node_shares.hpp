@@ -15,11 +15,12 @@ class NodeShares {
  public:
   explicit NodeShares(std::size_t members) : members_(members) {}
 
-  /// Whether an offer is valid: the seats exist, include the sender's, and equal those of the round's other offers.
+  /// True if an offer is valid: the seats exist, include the sender's, and equal those of the round's other offers.
   bool admits(std::size_t seat, const ShareOffer& offer) const;
-  /// For admitted offers. True when all seats have offered: then answer() each of seats(), and finish().
+  /// Only for admitted offers. Returns true when all seats have offered: the caller then calls answer() for each of
+  /// seats(), and finish().
   bool offer(std::size_t seat, const ShareOffer& offer, SharedFd fd);
-  /// In parts, because one message carries a bounded number of descriptors.
+  /// A part of an answer: one message carries a limited number of descriptors.
   struct Part {
     ShareResult message;
     std::vector<SharedFd> fds;
@@ -29,7 +30,7 @@ class NodeShares {
   void finish(std::uint64_t round) { rounds_.erase(round); }
 
   std::vector<std::size_t> missing(std::uint64_t round) const;
-  /// Rounds in progress without an offer of `seat`.
+  /// The rounds in progress that have no offer of `seat`.
   std::vector<std::uint64_t> rounds_without(std::size_t seat) const;
 
  private:

@@ -45,7 +45,7 @@ void PeerLoop::post(std::function<void()> task) {
     tasks_.push_back(std::move(task));
   }
   const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);  // a full counter wakes the thread too
+  (void)!::write(wake_.get(), &one, sizeof one);  // a full counter also wakes the thread
 }
 
 void PeerLoop::stop() {
@@ -79,7 +79,7 @@ int PeerLoop::turn(int timeout_ms) {
     const int events = (peer->dropped ? 0 : POLLIN) | (writes ? POLLOUT : 0);
     polled.push_back({peer->connection.fd(), static_cast<short>(events), 0});
   }
-  (void)::poll(polled.data(), polled.size(), poll_timeout(timeout_ms));  // EINTR: as if nothing had arrived
+  (void)::poll(polled.data(), polled.size(), poll_timeout(timeout_ms));  // EINTR is treated like a timeout
   exhausted_ = false;
 
   for (std::size_t i = 0; i < listeners; ++i) {

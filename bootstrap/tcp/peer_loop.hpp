@@ -14,7 +14,7 @@
 
 namespace hmc::bootstrap {
 
-/// One connection of a loop. `rank` and `registered` belong to the loop's handler.
+/// One connection of a loop. Only the loop's handler uses `rank` and `registered`.
 struct Peer {
   Peer(Connection link, base::Deadline prove_by) : connection(std::move(link)), must_prove_by(prove_by) {}
   Connection connection;
@@ -25,23 +25,23 @@ struct Peer {
   bool dropped = false;     ///< by PeerLoop::drop
 };
 
-/// Strangers (no valid first message in time, malformed data) are dropped and counted, without a call of the handler.
-/// The handler is called on the loop's thread.
+/// A stranger (no valid first message in time, or malformed data) is dropped and counted; the handler isn't called. The
+/// handler is called on the loop's thread.
 class PeerLoop {
  public:
   class Handler {
    public:
     virtual ~Handler() = default;
-    /// False: the socket is closed at once.
+    /// If it returns false, the socket is closed at once.
     virtual bool admits(int /*socket*/) { return true; }
     virtual void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) = 0;
     /// An authenticated peer's connection has ended. The peer is destroyed after this call.
     virtual void on_end(Peer& peer) = 0;
-    /// After each turn. Returns the time in ms after which it needs another turn; -1: none.
+    /// Called after each turn. Returns the time in ms after which it needs another turn; -1: none.
     virtual int on_turn() { return -1; }
   };
 
-  /// Throws Error if the system gives no eventfd.
+  /// Throws Error if no eventfd can be created.
   PeerLoop(const Secret& secret, Handler& handler);
   ~PeerLoop();
 
@@ -57,7 +57,7 @@ class PeerLoop {
   std::vector<std::unique_ptr<Peer>>& peers() noexcept { return peers_; }
   std::size_t strangers() const noexcept { return strangers_.load(std::memory_order_relaxed); }
 
-  /// Closes the connection after its unsent data, or after a short time. The handler gets only its end.
+  /// Closes the connection when its unsent data is sent, or after a short time. The handler is called only for its end.
   void drop(Peer& peer);
   /// Reads all data that has arrived from this peer and passes it to the handler.
   void drain(Peer& peer);
@@ -80,7 +80,7 @@ class PeerLoop {
   std::vector<std::function<void()>> tasks_;  // under mutex_
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> strangers_{0};  // relaxed: a count that orders nothing
-  bool exhausted_ = false;                 // no descriptor left to accept: don't poll the listeners for a while
+  bool exhausted_ = false;                 // no free descriptor for accept: don't poll the listeners for a short time
   std::thread thread_;
 };
 

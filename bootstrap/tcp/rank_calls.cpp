@@ -74,7 +74,7 @@ std::vector<SharedSegment> RankClient::share_among(const std::vector<int>& membe
   return share(round_among(members, round), mine, deadline);
 }
 
-/// Offers a descriptor (-1: none), and waits for those of all participants.
+/// Offers a descriptor (-1: none), and waits for the descriptors of all participants.
 void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, Deadline deadline) {
   constexpr const char* operation = "share";
   throw_if_over(operation);
@@ -84,7 +84,7 @@ void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, 
   if (fd >= 0) {
     base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!copy) {
-      send(ShareOffer{round.number, 0, 0, what.seats});  // without a descriptor, so that the others don't wait
+      send(ShareOffer{round.number, 0, 0, what.seats});  // without a descriptor, so that the other ranks don't wait
       throw_failure(
           Code::error, operation, mine_.rank, mine_.rank,
           fmt::format("rank {}: no descriptor is left for shared memory: {}", mine_.rank, base::descriptor_limit()),

@@ -25,7 +25,7 @@ RankClient::RankClient(base::UniqueFd socket, const Secret& secret, RankFacts mi
 // ---- waiting
 
 RankClient::Outcome RankClient::wait(const char* operation, Deadline deadline, const Ready& ready) {
-  // The page's abort word may be raised without a message, for example by a rank that calls abort.
+  // The page's abort word may be set without a message, for example by a rank that calls abort.
   constexpr int look_again_ms = 20;
   for (;;) {
     take_what_came();
@@ -43,7 +43,7 @@ void RankClient::sleep_on_socket(int timeout_ms) {
     if (connection_.stalled()) timeout_ms = 1;
     if (connection_.wants_write() && !connection_.stalled()) wait.events |= POLLOUT;
   }
-  (void)::poll(&wait, 1, timeout_ms);  // without the lock: abort() may be called meanwhile
+  (void)::poll(&wait, 1, timeout_ms);  // without the lock, because abort() may be called meanwhile
 }
 
 void RankClient::take_what_came() {
@@ -154,7 +154,7 @@ void RankClient::take_page(const Page& page, std::vector<base::UniqueFd> fds) {
 }
 
 void RankClient::take_share(const ShareResult& result, std::vector<base::UniqueFd> fds) {
-  if (result.round != share_round_) return;  // of a share that timed out
+  if (result.round != share_round_) return;  // result of a share that timed out
   std::size_t next = 0;
   for (const ShareResult::Item& each : result.items) {
     Received received{each, {}};
@@ -179,11 +179,12 @@ void RankClient::flush(Deadline deadline) {
 
 void RankClient::abort(int exit_code, std::string_view text) noexcept {
   try {
-    // Send the message before raising the page, as far as the socket takes it. A rank that sees the page may end at
-    // once, and the agent must have the cause by then. Else other nodes first get the end of that rank.
+    // Send the message, as far as the socket accepts it, before setting the page's abort word. A rank that sees the
+    // abort word may exit at once. The agent must have the cause before that; otherwise the exit of that rank is
+    // reported to the other nodes first.
     constexpr std::size_t longest_text = 4096;
     send(Abort({Code::aborted, mine_.rank, exit_code, std::string(text.substr(0, longest_text))}));
-  } catch (...) {  // no memory for a message: the page still informs the node
+  } catch (...) {  // no memory for a message: the page still notifies the node
   }
   if (page_.segment()) page_.raise_abort(Code::aborted, mine_.rank, text);
   try {
@@ -196,7 +197,7 @@ void RankClient::say_goodbye() noexcept try {
   if (left_.exchange(true)) return;
   send(Goodbye{mine_.rank});
   flush(Deadline::after(std::chrono::seconds(1)));
-} catch (...) {  // the agent then reports the end of this rank as a failure
+} catch (...) {  // the agent then reports the exit of this rank as a failure
 }
 
 }  // namespace hmc::bootstrap

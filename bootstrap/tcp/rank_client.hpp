@@ -14,7 +14,7 @@
 
 namespace hmc::bootstrap {
 
-/// Sends requests, and waits for each answer until a deadline, an abort, or the agent's end.
+/// Sends requests, and waits for each answer until the deadline, an abort, or the end of the agent.
 /// One thread at a time, except abort() and say_goodbye().
 class RankClient {
  public:
@@ -52,7 +52,7 @@ class RankClient {
     std::size_t members = 0;
   };
   using Ready = std::function<bool()>;
-  /// Throws if the job is over, or if this rank was rejected.
+  /// Throws if the job has ended or this rank was rejected.
   Outcome wait(const char* operation, base::Deadline deadline, const Ready& ready);
   void throw_if_over(const char* operation);
   void throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round);
@@ -95,7 +95,7 @@ class RankClient {
   std::uint64_t requests_ = 0;
   std::atomic<bool> left_{false};
 
-  // received messages that no call has taken yet
+  // received messages that no call has consumed yet
   std::optional<Result> result_;
   std::optional<RoundFailed> round_failed_;
   std::vector<Received> received_;

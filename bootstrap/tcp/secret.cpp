@@ -1,5 +1,5 @@
-// Uses OpenSSL's low-level SHA-256, which is deprecated in favour of providers. Loading providers costs every rank 2 ms
-// at start, and reads openssl.cnf into the user's process.
+// Uses OpenSSL's low-level SHA-256, which is deprecated in favour of providers. Providers would cost every rank 2 ms at
+// start, and would read openssl.cnf in the user's process.
 #define OPENSSL_SUPPRESS_DEPRECATED
 
 #include "bootstrap/tcp/secret.hpp"
@@ -54,7 +54,7 @@ Secret Secret::from_hex(std::string_view hex) {
     good = high >= 0 && low >= 0;
     secret.key_[i] = static_cast<std::byte>(high * 16 + low);
   }
-  // The secret's text never goes into the message, since other people read logs.
+  // The error text must not contain the secret, because other people read logs.
   if (!good) {
     throw Error(Code::invalid_config, "HMC_SECRET", "it is not 64 hex digits",
                 "make one with `openssl rand -hex 32` and give the same to every rank");

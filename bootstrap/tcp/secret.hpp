@@ -26,7 +26,7 @@ class Secret {
   /// HMAC-SHA256 of `message`, or of the concatenated parts, under this secret.
   Mac sign(base::ByteView message) const { return sign({message}); }
   Mac sign(std::initializer_list<base::ByteView> parts) const;
-  /// A key for one purpose. It doesn't reveal this secret.
+  /// Derives a key for one purpose, which doesn't reveal this secret.
   Secret derive(std::initializer_list<base::ByteView> purpose) const { return from_bytes(sign(purpose)); }
 
  private:
@@ -36,7 +36,7 @@ class Secret {
 /// Compares in constant time.
 bool equal(base::ByteView a, base::ByteView b) noexcept;
 
-/// Random bytes of the kernel. Throws Error.
+/// Random bytes from the kernel. Throws Error.
 std::array<std::byte, 32> random_bytes();
 
 }  // namespace hmc::bootstrap

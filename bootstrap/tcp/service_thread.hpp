@@ -11,8 +11,8 @@
 
 namespace hmc::bootstrap {
 
-/// The process's signal handlers never run on it, except for faults of its own code. ps and debuggers show `name`, at
-/// most 15 characters.
+/// The process's signal handlers never run on this thread, except for faults of its own code. `name`, at most 15
+/// characters, is visible in ps and debuggers.
 template <typename Body> std::thread service_thread(const char* name, Body&& body) {
   sigset_t ours;
   sigfillset(&ours);

@@ -1,4 +1,4 @@
-// Unix sockets, and bytes with descriptors.
+// Unix sockets; sends and receives bytes with descriptors.
 #include "bootstrap/tcp/socket.hpp"
 
 #include <fmt/format.h>
@@ -100,7 +100,7 @@ IoResult send_some(int socket, base::ByteView bytes, const std::vector<int>& fds
   }
   const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return {Io::some, static_cast<std::size_t>(sent), 0};
-  // ETOOMANYREFS: too many descriptors of this user are in flight, until their receivers take them.
+  // ETOOMANYREFS: too many descriptors of this user are in flight; it ends when receivers read them.
   const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS || errno == ENOMEM ||
                      errno == ETOOMANYREFS;
   return {later ? Io::would_block : Io::failed, 0, errno};

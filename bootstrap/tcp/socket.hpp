@@ -1,4 +1,4 @@
-// Sockets: listen, connect, and bytes with descriptors. All are non-blocking and close-on-exec.
+// Sockets: listen, connect, send and receive, with descriptors. All sockets are non-blocking and close-on-exec.
 #pragma once
 
 #include <sys/types.h>
@@ -19,28 +19,28 @@ namespace hmc::bootstrap {
 base::UniqueFd listen_tcp(const std::string& address);
 /// The listener's address, with its actual port.
 std::string address_of(int listener);
-/// Retries until the deadline, since the listener may not have started yet. Throws Error{timeout}, or
+/// Retries until the deadline, because the listener may not have started yet. Throws Error{timeout}, or
 /// Error{invalid_config} for an invalid address.
 base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline);
-/// True for addresses of this machine's loopback, as written (127.x, ::1, localhost).
+/// True if the text of the address is a loopback address (127.x, ::1, localhost).
 bool is_loopback(const std::string& address);
-/// Sets TCP_NODELAY and keepalive, which detects a machine that lost its power.
+/// Sets TCP_NODELAY and keepalive. Keepalive detects a machine that lost power.
 void tune_tcp(int socket) noexcept;
 
-// ---- Unix, in the abstract namespace: nothing in a file system
-/// Nothing if the name is in use. Throws Error for other failures.
+// ---- Unix sockets in the abstract namespace, without a file
+/// Returns an empty descriptor if the name is in use. Throws Error for other failures.
 base::UniqueFd listen_unix(std::string_view name);
-enum class Dial { connected, nobody, busy };  ///< busy: there is a listener, but its queue is full
+enum class Dial { connected, nobody, busy };  ///< busy: the listener's queue is full
 Dial connect_unix(std::string_view name, base::UniqueFd& out);
 
 struct PeerIdentity {
   uid_t uid = static_cast<uid_t>(-1);
   pid_t pid = 0;
 };
-/// Of the process at the other end of a Unix socket, as the kernel reports it.
+/// The process at the other end of a Unix socket, as reported by the kernel.
 PeerIdentity peer_of(int socket) noexcept;
 
-/// Nothing if no connection is pending. `exhausted` is set if this process has no descriptor left for it.
+/// Returns an empty descriptor if no connection is pending. Sets `exhausted` if this process has no free descriptor.
 base::UniqueFd accept_one(int listener, bool& exhausted) noexcept;
 
 // ---- bytes

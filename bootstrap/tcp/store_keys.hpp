@@ -9,10 +9,10 @@
 
 namespace hmc::bootstrap {
 
-/// State only, no sockets. A rank waits for one key at a time: a new lookup replaces its last.
+/// State only, no sockets. A rank waits for one key at a time: a new lookup replaces the previous one.
 class StoreKeys {
  public:
-  /// The replies to send: first to the publisher, then to the waiting ranks.
+  /// Both return the replies to send; publish() first to the publisher, then to the waiting ranks.
   std::vector<Reply> publish(const Publish& message);
   std::vector<Reply> lookup(const Lookup& message);
   void forget(int rank) { waiting_.erase(rank); }

@@ -15,8 +15,8 @@ class StoreRounds {
  public:
   explicit StoreRounds(int job_size) : size_(static_cast<std::size_t>(job_size)), left_(size_) {}
 
-  /// The message for all ranks: a result, a failure of the round, or nothing yet. The caller has checked the ranks of
-  /// `contribution`. A second contribution of a rank to a round is ignored.
+  /// Returns the message for all ranks: a result, a failure of the round, or no message yet. The caller has checked the
+  /// ranks of `contribution`. A rank's second contribution to a round is ignored.
   using Outcome = std::variant<std::monostate, Result, RoundFailed>;
   Outcome contribute(Contribution contribution);
   /// The rounds that can't complete after this rank's goodbye.

@@ -46,7 +46,7 @@ class StoreServer::Server final : public PeerLoop::Handler {
   void on_end(Peer& peer) override;
 
  private:
-  // Each returns false for a message that a well-behaved agent doesn't send.
+  // Each returns false if the message violates the protocol.
   bool take(Peer& from, const NodeHello& message);
   bool take(Peer& from, const Join& message);
   bool take(Peer& from, const Contribution& message);
@@ -88,7 +88,7 @@ class StoreServer::Server final : public PeerLoop::Handler {
   StoreKeys keys_;
   std::optional<Failure> failure_;
   Completion over_;
-  PeerLoop loop_;  // last: its thread uses the rest
+  PeerLoop loop_;  // last: its thread uses the other members
 };
 
 bool StoreServer::Server::dispatch(Peer& from, const Frame& frame) {
@@ -199,7 +199,7 @@ bool StoreServer::Server::take(Peer& from, const Abort& message) {
 }
 
 bool StoreServer::Server::take(Peer& /*from*/, const Death& message) {
-  // The rank may have ended before it joined, and then has no node here.
+  // The rank may have exited before it joined; then its node is unknown.
   if (!in_job(message.rank)) return false;
   if (!rounds_.has_left(message.rank)) fail(message);
   return true;
@@ -225,7 +225,7 @@ void StoreServer::Server::on_end(Peer& peer) {
   }
   if (lost.empty()) return;
   const std::string& fault = peer.connection.fault();
-  // Without a launcher, one of these ranks ran the agent, and its death ended the connection.
+  // Without a launcher, one of these ranks ran the agent, and its exit closed the connection.
   const auto host = std::find_if(lost.begin(), lost.end(),
                                  [&](int rank) { return facts_[static_cast<std::size_t>(rank)].pid == peer.pid; });
   fail({Code::peer_failed, host == lost.end() ? lost.front() : *host, 0,

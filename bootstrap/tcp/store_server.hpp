@@ -23,10 +23,11 @@ class StoreServer {
 
   std::string address() const;  ///< host:port, for HMC_STORE
   std::size_t strangers() const noexcept;
-  std::size_t connections() const noexcept;  ///< authenticated ones: the nodes
-  /// Notifies every node of a rank's end.
+  std::size_t connections() const noexcept;  ///< the authenticated connections, one per node
+  /// Notifies every node of a rank's failure.
   void announce_failure(int rank, std::string_view text);
-  /// True when every rank has sent its goodbye, or the job has failed: the store isn't needed any more.
+  /// Returns true when every rank has sent its goodbye or the job has failed, so the store is no longer needed; false
+  /// at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline);
 
  private:

@@ -23,8 +23,8 @@ namespace {
 
 using base::Deadline;
 
-/// Owns the services that this process runs for others (at most store, agent and secret) and this rank's client. Only
-/// abort may be called from a second thread.
+/// Owns the services that this process runs for other ranks (at most store, agent and secret) and this rank's client.
+/// Only abort may be called from a second thread.
 class TcpBootstrap final : public Bootstrap, private base::NodeLink {
  public:
   TcpBootstrap(const base::Env& env, Deadline deadline);
@@ -115,7 +115,7 @@ base::UniqueFd TcpBootstrap::reach_agent(const base::Env& env, const Secret& sec
     Dial dial = connect_unix(name, socket);
     if (dial == Dial::nobody) {
       agent_ = NodeAgent::start(secret, env.store, env.node, *env.size, {}, deadline, by_hand_ ? 0 : -1);
-      dial = connect_unix(name, socket);  // to this process's agent, or to another rank's, which started first
+      dial = connect_unix(name, socket);  // to this process's agent, or to an agent that another rank started first
     }
     if (dial == Dial::connected) break;
     if (deadline.expired()) throw Error(Code::timeout, "join", "the node's agent accepts no connection");
@@ -138,9 +138,9 @@ void TcpBootstrap::watch_host(int agent_pid) {
 
 void TcpBootstrap::leave() noexcept {
   if (std::exchange(left_, true)) return;
-  watch_.reset();  // from here on the host may end
+  watch_.reset();  // from here on the host may exit
   client_->say_goodbye();
-  // The services of this process must outlive their users.
+  // The services of this process must outlive the ranks that use them.
   const Deadline deadline = Deadline::after(timeout_);
   if (agent_) (void)agent_->wait_for_goodbyes(deadline);
   agent_.reset();
@@ -151,7 +151,8 @@ void TcpBootstrap::leave() noexcept {
 
 TcpBootstrap::~TcpBootstrap() {
   if (left_ || !client_) return;
-  // This is a failure. The users of this process's services must be notified before the services end.
+  // The rank ends without leave(): a failure. The ranks that use this process's services must be notified before the
+  // services end.
   const Deadline soon = Deadline::after(std::chrono::milliseconds(200));
   if (agent_) {
     agent_->report_death(client_->rank(), fmt::format("rank {} ended without Runtime::close", client_->rank()));

@@ -1,4 +1,4 @@
-// The tcp bootstrap: one rank's client of its node's agent.
+// The tcp bootstrap: connects one rank to its node's agent.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,9 @@
 
 namespace hmc::bootstrap {
 
-/// Joins the job that HMC_RANK, HMC_SIZE, HMC_STORE (and HMC_SECRET, HMC_NODE) describe. If no agent serves this node,
-/// this process starts one. Without a launcher (no HMC_LAUNCHER), rank 0 runs the store at HMC_STORE. Throws Error.
+/// Joins the job that HMC_RANK, HMC_SIZE and HMC_STORE (and HMC_SECRET, HMC_NODE) specify. If no agent serves this
+/// node, this process starts one. Without a launcher (no HMC_LAUNCHER), rank 0 runs the store at HMC_STORE. Throws
+/// Error.
 std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, base::Deadline deadline);
 
 }  // namespace hmc::bootstrap

@@ -37,7 +37,7 @@ HostPort split(const std::string& address) {
     if (parts.host.size() >= 2 && parts.host.front() == '[' && parts.host.back() == ']') {
       parts.host = parts.host.substr(1, parts.host.size() - 2);
     } else if (parts.host.find(':') != std::string::npos) {
-      parts.port.clear();  // a bare v6 address: which colon starts the port?
+      parts.port.clear();  // an IPv6 address without brackets is ambiguous
     }
   }
   const bool number = !parts.port.empty() && parts.port.size() <= 5 &&
@@ -58,7 +58,7 @@ Addresses resolve(const HostPort& parts, int extra_flags, int& error) {
   hints.ai_flags = extra_flags | AI_NUMERICSERV | AI_NUMERICHOST;
   const char* const host = parts.host.empty() ? nullptr : parts.host.c_str();
   addrinfo* found = nullptr;
-  // First as a numeric address: name services cost time and open files at every start.
+  // Try a numeric address first, because name services cost time and open files at every start.
   error = ::getaddrinfo(host, parts.port.c_str(), &hints, &found);
   if (error == EAI_NONAME && host != nullptr) {
     hints.ai_flags &= ~AI_NUMERICHOST;
@@ -69,7 +69,7 @@ Addresses resolve(const HostPort& parts, int extra_flags, int& error) {
           }};
 }
 
-/// A connect() to a local port without a listener may connect to itself: then there is no store.
+/// A connect() to a local port without a listener may connect the socket to itself. Then no store is running.
 bool talks_to_itself(int socket) noexcept {
   sockaddr_storage mine{};
   sockaddr_storage theirs{};
@@ -107,7 +107,7 @@ base::UniqueFd connect_once(const addrinfo& to, base::Deadline deadline, int& er
 
 void tune_tcp(int socket) noexcept {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  // A machine that lost its power sends no end, so use keepalive.
+  // Keepalive detects a machine that lost power, which sends no FIN.
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
@@ -117,7 +117,7 @@ void tune_tcp(int socket) noexcept {
 base::UniqueFd listen_tcp(const std::string& address) {
   HostPort parts = split(address);
   const bool everywhere = parts.host.empty();
-  if (everywhere) parts.host = "::";  // takes IPv4 as well
+  if (everywhere) parts.host = "::";  // also accepts IPv4
   int error = 0;
   Addresses found = resolve(parts, AI_PASSIVE, error);
   std::string why = error == 0 ? "" : ::gai_strerror(error);

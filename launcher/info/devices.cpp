@@ -1,4 +1,4 @@
-// hmcinfo devices: every kind of memory, its library, and the ways of sharing that work.
+// hmcinfo devices: every memory type, its library, and the sharing methods that work.
 #include <fmt/format.h>
 
 #include <map>
@@ -50,7 +50,7 @@ Json backings_of(const memory::Provider& provider) {
   return list;
 }
 
-/// OpenMP's devices, which may hold Buffers. It isn't a kind of memory, and can't be shared.
+/// OpenMP's devices, on which Buffers can be allocated. OpenMP isn't a memory type, and its memory can't be shared.
 Json openmp() {
   const memory::OpenMp& found = memory::OpenMp::instance();
   return {{"available", found.why_not().empty()},

@@ -25,7 +25,7 @@ using collectives::schedule::Shape;
   throw Error(Code::invalid_argument, "explain", what, hint);
 }
 
-/// The enumerator with this name, of `count`.
+/// The enumerator with this name among the first `count`.
 template <typename Enum> Enum named(const std::string& name, int count, const char* what) {
   std::string all;
   for (int i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// hmcinfo explain: the algorithm that a call would use, and why.
+// hmcinfo explain: the algorithm that a call would use, and the reason.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,11 +13,11 @@ struct Question {
   int per_node = 1;
   std::string type = "f32";
   std::string op = "sum";
-  std::string parameters;    ///< a file; empty: this machine's, or the built-in ones
+  std::string parameters;    ///< a file of model parameters; empty: this machine's, or the built-in ones
   bool one_machine = false;  ///< the nodes are emulated on one machine
 };
 
-/// The runtime's choice with this environment's settings. Throws Error for an invalid question.
+/// Returns the choice of the runtime with the settings of this environment. Throws Error for an invalid question.
 nlohmann::ordered_json gather_explanation(const Question& question);
 std::string explanation_as_text(const nlohmann::ordered_json& facts);
 

@@ -34,7 +34,7 @@ Json machine() {
   }
 }
 
-/// For lists whose entries are available, or have a reason why not.
+/// For lists whose entries are available, or have a reason why they aren't.
 template <typename List> Json availability(const List& list) {
   Json out = Json::array();
   for (const auto& each : list) out.push_back({{"name", each.name}, {"available", each.available}, {"why", each.why}});
@@ -45,7 +45,7 @@ Json variables() {
   Json out = Json::array();
   for (const base::EnvVar& variable : base::env_table()) {
     const char* const value = std::getenv(std::string(variable.name).c_str());
-    const bool hidden = variable.name == "HMC_SECRET" && value != nullptr;  // reports get pasted into tickets
+    const bool hidden = variable.name == "HMC_SECRET" && value != nullptr;  // users paste reports into tickets
     out.push_back({{"name", variable.name},
                    {"values", variable.values},
                    {"default", variable.fallback},

@@ -5,14 +5,14 @@
 
 namespace hmc::launcher {
 
-/// The document that --json prints. Names in it never change; new facts get new names. A missing library, wire or
-/// device is a fact, not an exception.
+/// The document that --json prints. Its names never change; new facts get new names. A missing library, wire or device
+/// is a fact, and not an exception.
 nlohmann::ordered_json gather_facts();
 
 /// The same as text.
 std::string facts_as_text(const nlohmann::ordered_json& facts);
 
-/// The facts of `hmcinfo devices`: kinds of memory, libraries, and trials of sharing with a second process.
+/// The facts of `hmcinfo devices`: memory types, libraries, and trials of sharing with a second process.
 nlohmann::ordered_json gather_devices();
 std::string devices_as_text(const nlohmann::ordered_json& facts);
 

@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
     const auto facts = *devices   ? hmc::launcher::gather_devices()
                        : *explain ? hmc::launcher::gather_explanation(question)
                                   : hmc::launcher::gather_facts();
-    // A value of the environment may be invalid UTF-8: invalid bytes are replaced.
+    // Environment values may be invalid UTF-8, so invalid bytes are replaced.
     const std::string text = as_json
                                  ? facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
                              : *devices ? hmc::launcher::devices_as_text(facts)

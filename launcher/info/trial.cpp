@@ -28,7 +28,7 @@ constexpr int fd_in_child = 3;
 void check(const base::Status& status) {
   if (!status.ok()) throw Error(status.code, "share", status.what);
 }
-/// The parent writes at the start of the memory, the child at the end.
+/// The parent writes the first word of the memory, and the child writes the last.
 std::byte* last_word(const memory::Allocation& memory) { return memory.address + memory.bytes - sizeof(std::uint64_t); }
 
 struct Pipe {
@@ -49,7 +49,7 @@ pid_t start_child(const std::string& name, const Pipe& in, const Pipe& out, int 
   if (fd >= 0) posix_spawn_file_actions_adddup2(&actions, fd, fd_in_child);
   const char* const arguments[] = {"hmcinfo", "share-trial", name.c_str(), nullptr};
   pid_t pid = -1;
-  // If the loader was started with this program as its argument, /proc/self/exe is the loader.
+  // If the dynamic loader was started with this program as its argument, /proc/self/exe is the loader.
   const bool has_own_loader = ::getauxval(AT_BASE) != 0;
   const char* const self = has_own_loader ? "/proc/self/exe" : program_invocation_name;
   const int error = ::posix_spawn(&pid, self, &actions, nullptr, const_cast<char**>(arguments), environ);
@@ -58,7 +58,7 @@ pid_t start_child(const std::string& name, const Pipe& in, const Pipe& out, int 
   return pid;
 }
 
-/// The child's output, up to its end or the timeout.
+/// Returns the child's output until end-of-file or the timeout.
 std::string listen(int fd) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   std::string text;
@@ -76,15 +76,15 @@ std::string listen(int fd) {
 
 std::string ask_child(const std::string& name, const memory::Exported& exported) {
   Pipe in, out;
-  // If the descriptor already has the child's number, dup2 would leave it close-on-exec.
+  // If the descriptor already had the number that the child uses, dup2 would leave it close-on-exec.
   const base::UniqueFd fd(exported.fd ? ::fcntl(exported.fd.get(), F_DUPFD_CLOEXEC, 10) : -1);
   const pid_t pid = start_child(name, in, out, fd.get());
   out.write.reset();
-  const auto& ticket = exported.bytes;  // smaller than a pipe, so this can't block
+  const auto& ticket = exported.bytes;  // smaller than a pipe's capacity, so this can't block
   (void)!::write(in.write.get(), ticket.data(), ticket.size());
   in.write.reset();
   const std::string said = listen(out.read.get());
-  ::kill(pid, SIGKILL);  // it has ended, or has timed out
+  ::kill(pid, SIGKILL);  // it has exited, or has timed out
   ::waitpid(pid, nullptr, 0);
   return said;
 }

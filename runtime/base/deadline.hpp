@@ -1,4 +1,4 @@
-// Deadline: the end of a wait in monotonic time.
+// Deadline: the time at which a wait ends, on the monotonic clock.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ inline std::int64_t now_ns() noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-/// A blocking call makes one Deadline and passes it down, so nested waits share one limit.
+/// A blocking call creates one Deadline and passes it to its nested waits, so all waits share one time limit.
 class Deadline {
  public:
-  /// A span past the clock's maximum never expires.
+  /// A deadline beyond the clock's maximum never expires.
   static Deadline after(std::chrono::nanoseconds span) noexcept {
     const auto now = Clock::now();
     return Deadline(span > Clock::time_point::max() - now ? Clock::time_point::max() : now + span);

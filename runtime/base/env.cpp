@@ -88,7 +88,7 @@ std::chrono::nanoseconds read_seconds(Env::Lookup lookup, std::string_view name,
   double seconds = 0;
   const char* const end = value->data() + value->size();
   const auto [stop, error] = std::from_chars(value->data(), end, seconds);
-  // The limit, 10^8 s (three years), keeps a deadline in nanoseconds from overflow.
+  // The limit, 10^8 s (three years), prevents the overflow of a deadline in nanoseconds.
   if (error != std::errc{} || stop != end || !(seconds > 0) || seconds > 1e8) refuse(name, *value);
   return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }

@@ -37,7 +37,7 @@ class Env {
   std::string store;     ///< host:port, [v6]:port
   std::string secret;    ///< the job's secret in hex
   std::string node;      ///< a label; ranks with different labels are on different (emulated) nodes
-  std::string launcher;  ///< the launcher that set the above; empty: set by hand
+  std::string launcher;  ///< the launcher that set these variables; empty: set by hand
 
   // variables of other launchers that are set
   std::map<std::string, std::string, std::less<>> foreign;
@@ -45,12 +45,12 @@ class Env {
   /// The value of an HMC_*_LIBRARY variable; empty if not set. Read at the first use of the library.
   static std::string library(std::string_view variable);
 
-  /// HMC_DEVICE_SHARING: the only method of access to peers' device memory that is tried; empty: all methods. Read at
-  /// the creation of a window. Throws Error{invalid_config}.
+  /// HMC_DEVICE_SHARING: restricts access to peers' device memory to one method; empty: all methods are tried. Read
+  /// when a window is created. Throws Error{invalid_config}.
   static std::string device_sharing();
 
-  /// HMC_* variables of this process that aren't in the table but have a similar name to one that is: probably
-  /// misspelt.
+  /// HMC_* variables of this process that aren't in the table, but whose names are similar to a name in the table. They
+  /// are probably misspelt.
   struct Misspelt {
     std::string name;
     std::string_view nearest;
@@ -67,8 +67,8 @@ class Env {
   std::string coll_file;       ///< a file of rules for the choice of algorithms
   std::string coll_private;    ///< access to a peer's buffer outside all windows: "staged", "allow", "read", "auto";
                                ///< empty: auto; see transport::PeerReads
-  std::string cache;           ///< the folder with this machine's measurements; empty: none
-  bool deterministic = false;  ///< the bits of reductions depend only on team size and contributions
+  std::string cache;           ///< the directory of this machine's measurements; empty: none
+  bool deterministic = false;  ///< the result of a reduction depends bitwise only on team size and contributions
   std::string wait;            ///< "spin", "sleep"; empty: sleep if ranks outnumber cores
   std::string progress;        ///< "caller": no progress thread for started collectives; "auto" or empty: one thread
 };

@@ -1,4 +1,4 @@
-// Exchange: the ranks' exchange of data in collective creation and close.
+// Exchange: allgather and barrier for the collective creation and close of teams and windows.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace hmc::base {
 
-/// The object of a collective creation or close. It is part of the call signature that the ranks of a team compare, so
-/// it is small. Calls that ranks may mix have one value.
+/// The kind of a collective creation or close. The ranks of a team compare it as part of the call signature. Calls that
+/// may match across ranks share one value.
 enum class SetupCall : std::uint8_t {
-  other,        ///< within a call whose signature is compared separately
-  window,       ///< of a size
-  window_over,  ///< over each rank's own memory of any kind
+  other,        ///< part of a call whose signature is compared separately
+  window,       ///< Window::create with a size
+  window_over,  ///< Window::create over a buffer of each rank
   window_close,
   context,  ///< Window::open_context
-  streams,  ///< in the first call on streams
+  streams,  ///< the set-up in a team's first call on streams
   team,     ///< split, subset, duplicate, node_team and leaders: one protocol
   team_close,
   runtime_close,
@@ -47,9 +47,9 @@ class Exchange {
   /// The bytes of all ranks, indexed by rank. Lengths may differ.
   virtual std::vector<Bytes> allgather(ByteView mine, Deadline deadline) = 0;
   virtual void barrier(Deadline deadline) = 0;
-  /// The ranks can't exchange data here any more.
+  /// True if the ranks can no longer exchange data through this object.
   virtual bool has_failed() const noexcept { return false; }
-  /// After a round that threw: the cause is an earlier call, not a mismatch in this one.
+  /// After a round that threw: true if an earlier call is the cause, and not a mismatch in this call.
   virtual bool failed_before() const noexcept { return false; }
 };
 

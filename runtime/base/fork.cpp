@@ -28,7 +28,7 @@ void free_wiped_on_fork(void* pages, std::size_t bytes) noexcept {
 }
 
 std::uint64_t this_process() noexcept {
-  static std::atomic<std::uint64_t> last_number{0};  // a child inherits it and draws the next number
+  static std::atomic<std::uint64_t> last_number{0};  // a child inherits it and takes the next number
   static auto* const mine = []() -> std::atomic<std::uint64_t>* {
     try {
       return new (allocate_wiped_on_fork(sizeof(std::atomic<std::uint64_t>))) std::atomic<std::uint64_t>(0);

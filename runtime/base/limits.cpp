@@ -65,7 +65,7 @@ struct GroupRoom {
   std::string path;  ///< of the cgroup that has this limit
 };
 
-/// The least memory that the limits of a cgroup and its ancestors leave, with the swap that the cgroup may use.
+/// The least memory that is free under the limits of a cgroup and its ancestors, plus the swap that the cgroup may use.
 GroupRoom room_in(const std::string& root, std::string path, const GroupFiles& files, std::uint64_t swap) {
   GroupRoom least;
   for (;;) {
@@ -84,7 +84,8 @@ GroupRoom room_in(const std::string& root, std::string path, const GroupFiles& f
   }
 }
 
-/// Sets the limit of this process's cgroup. Cgroups under one limiting ancestor get the same `group`.
+/// Sets the group fields of `room` from this process's cgroup. Cgroups that are limited by the same ancestor have the
+/// same `group`.
 void look_at_group(MemoryRoom& room, std::uint64_t swap) {
   std::ifstream file("/proc/self/cgroup");
   std::string line;
@@ -97,14 +98,16 @@ void look_at_group(MemoryRoom& room, std::uint64_t swap) {
     if (!is_second_version && controllers.find(",memory,") == std::string::npos) continue;
     std::string path = line.substr(second + 1);
     const std::string root = is_second_version ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    // In a container the path may be the host's, which isn't mounted here. The mount's root is then the cgroup.
+    // In a container the path may be a path of the host, which isn't mounted here. In that case the root of the mount
+    // is the cgroup.
     struct stat status {};
     if (path == "/" || ::stat((root + path).c_str(), &status) != 0) path.clear();
     const GroupRoom group = room_in(root, path, is_second_version ? version_2 : version_1, swap);
     if (group.bytes >= room.group_bytes) continue;
     room.group_bytes = group.bytes;
     struct stat space {};
-    // Two containers may have the same path below their mount. The namespace or the line distinguishes them.
+    // Two containers may have equal paths below their mounts. The namespace or the line in /proc/self/cgroup
+    // distinguishes them.
     (void)::stat("/proc/self/ns/cgroup", &space);
     const std::uint64_t container = room.machine ^ static_cast<std::uint64_t>(space.st_ino);
     room.group = hash_of(group.path, path.empty() ? hash_of(line, container) : container);

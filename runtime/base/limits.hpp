@@ -11,10 +11,10 @@
 
 namespace hmc::base {
 
-/// The memory, with swap, that a rank can still allocate on its machine and in its cgroup before the kernel kills a
-/// process. UINT64_MAX: no known limit.
+/// The memory, including swap, that a rank can still allocate on its machine and in its cgroup. Beyond it the kernel
+/// kills a process. UINT64_MAX: no known limit.
 struct MemoryRoom {
-  std::uint64_t machine = 0;  ///< equal for processes of one running kernel
+  std::uint64_t machine = 0;  ///< equal for all processes on one running kernel
   std::uint64_t machine_bytes = UINT64_MAX;
   std::uint64_t group = 0;  ///< equal for processes limited by the same cgroup
   std::uint64_t group_bytes = UINT64_MAX;
@@ -36,9 +36,9 @@ std::optional<std::string> memory_shortage(std::span<const MemoryDemand> demands
 /// a process, as it does when memory is populated.
 bool refuses_pages_at_use() noexcept;
 
-/// Tests by dup whether `count` (at most 8) more descriptors can be opened. `any`: an open descriptor.
+/// Duplicates `any`, an open descriptor, to test whether `count` (at most 8) more descriptors can be opened.
 bool has_descriptors(int count, int any) noexcept;
-/// The limit that a call exceeded: "RLIMIT_NOFILE (ulimit -n) is 64" for EMFILE, the system's own for ENFILE.
+/// The limit that a call exceeded: "RLIMIT_NOFILE (ulimit -n) is 64" for EMFILE, the system-wide limit for ENFILE.
 std::string descriptor_limit(int error = EMFILE);
 
 /// "the progress thread can't be started: Resource temporarily unavailable; RLIMIT_NPROC (ulimit -u) is 1".

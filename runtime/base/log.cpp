@@ -7,8 +7,8 @@
 namespace hmc::base {
 
 void Log::write(std::string_view level, std::string_view text) const noexcept {
-  // One write per line: lines of ranks that share stderr don't mix, and no line is lost in a buffer when the process
-  // dies.
+  // One write per line, without a buffer: lines of ranks that share stderr don't mix, and no line is lost if the
+  // process dies.
   char line[1024];
   const auto end = rank_ >= 0 ? fmt::format_to_n(line, sizeof line - 1, "hmc[{}] {}: {}", rank_, level, text)
                               : fmt::format_to_n(line, sizeof line - 1, "hmc {}: {}", level, text);

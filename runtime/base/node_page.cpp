@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
 constexpr std::uint32_t layout_version = 6;
 
-/// The number of ranks that may abort at the same time and keep a text. A further abort has no text.
+/// The number of ranks that can abort at the same time with a text. Further aborts have no text.
 constexpr std::uint32_t abort_texts = 16;
 
 /// The abort word, from the top: code (16 bits), index of the text (16), peer + 1 (32). 0: no abort.
@@ -36,9 +36,9 @@ constexpr int peer_of(std::uint64_t word) noexcept { return static_cast<int>(wor
 
 }  // namespace
 
-/// The start of the page. Only the compare-exchange that finds 0 writes abort_word. Before it, each caller writes its
-/// message into its own text, so the winner's text is complete when abort_word is visible. A rank that is killed in
-/// between wastes one text.
+/// The start of the page. Only the compare-exchange that finds 0 writes abort_word. Each caller writes its message into
+/// its own text first, so the winner's text is complete when abort_word is visible. If a rank is killed in between, its
+/// text stays unused.
 struct alignas(64) NodePage::Header {
   std::uint32_t magic;
   std::uint32_t version;
@@ -98,7 +98,7 @@ std::size_t NodePage::bytes_for(int capacity) noexcept {
 NodePage NodePage::create(int capacity) {
   constexpr std::uint64_t area = std::uint64_t{1} << 40;  // addresses in a file; only used pages are memory
   auto segment = Segment::create(bytes_for(capacity), area);
-  segment->populate(0, segment->bytes());  // so lack of memory fails here and not at the first access
+  segment->populate(0, segment->bytes());  // so that a lack of memory fails here and not at the first access
   auto* const header = new (segment->base()) Header{};
   header->magic = magic;
   header->version = layout_version;
@@ -151,7 +151,7 @@ std::uint64_t NodePage::area_end() const noexcept { return header().area_end; }
 
 void NodePage::raise_abort(Code code, int peer, std::string_view text) const noexcept {
   Header& h = header();
-  // Relaxed: a hint that saves the texts for calls that can still win.
+  // Relaxed: a hint. It avoids the use of a text by a call that can no longer win.
   if (h.abort_word.load(std::memory_order_relaxed) != 0) return;
   // Relaxed: it only assigns indices; abort_word publishes the text.
   const std::uint32_t claimed = std::min(h.texts_claimed.fetch_add(1, std::memory_order_relaxed), abort_texts);

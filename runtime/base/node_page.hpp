@@ -14,7 +14,7 @@ namespace hmc::base {
 
 /// The call that a rank is in. Written only when a wait becomes long, so the fast path has no cost.
 enum class Activity : std::uint32_t {
-  computing,  ///< in no call of HMC, or in a short one
+  computing,  ///< outside HMC, or in a short call
   starting,
   wait_until,
   wait_request,
@@ -38,8 +38,8 @@ enum class Activity : std::uint32_t {
 };
 const char* name_of(Activity activity) noexcept;
 
-/// One rank's line. Only that rank writes it; all processes of the node may read it at any time. Its fields are relaxed
-/// atomics: a reader needs a hint for a message, not a consistent snapshot.
+/// One rank's activity record. Only that rank writes it; all processes of the node may read it at any time. Its fields
+/// are relaxed atomics: a reader needs a hint for a message, not a consistent snapshot.
 struct alignas(64) ActivityLine {
   std::atomic<std::uint32_t> activity{0};
   std::atomic<std::int32_t> peer{-1};        ///< the awaited rank; -1: none, or several
@@ -47,19 +47,19 @@ struct alignas(64) ActivityLine {
   std::atomic<std::int64_t> since_ns{0};     ///< CLOCK_MONOTONIC
   std::atomic<std::int32_t> world_rank{-1};  ///< the owner of the line
   std::atomic<std::int32_t> pid{0};
-  /// The number of collectives called, of all teams: a rank whose number grows is alive. Relaxed: a hint; if two
-  /// threads count at the same time, one count may be lost.
+  /// The number of collectives that the rank has called on all teams. A rank whose number grows is alive. Relaxed: it
+  /// is a hint; if two threads increment it at the same time, one increment may be lost.
   std::atomic<std::uint64_t> calls{0};
 };
 
-/// The futex word of a rank that sleeps because ranks outnumber cores. A second line holds the words of the rank's
-/// background thread. base/wait.hpp and progress/nudge.hpp describe the protocols.
+/// The futex word of a rank that sleeps because ranks outnumber cores. A second cache line holds the words of the
+/// rank's background thread. base/wait.hpp and progress/nudge.hpp describe the protocols.
 struct alignas(64) Doorbell {
   std::atomic<std::uint32_t> bell{0};  ///< the rank's futex word; each ring adds 1
 
   static constexpr std::uint32_t quiet = 0;   ///< nothing is in flight, or the rank polls itself
-  static constexpr std::uint32_t asked = 1;   ///< a rank that makes data visible must nudge
-  static constexpr std::uint32_t nudged = 2;  ///< a rank has nudged
+  static constexpr std::uint32_t asked = 1;   ///< a rank that makes data visible must wake the background thread
+  static constexpr std::uint32_t nudged = 2;  ///< a rank has woken the background thread
   alignas(64) std::atomic<std::uint32_t> wanted{quiet};
   std::atomic<std::uint32_t> nudges{0};  ///< the background thread's futex word
 };
@@ -70,8 +70,8 @@ class NodePage {
   static NodePage create(int capacity);
   /// The length of a page for this many ranks; the file is longer: see NodeArea.
   static std::size_t bytes_for(int capacity) noexcept;
-  /// Checks size, version and nonce. The expected nonce comes over the control connection: an equal one proves that
-  /// both sides map the same memory. Throws Error{refused}.
+  /// Checks size, version and nonce. The control connection delivers the expected nonce. Equal nonces prove that both
+  /// sides map the same memory. Throws Error{refused}.
   static NodePage adopt(std::shared_ptr<Segment> segment, std::uint64_t expected_nonce);
 
   NodePage() = default;

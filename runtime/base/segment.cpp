@@ -124,7 +124,7 @@ void Segment::map_now(std::size_t bytes, std::uint64_t file_offset, int advice) 
   base_ = static_cast<std::byte*>(base);
   bytes_ = bytes;
   file_offset_ = file_offset;
-  // Huge pages reduce TLB misses where shared memory has them; a failure is no error.
+  // Huge pages reduce TLB misses if shared memory supports them; a failure isn't an error.
   (void)::madvise(base, bytes, advice);
 }
 

@@ -1,4 +1,4 @@
-// Segment: memory that processes share by descriptor, without a name in a file system.
+// Segment: shared memory that processes pass by file descriptor. It has no name in a file system.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ class Segment {
   /// A new memfd of `bytes` (rounded up to pages), sealed against shrinking and growing, mapped. The file is longer by
   /// up to `reserve` bytes, which aren't mapped here (see part). Throws Error{out_of_memory}.
   static std::shared_ptr<Segment> create(std::size_t bytes, std::uint64_t reserve = 0);
-  /// Maps [file_offset, file_offset + bytes) of a descriptor and takes its ownership. Throws Error if
+  /// Maps [file_offset, file_offset + bytes) of a descriptor and takes ownership of it. Throws Error if
   /// the file is shorter. bytes == 0: to the end of the file.
   static std::shared_ptr<Segment> map(UniqueFd memfd, std::size_t bytes = 0, std::uint64_t file_offset = 0);
 
@@ -45,7 +45,7 @@ class Segment {
   };
   Identity identity() const noexcept { return identity_; }
 
-  /// Allocates the pages now, near the calling thread. Throws Error{out_of_memory}.
+  /// Allocates the pages now, by default on the NUMA node of the calling thread. Throws Error{out_of_memory}.
   void populate(std::size_t offset, std::size_t bytes);
   /// Frees the pages of a range of the file: it reads as zero again. False if the system can't.
   bool clear(std::uint64_t file_offset, std::size_t bytes) const noexcept;

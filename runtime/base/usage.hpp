@@ -1,4 +1,4 @@
-// The message and exit status for a wrong command line. hmcrun has its own, in launcher/options.cpp.
+// The message and exit status for a wrong command line. hmcrun prints its own message, in launcher/options.cpp.
 #pragma once
 
 #include <cstdio>

@@ -13,15 +13,15 @@ namespace hmc::base {
 
 namespace {
 
-/// The maximum time of one sleep, and so the maximum delay if the writer doesn't ring.
+/// The maximum time of one sleep. It is also the maximum delay if the writer doesn't ring.
 constexpr long longest_sleep_ns = 1'000'000;
-/// After this time a spinning wait naps instead of yielding: the awaited rank is busy.
+/// After this time a spinning wait sleeps briefly instead of yielding: the awaited rank is busy.
 constexpr std::int64_t patience_ns = 200'000'000;
 constexpr long nap_ns = 50'000;
-/// The minimum number of yields before a sleep: each rank of a full node gets its time slice. Fewer yields would put
-/// ranks to sleep that are awaited next; many more take time from a rank that computes. If all other ranks of the core
-/// sleep or yield too, these yields end at once, and a sleep with its wake-up takes longer than most waits: therefore
-/// also a minimum time.
+/// The minimum number of yields before a sleep, so that each rank of a full node gets its time slice. With fewer yields
+/// ranks would sleep that are awaited next. With many more a computing rank would lose time. If all other ranks of the
+/// core also sleep or yield, the yields return at once, and a sleep with its wake-up takes longer than most waits. So a
+/// minimum time also applies.
 constexpr int quick_yields = 30;
 constexpr std::int64_t quick_ns = 100'000;
 constexpr int busy_rounds = 64;
@@ -42,7 +42,7 @@ int Waiter::drive_wires() noexcept {
 Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                             std::chrono::nanoseconds timeout) noexcept {
   const std::int64_t start = now_ns();
-  if (sleeps_) {  // before any step that costs more than a context switch
+  if (sleeps_) {  // first, because every other step costs more than a context switch
     const std::int64_t quick = std::min<std::int64_t>(quick_ns, timeout.count());
     for (int i = 0; i < quick_yields || now_ns() - start < quick; ++i) {
       drive_wires();
@@ -78,7 +78,7 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
 
 bool Waiter::sleep_on_bell(ReadyFunction ready, void* context) noexcept {
   Doorbell& door = page_.doorbell(local_index_);
-  // Load before the fence: a later ring changes the value, so the futex call returns at once.
+  // Loaded before the fence: if a later ring changes the value, the futex call returns at once.
   const std::uint32_t bell = door.bell.load(std::memory_order_acquire);
   page_.sleepers().fetch_add(1, std::memory_order_seq_cst);
   full_fence();  // the sleeper's fence (see wait.hpp)
@@ -87,7 +87,7 @@ bool Waiter::sleep_on_bell(ReadyFunction ready, void* context) noexcept {
     const timespec span{0, longest_sleep_ns};
     ::syscall(SYS_futex, &door.bell, FUTEX_WAIT, bell, &span, nullptr, 0);
   }
-  // Relaxed: a ringer that loads the old count rings once without need.
+  // Relaxed: a ringer that loads the old count only rings once unnecessarily.
   page_.sleepers().fetch_sub(1, std::memory_order_relaxed);
   return arrived;
 }

@@ -1,4 +1,4 @@
-// Waiter: waiting and wake-up of a rank.
+// Waiter: lets a rank wait for data and wakes waiting ranks.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ inline void cpu_relax() noexcept {
 #endif
 }
 
-/// A wire that moves bytes in user space, so a waiting rank must drive it.
+/// A wire that moves bytes in user space. A waiting rank must call its progress().
 class Progress {
  public:
   virtual ~Progress() = default;
@@ -31,7 +31,7 @@ class Progress {
 
 struct WaitNote;
 
-/// Called repeatedly in the slow part of a wait, which a short wait never enters. A failure status ends the wait.
+/// look() is called repeatedly in a long wait, and never in a short one. A failure status ends the wait.
 class Watch {
  public:
   virtual Status look(const WaitNote& note, std::int64_t now) noexcept = 0;
@@ -40,7 +40,7 @@ class Watch {
   ~Watch() = default;
 };
 
-/// The description of a wait that a long wait publishes in the rank's activity line.
+/// Describes a wait. A long wait publishes it in the rank's activity line.
 struct WaitNote {
   Activity activity = Activity::computing;
   int peer = -1;
@@ -48,8 +48,8 @@ struct WaitNote {
   Watch* watch = nullptr;
 };
 
-/// Publishes the rank's current wait in its activity line, and clears it at the end. Instances nest: the
-/// outermost one is the user's call and sets the activity; an inner one sets only the awaited rank and the sequence.
+/// Publishes the rank's current wait in its activity line, and clears it at the end. Instances nest. The outermost
+/// instance is the user's call and sets the activity. An inner instance sets only the awaited rank and the sequence.
 /// Relaxed: only the line's owner writes it, and readers need only a hint.
 class Posted {
  public:
@@ -85,12 +85,13 @@ class Posted {
 };
 
 /// The steps of a wait:
-/// - A rank with its own core polls with `pause`, then yields between polls, then naps.
+/// - A rank with its own core polls with `pause`, then yields between polls, then sleeps briefly between polls.
 /// - If ranks outnumber cores (`sleeps`), the rank polls once, yields at least 30 times and for at least 0.1 ms (the
 ///   awaited rank is likely to be next in the run queue), then sleeps on its doorbell.
 ///
-/// A rank that makes data visible to the sleeper rings. While it yields, the rank also drives the wires. After
-/// that, each round also checks the abort word and the deadline, and the activity line shows the wait.
+/// A rank that makes data visible to the sleeper rings its doorbell. While the waiting rank yields, it also progresses
+/// the wires. After that, it also checks the abort word and the deadline in each round, and its activity line shows the
+/// wait.
 ///
 /// Memory order of the doorbell:
 /// - Sleeper: load bell; sleepers += 1; full fence; poll once more; futex wait on the loaded value of bell.
@@ -99,8 +100,8 @@ class Posted {
 /// - If the ringer's fence is first, the sleeper's last poll sees the bytes.
 ///
 /// `sleepers` is one word per node: if no rank sleeps, a ringer loads one cache line that no rank writes. Each sleep
-/// has a time limit, which covers writers that don't ring (a user's own store). A rank that is killed in its sleep
-/// leaves the count above zero: later rings cost an unneeded system call, and no wake-up is lost.
+/// has a time limit, which covers writers that don't ring (for example a plain store by the user). A rank that is
+/// killed in its sleep leaves the count above zero: later rings cost an unneeded system call, and no wake-up is lost.
 ///
 /// Threads: the owner calls `until`; any thread of the node calls `ring`.
 class Waiter {
@@ -119,7 +120,7 @@ class Waiter {
   /// aborted.
   template <typename Ready>
   Status until(const WaitNote& note, Ready&& ready, std::chrono::nanoseconds timeout) noexcept {
-    // With a wire, poll once and then drive it: the awaited bytes may be in a socket.
+    // With a wire, poll once and then progress it: the awaited bytes may be in a socket.
     const int polls = sleeps_ || !wires_.empty() ? 1 : quick_polls;
     for (int i = 0; i < polls; ++i) {
       if (ready()) return {};
@@ -130,11 +131,11 @@ class Waiter {
     return until_slowly(note, call, const_cast<std::remove_const_t<Callable>*>(&ready), timeout);
   }
 
-  /// Call after data became visible to the rank at `local_index` of this node.
+  /// Must be called after data became visible to the rank at `local_index` of this node.
   void ring(int local_index) const noexcept {
     if (sleeps_ && someone_sleeps()) ring_now(local_index);
   }
-  /// One check before ringing several ranks.
+  /// Lets a caller check once before it rings several ranks.
   bool someone_sleeps() const noexcept {
     full_fence();  // the ringer's fence
     return page_.sleepers().load(std::memory_order_relaxed) != 0;

@@ -23,13 +23,13 @@ using base::Status;
 namespace {
 
 constexpr int quick_yields = 50;
-// With clients on other nodes, which can't wake the agent: its naps grow from the first to the longest without
-// commands.
+// Clients on other nodes can't wake the agent. With such clients the agent's sleeps grow from the first to the longest
+// while no command arrives.
 constexpr long first_agent_nap_ns = 30'000;
 constexpr long longest_agent_nap_ns = 1'000'000;
 constexpr long longest_sleep_ns = 50'000'000;  // largest delay if a wake-up is lost
 
-/// The thread blocks all signals, so the application's threads receive them.
+/// The thread blocks all signals, so the application's threads handle them.
 std::thread start_without_signals(void (*run)(void*), void* argument) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -46,8 +46,8 @@ std::thread start_without_signals(void (*run)(void*), void* argument) {
 
 }  // namespace
 
-// The origin posts its command, executes a full fence, and reads `asleep`. The agent sets `asleep`, executes a full
-// fence, and checks the lanes again. One fence precedes the other, so either the origin sees `asleep` or the agent sees
+// The origin posts its command, executes a full fence, and loads `asleep`. The agent stores `asleep`, executes a full
+// fence, and checks the lanes again. One of the fences is first, so either the origin sees `asleep` or the agent sees
 // the command.
 void wake_agent(ControlHead& head) noexcept {
   base::full_fence();
@@ -129,10 +129,10 @@ bool Agent::serve() noexcept {
       if (!status.ok() || command.deed == Deed::atomic) mine.answer = answer;
       failed = !status.ok();
     }
-    // Release: pairs with the acquire in StagedChannel::look. For an origin on another node the wire reads the word.
+    // Release: pairs with the acquire in StagedChannel::look. For an origin on another node the wire loads the word.
     mine.finished.store(number * 2 + (failed ? 1 : 0), std::memory_order_release);
     const int index = fabric_.local_index[static_cast<std::size_t>(rank)];
-    if (index >= 0) fabric_.waiter.ring(index);  // an origin on another node polls
+    if (index >= 0) fabric_.waiter.ring(index);  // origins on other nodes poll
     any = true;
   }
   return any;

@@ -11,8 +11,9 @@
 
 namespace hmc::rma {
 
-/// A target that computes or sleeps therefore doesn't delay the origin. Without commands for a while the thread sleeps.
-/// Ranks of the node wake it. Ranks of other nodes can't, so with such clients it polls at least every millisecond.
+/// A target that computes or sleeps therefore doesn't delay the origin. After a short time without commands the thread
+/// sleeps. Ranks of the same node wake it. Ranks of other nodes can't, so with such clients it polls at least every
+/// millisecond.
 class Agent {
  public:
   /// Throws Error if no thread can be created. `control`, `memory` and the fabric outlive it.
@@ -24,7 +25,7 @@ class Agent {
 
  private:
   void run() noexcept;
-  /// One round over the lanes. Returns whether it executed a command.
+  /// Polls all lanes once. Returns true if it executed a command.
   bool serve() noexcept;
   bool is_idle() const noexcept;
   void sleep() noexcept;

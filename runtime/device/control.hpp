@@ -1,5 +1,5 @@
-// Control: host memory that accompanies one rank's device memory in a window. The rank registers it with the wires in
-// place of the device memory.
+// Control: host memory that belongs to one rank's device memory in a window. The rank registers it with the wires
+// instead of the device memory.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace hmc::rma {
 
 struct ControlHead {
-  /// Held while words of the device memory are accessed. Value: the holder's rank + 1, or owner_agent; 0: free.
+  /// Held during accesses to words of the device memory. Value: the holder's rank + 1, or owner_agent; 0: free.
   alignas(64) std::atomic<std::uint64_t> lock;
-  /// Counts the writes of HMC's verbs. A wait for a word reads the word again when this changes.
+  /// Counts the writes by HMC's verbs. A wait for a word reads the word again when this count changes.
   alignas(64) std::atomic<std::uint64_t> changed;
-  /// The futex on which the owner's agent sleeps, and whether it does.
+  /// The futex word of the owner's agent. `asleep` is 1 while the agent sleeps.
   alignas(64) std::atomic<std::uint32_t> bell;
   std::atomic<std::uint32_t> asleep;
 };
@@ -27,7 +27,7 @@ enum class Deed : std::uint32_t { put, get, atomic };
 struct alignas(64) Command {
   Deed deed = Deed::put;
   std::uint8_t first = 0;    ///< first command of a verb: clears the failure of an earlier verb
-  std::uint8_t signals = 0;  ///< put: then store `value` at `signal_offset`
+  std::uint8_t signals = 0;  ///< put: store `value` at `signal_offset` after the bytes
   std::uint8_t op = 0;       ///< atomic
   std::uint8_t width = 0;
   std::uint64_t offset = 0;
@@ -46,19 +46,19 @@ struct alignas(64) Answer {
 };
 static_assert(std::is_trivially_copyable_v<Answer> && sizeof(Answer) == 128);
 
-/// The commands of one origin. Command n is in slot n % 2 and its bytes are in buffer n % 2: the wire fills one buffer
-/// while the agent empties the other.
+/// The commands of one origin. Command n is in slot n % 2 and its bytes are in buffer n % 2: the wire writes one buffer
+/// while the agent reads the other.
 struct Lane {
   static constexpr std::size_t slots = 2;
   Command commands[slots];
-  alignas(64) std::atomic<std::uint64_t> posted;  ///< set by the origin, after command `posted` and its bytes
-  /// Set by the agent: number of executed commands * 2, + 1 if the verb in progress has failed. `answer` then has the
-  /// failure.
+  alignas(64) std::atomic<std::uint64_t> posted;  ///< set by the origin, after the command of this number and its bytes
+  /// Set by the agent: number of executed commands * 2, + 1 if the verb in progress has failed. In that case `answer`
+  /// holds the failure.
   alignas(64) std::atomic<std::uint64_t> finished;
   Answer answer;
 };
 
-/// The layout of a Control, the same on every rank of a window.
+/// The layout of a Control. It is equal on all ranks of a window.
 class ControlShape {
  public:
   explicit ControlShape(int ranks) noexcept
@@ -92,8 +92,8 @@ class ControlShape {
 
 inline ControlHead& head_of(std::byte* control) noexcept { return *reinterpret_cast<ControlHead*>(control); }
 
-/// The lock for words. Every process takes it to change a word of the device memory by an atomic or a signal, so
-/// atomics are atomic with respect to each other and to signals.
+/// The lock for words. Every process takes it to modify a word of the device memory by an atomic or a signal. Atomics
+/// are therefore atomic with respect to each other and to signals.
 inline bool try_lock(ControlHead& head, std::uint64_t who) noexcept {
   std::uint64_t free = 0;
   // Acquire: pairs with the release in unlock(). The previous holder's copies completed before its unlock.

@@ -48,7 +48,7 @@ void copy_local(void* destination, const void* source, std::size_t bytes) {
   if (!status.ok()) throw Error(status.code, "copy", status.what == nullptr ? "it failed" : status.what);
 }
 
-/// The rank's part if it is device memory that this process has mapped; else null.
+/// The rank's part if it is device memory that is mapped in this process, otherwise null.
 const rma::DeviceMemory* mapped_at(const rma::Core& core, int rank) {
   const rma::Peer& peer = core.peer("copy", rank);
   if (!peer.on_device) return nullptr;
@@ -66,8 +66,8 @@ std::byte* here(const rma::Core& core, const Location& location, std::size_t byt
   return location.rank == core.rank() ? core.data() + location.offset : nullptr;
 }
 
-/// Two halves of host memory for a copy between two locations that aren't mapped in this process. Pinned if the bytes
-/// continue to a mapped device.
+/// Staging memory in two halves, for a copy between two locations that aren't mapped in this process. It is pinned if
+/// the destination is mapped device memory.
 class Between {
  public:
   static constexpr std::size_t half = rma::DeviceAccess::bounce_half;
@@ -96,7 +96,7 @@ void copy_global(const Location& destination, const Location& source, std::size_
   rma::Core& from = core_of(source);
   if (const std::byte* const at = here(from, source, bytes))
     return to.put(destination.rank, destination.offset, at, bytes);
-  // A peer that waits for a word of its device memory is notified of puts by verbs, but not of copies without a verb.
+  // Only verbs notify a peer that waits for a word of its device memory; plain copies don't.
   const bool needs_verb = destination.rank != to.rank() && mapped_at(to, destination.rank) != nullptr;
   std::byte* const at = needs_verb ? nullptr : here(to, destination, bytes);
   if (at != nullptr) return from.get(source.rank, source.offset, at, bytes);

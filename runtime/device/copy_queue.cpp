@@ -36,7 +36,7 @@ Status CopyQueue::start(const memory::Transfer& transfer, std::uint64_t& number)
   return {};
 }
 
-/// The copies up to `number` are over, with this outcome.
+/// Records that the copies up to `number` have ended with this outcome.
 Status CopyQueue::over_until(std::uint64_t number, const Status& status) noexcept {
   if (!status.ok()) {
     if (last_failed_ == 0) first_failed_ = over_ + 1;
@@ -51,7 +51,7 @@ Status CopyQueue::look(std::uint64_t number) noexcept {
   if (number > over_) {
     const Status status = event(number).query();
     if (status.code == Code::in_progress) return status;
-    if (!status.ok()) (void)stream_->synchronize();  // a failed copy must not run any more when this returns
+    if (!status.ok()) (void)stream_->synchronize();  // a failed copy must have stopped when this function returns
     (void)over_until(number, status);
   }
   return number >= first_failed_ && number <= last_failed_ ? failure_ : Status{};

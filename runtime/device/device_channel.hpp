@@ -1,5 +1,5 @@
 // DeviceChannel: the channel to a peer whose part is device memory. The local side may be any memory of the process.
-// Every verb of Channel returns at completion: its ticket is always `done`.
+// Every verb of Channel returns at completion, so its ticket is always `done`.
 #pragma once
 
 #include <hmc/window.hpp>
@@ -12,9 +12,9 @@ namespace hmc::rma {
 
 class DeviceChannel : public transport::Channel {
  public:
-  /// The peer's memory as mapped in this process; null if the peer's agent copies.
+  /// The peer's memory if it is mapped in this process; null if the peer's agent copies.
   virtual const DeviceMemory* mapped() const noexcept { return nullptr; }
-  /// Starts a copy. `number` identifies it on this channel; 0: the copy is complete.
+  /// Starts a copy. `number` identifies the copy on this channel; 0: the copy is complete.
   virtual base::Status begin_put(std::uint64_t offset, const void* source, std::size_t bytes,
                                  std::uint64_t& number) noexcept {
     transport::Ticket ticket = transport::done;

@@ -25,7 +25,7 @@ class DeviceMemory {
   base::Status write(std::uint64_t offset, const void* source, std::size_t bytes) const noexcept;
   /// `destination`: memory of any kind.
   base::Status read(std::uint64_t offset, void* destination, std::size_t bytes) const noexcept;
-  /// The same, if the other side is host memory: no pointer lookup.
+  /// As write() and read(), but the other side is host memory, so no pointer lookup is needed.
   base::Status write_from_host(std::uint64_t offset, const void* source, std::size_t bytes) const noexcept;
   base::Status read_to_host(std::uint64_t offset, void* destination, std::size_t bytes) const noexcept;
   /// Strided copies from or to memory of any kind.
@@ -33,7 +33,8 @@ class DeviceMemory {
                           std::size_t row_bytes, std::size_t rows) const noexcept;
   base::Status read_rows(std::uint64_t offset, std::size_t pitch, void* destination, std::size_t destination_pitch,
                          std::size_t row_bytes, std::size_t rows) const noexcept;
-  /// Copies the word out and back in. The caller holds the lock of the memory's Control.
+  /// Copies the word to the host, applies the operation, and copies it back. The caller holds the memory's Control
+  /// lock.
   base::Status apply(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t& old) const noexcept;
 
  private:

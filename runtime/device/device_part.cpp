@@ -13,7 +13,7 @@ namespace hmc::rma {
 
 namespace {
 
-/// Interval at which a waiting rank reads its word although no verb has written: kernels don't count their stores.
+/// Interval at which a waiting rank reads its word even without a write by a verb: kernels' stores aren't counted.
 constexpr std::int64_t look_again_ns = 1'000'000;
 
 void require(const base::Status& status) {
@@ -127,7 +127,7 @@ transport::Region DevicePart::control_region() const {
 bool DevicePart::look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word,
                       base::Status& status) const noexcept {
   ControlHead& head = head_of(control());
-  // Load the count before the word: a write after the read of the word then increases the count beyond `changed`.
+  // Load the count before the word. A write after the read of the word then increases the count beyond `changed`.
   // Acquire: pairs with the release in note_change().
   const std::uint64_t changed = head.changed.load(std::memory_order_acquire);
   const std::int64_t now = base::now_ns();

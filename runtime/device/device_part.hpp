@@ -1,4 +1,4 @@
-// DevicePart: this rank's part of a window, if it isn't a host segment that peers map directly.
+// DevicePart: this rank's part of a window, if peers can't map it as a host segment.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace hmc::rma {
 
-/// Sent to all peers: the handles by which they map a rank's device memory.
+/// Sent to all peers: the handles with which they map a rank's device memory.
 struct DeviceOffer {
   struct Ticket {
     memory::SharingKind kind{};
@@ -30,17 +30,17 @@ struct DeviceOffer {
   static DeviceOffer decode(base::ByteView bytes, int rank);
 };
 
-/// State of a wait for a word of this rank's own part.
+/// The state of a wait for a word of this rank's part.
 struct DeviceWatch {
   std::uint64_t changed = 0;
-  std::int64_t again_ns = 0;  ///< stores by kernels change no count, so the word is read again at this time
+  std::int64_t again_ns = 0;  ///< kernels' stores don't change the count, so the word is read again at this time
 };
 
-/// The first bytes of the memory hold the probe, by which peers test their mappings, from the constructor to
-/// give_back(), or to the destructor if creation fails. One thread, besides the agent's.
+/// Peers test their mappings with the probe in the first bytes of the memory. The bytes hold the probe from the
+/// constructor to give_back(), or to the destructor if the creation fails. One thread, in addition to the agent's.
 class DevicePart {
  public:
-  /// Throws Error with the name of the driver call that failed.
+  /// Throws Error, which names the failed driver call.
   DevicePart(const Fabric& fabric, std::shared_ptr<memory::Allocation> allocation);
   ~DevicePart();
   DevicePart(const DevicePart&) = delete;
@@ -55,11 +55,11 @@ class DevicePart {
 
   /// Restores the first bytes, after all peers have tried to map the memory. Throws Error.
   void give_back();
-  /// Called if a peer needs the agent. `by_far`: such a peer is on another node. Returns a text about the memory of its
-  /// buffers. Throws Error.
+  /// Called if a peer needs the agent. `by_far`: at least one such peer is on another node. Returns a description of
+  /// the agent's buffers. Throws Error.
   std::string start_agent(bool by_far);
 
-  /// Reads a word of the part. False: no read is due yet, or a peer holds the word lock.
+  /// Reads a word of the part. Returns false if no read is due yet, or a peer holds the word lock.
   bool look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word, base::Status& status) const noexcept;
 
  private:

@@ -34,7 +34,7 @@ Status DeviceRequests::flush(int rank, const base::WaitNote& note, std::chrono::
     };
     if (const Status status = fabric_.waiter.until(note, over, timeout); !status.ok()) return status;
     if (!looked.ok()) return looked;
-    if (!unseen.ok()) return unseen;  // of an earlier copy, whose event a later one has reused
+    if (!unseen.ok()) return unseen;  // failure of an earlier copy, whose event was reused
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// DeviceRequests: tickets for a window's asynchronous puts and gets that devices carry out.
+// DeviceRequests: tickets for a window's asynchronous puts and gets that devices execute.
 #pragma once
 
 #include "runtime/device/mapped_channel.hpp"
@@ -6,7 +6,8 @@
 
 namespace hmc::rma {
 
-/// A ticket is the channel's index and the copy's number there. One thread at a time, as for the window.
+/// A ticket consists of the channel's index and the copy's number in that channel. One thread at a time, as for the
+/// window.
 class DeviceRequests final : public progress::TicketSource {
  public:
   /// `channels`: by team rank, null if the peer isn't mapped. They and the fabric outlive this. Throws std::bad_alloc.
@@ -15,11 +16,11 @@ class DeviceRequests final : public progress::TicketSource {
   DeviceRequests& operator=(const DeviceRequests&) = delete;
   ~DeviceRequests() override;
 
-  int index() const noexcept { return index_; }  ///< in place of a wire's index
+  int index() const noexcept { return index_; }  ///< used in place of a wire's index
   std::uint64_t ticket(int rank, std::uint64_t number) const noexcept {
     return static_cast<std::uint64_t>(rank) << number_bits | number;
   }
-  /// Waits until the copies started to or from `rank` (-1: all) are over.
+  /// Waits until the started copies to or from `rank` (-1: all) have ended.
   base::Status flush(int rank, const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept;
 
   base::Status test(std::uint64_t ticket) noexcept override;

@@ -37,7 +37,7 @@ Registration::~Registration() {
 
 namespace {
 
-/// The distance between successive parts. 0: distances or sizes differ, or a part has no address.
+/// The distance between consecutive parts; 0 if the distances or sizes differ, or a part has no address.
 std::uint64_t stride_of(const std::vector<DeviceHandle::Part>& parts) noexcept {
   if (parts[0].address == nullptr) return 0;
   if (parts.size() == 1) return parts[0].bytes;
@@ -82,8 +82,8 @@ std::vector<std::byte*> DeviceView::reach_all(const Core& core, const NodeRange*
     starts.push_back(placed->address);
   }
   if (starts.size() == core.peers().size()) return starts;
-  // Some part isn't in the range, so kernels read the table in any case. Use no addresses of the range: in a handle
-  // each part has the address of its own mapping.
+  // Some part isn't in the range, so kernels must read the table. All addresses in the handle are then those of the
+  // parts' own mappings, and none is in the range.
   starts.clear();
   for (int rank = 0; rank < size; ++rank) starts.push_back(reach(core, rank));
   return starts;

@@ -17,7 +17,7 @@ class NodeRange;
 class Registration {
  public:
   Registration() = default;
-  /// Registers all pages of the range. If other code has registered the memory already, `seen` is valid too.
+  /// Registers all pages of the range. If other code has already registered the memory, seen() is also valid.
   Registration(const memory::Provider& provider, int device, std::byte* address, std::size_t bytes);
   Registration(Registration&& other) noexcept;
   Registration& operator=(Registration&&) = delete;
@@ -44,7 +44,8 @@ class DeviceView {
 
  private:
   std::byte* reach(const Core& core, int rank);
-  /// By rank. Addresses in the node's range if all parts are there; else the address of each part's own mapping.
+  /// The parts' addresses, indexed by rank: in the node's range if all parts are in it, otherwise in each part's own
+  /// mapping.
   std::vector<std::byte*> reach_all(const Core& core, const NodeRange* range);
 
   const memory::Provider& provider_;

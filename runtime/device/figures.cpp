@@ -1,4 +1,4 @@
-// Measurements only read, since the memory is in use. The fastest of several repetitions counts.
+// Measurements only read, because the memory is in use. The result is the fastest of several repetitions.
 #include "runtime/device/figures.hpp"
 
 #include <fmt/format.h>

@@ -8,27 +8,27 @@
 
 namespace hmc::rma {
 
-/// Whether the host can't access one of the buffers. One load if this process has no devices.
+/// True if the host can't access one of the buffers. Costs one load if this process has no devices.
 inline bool need_host_copies(const void* in, const void* out) noexcept {
   return memory::devices_present() && !(memory::host_reaches(in) && memory::host_reaches(out));
 }
 
 /// How a collective writes this rank's output.
 enum class Output {
-  whole,      ///< all of it: its old content isn't copied
-  parts,      ///< parts of it: the rest keeps its content
+  whole,      ///< all of it; its old content isn't copied
+  parts,      ///< parts of it; the rest keeps its content
   unchanged,  ///< not at all
 };
 
-/// A buffer that the host can access is used directly. Any other is copied to host memory, which is pinned if the
-/// provider has pinned memory; the provider keeps it for the next call. If one buffer contains the other (in place),
-/// its copy contains the other's copy.
+/// A buffer that the host can access is used directly. Any other buffer is copied to host memory, which is pinned if
+/// the provider supports that; the provider reuses this memory. If one buffer contains the other (in place), its copy
+/// contains the other's copy.
 ///
-/// A collective is one copy in and one copy out, without overlapping pieces: peers with host buffers make one call, so
-/// this rank must also make one.
+/// A collective has one copy in and one copy out, without overlapping pieces. Peers with host buffers execute one
+/// collective, so this rank must also execute one.
 ///
-/// Order of use: construct, take(), the collective, finish(). A plan repeats the last three in each run. One thread at
-/// a time, any thread. The constructor throws Error.
+/// Order of use: constructor, take(), the collective, finish(). A plan repeats the last three steps in each run. One
+/// thread at a time, any thread. The constructor throws Error.
 class HostCopies {
  public:
   HostCopies(const Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,

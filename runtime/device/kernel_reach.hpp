@@ -27,16 +27,16 @@ class KernelReach {
   KernelReach(const KernelReach&) = delete;
   KernelReach& operator=(const KernelReach&) = delete;
 
-  /// Empty: every part is memory of one vendor's devices and mapped here, and this rank's device runs kernels that can
-  /// access it. Else the reason.
+  /// Empty if every part is device memory of one vendor, is mapped in this process, and kernels on this rank's device
+  /// can access it. Otherwise the reason.
   const std::string& why_not() const noexcept { return why_not_; }
-  /// Start of a rank's part, as kernels address it.
+  /// The address of a rank's part for kernels.
   std::byte* part(int rank) const noexcept { return parts_[static_cast<std::size_t>(rank)]; }
   int device() const noexcept { return device_; }
   const memory::Kernels& kernels() const noexcept { return *kernels_; }
 
   /// outs[j][i] = ins[0][i] op ins[1][i] ..., with the same bits as collectives/reduce. Returns at completion. At most
-  /// most_inputs of each; addresses are multiples of the element's size.
+  /// most_inputs inputs and outputs each; addresses are multiples of the element size.
   base::Status reduce(std::span<const void* const> ins, std::span<void* const> outs, std::size_t count, DType type,
                       Op op) noexcept;
   static constexpr std::size_t most_inputs = 64;

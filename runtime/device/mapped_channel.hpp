@@ -1,5 +1,6 @@
-// MappedChannel: device memory of a rank of this node that this process has mapped, or its own. The provider copies.
-// Verbs return at remote completion; an asynchronous copy is complete when look() of its number returns ok.
+// MappedChannel: the channel to device memory of this rank or of a rank on this node, mapped in this process. The
+// provider copies. Verbs return at remote completion; an asynchronous copy is complete when look() returns ok for its
+// number.
 #pragma once
 
 #include "runtime/device/control.hpp"
@@ -10,7 +11,8 @@ namespace hmc::rma {
 
 class MappedChannel final : public DeviceChannel {
  public:
-  /// `control`: the peer's Control, mapped here. `way`: the channel that keeps it mapped. The fabric outlives this.
+  /// `control`: the peer's Control, mapped in this process. `way`: the channel that holds this mapping. The fabric
+  /// outlives this.
   MappedChannel(Fabric& fabric, int peer, DeviceMemory memory, std::byte* control,
                 std::unique_ptr<transport::Channel> way) noexcept
       : fabric_(fabric),
@@ -20,7 +22,8 @@ class MappedChannel final : public DeviceChannel {
         way_(std::move(way)),
         queue_(*memory_.owner().provider, memory_.owner().info.device) {}
 
-  /// `number` of the started copy; 0: it is complete. Both buffers stay in use until look() doesn't return in_progress.
+  /// Sets `number` to that of the started copy; 0: it is complete. Both buffers are in use while look() returns
+  /// in_progress.
   base::Status begin_put(std::uint64_t offset, const void* source, std::size_t bytes,
                          std::uint64_t& number) noexcept override;
   base::Status begin_get(std::uint64_t offset, void* destination, std::size_t bytes,
@@ -47,10 +50,11 @@ class MappedChannel final : public DeviceChannel {
 
  private:
   base::Status lock() noexcept;
-  /// After a change: makes waits for a word of the peer's memory read it again. Returns `status`.
+  /// Called after a write: causes waits for words of the peer's memory to read them again. Returns `status`.
   base::Status changed(const base::Status& status) noexcept;
-  /// Starts an asynchronous copy. False: not possible, the caller copies synchronously. Reasons: the memory is
-  /// accessible to the host, the other side is another vendor's, the ranges overlap, or the driver doesn't support it.
+  /// Starts an asynchronous copy. Returns false if that isn't possible; the caller then copies synchronously. Reasons:
+  /// the host can access the memory, the other side is another vendor's, the ranges overlap, or the driver doesn't
+  /// support it.
   bool begins(const memory::Transfer& transfer, const memory::Owner& local, base::Status& status,
               std::uint64_t& number) noexcept;
 

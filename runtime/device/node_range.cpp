@@ -10,7 +10,8 @@ namespace hmc::rma {
 
 namespace {
 
-/// The vendor of this rank's part if it can be shared by descriptor, else of the first part that can. DEFAULT: none.
+/// The vendor of this rank's part if the part can be shared by descriptor, otherwise of the first part that can.
+/// DEFAULT: no part can.
 MemoryType type_for(std::span<const NodeRange::Part> local) noexcept {
   MemoryType type = MemoryType::DEFAULT;
   for (const NodeRange::Part& part : local) {
@@ -50,7 +51,7 @@ NodeRange::NodeRange(std::span<const Part> local) {
   try {
     provider_ = &memory::provider_for(type);
     const int count = static_cast<int>(provider_->devices().size());
-    // This process may number devices differently. A number that it lacks becomes device 0.
+    // This process may number devices differently. A number that doesn't exist here is replaced by device 0.
     for (Place& place : places_) place.device = place.device < count ? place.device : 0;
     range_ = provider_->reserve(0, places_.size(), largest);
   } catch (const Error& error) {

@@ -1,5 +1,5 @@
-// NodeRange: one reserved address range for the parts of all ranks of this node. Kernels compute the address of a part
-// as base + place * stride.
+// NodeRange: one reserved address range for the parts of all ranks on this node. Kernels compute a part's address as
+// base + place * stride.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace hmc::rma {
 
-/// It maps physical memory of one vendor's devices that is shared by descriptor. The slot of any other part stays
-/// empty. This rank's own part, and those of ranks of its process, are mapped there a second time. Destroyed before the
-/// owners free the parts. One thread at a time.
+/// Maps physical memory of one vendor's devices that is shared by descriptor. The slot of any other part stays empty.
+/// This rank's part, and the parts of other ranks in its process, are mapped a second time. Destroyed before the owners
+/// free the parts. One thread at a time.
 class NodeRange {
  public:
   struct Part {
@@ -24,19 +24,19 @@ class NodeRange {
     bool is_mine = false;
   };
   NodeRange() = default;
-  /// `local`: all ranks of this node, in the team's order. Reserves the range if at least two parts fit in. Doesn't
-  /// throw if the driver refuses: see why_not().
+  /// `local`: the team's ranks on this node, in the team's order. Reserves the range if at least two parts are
+  /// suitable. Doesn't throw if the driver fails: see why_not().
   explicit NodeRange(std::span<const Part> local);
 
-  /// The range has a slot for the rank's part.
+  /// True if the range has a slot for the rank's part.
   bool serves(int rank) const noexcept;
   /// Maps the rank's part into its slot. `exported`: its ticket of kind vmm_fd. Throws Error.
   DeviceMemory put(int rank, const memory::Exported& exported);
   void drop(int rank) noexcept;
-  /// The rank's part as mapped in the range; null if it isn't.
+  /// The mapping of the rank's part in the range; null if there is none.
   memory::Allocation* at(int rank) const noexcept;
   std::size_t place(int rank) const noexcept;
-  /// Why the range couldn't be reserved. Empty: it is reserved, or fewer than two parts fit in.
+  /// The reason why the range couldn't be reserved. Empty if it is reserved, or if fewer than two parts are suitable.
   const std::string& why_not() const noexcept { return why_not_; }
 
  private:

@@ -16,11 +16,11 @@ class OpenStreams {
  public:
   OpenStreams(const OpenStreams&) = delete;
   OpenStreams& operator=(const OpenStreams&) = delete;
-  /// Waits, until the job's deadline, for the work of earlier calls in this rank's streams. Afterwards this rank makes
-  /// no further calls on streams. When all ranks have returned from it, their memory may be freed.
+  /// Waits, at most for the job's timeout, for the work of earlier calls in this rank's streams. This rank makes no
+  /// further calls on streams. When all ranks have returned, their memory may be freed.
   virtual base::Status run_dry() noexcept = 0;
-  /// After run_dry(): an error if ranks made different calls or a call failed on a rank, unless this rank's user has
-  /// been notified already.
+  /// Called after run_dry(). Returns an error if the ranks' calls differ or a call failed on a rank, unless this rank
+  /// has already reported it to its user.
   virtual base::Status compare() const noexcept = 0;
 
  protected:
@@ -28,17 +28,18 @@ class OpenStreams {
   ~OpenStreams() = default;
 };
 
-/// invalid_argument if the buffer is memory of another device than `owner`'s.
+/// Returns invalid_argument if the buffer is memory of a device other than `owner`'s.
 base::Status lies_with(const memory::Owner& owner, const void* buffer) noexcept;
 
-/// Collective. Returns the reason against calls on streams of the lowest rank that has one; empty if no rank has one.
+/// Collective. Each rank passes the reason why it can't execute calls on streams, or an empty text. Returns the reason
+/// of the lowest such rank; empty if all ranks can.
 std::string first_objection(TeamCore& team, const std::string& mine);
 /// Error{unsupported}.
 [[noreturn]] void throw_objection(const Fabric& fabric, const std::string& objection);
 
-/// Time limit for streams that wait for no peer any more.
+/// Time limit for streams that no longer wait for a peer.
 inline constexpr std::chrono::seconds soon_over{2};
-/// Polls until `done()` is true; false at the limit. Doesn't use the job's Waiter, so destructors may call it.
+/// Polls until `done()` is true; returns false at the limit. Doesn't use the job's Waiter, so destructors may call it.
 template <typename Done> bool comes_true(std::chrono::nanoseconds within, Done&& done) noexcept {
   const auto limit = base::Deadline::after(within);
   while (!done()) {

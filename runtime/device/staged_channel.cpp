@@ -14,12 +14,12 @@ namespace hmc::rma {
 using base::Status;
 using transport::Ticket;
 
-/// Waits until the wire no longer accesses this rank's memory. If the verb's start failed, returns that failure.
+/// Waits until the wire no longer accesses this rank's memory. If the verb couldn't be started, returns that failure.
 Status StagedChannel::over(const Status& started, Ticket ticket) noexcept {
   return started.ok() ? fabric_.tickets.finish(wire_, ticket, note(), fabric_.timeout) : started;
 }
 
-/// Leases a Stage if a wire, not load and store, moves the bytes of a local device buffer.
+/// Leases a Stage if a wire, and not load and store, moves the bytes of a local device buffer.
 Status StagedChannel::lease(const memory::Owner& owner, memory::StageLease& stage) noexcept {
   if (control_ != nullptr || memory::host_reaches(owner)) return {};
   try {
@@ -47,7 +47,7 @@ Status StagedChannel::fill(const std::byte* source, std::size_t bytes, const mem
   return over(started, ticket);
 }
 
-/// Copies the bytes that command `number` has read out of its buffer.
+/// Copies the bytes that command `number` has read from its buffer to the destination.
 Status StagedChannel::empty(std::uint64_t number, std::byte* destination, std::size_t bytes, const memory::Owner& owner,
                             memory::InPieces* pieces) noexcept {
   const std::uint64_t buffer = shape_.buffer(fabric_.rank, number);
@@ -64,7 +64,7 @@ Status StagedChannel::empty(std::uint64_t number, std::byte* destination, std::s
 
 Status StagedChannel::post(const Command& command) noexcept {
   const std::uint64_t number = ++issued_;
-  // Order the command after its bytes, which an earlier put has sent.
+  // Order the command after its bytes, which an earlier put sent.
   if (const Status status = wire().fence(); !status.ok()) return status;
   Ticket ticket = transport::done;
   const Status started = way_->put_signal(shape_.command(fabric_.rank, number), &command, sizeof command,
@@ -74,8 +74,8 @@ Status StagedChannel::post(const Command& command) noexcept {
   return status;
 }
 
-/// Reads the peer's word `finished` once. True: `seen` has a new value, or `status` a failure. Over a wire the read is
-/// a get, whose ticket is `asked` while it is in flight.
+/// Polls the peer's word `finished` once. Returns true if `seen` has a value or `status` a failure. Over a wire the
+/// read is a get; `asked` is its ticket while it is in flight.
 bool StagedChannel::look(std::uint64_t& seen, Ticket& asked, Status& status) noexcept {
   if (control_ != nullptr) {
     auto& word = reinterpret_cast<Lane*>(control_ + shape_.lane(fabric_.rank))->finished;
@@ -103,7 +103,7 @@ Status StagedChannel::await(std::uint64_t number) noexcept {
   const auto ready = [&]() noexcept { return look(seen, asked, status) && (!status.ok() || seen / 2 >= number); };
   const Status waited = fabric_.waiter.until(note(), ready, fabric_.timeout);
   if (!waited.ok()) {
-    if (asked != transport::done) wire().abandon(asked);  // else the get would write `seen` after this returns
+    if (asked != transport::done) wire().abandon(asked);  // otherwise the get would write `seen` after the return
     return waited;
   }
   if (!status.ok()) return status;

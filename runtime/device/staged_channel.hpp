@@ -1,5 +1,6 @@
-// StagedChannel: device memory that this process can't map. The peer's wire moves bytes to or from the peer's Control,
-// and the peer's agent copies them to or from the device. Two pieces are in flight, so that wire and copy overlap.
+// StagedChannel: the channel to device memory that this process can't map. The wire to the peer moves the bytes to or
+// from the peer's Control, and the peer's agent copies them to or from the device. Two pieces are in flight, so that
+// wire and copy overlap.
 #pragma once
 
 #include "runtime/device/control.hpp"
@@ -36,10 +37,10 @@ class StagedChannel final : public DeviceChannel {
   void begin() noexcept { verb_first_ = issued_ + 1; }
   base::Status over(const base::Status& started, transport::Ticket ticket) noexcept;
 
-  /// Sends `command` after the bytes that fill() has put into its buffer. Before a buffer is reused, the caller awaits
-  /// the command before last.
+  /// Sends `command` after the bytes that fill() has put into its buffer. Before the caller reuses a buffer, it waits
+  /// for the command that last used it.
   base::Status post(const Command& command) noexcept;
-  /// Waits until the agent has executed command `number`. Returns the failure of the verb in progress, if any.
+  /// Waits until the agent has executed command `number`. Returns the failure of the current verb, if any.
   base::Status await(std::uint64_t number) noexcept;
   bool look(std::uint64_t& seen, transport::Ticket& asked, base::Status& status) noexcept;
   base::Status failure() noexcept;
@@ -56,7 +57,7 @@ class StagedChannel final : public DeviceChannel {
   int wire_;
   ControlShape shape_;
   std::unique_ptr<transport::Channel> way_;
-  std::byte* control_;            // the peer's Control if it is mapped; else null
+  std::byte* control_;            // the peer's Control if it is mapped, otherwise null
   std::uint64_t issued_ = 0;      // number of commands so far
   std::uint64_t verb_first_ = 1;  // number of the first command of the verb in progress
   char text_[sizeof Answer::text] = {};

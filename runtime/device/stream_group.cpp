@@ -37,7 +37,7 @@ struct StreamGroup::Words {
   Call recent[kept];
 };
 
-/// Why the group accepts no further calls.
+/// The reason why the group accepts no further calls.
 enum class StreamGroup::Broken : std::uint64_t { no, mismatch, failure };
 
 namespace {
@@ -84,7 +84,7 @@ StreamGroup::~StreamGroup() {
   if (!has_run_out_soon()) leave_behind();
 }
 
-/// Streams that don't end still use these objects. They are kept until the process exits, in a static list so that leak
+/// Leaks the objects that unfinished streams still use. A static list holds them until the process exits, so leak
 /// checkers find them reachable.
 void StreamGroup::leave_behind() {
   static auto& left = *new std::vector<std::tuple<std::shared_ptr<Core>, std::shared_ptr<Core>,
@@ -106,9 +106,9 @@ std::string StreamGroup::prepare() {
 }
 
 /// Two reasons for this test:
-/// - A driver may export the calls and refuse them for this device.
-/// - A driver loads a kernel at its first launch, and may wait until the device is idle for that. Behind a stream that
-///   waits for a peer this is a deadlock, so each kernel is launched here first.
+/// - A driver may export the calls but reject them for this device.
+/// - A driver loads a kernel at its first launch, and may first wait until the device is idle. If a stream waits for a
+///   peer, that is a deadlock. So each kernel is launched here once.
 std::string StreamGroup::try_out() const {
   std::unique_ptr<memory::Stream> stream;
   try {
@@ -151,8 +151,8 @@ void StreamGroup::need_all(const std::string& why_not) {
 void StreamGroup::close() {
   if (!open_) return;
   const OperationScope user(team_.fabric(), "Team::close", base::SetupCall::team_close);
-  // This rank's streams use the peers' memory until their work is done. The peers' streams use this rank's memory until
-  // the peers reach the allgather below.
+  // This rank's streams access the peers' memory until their work is complete. The peers' streams access this rank's
+  // memory until the peers enter the allgather below.
   const bool was_broken = words(team_.rank()).broken.load() != 0;
   if (const Status ended = run_dry(); !ended.ok()) throw_status(team_.fabric(), ended, {operation_of(team_.fabric())});
   base::ByteWriter mine;
@@ -175,9 +175,9 @@ void StreamGroup::close() {
   require(team_.fabric(), outcome, {operation_of(team_.fabric())});
 }
 
-/// Compares each rank's number of calls, their hash, and whether its user has been notified of the group's failure. The
-/// result is ok on all ranks or an error on all ranks, since all or none of them continue to close. It is an error if
-/// calls differ or one failed, and at least one user hasn't been notified.
+/// Compares for each rank the number of calls, their hash, and whether it has reported the group's failure to its user.
+/// The result is ok on all ranks or an error on all ranks, because either all or none of them continue the close. It is
+/// an error if calls differ or a call failed, and at least one rank hasn't reported that.
 Status StreamGroup::compare(std::span<const base::Bytes> answers) const {
   std::size_t told = 0;
   int other = -1;
@@ -215,7 +215,7 @@ Status StreamGroup::compare() const noexcept {
   return broken == Broken::no ? Status() : Status::failure(Code::mismatch, came_apart);
 }
 
-/// Waits until the work of earlier calls in this rank's streams is done.
+/// Waits until the work of earlier calls in this rank's streams is complete.
 Status StreamGroup::run_out() noexcept {
   Fabric& fabric = team_.fabric();
   const auto done = [&]() noexcept { return last_->query().code != Code::in_progress; };
@@ -232,8 +232,8 @@ void StreamGroup::tell(Broken why) noexcept {
     words(static_cast<int>(rank)).broken.store(static_cast<std::uint64_t>(why));
 }
 
-/// Releases all streams that wait for a word: stores a value far ahead of any step. Streams compare by the signed
-/// distance.
+/// Releases all streams that wait for a word: stores a value far ahead of any step. Streams compare the signed
+/// difference.
 void StreamGroup::let_all_go_on() noexcept {
   for (std::size_t rank = 0; rank < words_->peers().size(); ++rank)
     for (unsigned& word : words(static_cast<int>(rank)).reached)
@@ -248,9 +248,9 @@ bool StreamGroup::has_run_out_soon() noexcept {
 }
 
 /// Ends the group: it accepts no further calls, and all streams continue with undefined data. First waits for earlier
-/// calls in this rank's streams. These complete when they have seen all ranks' words for them, so their results stay
-/// valid. Then overwrites the words of all ranks; this call's results are undefined. Repeats this while this rank's
-/// streams have work, since a stream may still write an old step.
+/// calls in this rank's streams. These complete after they have seen all ranks' words, so their results stay valid.
+/// Then overwrites the words of all ranks; this call's results are undefined. Repeats this while this rank's streams
+/// have work, because a stream may still write an old step.
 Status StreamGroup::break_up(Broken why, const Status& status) noexcept {
   Fabric& fabric = team_.fabric();
   told_ = told_ || !status.ok();
@@ -281,15 +281,14 @@ Status StreamGroup::check(std::uint64_t signature) noexcept {
   for (int rank = 0; rank < team_.size(); ++rank) {
     const std::uint64_t last = std::min(words(rank).calls.load(), calls_);
     std::uint64_t& done = checked_[static_cast<std::size_t>(rank)];
-    // A rank more than `kept` calls ahead has overwritten older entries. That rank compares its calls with this rank's
-    // later.
+    // A rank more than `kept` calls ahead has overwritten older entries. That rank compares these calls later.
     for (done = std::max(done, calls_ < Words::kept ? 0 : calls_ - Words::kept + 1); done < last;) {
       ++done;
       const Words::Call& theirs = words(rank).recent[done % Words::kept];
       const Words::Call& own = mine.recent[done % Words::kept];
       if (theirs.number.load() != done) continue;
-      // Acquire: pairs with the release store of `signature`. If this loads the signature of a later call, the second
-      // load of `number` sees that call's 0 or a later value.
+      // Acquire: pairs with the release store of `signature`. If this load returns the signature of a later call, the
+      // second load of `number` returns that call's 0 or a later value.
       if (theirs.signature.load(std::memory_order_acquire) == own.signature.load(std::memory_order_relaxed)) continue;
       if (theirs.number.load() == done)
         return break_up(Broken::mismatch, Status::failure(Code::mismatch, came_apart, team_.world_rank(rank)));
@@ -308,7 +307,7 @@ Status StreamGroup::begin(void* stream, std::uint64_t signature) noexcept {
     status = Status::failure(Code::out_of_memory, "no memory for a stream");
   }
   if (status.ok()) return {};
-  stream_.reset();  // it has no work of this call
+  stream_.reset();  // no work of this call is on it
   return break_up(Broken::failure, status);
 }
 
@@ -352,7 +351,7 @@ Status StreamGroup::end(const Status& so_far) noexcept {
   if (status.ok()) status = last_->record(*stream_);
   if (!status.ok()) {
     (void)break_up(Broken::failure, status);
-    (void)last_->record(*stream_);  // covers work that isn't done yet, for pending()
+    (void)last_->record(*stream_);  // records unfinished work for pending()
   }
   stream_.reset();
   return status;

@@ -1,6 +1,6 @@
-// StreamGroup: ranks of a node whose device streams wait for each other. Words in host memory, registered with every
-// device, hold the progress of each rank's streams. A stream waits for the words of the other ranks, so no host thread
-// waits. Each rank also has staging memory on its device, which all devices can access.
+// StreamGroup: lets the device streams of a node's ranks wait for each other. Words in host memory, registered with
+// every device, hold the progress of each rank's streams. A stream waits for the words of the other ranks, so no host
+// thread waits. Each rank also has staging memory on its device, which all devices can access.
 #pragma once
 
 #include <memory>
@@ -24,27 +24,27 @@ class StreamGroup final : public OpenStreams {
  public:
   static constexpr std::size_t staging_bytes = std::size_t{4} << 20;
 
-  /// Collective. `buffer` is memory of the streams' device. If any rank can't take part, throws Error on every rank
-  /// with the reason of the lowest such rank.
+  /// Collective. `buffer` is memory of the streams' device. If any rank can't take part, every rank throws Error with
+  /// the reason of the lowest such rank.
   StreamGroup(TeamCore& team, const char* operation, const void* buffer);
   ~StreamGroup();
-  /// Collective. Waits for the work in this rank's streams, until the job's deadline. Throws Error on every rank:
-  /// - if ranks made different calls or a call failed, unless the users of all ranks have been notified;
-  /// - if a rank doesn't call close() in time. The streams continue in this case too.
+  /// Collective. Waits for the work in this rank's streams, at most for the job's timeout. Throws Error on every rank:
+  /// - if the ranks' calls differ or a call failed, unless all ranks have reported that already;
+  /// - if a rank doesn't call close() in time. The streams also continue in this case.
   void close();
   /// The part of close() that needs no other rank.
   base::Status run_dry() noexcept override;
   base::Status compare() const noexcept override;
 
-  // ---- one call: accepts, begin, steps, end. None of these waits: all work is in the order of `stream`.
-  // After begin, a failure on one rank ends the group. end() of that rank returns it. All streams continue, with
+  // ---- one call: accepts, begin, steps, end. None of these waits: all work is queued on `stream`.
+  // A failure after begin() on one rank ends the group; that rank's end() returns it. All streams continue, with
   // undefined data. Later calls on any rank return Status closed. A failing call waits for the work in this rank's
-  // streams, at most twice the job's deadline.
+  // streams, at most for twice the job's timeout.
   /// Before begin: a buffer of another device is an error on this rank only.
   base::Status accepts(const void* buffer) const noexcept { return lies_with(owner_, buffer); }
-  /// `signature` identifies the call. Status mismatch if another rank is seen to have made a different call.
+  /// `signature` identifies the call. Returns Status mismatch if another rank's call is known to differ.
   base::Status begin(void* stream, std::uint64_t signature) noexcept;
-  /// A barrier of all ranks' streams, enqueued on this call's stream. Twice per piece: `stage` 0 and 1.
+  /// Enqueues a barrier of all ranks' streams on this call's stream. Called twice per piece, with `stage` 0 and 1.
   base::Status meet(int stage) noexcept;
   base::Status take_in(const void* in, std::size_t bytes) noexcept;
   base::Status give_out(void* out, std::size_t bytes) noexcept;
@@ -76,7 +76,7 @@ class StreamGroup final : public OpenStreams {
   memory::Owner owner_;
   std::shared_ptr<Core> staging_;
   std::shared_ptr<Core> words_;
-  std::vector<Registration> seen_;  // by rank: its words, as this rank's device addresses them
+  std::vector<Registration> seen_;  // by rank: the address of its words for this rank's device
   std::unique_ptr<memory::Event> last_;
   std::unique_ptr<memory::Stream> stream_;  // of the call in progress
   bool open_ = true;

@@ -17,7 +17,7 @@ namespace hmc::rma {
 
 namespace {
 
-/// Reads the owner's probe through the mapping and writes it back. Returns the reason if the mapping doesn't work.
+/// Reads the owner's probe through the mapping and writes it back. Returns the reason if the mapping fails the test.
 std::string try_mapping(const DeviceMemory& memory, const DeviceOffer& offer) {
   if (offer.probe_bytes == 0) return {};
   std::array<std::byte, sizeof offer.probe> seen{};
@@ -29,13 +29,13 @@ std::string try_mapping(const DeviceMemory& memory, const DeviceOffer& offer) {
 
 DeviceMemory import_memory(const DeviceOffer& offer, memory::Exported exported) {
   const memory::Provider& provider = memory::provider_for(offer.type);
-  // This process may number devices differently. A number that it lacks becomes device 0.
+  // This process may number devices differently. A number that doesn't exist here is replaced by device 0.
   const int count = static_cast<int>(provider.devices().size());
   return DeviceMemory(provider.import(std::move(exported), offer.device < count ? offer.device : 0));
 }
 
-/// Maps the peer's part into its slot of the node's range. False: it isn't in the range. `note`: its slot, or the
-/// reason.
+/// Maps the peer's part into its slot of the node's range. Returns false if it isn't in the range. `note`: the slot, or
+/// the reason.
 bool put_into_range(NodeRange& range, const WayTo& to, const memory::Exported& exported, DeviceMemory& placed,
                     std::string& note) {
   if (!range.serves(to.rank)) {
@@ -60,14 +60,14 @@ bool put_into_range(NodeRange& range, const WayTo& to, const memory::Exported& e
   return false;
 }
 
-/// Maps memory of this process a second time, in the range. `note`: its slot, or the reason against it.
+/// Maps memory of this process a second time, in the range. `note`: the slot, or the reason of the failure.
 void put_own_into_range(NodeRange& range, const WayTo& to, std::string& note) {
   const DeviceOffer::Ticket* const ticket = ticket_of(to.offer, memory::SharingKind::vmm_fd);
   DeviceMemory placed;
   if (ticket != nullptr) (void)put_into_range(range, to, {ticket->ticket, {}}, placed, note);
 }
 
-/// The value of HMC_DEVICE_SHARING for this kind.
+/// The value of HMC_DEVICE_SHARING for this method.
 const char* word_of(memory::SharingKind kind) noexcept {
   switch (kind) {
     case memory::SharingKind::same_process: return "process";
@@ -78,7 +78,7 @@ const char* word_of(memory::SharingKind kind) noexcept {
   return "";
 }
 
-/// Tries the kinds of sharing in the order of the tickets, and appends the reason of each failure to `notes`.
+/// Tries the sharing methods in the order of the tickets, and appends the reason of each failure to `notes`.
 bool map_memory(NodeRange& range, const WayTo& to, base::UniqueFd& descriptor, DeviceMemory& mapped, std::string& kind,
                 std::string& notes) {
   const std::string forced = base::Env::device_sharing();

@@ -1,4 +1,4 @@
-// Chooses the path to a peer's device memory: per pair, by trial, when the window is created.
+// Selects the path to a peer's device memory per pair of ranks, by trial, when the window is created.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@ struct DeviceWay {
   bool needs_agent = false;  ///< the peer must run its agent
 };
 
-/// A rank of this window on this node, and its offer: null if its part is host memory.
+/// A rank of this window on this node, and its offer; null if its part is host memory.
 struct LocalOffer {
   int world = -1;
   const DeviceOffer* offer = nullptr;
 };
-/// Collective over the ranks in `local`. Returns the descriptors for their tickets, in the same order. `round` is the
-/// same on all of them.
+/// Collective over the ranks in `local`. Returns the descriptors for their tickets, in the same order. `round` is equal
+/// on all these ranks.
 std::vector<base::UniqueFd> pass_descriptors(Fabric& fabric, std::span<const LocalOffer> local, std::uint64_t round,
                                              const DevicePart* mine, base::Deadline deadline);
 
@@ -38,8 +38,8 @@ struct WayTo {
   int wire = 0;  ///< the wire of `control`
 };
 /// `range`: receives the peer's part if it fits. `control`: the channel to the peer's Control. `mine`: this rank's part
-/// if the peer is this rank, else null. The last path, staging, always works: the failure of another path isn't an
-/// error, only a reason in Path::why.
+/// if the peer is this rank, else null. The fallback, staging, always works, so the failure of another path isn't an
+/// error: it is only recorded in Path::why.
 DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::UniqueFd descriptor,
                    std::unique_ptr<transport::Channel> control, const DevicePart* mine);
 

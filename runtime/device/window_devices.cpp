@@ -142,7 +142,7 @@ std::vector<int> WindowDevices::open(std::span<const Description> ranks, Peers& 
   return helpers;
 }
 
-/// By team rank; an empty descriptor for a rank without one.
+/// The descriptors, indexed by team rank; empty for a rank that passes none.
 std::vector<base::UniqueFd> WindowDevices::take_descriptors(std::span<const Description> ranks, const Peers& peers,
                                                             const Offers& offers, base::Deadline deadline) const {
   std::vector<std::size_t> local;  // the team's ranks on this node, by world rank
@@ -169,8 +169,8 @@ void WindowDevices::serve(std::span<const int> clients) {
 
 Path WindowDevices::path(int rank) {
   Path& path = paths_[static_cast<std::size_t>(rank)];
-  // Measure a staged path at the first call: the owner's agent runs only once the window is open, and few callers need
-  // the result.
+  // A staged path is measured at the first call, because the owner's agent runs only when the window is open, and few
+  // callers need the result.
   if (path.wire == "staged" && path.latency_us == 0 && path.why.find(not_measured) == std::string::npos) {
     try {
       const auto figures = measure_reading(core_.peers()[static_cast<std::size_t>(rank)].bytes,
@@ -204,7 +204,7 @@ Request WindowDevices::get_nb(int rank, std::uint64_t offset, void* destination,
   std::uint64_t number = 0;
   require(fabric_, channel(rank).begin_get(offset, destination, bytes, number),
           {"get_nb", peer(rank).world, offset, bytes, true});
-  if (number != 0) ++fabric_.gets_begun;  // else flush_wires would skip this get
+  if (number != 0) ++fabric_.gets_begun;  // otherwise flush_wires would skip this get
   return request("get_nb", rank, number);
 }
 
@@ -245,7 +245,7 @@ bool WindowDevices::test_until(std::uint64_t offset, Cmp compare, std::uint64_t 
   std::uint64_t seen = 0;
   base::Status looked;
   DeviceWatch watch;
-  // look() fails while a peer holds the word lock, at most for the time of copying a word.
+  // look() returns false while a peer holds the word lock, which lasts at most as long as the copy of a word.
   const auto ready = [&]() noexcept { return part_->look(watch, offset, seen, looked); };
   const base::Status status = fabric_.waiter.until({base::Activity::wait_until}, ready, fabric_.timeout);
   require(fabric_, status.ok() ? looked : status, call);
@@ -356,7 +356,7 @@ DeviceHandle WindowDevices::device_handle(MemoryType type, int device) {
   if (provider->host_accessible() || provider->kernels() == nullptr)
     throw Error(Code::unsupported, "Window::device_handle",
                 fmt::format("HMC knows no kernels of {} devices", provider->name()));
-  // Check the caller's device number: the functions below use it as an index.
+  // Check the caller's device number, because the functions below use it as an index.
   const int count = provider->kernels()->vendor().device_count();
   if (device < 0 || device >= count)
     throw Error(Code::invalid_argument, "Window::device_handle",

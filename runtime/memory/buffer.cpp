@@ -26,7 +26,7 @@ struct Source {
   MemoryType type;
   Backing backing;
 };
-// In the order of Allocator, by which it is indexed.
+// Indexed by Allocator, so in its order.
 constexpr std::array<Source, allocator_count> sources{{
     {"host_new", MemoryType::CPU, Backing::best},
     {"host_malloc", MemoryType::CPU, Backing::best},
@@ -43,7 +43,7 @@ constexpr std::array<Source, allocator_count> sources{{
     {"acl", MemoryType::ASCEND_NPU, Backing::best},
     {"opencl", MemoryType::OPENCL, Backing::best},
     {"openmp", MemoryType::CPU, Backing::best},
-    {"window", MemoryType::CPU, Backing::best},  // Place::part has the actual kind of a window's memory
+    {"window", MemoryType::CPU, Backing::best},  // Place::part holds the actual memory type of the window's part
 }};
 
 const Source& source_of(const Place& place) noexcept { return sources[static_cast<std::size_t>(place.part)]; }
@@ -70,12 +70,12 @@ std::shared_ptr<std::byte> from_openmp(int device, std::size_t bytes) {
   return {static_cast<std::byte*>(got), [device](std::byte* each) { OpenMp::instance().free(each, device); }};
 }
 
-/// Whether the place is on an OpenMP device, whose memory only OpenMP's calls can access.
+/// True if the place is on an OpenMP device, whose memory only OpenMP calls can access.
 bool is_on_openmp_device(const Place* place) noexcept {
   return place != nullptr && place->part == Allocator::openmp && place->device < OpenMp::instance().devices();
 }
 
-/// The place of a Buffer determines its kind of memory; only a user's pointer needs a lookup.
+/// The place of a Buffer determines its memory type; only a user's pointer needs a lookup.
 memory::Owner owner_at(const detail::End& end) {
   if (end.place == nullptr) return memory::owner_of(end.address);
   const Source& source = source_of(*end.place);
@@ -116,7 +116,7 @@ void copy_now(const detail::End& to, const detail::End& from, std::size_t bytes)
   if (!status.ok()) throw Error(status.code, "Buffer", status.what == nullptr ? "copy" : status.what);
 }
 
-/// The provider and the copy for a stream; nullopt if the host has to do the transfer.
+/// The provider and the copy for a stream; nullopt if the host must execute the transfer.
 struct Route {
   const memory::Provider* provider;
   int device;
@@ -170,7 +170,7 @@ void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mo
   Route taken = *found;
   Transfers::Keep keep{to.keeper, from.keeper};
   if (!waits && from.keeper == nullptr && memory::host_reaches(at_from)) {
-    // The caller may change or free the source when this returns.
+    // The caller may modify or free the source after the return.
     const std::shared_ptr<std::byte> copied = from_host(Allocator::host_malloc, bytes);
     std::memcpy(copied.get(), from.address, bytes);
     taken.copy.source = copied.get();
@@ -180,7 +180,7 @@ void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mo
   if (!waits && other.transfers != nullptr && *other.transfers == nullptr)
     *other.transfers = base::make_owned<Transfers>();
   const base::Status put = by->put(*taken.provider, taken.copy, taken.device, std::move(keep), transfers_of(other));
-  if (put.code == Code::unsupported) return copy_now(to, from, bytes);  // as between two OpenCL devices
+  if (put.code == Code::unsupported) return copy_now(to, from, bytes);  // for example between two OpenCL devices
   if (waits) by->wait_for_last();
 }
 
@@ -248,7 +248,7 @@ void synchronize(Transfers& transfers) { transfers.synchronize(); }
 void settle(Transfers& transfers) noexcept {
   try {
     transfers.synchronize();
-  } catch (const std::exception&) {  // the caller of the transfer got the error, or no caller waits for it any more
+  } catch (const std::exception&) {  // the caller of the transfer has received the error, or no caller waits for it
   }
 }
 

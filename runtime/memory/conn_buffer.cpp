@@ -42,7 +42,7 @@ int ConnBuffer::device_id() const noexcept { return allocation_ ? allocation_->d
 
 namespace {
 
-/// Whether [bias, bias + size) lies in a buffer of `whole` bytes. Free of overflow.
+/// True if [bias, bias + size) is within a buffer of `whole` bytes. The check can't overflow.
 bool inside(std::size_t bias, std::size_t size, std::size_t whole) noexcept {
   return size <= whole && bias <= whole - size;
 }
@@ -63,7 +63,7 @@ status_t ConnBuffer::readToCpu(void* dest, std::size_t size, std::size_t bias) c
 
 namespace {
 
-/// Whether a device provider recognises the pointer. Pinned and managed memory count too.
+/// True if a device provider recognizes the pointer, including pinned and managed memory.
 bool on_device(const void* pointer) noexcept {
   return memory::owner_of(pointer).info.kind != memory::PointerKind::unknown;
 }

@@ -10,8 +10,8 @@ namespace hmc::memory {
 
 namespace {
 
-/// Copies between two devices that can't access each other, through the host and piece by piece. The source device
-/// copies the next piece while the target device copies the current one.
+/// Copies between two devices that can't access each other, staged through the host in pieces. The source device copies
+/// the next piece while the destination device copies the current one.
 base::Status through_host(void* destination, const Owner& to, const void* source, const Owner& from,
                           std::size_t bytes) noexcept {
   try {

@@ -1,4 +1,4 @@
-// The trial whether the host can stop a device's streams.
+// A trial that tests whether the host can block a device's streams.
 #include <chrono>
 #include <thread>
 
@@ -11,7 +11,7 @@ using base::Status;
 
 namespace {
 
-/// A stopped stream, with an event before its gate and one behind it.
+/// A stream with a gate, an event before the gate and an event after it.
 struct Stopped {
   Stopped(const Provider& provider, int device)
       : stream(provider.make_stream(device)),
@@ -44,20 +44,20 @@ std::string DeviceProvider::why_no_gates(int device) const {
   return trial.why_not;
 }
 
-/// Stops several streams and opens the last gate first. If one thread of the library serves all streams and blocks in
-/// an earlier gate, the last stream can't continue.
+/// Blocks several streams and opens the last gate first. If one thread of the library serves all streams, it is blocked
+/// in an earlier gate, so the last stream can't continue.
 std::string DeviceProvider::try_gates(int device) const {
   using namespace std::chrono_literals;
   constexpr std::size_t streams = 4;
   try {
     std::vector<Stopped> stopped;
-    std::unique_ptr<Gate> gates[streams];  // destroyed, and so opened, before the streams, whose destructors wait
+    std::unique_ptr<Gate> gates[streams];  // destroyed, and so opened, before the streams: their destructors wait
     for (std::size_t i = 0; i < streams; ++i) {
       stopped.emplace_back(*this, device);
       Status status = stopped[i].stop(gates[i]);
       if (status.ok()) status = passes(*stopped[i].before, 2s);
       if (!status.ok()) return status.code == Code::in_progress ? "a stream holds up another" : status.what;
-      std::this_thread::sleep_for(1ms);  // the stream reaches its gate before the next stream stops
+      std::this_thread::sleep_for(1ms);  // this stream reaches its gate before the next stream starts
     }
     for (std::size_t i = streams; i-- > 0;) {
       if (stopped[i].behind->query().code != Code::in_progress) return "its streams don't stop for the host";

@@ -40,14 +40,14 @@ class DeviceProvider::Lease {
     }
     (void)on_device(*provider_.vendor_, device_, [&] { return provider_.vendor_->destroy_stream(stream_); });
   }
-  /// Queues work and waits for it. Waits also if the start fails, because earlier rows may be in flight.
+  /// Queues work and waits for it. Also waits if the start fails, because earlier rows may be in flight.
   template <typename Put> Answer run(Put&& put) noexcept {
     if (!answer_.ok()) return answer_;
     return on_device(*provider_.vendor_, device_, [&] {
       const Answer started = put(stream_);
       const Answer finished = provider_.vendor_->synchronize_stream(stream_);
-      // Queued work may still run on memory that the caller frees after the error: wait once more, and don't reuse this
-      // stream.
+      // Queued work may still access memory that the caller frees after the error. So wait once more, and don't reuse
+      // this stream.
       broken_ = !finished.ok();
       if (broken_) (void)provider_.vendor_->synchronize_stream(stream_);
       return started.ok() ? finished : started;
@@ -70,7 +70,7 @@ DeviceProvider::DeviceProvider(std::unique_ptr<Vendor> vendor)
       gates_trials_(std::make_unique<Trial[]>(idle_streams_.size())) {}
 
 DeviceProvider::~DeviceProvider() {
-  idle_stages_.clear();  // first: each gives its block back to idle_blocks_
+  idle_stages_.clear();  // first: each stage returns its block to idle_blocks_
   idle_blocks_.clear();
   for (std::size_t device = 0; device < idle_streams_.size(); ++device)
     for (void* stream : idle_streams_[device])
@@ -97,7 +97,7 @@ std::string DeviceProvider::why_not(Backing backing) const {
   if (!why_not().empty()) return why_not();
   if (backing == Backing::best) return {};
   if (backing == Backing::vmm) {
-    (void)why_not(SharingKind::fabric);  // runs its trial: make() creates memory for both kinds if both work
+    (void)why_not(SharingKind::fabric);  // runs the fabric trial: if both kinds work, make() creates memory for both
     return why_not(SharingKind::vmm_fd);
   }
   return vendor_->has(backing) ? "" : fmt::format("{} has no {} memory", name(), name_of(backing));
@@ -127,8 +127,9 @@ void DeviceProvider::announce(Allocation& allocation) const noexcept {
 
 std::shared_ptr<Allocation> DeviceProvider::allocate(int device, std::size_t bytes, Backing backing) const {
   check_device(device, "allocate");
-  // Only plain memory has IPC handles, and only vmm memory has descriptors, so HMC_DEVICE_SHARING decides the backing.
-  // By default only CUDA uses vmm: HIP's IPC handles work in every version, its virtual memory only in some.
+  // Only plain memory has IPC handles, and only vmm memory has descriptors, so HMC_DEVICE_SHARING determines the
+  // backing. By default only CUDA uses vmm: HIP's IPC handles work in every version, and its virtual memory only in
+  // some.
   const std::string forced = base::Env::device_sharing();
   const bool prefers_vmm = type() == MemoryType::NVIDIA_GPU ? forced != "ipc" : forced == "vmm";
   if (backing == Backing::best)

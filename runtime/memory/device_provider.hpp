@@ -1,4 +1,4 @@
-// DeviceProvider: a Provider on top of a Vendor. It holds everything that is the same for all vendors.
+// DeviceProvider: a Provider on top of a Vendor. It contains the code that is common to all vendors.
 #pragma once
 
 #include <array>
@@ -85,7 +85,7 @@ class DeviceProvider final : public Provider {
   std::unique_ptr<Kernels> kernels_;
   mutable ShareBook book_;
 
-  // Streams of blocking copies. Their number is the maximum of threads that were in such a copy at once.
+  // Streams for blocking copies: as many as the maximum number of concurrent copies.
   mutable std::mutex mutex_;
   mutable std::vector<std::vector<void*>> idle_streams_;
 

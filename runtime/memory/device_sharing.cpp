@@ -36,7 +36,7 @@ namespace {
 
 constexpr std::uint64_t trial_word = 0x1122334455667788;
 
-/// Empty if a word that is written through one mapping can be read through the other.
+/// Returns an empty text if a word that is written through one mapping can be read through the other.
 std::string same_memory(const DeviceProvider& provider, void* written, void* read) {
   std::uint64_t back = 0;
   if (const auto status = provider.copy_from_host(written, &trial_word, sizeof trial_word); !status.ok())
@@ -47,7 +47,7 @@ std::string same_memory(const DeviceProvider& provider, void* written, void* rea
 
 }  // namespace
 
-// The whole path in one process: create, export, import, map.
+// Tests the whole path in one process: create, export, import, map.
 std::string DeviceProvider::try_vmm() const {
   if (std::string why = vendor_->vmm()->why_not(0); !why.empty()) return why;
   try {
@@ -62,7 +62,7 @@ std::string DeviceProvider::try_vmm() const {
   }
 }
 
-// A trial, because a device may report fabric handles while the system doesn't permit this process to use them.
+// A trial is needed: a device may report fabric handles that the system doesn't permit this process to use.
 std::string DeviceProvider::try_fabric() const {
   if (std::string why = vendor_->vmm()->why_no_fabric(0); !why.empty()) return why;
   try {
@@ -76,8 +76,8 @@ std::string DeviceProvider::try_fabric() const {
   }
 }
 
-// Only another process can open a handle. So this tests only that one can be obtained; the open is tested when a pair
-// connects.
+// Only another process can open a handle. So this only tests that a handle can be obtained. The open is tested when a
+// pair of ranks connects.
 std::string DeviceProvider::try_ipc() const {
   try {
     const auto memory = make(0, 1, Backing::plain);
@@ -163,7 +163,7 @@ std::shared_ptr<Allocation> DeviceProvider::import(Exported exported, int device
   return imported;
 }
 
-// ---- one reservation for the parts of several ranks
+// ---- one reserved address range for the parts of several ranks
 
 std::shared_ptr<VmmRange> DeviceProvider::reserve(int device, std::size_t places, std::size_t bytes) const {
   check_device(device, "reserve");

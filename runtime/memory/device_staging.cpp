@@ -84,7 +84,7 @@ void DeviceProvider::give_back(HostBlock block) const noexcept {
   if (block.data == nullptr) return;
   try {
     const std::scoped_lock lock(staging_mutex_);
-    // A block that couldn't be pinned is freed: the next take_block() tries to pin again.
+    // A block that couldn't be pinned is freed, so that the next take_block() tries again to pin.
     if (block.pinned == nullptr && why_not(Backing::pinned).empty()) return;
     if (kept_bytes_ + block.bytes > kept_bytes_max) return;
     const std::size_t bytes = block.bytes;

@@ -28,7 +28,7 @@ class DeviceEvent final : public Event {
     recorded_ = true;
     return done(on_device(vendor_, device_, [&] { return vendor_.record_event(event_, stream.native()); }));
   }
-  // Vendors differ for an event that was never recorded: AscendCL reports it as not complete.
+  // For an event that was never recorded, vendors differ: AscendCL reports it as not complete.
   base::Status synchronize() noexcept override {
     if (!recorded_) return {};
     return done(on_device(vendor_, device_, [&] { return vendor_.synchronize_event(event_); }));

@@ -1,4 +1,5 @@
-// Failures: converts an Answer of a vendor's library to a Status or an Error with the names of call and code.
+// Failures: converts the result of a call to a vendor's library to a Status or an Error that names the call and the
+// code.
 #pragma once
 
 #include <map>
@@ -23,12 +24,12 @@ class Failures {
   std::string text_of(const Answer& answer) const;
 
   base::Status to_status(const Answer& answer) const noexcept;
-  /// Throws for an answer that isn't success.
+  /// Throws if the answer isn't success.
   void check(const Answer& answer, std::string_view operation) const;
 
  private:
   const Vendor& vendor_;
-  // A Status points to a text that must outlive it, so each text is kept: at most one per pair of call and code.
+  // A Status points to its text, so the texts are never freed: at most one per pair of call and code.
   mutable std::mutex mutex_;
   mutable std::map<std::pair<const char*, long>, std::string> texts_;
 };

@@ -7,11 +7,11 @@ namespace hmc::memory {
 
 namespace {
 
-/// Shared by the gate and the function, because either may end first.
+/// Owned by the gate and the function together, because either may end first.
 class Latch {
  public:
-  // Release in open() pairs with acquire in pass(): the library's thread sees the host's writes before open(). The
-  // library orders the device's later work after the function.
+  // Release in open() pairs with acquire in pass(): the library's thread sees the host's writes that precede open().
+  // The library orders the device's later work after the function.
   void open() noexcept {
     is_open_.store(1, std::memory_order_release);
     is_open_.notify_all();

@@ -1,4 +1,4 @@
-// FunctionGates: stops a stream in a host function that the stream calls. Most vendors have such a call.
+// FunctionGates: blocks a stream in a host function that the stream calls. Most vendors support that.
 #pragma once
 
 #include "runtime/memory/library.hpp"
@@ -6,8 +6,8 @@
 
 namespace hmc::memory {
 
-/// A thread of the library blocks in the function. If one thread serves all streams, gates of two streams of two
-/// processes can deadlock: DeviceProvider::why_no_gates tests for this.
+/// A thread of the library blocks in the function. If one thread serves all streams, gates of two streams in two
+/// processes can deadlock. DeviceProvider::why_no_gates tests for this.
 class FunctionGates final : public GateCalls {
  public:
   using Launch = int(void* stream, void (*function)(void*), void* data);

@@ -41,7 +41,8 @@ void check_device(int device) {
     throw Error(Code::invalid_argument, "ConnBuffer", fmt::format("host memory has device 0 only, not {}", device));
 }
 
-/// Binds pages before they are populated. Uses the numbers of mbind(2), because its header comes with libnuma.
+/// Binds pages before they are populated. Uses the numeric constants of mbind(2), because its header is part of
+/// libnuma.
 void bind_to_node(std::byte* address, std::size_t bytes, int node) {
 #ifdef SYS_mbind
   constexpr int bind = 2;
@@ -122,7 +123,7 @@ base::Status HostProvider::copy_within(void* destination, const void* source, st
   return copy({destination, source, bytes});
 }
 
-// An address that no device provider recognises is the host's, so there is nothing to look up.
+// An address that no device provider recognizes is host memory, so no lookup is needed.
 PointerInfo HostProvider::query(const void*) const noexcept { return {}; }
 
 std::unique_ptr<Stage> HostProvider::take_stage(int) const {

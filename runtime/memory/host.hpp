@@ -38,14 +38,14 @@ class HostProvider final : public Provider {
   NativeMemory native(const void* address) const noexcept override { return {const_cast<void*>(address), 0}; }
   void* native_context(int) const noexcept override { return nullptr; }
 
-  // Host copies need no staging: these throw Error{unsupported}; give_back() does nothing.
+  // Host copies need no staging, so these throw Error{unsupported}; give_back() does nothing.
   std::unique_ptr<Stage> take_stage(int device) const override;
   void give_back(std::unique_ptr<Stage> stage) const noexcept override;
   HostBlock take_block(int device, std::size_t bytes) const override;
   void give_back(HostBlock block) const noexcept override;
   std::shared_ptr<void> pin(int device, void* address, std::size_t bytes) const override;
 
-  /// Segments are shared by descriptor through base::NodeLink instead.
+  /// Always unsupported: base::NodeLink passes host segments by descriptor.
   std::string why_not(SharingKind kind) const override;
   Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const override;
   std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const override;

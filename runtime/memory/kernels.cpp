@@ -14,7 +14,7 @@ namespace hmc::memory {
 namespace {
 
 constexpr unsigned block_threads = 256;
-constexpr std::uint64_t most_blocks = 1024;  // for more work, each thread does several steps
+constexpr std::uint64_t most_blocks = 1024;  // with more work, each thread executes several steps
 
 /// Reductions, in the order of DType.
 constexpr const char* names[] = {"hmc_reduce_i8",          "hmc_reduce_u8",          "hmc_reduce_i16",
@@ -72,7 +72,8 @@ void Kernels::load(Loaded& into, int device) const {
     into.why_not = fmt::format("{}; {}", embedded, into.why_not);
 }
 
-/// Empty if the image and all its functions were loaded; else the reason, and the image is unloaded.
+/// Returns an empty text if the image and all its functions were loaded. Otherwise unloads the image and returns the
+/// reason.
 std::string Kernels::load_image(Loaded& into, int device, const void* image) const {
   const Answer answer = on_device(vendor_, device, [&] {
     Answer last = calls_.load(into.module, image);

@@ -1,8 +1,8 @@
-// Kernels: loads and launches HMC's device kernels (device_kernels.inl). HMC_DEVICE_KERNELS chooses their origin.
+// Kernels: loads and launches HMC's device kernels (device_kernels.inl). HMC_DEVICE_KERNELS selects their origin.
 // Default order:
 // - embedded by the build, if nvcc or hipcc was found
 // - compiled at first use by the vendor's compiler library (NVRTC, hipRTC)
-// - none: the host does the work
+// - none: the host computes
 #pragma once
 
 #include <array>
@@ -28,12 +28,12 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  /// Empty if `device` can run the kernels. Loads them at the first call.
+  /// Empty if `device` can run the kernels. The first call loads them.
   std::string why_not(int device) const;
-  /// Where the kernels came from: "built in", "NVRTC 13.0"; empty if there are none.
+  /// The origin of the kernels: "built in", "NVRTC 13.0"; empty if there are none.
   std::string origin(int device) const;
 
-  // ---- launches into `stream`, the vendor's handle of a stream of `device`. why_not(device) must be empty. The
+  // ---- launches on `stream`, the vendor's handle of a stream of `device`. why_not(device) must be empty. The
   // arguments are read before the call returns. All addresses are device addresses.
   base::Status reduce(int device, DType type, const ReduceArguments& call, void* stream) const noexcept;
 

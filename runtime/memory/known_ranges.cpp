@@ -19,8 +19,8 @@ int KnownRanges::add(const void* start, std::size_t bytes, const Provider* provi
     if (slot.bytes.load(std::memory_order_relaxed) != 0) continue;
     const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
     slot.version.store(version + 1, std::memory_order_relaxed);
-    // Release, each: pairs with the acquire loads in find(). A find() that loads one of these values sees at least the
-    // odd version in its second load of the version.
+    // Each store is a release: it pairs with the acquire loads in find(). If find() loads one of these values, its
+    // second load of the version returns at least the odd version.
     slot.start.store(reinterpret_cast<std::uintptr_t>(start), std::memory_order_release);
     slot.provider.store(provider, std::memory_order_release);
     slot.kind.store(static_cast<int>(kind), std::memory_order_release);
@@ -41,9 +41,9 @@ void KnownRanges::remove(int which) noexcept {
   slot.version.store(version + 1, std::memory_order_relaxed);
   slot.bytes.store(0, std::memory_order_release);
   slot.version.store(version + 2, std::memory_order_release);
-  // The new value stays above every slot in use, because all writers hold the mutex. A thread that received a pointer
-  // into the range of slot i, synchronized with the thread that added it, loads the value stored by add() or a later
-  // one. All of these are above i while the range is registered. Release: as in add().
+  // The new value stays above every slot in use, because all writers hold the mutex. A thread with a pointer into the
+  // range of slot i has synchronized with the thread that added it, so it loads the value stored by add() or a later
+  // one. All these values are above i while the range is registered. Release: as in add().
   int used = used_.load(std::memory_order_relaxed);
   while (used > 0 && slots_[used - 1].bytes.load(std::memory_order_relaxed) == 0) --used;
   used_.store(used, std::memory_order_release);
@@ -54,9 +54,9 @@ bool KnownRanges::find(const void* address, Owner& owner) const noexcept {
   const int used = used_.load(std::memory_order_acquire);
   for (int i = 0; i < used; ++i) {
     const Slot& slot = slots_[i];
-    // Acquire, each: pairs with the release stores in add() and remove(), and keeps the later loads after this one. So
-    // the last load of the version may be relaxed. A range that changes meanwhile can't hold the caller's memory, which
-    // stays registered during the call: skipping the range is correct.
+    // Each load is an acquire: it pairs with the release stores in add() and remove(), and orders the later loads after
+    // it. So the last load of the version may be relaxed. A range that changes meanwhile can't contain the caller's
+    // memory, which stays registered during the call, so it is correct to skip the range.
     const std::uint32_t version = slot.version.load(std::memory_order_acquire);
     const std::uintptr_t start = slot.start.load(std::memory_order_acquire);
     if (at - start >= slot.bytes.load(std::memory_order_acquire)) continue;
@@ -102,8 +102,8 @@ Stack stack_of_thread() noexcept {
 
 }  // namespace
 
-// A fiber runs on a stack that isn't the thread's. Between its frame and the thread's stack may lie any memory, so the
-// answer is false there.
+// A fiber runs on a stack other than the thread's. Any memory may be between its frame and the thread's stack, so the
+// result is false for a fiber.
 bool on_this_stack(const void* address) noexcept {
   thread_local const Stack stack = stack_of_thread();
   const auto at = reinterpret_cast<std::uintptr_t>(address);

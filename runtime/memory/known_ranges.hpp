@@ -13,7 +13,7 @@ struct Owner;
 enum class PointerKind;
 
 /// Registers a range from announce() until forget(). Call forget() before the memory is freed, so that a lookup never
-/// returns the owner of freed memory. If no slot is free the range isn't registered, and drivers are queried.
+/// returns the owner of freed memory. If no slot is free, the range isn't registered, and lookups query the drivers.
 class KnownRange {
  public:
   KnownRange() = default;
@@ -28,7 +28,7 @@ class KnownRange {
 };
 
 /// Any thread. A lookup takes no lock; its cost grows with the highest slot in use. If all slots are in use, further
-/// ranges aren't registered: drivers are queried and return the same result.
+/// ranges aren't registered. Lookups then query the drivers, which return the same result.
 class KnownRanges {
  public:
   static constexpr int room = 64;
@@ -56,7 +56,7 @@ class KnownRanges {
   std::mutex mutex_;          ///< held by writers
 };
 
-/// Whether `address` lies in a live frame of the calling thread's stack: such memory is never a device's. False if the
+/// True if `address` is in a live frame of the calling thread's stack, which is never device memory. False if the
 /// caller runs on another stack, as a fiber does.
 bool on_this_stack(const void* address) noexcept;
 

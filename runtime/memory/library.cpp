@@ -42,7 +42,7 @@ bool Library::is_loaded(const LibraryNames& names) noexcept {
 }
 
 bool Library::any_loaded_since(std::atomic<unsigned long long>& seen) noexcept {
-  unsigned long long loads = 0;  // the loader's count of loads so far
+  unsigned long long loads = 0;  // the loader's count of all loads
   const auto take = [](dl_phdr_info* info, std::size_t, void* out) {
     *static_cast<unsigned long long*>(out) = info->dlpi_adds;
     return 1;  // stop: every entry has the same count

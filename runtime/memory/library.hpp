@@ -20,8 +20,8 @@ struct [[nodiscard]] Answer {
   static constexpr long missing = LONG_MIN;
 };
 
-/// File names of a vendor's library. The first of `files` that opens is used. If the environment variable `variable`
-/// is set, only the file that it names is tried; `none` turns the library off.
+/// File names of a vendor's library. The first of `files` that opens is used. If the environment variable `variable` is
+/// set, only the file that it names is tried; `none` disables the library.
 struct LibraryNames {
   const char* variable;
   std::array<const char*, 5> files;  ///< ends at the first null
@@ -32,10 +32,10 @@ class Library {
  public:
   /// Doesn't throw if the library is missing: see why_not().
   explicit Library(const LibraryNames& names);
-  /// Whether the library is loaded in this process. If it isn't, no pointer of this process is its memory.
+  /// True if the library is loaded in this process. Otherwise no pointer of this process belongs to it.
   static bool is_loaded(const LibraryNames& names) noexcept;
-  /// Whether any library was loaded into this process since the last call with the same `seen`, initially 0.
-  /// Much cheaper than is_loaded().
+  /// True if any library was loaded into this process since the last call with the same `seen`, initially 0. Much
+  /// cheaper than is_loaded().
   static bool any_loaded_since(std::atomic<unsigned long long>& seen) noexcept;
 
   /// Empty if the library is open and has every required symbol.

@@ -4,7 +4,7 @@ namespace hmc::memory {
 
 namespace {
 
-/// A library that the process has loaded already is preferred.
+/// A library that is already loaded in the process is preferred.
 LibraryNames names_here() {
   for (const char* const file : openmp_library.files)
     if (file != nullptr && Library::is_loaded({"", {file}})) return {openmp_library.variable, {file}};

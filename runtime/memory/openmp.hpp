@@ -11,8 +11,8 @@ namespace hmc::memory {
 
 inline constexpr LibraryNames openmp_library{"HMC_OPENMP_LIBRARY", {"libgomp.so.1", "libomp.so.5", "libomp.so"}};
 
-/// Devices have OpenMP's numbers: 0 to devices() - 1; devices() is the host, where omp_target_alloc returns ordinary
-/// host memory. The library returns no error codes. Copies are complete when they return. Any thread.
+/// Devices have OpenMP's numbers, 0 to devices() - 1. Number devices() is the host: omp_target_alloc returns ordinary
+/// host memory for it. The library returns no error codes. Copies are complete when they return. Any thread.
 class OpenMp {
  public:
   /// One OpenMP library per process: a second one couldn't copy or free the memory of the first.

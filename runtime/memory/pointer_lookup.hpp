@@ -1,4 +1,4 @@
-// Pointer lookup: whether this process may have memory that the host can't access. Fast paths check this first.
+// Pointer lookup: finds the owner of a pointer. Fast paths first check whether this process has any device memory.
 #pragma once
 
 #include <atomic>
@@ -9,19 +9,19 @@
 namespace hmc::memory {
 
 namespace detail {
-/// Set once, when the first working vendor's library was opened. Part of the registry of libraries (provider.cpp).
+/// Set once, when the first working vendor library is opened. Part of the registry of libraries (provider.cpp).
 extern std::atomic<bool> devices_present;
 }  // namespace detail
 
-/// False: every pointer of this process is host memory. One load.
+/// If false, every pointer of this process is host memory. Costs one load.
 inline bool devices_present() noexcept {
   // Relaxed: a thread gets a device pointer after HMC has opened its library, by itself or through synchronization, so
   // the store happens before this load. For libraries that HMC hasn't opened see look_for_devices().
   return detail::devices_present.load(std::memory_order_relaxed);
 }
 
-/// Opens the providers of vendors' libraries that the process has loaded since the last call. Called when a window is
-/// created: known_owner_of() takes a pointer of a library that HMC hasn't opened for host memory.
+/// Opens the providers of vendor libraries that the process has loaded since the last call. Called when a window is
+/// created, because known_owner_of() treats memory of a library that HMC hasn't opened as host memory.
 void look_for_devices() noexcept;
 
 /// As owner_of, but queries only the libraries that HMC has opened so far, and never the loader.
@@ -31,10 +31,10 @@ inline bool host_reaches(const Owner& owner) noexcept { return owner.info.kind !
 inline bool host_reaches(const void* address) noexcept {
   return !devices_present() || host_reaches(known_owner_of(address));
 }
-/// The owner of an allocation, from its fields.
+/// The owner of an allocation, derived from its fields.
 Owner owner_of(const Allocation& allocation) noexcept;
 
-/// Precondition: at least one of the two lies on a device.
+/// Precondition: at least one side is device memory.
 inline Transfer transfer_between(void* destination, const Owner& to, const void* source, const Owner& from,
                                  std::size_t bytes) noexcept {
   const bool reads_device = !host_reaches(from), writes_device = !host_reaches(to);

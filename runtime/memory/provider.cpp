@@ -68,7 +68,7 @@ class Registry {
   const DeviceProvider* opened(std::size_t which) const noexcept {
     return slots_[which].opened.load(std::memory_order_acquire);  // pairs with get()'s release
   }
-  /// Null while the process hasn't loaded the library: then no address of this process is its memory.
+  /// Null if the process hasn't loaded the library: then no address of this process belongs to it.
   const DeviceProvider* peek(std::size_t which) noexcept {
     if (const DeviceProvider* const found = opened(which)) return found;
     // OpenCL memory has addresses only if HMC allocated it, which opens the library.
@@ -80,7 +80,7 @@ class Registry {
     }
   }
 
-  /// The loader's count of loads at the last look_for_devices().
+  /// The loader's count of loads at the time of the last look_for_devices().
   std::atomic<unsigned long long> libraries_seen{0};
 
   struct Opener {
@@ -190,8 +190,8 @@ MemoryType type_of(const Provider& provider, Backing backing) noexcept {
 
 namespace {
 
-/// HMC's own memory is in KnownRanges. For any other address drivers are queried on each call, because no driver
-/// reports that an address has become another kind of memory. `find` returns the provider of an opener, or null.
+/// HMC's own memory is in KnownRanges. For any other address each call queries the drivers, because no driver reports
+/// when an address becomes another kind of memory. `find` returns the provider of an opener, or null.
 template <typename Find> Owner owner_among(const void* address, Find&& find) noexcept {
   Owner known;
   if (KnownRanges::instance().find(address, known)) return known;

@@ -1,5 +1,5 @@
-// Provider: one kind of memory. Upper layers access memory through providers and never assume that the host can read
-// an address.
+// Provider: the interface to one kind of memory. Upper layers access memory through providers and never assume that the
+// host can read an address.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace hmc::memory {
 
-/// A vendor's library, for reports.
+/// Identifies a vendor's library in reports.
 struct LibraryInfo {
   std::string path;     ///< as the loader found it; empty if the provider needs no library
   std::string version;  ///< as the library reports it
@@ -33,7 +33,7 @@ struct DeviceInfo {
 enum class Direction { host_to_device, device_to_host, device_to_device };
 
 /// A copy of `height` rows of `width` bytes; height 1 is a contiguous copy. The ranges must not overlap.
-/// Set the devices if two of them take part; -1 is the stream's device.
+/// Set the devices if the copy involves two; -1 is the stream's device.
 struct Transfer {
   void* destination = nullptr;
   const void* source = nullptr;
@@ -70,7 +70,7 @@ struct NativeMemory {
   std::size_t offset = 0;
 };
 
-class Kernels;   // kernels/kernels.hpp
+class Kernels;   // kernels.hpp
 class VmmRange;  // vmm.hpp
 
 /// One kind of memory. Any thread. If a call of the vendor's library fails, the text of the Status or Error has the
@@ -80,15 +80,16 @@ class Provider {
   virtual ~Provider() = default;
   virtual std::string name() const = 0;
   virtual MemoryType type() const noexcept = 0;
-  /// Empty if this provider is usable here; else the reason, as one clause. If it isn't empty, call nothing below.
+  /// Empty if this provider is usable on this machine; otherwise the reason, as one clause. If it isn't empty, no other
+  /// function below may be called.
   virtual std::string why_not() const = 0;
-  /// The host can load and store.
+  /// True if the host can load and store.
   virtual bool host_accessible() const noexcept = 0;
   virtual LibraryInfo library() const { return {}; }
   virtual std::vector<DeviceInfo> devices() const = 0;
 
   /// Zeroed and populated memory. Throws Error{out_of_memory, unsupported (backing), invalid_argument (device)}. A
-  /// failure leaves nothing behind.
+  /// failed call leaks nothing.
   virtual std::shared_ptr<Allocation> allocate(int device, std::size_t bytes, Backing backing) const = 0;
   std::shared_ptr<Allocation> allocate(int device, std::size_t bytes) const {
     return allocate(device, bytes, Backing::best);
@@ -101,10 +102,10 @@ class Provider {
   /// Wraps the vendor's handle. The user keeps ownership.
   virtual std::unique_ptr<Stream> borrow_stream(int device, void* native) const = 0;
   virtual std::unique_ptr<Event> make_event(int device) const = 0;
-  /// Empty if a stream of `device` can stop at a gate without blocking other streams. Determined by a trial.
+  /// Empty if a stream of `device` can wait at a gate without blocking other streams. Determined by a trial.
   virtual std::string why_no_gates(int device) const = 0;
 
-  // ---- copies. The caller must not modify or free either side until the stream has passed the copy.
+  // ---- copies. The caller must not modify or free either side until the stream has executed the copy.
   virtual base::Status copy_async(const Transfer& transfer, Stream& stream) const noexcept = 0;
   /// Blocking: complete when they return.
   virtual base::Status copy(const Transfer& transfer) const noexcept = 0;
@@ -120,14 +121,14 @@ class Provider {
   // ---- host staging memory. give_back() keeps it for the next caller. Throws Error{out_of_memory}.
   virtual std::unique_ptr<Stage> take_stage(int device) const = 0;
   virtual void give_back(std::unique_ptr<Stage> stage) const noexcept = 0;
-  /// At least `bytes` bytes, usable for copies of any device.
+  /// Returns at least `bytes` bytes, which copies of any device may use.
   virtual HostBlock take_block(int device, std::size_t bytes) const = 0;
   virtual void give_back(HostBlock block) const noexcept = 0;
   /// Page-locks the caller's host memory, in whole pages, for this provider's copies until the result is destroyed.
   /// Throws Error with the reason.
   virtual std::shared_ptr<void> pin(int device, void* address, std::size_t bytes) const = 0;
 
-  /// Doesn't fail: an address that isn't this provider's is `unknown`.
+  /// Never fails: the result is `unknown` if the address isn't in this provider's memory.
   virtual PointerInfo query(const void* address) const noexcept = 0;
   virtual NativeMemory native(const void* address) const noexcept = 0;
   /// The context of this provider's memory and streams, if the vendor has contexts (OpenCL); else null.
@@ -135,20 +136,21 @@ class Provider {
 
   // ---- sharing with processes of this node; sharing.hpp states the rules.
   virtual std::string why_not(SharingKind kind) const = 0;
-  /// `allocation` is this provider's. Keep it alive as long as a process may import it. Throws Error.
+  /// `allocation` is this provider's. The caller must keep it alive as long as a process may import it. Throws Error.
   virtual Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const = 0;
-  /// An allocation over a user's device memory, for sharing. It frees nothing.
+  /// An allocation over a user's device memory, for sharing. Its destructor doesn't free the memory.
   virtual std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const = 0;
   /// Readable and writable by `device` of this process. Throws Error.
   virtual std::shared_ptr<Allocation> import(Exported exported, int device) const = 0;
-  /// Reserves addresses for `places` slots of at most `bytes` each, for memory shared by descriptor. Throws Error.
+  /// Reserves an address range of `places` slots, each of at least `bytes`, for memory shared by descriptor. Throws
+  /// Error.
   virtual std::shared_ptr<VmmRange> reserve(int device, std::size_t places, std::size_t bytes) const;
   /// As import() of memory shared by descriptor, but maps it at slot `place` of `range`, which must be free. Each call
   /// makes a new mapping. This process's own memory is mapped a second time and needs no descriptor. Throws Error.
   virtual std::shared_ptr<Allocation> import_into(const std::shared_ptr<VmmRange>& range, std::size_t place,
                                                   const Exported& exported, int device) const;
 
-  /// Null if HMC has no kernels for these devices; else Kernels::why_not says whether a device can run them.
+  /// Null if HMC has no kernels for these devices. Otherwise Kernels::why_not() tells whether a device can run them.
   virtual const Kernels* kernels() const noexcept { return nullptr; }
 };
 
@@ -162,7 +164,7 @@ std::vector<ProviderInfo> list_providers();
 /// All providers, including unusable ones; host memory first. They are never destroyed.
 std::span<const Provider* const> all_providers();
 
-/// Resolves DEFAULT for this machine (see MemoryType). Any other type is returned unchanged.
+/// Resolves DEFAULT for this machine (see MemoryType). Returns any other type unchanged.
 MemoryType resolved(MemoryType type);
 /// The provider and the backing of a kind of memory. Throws Error{unsupported} with the reason.
 const Provider& provider_for(MemoryType type);
@@ -170,7 +172,8 @@ Backing backing_for(MemoryType type) noexcept;
 /// The kind of a provider's memory with this backing.
 MemoryType type_of(const Provider& provider, Backing backing) noexcept;
 
-/// The provider whose memory an address is; the host provider with `unknown` if no device provider recognises it.
+/// The provider whose memory contains an address; the host provider with `unknown` if no device provider recognizes the
+/// address.
 struct Owner {
   const Provider* provider = nullptr;
   PointerInfo info;

@@ -12,7 +12,7 @@ namespace {
 
 using Program = void*;
 
-/// The two libraries have the same calls with different prefixes.
+/// The two libraries have the same functions with different prefixes.
 struct Compiler {
   Compiler(const LibraryNames& names, const std::string& prefix, const char* size_of_image, const char* image_of)
       : library(names), text{prefix + "Version",        prefix + "CreateProgram",  prefix + "CompileProgram",
@@ -80,7 +80,7 @@ CompiledKernels compile_kernels(MemoryType type, const std::string& architecture
   (void)compiler.version(&major, &minor);
   made.by = fmt::format("{} {}.{}", nvidia ? "NVRTC" : "hipRTC", major, minor);
   const std::string target = "--gpu-architecture=" + architecture;
-  // No contraction: a fused multiply-add rounds differently from the host's kernels.
+  // No contraction: a fused multiply-add rounds differently than the host's kernels.
   std::vector<const char*> options{nvidia ? "--fmad=false" : "-ffp-contract=off",
                                    nvidia ? "--std=c++17" : "-std=c++17"};
   if (!architecture.empty()) options.push_back(target.c_str());

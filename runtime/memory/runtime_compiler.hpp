@@ -14,7 +14,7 @@ struct CompiledKernels {
   std::string by;       ///< "NVRTC 13.0"
   std::string image;
 };
-/// `architecture`: the compiler's name for it; empty: the compiler library takes the current device's.
+/// `architecture`: the compiler's name of the architecture; empty: that of the current device.
 CompiledKernels compile_kernels(MemoryType type, const std::string& architecture);
 
 inline constexpr LibraryNames nvrtc_library{"HMC_NVRTC_LIBRARY",

@@ -78,7 +78,7 @@ ShareBook::ShareBook() {
     throw Error(Code::error, "getrandom", std::strerror(errno));
 }
 
-// Includes the pid: after a fork the child is another process and doesn't own the parent's exports.
+// Includes the pid: a forked child is another process, and doesn't own the parent's exports.
 std::array<std::uint64_t, 2> ShareBook::process() const noexcept {
   return {random_[0], random_[1] ^ static_cast<std::uint64_t>(::getpid())};
 }
@@ -114,8 +114,8 @@ std::shared_ptr<Opened> ShareBook::open(const std::string& key,
       throw;
     }
   }
-  // An explicit count: a weak_ptr expires before its object is closed, so a concurrent open() would open a handle that
-  // is still open.
+  // An explicit use count: a weak_ptr expires before its object is closed, so a concurrent open() would open a handle
+  // that is still open.
   const auto leave = [table = table_, key](Opened*) {
     const std::scoped_lock leaving(table->mutex);
     const auto entry = table->entries.find(key);

@@ -1,5 +1,5 @@
-// ShareBook: memory that this process has exported and imported. It recognises a ticket of its own memory, and opens
-// memory that is imported twice once.
+// ShareBook: the memory that this process has exported and imported. It recognizes tickets of the process's own memory,
+// and opens memory that is imported twice only once.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct ShareTicket {
   std::uint64_t serial = 0;                ///< serial of the allocation in that process
   std::uint64_t bytes = 0;                 ///< size that the user requested
   std::uint64_t mapped = 0;                ///< vmm and fabric: size of the physical memory
-  std::uint64_t offset = 0;                ///< ipc: offset in the memory that the handle opens
+  std::uint64_t offset = 0;                ///< ipc: offset in the memory of the handle
   IpcHandle handle;                        ///< ipc and fabric
 
   base::Bytes encode() const;
@@ -53,7 +53,8 @@ class ShareBook {
   /// The allocation of `ticket` if this process exported it and it is still alive; else null.
   std::shared_ptr<Allocation> own(const ShareTicket& ticket);
 
-  /// Returns the open import for `key`, or opens it. The last holder closes it before any thread can open it again.
+  /// Returns the open import for `key`, or opens it. When the last holder releases it, it is closed before any thread
+  /// can open it again.
   std::shared_ptr<Opened> open(const std::string& key, const std::function<std::unique_ptr<Opened>()>& opener);
 
  private:

@@ -16,7 +16,7 @@ Stage::Stage(const Provider& provider, int device)
 
 namespace {
 
-/// Memory that a copy in flight may still access because waiting for the copy failed: neither reused nor freed.
+/// Memory that a copy may still access, because the wait for the copy failed. It is neither reused nor freed.
 struct Lost {
   HostBlock block;
   Lost* next;
@@ -27,8 +27,7 @@ void lose(HostBlock& block) noexcept {
   auto* const lost = new (std::nothrow) Lost{};
   if (lost == nullptr) return;
   lost->block = std::move(block);
-  // Release: publishes the entry. The list has no reader in the program; it keeps the memory reachable for a leak
-  // checker.
+  // Release: publishes the entry. No code reads the list; it keeps the memory reachable for leak checkers.
   lost->next = first.load(std::memory_order_relaxed);
   while (!first.compare_exchange_weak(lost->next, lost, std::memory_order_release, std::memory_order_relaxed)) {
   }
@@ -44,7 +43,7 @@ Stage::~Stage() {
 }
 
 Status Stage::start(std::size_t n, const Transfer& transfer) noexcept {
-  // Set also if the start fails: a part of the copy may be in flight.
+  // Also set if the start fails, because a part of the copy may be in flight.
   under_way_[n % 2] = true;
   const Status started = provider_.copy_async(transfer, *stream_);
   const Status recorded = events_[n % 2]->record(*stream_);
@@ -74,7 +73,7 @@ Status Stage::wait_for_all() noexcept {
 StageLease::~StageLease() {
   if (stage_ == nullptr) return;
   const Provider& provider = stage_->provider();
-  // If the wait fails, copies may still run: the stage isn't reused, and its destructor waits once more.
+  // If the wait fails, copies may still be in flight. So the stage isn't reused, and its destructor waits once more.
   if (stage_->wait_for_all().ok()) provider.give_back(std::move(stage_));
 }
 

@@ -16,7 +16,7 @@ class Stage {
 
   /// Throws Error.
   Stage(const Provider& provider, int device);
-  ~Stage();  ///< waits for copies in flight; if that fails, the memory is leaked on purpose
+  ~Stage();  ///< waits for copies in flight; if that fails, deliberately leaks the memory
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
@@ -63,7 +63,7 @@ class StageLease {
   std::unique_ptr<Stage> stage_;
 };
 
-/// The piece size for a transfer of `bytes`, so that a long transfer has several pieces that overlap.
+/// The piece size for a transfer of `bytes`. A long transfer has several pieces, whose copies overlap.
 constexpr std::size_t staged_piece(std::size_t bytes) noexcept {
   constexpr std::size_t smallest = std::size_t{128} << 10;
   return std::clamp((bytes / 8 + 4095) / 4096 * 4096, smallest, Stage::half_bytes);
@@ -75,7 +75,7 @@ class OutPieces {
   /// `piece` <= Stage::half_bytes.
   OutPieces(Stage& stage, const void* source, std::size_t bytes, std::size_t piece) noexcept
       : stage_(stage), source_(static_cast<const std::byte*>(source)), bytes_(bytes), piece_(piece) {}
-  /// Sets `at` to the next piece. The caller must be done with the previous one.
+  /// Sets `at` to the next piece. The caller must no longer use the previous piece.
   base::Status next(const std::byte*& at) noexcept;
 
  private:
@@ -95,7 +95,7 @@ class InPieces {
       : stage_(stage), destination_(static_cast<std::byte*>(destination)), bytes_(bytes), piece_(piece) {}
   /// Sets `at` to the space for the next piece.
   base::Status room(std::byte*& at) noexcept;
-  /// The caller has filled the piece from room(): starts its copy.
+  /// Called when the caller has filled the piece from room(). Starts its copy.
   base::Status filled() noexcept;
   /// Waits until all pieces are in device memory.
   base::Status finish() noexcept { return stage_.wait_for_all(); }

@@ -13,7 +13,7 @@ class Stream;
 class Event {
  public:
   virtual ~Event() = default;
-  /// Records the point after all work that `stream` holds now.
+  /// Records the point after all work that is queued in `stream` now.
   virtual base::Status record(Stream& stream) noexcept = 0;
   /// Waits until the stream has passed the recorded point. Returns at once if nothing was recorded.
   virtual base::Status synchronize() noexcept = 0;
@@ -22,7 +22,7 @@ class Event {
   virtual void* native() const noexcept = 0;
 };
 
-/// A stream stops at a gate until open(). Any thread may call open(); the destructor opens it too.
+/// Blocks a stream until open(). Any thread may call open(); the destructor also opens the gate.
 class Gate {
  public:
   Gate() = default;
@@ -41,9 +41,9 @@ class Stream {
   /// The vendor's handle.
   virtual void* native() const noexcept = 0;
   virtual base::Status synchronize() noexcept = 0;
-  /// in_progress while it holds work.
+  /// Returns in_progress while the stream has unfinished work.
   virtual base::Status query() noexcept = 0;
-  /// Work queued later waits for the event's recorded point. The host doesn't wait, if the stream is a device's.
+  /// Work queued later waits for the event's recorded point. If the stream is a device's, the host doesn't wait.
   virtual base::Status wait(Event& event) noexcept = 0;
   /// Work queued later waits until `gate` is opened. See Provider::why_no_gates.
   virtual base::Status stop(std::unique_ptr<Gate>& gate) noexcept = 0;

@@ -18,7 +18,7 @@ Transfers::~Transfers() {
   bool all_over = true;
   for (const Pending& each : pending_)
     if (each.is_own && !each.mark->event->synchronize().ok()) all_over = false;
-  if (!all_over) drain();  // the memory that they keep is freed next
+  if (!all_over) drain();  // the memory that the transfers access is freed next
 }
 
 void Transfers::use(const memory::Provider& provider, int device, void* native) {
@@ -82,7 +82,7 @@ base::Status Transfers::put(const memory::Provider& provider, const memory::Tran
     pending_.push_back({mark, true, std::move(keep)});
     if (other != nullptr) other->pending_.push_back({mark, false, {}});
   } catch (...) {
-    (void)stream.synchronize();  // the copy may have started, and the stream waits for events that are destroyed now
+    (void)stream.synchronize();  // the copy may be in flight, and the stream waits for events that are destroyed next
     throw;
   }
   return {};
@@ -90,12 +90,12 @@ base::Status Transfers::put(const memory::Provider& provider, const memory::Tran
 
 void Transfers::wait_for_last() {
   const base::Status status = pending_.back().mark->event->synchronize();
-  if (!status.ok()) drain();  // after the error the caller may free the memory, which may be on the stack
+  if (!status.ok()) drain();  // after the error the caller may free the memory, or it is on the stack
   check(status);
   forget_passed();
 }
 
-/// The fallback if waiting for a mark failed: waits for all streams.
+/// The fallback after a failed wait for a mark: waits for all streams.
 void Transfers::drain() noexcept {
   for (const Lane& lane : lanes_) (void)lane.stream->synchronize();
 }
@@ -111,8 +111,8 @@ void Transfers::synchronize() {
   pending_.clear();
 }
 
-/// Removes from the front up to the first mark that wasn't passed: a stream passes its marks in order, and a full scan
-/// isn't worth its cost.
+/// Removes the entries before the first mark that isn't complete. A stream completes its marks in order, and a full
+/// scan isn't worth its cost.
 void Transfers::forget_passed() noexcept {
   const auto first_left = std::find_if(pending_.begin(), pending_.end(),
                                        [](const Pending& each) { return !each.mark->event->query().ok(); });

@@ -10,9 +10,9 @@
 
 namespace hmc::detail {
 
-/// A transfer is queued into a stream of the Buffer that was called: one per device, created at first use, or the
-/// user's. It is ordered after all transfers in flight at both ends. Its event is stored at both ends and orders later
-/// reads and writes after it. The memory at both ends is kept until the event was passed. One thread at a time.
+/// A transfer is queued on a stream of the called Buffer: one per device, created at first use, or the user's. It is
+/// ordered after all transfers in flight at its source and destination. Its event is stored at both, and orders later
+/// reads and writes after it. The memory of both is kept until the event completes. One thread at a time.
 class Transfers {
  public:
   using Keep = std::vector<std::shared_ptr<const void>>;
@@ -20,18 +20,18 @@ class Transfers {
   Transfers() = default;
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
-  /// Waits for its own transfers, because only this object keeps their memory. Other work of a user's stream isn't
-  /// waited for, unless a wait fails.
+  /// Waits for its own transfers, because only this object keeps their memory. Doesn't wait for other work in a user's
+  /// stream, unless a wait fails.
   ~Transfers();
 
   /// Uses the user's stream for that device.
   void use(const memory::Provider& provider, int device, void* native);
-  /// A new object with the same user's streams and nothing in flight.
+  /// A new object with the same streams of the user and no transfer in flight.
   std::shared_ptr<Transfers> alike() const;
   memory::Stream& stream(const memory::Provider& provider, int device);
 
-  /// Starts a copy in a stream of `provider`, and records it at both ends. Returns `unsupported` if the provider has no
-  /// such copy. Throws Error; then nothing is in flight.
+  /// Starts a copy on a stream of `provider`, and records it at its source and destination. Returns `unsupported` if
+  /// the provider doesn't support this copy. If it throws Error, the copy isn't in flight.
   base::Status put(const memory::Provider& provider, const memory::Transfer& copy, int device, Keep keep,
                    Transfers* other);
   /// Waits for the last put.

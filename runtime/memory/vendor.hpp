@@ -26,7 +26,7 @@ class IpcCalls {
   virtual Answer range(void*& start, std::size_t& bytes, void* address) const noexcept = 0;
 };
 
-/// Physical memory and reserved address ranges, after CUDA's virtual memory management.
+/// Physical memory and reserved address ranges, modelled on CUDA's virtual memory management.
 class VmmCalls {
  public:
   using Handle = unsigned long long;
@@ -38,7 +38,7 @@ class VmmCalls {
   virtual Answer create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept = 0;
   virtual Answer release(Handle handle) const noexcept = 0;
   virtual Answer export_fd(int& fd, Handle handle) const noexcept = 0;
-  /// The caller keeps `fd` and must not close it before set_access(): HIP uses it only then.
+  /// The caller keeps `fd` and must not close it before set_access(), because HIP doesn't use it earlier.
   virtual Answer import_fd(Handle& handle, int fd) const noexcept = 0;
   /// Empty if `device` reports that its memory can have fabric handles.
   virtual std::string why_no_fabric(int) const { return "HMC doesn't use this library's handles for a fabric"; }
@@ -57,7 +57,7 @@ class KernelCalls {
   virtual ~KernelCalls() = default;
   /// Empty if this library has the calls to load and launch kernels.
   virtual std::string why_not() const = 0;
-  /// The compiler's name for it, for example "sm_90"; empty if the compiler library finds it itself.
+  /// The compiler's name of the architecture, for example "sm_90"; empty if the compiler library detects it.
   virtual std::string architecture(int device) const = 0;
   virtual Answer load(void*& module, const void* image) const noexcept = 0;
   virtual Answer unload(void* module) const noexcept = 0;
@@ -70,7 +70,7 @@ class KernelCalls {
   virtual std::string why_no_words(int device) const = 0;
   virtual Answer register_host(void* address, std::size_t bytes) const noexcept = 0;
   virtual Answer unregister_host(void* address) const noexcept = 0;
-  /// The entered device's address of registered memory.
+  /// The address of registered memory for the entered device.
   virtual Answer device_address(void*& seen, void* address) const noexcept = 0;
   /// Writes the word after all queued work; the write is visible to the host and to all devices.
   virtual Answer write_word(void* stream, void* word, unsigned value) const noexcept = 0;
@@ -78,18 +78,18 @@ class KernelCalls {
   virtual Answer wait_word(void* stream, void* word, unsigned value) const noexcept = 0;
 };
 
-/// Stops streams until the host opens a gate.
+/// Blocks streams until the host opens a gate.
 class GateCalls {
  public:
   virtual ~GateCalls() = default;
   /// Empty if this library has the required calls.
   virtual std::string why_not() const = 0;
-  /// May throw bad_alloc; then nothing was queued in the stream.
+  /// May throw bad_alloc; in this case nothing was queued on the stream.
   virtual Answer stop(std::unique_ptr<Gate>& gate, void* stream) const = 0;
 };
 
-/// Has no state except the results of opening the library. Any thread. Calls without a device argument act on the
-/// device that the thread has entered.
+/// Stateless after the library was opened. Any thread. Calls without a device argument act on the device that the
+/// thread has entered.
 class Vendor {
  public:
   virtual ~Vendor() = default;
@@ -119,7 +119,7 @@ class Vendor {
 
   /// Copies one row.
   virtual Answer copy(const Transfer& transfer, void* stream) const noexcept = 0;
-  /// `missing` if the library has no such call: then DeviceProvider copies row by row.
+  /// Returns `missing` if the library has no such call; DeviceProvider then copies row by row.
   virtual Answer copy_2d(const Transfer& transfer, void* stream) const noexcept = 0;
   virtual Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept = 0;
 
@@ -134,7 +134,8 @@ class Vendor {
   virtual Answer query_event(bool& done, void* event) const noexcept = 0;
   virtual Answer stream_wait(void* stream, void* event) const noexcept = 0;
 
-  /// Called for pointers that verbs get: must create no context and must not depend on the current device.
+  /// Called for the pointers that the user passes to verbs. Must not create a context, and must not depend on the
+  /// current device.
   virtual PointerInfo query(const void* address) const noexcept = 0;
   virtual NativeMemory native(const void* address) const noexcept { return {const_cast<void*>(address), 0}; }
   virtual void* native_context(int) const noexcept { return nullptr; }
@@ -147,7 +148,7 @@ class Vendor {
 };
 
 inline constexpr LibraryNames cuda_library{"HMC_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"}};
-// DTK's library first: a machine with DTK may also have AMD's library, which finds no device there.
+// DTK's library is tried first: a machine with DTK may also have AMD's library, which finds no device.
 inline constexpr LibraryNames hip_library{
     "HMC_HIP_LIBRARY",
     {"libgalaxyhip.so.5", "libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}};

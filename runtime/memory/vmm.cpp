@@ -9,7 +9,7 @@ std::shared_ptr<VmmRange> VmmRange::reserve(const Vendor& vendor, const Failures
   const OnDevice here(vendor, device);
   failures.check(here.answer(), "reserve");
   std::size_t stride = bytes;
-  for (int each = 0; each < vendor.device_count(); ++each) {  // memory of any device may be mapped in the range
+  for (int each = 0; each < vendor.device_count(); ++each) {  // the range may map memory of any device
     std::size_t granularity = 0;
     failures.check(vendor.vmm()->granularity(granularity, each), "reserve");
     stride = base::round_up(stride, granularity);
@@ -72,7 +72,7 @@ std::unique_ptr<VmmMemory> VmmMemory::import(const Vendor& vendor, const Failure
                    [&](VmmCalls::Handle& handle) { return vendor.vmm()->import_fabric(handle, theirs); });
 }
 
-// The first memory keeps the handle: a mapping needs none.
+// The first mapping keeps the handle; a second mapping needs no handle of its own.
 std::unique_ptr<VmmMemory> VmmMemory::map_again(const VmmMemory& memory, const VmmPlace& place) {
   const OnDevice here(memory.vendor_, memory.device_);
   memory.failures_.check(here.answer(), "map");

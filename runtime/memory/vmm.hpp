@@ -1,4 +1,4 @@
-// VmmMemory: physical memory of a device, mapped with read and write access. VmmRange: reserved addresses for several.
+// VmmMemory: physical memory of a device, mapped with read and write access. VmmRange: an address range for several.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,11 @@
 
 namespace hmc::memory {
 
-/// One reservation of addresses: `places` slots of `stride` bytes. Memory that is mapped in a slot keeps the range.
+/// A reserved address range of `places` slots, each of `stride` bytes. Memory that is mapped in a slot keeps the range
+/// alive.
 class VmmRange {
  public:
-  /// `bytes`: size of the largest memory. Throws Error naming the call.
+  /// `bytes`: size of the largest memory. Throws Error, which names the failed call.
   static std::shared_ptr<VmmRange> reserve(const Vendor& vendor, const Failures& failures, int device,
                                            std::size_t places, std::size_t bytes);
   VmmRange(const VmmRange&) = delete;
@@ -62,7 +63,7 @@ class VmmMemory {
   /// A new descriptor, owned by the caller.
   Answer export_fd(int& fd) const noexcept;
   Answer export_fabric(IpcHandle& handle) const noexcept;
-  /// Gives another device read and write access. False if that isn't possible.
+  /// Gives another device read and write access. Returns false if that isn't possible.
   bool let_reach(int device) const noexcept;
 
  private:

@@ -16,9 +16,9 @@ class WordGate final : public Gate {
     value_ = ++word.value;
   }
   void open() noexcept override {
-    // Relaxed: only decides which call is the first.
+    // Relaxed: it only determines which call is the first.
     if (word_ == nullptr || is_open_.exchange(true, std::memory_order_relaxed)) return;
-    // Release: pairs with the stream's wait. Work that the stream runs after the wait sees the host's earlier writes.
+    // Release: pairs with the stream's wait. Work of the stream after the wait sees the host's earlier writes.
     std::atomic_ref(*word_->written).store(value_, std::memory_order_release);
     gates_.give_back(*word_);
   }

@@ -1,4 +1,4 @@
-// WordGates: stops a stream until the host writes a word that the stream waits for.
+// WordGates: blocks a stream until the host writes a word that the stream waits for.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace hmc::memory {
 
-/// Words are reused: their number grows with the maximum of gates that were closed at once.
+/// Words are reused: their number is the maximum number of gates that were closed at the same time.
 class WordGates : public GateCalls {
  public:
   struct Word {
@@ -22,12 +22,12 @@ class WordGates : public GateCalls {
   };
   Answer stop(std::unique_ptr<Gate>& gate, void* stream) const override;
 
-  /// Called when a gate was opened: another gate may use its word, with a higher value.
+  /// Called when a gate was opened. Another gate may reuse its word with a higher value.
   void give_back(Word& word) const noexcept;
 
  protected:
   ~WordGates() override = default;
-  /// The entered device, if a word belongs to one device; else 0.
+  /// The entered device if words are per device, otherwise 0.
   virtual Answer device(int& device) const noexcept = 0;
   /// Adds one or more words for the entered device.
   virtual Answer make(std::vector<Word>& words) const = 0;

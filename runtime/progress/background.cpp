@@ -20,22 +20,23 @@ using base::Doorbell;
 
 namespace {
 
-/// An owner that returns within prompt_ns hasn't computed enough to need the thread. votes_for_prompt such returns in a
-/// row select prompt mode.
+/// An owner that makes its next call within prompt_ns doesn't need the thread. votes_for_prompt such calls in a row
+/// select prompt mode.
 constexpr std::int64_t prompt_ns = 20'000;
 constexpr int votes_for_prompt = 4;
-/// An owner that makes no call for this time with an operation in flight computes: the thread steps its operations.
+/// If the owner makes no call for this time with an operation in flight, it computes, and the thread steps its
+/// operations.
 constexpr std::int64_t away_ns = 1'000'000;
 constexpr std::int64_t first_nap_ns = 1'000'000;
 constexpr std::int64_t longest_prompt_nap_ns = 8'000'000;
 constexpr std::int64_t longest_nap_ns = 50'000'000;
 constexpr std::int64_t short_nap_ns = 20'000;
-/// Between queries of a stream. If ranks outnumber cores, each query takes a core from another thread.
+/// Maximum time between queries of a stream. If ranks outnumber cores, each query takes CPU time from another thread.
 constexpr std::int64_t longest_stream_nap_ns = 100'000;
 constexpr std::int64_t longest_shared_stream_nap_ns = 1'000'000;
-/// Rounds without a step before the thread requests nudges and sleeps: the next message is likely to arrive soon.
+/// Number of rounds without a step before the thread requests nudges and sleeps: the next message may arrive soon.
 constexpr int patient_rounds = 30;
-/// Ticks with nothing in flight before the thread sleeps without a timeout.
+/// Number of ticks with no operation in flight before the thread sleeps without a timeout.
 constexpr int ticks_before_parking = 10;
 
 }  // namespace
@@ -57,8 +58,8 @@ void Background::take_over(Entry call) noexcept {
   quiet();
 }
 
-/// The owner was away for `away` with an operation in flight. Also called in prompt mode, where the thread may have had
-/// no occasion to observe it.
+/// Selects the mode from the time that the owner spent outside HMC with an operation in flight (`away`). Also called in
+/// prompt mode, where the thread may not have observed this.
 void Background::judge(Entry call, std::int64_t away) noexcept {
   if (away > prompt_ns) {
     prompt_votes_ = 0;
@@ -69,7 +70,7 @@ void Background::judge(Entry call, std::int64_t away) noexcept {
   if (++prompt_votes_ < votes_for_prompt) return;
   prompt_votes_ = 0;
   prompt_.store(true, std::memory_order_relaxed);
-  wake_background(*door_);  // its current nap may be longer than the maximum of this mode
+  wake_background(*door_);  // its current sleep may be longer than the maximum of this mode
 }
 
 void Background::leave() noexcept {
@@ -80,8 +81,8 @@ void Background::leave() noexcept {
   settle();
 }
 
-/// The owner clears inside_ before ask(), so a nudged thread sees that it has left. After ask() the owner steps once
-/// more: an event before the request caused no nudge.
+/// The owner clears inside_ before ask(), so a nudged thread sees that the owner has left its call. After ask() the
+/// owner steps once more, because an event before the request caused no nudge.
 void Background::settle() noexcept {
   if (!something_goes_on()) return quiet();
   if (!thread_.joinable() && !begin_thread()) return;
@@ -111,14 +112,14 @@ int Background::step_all(Started::By who) noexcept {
 }
 
 void Background::ask() noexcept {
-  // Release: pairs with the acquire of the nudge's compare-exchange (nudge.cpp), which passes on to the thread
-  // that the owner has left. The fence is the requesting side's in the argument in nudge.hpp.
+  // Release: pairs with the acquire of the nudge's compare-exchange (nudge.cpp), so the nudged thread sees that the
+  // owner has left its call. The fence is that of the requester in the argument in nudge.hpp.
   door_->wanted.store(Doorbell::asked, std::memory_order_release);
   base::full_fence();
 }
 
 void Background::quiet() noexcept {
-  // Relaxed: a thread that still reads `asked` nudges without need, which is harmless.
+  // Relaxed: a thread that still loads `asked` nudges unnecessarily, which is harmless.
   if (door_ != nullptr && door_->wanted.load(std::memory_order_relaxed) != Doorbell::quiet)
     door_->wanted.store(Doorbell::quiet, std::memory_order_relaxed);
 }
@@ -126,7 +127,7 @@ void Background::quiet() noexcept {
 bool Background::begin_thread() noexcept {
   if (!allowed_) return false;
   door_ = &waiter_.page().doorbell(waiter_.local_index());
-  sigset_t all, before;  // the thread blocks all signals, so the application's threads receive them
+  sigset_t all, before;  // the thread blocks all signals, so the application's threads handle them
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
@@ -171,8 +172,8 @@ void Background::run() noexcept {
   std::int64_t nap = first_nap_ns, stream_nap = short_nap_ns;
   // Acquire: pairs with the release in stop().
   while (!stopping_.load(std::memory_order_acquire)) {
-    // Read before look(): a later nudge changes the value, so the futex call returns at once. Acquire: the nudge passes
-    // on what the requesting owner and the nudging thread wrote before it.
+    // Loaded before look(): if a later nudge changes the value, the futex call returns at once. Acquire: this thread
+    // sees all earlier writes of the requesting owner and of the nudging thread.
     const std::uint32_t nudges = door_->nudges.load(std::memory_order_acquire);
     const Found found = look();
     switch (found) {
@@ -209,7 +210,7 @@ Background::Found Background::look() noexcept {
   const bool owner_is_away = entries == entries_seen_ || (left_at != 0 && base::now_ns() - left_at > away_ns);
   entries_seen_ = entries;
   if (inside_.load(std::memory_order_relaxed)) {
-    awake_ = false;  // the owner steps by itself, and requests nudges when it leaves
+    awake_ = false;  // the owner steps its operations itself, and requests nudges at the end of its call
     return Found::nothing;
   }
   if (!is_nudged && !owner_is_away && !awake_) return Found::nothing;
@@ -226,9 +227,9 @@ Background::Found Background::serve() noexcept {
     return parked_ ? Found::nothing_for_long : Found::nothing;
   }
   idle_ticks_ = 0;
-  // After a rank's death or an abort no operation can succeed, and the rank's buffers may be freed at any time.
+  // After a rank's failure or an abort no operation can succeed, and the rank's buffers may be freed at any time.
   if (!waiter_.page().aborted().ok()) {
-    step_all(Started::By::thread);  // aborts all operations, so that streams continue
+    step_all(Started::By::thread);  // aborts all operations, so that their streams continue
     return Found::nothing;
   }
   prompt_.store(false, std::memory_order_relaxed);
@@ -247,7 +248,7 @@ Background::Found Background::serve() noexcept {
   }
   awake_ = true;
   if (steps == 0) return Found::wait_a_bit;
-  waiter_.ring(waiter_.local_index());  // the owner may sleep in a wait for a step that was executed here
+  waiter_.ring(waiter_.local_index());  // the owner may sleep in a wait for a step that this thread executed
   return Found::moved;
 }
 

@@ -1,4 +1,4 @@
-// Background: the background thread of a Runtime. It steps the rank's started operations while the rank computes.
+// Background: the background thread of a Runtime. It progresses the rank's started operations while the rank computes.
 #pragma once
 
 #include <atomic>
@@ -13,17 +13,17 @@
 
 namespace hmc::progress {
 
-/// Operations that progress without further calls once started: a team's non-blocking collectives.
+/// Operations that progress without further calls after their start: a team's non-blocking collectives.
 class Started {
  public:
   enum class By { owner, thread };
   /// Executes all steps that are ready and returns their number. Never waits. Caller holds Background's lock.
   virtual int step(By who) noexcept = 0;
-  /// An operation is in flight that the thread may step.
+  /// True if an operation is in flight that the thread may step.
   virtual bool goes_on() const noexcept = 0;
-  /// An operation in flight waits for a device's stream. A device doesn't nudge.
+  /// True if an operation in flight waits for a device's stream. A device doesn't nudge.
   virtual bool waits_for_stream() const noexcept = 0;
-  /// The Runtime closes. After the call no memory of the caller is read or written. Unregisters itself.
+  /// Called when the Runtime closes. On return the operations no longer access the caller's memory. Unregisters itself.
   virtual void end() noexcept = 0;
 
  protected:
@@ -33,22 +33,22 @@ class Started {
 /// The thread starts when a call first returns with an operation in flight, and ends with the Runtime. It sleeps on a
 /// futex in the node page until a nudge (nudge.hpp). A nudge comes from:
 /// - a rank of this node that has stored bytes for an operation of this rank;
-/// - a thread of this process that has driven a wire and received a message for such an operation.
+/// - a thread of this process that has progressed a wire and received a message for such an operation.
 ///
 /// The thread also polls, at intervals from 1 ms to 50 ms (8 ms in prompt mode), for events without a nudge: an owner
 /// that stops calling in prompt mode, and queries at a deadline. With nothing in flight it stops polling. While an
 /// operation waits for a device's stream it polls far more often.
 ///
 /// One lock protects all started operations (the teams' state, while they are registered). The owner takes it only in
-/// calls about these operations: a program with nothing in flight never takes it. The thread only tries the lock, holds
-/// it for one round of steps, and does no step while the owner waits.
+/// calls about these operations, so a program with no operation in flight never takes it. The thread only tries the
+/// lock, holds it for one round of steps, and does no step while the owner waits.
 ///
 /// A caller that starts an operation and waits for it at once must not pay for the thread, so there are two modes.
 /// - Normal, the initial mode: the owner requests nudges whenever it leaves an operation in flight.
 /// - Prompt, while calls follow each other at once: the owner requests no nudges, and the thread only polls whether the
 ///   owner still makes calls.
-/// Several starts in a row that are each waited for at once select prompt mode. An operation in flight while the owner
-/// computes ends it.
+/// Several consecutive starts, each followed at once by a wait, select prompt mode. An operation in flight while the
+/// owner computes ends prompt mode.
 ///
 /// Threads: the owner (one thread at a time), unless stated otherwise.
 class Background {
@@ -66,9 +66,9 @@ class Background {
   bool is_running() const noexcept { return thread_.joinable(); }
   /// False if the thread isn't allowed or can't be created.
   bool begin() noexcept { return is_running() || begin_thread(); }
-  /// The kind of a call by the owner: starts an operation, tests or waits for one, or blocks in a collective. Only a
-  /// test or wait directly after a start shows that the owner doesn't compute meanwhile. Several starts in a row, or a
-  /// blocking collective in between, show nothing.
+  /// The kind of a call by the owner: it starts an operation, tests or waits for an operation, or blocks in a
+  /// collective. Only a test or wait directly after a start indicates that the owner doesn't compute meanwhile. Several
+  /// consecutive starts, or a blocking collective in between, don't count.
   enum class Entry { starts, asks, blocks };
   /// Joins the thread. Afterwards only the owner steps operations in flight.
   void stop() noexcept;
@@ -80,9 +80,9 @@ class Background {
   void add(Started& started) { started_.push_back(&started); }
   void remove(Started& started) noexcept { std::erase(started_, &started); }
 
-  /// The owner is in a wait and steps its operations itself.
+  /// Scope of a wait in which the owner steps its operations itself.
   class Waiting;
-  /// The owner is in a short call about a started operation.
+  /// Scope of a short call of the owner about a started operation.
   class Visit;
 
  private:
@@ -91,7 +91,7 @@ class Background {
   void leave() noexcept;
   void take_over(Entry call) noexcept;
   void judge(Entry call, std::int64_t away) noexcept;
-  /// The owner leaves its call. It holds the lock.
+  /// Called at the end of the owner's call, which holds the lock.
   void settle() noexcept;
   bool begin_thread() noexcept;
   void unpark() noexcept;
@@ -113,15 +113,15 @@ class Background {
   base::Doorbell* door_ = nullptr;
   bool allowed_ = false;
   std::mutex lock_;
-  std::vector<Started*> started_;  // changed by the owner, under the lock
+  std::vector<Started*> started_;  // modified only by the owner, under the lock
   bool parked_ = false;            // the thread sleeps without a timeout; under the lock
 
   // Written by the owner; the thread reads them as hints. Relaxed: they publish no data. A stale value costs one extra
-  // poll, or delays one to the next tick. A nudged thread does see that the owner has left: the owner clears `inside_`
-  // before it stores `asked` (release), and the nudge passes that on.
+  // poll, or delays one poll to the next tick. A nudged thread always sees that the owner has left its call: the owner
+  // clears `inside_` before it stores `asked` (release); the nudge acquires that store and releases it to the thread.
   std::atomic<bool> inside_{false};
   std::atomic<std::uint64_t> entries_{0};
-  std::atomic<std::int64_t> left_at_ns_{0};  // with operations in flight; 0: the owner is in a call, or none is
+  std::atomic<std::int64_t> left_at_ns_{0};  // end of the last call; 0: in a call, or nothing is in flight
   /// The owner sets it; the owner and the thread clear it. Relaxed: see above.
   std::atomic<bool> prompt_{false};
   int depth_ = 0;
@@ -153,8 +153,9 @@ class Background::Waiting {
 
 class Background::Visit {
  public:
-  /// `shared`: the thread may access the same state; else no lock is taken. A call that tests (Entry::asks) only tries
-  /// the lock. If that fails the visit has no effect: the thread is stepping, and requests nudges itself.
+  /// `shared`: the thread may access the same state; otherwise the lock isn't taken. A call that tests (Entry::asks)
+  /// only tries the lock. If that fails, the visit has no effect: the thread executes steps, and requests nudges
+  /// itself.
   Visit(Background& background, bool shared, Entry call) noexcept : background_(background) {
     if (!shared || !background.allowed_) return;
     held_ =

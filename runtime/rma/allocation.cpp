@@ -1,4 +1,4 @@
-// Symmetric allocation in a window. Ranks exchange nothing until close, where they compare their allocations.
+// Symmetric allocation in a window. Ranks don't communicate until close, where they compare their allocations.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Made = SymmetricAllocator::Made;
 
-/// By rank: the results of its calls of alloc.
+/// The results of the alloc calls, indexed by rank.
 using History = std::vector<std::vector<Made>>;
 
 base::Bytes encode(const std::vector<Made>& first) {
@@ -41,7 +41,7 @@ std::optional<Made> nth(const std::vector<Made>& made, std::size_t index) {
   return index < made.size() ? std::optional(made[index]) : std::nullopt;
 }
 
-/// Index of the first call of alloc whose result differs between ranks; if none differs, the histories' length.
+/// Index of the first alloc call whose result differs between ranks; if none differs, the length of the histories.
 std::size_t first_difference(const History& ranks) {
   std::size_t longest = 0;
   for (const auto& made : ranks) longest = std::max(longest, made.size());
@@ -88,7 +88,7 @@ std::exception_ptr Core::compare_allocations() const noexcept {
     mine.number(allocator_.made()).number(allocator_.hash());
     const auto all = allgather_for(*fabric_, exchange(), mine.view(), fabric_->deadline());
     if (std::ranges::all_of(all, [&](const base::Bytes& theirs) { return theirs == all.front(); })) return nullptr;
-    // All ranks compared the same data, so all take part in this round.
+    // All ranks compared the same data, so all enter this round.
     History ranks;
     std::vector<int> world_ranks;
     for (const base::Bytes& theirs :

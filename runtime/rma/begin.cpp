@@ -19,8 +19,8 @@ void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept {
 }
 
 bool receive_into(const Core& core, DirectReceive& receive) noexcept {
-  // Only the first wire that supports it: the threads of two wires would write the same `parts`. Bytes from another
-  // wire go to the region and are copied from there.
+  // Only on the first wire that supports it: otherwise the threads of two wires would write the same `parts`. Bytes
+  // from another wire are written to the region and copied from there.
   return std::ranges::any_of(core.fabric().wires,
                              [&](const auto& wire) { return wire->receive_into(core.region(), receive); });
 }

@@ -1,4 +1,5 @@
-// Error paths of the verbs: complete error texts. Nothing here runs in a successful call.
+// Error paths of the verbs, with complete error texts. A successful call doesn't run this code, except check_word and
+// check_strided.
 #include <fmt/format.h>
 
 #include "runtime/rma/core.hpp"

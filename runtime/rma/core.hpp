@@ -18,18 +18,18 @@
 
 namespace hmc::rma {
 
-struct Description;  // open.cpp
+struct Description;  // description.hpp
 class DeviceAccess;
 class KernelReach;  // runtime/device
 
-/// One rank's part of the window, as this rank reaches it.
+/// One rank's part of the window, with the path by which this rank accesses it.
 struct Peer {
   std::byte* direct = nullptr;  ///< load/store address of its first byte; null: use the channel
   std::uint64_t bytes = 0;
   transport::Channel* channel = nullptr;
   std::int32_t world = -1;  ///< its world rank
   std::int8_t wire = 0;
-  bool on_device = false;         ///< the channel is a DeviceChannel: it takes any local memory
+  bool on_device = false;         ///< the channel is a DeviceChannel: the local side may be any memory
   std::int16_t local_index = -1;  ///< position on this rank's node, or -1
 };
 static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
@@ -37,14 +37,16 @@ static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
 /// therefore also detect the fork.
 using Peers = std::vector<Peer, base::WipedOnForkAllocator<Peer>>;
 
-/// Every verb checks its arguments (one branch on the fast path). It copies if the peer's part is mapped, else it calls
-/// the channel. Throws Error. One thread at a time per Fabric. Arguments are team ranks; errors name world ranks.
+/// Every verb checks its arguments (one branch on the fast path). If the peer's part is mapped, the verb copies;
+/// otherwise it calls the channel. Throws Error. One thread at a time per Fabric. Arguments are team ranks; errors name
+/// world ranks.
 class Core : public std::enable_shared_from_this<Core> {
  public:
   /// internal: not found by window_around. lazy: as internal, and the pages appear at their first use.
   enum class Role { user, internal, lazy };
 
-  /// Collective. Null allocation: this rank has no memory, for the reason in `failure`; every rank then throws.
+  /// Collective. If `allocation` is null, this rank couldn't allocate, for the reason in `failure`; then every rank
+  /// throws.
   static std::shared_ptr<Core> open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
                                     const ErrorDetail& failure, Role role);
   /// Collective: one segment per node, each rank owning a part of it. A lazy window lies in the node's area and takes
@@ -64,9 +66,9 @@ class Core : public std::enable_shared_from_this<Core> {
   int rank() const noexcept { return rank_; }  ///< of the team
   std::byte* data() const noexcept { return region_.base; }
   const transport::Region& region() const noexcept { return region_; }
-  /// This rank's part is device memory: wires can't access it directly, and the host may be unable to.
+  /// True if this rank's part is device memory. Wires can't access it directly, and perhaps the host can't either.
   bool on_device() const noexcept { return on_device_; }
-  /// The path to a rank's part. Measures a staged path at the first call.
+  /// The path to a rank's part. The first call measures a staged path.
   Path path(int rank);
   std::size_t bytes() const noexcept { return region_.bytes; }
   std::span<const Peer> peers() const noexcept { return peers_; }
@@ -102,7 +104,7 @@ class Core : public std::enable_shared_from_this<Core> {
   // ---- for DeviceAccess
   /// Fast path of every transfer: the window is open; rank, range and pointer are valid.
   const Peer& check(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
-    // A closed window has no peers, so one comparison covers "closed" too.
+    // A closed window has no peers, so this comparison also detects a closed window.
     if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
       const Peer& peer = peers_[static_cast<std::size_t>(rank)];
       if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]]
@@ -111,7 +113,7 @@ class Core : public std::enable_shared_from_this<Core> {
     refuse(operation, rank, offset, local, bytes);
   }
   [[noreturn]] void refuse_closed(const char* operation) const;
-  /// For wait_until: the text of a timeout contains the condition and the last value, `seen`.
+  /// For wait_until. The text of a timeout contains the condition and the last value, `seen`.
   [[noreturn]] void throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
                                std::uint64_t seen) const;
   void drive_wires() const noexcept {
@@ -124,7 +126,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void adopt(std::shared_ptr<memory::Allocation> allocation);
   base::Exchange& exchange() const noexcept { return team_ != nullptr ? team_->exchange() : fabric_->world_exchange(); }
   int world_rank(int rank) const noexcept { return team_ != nullptr ? team_->world_rank(rank) : rank; }
-  /// "rank 3", or of a team that isn't the world "team rank 3 (world rank 7)".
+  /// "rank 3"; in a team other than the world "team rank 3 (world rank 7)".
   std::string name_of_rank(int rank) const;
   base::Bytes describe(const ErrorDetail& failure);
   void connect(const std::vector<base::Bytes>& descriptions);
@@ -143,16 +145,16 @@ class Core : public std::enable_shared_from_this<Core> {
       refuse_comparison(operation, offset, compare);
   }
   [[noreturn]] void refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const;
-  /// Collective, after the barrier of close. Returns the error to throw if ranks made different calls of alloc.
+  /// Collective, after the barrier of close. Returns the error to throw if the ranks' alloc calls differ.
   std::exception_ptr compare_allocations() const noexcept;
   transport::Wire& wire_of(const Peer& peer) const noexcept {
     return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
   }
-  /// Collective, after all ranks have tried to map the parts in device memory. `answers`: per rank, the agents that it
+  /// Collective, after all ranks have tried to map the parts in device memory. `answers`: the agents that each rank
   /// needs.
   void settle_devices(const std::vector<Description>& answers);
 
-  // Separate functions, so that the load/store path saves no registers for them.
+  // Separate functions, so that the load/store path doesn't save registers for them.
   [[gnu::noinline]] void put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source,
                                  std::size_t bytes);
   [[gnu::noinline]] void get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination,
@@ -160,12 +162,12 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Copy to and from a peer's mapped memory. Without devices the cost is the copy and one load.
   void store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source, std::size_t bytes);
   void load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination, std::size_t bytes);
-  /// The same in a process with devices: `source` and `destination` may be device memory.
+  /// As store() and load(), in a process with devices: `source` and `destination` may be device memory.
   [[gnu::noinline]] void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
                                  std::size_t bytes);
   [[gnu::noinline]] void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
                                   std::size_t bytes);
-  /// The wire can't read or write `local` directly.
+  /// True if the wire can't read or write `local` directly.
   bool must_stage(const char* operation, const Peer& peer, const void* local) const {
     if (peer.channel == nullptr) [[unlikely]]
       refuse(operation, rank_, 0, nullptr, 0);  // a transfer of 0 bytes in a child of fork()
@@ -180,7 +182,7 @@ class Core : public std::enable_shared_from_this<Core> {
   }
 
   std::shared_ptr<Fabric> fabric_;
-  TeamCore* team_ = nullptr;              // null: the world, which may be destroyed before its windows
+  TeamCore* team_ = nullptr;              // null: the world team, which may be destroyed before its windows
   std::shared_ptr<TeamCore> keeps_team_;  // of a user's window; the team owns internal windows
   int rank_;
   Peers peers_;  // by rank; empty once closed
@@ -213,7 +215,7 @@ inline void Core::load(const char* operation, const Peer& peer, std::uint64_t of
   transport::load_bytes(destination, peer.direct + offset, bytes);
 }
 
-// Inline, so that Window::put and Window::get of a mapped peer are one function.
+// Inline, so that Window::put and Window::get to a mapped peer are one function.
 [[gnu::always_inline]] inline void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   const Peer& peer = check("put", rank, offset, source, bytes);
   if (peer.direct != nullptr) [[likely]] {

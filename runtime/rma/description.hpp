@@ -1,4 +1,4 @@
-// Description: the data about a rank's part that all ranks exchange while they create a window.
+// Description: the properties of a rank's part, which all ranks exchange when they create a window.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Description {
   std::uint64_t next_id = 0;
   std::vector<base::Bytes> keys;
   base::Bytes device;        // a DeviceOffer if the part is device memory
-  std::uint64_t share = 0;   // number of the round that passes descriptors; a node's first rank decides it
+  std::uint64_t share = 0;   // number of the round that passes descriptors; a node's first rank sets it
   std::vector<int> helpers;  // in the second exchange: world ranks whose agents this rank needs
 };
 

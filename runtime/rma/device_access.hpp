@@ -10,33 +10,34 @@
 
 namespace hmc::rma {
 
-/// Created by Core::devices(), when a part of the window is device memory or at the first call that needs a device. The
+/// Core::devices() creates it if a part of the window is device memory, or at the first call that needs a device. The
 /// window outlives it. One thread at a time, as for the window. Verbs throw Error; Core has checked their arguments.
 class DeviceAccess {
  public:
   virtual ~DeviceAccess() = default;
 
   // ---- while the window opens
-  /// This rank's part is device memory. Returns the region that wires register in its place. Throws Error.
+  /// Called if this rank's part is device memory. Returns the region that wires register instead. Throws Error.
   virtual transport::Region adopt(std::shared_ptr<memory::Allocation> part) = 0;
   /// The encoded DeviceOffer of this rank's part, from which peers map it. Only after adopt().
   virtual base::Bytes offer() const = 0;
   /// Collective. For each peer whose part is device memory: sets `on_device`, and replaces its channel in `peers`. The
-  /// old channel leaves `channels`. Returns the world ranks whose agents this rank needs. Throws Error.
+  /// old channel is removed from `channels`. Returns the world ranks whose agents this rank needs. Throws Error.
   virtual std::vector<int> open(std::span<const Description> ranks, Peers& peers,
                                 std::vector<std::unique_ptr<transport::Channel>>& channels,
                                 base::Deadline deadline) = 0;
-  /// All peers have tried to map this rank's part. `clients`: world ranks that need this rank's agent. Throws Error.
+  /// Called after all peers have tried to map this rank's part. `clients`: the world ranks that need this rank's agent.
+  /// Throws Error.
   virtual void serve(std::span<const int> clients) = 0;
 
-  // ---- verbs to a peer whose part is device memory; its channel has the other verbs
+  // ---- verbs to a peer whose part is device memory; its channel implements the other verbs
   virtual Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) = 0;
   virtual Request get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) = 0;
   virtual void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) = 0;
   virtual void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) = 0;
-  /// Completes the copies that put_nb and get_nb have started to or from `rank` (-1: all).
+  /// Completes the copies to or from `rank` (-1: all) that put_nb and get_nb have started.
   virtual void flush(const char* operation, int rank, Timeout timeout) = 0;
-  /// Measures a staged path at the first call.
+  /// The first call measures a staged path.
   virtual Path path(int rank) = 0;
 
   // ---- waits for words of this rank's part, which is device memory
@@ -49,29 +50,29 @@ class DeviceAccess {
                        std::size_t bytes) = 0;
   virtual void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
                         std::size_t bytes) = 0;
-  /// put and get of host memory in pieces, through pinned host memory.
+  /// put and get between device memory and a peer's host memory, in pieces staged through pinned host memory.
   virtual void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
                           std::size_t bytes) = 0;
   virtual void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination,
                           std::size_t bytes) = 0;
 
-  /// For copy(): two halves of `bounce_half` bytes of pageable memory, kept until the window's end.
+  /// Staging memory for copy(): two halves of `bounce_half` bytes, pageable, freed with the window.
   static constexpr std::size_t bounce_half = std::size_t{1} << 20;
   virtual std::byte* bounce_buffer() = 0;
 
   // ---- kernels and streams
   virtual void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) = 0;
-  /// Whether kernels of this rank's device can access every part. Determined at the first call.
+  /// Tells whether kernels on this rank's device can access every part. Determined at the first call.
   virtual KernelReach& kernel_reach() = 0;
   virtual DeviceHandle device_handle(MemoryType type, int device) = 0;
-  /// Collective: 64 KiB per rank beside its part, in host memory.
+  /// Collective. Allocates 64 KiB of host memory per rank in addition to its part.
   virtual void open_context(TeamCore& team) = 0;
   virtual Core& context(const char* operation) = 0;
 
   // ---- while the window closes, in this order; then the destructor
   /// Releases all device handles.
   virtual void drop_handles() noexcept = 0;
-  /// Collective, if there is a context.
+  /// Collective if the window has a context.
   virtual void close_context() = 0;
   /// Destroys the device channels and their mappings.
   virtual void unmap() noexcept = 0;

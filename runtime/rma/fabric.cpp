@@ -27,7 +27,7 @@ Core* around(const std::vector<Core*>& windows, const void* address, std::size_t
 }  // namespace
 
 Core* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
-  return around(windows, address, bytes, team, false);  // only windows that allow load and store
+  return around(windows, address, bytes, team, false);  // only windows that support load and store
 }
 Core* Fabric::device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
   return around(windows, address, bytes, team, true);
@@ -68,7 +68,7 @@ void throw_status(const Fabric& fabric, const base::Status& status, const CallSi
     if (!cause.empty())
       detail.message = cause;
     else if (status.code == Code::peer_failed && status.peer >= 0 && fabric.waiter.page().aborted().ok())
-      // A wire detected the failure before the control plane reported it.
+      // The wire detected the failure before the control plane did.
       detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;
   }
   if (status.code == Code::timeout)

@@ -1,4 +1,4 @@
-// Fabric: everything between one rank and its peers.
+// Fabric: one rank's wires, paths and control plane to its peers, shared by its teams and windows.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class Core;
 class DeviceAccess;
 class OpenStreams;
 
-/// Created by the job, shared by its teams and windows: a window that outlives its Runtime can still be destroyed.
+/// The job creates it; its teams and windows share it, so a window that outlives its Runtime can still be destroyed.
 /// One thread at a time.
 struct Fabric {
   int rank = 0;
@@ -38,11 +38,11 @@ struct Fabric {
   };
   base::WipedOnFork<Life> life{Life{}};
   bool closed() const noexcept { return life->open == 0; }
-  /// This process is a child of fork(): it must not touch anything that it shares with the rank.
+  /// True in a child of fork(), which must not access any resource that it shares with the rank.
   bool is_forked() const noexcept { return life->here == 0; }
 
   std::shared_ptr<base::Exchange> exchange;    // the control plane; owns the bootstrap, and with it node_link
-  std::shared_ptr<base::Exchange> over_world;  ///< by the world's schedules, while it has them; else null
+  std::shared_ptr<base::Exchange> over_world;  ///< by the world's schedules; null while the world has none
   base::NodeLink* node_link = nullptr;
   std::vector<int> local_index;  ///< by rank: position on this rank's node, or -1
   std::vector<int> node_of;      ///< by rank
@@ -56,16 +56,16 @@ struct Fabric {
   progress::Tickets tickets{waiter};  ///< of the wires, collectives and devices
   std::vector<Path> paths;            ///< by rank
   Counters counters;
-  /// Not in `counters`, since the progress thread counts too. Relaxed: it orders no data.
+  /// Not in `counters`, because the progress thread also increments it. Relaxed: it orders no data.
   std::atomic<std::uint64_t> direct_receives{0};
   std::uint64_t wire_atomics = 0;   ///< atomics that windows have passed to wires
   std::uint64_t gets_begun = 0;     ///< gets that devices carry out asynchronously
-  std::uint64_t wires_flushed = 0;  ///< puts, atomics and such gets that flush_wires has completed
+  std::uint64_t wires_flushed = 0;  ///< puts, atomics and gets of devices that flush_wires has completed
 
   /// Factory of the device side of a window; set by the job. Null: no part may be device memory.
   std::unique_ptr<DeviceAccess> (*make_device_access)(Core& core) = nullptr;
 
-  /// Measurements of device memory. Kept for mapped memory, by peer, kind of sharing and device.
+  /// Measurements of access to device memory, cached for mapped memory by peer, method of sharing and device.
   struct Figures {
     std::string of;         ///< the key
     std::size_t bytes = 0;  ///< size of the bandwidth measurement; 0: bandwidth wasn't measured
@@ -74,8 +74,8 @@ struct Fabric {
   };
   std::vector<Figures> device_figures;
 
-  /// The open windows, ascending by id. A window's id is the maximum of its ranks' next ids, so it is the same on all
-  /// of them and no rank has used it before.
+  /// The open windows, ascending by id. A window's id is the maximum of its ranks' next ids, so it is equal on all
+  /// ranks and unused on each.
   std::vector<Core*> windows;
   std::uint64_t next_window_id = 0;
   std::uint64_t last_team = 0;             ///< number of teams created by this rank, without the world
@@ -86,10 +86,10 @@ struct Fabric {
   base::SetupCall making = base::SetupCall::other;
   std::uint64_t making_number = 0;
 
-  progress::Background background{waiter, tickets, log};  ///< last: destroyed before the members that it drives
+  progress::Background background{waiter, tickets, log};  ///< last: destroyed before the members that it uses
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
-  /// job_timeout becomes this runtime's timeout.
+  /// Replaces job_timeout (negative) by this runtime's timeout.
   std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args < Timeout::zero() ? timeout : args; }
 
   /// The exchange that opens and closes the world's windows.
@@ -98,7 +98,7 @@ struct Fabric {
   Core* window_by_id(std::uint64_t id) const noexcept;
   /// The window of this team or of the world that contains [address, address + bytes) on this rank; null if none.
   Core* window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
-  /// The same, among the windows whose part on this rank is device memory.
+  /// As window_around(), among the windows whose part on this rank is device memory.
   Core* device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
 };
 
@@ -119,9 +119,9 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
     throw_status(fabric, status, call);
 }
 
-/// Completes the puts of all windows on all wires and the transfers that devices have begun, as flush() does for one
-/// window. Costs nothing if there are none. Doesn't include the puts of collectives, which complete by their signals.
-/// `activity`: the user's call.
+/// Completes the puts of all windows on all wires and the started transfers of devices, as flush() does for one window.
+/// Costs nothing if there are none. Excludes the puts of collectives, which complete by their signals. `activity`: the
+/// user's call.
 base::Status flush_wires(Fabric& fabric, base::Activity activity = base::Activity::flush) noexcept;
 
 }  // namespace hmc::rma

@@ -1,4 +1,4 @@
-// Creation and close of a window: collective, in rounds of its team's exchange.
+// Creation and close of a window: collective, over its team's Exchange.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace hmc::rma {
 
 namespace {
 
-/// Larger segments are mapped at first touch, not when the window is created.
+/// Larger segments are mapped by page faults at first access, not when the window is created.
 constexpr std::size_t map_ahead_max = std::size_t{256} << 20;
 
 ErrorDetail detail_of_current_exception() {
@@ -62,8 +62,8 @@ Description decode(base::ByteView bytes, int rank, const char* operation) {
   return description;
 }
 
-/// All ranks throw the same error: that of the lowest failed rank. A timeout counts only if no rank failed otherwise:
-/// it is a consequence of another rank's failure.
+/// All ranks throw the error of the lowest failed rank. A timeout is ignored if any rank has another failure, because
+/// the timeout is its consequence.
 void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabric, const TeamCore* team) {
   const auto failed = [](const Description& one) { return one.failure.code != Code::success; };
   auto cause = std::find_if(ranks.begin(), ranks.end(),
@@ -78,8 +78,8 @@ void throw_first_cause(const std::vector<Description>& ranks, const Fabric& fabr
   throw Error(std::move(detail));
 }
 
-/// The size of a rank's part, and the memory and descriptors that are left to that rank. All ranks exchange their
-/// demands before any of them takes a descriptor or memory, so a shortage is an error on every rank at once.
+/// The size of a rank's part, and the memory and descriptors available to that rank. All ranks exchange their demands
+/// before any rank allocates, so every rank reports a shortage at once.
 struct Demand {
   std::uint64_t bytes = 0;
   std::uint64_t share = 0;
@@ -89,9 +89,9 @@ struct Demand {
 
   /// `is_lazy`: the window takes no memory now.
   static Demand of_this_rank(const Fabric& fabric, std::size_t bytes, bool is_lazy) {
-    // One for the segment, created here or received, and one that a wire may open meanwhile.
+    // One for the segment, created or received, and one that a wire may open meanwhile.
     constexpr int descriptors = 2;
-    // Below this size the check isn't worth its cost: reading the system's files takes 50 us.
+    // Smaller parts aren't checked, because reading the system's files takes 50 us.
     constexpr std::size_t worth_a_look = std::size_t{1} << 20;
     Demand demand;
     demand.bytes = bytes;
@@ -127,7 +127,7 @@ Demand decode_demand(base::ByteView bytes, int world_rank, const Fabric& fabric)
   return demand;
 }
 
-/// Throws on every rank if any rank can't get its part. All ranks decide by the same data.
+/// Throws on every rank if any rank can't allocate its part. All ranks use the same data.
 void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool needs_descriptors) {
   const Fabric& fabric = team.fabric();
   ErrorDetail detail;
@@ -138,7 +138,7 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool ne
     const int rank = team.world_rank(static_cast<int>(member));
     const Demand& demand = all[member];
     if (demand.failure.empty() || !needs_descriptors) {
-      // Skip a rank without data: its demand is below worth_a_look, or its system reports no limit.
+      // Skip a rank without limits: its part is smaller than worth_a_look, or its system reports no limit.
       if (demand.room.machine_bytes != UINT64_MAX || demand.room.group_bytes != UINT64_MAX)
         demands.push_back({rank, demand.bytes, demand.room});
       continue;
@@ -157,8 +157,8 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool ne
   throw AgreedError(std::move(detail));
 }
 
-/// The deadline of a step that only some ranks of the team wait in. Over the team's schedules it is half the timeout: a
-/// rank whose step times out then still reaches the next collective round within that round's deadline.
+/// The deadline of a step in which only some ranks of the team wait. Over the team's schedules it is half the timeout,
+/// so a rank whose step times out still enters the next collective round before that round's deadline.
 base::Deadline patience(const Fabric& fabric, const base::Exchange& exchange) {
   const bool is_control_plane = &exchange == fabric.exchange.get();
   return base::Deadline::after(is_control_plane ? fabric.timeout : fabric.timeout / 2);
@@ -195,7 +195,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role,
       role != Role::lazy || nodes.size() != nodes_with_area.size() || (team.is_world() && nodes.size() > 1);
   refuse_excess(team, demands, needs_descriptors);
 
-  // Each rank's part of the node's segment: whole pages, so that each rank can populate its own.
+  // Each rank's part of the node's segment consists of whole pages, so that each rank can populate its own part.
   std::size_t total = 0;
   std::size_t my_offset = 0;
   bool wraps = false;
@@ -226,7 +226,7 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role,
       segment = fabric.node_link->share_within(group, segment, deadline).front();
     } catch (...) {
       failure = detail_of_current_exception();
-      return open(team, nullptr, failure, role);  // reports the failure to the other ranks, which also call open
+      return open(team, nullptr, failure, role);  // reports the failure to the other ranks, which call open too
     }
   }
   std::shared_ptr<memory::Allocation> allocation;
@@ -322,7 +322,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   } catch (...) {
     outcome = detail_of_current_exception();
   }
-  // If a rank can't connect to a peer, the window must fail on that peer too.
+  // If a rank can't connect to a peer, the creation must also fail on that peer.
   settle_devices(agree(outcome, helpers));
   peers_ = std::move(peers);
   std::uint64_t smallest = UINT64_MAX;
@@ -407,7 +407,7 @@ std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vect
   Description mine;
   mine.failure = outcome;
   mine.helpers = helpers;
-  // A peer may wait for this rank's part until its own deadline before it enters this round.
+  // A peer may wait for this rank until its own deadline before it enters this round.
   const auto deadline = base::Deadline::after(2 * fabric_->timeout);
   const auto answers = allgather_for(*fabric_, exchange(), encode(mine), deadline);
   std::vector<Description> ranks;
@@ -418,12 +418,12 @@ std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vect
 }
 
 void Core::map_ahead() noexcept {
-  // All ranks have populated their parts. Map the pages here too, so that no put takes a page fault.
+  // All ranks have populated their parts. Map the pages in this process too, so that puts cause no page faults.
   if (role_ == Role::lazy || region_.segment == nullptr || region_.segment->bytes() > map_ahead_max) return;
   try {
     region_.segment->populate(0, region_.segment->bytes());
   } catch (const Error&) {
-    // The owners have created the pages. Without page table entries the first puts are slower.
+    // Not an error: the pages exist. Without page table entries only the first puts are slower.
   }
 }
 
@@ -435,11 +435,11 @@ void Core::close() {
   if (devices_ != nullptr) devices_->close_context();
   std::exception_ptr unheard;
   if (!fabric_->closed()) unheard = meet_to_close(*fabric_, exchange());  // afterwards no peer accesses this part
-  // After a failure the barrier used the control plane. has_failed() is then true on all ranks, also on those that had
-  // reported the failure before.
+  // After a failure the barrier used the control plane. In this case has_failed() is true on all ranks, including those
+  // that had reported the failure before.
   const bool compares = role_ == Role::user && !fabric_->closed() && unheard == nullptr && !exchange().has_failed();
   if (compares) unheard = compare_allocations();
-  // The barrier may have used this window, so this rank's last puts must complete before its channels are destroyed.
+  // The barrier itself may have put into this window. These puts must complete before the channels are destroyed.
   if (team_ != nullptr) flush_all(job_timeout);
   open_ = false;
   if (keeps_team_ != nullptr) --keeps_team_->open_windows;

@@ -25,11 +25,11 @@ std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_r
 
 namespace {
 
-/// Rethrows with the name of the user's call. At a timeout adds the calls that the missing ranks are in.
+/// Rethrows with the name of the user's call. For a timeout it adds the current call of the missing rank.
 [[noreturn]] void throw_for(const Fabric& fabric, const base::Exchange& exchange, const Error& error) {
   ErrorDetail detail = error.detail();
   detail.operation = operation_of(fabric);
-  // The error of a team's own exchange contains it already.
+  // Errors of a team's own exchange already contain it.
   if (&exchange == fabric.exchange.get() && detail.code == Code::timeout && detail.peer >= 0) {
     const std::string others = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");
     if (!others.empty()) detail.message += "; " + others;

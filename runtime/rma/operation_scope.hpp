@@ -14,8 +14,8 @@
 namespace hmc::rma {
 
 /// While it lives, windows and teams that this rank creates or closes belong to the user's call `operation`: the rank's
-/// activity line and error texts name it. Scopes nest; the outermost one counts. The ranks compare `what` and `number`
-/// to detect that they are in different calls.
+/// activity line and error texts name it. Scopes nest; only the outermost scope has an effect. The ranks compare `what`
+/// and `number` to detect a mismatch.
 class OperationScope {
  public:
   OperationScope(Fabric& fabric, const char* operation, base::SetupCall what = base::SetupCall::other,
@@ -61,8 +61,8 @@ inline const char* operation_of(const Fabric& fabric) noexcept {
   return fabric.operation != nullptr ? fabric.operation : "team or window setup";
 }
 
-/// "rank 3 is in allreduce for 2.1 s; ..." for the other ranks of this node among `world_ranks`: this rank can read
-/// only their activity lines. `word`: the text's word for a rank.
+/// "rank 3 is in allreduce for 2.1 s; ..." for those of `world_ranks` that are on this node: this rank can read only
+/// their activity lines. `word`: the text's word for a rank.
 std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word);
 
 // Both are called within an OperationScope.
@@ -71,14 +71,14 @@ std::vector<base::Bytes> allgather_for(const Fabric& fabric, base::Exchange& exc
 void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline deadline,
                  base::Activity activity = base::Activity::setup);
 
-/// The barrier before an object is closed. If an earlier call of the world has failed, its ranks use the control plane
-/// instead, so that all remaining objects are closed in order. Returns that failure if no call has reported it on this
-/// rank yet: the caller throws it after everything is closed. `unheard`: the result of an earlier call.
+/// The barrier before an object is closed. If an earlier call on the world has failed, its ranks use the control plane
+/// for the barrier, so that all remaining objects are closed in order. Returns that failure if no call has reported it
+/// on this rank yet. The caller throws it after all objects are closed. `unheard`: the result of an earlier call.
 [[nodiscard]] std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange,
                                                std::exception_ptr unheard = nullptr);
 
-/// One step of a close that continues despite the failure `unheard`. If the step fails, this throws `unheard`: a peer
-/// may have exited after its call reported that failure, so the step's own error is only a consequence.
+/// One step of a close that continues despite the failure `unheard`. If the step also fails, this throws `unheard`: a
+/// peer may have exited after it reported that failure, so the step's error is only a consequence.
 template <typename Step> void close_step(const std::exception_ptr& unheard, const Step& step) {
   try {
     step();

@@ -19,7 +19,7 @@ base::Status closed_status() noexcept { return base::Status::failure(Code::close
   throw Error(std::move(detail));
 }
 
-/// For a collective: each step restarts the deadline.
+/// Waits for a collective: each step restarts the timeout.
 base::Status await_while_it_moves(rma::Fabric& fabric, const progress::TicketSource& source, int wire,
                                   std::uint64_t ticket, const base::WaitNote& note) noexcept {
   const progress::Background::Waiting waiting(fabric.background);
@@ -37,7 +37,7 @@ base::Status await_while_it_moves(rma::Fabric& fabric, const progress::TicketSou
   }
 }
 
-/// With the caller's timeout, which no step restarts.
+/// Waits with the caller's timeout, which isn't restarted by steps.
 base::Status await_for(rma::Fabric& fabric, const progress::TicketSource* source, int wire, std::uint64_t ticket,
                        const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept {
   if (source == nullptr) return fabric.tickets.await(wire, ticket, note, timeout);
@@ -70,7 +70,7 @@ base::Status Request::look(const rma::Core* window) const noexcept {
 }
 
 void Request::end(const std::shared_ptr<rma::Core>& window, const base::Status& status) {
-  const Request over = take();  // a failed request is also over
+  const Request over = take();  // a failed request also becomes empty
   if (status.ok()) return;
   if (window == nullptr) {
     if (const auto last = over.window_.lock(); last != nullptr && last->fabric().is_forked())
@@ -86,7 +86,7 @@ bool Request::test() {
   const auto window = this->window();
   base::Status status = look(window.get());
   if (status.code == Code::in_progress) {
-    // Reports a rank's death or an abort to a caller that polls and never waits.
+    // Report a rank's failure or an abort to a caller that polls and never waits.
     status = window->fabric().waiter.page().aborted();
     if (status.ok()) return false;
     window->fabric().tickets.abandon(wire_, ticket_);
@@ -105,7 +105,7 @@ void Request::wait(Timeout timeout) {
   if (source != nullptr && !source->is_transfer() && timeout < Timeout::zero()) {
     note.watch = source->watch();
     const base::Status status = await_while_it_moves(fabric, *source, wire_, ticket_, note);
-    if (status.code == Code::timeout) source->expired(ticket_);  // it won't complete
+    if (status.code == Code::timeout) source->expired(ticket_);  // it can no longer complete
     return end(window, status);
   }
   const base::Status status = await_for(fabric, source, wire_, ticket_, note, fabric.resolve(timeout));
@@ -115,7 +115,7 @@ void Request::wait(Timeout timeout) {
 
 void Request::abandon() noexcept {
   const Request over = take();
-  // One rank can't abandon a collective: it continues, and its buffers stay in use.
+  // A single rank can't abandon a collective: it continues, and its buffers stay in use.
   if (const auto window = over.window(); window != nullptr && over.ticket_ != transport::done)
     window->fabric().tickets.abandon(over.wire_, over.ticket_);
 }

@@ -1,4 +1,4 @@
-// SymmetricAllocator: offsets in a window, equal on all ranks that make the same calls.
+// SymmetricAllocator: allocates offsets in a window; they are equal on all ranks that make the same calls.
 #pragma once
 
 #include <cstddef>

@@ -55,10 +55,10 @@ bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
     return devices_->test_until(offset, compare, value);
   }
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
-  require_comparison("test_until", offset, compare);  // checked late: an invalid comparison never holds
+  require_comparison("test_until", offset, compare);  // checked only here: an invalid comparison is never true above
   drive_wires();
   if (holds(load_signal(region_.base + offset), compare, value)) return true;
-  // Reports a rank's death or an abort to a caller that polls and never waits.
+  // Report a rank's failure or an abort to a caller that polls and never waits.
   require(*fabric_, fabric_->waiter.page().aborted(), {"test_until", -1, offset, 8, true});
   return false;
 }
@@ -86,7 +86,7 @@ void Core::fence() {
   for (const int wire : wires_in_use_)
     require(*fabric_, fabric_->wires[static_cast<std::size_t>(wire)]->fence(), {"fence"});
   if (has_devices_) [[unlikely]]
-    devices_->flush("fence", -1, job_timeout);  // later copies of the device aren't ordered after them
+    devices_->flush("fence", -1, job_timeout);  // a device's later copies aren't ordered after them
 }
 
 void Core::flush(int rank, Timeout timeout) {

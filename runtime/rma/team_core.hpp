@@ -19,8 +19,8 @@ class CollectiveState {
   virtual std::exception_ptr close() = 0;
 };
 
-/// Converts between two numberings by world_rank() and rank_of(): team ranks, which windows and collectives take, and
-/// world ranks, which wires, wait notes, statuses and errors use.
+/// world_rank() and rank_of() convert between team ranks, which windows and collectives use, and world ranks, which
+/// wires, wait notes, statuses and errors use.
 class TeamCore : public std::enable_shared_from_this<TeamCore> {
  public:
   /// The world: a rank is its own world rank.
@@ -42,7 +42,7 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
     const auto found = std::find(members_.begin(), members_.end(), world);
     return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
   }
-  /// Whether this rank can load and store in the windows of every member.
+  /// True if this rank can load and store in the windows of every member.
   bool all_direct() const noexcept;
   /// The team's ranks on this rank's node, by world rank.
   std::vector<int> local_ranks() const;
@@ -50,13 +50,13 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
   Fabric& fabric() const noexcept { return *fabric_; }
   const std::shared_ptr<Fabric>& shared_fabric() const noexcept { return fabric_; }
 
-  /// The exchange that creates this team's windows: over the team's schedules. While the team is created it is over the
-  /// parent's schedules; for the world it is the control plane whenever the world has no schedules.
+  /// The exchange for the creation of this team's windows. It uses the team's schedules; during the team's creation it
+  /// uses the parent's schedules. The world uses the control plane while it has no schedules.
   base::Exchange& exchange() const noexcept {
     if (is_world()) return fabric_->world_exchange();
     return exchange_ != nullptr ? *exchange_ : *fabric_->exchange;
   }
-  /// The fabric keeps the world's exchange.
+  /// The fabric stores the world's exchange.
   void use_exchange(std::shared_ptr<base::Exchange> exchange) noexcept {
     (is_world() ? fabric_->over_world : exchange_) = std::move(exchange);
   }

@@ -77,7 +77,8 @@ Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::siz
 
 namespace {
 
-/// Many transfers on one wire, a bounded number of them in flight. If one fails, those still in flight are abandoned.
+/// Executes many transfers on one wire, with a bounded number in flight. If one fails, the transfers in flight are
+/// abandoned.
 class Pipeline {
  public:
   Pipeline(transport::Wire& wire) noexcept : wire_(wire) {}
@@ -176,7 +177,7 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
 }
 
 void Core::put_batch(int rank, std::span<const Put> puts) {
-  // Check all entries before the first byte moves: an invalid batch has no effect.
+  // Check all entries before any transfer, so that an invalid batch has no effect.
   for (const Put& put : puts) check("put_batch", rank, put.offset, put.source, put.bytes);
   const Peer& peer = check("put_batch", rank, 0, nullptr, 0);
   if (peer.direct != nullptr) {

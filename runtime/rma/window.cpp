@@ -27,7 +27,7 @@ rma::TeamCore& open_team(Team& team, const char* operation) {
   return *core;
 }
 
-// Not inline, so that the fast paths save no registers for it.
+// Not inline, so that the fast paths don't save registers for it.
 [[noreturn, gnu::noinline]] void throw_never_created(const char* operation) {
   throw Error(Code::closed, operation, "the window was never created, or was moved from");
 }
@@ -38,7 +38,7 @@ rma::TeamCore& open_team(Team& team, const char* operation) {
   return *core;
 }
 
-/// For calls without the check of a peer, by which verbs detect a fork: throws in a child of fork().
+/// For calls that check no peer: throws in a child of fork(). Verbs detect the fork by their peer check.
 Core& core_here(const std::shared_ptr<Core>& core, const char* operation) {
   Core& here = open_core(core, operation);
   if (here.fabric().is_forked()) base::throw_forked(operation, here.fabric().rank);
@@ -83,7 +83,7 @@ Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::
                   fmt::format("descriptor {}: {}", memfd, std::strerror(errno)));
     if (bytes == 0) throw Error(Code::invalid_argument, "Window::create_over_memfd", "a mapping has at least one byte");
     auto segment = base::Segment::map(std::move(own), bytes, file_offset);
-    segment->populate(0, bytes);  // a file may have holes: out of memory is an error here instead of SIGBUS later
+    segment->populate(0, bytes);  // a file may have holes: report a lack of memory here, not by SIGBUS
     allocation = memory::adopt_segment(std::move(segment), 0, bytes);
   } catch (const Error& error) {
     failure = error.detail();

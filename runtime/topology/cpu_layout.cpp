@@ -30,7 +30,7 @@ Topology load() {
   hwloc_topology_t raw = nullptr;
   if (hwloc.topology_init(&raw) != 0) fail("hwloc_topology_init");
   Topology topology(raw);
-  // Discovery of caches, devices and groups takes time and isn't needed.
+  // The discovery of caches, devices and groups isn't needed and takes time.
   hwloc.topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc.topology_set_type_filter(raw, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc.topology_set_type_filter(raw, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -87,7 +87,7 @@ void add_core(CpuLayout& layout, CpuSet cpus) {
 }
 
 void add_cores(const Topology& topology, CpuLayout& layout) {
-  // Some virtual machines don't report cores: then each CPU counts as a core.
+  // Some virtual machines don't report cores. Then each CPU is treated as a core.
   for (const hwloc_obj_type_t type : {HWLOC_OBJ_CORE, HWLOC_OBJ_PU}) {
     for (const hwloc_obj_t object : objects(topology, type)) add_core(layout, to_set(object->cpuset, layout.allowed));
     if (!layout.cores.empty()) return;

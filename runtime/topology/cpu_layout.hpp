@@ -29,7 +29,7 @@ struct CpuLayout {
   std::vector<NumaNode> numa_nodes;  ///< at least one
 };
 
-/// Queries hwloc, which takes about 10 ms, so a normal start doesn't call it. Throws hmc::Error.
+/// Queries hwloc, which takes about 10 ms. A normal start doesn't call it. Throws hmc::Error.
 CpuLayout load_cpu_layout();
 
 /// For output: "core 3 (cpus 3,67)", "NUMA node 1 (cpus 8-15)", "cpus 0-3".

@@ -22,7 +22,7 @@ CpuSet CpuSet::of(std::initializer_list<int> cpus) {
 
 CpuSet CpuSet::of_this_thread() {
   CpuSet set;
-  // The kernel rejects a mask smaller than its own with EINVAL and doesn't report the needed size.
+  // The kernel rejects a mask that is smaller than its own with EINVAL, and doesn't report the required size.
   for (std::size_t words = 16; words <= most_words; words *= 2) {
     set.words_.assign(words, 0);
     auto* const mask = reinterpret_cast<cpu_set_t*>(set.words_.data());

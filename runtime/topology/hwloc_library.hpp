@@ -5,8 +5,8 @@
 
 namespace hmc::topology {
 
-/// If linked, libhwloc (with libudev) would add 0.2 ms to the start of every rank, and few ranks need the layout. Use
-/// only these functions: hwloc's inline functions call others.
+/// Linking libhwloc (with libudev) would add 0.2 ms to the start of every rank, and few ranks need the layout. Only
+/// these functions may be used: hwloc's inline functions call others.
 struct HwlocLibrary {
   decltype(&::hwloc_topology_init) topology_init;
   decltype(&::hwloc_topology_destroy) topology_destroy;

@@ -1,4 +1,4 @@
-// put, get, signals and atomics by load and store on mapped memory. Windows inline these functions for peers of the
+// put, get, signals and atomics by load and store on mapped memory. Windows inline these functions for peers on the
 // node. The shm wire and the target of active messages call them too, so the conformance suite tests what windows run.
 #pragma once
 
@@ -29,7 +29,7 @@ inline void store_bytes(std::byte* destination, const void* source, std::size_t 
   }
 }
 
-/// get. As store_bytes, source and destination may overlap.
+/// get. Source and destination may overlap, as in store_bytes().
 inline void load_bytes(void* destination, std::byte* source, std::size_t bytes) noexcept {
   if (is_word(source, bytes)) {
     const std::uint64_t word =
@@ -46,7 +46,7 @@ inline void store_signal(std::byte* word, std::uint64_t value) noexcept {
   std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).store(value, std::memory_order_release);
 }
 
-/// A poll of wait_until and test_until. Acquire: pairs with store_signal.
+/// The poll of wait_until and test_until. Acquire: pairs with store_signal.
 inline std::uint64_t load_signal(std::byte* word) noexcept {
   return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
 }

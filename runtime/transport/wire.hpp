@@ -53,10 +53,10 @@ struct Atomic {
 
 /// Memory that one rank registers: its part of a window.
 struct Region {
-  std::byte* base = nullptr;  ///< an address in `type`'s memory; the host may be unable to read it
+  std::byte* base = nullptr;  ///< an address in memory of `type`; the CPU may be unable to access it
   std::size_t bytes = 0;
   MemoryType type = MemoryType::CPU;
-  std::shared_ptr<base::Segment> segment;  ///< where the bytes lie in shareable memory; may be null
+  std::shared_ptr<base::Segment> segment;  ///< the shared memory that contains the bytes; may be null
   std::size_t segment_offset = 0;
 };
 
@@ -83,24 +83,24 @@ struct Capabilities {
 };
 
 /// Access to one peer's region. Created by Wire::connect, lives as long as the window. The destructor abandons the
-/// transfers in flight on it. A verb that fails at once leaves nothing in flight.
+/// transfers in flight on it. If a verb fails at once, no transfer is in flight.
 /// Hot path: noexcept, no allocation in the steady state, bounds checked by the caller (the window).
 /// One thread at a time, the same as its wire.
 class Channel {
  public:
   virtual ~Channel() = default;
-  /// The address of the region's first byte for load and store; null if they can't reach it.
+  /// The address of the region's first byte for load and store; null if this CPU can't access the region.
   virtual std::byte* direct() const noexcept { return nullptr; }
 
   /// The source may be reused when the ticket is done.
   virtual base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept = 0;
-  /// The bytes have arrived when the ticket is done.
+  /// The destination holds the bytes when the ticket is done.
   virtual base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept = 0;
   /// Writes the bytes, then stores the 64-bit `value` at `signal_offset`. A target that loads the value (acquire) also
   /// sees the bytes, and all puts of this rank to this peer before fence().
   virtual base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                   std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept = 0;
-  /// `*result` (may be null if the operation returns nothing) holds the old value when the ticket is done.
+  /// `*result` holds the old value when the ticket is done. `result` may be null if the operation returns nothing.
   virtual base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
                               Ticket& ticket) noexcept = 0;
 };
@@ -129,15 +129,15 @@ class Wire : public progress::WireTickets {
   // ---- set-up
   /// The address by which peers reach this rank; exchanged once when the job starts.
   virtual base::Bytes address() = 0;
-  /// Sets address() of all ranks, by rank; empty for a rank without this wire.
+  /// Sets the addresses of all ranks, indexed by rank; empty for a rank without this wire.
   virtual void know_peers(std::vector<base::Bytes> addresses) = 0;
   virtual Reach reaches(int peer) const = 0;
 
-  /// Registers a region of this rank and returns the key for the peers. Once per window, until deregister_region.
+  /// Registers a region of this rank and returns the key for the peers. Called once per window.
   virtual base::Bytes register_region(const Region& mine) = 0;
-  /// Collective over the ranks of the window: opens the regions of `peers`, the ranks that this wire serves for this
-  /// rank. `keys` has the key of every rank, by rank; an empty key means no region on this wire. `mine` is the region
-  /// that this rank registered. May communicate with the peers; connects on first use.
+  /// Collective over the ranks of the window: creates channels to the regions of `peers`, the ranks that this rank
+  /// reaches by this wire. `keys` holds the keys of all ranks, indexed by rank; an empty key means no region on this
+  /// wire. `mine` is the region that this rank registered. May communicate with the peers; connects on first use.
   virtual std::vector<std::unique_ptr<Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
                                                         std::span<const int> peers, base::Deadline deadline) = 0;
   /// Requires that all peers have destroyed their channels.
@@ -145,12 +145,12 @@ class Wire : public progress::WireTickets {
 
   // ---- direct receive
   /// Until end_receive_into(), puts into this part of this rank's region may write to `receive.to` instead. Returns
-  /// false if the wire doesn't support it. Each byte may be put at most once meanwhile. Not for words that a rank waits
-  /// on.
+  /// false if the wire doesn't support it. Each byte may be put at most once meanwhile. The part must not contain words
+  /// that a rank waits on.
   virtual bool receive_into([[maybe_unused]] const Region& mine, [[maybe_unused]] DirectReceive& receive) noexcept {
     return false;
   }
-  /// Afterwards nothing writes to `receive.to`. Does nothing if `receive` is unknown.
+  /// On return the wire no longer writes to `receive.to`. Does nothing if `receive` is unknown.
   virtual void end_receive_into([[maybe_unused]] const Region& mine, [[maybe_unused]] DirectReceive& receive) noexcept {
   }
 
@@ -158,7 +158,7 @@ class Wire : public progress::WireTickets {
   virtual base::Status fence() noexcept = 0;
   /// peer < 0: all peers.
   virtual base::Status flush(int peer, Ticket& ticket) noexcept = 0;
-  /// Reports that all ranks have ended their use of the wire. Only the destructor follows.
+  /// Called when all ranks have finished with the wire. Only the destructor may follow.
   virtual void all_left() noexcept {}
 };
 

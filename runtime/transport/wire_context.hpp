@@ -1,4 +1,4 @@
-// WireContext: the job data that a wire is constructed from.
+// WireContext: the job's data for the constructor of a wire.
 #pragma once
 
 #include "runtime/base/env.hpp"

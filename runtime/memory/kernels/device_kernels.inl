@@ -1,5 +1,5 @@
 // The device kernels. Compiled by nvcc, hipcc, NVRTC and hipRTC, and by any C++ compiler if the macros below are
-// defined first (tests/fake_drivers/kernel_shim.hpp). So this file includes nothing.
+// defined first (tests/fake_drivers/kernel_shim.hpp). Therefore this file has no includes.
 //
 // Results are bit-identical to collectives/reduce: inputs are combined from left to right, 16-bit and 8-bit floats in
 // f32 and rounded once; every NaN becomes the positive quiet NaN. Compile without contraction of floats.
@@ -9,7 +9,7 @@
 #define HMC_AT(pointer) (pointer)
 #define HMC_THREAD (static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x)
 #define HMC_THREADS (static_cast<unsigned long long>(gridDim.x) * blockDim.x)
-// Conversions between a number and its bits. NVRTC and hipRTC have no memcpy for it.
+// Conversions between a number and its bits. NVRTC and hipRTC have no memcpy for this.
 #define HMC_BITS_OF_FLOAT(value) __float_as_uint(value)
 #define HMC_FLOAT_OF_BITS(bits) __uint_as_float(bits)
 #define HMC_BITS_OF_DOUBLE(value) static_cast<unsigned long long>(__double_as_longlong(value))
@@ -68,7 +68,7 @@ struct Float64 {
   HMC_DEVICE static double or_bits(double a, double b) { return of(bits_of(a) | bits_of(b)); }
   HMC_DEVICE static double and_bits(double a, double b) { return of(bits_of(a) & bits_of(b)); }
 };
-/// Types whose operations are in f32. A NaN is made canonical before it is encoded.
+/// Types whose operations are executed in f32. A NaN is converted to the canonical NaN before it is encoded.
 struct Narrow {
   typedef float Work;
   static constexpr bool is_float = true;
@@ -257,8 +257,8 @@ template <typename T, typename I> struct Pair {
   I index;
 };
 template <typename T> HMC_DEVICE bool is_negative(T v) { return v < T(0) || (v == T(0) && T(1) / v < T(0)); }
-/// Whether `a` precedes `b`. NaN is first. Then for maxloc: descending, +0 before -0. For minloc: ascending, -0 before
-/// +0.
+/// True if `a` precedes `b`. NaN is first. Then the order is descending with +0 before -0 (maxloc), or ascending with
+/// -0 before +0 (minloc).
 template <typename T, bool is_float> HMC_DEVICE bool beats(T a, T b, bool largest) {
   if constexpr (is_float) {
     if (a != a || b != b) return b == b;

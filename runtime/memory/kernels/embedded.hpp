@@ -1,4 +1,4 @@
-// Kernels embedded in the library by the build: always their source; their binaries if nvcc or hipcc was found.
+// Kernels that the build embeds in the library: always the source, and the binaries if nvcc or hipcc was found.
 #pragma once
 
 #include <hmc/types.hpp>
@@ -9,7 +9,7 @@ namespace hmc::memory {
 const char* kernels_source() noexcept;
 /// The binary for that vendor: a CUDA fat binary or a bundle of HIP code objects; null if this build has none.
 const void* embedded_kernels(MemoryType type) noexcept;
-/// Empty if embedded_kernels(type) isn't null; else the reason.
+/// Empty if embedded_kernels(type) isn't null, otherwise the reason.
 const char* why_no_embedded_kernels(MemoryType type) noexcept;
 
 }  // namespace hmc::memory

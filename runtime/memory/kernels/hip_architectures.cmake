@@ -1,5 +1,5 @@
-# Sets `found` to the HMC_HIP_ARCHITECTURES that hipcc can compile for. Each is tried once with a one-line kernel.
-# `why` is set to the reason if there are none.
+# Sets `found` to the HMC_HIP_ARCHITECTURES that hipcc can compile for. Each is tested once with a one-line kernel. If
+# there are none, sets `why` to the reason.
 function(hip_architectures found why)
   set(${found} "" PARENT_SCOPE)
   if(NOT HMC_HIP_KERNELS)
@@ -11,7 +11,7 @@ function(hip_architectures found why)
     set(${why} "there was no hipcc" PARENT_SCOPE)
     return()
   endif()
-  # The cached result is valid for these.
+  # The cached result is valid for these values.
   set(tried "${HMC_HIPCC};${HMC_HIP_ARCHITECTURES}")
   if(NOT "${tried}" STREQUAL "${HMC_HIPCC_TRIED}")
     set(folder ${CMAKE_CURRENT_BINARY_DIR}/hipcc_trial)

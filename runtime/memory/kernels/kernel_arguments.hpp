@@ -8,7 +8,7 @@ namespace hmc::memory {
 
 /// As in collectives/reduce: outs[j][i] = ins[0][i] op ins[1][i] op ...
 struct ReduceArguments {
-  static constexpr int most = 64;  ///< maximum of inputs and of outputs
+  static constexpr int most = 64;  ///< maximum number of inputs, and of outputs
   const void* ins[most];
   void* outs[most];
   std::int32_t in_count;

@@ -1,5 +1,5 @@
-// Ascend. A thread has no device until it sets one. If the caller had none, HMC leaves its device set. Sharing between
-// processes isn't used yet: its keys need a list of the importers' pids.
+// Ascend. A thread has no current device until it sets one. If the caller had none, HMC's device stays set. Sharing
+// between processes isn't used yet, because its keys need a list of the importers' pids.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct PointerAttributes {
   int type;  ///< location_*
   unsigned page_size;
   unsigned reserved[4];
-  char room[64];  ///< for fields that later versions add
+  char room[64];  ///< reserved for fields of later versions
 };
 
 struct Api {
@@ -102,7 +102,7 @@ class AclVendor final : public Vendor {
     previous = nullptr;
     entered_.store(device, std::memory_order_relaxed);
     int current = -1;
-    // An error means that this thread has no device yet: then there is nothing to restore.
+    // An error means that this thread has no device yet, so no device must be restored.
     const bool had = api_.get_device(&current).ok();
     if (had && current == device) return {api_.set_device.name(), 0};
     if (had) previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current) + 1);
@@ -168,10 +168,10 @@ class AclVendor final : public Vendor {
   const GateCalls& gates() const noexcept override { return gates_; }
 
  private:
-  /// The query may fail on a thread without a device. Then it is repeated on the device that HMC entered last.
+  /// The query may fail on a thread without a device. In this case it is repeated on the device that HMC entered last.
   bool ask(const void* address, PointerAttributes& attributes) const noexcept {
     if (api_.pointer(address, &attributes).ok()) return true;
-    const int entered = entered_.load(std::memory_order_relaxed);  // relaxed: any device that was entered will do
+    const int entered = entered_.load(std::memory_order_relaxed);  // relaxed: any entered device is valid
     int current = -1;
     if (entered < 0 || api_.get_device(&current).ok()) return false;
     const OnDevice here(*this, entered);
@@ -185,7 +185,7 @@ class AclVendor final : public Vendor {
   }
   void start() {
     Answer answer = api_.init(nullptr);
-    if (answer.code == error_repeat_initialize) answer.code = 0;  // the program has initialized the library already
+    if (answer.code == error_repeat_initialize) answer.code = 0;  // the program has already initialized the library
     unsigned count = 0;
     if (answer.ok()) answer = api_.device_count(&count);
     if (!answer.ok()) why_not_ = fmt::format("{} answered {}", answer.call, answer.code);

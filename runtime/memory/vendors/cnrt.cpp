@@ -25,7 +25,7 @@ struct PointerAttributes {
   void* host_pointer;
   int cache_mode;
   void* base;
-  char room[64];  ///< for fields that later versions add
+  char room[64];  ///< reserved for fields of later versions
 };
 
 struct Api {
@@ -88,7 +88,7 @@ class CnrtVendor final : public Vendor {
     const char* const text = api_.error_name.raw()(static_cast<int>(code));
     return text == nullptr ? "" : text;
   }
-  // By name, because CNRT 5 changed the numbers but not these parts of the names. In CNRT 6.14 cnrtErrorNoMem is 100100
+  // By name: CNRT 5 changed the numbers, but not these parts of the names. In CNRT 6.14 cnrtErrorNoMem is 100100
   // and cnrtErrorSysNoMem is 100010.
   bool means_out_of_memory(long code) const noexcept override { return names(code, "NoMem") || names(code, "NO_MEM"); }
 

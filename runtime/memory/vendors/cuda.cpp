@@ -168,7 +168,7 @@ class CudaKernels final : public KernelCalls {
 class CudaGates final : public WordGates {
  public:
   explicit CudaGates(const Api& api) : api_(api) {}
-  /// Call with a context current.
+  /// A context must be current.
   void free_words() noexcept {
     for (void* const block : blocks_) (void)api_.free_host(block);
     blocks_.clear();
@@ -178,7 +178,7 @@ class CudaGates final : public WordGates {
   }
 
  private:
-  static constexpr std::size_t line = 64, block_bytes = 65536;  // many words: pinning may wait for running work
+  static constexpr std::size_t line = 64, block_bytes = 65536;  // many words: pinning may wait for work
   Answer device(int&) const noexcept override { return {}; }
   Answer make(std::vector<Word>& words) const override {
     void* block = nullptr;
@@ -241,7 +241,7 @@ class CudaVendor final : public Vendor {
   bool means_out_of_memory(long code) const noexcept override { return code == error_out_of_memory; }
 
   Answer enter(int device, void*& previous) const noexcept override {
-    previous = nullptr;  // contexts form a stack: leave() only pops
+    previous = nullptr;  // contexts form a stack, so leave() only pops
     void* context = nullptr;
     if (const Answer answer = context_of(context, device); !answer.ok()) return answer;
     return api_.push_context(context);
@@ -352,7 +352,7 @@ class CudaVendor final : public Vendor {
   }
 
   /// Retains the primary context at first use, because a context takes hundreds of megabytes of a device.
-  /// An invalid device number fails as in the driver: later code indexes by it without a check.
+  /// An invalid device number fails as in the driver, because later code uses it as an index without a check.
   Answer context_of(void*& context, int device) const noexcept {
     if (device < 0 || device >= count_) return {api_.retain_context.name(), error_invalid_device};
     const std::scoped_lock lock(mutex_);

@@ -1,4 +1,4 @@
-// AMD, and Hygon's DTK, whose library has another file name and the same functions.
+// AMD, and Hygon's DTK, whose library has the same functions under another file name.
 #include <fmt/format.h>
 
 #include <array>
@@ -26,7 +26,7 @@ class HipIpc final : public IpcCalls {
     IpcMemHandle theirs;
     std::memcpy(&theirs, handle.bytes, sizeof theirs);
     const Answer answer = api_.ipc_open(&address, theirs, ipc_lazy_peer_access);
-    if (answer.code != error_invalid_value) return answer;  // a version accepts only its own value of the flag
+    if (answer.code != error_invalid_value) return answer;  // each version accepts only its own value of the flag
     return api_.ipc_open(&address, theirs, ipc_lazy_peer_access_older);
   }
   Answer close(void* address) const noexcept override { return api_.ipc_close(address); }
@@ -54,7 +54,7 @@ class HipVmm final : public VmmCalls {
  public:
   HipVmm(const HipApi& hip, int version) : hip_(hip), version_(version) {}
 
-  // The attribute for this differs between versions, so the trial decides whether a device supports it.
+  // The device attribute for this differs between versions, so the trial determines whether a device supports it.
   std::string why_not(int) const override {
     if (version_ < version_of(6, 0)) return "before ROCm 6 the properties of its memory were laid out otherwise";
     return hip_.create && hip_.import_handle && hip_.set_access ? "" : "the library has no virtual memory management";
@@ -75,7 +75,7 @@ class HipVmm final : public VmmCalls {
     return hip_.export_handle(&fd, to_native(handle), handle_posix_fd, 0);
   }
   Answer import_fd(VmmCalls::Handle& handle, int fd) const noexcept override {
-    // Before ROCm 7.1 the call takes the address of the descriptor, since then the descriptor itself.
+    // Before ROCm 7.1 the function takes the address of the descriptor, since 7.1 the descriptor itself.
     void* const os_handle =
         version_ >= version_of(7, 1) ? reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)) : &fd;
     void* made = nullptr;
@@ -107,7 +107,7 @@ class HipKernels final : public KernelCalls {
   std::string why_not() const override {
     return hip_.load_module && hip_.get_function && hip_.launch ? "" : "the library has no hipModuleLoadData";
   }
-  std::string architecture(int) const override { return {}; }  // hipRTC takes the current device's
+  std::string architecture(int) const override { return {}; }  // hipRTC uses the current device's
   Answer load(void*& module, const void* image) const noexcept override { return hip_.load_module(&module, image); }
   Answer unload(void* module) const noexcept override { return hip_.unload_module(module); }
   Answer function(void*& function, void* module, const char* name) const noexcept override {
@@ -142,7 +142,7 @@ class HipGates final : public WordGates {
   }
 
  private:
-  static constexpr int at_once = 64;  // many words: allocating may wait for streams
+  static constexpr int at_once = 64;  // many words at once, because an allocation may wait for streams
   Answer device(int& device) const noexcept override { return api_.get_device(&device); }
   Answer make(std::vector<Word>& words) const override {
     Word word;
@@ -205,7 +205,7 @@ class HipVendor final : public RuntimeVendor {
   }
   PointerKind kind_of(const PointerAttributes& attributes) const noexcept override {
     if (attributes.is_managed != 0) return PointerKind::managed;
-    // Since ROCm 6 the numbers equal CUDA's. Before, 0 was the host and 1 a device.
+    // Since ROCm 6 the numbers equal CUDA's. In earlier versions 0 is the host and 1 a device.
     const int shift = version_ >= version_of(6, 0) ? 0 : 1;
     const int type = attributes.type + shift;
     return type == 2   ? PointerKind::device

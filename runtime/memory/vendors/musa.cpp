@@ -1,5 +1,5 @@
-// Moore Threads. Sharing between processes isn't used yet: the runtime can't report the start of an allocation, which
-// HMC needs to compute the offset for an IPC handle.
+// Moore Threads. Sharing between processes isn't used yet: HMC needs the start of an allocation for the offset of an
+// IPC handle, and the runtime doesn't report it.
 #include <fmt/format.h>
 
 #include "runtime/memory/vendors/runtime_vendor.hpp"

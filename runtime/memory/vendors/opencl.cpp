@@ -21,7 +21,7 @@ struct Device {
   Object context = nullptr;
 };
 
-/// A stream stops at a user event until the host sets it complete.
+/// A stream waits for a user event until the host completes the event.
 class EventGate final : public Gate {
  public:
   explicit EventGate(const Api& api) : api_(api) {}
@@ -37,7 +37,7 @@ class EventGate final : public Gate {
   }
   const Object& event() const noexcept { return event_; }
   void open() noexcept override {
-    // Relaxed: only decides which call is the first. The library orders the memory accesses.
+    // Relaxed: it only determines which call is the first. The library orders the memory accesses.
     if (!is_open_.exchange(true, std::memory_order_relaxed)) (void)api_.set_event(event_, complete);
   }
 
@@ -67,7 +67,7 @@ class EventGates final : public GateCalls {
   const Api& api_;
 };
 
-/// The device of enter(): OpenCL has no current device of its own.
+/// The device of enter(). OpenCL itself has no current device.
 thread_local int current_device = 0;
 
 class OpenClVendor final : public Vendor {
@@ -187,7 +187,7 @@ class OpenClVendor final : public Vendor {
     return answer;
   }
 
-  // OpenCL creates an event when it is recorded, so the handle of an HMC event is a box that holds the current one.
+  // OpenCL creates an event when it is recorded, so the handle of an HMC event is a box with the current OpenCL event.
   struct Box {
     Object event = nullptr;
   };

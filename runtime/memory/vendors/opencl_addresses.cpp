@@ -20,7 +20,8 @@ void* OpenClAddresses::add(void* buffer, std::size_t bytes, int device) noexcept
     return nullptr;
   }
   const auto start = reinterpret_cast<std::uintptr_t>(address);
-  // Relaxed: a thread that looks up this address got it after these stores, by itself or through synchronization.
+  // Relaxed: a thread that looks up this address has received it after these stores, so the stores happen before its
+  // loads.
   if (start < lowest_.load(std::memory_order_relaxed)) lowest_.store(start, std::memory_order_relaxed);
   if (start + span > end_.load(std::memory_order_relaxed)) end_.store(start + span, std::memory_order_relaxed);
   return address;

@@ -13,14 +13,14 @@ namespace hmc::memory {
 class OpenClAddresses {
  public:
   struct Place {
-    void* buffer = nullptr;  ///< null: the address isn't in a range of HMC's
+    void* buffer = nullptr;  ///< null: the address isn't in any range of HMC
     std::size_t offset = 0;
     std::size_t left = 0;  ///< bytes from the address to the buffer's end
     int device = -1;
   };
   /// Null if out of addresses or host memory.
   void* add(void* buffer, std::size_t bytes, int device) noexcept;
-  /// Returns the buffer for release by the caller; null if `address` isn't the start of a range.
+  /// Returns the buffer, which the caller releases; null if `address` isn't the start of a range.
   void* remove(void* address) noexcept;
   Place find(const void* address) const noexcept;
 

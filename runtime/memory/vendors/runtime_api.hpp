@@ -16,7 +16,7 @@ using Handle = void*;
 
 // Sources of the numbers: hip/hip_runtime_api.h (compared with HIP 5.2's if it is installed) and, for MUSA's codes
 // musaErrorMemoryAllocation and musaErrorNotReady, driver_types.h of MUSA 4.1. MUSA's flags, copy kinds and memory
-// types equal CUDA's, because its compiler accepts CUDA programs by renaming.
+// types equal CUDA's, because its compiler accepts CUDA programs with renamed calls.
 inline constexpr int error_invalid_value = 1;
 inline constexpr int error_out_of_memory = 2;
 inline constexpr int error_not_ready = 600;  // not 34 (CUDA before version 10): that is musaErrorStubLibrary
@@ -26,7 +26,7 @@ inline constexpr unsigned host_alloc_portable = 1;
 inline constexpr unsigned host_register_portable = 1;
 inline constexpr unsigned attach_global = 1;
 inline constexpr unsigned ipc_lazy_peer_access = 1;
-inline constexpr unsigned ipc_lazy_peer_access_older = 0;  // HIP 5.2's; which later version changed it isn't published
+inline constexpr unsigned ipc_lazy_peer_access_older = 0;  // HIP 5.2's; the version that changed it is unknown
 inline constexpr int to_device = 1, to_host = 2, within = 3;
 inline constexpr int allocation_pinned = 1;
 inline constexpr int handle_posix_fd = 1;
@@ -36,7 +36,8 @@ inline constexpr int granularity_recommended = 1;
 inline constexpr unsigned signal_memory = 2;
 inline constexpr unsigned wait_until_past = 0;
 
-/// `type` and `device` have the same layout in every version of both. Only HIP's `is_managed` is read besides.
+/// `type` and `device` have the same layout in every version of both. The only other field that is read is HIP's
+/// `is_managed`.
 struct PointerAttributes {
   int type;
   int device;
@@ -44,7 +45,7 @@ struct PointerAttributes {
   void* host_pointer;
   int is_managed;  ///< HIP only
   unsigned allocation_flags;
-  char room[64];  ///< for fields that later versions add
+  char room[64];  ///< reserved for fields of later versions
 };
 struct IpcMemHandle {
   char reserved[64];

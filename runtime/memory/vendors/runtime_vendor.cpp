@@ -30,7 +30,7 @@ std::string RuntimeVendor::code_name(long code) const {
   return text == nullptr ? "" : text;
 }
 
-// `previous` holds the caller's device + 1, so that null means: nothing to restore.
+// `previous` holds the caller's device + 1; null means that no device must be restored.
 Answer RuntimeVendor::enter(int device, void*& previous) const noexcept {
   previous = nullptr;
   int current = -1;

@@ -1,5 +1,5 @@
-// AmWire's progress: the link's callbacks, progress by the owner and by the progress thread, and when that thread may
-// sleep.
+// AmWire's progress: the link's callbacks, progress by the owner and by the progress thread, and the sleep of that
+// thread.
 #include <utility>
 
 #include "runtime/progress/nudge.hpp"
@@ -10,9 +10,8 @@ namespace hmc::transport::am {
 
 namespace {
 
-/// Above this number of records in use a rank that issues a verb first makes progress, so that memory stays in
-/// proportion to what the network accepts. That time is limited: if a peer accepts nothing, the number grows by ten per
-/// second.
+/// If more records are in use, a rank that issues a verb first makes progress, which bounds the memory in use. The time
+/// for this is limited: if a peer accepts no messages, the number grows by ten per second.
 constexpr std::size_t most_sending = 4096;
 constexpr std::int64_t longest_help_ns = 100'000'000;
 
@@ -49,20 +48,20 @@ void AmWire::arrived(const Message& message) noexcept {
 }
 
 int AmWire::progress_locked() noexcept {
-  // Only once: a rank that waits checks its condition before it polls the network again.
+  // Calls progress() once: a waiting rank checks its condition before it polls the network again.
   const std::uint64_t news = news_;
   const int came = link_->progress();
   int happened = 0;
   do {
     peers_.reap();  // first: while it waits, the link may release messages, which no later event reports
-    // Alternate, so that neither this rank's transfers nor its answers to others use up all slots of the link.
+    // Alternate, so that neither this rank's transfers nor its answers use all slots of the link.
     const bool answers_first = (++turn_ & 1) == 0;
     if (answers_first) happened += target_.answer();
     happened += peers_.pump();
     if (!answers_first) happened += target_.answer();
   } while (peers_.any_failed());
   // A received message may belong to a nonblocking operation that was started while the rank computes: nudge the
-  // background thread that drives it.
+  // background thread that progresses it.
   news_ += static_cast<std::uint64_t>(happened);
   if (news_ != news && options_.waiter != nullptr)
     progress::nudge(options_.waiter->page().doorbell(options_.waiter->local_index()));
@@ -84,7 +83,7 @@ void AmWire::relieve() noexcept {
 bool AmWire::owner_sleeps() const noexcept {
   if (options_.waiter == nullptr || !options_.waiter->sleeps()) return false;
   const base::Waiter& waiter = *options_.waiter;
-  // Relaxed: a hint; a stale value costs one nap.
+  // Relaxed: a hint; a stale value costs one short sleep.
   return waiter.page().sleepers().load(std::memory_order_relaxed) != 0;
 }
 
@@ -92,18 +91,18 @@ bool AmWire::arm() noexcept {
   bool armed = false;
   {
     const std::lock_guard guard(lock_);
-    // A link may report an event only once, so handle the events that are already there.
+    // A link may report an event only once, so handle all pending events first.
     const std::uint64_t news = news_;
     came_while_arming_ = link_->progress();
     thread_asleep_ = came_while_arming_ == 0 && !peers_.could_pump() && link_->arm();
     armed = thread_asleep_;
     if (news_ == news) return armed;
   }
-  tell_of_it();  // now: while the owner makes progress, serve() is deferred, and the owner finds no news any more
+  tell_of_it();  // at once: while the owner makes progress, serve() is deferred
   return armed;
 }
 
-/// Wakes the owner, which may sleep until this event, and the background thread of nonblocking operations.
+/// Wakes the owner, which may sleep until this event, and the background thread of non-blocking operations.
 void AmWire::tell_of_it() const noexcept {
   if (options_.waiter == nullptr) return;
   options_.waiter->ring(options_.waiter->local_index());

@@ -14,9 +14,9 @@ namespace hmc::transport::am {
 
 namespace {
 
-/// Time limit for the link to release memory that answers are read from.
+/// Time limit for the link to release the memory from which it reads answers.
 constexpr std::int64_t longest_deregister_ns = 1'500'000'000;
-/// Time limit for a peer to receive what the link holds of an abandoned put: at most about 2 MiB.
+/// Time limit for a peer to receive the bytes of an abandoned put that the link holds, at most about 2 MiB.
 constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
 constexpr std::int64_t longest_close_ns = 500'000'000;
 
@@ -67,10 +67,10 @@ AmWire::AmWire(const Options& options, std::unique_ptr<Link> link)
 AmWire::~AmWire() {
   thread_.reset();
   const std::int64_t limit = base::now_ns() + longest_close_ns;
-  while (target_.owes() && base::now_ns() < limit)  // answers to ranks that still wait
+  while (target_.owes() && base::now_ns() < limit)  // send pending answers to ranks that wait for them
     if (progress_locked() == 0) ::sched_yield();
   peers_.close();
-  // Before the records that it reads and the objects that it calls are destroyed.
+  // Must precede the destruction of the records that the link reads and of the objects that it calls.
   link_->leave(all_left_);
 }
 
@@ -186,13 +186,13 @@ base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t 
     if (opened == done) return no_memory(to.peer);
   }
   Peer& peer = peers_.at(to.peer);
-  // The progress thread sends held puts if no other call does. If it sleeps, waking it would cost more than a separate
-  // message.
+  // If no other call sends held puts, the progress thread does. If that thread sleeps, don't hold: a wake-up costs more
+  // than a separate message.
   const bool hold = last.kind == Kind::put && opened == done && !thread_asleep_;
   const base::Status status = peers_.post(peer, last, source, bytes, opened, hold);
   peer.asked = peer.posted;
   if (!status.ok()) {
-    progress_locked();  // closes the connection to the peer: the link releases the earlier chunks
+    progress_locked();  // closes the connection to the peer, so the link releases the earlier chunks
     tickets_.drop(opened);
   } else if (tickets_.find(opened) != nullptr) {
     ticket = opened;
@@ -257,8 +257,8 @@ void AmWire::reclaim(Ticket ticket, std::int64_t limit) noexcept {
     const Tickets::Transfer* const transfer = tickets_.known(ticket);
     return transfer != nullptr && transfer->sending > 0;
   };
-  // The link can't take a message back, and copying each put beforehand would cost too much. So wait until the network
-  // has taken the bytes; after the limit, close the connection.
+  // The link can't cancel a message, and copying each put beforehand would cost too much. So wait until the network has
+  // accepted the bytes; after the limit, close the connection.
   while (held() && base::now_ns() < limit) progress_locked();
   if (held()) {
     Peer& peer = peers_.at(tickets_.known(ticket)->peer);

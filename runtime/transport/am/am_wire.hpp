@@ -25,22 +25,22 @@ namespace hmc::transport::am {
 struct Options {
   int rank = 0;
   int size = 1;
-  /// The progress thread wakes the owner through it; null: no owner sleeps. Must outlive the wire.
+  /// The progress thread wakes the owner through it; null: the owner never sleeps. Must outlive the wire.
   const base::Waiter* waiter = nullptr;
   base::Log log{};
 };
 
 Options options_of(const WireContext& context);
 
-/// The target's CPU executes every verb: by its progress thread, which starts with the first register_region(), or by
-/// the rank itself while it waits. Connects on first use. README.md states the guarantees.
+/// The target's CPU executes every verb: on the target's progress thread, or in the target rank's own waits. The first
+/// register_region() starts the progress thread. Connects on first use. README.md states the guarantees.
 ///
 /// One lock covers the link and all state. The owner (the rank's thread) takes it for every verb and tries to take it
 /// for progress; the progress thread takes it while it serves.
 class AmWire final : public Wire, private LinkUser {
  public:
   AmWire(const Options& options, std::unique_ptr<Link> link);
-  /// Closes its connections; takes at most 2.5 seconds if peers are gone.
+  /// Closes its connections. If peers have exited, this takes at most 2.5 seconds.
   ~AmWire() override;
 
   std::string_view name() const noexcept override { return link_->traits().name; }
@@ -55,40 +55,40 @@ class AmWire final : public Wire, private LinkUser {
   std::vector<std::unique_ptr<transport::Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
                                                            std::span<const int> peers,
                                                            base::Deadline deadline) override;
-  /// Afterwards no message accesses the region, and its key is invalid; takes at most two seconds.
+  /// On return no message accesses the region, and its key is invalid. Takes at most two seconds.
   void deregister_region(const Region& mine) noexcept override;
 
   bool receive_into(const Region& mine, DirectReceive& receive) noexcept override;
   void end_receive_into(const Region& mine, DirectReceive& receive) noexcept override;
   int progress() noexcept override;
   base::Status test(Ticket ticket) noexcept override { return tickets_.test(ticket, lock_); }
-  /// Afterwards the wire neither reads nor writes the transfer's local memory. If the peer doesn't receive the bytes of
-  /// a put within a second, the connection to that peer is closed.
+  /// On return the wire neither reads nor writes the transfer's local memory. If the peer doesn't receive the bytes of
+  /// a put within one second, the wire closes the connection to that peer.
   void abandon(Ticket ticket) noexcept override;
-  /// No operation: the target executes the messages of one sender in the order of sending.
+  /// A no-op: the target executes the messages of one sender in the order of sending.
   base::Status fence() noexcept override { return {}; }
   base::Status flush(int peer, Ticket& ticket) noexcept override;
   void all_left() noexcept override { all_left_ = true; }
 
   // ---- state, for tests
   const Link& link() const noexcept { return *link_; }
-  /// Messages of strangers, and requests of the job's ranks for unregistered regions.
+  /// Counts messages from outside the job, and requests of the job's ranks for unregistered regions.
   Target::Refusals refusals() noexcept;
   /// High-water mark of records in use: verbs in the queues and messages held by the link.
   std::size_t records() noexcept;
   std::size_t receives() noexcept;
-  /// True if small puts are held, so that the next verb may join them.
+  /// True if small puts are held back, to be joined with the next verb into one message.
   bool holds_back() noexcept;
   /// Messages sent to a rank so far.
   std::uint64_t messages_to(int rank) noexcept;
-  /// Messages to a rank that the link still holds.
+  /// Messages to a rank that the link hasn't released yet.
   std::uint32_t in_flight(int rank) noexcept;
 
   // ---- for the progress thread
   /// Incremented by each progress() of the owner.
   std::uint64_t driven() const noexcept { return driven_.load(std::memory_order_relaxed); }
   bool owner_sleeps() const noexcept;
-  /// True: there is nothing to do before the next event, and no put is held until awake().
+  /// Returns true if there is nothing to do before the next event. Then no put is held back until awake().
   bool arm() noexcept;
   void awake() noexcept;
   int serve() noexcept;
@@ -112,7 +112,7 @@ class AmWire final : public Wire, private LinkUser {
   base::Status ready(const Channel& to) noexcept;
   /// Removes the unsent rest of a transfer from the queue; messages held by the link remain.
   void give_up(Ticket ticket) noexcept;
-  /// Waits until the link no longer reads memory for a transfer. After `limit` it closes the connection.
+  /// Waits until the link no longer reads the transfer's memory. Closes the connection after `limit`.
   void reclaim(Ticket ticket, std::int64_t limit) noexcept;
   base::Status write(const Channel& to, const void* source, std::uint64_t bytes, const Message& last,
                      Ticket& ticket) noexcept;
@@ -129,7 +129,7 @@ class AmWire final : public Wire, private LinkUser {
   Peers peers_;
   Target target_;
   unsigned turn_ = 0;
-  // Relaxed: a hint to the progress thread that the owner makes progress; it publishes no data.
+  // Relaxed: it only tells the progress thread that the owner makes progress; it publishes no data.
   std::atomic<std::uint64_t> driven_{0};
   bool thread_asleep_ = true;  // also before the thread starts
   int came_while_arming_ = 0;

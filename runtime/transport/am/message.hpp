@@ -12,12 +12,12 @@ enum class Kind : std::uint8_t {
   put_signal,  ///< data at `offset`, then the word `second` at offset `first`
   get,         ///< `first` bytes from `offset`
   atomic,      ///< operand `first`, compare `second`
-  flush,       ///< answered after all requests before it were executed; the answer returns `first`
+  flush,       ///< answered after all earlier requests are executed; the answer returns `first`
   // answers, to the origin of the request
   got,      ///< data at `offset` of the destination
   result,   ///< the old value in `first`
   flushed,  ///< `first` of the flush
-  refused,  ///< the request names no registered region of this rank, or exceeds it
+  refused,  ///< the request's region isn't registered at this rank, or the request exceeds it
 };
 
 /// The header of every message, in the byte order that all ranks of a job share.
@@ -27,7 +27,7 @@ struct Message {
   std::uint8_t op = 0;  ///< AtomicOp
   std::uint8_t width = 0;
   std::uint8_t wants_result = 0;
-  std::uint64_t secret = 0;    ///< the receiving wire's; a message without it is from a stranger
+  std::uint64_t secret = 0;    ///< of the receiving wire; a message without it isn't from this job
   std::uint64_t sequence = 0;  ///< counts the messages from origin to this target, from 0
   std::uint64_t region = 0;    ///< index of the target's region
   std::uint64_t nonce = 0;     ///< of the region's key
@@ -44,10 +44,10 @@ static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 80);
 /// Incremented with every change to Message. A rank refuses peers with another version.
 inline constexpr std::uint8_t protocol_version = 3;
 
-/// Up to this size the bytes are copied behind the header, and a put completes locally at once.
+/// Data up to this size is copied after the header, so the put completes locally at once.
 inline constexpr std::uint64_t inline_bytes = 1024;
 
-/// Small verbs to one peer are joined into one message up to this size.
+/// Small verbs to one peer are joined into one message of at most this size.
 inline constexpr std::uint64_t joined_bytes = 4096;
 
 }  // namespace hmc::transport::am

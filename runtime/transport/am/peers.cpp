@@ -21,7 +21,7 @@ namespace {
 
 /// Time limit for each of the two steps of close().
 constexpr std::int64_t longest_goodbye_ns = 1'000'000'000;
-/// Time limit for the link to release what it holds for a closed connection.
+/// Time limit for the link to release the messages of a closed connection.
 constexpr std::int64_t longest_burial_ns = 200'000'000;
 
 }  // namespace
@@ -60,7 +60,7 @@ base::Status Peers::ready(Peer& peer) noexcept {
 
 bool Peers::join(Peer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept {
   Sending* const last = peer.last;
-  // A verb whose data isn't copied has a ticket, so nothing can be joined to it.
+  // A verb whose data isn't copied has a ticket, so no verb can be joined to it.
   if (last == nullptr || last->ticket != done || last->bytes + sizeof(Message) + bytes > joined_bytes) return false;
   if (!std::exchange(last->joined, true)) last->message.bytes = last->bytes;
   last->source = last->data;
@@ -149,7 +149,7 @@ base::Status Peers::send_first(Peer& peer) noexcept {
 
 int Peers::pump() noexcept {
   int count = 0;
-  // Backwards: a queue that becomes empty is removed from the list.
+  // Iterates backwards, because a queue that becomes empty is removed from the list.
   for (std::size_t i = queued_.size(); i-- > 0;) {
     Peer& peer = at(queued_[i]);
     for (; peer.failure.ok() && peer.first != nullptr && has_room(peer); ++count) (void)send_first(peer);
@@ -208,7 +208,7 @@ base::Status Peers::connect(Peer& peer) noexcept {
 
 Sending* Peers::take(Peer& peer, const Message& message) noexcept {
   if (free_.empty()) {
-    // The only allocation: a message for which no record is free.
+    // The only allocation: no record is free.
     auto record = std::unique_ptr<Sending>(new (std::nothrow) Sending);
     if (record == nullptr) return nullptr;
     try {
@@ -241,7 +241,7 @@ void Peers::finish(Sending& record, base::Status status) noexcept {
   if (status.ok()) tickets_.advance(ticket, 1);
   give_back(record);
   if (!status.ok()) fail(peer, base::Status::failure(Code::peer_failed, status.what, peer.rank, status.sys_errno));
-  // Failed only now that the link no longer reads its memory; reap() fails the transfers that have no message in
+  // The transfer fails only when the link no longer reads its memory. reap() fails the transfers without a message in
   // flight.
   if (was_last && !peer.failure.ok()) tickets_.fail(ticket, peer.failure);
 }
@@ -263,7 +263,7 @@ void Peers::fail_readers(const Regions::Registered& region, base::Status status)
 }
 
 void Peers::reap() noexcept {
-  // By index: more peers may fail while the link releases messages.
+  // Iterates by index, because more peers may fail while the link releases messages.
   for (std::size_t i = 0; i < failed_.size(); ++i) reap(at(failed_[i]));
   failed_.clear();
 }
@@ -271,7 +271,7 @@ void Peers::reap() noexcept {
 void Peers::reap(Peer& peer) noexcept {
   unqueue(peer.rank, done);
   peer.connected = false;
-  link_.disconnect(peer.rank, true);  // also if only the peer has connected: it must see that the connection is closed
+  link_.disconnect(peer.rank, true);  // also if only the peer connected, so that it sees the close
   const std::int64_t limit = base::now_ns() + longest_burial_ns;
   while (peer.in_flight > 0 && base::now_ns() < limit) (void)link_.progress();
   if (peer.in_flight > 0)
@@ -291,7 +291,7 @@ void Peers::wait_closing(std::int64_t limit_ns) noexcept {
 
 void Peers::close() noexcept {
   if (std::exchange(closed_, true)) return;
-  // Windows were flushed before, so at most answers are left to deliver. A lost or stuck peer must not block this rank.
+  // Windows were flushed before, so only answers remain to be sent. A lost or stuck peer must not block this rank.
   reap();
   const std::int64_t limit = base::now_ns() + longest_goodbye_ns;
   while (sending() > 0 && base::now_ns() < limit) {
@@ -300,7 +300,7 @@ void Peers::close() noexcept {
     pump();
   }
   for (Peer& peer : peers_) {
-    // Only a peer that doesn't receive what is sent is cut off; the others get all of it.
+    // Disconnect at once only the peers that don't receive their messages; the others receive all of them.
     const bool at_once = peer.in_flight > 0 || peer.first != nullptr;
     if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);
     disconnect(peer, at_once);

@@ -1,4 +1,4 @@
-// Peers: the state of each peer of one wire, and sending to them.
+// Peers: the state and the send queue of each peer of one wire.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct Peer {
   std::uint64_t sent = 0;                  ///< messages to the peer
   std::uint64_t received = 0;              ///< messages from the peer
   std::uint64_t posted = 0;                ///< verbs for the peer; each is one or more messages
-  std::uint64_t asked = 0;                 ///< `posted` after the last verb that a flush must cover
+  std::uint64_t asked = 0;                 ///< the value of `posted` after the last verb that a flush must cover
   std::uint64_t flushed = 0;               ///< the first `flushed` verbs are visible at the peer
   bool distrusted = false;                 ///< its messages were malformed or out of order: all later ones are dropped
-  std::vector<Regions::Key> refused_puts;  ///< regions for which it refused a put since the last flush
+  std::vector<Regions::Key> refused_puts;  ///< regions for which the peer refused a put since the last flush
   std::uint32_t in_flight = 0;             ///< messages that the link holds
-  Sending* first = nullptr;                ///< the queue of posted verbs that aren't handed to the link
+  Sending* first = nullptr;                ///< the queue of posted verbs that the link hasn't accepted yet
   Sending* last = nullptr;
   Peers* owner = nullptr;
 };
@@ -72,9 +72,10 @@ class Peers {
   const Peer& at(int rank) const noexcept { return peers_[static_cast<std::size_t>(rank)]; }
 
   /// Posts a verb: sends it at once if has_room(), otherwise queues it for pump(). Data up to inline_bytes is copied;
-  /// larger data stays in use until the ticket was advanced once per chunk. The last chunk is `message`; earlier chunks
-  /// are plain puts.
-  /// `hold`: the verb may wait for the next verb to that peer, or for pump(), to be joined into one message.
+  /// larger data stays in use until the ticket has been advanced once per chunk. The last chunk is sent as `message`;
+  /// earlier chunks are plain puts.
+  /// `hold`: the verb may be held back until the next verb to that peer or until pump(), so that both are joined into
+  /// one message.
   base::Status post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
                     bool hold = false) noexcept;
   /// Sends one message now; the caller has checked has_room(). `reading` is the region that contains the data: its
@@ -100,13 +101,13 @@ class Peers {
   std::size_t records() const noexcept { return records_.size(); }
 
   void fail(Peer& peer, base::Status status) noexcept;
-  /// Fails the peers that are being sent bytes of `region`, which must become free.
+  /// Fails every peer to which a message with bytes of `region` is in flight, so that `region` can be released.
   void fail_readers(const Regions::Registered& region, base::Status status) noexcept;
   /// For each peer that failed since the last call: closes its connection, waits until the link has released its
-  /// messages, then fails its transfers. Not from the link's callbacks.
+  /// messages, then fails its transfers. Must not be called from the link's callbacks.
   void reap() noexcept;
   bool any_failed() const noexcept { return !failed_.empty(); }
-  /// Closes all connections; returns when that is done, or after two seconds. Only the first call has an effect.
+  /// Closes all connections; returns when they are closed, or after two seconds. Only the first call has an effect.
   void close() noexcept;
 
   // ---- called for the link's events
@@ -138,8 +139,8 @@ class Peers {
   std::vector<Peer> peers_;
   std::vector<int> queued_;  // ranks with a nonempty queue
   std::vector<int> failed_;  // for reap()
-  // All records. Their number is the highest number in use at once; above a few thousand a rank that issues a verb
-  // first makes progress for a while (AmWire::relieve).
+  // All records, as many as were ever in use at once. Above a few thousand in use, a rank that issues a verb first
+  // makes progress for a while (AmWire::relieve).
   std::vector<std::unique_ptr<Sending>> records_;
   std::vector<Sending*> free_;
   bool closed_ = false;

@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::microseconds;
 constexpr microseconds first_nap{50};
-/// The longest delay for a peer when the owner has just stopped making progress.
+/// This is the longest delay of a peer's request after the owner stops making progress.
 constexpr microseconds longest_nap{1000};
 constexpr std::chrono::nanoseconds forever{-1};
 
@@ -58,7 +58,7 @@ void ProgressThread::run() noexcept {
     if (armed && !sleep(true, forever)) return;
     wire_.awake();
     leave_it_to_the_owner(driven);
-    // arm() can return false with nothing to do for this thread (a connection attempt): don't spin on that.
+    // During a connection attempt arm() returns false although this thread has no work: sleep instead of spinning.
     if (wire_.serve() == 0 && !armed && !sleep(false, first_nap)) return;
   }
 }

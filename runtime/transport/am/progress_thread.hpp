@@ -12,8 +12,8 @@ namespace hmc::transport::am {
 
 class AmWire;
 
-/// Sleeps in poll until the link has an event. A rank that waits makes progress itself, without the cost of scheduling
-/// a thread. Meanwhile this thread only checks at intervals whether the rank still does.
+/// Sleeps in poll until the link has an event. A waiting rank makes progress itself, which avoids a thread switch.
+/// Meanwhile this thread only checks periodically whether the rank still makes progress.
 class ProgressThread {
  public:
   ProgressThread(AmWire& wire, int event_fd);

@@ -11,21 +11,21 @@
 
 namespace hmc::transport::am {
 
-/// Numbers the regions for their keys. The same memory registered twice is one region with a use count. Threads: under
-/// AmWire's lock.
+/// Assigns each region an index, which is part of its key. Memory that is registered twice is one region with a use
+/// count. Threads: under AmWire's lock.
 class Regions {
  public:
   struct Registered {
     std::byte* base = nullptr;
     std::uint64_t bytes = 0;
-    /// New for every registration, and sent only to the ranks that get the key. So an old key doesn't match a new
-    /// region in the same slot, and a stranger's message matches no region.
+    /// New for every registration, and sent only to the ranks that receive the key. An old key therefore doesn't match
+    /// a new region in the same slot, and a message from outside the job matches no region.
     std::uint64_t nonce = 0;
     int uses = 0;
     std::vector<DirectReceive*> receives;
     std::uint64_t sending = 0;  ///< messages in flight that the link reads from this region
   };
-  /// The identification of a region in a peer's request.
+  /// Identifies a region in a peer's request.
   struct Key {
     std::uint64_t index = 0;
     std::uint64_t nonce = 0;
@@ -36,7 +36,7 @@ class Regions {
   Key add(std::byte* base, std::uint64_t bytes) {
     std::size_t index = slots_.size();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      // A slot with messages in flight stays with the old region.
+      // A slot with messages in flight isn't reused.
       if (slots_[i].uses == 0 && slots_[i].sending == 0) index = i;
       if (slots_[i].uses == 0 || slots_[i].base != base || slots_[i].bytes != bytes) continue;
       ++slots_[i].uses;

@@ -13,7 +13,7 @@ namespace hmc::transport::am {
 
 namespace {
 
-/// Number of refused regions to remember. A program that continues after more is broken anyway.
+/// Maximum number of refused regions that are recorded. A program that exceeds it is broken anyway.
 constexpr std::size_t most_refused = 256;
 
 /// True for powers of two: log with decreasing frequency, so that a flood of messages doesn't fill the log.
@@ -22,7 +22,7 @@ bool worth_a_line(std::uint64_t count) noexcept { return (count & (count - 1)) =
 }  // namespace
 
 bool Target::admit(const Message& message) noexcept {
-  // First of all, and before it counts as a message of that rank.
+  // Checked first, before the message is counted as one of that rank.
   if (!knows(message)) {
     refuse_stranger();
     return false;
@@ -47,7 +47,7 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
       log_.error("{}: message {} from rank {} isn't whole", peers_.traits().name, message.sequence, peer.rank);
       distrust(peer, "its messages aren't whole");
     }
-  } catch (const std::bad_alloc&) {  // of the lists of answers: the requesting peer fails
+  } catch (const std::bad_alloc&) {  // no memory for the list of answers: the requesting peer fails
     peers_.fail(peer, base::Status::failure(Code::out_of_memory, "no memory for an answer", peer.rank));
   }
 }
@@ -55,7 +55,7 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
 bool Target::begin(const Message& message) noexcept {
   if (!admit(message)) return false;
   if (message.kind == Kind::put || message.kind == Kind::put_signal || message.kind == Kind::got) {
-    base::store_fence();  // as in do_put: after all earlier stores, on every CPU
+    base::store_fence();  // as in do_put: orders the coming stores after all earlier ones
     return true;
   }
   Peer& peer = peers_.at(static_cast<int>(message.origin));
@@ -136,7 +136,7 @@ bool Target::receive_all(Message message, const std::byte* data, std::uint64_t l
   const std::uint32_t origin = message.origin;
   for (;;) {
     if (message.bytes > left) return false;
-    message.origin = origin;  // joined messages are of the same rank, whatever they contain
+    message.origin = origin;  // joined messages come from the same rank; their own origin field isn't trusted
     if (message.kind < Kind::got)
       carry_out(message, data, message.bytes);
     else
@@ -206,7 +206,7 @@ void Target::do_atomic(const Message& message) {
                      message.op <= static_cast<std::uint8_t>(AtomicOp::fetch_xor);
   Regions::Registered* const region = sound ? regions_.find(key_of(message), message.offset, message.width) : nullptr;
   if (region == nullptr) return refuse(message);
-  // By this CPU, so that it is atomic with the atomics of this node's ranks on the word.
+  // This CPU executes it, so it is atomic with the atomics of this node's ranks on the same word.
   const Atomic atomic{static_cast<AtomicOp>(message.op), message.width, message.first, message.second};
   const std::uint64_t old = apply_atomic(atomic, region->base + message.offset);
   if (message.wants_result != 0) reply(message, Kind::result).message.first = old;
@@ -281,8 +281,8 @@ void Target::take_refusal(const Message& message) {
     log_.error("{}: rank {} hasn't registered a region that this rank requested ({} such refusals)",
                peers_.traits().name, rank, refusals_.own);
   tickets_.fail(message.ticket, base::Status::failure(Code::error, "the peer hasn't registered that region", rank));
-  // No transfer waits for a small put: the next flush reports the refusal, and so does the next verb to that region.
-  // Everything else continues.
+  // No transfer waits for a small put. The next flush and the next verb to that region report the refusal. All other
+  // operations continue.
   std::vector<Regions::Key>& puts = peers_.at(rank).refused_puts;
   if (message.ticket == done && ways_.contains({rank, message.region, message.nonce}) &&
       std::find(puts.begin(), puts.end(), key_of(message)) == puts.end())
@@ -305,13 +305,14 @@ bool Target::was_refused(int peer, const Regions::Key& region) const noexcept {
 }
 
 int Target::answer() noexcept {
-  // The lists don't grow meanwhile: sending may deliver only answers (to this rank itself), and these need no answer.
+  // The lists don't grow during the loop: sending may deliver only answers to this rank itself, and an answer needs no
+  // answer.
   int count = 0;
   for (Due& due : due_) {
     Peer& peer = peers_.at(due.rank);
     for (; due.first < due.answers.size() && peers_.has_room(peer); ++count)
       if (send_part(peer, due.answers[due.first])) ++due.first;
-    // Erase the sent entries, but not after each one.
+    // Erase the sent entries in batches, not one by one.
     if (due.first > 64 && due.first > due.answers.size() / 2) {
       due.answers.erase(due.answers.begin(), due.answers.begin() + static_cast<std::ptrdiff_t>(due.first));
       due.first = 0;

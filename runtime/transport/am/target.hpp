@@ -14,13 +14,13 @@
 
 namespace hmc::transport::am {
 
-/// Requests change memory at once, in the order of arrival. answer() sends the answers afterwards, while has_room():
-/// a link's callback must not connect, and a large get must not queue all its bytes at once.
+/// Executes requests at once, in the order of arrival. answer() sends the answers afterwards, while has_room(), because
+/// a link's callback must not connect and a large get must not queue all its bytes at once.
 /// A message's fields are used only after a check against this wire's secret, and then against the registered regions
 /// or the transfers in flight. Threads: under AmWire's lock.
 ///
-/// A refused message is dropped, counted and logged. A stranger's message has no other effect. A message of a rank of
-/// the job fails its transfer, or ends that rank's access to the region.
+/// A refused message is dropped, counted and logged. A message from outside the job has no other effect. The refusal of
+/// a request of a rank of the job fails its transfer at the origin, and that rank's later verbs to the region.
 class Target {
  public:
   struct Refusals {
@@ -36,7 +36,7 @@ class Target {
   bool knows(const Message& message) const noexcept {
     return message.secret == secret_ && message.origin < static_cast<std::uint32_t>(peers_.count());
   }
-  // The same in steps, for a large message whose bytes the link reads to their destination itself: see LinkUser.
+  // The steps of receive() for a large message whose bytes the link reads directly to their destination: see LinkUser.
   bool begin(const Message& message) noexcept;
   LinkUser::Place place(const Message& message, std::uint64_t at) noexcept;
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept;
@@ -46,11 +46,11 @@ class Target {
   /// Sends the pending answers, while has_room(); returns the number of messages.
   int answer() noexcept;
   bool owes() const noexcept { return !due_.empty(); }
-  /// Answers that read this region aren't sent any more; the origins of their requests get a refusal.
+  /// Cancels the pending answers that read this region; the origins of their requests get a refusal.
   void forget(const Regions::Registered& region) noexcept;
   Refusals refusals() const noexcept { return refusals_; }
-  /// A channel to a peer's region was created, or ended. A refusal that arrives after the last channel ended is
-  /// ignored: a rank that drops a team with transfers in flight may do so before its peers do. May throw bad_alloc.
+  /// Count the channels to a peer's region. A refusal that arrives after the last channel ended is ignored, because a
+  /// rank may drop a team with transfers in flight before its peers do. May throw bad_alloc.
   void begin_way(int peer, const Regions::Key& region);
   void end_way(int peer, const Regions::Key& region) noexcept;
   /// True if the peer has reported that it hasn't registered the region.
@@ -78,8 +78,8 @@ class Target {
   /// True if the message has the secret and is the next one from a rank of this job.
   bool admit(const Message& message) noexcept;
   Regions::Registered* region_of_put(const Message& message) noexcept;
-  /// The direct receive that covers byte `offset` of a region, or null. Reduces `bytes` to the length for which it
-  /// holds.
+  /// The direct receive that covers byte `offset` of a region, or null. Reduces `bytes` to the length for which the
+  /// result is valid.
   static DirectReceive* receive_at(Regions::Registered& region, std::uint64_t offset, std::uint64_t& bytes) noexcept;
   static void raise(const Regions::Registered& region, const Message& message) noexcept;
   void do_put(const Message& message, const std::byte* data, std::uint64_t bytes);

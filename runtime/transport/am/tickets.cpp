@@ -7,7 +7,7 @@ namespace hmc::transport::am {
 Ticket Tickets::open(const Transfer& transfer) noexcept {
   if (free_.empty()) {
     try {
-      // First, so that neither the push below nor release() allocates.
+      // Reserve first, so that neither the push below nor release() allocates.
       if (free_.capacity() < slots_.size() + 1) free_.reserve(2 * slots_.size() + 16);
       slots_.add();
     } catch (const std::bad_alloc&) {

@@ -40,7 +40,7 @@ class Tickets {
   Transfer* known(Ticket ticket) noexcept;
   /// The next transfer of `channel` at or after slot `index`, which moves past it; `done` after the last.
   Ticket next_of(const void* channel, std::size_t& index) const noexcept;
-  /// `amount` more has completed; frees the slot when nothing is left.
+  /// Records that `amount` more parts or bytes have completed; frees the slot when the transfer is complete.
   void advance(Ticket ticket, std::uint64_t amount) noexcept;
   void fail(Ticket ticket, base::Status status) noexcept;
   /// Frees the slot of a transfer that couldn't be started or was abandoned.
@@ -62,7 +62,7 @@ class Tickets {
     base::Status status;
     Transfer transfer;
   };
-  /// Slots with stable addresses, in blocks, each twice as long as the one before. Only grows.
+  /// Slots with stable addresses, in blocks. Each block is twice as long as the previous block. Only grows.
   class Slots {
    public:
     Slots() = default;
@@ -91,7 +91,7 @@ class Tickets {
    private:
     static constexpr std::size_t first = 64;  // slots in the first block
     static constexpr unsigned first_bits = 7;
-    std::array<std::atomic<Slot*>, 26> blocks_{};  // more slots than a ticket can number
+    std::array<std::atomic<Slot*>, 26> blocks_{};  // all slots that a 32-bit index can address, except 64
     std::atomic<std::size_t> size_{0};
   };
   static std::uint32_t index_of(Ticket ticket) noexcept { return static_cast<std::uint32_t>(ticket); }

@@ -14,7 +14,7 @@ extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
 
 namespace hmc::transport::am {
 
-/// The socket provides this order, between processes and between ranks of one process. TSan doesn't follow bytes
+/// The socket provides this order between processes, and between ranks of one process. TSan doesn't follow bytes
 /// through the kernel, nor into a library that isn't built with TSan. No effect in other builds. One address per
 /// sending rank, so that messages of different ranks aren't ordered.
 class TsanOrder {
@@ -36,8 +36,9 @@ class TsanOrder {
 #endif
 };
 
-/// During its lifetime TSan ignores this thread's reads, which it does for the kernel. The answer to a message may
-/// arrive, and the memory may be reused, before the send call returns. Only the socket provides this order.
+/// During its lifetime TSan ignores this thread's reads: TSan's interceptors perform them on behalf of the kernel. The
+/// answer to a message may arrive, and the memory may be reused, before the send call returns. TSan can't see that the
+/// socket orders these accesses.
 class KernelReads {
  public:
 #ifdef HMC_TSAN

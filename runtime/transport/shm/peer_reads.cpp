@@ -14,13 +14,13 @@ using base::Status;
 
 namespace {
 
-/// Differs between processes, so that a process number of another PID namespace is detected.
+/// Differs between processes, so a process id from another PID namespace is detected.
 std::uint64_t draw_nonce(const void* self, std::int32_t process) noexcept {
   const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   return (now ^ reinterpret_cast<std::uintptr_t>(self)) * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(process);
 }
 
-/// Scope 0: processes of the same user may read. Without Yama the file doesn't exist.
+/// ptrace_scope 0: processes of the same user may read. Without Yama the file doesn't exist.
 bool yama_confines() noexcept {
   const int file = ::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
@@ -41,8 +41,9 @@ void* pointer(std::uint64_t address) noexcept { return reinterpret_cast<void*>(s
 
 PeerReads::PeerReads(std::string_view wish) noexcept
     : wanted_(wants(wish)), forced_(wish == "read"), process_(::getpid()), nonce_(draw_nonce(this, process_)) {
-  // Under Yama's scope 1 a process must permit others to read it. The permission lasts and holds for all processes of
-  // the user: only on request. In other scopes the call has no effect or fails, which is no error.
+  // With Yama's ptrace_scope 1 a process must permit other processes to read its memory. The permission is permanent
+  // and holds for all processes of the user, so it is set only on request. With other values the call has no effect or
+  // fails, which isn't an error.
   if (wish == "allow") ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 

@@ -9,16 +9,17 @@
 
 namespace hmc::transport {
 
-/// What a process publishes so that its peers can test whether they can read its memory.
+/// Published by a process, so that its peers can test whether they can read its memory.
 struct ReadProbe {
   std::uint64_t address = 0;  ///< of `nonce` in the memory of `process`
   std::uint64_t nonce = 0;
   std::int32_t process = 0;
 };
 
-/// The owner takes no part in a read. The system may refuse it (Yama, seccomp, a process of another user or namespace):
-/// the caller tests each peer once, before the first read. If Yama restricts ptrace, no process tests, because the
-/// kernel logs each attempt; HMC_COLL_PRIVATE=allow permits peers to read. Constant after construction: any thread.
+/// A read doesn't involve the process that owns the memory. The kernel may refuse reads (Yama, seccomp, another user or
+/// namespace), so the caller tests each peer once before the first read. If Yama restricts ptrace, no process tests,
+/// because the kernel logs each attempt; HMC_COLL_PRIVATE=allow permits the reads. Constant after construction; any
+/// thread.
 class PeerReads {
  public:
   /// `wish`: the value of HMC_COLL_PRIVATE; empty means auto.
@@ -35,9 +36,9 @@ class PeerReads {
   /// HMC_COLL_PRIVATE=read: reads are used wherever they work, even where staging is faster.
   bool forced() const noexcept { return forced_; }
 
-  /// Tests the first and the last byte of own memory. False for some mappings of device memory.
+  /// Tests the first and the last byte of this process's memory range. False for some mappings of device memory.
   bool is_readable(const void* memory, std::size_t bytes) const noexcept;
-  /// Copies `bytes` at `address` of `process` to `to`. `peer`: the world rank that a failure names.
+  /// Copies `bytes` at `address` of `process` to `to`. `peer`: the world rank for the failure status.
   static base::Status read(std::int32_t process, std::uint64_t address, void* to, std::size_t bytes, int peer) noexcept;
 
  private:

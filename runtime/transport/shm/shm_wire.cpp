@@ -75,7 +75,7 @@ struct Place {
   Mapping mapping;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t share = 0;  ///< number drawn for this window, used if segments must be shared
+  std::uint64_t share = 0;  ///< number of the exchange for this window, used if segments must be passed
 };
 
 base::Bytes encode(const Place& place) {
@@ -131,7 +131,7 @@ base::Bytes ShmWire::register_region(const Region& mine) {
 std::vector<std::unique_ptr<Channel>> ShmWire::connect(const Region& mine, std::span<const base::Bytes> keys,
                                                        std::span<const int> peers, base::Deadline deadline) {
   if (peers.empty()) return {};
-  // The window's ranks on this node serve each other and have the same keys, so they take the same branch.
+  // The window's ranks on this node are each other's peers and have the same keys, so all take the same branch.
   base::ShareGroup group{{peers.begin(), peers.end()}, 0};
   std::sort(group.members.begin(), group.members.end());
   bool one_segment = true;

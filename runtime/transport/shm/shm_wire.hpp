@@ -1,4 +1,4 @@
-// The shm wire: the ranks of one node map each other's memory; a put is a copy.
+// The shm wire: the ranks of one node map each other's memory. A put is a memory copy.
 #pragma once
 
 #include "runtime/base/node_link.hpp"

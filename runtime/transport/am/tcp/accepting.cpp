@@ -1,4 +1,4 @@
-// TcpLink's accepting side: accepted connections, connections without a descriptor, and connections that send nothing.
+// The passive side of TcpLink: accepted connections, the spare descriptor, and connections that don't prove their rank.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -18,9 +18,9 @@ namespace {
 
 /// Limit of connections of unknown rank, in addition to one for each rank.
 constexpr std::size_t most_strangers = 64;
-/// Limit of connections accepted in a row, before other connections are served.
+/// Maximum number of consecutive accepts before other connections are served.
 constexpr int most_accepted = 64;
-/// How long the listener is disabled if there is no descriptor or memory.
+/// Time for which the listener is disabled when no descriptor or memory is free.
 constexpr std::int64_t deaf_ns = 100'000'000;
 /// Time limit for the first message on the spare descriptor. A rank sends it as soon as it is connected.
 constexpr std::int64_t spare_ns = 500'000'000;
@@ -59,7 +59,7 @@ int TcpLink::accept_all() noexcept {
 
 void TcpLink::accept_by_spare(int error) noexcept {
   const std::uint64_t count = ++turned_away_;
-  if ((count & (count - 1)) == 0)  // with decreasing frequency, so that repeated attempts don't fill the log
+  if ((count & (count - 1)) == 0)  // log with decreasing frequency, so that repeated attempts don't fill the log
     log_.error("tcp: no descriptor is left for {} connections: {}", count,
                error == ENFILE ? "the system's table of open files is full" : "raise the limit (ulimit -n)");
   spare_error_ = error;
@@ -89,13 +89,13 @@ void TcpLink::free_spare() noexcept {
 }
 
 void TcpLink::report_no_descriptor(int error) const noexcept {
-  // The peer would wait until its deadline, for an answer or for a connection from this rank.
+  // Otherwise the peer would wait until its timeout for an answer or a connection from this rank.
   if (waiter_ == nullptr) return;
   try {
     waiter_->page().raise_abort(
         Code::peer_failed, rank_,
         fmt::format("rank {}: no descriptor is left for a connection: {}", rank_, base::descriptor_limit(error)));
-  } catch (const std::bad_alloc&) {  // on this rank the status reports it
+  } catch (const std::bad_alloc&) {  // this rank reports the failure by its status
   }
 }
 
@@ -119,12 +119,12 @@ void TcpLink::open_ears() noexcept {
   deaf_until_ = good ? 0 : base::now_ns() + deaf_ns;
 }
 
-/// If there are more connections of unknown rank than ranks could need, the oldest is closed.
+/// Closes the oldest connection of unknown rank if there are more of them than the ranks can need.
 void TcpLink::drop_strangers() noexcept {
   const auto nobody = [](const auto& connection) { return !connection->dead() && connection->rank() < 0; };
   if (static_cast<std::size_t>(std::ranges::count_if(connections_, nobody)) <= by_rank_.size() + most_strangers) return;
   Connection& oldest = **std::ranges::find_if(connections_, nobody);
-  if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // its first message had arrived unread
+  if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // its first message had arrived, but wasn't read
   user_->stranger();
   lose(oldest, "it hasn't said who it is");
 }

@@ -20,7 +20,7 @@ namespace {
 /// Limits the size of a rank's address.
 constexpr std::size_t most_ips = 6;
 
-/// Equal for two ranks that reach each other by loopback. 0 if unknown: then no two ranks are treated as such.
+/// Equal for two ranks that reach each other by loopback. 0 if unknown: then the ranks don't assume that they do.
 std::uint64_t loopback_number() noexcept {
   const std::uint64_t machine = base::machine_id(), network = base::network_namespace();
   return machine == 0 || network == 0 ? 0 : machine ^ (network * 0x100000001b3ULL);

@@ -21,7 +21,7 @@ struct Ip {
 };
 
 struct Address {
-  /// Equal for two processes that share a kernel and a network namespace, so that loopback connects them.
+  /// Equal for two processes in one network namespace of one kernel; loopback connects them.
   std::uint64_t machine = 0;
   std::uint16_t port = 0;
   std::vector<Ip> ips;  ///< of interfaces that are up, without loopback
@@ -34,7 +34,7 @@ std::optional<Address> decode(base::ByteView bytes);
 
 enum class Distance : std::uint8_t {
   machine,  ///< loopback
-  network,  ///< in the network of one of this machine's interfaces
+  network,  ///< in the same IP network as one of this machine's interfaces
   further,
 };
 /// Distance to the other end of a connection.
@@ -45,9 +45,9 @@ struct Candidate {
   socklen_t length = 0;
   Distance distance = Distance::further;
 };
-/// Best first. On one machine: only loopback. Otherwise: the addresses in a network that both have, then the others. An
-/// address that both machines have leads back to this machine. Like loopback it is tried last, and only if one of the
-/// machine numbers is unknown.
+/// The addresses to try, best first. On one machine this is only loopback. Otherwise it is the addresses in a common IP
+/// network, then the others. An address that both machines have leads back to this machine. Such an address and
+/// loopback are tried last, and only if one of the machine numbers is unknown.
 std::vector<Candidate> candidates(const Address& mine, const Address& theirs);
 std::string text_of(const Candidate& candidate);
 

@@ -24,10 +24,10 @@ using base::Status;
 
 namespace {
 
-/// Limit of consecutive reads of one connection, before others are served.
+/// Maximum number of consecutive reads from one connection before others are served.
 constexpr int reads_in_a_turn = 4;
-/// A message of this size ends the round: the rank that waits for it may set a direct receive for the next one
-/// (Wire::receive_into).
+/// A message of at least this size ends the round: the rank that waits for it may register a direct receive for the
+/// next message (Wire::receive_into).
 constexpr std::uint64_t ends_a_turn = 32 * 1024;
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
@@ -48,7 +48,7 @@ void prepare(int fd, Distance distance, Bbr bbr) noexcept {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   std::array<char, 16> control{};
   socklen_t length = control.size();
-  // Linux allows every process to choose reno.
+  // Linux allows reno for unprivileged processes.
   if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control.data(), &length) == 0 &&
       prefers_reno({control.data(), length}, distance, bbr))
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -167,7 +167,7 @@ Connection::Outcome Connection::read_once(am::LinkUser& user, std::vector<std::b
     parts[count++] = {wasted ? waste.data() : place.to, of_large};
     asked += of_large;
   }
-  // The next frame may begin after the last byte of a large one.
+  // This read may also return the start of the next frame, after the last byte of the large frame.
   if (!large_ || of_large == message_.bytes - at_) {
     parts[count++] = {buffer_.data() + end_, buffer_.size() - end_};
     asked += buffer_.size() - end_;
@@ -210,7 +210,7 @@ bool Connection::take_frames(am::LinkUser& user) noexcept {
     Message message;
     std::memcpy(&bytes, buffer_.data() + begin_, sizeof bytes);
     std::memcpy(&message, buffer_.data() + begin_ + sizeof bytes, sizeof message);
-    // Check first: the message has the secret, and its origin is the rank of this connection.
+    // Before the message is used: it must have the secret, and its origin must be the rank of this connection.
     if (!user.knows(message)) return false;
     const int origin = static_cast<int>(message.origin);
     if (rank_ < 0) rank_ = origin;
@@ -226,7 +226,7 @@ bool Connection::take_frames(am::LinkUser& user) noexcept {
     begin_ += header_bytes + bytes;
     user.received(message, data, bytes);
   }
-  // The rest, a part of a frame, moves to the front, where the whole frame has space.
+  // Move the incomplete frame to the front of the buffer, so that the whole frame fits.
   if (begin_ == end_) {
     begin_ = end_ = 0;
   } else if (begin_ > 0) {
@@ -241,7 +241,7 @@ bool Connection::begin_large(am::LinkUser& user, const Message& message, std::si
   if (!user.begins(message)) return false;
   large_ = true;
   message_ = message;
-  // Not all of the message is here: it doesn't fit into the buffer.
+  // The buffer holds only a part of the message, because the message is larger than the buffer.
   for (at_ = 0; at_ < there;) {
     const am::LinkUser::Place place = user.place(message_, at_);
     const std::uint64_t part = std::min<std::uint64_t>(place.bytes, there - at_);

@@ -1,4 +1,4 @@
-// Connection: one socket to a peer, with its partly written and partly read frames.
+// Connection: one socket to a peer, with the state of its partially sent and received frames.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace hmc::transport::tcp {
 
-/// Time limits for a connection attempt: for each address while there is another one to try, and for the last one. TCP
-/// repeats its SYN after 1, 3, 7 and 15 seconds.
+/// Time limits for connection attempts: `last_ns` for the last address, `each_ns` for each of the others. TCP repeats
+/// its SYN after 1, 3, 7 and 15 seconds.
 struct Patience {
   std::int64_t each_ns = 3'000'000'000;
   std::int64_t last_ns = 30'000'000'000;
@@ -22,19 +22,19 @@ struct Patience {
   std::int64_t call_ns = 1'000'000;
 };
 
-/// replace: a socket to a near peer whose congestion control is bbr uses reno. keep: it stays bbr.
+/// replace: sockets to near peers use reno instead of bbr. keep: they keep bbr.
 enum class Bbr : std::uint8_t { replace, keep };
 
-/// The bytes on the socket are frames: a length, a Message, and as many bytes as the length says (contiguous in
-/// Sending). A small frame is received into a buffer and reported complete; the bytes of a large one are read directly
-/// to their destination. Threads: under AmWire's lock.
+/// The socket carries frames: a length, a Message, and as many data bytes as the length states (contiguous in Sending).
+/// A small frame is received into a buffer and reported complete; the bytes of a large one are read directly to their
+/// destination. Threads: under AmWire's lock.
 class Connection {
  public:
   enum class Outcome : std::uint8_t {
     idle,    ///< no bytes were available
-    moved,   ///< bytes were read; no more are available, or enough for this round
+    moved,   ///< bytes were read; no more are available, or the limit of this round is reached
     more,    ///< bytes were read; more may be available
-    ended,   ///< the peer has closed the connection, or it broke
+    ended,   ///< the peer closed the connection, or the connection failed
     strange  ///< the bytes are not a frame of this job
   };
 
@@ -51,12 +51,12 @@ class Connection {
   std::string describe() const;
 
   // ---- connecting
-  /// Waits a short time for a connection from the peer, before the first attempt.
+  /// Delays the first attempt for a short time, in which the peer may connect.
   void await_call() noexcept;
   bool awaits_call() const noexcept { return !open_ && !dead_ && next_way_ == 0; }
-  /// Starts an attempt with the next address; false: there is none left, and error() is that of the last one.
+  /// Starts an attempt with the next address. Returns false if all addresses were tried; error() is the last attempt's.
   bool connect_next() noexcept;
-  /// After the socket became writable: true if it is connected.
+  /// Called when the socket became writable. Returns true if it is connected.
   bool connected() noexcept;
   bool overdue(std::int64_t now) const noexcept { return !open_ && !dead_ && now >= connect_until_; }
   void timed_out() noexcept;
@@ -66,7 +66,7 @@ class Connection {
   // ---- writing
   bool writes() const noexcept { return current_ != nullptr; }
   am::Sending* current() const noexcept { return current_; }
-  /// Starts to write `record`. ok: all of it is written; in_progress: a part; otherwise the failure.
+  /// Starts to write `record`. Returns ok if all of it is written, in_progress if a part is, or the failure.
   base::Status write(am::Sending& record) noexcept;
   /// Keeps the record for write_on().
   void hold(am::Sending& record) noexcept {
@@ -78,13 +78,13 @@ class Connection {
   /// Drops the current record and returns it; null if there is none.
   am::Sending* drop_current() noexcept { return std::exchange(current_, nullptr); }
   bool wants_writable = false;  ///< the state in the poll set
-  /// True if there are bytes that the peer's kernel hasn't acknowledged, or that aren't written.
+  /// True if some bytes aren't written, or the peer's kernel hasn't acknowledged them.
   bool has_unsent() const noexcept;
   void end_writing() noexcept;
   bool ending = false;
 
   // ---- reading
-  /// Reads up to a few times. `waste` receives bytes without a destination.
+  /// Reads a limited number of times. `waste` receives bytes that have no destination.
   Outcome read(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
 
   void kill() noexcept {
@@ -93,10 +93,10 @@ class Connection {
   }
 
  private:
-  /// The largest frame that is received into the buffer: a message of up to 8 KiB takes one read and one short copy.
+  /// The largest frame that is received into the buffer. A message of up to 8 KiB takes one read and one short copy.
   static constexpr std::size_t gathered_bytes = 8 * 1024 + 256;
   Outcome read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
-  /// Reports the complete frames in the buffer; false: they are not of this job.
+  /// Reports the complete frames in the buffer. Returns false if they aren't from this job.
   bool take_frames(am::LinkUser& user) noexcept;
   bool begin_large(am::LinkUser& user, const am::Message& message, std::size_t there) noexcept;
 
@@ -116,17 +116,17 @@ class Connection {
 
   bool large_ = false;    // in the middle of a large message; then the buffer is empty
   am::Message message_;   // header of the large message
-  std::uint64_t at_ = 0;  // bytes of it that were read
+  std::uint64_t at_ = 0;  // bytes of the large message that were read
   std::size_t begin_ = 0, end_ = 0;
   std::array<std::byte, gathered_bytes> buffer_;
 };
 
 /// True if a socket whose congestion control is `current` should use reno. bbr paces for long paths: on loopback or
-/// within one network a transfer takes 1.2 to 4 times as long with it.
+/// within one network a transfer with bbr takes 1.2 to 4 times as long.
 bool prefers_reno(std::string_view current, Distance distance, Bbr bbr) noexcept;
 
-/// Sets the options of every TCP socket: no delay of small segments, reno in place of bbr where `prefers_reno` says so,
-/// and keepalive probes to other machines.
+/// Sets the options of every TCP socket: TCP_NODELAY, reno instead of bbr if prefers_reno(), and keepalive probes to
+/// other machines.
 void prepare(int fd, Distance distance, Bbr bbr) noexcept;
 
 }  // namespace hmc::transport::tcp

@@ -25,18 +25,20 @@ using base::Status;
 
 namespace {
 
-/// A put is cut into chunks, so that an abandoned one ends in bounded time, and answers are sent in between. One
-/// message per peer is in flight, because a socket accepts it or not; small verbs that wait behind it are joined.
+/// A put is split into chunks, so that an abandoned put ends in bounded time and answers are sent in between. Only one
+/// message per peer is in flight: the next one is written after the socket has accepted it. Small verbs that wait are
+/// joined.
 constexpr am::Link::Traits tcp_traits{.name = "tcp", .chunk_bytes = 512 * 1024, .most_in_flight = 1};
 
 /// Up to this number of connections are read without epoll_wait: an empty read costs no more than epoll_wait.
 constexpr std::size_t few_connections = 2;
-/// Then epoll_wait, which also reports new connections, is called once in this number of progress() calls.
+/// In that case epoll_wait, which also reports new connections, is called once per this number of progress() calls.
 constexpr unsigned turns_between_polls = 64;
-/// Limit of the last reads from a connection before its rank is reported lost: more than a kernel buffers.
+/// Maximum number of last reads from a connection before its rank is reported lost: enough for all data that a kernel
+/// buffers.
 constexpr int most_last_turns = 1024;
-/// A socket may accept bytes as fast as this rank sends, and never be full. After this number of bytes other
-/// connections are served, received bytes are read, and the lock is released for a moment.
+/// A socket may accept bytes as fast as this rank sends them, and never be full. After this number of bytes the link
+/// serves other connections and reads received bytes, and the lock is released for a moment.
 constexpr std::uint64_t longest_turn_bytes = 4 << 20;
 constexpr std::size_t waste_bytes = 64 * 1024;
 
@@ -72,7 +74,7 @@ TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable, const ba
 
 void TcpLink::listen(Reachable reachable) {
   const bool everywhere = reachable == Reachable::by_all_interfaces;
-  // One socket for both families, if there is IPv6. With by_loopback peers connect to 127.0.0.1 (candidates()).
+  // One socket for both families if IPv6 is available. With by_loopback peers connect to 127.0.0.1 (candidates()).
   const int six = everywhere ? ::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0) : -1;
   sockaddr_storage address{};
   socklen_t length = sizeof(sockaddr_in6);
@@ -127,7 +129,7 @@ void TcpLink::forget(const Connection& connection) noexcept {
 
 Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
-  if (mine != nullptr) return {};  // that rank has connected to this one
+  if (mine != nullptr) return {};  // the peer has connected to this rank
   try {
     const std::optional<Address> theirs = decode(address);
     if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
@@ -156,8 +158,8 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   return {};
 }
 
-/// The timer may already run for another rank. When it expires, progress() handles all overdue connections; while
-/// others are left, arm() returns false, so that the progress thread doesn't sleep.
+/// The timer may already run for another rank. When it expires, progress() handles all overdue connections. While other
+/// connections are pending, arm() returns false, so the progress thread doesn't sleep.
 bool TcpLink::start_clock() noexcept {
   const itimerspec once{{}, {patience_.call_ns / 1'000'000'000, patience_.call_ns % 1'000'000'000}};
   return clock_ && ::timerfd_settime(clock_.get(), 0, &once, nullptr) == 0;
@@ -201,7 +203,7 @@ int TcpLink::progress() noexcept {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.ptr == &clock_) {
       std::uint64_t times = 0;
-      (void)!::read(clock_.get(), &times, sizeof times);  // so that it is no longer readable
+      (void)!::read(clock_.get(), &times, sizeof times);  // clears the event
       continue;
     }
     auto* const connection = static_cast<Connection*>(event.data.ptr);
@@ -217,7 +219,7 @@ int TcpLink::progress() noexcept {
   return happened;
 }
 
-/// The poll set stays readable while there is something to do. Connection attempts and a disabled listener have time
+/// The poll set stays readable while it has unhandled events. Connection attempts and a disabled listener have time
 /// limits, so they must be polled.
 bool TcpLink::arm() noexcept {
   turn_ = turns_between_polls - 1;  // the first progress() after a wake-up calls epoll_wait
@@ -276,7 +278,7 @@ void TcpLink::give_way(Connection& connection, Connection& other) noexcept {
   if (status.code != Code::in_progress) user_->sent(*record, status);
 }
 
-/// An open connection that the same rank made, or null.
+/// Another open connection to the same rank, or null.
 Connection* TcpLink::other_of(const Connection& connection) const noexcept {
   for (const auto& other : connections_)
     if (other.get() != &connection && other->rank() == connection.rank() && other->open() && !other->dead() &&
@@ -287,7 +289,7 @@ Connection* TcpLink::other_of(const Connection& connection) const noexcept {
 
 int TcpLink::write(Connection& connection) noexcept {
   if (!connection.writes()) return 0;
-  // Loaded first: write_on() clears it.
+  // Loaded before write_on(), which clears it.
   Sending* const record = connection.current();
   const Status status = connection.write_on();
   if (status.code == Code::in_progress) return 0;
@@ -379,8 +381,8 @@ void TcpLink::disconnect(int rank, bool at_once) noexcept {
   for (const auto& connection : connections_) {
     if (connection->rank() != rank || connection->dead()) continue;
     if (!at_once && connection->open()) {
-      // If there are two connections, this rank sends nothing on the other one. The peer would see the end of that one
-      // before the last bytes of this one.
+      // If there are two connections, this rank sends only on one. If it closed the other first, the peer would see
+      // that end of stream before the last bytes of this one.
       if (connection.get() == by_rank_[static_cast<std::size_t>(rank)]) connection->end_writing();
       continue;
     }

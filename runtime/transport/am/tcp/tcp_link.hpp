@@ -18,14 +18,14 @@ namespace hmc::transport::tcp {
 /// The interfaces that a rank's listener is bound to. by_loopback: only if all ranks share the loopback interface.
 enum class Reachable : std::uint8_t { by_loopback, by_all_interfaces };
 
-/// Has a listener, a poll set, and one connection per peer, made by the rank that sends first. If two ranks start at
-/// about the same time, the higher rank first waits for a connection from the lower one: a single connection piggybacks
-/// acknowledgements; with two, each message costs one more segment. If both still connect, each rank sends on the
-/// connection that it made, so its messages stay in order.
+/// Owns a listener, a poll set, and one connection per peer. The rank that sends first connects. If two ranks connect
+/// at about the same time, the higher rank first waits for a connection from the lower rank, because a single
+/// connection piggybacks acknowledgements and two need one more segment per message. If both still connect, each rank
+/// sends on its own connection, so its messages stay in order.
 class TcpLink final : public am::Link {
  public:
-  /// Throws Error{unavailable} if no sockets can be created. `waiter`: if no descriptor is left for a connection to or
-  /// from a rank, the link reports that to all ranks of the job; null: it only logs it.
+  /// Throws Error{unavailable} if no sockets can be created. `waiter`: used to report to all ranks of the job that no
+  /// descriptor is free for a connection with a rank; null: the link only logs it.
   explicit TcpLink(base::Log log, Patience patience = {}, Reachable reachable = Reachable::by_all_interfaces,
                    const base::Waiter* waiter = nullptr, Bbr bbr = Bbr::replace);
 
@@ -47,17 +47,18 @@ class TcpLink final : public am::Link {
   void listen(Reachable reachable);
   /// False, with errno, if epoll_ctl fails.
   bool watch(Connection& connection, int operation, bool writable) noexcept;
-  /// Before the socket is closed: if a forked process also has it open, the poll set would continue to report it.
+  /// Removes the socket from the poll set before it is closed. Otherwise the poll set would continue to report it if a
+  /// forked process also has it open.
   void forget(const Connection& connection) noexcept;
   int accept_all() noexcept;
-  /// No descriptor is left for the next connection: the spare one is used for it until its first message shows whether
-  /// a rank of this job made it. `error`: EMFILE or ENFILE.
+  /// Accepts a connection with the spare descriptor when no other is free. Its first message shows whether it comes
+  /// from a rank of this job. `error`: EMFILE or ENFILE.
   void accept_by_spare(int error) noexcept;
-  /// Closes the connection on the spare descriptor, if any, and reserves the descriptor again.
+  /// Closes the connection that uses the spare descriptor, if any, and reserves the descriptor again.
   void free_spare() noexcept;
-  /// Reports to all ranks that this rank has no descriptor for a connection to or from a rank.
+  /// Reports to all ranks that this rank has no free descriptor for a connection with a rank.
   void report_no_descriptor(int error) const noexcept;
-  /// The text of the status; `error` is that of Connection::connect_next.
+  /// The text of the status; `error` is Connection::error() after connect_next() failed.
   const char* connect_failure(int error) const noexcept;
   /// Removes the listener from the poll set while no connection can be accepted; otherwise it would always be readable.
   void close_ears(std::int64_t span_ns) noexcept;
@@ -66,7 +67,7 @@ class TcpLink final : public am::Link {
   base::Status hand_to(Connection& connection, am::Sending& record) noexcept;
   int handle(Connection& connection, std::uint32_t events) noexcept;
   int read(Connection& connection) noexcept;
-  /// Before a rank is reported lost: reads what it has sent, on all its connections.
+  /// Reads all remaining data from the rank's connections before the rank is reported lost.
   void read_the_rest(int rank) noexcept;
   int write(Connection& connection) noexcept;
   /// False if there is no timer.
@@ -88,18 +89,18 @@ class TcpLink final : public am::Link {
   base::UniqueFd poll_set_;
   base::UniqueFd listener_;
   base::UniqueFd spare_;
-  base::UniqueFd clock_;  // timer of awaited connections: in the poll set, so that it wakes a thread that sleeps there
+  base::UniqueFd clock_;  // timer of pending connections, in the poll set: it wakes a thread that sleeps in poll
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> by_rank_;  // the connection that this rank sends on
-  std::vector<std::byte> waste_;      // receives bytes that have no destination any more
+  std::vector<std::byte> waste_;      // receives bytes that no longer have a destination
   unsigned turn_ = 0;
   int connecting_ = 0;
-  int blocked_ = 0;  // connections whose sockets accept no more bytes at the moment
+  int blocked_ = 0;  // connections whose sockets currently accept no bytes
   std::uint64_t turned_away_ = 0;
   const Connection* by_spare_ = nullptr;  // the connection on the spare descriptor
-  int spare_error_ = 0;                   // the errno for which it was used
-  int without_spare_ = 0;                 // accepts in a row that failed although the spare descriptor was closed
-  std::int64_t deaf_until_ = 0;           // until when the listener is disabled; 0: it is enabled
+  int spare_error_ = 0;                   // the errno of the accept() that needed the spare descriptor
+  int without_spare_ = 0;                 // consecutive accepts that failed although the spare descriptor was closed
+  std::int64_t deaf_until_ = 0;           // end of the time in which the listener is disabled; 0: it is enabled
   std::uint64_t sent_in_turn_ = 0;
   bool any_dead_ = false;
 };

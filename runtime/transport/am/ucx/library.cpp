@@ -19,14 +19,14 @@ namespace hmc::transport::ucx {
 
 namespace {
 
-/// When libucp is loaded, its constructor reads its settings from the environment. By default it installs handlers for
-/// SIGILL, SIGSEGV, SIGBUS, SIGFPE and SIGHUP, and patches the code of mmap, munmap, madvise and brk (for a
-/// registration cache that messages don't need). Both belong to the user. So this class replaces `environ`, while UCX
-/// loads, by a copy with settings that prevent it. The original isn't modified, since other threads may read it.
+/// The constructor of libucp reads its settings from the environment. By default it installs handlers for SIGILL,
+/// SIGSEGV, SIGBUS, SIGFPE and SIGHUP, and patches mmap, munmap, madvise and brk for a registration cache that active
+/// messages don't need. A library must not change the user's process in this way. So this class replaces `environ`,
+/// while UCX loads, with a copy that disables both. The original isn't modified, because other threads may read it.
 class LoadEnvironment {
  public:
   LoadEnvironment() : mine_(environ) {
-    // Static: a thread that reads the environment meanwhile may use this copy afterwards.
+    // Static: a thread that reads the environment during the load may keep pointers into this copy.
     static std::vector<char*> shown;
     shown.clear();
     for (char** variable = mine_; variable != nullptr && *variable != nullptr; ++variable) shown.push_back(*variable);

@@ -7,9 +7,9 @@
 
 namespace hmc::transport::ucx {
 
-/// UCX is opened with dlopen, not linked: loading it takes milliseconds, which a job on one node doesn't need to spend,
-/// and has side effects on the whole process, which library.cpp prevents. It stays loaded until the process ends, since
-/// its threads and thread-local data don't survive dlclose. Threads: any.
+/// UCX is opened with dlopen and not linked. Loading it takes milliseconds, which a job on one node avoids. It also has
+/// side effects on the process, which library.cpp prevents. UCX stays loaded until the process ends, because its
+/// threads and thread-local data don't survive dlclose. Threads: any.
 class Library {
  public:
   /// Throws Error{unavailable} with the text of dlerror().

@@ -20,8 +20,8 @@ constexpr std::int64_t longest_settle_ns = 50'000'000;
 
 /// With its header a message must be smaller than UCX's receive segment of 64 KiB, so that it is one fragment:
 /// fragments of one sender arrive in order, and each is read from the socket into one buffer. README.md has the
-/// measurements. The number in flight limits what UCX holds of a large transfer, and what an abandoned transfer waits
-/// for.
+/// measurements. The number in flight limits how much of a large transfer UCX holds, and how long an abandoned transfer
+/// waits.
 constexpr am::Link::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 1024, .most_in_flight = 32};
 
 }  // namespace
@@ -80,7 +80,7 @@ base::Status UcxLink::send(Sending& record) noexcept {
   param.cb.send = on_sent;
   param.user_data = &record;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;  // so UCX needn't detect the memory type of the address
+  param.memory_type = UCS_MEMORY_TYPE_HOST;  // UCX then doesn't detect the memory type of the address
   void* const request = worker_.ucp().ucp_am_send_nbx(way.endpoint, 0, &record.message, sizeof(Message), record.source,
                                                       record.bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return base::Status::in_progress();
@@ -134,11 +134,11 @@ std::size_t UcxLink::ending() noexcept {
 }
 
 void UcxLink::leave(bool all_left) noexcept {
-  // UCX ends the process if close requests are left that weren't freed.
+  // UCX ends the process if a close request wasn't freed.
   for (void* const request : closing_) worker_.ucp().ucp_request_free(request);
   closing_.clear();
-  // A rank that has just connected to this one waits for UCX's reply, which may still wait for the socket. UCX 1.13
-  // ends the process if the worker is destroyed then.
+  // A rank that has just connected to this rank waits for UCX's reply, which UCX may not have sent yet. If the worker
+  // is destroyed in this state, UCX 1.13 ends the process.
   if (!all_left && !worker_.flush(longest_settle_ns)) {
     log_.warn("ucx: ranks were still connecting when this one left; its sockets stay open");
     worker_.leave_behind();

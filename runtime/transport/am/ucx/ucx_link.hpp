@@ -10,8 +10,8 @@
 
 namespace hmc::transport::ucx {
 
-/// Each message is one fragment on one lane, as UCX's in-order tag matching requires; so messages arrive in the order
-/// of sending.
+/// Each message is one fragment on one lane, so messages arrive in the order of sending. UCX's in-order tag matching
+/// relies on the same order.
 class UcxLink final : public am::Link {
  public:
   /// The arguments are those of Worker.
@@ -47,7 +47,7 @@ class UcxLink final : public am::Link {
   Worker worker_;
   base::Log log_;
   am::LinkUser* user_ = nullptr;
-  std::vector<Way> ways_;       // by rank; never resized after serve(), since UCX has the addresses of the entries
+  std::vector<Way> ways_;       // by rank; never resized after serve(): UCX holds pointers to the entries
   std::vector<void*> closing_;  // close requests in progress
 };
 

@@ -69,7 +69,7 @@ Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get(
     config.set("TLS", transports.c_str());
     transports_ = transports;
   }
-  // Otherwise UCX doesn't use TCP for more than 256 ranks. This wire connects only to the peers that it sends to.
+  // By default UCX doesn't use TCP for more than 256 ranks. This wire connects only to the peers that it sends to.
   config.set("MAX_NUM_EPS", "inf");
 
   ucp_params_t params{};
@@ -101,7 +101,7 @@ void Worker::destroy() noexcept {
 bool Worker::flush(std::int64_t limit_ns) noexcept {
   const ucp_request_param_t param{};
   void* const request = ucp_.ucp_worker_flush_nbx(worker_, &param);
-  if (!UCS_PTR_IS_PTR(request)) return true;  // complete; or an error, and then nothing waits either
+  if (!UCS_PTR_IS_PTR(request)) return true;  // the flush is complete, or it failed and no message is pending
   const std::int64_t limit = base::now_ns() + limit_ns;
   ucs_status_t status = UCS_INPROGRESS;
   while ((status = ucp_.ucp_request_check_status(request)) == UCS_INPROGRESS && base::now_ns() < limit)

@@ -8,18 +8,19 @@
 
 namespace hmc::transport::ucx {
 
-/// Owns both. Threads: AmWire holds its lock around every call.
+/// Owns the context and the worker. Threads: AmWire holds its lock around every call.
 class Worker {
  public:
   /// `transports`: a value for UCX_TLS, unless the user has set it. Empty: UCX chooses.
   Worker(int job_size, const std::string& transports);
   ~Worker() { destroy(); }
-  /// Destroys both. UCX may call the callbacks again for messages that it kept, so their arguments must still be valid.
-  /// No other function may be called afterwards.
+  /// Destroys both. UCX may call the callbacks again for pending messages, so the callbacks' arguments must still be
+  /// valid. No other function may be called afterwards.
   void destroy() noexcept;
-  /// Makes progress until everything is sent, UCX's own messages included; false if that takes longer than `limit_ns`.
+  /// Makes progress until all messages are sent, including UCX's own; returns false if that takes longer than
+  /// `limit_ns`.
   bool flush(std::int64_t limit_ns) noexcept;
-  /// Instead of destroy(): leaks context and worker until the process ends.
+  /// An alternative to destroy(): deliberately leaks the context and the worker until the process ends.
   void leave_behind() noexcept;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -27,9 +28,9 @@ class Worker {
   base::Bytes address() const;
   void on_message(ucp_am_recv_callback_t callback, void* argument);
   unsigned progress() noexcept { return ucp_.ucp_worker_progress(worker_); }
-  /// For poll(2). After arm() returned true it becomes readable when there is something to progress.
+  /// For poll(2). After arm() returned true, it becomes readable when the worker has events to progress.
   int event_fd() const;
-  /// False: there is something to progress first.
+  /// Returns false if the worker has events to progress first.
   bool arm() noexcept { return ucp_.ucp_worker_arm(worker_) == UCS_OK; }
 
   const std::string& transports() const noexcept { return transports_; }  ///< the transports in use
