@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/rma/core.hpp"
 #include "runtime/rma/operation_scope.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::collectives {
 
@@ -52,7 +52,7 @@ double lower_quartile(std::vector<double>& values) {
 /// Runs on rank 0 and on the partner.
 class PingPong {
  public:
-  PingPong(rma::Core& window, int me, int partner)
+  PingPong(rma::WindowCore& window, int me, int partner)
       : window_(window), is_first_(me == 0), peer_(me == 0 ? partner : 0), source_(large, std::byte{1}) {}
 
   CostParameters play(CostParameters parameters) {
@@ -108,7 +108,7 @@ class PingPong {
     }
   }
 
-  rma::Core& window_;
+  rma::WindowCore& window_;
   bool is_first_;
   bool was_alone_ = false;
   int peer_;
@@ -143,7 +143,7 @@ bool is_reasonable(const CostParameters& parameters) {
 }  // namespace
 
 std::optional<CostParameters> measure(rma::TeamCore& team, int partner, const CostParameters& builtin) {
-  const auto window = rma::Core::create(team, large + 128, rma::Core::Role::internal);
+  const auto window = rma::WindowCore::create(team, large + 128, rma::WindowCore::Role::internal);
   CostParameters mine = builtin;
   bool was_alone = true;
   if (team.rank() == 0 || team.rank() == partner) {

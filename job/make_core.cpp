@@ -14,7 +14,7 @@
 #include <hmc/version.hpp>
 
 #include "collectives/state/attach.hpp"
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "job/model.hpp"
 #include "job/wires.hpp"
 #include "runtime/device/window_devices.hpp"
@@ -251,7 +251,7 @@ bool is_own_shortage(const Error& error) noexcept {
          number == ENOMEM;
 }
 
-std::unique_ptr<Core> join(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap, const base::Env& env) {
+std::unique_ptr<JobCore> join(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap, const base::Env& env) {
   memory::look_for_devices();
   collectives::Settings settings;
   settings.algorithms = env.coll;
@@ -270,12 +270,12 @@ std::unique_ptr<Core> join(const std::shared_ptr<bootstrap::Bootstrap>& bootstra
   // The bootstrap has set "starting". Relaxed: a hint for messages.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
-  return std::make_unique<Core>(bootstrap, std::move(fabric), std::move(world));
+  return std::make_unique<JobCore>(bootstrap, std::move(fabric), std::move(world));
 }
 
 }  // namespace
 
-std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
+std::unique_ptr<JobCore> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
   const std::shared_ptr<bootstrap::Bootstrap> bootstrap = std::move(owned);
   try {
     return join(bootstrap, env);

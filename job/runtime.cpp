@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "bootstrap/detect/detect.hpp"
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/fork.hpp"
 #include "runtime/base/log.hpp"
@@ -52,7 +52,7 @@ Runtime Runtime::init() {
   return Runtime(job::make_core(bootstrap::detect(env), env));
 }
 
-Runtime::Runtime(std::unique_ptr<job::Core> core) : core_(std::move(core)) {}
+Runtime::Runtime(std::unique_ptr<job::JobCore> core) : core_(std::move(core)) {}
 Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&& other) noexcept {
   if (this == &other) return *this;
@@ -64,7 +64,7 @@ Runtime::~Runtime() {
   if (core_ != nullptr && core_->fabric().is_forked()) base::keep_until_exit(core_.release());
 }
 
-job::Core& Runtime::core() const {
+job::JobCore& Runtime::core() const {
   if (core_ == nullptr) throw Error(Code::closed, "Runtime", "the runtime was moved from");
   return *core_;
 }

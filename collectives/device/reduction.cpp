@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t slice_border_bytes = 4096;
 
-Placement place(const rma::Core& core, const void* buffer) noexcept {
+Placement place(const rma::WindowCore& core, const void* buffer) noexcept {
   Placement placement;
   placement.offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - core.data());
   placement.device_window = static_cast<std::uint32_t>(core.id() + 1);
@@ -44,7 +44,7 @@ DeviceReduction::DeviceReduction(DirectTeam& team, const CollectiveArgs& args)
   const auto around = [&](const void* buffer, std::size_t bytes) {
     return team.fabric().device_window_around(buffer, bytes, team.id());
   };
-  rma::Core* const in = around(args.input, in_bytes);
+  rma::WindowCore* const in = around(args.input, in_bytes);
   if (in == nullptr) return;
   const rma::KernelReach& from = in->devices().kernel_reach();
   if (!from.why_not().empty()) return;
@@ -84,7 +84,7 @@ Status DeviceReduction::meet(bool& agreed) noexcept {
 }
 
 /// The address as this rank's kernels use it. A window over the world is indexed by world rank.
-std::byte* DeviceReduction::at(rma::Core& core, int rank, std::uint64_t offset) const {
+std::byte* DeviceReduction::at(rma::WindowCore& core, int rank, std::uint64_t offset) const {
   return core.devices().kernel_reach().part(core.team_id() == 0 ? team_.world(rank) : rank) + offset;
 }
 

@@ -47,7 +47,7 @@ class DeviceReduction {
   /// This rank's slice of a vector that all ranks reduce together.
   Share my_slice() const noexcept;
   Announcement shown_by(int rank) const noexcept;
-  std::byte* at(rma::Core& core, int rank, std::uint64_t offset) const;
+  std::byte* at(rma::WindowCore& core, int rank, std::uint64_t offset) const;
   bool is_aligned(const Placement& placement) const noexcept {
     return placement.offset % args_.call.element_bytes == 0;
   }
@@ -55,8 +55,8 @@ class DeviceReduction {
   DirectTeam& team_;
   const CollectiveArgs& args_;
   Roles roles_;
-  rma::Core* in_ = nullptr;
-  rma::Core* out_ = nullptr;
+  rma::WindowCore* in_ = nullptr;
+  rma::WindowCore* out_ = nullptr;
   Announcement mine_;
   std::size_t outputs_ = 1;  // of this rank's kernel
 };

@@ -11,7 +11,7 @@
 #include "collectives/network/ledger.hpp"
 #include "collectives/network/report.hpp"
 #include "collectives/select/area_limits.hpp"
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::collectives {
 
@@ -32,8 +32,8 @@ class Arena {
   /// `bulk`: bytes for the node engine; `prepare` writes this rank's part before any peer reads it.
   Arena(rma::TeamCore& team, std::size_t bulk, const std::function<void(std::byte*)>& prepare);
   void close() { window_->close(); }
-  const rma::Core& window() const noexcept { return *window_; }
-  const std::shared_ptr<rma::Core>& shared_window() const noexcept { return window_; }
+  const rma::WindowCore& window() const noexcept { return *window_; }
+  const std::shared_ptr<rma::WindowCore>& shared_window() const noexcept { return window_; }
 
   int size() const noexcept { return static_cast<int>(window_->peers().size()); }
   /// World rank, as statuses and wait notes use it.
@@ -104,7 +104,7 @@ class Arena {
   std::uint64_t first_area_;
   std::uint64_t area_bytes_;
   std::uint64_t bulk_at_;
-  std::shared_ptr<rma::Core> window_;
+  std::shared_ptr<rma::WindowCore> window_;
 };
 
 }  // namespace hmc::collectives

@@ -42,7 +42,7 @@ void DirectTeam::join(ScheduleTeam& schedules) {
   history_ = &schedules.history();
   watch_ = &schedules;
   const Arena& arena = schedules.arena();
-  for (const rma::Peer& peer : arena.window().peers()) {
+  for (const rma::WindowPeer& peer : arena.window().peers()) {
     seats_.push_back({reinterpret_cast<Board*>(peer.direct + Arena::board_offset), peer.world, peer.local_index});
     staging_.push_back(peer.direct + arena.bulk_offset());
   }
@@ -196,9 +196,9 @@ void DirectTeam::grow_staging(std::size_t bytes) {
   // At least double the size: a program that uses growing sizes grows the staging a few times, not each time.
   const std::size_t wanted =
       std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
-  std::shared_ptr<rma::Core> larger;
+  std::shared_ptr<rma::WindowCore> larger;
   try {
-    larger = rma::Core::create(team_, wanted, rma::Core::Role::internal);
+    larger = rma::WindowCore::create(team_, wanted, rma::WindowCore::Role::internal);
   } catch (const Error& error) {
     // All ranks get the same error and continue with the present size: calls take more steps.
     if (error.code() != Code::out_of_memory) throw;
@@ -213,7 +213,7 @@ void DirectTeam::grow_staging(std::size_t bytes) {
 }
 
 Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcept {
-  const rma::Core* const window = fabric_.window_around(buffer, bytes, team_.id());
+  const rma::WindowCore* const window = fabric_.window_around(buffer, bytes, team_.id());
   if (window == nullptr) return {};
   const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - window->data());
   return {offset, static_cast<std::uint32_t>(window->id() + 1)};
@@ -269,7 +269,7 @@ Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset
 }
 
 std::byte* DirectTeam::reach(int rank, const Placement& placement) const noexcept {
-  const rma::Core* const window = fabric_.window_by_id(placement.window - 1);
+  const rma::WindowCore* const window = fabric_.window_by_id(placement.window - 1);
   if (window == nullptr) return nullptr;
   const int there = window->team_id() == 0 ? world(rank) : rank;
   std::byte* const direct = window->peers()[static_cast<std::size_t>(there)].direct;

@@ -12,7 +12,7 @@
 #include "collectives/node/private_way.hpp"
 #include "collectives/node/tried_ways.hpp"
 #include "runtime/base/status.hpp"
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 #include "runtime/transport/shm/peer_reads.hpp"
 
 namespace hmc::collectives {
@@ -165,7 +165,7 @@ class DirectTeam {
   std::vector<Seat> seats_;
   std::vector<std::byte*> staging_;
   std::size_t staging_bytes_ = staging_at_start;
-  std::shared_ptr<rma::Core> larger_staging_;  // null while the staging is in the arena
+  std::shared_ptr<rma::WindowCore> larger_staging_;  // null while the staging is in the arena
 };
 
 }  // namespace hmc::collectives

@@ -11,7 +11,7 @@ namespace hmc {
 
 class Window;
 namespace rma {
-class Core;
+class WindowCore;
 }
 
 /// The allocator of a Buffer's memory. The numbers never change; new values are appended.
@@ -50,8 +50,8 @@ struct Place {
 
   Allocator allocator;
   int device;
-  std::shared_ptr<rma::Core> heap;  ///< the window, for a place in a window
-  Allocator part;                   ///< the kind of memory; for a place in a window, that of this rank's part
+  std::shared_ptr<rma::WindowCore> heap;  ///< the window, for a place in a window
+  Allocator part;                         ///< the kind of memory; for a place in a window, that of this rank's part
   friend bool operator==(const Place&, const Place&) = default;
 };
 

@@ -16,7 +16,7 @@ namespace base {
 struct Status;
 }
 namespace rma {
-class Core;
+class WindowCore;
 }
 
 /// The timeout of a wait. The default, `job_timeout`, means the runtime's deadline (HMC_TIMEOUT_S).
@@ -72,7 +72,7 @@ class HMC_API Request {
 
   /// A request as plain bytes, for the C ABI. Valid until its window is destroyed.
   struct Raw {
-    rma::Core* window;
+    rma::WindowCore* window;
     std::uint64_t ticket;
     const char* operation;
     std::int32_t wire;
@@ -84,18 +84,19 @@ class HMC_API Request {
  private:
   static void abandon_all(std::span<Request> requests) noexcept;
   static void expire_one(std::span<Request> requests, const base::Status& status);
-  friend class rma::Core;
+  friend class rma::WindowCore;
   /// Complete already, and not yet reported.
   Request(const char* operation, int peer) noexcept : operation_(operation), peer_(peer) {}
-  Request(std::weak_ptr<rma::Core> window, int wire, std::uint64_t ticket, const char* operation, int peer) noexcept
+  Request(std::weak_ptr<rma::WindowCore> window, int wire, std::uint64_t ticket, const char* operation,
+          int peer) noexcept
       : window_(std::move(window)), ticket_(ticket), operation_(operation), wire_(wire), peer_(peer) {}
   bool is_empty() const noexcept { return operation_ == nullptr; }
-  std::shared_ptr<rma::Core> window() const noexcept;
-  base::Status look(const rma::Core* window) const noexcept;
-  void end(const std::shared_ptr<rma::Core>& window, const base::Status& status);
+  std::shared_ptr<rma::WindowCore> window() const noexcept;
+  base::Status look(const rma::WindowCore* window) const noexcept;
+  void end(const std::shared_ptr<rma::WindowCore>& window, const base::Status& status);
   Request take() noexcept;
 
-  std::weak_ptr<rma::Core> window_;
+  std::weak_ptr<rma::WindowCore> window_;
   std::uint64_t ticket_ = 0;         // 0: complete
   const char* operation_ = nullptr;  // null: empty
   std::int32_t wire_ = 0;

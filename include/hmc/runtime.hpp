@@ -13,7 +13,7 @@
 namespace hmc {
 
 namespace job {
-class Core;
+class JobCore;
 }
 
 /// The wire (transport) from this rank to a peer.
@@ -85,11 +85,11 @@ class HMC_API Runtime {
   void abort(int exit_code, const std::string& text) noexcept;
 
   /// For HMC's own use.
-  explicit Runtime(std::unique_ptr<job::Core> core);
-  job::Core& core() const;
+  explicit Runtime(std::unique_ptr<job::JobCore> core);
+  job::JobCore& core() const;
 
  private:
-  std::unique_ptr<job::Core> core_;
+  std::unique_ptr<job::JobCore> core_;
 };
 
 }  // namespace hmc

@@ -18,7 +18,7 @@ namespace hmc {
 class Team;
 struct Path;
 namespace rma {
-class Core;
+class WindowCore;
 }
 
 /// One transfer of put_batch: from `source` to byte `offset` of the target's part.
@@ -227,11 +227,11 @@ class HMC_API Window {
   void free(std::uint64_t offset);
 
   /// For HMC's own use.
-  const std::shared_ptr<rma::Core>& core() const noexcept { return core_; }
+  const std::shared_ptr<rma::WindowCore>& core() const noexcept { return core_; }
 
  private:
-  explicit Window(std::shared_ptr<rma::Core> core) noexcept : core_(std::move(core)) {}
-  std::shared_ptr<rma::Core> core_;
+  explicit Window(std::shared_ptr<rma::WindowCore> core) noexcept : core_(std::move(core)) {}
+  std::shared_ptr<rma::WindowCore> core_;
 };
 
 }  // namespace hmc

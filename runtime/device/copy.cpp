@@ -34,7 +34,7 @@ Direction direction_of(Side from, Side to) noexcept {
   return to == Side::host ? Direction::local_to_host : Direction::local_to_local;
 }
 
-rma::Core& core_of(const Location& location) {
+rma::WindowCore& core_of(const Location& location) {
   const auto& core = location.window->core();
   if (core == nullptr) throw Error(Code::closed, "copy", "the window was never created, or was moved from");
   return *core;
@@ -49,16 +49,16 @@ void copy_local(void* destination, const void* source, std::size_t bytes) {
 }
 
 /// The rank's part if it is device memory that is mapped in this process, otherwise null.
-const rma::DeviceMemory* mapped_at(const rma::Core& core, int rank) {
-  const rma::Peer& peer = core.peer("copy", rank);
+const rma::DeviceMemory* mapped_at(const rma::WindowCore& core, int rank) {
+  const rma::WindowPeer& peer = core.peer("copy", rank);
   if (!peer.on_device) return nullptr;
   const rma::DeviceMemory* const mapped = static_cast<rma::DeviceChannel*>(peer.channel)->mapped();
   return mapped == nullptr || memory::host_reaches(mapped->owner()) ? nullptr : mapped;
 }
 
 /// The address of `location` in this process, in host memory or mapped device memory; null if it isn't mapped.
-std::byte* here(const rma::Core& core, const Location& location, std::size_t bytes) {
-  const rma::Peer& peer = core.peer("copy", location.rank);
+std::byte* here(const rma::WindowCore& core, const Location& location, std::size_t bytes) {
+  const rma::WindowPeer& peer = core.peer("copy", location.rank);
   if (bytes > peer.bytes || location.offset > peer.bytes - bytes) return nullptr;  // the verb reports the error
   if (peer.direct != nullptr) return peer.direct + location.offset;
   if (const rma::DeviceMemory* const mapped = mapped_at(core, location.rank))
@@ -71,7 +71,7 @@ std::byte* here(const rma::Core& core, const Location& location, std::size_t byt
 class Between {
  public:
   static constexpr std::size_t half = rma::DeviceAccess::bounce_half;
-  Between(rma::Core& to, int rank) {
+  Between(rma::WindowCore& to, int rank) {
     if (const rma::DeviceMemory* const mapped = mapped_at(to, rank)) {
       provider_ = mapped->owner().provider;
       block_ = provider_->take_block(mapped->owner().info.device, 2 * half);
@@ -92,8 +92,8 @@ class Between {
 };
 
 void copy_global(const Location& destination, const Location& source, std::size_t bytes) {
-  rma::Core& to = core_of(destination);
-  rma::Core& from = core_of(source);
+  rma::WindowCore& to = core_of(destination);
+  rma::WindowCore& from = core_of(source);
   if (const std::byte* const at = here(from, source, bytes))
     return to.put(destination.rank, destination.offset, at, bytes);
   // Only verbs notify a peer that waits for a word of its device memory; plain copies don't.

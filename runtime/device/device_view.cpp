@@ -7,7 +7,7 @@
 #include "runtime/device/node_range.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels.hpp"
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
@@ -52,8 +52,8 @@ std::uint64_t stride_of(const std::vector<DeviceHandle::Part>& parts) noexcept {
 
 }  // namespace
 
-DeviceView::DeviceView(const Core& core, const NodeRange* range, const Core* context, const memory::Provider& provider,
-                       int device)
+DeviceView::DeviceView(const WindowCore& core, const NodeRange* range, const WindowCore* context,
+                       const memory::Provider& provider, int device)
     : provider_(provider), device_(device), has_context_(context != nullptr) {
   std::vector<DeviceHandle::Part> parts;
   const std::vector<std::byte*> starts = reach_all(core, range);
@@ -73,7 +73,7 @@ DeviceView::DeviceView(const Core& core, const NodeRange* range, const Core* con
   }
 }
 
-std::vector<std::byte*> DeviceView::reach_all(const Core& core, const NodeRange* range) {
+std::vector<std::byte*> DeviceView::reach_all(const WindowCore& core, const NodeRange* range) {
   const auto size = static_cast<int>(core.peers().size());
   std::vector<std::byte*> starts;
   for (int rank = 0; rank < size; ++rank) {
@@ -89,8 +89,8 @@ std::vector<std::byte*> DeviceView::reach_all(const Core& core, const NodeRange*
   return starts;
 }
 
-std::byte* DeviceView::reach(const Core& core, int rank) {
-  const Peer& peer = core.peers()[static_cast<std::size_t>(rank)];
+std::byte* DeviceView::reach(const WindowCore& core, int rank) {
+  const WindowPeer& peer = core.peers()[static_cast<std::size_t>(rank)];
   if (!peer.on_device) {
     if (peer.direct == nullptr || peer.bytes == 0) return nullptr;
     return registered_.emplace_back(provider_, device_, peer.direct, peer.bytes).seen();

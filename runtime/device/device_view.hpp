@@ -10,7 +10,7 @@
 
 namespace hmc::rma {
 
-class Core;
+class WindowCore;
 class NodeRange;
 
 /// Host memory that is registered with a device of this process during this object's lifetime. One thread at a time.
@@ -35,18 +35,18 @@ class Registration {
 class DeviceView {
  public:
   /// Throws Error. `range`, `context`: null if there is none.
-  DeviceView(const Core& core, const NodeRange* range, const Core* context, const memory::Provider& provider,
-             int device);
+  DeviceView(const WindowCore& core, const NodeRange* range, const WindowCore* context,
+             const memory::Provider& provider, int device);
   DeviceHandle handle() const noexcept { return handle_; }
   const memory::Provider& provider() const noexcept { return provider_; }
   int device() const noexcept { return device_; }
   bool has_context() const noexcept { return has_context_; }
 
  private:
-  std::byte* reach(const Core& core, int rank);
+  std::byte* reach(const WindowCore& core, int rank);
   /// The parts' addresses, indexed by rank: in the node's range if all parts are in it, otherwise in each part's own
   /// mapping.
-  std::vector<std::byte*> reach_all(const Core& core, const NodeRange* range);
+  std::vector<std::byte*> reach_all(const WindowCore& core, const NodeRange* range);
 
   const memory::Provider& provider_;
   int device_;

@@ -6,11 +6,11 @@
 
 #include "runtime/device/device_channel.hpp"
 #include "runtime/memory/kernels.hpp"
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
-KernelReach::KernelReach(const Core& core) {
+KernelReach::KernelReach(const WindowCore& core) {
   std::string from;
   why_not_ = find(core);
   if (why_not_.empty()) from = kernels_->origin(device_);
@@ -18,12 +18,12 @@ KernelReach::KernelReach(const Core& core) {
 }
 KernelReach::~KernelReach() = default;
 
-std::string KernelReach::find(const Core& core) {
+std::string KernelReach::find(const WindowCore& core) {
   if (core.peers().size() > most_inputs) return fmt::format("more than {} ranks", most_inputs);
   const memory::Provider* provider = nullptr;
   std::vector<memory::Allocation*> allocations;
   for (std::size_t rank = 0; rank < core.peers().size(); ++rank) {
-    const Peer& peer = core.peers()[rank];
+    const WindowPeer& peer = core.peers()[rank];
     const DeviceMemory* const mapped = peer.on_device ? static_cast<DeviceChannel*>(peer.channel)->mapped() : nullptr;
     if (mapped == nullptr) return fmt::format("rank {}'s part isn't device memory that is mapped here", peer.world);
     if (provider == nullptr) provider = mapped->owner().provider;

@@ -17,12 +17,12 @@ class Stream;
 
 namespace hmc::rma {
 
-class Core;
+class WindowCore;
 
 /// Created once per window, at the first use. The window outlives it. One thread at a time.
 class KernelReach {
  public:
-  explicit KernelReach(const Core& core);
+  explicit KernelReach(const WindowCore& core);
   ~KernelReach();
   KernelReach(const KernelReach&) = delete;
   KernelReach& operator=(const KernelReach&) = delete;
@@ -42,7 +42,7 @@ class KernelReach {
   static constexpr std::size_t most_inputs = 64;
 
  private:
-  std::string find(const Core& core);
+  std::string find(const WindowCore& core);
 
   std::string why_not_;
   int device_ = 0;

@@ -14,9 +14,9 @@
 
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels.hpp"
-#include "runtime/rma/core.hpp"
 #include "runtime/rma/device_access.hpp"
 #include "runtime/rma/operation_scope.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
@@ -70,8 +70,8 @@ StreamGroup::StreamGroup(TeamCore& team, const char* operation, const void* buff
     failure = error.detail();
     memory.reset();
   }
-  staging_ = Core::open(team, std::move(memory), failure, Core::Role::internal);
-  words_ = Core::create(team, sizeof(Words), Core::Role::internal);
+  staging_ = WindowCore::open(team, std::move(memory), failure, WindowCore::Role::internal);
+  words_ = WindowCore::create(team, sizeof(Words), WindowCore::Role::internal);
   new (words_->data()) Words;
   need_all(prepare());
   team_.fabric().open_streams.push_back(this);
@@ -87,7 +87,7 @@ StreamGroup::~StreamGroup() {
 /// Leaks the objects that unfinished streams still use. A static list holds them until the process exits, so leak
 /// checkers find them reachable.
 void StreamGroup::leave_behind() {
-  static auto& left = *new std::vector<std::tuple<std::shared_ptr<Core>, std::shared_ptr<Core>,
+  static auto& left = *new std::vector<std::tuple<std::shared_ptr<WindowCore>, std::shared_ptr<WindowCore>,
                                                   std::vector<Registration>, std::unique_ptr<memory::Event>>>;
   static auto& mutex = *new std::mutex;
   const std::scoped_lock lock(mutex);
@@ -97,7 +97,7 @@ void StreamGroup::leave_behind() {
 std::string StreamGroup::prepare() {
   KernelReach& reach = staging_->devices().kernel_reach();
   if (!reach.why_not().empty()) return reach.why_not();
-  for (const Peer& peer : words_->peers()) {
+  for (const WindowPeer& peer : words_->peers()) {
     if (peer.direct == nullptr) return fmt::format("rank {} is on another node", peer.world);
     seen_.emplace_back(*owner_.provider, owner_.info.device, peer.direct, sizeof(Words));
     if (seen_.back().seen() == nullptr) return "the driver doesn't register host memory that ranks share";

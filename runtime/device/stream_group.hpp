@@ -17,7 +17,7 @@
 
 namespace hmc::rma {
 
-class Core;
+class WindowCore;
 
 /// One thread at a time. The work of several calls runs in the order of the calls, even on different streams.
 class StreamGroup final : public OpenStreams {
@@ -74,8 +74,8 @@ class StreamGroup final : public OpenStreams {
 
   TeamCore& team_;
   memory::Owner owner_;
-  std::shared_ptr<Core> staging_;
-  std::shared_ptr<Core> words_;
+  std::shared_ptr<WindowCore> staging_;
+  std::shared_ptr<WindowCore> words_;
   std::vector<Registration> seen_;  // by rank: the address of its words for this rank's device
   std::unique_ptr<memory::Event> last_;
   std::unique_ptr<memory::Stream> stream_;  // of the call in progress

@@ -25,7 +25,7 @@ namespace {
 
 using Offers = std::vector<std::unique_ptr<DeviceOffer>>;  // by rank; null: host memory
 
-std::unique_ptr<NodeRange> reserve_range(const Peers& peers, const Offers& offers, int my_rank) {
+std::unique_ptr<NodeRange> reserve_range(const WindowPeers& peers, const Offers& offers, int my_rank) {
   std::vector<NodeRange::Part> local;
   for (std::size_t rank = 0; rank < peers.size(); ++rank)
     if (peers[rank].local_index >= 0)
@@ -36,14 +36,14 @@ std::unique_ptr<NodeRange> reserve_range(const Peers& peers, const Offers& offer
 
 class WindowDevices final : public DeviceAccess {
  public:
-  explicit WindowDevices(Core& core) noexcept : core_(core), fabric_(core.fabric()) {}
+  explicit WindowDevices(WindowCore& core) noexcept : core_(core), fabric_(core.fabric()) {}
 
   transport::Region adopt(std::shared_ptr<memory::Allocation> part) override {
     part_.emplace(fabric_, std::move(part));
     return part_->control_region();
   }
   base::Bytes offer() const override { return part_->offer().encode(); }
-  std::vector<int> open(std::span<const Description> ranks, Peers& peers,
+  std::vector<int> open(std::span<const Description> ranks, WindowPeers& peers,
                         std::vector<std::unique_ptr<transport::Channel>>& channels, base::Deadline deadline) override;
   void serve(std::span<const int> clients) override;
 
@@ -57,9 +57,9 @@ class WindowDevices final : public DeviceAccess {
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) override;
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) override;
 
-  void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+  void copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
                std::size_t bytes) override;
-  void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+  void copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
                 std::size_t bytes) override;
   void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
                   std::size_t bytes) override;
@@ -73,7 +73,7 @@ class WindowDevices final : public DeviceAccess {
   }
   DeviceHandle device_handle(MemoryType type, int device) override;
   void open_context(TeamCore& team) override;
-  Core& context(const char* operation) override;
+  WindowCore& context(const char* operation) override;
 
   void drop_handles() noexcept override { views_.clear(); }
   void close_context() override {
@@ -87,15 +87,15 @@ class WindowDevices final : public DeviceAccess {
   }
 
  private:
-  std::vector<base::UniqueFd> take_descriptors(std::span<const Description> ranks, const Peers& peers,
+  std::vector<base::UniqueFd> take_descriptors(std::span<const Description> ranks, const WindowPeers& peers,
                                                const Offers& offers, base::Deadline deadline) const;
 
-  const Peer& peer(int rank) const noexcept { return core_.peers()[static_cast<std::size_t>(rank)]; }
+  const WindowPeer& peer(int rank) const noexcept { return core_.peers()[static_cast<std::size_t>(rank)]; }
   DeviceChannel& channel(int rank) const noexcept { return static_cast<DeviceChannel&>(*peer(rank).channel); }
   Request request(const char* operation, int rank, std::uint64_t number) const;
   memory::StageLease lease(const memory::Owner& owner, const CallSite& call) const;
 
-  Core& core_;
+  WindowCore& core_;
   Fabric& fabric_;
   std::vector<Path> paths_;         // by rank; empty if no part is device memory
   std::optional<DevicePart> part_;  // this rank's, if it is device memory
@@ -104,25 +104,25 @@ class WindowDevices final : public DeviceAccess {
   std::unique_ptr<DeviceRequests> requests_;
   std::unique_ptr<KernelReach> kernel_reach_;
   std::vector<std::unique_ptr<DeviceView>> views_;
-  std::shared_ptr<Core> context_;  // null until open_context
+  std::shared_ptr<WindowCore> context_;  // null until open_context
   std::unique_ptr<std::byte[]> bounce_buffer_;
 };
 
-std::vector<int> WindowDevices::open(std::span<const Description> ranks, Peers& peers,
+std::vector<int> WindowDevices::open(std::span<const Description> ranks, WindowPeers& peers,
                                      std::vector<std::unique_ptr<transport::Channel>>& channels,
                                      base::Deadline deadline) {
   Offers offers(ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     if (!ranks[rank].device.empty())
       offers[rank] = std::make_unique<DeviceOffer>(DeviceOffer::decode(ranks[rank].device, peers[rank].world));
-  for (const Peer& peer : peers) paths_.push_back(fabric_.paths[static_cast<std::size_t>(peer.world)]);
+  for (const WindowPeer& peer : peers) paths_.push_back(fabric_.paths[static_cast<std::size_t>(peer.world)]);
   std::vector<int> helpers;
   std::vector<MappedChannel*> mapped(ranks.size());
   range_ = reserve_range(peers, offers, core_.rank());
   auto descriptors = take_descriptors(ranks, peers, offers, deadline);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (offers[rank] == nullptr) continue;
-    Peer& peer = peers[rank];
+    WindowPeer& peer = peers[rank];
     const auto found = std::find_if(channels.begin(), channels.end(),
                                     [&](const auto& channel) { return channel.get() == peer.channel; });
     auto control = std::move(*found);
@@ -143,8 +143,9 @@ std::vector<int> WindowDevices::open(std::span<const Description> ranks, Peers& 
 }
 
 /// The descriptors, indexed by team rank; empty for a rank that passes none.
-std::vector<base::UniqueFd> WindowDevices::take_descriptors(std::span<const Description> ranks, const Peers& peers,
-                                                            const Offers& offers, base::Deadline deadline) const {
+std::vector<base::UniqueFd> WindowDevices::take_descriptors(std::span<const Description> ranks,
+                                                            const WindowPeers& peers, const Offers& offers,
+                                                            base::Deadline deadline) const {
   std::vector<std::size_t> local;  // the team's ranks on this node, by world rank
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     if (peers[rank].local_index >= 0) local.push_back(rank);
@@ -256,7 +257,7 @@ bool WindowDevices::test_until(std::uint64_t offset, Cmp compare, std::uint64_t 
 
 // ---- the local side is device memory
 
-void WindowDevices::copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+void WindowDevices::copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
                             std::size_t bytes) {
   require(
       fabric_,
@@ -264,7 +265,7 @@ void WindowDevices::copy_in(const char* operation, const Peer& peer, std::uint64
       {operation, peer.world, offset, bytes, true});
 }
 
-void WindowDevices::copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+void WindowDevices::copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
                              std::size_t bytes) {
   require(fabric_,
           memory::copy_between(destination, memory::known_owner_of(destination), peer.direct + offset,
@@ -328,7 +329,7 @@ std::byte* WindowDevices::bounce_buffer() {
 // ---- kernels and streams
 
 void WindowDevices::put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  const Peer& peer = this->peer(rank);
+  const WindowPeer& peer = this->peer(rank);
   const CallSite call{"put_on", peer.world, offset, bytes, true};
   if (bytes == 0) return;
   const DeviceMemory* const mapped = peer.on_device ? channel(rank).mapped() : nullptr;
@@ -373,10 +374,10 @@ void WindowDevices::open_context(TeamCore& team) {
   if (team.id() != core_.team_id())
     throw Error(Code::invalid_argument, "Window::open_context", "this isn't the team that the window was made over");
   const OperationScope user(fabric_, "Window::open_context", base::SetupCall::context);
-  context_ = Core::create(team, Window::context_bytes, Core::Role::internal);
+  context_ = WindowCore::create(team, Window::context_bytes, WindowCore::Role::internal);
 }
 
-Core& WindowDevices::context(const char* operation) {
+WindowCore& WindowDevices::context(const char* operation) {
   if (context_ == nullptr)
     throw Error(Code::invalid_argument, operation, "the window has no context", "open_context makes it");
   return *context_;
@@ -384,6 +385,6 @@ Core& WindowDevices::context(const char* operation) {
 
 }  // namespace
 
-std::unique_ptr<DeviceAccess> make_device_access(Core& core) { return std::make_unique<WindowDevices>(core); }
+std::unique_ptr<DeviceAccess> make_device_access(WindowCore& core) { return std::make_unique<WindowDevices>(core); }
 
 }  // namespace hmc::rma

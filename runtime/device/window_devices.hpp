@@ -8,6 +8,6 @@
 namespace hmc::rma {
 
 /// `core` outlives the result.
-std::unique_ptr<DeviceAccess> make_device_access(Core& core);
+std::unique_ptr<DeviceAccess> make_device_access(WindowCore& core);
 
 }  // namespace hmc::rma

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/rma/core.hpp"
 #include "runtime/rma/operation_scope.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
@@ -82,7 +82,7 @@ std::string describe_difference(const History& ranks, const std::vector<int>& wo
 
 }  // namespace
 
-std::exception_ptr Core::compare_allocations() const noexcept {
+std::exception_ptr WindowCore::compare_allocations() const noexcept {
   try {
     base::ByteWriter mine;
     mine.number(allocator_.made()).number(allocator_.hash());
@@ -117,7 +117,7 @@ std::exception_ptr Core::compare_allocations() const noexcept {
   }
 }
 
-std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {
+std::uint64_t WindowCore::alloc(std::size_t bytes, std::size_t align) {
   if (!is_open()) refuse_closed("Window::alloc");
   if (bytes == 0 || align == 0 || (align & (align - 1)) != 0) {
     throw Error(
@@ -131,7 +131,7 @@ std::uint64_t Core::alloc(std::size_t bytes, std::size_t align) {
               "create a larger window, or free what isn't used");
 }
 
-void Core::free(std::uint64_t offset) {
+void WindowCore::free(std::uint64_t offset) {
   if (!is_open()) refuse_closed("Window::free");
   if (!allocator_.release(offset))
     throw Error(Code::invalid_argument, "Window::free",

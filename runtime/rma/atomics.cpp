@@ -1,9 +1,9 @@
-// The public atomics: typed functions over Core::atomic.
+// The public atomics: typed functions over WindowCore::atomic.
 #include <hmc/window.hpp>
 
 #include <type_traits>
 
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc {
 
@@ -18,7 +18,7 @@ template <typename T> std::uint64_t widen(T value) noexcept {
 }
 
 template <typename T>
-T run(const std::shared_ptr<rma::Core>& core, const char* operation, AtomicOp op, int rank, std::uint64_t offset,
+T run(const std::shared_ptr<rma::WindowCore>& core, const char* operation, AtomicOp op, int rank, std::uint64_t offset,
       T operand, T compare = 0) {
   if (core == nullptr) [[unlikely]]
     throw Error(Code::closed, operation, "the window was never created, or was moved from");

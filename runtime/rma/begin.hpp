@@ -2,30 +2,31 @@
 #pragma once
 
 #include "runtime/progress/nudge.hpp"
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
 /// Doesn't check its arguments. The source may be reused after `look` returns ok.
-base::Status begin_put_signal(const Core& core, int rank, std::uint64_t offset, const void* source, std::size_t bytes,
-                              std::uint64_t signal_offset, std::uint64_t value, std::uint64_t& ticket) noexcept;
+base::Status begin_put_signal(const WindowCore& core, int rank, std::uint64_t offset, const void* source,
+                              std::size_t bytes, std::uint64_t signal_offset, std::uint64_t value,
+                              std::uint64_t& ticket) noexcept;
 /// Called after begin_put_signal to a mapped peer, which may be computing: nudges the peer's progress thread. For other
 /// peers the target's wire does this when the bytes have arrived.
-inline void nudge(const Core& core, int rank) noexcept {
-  const Peer& peer = core.peers()[static_cast<std::size_t>(rank)];
+inline void nudge(const WindowCore& core, int rank) noexcept {
+  const WindowPeer& peer = core.peers()[static_cast<std::size_t>(rank)];
   if (peer.direct != nullptr) progress::nudge(core.fabric().waiter.page().doorbell(peer.local_index));
 }
 /// Returns ok, in_progress, or the failure. Progresses the wire once if the put is in progress. After any result except
 /// in_progress the ticket is invalid.
-base::Status look(const Core& core, int rank, std::uint64_t ticket) noexcept;
+base::Status look(const WindowCore& core, int rank, std::uint64_t ticket) noexcept;
 /// Abandons the put: on return the source is no longer read.
-void abandon(const Core& core, int rank, std::uint64_t ticket) noexcept;
+void abandon(const WindowCore& core, int rank, std::uint64_t ticket) noexcept;
 
 using DirectReceive = transport::DirectReceive;
 /// Until end_receive_into, puts of peers into that part of this rank's memory may write to `receive.to` instead: see
 /// Wire::receive_into. Returns false if no wire of this window supports it.
-bool receive_into(const Core& core, DirectReceive& receive) noexcept;
+bool receive_into(const WindowCore& core, DirectReceive& receive) noexcept;
 /// On return no put writes to `receive.to`, and `parts` lists the parts that were received directly.
-void end_receive_into(const Core& core, DirectReceive& receive) noexcept;
+void end_receive_into(const WindowCore& core, DirectReceive& receive) noexcept;
 
 }  // namespace hmc::rma

@@ -1,7 +1,7 @@
 // Buffers in a window's symmetric heap.
 #include <hmc/buffer.hpp>
 
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc {
 

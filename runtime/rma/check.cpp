@@ -2,7 +2,7 @@
 // check_strided.
 #include <fmt/format.h>
 
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
@@ -36,13 +36,13 @@ const char* sign_of(Cmp compare) noexcept {
 
 }  // namespace
 
-void Core::refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
+void WindowCore::refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
   throw Error(detail_of(*fabric_, Code::invalid_argument, operation, -1, offset, 8,
                         fmt::format("there is no comparison {}", static_cast<int>(compare))));
 }
 
-void Core::throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
-                      std::uint64_t seen) const {
+void WindowCore::throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
+                            std::uint64_t seen) const {
   const CallSite call{"wait_until", -1, offset, 8, true};
   if (status.code != Code::timeout) throw_status(*fabric_, status, call);
   const std::string text = fmt::format(
@@ -53,12 +53,12 @@ void Core::throw_wait(const base::Status& status, std::uint64_t offset, Cmp comp
   throw_status(*fabric_, timeout, call);
 }
 
-std::string Core::name_of_rank(int rank) const {
+std::string WindowCore::name_of_rank(int rank) const {
   return team_ == nullptr ? fmt::format("rank {}", rank)
                           : fmt::format("team rank {} (world rank {})", rank, team_->world_rank(rank));
 }
 
-void Core::refuse_closed(const char* operation) const {
+void WindowCore::refuse_closed(const char* operation) const {
   if (fabric_->is_forked()) base::throw_forked(operation, fabric_->rank);
   ErrorDetail detail;
   detail.code = Code::closed;
@@ -68,7 +68,8 @@ void Core::refuse_closed(const char* operation) const {
   throw Error(std::move(detail));
 }
 
-void Core::refuse(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
+void WindowCore::refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
+                        std::size_t bytes) const {
   if (fabric_->is_forked()) base::throw_forked(operation, fabric_->rank);
   if (!open_) {
     throw Error(detail_of(*fabric_, Code::closed, operation, rank, offset, bytes, "the window is closed"));
@@ -77,7 +78,7 @@ void Core::refuse(const char* operation, int rank, std::uint64_t offset, const v
     throw Error(detail_of(*fabric_, Code::bad_rank, operation, rank, offset, bytes,
                           fmt::format("there is no rank {} in a team of {}", rank, peers_.size())));
   }
-  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const WindowPeer& peer = peers_[static_cast<std::size_t>(rank)];
   if (bytes > peer.bytes || offset > peer.bytes - bytes) {
     throw Error(detail_of(
         *fabric_, Code::out_of_range, operation, peer.world, offset, bytes,
@@ -87,8 +88,9 @@ void Core::refuse(const char* operation, int rank, std::uint64_t offset, const v
                         local == nullptr ? "the local pointer is null, and the size isn't 0" : "bad argument"));
 }
 
-const Peer& Core::check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const {
-  const Peer& peer = check(operation, rank, offset, this, width);
+const WindowPeer& WindowCore::check_word(const char* operation, int rank, std::uint64_t offset,
+                                         std::size_t width) const {
+  const WindowPeer& peer = check(operation, rank, offset, this, width);
   if (offset % width != 0) [[unlikely]] {
     throw Error(detail_of(*fabric_, Code::misaligned, operation, peer.world, offset, width,
                           fmt::format("a word of {} bytes must lie at a multiple of {}", width, width)));
@@ -96,8 +98,8 @@ const Peer& Core::check_word(const char* operation, int rank, std::uint64_t offs
   return peer;
 }
 
-const Peer& Core::check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
-                                const Strides& strides) const {
+const WindowPeer& WindowCore::check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
+                                            const Strides& strides) const {
   if (strides.rows == 0 || strides.row_bytes == 0) return check(operation, rank, offset, local, 0);
   if (strides.local_pitch < strides.row_bytes || strides.remote_pitch < strides.row_bytes) {
     throw Error(detail_of(*fabric_, Code::invalid_argument, operation, peer(operation, rank).world, offset,

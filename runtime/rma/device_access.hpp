@@ -6,12 +6,13 @@
 #include <span>
 #include <vector>
 
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
-/// Core::devices() creates it if a part of the window is device memory, or at the first call that needs a device. The
-/// window outlives it. One thread at a time, as for the window. Verbs throw Error; Core has checked their arguments.
+/// WindowCore::devices() creates it if a part of the window is device memory, or at the first call that needs a device.
+/// The window outlives it. One thread at a time, as for the window. Verbs throw Error; WindowCore has checked their
+/// arguments.
 class DeviceAccess {
  public:
   virtual ~DeviceAccess() = default;
@@ -23,7 +24,7 @@ class DeviceAccess {
   virtual base::Bytes offer() const = 0;
   /// Collective. For each peer whose part is device memory: sets `on_device`, and replaces its channel in `peers`. The
   /// old channel is removed from `channels`. Returns the world ranks whose agents this rank needs. Throws Error.
-  virtual std::vector<int> open(std::span<const Description> ranks, Peers& peers,
+  virtual std::vector<int> open(std::span<const Description> ranks, WindowPeers& peers,
                                 std::vector<std::unique_ptr<transport::Channel>>& channels,
                                 base::Deadline deadline) = 0;
   /// Called after all peers have tried to map this rank's part. `clients`: the world ranks that need this rank's agent.
@@ -46,9 +47,9 @@ class DeviceAccess {
 
   // ---- the local side is device memory
   /// Copies to and from a peer's mapped host memory.
-  virtual void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
+  virtual void copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
                        std::size_t bytes) = 0;
-  virtual void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
+  virtual void copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
                         std::size_t bytes) = 0;
   /// put and get between device memory and a peer's host memory, in pieces staged through pinned host memory.
   virtual void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
@@ -67,7 +68,7 @@ class DeviceAccess {
   virtual DeviceHandle device_handle(MemoryType type, int device) = 0;
   /// Collective. Allocates 64 KiB of host memory per rank in addition to its part.
   virtual void open_context(TeamCore& team) = 0;
-  virtual Core& context(const char* operation) = 0;
+  virtual WindowCore& context(const char* operation) = 0;
 
   // ---- while the window closes, in this order; then the destructor
   /// Releases all device handles.

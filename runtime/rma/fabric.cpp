@@ -1,21 +1,21 @@
 #include "runtime/rma/fabric.hpp"
 
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
-Core* Fabric::window_by_id(std::uint64_t id) const noexcept {
-  for (Core* const window : windows)
+WindowCore* Fabric::window_by_id(std::uint64_t id) const noexcept {
+  for (WindowCore* const window : windows)
     if (window->id() == id) return window;
   return nullptr;
 }
 
 namespace {
 
-Core* around(const std::vector<Core*>& windows, const void* address, std::size_t bytes, std::uint64_t team,
-             bool on_device) noexcept {
+WindowCore* around(const std::vector<WindowCore*>& windows, const void* address, std::size_t bytes, std::uint64_t team,
+                   bool on_device) noexcept {
   const auto first = reinterpret_cast<std::uintptr_t>(address);
-  for (Core* const window : windows) {
+  for (WindowCore* const window : windows) {
     if (window->team_id() != 0 && window->team_id() != team) continue;
     if (window->on_device() != on_device) continue;
     const auto start = reinterpret_cast<std::uintptr_t>(window->data());
@@ -26,10 +26,10 @@ Core* around(const std::vector<Core*>& windows, const void* address, std::size_t
 
 }  // namespace
 
-Core* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
+WindowCore* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
   return around(windows, address, bytes, team, false);  // only windows that support load and store
 }
-Core* Fabric::device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
+WindowCore* Fabric::device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
   return around(windows, address, bytes, team, true);
 }
 

@@ -20,7 +20,7 @@
 
 namespace hmc::rma {
 
-class Core;
+class WindowCore;
 class DeviceAccess;
 class OpenStreams;
 
@@ -63,7 +63,7 @@ struct Fabric {
   std::uint64_t wires_flushed = 0;  ///< puts, atomics and gets of devices that flush_wires has completed
 
   /// Factory of the device side of a window; set by the job. Null: no part may be device memory.
-  std::unique_ptr<DeviceAccess> (*make_device_access)(Core& core) = nullptr;
+  std::unique_ptr<DeviceAccess> (*make_device_access)(WindowCore& core) = nullptr;
 
   /// Measurements of access to device memory, cached for mapped memory by peer, method of sharing and device.
   struct Figures {
@@ -76,7 +76,7 @@ struct Fabric {
 
   /// The open windows, ascending by id. A window's id is the maximum of its ranks' next ids, so it is equal on all
   /// ranks and unused on each.
-  std::vector<Core*> windows;
+  std::vector<WindowCore*> windows;
   std::uint64_t next_window_id = 0;
   std::uint64_t last_team = 0;             ///< number of teams created by this rank, without the world
   std::vector<OpenStreams*> open_streams;  ///< of all teams
@@ -95,11 +95,11 @@ struct Fabric {
   /// The exchange that opens and closes the world's windows.
   base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
 
-  Core* window_by_id(std::uint64_t id) const noexcept;
+  WindowCore* window_by_id(std::uint64_t id) const noexcept;
   /// The window of this team or of the world that contains [address, address + bytes) on this rank; null if none.
-  Core* window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
+  WindowCore* window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
   /// As window_around(), among the windows whose part on this rank is device memory.
-  Core* device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
+  WindowCore* device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
 };
 
 /// For a call after Runtime::close, or in a child of fork().

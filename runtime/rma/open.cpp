@@ -6,10 +6,10 @@
 
 #include "runtime/base/limits.hpp"
 #include "runtime/base/node_area.hpp"
-#include "runtime/rma/core.hpp"
 #include "runtime/rma/description.hpp"
 #include "runtime/rma/device_access.hpp"
 #include "runtime/rma/operation_scope.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
@@ -166,8 +166,8 @@ base::Deadline patience(const Fabric& fabric, const base::Exchange& exchange) {
 
 }  // namespace
 
-std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role,
-                                   const std::function<void(std::byte*)>& prepare) {
+std::shared_ptr<WindowCore> WindowCore::create(TeamCore& team, std::size_t bytes, Role role,
+                                               const std::function<void(std::byte*)>& prepare) {
   Fabric& fabric = team.fabric();
   const OperationScope user(fabric, "Window::create", base::SetupCall::window);
   const base::Deadline deadline = patience(fabric, team.exchange());
@@ -245,11 +245,11 @@ std::shared_ptr<Core> Core::create(TeamCore& team, std::size_t bytes, Role role,
   return open(team, std::move(allocation), failure, role);
 }
 
-std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
-                                 const ErrorDetail& failure, Role role) {
+std::shared_ptr<WindowCore> WindowCore::open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
+                                             const ErrorDetail& failure, Role role) {
   const OperationScope user(team.fabric(), "Window::create", base::SetupCall::window_over);
   if (role == Role::user) memory::look_for_devices();
-  std::shared_ptr<Core> core(new Core(team, role), base::DeleteInOwner{});
+  std::shared_ptr<WindowCore> core(new WindowCore(team, role), base::DeleteInOwner{});
   ErrorDetail outcome = failure;
   if (allocation != nullptr) {
     try {
@@ -263,12 +263,12 @@ std::shared_ptr<Core> Core::open(TeamCore& team, std::shared_ptr<memory::Allocat
   return core;
 }
 
-Core::Core(TeamCore& team, Role role)
+WindowCore::WindowCore(TeamCore& team, Role role)
     : fabric_(team.shared_fabric()), team_(team.is_world() ? nullptr : &team), rank_(team.rank()), role_(role) {
   if (team_ != nullptr && role == Role::user) keeps_team_ = team.shared_from_this();
 }
 
-void Core::adopt(std::shared_ptr<memory::Allocation> allocation) {
+void WindowCore::adopt(std::shared_ptr<memory::Allocation> allocation) {
   region_.base = allocation->address;
   region_.bytes = allocation->bytes;
   region_.type = allocation->provider->type();
@@ -282,7 +282,7 @@ void Core::adopt(std::shared_ptr<memory::Allocation> allocation) {
   allocation_ = std::move(allocation);
 }
 
-base::Bytes Core::describe(const ErrorDetail& failure) {
+base::Bytes WindowCore::describe(const ErrorDetail& failure) {
   Description description;
   description.failure = failure;
   description.bytes = region_.bytes;
@@ -302,7 +302,7 @@ base::Bytes Core::describe(const ErrorDetail& failure) {
   return encode(description);
 }
 
-void Core::connect(const std::vector<base::Bytes>& descriptions) {
+void WindowCore::connect(const std::vector<base::Bytes>& descriptions) {
   std::vector<Description> ranks;
   for (std::size_t rank = 0; rank < descriptions.size(); ++rank)
     ranks.push_back(decode(descriptions[rank], static_cast<int>(rank), operation_of(*fabric_)));
@@ -312,7 +312,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
 
   ErrorDetail outcome;
   outcome.code = Code::success;
-  Peers peers;
+  WindowPeers peers;
   std::vector<int> helpers;
   try {
     peers = make_peers(ranks);
@@ -326,7 +326,7 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   settle_devices(agree(outcome, helpers));
   peers_ = std::move(peers);
   std::uint64_t smallest = UINT64_MAX;
-  for (const Peer& peer : peers_) smallest = std::min(smallest, peer.bytes);
+  for (const WindowPeer& peer : peers_) smallest = std::min(smallest, peer.bytes);
   allocator_ = SymmetricAllocator(smallest);
   map_ahead();
   open_ = true;
@@ -334,9 +334,9 @@ void Core::connect(const std::vector<base::Bytes>& descriptions) {
   if (keeps_team_ != nullptr) ++keeps_team_->open_windows;
 }
 
-Peers Core::make_peers(std::vector<Description>& ranks) {
+WindowPeers WindowCore::make_peers(std::vector<Description>& ranks) {
   const std::size_t size = ranks.size();
-  Peers peers(size);
+  WindowPeers peers(size);
   const base::Deadline deadline = patience(*fabric_, exchange());
   for (std::size_t w = 0; w < fabric_->wires.size(); ++w) {
     std::vector<int> served;             // world ranks on this wire
@@ -353,7 +353,7 @@ Peers Core::make_peers(std::vector<Description>& ranks) {
     auto channels = fabric_->wires[w]->connect(registered_region_, keys, served, deadline);
     if (!served.empty()) wires_in_use_.push_back(static_cast<int>(w));
     for (std::size_t i = 0; i < served.size(); ++i) {
-      Peer& peer = peers[served_as[i]];
+      WindowPeer& peer = peers[served_as[i]];
       peer.channel = channels[i].get();
       peer.direct = channels[i]->direct();
       peer.wire = static_cast<std::int8_t>(w);
@@ -369,7 +369,7 @@ Peers Core::make_peers(std::vector<Description>& ranks) {
   return peers;
 }
 
-DeviceAccess& Core::devices() {
+DeviceAccess& WindowCore::devices() {
   if (devices_ == nullptr) {
     if (fabric_->make_device_access == nullptr)
       throw Error(Code::unsupported, operation_of(*fabric_), "this job has no access to device memory");
@@ -378,7 +378,7 @@ DeviceAccess& Core::devices() {
   return *devices_;
 }
 
-void Core::settle_devices(const std::vector<Description>& answers) {
+void WindowCore::settle_devices(const std::vector<Description>& answers) {
   if (!has_devices_) return;
   ErrorDetail outcome;
   outcome.code = Code::success;
@@ -398,12 +398,12 @@ void Core::settle_devices(const std::vector<Description>& answers) {
   agree(outcome);  // afterwards a peer may put
 }
 
-Path Core::path(int rank) {
-  const Peer& to = peer("Window::path", rank);
+Path WindowCore::path(int rank) {
+  const WindowPeer& to = peer("Window::path", rank);
   return has_devices_ ? devices_->path(rank) : fabric_->paths[static_cast<std::size_t>(to.world)];
 }
 
-std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vector<int>& helpers) {
+std::vector<Description> WindowCore::agree(const ErrorDetail& outcome, const std::vector<int>& helpers) {
   Description mine;
   mine.failure = outcome;
   mine.helpers = helpers;
@@ -417,7 +417,7 @@ std::vector<Description> Core::agree(const ErrorDetail& outcome, const std::vect
   return ranks;
 }
 
-void Core::map_ahead() noexcept {
+void WindowCore::map_ahead() noexcept {
   // All ranks have populated their parts. Map the pages in this process too, so that puts cause no page faults.
   if (role_ == Role::lazy || region_.segment == nullptr || region_.segment->bytes() > map_ahead_max) return;
   try {
@@ -427,7 +427,7 @@ void Core::map_ahead() noexcept {
   }
 }
 
-void Core::close() {
+void WindowCore::close() {
   if (!is_open()) refuse_closed("Window::close");
   const OperationScope user(*fabric_, "Window::close", base::SetupCall::window_close, id_);
   flush_all(job_timeout);
@@ -455,7 +455,7 @@ void Core::close() {
   if (unheard != nullptr) std::rethrow_exception(unheard);
 }
 
-Core::~Core() {
+WindowCore::~WindowCore() {
   if (open_ && keeps_team_ != nullptr) --keeps_team_->open_windows;
   std::erase(fabric_->windows, this);
   if (devices_ != nullptr) {
@@ -466,7 +466,7 @@ Core::~Core() {
   deregister_region();
 }
 
-void Core::deregister_region() noexcept {
+void WindowCore::deregister_region() noexcept {
   on_device_ = has_devices_ = false;
   devices_.reset();
   for (; registered_ > 0; --registered_) fabric_->wires[registered_ - 1]->deregister_region(registered_region_);

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc {
 
@@ -57,19 +57,19 @@ Request Request::from_raw(const Raw& raw) {
 
 Request::Raw Request::raw() const noexcept { return {window_.lock().get(), ticket_, operation_, wire_, peer_}; }
 
-std::shared_ptr<rma::Core> Request::window() const noexcept {
-  std::shared_ptr<rma::Core> window = window_.lock();
+std::shared_ptr<rma::WindowCore> Request::window() const noexcept {
+  std::shared_ptr<rma::WindowCore> window = window_.lock();
   return window != nullptr && window->is_open() ? window : nullptr;
 }
 
 Request Request::take() noexcept { return std::exchange(*this, Request()); }
 
-base::Status Request::look(const rma::Core* window) const noexcept {
+base::Status Request::look(const rma::WindowCore* window) const noexcept {
   if (ticket_ == transport::done) return {};
   return window != nullptr ? window->fabric().tickets.test(wire_, ticket_) : closed_status();
 }
 
-void Request::end(const std::shared_ptr<rma::Core>& window, const base::Status& status) {
+void Request::end(const std::shared_ptr<rma::WindowCore>& window, const base::Status& status) {
   const Request over = take();  // a failed request also becomes empty
   if (status.ok()) return;
   if (window == nullptr) {
@@ -147,7 +147,7 @@ void Request::expire_one(std::span<Request> requests, const base::Status& status
 
 std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   std::size_t finished = none;
-  std::shared_ptr<rma::Core> some;  // the window of a request in progress
+  std::shared_ptr<rma::WindowCore> some;  // the window of a request in progress
   base::Status result;
   const auto one_over = [&]() noexcept {
     for (std::size_t i = 0; i < requests.size(); ++i) {

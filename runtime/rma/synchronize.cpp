@@ -1,7 +1,7 @@
 // Signals, atomics, fence and flush.
 #include "runtime/base/fences.hpp"
-#include "runtime/rma/core.hpp"
 #include "runtime/rma/device_access.hpp"
+#include "runtime/rma/window_core.hpp"
 #include "runtime/transport/load_store.hpp"
 
 namespace hmc::rma {
@@ -9,9 +9,9 @@ namespace hmc::rma {
 using transport::load_signal;
 using transport::Ticket;
 
-void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
-                      std::uint64_t signal_offset, std::uint64_t value) {
-  const Peer& peer = check("put_signal", rank, offset, source, bytes);
+void WindowCore::put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes,
+                            std::uint64_t signal_offset, std::uint64_t value) {
+  const WindowPeer& peer = check("put_signal", rank, offset, source, bytes);
   check_word("put_signal", rank, signal_offset, 8);
   if (peer.direct != nullptr) [[likely]] {
     store("put_signal", peer, offset, source, bytes);
@@ -31,7 +31,7 @@ void Core::put_signal(int rank, std::uint64_t offset, const void* source, std::s
   wait_ticket(peer, ticket, call, base::Activity::put);
 }
 
-std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
+std::uint64_t WindowCore::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
   check_word("wait_until", rank_, offset, 8);
   require_comparison("wait_until", offset, compare);
   if (on_device_) [[unlikely]]
@@ -48,7 +48,7 @@ std::uint64_t Core::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t 
   return seen;
 }
 
-bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
+bool WindowCore::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   check_word("test_until", rank_, offset, 8);
   if (on_device_) [[unlikely]] {
     require_comparison("test_until", offset, compare);
@@ -63,8 +63,9 @@ bool Core::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
   return false;
 }
 
-std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset) {
-  const Peer& peer = check_word(operation, rank, offset, atomic.width);
+std::uint64_t WindowCore::atomic(const char* operation, const transport::Atomic& atomic, int rank,
+                                 std::uint64_t offset) {
+  const WindowPeer& peer = check_word(operation, rank, offset, atomic.width);
   if (peer.direct != nullptr) [[likely]] {
     const std::uint64_t old = transport::apply_atomic(atomic, peer.direct + offset);
     fabric_->waiter.ring(peer.local_index);
@@ -79,7 +80,7 @@ std::uint64_t Core::atomic(const char* operation, const transport::Atomic& atomi
   return result;
 }
 
-void Core::fence() {
+void WindowCore::fence() {
   if (!is_open()) [[unlikely]]
     refuse_closed("fence");
   base::store_fence();
@@ -89,8 +90,8 @@ void Core::fence() {
     devices_->flush("fence", -1, job_timeout);  // a device's later copies aren't ordered after them
 }
 
-void Core::flush(int rank, Timeout timeout) {
-  const Peer& target = peer("flush", rank);
+void WindowCore::flush(int rank, Timeout timeout) {
+  const WindowPeer& target = peer("flush", rank);
   if (target.direct != nullptr) {
     base::full_fence();
     return;
@@ -102,7 +103,7 @@ void Core::flush(int rank, Timeout timeout) {
   flush_wire(target.wire, target.world, timeout);
 }
 
-void Core::flush_all(Timeout timeout) {
+void WindowCore::flush_all(Timeout timeout) {
   if (!is_open()) [[unlikely]]
     refuse_closed("flush");
   base::full_fence();
@@ -111,7 +112,7 @@ void Core::flush_all(Timeout timeout) {
   for (const int wire : wires_in_use_) flush_wire(wire, -1, timeout);
 }
 
-void Core::flush_wire(int wire_index, int world, Timeout timeout) {
+void WindowCore::flush_wire(int wire_index, int world, Timeout timeout) {
   transport::Wire& wire = *fabric_->wires[static_cast<std::size_t>(wire_index)];
   Ticket ticket = transport::done;
   require(*fabric_, wire.flush(world, ticket), {"flush", world});
@@ -120,7 +121,7 @@ void Core::flush_wire(int wire_index, int world, Timeout timeout) {
           {"flush", world});
 }
 
-void Core::wait_ticket(const Peer& peer, Ticket ticket, const CallSite& call, base::Activity activity) {
+void WindowCore::wait_ticket(const WindowPeer& peer, Ticket ticket, const CallSite& call, base::Activity activity) {
   require(*fabric_, fabric_->tickets.finish(peer.wire, ticket, {activity, call.peer}, fabric_->timeout), call);
 }
 

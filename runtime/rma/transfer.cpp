@@ -3,14 +3,15 @@
 
 #include <fmt/format.h>
 
-#include "runtime/rma/core.hpp"
 #include "runtime/rma/device_access.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
 
 using transport::Ticket;
 
-void Core::put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+void WindowCore::put_far(const WindowPeer& peer, int rank, std::uint64_t offset, const void* source,
+                         std::size_t bytes) {
   if (must_stage("put", peer, source)) return devices().put_staged("put", rank, offset, source, bytes);
   const CallSite call{"put", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
@@ -19,19 +20,19 @@ void Core::put_far(const Peer& peer, int rank, std::uint64_t offset, const void*
   wait_ticket(peer, ticket, call, base::Activity::put);
 }
 
-void Core::copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
-                   std::size_t bytes) {
+void WindowCore::copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
+                         std::size_t bytes) {
   if (memory::host_reaches(source)) return transport::store_bytes(peer.direct + offset, source, bytes);
   devices().copy_in(operation, peer, offset, source, bytes);
 }
 
-void Core::copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
-                    std::size_t bytes) {
+void WindowCore::copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
+                          std::size_t bytes) {
   if (memory::host_reaches(destination)) return transport::load_bytes(destination, peer.direct + offset, bytes);
   devices().copy_out(operation, peer, offset, destination, bytes);
 }
 
-void Core::get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+void WindowCore::get_far(const WindowPeer& peer, int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
   if (must_stage("get", peer, destination)) return devices().get_staged("get", rank, offset, destination, bytes);
   const CallSite call{"get", peer.world, offset, bytes, true};
   Ticket ticket = transport::done;
@@ -39,8 +40,8 @@ void Core::get_far(const Peer& peer, int rank, std::uint64_t offset, void* desti
   wait_ticket(peer, ticket, call, base::Activity::get);
 }
 
-Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  const Peer& peer = check("put_nb", rank, offset, source, bytes);
+Request WindowCore::put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
+  const WindowPeer& peer = check("put_nb", rank, offset, source, bytes);
   if (peer.direct != nullptr) [[likely]] {
     store("put_nb", peer, offset, source, bytes);
     note_put(peer);
@@ -58,8 +59,8 @@ Request Core::put_nb(int rank, std::uint64_t offset, const void* source, std::si
   return Request(weak_from_this(), peer.wire, ticket, "put_nb", peer.world);
 }
 
-Request Core::get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
-  const Peer& peer = check("get_nb", rank, offset, destination, bytes);
+Request WindowCore::get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
+  const WindowPeer& peer = check("get_nb", rank, offset, destination, bytes);
   if (peer.direct != nullptr) [[likely]] {
     load("get_nb", peer, offset, destination, bytes);
     return Request("get_nb", peer.world);
@@ -111,8 +112,8 @@ class Pipeline {
 
 }  // namespace
 
-void Core::put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) {
-  const Peer& peer = check_strided("put_strided", rank, offset, source, strides);
+void WindowCore::put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) {
+  const WindowPeer& peer = check_strided("put_strided", rank, offset, source, strides);
   if (strides.rows == 0 || strides.row_bytes == 0) return;
   const auto* const from = static_cast<const std::byte*>(source);
   if (peer.direct != nullptr) {
@@ -145,8 +146,8 @@ void Core::put_strided(int rank, std::uint64_t offset, const void* source, const
           [&](Ticket ticket) { wait_ticket(peer, ticket, call, base::Activity::put); });
 }
 
-void Core::get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) {
-  const Peer& peer = check_strided("get_strided", rank, offset, destination, strides);
+void WindowCore::get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides) {
+  const WindowPeer& peer = check_strided("get_strided", rank, offset, destination, strides);
   if (strides.rows == 0 || strides.row_bytes == 0) return;
   auto* const to = static_cast<std::byte*>(destination);
   if (peer.direct != nullptr) {
@@ -176,10 +177,10 @@ void Core::get_strided(int rank, std::uint64_t offset, void* destination, const 
           [&](Ticket ticket) { wait_ticket(peer, ticket, call, base::Activity::get); });
 }
 
-void Core::put_batch(int rank, std::span<const Put> puts) {
+void WindowCore::put_batch(int rank, std::span<const Put> puts) {
   // Check all entries before any transfer, so that an invalid batch has no effect.
   for (const Put& put : puts) check("put_batch", rank, put.offset, put.source, put.bytes);
-  const Peer& peer = check("put_batch", rank, 0, nullptr, 0);
+  const WindowPeer& peer = check("put_batch", rank, 0, nullptr, 0);
   if (peer.direct != nullptr) {
     for (const Put& put : puts) store("put_batch", peer, put.offset, put.source, put.bytes);
     note_put(peer);
@@ -206,9 +207,9 @@ void Core::put_batch(int rank, std::span<const Put> puts) {
           });
 }
 
-void Core::get_batch(int rank, std::span<const Get> gets) {
+void WindowCore::get_batch(int rank, std::span<const Get> gets) {
   for (const Get& get : gets) check("get_batch", rank, get.offset, get.destination, get.bytes);
-  const Peer& peer = check("get_batch", rank, 0, nullptr, 0);
+  const WindowPeer& peer = check("get_batch", rank, 0, nullptr, 0);
   if (peer.direct != nullptr) {
     for (const Get& get : gets) load("get_batch", peer, get.offset, get.destination, get.bytes);
     return;

@@ -1,4 +1,4 @@
-// The public Window: forwards to its Core.
+// The public Window: forwards to its WindowCore.
 #include <hmc/window.hpp>
 
 #include <fcntl.h>
@@ -10,12 +10,12 @@
 
 #include <hmc/team.hpp>
 
-#include "runtime/rma/core.hpp"
 #include "runtime/rma/device_access.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc {
 
-using rma::Core;
+using rma::WindowCore;
 
 namespace {
 
@@ -32,21 +32,21 @@ rma::TeamCore& open_team(Team& team, const char* operation) {
   throw Error(Code::closed, operation, "the window was never created, or was moved from");
 }
 
-[[gnu::always_inline]] inline Core& open_core(const std::shared_ptr<Core>& core, const char* operation) {
+[[gnu::always_inline]] inline WindowCore& open_core(const std::shared_ptr<WindowCore>& core, const char* operation) {
   if (core == nullptr) [[unlikely]]
     throw_never_created(operation);
   return *core;
 }
 
 /// For calls that check no peer: throws in a child of fork(). Verbs detect the fork by their peer check.
-Core& core_here(const std::shared_ptr<Core>& core, const char* operation) {
-  Core& here = open_core(core, operation);
+WindowCore& core_here(const std::shared_ptr<WindowCore>& core, const char* operation) {
+  WindowCore& here = open_core(core, operation);
   if (here.fabric().is_forked()) base::throw_forked(operation, here.fabric().rank);
   return here;
 }
 
-rma::DeviceAccess& devices_of(const std::shared_ptr<Core>& core, const char* operation) {
-  Core& here = open_core(core, operation);
+rma::DeviceAccess& devices_of(const std::shared_ptr<WindowCore>& core, const char* operation) {
+  WindowCore& here = open_core(core, operation);
   if (!here.is_open()) here.refuse_closed(operation);
   return here.devices();
 }
@@ -60,7 +60,7 @@ ErrorDetail no_failure() {
 }  // namespace
 
 Window Window::create(Team& team, std::size_t bytes) {
-  return Window(Core::create(open_team(team, "Window::create"), bytes, Core::Role::user));
+  return Window(WindowCore::create(open_team(team, "Window::create"), bytes, WindowCore::Role::user));
 }
 
 Window Window::create(Team& team, const ConnBuffer& buffer) {
@@ -70,7 +70,8 @@ Window Window::create(Team& team, const ConnBuffer& buffer) {
     failure.message = "the ConnBuffer was moved from";
   }
   auto allocation = failure.code == Code::success ? buffer.allocation() : nullptr;
-  return Window(Core::open(open_team(team, "Window::create"), std::move(allocation), failure, Core::Role::user));
+  return Window(
+      WindowCore::open(open_team(team, "Window::create"), std::move(allocation), failure, WindowCore::Role::user));
 }
 
 Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::uint64_t file_offset) {
@@ -91,8 +92,8 @@ Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::
     failure.code = Code::error;
     failure.message = error.what();
   }
-  return Window(
-      Core::open(open_team(team, "Window::create_over_memfd"), std::move(allocation), failure, Core::Role::user));
+  return Window(WindowCore::open(open_team(team, "Window::create_over_memfd"), std::move(allocation), failure,
+                                 WindowCore::Role::user));
 }
 
 Window::Window(Window&&) noexcept = default;
@@ -104,7 +105,7 @@ void Window::open_context(Team& team) {
   devices_of(core_, "Window::open_context").open_context(over);
 }
 void Window::set_context(std::uint64_t offset, const void* source, std::size_t bytes) {
-  Core& context = devices_of(core_, "Window::set_context").context("Window::set_context");
+  WindowCore& context = devices_of(core_, "Window::set_context").context("Window::set_context");
   context.put(context.rank(), offset, source, bytes);
 }
 void Window::get_context(int rank, std::uint64_t offset, void* destination, std::size_t bytes) const {
@@ -124,7 +125,7 @@ std::size_t Window::bytes(int rank) const {
 std::byte* Window::data() const { return core_here(core_, "Window::data").data(); }
 
 std::byte* Window::ptr(int rank, std::uint64_t offset) const {
-  const rma::Peer& peer = core_here(core_, "Window::ptr").peer("Window::ptr", rank);
+  const rma::WindowPeer& peer = core_here(core_, "Window::ptr").peer("Window::ptr", rank);
   return peer.direct != nullptr && offset <= peer.bytes ? peer.direct + offset : nullptr;
 }
 
@@ -152,7 +153,7 @@ void Window::put_batch(int rank, std::span<const Put> puts) { open_core(core_, "
 void Window::get_batch(int rank, std::span<const Get> gets) { open_core(core_, "get_batch").get_batch(rank, gets); }
 
 void Window::put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  Core& core = open_core(core_, "put_on");
+  WindowCore& core = open_core(core_, "put_on");
   core.check("put_on", rank, offset, source, bytes);
   core.devices().put_on(stream, rank, offset, source, bytes);
 }

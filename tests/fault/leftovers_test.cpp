@@ -7,7 +7,7 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/inproc.hpp"
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "tests/fault/usage.hpp"
 
 namespace {

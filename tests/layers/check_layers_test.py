@@ -16,13 +16,13 @@ GOOD = {
     "runtime/transport/wire.hpp": '#include "runtime/base/status.hpp"\n',
     "runtime/transport/shm/shm.hpp": '#include "runtime/transport/wire.hpp"\n',
     "runtime/transport/am/ucx/ucx.hpp": '#include <ucp/api/ucp.h>\n#include "runtime/transport/wire.hpp"\n',
-    "runtime/rma/core.hpp": '#include "runtime/transport/wire.hpp"\n',
+    "runtime/rma/window_core.hpp": '#include "runtime/transport/wire.hpp"\n',
     "job/core.cpp": '#include "runtime/transport/shm/shm.hpp"\n#include "collectives/ring.cpp"\n',
-    "collectives/ring.cpp": '#include "runtime/rma/core.hpp"\n',
+    "collectives/ring.cpp": '#include "runtime/rma/window_core.hpp"\n',
     "bootstrap/bootstrap.hpp": '#include "runtime/base/status.hpp"\n',
     "launcher/main.cpp": '#include "bootstrap/bootstrap.hpp"\n',
     "examples/01.cpp": "#include <hmc/types.hpp>\n",
-    "tests/unit/a_test.cpp": '#include "runtime/rma/core.hpp"\n',
+    "tests/unit/a_test.cpp": '#include "runtime/rma/window_core.hpp"\n',
 }
 TOP_FOLDERS = sorted({name.split("/")[0] for name in GOOD})
 
@@ -106,11 +106,11 @@ class CheckLayers(Tree):
         self.assert_refused("bootstrap/bad.cpp", '"runtime/transport/wire.hpp"')
 
     def test_launcher_may_not_include_window(self):
-        self.assert_refused("launcher/bad.cpp", '"runtime/rma/core.hpp"')
+        self.assert_refused("launcher/bad.cpp", '"runtime/rma/window_core.hpp"')
 
     def test_nobody_includes_job(self):
-        self.write("job/core.hpp", "")
-        self.assert_refused("collectives/bad.cpp", '"job/core.hpp"')
+        self.write("job/job_core.hpp", "")
+        self.assert_refused("collectives/bad.cpp", '"job/job_core.hpp"')
 
     def test_public_headers_include_no_internals(self):
         self.assert_refused("include/hmc/bad.hpp", '"runtime/base/status.hpp"')

@@ -6,7 +6,7 @@
 
 #include "bootstrap/inproc.hpp"
 #include "collectives/select/selector.hpp"
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "runtime/base/env.hpp"
 
 namespace hmc {

@@ -13,7 +13,7 @@
 #include "bootstrap/inproc.hpp"
 #include "collectives/select/parameters.hpp"
 #include "collectives/state/state.hpp"
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "runtime/base/deadline.hpp"
 
 namespace hmc {

@@ -8,7 +8,7 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/bootstrap.hpp"
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/rma/team_core.hpp"
 

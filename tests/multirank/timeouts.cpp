@@ -6,7 +6,7 @@
 
 #include <hmc/hmc.hpp>
 
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 #include "runtime/transport/am/am_wire.hpp"
 #include "tests/multirank/stopped_peer.hpp"
 #include "tests/support/pattern.hpp"

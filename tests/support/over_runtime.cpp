@@ -1,6 +1,6 @@
 #include <hmc/runtime.hpp>
 
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "tests/support/spmd.hpp"
 
 namespace hmc::spmd {

@@ -55,7 +55,7 @@ Options options_of(const WireContext& context) {
   return options;
 }
 
-AmWire::AmWire(const Options& options, std::unique_ptr<Link> link)
+AmWire::AmWire(const Options& options, std::unique_ptr<ByteLink> link)
     : options_(options),
       secret_(make_nonce()),
       link_(std::move(link)),
@@ -158,7 +158,7 @@ void AmWire::end_receive_into(const Region& mine, DirectReceive& receive) noexce
   if (Regions::Registered* const region = regions_.of(mine.base, mine.bytes)) std::erase(region->receives, &receive);
 }
 
-Message AmWire::message(Kind kind, const Regions::Key& region, std::uint64_t offset) const noexcept {
+Message AmWire::message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) const noexcept {
   Message message;
   message.origin = static_cast<std::uint32_t>(options_.rank);
   message.kind = kind;
@@ -185,10 +185,10 @@ base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t 
     opened = tickets_.open({.peer = to.peer, .left = peers_.parts(bytes), .channel = &to});
     if (opened == done) return no_memory(to.peer);
   }
-  Peer& peer = peers_.at(to.peer);
+  AmPeer& peer = peers_.at(to.peer);
   // If no other call sends held puts, the progress thread does. If that thread sleeps, don't hold: a wake-up costs more
   // than a separate message.
-  const bool hold = last.kind == Kind::put && opened == done && !thread_asleep_;
+  const bool hold = last.kind == MessageKind::put && opened == done && !thread_asleep_;
   const base::Status status = peers_.post(peer, last, source, bytes, opened, hold);
   peer.asked = peer.posted;
   if (!status.ok()) {
@@ -200,7 +200,7 @@ base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t 
   return status;
 }
 
-base::Status AmWire::start(Peer& peer, const Message& message, const Tickets::Transfer& transfer,
+base::Status AmWire::start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer,
                            Ticket& ticket) noexcept {
   const Ticket opened = tickets_.open(transfer);
   if (opened == done) return no_memory(peer.rank);
@@ -234,8 +234,8 @@ base::Status AmWire::flush_dirty(int first, int last, Ticket& ticket) noexcept {
   if (opened == done) return no_memory(-1);
   for (int rank = first; rank < last; ++rank) {
     if (!dirty(rank)) continue;
-    Peer& to = peers_.at(rank);
-    Message request = message(Kind::flush, {}, 0);
+    AmPeer& to = peers_.at(rank);
+    Message request = message(MessageKind::flush, {}, 0);
     request.ticket = opened;
     request.first = to.posted;
     const base::Status status = peers_.post(to, request, nullptr, 0, done);
@@ -261,7 +261,7 @@ void AmWire::reclaim(Ticket ticket, std::int64_t limit) noexcept {
   // accepted the bytes; after the limit, close the connection.
   while (held() && base::now_ns() < limit) progress_locked();
   if (held()) {
-    Peer& peer = peers_.at(tickets_.known(ticket)->peer);
+    AmPeer& peer = peers_.at(tickets_.known(ticket)->peer);
     options_.log.warn("{}: rank {} doesn't take a put that was given up: its connection is cut", link_->traits().name,
                       peer.rank);
     peers_.fail(peer, base::Status::failure(Code::peer_failed, "it took no bytes, and was cut off", peer.rank));
@@ -299,13 +299,13 @@ base::Status AmWire::Channel::put(std::uint64_t offset, const void* source, std:
                                   Ticket& ticket) noexcept {
   ticket = done;
   if (bytes == 0) return {};
-  return wire_.write(*this, source, bytes, wire_.message(Kind::put, region, offset), ticket);
+  return wire_.write(*this, source, bytes, wire_.message(MessageKind::put, region, offset), ticket);
 }
 
 base::Status AmWire::Channel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                          std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
   ticket = done;
-  Message last = wire_.message(Kind::put_signal, region, bytes > 0 ? offset : 0);
+  Message last = wire_.message(MessageKind::put_signal, region, bytes > 0 ? offset : 0);
   last.first = signal_offset;
   last.second = value;
   return wire_.write(*this, source, bytes, last, ticket);
@@ -316,7 +316,7 @@ base::Status AmWire::Channel::get(std::uint64_t offset, void* destination, std::
   if (bytes == 0) return {};
   const std::lock_guard guard(wire_.lock_);
   if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
-  Message request = wire_.message(Kind::get, region, offset);
+  Message request = wire_.message(MessageKind::get, region, offset);
   request.first = bytes;
   return wire_.start(wire_.peers_.at(peer), request,
                      {.peer = peer,
@@ -332,8 +332,8 @@ base::Status AmWire::Channel::atomic(const Atomic& atomic, std::uint64_t offset,
   ticket = done;
   const std::lock_guard guard(wire_.lock_);
   if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
-  Peer& to = wire_.peers_.at(peer);
-  Message request = wire_.message(Kind::atomic, region, offset);
+  AmPeer& to = wire_.peers_.at(peer);
+  Message request = wire_.message(MessageKind::atomic, region, offset);
   request.op = static_cast<std::uint8_t>(atomic.op);
   request.width = atomic.width;
   request.first = atomic.operand;

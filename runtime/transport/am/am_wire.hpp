@@ -1,4 +1,4 @@
-// AmWire: a wire that sends each verb as an active message over a Link.
+// AmWire: a wire that sends each verb as an active message over a ByteLink.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ Options options_of(const WireContext& context);
 /// for progress; the progress thread takes it while it serves.
 class AmWire final : public Wire, private LinkUser {
  public:
-  AmWire(const Options& options, std::unique_ptr<Link> link);
+  AmWire(const Options& options, std::unique_ptr<ByteLink> link);
   /// Closes its connections. If peers have exited, this takes at most 2.5 seconds.
   ~AmWire() override;
 
@@ -71,7 +71,7 @@ class AmWire final : public Wire, private LinkUser {
   void all_left() noexcept override { all_left_ = true; }
 
   // ---- state, for tests
-  const Link& link() const noexcept { return *link_; }
+  const ByteLink& link() const noexcept { return *link_; }
   /// Counts messages from outside the job, and requests of the job's ranks for unregistered regions.
   Target::Refusals refusals() noexcept;
   /// High-water mark of records in use: verbs in the queues and messages held by the link.
@@ -117,13 +117,13 @@ class AmWire final : public Wire, private LinkUser {
   base::Status write(const Channel& to, const void* source, std::uint64_t bytes, const Message& last,
                      Ticket& ticket) noexcept;
   base::Status flush_dirty(int first, int last, Ticket& ticket) noexcept;
-  base::Status start(Peer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket) noexcept;
-  Message message(Kind kind, const Regions::Key& region, std::uint64_t offset) const noexcept;
+  base::Status start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket) noexcept;
+  Message message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) const noexcept;
 
   const Options options_;
   const std::uint64_t secret_;
   std::mutex lock_;
-  const std::unique_ptr<Link> link_;
+  const std::unique_ptr<ByteLink> link_;
   Tickets tickets_;
   Regions regions_;
   Peers peers_;

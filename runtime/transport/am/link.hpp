@@ -1,4 +1,4 @@
-// Link: sends messages to peers and receives theirs.
+// ByteLink: sends messages to peers and receives theirs.
 #pragma once
 
 #include <cstddef>
@@ -51,14 +51,14 @@ class LinkUser {
 
 /// Messages to one rank arrive in the order of send(), complete and exactly once; otherwise the link reports
 /// LinkUser::lost. Only connect() connects. Threads: AmWire holds its lock around every call.
-class Link {
+class ByteLink {
  public:
   struct Traits {
     std::string_view name;         ///< of the wire
     std::uint64_t chunk_bytes;     ///< larger transfers are split into several messages
     std::uint32_t most_in_flight;  ///< messages per rank that the link may hold; further ones stay queued
   };
-  virtual ~Link() = default;
+  virtual ~ByteLink() = default;
   virtual const Traits& traits() const noexcept = 0;
   /// The transport in use, as a clause for log messages.
   virtual std::string describe() const = 0;

@@ -6,7 +6,7 @@
 
 namespace hmc::transport::am {
 
-enum class Kind : std::uint8_t {
+enum class MessageKind : std::uint8_t {
   // requests, executed by the target
   put,         ///< data at `offset`
   put_signal,  ///< data at `offset`, then the word `second` at offset `first`
@@ -23,7 +23,7 @@ enum class Kind : std::uint8_t {
 /// The header of every message, in the byte order that all ranks of a job share.
 struct Message {
   std::uint32_t origin = 0;  ///< the rank that sends this message
-  Kind kind = Kind::put;
+  MessageKind kind = MessageKind::put;
   std::uint8_t op = 0;  ///< AtomicOp
   std::uint8_t width = 0;
   std::uint8_t wants_result = 0;

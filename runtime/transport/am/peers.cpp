@@ -31,7 +31,7 @@ Peers::~Peers() { close(); }
 void Peers::know(std::vector<base::Bytes> addresses) {
   peers_.resize(addresses.size());
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    Peer& peer = peers_[i];
+    AmPeer& peer = peers_[i];
     peer.rank = static_cast<int>(i);
     peer.owner = this;
     if (addresses[i].empty()) continue;
@@ -53,12 +53,12 @@ void Peers::know(std::vector<base::Bytes> addresses) {
   queued_.reserve(peers_.size());
 }
 
-base::Status Peers::ready(Peer& peer) noexcept {
+base::Status Peers::ready(AmPeer& peer) noexcept {
   if (!peer.failure.ok()) return peer.failure;
   return peer.connected ? base::Status{} : connect(peer);
 }
 
-bool Peers::join(Peer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept {
+bool Peers::join(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept {
   Sending* const last = peer.last;
   // A verb whose data isn't copied has a ticket, so no verb can be joined to it.
   if (last == nullptr || last->ticket != done || last->bytes + sizeof(Message) + bytes > joined_bytes) return false;
@@ -73,7 +73,7 @@ bool Peers::join(Peer& peer, const Message& message, const void* data, std::uint
   return true;
 }
 
-base::Status Peers::post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
+base::Status Peers::post(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
                          bool hold) noexcept {
   if (const base::Status status = ready(peer); !status.ok()) return status;
   if (ticket == done && join(peer, message, data, bytes)) return hold ? base::Status{} : drain(peer, nullptr);
@@ -92,13 +92,13 @@ base::Status Peers::post(Peer& peer, const Message& message, const void* data, s
   return drain(peer, hold ? record : nullptr);
 }
 
-base::Status Peers::drain(Peer& peer, const Sending* end) noexcept {
+base::Status Peers::drain(AmPeer& peer, const Sending* end) noexcept {
   while (peer.first != end && has_room(peer))
     if (const base::Status status = send_first(peer); !status.ok()) return status;
   return {};
 }
 
-base::Status Peers::send(Peer& peer, const Message& message, const void* data, std::uint64_t bytes,
+base::Status Peers::send(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes,
                          Regions::Registered* reading) noexcept {
   if (const base::Status status = ready(peer); !status.ok()) return status;
   Sending* const record = take(peer, message);
@@ -109,7 +109,7 @@ base::Status Peers::send(Peer& peer, const Message& message, const void* data, s
   return hand_over(*record);
 }
 
-void Peers::enqueue(Peer& peer, Sending& record) noexcept {
+void Peers::enqueue(AmPeer& peer, Sending& record) noexcept {
   if (peer.first == nullptr) {
     peer.first = peer.last = &record;
     queued_.push_back(peer.rank);
@@ -118,7 +118,7 @@ void Peers::enqueue(Peer& peer, Sending& record) noexcept {
   peer.last = peer.last->next = &record;
 }
 
-Sending* Peers::dequeue(Peer& peer) noexcept {
+Sending* Peers::dequeue(AmPeer& peer) noexcept {
   Sending* const record = std::exchange(peer.first, peer.first->next);
   record->next = nullptr;
   if (peer.first == nullptr) {
@@ -128,11 +128,11 @@ Sending* Peers::dequeue(Peer& peer) noexcept {
   return record;
 }
 
-base::Status Peers::send_first(Peer& peer) noexcept {
+base::Status Peers::send_first(AmPeer& peer) noexcept {
   Sending& verb = *peer.first;
   if (verb.bytes <= traits_.chunk_bytes) return hand_over(*dequeue(peer));
   Message message = verb.message;
-  message.kind = Kind::put;
+  message.kind = MessageKind::put;
   Sending* const chunk = take(peer, message);
   if (chunk == nullptr) {
     fail(peer, base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank));
@@ -151,7 +151,7 @@ int Peers::pump() noexcept {
   int count = 0;
   // Iterates backwards, because a queue that becomes empty is removed from the list.
   for (std::size_t i = queued_.size(); i-- > 0;) {
-    Peer& peer = at(queued_[i]);
+    AmPeer& peer = at(queued_[i]);
     for (; peer.failure.ok() && peer.first != nullptr && has_room(peer); ++count) (void)send_first(peer);
   }
   return count;
@@ -163,7 +163,7 @@ bool Peers::could_pump() const noexcept {
 }
 
 void Peers::unqueue(int rank, Ticket ticket) noexcept {
-  Peer& peer = at(rank);
+  AmPeer& peer = at(rank);
   Sending* rest = peer.first;
   peer.first = peer.last = nullptr;
   std::erase(queued_, rank);
@@ -178,7 +178,7 @@ void Peers::unqueue(int rank, Ticket ticket) noexcept {
 }
 
 base::Status Peers::hand_over(Sending& record) noexcept {
-  Peer& peer = *record.peer;
+  AmPeer& peer = *record.peer;
   record.message.sequence = peer.sent++;
   if (!record.joined) record.message.bytes = record.bytes;
   record.message.secret = peer.secret;
@@ -193,7 +193,7 @@ base::Status Peers::hand_over(Sending& record) noexcept {
   return sent.ok() ? base::Status{} : peer.failure;
 }
 
-base::Status Peers::connect(Peer& peer) noexcept {
+base::Status Peers::connect(AmPeer& peer) noexcept {
   if (peer.address.empty()) return base::Status::failure(Code::unavailable, "that rank has no such wire", peer.rank);
   if (const base::Status status = link_.connect(peer.rank, peer.address); !status.ok()) {
     log_.warn("{}: no connection to rank {}: {}", traits_.name, peer.rank, status.what);
@@ -206,7 +206,7 @@ base::Status Peers::connect(Peer& peer) noexcept {
   return {};
 }
 
-Sending* Peers::take(Peer& peer, const Message& message) noexcept {
+Sending* Peers::take(AmPeer& peer, const Message& message) noexcept {
   if (free_.empty()) {
     // The only allocation: no record is free.
     auto record = std::unique_ptr<Sending>(new (std::nothrow) Sending);
@@ -232,7 +232,7 @@ Sending* Peers::take(Peer& peer, const Message& message) noexcept {
 }
 
 void Peers::finish(Sending& record, base::Status status) noexcept {
-  Peer& peer = *record.peer;
+  AmPeer& peer = *record.peer;
   --peer.in_flight;
   if (Regions::Registered* const region = std::exchange(record.reading, nullptr)) --region->sending;
   const Ticket ticket = record.ticket;
@@ -251,7 +251,7 @@ void Peers::lost(int rank, const char* why, int error) noexcept {
   fail(at(rank), base::Status::failure(Code::peer_failed, why, rank, error));
 }
 
-void Peers::fail(Peer& peer, base::Status status) noexcept {
+void Peers::fail(AmPeer& peer, base::Status status) noexcept {
   if (!peer.failure.ok()) return;
   peer.failure = status;
   failed_.push_back(peer.rank);
@@ -268,7 +268,7 @@ void Peers::reap() noexcept {
   failed_.clear();
 }
 
-void Peers::reap(Peer& peer) noexcept {
+void Peers::reap(AmPeer& peer) noexcept {
   unqueue(peer.rank, done);
   peer.connected = false;
   link_.disconnect(peer.rank, true);  // also if only the peer connected, so that it sees the close
@@ -279,7 +279,7 @@ void Peers::reap(Peer& peer) noexcept {
   tickets_.fail_peer(peer.rank, peer.failure);
 }
 
-void Peers::disconnect(Peer& peer, bool at_once) noexcept {
+void Peers::disconnect(AmPeer& peer, bool at_once) noexcept {
   if (std::exchange(peer.connected, false)) link_.disconnect(peer.rank, at_once);
 }
 
@@ -299,7 +299,7 @@ void Peers::close() noexcept {
     reap();
     pump();
   }
-  for (Peer& peer : peers_) {
+  for (AmPeer& peer : peers_) {
     // Disconnect at once only the peers that don't receive their messages; the others receive all of them.
     const bool at_once = peer.in_flight > 0 || peer.first != nullptr;
     if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);

@@ -20,7 +20,7 @@ class Peers;
 struct Sending;
 
 /// The state of one peer.
-struct Peer {
+struct AmPeer {
   int rank = -1;
   base::Bytes address;                     ///< empty: the rank doesn't have this wire
   std::uint64_t secret = 0;                ///< each message to the peer must contain it
@@ -42,7 +42,7 @@ struct Peer {
 /// A message, or a large put of several messages. In use from post() until the link releases it. The link reads the
 /// header, and small data, from here.
 struct Sending {
-  Peer* peer = nullptr;
+  AmPeer* peer = nullptr;
   const std::byte* source = nullptr;
   bool joined = false;   ///< other messages follow in `data`, so `message.bytes` is already set
   Ticket ticket = done;  ///< advances by one when the link has released a part of the source
@@ -60,7 +60,7 @@ struct Sending {
 /// it. Threads: under AmWire's lock.
 class Peers {
  public:
-  Peers(Link& link, Tickets& tickets, base::Log log)
+  Peers(ByteLink& link, Tickets& tickets, base::Log log)
       : link_(link), traits_(link.traits()), tickets_(tickets), log_(log) {}
   ~Peers();
   Peers(const Peers&) = delete;
@@ -68,27 +68,27 @@ class Peers {
 
   void know(std::vector<base::Bytes> addresses);
   int count() const noexcept { return static_cast<int>(peers_.size()); }
-  Peer& at(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
-  const Peer& at(int rank) const noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  AmPeer& at(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  const AmPeer& at(int rank) const noexcept { return peers_[static_cast<std::size_t>(rank)]; }
 
   /// Posts a verb: sends it at once if has_room(), otherwise queues it for pump(). Data up to inline_bytes is copied;
   /// larger data stays in use until the ticket has been advanced once per chunk. The last chunk is sent as `message`;
   /// earlier chunks are plain puts.
   /// `hold`: the verb may be held back until the next verb to that peer or until pump(), so that both are joined into
   /// one message.
-  base::Status post(Peer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
+  base::Status post(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
                     bool hold = false) noexcept;
   /// Sends one message now; the caller has checked has_room(). `reading` is the region that contains the data: its
   /// `sending` count is incremented now and decremented when the link releases the message.
-  base::Status send(Peer& peer, const Message& message, const void* data, std::uint64_t bytes,
+  base::Status send(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes,
                     Regions::Registered* reading) noexcept;
-  bool has_room(const Peer& peer) const noexcept { return peer.in_flight < traits_.most_in_flight; }
+  bool has_room(const AmPeer& peer) const noexcept { return peer.in_flight < traits_.most_in_flight; }
   /// Number of messages of a put of that size.
   std::uint64_t parts(std::uint64_t bytes) const noexcept {
     return (bytes + traits_.chunk_bytes - 1) / traits_.chunk_bytes;
   }
-  const Link::Traits& traits() const noexcept { return traits_; }
-  Link& link() noexcept { return link_; }
+  const ByteLink::Traits& traits() const noexcept { return traits_; }
+  ByteLink& link() noexcept { return link_; }
   /// Sends from the queues while has_room(); returns the number of messages.
   int pump() noexcept;
   /// True if pump() would send a message.
@@ -100,7 +100,7 @@ class Peers {
   std::size_t sending() const noexcept { return records_.size() - free_.size(); }
   std::size_t records() const noexcept { return records_.size(); }
 
-  void fail(Peer& peer, base::Status status) noexcept;
+  void fail(AmPeer& peer, base::Status status) noexcept;
   /// Fails every peer to which a message with bytes of `region` is in flight, so that `region` can be released.
   void fail_readers(const Regions::Registered& region, base::Status status) noexcept;
   /// For each peer that failed since the last call: closes its connection, waits until the link has released its
@@ -115,28 +115,28 @@ class Peers {
   void lost(int rank, const char* why, int error) noexcept;
 
  private:
-  base::Status ready(Peer& peer) noexcept;
-  base::Status connect(Peer& peer) noexcept;
-  Sending* take(Peer& peer, const Message& message) noexcept;
+  base::Status ready(AmPeer& peer) noexcept;
+  base::Status connect(AmPeer& peer) noexcept;
+  Sending* take(AmPeer& peer, const Message& message) noexcept;
   void give_back(Sending& record) noexcept { free_.push_back(&record); }
-  void enqueue(Peer& peer, Sending& record) noexcept;
-  Sending* dequeue(Peer& peer) noexcept;
+  void enqueue(AmPeer& peer, Sending& record) noexcept;
+  Sending* dequeue(AmPeer& peer) noexcept;
   /// Appends a small verb to the last message of the queue, if it has space.
-  static bool join(Peer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept;
+  static bool join(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes) noexcept;
   /// Sends one message of the first verb in the queue.
-  base::Status send_first(Peer& peer) noexcept;
+  base::Status send_first(AmPeer& peer) noexcept;
   /// Sends the verbs before `end` in the queue, while has_room().
-  base::Status drain(Peer& peer, const Sending* end) noexcept;
+  base::Status drain(AmPeer& peer, const Sending* end) noexcept;
   base::Status hand_over(Sending& record) noexcept;
-  void reap(Peer& peer) noexcept;
-  void disconnect(Peer& peer, bool at_once) noexcept;
+  void reap(AmPeer& peer) noexcept;
+  void disconnect(AmPeer& peer, bool at_once) noexcept;
   void wait_closing(std::int64_t limit_ns) noexcept;
 
-  Link& link_;
-  const Link::Traits& traits_;
+  ByteLink& link_;
+  const ByteLink::Traits& traits_;
   Tickets& tickets_;
   base::Log log_;
-  std::vector<Peer> peers_;
+  std::vector<AmPeer> peers_;
   std::vector<int> queued_;  // ranks with a nonempty queue
   std::vector<int> failed_;  // for reap()
   // All records, as many as were ever in use at once. Above a few thousand in use, a rank that issues a verb first

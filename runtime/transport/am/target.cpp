@@ -27,7 +27,7 @@ bool Target::admit(const Message& message) noexcept {
     refuse_stranger();
     return false;
   }
-  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  AmPeer& peer = peers_.at(static_cast<int>(message.origin));
   if (peer.distrusted) return false;
   if (message.sequence != peer.received++) {
     // Fences and signals depend on this order; to continue would corrupt data silently.
@@ -41,7 +41,7 @@ bool Target::admit(const Message& message) noexcept {
 
 void Target::receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
   if (!admit(message)) return;
-  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  AmPeer& peer = peers_.at(static_cast<int>(message.origin));
   try {
     if (!receive_all(message, data, bytes)) {
       log_.error("{}: message {} from rank {} isn't whole", peers_.traits().name, message.sequence, peer.rank);
@@ -54,11 +54,11 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
 
 bool Target::begin(const Message& message) noexcept {
   if (!admit(message)) return false;
-  if (message.kind == Kind::put || message.kind == Kind::put_signal || message.kind == Kind::got) {
+  if (message.kind == MessageKind::put || message.kind == MessageKind::put_signal || message.kind == MessageKind::got) {
     base::store_fence();  // as in do_put: orders the coming stores after all earlier ones
     return true;
   }
-  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  AmPeer& peer = peers_.at(static_cast<int>(message.origin));
   log_.error("{}: message {} from rank {} has more bytes than its kind", peers_.traits().name, message.sequence,
              peer.rank);
   distrust(peer, "its messages aren't whole");
@@ -67,7 +67,7 @@ bool Target::begin(const Message& message) noexcept {
 
 LinkUser::Place Target::place(const Message& message, std::uint64_t at) noexcept {
   std::uint64_t bytes = message.bytes - at;
-  if (message.kind == Kind::got) {
+  if (message.kind == MessageKind::got) {
     const Tickets::Transfer* const transfer = tickets_.find(message.ticket);
     const bool fits = transfer != nullptr && transfer->destination != nullptr && message.offset <= transfer->bytes &&
                       message.bytes <= transfer->bytes - message.offset;
@@ -81,7 +81,7 @@ LinkUser::Place Target::place(const Message& message, std::uint64_t at) noexcept
 }
 
 void Target::filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept {
-  Regions::Registered* const region = message.kind == Kind::got ? nullptr : region_of_put(message);
+  Regions::Registered* const region = message.kind == MessageKind::got ? nullptr : region_of_put(message);
   if (region == nullptr) return;
   const std::uint64_t offset = message.offset + at;
   DirectReceive* const receive = receive_at(*region, offset, bytes);
@@ -113,13 +113,13 @@ DirectReceive* Target::receive_at(Regions::Registered& region, std::uint64_t off
 }
 
 void Target::finish(const Message& message) noexcept {
-  Peer& peer = peers_.at(static_cast<int>(message.origin));
+  AmPeer& peer = peers_.at(static_cast<int>(message.origin));
   try {
-    if (message.kind == Kind::got) {
+    if (message.kind == MessageKind::got) {
       if (place(message, 0).to != nullptr) tickets_.advance(message.ticket, message.bytes);
     } else if (Regions::Registered* const region = region_of_put(message); region == nullptr) {
       refuse(message);
-    } else if (message.kind == Kind::put_signal) {
+    } else if (message.kind == MessageKind::put_signal) {
       raise(*region, message);
     }
   } catch (const std::bad_alloc&) {
@@ -127,7 +127,7 @@ void Target::finish(const Message& message) noexcept {
   }
 }
 
-void Target::distrust(Peer& peer, const char* why) noexcept {
+void Target::distrust(AmPeer& peer, const char* why) noexcept {
   peer.distrusted = true;
   peers_.fail(peer, base::Status::failure(Code::error, why, peer.rank));
 }
@@ -137,7 +137,7 @@ bool Target::receive_all(Message message, const std::byte* data, std::uint64_t l
   for (;;) {
     if (message.bytes > left) return false;
     message.origin = origin;  // joined messages come from the same rank; their own origin field isn't trusted
-    if (message.kind < Kind::got)
+    if (message.kind < MessageKind::got)
       carry_out(message, data, message.bytes);
     else
       take_in(message, data, message.bytes);
@@ -159,11 +159,11 @@ void Target::refuse_stranger() noexcept {
 
 void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) {
   switch (message.kind) {
-    case Kind::put:
-    case Kind::put_signal: return do_put(message, data, bytes);
-    case Kind::atomic: return do_atomic(message);
-    case Kind::get: return do_get(message);
-    case Kind::flush: reply(message, Kind::flushed).message.first = message.first; return;
+    case MessageKind::put:
+    case MessageKind::put_signal: return do_put(message, data, bytes);
+    case MessageKind::atomic: return do_atomic(message);
+    case MessageKind::get: return do_get(message);
+    case MessageKind::flush: reply(message, MessageKind::flushed).message.first = message.first; return;
     default: return;
   }
 }
@@ -171,7 +171,7 @@ void Target::carry_out(const Message& message, const std::byte* data, std::uint6
 /// Null unless the message's bytes and its signal lie in a registered region.
 Regions::Registered* Target::region_of_put(const Message& message) noexcept {
   Regions::Registered* const region = regions_.find(key_of(message), message.offset, message.bytes);
-  if (message.kind != Kind::put_signal) return region;
+  if (message.kind != MessageKind::put_signal) return region;
   return message.first % 8 == 0 && regions_.find(key_of(message), message.first, 8) != nullptr ? region : nullptr;
 }
 
@@ -198,7 +198,7 @@ void Target::do_put(const Message& message, const std::byte* data, std::uint64_t
       at += part.bytes;
     }
   }
-  if (message.kind == Kind::put_signal) raise(*region, message);
+  if (message.kind == MessageKind::put_signal) raise(*region, message);
 }
 
 void Target::do_atomic(const Message& message) {
@@ -209,13 +209,13 @@ void Target::do_atomic(const Message& message) {
   // This CPU executes it, so it is atomic with the atomics of this node's ranks on the same word.
   const Atomic atomic{static_cast<AtomicOp>(message.op), message.width, message.first, message.second};
   const std::uint64_t old = apply_atomic(atomic, region->base + message.offset);
-  if (message.wants_result != 0) reply(message, Kind::result).message.first = old;
+  if (message.wants_result != 0) reply(message, MessageKind::result).message.first = old;
 }
 
 void Target::do_get(const Message& message) {
   Regions::Registered* const region = regions_.find(key_of(message), message.offset, message.first);
   if (region == nullptr) return refuse(message);
-  Answer& answer = reply(message, Kind::got);
+  Answer& answer = reply(message, MessageKind::got);
   answer.region = region;
   answer.offset = message.offset;
   answer.bytes = message.first;
@@ -226,12 +226,12 @@ void Target::refuse(const Message& message) {
     log_.error(
         "{}: rank {} asked for bytes from {} of a region that isn't registered, or is shorter ({} such requests)",
         peers_.traits().name, message.origin, message.offset, refusals_.requests);
-  Message& answer = reply(message, Kind::refused).message;
+  Message& answer = reply(message, MessageKind::refused).message;
   answer.region = message.region;
   answer.nonce = message.nonce;
 }
 
-Target::Answer& Target::reply(const Message& to, Kind kind) {
+Target::Answer& Target::reply(const Message& to, MessageKind kind) {
   const int rank = static_cast<int>(to.origin);
   auto due = std::find_if(due_.begin(), due_.end(), [&](const Due& one) { return one.rank == rank; });
   if (due == due_.end()) {
@@ -248,23 +248,23 @@ Target::Answer& Target::reply(const Message& to, Kind kind) {
 }
 
 void Target::take_in(const Message& message, const std::byte* data, std::uint64_t bytes) {
-  Peer& peer = peers_.at(static_cast<int>(message.origin));
-  if (message.kind == Kind::refused) return take_refusal(message);
-  if (message.kind == Kind::flushed && message.first <= peer.posted)
+  AmPeer& peer = peers_.at(static_cast<int>(message.origin));
+  if (message.kind == MessageKind::refused) return take_refusal(message);
+  if (message.kind == MessageKind::flushed && message.first <= peer.posted)
     peer.flushed = std::max(peer.flushed, message.first);
   Tickets::Transfer* const transfer = tickets_.find(message.ticket);
   if (transfer == nullptr) return;
   switch (message.kind) {
-    case Kind::got:
+    case MessageKind::got:
       if (transfer->destination == nullptr || message.offset > transfer->bytes ||
           bytes > transfer->bytes - message.offset)
         return;
       std::memcpy(transfer->destination + message.offset, data, bytes);
       return tickets_.advance(message.ticket, bytes);
-    case Kind::result:
+    case MessageKind::result:
       if (transfer->result != nullptr) *transfer->result = message.first;
       return tickets_.advance(message.ticket, 1);
-    case Kind::flushed:
+    case MessageKind::flushed:
       // The refusal of a put arrives before the answer to the flush that covers it.
       if (!std::exchange(peer.refused_puts, {}).empty())
         return tickets_.fail(
@@ -309,7 +309,7 @@ int Target::answer() noexcept {
   // answer.
   int count = 0;
   for (Due& due : due_) {
-    Peer& peer = peers_.at(due.rank);
+    AmPeer& peer = peers_.at(due.rank);
     for (; due.first < due.answers.size() && peers_.has_room(peer); ++count)
       if (send_part(peer, due.answers[due.first])) ++due.first;
     // Erase the sent entries in batches, not one by one.
@@ -328,7 +328,7 @@ int Target::answer() noexcept {
   return count;
 }
 
-bool Target::send_part(Peer& peer, Answer& answer) noexcept {
+bool Target::send_part(AmPeer& peer, Answer& answer) noexcept {
   if (answer.region == nullptr) {
     (void)peers_.send(peer, answer.message, nullptr, 0, nullptr);
     return true;
@@ -348,7 +348,7 @@ void Target::forget(const Regions::Registered& region) noexcept {
     for (Answer& answer : due.answers) {
       if (answer.region != &region) continue;
       answer.region = nullptr;
-      answer.message.kind = Kind::refused;
+      answer.message.kind = MessageKind::refused;
     }
   }
 }

@@ -72,7 +72,7 @@ class Target {
   /// Executes a message and the messages joined to it; false: they are incomplete.
   bool receive_all(Message message, const std::byte* data, std::uint64_t left);
   /// Fails the peer; all its later messages are dropped.
-  void distrust(Peer& peer, const char* why) noexcept;
+  void distrust(AmPeer& peer, const char* why) noexcept;
   void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes);
   void take_in(const Message& message, const std::byte* data, std::uint64_t bytes);
   /// True if the message has the secret and is the next one from a rank of this job.
@@ -87,9 +87,9 @@ class Target {
   void do_get(const Message& message);
   void refuse(const Message& message);
   void take_refusal(const Message& message);
-  Answer& reply(const Message& to, Kind kind);
+  Answer& reply(const Message& to, MessageKind kind);
   /// Sends one message of an answer; true if it was the last, or the peer failed.
-  bool send_part(Peer& peer, Answer& answer) noexcept;
+  bool send_part(AmPeer& peer, Answer& answer) noexcept;
   static Regions::Key key_of(const Message& message) noexcept { return {message.region, message.nonce}; }
 
   int rank_;

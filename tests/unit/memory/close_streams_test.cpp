@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "bootstrap/inproc.hpp"
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "tests/support/code_of.hpp"

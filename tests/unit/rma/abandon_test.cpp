@@ -16,34 +16,36 @@ using test::Rank;
 
 class WindowAbandon : public ::testing::Test {
  protected:
-  void times_out(const char* what, const std::function<void(Core&)>& call) {
+  void times_out(const char* what, const std::function<void(WindowCore&)>& call) {
     EXPECT_EQ(code_of([&] { call(*core_); }), Code::timeout) << what;
     EXPECT_TRUE(rank_.wire->under_way.empty()) << what << " left " << rank_.wire->under_way.size() << " transfers";
   }
 
   Rank rank_{bootstrap::make_alone(), 5ms};
-  std::shared_ptr<Core> core_ = rank_.open(4096);
+  std::shared_ptr<WindowCore> core_ = rank_.open(4096);
   std::array<std::byte, 4096> memory_{};
 };
 
 TEST_F(WindowAbandon, every_verb_abandons_at_its_deadline) {
-  times_out("put", [&](Core& core) { core.put(0, 0, memory_.data(), 100); });
-  times_out("get", [&](Core& core) { core.get(0, 0, memory_.data(), 100); });
-  times_out("put_signal", [&](Core& core) { core.put_signal(0, 0, memory_.data(), 100, 1000, 1); });
-  times_out("atomic", [&](Core& core) { core.atomic("fetch_add", {transport::AtomicOp::fetch_add, 8, 1, 0}, 0, 0); });
-  times_out("flush", [&](Core& core) { core.flush(0, job_timeout); });
-  times_out("flush_all", [&](Core& core) { core.flush_all(job_timeout); });
-  times_out("flush_wires", [&](Core& core) { require(core.fabric(), flush_wires(core.fabric()), {"barrier"}); });
+  times_out("put", [&](WindowCore& core) { core.put(0, 0, memory_.data(), 100); });
+  times_out("get", [&](WindowCore& core) { core.get(0, 0, memory_.data(), 100); });
+  times_out("put_signal", [&](WindowCore& core) { core.put_signal(0, 0, memory_.data(), 100, 1000, 1); });
+  times_out("atomic", [&](WindowCore& core) {
+    core.atomic("fetch_add", {transport::AtomicOp::fetch_add, 8, 1, 0}, 0, 0);
+  });
+  times_out("flush", [&](WindowCore& core) { core.flush(0, job_timeout); });
+  times_out("flush_all", [&](WindowCore& core) { core.flush_all(job_timeout); });
+  times_out("flush_wires", [&](WindowCore& core) { require(core.fabric(), flush_wires(core.fabric()), {"barrier"}); });
 }
 
 TEST_F(WindowAbandon, pipelines_abandon_all_transfers_in_flight) {
   const Strides strides{100, 8, 16, 16};
-  times_out("put_strided", [&](Core& core) { core.put_strided(0, 0, memory_.data(), strides); });
-  times_out("get_strided", [&](Core& core) { core.get_strided(0, 0, memory_.data(), strides); });
+  times_out("put_strided", [&](WindowCore& core) { core.put_strided(0, 0, memory_.data(), strides); });
+  times_out("get_strided", [&](WindowCore& core) { core.get_strided(0, 0, memory_.data(), strides); });
   std::vector<Put> puts(100, Put{8, memory_.data(), 8});
   std::vector<Get> gets(10, Get{8, memory_.data(), 8});
-  times_out("put_batch", [&](Core& core) { core.put_batch(0, puts); });
-  times_out("get_batch", [&](Core& core) { core.get_batch(0, gets); });
+  times_out("put_batch", [&](WindowCore& core) { core.put_batch(0, puts); });
+  times_out("get_batch", [&](WindowCore& core) { core.get_batch(0, gets); });
 }
 
 TEST_F(WindowAbandon, collective_transfers_are_abandoned) {

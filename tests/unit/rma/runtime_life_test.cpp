@@ -9,7 +9,7 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/inproc.hpp"
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 #include "tests/support/code_of.hpp"
 
 namespace hmc {

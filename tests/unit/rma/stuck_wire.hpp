@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bootstrap/inproc.hpp"
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma::test {
 
@@ -111,7 +111,9 @@ struct Rank {
     fabric->local_index.assign(static_cast<std::size_t>(fabric->size), -1);
     team = std::make_unique<TeamCore>(fabric);
   }
-  std::shared_ptr<Core> open(std::size_t bytes) const { return Core::create(*team, bytes, Core::Role::user); }
+  std::shared_ptr<WindowCore> open(std::size_t bytes) const {
+    return WindowCore::create(*team, bytes, WindowCore::Role::user);
+  }
 };
 
 /// Runs `program` on every rank, one thread per rank.

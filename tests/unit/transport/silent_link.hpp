@@ -7,7 +7,7 @@
 
 namespace hmc::transport::am {
 
-class SilentLink final : public Link {
+class SilentLink final : public ByteLink {
  public:
   const Traits& traits() const noexcept override {
     static constexpr Traits mine{.name = "silent", .chunk_bytes = 60 * 1024, .most_in_flight = 32};

@@ -24,7 +24,7 @@ class MessageTarget : public ::testing::Test {
     peers_.know(std::vector<base::Bytes>(3));
     region_ = regions_.add(memory_.data() + 64, 128);  // with space on both sides to detect stray writes
   }
-  Message from_peer(Kind kind) {
+  Message from_peer(MessageKind kind) {
     Message message;
     message.origin = 1;
     message.kind = kind;
@@ -40,14 +40,14 @@ class MessageTarget : public ::testing::Test {
     target_.receive(message, data_.data(), bytes);
   }
   void refuse_put_to(const Regions::Key& region) {
-    Message refused = from_peer(Kind::refused);
+    Message refused = from_peer(MessageKind::refused);
     refused.region = region.index;
     refused.nonce = region.nonce;
     receive(refused, 0);
   }
   Code flush_to_peer() {
     const Ticket flush = tickets_.open({.peer = 1, .left = 1});
-    Message flushed = from_peer(Kind::flushed);
+    Message flushed = from_peer(MessageKind::flushed);
     flushed.ticket = flush;
     receive(flushed, 0);
     std::mutex lock;

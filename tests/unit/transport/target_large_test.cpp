@@ -11,7 +11,7 @@ namespace hmc::transport::am {
 namespace {
 
 TEST_F(MessageTarget, large_put_is_received_in_place_and_signals_when_complete) {
-  Message put = from_peer(Kind::put_signal);
+  Message put = from_peer(MessageKind::put_signal);
   put.offset = 16;
   put.bytes = 100;
   put.first = 120;
@@ -22,7 +22,7 @@ TEST_F(MessageTarget, large_put_is_received_in_place_and_signals_when_complete) 
   target_.finish(put);
   EXPECT_EQ(word(120), 77U);
   EXPECT_FALSE(target_.owes());
-  receive(from_peer(Kind::put), 8);
+  receive(from_peer(MessageKind::put), 8);
   EXPECT_EQ(word(0), 0U) << "the next message isn't the one that was due";
 }
 
@@ -33,7 +33,7 @@ TEST_F(MessageTarget, large_put_is_split_at_the_bounds_of_receives) {
   DirectReceive third{.offset = 70, .bytes = 100, .to = fields.data() + 60};  // after a gap, beyond the end of the put
   Regions::Registered* const region = regions_.find(region_, 0, 1);
   for (DirectReceive* const direct : {&third, &first, &second}) region->receives.push_back(direct);
-  Message put = from_peer(Kind::put);
+  Message put = from_peer(MessageKind::put);
   put.offset = 10;
   put.bytes = 80;  // 10 to 90 of the region
   ASSERT_TRUE(target_.begin(put));
@@ -74,7 +74,7 @@ TEST_F(MessageTarget, bytes_outside_of_receives_stay_in_the_region) {
   regions_.find(region_, 0, 1)->receives.push_back(&direct);
   const std::uint64_t most = direct.parts.size();
   for (std::uint64_t i = 0; i < most + 2; ++i) {  // no two are adjacent
-    Message put = from_peer(Kind::put);
+    Message put = from_peer(MessageKind::put);
     put.offset = 4 * i;
     data_.fill(std::byte{0x11});
     receive(put, 2);
@@ -85,7 +85,7 @@ TEST_F(MessageTarget, bytes_outside_of_receives_stay_in_the_region) {
     EXPECT_EQ(field[4 * i], received ? std::byte{0x11} : std::byte{0}) << i;
     EXPECT_EQ(memory_[64 + 4 * i], received ? untouched : std::byte{0x11}) << i;
   }
-  Message put = from_peer(Kind::put);
+  Message put = from_peer(MessageKind::put);
   put.offset = 2;  // starts where a part ends
   receive(put, 2);
   EXPECT_EQ(field[2], std::byte{0x11});
@@ -101,7 +101,7 @@ TEST_F(MessageTarget, large_put_outside_of_its_region_is_dropped) {
                                               {0, 100, 121},
                                               {0, 100, 128},
                                               {0, 100, 4}}) {
-    Message put = from_peer(Kind::put_signal);
+    Message put = from_peer(MessageKind::put_signal);
     put.offset = offset;
     put.bytes = bytes;
     put.first = signal;
@@ -116,7 +116,7 @@ TEST_F(MessageTarget, large_put_outside_of_its_region_is_dropped) {
 }
 
 TEST_F(MessageTarget, large_put_is_dropped_after_deregistration) {
-  Message put = from_peer(Kind::put_signal);
+  Message put = from_peer(MessageKind::put_signal);
   put.bytes = 100;
   put.first = 120;
   put.second = 77;
@@ -134,7 +134,8 @@ TEST_F(MessageTarget, large_put_is_dropped_after_deregistration) {
 }
 
 TEST_F(MessageTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
-  for (const Kind kind : {Kind::get, Kind::atomic, Kind::flush, Kind::result, Kind::flushed, Kind::refused}) {
+  for (const MessageKind kind : {MessageKind::get, MessageKind::atomic, MessageKind::flush, MessageKind::result,
+                                 MessageKind::flushed, MessageKind::refused}) {
     Peers peers(link_, tickets_, quiet_);
     peers.know(std::vector<base::Bytes>(3));
     Target target(0, secret, peers, tickets_, regions_, quiet_);
@@ -145,14 +146,14 @@ TEST_F(MessageTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
     EXPECT_EQ(peers.at(1).failure.code, Code::error);
     EXPECT_FALSE(target.owes());
     message.sequence = 1;
-    message.kind = Kind::put;
+    message.kind = MessageKind::put;
     message.bytes = 100;
     EXPECT_FALSE(target.begin(message)) << "it is believed again";
   }
 }
 
 TEST_F(MessageTarget, large_message_of_an_unknown_or_reordered_peer_is_not_started) {
-  Message put = from_peer(Kind::put);
+  Message put = from_peer(MessageKind::put);
   put.bytes = 100;
   put.secret = secret + 1;
   EXPECT_FALSE(target_.begin(put));
@@ -169,7 +170,7 @@ TEST_F(MessageTarget, large_answer_is_written_to_its_destination_and_counted_onc
   const Ticket get = tickets_.open({.peer = 1, .left = 64, .destination = destination.data(), .bytes = 64});
   std::mutex lock;
   for (const std::uint64_t offset : {0U, 40U}) {
-    Message got = from_peer(Kind::got);
+    Message got = from_peer(MessageKind::got);
     got.ticket = get;
     got.offset = offset;
     got.bytes = offset == 0 ? 40 : 24;
@@ -187,7 +188,7 @@ TEST_F(MessageTarget, unexpected_or_oversized_large_answer_is_dropped) {
   std::mutex lock;
   for (const auto& [offset, bytes] :
        {std::pair<std::uint64_t, std::uint64_t>{1, 64}, {65, 0}, {UINT64_MAX, 2}, {0, UINT64_MAX}}) {
-    Message got = from_peer(Kind::got);
+    Message got = from_peer(MessageKind::got);
     got.ticket = get;
     got.offset = offset;
     got.bytes = bytes;
@@ -196,7 +197,7 @@ TEST_F(MessageTarget, unexpected_or_oversized_large_answer_is_dropped) {
     target_.finish(got);
     EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
   }
-  Message got = from_peer(Kind::got);
+  Message got = from_peer(MessageKind::got);
   got.ticket = get;
   got.bytes = 64;
   ASSERT_TRUE(target_.begin(got));

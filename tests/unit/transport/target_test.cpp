@@ -18,7 +18,7 @@ namespace hmc::transport::am {
 namespace {
 
 TEST_F(MessageTarget, put_writes_inside_of_the_region) {
-  Message put = from_peer(Kind::put);
+  Message put = from_peer(MessageKind::put);
   put.offset = 120;
   receive(put, 8);
   EXPECT_EQ(std::ranges::count(memory_, std::byte{0}), 8);
@@ -37,13 +37,13 @@ TEST_F(MessageTarget, attached_operations_run_after_their_message) {
   const std::array<std::byte, 3> first{std::byte{1}, std::byte{2}, std::byte{3}};
   const std::array<std::byte, 2> second{std::byte{4}, std::byte{5}};
   std::vector<std::byte> all(first.begin(), first.end());
-  Message put = from_peer(Kind::put);
+  Message put = from_peer(MessageKind::put);
   put.bytes = first.size();
   Message next = put;
   next.offset = 2;  // overwrites the last byte of the first
   ride(all, next, second);
   Message add = put;
-  add.kind = Kind::atomic;
+  add.kind = MessageKind::atomic;
   add.op = static_cast<std::uint8_t>(AtomicOp::set);
   add.offset = 16;
   add.first = 77;
@@ -57,7 +57,7 @@ TEST_F(MessageTarget, attached_operations_run_after_their_message) {
 
 TEST_F(MessageTarget, truncated_message_fails_the_peer) {
   std::vector<std::byte> all;
-  Message next = from_peer(Kind::put);
+  Message next = from_peer(MessageKind::put);
   next.sequence = --sequence_;
   next.offset = 8;
   ride(all, next, std::vector<std::byte>(4));
@@ -84,17 +84,17 @@ TEST_F(MessageTarget, truncated_message_fails_the_peer) {
 
 TEST_F(MessageTarget, put_past_the_end_is_rejected) {
   for (const std::uint64_t offset : {121UL, 128UL, 129UL, UINT64_MAX, UINT64_MAX - 3}) {
-    Message put = from_peer(Kind::put);
+    Message put = from_peer(MessageKind::put);
     put.offset = offset;
     receive(put, 8);
-    Message atomic = from_peer(Kind::atomic);
+    Message atomic = from_peer(MessageKind::atomic);
     atomic.offset = offset & ~7UL;
     atomic.op = static_cast<std::uint8_t>(AtomicOp::set);
     if (atomic.offset >= 128)
       receive(atomic, 0);
     else
       --sequence_;
-    Message get = from_peer(Kind::get);
+    Message get = from_peer(MessageKind::get);
     get.offset = offset;
     get.first = UINT64_MAX;
     receive(get, 0);
@@ -104,27 +104,27 @@ TEST_F(MessageTarget, put_past_the_end_is_rejected) {
 }
 
 TEST_F(MessageTarget, misaligned_word_and_invalid_width_are_rejected) {
-  Message atomic = from_peer(Kind::atomic);
+  Message atomic = from_peer(MessageKind::atomic);
   atomic.offset = 4;
   receive(atomic, 0);
-  atomic = from_peer(Kind::atomic);
+  atomic = from_peer(MessageKind::atomic);
   atomic.width = 2;
   receive(atomic, 0);
-  atomic = from_peer(Kind::atomic);
+  atomic = from_peer(MessageKind::atomic);
   atomic.op = 99;
   receive(atomic, 0);
-  Message signal = from_peer(Kind::put_signal);
+  Message signal = from_peer(MessageKind::put_signal);
   signal.first = 3;
   receive(signal, 0);
   EXPECT_TRUE(clean());
 }
 
 TEST_F(MessageTarget, reordered_messages_fail_the_peer) {
-  (void)from_peer(Kind::put);  // a lost message
-  receive(from_peer(Kind::put), 8);
+  (void)from_peer(MessageKind::put);  // a lost message
+  receive(from_peer(MessageKind::put), 8);
   EXPECT_TRUE(clean());
   EXPECT_EQ(peers_.at(1).failure.code, Code::error);
-  receive(from_peer(Kind::put), 8);  // the next one that was sent: in order again, but too late
+  receive(from_peer(MessageKind::put), 8);  // the next one that was sent: in order again, but too late
   EXPECT_TRUE(clean());
 }
 
@@ -150,7 +150,7 @@ TEST_F(MessageTarget, signal_is_written_after_the_bytes) {
   const auto give_up = base::Deadline::after(std::chrono::seconds(2));
   for (std::uint64_t round = 1; round <= 20000 && !give_up.expired(); ++round) {
     std::ranges::fill(data, round);
-    Message put = from_peer(Kind::put_signal);
+    Message put = from_peer(MessageKind::put_signal);
     put.region = key.index;
     put.nonce = key.nonce;
     put.first = bytes;
@@ -166,10 +166,10 @@ TEST_F(MessageTarget, signal_is_written_after_the_bytes) {
 
 TEST_F(MessageTarget, message_of_an_unknown_peer_changes_nothing) {
   for (const std::uint64_t guess : {0UL, secret + 1, region_.nonce, UINT64_MAX}) {
-    Message put = from_peer(Kind::put);
+    Message put = from_peer(MessageKind::put);
     put.secret = guess;
     receive(put, 8);
-    Message answer = from_peer(Kind::refused);
+    Message answer = from_peer(MessageKind::refused);
     answer.secret = guess;
     receive(answer, 0);
     sequence_ -= 2;
@@ -178,7 +178,7 @@ TEST_F(MessageTarget, message_of_an_unknown_peer_changes_nothing) {
   EXPECT_EQ(target_.refusals().strangers, 8U);
   EXPECT_FALSE(target_.owes()) << "it was answered";
   // The rank whose number the messages contained isn't affected: its next message is accepted.
-  receive(from_peer(Kind::put), 8);
+  receive(from_peer(MessageKind::put), 8);
   EXPECT_EQ(word(0), 0U);
   EXPECT_TRUE(peers_.at(1).failure.ok());
   EXPECT_EQ(target_.refusals().strangers, 8U);
@@ -188,7 +188,7 @@ TEST_F(MessageTarget, many_rejections_write_few_log_lines) {
   Target target{0, secret, peers_, tickets_, regions_, base::Log(base::LogLevel::error)};
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 130; ++i) {
-    Message refused = from_peer(Kind::refused);  // of one of this rank's puts
+    Message refused = from_peer(MessageKind::refused);  // of one of this rank's puts
     refused.bytes = 0;
     target.receive(refused, nullptr, 0);
   }
@@ -199,16 +199,16 @@ TEST_F(MessageTarget, many_rejections_write_few_log_lines) {
 }
 
 TEST_F(MessageTarget, rejected_request_does_not_affect_others) {
-  Message put = from_peer(Kind::put);
+  Message put = from_peer(MessageKind::put);
   ++put.nonce;  // of a region that was deregistered
   receive(put, 8);
-  Message signal = from_peer(Kind::put_signal);
+  Message signal = from_peer(MessageKind::put_signal);
   signal.first = 128;  // beyond the end of the region: not even its bytes may be stored
   receive(signal, 8);
   EXPECT_TRUE(clean());
   EXPECT_EQ(target_.refusals().requests, 2U);
   EXPECT_TRUE(target_.owes()) << "whoever asked is told";
-  receive(from_peer(Kind::put), 8);
+  receive(from_peer(MessageKind::put), 8);
   EXPECT_EQ(word(0), 0U);
   EXPECT_TRUE(peers_.at(1).failure.ok());
 }
@@ -217,7 +217,7 @@ TEST_F(MessageTarget, rejection_ends_only_its_transfer) {
   const Regions::Key gone{3, 77};
   const Ticket get = tickets_.open({.peer = 1, .left = 8});
   const Ticket other = tickets_.open({.peer = 1, .left = 8});
-  Message refused = from_peer(Kind::refused);
+  Message refused = from_peer(MessageKind::refused);
   refused.ticket = get;
   refused.region = gone.index;
   refused.nonce = gone.nonce;
@@ -267,7 +267,7 @@ TEST_F(MessageTarget, answer_to_an_abandoned_get_is_dropped) {
   const Ticket heir = tickets_.open({.peer = 1, .left = 8});
   EXPECT_EQ(static_cast<std::uint32_t>(get), static_cast<std::uint32_t>(heir));
   data_.fill(std::byte{1});
-  Message got = from_peer(Kind::got);
+  Message got = from_peer(MessageKind::got);
   got.ticket = get;
   receive(got, 8);
   EXPECT_EQ(std::ranges::count(destination, std::byte{0}), 8);
@@ -276,7 +276,7 @@ TEST_F(MessageTarget, answer_to_an_abandoned_get_is_dropped) {
 }
 
 TEST_F(MessageTarget, answers_from_a_deregistered_region_are_not_sent) {
-  Message get = from_peer(Kind::get);
+  Message get = from_peer(MessageKind::get);
   get.first = 128;
   receive(get, 0);
   Regions::Registered* const region = regions_.find(region_, 0, 1);
@@ -301,7 +301,7 @@ TEST_F(MessageTarget, random_messages_do_no_harm) {
   for (int i = 0; i < 200000; ++i) {
     Message message;
     message.origin = static_cast<std::uint32_t>(pick({0, 1, 1, 1, 2}));
-    message.kind = static_cast<Kind>(random() % 12);
+    message.kind = static_cast<MessageKind>(random() % 12);
     message.op = static_cast<std::uint8_t>(random() % 14);
     message.width = static_cast<std::uint8_t>(pick({4, 8}));
     message.wants_result = static_cast<std::uint8_t>(random() % 2);

@@ -23,12 +23,12 @@
 
 namespace hmc::transport::tcp {
 
-using am::Kind;
 using am::Message;
+using am::MessageKind;
 using am::Sending;
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
-/// The longest data that a Connection receives into its buffer; longer data is read directly to its destination.
+/// The longest data that a AmConnection receives into its buffer; longer data is read directly to its destination.
 constexpr std::size_t most_gathered = 8 * 1024 + 256 - header_bytes;
 
 /// Depends on the position and on `seed`.
@@ -149,7 +149,7 @@ class Station final : public am::LinkUser {
 
   const int rank_;
   const int ranks_;
-  std::deque<am::Peer> peers_;
+  std::deque<am::AmPeer> peers_;
   std::uint64_t sequence_ = 0;
   std::vector<std::unique_ptr<Sending>> records_;
   std::deque<std::vector<std::byte>> data_;

@@ -142,7 +142,7 @@ class TcpWireTarget : public TcpWire {
     raw_.connect(decode(in.raw(in.left()))->port);
     zero_->meet(one_->wire->address(), one_->register_region());
   }
-  Message message(Kind kind, std::uint64_t bytes) {
+  Message message(MessageKind kind, std::uint64_t bytes) {
     Message message;
     message.origin = 1;
     message.kind = kind;
@@ -167,7 +167,7 @@ class TcpWireTarget : public TcpWire {
 
 TEST_F(TcpWireTarget, large_put_into_a_deregistered_region_is_rejected_and_others_continue) {
   const auto data = pattern(100000, 1);
-  const auto all = frame(message(Kind::put, data.size()), data);
+  const auto all = frame(message(MessageKind::put, data.size()), data);
   ASSERT_TRUE(raw_.say(std::span(all).first(50000)));
   for (int i = 0; i < 1000; ++i) zero_->wire->progress();
   zero_->wire->deregister_region(zero_->region());
@@ -183,7 +183,7 @@ TEST_F(TcpWireTarget, large_put_into_a_deregistered_region_is_rejected_and_other
   heir_region.bytes = heir.size();
   const base::Bytes key = zero_->wire->register_region(heir_region);
   base::ByteReader in(key);
-  Message next = message(Kind::put_signal, 4);
+  Message next = message(MessageKind::put_signal, 4);
   next.region = in.number<std::uint64_t>();
   next.nonce = in.number<std::uint64_t>();
   next.first = 8;
@@ -199,7 +199,7 @@ TEST_F(TcpWireTarget, large_put_into_a_deregistered_region_is_rejected_and_other
 }
 
 TEST_F(TcpWireTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
-  ASSERT_TRUE(raw_.say(frame(message(Kind::flush, 20000), pattern(20000, 1))));
+  ASSERT_TRUE(raw_.say(frame(message(MessageKind::flush, 20000), pattern(20000, 1))));
   ASSERT_TRUE(until([&] { return raw_.ended(); }));
   Ticket ticket = done;
   EXPECT_EQ(zero_->channel->put(0, zero_->memory.data(), 8, ticket).code, Code::error);
@@ -207,7 +207,7 @@ TEST_F(TcpWireTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
 }
 
 TEST_F(TcpWireTarget, unknown_peer_changes_nothing) {
-  Message put = message(Kind::put, 20000);
+  Message put = message(MessageKind::put, 20000);
   put.secret ^= 1;
   ASSERT_TRUE(raw_.say(frame(put, pattern(20000, 1))));
   ASSERT_TRUE(until([&] { return raw_.ended(); }));

@@ -45,7 +45,7 @@ int TcpLink::accept_all() noexcept {
     ++happened;
     prepare(socket.get(), distance_of(own_, from), bbr_);
     try {
-      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+      connections_.push_back(std::make_unique<AmConnection>(std::move(socket)));
     } catch (const std::bad_alloc&) {
       return happened;  // the new connection is closed
     }
@@ -69,7 +69,7 @@ void TcpLink::accept_by_spare(int error) noexcept {
   if (socket) {
     without_spare_ = 0;
     try {
-      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+      connections_.push_back(std::make_unique<AmConnection>(std::move(socket)));
       by_spare_ = connections_.back().get();
       if (!watch(*connections_.back(), EPOLL_CTL_ADD, false)) free_spare();
     } catch (const std::bad_alloc&) {
@@ -123,7 +123,7 @@ void TcpLink::open_ears() noexcept {
 void TcpLink::drop_strangers() noexcept {
   const auto nobody = [](const auto& connection) { return !connection->dead() && connection->rank() < 0; };
   if (static_cast<std::size_t>(std::ranges::count_if(connections_, nobody)) <= by_rank_.size() + most_strangers) return;
-  Connection& oldest = **std::ranges::find_if(connections_, nobody);
+  AmConnection& oldest = **std::ranges::find_if(connections_, nobody);
   if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // its first message had arrived, but wasn't read
   user_->stranger();
   lose(oldest, "it hasn't said who it is");

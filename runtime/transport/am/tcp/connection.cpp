@@ -61,14 +61,14 @@ void prepare(int fd, Distance distance, Bbr bbr) noexcept {
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &questions, sizeof questions);
 }
 
-std::string Connection::describe() const {
+std::string AmConnection::describe() const {
   if (awaits_call()) return "a connection that it is to make";
   return next_way_ == 0 ? "a connection that it made" : text_of(ways_[next_way_ - 1]);
 }
 
-void Connection::await_call() noexcept { connect_until_ = base::now_ns() + patience_.call_ns; }
+void AmConnection::await_call() noexcept { connect_until_ = base::now_ns() + patience_.call_ns; }
 
-bool Connection::connect_next() noexcept {
+bool AmConnection::connect_next() noexcept {
   while (next_way_ < ways_.size()) {
     const Candidate& way = ways_[next_way_++];
     socket_.reset(::socket(way.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -89,21 +89,21 @@ bool Connection::connect_next() noexcept {
   return false;
 }
 
-bool Connection::connected() noexcept {
+bool AmConnection::connected() noexcept {
   socklen_t length = sizeof error_;
   if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error_, &length) != 0) error_ = errno;
   open_ = error_ == 0;
   return open_;
 }
 
-void Connection::timed_out() noexcept { error_ = ETIMEDOUT; }
+void AmConnection::timed_out() noexcept { error_ = ETIMEDOUT; }
 
-Status Connection::write(Sending& record) noexcept {
+Status AmConnection::write(Sending& record) noexcept {
   hold(record);
   return open_ ? write_on() : Status::in_progress();
 }
 
-Status Connection::write_on() noexcept {
+Status AmConnection::write_on() noexcept {
   const Sending& record = *current_;
   const std::uint64_t whole = header_bytes + record.bytes;
   const auto* const header = reinterpret_cast<const std::byte*>(&record.bytes);
@@ -134,17 +134,17 @@ Status Connection::write_on() noexcept {
   return {};
 }
 
-bool Connection::has_unsent() const noexcept {
+bool AmConnection::has_unsent() const noexcept {
   int bytes = 0;
   return writes() || (!dead_ && open_ && ::ioctl(fd(), SIOCOUTQ, &bytes) == 0 && bytes > 0);
 }
 
-void Connection::end_writing() noexcept {
+void AmConnection::end_writing() noexcept {
   ending = true;
   if (open_) ::shutdown(fd(), SHUT_WR);
 }
 
-Connection::Outcome Connection::read(am::LinkUser& user, std::vector<std::byte>& waste) noexcept {
+AmConnection::Outcome AmConnection::read(am::LinkUser& user, std::vector<std::byte>& waste) noexcept {
   Outcome outcome = Outcome::idle;
   for (int i = 0; i < reads_in_a_turn; ++i) {
     const Outcome one = read_once(user, waste);
@@ -155,7 +155,7 @@ Connection::Outcome Connection::read(am::LinkUser& user, std::vector<std::byte>&
   return outcome;
 }
 
-Connection::Outcome Connection::read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept {
+AmConnection::Outcome AmConnection::read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept {
   iovec parts[2];
   std::size_t count = 0, asked = 0;
   std::uint64_t of_large = 0;
@@ -204,7 +204,7 @@ Connection::Outcome Connection::read_once(am::LinkUser& user, std::vector<std::b
   return static_cast<std::size_t>(got) == asked && !long_one_is_here ? Outcome::more : Outcome::moved;
 }
 
-bool Connection::take_frames(am::LinkUser& user) noexcept {
+bool AmConnection::take_frames(am::LinkUser& user) noexcept {
   while (end_ - begin_ >= header_bytes) {
     std::uint64_t bytes = 0;  // bytes after the header
     Message message;
@@ -237,7 +237,7 @@ bool Connection::take_frames(am::LinkUser& user) noexcept {
   return true;
 }
 
-bool Connection::begin_large(am::LinkUser& user, const Message& message, std::size_t there) noexcept {
+bool AmConnection::begin_large(am::LinkUser& user, const Message& message, std::size_t there) noexcept {
   if (!user.begins(message)) return false;
   large_ = true;
   message_ = message;

@@ -1,4 +1,4 @@
-// Connection: one socket to a peer, with the state of its partially sent and received frames.
+// AmConnection: one socket to a peer, with the state of its partially sent and received frames.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ enum class Bbr : std::uint8_t { replace, keep };
 /// The socket carries frames: a length, a Message, and as many data bytes as the length states (contiguous in Sending).
 /// A small frame is received into a buffer and reported complete; the bytes of a large one are read directly to their
 /// destination. Threads: under AmWire's lock.
-class Connection {
+class AmConnection {
  public:
   enum class Outcome : std::uint8_t {
     idle,    ///< no bytes were available
@@ -39,10 +39,10 @@ class Connection {
   };
 
   /// An outgoing connection, not yet connected.
-  Connection(int rank, std::vector<Candidate> ways, Patience patience, Bbr bbr = Bbr::replace)
+  AmConnection(int rank, std::vector<Candidate> ways, Patience patience, Bbr bbr = Bbr::replace)
       : rank_(rank), ways_(std::move(ways)), patience_(patience), bbr_(bbr) {}
   /// An accepted connection; its first message shows its rank.
-  explicit Connection(base::UniqueFd socket) : socket_(std::move(socket)), open_(true) {}
+  explicit AmConnection(base::UniqueFd socket) : socket_(std::move(socket)), open_(true) {}
 
   int fd() const noexcept { return socket_.get(); }
   int rank() const noexcept { return rank_; }

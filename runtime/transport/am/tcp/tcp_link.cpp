@@ -28,7 +28,7 @@ namespace {
 /// A put is split into chunks, so that an abandoned put ends in bounded time and answers are sent in between. Only one
 /// message per peer is in flight: the next one is written after the socket has accepted it. Small verbs that wait are
 /// joined.
-constexpr am::Link::Traits tcp_traits{.name = "tcp", .chunk_bytes = 512 * 1024, .most_in_flight = 1};
+constexpr am::ByteLink::Traits tcp_traits{.name = "tcp", .chunk_bytes = 512 * 1024, .most_in_flight = 1};
 
 /// Up to this number of connections are read without epoll_wait: an empty read costs no more than epoll_wait.
 constexpr std::size_t few_connections = 2;
@@ -104,7 +104,7 @@ void TcpLink::listen(Reachable reachable) {
   if (::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) fail("no poll set");
 }
 
-const am::Link::Traits& TcpLink::traits() const noexcept { return tcp_traits; }
+const am::ByteLink::Traits& TcpLink::traits() const noexcept { return tcp_traits; }
 std::string TcpLink::describe() const { return "messages over TCP"; }
 std::string TcpLink::describe(int rank) const { return by_rank_[static_cast<std::size_t>(rank)]->describe(); }
 base::Bytes TcpLink::address() const { return encode(own_); }
@@ -115,7 +115,7 @@ void TcpLink::serve(am::LinkUser& user, int rank, int ranks) {
   by_rank_.resize(static_cast<std::size_t>(ranks));
 }
 
-bool TcpLink::watch(Connection& connection, int operation, bool writable) noexcept {
+bool TcpLink::watch(AmConnection& connection, int operation, bool writable) noexcept {
   epoll_event event{};
   event.events = EPOLLIN | (writable ? EPOLLOUT : 0U);
   event.data.ptr = &connection;
@@ -123,17 +123,17 @@ bool TcpLink::watch(Connection& connection, int operation, bool writable) noexce
   return ::epoll_ctl(poll_set_.get(), operation, connection.fd(), &event) == 0;
 }
 
-void TcpLink::forget(const Connection& connection) noexcept {
+void TcpLink::forget(const AmConnection& connection) noexcept {
   if (connection.fd() >= 0) ::epoll_ctl(poll_set_.get(), EPOLL_CTL_DEL, connection.fd(), nullptr);
 }
 
 Status TcpLink::connect(int rank, base::ByteView address) noexcept {
-  Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
+  AmConnection*& mine = by_rank_[static_cast<std::size_t>(rank)];
   if (mine != nullptr) return {};  // the peer has connected to this rank
   try {
     const std::optional<Address> theirs = decode(address);
     if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
-    auto connection = std::make_unique<Connection>(rank, candidates(own_, *theirs), patience_, bbr_);
+    auto connection = std::make_unique<AmConnection>(rank, candidates(own_, *theirs), patience_, bbr_);
     if (rank_ > rank && patience_.call_ns > 0 && start_clock()) {
       connection->await_call();
     } else if (!connection->connect_next()) {
@@ -167,12 +167,12 @@ bool TcpLink::start_clock() noexcept {
 
 Status TcpLink::send(Sending& record) noexcept {
   const int rank = record.peer->rank;
-  Connection* const connection = by_rank_[static_cast<std::size_t>(rank)];
+  AmConnection* const connection = by_rank_[static_cast<std::size_t>(rank)];
   if (connection == nullptr) return Status::failure(Code::peer_failed, "the connection was lost", rank);
   return hand_to(*connection, record);
 }
 
-Status TcpLink::hand_to(Connection& connection, Sending& record) noexcept {
+Status TcpLink::hand_to(AmConnection& connection, Sending& record) noexcept {
   Status status = Status::in_progress();
   if (sent_in_turn_ < longest_turn_bytes) {
     sent_in_turn_ += record.bytes;
@@ -206,7 +206,7 @@ int TcpLink::progress() noexcept {
       (void)!::read(clock_.get(), &times, sizeof times);  // clears the event
       continue;
     }
-    auto* const connection = static_cast<Connection*>(event.data.ptr);
+    auto* const connection = static_cast<AmConnection*>(event.data.ptr);
     happened += connection == nullptr ? accept_all() : handle(*connection, event.events);
   }
   if (connecting_ > 0 || deaf_until_ != 0) {
@@ -226,7 +226,7 @@ bool TcpLink::arm() noexcept {
   return connecting_ == 0 && deaf_until_ == 0;
 }
 
-int TcpLink::handle(Connection& connection, std::uint32_t events) noexcept {
+int TcpLink::handle(AmConnection& connection, std::uint32_t events) noexcept {
   if (connection.dead()) return 0;
   if (!connection.open()) return go_on_connecting(connection, false);
   int happened = 0;
@@ -235,13 +235,13 @@ int TcpLink::handle(Connection& connection, std::uint32_t events) noexcept {
   return happened;
 }
 
-int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
+int TcpLink::go_on_connecting(AmConnection& connection, bool failed) noexcept {
   if (failed) connection.timed_out();
   if (failed || !connection.connected()) {
     forget(connection);
     if (!connection.connect_next()) {
       --connecting_;
-      if (Connection* const other = other_of(connection)) {
+      if (AmConnection* const other = other_of(connection)) {
         give_way(connection, *other);
         return 1;
       }
@@ -268,7 +268,7 @@ int TcpLink::go_on_connecting(Connection& connection, bool failed) noexcept {
 }
 
 /// The peer has connected to this rank. Nothing was written on `connection`, so the order of messages is kept.
-void TcpLink::give_way(Connection& connection, Connection& other) noexcept {
+void TcpLink::give_way(AmConnection& connection, AmConnection& other) noexcept {
   Sending* const record = connection.drop_current();
   connection.kill();
   any_dead_ = true;
@@ -279,7 +279,7 @@ void TcpLink::give_way(Connection& connection, Connection& other) noexcept {
 }
 
 /// Another open connection to the same rank, or null.
-Connection* TcpLink::other_of(const Connection& connection) const noexcept {
+AmConnection* TcpLink::other_of(const AmConnection& connection) const noexcept {
   for (const auto& other : connections_)
     if (other.get() != &connection && other->rank() == connection.rank() && other->open() && !other->dead() &&
         !other->ending)
@@ -287,7 +287,7 @@ Connection* TcpLink::other_of(const Connection& connection) const noexcept {
   return nullptr;
 }
 
-int TcpLink::write(Connection& connection) noexcept {
+int TcpLink::write(AmConnection& connection) noexcept {
   if (!connection.writes()) return 0;
   // Loaded before write_on(), which clears it.
   Sending* const record = connection.current();
@@ -304,12 +304,12 @@ int TcpLink::write(Connection& connection) noexcept {
   return 1;
 }
 
-int TcpLink::read(Connection& connection) noexcept {
+int TcpLink::read(AmConnection& connection) noexcept {
   if (connection.dead() || !connection.open()) return 0;
   const bool was_nobodys = connection.rank() < 0;
-  const Connection::Outcome outcome = connection.read(*user_, waste_);
+  const AmConnection::Outcome outcome = connection.read(*user_, waste_);
   if (was_nobodys && connection.rank() >= 0) {
-    Connection*& mine = by_rank_[static_cast<std::size_t>(connection.rank())];
+    AmConnection*& mine = by_rank_[static_cast<std::size_t>(connection.rank())];
     if (mine == nullptr) {
       mine = &connection;
     } else if (mine->awaits_call() && !connection.dead()) {
@@ -323,10 +323,10 @@ int TcpLink::read(Connection& connection) noexcept {
     return 1;
   }
   switch (outcome) {
-    case Connection::Outcome::idle: return 0;
-    case Connection::Outcome::moved:
-    case Connection::Outcome::more: return 1;
-    case Connection::Outcome::ended:
+    case AmConnection::Outcome::idle: return 0;
+    case AmConnection::Outcome::moved:
+    case AmConnection::Outcome::more: return 1;
+    case AmConnection::Outcome::ended:
       read_the_rest(connection.rank());
       lose(connection,
            connection.error() == EFAULT ? "the memory that its bytes go to can't be written"
@@ -334,7 +334,7 @@ int TcpLink::read(Connection& connection) noexcept {
                                         : "the connection ended",
            connection.error());
       return 1;
-    case Connection::Outcome::strange:
+    case AmConnection::Outcome::strange:
       if (connection.rank() < 0) user_->stranger();
       lose(connection, "what it sent is no message");
       return 1;
@@ -347,13 +347,13 @@ void TcpLink::read_the_rest(int rank) noexcept {
   for (const auto& connection : connections_) {
     if (connection->rank() != rank || connection->dead() || !connection->open()) continue;
     for (int turn = 0; turn < most_last_turns; ++turn) {
-      const Connection::Outcome outcome = connection->read(*user_, waste_);
-      if (outcome != Connection::Outcome::moved && outcome != Connection::Outcome::more) break;
+      const AmConnection::Outcome outcome = connection->read(*user_, waste_);
+      if (outcome != AmConnection::Outcome::moved && outcome != AmConnection::Outcome::more) break;
     }
   }
 }
 
-void TcpLink::lose(Connection& connection, const char* why, int error) noexcept {
+void TcpLink::lose(AmConnection& connection, const char* why, int error) noexcept {
   const int rank = connection.rank();
   Sending* const record = connection.drop_current();
   if (record != nullptr && connection.open()) --blocked_;
@@ -365,7 +365,7 @@ void TcpLink::lose(Connection& connection, const char* why, int error) noexcept 
     deaf_until_ = 1;  // the next progress() reserves the spare descriptor again and enables the listener
   }
   if (rank < 0) return;
-  Connection*& mine = by_rank_[static_cast<std::size_t>(rank)];
+  AmConnection*& mine = by_rank_[static_cast<std::size_t>(rank)];
   if (mine == &connection) mine = nullptr;
   if (record != nullptr) user_->sent(*record, Status::failure(Code::peer_failed, why, rank, error));
   user_->lost(rank, why, error);

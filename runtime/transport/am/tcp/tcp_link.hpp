@@ -22,7 +22,7 @@ enum class Reachable : std::uint8_t { by_loopback, by_all_interfaces };
 /// at about the same time, the higher rank first waits for a connection from the lower rank, because a single
 /// connection piggybacks acknowledgements and two need one more segment per message. If both still connect, each rank
 /// sends on its own connection, so its messages stay in order.
-class TcpLink final : public am::Link {
+class TcpLink final : public am::ByteLink {
  public:
   /// Throws Error{unavailable} if no sockets can be created. `waiter`: used to report to all ranks of the job that no
   /// descriptor is free for a connection with a rank; null: the link only logs it.
@@ -46,10 +46,10 @@ class TcpLink final : public am::Link {
  private:
   void listen(Reachable reachable);
   /// False, with errno, if epoll_ctl fails.
-  bool watch(Connection& connection, int operation, bool writable) noexcept;
+  bool watch(AmConnection& connection, int operation, bool writable) noexcept;
   /// Removes the socket from the poll set before it is closed. Otherwise the poll set would continue to report it if a
   /// forked process also has it open.
-  void forget(const Connection& connection) noexcept;
+  void forget(const AmConnection& connection) noexcept;
   int accept_all() noexcept;
   /// Accepts a connection with the spare descriptor when no other is free. Its first message shows whether it comes
   /// from a rank of this job. `error`: EMFILE or ENFILE.
@@ -58,24 +58,24 @@ class TcpLink final : public am::Link {
   void free_spare() noexcept;
   /// Reports to all ranks that this rank has no free descriptor for a connection with a rank.
   void report_no_descriptor(int error) const noexcept;
-  /// The text of the status; `error` is Connection::error() after connect_next() failed.
+  /// The text of the status; `error` is AmConnection::error() after connect_next() failed.
   const char* connect_failure(int error) const noexcept;
   /// Removes the listener from the poll set while no connection can be accepted; otherwise it would always be readable.
   void close_ears(std::int64_t span_ns) noexcept;
   void open_ears() noexcept;
-  Connection* other_of(const Connection& connection) const noexcept;
-  base::Status hand_to(Connection& connection, am::Sending& record) noexcept;
-  int handle(Connection& connection, std::uint32_t events) noexcept;
-  int read(Connection& connection) noexcept;
+  AmConnection* other_of(const AmConnection& connection) const noexcept;
+  base::Status hand_to(AmConnection& connection, am::Sending& record) noexcept;
+  int handle(AmConnection& connection, std::uint32_t events) noexcept;
+  int read(AmConnection& connection) noexcept;
   /// Reads all remaining data from the rank's connections before the rank is reported lost.
   void read_the_rest(int rank) noexcept;
-  int write(Connection& connection) noexcept;
+  int write(AmConnection& connection) noexcept;
   /// False if there is no timer.
   bool start_clock() noexcept;
-  void give_way(Connection& connection, Connection& other) noexcept;
-  int go_on_connecting(Connection& connection, bool failed) noexcept;
+  void give_way(AmConnection& connection, AmConnection& other) noexcept;
+  int go_on_connecting(AmConnection& connection, bool failed) noexcept;
   /// Closes the connection, releases the message that it held, and reports its rank as lost.
-  void lose(Connection& connection, const char* why, int error = 0) noexcept;
+  void lose(AmConnection& connection, const char* why, int error = 0) noexcept;
   void drop_strangers() noexcept;
   void sweep() noexcept;
 
@@ -90,17 +90,17 @@ class TcpLink final : public am::Link {
   base::UniqueFd listener_;
   base::UniqueFd spare_;
   base::UniqueFd clock_;  // timer of pending connections, in the poll set: it wakes a thread that sleeps in poll
-  std::vector<std::unique_ptr<Connection>> connections_;
-  std::vector<Connection*> by_rank_;  // the connection that this rank sends on
-  std::vector<std::byte> waste_;      // receives bytes that no longer have a destination
+  std::vector<std::unique_ptr<AmConnection>> connections_;
+  std::vector<AmConnection*> by_rank_;  // the connection that this rank sends on
+  std::vector<std::byte> waste_;        // receives bytes that no longer have a destination
   unsigned turn_ = 0;
   int connecting_ = 0;
   int blocked_ = 0;  // connections whose sockets currently accept no bytes
   std::uint64_t turned_away_ = 0;
-  const Connection* by_spare_ = nullptr;  // the connection on the spare descriptor
-  int spare_error_ = 0;                   // the errno of the accept() that needed the spare descriptor
-  int without_spare_ = 0;                 // consecutive accepts that failed although the spare descriptor was closed
-  std::int64_t deaf_until_ = 0;           // end of the time in which the listener is disabled; 0: it is enabled
+  const AmConnection* by_spare_ = nullptr;  // the connection on the spare descriptor
+  int spare_error_ = 0;                     // the errno of the accept() that needed the spare descriptor
+  int without_spare_ = 0;                   // consecutive accepts that failed although the spare descriptor was closed
+  std::int64_t deaf_until_ = 0;             // end of the time in which the listener is disabled; 0: it is enabled
   std::uint64_t sent_in_turn_ = 0;
   bool any_dead_ = false;
 };

@@ -22,11 +22,11 @@ constexpr std::int64_t longest_settle_ns = 50'000'000;
 /// fragments of one sender arrive in order, and each is read from the socket into one buffer. README.md has the
 /// measurements. The number in flight limits how much of a large transfer UCX holds, and how long an abandoned transfer
 /// waits.
-constexpr am::Link::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 1024, .most_in_flight = 32};
+constexpr am::ByteLink::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 1024, .most_in_flight = 32};
 
 }  // namespace
 
-const am::Link::Traits& UcxLink::traits() const noexcept { return ucx_traits; }
+const am::ByteLink::Traits& UcxLink::traits() const noexcept { return ucx_traits; }
 
 std::string UcxLink::describe() const {
   return fmt::format("messages by UCX {} (transports {})", worker_.ucp().ucp_get_version_string(),

@@ -12,7 +12,7 @@ namespace hmc::transport::ucx {
 
 /// Each message is one fragment on one lane, so messages arrive in the order of sending. UCX's in-order tag matching
 /// relies on the same order.
-class UcxLink final : public am::Link {
+class UcxLink final : public am::ByteLink {
  public:
   /// The arguments are those of Worker.
   UcxLink(int job_size, const std::string& transports, base::Log log) : worker_(job_size, transports), log_(log) {}

@@ -12,11 +12,11 @@
 namespace hmc::job {
 
 /// One rank's membership in the job. Creation (make_core) and close are collective; the destructor is local.
-class Core {
+class JobCore {
  public:
-  Core(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<rma::Fabric> fabric,
-       std::shared_ptr<rma::TeamCore> world);
-  ~Core();
+  JobCore(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<rma::Fabric> fabric,
+          std::shared_ptr<rma::TeamCore> world);
+  ~JobCore();
   /// Call once. A call after a failed close throws Error{closed}.
   void close();
 
@@ -35,6 +35,6 @@ class Core {
 
 /// Collective over the job: checks that settings are equal, chooses a wire for each pair, creates the world team.
 /// Throws Error.
-std::unique_ptr<Core> make_core(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
+std::unique_ptr<JobCore> make_core(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
 
 }  // namespace hmc::job

@@ -1,4 +1,4 @@
-#include "job/core.hpp"
+#include "job/job_core.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -8,20 +8,20 @@
 
 namespace hmc::job {
 
-Core::Core(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<rma::Fabric> fabric,
-           std::shared_ptr<rma::TeamCore> world)
+JobCore::JobCore(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<rma::Fabric> fabric,
+                 std::shared_ptr<rma::TeamCore> world)
     : bootstrap_(std::move(bootstrap)), fabric_(std::move(fabric)), world_(std::move(world)) {
   for (const bootstrap::RankFacts& facts : bootstrap_->facts()) node_count_ = std::max(node_count_, facts.node + 1);
 }
 
-Core::~Core() {
+JobCore::~JobCore() {
   fabric_->background.stop();
   fabric_->background.end_all();
   // Windows and teams may outlive this object; their calls then fail, because the fabric is closed.
   fabric_->life->open = 0;
 }
 
-void Core::close() {
+void JobCore::close() {
   if (fabric_->closed()) rma::throw_closed_runtime(*fabric_, "Runtime::close");
   // After a failed close the ranks may be at different steps, so no collective step can be repeated.
   if (std::exchange(closing_, true)) throw Error(Code::closed, "Runtime::close", "an earlier close failed");

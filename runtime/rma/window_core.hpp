@@ -1,4 +1,4 @@
-// Core: the state behind a Window, and its verbs.
+// WindowCore: the state behind a Window, and its verbs.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class DeviceAccess;
 class KernelReach;  // runtime/device
 
 /// One rank's part of the window, with the path by which this rank accesses it.
-struct Peer {
+struct WindowPeer {
   std::byte* direct = nullptr;  ///< load/store address of its first byte; null: use the channel
   std::uint64_t bytes = 0;
   transport::Channel* channel = nullptr;
@@ -32,31 +32,31 @@ struct Peer {
   bool on_device = false;         ///< the channel is a DeviceChannel: the local side may be any memory
   std::int16_t local_index = -1;  ///< position on this rank's node, or -1
 };
-static_assert(sizeof(Peer) == 32, "an index into peers is a shift");
-/// In a child of fork() each Peer reads as 0 bytes, without address or channel. The argument checks of every verb
+static_assert(sizeof(WindowPeer) == 32, "an index into peers is a shift");
+/// In a child of fork() each WindowPeer reads as 0 bytes, without address or channel. The argument checks of every verb
 /// therefore also detect the fork.
-using Peers = std::vector<Peer, base::WipedOnForkAllocator<Peer>>;
+using WindowPeers = std::vector<WindowPeer, base::WipedOnForkAllocator<WindowPeer>>;
 
 /// Every verb checks its arguments (one branch on the fast path). If the peer's part is mapped, the verb copies;
 /// otherwise it calls the channel. Throws Error. One thread at a time per Fabric. Arguments are team ranks; errors name
 /// world ranks.
-class Core : public std::enable_shared_from_this<Core> {
+class WindowCore : public std::enable_shared_from_this<WindowCore> {
  public:
   /// internal: not found by window_around. lazy: as internal, and the pages appear at their first use.
   enum class Role { user, internal, lazy };
 
   /// Collective. If `allocation` is null, this rank couldn't allocate, for the reason in `failure`; then every rank
   /// throws.
-  static std::shared_ptr<Core> open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
-                                    const ErrorDetail& failure, Role role);
+  static std::shared_ptr<WindowCore> open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
+                                          const ErrorDetail& failure, Role role);
   /// Collective: one segment per node, each rank owning a part of it. A lazy window lies in the node's area and takes
   /// no descriptor, unless the area is full; `bytes` is then equal on all ranks, and `prepare` writes this rank's part
   /// before any peer reads it.
-  static std::shared_ptr<Core> create(TeamCore& team, std::size_t bytes, Role role,
-                                      const std::function<void(std::byte*)>& prepare = nullptr);
-  ~Core();
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
+  static std::shared_ptr<WindowCore> create(TeamCore& team, std::size_t bytes, Role role,
+                                            const std::function<void(std::byte*)>& prepare = nullptr);
+  ~WindowCore();
+  WindowCore(const WindowCore&) = delete;
+  WindowCore& operator=(const WindowCore&) = delete;
 
   void close();
   bool is_open() const noexcept { return open_ && !fabric_->is_forked(); }
@@ -71,8 +71,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// The path to a rank's part. The first call measures a staged path.
   Path path(int rank);
   std::size_t bytes() const noexcept { return region_.bytes; }
-  std::span<const Peer> peers() const noexcept { return peers_; }
-  const Peer& peer(const char* operation, int rank) const {
+  std::span<const WindowPeer> peers() const noexcept { return peers_; }
+  const WindowPeer& peer(const char* operation, int rank) const {
     if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]]
       return peers_[static_cast<std::size_t>(rank)];
     refuse(operation, rank, 0, nullptr, 0);
@@ -103,10 +103,11 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // ---- for DeviceAccess
   /// Fast path of every transfer: the window is open; rank, range and pointer are valid.
-  const Peer& check(const char* operation, int rank, std::uint64_t offset, const void* local, std::size_t bytes) const {
+  const WindowPeer& check(const char* operation, int rank, std::uint64_t offset, const void* local,
+                          std::size_t bytes) const {
     // A closed window has no peers, so this comparison also detects a closed window.
     if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
-      const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+      const WindowPeer& peer = peers_[static_cast<std::size_t>(rank)];
       if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]]
         return peer;
     }
@@ -122,7 +123,7 @@ class Core : public std::enable_shared_from_this<Core> {
   const std::shared_ptr<memory::Allocation>& allocation() const noexcept { return allocation_; }
 
  private:
-  Core(TeamCore& team, Role role);
+  WindowCore(TeamCore& team, Role role);
   void adopt(std::shared_ptr<memory::Allocation> allocation);
   base::Exchange& exchange() const noexcept { return team_ != nullptr ? team_->exchange() : fabric_->world_exchange(); }
   int world_rank(int rank) const noexcept { return team_ != nullptr ? team_->world_rank(rank) : rank; }
@@ -130,14 +131,14 @@ class Core : public std::enable_shared_from_this<Core> {
   std::string name_of_rank(int rank) const;
   base::Bytes describe(const ErrorDetail& failure);
   void connect(const std::vector<base::Bytes>& descriptions);
-  Peers make_peers(std::vector<Description>& ranks);
+  WindowPeers make_peers(std::vector<Description>& ranks);
   /// Collective: exchanges `outcome`. Throws on every rank if any rank failed.
   std::vector<Description> agree(const ErrorDetail& outcome, const std::vector<int>& helpers = {});
   void map_ahead() noexcept;
 
-  const Peer& check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
-                            const Strides& strides) const;
-  const Peer& check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const;
+  const WindowPeer& check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
+                                  const Strides& strides) const;
+  const WindowPeer& check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const;
   [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
                            std::size_t bytes) const;
   void require_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
@@ -147,7 +148,7 @@ class Core : public std::enable_shared_from_this<Core> {
   [[noreturn]] void refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const;
   /// Collective, after the barrier of close. Returns the error to throw if the ranks' alloc calls differ.
   std::exception_ptr compare_allocations() const noexcept;
-  transport::Wire& wire_of(const Peer& peer) const noexcept {
+  transport::Wire& wire_of(const WindowPeer& peer) const noexcept {
     return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
   }
   /// Collective, after all ranks have tried to map the parts in device memory. `answers`: the agents that each rank
@@ -155,28 +156,29 @@ class Core : public std::enable_shared_from_this<Core> {
   void settle_devices(const std::vector<Description>& answers);
 
   // Separate functions, so that the load/store path doesn't save registers for them.
-  [[gnu::noinline]] void put_far(const Peer& peer, int rank, std::uint64_t offset, const void* source,
+  [[gnu::noinline]] void put_far(const WindowPeer& peer, int rank, std::uint64_t offset, const void* source,
                                  std::size_t bytes);
-  [[gnu::noinline]] void get_far(const Peer& peer, int rank, std::uint64_t offset, void* destination,
+  [[gnu::noinline]] void get_far(const WindowPeer& peer, int rank, std::uint64_t offset, void* destination,
                                  std::size_t bytes);
   /// Copy to and from a peer's mapped memory. Without devices the cost is the copy and one load.
-  void store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source, std::size_t bytes);
-  void load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination, std::size_t bytes);
+  void store(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
+             std::size_t bytes);
+  void load(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination, std::size_t bytes);
   /// As store() and load(), in a process with devices: `source` and `destination` may be device memory.
-  [[gnu::noinline]] void copy_in(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
-                                 std::size_t bytes);
-  [[gnu::noinline]] void copy_out(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
-                                  std::size_t bytes);
+  [[gnu::noinline]] void copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset,
+                                 const void* source, std::size_t bytes);
+  [[gnu::noinline]] void copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset,
+                                  void* destination, std::size_t bytes);
   /// True if the wire can't read or write `local` directly.
-  bool must_stage(const char* operation, const Peer& peer, const void* local) const {
+  bool must_stage(const char* operation, const WindowPeer& peer, const void* local) const {
     if (peer.channel == nullptr) [[unlikely]]
       refuse(operation, rank_, 0, nullptr, 0);  // a transfer of 0 bytes in a child of fork()
     return memory::devices_present() && !peer.on_device && !memory::host_reaches(local);
   }
   void deregister_region() noexcept;
-  void wait_ticket(const Peer& peer, transport::Ticket ticket, const CallSite& call, base::Activity activity);
+  void wait_ticket(const WindowPeer& peer, transport::Ticket ticket, const CallSite& call, base::Activity activity);
   void flush_wire(int wire, int rank, Timeout timeout);
-  void note_put(const Peer& peer) noexcept {
+  void note_put(const WindowPeer& peer) noexcept {
     ++fabric_->counters.puts_direct;
     fabric_->waiter.ring(peer.local_index);
   }
@@ -185,7 +187,7 @@ class Core : public std::enable_shared_from_this<Core> {
   TeamCore* team_ = nullptr;              // null: the world team, which may be destroyed before its windows
   std::shared_ptr<TeamCore> keeps_team_;  // of a user's window; the team owns internal windows
   int rank_;
-  Peers peers_;  // by rank; empty once closed
+  WindowPeers peers_;  // by rank; empty once closed
   transport::Region region_;
   transport::Region registered_region_;  // region_, or the Control of device memory
   bool open_ = false;
@@ -201,23 +203,24 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<DeviceAccess> devices_;  // null until devices()
 };
 
-inline void Core::store(const char* operation, const Peer& peer, std::uint64_t offset, const void* source,
-                        std::size_t bytes) {
+inline void WindowCore::store(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
+                              std::size_t bytes) {
   if (memory::devices_present()) [[unlikely]]
     return copy_in(operation, peer, offset, source, bytes);
   transport::store_bytes(peer.direct + offset, source, bytes);
 }
 
-inline void Core::load(const char* operation, const Peer& peer, std::uint64_t offset, void* destination,
-                       std::size_t bytes) {
+inline void WindowCore::load(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
+                             std::size_t bytes) {
   if (memory::devices_present()) [[unlikely]]
     return copy_out(operation, peer, offset, destination, bytes);
   transport::load_bytes(destination, peer.direct + offset, bytes);
 }
 
 // Inline, so that Window::put and Window::get to a mapped peer are one function.
-[[gnu::always_inline]] inline void Core::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  const Peer& peer = check("put", rank, offset, source, bytes);
+[[gnu::always_inline]] inline void WindowCore::put(int rank, std::uint64_t offset, const void* source,
+                                                   std::size_t bytes) {
+  const WindowPeer& peer = check("put", rank, offset, source, bytes);
   if (peer.direct != nullptr) [[likely]] {
     store("put", peer, offset, source, bytes);
     note_put(peer);
@@ -226,8 +229,9 @@ inline void Core::load(const char* operation, const Peer& peer, std::uint64_t of
   put_far(peer, rank, offset, source, bytes);
 }
 
-[[gnu::always_inline]] inline void Core::get(int rank, std::uint64_t offset, void* destination, std::size_t bytes) {
-  const Peer& peer = check("get", rank, offset, destination, bytes);
+[[gnu::always_inline]] inline void WindowCore::get(int rank, std::uint64_t offset, void* destination,
+                                                   std::size_t bytes) {
+  const WindowPeer& peer = check("get", rank, offset, destination, bytes);
   if (peer.direct != nullptr) [[likely]] {
     load("get", peer, offset, destination, bytes);
     return;
