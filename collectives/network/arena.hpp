@@ -7,19 +7,16 @@
 #include <functional>
 #include <memory>
 
-#include "collectives/args/signature.hpp"
-#include "collectives/network/ledger.hpp"
-#include "collectives/network/report.hpp"
+#include "collectives/mismatch/failure_area.hpp"
 #include "collectives/select/area_limits.hpp"
 #include "runtime/rma/window_core.hpp"
 
 namespace hmc::collectives {
 
 /// One lazy window per team. Each rank's part holds, in this order:
-/// - the alarm word, a slot per round of a guard, the rank's ledger, and the start of the node engine's board: the
-/// first
+/// - the alarm word, a slot per round of a guard, the rank's ledger, and the start of the node engine's board: the first
 ///   page, which is all that short calls on a node use;
-/// - the rest of the board; a report and two questions per rank, for failures and long waits;
+/// - the rest of the board; the rest of the FailureArea;
 /// - areas: each has 64-bit signal slots, and scratch. Call number n uses area n % areas;
 /// - bulk memory of the node engine.
 ///
@@ -53,30 +50,14 @@ class Arena {
   /// The size of each area.
   const AreaLimits& room() const noexcept { return room_; }
 
-  static constexpr std::uint64_t alarm_offset = 0;
+  const FailureArea& failures() const noexcept { return failures_; }
   static std::uint64_t guard_offset(unsigned round) noexcept { return 64 + std::uint64_t{round} * 8; }
   static constexpr std::uint64_t board_offset = 64 + 64 * 8 + sizeof(Ledger);
   static constexpr std::uint64_t board_bytes = 140 << 10;  ///< upper limit; unused bytes take no memory
   std::uint64_t bulk_offset() const noexcept { return bulk_at_; }
-  static std::uint64_t report_offset(int rank) noexcept {
-    return board_offset + board_bytes + static_cast<std::uint64_t>(rank) * sizeof(Report);
-  }
-  /// A question is a stamp: the asking rank waits in this call for the owner of the memory, and has this history. There
-  /// is one for the rank's started calls, and one for its present blocking call.
-  static constexpr int questions = 2;
-  std::uint64_t question_offset(int rank, int which = 0) const noexcept {
-    return questions_at_ + (static_cast<std::uint64_t>(rank) * questions + static_cast<std::uint64_t>(which)) * 8;
-  }
-  const Report& report(int rank) const noexcept {
-    return *reinterpret_cast<const Report*>(window_->data() + report_offset(rank));
-  }
-
-  Ledger& ledger() const noexcept { return *reinterpret_cast<Ledger*>(window_->data() + ledger_offset); }
+  Ledger& ledger() const noexcept { return failures_.ledger(window_->data()); }
   /// Another rank's ledger; null if load and store don't reach it.
-  Ledger* ledger_of(int rank) const noexcept {
-    std::byte* const direct = window_->peers()[static_cast<std::size_t>(rank)].direct;
-    return direct != nullptr ? reinterpret_cast<Ledger*>(direct + ledger_offset) : nullptr;
-  }
+  Ledger* ledger_of(int rank) const noexcept { return failures_.ledger_of(*window_, rank); }
 
   /// Acquire: pairs with put_signal's release; bytes put before the signal are visible.
   std::uint64_t word(std::uint64_t offset) const noexcept {
@@ -100,7 +81,7 @@ class Arena {
   std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
 
   AreaLimits room_;
-  std::uint64_t questions_at_;
+  FailureArea failures_;
   std::uint64_t first_area_;
   std::uint64_t area_bytes_;
   std::uint64_t bulk_at_;

@@ -62,7 +62,7 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, st
                            std::unique_ptr<StreamPlace> place) noexcept {
   const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
   if (!failure_.ok()) [[unlikely]]
-    return failure_;
+    return failure_.status();
   try {
     Operation& operation = take_operation();
     if (const Status status = prepare(operation, args); !status.ok()) {
@@ -117,7 +117,7 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
       tidy();
       return outcome_of(operation, ticket);
     }
-    if (!failure_.ok()) return failure_;
+    if (!failure_.ok()) return failure_.status();
     step(By::owner);
     if (look == 0 && !over())
       for (const auto& wire : fabric_.wires) wire->progress();
@@ -126,7 +126,7 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
     tidy();
     return outcome_of(operation, ticket);
   }
-  return failure_.ok() ? Status::in_progress() : failure_;
+  return failure_.ok() ? Status::in_progress() : failure_.status();
 }
 
 /// Two failures concern only one call, and the team continues: an alltoallv with mismatched counts, and an output that
@@ -162,7 +162,7 @@ Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) co
 Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operation,
                                   std::unique_ptr<rma::HostCopies> copies) noexcept {
   const auto guard = hold();
-  if (!failure_.ok()) return failure_;
+  if (!failure_.ok()) return failure_.status();
   try {
     Operation& taken = take_operation();
     Status status = prepare(taken, args);
@@ -182,7 +182,7 @@ Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operat
 
 /// Requires the lock.
 Status ScheduleTeam::why_not_start(const Operation& operation) const noexcept {
-  if (!failure_.ok()) return failure_;
+  if (!failure_.ok()) return failure_.status();
   if (operation.under_way) return Status::failure(Code::invalid_argument, "the plan's last run isn't over");
   return {};
 }

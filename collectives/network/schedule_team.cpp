@@ -24,7 +24,8 @@ ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, co
       arena_(team, bulk, prepare),
       choices_(selector, shape, arena_.room()),
       plans_(arena_.room(), shape, rank_, !team.all_direct()),
-      blocking_(arena_) {
+      blocking_(arena_),
+      failure_(team, arena_.window(), arena_.failures(), history_) {
   history_.show_in(&arena_.ledger());
   history_.count_in(fabric_.waiter.page().activity(fabric_.waiter.local_index()).calls);
   active_.reserve(16);
@@ -58,6 +59,7 @@ void ScheduleTeam::close() {
     const auto guard = hold();
     unshare();
     closes_ = true;
+    failure_.stop_reading();
     history_.show_in(nullptr);
   }
   arena_.close();
@@ -138,7 +140,7 @@ Status ScheduleTeam::run(const CollectiveArgs& args) noexcept {
 Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
   const auto guard = hold();
   if (!failure_.ok()) [[unlikely]]
-    return failure_;
+    return failure_.status();
   if (const Status status = prepare(blocking_, args); !status.ok())  // the same on every rank, except for memory
     return status.code == Code::out_of_memory ? give_up(status) : status;
   tidy();
@@ -174,7 +176,7 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
   const auto moved = [&]() noexcept {
     const auto guard = hold();
     step(By::owner);
-    status = failure_.ok() ? operation.outcome : failure_;
+    status = failure_.ok() ? operation.outcome : failure_.status();
     return status.code != Code::in_progress || moves() != before;
   };
   for (;;) {
@@ -201,9 +203,10 @@ int ScheduleTeam::progress() noexcept {
 }
 
 bool ScheduleTeam::goes_on() const noexcept {
-  return failure_.ok() && std::ranges::any_of(active_, [](const Operation* operation) {
-           return operation->outcome.code == Code::in_progress && !is_callers(*operation);
-         });
+  if (!failure_.ok()) return failure_.is_relaying();
+  return std::ranges::any_of(active_, [](const Operation* operation) {
+    return operation->outcome.code == Code::in_progress && !is_callers(*operation);
+  });
 }
 
 /// Streams take the calls in order. While one call is in flight, its stream can reach the position of the next call,
@@ -221,19 +224,20 @@ bool ScheduleTeam::waits_for_stream() const noexcept {
 
 /// Sends no report: all ranks close, or detect a death.
 void ScheduleTeam::end() noexcept {
-  if (const std::uint64_t alarm = arena_.word(Arena::alarm_offset); failure_.ok() && alarm != 0) {
-    told_by_ = static_cast<int>(alarm) - 1;  // the alarm hasn't been checked since it was raised
-    failure_ = Status::failure(Code::timeout, gave_up, arena_.world(told_by_));
-    write_report(call_in_question());
-  }
-  if (failure_.ok()) failure_ = Status::failure(Code::closed, "the runtime was closed");
-  history_.is_over.store(true, std::memory_order_relaxed);
+  const auto alarm = TeamFailure::Alarm::of(failure_.alarm_word());  // it may have been raised since the last check
+  const FailureReport report = report_on(alarm.rank < 0 ? call_in_question() : alarm.call);
+  failure_.record(alarm.rank < 0 ? Status::failure(Code::closed, "the runtime was closed")
+                                 : Status::failure(Code::timeout, gave_up, arena_.world(alarm.rank)),
+                  report, alarm);
   for (Operation* const operation : active_) operation->abandon();
   unshare();
 }
 
 int ScheduleTeam::step(By who) noexcept {
-  if (!failure_.ok()) return 0;
+  if (!failure_.ok()) [[unlikely]] {
+    failure_.relay();
+    return 0;
+  }
   if (hear_alarm()) [[unlikely]]
     return 1;
   // The callers of started operations may have got the abort as an error, and have freed the buffers.

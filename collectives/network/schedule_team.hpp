@@ -8,27 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/mismatch/history.hpp"
+#include "collectives/mismatch/team_failure.hpp"
 #include "collectives/network/arena.hpp"
-#include "collectives/network/history.hpp"
 #include "collectives/network/numbering.hpp"
 #include "collectives/network/operation.hpp"
 #include "collectives/network/plan.hpp"
 #include "collectives/select/choice_cache.hpp"
 
 namespace hmc::collectives {
-
-/// The information about a rank's part in a failed call.
-struct PeerReport {
-  enum class Part {
-    called,     ///< the call of `signature`
-    absent,     ///< it hasn't arrived so far
-    otherwise,  ///< a different call, as its message has shown; it sends no report
-    silent,     ///< it sends no report
-  };
-  Part part = Part::silent;
-  Signature signature;
-  friend bool operator==(const PeerReport&, const PeerReport&) = default;
-};
 
 /// A blocking call drives its operation until it is complete. Non-blocking operations are driven from every wait of
 /// this rank, by tests of their requests, and by the Runtime's background thread. Exception: only the caller's thread
@@ -90,14 +78,15 @@ class ScheduleTeam final : public base::Progress,
   void release_kept(Operation& operation) noexcept;
 
   base::Status failure() const noexcept;
-  /// Another rank reported the failure first.
+  /// See TeamFailure.
   bool was_told() const noexcept;
-  /// The team failed in a call before this rank's latest call; valid after explain().
   bool failed_before() const noexcept;
-  /// After a failure: waits briefly for the other ranks' reports, and determines the cause.
   base::Status explain() noexcept;
-  /// A rank's part in the failed call; valid after explain().
-  PeerReport peer_report_of(int rank) const noexcept;
+  /// Valid after explain().
+  const TeamFailure& explained() const noexcept { return failure_; }
+  /// Ends the team if `owner` has given up a call, and may reuse its buffers; returns the failure. Call after reading
+  /// from them.
+  base::Status check_owner(int owner) noexcept;
 
   int rank() const noexcept { return rank_; }
   const Arena& arena() const noexcept { return arena_; }
@@ -130,7 +119,8 @@ class ScheduleTeam final : public base::Progress,
     moves_.store(moves_.load(std::memory_order_relaxed) + moves, std::memory_order_relaxed);
   }
   /// `call`: in question; 0: the current one.
-  const base::Status& give_up(const base::Status& status, std::uint64_t call = 0) noexcept;
+  const base::Status& give_up(const base::Status& status, std::uint64_t call = 0,
+                              const TeamFailure::Alarm& alarm = {}) noexcept;
   /// Takes the lock if the background thread may access the state too.
   std::unique_lock<std::mutex> hold() const noexcept {
     return driven_ && fabric_.background.allowed() ? std::unique_lock(fabric_.background.lock())
@@ -164,18 +154,21 @@ class ScheduleTeam final : public base::Progress,
   int awaited_by(const Operation& operation) const noexcept;
   Signature signature_at(std::uint64_t call) const noexcept;
   std::uint64_t call_in_question() const noexcept;
+  FailureReport report_on(std::uint64_t call) const noexcept;
   bool hear_alarm() noexcept;
+  void heard(const TeamFailure::Alarm& alarm) noexcept;
   /// The state of a long wait and of its questions: for the current blocking call, or for started calls.
   struct Asker {
     std::int64_t looked_at = 0;
     int peer = -1;
     std::uint64_t question = 0;
-    std::int64_t since = 0;
-    bool has_asked = false;
+    std::int64_t next = 0;      // time of the next question
+    std::int64_t interval = 0;  // before it
   };
   void look_after(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
   void look_after_started(std::int64_t now) noexcept;
   void hear_questions() noexcept;
+  std::uint64_t question_of(std::uint64_t call, std::uint64_t history) const noexcept;
   /// The awaited rank may have failed in another team: see watch.cpp.
   struct Elsewhere {
     std::int64_t looked_at = 0;
@@ -190,14 +183,6 @@ class ScheduleTeam final : public base::Progress,
   bool closes_runtime(int world_rank) const noexcept;
   const base::ActivityLine* line_of(int world_rank) const noexcept;
   void ask(Asker& asker, int peer, std::uint64_t question, std::int64_t now) noexcept;
-  void write_report(std::uint64_t call) noexcept;
-  void send_report() noexcept;
-  base::Status hear_others() noexcept;
-  void read_ledgers() noexcept;
-  /// A rank's report, or one read from its ledger; null if there is neither.
-  const Report* report_of(int rank) const noexcept;
-  base::Status settle() noexcept;
-
   static constexpr const char* gave_up = "a rank of the team has given up";
 
   rma::TeamCore& team_;
@@ -226,14 +211,9 @@ class ScheduleTeam final : public base::Progress,
   int source_index_ = 0;
   std::vector<std::uint64_t> taken_;
 
-  base::Status failure_;
-  int told_by_ = -1;  // the rank whose report this rank received
-  bool explained_ = false;
-  bool closes_ = false;         // the ranks have agreed to close; each that completes the closing step frees its arena
-  std::uint64_t conflict_ = 0;  // number of the mismatched call
+  bool closes_ = false;  // the ranks have agreed to close; each that completes the closing step frees its arena
   History history_;
-  Report report_;
-  std::vector<Report> read_;  // by rank: reports read from ledgers
+  TeamFailure failure_;
 
   // for long waits
   unsigned idle_ = 0;

@@ -1,5 +1,4 @@
-// throw_failure: builds the error of a failed collective. A timeout names the missing ranks and the ranks' states; a
-// mismatch names each rank's call.
+// throw_failure: throws the error of a failed collective, or that of another team in which the awaited rank failed.
 #pragma once
 
 #include <cstddef>

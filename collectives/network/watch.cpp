@@ -34,8 +34,10 @@ using base::Status;
 namespace {
 
 constexpr std::int64_t between_looks_ns = 500'000;
-/// A longer wait isn't explained by a message in flight. One question per call and awaited rank.
+/// A longer wait isn't explained by a message in flight. One question per call and awaited rank, if each has a slot.
 constexpr std::int64_t before_asking_ns = 2'000'000;
+/// Where ranks share slots for questions, a question is repeated: at twice the interval each time, up to this one.
+constexpr std::int64_t longest_interval_ns = 1'000'000'000;
 /// Interval of the checks for another team's failure.
 constexpr std::int64_t between_looks_elsewhere_ns = 10'000'000;
 constexpr std::int64_t before_giving_up_ns = 10'000'000'000;
@@ -43,14 +45,19 @@ constexpr std::int64_t before_giving_up_who_closes_ns = 1'000'000'000;
 
 }  // namespace
 
+/// Asks an awaited rank about this call.
+std::uint64_t ScheduleTeam::question_of(std::uint64_t call, std::uint64_t history) const noexcept {
+  return FailureArea::Question{call, FailureArea::Question::tag_of(history), rank_}.word();
+}
+
 Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept {
   int awaited = note.peer;
   std::uint64_t call = 0;  // the waiting call, if it needs all ranks; else 0
   {
     const auto guard = hold();
     if (failure_.ok() && !hear_alarm())
-      look_after(blocking_asker_, team_.rank_of(note.peer), Arena::stamp(history_.calls(), history_.word()), now);
-    if (!failure_.ok()) return failure_;
+      look_after(blocking_asker_, team_.rank_of(note.peer), question_of(history_.calls(), history_.word()), now);
+    if (!failure_.ok()) return failure_.status();
     // If the wait is for a request, the oldest call in flight represents it.
     const Operation* const waiting = awaited >= 0 ? &blocking_ : active_.empty() ? nullptr : active_.front();
     if (waiting != nullptr && awaited < 0) awaited = arena_.world(awaited_by(*waiting));
@@ -115,10 +122,10 @@ bool ScheduleTeam::closes_runtime(int world_rank) const noexcept { return fabric
 
 bool ScheduleTeam::has_unheard_mismatch(int world_rank) noexcept {
   const auto guard = hold();
-  if (explained_ || closes_ || (failure_.ok() && !hear_alarm())) return false;
+  if (closes_) return false;
+  if (failure_.ok()) hear_alarm();
   const int rank = team_.rank_of(world_rank);
-  if (rank < 0 || (rank != rank_ && arena_.word(Arena::report_offset(rank)) == 0)) return false;
-  return (failure_.code == Code::timeout || failure_.code == Code::mismatch) && settle().code == Code::mismatch;
+  return rank >= 0 && failure_.has_mismatch_from(rank);
 }
 
 bool ScheduleTeam::is_closing(int world_rank) noexcept {
@@ -140,20 +147,25 @@ void ScheduleTeam::look_after(Asker& asker, int peer, std::uint64_t question, st
 void ScheduleTeam::look_after_started(std::int64_t now) noexcept {
   for (const Operation* const operation : active_) {
     if (operation->outcome.code != Code::in_progress || operation->blocking()) continue;
-    return look_after(started_asker_, awaited_by(*operation), Arena::stamp(operation->call_number, operation->history),
+    return look_after(started_asker_, awaited_by(*operation), question_of(operation->call_number, operation->history),
                       now);
   }
 }
 
 void ScheduleTeam::hear_questions() noexcept {
-  for (int i = 0; i < size_ * Arena::questions; ++i) {
-    const int rank = i / Arena::questions;
-    const std::uint64_t question = arena_.word(arena_.question_offset(rank, i % Arena::questions));
-    const std::uint64_t call = question >> Arena::tag_bits;
-    // A question about a call that this rank hasn't made stays in its slot until this rank makes the call.
-    if (!history_.has(call) || Arena::stamp(call, history_.word_of(call)) == question) continue;
-    give_up(Status::failure(Code::mismatch, "ranks called different collectives", arena_.world(rank)), call);
-    return;
+  using Question = FailureArea::Question;
+  const FailureArea& area = arena_.failures();
+  for (std::uint32_t asker = 0; asker < FailureArea::askers(size_); ++asker) {
+    for (int which = 0; which < FailureArea::kinds_of_questions; ++which) {
+      const std::uint64_t word = arena_.word(area.question_offset(asker, which));
+      if (word == 0) continue;
+      const Question question = Question::of(word, history_.calls());
+      // A question about a call that this rank hasn't made stays in its slot until this rank makes the call.
+      if (!history_.has(question.call) || Question::tag_of(history_.word_of(question.call)) == question.tag) continue;
+      const int rank = question.rank < size_ ? arena_.world(question.rank) : -1;
+      give_up(Status::failure(Code::mismatch, "ranks called different collectives", rank), question.call);
+      return;
+    }
   }
 }
 
@@ -161,17 +173,19 @@ void ScheduleTeam::ask(Asker& asker, int peer, std::uint64_t question, std::int6
   if (asker.peer != peer || asker.question != question) {
     asker.peer = peer;
     asker.question = question;
-    asker.since = now;
-    asker.has_asked = false;
+    asker.interval = before_asking_ns;
+    asker.next = now + asker.interval;
     return;
   }
-  if (asker.has_asked || now - asker.since < before_asking_ns) return;
+  if (now < asker.next) return;
   if (closes_) return;  // all ranks made the same calls, and the awaited rank may have freed its arena
-  asker.has_asked = true;
+  const std::uint32_t slots = FailureArea::askers(size_);
+  asker.interval = std::min(2 * asker.interval, longest_interval_ns);
+  asker.next = static_cast<int>(slots) < size_ ? now + asker.interval : INT64_MAX;
   std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
   const int which = &asker == &started_asker_ ? 0 : 1;
-  const Status sent = rma::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, arena_.question_offset(rank_, which),
-                                            question, ticket);
+  const std::uint64_t offset = arena_.failures().question_offset(static_cast<std::uint32_t>(rank_) % slots, which);
+  const Status sent = rma::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, offset, question, ticket);
   static_cast<void>(sent);  // an unreachable peer has failed, which is reported by other means
   rma::nudge(arena_.window(), peer);
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t staging_at_most = std::size_t{16} << 20;
 
 // The rank that is furthest ahead may detect a mismatch first. Its report includes the calls at which the others are.
-static_assert(Report::before >= turns + Arena::areas);
+static_assert(FailureReport::before >= turns + Arena::areas);
 
 }  // namespace
 
@@ -258,10 +258,10 @@ Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset
   const Status status =
       transport::PeerReads::read(board(rank).probe.memory.process, placement.offset + offset, to, bytes, world(rank));
   if (status.ok()) {
-    // An owner that has aborted the call may reuse its buffer, so the bytes may be wrong. It raises the alarm before it
-    // reuses the buffer. So check for the alarm after reading the bytes.
+    // An owner that has aborted the call may reuse its buffer, so the bytes may be wrong. It publishes its report before
+    // it reuses the buffer. So check for the report after reading the bytes.
     base::full_fence();
-    const Status known = schedules_->look({base::Activity::computing}, base::now_ns());
+    const Status known = schedules_->check_owner(rank);
     return known.ok() ? known : fail(known);
   }
   const Status aborted = fabric_.waiter.page().aborted();  // the job's abort may state the cause

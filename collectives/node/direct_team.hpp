@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/args/signature.hpp"
-#include "collectives/network/history.hpp"
+#include "collectives/mismatch/history.hpp"
 #include "collectives/node/board.hpp"
 #include "collectives/node/private_way.hpp"
 #include "collectives/node/tried_ways.hpp"

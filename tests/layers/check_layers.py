@@ -37,7 +37,10 @@ ALLOWED = {
     "runtime/rma": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
     "runtime/device": [PUBLIC, *CORE, "runtime/transport", "runtime/rma"],
     "collectives": [PUBLIC, "runtime/base", "runtime/progress", "runtime/rma", "runtime/device", *SCHEDULE, "collectives/select",
+                    "collectives/mismatch", "collectives/args/signature.hpp",
                     "runtime/transport/shm/peer_reads.hpp"],  # no other part of transport
+    "collectives/mismatch": [PUBLIC, "runtime/base", "runtime/progress", "runtime/rma", "collectives/args/signature.hpp"],
+    "collectives/args/signature.hpp": [PUBLIC, "runtime/base"],
     "collectives/select": [PUBLIC, "runtime/base", *SCHEDULE],  # pure: hmcinfo calls it too
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock
     "collectives/schedule/parts": [PUBLIC, "runtime/base", "collectives/schedule"],

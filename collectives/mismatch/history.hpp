@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/args/signature.hpp"
-#include "collectives/network/ledger.hpp"
+#include "collectives/mismatch/ledger.hpp"
 
 namespace hmc::collectives {
 

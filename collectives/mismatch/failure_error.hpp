@@ -1,0 +1,15 @@
+// failure_error: the error of a failed collective.
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/mismatch/team_failure.hpp"
+
+namespace hmc::collectives {
+
+/// `status`: the cause, as TeamFailure::explain() has determined it. A timeout names the missing ranks and the ranks'
+/// states; a mismatch names each rank's call.
+[[noreturn]] void throw_failure_error(const rma::TeamCore& team, const TeamFailure& failure, const base::Status& status,
+                                      const char* operation, std::size_t bytes);
+
+}  // namespace hmc::collectives

@@ -1,0 +1,96 @@
+// FailureSummary: the failure reports of many ranks, in a size that doesn't depend on their number.
+#pragma once
+
+#include <cstdint>
+
+#include "collectives/mismatch/failure_report.hpp"
+
+namespace hmc::collectives {
+
+/// A rank's part in the failed call.
+struct PeerReport {
+  enum class Part {
+    called,     ///< the call of `signature`
+    absent,     ///< it hasn't arrived so far
+    otherwise,  ///< a different call, as its message has shown; it sends no report
+    unlisted,   ///< it sent a report, but the summaries had no room for its call
+    silent,     ///< it sends no report
+  };
+  Part part = Part::silent;
+  Signature signature;
+  friend bool operator==(const PeerReport&, const PeerReport&) = default;
+};
+
+/// Ranks with equal calls form a group, of which the lowest ranks are listed. Merging is commutative and idempotent, so
+/// a report may arrive by several ways. Plain data: ranks send it to each other as it is.
+class FailureSummary {
+ public:
+  static constexpr std::size_t most_groups = 8;
+  static constexpr std::size_t most_ranks = 16;
+  static constexpr std::size_t most_accused = 8;
+
+  FailureSummary() = default;
+  /// `was_read`: the report was built from the ledger of a rank that hasn't failed.
+  FailureSummary(int rank, const FailureReport& report, bool was_read) noexcept;
+
+  void merge(const FailureSummary& other) noexcept;
+  /// Groups the ranks by their parts in this call. Later calls aren't known any more.
+  void resolve(std::uint64_t call) noexcept;
+
+  /// The first call in which ranks differ; 0: none is known.
+  std::uint64_t conflict() const noexcept { return conflict_; }
+  /// The lowest rank that detected a mismatch, and its call in question; -1: none.
+  int witness() const noexcept { return witness_ - 1; }
+  std::uint64_t witness_call() const noexcept { return witness_call_; }
+  /// The lowest rank with a failure other than a timeout or mismatch; -1: none.
+  int cause() const noexcept { return cause_ - 1; }
+  Code cause_code() const noexcept { return static_cast<Code>(cause_code_); }
+  /// The lowest rank whose call at the conflict is known and isn't `mine`; -1: none.
+  int differing_from(Signature mine) const noexcept;
+  /// The part of `rank`, `world_rank`, in the call of the last resolve(). `has_reported`: its report is in the summary,
+  /// even if the rank isn't listed.
+  PeerReport part_of(int rank, int world_rank, bool has_reported) const noexcept;
+  /// False if a field is out of range, so the summary can't be from a rank of a team of this size.
+  bool is_sound(int team_size) const noexcept;
+
+  /// The ranks whose reports the summary contains: `covered` ranks, from `from` downwards around the ring of ranks,
+  /// without those at the distances [begin, end) of the gaps. Relay sets them.
+  static constexpr std::size_t most_gaps = 16;
+  struct Gap {
+    std::uint32_t begin = 0, end = 0;
+  };
+  std::uint32_t from = 0;
+  std::uint32_t covered = 0;
+  std::uint32_t gap_count = 0;
+  Gap gaps[most_gaps] = {};
+
+ private:
+  struct Group {
+    std::uint64_t calls = 0;      // number of calls made; at the call of the conflict or past it: its number
+    std::uint64_t signature = 0;  // at the conflict; 0: not called, or not known
+    std::uint32_t count = 0;      // of the listed ranks
+    std::uint32_t has_more = 0;
+    std::uint32_t ranks[most_ranks] = {};  // in order
+    bool lists(int rank) const noexcept;
+    void add(const Group& other) noexcept;
+  };
+  std::uint64_t signature_at(std::uint64_t call) const noexcept {
+    return call >= first_ && call - first_ < FailureReport::told ? signatures_[call - first_] : 0;
+  }
+  void add(const Group& group) noexcept;
+
+  std::uint32_t group_count_ = 0;
+  std::uint32_t drops_groups_ = 0;  // there were more groups
+  std::uint64_t conflict_ = 0;
+  std::uint64_t first_ = 1;
+  std::uint64_t signatures_[FailureReport::told] = {};  // equal for all ranks before the conflict
+  Group groups_[most_groups] = {};
+  std::uint64_t witness_call_ = 0;
+  std::int32_t witness_ = 0;  // rank + 1
+  std::int32_t cause_ = 0;    // rank + 1
+  std::uint64_t cause_code_ = 0;
+  std::uint32_t accused_count_ = 0;
+  std::uint32_t accused_[most_accused] = {};  // world ranks whose messages have shown a mismatch
+};
+
+}  // namespace hmc::collectives

@@ -1,0 +1,201 @@
+#include "collectives/mismatch/team_failure.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "runtime/rma/begin.hpp"
+
+namespace hmc::collectives {
+
+using base::Status;
+
+TeamFailure::TeamFailure(rma::TeamCore& team, const rma::Core& window, const FailureArea& area, History& history)
+    : team_(team),
+      fabric_(team.fabric()),
+      window_(window),
+      area_(area),
+      history_(history),
+      rank_(team.rank()),
+      size_(team.size()) {}
+
+TeamFailure::~TeamFailure() {
+  for (const auto& sent : sent_)
+    if (sent->ticket != 0) rma::abandon(window_, sent->peer, sent->ticket);
+}
+
+TeamFailure::Alarm TeamFailure::published_by(int rank) const noexcept {
+  const FailureReport* const report = reads_peers_ && rank != rank_ ? area_.report_of(window_, rank) : nullptr;
+  return report != nullptr ? Alarm{rank, report->call} : Alarm{};
+}
+
+TeamFailure::Alarm TeamFailure::published_on_node() const noexcept {
+  for (int rank = 0; rank < size_; ++rank)
+    if (const Alarm alarm = published_by(rank); alarm.rank >= 0) return alarm;
+  return {};
+}
+
+void TeamFailure::record(const Status& status, const FailureReport& report, const Alarm& alarm) noexcept {
+  if (!status_.ok()) return;
+  status_ = status;
+  alarm_ = alarm;
+  report_ = report;
+  report_.code = static_cast<std::uint64_t>(status.code);
+  report_.peer = static_cast<std::uint64_t>(status.peer);
+  history_.is_over.store(true, std::memory_order_relaxed);
+  if (is_of_the_job(status)) return;
+  try {
+    taken_.resize(static_cast<std::size_t>(area_.slots()));
+    sent_.reserve(taken_.size());
+    for (int rank = 0; rank < size_; ++rank)
+      if (rank != rank_ && window_.peers()[static_cast<std::size_t>(rank)].direct != nullptr) unread_.push_back(rank);
+    relay_.begin(rank_, size_, FailureSummary(rank_, report_, false), base::now_ns());
+  } catch (const std::bad_alloc&) {
+    // Then this rank's error names no calls, and other ranks get the reports by other ways.
+  }
+}
+
+void TeamFailure::publish() noexcept {
+  FailureReport& mine = area_.report(window_.data());
+  constexpr std::size_t after = offsetof(FailureReport, code);
+  std::memcpy(&mine.code, &report_.code, sizeof report_ - after);
+  // Release: pairs with the acquire in FailureArea::report_of.
+  std::atomic_ref(mine.valid).store(1, std::memory_order_release);
+  // Before this rank reuses its buffers: a peer that has read from them then checks for this report.
+  base::full_fence();
+  if (fabric_.waiter.sleeps() && fabric_.waiter.someone_sleeps())
+    for (const int rank : unread_) fabric_.waiter.ring_now(window_.peers()[static_cast<std::size_t>(rank)].local_index);
+  const Alarm alarm = was_told() ? alarm_ : Alarm{rank_, report_.call};
+  for (int k = 0; k < Relay::partners(size_); ++k) {
+    const int peer = Relay::partner(rank_, size_, k);
+    std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
+    const Status sent =
+        rma::begin_put_signal(window_, peer, 0, nullptr, 0, FailureArea::alarm_offset, alarm.word(), ticket);
+    static_cast<void>(sent);  // a peer that can't be reached has its own failure
+    rma::nudge(window_, peer);
+  }
+  relay();
+}
+
+/// Ranks of one node read the reports in each other's parts, and need no summaries.
+void TeamFailure::relay() noexcept {
+  if (!relay_.has_begun()) return;
+  if (reads_peers_) {
+    std::erase_if(unread_, [&](int rank) {
+      const FailureReport* const report = area_.report_of(window_, rank);
+      if (report != nullptr) relay_.add(rank, FailureSummary(rank, *report, false));
+      return report != nullptr;
+    });
+  }
+  for (int slot = 0; slot < area_.slots(); ++slot) {
+    const auto index = static_cast<std::size_t>(slot);
+    if (taken_[index]) continue;
+    std::byte* const at = window_.data() + area_.slot_offset(slot);
+    // Acquire: pairs with put_signal's release; the summary is visible. It is written once.
+    if (std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).load(std::memory_order_acquire) == 0) continue;
+    taken_[index] = true;
+    FailureSummary received;
+    std::memcpy(&received, at + FailureArea::summary_in_slot, sizeof received);
+    relay_.take(received);
+  }
+  if (area_.slots() == 0) return;
+  const std::int64_t now = base::now_ns();
+  for (Relay::Message message; relay_.next(now, message);) try {
+      sent_.push_back(std::make_unique<Sent>(relay_.summary(), message.peer, 0));
+      Sent& sent = *sent_.back();
+      const std::uint64_t to = area_.slot_offset(message.slot);
+      const Status begun = rma::begin_put_signal(window_, message.peer, to + FailureArea::summary_in_slot,
+                                                 &sent.summary, sizeof sent.summary, to, 1, sent.ticket);
+      if (!begun.ok()) sent.ticket = 0;  // a peer that can't be reached has its own failure
+      rma::nudge(window_, message.peer);
+    } catch (const std::bad_alloc&) {
+      return;  // then reports take other ways
+    }
+}
+
+bool TeamFailure::failed_before() const noexcept {
+  const std::uint64_t call = resolved_.conflict() != 0 ? resolved_.conflict() : was_told() ? alarm_.call : 0;
+  return call != 0 && call < history_.calls();
+}
+
+bool TeamFailure::has_mismatch_from(int rank) noexcept {
+  if (ok() || explained_ || !reads_peers_ || !waited_in_vain()) return false;
+  relay();
+  return relay_.has_report_of(rank) && settle().code == Code::mismatch;
+}
+
+Status TeamFailure::explain() noexcept {
+  if (explained_ || !waited_in_vain()) return status_;
+  explained_ = true;
+  const Status died = hear_others();
+  read_ledgers();
+  const Status settled = settle();
+  status_ = died.ok() || settled.code == Code::mismatch ? settled : died;
+  return status_;
+}
+
+/// Waits for the other ranks' reports; ranks in a call send theirs at once. A death or an abort ends the wait and is
+/// returned. Exception: if this rank has evidence of a mismatch, the mismatch is the cause, and ranks that detect it
+/// mostly exit. Then it waits for the other reports until the limit.
+Status TeamFailure::hear_others() noexcept {
+  int dead = -1;
+  const auto all_heard = [&]() noexcept {
+    relay();
+    return !relay_.has_begun() || relay_.is_complete(dead);
+  };
+  constexpr std::chrono::nanoseconds moment{Relay::active_ns};
+  const base::WaitNote note{base::Activity::wait_request, status_.peer};
+  const std::int64_t limit = base::now_ns() + std::min<std::chrono::nanoseconds>(moment, fabric_.timeout).count();
+  Status died;
+  for (;;) {
+    const Status waited = fabric_.waiter.until(note, all_heard, std::chrono::nanoseconds(limit - base::now_ns()));
+    if (!is_of_the_job(waited)) return died;
+    died = waited;
+    dead = team_.rank_of(waited.peer);
+    if (settle().code != Code::mismatch || base::now_ns() >= limit) return died;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the waiter doesn't sleep in an aborted job
+  }
+}
+
+/// A rank without a report is mostly in no call: it has only sent, and computes now. Its ledger is compared with the
+/// reports.
+void TeamFailure::read_ledgers() noexcept {
+  if (!reads_peers_ || !relay_.has_begun()) return;
+  for (const int rank : unread_) {
+    Ledger* const ledger = area_.ledger_of(window_, rank);
+    if (relay_.has_report_of(rank)) continue;
+    FailureReport read;
+    read.code = static_cast<std::uint64_t>(Code::in_progress);
+    read.call = read.calls = ledger->calls();
+    read.first = report_.first;
+    for (std::uint64_t i = 0; i < FailureReport::told; ++i)
+      read.signatures[i] = ledger->signature_of(read.first + i).word();
+    relay_.add_read(FailureSummary(rank, read, true));
+  }
+}
+
+/// Determines the cause from the reports so far.
+Status TeamFailure::settle() noexcept {
+  if (!relay_.has_begun()) return status_;
+  resolved_ = relay_.summary();
+  const int witness = resolved_.witness();
+  if (resolved_.conflict() != 0 || witness >= 0) {
+    int other = status_.code == Code::mismatch ? team_.rank_of(status_.peer) : -1;
+    if (resolved_.conflict() == 0) resolved_.resolve(resolved_.witness_call());
+    const PeerReport mine = resolved_.part_of(rank_, world(rank_), true);
+    if (const int differs = resolved_.differing_from(mine.signature); differs >= 0 && other < 0) other = differs;
+    if (other < 0) other = witness;
+    return Status::failure(Code::mismatch, "ranks called different collectives", world(other));
+  }
+  if (const int cause = resolved_.cause(); cause >= 0)
+    return Status::failure(resolved_.cause_code(), "a rank of the team gave up the call", world(cause));
+  const int missing = relay_.first_missing();
+  return missing < 0 ? status_ : Status::failure(Code::timeout, "the deadline passed", world(missing));
+}
+
+PeerReport TeamFailure::peer_report_of(int rank) const noexcept {
+  return resolved_.part_of(rank, world(rank), relay_.has_report_of(rank));
+}
+
+}  // namespace hmc::collectives
