@@ -1,4 +1,4 @@
-// The C ABI: atomics. Signed and unsigned words have the same bits, so one function per width serves both.
+// The C ABI: atomics. Signed and unsigned words have the same representation, so one function per width is enough.
 #include "capi/c_api.hpp"
 
 using namespace hmc::c_api;  // NOLINT: the functions below are C's
@@ -19,7 +19,7 @@ template <typename Call> hmc_code posting(hmc_window_t window, const char* opera
 
 }  // namespace
 
-// Twelve operations in two widths. The header lists them without macros, because binding generators read it.
+// Twelve operations in two widths. The header declares them without macros, because binding generators read it.
 #define HMC_FETCHING(name, verb, width, word)                                                                 \
   hmc_code hmc_##name##_##width(hmc_window_t window, int rank, std::uint64_t offset, word value, word* old) { \
     return fetching(window, #verb, old, [&](hmc::Window& of) { return of.verb<word>(rank, offset, value); }); \

@@ -7,7 +7,7 @@ using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
 namespace {
 
-// The older API's status_t values equal the first values of Code. Adds a text to them.
+// Throws Error with a message unless `status` is SUCCESS. The values of status_t equal the first values of Code.
 void check(hmc::status_t status, const char* operation) {
   if (status == hmc::status_t::SUCCESS) return;
   throw hmc::Error(static_cast<hmc::Code>(status), operation,

@@ -20,7 +20,7 @@ static_assert(HMC_MINLOC == static_cast<int>(Op::minloc) && HMC_MINLOC + 1 == op
 static_assert(HMC_GE == static_cast<int>(Cmp::ge));
 static_assert(HMC_JOB_TIMEOUT == job_timeout.count());
 
-// The thread's last failure, as with errno, since the C ABI returns only codes. It is independent of any job.
+// The thread's last failure. Like errno, it is per thread and not per job. The C ABI itself returns only codes.
 struct LastError {
   std::string text;
   hmc_error_detail detail{sizeof(hmc_error_detail), HMC_SUCCESS, -1, -1, 0, 0, 0, 0, 0};
@@ -89,7 +89,7 @@ using namespace hmc::c_api;  // NOLINT: the functions below are C's
 const char* hmc_code_name(hmc_code code) { return hmc::name_of(static_cast<hmc::Code>(code)); }
 const char* hmc_last_error() { return last_error().text.c_str(); }
 hmc_code hmc_last_error_detail(hmc_error_detail* detail) {
-  // Copied first: a null `detail` is itself a failure and would overwrite the last error.
+  // Copied first, because a null `detail` is a failure that overwrites the last error.
   const hmc_error_detail last = last_error().detail;
   return guarded("hmc_last_error_detail", [&] { copy_out(last, detail, "hmc_last_error_detail"); });
 }

@@ -9,7 +9,7 @@ using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
 namespace {
 
-// ---- C holds a request as plain bytes; all zeros is an empty request
+// ---- requests are plain bytes in C; all zeros is an empty request
 using Raw = hmc::Request::Raw;
 static_assert(std::is_trivially_copyable_v<Raw> && sizeof(Raw) <= sizeof(hmc_request_t::opaque));
 
@@ -19,7 +19,7 @@ hmc::Request from_c(const hmc_request_t& from) {
   return hmc::Request::from_raw(raw);
 }
 
-// Runs a call on requests and writes their new state back, also if the call throws.
+// Converts the requests, runs a call on them, and writes their new state back, even if the call throws.
 template <typename Call>
 void with_requests(hmc_request_t* requests, std::size_t count, const char* operation, Call&& call) {
   if (count != 0) required(requests, operation, "the array of requests");
@@ -41,13 +41,13 @@ void with_requests(hmc_request_t* requests, std::size_t count, const char* opera
 /// Batches up to this length are converted without allocation.
 constexpr std::size_t short_batch = 64;
 
-/// Converts the items to C++'s and sends them in one call, so an invalid batch is rejected as a whole.
+/// Converts the items and passes them to C++ in one call, so an invalid batch is rejected before any transfer.
 template <typename To, typename Item, typename Translate, typename Send>
 void as_batch(const Item* items, std::size_t count, const char* operation, Translate&& translate, Send&& send) {
   if (count == 0) return;
   const std::size_t stride = required(items, operation, "the array of items").struct_size;
   if (stride < sizeof(std::size_t)) throw hmc::Error(hmc::Code::invalid_argument, operation, "struct_size isn't set");
-  const auto* at = reinterpret_cast<const std::byte*>(items);  // the caller's items may be larger than Item
+  const auto* at = reinterpret_cast<const std::byte*>(items);  // the caller's struct may be larger than Item
   std::array<To, short_batch> few;
   std::vector<To> many(count > short_batch ? count : 0);
   const std::span<To> all(many.empty() ? few.data() : many.data(), count);

@@ -5,7 +5,7 @@ using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
 namespace {
 
-// Common part of all functions that create a window.
+// Shared by all functions that create a window.
 template <typename Make> hmc_code create(hmc_team_t team, hmc_window_t* window, Make&& make) {
   constexpr const char* operation = "Window::create";
   return guarded(operation, [&] {

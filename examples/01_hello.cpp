@@ -1,4 +1,4 @@
-// Prints each rank's number and node, and rank 0's wire to each peer.
+// Prints each rank and its node, and rank 0's wire to each peer.
 #include <cstdio>
 
 #include <hmc/hmc.hpp>

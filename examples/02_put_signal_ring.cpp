@@ -1,4 +1,4 @@
-// A message goes around the ring of ranks. Each hop is one put_signal: the bytes, then a signal word that the target
+// A message travels around a ring of ranks. Each hop is one put_signal: the bytes, then a signal word that the target
 // waits for. There is no matching receive.
 #include <cstdio>
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace {
 constexpr int rounds = 1000;
 constexpr std::uint64_t message_offset = 0;
-constexpr std::uint64_t signal_offset = 4096;  // in a cache line apart from the message
+constexpr std::uint64_t signal_offset = 4096;  // in another cache line than the message
 constexpr std::size_t message_bytes = 256;
 }  // namespace
 

@@ -13,7 +13,7 @@ constexpr std::size_t columns = 24;         // of one rank
 constexpr std::size_t pitch = columns + 2;  // with a halo column at each side
 constexpr int steps = 200;
 
-// One relaxation step of `width` inner columns. The boundary of the plate doesn't change.
+// One relaxation step of the columns first to last; a row has `width` inner columns. The boundary doesn't change.
 void relax(const double* from, double* to, std::size_t width, std::size_t first, std::size_t last) {
   const std::size_t stride = width + 2;
   for (std::size_t y = 1; y + 1 < rows; ++y) {
@@ -43,7 +43,7 @@ std::vector<double> solve_alone(std::size_t width) {
 struct Plate {
   hmc::Runtime& rt;
   hmc::Window& win;
-  std::uint64_t grids[2];  // offsets of two grids: a step reads one and writes the other
+  std::uint64_t grids[2];  // the offsets of two grids; a step reads one and writes the other
 
   double* grid(int which) const { return win.local<double>(grids[which]); }
   static std::uint64_t cell(std::uint64_t grid, std::size_t x) { return grid + (pitch + x) * sizeof(double); }
@@ -55,7 +55,7 @@ struct Plate {
     const int left = rt.rank() - 1, right = rt.rank() + 1;
     if (left >= 0) win.put_strided(left, cell(grids[which], columns + 1), mine + 1, column);
     if (right < rt.size()) win.put_strided(right, cell(grids[which], 0), mine + columns, column);
-    rt.world().barrier();  // completes the puts: afterwards every halo has arrived
+    rt.world().barrier();  // completes the puts of all ranks: every halo is up to date
   }
 };
 

@@ -1,4 +1,4 @@
-// How a rank joins a job: bootstrap, settings, wires, world team.
+// The steps by which a rank joins a job: bootstrap, settings, wires, world team.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ using bootstrap::RankFacts;
 /// True if the ranks on this machine outnumber the CPUs in the union of their affinities.
 bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
   std::array<std::uint64_t, 4> cpus{};
-  std::uint32_t further = 0;  // lower bound of the CPUs beyond those in RankFacts::cpus
+  std::uint32_t further = 0;  // a lower bound of the number of CPUs that RankFacts::cpus can't represent
   int ranks = 0;
   for (const RankFacts& rank : facts) {
     if (rank.machine != machine) continue;
@@ -44,7 +44,7 @@ bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t ma
   return ranks > std::max(1, count);
 }
 
-/// The settings that must be equal on all ranks, and the address of each wire.
+/// The data that the ranks exchange at start: settings that must be equal, and the address of each wire.
 struct Greeting {
   std::string version = HMC_VERSION_STRING;
   std::string transport;
@@ -52,12 +52,12 @@ struct Greeting {
   std::string coll_rows;
   ModelGreeting model;
   std::string deterministic;
-  std::vector<base::Bytes> addresses;  ///< with the wire's name as prefix, since ranks may have different wires
+  std::vector<base::Bytes> addresses;  ///< prefixed with the wire's name, because ranks may have different wires
 };
 
 base::Bytes with_name(std::string_view wire, const base::Bytes& address) {
   base::Bytes named(wire.size() + 1 + address.size());
-  std::memcpy(named.data(), wire.data(), wire.size());  // then a 0
+  std::memcpy(named.data(), wire.data(), wire.size());  // followed by a zero byte
   if (!address.empty()) std::memcpy(named.data() + wire.size() + 1, address.data(), address.size());
   return named;
 }
@@ -158,7 +158,7 @@ void know_peers(rma::Fabric& fabric, const base::Env& env, const std::string& co
   for (std::size_t w = 0; w < fabric.wires.size(); ++w) fabric.wires[w]->know_peers(std::move(addresses[w]));
 }
 
-/// The first wire that reaches a peer; the reasons of those before it stay part of the answer.
+/// Chooses the first wire that reaches the peer. Path::why also gives the reason against each wire before it.
 void choose_wire(rma::Fabric& fabric, int peer, const base::Env& env) {
   std::string passed_over;
   for (std::size_t w = 0; w < fabric.wires.size(); ++w) {
@@ -240,7 +240,7 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   return fabric;
 }
 
-/// True if only this rank lacks descriptors, threads or memory. An error common to all ranks has a peer or is an
+/// True if only this rank lacks descriptors, threads or memory. An error that all ranks get has a peer or is an
 /// AgreedError.
 bool is_own_shortage(const Error& error) noexcept {
   const ErrorDetail& detail = error.detail();
@@ -267,7 +267,7 @@ std::unique_ptr<JobCore> join(const std::shared_ptr<bootstrap::Bootstrap>& boots
   auto world = base::make_owned<rma::TeamCore>(fabric);
   settings.parameters = model->agree(*world);
   collectives::attach(*world, settings);
-  // The bootstrap has set "starting". Relaxed: a hint for messages.
+  // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
   return std::make_unique<JobCore>(bootstrap, std::move(fabric), std::move(world));
@@ -280,7 +280,7 @@ std::unique_ptr<JobCore> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, 
   try {
     return join(bootstrap, env);
   } catch (const Error& error) {
-    // The other ranks wait for this one. The abort reports the cause; without it they would only detect its exit.
+    // The other ranks wait for this rank. The abort gives them the cause. Without it they would only detect its exit.
     if (is_own_shortage(error))
       bootstrap->abort(1, fmt::format("rank {} can't start: {}", bootstrap->rank(), error.what()));
     throw;

@@ -1,5 +1,5 @@
-// The network parameters for the choice of algorithms: from this machine's cache, measured, or built in. All ranks use
-// the same parameters.
+// The network parameters of the cost model: from this machine's cache file, measured, or built in. All ranks use the
+// same parameters.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace hmc::job {
 
-/// The model's part of a rank's greeting.
+/// The cost model's part of the data that a rank sends to all ranks at start.
 struct ModelGreeting {
   std::string cached;        ///< contents of rank 0's cache file, if valid; else empty
-  bool can_measure = false;  ///< false if ranks outnumber cores, or in sanitizer builds
+  bool can_measure = false;  ///< false if ranks outnumber cores, and in sanitizer builds
 };
 
 class NetworkModel {
@@ -23,15 +23,15 @@ class NetworkModel {
   /// A job on one node needs no network parameters.
   NetworkModel(const rma::Fabric& fabric, const std::vector<bootstrap::RankFacts>& facts, const base::Env& env);
 
-  /// Rank 0 reads its cache. It logs an unusable file and ignores it.
+  /// Rank 0 reads its cache file. It logs and ignores an unusable file.
   ModelGreeting greet(const rma::Fabric& fabric) const;
   void hear(int rank, ModelGreeting greeting);
 
-  /// Collective. Communicates only if it measures; rank 0 then stores the result in the cache. Throws Error.
+  /// Collective. Communicates only if it measures. Then rank 0 stores the result in its cache file. Throws Error.
   collectives::schedule::CostParameters agree(rma::TeamCore& world) const;
 
  private:
-  int partner_ = -1;  ///< the lowest rank on another node than rank 0
+  int partner_ = -1;  ///< measures with rank 0: the lowest rank on another node; -1 if there is one node
   bool one_machine_ = true;
   std::string wire_;
   std::string folder_;

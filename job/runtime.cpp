@@ -13,8 +13,8 @@ namespace hmc {
 
 namespace {
 
-/// The number (this_process) of the process that joined a launcher's job; 0: none. A child of fork() inherits it with
-/// the environment, so a different number detects the child.
+/// this_process() of the process that joined a launcher's job; 0: none. A child of fork() inherits the value and the
+/// environment, but has another this_process().
 std::atomic<std::uint64_t> joined_in{0};
 
 /// True if a launcher's variables set a rank other than 0.
@@ -25,8 +25,8 @@ bool is_known_as_another_rank(const base::Env& env) {
   return false;
 }
 
-/// Runs once per process, before it joins the job, because a misspelt name may make the join fail. The ranks'
-/// environments are usually equal, so only rank 0 warns.
+/// Called once per process, before it joins the job, because a misspelt name can make the join fail. Only rank 0 warns,
+/// because the ranks' environments are usually equal.
 void warn_of_misspelt_names(const base::Env& env) {
   static std::atomic<bool> warned{false};
   // Relaxed: the flag orders no other data.

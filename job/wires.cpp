@@ -37,8 +37,8 @@ bool is_active(const std::filesystem::path& port) {
 }
 #endif
 
-/// True if /dev/infiniband has devices and an RDMA port is active. Without RDMA, UCX would use TCP and be slower than
-/// the tcp wire.
+/// True if /dev/infiniband has devices and an RDMA port is active. Without RDMA, UCX uses TCP, and is slower than the
+/// tcp wire.
 bool has_rdma_device() {
 #ifdef HMC_HAVE_UCX
   namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-// The wires of this build, and the wires of a job.
+// The wires that this build has, and the wires that a job uses.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,14 @@ struct WireInfo {
   bool available = false;
   std::string why;
 };
-/// The wires of this build and machine, in order of preference. Opens no device or library.
+/// The wires of this build and machine, in order of preference. Doesn't open a device or a library.
 std::vector<WireInfo> list_wires();
 
 /// The default wire between nodes. `one_machine`: the nodes are emulated.
 std::string_view wire_between_nodes(bool one_machine);
 
-/// The wires that this job needs, best first. If HMC_TRANSPORT is set: only that wire. Throws Error{unavailable} if a
-/// forced or needed wire isn't available.
+/// The wires that this job needs, in order of preference. Only HMC_TRANSPORT's wire if that is set. Throws
+/// Error{unavailable} if a wire that is needed, or forced by HMC_TRANSPORT, isn't available.
 std::vector<std::unique_ptr<transport::Wire>> make_wires(const transport::WireContext& context);
 
 }  // namespace hmc::job

@@ -20,26 +20,28 @@ namespace hmc {
 ///
 /// THREADS. One thread at a time.
 ///
-/// KERNELS. The Buffer doesn't know of the program's own kernels. A kernel that accesses the elements must be complete
-/// before the Buffer moves, grows or is destroyed.
+/// KERNELS. The Buffer doesn't track the program's kernels. A kernel that accesses the elements must be complete before
+/// the Buffer moves, grows or is destroyed.
 ///
-/// ORDER. The TransferOrder states which transfers are complete when a call returns; by default all. The others are
-/// queued on a stream: the user's, or one of the Buffer's own per device. In every mode:
-///  - Operations on a Buffer run in the order of the calls, also between two Buffers.
+/// ORDER. The TransferOrder states which transfers are complete when a call returns (default: all). The other transfers
+/// are queued on a stream: the user's stream, or the Buffer's own stream for the device. In every mode:
+///  - Operations on a Buffer run in the order of the calls. This includes copies between two Buffers.
 ///  - A source in host memory may be reused when the call returns. A source on a device, and host memory that get()
 ///    writes to, stay in use until synchronize().
-///  - A source Buffer and a handle may be destroyed at once: their memory is kept until the stream has used it.
+///  - A source Buffer or a handle may be destroyed when the call returns. HMC frees the memory after its last transfer.
 ///  - get(index), casts, and copies by the host wait for all transfers in flight. The host copies between host memory,
 ///    pinned and managed included, and between devices of different vendors.
 ///  - Allocating and freeing memory may wait for a device. The destructor waits for the Buffer's own transfers.
 ///
-/// HANDLES. get_..._accessible() returns the Buffer's own memory if it can be accessed from there; else a copy, freed
-/// with the handle. The own memory stays valid after the Buffer is destroyed, except in a window. The elements are
-/// valid when the mode says so, in stream() order, or after synchronize().
+/// HANDLES. get_..._accessible() returns the Buffer's memory if the host or device can access it. Otherwise it returns
+/// a copy, which is freed with the handle. A handle to the Buffer's memory stays valid after the Buffer is destroyed,
+/// except in a window. When the elements are valid depends on the mode: at return, in stream() order, or after
+/// synchronize().
 ///
-/// WINDOWS. Buffer<T>(window, count) lies in the window's symmetric heap, at offset() of every rank's part. Peers put
-/// and get there, and collectives use data() in place. The rules of Place apply. The Buffer frees its range, and
-/// invalidates handles, when it is destroyed, moved elsewhere or grows. It must not be used after the window is closed.
+/// WINDOWS. Buffer<T>(window, count) is in the window's symmetric heap, at offset() of every rank's part. Peers access
+/// it by put and get. Collectives use data() in place. The rules of Place apply. The Buffer frees its range and
+/// invalidates handles when it is destroyed, grows, or moves to another place. It must not be used after the window is
+/// closed.
 template <typename T> class Buffer {
   static_assert(std::is_trivially_copyable_v<T>, "a Buffer's elements are moved as bytes");
 
@@ -52,11 +54,11 @@ template <typename T> class Buffer {
     made.resize(count, value);
     return made;
   }
-  /// Copies `values`, which may lie in any memory.
+  /// Copies `values`, which may be in any memory.
   Buffer(Place place, const T* values, std::size_t count, TransferOrder order = {}) : Buffer(std::move(place), order) {
     assign(values, count);
   }
-  /// Uses existing memory at `place` without a copy. The Buffer holds `owner` as long as it needs the memory.
+  /// Uses existing memory at `place` without a copy. The Buffer keeps `owner` while it uses the memory.
   static Buffer adopt(Place place, std::shared_ptr<T> owner, std::size_t count, TransferOrder order = {}) {
     if (owner == nullptr && count > 0) refuse(Code::invalid_argument, "there is no memory to adopt", 0, count);
     Buffer made(std::move(place), order);
@@ -75,7 +77,7 @@ template <typename T> class Buffer {
         std::move(place), values, count, [](T*) {}, order);
   }
 
-  /// A copy at the same place, with the same order. It has streams of its own, except a user's stream.
+  /// A copy at the same place, with the same order. It has its own streams, or uses the same user stream.
   Buffer(const Buffer& other)
       : place_(other.place_), order_(other.order_), transfers_(detail::alike(other.transfers_)) {
     copy_from(other);
@@ -84,7 +86,7 @@ template <typename T> class Buffer {
     if (this != &other) Buffer(other).swap(*this);
     return *this;
   }
-  /// Takes over the memory. The moved-from Buffer is empty, at the same place, with TransferMode::sync.
+  /// Takes ownership of the memory. The moved-from Buffer is empty, at the same place, with TransferMode::sync.
   Buffer(Buffer&& other) noexcept
       : place_(other.place_),
         order_(std::exchange(other.order_, {})),
@@ -96,7 +98,7 @@ template <typename T> class Buffer {
     if (this != &other) Buffer(std::move(other)).swap(*this);
     return *this;
   }
-  /// Takes over the memory of `other`, and moves it to `place` if it isn't there.
+  /// Takes ownership of the memory of `other`, and moves the elements to `place` if they are at another place.
   Buffer(Place place, Buffer&& other) : Buffer(std::move(other)) { move(std::move(place)); }
   /// A copy at another place. If the types differ, the host casts each element.
   template <typename U>
@@ -120,8 +122,8 @@ template <typename T> class Buffer {
   std::size_t size() const noexcept { return count_; }
   std::size_t capacity() const noexcept { return capacity_; }
   bool empty() const noexcept { return count_ == 0; }
-  /// The first element, possibly a device address. Null until memory was allocated. For a Buffer in a window it is an
-  /// address as Window::data() is.
+  /// The address of the first element; it may be a device address. Null if no memory is allocated. For a Buffer in a
+  /// window it is the same kind of address as Window::data().
   T* data() noexcept { return first(); }
   const T* data() const noexcept { return first(); }
   /// The offset of data() in the window, for put and get. Error{invalid_argument} if the Buffer isn't in a window.
@@ -135,8 +137,8 @@ template <typename T> class Buffer {
     order_ = order;
     transfers_ = std::move(made);
   }
-  /// The vendor's handle of the stream of this Buffer's transfers on its device; null on the host, and if every
-  /// transfer blocks. Kernels on another stream see the elements only after synchronize().
+  /// The vendor's handle of the stream that executes this Buffer's transfers. Null for a Buffer in host memory, and if
+  /// every transfer blocks. Kernels on another stream see the elements only after synchronize().
   void* stream() const {
     const bool always_waits = order_.mode == TransferMode::sync && !order_.has_stream;
     return always_waits ? nullptr : detail::stream_at(transfers_, place_);
@@ -152,7 +154,7 @@ template <typename T> class Buffer {
     transfer({grown.get(), keeper(grown), &transfers_, &place_}, end(0), count_, order_.mode);
     replace(std::move(grown), count);
   }
-  /// New elements get `value`, also within the capacity.
+  /// Sets every new element to `value`.
   void resize(std::size_t count, const T& value = T{}) {
     if (count > count_) {
       grow_to(count);
@@ -164,7 +166,7 @@ template <typename T> class Buffer {
   }
   void clear() noexcept { count_ = 0; }
 
-  /// Replaces the elements. In assign(), append() and set() `values` may lie in any memory except this Buffer.
+  /// Replaces the elements. In assign(), append() and set(), `values` may be in any memory except this Buffer.
   void assign(const T* values, std::size_t count) {
     check_pointer(values, count);
     if (count > capacity_) replace(allocate(place_, count), count);
@@ -203,8 +205,8 @@ template <typename T> class Buffer {
   }
 
   /// Moves the elements to another place, with the same TransferOrder. If the host and the devices access both places
-  /// alike (host_new and host_malloc; cuda and cuda_async of one device), no data moves, and only later allocations use
-  /// the new place. A user's stream is used for its own device only.
+  /// in the same way (host_new and host_malloc; cuda and cuda_async of one device), no data moves, and only later
+  /// allocations use the new place. A user stream serves only its own device.
   void move(Place place) {
     if (detail::is_reached_alike(place, place_)) {
       place_ = std::move(place);
@@ -259,7 +261,8 @@ template <typename T> class Buffer {
     return place.heap != nullptr ? detail::allocate_in_window(place, bytes_of(count))
                                  : detail::allocate_at(place, bytes_of(count));
   }
-  /// The Buffer frees a range of a window itself, not its last reader: all ranks must free it at the same point.
+  /// Keeps the memory of a transfer valid. In a window it doesn't delay the free of the range, because all ranks must
+  /// free it at the same point of their calls.
   std::shared_ptr<const void> keeper(const std::shared_ptr<std::byte>& memory) const {
     if (place_.heap != nullptr) return place_.heap;
     return memory;
@@ -311,7 +314,7 @@ template <typename T> class Buffer {
     return count * sizeof(T);
   }
   static std::size_t sum(std::size_t some, std::size_t more) {
-    (void)bytes_of(more);  // `some` are there: the sum of both can't wrap
+    (void)bytes_of(more);  // `some` elements are allocated, so the sum can't overflow
     return some + more;
   }
   static void check_pointer(const T* values, std::size_t count) {
@@ -335,7 +338,8 @@ template <typename T> class Buffer {
   Place place_;
   TransferOrder order_;
   std::shared_ptr<std::byte> memory_;
-  // Destroyed before the memory that its transfers use. Null if no transfer was ever left in flight.
+  // Declared after the memory that its transfers use, so it is destroyed first. Null if no call ever returned with a
+  // transfer in flight.
   mutable std::shared_ptr<detail::Transfers> transfers_;
   std::size_t count_ = 0;
   std::size_t capacity_ = 0;

@@ -1,4 +1,4 @@
-// ConnBuffer: registered memory of one rank. A Window is made over one ConnBuffer per rank.
+// ConnBuffer: memory of one rank on one device. A Window over ConnBuffers registers one per rank.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace memory {
 class Allocation;
 }
 
-/// Memory on the host or on one device. It is zeroed, and its address never changes. Pages are populated at creation,
-/// so a lack of memory is an Error there and not a signal later.
+/// Memory on the host or on one device. It is zeroed, and its address never changes. The constructor populates the
+/// pages, so a lack of memory is an Error there, not a SIGBUS later.
 ///
 /// A ConnBuffer owns its memory; windows over it share the ownership. Construction and destruction are local. Threads:
-/// one at a time. The names `ptr`, `buffer_size`, `writeFromCpu` and so on are those of existing HMC programs.
+/// one at a time. Names such as `ptr`, `buffer_size` and `writeFromCpu` are those that existing HMC programs use.
 class HMC_API ConnBuffer {
  public:
   /// Allocates `size` bytes on device `device_id` of `type`; by default host memory. MemoryType::DEFAULT: the
@@ -30,12 +30,12 @@ class HMC_API ConnBuffer {
   void* ptr = nullptr;  ///< the first byte; for device memory a device address
   std::size_t buffer_size = 0;
 
-  /// The type that the buffer was created with; for DEFAULT, the type that it means here. After a move: DEFAULT.
-  /// host_accessible(memory_type()): whether the host can load and store through `ptr`.
+  /// The type that the buffer was created with; for DEFAULT, the actual type on this machine. DEFAULT after a move.
+  /// If host_accessible(memory_type()), the host can load and store through `ptr`.
   MemoryType memory_type() const noexcept;
   int device_id() const noexcept;
 
-  /// Copy between this buffer, from byte `bias` on, and other memory. They return when the copy is complete:
+  /// Copies between this buffer, starting at byte `bias`, and other memory. The copy is complete at return. Failures:
   ///  - INVALID_CONFIG: the range exceeds the buffer, or a pointer is null
   ///  - UNSUPPORT: the machine has no such memory
   status_t writeFromCpu(const void* src, std::size_t size, std::size_t bias = 0);
@@ -49,7 +49,7 @@ class HMC_API ConnBuffer {
   const std::shared_ptr<memory::Allocation>& allocation() const noexcept { return allocation_; }
 
  private:
-  std::shared_ptr<memory::Allocation> allocation_;  // shared with windows made over it
+  std::shared_ptr<memory::Allocation> allocation_;  // shared with windows over it
 };
 
 }  // namespace hmc

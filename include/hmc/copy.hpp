@@ -1,4 +1,4 @@
-// copy: copies between any two locations: local memory of any kind, and any rank's part of a window.
+// copy: copies between any two locations. A location is local memory of any kind, or any rank's part of a window.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ class Window;
 /// The source or the destination of a copy. A window must stay open until the copy has returned.
 struct Location {
   /// Memory of this process, on the host or on a device of any vendor.
-  Location(const void* address) noexcept : pointer(const_cast<void*>(address)) {}  // a source is only read
-  /// Byte `at` of the part of rank `of`.
+  Location(const void* address) noexcept : pointer(const_cast<void*>(address)) {}  // HMC doesn't write to a source
+  /// Byte `at` of the part of rank `of` in the window `in`.
   Location(Window& in, int of, std::uint64_t at) noexcept : window(&in), rank(of), offset(at) {}
 
   Window* window = nullptr;  ///< null: the location is `pointer`
@@ -24,7 +24,8 @@ struct Location {
 };
 
 /// The kinds of source and destination: `global` is a window, `host` is memory that the host can access, `local` is
-/// device memory. Any value except `automatic` is an assertion: other locations are Error{invalid_argument}.
+/// device memory. Any value except `automatic` is checked: Error{invalid_argument} if the locations
+/// are of other kinds.
 enum class Direction : std::uint8_t {
   automatic,
   host_to_host,
@@ -39,13 +40,13 @@ enum class Direction : std::uint8_t {
 };
 HMC_API const char* name_of(Direction direction) noexcept;
 
-/// Copies `bytes` bytes. Throws Error. When it returns:
-///  - to a window: as put, at local completion; flush the destination window for remote completion
-///  - from a window to local memory: as get, the bytes have arrived
-///  - between local memory: the copy is complete
+/// Copies `bytes` bytes. Throws Error. It returns:
+///  - to a window: at local completion, as put; flush() of the destination window waits for remote completion
+///  - from a window to local memory: when the bytes have arrived, as get
+///  - between local memory: when the copy is complete
 ///
-/// From window to window the bytes go directly if this process can access one side in memory; else they go through host
-/// memory of this rank.
+/// From window to window, HMC copies directly if one side is mapped in this process. Otherwise it
+/// stages the bytes in host memory of this rank.
 HMC_API void copy(const Location& destination, const Location& source, std::size_t bytes,
                   Direction direction = Direction::automatic);
 

@@ -1,10 +1,10 @@
-// DeviceHandle: a window as kernels see it. Plain data, passed to a kernel by value, which uses it by
-// <hmc/hmc_device.cuh>.
+// DeviceHandle: the description of a window for kernels. It is plain data, passed to a kernel by value. The kernel
+// constructs a DeviceWindow (<hmc/hmc_device.cuh>) from it.
 #pragma once
 
 namespace hmc {
 
-/// The ranks' parts of a window at the addresses that one device uses. From Window::device_handle.
+/// The addresses of a window's parts on one device. Created by Window::device_handle.
 struct DeviceHandle {
   struct Part {
     unsigned char* address;        ///< the first byte of the rank's part; null if the device can't access it
@@ -14,7 +14,7 @@ struct DeviceHandle {
   int rank = -1;
   int size = 0;
   const Part* parts = nullptr;  ///< by rank, in device memory
-  /// If not null: the device can access all parts, they have the same size, and rank r's starts at base + r * stride.
+  /// If not null, the device can access all parts, all have the size `bytes`, rank r's part is at base + r * stride.
   unsigned char* base = nullptr;
   unsigned long long stride = 0;
   unsigned long long bytes = 0;

@@ -14,10 +14,10 @@ namespace hmc {
 /// Error codes of the C++ API and the C ABI. The first six are also those of the older API's status_t.
 enum class Code : int {
   success = 0,
-  error = 1,           ///< a call of the system or of a library failed; the text names it
-  unsupported = 2,     ///< this build, machine or kind of memory can't do it
+  error = 1,           ///< a system call or a library call failed; the message names it
+  unsupported = 2,     ///< not supported by this build, machine or memory type
   invalid_config = 3,  ///< arguments or settings that contradict each other
-  timeout = 4,         ///< the deadline passed; the text names the missing ranks
+  timeout = 4,         ///< the deadline has passed; the message names the missing ranks
   not_found = 5,
   invalid_argument = 6,
   out_of_range = 7,  ///< offset + size is beyond the rank's part of the window
@@ -28,7 +28,7 @@ enum class Code : int {
   peer_failed = 12,  ///< a rank died; Error::peer is its rank
   aborted = 13,      ///< a rank called abort, or the launcher ended the job
   mismatch = 14,     ///< ranks called different collectives, or passed different counts, types or operations
-  unavailable = 15,  ///< a forced or needed wire isn't available
+  unavailable = 15,  ///< a wire that is needed, or forced by HMC_TRANSPORT, isn't available
   refused = 16,      ///< authentication failed, or the protocol versions differ
   in_progress = 17,  ///< not an error: a request isn't complete
 };
@@ -41,7 +41,7 @@ HMC_API const char* name_of(Code code) noexcept;
 /// The details of an error. Fields that don't apply are -1 or 0. Ranks are world ranks.
 struct ErrorDetail {
   Code code = Code::error;
-  std::string operation;  ///< the user's call: "put", "allreduce", "Window::create"
+  std::string operation;  ///< the call that failed: "put", "allreduce", "Window::create"
   int rank = -1;          ///< the rank that reports the error
   int peer = -1;          ///< the target, or the rank that failed
   std::uint64_t offset = 0;
@@ -49,7 +49,7 @@ struct ErrorDetail {
   bool has_extent = false;  ///< offset and size are set
   int sys_errno = 0;
   std::string message;  ///< the cause
-  std::string hint;     ///< a remedy
+  std::string hint;     ///< a suggested fix; may be empty
 };
 
 /// Thrown by the public C++ API. what() is one line with every field that applies.

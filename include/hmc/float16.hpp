@@ -23,9 +23,9 @@ struct float16 {
     const std::uint32_t f = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>((f >> 16) & 0x8000U);
     const std::uint32_t magnitude = f & 0x7fffffffU;
-    if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);   // NaN stays quiet
+    if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);   // a quiet NaN
     if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // rounds to inf
-    if (magnitude < 0x38800000U) {  // subnormal: the float adder rounds at the right bit
+    if (magnitude < 0x38800000U) {  // subnormal: adding 0.5 rounds the mantissa to the result's last bit
       const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
       return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U));
     }

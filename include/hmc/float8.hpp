@@ -32,7 +32,7 @@ template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float
       const std::uint32_t payload = has_infinity ? (magnitude - infinity) << shift : 0x400000U;
       return std::bit_cast<float>(sign | 0x7f800000U | payload);
     }
-    if (magnitude >> mantissa_bits == 0) {  // subnormal or zero, in steps of the smallest
+    if (magnitude >> mantissa_bits == 0) {  // zero, or a multiple of the smallest subnormal
       constexpr float smallest = std::bit_cast<float>((128U - bias - mantissa_bits) << 23);
       return std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * smallest) | sign);
     }
@@ -42,11 +42,11 @@ template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float
  private:
   static constexpr std::uint32_t encode_magnitude(std::uint32_t f) {
     if (f > 0x7f800000U) return nan;
-    // The tie above the largest number: e4m3 464 rounds down to the even 448; e5m2 61440 rounds up to infinity.
+    // Ties above the largest number: 464 rounds down to 448 (even) in e4m3; 61440 rounds up to infinity in e5m2.
     if (!has_infinity && f > 0x43e80000U) return nan;
     if (has_infinity && f >= 0x47700000U) return infinity;
-    if (f < rebias + (1U << 23)) {  // subnormal: the float adder rounds at the right bit
-      constexpr std::uint32_t steps = (151U - bias - mantissa_bits) << 23;  // a float whose last bit is the smallest
+    if (f < rebias + (1U << 23)) {  // subnormal: the addition rounds to the last bit
+      constexpr std::uint32_t steps = (151U - bias - mantissa_bits) << 23;  // its last bit is the smallest subnormal
       return std::bit_cast<std::uint32_t>(std::bit_cast<float>(f) + std::bit_cast<float>(steps)) - steps;
     }
     const std::uint32_t odd = (f >> shift) & 1U;

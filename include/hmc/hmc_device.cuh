@@ -1,4 +1,4 @@
-// The device-side API: what a kernel can do with a window. Header only; for nvcc, hipcc, NVRTC and hipRTC.
+// The device-side API: access to a window from kernels. Header only; for nvcc, hipcc, NVRTC and hipRTC.
 //
 //     __global__ void step(hmc::DeviceHandle window) {
 //       const hmc::DeviceWindow win(window);
@@ -12,28 +12,28 @@
 // The handle comes from Window::device_handle. A kernel can access:
 //  - parts in device memory of this node that this rank's device has mapped
 //  - parts in host memory of this node, which are registered with the device
-//  - no other part: reaches() is false, and verbs return false without an effect
+//  - no other part: for these reaches() is false, and put, get, signal and add return false without effect
 //
 // ORDER
-//  - put: the bytes are written when it returns; other observers may see them later.
-//  - signal(): the calling thread's earlier writes become visible to all before the word does.
+//  - put: the thread has written the bytes when it returns. Other threads, devices and the host may see them later.
+//  - signal(): the calling thread's earlier writes become visible to all observers before the word does.
 //  - put_block and put_warp end with a barrier of the group, so a later signal by one of its threads covers all bytes.
-//  - wait(): writes that precede the word's value are visible when it returns.
+//  - wait(): when it returns, the writes before the corresponding signal are visible.
 //  - signal() is a store. Use add() for a word that several ranks increment.
 //
-// HOST AND DEVICE. For words in host memory Window::wait_until sees a kernel's signal, and a kernel's wait() sees a
-// host's put_signal.
-//  - Words in device memory: HMC's host verbs aren't atomic with accesses of a kernel.
-//  - Words in host memory: a kernel's add() is atomic with the host's atomics only if the device has native atomics
-//    with the host (CUDA's attribute hostNativeAtomicSupported; over PCIe most devices don't). Otherwise only the host,
-//    or only one device, may change the word.
+// HOST AND DEVICE
+//  - Words in host memory: Window::wait_until sees a kernel's signal(), and a kernel's wait() sees a host's put_signal.
+//  - A kernel's add() on such a word is atomic with the host's atomics only if the device supports native host atomics
+//    (CUDA's attribute hostNativeAtomicSupported; most devices on PCIe don't). Otherwise only the host, or only one
+//    device, may modify the word.
+//  - Words in device memory: signals and atomics of Window aren't atomic with a kernel's accesses.
 //
-// ADDRESSES. This rank's own part may have two addresses on the device: the one in the handle, and its buffer's. A
-// kernel uses only one of them for a byte. Bytes that it writes by one address are visible by the other in kernels that
-// start after it is complete. A kernel that is already running may see old bytes.
+// ADDRESSES. This rank's own part may have two addresses on the device: one in the handle, and the buffer's own. For a
+// byte, a kernel must use only one of them. Kernels that start after it completes see its writes through both
+// addresses. A kernel that is already running may see old bytes through the other address.
 //
-// DEADLOCK. wait() spins on the device: use it only if the ranks' kernels run at the same time. Processes that share a
-// device run in turns; then wait on the host (Window::wait_until) or in the stream (Team::barrier_on).
+// DEADLOCK. wait() spins on the device. Use it only if the ranks' kernels run concurrently. A device that several
+// processes share is time-sliced; then wait on the host (Window::wait_until) or in the stream (Team::barrier_on).
 #pragma once
 
 #include <hmc/device_handle.hpp>
@@ -77,14 +77,14 @@ class DeviceWindow {
   }
   /// The address of byte `offset` of this rank's part.
   template <typename T> HMC_DEVICE_FUNCTION T* local(Size offset = 0) const { return ptr<T>(rank(), offset); }
-  /// The address in a rank's user context (64 KiB); null if it isn't open, or this device can't access it.
+  /// The address of byte `offset` of a rank's user context (64 KiB). Null if it isn't open or accessible.
   template <typename T> HMC_DEVICE_FUNCTION const T* context(int rank, Size offset = 0) const {
     const unsigned char* const start = part(rank).context;
     return start == nullptr ? nullptr : HMC_DEVICE_REACH(reinterpret_cast<const T*>(start + offset));
   }
 
   // ---- transfers: called by one thread (put, get), by all threads of a warp, or by all threads of a block. `source`
-  // and `destination` are memory that this device can access. They return false, on all threads alike, if the range
+  // and `destination` are memory that this device can access. On all calling threads they return false if the range
   // exceeds the part or the device can't access it.
   HMC_DEVICE_FUNCTION bool put(int rank, Size offset, const void* source, Size bytes) const {
     return move(at(rank, offset, bytes), source, bytes, 0, 1);
@@ -106,7 +106,7 @@ class DeviceWindow {
   }
 
   // ---- words of 64 bits, 8-byte aligned
-  /// Stores `value`. This thread's earlier writes, and writes that it has seen, become visible first.
+  /// Stores `value`. This thread's earlier writes, and writes that it has observed, become visible before the word.
   HMC_DEVICE_FUNCTION bool signal(int rank, Size offset, Word value) const {
     auto* const word = static_cast<Word*>(at(rank, offset, sizeof(Word)));
     if (word == nullptr) return false;
@@ -114,7 +114,7 @@ class DeviceWindow {
     *static_cast<volatile Word*>(HMC_DEVICE_REACH(word)) = value;
     return true;
   }
-  /// Adds `value` atomically; the same order as signal().
+  /// Adds `value` atomically, with the same ordering as signal().
   HMC_DEVICE_FUNCTION bool add(int rank, Size offset, Word value) const {
     auto* const word = static_cast<Word*>(at(rank, offset, sizeof(Word)));
     if (word == nullptr) return false;
@@ -122,7 +122,7 @@ class DeviceWindow {
     HMC_DEVICE_ADD(HMC_DEVICE_REACH(word), value);
     return true;
   }
-  /// Reads this rank's own word. Writes that precede the value are visible when it returns.
+  /// Returns this rank's own word. Writes that its writer made visible before it are visible at return.
   HMC_DEVICE_FUNCTION Word test(Size offset) const {
     auto* const word = static_cast<Word*>(at(rank(), offset, sizeof(Word)));
     if (word == nullptr) return 0;
@@ -142,7 +142,7 @@ class DeviceWindow {
   HMC_DEVICE_FUNCTION const DeviceHandle::Part& part(int rank) const {
     return HMC_DEVICE_REACH(const_cast<DeviceHandle::Part*>(handle_.parts))[rank];
   }
-  /// Parts at equal distances need no access to the table.
+  /// With a base, the address is computed and the table in device memory isn't read.
   HMC_DEVICE_FUNCTION unsigned char* start(int rank) const {
     return handle_.base != nullptr ? handle_.base + static_cast<Size>(rank) * handle_.stride : part(rank).address;
   }
@@ -151,7 +151,7 @@ class DeviceWindow {
     const Size there = bytes(rank);
     return first != nullptr && size <= there && offset <= there - size ? first + offset : nullptr;
   }
-  /// Copies every `many`th piece from `first` on. A piece has 16 bytes if both sides are aligned to that, else one.
+  /// Copies the pieces first, first + many, ... A piece has 16 bytes if both sides are 16-byte aligned, else one byte.
   HMC_DEVICE_FUNCTION static bool move(void* to, const void* from, Size bytes, Size first, Size many) {
     if (to == nullptr || from == nullptr) return false;
     struct alignas(16) Piece {
@@ -167,7 +167,7 @@ class DeviceWindow {
     for (Size i = pieces * sizeof(Piece) + first; i < bytes; i += many) to_bytes[i] = from_bytes[i];
     return true;
   }
-  // Blocks have up to three dimensions; warps are formed from the threads in this order.
+  // The linear index in a block of up to three dimensions. Warps consist of threads with consecutive indices.
   HMC_DEVICE_FUNCTION static unsigned thread() {
     return (HMC_DEVICE_THREAD.z * HMC_DEVICE_BLOCK.y + HMC_DEVICE_THREAD.y) * HMC_DEVICE_BLOCK.x + HMC_DEVICE_THREAD.x;
   }

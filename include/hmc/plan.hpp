@@ -14,13 +14,12 @@ namespace collectives {
 class Operation;
 }
 
-/// A persistent collective, created by Team::plan_...: its arguments are checked and its schedule is built once. It
-/// always uses the same buffers.
-///  - Every rank creates and starts the plans of a team in the same order. A start counts as a non-blocking call.
-///  - A plan has one run in flight at a time. Several plans may be in flight; they progress as requests do (see
-///  Request).
-///  - A plan is movable. Its destructor doesn't wait: wait for the last run before.
-///  - Threads: as its team.
+/// A persistent collective, created by Team::plan_... Creation checks the arguments and builds the schedule. Every run
+/// uses the same buffers.
+///  - Every rank creates and starts the plans of a team in the same order. start() is a non-blocking collective call.
+///  - A plan has at most one run in flight. Several plans may be in flight. They progress as requests do (see Request).
+///  - A plan is movable. Its destructor doesn't wait. The caller waits for the last run before it destroys the plan.
+///  - Threads: the rules of its team apply.
 class HMC_API Plan {
  public:
   Plan() = default;
@@ -30,9 +29,9 @@ class HMC_API Plan {
 
   /// Starts a run. Error{invalid_argument} if the previous run isn't complete.
   void start();
-  /// As Request::test; true if there is no run.
+  /// As Request::test; true if no run is in flight.
   bool test() { return request_.test(); }
-  /// As Request::wait; returns at once if there is no run.
+  /// As Request::wait; returns at once if no run is in flight.
   void wait(Timeout timeout = job_timeout) { request_.wait(timeout); }
 
  private:

@@ -1,4 +1,4 @@
-// Reduction: the operation of a reducing collective.
+// Reduction: the operation of allreduce, reduce, reduce_scatter, scan and exscan.
 #pragma once
 
 #include <hmc/types.hpp>
@@ -8,7 +8,7 @@ namespace hmc {
 /// A predefined operation (Op) or a user-defined one (ReduceFunction). An Op converts to it: pass `hmc::sum`.
 struct Reduction {
   constexpr Reduction(Op how) : op(how) {}
-  /// `may_commute`: the function is commutative. Then HMC may choose among more algorithms.
+  /// `may_commute` is true if the function is commutative. HMC can then choose between more algorithms.
   constexpr Reduction(ReduceFunction user, void* users, bool may_commute = false)
       : function(user), context(users), commutative(may_commute), is_function(true) {}
 
@@ -17,8 +17,8 @@ struct Reduction {
   void* context = nullptr;
   bool commutative = true;
   bool is_function = false;
-  /// The bits of the result depend on the contributions and the team size only. They don't depend on the algorithm, the
-  /// wires, or the placement of ranks on nodes. HMC_DETERMINISTIC=1 sets it for all calls.
+  /// If true, the bits of the result depend only on the contributions and the team size. They don't depend on the
+  /// algorithm, the wires, or the placement of ranks on nodes. HMC_DETERMINISTIC=1 sets it for all calls.
   bool deterministic = false;
 };
 

@@ -26,47 +26,48 @@ inline constexpr Timeout job_timeout{-1};
 /// A handle of a put_nb, a get_nb or a non-blocking collective in flight. The operation is complete when:
 ///  - put_nb: the source may be reused (local completion)
 ///  - get_nb: the bytes have arrived at the destination
-///  - collective: this rank's part is complete, and its buffers may be reused
+///  - collective: it is complete on this rank, and its buffers may be reused
 ///
-/// A request becomes empty, like a default-constructed one, when test or wait reports completion, or throws any Error
+/// A request becomes empty, as after default construction, when test or wait reports completion, or throws any Error
 /// except timeout.
 ///
-/// LIFETIME. A request is small and copyable; use only one of the copies. Its destructor neither waits nor cancels. The
-/// buffers of a dropped request must stay valid until flush() returns or the window is destroyed. After its window was
-/// closed or destroyed, a request throws Error{closed}.
+/// LIFETIME. A request is small and copyable; use only one of the copies. Its destructor neither waits nor cancels. If
+/// it is destroyed before completion, its buffers must stay valid until flush() returns or the window is destroyed.
+/// After its window is closed or destroyed, a request throws Error{closed}.
 ///
-/// THREADS. As its window or team: one thread at a time per Runtime.
+/// THREADS. One thread at a time per Runtime, as for windows and teams.
 ///
 /// PROGRESS OF COLLECTIVES. A collective progresses while its rank computes:
-///  - A progress thread of the Runtime does the work. It starts when a collective is first left in flight, sleeps
-///    while nothing arrives, and leaves the work to a caller that waits.
-///  - HMC_PROGRESS=caller: there is no such thread. Collectives progress in this rank's waits and tests only.
-///  - A user-defined reduction is called by the caller's thread only, in its waits and tests. Collectives that are
-///    started later on the same team may wait for it.
-///  - The buffers stay in use until the request is complete, or its team, window or Runtime is closed or destroyed. An
-///    exception that unwinds the caller's stack doesn't end that use.
+///  - The Runtime's progress thread executes the collective. The thread starts when a call first returns with a
+///    collective in flight. It sleeps while no message arrives. If a caller waits, the caller does the work.
+///  - HMC_PROGRESS=caller: there is no progress thread. Collectives progress only while this rank waits or tests.
+///  - Only the caller's thread calls a user-defined reduction, in its waits and tests. Collectives that start later on
+///    the same team may wait for it.
+///  - The buffers stay in use until the request is complete, or its team, window or Runtime is closed or destroyed.
+///    They stay in use even if an exception unwinds the caller's stack.
 class HMC_API Request {
  public:
-  Request() = default;  ///< an empty one
+  Request() = default;  ///< an empty request
 
-  /// True if complete; false if in flight. Makes progress, and doesn't wait. Throws Error if the operation failed.
+  /// Returns true if the operation is complete, false if it is in flight. Makes progress. Doesn't wait. Throws Error if
+  /// the operation failed.
   bool test();
   /// Returns at completion. At the deadline it throws Error{timeout}; then the request stays valid, the operation
   /// continues, and its buffers stay in use.
   ///
-  /// job_timeout of a collective restarts with each of its steps, so a large collective may take as long as it
-  /// progresses. When it expires, the team has failed and the error names the missing ranks. wait_all and wait_any do
-  /// the same.
+  /// For a collective, job_timeout restarts at each step, so a collective that makes progress doesn't time out. When it
+  /// expires, the team has failed, the request becomes empty, and the error names the missing ranks. The same holds for
+  /// wait_all and wait_any.
   void wait(Timeout timeout = job_timeout);
-  /// Cancels a transfer: when it returns, HMC no longer accesses the buffers. A part of the bytes may have been
-  /// written. May wait for the network, one second at most; a peer that accepts nothing for that long is disconnected.
+  /// Cancels a transfer. When it returns, HMC no longer accesses the buffers. Some of the bytes may be written already.
+  /// The call may block for up to one second. If a peer accepts no data for that time, HMC disconnects it.
   /// A collective can't be cancelled: it continues, and its buffers stay in use.
   void abandon() noexcept;
 
-  /// Waits for all. If one throws any Error except timeout, the others are abandoned.
+  /// Waits for all requests. If one fails with any Error except timeout, the others are abandoned.
   static void wait_all(std::span<Request> requests, Timeout timeout = job_timeout);
-  /// Waits for any one, and returns its index. That request is empty afterwards, so each is returned once. Empty
-  /// requests are skipped. Returns `none` if all are empty, or there are none.
+  /// Waits until one request completes, and returns its index. That request becomes empty, so each request is returned
+  /// once. Empty requests are ignored. Returns `none` if all requests are empty or the span has no elements.
   static std::size_t wait_any(std::span<Request> requests, Timeout timeout = job_timeout);
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -85,7 +86,7 @@ class HMC_API Request {
   static void abandon_all(std::span<Request> requests) noexcept;
   static void expire_one(std::span<Request> requests, const base::Status& status);
   friend class rma::WindowCore;
-  /// Complete already, and not yet reported.
+  /// A request of a complete operation. test or wait still has to report it.
   Request(const char* operation, int peer) noexcept : operation_(operation), peer_(peer) {}
   Request(std::weak_ptr<rma::WindowCore> window, int wire, std::uint64_t ticket, const char* operation,
           int peer) noexcept

@@ -20,38 +20,38 @@ class JobCore;
 struct Path {
   std::string wire;     ///< "self", "shm", "ucx", "tcp", ...
   bool direct = false;  ///< this rank can load from and store to the peer's windows
-  std::string why;      ///< the reason for this wire, and against a faster one
+  std::string why;      ///< why this wire is used, and why faster wires aren't
   /// Measured, for Window::path to device memory only:
   ///  - mapped in this process: the bandwidth at which this rank's device reads the peer's memory, and the latency of
-  ///    8 bytes to the host; measured when the mapping was first tried
-  ///  - "staged": gets to host memory, copied by the owner; measured by the first call of path()
-  ///  - 0: not measured, or less than 64 KiB (bandwidth)
+  ///    a read of 8 bytes by the host; measured at the first trial of the mapping
+  ///  - "staged": gets into host memory, which the owner's process copies; measured by the first call of path()
+  ///  - 0: not measured. Bandwidth is also 0 if the part is smaller than 64 KiB.
   double gigabytes_per_s = 0;
   double latency_us = 0;
 };
 
 /// Counters of this rank since init, for tests and tools.
 struct Counters {
-  std::uint64_t puts_direct = 0;        ///< puts that were a copy into mapped memory
-  std::uint64_t puts_wire = 0;          ///< puts that went over a wire
-  std::uint64_t buffers_in_place = 0;   ///< collective buffers used in place; they or a peer's buffer lie in a window
+  std::uint64_t puts_direct = 0;        ///< puts by a copy into mapped memory
+  std::uint64_t puts_wire = 0;          ///< puts over a wire
+  std::uint64_t buffers_in_place = 0;   ///< collective buffers used in place: they or a peer's buffer are in a window
   std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging memory
-  std::uint64_t buffers_read = 0;       ///< collective buffers in no window, read by peers from this rank's memory
+  std::uint64_t buffers_read = 0;       ///< collective buffers outside windows that peers read directly
   std::uint64_t direct_receives = 0;    ///< ranges that a wire received directly into a collective's output
-  std::uint64_t reduced_on_device = 0;  ///< reductions that were carried out by devices
+  std::uint64_t reduced_on_device = 0;  ///< reductions computed by devices
 };
 
 /// One rank's membership in a job.
 ///
-/// LIFETIME. init and close are collective over the job. The destructor is local and never blocks; a rank that is
-/// destroyed without close() is a failed rank to the others. There is no global state: several Runtimes may exist in
-/// one process, one per rank or one after the other.
+/// LIFETIME. init and close are collective over the job. The destructor is local and never blocks. If it runs without
+/// close(), the other ranks treat this rank as failed. There is no global state: one process may have several Runtimes,
+/// at the same time (one per rank) or one after another.
 ///
 /// THREADS. One thread at a time.
 ///
 /// FORK. A child of fork() isn't a member of the job. The parent's job isn't affected. In the child:
-///  - Calls on inherited objects that communicate, allocate or wait throw Error{closed}. test() and wait() of an
-///    incomplete Request do so too.
+///  - Calls on inherited objects that communicate, allocate or wait throw Error{closed}. So do test() and
+///    wait() of an incomplete Request.
 ///  - Local queries such as rank() and size(), and complete Requests, still work.
 ///  - Destructors do nothing.
 class HMC_API Runtime {
@@ -63,8 +63,8 @@ class HMC_API Runtime {
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;
   ~Runtime();
-  /// Collective. Waits for all ranks, and leaves the job. If it throws, the others see a failed rank. Error{closed} if
-  /// the Runtime is closed, or an earlier close has failed.
+  /// Collective. Waits for all ranks, and leaves the job. If it throws, the other ranks treat this rank as failed.
+  /// Error{closed} if the Runtime is closed, or if an earlier close() failed.
   void close();
 
   // A moved-from Runtime is rank -1 of 0; its functions that aren't noexcept throw Error{closed}.
@@ -76,12 +76,12 @@ class HMC_API Runtime {
   Team& world();  ///< the team of all ranks
 
   Path path(int rank) const;     ///< the wire to a rank, and the reason for it
-  std::string launcher() const;  ///< how this rank joined the job
+  std::string launcher() const;  ///< what started the job: "hmcrun", "by hand (HMC_RANK)" or "alone"
   Counters counters() const;
   Timeout timeout() const noexcept;  ///< the value of job_timeout
 
   /// Aborts the job: on every rank the current or next call throws Error{aborted} with this text. The launcher ends the
-  /// processes with `exit_code`.
+  /// processes. Its exit status is `exit_code`, or 1 if that is 0.
   void abort(int exit_code, const std::string& text) noexcept;
 
   /// For HMC's own use.

@@ -19,11 +19,11 @@
 
 namespace hmc {
 
-/// The kind of memory that holds a buffer. The numbers never change: programs store them.
+/// The kind of memory that holds a buffer. The numbers never change: programs may store them.
 enum class MemoryType : int {
   /// The memory of the machine's accelerator: the first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU and ASCEND_NPU
-  /// whose library finds a device, else CPU. A process detects it once. DEFAULT never means OPENCL, whose device may be
-  /// the CPU itself.
+  /// whose library finds a device, else CPU. Each process detects it once. DEFAULT is never OPENCL, because an OpenCL
+  /// device may be the CPU.
   DEFAULT = 0,
   CPU = 1,
   NVIDIA_GPU = 2,
@@ -40,7 +40,7 @@ enum class MemoryType : int {
   AMD_MANAGED = 11,
 };
 inline constexpr int memory_type_count = 12;
-/// Whether the host can load from and store to memory of this type. False for DEFAULT, which depends on the machine.
+/// True if the host can load from and store to memory of this type. False for DEFAULT, which depends on the machine.
 constexpr bool host_accessible(MemoryType type) noexcept {
   return type == MemoryType::CPU || type >= MemoryType::NVIDIA_PINNED;
 }
@@ -80,10 +80,10 @@ inline constexpr int dtype_count = 18;
 
 /// The predefined reduction operations.
 ///  - avg: the sum divided by the number of ranks
-///  - band, bor, bxor, land, lor: integers only. The result of land and lor is 0 or 1, also from a single contribution
+///  - band, bor, bxor, land, lor: integers only. The result of land and lor is 0 or 1, even for a single contribution
 ///    (a team of one rank, scan on rank 0, exscan on rank 1)
 ///  - maxloc, minloc: located types only, and located types take no other operation. The result is the maximum or
-///    minimum with its index. Of equal values the lowest index counts.
+///    minimum with its index. If several contributions have that value, the result has their lowest index.
 ///  - The result of max, min, maxloc and minloc is NaN if a contribution is NaN. maxloc and minloc return the lowest
 ///    index of a NaN.
 enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor, maxloc, minloc };
@@ -102,7 +102,7 @@ inline constexpr Op lor = Op::lor;
 inline constexpr Op maxloc = Op::maxloc;
 inline constexpr Op minloc = Op::minloc;
 
-/// The comparison of wait_until: the word in memory is the left operand, the caller's value the right one.
+/// The comparison of wait_until. The word in memory is the left operand. The caller's value is the right operand.
 enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
 
 /// A user-defined reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count.
@@ -118,7 +118,7 @@ constexpr std::size_t size_of(DType type) noexcept {
 }
 constexpr bool is_float(DType type) noexcept { return type >= DType::f16 && type <= DType::e5m2; }
 constexpr bool is_located(DType type) noexcept { return type >= DType::located_i32; }
-/// Whether values of this type are combined in 32 bits and rounded at the end.
+/// True if reductions of this type accumulate in 32 bits and round once, at the end.
 constexpr bool is_narrow_float(DType type) noexcept { return is_float(type) && size_of(type) < 4; }
 HMC_API const char* name_of(DType type) noexcept;
 HMC_API const char* name_of(Op op) noexcept;
@@ -128,8 +128,8 @@ namespace detail {
 template <typename T> inline constexpr bool has_no_dtype = false;
 }  // namespace detail
 
-/// The DType of a C++ type; a compile error if there is none. Integers map by size and sign: long and long long are
-/// i64. char has none, since its sign depends on the machine; bool has none.
+/// The DType of a C++ type; a compile error if there is none. Integers map by size and signedness: long and long long
+/// are i64. char has no DType, because its signedness depends on the machine. bool has no DType.
 template <typename T> constexpr DType dtype_of() noexcept {
   static_assert(detail::has_no_dtype<T>,
                 "HMC has no element type for this C++ type: collectives reduce integers of 8 to 64 bits (not char and "

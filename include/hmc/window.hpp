@@ -1,4 +1,4 @@
-// Window: one ConnBuffer per rank of a Team, addressed by (rank, offset).
+// Window: one part of memory per rank of a Team, addressed by (rank, offset).
 #pragma once
 
 #include <cstddef>
@@ -59,19 +59,19 @@ template <typename T> struct AtomicWord {
 /// A symmetric window: each rank of the team exposes one part of it, and every rank accesses all parts one-sided (RMA).
 ///
 /// ORDERING CONTRACT
-///  1. put returns at local completion: the source may be reused. Nothing is promised at the target.
+///  1. put returns at local completion: the source may be reused. The bytes may not be visible at the target yet.
 ///  2. fence(): earlier puts and atomics to a rank become visible there before later ones.
 ///  3. flush(rank) and flush() return at remote completion: earlier puts and atomics are visible at the target, whether
 ///     or not the target calls HMC.
 ///  4. put_signal: a rank that sees the signal value (wait_until, test_until, fetch) sees the bytes.
-///  5. Team::barrier completes the caller's earlier puts and atomics as (3) does.
+///  5. Team::barrier completes the caller's earlier puts and atomics, as flush() does.
 ///
-/// Atomics on the same word are atomic with each other, from whatever ranks. A target that computes or sleeps doesn't
-/// delay the origin.
+/// Atomics on the same word are atomic with each other, from any rank. A target that computes or sleeps doesn't delay
+/// the origin.
 ///
-/// LOCAL BUFFERS. The local buffer of a verb may be any memory of the process, device memory included. A put or get to
-/// this rank's own part, or to a mapped part, may overlap its local buffer. Then the bytes that it writes are
-/// undefined, unless both ranges start at the same byte.
+/// LOCAL BUFFERS. The local buffer of a verb (put, get, atomic) may be any memory of the process, device memory
+/// included. It may overlap the accessed range of this rank's own part, or of a mapped part. Then the bytes that the
+/// verb writes are undefined, unless both ranges start at the same byte.
 ///
 /// ERRORS. Verbs throw Error with operation, rank, peer, offset and size. After a verb has thrown, timeout included,
 /// HMC no longer accesses its local buffer. The codes:
@@ -80,32 +80,32 @@ template <typename T> struct AtomicWord {
 ///  - timeout: the deadline of the job (HMC_TIMEOUT_S) or of the call has passed
 ///  - peer_failed, aborted: a rank has died, or the job was aborted
 ///
-/// DEVICE MEMORY. Each part lies in host memory or in the memory of a device; parts of one window may differ. If the
+/// DEVICE MEMORY. Each part is in host memory or in the memory of a device. The parts of a window may differ. If the
 /// host can't load from and store to a part:
 ///  - data() is a device address, and ptr() is null.
-///  - Verbs return at remote completion. Exception: put_nb and get_nb to a part that is mapped here (path(rank) isn't
-///    "staged") are asynchronous copies by a device, and the request is complete when the bytes have arrived.
+///  - Verbs return at remote completion. Exception: put_nb and get_nb on a part that is mapped in this process
+///    (path(rank) isn't "staged") are asynchronous device copies. The request is complete when the bytes have arrived.
 ///    fence(), flush() and Team::barrier wait for these copies.
-///  - put_nb and get_nb with a pageable local buffer may block, since a driver may copy before it returns. Pinned
+///  - put_nb and get_nb with a pageable local buffer may block, because the driver may copy synchronously. Pinned
 ///    memory avoids that.
 ///  - Signals and atomics are copies of words under a lock. They are atomic with the signals and atomics of the same
 ///    window. They aren't atomic with puts, with kernels, or with another window over the same memory.
 ///  - No rank and no kernel may write to the first 8 bytes of the memory during create().
 ///
 /// LIFETIME. A Window owns its memory; a window over a ConnBuffer shares the buffer's memory. create, open_context and
-/// close are collective. The destructor is local and never blocks; after it peers must not access this rank's part.
+/// close are collective. The destructor is local and never blocks. Peers must not access this rank's part after it.
 ///
-/// THREADS. One thread at a time per Runtime. Different Runtimes of one process are independent.
+/// THREADS. One thread at a time per Runtime. Several Runtimes in one process are independent of each other.
 class HMC_API Window {
  public:
   /// Collective over the team. Allocates this rank's part: `bytes` bytes of host memory, zeroed. The size may differ by
-  /// rank. If a rank gets no memory, every rank throws.
+  /// rank. If the allocation fails on one rank, every rank throws.
   static Window create(Team& team, std::size_t bytes);
   /// Collective over the team. Registers the buffer's memory as this rank's part. The ConnBuffer may be destroyed
   /// before the window.
   static Window create(Team& team, const ConnBuffer& buffer);
   /// Collective over the team. Maps `bytes` bytes of a memfd from `file_offset`, a multiple of the page size. HMC
-  /// duplicates the descriptor; the caller closes its own.
+  /// duplicates the descriptor. The caller closes its own descriptor.
   static Window create_over_memfd(Team& team, int memfd, std::size_t bytes, std::uint64_t file_offset = 0);
 
   Window() = default;
@@ -113,7 +113,7 @@ class HMC_API Window {
   Window& operator=(Window&&) noexcept;
   ~Window();
   /// Collective. Completes this rank's puts, waits for all ranks, and frees the memory. Error{mismatch} on every rank
-  /// if the ranks made different calls of alloc; the error names ranks, sizes and offsets.
+  /// if the ranks' calls of alloc differ; the error names the ranks, sizes and offsets.
   void close();
   bool is_open() const noexcept;
 
@@ -123,16 +123,16 @@ class HMC_API Window {
   /// The address of byte `offset` of this rank's part. The offset isn't checked.
   template <typename T> T* local(std::uint64_t offset = 0) const { return reinterpret_cast<T*>(data() + offset); }
 
-  /// The address for load and store of byte `offset` of a rank's part. Null if this process can't load and store there,
-  /// or if `offset` is beyond the part.
+  /// The address of byte `offset` of a rank's part, for load and store. Null if this process can't access the part by
+  /// load and store, or if `offset` is beyond the part.
   std::byte* ptr(int rank, std::uint64_t offset = 0) const;
   template <typename T> T* ptr(int rank, std::uint64_t offset = 0) const {
     return reinterpret_cast<T*>(ptr(rank, offset));
   }
 
   /// The wire to a rank's part, and the reason for it. For a part in device memory `wire` names how the memory is
-  /// shared: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (the owner copies). The first
-  /// call for a staged part measures its bandwidth and latency.
+  /// shared: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (the owner's process copies).
+  /// The first call for a staged part measures its bandwidth and latency.
   Path path(int rank) const;
 
   // ---- transfers
@@ -141,25 +141,26 @@ class HMC_API Window {
   void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   /// Copies `bytes` bytes from byte `offset` of the target's part to `destination`. Returns when they have arrived.
   void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
-  /// Starts a put. `source` stays in use until the request is complete, at local completion.
+  /// Starts a put. `source` stays in use until the request is complete (local completion).
   [[nodiscard]] Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
-  /// Starts a get. `destination` stays in use until the request is complete; then the bytes have arrived.
+  /// Starts a get. `destination` stays in use until the request is complete, that is, until the bytes have arrived.
   [[nodiscard]] Request get_nb(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
-  /// Puts rows at a constant distance. Returns at local completion, as put does.
+  /// Puts rows with a constant stride. Returns at local completion, as put does.
   void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides);
-  /// Gets rows at a constant distance. Returns when all rows have arrived.
+  /// Gets rows with a constant stride. Returns when all rows have arrived.
   void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
   /// Several puts to one rank. All are checked before the first byte moves. Returns at local completion of all.
   void put_batch(int rank, std::span<const Put> puts);
   /// Several gets from one rank. All are checked before the first byte moves. Returns when all bytes have arrived.
   void get_batch(int rank, std::span<const Get> gets);
 
-  /// Queues a put on a device's `stream` (the vendor's handle). The device copies after the work that the stream
-  /// already holds; the host doesn't wait.
-  ///  - At least one of source and target lies on the stream's device.
-  ///  - Both stay in use until the stream has executed the copy; then the bytes are at the target. Until then no other
-  ///    verb is ordered with it.
-  ///  - Error{unsupported} if no device of this rank can copy to the target: path(rank) is "staged" or a network wire.
+  /// Queues a put on a device's `stream` (the vendor's handle). The device copies after the work that is
+  /// already queued on the stream. The host doesn't wait.
+  ///  - At least one of source and target is on the stream's device.
+  ///  - Source and target stay in use until the stream has executed the copy. Then the bytes are at the target. Until
+  ///    then, the copy isn't ordered with any other verb.
+  ///  - Error{unsupported} if no device of this rank can copy to the target (path(rank) is "staged" or a network wire),
+  ///    or if source and target are on devices of different vendors.
   void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes);
 
   // ---- signals: 64-bit words, 8-byte aligned
@@ -168,14 +169,14 @@ class HMC_API Window {
   void put_signal(int rank, std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                   std::uint64_t value);
   /// Waits until the word at `offset` of this rank's own part satisfies the condition: word `compare` value. Returns
-  /// the word. Error{timeout} at the deadline names the word, the condition and the value seen last.
+  /// the word. Error{timeout} at the deadline names the word, the condition and the last value.
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout = job_timeout);
   /// Tests the condition of wait_until without waiting. If it doesn't hold and the job has failed, it throws Error.
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
 
   // ---- atomics: words of type std::int32_t, std::uint32_t, std::int64_t or std::uint64_t, naturally aligned. The
-  // caller states the type, which isn't deduced from the value: add<std::int64_t>(rank, offset, 1). Atomics that return
-  // a value return the old one, when it has arrived here.
+  // caller states the type, which isn't deduced from the value: add<std::int64_t>(rank, offset, 1). Atomics with a
+  // result return the old value; they block until it has arrived.
   template <typename T> using Word = typename detail::AtomicWord<T>::type;
   template <typename T> T fetch_add(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> T swap(int rank, std::uint64_t offset, Word<T> value);
@@ -194,33 +195,34 @@ class HMC_API Window {
   template <typename T> void atomic_xor(int rank, std::uint64_t offset, Word<T> value);
 
   // ---- order
-  /// Orders this rank's puts and atomics to each rank: earlier ones become visible before later ones. Doesn't wait for
-  /// remote completion.
+  /// Orders this rank's puts and atomics, separately for each target: earlier ones become visible there before later
+  /// ones. Doesn't wait for remote completion.
   void fence();
   /// Waits for remote completion of this rank's earlier puts and atomics to `rank`. Error{timeout} at the deadline.
   void flush(int rank, Timeout timeout = job_timeout);
   /// The same for all ranks of the team.
   void flush(Timeout timeout = job_timeout);
 
-  // ---- user context: 64 KiB of host memory per rank, beside its part. A rank writes its own. All ranks read it, and
-  // so do kernels of ranks on the same node (hmc_device.cuh). After set_context a barrier makes the bytes visible.
+  // ---- user context: 64 KiB of host memory per rank, in addition to its part. A rank writes its own context. All
+  // ranks can read it, and so can kernels of ranks on the same node (hmc_device.cuh). A barrier after set_context makes
+  // the bytes visible.
   static constexpr std::size_t context_bytes = std::size_t{64} << 10;
   /// Collective over the window's team, once per window. The context is zeroed.
   void open_context(Team& team);
   void set_context(std::uint64_t offset, const void* source, std::size_t bytes);
   void get_context(int rank, std::uint64_t offset, void* destination, std::size_t bytes) const;
 
-  /// The window as kernels see it (hmc_device.cuh). The kernels run on the device that holds this rank's part. If the
-  /// part is in host memory, they run on device number `device` of `type`. HMC registers host parts with the device.
+  /// A handle of the window for kernels (hmc_device.cuh). The kernels run on the device that holds this rank's part. If
+  /// the part is in host memory, they run on device `device` of `type`. HMC registers host parts with that device.
   ///  - Local. Valid until the window is closed.
-  ///  - Parts that the device can't access have a null address. The user context is included if it was opened before.
+  ///  - Parts that the device can't access have a null address. The user context is included if it is already open.
   ///  - Error{unsupported}: HMC has no device-side API for this type.
   ///  - Error{invalid_argument}: there is no device with this number.
   DeviceHandle device_handle(MemoryType type = MemoryType::NVIDIA_GPU, int device = 0);
 
   // ---- symmetric allocation inside the window
   /// Allocates `bytes` bytes at the same offset on every rank. Every rank makes the same calls of alloc and free in the
-  /// same order. The call is local: close() compares the ranks' calls. `align` is a power of two.
+  /// same order. The call is local. close() compares the calls of all ranks. `align` is a power of two.
   /// Error{out_of_memory} if no free range is large enough.
   std::uint64_t alloc(std::size_t bytes, std::size_t align = 64);
   /// Frees the allocation that starts at `offset`.
