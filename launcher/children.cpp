@@ -33,13 +33,13 @@ pid_t parent_of(int pid) {
 
 std::vector<pid_t> children_of_this_process() {
   std::vector<pid_t> found;
-  bool told = false;
+  bool readable = false;
   for_each_number_in("/proc/self/task", [&](int thread) {
     std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/children");
-    told |= file.is_open();
+    readable |= file.is_open();
     for (pid_t pid = 0; file >> pid;) found.push_back(pid);
   });
-  if (told) return found;
+  if (readable) return found;
   // A kernel without CONFIG_PROC_CHILDREN: check every process.
   const pid_t self = ::getpid();
   for_each_number_in("/proc", [&](int pid) {

@@ -26,10 +26,10 @@ std::string describe(const base::ActivityLine& line) {
   return text;
 }
 
-std::unique_ptr<bootstrap::StoreServer> open_store(const Plan& plan, const bootstrap::Secret& secret,
+std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bootstrap::Secret& secret,
                                                    Mailbox& mailbox) {
   const auto on_abort = [&mailbox](int rank, int exit_code, std::string text) {
-    mailbox.post({Letter::What::aborted, rank, exit_code, std::move(text)});
+    mailbox.post({SupervisorMessage::What::aborted, rank, exit_code, std::move(text)});
   };
   // All ranks are on this machine, so the store needs no other address.
   try {
@@ -43,7 +43,7 @@ std::unique_ptr<bootstrap::StoreServer> open_store(const Plan& plan, const boots
 
 }  // namespace
 
-Control::Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mailbox)
+ControlPlane::ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret, Mailbox& mailbox)
     : plan_(plan), store_(open_store(plan, secret, mailbox)) {
   const base::Deadline deadline = base::Deadline::after(start_limit);
   for (int node = 0; node < plan.options.nodes; ++node) {
@@ -54,13 +54,13 @@ Control::Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mai
   }
 }
 
-bootstrap::NodeAgent& Control::agent_of(int rank) const noexcept {
+bootstrap::NodeAgent& ControlPlane::agent_of(int rank) const noexcept {
   return *agents_[static_cast<std::size_t>(plan_.places[static_cast<std::size_t>(rank)].node)];
 }
 
-void Control::report_death(int rank, std::string_view cause) { agent_of(rank).report_death(rank, cause); }
+void ControlPlane::report_death(int rank, std::string_view cause) { agent_of(rank).report_death(rank, cause); }
 
-std::vector<int> Control::ranks_without_goodbye() const {
+std::vector<int> ControlPlane::ranks_without_goodbye() const {
   std::vector<int> all;
   for (const auto& agent : agents_) {
     const std::vector<int> ranks = agent->ranks_without_goodbye();
@@ -70,7 +70,7 @@ std::vector<int> Control::ranks_without_goodbye() const {
   return all;
 }
 
-Control::Seen Control::seen_of(int rank) const {
+ControlPlane::RankActivity ControlPlane::activity_of(int rank) const {
   const base::NodePage& page = agent_of(rank).page();
   for (int i = 0; i < page.capacity(); ++i) {
     const base::ActivityLine& line = page.activity(i);

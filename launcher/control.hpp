@@ -1,4 +1,4 @@
-// Control: the part of the job's control plane that hmcrun runs.
+// ControlPlane: the part of the job's control plane that hmcrun runs.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@ namespace hmc::launcher {
 
 /// One store, and one agent for each (emulated) node. Their threads post events to the mailbox, which must outlive
 /// this object.
-class Control {
+class ControlPlane {
  public:
   /// Throws hmc::Error.
-  Control(const Plan& plan, const bootstrap::Secret& secret, Mailbox& mailbox);
+  ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret, Mailbox& mailbox);
 
   std::string store_address() const { return store_->address(); }
   /// Reports that a rank has died: the current calls of the other ranks fail.
@@ -29,16 +29,16 @@ class Control {
   /// Ranks that joined the job and haven't closed it, in ascending order.
   std::vector<int> ranks_without_goodbye() const;
   /// A rank's activity line in the node page; pid 0 and no activity if the rank hasn't joined.
-  struct Seen {
+  struct RankActivity {
     pid_t pid = 0;
     std::string activity;  ///< "in allreduce number 5 for 1.9 s, waiting for rank 3"
   };
-  Seen seen_of(int rank) const;
+  RankActivity activity_of(int rank) const;
 
  private:
   bootstrap::NodeAgent& agent_of(int rank) const noexcept;
 
-  const Plan& plan_;
+  const JobPlan& plan_;
   std::unique_ptr<bootstrap::StoreServer> store_;
   std::vector<std::unique_ptr<bootstrap::NodeAgent>> agents_;  // indexed by node; destroyed before the store
 };

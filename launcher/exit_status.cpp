@@ -9,8 +9,8 @@
 namespace hmc::launcher {
 
 UsageError::UsageError(const std::string& text)
-    : Failure(exit_usage,
-              text + "\nusage: hmcrun -np N [options] program [arguments]   (hmcrun --help lists the options)") {}
+    : LaunchError(exit_usage,
+                  text + "\nusage: hmcrun -np N [options] program [arguments]   (hmcrun --help lists the options)") {}
 
 int status_of(int wait_status) noexcept {
   return WIFSIGNALED(wait_status) ? exit_signal_base + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);

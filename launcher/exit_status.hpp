@@ -14,9 +14,9 @@ inline constexpr int exit_not_found = 127;
 inline constexpr int exit_signal_base = 128;  ///< plus the signal's number
 
 /// hmcrun can't continue: what() is printed on stderr, `status` is the exit status.
-class Failure : public std::runtime_error {
+class LaunchError : public std::runtime_error {
  public:
-  Failure(int status, const std::string& text) : std::runtime_error(text), status_(status) {}
+  LaunchError(int status, const std::string& text) : std::runtime_error(text), status_(status) {}
   int status() const noexcept { return status_; }
 
  private:
@@ -24,7 +24,7 @@ class Failure : public std::runtime_error {
 };
 
 /// The command line is wrong: what() ends with the usage line.
-class UsageError : public Failure {
+class UsageError : public LaunchError {
  public:
   explicit UsageError(const std::string& text);
 };

@@ -20,12 +20,12 @@ namespace hmc::launcher {
 namespace {
 
 [[noreturn]] void fail(const char* what) {
-  throw Failure(exit_own_failure, fmt::format("{}: {}", what, std::strerror(errno)));
+  throw LaunchError(exit_own_failure, fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
 }  // namespace
 
-Keeper Keeper::start(const Plan& plan, JobStreams& streams, const Inherited& inherited, std::span<char> title_area) {
+Keeper Keeper::start(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, std::span<char> title_area) {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
   base::UniqueFd ours(ends[0]);
@@ -53,7 +53,7 @@ bool Keeper::send(const KeeperRequest& request) noexcept {
 void Keeper::launch(std::string_view store) {
   KeeperRequest request{};
   request.what = KeeperRequest::What::launch;
-  if (store.size() >= sizeof(request.store)) throw Failure(exit_own_failure, "the store's address is too long");
+  if (store.size() >= sizeof(request.store)) throw LaunchError(exit_own_failure, "the store's address is too long");
   std::memcpy(request.store, store.data(), store.size());
   send(request);  // next() reports the death of the keeper
 }

@@ -28,8 +28,8 @@ namespace hmc::launcher {
 class Keeper {
  public:
   /// Forks. `title_area` is the memory of main's argv. The keeper overwrites it with its own name, so that
-  /// "pkill -f hmcrun" doesn't match it. Throws Failure.
-  static Keeper start(const Plan& plan, JobStreams& streams, const Inherited& inherited, std::span<char> title_area);
+  /// "pkill -f hmcrun" doesn't match it. Throws LaunchError.
+  static Keeper start(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, std::span<char> title_area);
 
   /// Starts the ranks in order; stops at the first failure.
   void launch(std::string_view store);

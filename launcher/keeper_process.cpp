@@ -52,8 +52,8 @@ base::UniqueFd open_output_file(const std::string& path) noexcept {
 
 }  // namespace
 
-KeeperProcess::KeeperProcess(const Plan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket,
-                             std::span<char> title_area)
+KeeperProcess::KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inherited& inherited,
+                             base::UniqueFd socket, std::span<char> title_area)
     : plan_(plan),
       streams_(streams),
       inherited_(inherited),
@@ -75,7 +75,7 @@ void KeeperProcess::run() noexcept {
 
 void KeeperProcess::step() {
   pollfd fds[2] = {{socket_.get(), POLLIN, 0}, {child_events_.get(), POLLIN, 0}};
-  if (!hmcrun_lives_) fds[0].fd = -1;
+  if (!hmcrun_alive_) fds[0].fd = -1;
   ::poll(fds, 2, poll_ms());
   signalfd_siginfo info;
   while (::read(child_events_.get(), &info, sizeof(info)) > 0) {
@@ -83,14 +83,14 @@ void KeeperProcess::step() {
   if (fds[0].revents != 0) handle_messages();
   const bool childless = reap();
   if (stage_ == Stage::waiting) {
-    if (!hmcrun_lives_) ::_exit(0);
+    if (!hmcrun_alive_) ::_exit(0);
     return;
   }
   if (childless || (stage_ == Stage::killing && until_.expired())) {
-    tell({KeeperEvent::What::gone, -1, 0, childless ? 0 : static_cast<int>(children_of_this_process().size()), {}});
+    send({KeeperEvent::What::gone, -1, 0, childless ? 0 : static_cast<int>(children_of_this_process().size()), {}});
     ::_exit(0);
   }
-  if (stage_ == Stage::running && (living_ == 0 || !hmcrun_lives_)) begin_ending();
+  if (stage_ == Stage::running && (running_ == 0 || !hmcrun_alive_)) begin_ending();
   if (stage_ == Stage::ending && until_.expired()) begin_killing();
   if (stage_ == Stage::killing) kill_children();
 }
@@ -107,7 +107,7 @@ void KeeperProcess::handle_messages() {
     if (size == static_cast<ssize_t>(sizeof(request))) {
       handle(request);
     } else {
-      if (size >= 0 || (errno != EAGAIN && errno != EINTR)) hmcrun_lives_ = false;
+      if (size >= 0 || (errno != EAGAIN && errno != EINTR)) hmcrun_alive_ = false;
       return;
     }
   }
@@ -136,13 +136,13 @@ void KeeperProcess::launch(const char* store) {
     const SpawnResult result = launch_one(rank, argv, envp);
     if (result.error == 0) {
       ranks_[static_cast<std::size_t>(rank)] = result.pid;
-      ++living_;
-      tell({KeeperEvent::What::started, rank, result.pid, 0, {}});
+      ++running_;
+      send({KeeperEvent::What::started, rank, result.pid, 0, {}});
       continue;
     }
     KeeperEvent event{KeeperEvent::What::spawn_failed, rank, 0, result.error, {}};
     std::strncpy(event.step, result.step, sizeof(event.step) - 1);
-    tell(event);
+    send(event);
     break;
   }
   // Now only the ranks hold their ends of the streams, so a stream ends when its last holder exits.
@@ -195,8 +195,8 @@ bool KeeperProcess::reap() {
     const auto found = std::find(ranks_.begin(), ranks_.end(), pid);
     if (found == ranks_.end()) continue;  // an adopted orphan
     *found = 0;
-    --living_;
-    tell({KeeperEvent::What::ended, static_cast<int>(found - ranks_.begin()), pid, status, {}});
+    --running_;
+    send({KeeperEvent::What::ended, static_cast<int>(found - ranks_.begin()), pid, status, {}});
   }
 }
 
@@ -222,9 +222,9 @@ void KeeperProcess::kill_children() {
   for (const pid_t child : children_of_this_process()) ::kill(child, SIGKILL);
 }
 
-void KeeperProcess::tell(KeeperEvent event) noexcept {
-  if (!hmcrun_lives_) return;
-  if (::send(socket_.get(), &event, sizeof(event), MSG_NOSIGNAL) < 0 && errno != EINTR) hmcrun_lives_ = false;
+void KeeperProcess::send(KeeperEvent event) noexcept {
+  if (!hmcrun_alive_) return;
+  if (::send(socket_.get(), &event, sizeof(event), MSG_NOSIGNAL) < 0 && errno != EINTR) hmcrun_alive_ = false;
 }
 
 }  // namespace hmc::launcher

@@ -17,7 +17,7 @@ namespace hmc::launcher {
 /// One thread; never returns into hmcrun's code.
 class KeeperProcess {
  public:
-  KeeperProcess(const Plan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket,
+  KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket,
                 std::span<char> title_area);
   [[noreturn]] void run() noexcept;
 
@@ -41,17 +41,17 @@ class KeeperProcess {
   void begin_ending();
   void begin_killing() noexcept;
   void kill_children();
-  void tell(KeeperEvent event) noexcept;
+  void send(KeeperEvent event) noexcept;
 
-  const Plan& plan_;
+  const JobPlan& plan_;
   JobStreams& streams_;
   const Inherited& inherited_;
   base::UniqueFd socket_;
   base::UniqueFd child_events_;  ///< a signalfd of SIGCHLD
   Stage stage_ = Stage::waiting;
-  bool hmcrun_lives_ = true;
+  bool hmcrun_alive_ = true;
   std::vector<pid_t> ranks_;  ///< by rank; 0: not running
-  int living_ = 0;
+  int running_ = 0;
   base::Deadline until_ = base::Deadline::after({});
 };
 

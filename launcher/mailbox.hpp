@@ -9,7 +9,7 @@
 
 namespace hmc::launcher {
 
-struct Letter {
+struct SupervisorMessage {
   enum class What { aborted, output_done };
   What what;
   int rank = -1;
@@ -21,14 +21,14 @@ struct Letter {
 class Mailbox {
  public:
   Mailbox();
-  void post(Letter letter) noexcept;
-  int fd() const noexcept { return bell_.get(); }  ///< readable if letters may be available
-  std::vector<Letter> take();
+  void post(SupervisorMessage message) noexcept;
+  int fd() const noexcept { return bell_.get(); }  ///< readable if messages may be available
+  std::vector<SupervisorMessage> take();
 
  private:
   base::UniqueFd bell_;  // an eventfd
   std::mutex mutex_;
-  std::vector<Letter> letters_;
+  std::vector<SupervisorMessage> messages_;
 };
 
 }  // namespace hmc::launcher

@@ -14,10 +14,10 @@
 #include "launcher/exit_status.hpp"
 #include "launcher/keeper.hpp"
 #include "launcher/mailbox.hpp"
+#include "launcher/message.hpp"
 #include "launcher/options.hpp"
 #include "launcher/output_pump.hpp"
 #include "launcher/plan.hpp"
-#include "launcher/say.hpp"
 #include "launcher/streams.hpp"
 #include "launcher/supervisor.hpp"
 #include "launcher/terminal_input.hpp"
@@ -40,7 +40,7 @@ base::UniqueFd take_signals() {
   ::sigaddset(&blocked, SIGTTOU);
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   base::UniqueFd fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) throw Failure(exit_own_failure, "signalfd: no descriptor left (ulimit -n)");
+  if (!fd) throw LaunchError(exit_own_failure, "signalfd: no descriptor left (ulimit -n)");
   return fd;
 }
 
@@ -57,19 +57,19 @@ void print(const std::string& text) {
 
 /// An exception must not unwind into the pump's join, which waits for the end of the ranks' output. _exit closes the
 /// keeper's socket, which ends the job.
-int supervise(Keeper& keeper, Control& control, Supervisor& supervisor) {
+int supervise(Keeper& keeper, ControlPlane& control, Supervisor& supervisor) {
   try {
     keeper.launch(control.store_address());
     const int status = supervisor.run();
-    if (supervisor.in_a_hurry()) ::_exit(status);  // the pump may be blocked by a reader that doesn't read
+    if (supervisor.skips_output()) ::_exit(status);  // the pump may be blocked by a reader that doesn't read
     return status;
   } catch (const std::exception& error) {
-    say_text(error.what());
+    print_text(error.what());
     ::_exit(exit_own_failure);
   }
 }
 
-int run_job(Plan& plan, std::span<char> title) {
+int run_job(JobPlan& plan, std::span<char> title) {
   const Inherited inherited = Inherited::now();
   raise_descriptor_limit();
   const base::UniqueFd signals = take_signals();
@@ -81,7 +81,7 @@ int run_job(Plan& plan, std::span<char> title) {
 
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed output returns EPIPE
   Mailbox mailbox;
-  Control control(plan, secret, mailbox);
+  ControlPlane control(plan, secret, mailbox);
   const bool pumped = !streams.sources.empty();
   OutputPump pump(std::move(streams.sources), mailbox);
   Supervisor supervisor(plan, keeper, control, mailbox, signals.get(), TerminalInput(std::move(streams.terminal_feed)),
@@ -96,9 +96,9 @@ int run(int argc, char** argv) {
     print(options.print);
     return 0;
   }
-  Plan plan = make_plan(std::move(options), environ);
-  for (const std::string& warning : plan.warnings) say_text(warning);
-  if (plan.options.report_bindings) say_text(describe_bindings(plan));
+  JobPlan plan = make_plan(std::move(options), environ);
+  for (const std::string& warning : plan.warnings) print_text(warning);
+  if (plan.options.report_bindings) print_text(describe_bindings(plan));
   if (plan.options.dry_run) {
     print(describe_plan(plan));
     return 0;
@@ -113,15 +113,15 @@ int main(int argc, char** argv) {
   using namespace hmc::launcher;
   try {
     return run(argc, argv);
-  } catch (const Failure& failure) {
-    say_text(failure.what());
+  } catch (const LaunchError& failure) {
+    print_text(failure.what());
     return failure.status();
   } catch (const hmc::Error& error) {
-    say_text(error.what());
+    print_text(error.what());
   } catch (const std::bad_alloc&) {
-    say_text("no memory");
+    print_text("no memory");
   } catch (const std::exception& error) {
-    say_text(error.what());
+    print_text(error.what());
   }
   return exit_own_failure;
 }

@@ -28,7 +28,7 @@ struct Options {
 
 inline constexpr int most_ranks = 65536;
 
-/// Options end at the first word that isn't an option; all further words belong to the program. Throws Failure.
+/// Options end at the first word that isn't an option; all further words belong to the program. Throws LaunchError.
 Options parse_options(const std::vector<std::string>& words);
 
 }  // namespace hmc::launcher

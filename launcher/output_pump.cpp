@@ -9,7 +9,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "launcher/say.hpp"
+#include "launcher/message.hpp"
 #include "runtime/base/limits.hpp"
 
 namespace hmc::launcher {
@@ -69,7 +69,7 @@ void OutputPump::run(Mailbox& mailbox) {
     for (std::size_t i = 0; i < streams_.size(); ++i)
       if (fds[i].revents != 0) read_from(streams_[i]);
   }
-  mailbox.post({Letter::What::output_done, -1, 0, {}});
+  mailbox.post({SupervisorMessage::What::output_done, -1, 0, {}});
 }
 
 void OutputPump::read_from(Stream& stream) {
@@ -82,7 +82,7 @@ void OutputPump::read_from(Stream& stream) {
 
 void OutputPump::take(Stream& stream, const char* bytes, std::size_t size) {
   if (stream.source.file && !write_all(stream.source.file.get(), bytes, size)) {
-    say("--output-filename: rank {}: {}", stream.source.rank, std::strerror(errno));
+    print("--output-filename: rank {}: {}", stream.source.rank, std::strerror(errno));
     stream.source.file.reset();
   }
   out_.clear();
@@ -115,7 +115,7 @@ void OutputPump::put_out(Stream& stream, const std::string& lines) {
   bool& broken = broken_[stream.source.is_stderr ? 1 : 0];
   if (!broken && !write_all(stream.source.is_stderr ? STDERR_FILENO : STDOUT_FILENO, lines.data(), lines.size())) {
     broken = true;
-    if (errno != EPIPE) say("writing {}: {}", stream.source.is_stderr ? "stderr" : "stdout", std::strerror(errno));
+    if (errno != EPIPE) print("writing {}: {}", stream.source.is_stderr ? "stderr" : "stdout", std::strerror(errno));
   }
   // Close the rank's pipe, so that the rank's next write raises SIGPIPE, as it would without hmcrun.
   if (broken && !stream.source.file) stream.source.pipe.reset();

@@ -28,14 +28,14 @@ topology::CpuLayout load_layout() {
   try {
     return topology::load_cpu_layout();
   } catch (const Error& error) {
-    throw Failure(exit_own_failure, fmt::format("--bind-to: {}", error.what()));
+    throw LaunchError(exit_own_failure, fmt::format("--bind-to: {}", error.what()));
   }
 }
 
 }  // namespace
 
-Plan make_plan(Options options, const char* const* parent_environment) {
-  Plan plan;
+JobPlan make_plan(Options options, const char* const* parent_environment) {
+  JobPlan plan;
   plan.options = std::move(options);
   plan.common = common_environment(parent_environment, plan.options.env, plan.warnings);
   set(plan.common, "HMC_SIZE", std::to_string(plan.options.ranks));
@@ -53,7 +53,7 @@ Plan make_plan(Options options, const char* const* parent_environment) {
 
 std::string node_label(int node) { return fmt::format("node{}", node); }
 
-std::string describe_plan(const Plan& plan) {
+std::string describe_plan(const JobPlan& plan) {
   std::string command = quoted(plan.program);
   for (std::size_t i = 1; i < plan.options.command.size(); ++i)
     command.append(" ").append(quoted(plan.options.command[i]));
@@ -74,7 +74,7 @@ std::string describe_plan(const Plan& plan) {
   return text;
 }
 
-std::string describe_bindings(const Plan& plan) {
+std::string describe_bindings(const JobPlan& plan) {
   std::string text;
   for (int rank = 0; rank < plan.options.ranks; ++rank) {
     if (rank > 0) text += '\n';

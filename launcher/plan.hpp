@@ -1,4 +1,4 @@
-// Plan: all decisions that are made before a process is started.
+// JobPlan: all decisions that are made before a process is started.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace hmc::launcher {
 
-struct Plan {
+struct JobPlan {
   Options options;
   std::string program;  ///< the file that is executed
   Environment common;   ///< the variables common to all ranks; those that differ by rank are added later
@@ -21,15 +21,15 @@ struct Plan {
   std::vector<std::string> warnings;
 };
 
-/// Throws Failure, with 127 or 126 when the program can't be run.
-Plan make_plan(Options options, const char* const* parent_environment);
+/// Throws LaunchError, with 127 or 126 when the program can't be run.
+JobPlan make_plan(Options options, const char* const* parent_environment);
 
 /// HMC_NODE of the ranks on a node.
 std::string node_label(int node);
 
 /// The output of --dry-run.
-std::string describe_plan(const Plan& plan);
+std::string describe_plan(const JobPlan& plan);
 /// The output of --report-bindings: a line per rank.
-std::string describe_bindings(const Plan& plan);
+std::string describe_bindings(const JobPlan& plan);
 
 }  // namespace hmc::launcher

@@ -26,13 +26,13 @@ bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
 
 [[noreturn]] void fail(const std::string& file, int error) {
   const int status = is_missing(error) ? exit_not_found : exit_not_executable;
-  throw Failure(status, fmt::format("{}: {}", file, std::strerror(error)));
+  throw LaunchError(status, fmt::format("{}: {}", file, std::strerror(error)));
 }
 
 }  // namespace
 
 std::string find_program(const std::string& name, const std::string& path) {
-  if (name.empty()) throw Failure(exit_not_found, "the program's name is empty");
+  if (name.empty()) throw LaunchError(exit_not_found, "the program's name is empty");
   if (name.find('/') != std::string::npos) {
     if (const int error = refusal(name); error != 0) fail(name, error);
     return name;
@@ -52,8 +52,8 @@ std::string find_program(const std::string& name, const std::string& path) {
     begin = end + 1;
   }
   if (!refused.empty()) fail(refused, why);
-  throw Failure(exit_not_found,
-                fmt::format("{0}: not found in PATH ({1}); for a program in this folder give ./{0}", name, path));
+  throw LaunchError(exit_not_found,
+                    fmt::format("{0}: not found in PATH ({1}); for a program in this folder give ./{0}", name, path));
 }
 
 }  // namespace hmc::launcher

@@ -17,7 +17,7 @@ namespace hmc::launcher {
 namespace {
 
 [[noreturn]] void fail(const std::string& what) {
-  throw Failure(exit_own_failure, fmt::format("{}: {}", what, std::strerror(errno)));
+  throw LaunchError(exit_own_failure, fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
 std::pair<base::UniqueFd, base::UniqueFd> open_pipe() {
@@ -35,7 +35,7 @@ base::UniqueFd create_file(const std::string& path) {
 void create_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw Failure(exit_own_failure, fmt::format("--output-filename {}: {}", path, error.message()));
+  if (error) throw LaunchError(exit_own_failure, fmt::format("--output-filename {}: {}", path, error.message()));
 }
 
 /// One output of one rank: inherited, a file, a pipe, or a pipe whose bytes also go to a file.
@@ -101,10 +101,11 @@ void require_descriptors(int ranks, int nodes) {
   std::error_code error;
   for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) ++open;
   if (open + needed <= limit.rlim_cur) return;
-  throw Failure(exit_own_failure,
-                fmt::format("a job of {} ranks on {} nodes needs {} descriptors in hmcrun, which has {} open already; "
-                            "RLIMIT_NOFILE (ulimit -n) is {}: raise it to {}",
-                            ranks, nodes, needed, open, limit.rlim_cur, open + needed));
+  throw LaunchError(
+      exit_own_failure,
+      fmt::format("a job of {} ranks on {} nodes needs {} descriptors in hmcrun, which has {} open already; "
+                  "RLIMIT_NOFILE (ulimit -n) is {}: raise it to {}",
+                  ranks, nodes, needed, open, limit.rlim_cur, open + needed));
 }
 
 void fill_standard_descriptors() noexcept {

@@ -36,12 +36,12 @@ struct JobStreams {
   base::UniqueFd terminal_feed;  ///< hmcrun writes terminal input to it; empty unless stdin is a terminal
 };
 
-/// Creates the pipes, directories and files that the options require. Throws Failure.
+/// Creates the pipes, directories and files that the options require. Throws LaunchError.
 JobStreams open_streams(const Options& options);
 
 /// Raises the limit on open descriptors as far as allowed. The ranks get the inherited limit.
 void raise_descriptor_limit() noexcept;
-/// Throws Failure if the limit is too low for a job of this size.
+/// Throws LaunchError if the limit is too low for a job of this size.
 void require_descriptors(int ranks, int nodes);
 /// Opens /dev/null in place of a closed stdin, stdout or stderr. Otherwise the next opened file would get that
 /// descriptor number.

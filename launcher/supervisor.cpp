@@ -12,7 +12,7 @@
 
 #include "bootstrap/facts.hpp"
 #include "launcher/exit_status.hpp"
-#include "launcher/say.hpp"
+#include "launcher/message.hpp"
 
 namespace hmc::launcher {
 
@@ -38,7 +38,7 @@ bool is_stopped(pid_t pid) {
 
 }  // namespace
 
-Supervisor::Supervisor(const Plan& plan, Keeper& keeper, Control& control, Mailbox& mailbox, int signals,
+Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, Mailbox& mailbox, int signals,
                        TerminalInput input, bool output_pumped)
     : plan_(plan),
       keeper_(keeper),
@@ -52,10 +52,10 @@ Supervisor::Supervisor(const Plan& plan, Keeper& keeper, Control& control, Mailb
 }
 
 int Supervisor::run() {
-  while (!gone_ || blame_deadline_ || (!output_done_ && !hurry_)) wait_and_handle();
+  while (!gone_ || cause_deadline_ || (!output_done_ && !skips_output_)) wait_and_handle();
   if (!status_) {
     const std::vector<int> silent = control_.ranks_without_goodbye();
-    if (!silent.empty()) say("{} ended with status 0 but without Runtime::close", bootstrap::list_ranks(silent));
+    if (!silent.empty()) print("{} ended with status 0 but without Runtime::close", bootstrap::list_ranks(silent));
   }
   return status_.value_or(0);
 }
@@ -66,7 +66,7 @@ void Supervisor::wait_and_handle() {
   input_.add_polls(fds);
   ::poll(fds.data(), fds.size(), poll_ms());
   if (fds[1].revents != 0) handle_signals();
-  for (const Letter& letter : mailbox_.take()) handle(letter);
+  for (const SupervisorMessage& message : mailbox_.take()) handle(message);
   if (fds[0].revents != 0) handle_keeper();
   for (std::size_t i = own; i < fds.size(); ++i) input_.handle(fds[i]);
   handle_deadlines();
@@ -75,7 +75,7 @@ void Supervisor::wait_and_handle() {
 int Supervisor::poll_ms() const noexcept {
   int least = input_.poll_ms();
   for (const MaybeDeadline* deadline :
-       {&job_deadline_, &blame_deadline_, &term_deadline_, &kill_deadline_, &drain_deadline_}) {
+       {&job_deadline_, &cause_deadline_, &term_deadline_, &kill_deadline_, &drain_deadline_}) {
     if (*deadline) least = least < 0 ? (*deadline)->left_ms() : std::min(least, (*deadline)->left_ms());
   }
   return least;
@@ -87,12 +87,12 @@ void Supervisor::handle_deadlines() {
     deadline.reset();
     return true;
   };
-  if (passed(blame_deadline_)) blame(blamed_later_);
+  if (passed(cause_deadline_)) set_cause(possible_cause_);
   if (passed(job_deadline_) && !status_) timed_out();
   if (passed(term_deadline_)) send_term();
-  if (passed(drain_deadline_)) hurry_ = true;
+  if (passed(drain_deadline_)) skips_output_ = true;
   if (passed(kill_deadline_)) {
-    say("some ranks didn't end within {} s after TERM: killing them", term_to_kill.count());
+    print("some ranks didn't end within {} s after TERM: killing them", term_to_kill.count());
     keeper_.signal(SIGKILL);
   }
 }
@@ -113,7 +113,7 @@ void Supervisor::handle(const KeeperEvent& event) {
     case KeeperEvent::What::spawn_failed: spawn_failed(event); break;
     case KeeperEvent::What::ended: rank_ended(event); break;
     case KeeperEvent::What::gone:
-      if (event.value > 0) say("{} processes of the job didn't end after KILL", event.value);
+      if (event.value > 0) print("{} processes of the job didn't end after KILL", event.value);
       gone_ = true;
       keeper_.reap();
       job_deadline_.reset();
@@ -129,36 +129,36 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   const int rank = event.rank;
   at(rank).state = State::ended;
   at(rank).wait_status = event.value;
-  const base::Status news = control_.failure_known_to(rank);  // read before this rank's exit is recorded
+  const base::Status notice = control_.failure_known_to(rank);  // read before this rank's exit is recorded
   if (others_run()) control_.report_death(rank, fmt::format("rank {} {}", rank, describe_end(event.value)));
   const bool failed = status_of(event.value) != 0;
-  if (blame_deadline_ && rank == suspect_) return blame(failed ? rank : blamed_later_);
-  if (status_ || blame_deadline_ || !failed) return;
-  if (!may_be_a_consequence(rank, news)) return blame(rank);
-  blamed_later_ = rank;
-  blame_deadline_ = base::Deadline::after(blame_delay);
+  if (cause_deadline_ && rank == suspect_) return set_cause(failed ? rank : possible_cause_);
+  if (status_ || cause_deadline_ || !failed) return;
+  if (!may_be_a_consequence(rank, notice)) return set_cause(rank);
+  possible_cause_ = rank;
+  cause_deadline_ = base::Deadline::after(blame_delay);
 }
 
 /// If a rank dies or aborts, the others fail within a millisecond. Their exits may be seen here before that rank's exit
 /// or its abort message.
-bool Supervisor::may_be_a_consequence(int rank, const base::Status& news) {
+bool Supervisor::may_be_a_consequence(int rank, const base::Status& notice) {
   suspect_ = -1;
-  if (news.code == Code::aborted) return true;
-  if (news.code != Code::peer_failed || news.peer < 0 || news.peer == rank) return false;
-  suspect_ = news.peer;
+  if (notice.code == Code::aborted) return true;
+  if (notice.code != Code::peer_failed || notice.peer < 0 || notice.peer == rank) return false;
+  suspect_ = notice.peer;
   return at(suspect_).state == State::running;
 }
 
-void Supervisor::blame(int rank) {
-  blame_deadline_.reset();
+void Supervisor::set_cause(int rank) {
+  cause_deadline_.reset();
   if (status_) return;
   const int wait_status = at(rank).wait_status;
-  const base::Status news = control_.failure_known_to(rank);
-  if (news.code == Code::peer_failed && news.peer >= 0 && at(news.peer).state == State::ended &&
-      status_of(at(news.peer).wait_status) == 0)
-    say("{} ended with status 0 but without Runtime::close: the others treat it as failed", who(news.peer));
-  say("{} {}{}", who(rank), describe_end(wait_status), others_run() ? "; ending the others" : "");
-  end_job(status_of(wait_status), Term::after_the_news);
+  const base::Status notice = control_.failure_known_to(rank);
+  if (notice.code == Code::peer_failed && notice.peer >= 0 && at(notice.peer).state == State::ended &&
+      status_of(at(notice.peer).wait_status) == 0)
+    print("{} ended with status 0 but without Runtime::close: the others treat it as failed", name_of(notice.peer));
+  print("{} {}{}", name_of(rank), describe_end(wait_status), others_run() ? "; ending the others" : "");
+  end_job(status_of(wait_status), Term::after_the_notice);
 }
 
 bool Supervisor::others_run() const {
@@ -173,7 +173,7 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   const char* hint = "";
   if (exec && missing) hint = " (its loader, or the interpreter in its first line, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
-  say("rank {} can't be started: {}: {}: {}{}", event.rank, plan_.program, event.step, std::strerror(error), hint);
+  print("rank {} can't be started: {}: {}: {}{}", event.rank, plan_.program, event.step, std::strerror(error), hint);
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
 }
 
@@ -181,20 +181,20 @@ void Supervisor::keeper_lost() {
   gone_ = true;
   keeper_.end_orphans();
   if (status_) return;
-  say("the keeper process was killed: the job has ended");
+  print("the keeper process was killed: the job has ended");
   status_ = exit_signal_base + SIGKILL;
 }
 
 // ---- messages of other threads
 
-void Supervisor::handle(const Letter& letter) {
-  switch (letter.what) {
-    case Letter::What::aborted:
+void Supervisor::handle(const SupervisorMessage& message) {
+  switch (message.what) {
+    case SupervisorMessage::What::aborted:
       if (status_) break;
-      say("rank {} aborted the job{}{}", letter.rank, letter.text.empty() ? "" : ": ", letter.text);
-      end_job(letter.exit_code == 0 ? 1 : letter.exit_code, Term::after_the_news);
+      print("rank {} aborted the job{}{}", message.rank, message.text.empty() ? "" : ": ", message.text);
+      end_job(message.exit_code == 0 ? 1 : message.exit_code, Term::after_the_notice);
       break;
-    case Letter::What::output_done: output_done_ = true; break;
+    case SupervisorMessage::What::output_done: output_done_ = true; break;
   }
 }
 
@@ -211,14 +211,14 @@ void Supervisor::handle_signal(int signal) {
   const bool ends = signal != SIGUSR1 && signal != SIGUSR2;
   asked_to_end_ |= ends;
   if (gone_) {  // only the output isn't complete
-    hurry_ |= ends;
+    skips_output_ |= ends;
     if (ends && !status_) status_ = exit_signal_base + signal;
     return;
   }
   if (signal == SIGINT && ++interrupts_ == 2) {
-    say("interrupted twice: killing all ranks");
+    print("interrupted twice: killing all ranks");
     if (!status_) status_ = exit_signal_base + SIGINT;
-    hurry_ = true;
+    skips_output_ = true;
     keeper_.kill_all();
     return;
   }
@@ -237,14 +237,14 @@ void Supervisor::timed_out() {
   std::string text = fmt::format("--timeout: ending the job, which isn't complete after {:g} s; its ranks:",
                                  static_cast<double>(plan_.options.timeout->count()) * 1e-9);
   for (int rank = 0; rank < plan_.options.ranks; ++rank) text += "\n  " + describe(rank);
-  say_text(text);
+  print_text(text);
   asked_to_end_ = true;
   end_job(exit_timeout, Term::now);
 }
 
 void Supervisor::end_job(int status, Term term) {
   if (!status_) status_ = status;
-  blame_deadline_.reset();
+  cause_deadline_.reset();
   if (term == Term::now)
     send_term();
   else if (!kill_deadline_)
@@ -258,7 +258,7 @@ void Supervisor::send_term() {
   if (!kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);
 }
 
-std::string Supervisor::who(int rank) const {
+std::string Supervisor::name_of(int rank) const {
   return fmt::format("rank {} (pid {}, node {})", rank, at(rank).pid,
                      plan_.places[static_cast<std::size_t>(rank)].node);
 }
@@ -266,11 +266,11 @@ std::string Supervisor::who(int rank) const {
 std::string Supervisor::describe(int rank) const {
   const Rank& state = at(rank);
   if (state.state == State::waiting) return fmt::format("rank {}: not started", rank);
-  if (state.state == State::ended) return fmt::format("{}: {}", who(rank), describe_end(state.wait_status));
-  const Control::Seen seen = control_.seen_of(rank);
+  if (state.state == State::ended) return fmt::format("{}: {}", name_of(rank), describe_end(state.wait_status));
+  const ControlPlane::RankActivity seen = control_.activity_of(rank);
   // The started program may be a wrapper whose child is the rank.
   const bool stopped = is_stopped(state.pid) || (seen.pid > 0 && is_stopped(seen.pid));
-  return fmt::format("{}: {}{}{}", who(rank), stopped ? "stopped" : "running", seen.activity.empty() ? "" : ", ",
+  return fmt::format("{}: {}{}{}", name_of(rank), stopped ? "stopped" : "running", seen.activity.empty() ? "" : ", ",
                      seen.activity);
 }
 

@@ -22,12 +22,12 @@ namespace hmc::launcher {
 class Supervisor {
  public:
   /// `signals`: a signalfd. `output_pumped`: an output_done will be posted.
-  Supervisor(const Plan& plan, Keeper& keeper, Control& control, Mailbox& mailbox, int signals, TerminalInput input,
-             bool output_pumped);
+  Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, Mailbox& mailbox, int signals,
+             TerminalInput input, bool output_pumped);
   /// The exit status.
   int run();
   /// True after a second INT: don't wait for a slow reader of hmcrun's output.
-  bool in_a_hurry() const noexcept { return hurry_; }
+  bool skips_output() const noexcept { return skips_output_; }
 
  private:
   enum class State { waiting, running, ended };
@@ -43,45 +43,45 @@ class Supervisor {
   void handle_deadlines();
   void handle_keeper();
   void handle(const KeeperEvent& event);
-  void handle(const Letter& letter);
+  void handle(const SupervisorMessage& message);
   void handle_signals();
   void handle_signal(int signal);
 
   void rank_ended(const KeeperEvent& event);
-  bool may_be_a_consequence(int rank, const base::Status& news);
-  void blame(int rank);
+  bool may_be_a_consequence(int rank, const base::Status& notice);
+  void set_cause(int rank);
   bool others_run() const;
   void spawn_failed(const KeeperEvent& event);
   void keeper_lost();
   void timed_out();
   void stop_with_ranks();
 
-  enum class Term { now, after_the_news };
+  enum class Term { now, after_the_notice };
   /// Ends the job with this status: TERM, and KILL 5 s later.
   void end_job(int status, Term term);
   void send_term();
-  std::string who(int rank) const;
+  std::string name_of(int rank) const;
   std::string describe(int rank) const;
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
-  const Plan& plan_;
+  const JobPlan& plan_;
   Keeper& keeper_;
-  Control& control_;
+  ControlPlane& control_;
   Mailbox& mailbox_;
   int signals_;
   TerminalInput input_;
 
   std::vector<Rank> ranks_;
   std::optional<int> status_;  ///< the first cause
-  int blamed_later_ = -1;      ///< a failed rank, whose failure may be a consequence
+  int possible_cause_ = -1;    ///< a failed rank, whose failure may be a consequence
   int suspect_ = -1;           ///< the failure is a consequence of the end of this rank, or (-1) of an abort
   int interrupts_ = 0;
   bool gone_ = false;
   bool output_done_;
   bool asked_to_end_ = false;  ///< by a signal or by --timeout, not by a rank
-  bool hurry_ = false;
-  MaybeDeadline job_deadline_, blame_deadline_, term_deadline_, kill_deadline_, drain_deadline_;
+  bool skips_output_ = false;
+  MaybeDeadline job_deadline_, cause_deadline_, term_deadline_, kill_deadline_, drain_deadline_;
 };
 
 }  // namespace hmc::launcher

@@ -24,8 +24,8 @@ SharedFd duplicate(int fd) {
 
 }  // namespace
 
-NodeAgent::Agent::Agent(const Secret& secret, base::UniqueFd listener, Connection store, int job_size, Events events,
-                        int store_rank)
+NodeAgent::Agent::Agent(const Secret& secret, base::UniqueFd listener, ControlConnection store, int job_size,
+                        Events events, int store_rank)
     : job_size_(job_size),
       store_rank_(store_rank),
       events_(std::move(events)),
@@ -41,7 +41,7 @@ NodeAgent::Agent::~Agent() {
   loop_.stop();
   if (store_ == nullptr || !all_left()) return;
   // The goodbyes must arrive, so close only after the store has read them and has closed its end.
-  Connection& store = store_->connection;
+  ControlConnection& store = store_->connection;
   const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
   while (store.wants_write() && !store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
   store.finish();
@@ -55,7 +55,7 @@ void NodeAgent::Agent::report_death(int rank, std::string cause) {
     // The rank's goodbye may be unread in its socket.
     const auto found = ranks_.find(rank);
     if (found != ranks_.end() && found->second.peer != nullptr) loop_.drain(*found->second.peer);
-    lose(rank, cause, false);
+    rank_lost(rank, cause, false);
   });
 }
 
@@ -76,25 +76,25 @@ std::vector<int> NodeAgent::Agent::ranks_without_goodbye() {
   return answer->ranks;
 }
 
-void NodeAgent::Agent::on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) {
+void NodeAgent::Agent::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) {
   const bool good = &from == store_ ? dispatch_store(frame) : dispatch_rank(from, frame, fds);
   if (!good) loop_.drop(from);
 }
 
-void NodeAgent::Agent::on_end(Peer& peer) {
+void NodeAgent::Agent::on_end(ControlPeer& peer) {
   const std::string why = peer.connection.fault().empty() ? "" : ": " + peer.connection.fault();
   if (&peer == store_) {
     store_ = nullptr;
-    if (!all_left()) lose_store(why);
+    if (!all_left()) store_lost(why);
     return;
   }
   if (!peer.registered) return;
   ranks_[peer.rank].peer = nullptr;
-  lose(peer.rank,
-       peer.connection.lost_descriptors()
-           ? fmt::format("the node's agent closed the connection to rank {}{}", peer.rank, why)
-           : fmt::format("rank {} ended without Runtime::close{}", peer.rank, why),
-       true);
+  rank_lost(peer.rank,
+            peer.connection.lost_descriptors()
+                ? fmt::format("the node's agent closed the connection to rank {}{}", peer.rank, why)
+                : fmt::format("rank {} ended without Runtime::close{}", peer.rank, why),
+            true);
 }
 
 int NodeAgent::Agent::on_turn() {
@@ -119,11 +119,11 @@ void NodeAgent::Agent::flush_joins() {
 }
 
 void NodeAgent::Agent::send_round(LocalRound& round) {
-  tell_store(round.unsent);
+  send_to_store(round.unsent);
   round.unsent.entries.clear();
 }
 
-void NodeAgent::Agent::tell_ranks(MessageType type, const base::Bytes& payload) {
+void NodeAgent::Agent::send_to_ranks(MessageType type, const base::Bytes& payload) {
   for (auto& [rank, local] : ranks_) {
     if (local.peer != nullptr && !local.left) local.peer->connection.send_encoded(type, payload);
   }
@@ -133,15 +133,15 @@ bool NodeAgent::Agent::all_left() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& each) { return each.second.left; });
 }
 
-std::size_t NodeAgent::Agent::seat_of(int rank) const {
+std::size_t NodeAgent::Agent::local_index_of(int rank) const {
   return static_cast<std::size_t>(std::lower_bound(members_.begin(), members_.end(), rank) - members_.begin());
 }
 
-void NodeAgent::Agent::look_whether_over() {
+void NodeAgent::Agent::finish_if_all_left() {
   if (failure_ || (!members_.empty() && all_left())) over_.set();
 }
 
-void NodeAgent::Agent::lose(int rank, const std::string& cause, bool tell_events) {
+void NodeAgent::Agent::rank_lost(int rank, const std::string& cause, bool notify) {
   if (const auto found = ranks_.find(rank); found != ranks_.end() && found->second.left) return;
   if (!dead_.insert(rank).second) return;
   // The node page may already hold a failure, reported by this rank or by another rank of this node. That failure is
@@ -154,11 +154,11 @@ void NodeAgent::Agent::lose(int rank, const std::string& cause, bool tell_events
     notice.text = told;
   }
   fail(notice);
-  tell_store(Death(notice));
-  if (tell_events && events_.on_rank_lost) events_.on_rank_lost(rank, cause);
+  send_to_store(Death(notice));
+  if (notify && events_.on_rank_lost) events_.on_rank_lost(rank, cause);
 }
 
-void NodeAgent::Agent::lose_store(const std::string& why) {
+void NodeAgent::Agent::store_lost(const std::string& why) {
   if (store_rank_ < 0) return fail({Code::aborted, -1, 0, "the connection to the job's store (hmcrun) ended" + why});
   fail({Code::peer_failed, store_rank_, 0,
         fmt::format("rank {}, which ran the job's store, has ended{}", store_rank_, why)});
@@ -169,8 +169,8 @@ void NodeAgent::Agent::fail(const Notice& notice) {
   page_.raise_abort(notice.code, notice.rank, notice.text);
   if (failure_) return;  // the first cause is kept
   failure_.emplace(notice);
-  tell_ranks(MessageType::failure, encode(*failure_));
-  look_whether_over();
+  send_to_ranks(MessageType::failure, encode(*failure_));
+  finish_if_all_left();
 }
 
 // ---- from the store
@@ -179,29 +179,29 @@ bool NodeAgent::Agent::dispatch_store(const Frame& frame) {
   switch (frame.type) {
     case MessageType::table: {
       const auto table = decode<Table>(frame);
-      return table && know(*table);
+      return table && store_table(*table);
     }
     case MessageType::result: {
       const auto result = decode<Result>(frame);
       if (!result) return false;
       rounds_.erase(result->round);
-      tell_ranks(frame.type, frame.payload);
+      send_to_ranks(frame.type, frame.payload);
       return true;
     }
     case MessageType::round_failed: {
       const auto failed = decode<RoundFailed>(frame);
       if (!failed) return false;
       rounds_.erase(failed->round);
-      tell_ranks(frame.type, frame.payload);
+      send_to_ranks(frame.type, frame.payload);
       return true;
     }
     case MessageType::reply: {
       const auto reply = decode<Reply>(frame);
-      return reply && pass_on(reply->rank, frame.type, frame.payload);
+      return reply && forward(reply->rank, frame.type, frame.payload);
     }
     case MessageType::missing_reply: {
       const auto reply = decode<MissingReply>(frame);
-      return reply && pass_on(reply->rank, frame.type, frame.payload);
+      return reply && forward(reply->rank, frame.type, frame.payload);
     }
     case MessageType::failure: {
       const auto failure = decode<Failure>(frame);
@@ -216,15 +216,15 @@ bool NodeAgent::Agent::dispatch_store(const Frame& frame) {
   }
 }
 
-bool NodeAgent::Agent::know(const Table& table) {
+bool NodeAgent::Agent::store_table(const Table& table) {
   for (const auto& [rank, local] : ranks_) members_.push_back(rank);
   shares_.emplace(members_.size());
-  tell_ranks(MessageType::table, encode(table));
-  look_whether_over();
+  send_to_ranks(MessageType::table, encode(table));
+  finish_if_all_left();
   return true;
 }
 
-bool NodeAgent::Agent::pass_on(int rank, MessageType type, const base::Bytes& payload) {
+bool NodeAgent::Agent::forward(int rank, MessageType type, const base::Bytes& payload) {
   const auto found = ranks_.find(rank);
   if (found == ranks_.end()) return false;
   if (found->second.peer != nullptr) found->second.peer->connection.send_encoded(type, payload);
@@ -234,7 +234,7 @@ bool NodeAgent::Agent::pass_on(int rank, MessageType type, const base::Bytes& pa
 bool NodeAgent::Agent::refuse_rank(const Refusal& refusal) {
   const auto found = ranks_.find(refusal.rank);
   if (found == ranks_.end()) return false;
-  if (Peer* const peer = found->second.peer) {
+  if (ControlPeer* const peer = found->second.peer) {
     peer->connection.send(refusal);
     peer->registered = false;  // its end isn't a failure, because another process is the rank with this number
     loop_.drop(*peer);

@@ -17,7 +17,8 @@ namespace hmc::bootstrap {
 /// Only the loop's thread may access members other than the page and `over_`.
 class NodeAgent::Agent final : public PeerLoop::Handler {
  public:
-  Agent(const Secret& secret, base::UniqueFd listener, Connection store, int job_size, Events events, int store_rank);
+  Agent(const Secret& secret, base::UniqueFd listener, ControlConnection store, int job_size, Events events,
+        int store_rank);
   ~Agent() override;
 
   const base::NodePage& page() const noexcept { return page_; }
@@ -26,13 +27,13 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
   std::vector<int> ranks_without_goodbye();
 
   bool admits(int socket) override;
-  void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(Peer& peer) override;
+  void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(ControlPeer& peer) override;
   int on_turn() override;
 
  private:
-  struct Local {           // a rank of this node
-    Peer* peer = nullptr;  // null: its connection has ended
+  struct Local {                  // a rank of this node
+    ControlPeer* peer = nullptr;  // null: its connection has ended
     bool left = false;
   };
   struct LocalRound {  // this node's part of an allgather or barrier
@@ -42,41 +43,41 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
   };
 
   // from ranks; each returns false if the message violates the protocol
-  bool dispatch_rank(Peer& from, const Frame& frame, std::vector<base::UniqueFd>& fds);
-  bool take(Peer& from, Join message);
-  bool take(Peer& from, Contribution message);
-  bool take(Peer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds);
-  bool take(Peer& from, Publish message);
-  bool take(Peer& from, Lookup message);
-  bool take(Peer& from, MissingQuery message);
-  bool take(Peer& from, Abort message);
-  bool take(Peer& from, const Goodbye& message);
-  template <typename Message> bool take_as(Peer& from, const Frame& frame) {
+  bool dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds);
+  bool handle(ControlPeer& from, Join message);
+  bool handle(ControlPeer& from, Contribution message);
+  bool handle(ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds);
+  bool handle(ControlPeer& from, Publish message);
+  bool handle(ControlPeer& from, Lookup message);
+  bool handle(ControlPeer& from, MissingQuery message);
+  bool handle(ControlPeer& from, Abort message);
+  bool handle(ControlPeer& from, const Goodbye& message);
+  template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
     auto message = decode<Message>(frame);
-    return message && take(from, *std::move(message));
+    return message && handle(from, *std::move(message));
   }
 
   // from the store
   bool dispatch_store(const Frame& frame);
-  bool know(const Table& table);
-  bool pass_on(int rank, MessageType type, const base::Bytes& payload);
+  bool store_table(const Table& table);
+  bool forward(int rank, MessageType type, const base::Bytes& payload);
   bool refuse_rank(const Refusal& refusal);
 
-  template <typename Message> void tell_store(const Message& message) {
+  template <typename Message> void send_to_store(const Message& message) {
     flush_joins();  // the store must receive a rank's join before any other message about that rank
     if (store_ != nullptr) store_->connection.send(message);
   }
   void flush_joins();
-  void tell_ranks(MessageType type, const base::Bytes& payload);
+  void send_to_ranks(MessageType type, const base::Bytes& payload);
   void answer_share(std::uint64_t round);
   void fail_share(std::uint64_t round, int left);
   void send_round(LocalRound& round);
-  void lose(int rank, const std::string& cause, bool tell_events);
-  void lose_store(const std::string& why);
+  void rank_lost(int rank, const std::string& cause, bool notify);
+  void store_lost(const std::string& why);
   void fail(const Notice& notice);
-  void look_whether_over();
+  void finish_if_all_left();
   bool all_left() const;
-  std::size_t seat_of(int rank) const;
+  std::size_t local_index_of(int rank) const;
 
   int job_size_;
   int store_rank_;
@@ -84,7 +85,7 @@ class NodeAgent::Agent final : public PeerLoop::Handler {
   base::NodePage page_;
   SharedFd page_fd_;
   PeerLoop loop_;
-  Peer* store_ = nullptr;
+  ControlPeer* store_ = nullptr;
   std::map<int, Local> ranks_;
   std::vector<RankFacts> joining_;  // not yet sent to the store
   std::vector<int> members_;        // empty until the table has arrived

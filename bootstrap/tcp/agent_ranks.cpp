@@ -14,26 +14,26 @@ constexpr auto gather_for = std::chrono::milliseconds(20);
 
 }  // namespace
 
-bool NodeAgent::Agent::dispatch_rank(Peer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
-  if (!from.registered) return take_as<Join>(from, frame);
+bool NodeAgent::Agent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
+  if (!from.registered) return handle_as<Join>(from, frame);
   // Before the table has arrived the members are unknown, so contributions can't be gathered.
   const bool early = members_.empty();
   switch (frame.type) {
-    case MessageType::contribution: return !early && take_as<Contribution>(from, frame);
+    case MessageType::contribution: return !early && handle_as<Contribution>(from, frame);
     case MessageType::share_offer: {
       const auto message = decode<ShareOffer>(frame);
-      return !early && message && take(from, *message, fds);
+      return !early && message && handle(from, *message, fds);
     }
-    case MessageType::publish: return take_as<Publish>(from, frame);
-    case MessageType::lookup: return take_as<Lookup>(from, frame);
-    case MessageType::missing_query: return take_as<MissingQuery>(from, frame);
-    case MessageType::abort: return take_as<Abort>(from, frame);
-    case MessageType::goodbye: return take_as<Goodbye>(from, frame);
+    case MessageType::publish: return handle_as<Publish>(from, frame);
+    case MessageType::lookup: return handle_as<Lookup>(from, frame);
+    case MessageType::missing_query: return handle_as<MissingQuery>(from, frame);
+    case MessageType::abort: return handle_as<Abort>(from, frame);
+    case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     default: return false;
   }
 }
 
-bool NodeAgent::Agent::take(Peer& from, Join message) {
+bool NodeAgent::Agent::handle(ControlPeer& from, Join message) {
   const auto refuse = [&from](std::string text) {
     from.connection.send(Refusal({Code::invalid_config, -1, 0, std::move(text)}));
     return false;
@@ -59,7 +59,7 @@ bool NodeAgent::Agent::take(Peer& from, Join message) {
   return true;
 }
 
-bool NodeAgent::Agent::take(Peer& from, Contribution message) {
+bool NodeAgent::Agent::handle(ControlPeer& from, Contribution message) {
   if (message.entries.size() != 1 || message.entries.front().rank != from.rank) return false;
   const LocalRound fresh{{message.round, message.kind, {}}, 0, base::Deadline::after(gather_for)};
   LocalRound& round = rounds_.try_emplace(message.round, fresh).first->second;
@@ -74,10 +74,10 @@ bool NodeAgent::Agent::take(Peer& from, Contribution message) {
   return true;
 }
 
-bool NodeAgent::Agent::take(Peer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
-  if (fds.size() > 1 || !shares_->admits(seat_of(from.rank), message)) return false;
+bool NodeAgent::Agent::handle(ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
+  if (fds.size() > 1 || !shares_->admits(local_index_of(from.rank), message)) return false;
   SharedFd fd = fds.empty() ? nullptr : std::make_shared<base::UniqueFd>(std::move(fds.front()));
-  if (shares_->offer(seat_of(from.rank), message, std::move(fd))) {
+  if (shares_->offer(local_index_of(from.rank), message, std::move(fd))) {
     answer_share(message.round);
     return true;
   }
@@ -91,8 +91,8 @@ bool NodeAgent::Agent::take(Peer& from, const ShareOffer& message, std::vector<b
 }
 
 void NodeAgent::Agent::answer_share(std::uint64_t round) {
-  for (const std::size_t seat : shares_->seats(round)) {
-    Peer* const peer = ranks_[members_[seat]].peer;
+  for (const std::size_t seat : shares_->local_indexes(round)) {
+    ControlPeer* const peer = ranks_[members_[seat]].peer;
     if (peer == nullptr) continue;
     for (NodeShares::Part& part : shares_->answer(round, seat))
       peer->connection.send(part.message, std::move(part.fds));
@@ -103,22 +103,22 @@ void NodeAgent::Agent::answer_share(std::uint64_t round) {
 void NodeAgent::Agent::fail_share(std::uint64_t round, int left) {
   const RoundFailed failed{RoundFailed::Scope::node, round, Code::closed, left,
                            fmt::format("rank {} has left the job", left)};
-  tell_ranks(MessageType::round_failed, encode(failed));
+  send_to_ranks(MessageType::round_failed, encode(failed));
 }
 
-bool NodeAgent::Agent::take(Peer& from, Publish message) {
+bool NodeAgent::Agent::handle(ControlPeer& from, Publish message) {
   message.rank = from.rank;
-  tell_store(message);
+  send_to_store(message);
   return true;
 }
 
-bool NodeAgent::Agent::take(Peer& from, Lookup message) {
+bool NodeAgent::Agent::handle(ControlPeer& from, Lookup message) {
   message.rank = from.rank;
-  tell_store(message);
+  send_to_store(message);
   return true;
 }
 
-bool NodeAgent::Agent::take(Peer& from, MissingQuery message) {
+bool NodeAgent::Agent::handle(ControlPeer& from, MissingQuery message) {
   message.rank = from.rank;
   if (message.what == MissingQuery::What::share) {
     MissingReply reply{message.id, from.rank, {}};
@@ -132,24 +132,24 @@ bool NodeAgent::Agent::take(Peer& from, MissingQuery message) {
   for (auto& [number, round] : rounds_) {
     if (!round.unsent.entries.empty()) send_round(round);
   }
-  tell_store(message);
+  send_to_store(message);
   return true;
 }
 
-bool NodeAgent::Agent::take(Peer& from, Abort message) {
+bool NodeAgent::Agent::handle(ControlPeer& from, Abort message) {
   message.rank = from.rank;
-  tell_store(message);
+  send_to_store(message);
   fail(message);
   return true;
 }
 
-bool NodeAgent::Agent::take(Peer& from, const Goodbye& /*message*/) {
+bool NodeAgent::Agent::handle(ControlPeer& from, const Goodbye& /*message*/) {
   ranks_[from.rank].left = true;
-  tell_store(Goodbye{from.rank});
+  send_to_store(Goodbye{from.rank});
   if (shares_) {
-    for (const std::uint64_t round : shares_->rounds_without(seat_of(from.rank))) fail_share(round, from.rank);
+    for (const std::uint64_t round : shares_->rounds_without(local_index_of(from.rank))) fail_share(round, from.rank);
   }
-  look_whether_over();
+  finish_if_all_left();
   return true;
 }
 

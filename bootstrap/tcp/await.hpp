@@ -11,7 +11,7 @@
 namespace hmc::bootstrap {
 
 /// Sleeps until the connection is ready, at most for `timeout_ms`; then reads and writes.
-inline void move_or_sleep(Connection& connection, int timeout_ms) {
+inline void move_or_sleep(ControlConnection& connection, int timeout_ms) {
   pollfd wait{connection.fd(), POLLIN, 0};
   if (connection.stalled()) {
     timeout_ms = std::min(timeout_ms, 1);

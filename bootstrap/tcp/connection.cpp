@@ -26,7 +26,7 @@ Secret session_key(const Secret& secret, base::ByteView client_nonce, base::Byte
 
 }  // namespace
 
-Connection::Connection(base::UniqueFd socket, const Secret& secret, Side side)
+ControlConnection::ControlConnection(base::UniqueFd socket, const Secret& secret, Side side)
     : socket_(std::move(socket)), secret_(secret), side_(side), my_nonce_(random_bytes()) {
   if (side_ == Side::client) {
     sealer_.rekey(client_hello_key(secret_), Direction::to_server);
@@ -37,12 +37,12 @@ Connection::Connection(base::UniqueFd socket, const Secret& secret, Side side)
   }
 }
 
-void Connection::send_hello() {
+void ControlConnection::send_hello() {
   push(hello_type, base::Bytes(my_nonce_.begin(), my_nonce_.end()), {});
   write();
 }
 
-bool Connection::take_hello(const Frame& frame) {
+bool ControlConnection::receive_hello(const Frame& frame) {
   if (frame.payload.size() != my_nonce_.size()) return false;
   const bool client = side_ == Side::client;
   const base::ByteView theirs = frame.payload;
@@ -57,19 +57,19 @@ bool Connection::take_hello(const Frame& frame) {
   keyed_ = true;
   // The signature of the server's hello covers the client's nonce. A client's hello may be a replay; only its next
   // frame proves that it isn't.
-  proven_ = client;
+  authenticated_ = client;
   for (Waiting& each : waiting_) push(each.type, each.payload, std::move(each.fds));
   waiting_.clear();
   write();
   return true;
 }
 
-void Connection::push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
+void ControlConnection::push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
   base::Bytes bytes = sealer_.seal(type, payload, static_cast<std::uint16_t>(fds.size()));
   out_.push_back({std::move(bytes), 0, std::move(fds)});
 }
 
-void Connection::send_encoded(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
+void ControlConnection::send_encoded(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
   if (ended_) return;
   if (!keyed_) {
     waiting_.push_back({type, payload, std::move(fds)});
@@ -79,7 +79,7 @@ void Connection::send_encoded(MessageType type, const base::Bytes& payload, std:
   write();
 }
 
-void Connection::write() {
+void ControlConnection::write() {
   stalled_ = false;
   while (!out_.empty() && !ended_) {
     Outgoing& first = out_.front();
@@ -102,7 +102,7 @@ void Connection::write() {
   }
 }
 
-void Connection::read() {
+void ControlConnection::read() {
   std::array<std::byte, 65536> chunk;
   std::vector<base::UniqueFd> fds;
   constexpr int fair_share = 32;  // maximum number of reads before other connections are served
@@ -126,7 +126,7 @@ void Connection::read() {
   }
 }
 
-std::optional<Frame> Connection::next(std::vector<base::UniqueFd>& fds) {
+std::optional<Frame> ControlConnection::next(std::vector<base::UniqueFd>& fds) {
   for (;;) {
     std::optional<Frame> frame = opener_.next();
     if (!frame) {
@@ -138,11 +138,11 @@ std::optional<Frame> Connection::next(std::vector<base::UniqueFd>& fds) {
       return std::nullopt;
     }
     if (!keyed_) {
-      if (take_hello(*frame)) continue;
+      if (receive_hello(*frame)) continue;
       end("its hello is malformed");
       return std::nullopt;
     }
-    proven_ = true;
+    authenticated_ = true;
     for (int i = 0; i < frame->fds; ++i) {
       fds.push_back(std::move(fds_in_.front()));
       fds_in_.pop_front();
@@ -151,18 +151,18 @@ std::optional<Frame> Connection::next(std::vector<base::UniqueFd>& fds) {
   }
 }
 
-void Connection::end(std::string fault) {
+void ControlConnection::end(std::string fault) {
   ended_ = true;
   if (fault_.empty()) fault_ = std::move(fault);
 }
 
-void Connection::end_for_frame_fault() {
+void ControlConnection::end_for_frame_fault() {
   if (opener_.fault() != FrameFault::version) return end(name_of(opener_.fault()));
   // The hello contains this side's protocol version, which the peer can read without a key.
   if (side_ == Side::server && !keyed_) send_hello();
   end(fmt::format("it uses protocol version {}, this library uses {}", opener_.peer_version(), protocol_version));
 }
 
-void Connection::finish() noexcept { (void)::shutdown(socket_.get(), SHUT_WR); }
+void ControlConnection::finish() noexcept { (void)::shutdown(socket_.get(), SHUT_WR); }
 
 }  // namespace hmc::bootstrap

@@ -1,4 +1,4 @@
-// Connection: an authenticated, buffered, non-blocking connection.
+// ControlConnection: an authenticated, buffered, non-blocking connection.
 #pragma once
 
 #include <deque>
@@ -19,14 +19,14 @@ using SharedFd = std::shared_ptr<base::UniqueFd>;
 /// Both sides first exchange a hello with a nonce, signed with the job's secret. Later frames are signed with keys that
 /// are derived from the secret and both nonces; messages sent before that are queued. The store, the agents and the
 /// ranks use it; the caller polls. Owns the socket. One thread at a time.
-class Connection {
+class ControlConnection {
  public:
   enum class Side { client, server };
-  Connection(base::UniqueFd socket, const Secret& secret, Side side);
+  ControlConnection(base::UniqueFd socket, const Secret& secret, Side side);
 
   int fd() const noexcept { return socket_.get(); }
   /// True if the peer has proved in this session, not by a replay, that it has the secret.
-  bool proven() const noexcept { return proven_; }
+  bool authenticated() const noexcept { return authenticated_; }
 
   template <typename Message> void send(const Message& message, std::vector<SharedFd> fds = {}) {
     send_encoded(Message::type, encode(message), std::move(fds));
@@ -66,7 +66,7 @@ class Connection {
   };
 
   void send_hello();
-  bool take_hello(const Frame& frame);
+  bool receive_hello(const Frame& frame);
   void push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds);
   void end(std::string fault);
   void end_for_frame_fault();
@@ -78,7 +78,7 @@ class Connection {
   FrameSealer sealer_;
   FrameOpener opener_;
   bool keyed_ = false;
-  bool proven_ = false;
+  bool authenticated_ = false;
   bool stalled_ = false;
   bool ended_ = false;
   bool lost_descriptors_ = false;

@@ -49,7 +49,7 @@ void LocalSecret::serve() {
 Secret LocalSecret::fetch(const std::string& store, base::Deadline deadline) {
   do {
     base::UniqueFd socket;
-    if (connect_unix(name_for(store), socket) == Dial::connected) {
+    if (connect_unix(name_for(store), socket) == ConnectResult::connected) {
       if (peer_of(socket.get()).uid != ::geteuid()) {
         throw Error(Code::refused, "join",
                     fmt::format("a process of another user serves the secret for the store at {}", store),

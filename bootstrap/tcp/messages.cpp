@@ -164,16 +164,16 @@ RoundFailed RoundFailed::read(base::ByteReader& in) {
 
 void ShareOffer::write(base::ByteWriter& out) const {
   out.number(round).number(bytes).number(file_offset);
-  write_count(out, seats);
-  for (const std::uint32_t each : seats) out.number(each);
+  write_count(out, local_indexes);
+  for (const std::uint32_t each : local_indexes) out.number(each);
 }
 ShareOffer ShareOffer::read(base::ByteReader& in) {
   ShareOffer message;
   message.round = in.number<std::uint64_t>();
   message.bytes = in.number<std::uint64_t>();
   message.file_offset = in.number<std::uint64_t>();
-  message.seats.resize(read_count(in, 4));
-  for (std::uint32_t& each : message.seats) each = in.number<std::uint32_t>();
+  message.local_indexes.resize(read_count(in, 4));
+  for (std::uint32_t& each : message.local_indexes) each = in.number<std::uint32_t>();
   return message;
 }
 

@@ -131,7 +131,7 @@ struct ShareOffer {  // with the segment's memfd, if there is one
   std::uint64_t round = 0;
   std::uint64_t bytes = 0;
   std::uint64_t file_offset = 0;
-  std::vector<std::uint32_t> seats;  ///< the participants, ascending; empty: the whole node
+  std::vector<std::uint32_t> local_indexes;  ///< the participants, ascending; empty: the whole node
   void write(base::ByteWriter& out) const;
   static ShareOffer read(base::ByteReader& in);
 };

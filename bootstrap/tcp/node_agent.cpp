@@ -20,9 +20,9 @@ namespace {
               "is HMC_SECRET the same for every rank, and is HMC's version?");
 }
 
-Connection introduce(const Secret& secret, const std::string& store, std::string_view label, int job_size,
-                     base::Deadline deadline) {
-  Connection link(connect_tcp(store, deadline), secret, Connection::Side::client);
+ControlConnection introduce(const Secret& secret, const std::string& store, std::string_view label, int job_size,
+                            base::Deadline deadline) {
+  ControlConnection link(connect_tcp(store, deadline), secret, ControlConnection::Side::client);
   constexpr std::size_t longest_label = 200;
   link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
   std::vector<base::UniqueFd> fds;
@@ -44,7 +44,7 @@ std::unique_ptr<NodeAgent> NodeAgent::start(const Secret& secret, const std::str
                                             int job_size, Events events, base::Deadline deadline, int store_rank) {
   base::UniqueFd listener = listen_unix(socket_name(secret, node_label));
   if (!listener) return nullptr;
-  Connection link = introduce(secret, store, node_label, job_size, deadline);
+  ControlConnection link = introduce(secret, store, node_label, job_size, deadline);
   auto agent =
       std::make_unique<Agent>(secret, std::move(listener), std::move(link), job_size, std::move(events), store_rank);
   return std::unique_ptr<NodeAgent>(new NodeAgent(std::move(agent)));

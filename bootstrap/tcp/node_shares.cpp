@@ -6,39 +6,40 @@
 
 namespace hmc::bootstrap {
 
-/// The index of `seat` in `seats`; seats.size() if it doesn't participate.
+/// The index of `seat` in `local_indexes`; local_indexes.size() if it doesn't participate.
 std::size_t NodeShares::Round::place_of(std::size_t seat) const {
-  const auto found = std::lower_bound(seats.begin(), seats.end(), seat);
-  if (found == seats.end() || *found != seat) return seats.size();
-  return static_cast<std::size_t>(found - seats.begin());
+  const auto found = std::lower_bound(local_indexes.begin(), local_indexes.end(), seat);
+  if (found == local_indexes.end() || *found != seat) return local_indexes.size();
+  return static_cast<std::size_t>(found - local_indexes.begin());
 }
 
-std::vector<std::uint32_t> NodeShares::seats_of(const ShareOffer& offer) const {
-  if (!offer.seats.empty()) return offer.seats;
+std::vector<std::uint32_t> NodeShares::local_indexes_of(const ShareOffer& offer) const {
+  if (!offer.local_indexes.empty()) return offer.local_indexes;
   std::vector<std::uint32_t> all(members_);
   std::iota(all.begin(), all.end(), 0U);
   return all;
 }
 
 bool NodeShares::admits(std::size_t seat, const ShareOffer& offer) const {
-  const Round asked{seats_of(offer), {}, 0};
-  const bool ascending =
-      std::adjacent_find(asked.seats.begin(), asked.seats.end(), std::greater_equal<>()) == asked.seats.end();
-  if (!ascending || asked.seats.back() >= members_ || asked.place_of(seat) == asked.seats.size()) return false;
+  const Round asked{local_indexes_of(offer), {}, 0};
+  const bool ascending = std::adjacent_find(asked.local_indexes.begin(), asked.local_indexes.end(),
+                                            std::greater_equal<>()) == asked.local_indexes.end();
+  if (!ascending || asked.local_indexes.back() >= members_ || asked.place_of(seat) == asked.local_indexes.size())
+    return false;
   const auto found = rounds_.find(offer.round);
-  return found == rounds_.end() || found->second.seats == asked.seats;
+  return found == rounds_.end() || found->second.local_indexes == asked.local_indexes;
 }
 
 bool NodeShares::offer(std::size_t seat, const ShareOffer& offer, SharedFd fd) {
   Round& round = rounds_[offer.round];
-  if (round.seats.empty()) round.seats = seats_of(offer);
-  round.offers.resize(round.seats.size());
+  if (round.local_indexes.empty()) round.local_indexes = local_indexes_of(offer);
+  round.offers.resize(round.local_indexes.size());
   std::optional<Offered>& mine = round.offers[round.place_of(seat)];
   if (!mine) {
     mine = Offered{offer, std::move(fd)};
     ++round.arrived;
   }
-  return round.arrived == round.seats.size();
+  return round.arrived == round.local_indexes.size();
 }
 
 std::vector<NodeShares::Part> NodeShares::answer(std::uint64_t number, std::size_t seat) const {
@@ -61,21 +62,21 @@ std::vector<NodeShares::Part> NodeShares::answer(std::uint64_t number, std::size
 }
 
 std::vector<std::size_t> NodeShares::missing(std::uint64_t number) const {
-  std::vector<std::size_t> seats;
+  std::vector<std::size_t> local_indexes;
   const auto found = rounds_.find(number);
-  if (found == rounds_.end()) return seats;
+  if (found == rounds_.end()) return local_indexes;
   const Round& round = found->second;
-  for (std::size_t i = 0; i < round.seats.size(); ++i) {
-    if (!round.offers[i]) seats.push_back(round.seats[i]);
+  for (std::size_t i = 0; i < round.local_indexes.size(); ++i) {
+    if (!round.offers[i]) local_indexes.push_back(round.local_indexes[i]);
   }
-  return seats;
+  return local_indexes;
 }
 
 std::vector<std::uint64_t> NodeShares::rounds_without(std::size_t seat) const {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, round] : rounds_) {
     const std::size_t place = round.place_of(seat);
-    if (place < round.seats.size() && !round.offers[place]) numbers.push_back(number);
+    if (place < round.local_indexes.size() && !round.offers[place]) numbers.push_back(number);
   }
   return numbers;
 }

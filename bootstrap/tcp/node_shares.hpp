@@ -15,10 +15,11 @@ class NodeShares {
  public:
   explicit NodeShares(std::size_t members) : members_(members) {}
 
-  /// True if an offer is valid: the seats exist, include the sender's, and equal those of the round's other offers.
+  /// True if an offer is valid: the local_indexes exist, include the sender's, and equal those of the round's other
+  /// offers.
   bool admits(std::size_t seat, const ShareOffer& offer) const;
-  /// Only for admitted offers. Returns true when all seats have offered: the caller then calls answer() for each of
-  /// seats(), and finish().
+  /// Only for admitted offers. Returns true when all local_indexes have offered: the caller then calls answer() for
+  /// each of local_indexes(), and finish().
   bool offer(std::size_t seat, const ShareOffer& offer, SharedFd fd);
   /// A part of an answer: one message carries a limited number of descriptors.
   struct Part {
@@ -26,7 +27,7 @@ class NodeShares {
     std::vector<SharedFd> fds;
   };
   std::vector<Part> answer(std::uint64_t round, std::size_t seat) const;
-  const std::vector<std::uint32_t>& seats(std::uint64_t round) const { return rounds_.at(round).seats; }
+  const std::vector<std::uint32_t>& local_indexes(std::uint64_t round) const { return rounds_.at(round).local_indexes; }
   void finish(std::uint64_t round) { rounds_.erase(round); }
 
   std::vector<std::size_t> missing(std::uint64_t round) const;
@@ -39,12 +40,12 @@ class NodeShares {
     SharedFd fd;  // null: nothing to share
   };
   struct Round {
-    std::vector<std::uint32_t> seats;
-    std::vector<std::optional<Offered>> offers;  // of each of the seats
+    std::vector<std::uint32_t> local_indexes;
+    std::vector<std::optional<Offered>> offers;  // of each of the local_indexes
     std::size_t arrived = 0;
     std::size_t place_of(std::size_t seat) const;
   };
-  std::vector<std::uint32_t> seats_of(const ShareOffer& offer) const;
+  std::vector<std::uint32_t> local_indexes_of(const ShareOffer& offer) const;
   std::size_t members_;
   std::map<std::uint64_t, Round> rounds_;
 };

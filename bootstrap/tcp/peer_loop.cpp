@@ -30,8 +30,8 @@ PeerLoop::~PeerLoop() { stop(); }
 
 void PeerLoop::add_listener(base::UniqueFd listener) { listeners_.push_back(std::move(listener)); }
 
-Peer& PeerLoop::add(Connection connection) {
-  peers_.push_back(std::make_unique<Peer>(std::move(connection), base::Deadline::after(prove_within)));
+ControlPeer& PeerLoop::add(ControlConnection connection) {
+  peers_.push_back(std::make_unique<ControlPeer>(std::move(connection), base::Deadline::after(prove_within)));
   return *peers_.back();
 }
 
@@ -64,7 +64,8 @@ int PeerLoop::poll_timeout(int wanted_ms) const {
   if (exhausted_) wanted_ms = sooner(wanted_ms, 10);
   for (const auto& peer : peers_) {
     if (peer->connection.stalled()) wanted_ms = sooner(wanted_ms, 1);
-    if (!peer->connection.proven() || peer->dropped) wanted_ms = sooner(wanted_ms, peer->must_prove_by.left_ms());
+    if (!peer->connection.authenticated() || peer->dropped)
+      wanted_ms = sooner(wanted_ms, peer->authenticate_by.left_ms());
   }
   return wanted_ms;
 }
@@ -86,7 +87,7 @@ int PeerLoop::turn(int timeout_ms) {
     if (polled[1 + i].revents != 0) accept_from(listeners_[i].get());
   }
   for (std::size_t i = 0; i < known; ++i) {
-    Peer& peer = *peers_[i];
+    ControlPeer& peer = *peers_[i];
     const short happened = polled[1 + listeners + i].revents;
     if ((happened & (POLLOUT | POLLHUP | POLLERR)) != 0 || peer.connection.stalled()) peer.connection.write();
     if ((happened & (POLLIN | POLLHUP | POLLERR)) != 0) drain(peer);
@@ -96,12 +97,12 @@ int PeerLoop::turn(int timeout_ms) {
   return handler_.on_turn();
 }
 
-void PeerLoop::drop(Peer& peer) {
+void PeerLoop::drop(ControlPeer& peer) {
   peer.dropped = true;
-  peer.must_prove_by = base::Deadline::after(std::chrono::seconds(1));
+  peer.authenticate_by = base::Deadline::after(std::chrono::seconds(1));
 }
 
-void PeerLoop::drain(Peer& peer) {
+void PeerLoop::drain(ControlPeer& peer) {
   if (peer.dropped) return;
   peer.connection.read();
   std::vector<base::UniqueFd> fds;
@@ -117,12 +118,12 @@ void PeerLoop::accept_from(int listener) {
     base::UniqueFd socket = accept_one(listener, exhausted_);
     if (!socket) return;
     const auto unproven =
-        std::count_if(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer->connection.proven(); });
+        std::count_if(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer->connection.authenticated(); });
     if (static_cast<std::size_t>(unproven) >= most_unproven || !handler_.admits(socket.get())) {
-      strangers_.fetch_add(1, std::memory_order_relaxed);
+      unknown_connections_.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    add(Connection(std::move(socket), secret_, Connection::Side::server));
+    add(ControlConnection(std::move(socket), secret_, ControlConnection::Side::server));
   }
 }
 
@@ -137,10 +138,10 @@ void PeerLoop::run_tasks() {
   for (const auto& task : tasks) task();
 }
 
-bool PeerLoop::is_over(const Peer& peer) const {
+bool PeerLoop::is_over(const ControlPeer& peer) const {
   if (peer.connection.ended()) return true;
   if (peer.dropped && !peer.connection.wants_write()) return true;
-  return (peer.dropped || !peer.connection.proven()) && peer.must_prove_by.expired();
+  return (peer.dropped || !peer.connection.authenticated()) && peer.authenticate_by.expired();
 }
 
 void PeerLoop::sweep() {
@@ -149,12 +150,12 @@ void PeerLoop::sweep() {
       ++i;
       continue;
     }
-    const std::unique_ptr<Peer> gone = std::move(peers_[i]);
+    const std::unique_ptr<ControlPeer> gone = std::move(peers_[i]);
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (gone->connection.proven()) {
+    if (gone->connection.authenticated()) {
       handler_.on_end(*gone);
     } else {
-      strangers_.fetch_add(1, std::memory_order_relaxed);
+      unknown_connections_.fetch_add(1, std::memory_order_relaxed);
     }
   }
 }

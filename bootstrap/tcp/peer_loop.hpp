@@ -15,10 +15,11 @@
 namespace hmc::bootstrap {
 
 /// One connection of a loop. Only the loop's handler uses `rank` and `registered`.
-struct Peer {
-  Peer(Connection link, base::Deadline prove_by) : connection(std::move(link)), must_prove_by(prove_by) {}
-  Connection connection;
-  base::Deadline must_prove_by;
+struct ControlPeer {
+  ControlPeer(ControlConnection link, base::Deadline deadline)
+      : connection(std::move(link)), authenticate_by(deadline) {}
+  ControlConnection connection;
+  base::Deadline authenticate_by;
   bool registered = false;  ///< an agent at the store; a rank at its agent
   int rank = -1;            ///< at an agent: the connected rank
   int pid = 0;              ///< at the store: the agent's process
@@ -34,9 +35,9 @@ class PeerLoop {
     virtual ~Handler() = default;
     /// If it returns false, the socket is closed at once.
     virtual bool admits(int /*socket*/) { return true; }
-    virtual void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) = 0;
+    virtual void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) = 0;
     /// An authenticated peer's connection has ended. The peer is destroyed after this call.
-    virtual void on_end(Peer& peer) = 0;
+    virtual void on_end(ControlPeer& peer) = 0;
     /// Called after each turn. Returns the time in ms after which it needs another turn; -1: none.
     virtual int on_turn() { return -1; }
   };
@@ -47,20 +48,20 @@ class PeerLoop {
 
   void add_listener(base::UniqueFd listener);  ///< before start()
   /// Adds a connection that this side opened. Before start(), or on the loop's thread.
-  Peer& add(Connection connection);
+  ControlPeer& add(ControlConnection connection);
   void start(const char* thread_name);
   /// Runs `task` on the loop's thread. From any thread.
   void post(std::function<void()> task);
   /// Ends the thread after a last turn. Then the caller may access the peers.
   void stop();
 
-  std::vector<std::unique_ptr<Peer>>& peers() noexcept { return peers_; }
-  std::size_t strangers() const noexcept { return strangers_.load(std::memory_order_relaxed); }
+  std::vector<std::unique_ptr<ControlPeer>>& peers() noexcept { return peers_; }
+  std::size_t unknown_connections() const noexcept { return unknown_connections_.load(std::memory_order_relaxed); }
 
   /// Closes the connection when its unsent data is sent, or after a short time. The handler is called only for its end.
-  void drop(Peer& peer);
+  void drop(ControlPeer& peer);
   /// Reads all data that has arrived from this peer and passes it to the handler.
-  void drain(Peer& peer);
+  void drain(ControlPeer& peer);
 
  private:
   void run();
@@ -69,18 +70,18 @@ class PeerLoop {
   void accept_from(int listener);
   void run_tasks();
   void sweep();
-  bool is_over(const Peer& peer) const;
+  bool is_over(const ControlPeer& peer) const;
 
   Secret secret_;
   Handler& handler_;
   std::vector<base::UniqueFd> listeners_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<ControlPeer>> peers_;
   base::UniqueFd wake_;
   std::mutex mutex_;
   std::vector<std::function<void()>> tasks_;  // under mutex_
   std::atomic<bool> stopping_{false};
-  std::atomic<std::size_t> strangers_{0};  // relaxed: a count that orders nothing
-  bool exhausted_ = false;                 // no free descriptor for accept: don't poll the listeners for a short time
+  std::atomic<std::size_t> unknown_connections_{0};  // relaxed: a count that orders nothing
+  bool exhausted_ = false;  // no free descriptor for accept: don't poll the listeners for a short time
   std::thread thread_;
 };
 

@@ -64,7 +64,7 @@ RankClient::ShareRound RankClient::round_among(const std::vector<int>& members, 
   ShareRound among{number, {}, members.size()};
   for (const int member : members) {
     const auto seat = std::lower_bound(members_.begin(), members_.end(), member) - members_.begin();
-    among.seats.push_back(static_cast<std::uint32_t>(seat));
+    among.local_indexes.push_back(static_cast<std::uint32_t>(seat));
   }
   return among;
 }
@@ -84,7 +84,8 @@ void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, 
   if (fd >= 0) {
     base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!copy) {
-      send(ShareOffer{round.number, 0, 0, what.seats});  // without a descriptor, so that the other ranks don't wait
+      send(ShareOffer{round.number, 0, 0,
+                      what.local_indexes});  // without a descriptor, so that the other ranks don't wait
       throw_failure(
           Code::error, operation, mine_.rank, mine_.rank,
           fmt::format("rank {}: no descriptor is left for shared memory: {}", mine_.rank, base::descriptor_limit()),
@@ -103,7 +104,7 @@ void RankClient::offer(const ShareRound& round, const ShareOffer& what, int fd, 
 }
 
 std::vector<SharedSegment> RankClient::share(const ShareRound& round, const SharedSegment& mine, Deadline deadline) {
-  offer(round, {round.number, mine ? mine->bytes() : 0, mine ? mine->file_offset() : 0, round.seats},
+  offer(round, {round.number, mine ? mine->bytes() : 0, mine ? mine->file_offset() : 0, round.local_indexes},
         mine ? mine->fd() : -1, deadline);
   std::vector<SharedSegment> all;
   for (Received& each : received_) {
@@ -122,14 +123,14 @@ std::vector<SharedSegment> RankClient::share(const ShareRound& round, const Shar
 std::vector<base::UniqueFd> RankClient::pass(const std::vector<int>& members, std::uint64_t round,
                                              const base::UniqueFd& mine, Deadline deadline) {
   const ShareRound among = round_among(members, round);
-  offer(among, {round, 0, 0, among.seats}, mine.get(), deadline);
+  offer(among, {round, 0, 0, among.local_indexes}, mine.get(), deadline);
   std::vector<base::UniqueFd> all;
   for (Received& each : received_) all.push_back(std::move(each.fd));
   received_.clear();
   return all;
 }
 
-Reply RankClient::ask(const char* operation, std::uint64_t id, Deadline deadline) {
+Reply RankClient::request(const char* operation, std::uint64_t id, Deadline deadline) {
   const auto answered = [&] { return reply_ && reply_->id == id; };
   if (wait(operation, deadline, answered) == Outcome::ready) return *std::exchange(reply_, std::nullopt);
   Reply none;
@@ -147,7 +148,7 @@ void RankClient::publish(std::string_view key, base::ByteView value, Deadline de
   throw_if_over(operation);
   const std::uint64_t id = requests_++;
   send(Publish{id, mine_.rank, std::string(key), {value.begin(), value.end()}});
-  const Reply reply = ask(operation, id, deadline);
+  const Reply reply = request(operation, id, deadline);
   if (reply.code == Code::timeout) throw_failure(reply.code, operation, mine_.rank, -1, "the store doesn't answer");
   if (reply.code != Code::success)
     throw_failure(reply.code, operation, mine_.rank, -1, std::string(base::as_text(reply.value)));
@@ -160,7 +161,7 @@ base::Bytes RankClient::lookup(std::string_view key, Deadline deadline) {
   throw_if_over(operation);
   const std::uint64_t id = requests_++;
   send(Lookup{id, mine_.rank, std::string(key)});
-  Reply reply = ask(operation, id, deadline);
+  Reply reply = request(operation, id, deadline);
   if (reply.code == Code::timeout) {
     throw_failure(Code::not_found, operation, mine_.rank, -1,
                   fmt::format("the key '{}' wasn't published before the deadline", key));

@@ -20,7 +20,7 @@ RankClient::RankClient(base::UniqueFd socket, const Secret& secret, RankFacts mi
     : mine_(mine),
       job_size_(job_size),
       agent_pid_(peer_of(socket.get()).pid),
-      connection_(std::move(socket), secret, Connection::Side::client) {}
+      connection_(std::move(socket), secret, ControlConnection::Side::client) {}
 
 // ---- waiting
 
@@ -28,7 +28,7 @@ RankClient::Outcome RankClient::wait(const char* operation, Deadline deadline, c
   // The page's abort word may be set without a message, for example by a rank that calls abort.
   constexpr int look_again_ms = 20;
   for (;;) {
-    take_what_came();
+    read_messages();
     if (ready()) return Outcome::ready;
     throw_if_over(operation);
     if (deadline.expired()) return Outcome::expired;
@@ -46,7 +46,7 @@ void RankClient::sleep_on_socket(int timeout_ms) {
   (void)::poll(&wait, 1, timeout_ms);  // without the lock, because abort() may be called meanwhile
 }
 
-void RankClient::take_what_came() {
+void RankClient::read_messages() {
   std::vector<base::UniqueFd> fds;
   bool ended = false;
   for (;;) {
@@ -59,10 +59,10 @@ void RankClient::take_what_came() {
       ended = connection_.ended();
     }
     if (!frame) break;
-    take(*frame, std::move(fds));
+    handle(*frame, std::move(fds));
     fds.clear();
   }
-  if (ended) lose_agent();
+  if (ended) agent_lost();
 }
 
 void RankClient::throw_if_over(const char* operation) {
@@ -73,7 +73,7 @@ void RankClient::throw_if_over(const char* operation) {
 }
 
 /// The agent's process ended or closed this connection. This rank may be the only one that can report it to the node.
-void RankClient::lose_agent() {
+void RankClient::agent_lost() {
   if (left_ || refusal_ || failure_) return;
   const std::string why = connection_.fault().empty() ? "" : ": " + connection_.fault();
   if (!page_.segment()) {
@@ -112,10 +112,10 @@ void RankClient::report_missing(const char* operation, MissingQuery::What what, 
 
 // ---- incoming messages
 
-void RankClient::take(const Frame& frame, std::vector<base::UniqueFd> fds) {
+void RankClient::handle(const Frame& frame, std::vector<base::UniqueFd> fds) {
   switch (frame.type) {
     case MessageType::page:
-      if (auto page = decode<Page>(frame)) take_page(*page, std::move(fds));
+      if (auto page = decode<Page>(frame)) receive_page(*page, std::move(fds));
       return;
     case MessageType::table:
       if (auto table = decode<Table>(frame)) facts_ = std::move(table->ranks);
@@ -127,7 +127,7 @@ void RankClient::take(const Frame& frame, std::vector<base::UniqueFd> fds) {
       if (auto failed = decode<RoundFailed>(frame)) round_failed_ = std::move(failed);
       return;
     case MessageType::share_result:
-      if (auto result = decode<ShareResult>(frame)) take_share(*result, std::move(fds));
+      if (auto result = decode<ShareResult>(frame)) receive_share(*result, std::move(fds));
       return;
     case MessageType::reply:
       if (auto reply = decode<Reply>(frame)) reply_ = std::move(reply);
@@ -135,11 +135,11 @@ void RankClient::take(const Frame& frame, std::vector<base::UniqueFd> fds) {
     case MessageType::missing_reply:
       if (auto missing = decode<MissingReply>(frame)) missing_ = std::move(missing);
       return;
-    default: take_ending(frame);
+    default: receive_end(frame);
   }
 }
 
-void RankClient::take_ending(const Frame& frame) {
+void RankClient::receive_end(const Frame& frame) {
   if (auto refusal = decode<Refusal>(frame)) refusal_ = std::move(refusal);
   if (auto failure = decode<Failure>(frame)) {
     if (page_.segment()) page_.raise_abort(failure->code, failure->rank, failure->text);
@@ -147,13 +147,13 @@ void RankClient::take_ending(const Frame& frame) {
   }
 }
 
-void RankClient::take_page(const Page& page, std::vector<base::UniqueFd> fds) {
+void RankClient::receive_page(const Page& page, std::vector<base::UniqueFd> fds) {
   if (fds.size() != 1) return;
   page_ = base::NodePage::adopt(base::Segment::map(std::move(fds.front()), base::NodePage::bytes_for(job_size_)),
                                 page.nonce);
 }
 
-void RankClient::take_share(const ShareResult& result, std::vector<base::UniqueFd> fds) {
+void RankClient::receive_share(const ShareResult& result, std::vector<base::UniqueFd> fds) {
   if (result.round != share_round_) return;  // result of a share that timed out
   std::size_t next = 0;
   for (const ShareResult::Item& each : result.items) {
@@ -193,7 +193,7 @@ void RankClient::abort(int exit_code, std::string_view text) noexcept {
   }
 }
 
-void RankClient::say_goodbye() noexcept try {
+void RankClient::send_goodbye() noexcept try {
   if (left_.exchange(true)) return;
   send(Goodbye{mine_.rank});
   flush(Deadline::after(std::chrono::seconds(1)));

@@ -15,7 +15,7 @@
 namespace hmc::bootstrap {
 
 /// Sends requests, and waits for each answer until the deadline, an abort, or the end of the agent.
-/// One thread at a time, except abort() and say_goodbye().
+/// One thread at a time, except abort() and send_goodbye().
 class RankClient {
  public:
   RankClient(base::UniqueFd socket, const Secret& secret, RankFacts mine, int job_size);
@@ -41,14 +41,14 @@ class RankClient {
   base::Bytes lookup(std::string_view key, base::Deadline deadline);
 
   void abort(int exit_code, std::string_view text) noexcept;
-  void say_goodbye() noexcept;
+  void send_goodbye() noexcept;
   bool joined() const noexcept { return !facts_.empty(); }
 
  private:
   enum class Outcome { ready, expired };
   struct ShareRound {
     std::uint64_t number = 0;
-    std::vector<std::uint32_t> seats;  // empty: the whole node
+    std::vector<std::uint32_t> local_indexes;  // empty: the whole node
     std::size_t members = 0;
   };
   using Ready = std::function<bool()>;
@@ -56,18 +56,18 @@ class RankClient {
   Outcome wait(const char* operation, base::Deadline deadline, const Ready& ready);
   void throw_if_over(const char* operation);
   void throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round);
-  void take_what_came();
-  void take(const Frame& frame, std::vector<base::UniqueFd> fds);
-  void take_page(const Page& page, std::vector<base::UniqueFd> fds);
-  void take_share(const ShareResult& result, std::vector<base::UniqueFd> fds);
-  void take_ending(const Frame& frame);
+  void read_messages();
+  void handle(const Frame& frame, std::vector<base::UniqueFd> fds);
+  void receive_page(const Page& page, std::vector<base::UniqueFd> fds);
+  void receive_share(const ShareResult& result, std::vector<base::UniqueFd> fds);
+  void receive_end(const Frame& frame);
   ShareRound round_among(const std::vector<int>& members, std::uint64_t number) const;
   void offer(const ShareRound& round, const ShareOffer& what, int fd, base::Deadline deadline);
   std::vector<std::shared_ptr<base::Segment>> share(const ShareRound& round, const std::shared_ptr<base::Segment>& mine,
                                                     base::Deadline deadline);
-  void lose_agent();
+  void agent_lost();
   [[noreturn]] void report_missing(const char* operation, MissingQuery::What what, std::uint64_t round);
-  Reply ask(const char* operation, std::uint64_t id, base::Deadline deadline);
+  Reply request(const char* operation, std::uint64_t id, base::Deadline deadline);
   void flush(base::Deadline deadline);
   void sleep_on_socket(int timeout_ms);
   template <typename Message> void send(const Message& message, std::vector<SharedFd> fds = {}) {
@@ -84,7 +84,7 @@ class RankClient {
   int job_size_;
   int agent_pid_;
   std::mutex mutex_;  // connection_: abort may be called from any thread
-  Connection connection_;
+  ControlConnection connection_;
 
   base::NodePage page_;
   std::vector<RankFacts> facts_;

@@ -53,24 +53,24 @@ base::UniqueFd listen_unix(std::string_view name) {
   return socket;
 }
 
-Dial connect_unix(std::string_view name, base::UniqueFd& out) {
+ConnectResult connect_unix(std::string_view name, base::UniqueFd& out) {
   base::UniqueFd socket = unix_socket();
   socklen_t length = 0;
   const sockaddr_un address = abstract_name(name, length);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0) {
     out = std::move(socket);
-    return Dial::connected;
+    return ConnectResult::connected;
   }
-  if (errno == ECONNREFUSED || errno == ENOENT) return Dial::nobody;
-  if (errno == EAGAIN || errno == EINTR) return Dial::busy;
+  if (errno == ECONNREFUSED || errno == ENOENT) return ConnectResult::refused;
+  if (errno == EAGAIN || errno == EINTR) return ConnectResult::busy;
   throw Error(Code::error, "connect", fmt::format("the node's socket: {}", std::strerror(errno)));
 }
 
 PeerIdentity peer_of(int socket) noexcept {
-  ucred who{};
-  socklen_t length = sizeof who;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) return {};
-  return {who.uid, who.pid};
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return {};
+  return {credentials.uid, credentials.pid};
 }
 
 base::UniqueFd accept_one(int listener, bool& exhausted) noexcept {

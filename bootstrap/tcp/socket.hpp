@@ -30,8 +30,8 @@ void tune_tcp(int socket) noexcept;
 // ---- Unix sockets in the abstract namespace, without a file
 /// Returns an empty descriptor if the name is in use. Throws Error for other failures.
 base::UniqueFd listen_unix(std::string_view name);
-enum class Dial { connected, nobody, busy };  ///< busy: the listener's queue is full
-Dial connect_unix(std::string_view name, base::UniqueFd& out);
+enum class ConnectResult { connected, refused, busy };  ///< busy: the listener's queue is full
+ConnectResult connect_unix(std::string_view name, base::UniqueFd& out);
 
 struct PeerIdentity {
   uid_t uid = static_cast<uid_t>(-1);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 
 #include <hmc/error.hpp>
@@ -17,7 +16,7 @@
 
 namespace hmc::bootstrap {
 
-/// Only the loop's thread may access members other than the atomics and `over_`.
+/// Only the loop's thread may access members other than `over_`.
 class StoreServer::Server final : public PeerLoop::Handler {
  public:
   Server(const Secret& secret, int job_size, const std::string& bind, Events events)
@@ -35,38 +34,34 @@ class StoreServer::Server final : public PeerLoop::Handler {
   ~Server() override { loop_.stop(); }
 
   const std::string& address() const noexcept { return address_; }
-  std::size_t strangers() const noexcept { return loop_.strangers(); }
-  std::size_t connections() const noexcept { return nodes_.load(std::memory_order_relaxed); }
-  void announce_failure(int rank, std::string text) {
-    loop_.post([this, rank, text = std::move(text)] { fail({Code::peer_failed, rank, 0, text}); });
-  }
+  std::size_t unknown_connections() const noexcept { return loop_.unknown_connections(); }
   bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
 
-  void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(Peer& peer) override;
+  void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(ControlPeer& peer) override;
 
  private:
   // Each returns false if the message violates the protocol.
-  bool take(Peer& from, const NodeHello& message);
-  bool take(Peer& from, const Join& message);
-  bool take(Peer& from, const Contribution& message);
-  bool take(Peer& from, const Publish& message);
-  bool take(Peer& from, const Lookup& message);
-  bool take(Peer& from, const MissingQuery& message);
-  bool take(Peer& from, const Abort& message);
-  bool take(Peer& from, const Death& message);
-  bool take(Peer& from, const Goodbye& message);
-  template <typename Message> bool take_as(Peer& from, const Frame& frame) {
+  bool handle(ControlPeer& from, const NodeHello& message);
+  bool handle(ControlPeer& from, const Join& message);
+  bool handle(ControlPeer& from, const Contribution& message);
+  bool handle(ControlPeer& from, const Publish& message);
+  bool handle(ControlPeer& from, const Lookup& message);
+  bool handle(ControlPeer& from, const MissingQuery& message);
+  bool handle(ControlPeer& from, const Abort& message);
+  bool handle(ControlPeer& from, const Death& message);
+  bool handle(ControlPeer& from, const Goodbye& message);
+  template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
     const auto message = decode<Message>(frame);
-    return message && take(from, *message);
+    return message && handle(from, *message);
   }
-  bool dispatch(Peer& from, const Frame& frame);
+  bool dispatch(ControlPeer& from, const Frame& frame);
 
   bool in_job(int rank) const noexcept { return rank >= 0 && rank < size_; }
-  bool lives_at(int rank, const Peer& peer) const noexcept { return in_job(rank) && home(rank) == &peer; }
-  Peer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
+  bool lives_at(int rank, const ControlPeer& peer) const noexcept { return in_job(rank) && home(rank) == &peer; }
+  ControlPeer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
 
-  template <typename Message> void tell_all(const Message& message) {
+  template <typename Message> void send_to_all(const Message& message) {
     const base::Bytes payload = encode(message);
     for (const auto& peer : loop_.peers()) {
       if (peer->registered) peer->connection.send_encoded(Message::type, payload);
@@ -79,9 +74,8 @@ class StoreServer::Server final : public PeerLoop::Handler {
   int size_;
   Events events_;
   std::string address_;
-  std::atomic<std::size_t> nodes_{0};  // relaxed: a count that orders nothing
-  std::vector<RankFacts> facts_;       // rank -1: hasn't joined
-  std::vector<Peer*> homes_;           // by rank: its node's agent
+  std::vector<RankFacts> facts_;     // rank -1: hasn't joined
+  std::vector<ControlPeer*> homes_;  // by rank: its node's agent
   int joined_ = 0;
   std::int32_t registrations_ = 0;
   StoreRounds rounds_;
@@ -91,26 +85,26 @@ class StoreServer::Server final : public PeerLoop::Handler {
   PeerLoop loop_;  // last: its thread uses the other members
 };
 
-bool StoreServer::Server::dispatch(Peer& from, const Frame& frame) {
-  if (!from.registered) return take_as<NodeHello>(from, frame);
+bool StoreServer::Server::dispatch(ControlPeer& from, const Frame& frame) {
+  if (!from.registered) return handle_as<NodeHello>(from, frame);
   switch (frame.type) {
-    case MessageType::join: return take_as<Join>(from, frame);
-    case MessageType::contribution: return take_as<Contribution>(from, frame);
-    case MessageType::publish: return take_as<Publish>(from, frame);
-    case MessageType::lookup: return take_as<Lookup>(from, frame);
-    case MessageType::missing_query: return take_as<MissingQuery>(from, frame);
-    case MessageType::abort: return take_as<Abort>(from, frame);
-    case MessageType::death: return take_as<Death>(from, frame);
-    case MessageType::goodbye: return take_as<Goodbye>(from, frame);
+    case MessageType::join: return handle_as<Join>(from, frame);
+    case MessageType::contribution: return handle_as<Contribution>(from, frame);
+    case MessageType::publish: return handle_as<Publish>(from, frame);
+    case MessageType::lookup: return handle_as<Lookup>(from, frame);
+    case MessageType::missing_query: return handle_as<MissingQuery>(from, frame);
+    case MessageType::abort: return handle_as<Abort>(from, frame);
+    case MessageType::death: return handle_as<Death>(from, frame);
+    case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     default: return false;
   }
 }
 
-void StoreServer::Server::on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> /*fds*/) {
+void StoreServer::Server::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> /*fds*/) {
   if (!dispatch(from, frame)) loop_.drop(from);
 }
 
-bool StoreServer::Server::take(Peer& from, const NodeHello& message) {
+bool StoreServer::Server::handle(ControlPeer& from, const NodeHello& message) {
   if (message.job_size != size_) {
     from.connection.send(Refusal(
         {Code::invalid_config, -1, 0,
@@ -120,13 +114,12 @@ bool StoreServer::Server::take(Peer& from, const NodeHello& message) {
   from.registered = true;
   from.rank = registrations_++;  // the node's provisional number
   from.pid = message.pid;
-  nodes_.fetch_add(1, std::memory_order_relaxed);
   from.connection.send(Welcome{});
   if (failure_) from.connection.send(*failure_);
   return true;
 }
 
-bool StoreServer::Server::take(Peer& from, const Join& message) {
+bool StoreServer::Server::handle(ControlPeer& from, const Join& message) {
   for (const RankFacts& each : message.ranks) {
     if (!in_job(each.rank)) return false;
     const auto index = static_cast<std::size_t>(each.rank);
@@ -146,38 +139,38 @@ bool StoreServer::Server::take(Peer& from, const Join& message) {
 
 void StoreServer::Server::welcome_everybody() {
   number_nodes(facts_);
-  tell_all(Table{facts_});
+  send_to_all(Table{facts_});
 }
 
-bool StoreServer::Server::take(Peer& from, const Contribution& message) {
+bool StoreServer::Server::handle(ControlPeer& from, const Contribution& message) {
   for (const Contribution::Entry& each : message.entries) {
     if (!lives_at(each.rank, from)) return false;
   }
   const StoreRounds::Outcome outcome = rounds_.contribute(message);
-  if (const auto* const result = std::get_if<Result>(&outcome)) tell_all(*result);
-  if (const auto* const failed = std::get_if<RoundFailed>(&outcome)) tell_all(*failed);
+  if (const auto* const result = std::get_if<Result>(&outcome)) send_to_all(*result);
+  if (const auto* const failed = std::get_if<RoundFailed>(&outcome)) send_to_all(*failed);
   return true;
 }
 
 void StoreServer::Server::tell_homes(const std::vector<Reply>& replies) {
   for (const Reply& each : replies) {
-    if (Peer* const agent = home(each.rank)) agent->connection.send(each);
+    if (ControlPeer* const agent = home(each.rank)) agent->connection.send(each);
   }
 }
 
-bool StoreServer::Server::take(Peer& from, const Publish& message) {
+bool StoreServer::Server::handle(ControlPeer& from, const Publish& message) {
   if (!lives_at(message.rank, from)) return false;
   tell_homes(keys_.publish(message));
   return true;
 }
 
-bool StoreServer::Server::take(Peer& from, const Lookup& message) {
+bool StoreServer::Server::handle(ControlPeer& from, const Lookup& message) {
   if (!lives_at(message.rank, from)) return false;
   tell_homes(keys_.lookup(message));
   return true;
 }
 
-bool StoreServer::Server::take(Peer& from, const MissingQuery& message) {
+bool StoreServer::Server::handle(ControlPeer& from, const MissingQuery& message) {
   if (!lives_at(message.rank, from)) return false;
   MissingReply reply{message.id, message.rank, {}};
   if (message.what == MissingQuery::What::join) {
@@ -191,31 +184,30 @@ bool StoreServer::Server::take(Peer& from, const MissingQuery& message) {
   return true;
 }
 
-bool StoreServer::Server::take(Peer& from, const Abort& message) {
+bool StoreServer::Server::handle(ControlPeer& from, const Abort& message) {
   if (!lives_at(message.rank, from)) return false;
   if (!failure_ && events_.on_abort) events_.on_abort(message.rank, message.exit_code, message.text);
   fail(message);
   return true;
 }
 
-bool StoreServer::Server::take(Peer& /*from*/, const Death& message) {
+bool StoreServer::Server::handle(ControlPeer& /*from*/, const Death& message) {
   // The rank may have exited before it joined; then its node is unknown.
   if (!in_job(message.rank)) return false;
   if (!rounds_.has_left(message.rank)) fail(message);
   return true;
 }
 
-bool StoreServer::Server::take(Peer& from, const Goodbye& message) {
+bool StoreServer::Server::handle(ControlPeer& from, const Goodbye& message) {
   if (!lives_at(message.rank, from)) return false;
   keys_.forget(message.rank);
-  for (const RoundFailed& each : rounds_.leave(message.rank)) tell_all(each);
+  for (const RoundFailed& each : rounds_.leave(message.rank)) send_to_all(each);
   if (rounds_.left() == static_cast<std::size_t>(size_)) over_.set();
   return true;
 }
 
-void StoreServer::Server::on_end(Peer& peer) {
+void StoreServer::Server::on_end(ControlPeer& peer) {
   if (!peer.registered) return;
-  nodes_.fetch_sub(1, std::memory_order_relaxed);
   std::vector<int> lost;
   for (int rank = 0; rank < size_; ++rank) {
     if (home(rank) != &peer) continue;
@@ -235,7 +227,7 @@ void StoreServer::Server::on_end(Peer& peer) {
 void StoreServer::Server::fail(Notice notice) {
   if (failure_) return;  // the first cause is kept
   failure_.emplace(std::move(notice));
-  tell_all(*failure_);
+  send_to_all(*failure_);
   over_.set();
 }
 
@@ -246,11 +238,7 @@ StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& 
 StoreServer::~StoreServer() = default;
 
 std::string StoreServer::address() const { return server_->address(); }
-std::size_t StoreServer::strangers() const noexcept { return server_->strangers(); }
-std::size_t StoreServer::connections() const noexcept { return server_->connections(); }
-void StoreServer::announce_failure(int rank, std::string_view text) {
-  server_->announce_failure(rank, std::string(text));
-}
+std::size_t StoreServer::unknown_connections() const noexcept { return server_->unknown_connections(); }
 bool StoreServer::wait_for_goodbyes(base::Deadline deadline) { return server_->wait_for_goodbyes(deadline); }
 
 }  // namespace hmc::bootstrap

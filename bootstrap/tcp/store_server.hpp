@@ -10,8 +10,8 @@
 
 namespace hmc::bootstrap {
 
-/// One connection per node (its NodeAgent). Owns a thread that sleeps in poll. Strangers (no valid first message within
-/// 2 s, or a wrong MAC) are dropped and counted.
+/// One connection per node (its NodeAgent). Owns a thread that sleeps in poll. Unknown connections (no valid first
+/// message within 2 s, or a wrong MAC) are dropped and counted.
 class StoreServer {
  public:
   struct Events {  // called on the server's thread; must not block
@@ -22,10 +22,7 @@ class StoreServer {
   ~StoreServer();  ///< stops and joins
 
   std::string address() const;  ///< host:port, for HMC_STORE
-  std::size_t strangers() const noexcept;
-  std::size_t connections() const noexcept;  ///< the authenticated connections, one per node
-  /// Notifies every node of a rank's failure.
-  void announce_failure(int rank, std::string_view text);
+  std::size_t unknown_connections() const noexcept;
   /// Returns true when every rank has sent its goodbye or the job has failed, so the store is no longer needed; false
   /// at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline);

@@ -112,12 +112,12 @@ base::UniqueFd TcpBootstrap::reach_agent(const base::Env& env, const Secret& sec
   const std::string name = NodeAgent::socket_name(secret, env.node);
   base::UniqueFd socket;
   for (;;) {
-    Dial dial = connect_unix(name, socket);
-    if (dial == Dial::nobody) {
+    ConnectResult result = connect_unix(name, socket);
+    if (result == ConnectResult::refused) {
       agent_ = NodeAgent::start(secret, env.store, env.node, *env.size, {}, deadline, by_hand_ ? 0 : -1);
-      dial = connect_unix(name, socket);  // to this process's agent, or to an agent that another rank started first
+      result = connect_unix(name, socket);  // to this process's agent, or to an agent that another rank started first
     }
-    if (dial == Dial::connected) break;
+    if (result == ConnectResult::connected) break;
     if (deadline.expired()) throw Error(Code::timeout, "join", "the node's agent accepts no connection");
     (void)::poll(nullptr, 0, 1);
   }
@@ -139,7 +139,7 @@ void TcpBootstrap::watch_host(int agent_pid) {
 void TcpBootstrap::leave() noexcept {
   if (std::exchange(left_, true)) return;
   watch_.reset();  // from here on the host may exit
-  client_->say_goodbye();
+  client_->send_goodbye();
   // The services of this process must outlive the ranks that use them.
   const Deadline deadline = Deadline::after(timeout_);
   if (agent_) (void)agent_->wait_for_goodbyes(deadline);

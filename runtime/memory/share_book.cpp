@@ -1,6 +1,5 @@
 #include "runtime/memory/share_book.hpp"
 
-#include <fcntl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -27,14 +26,6 @@ const char* name_of(SharingKind kind) noexcept {
     case SharingKind::ipc: return "ipc handle";
   }
   return "unknown";
-}
-
-Exported duplicate(const Exported& exported) {
-  Exported copy{exported.bytes, {}};
-  if (!exported.fd) return copy;
-  copy.fd.reset(::fcntl(exported.fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy.fd) throw Error(Code::error, "share", std::string("F_DUPFD_CLOEXEC: ") + std::strerror(errno));
-  return copy;
 }
 
 base::Bytes ShareTicket::encode() const {

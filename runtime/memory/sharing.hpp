@@ -30,7 +30,4 @@ struct Exported {
   base::UniqueFd fd;
 };
 
-/// A copy for another importer, with its own descriptor. Throws Error.
-Exported duplicate(const Exported& exported);
-
 }  // namespace hmc::memory

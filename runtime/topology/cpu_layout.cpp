@@ -109,7 +109,7 @@ CpuLayout load_cpu_layout() {
 }
 
 std::string describe(const CpuLayout& layout, const CpuSet& cpus) {
-  for (const Core& core : layout.cores)
+  for (const CpuCore& core : layout.cores)
     if (core.cpus == cpus) return fmt::format("core {} (cpus {})", core.index, cpus.text());
   for (const NumaNode& node : layout.numa_nodes)
     if (node.cpus == cpus) return fmt::format("NUMA node {} (cpus {})", node.os_index, cpus.text());

@@ -9,7 +9,7 @@
 
 namespace hmc::topology {
 
-struct Core {
+struct CpuCore {
   int index = 0;      ///< 0.., in hwloc's logical order: neighbours are close on the machine
   int numa_node = 0;  ///< position in CpuLayout::numa_nodes
   CpuSet cpus;        ///< its hardware threads
@@ -25,7 +25,7 @@ struct NumaNode {
 struct CpuLayout {
   std::string model;  ///< the CPU's name; may be empty
   CpuSet allowed;
-  std::vector<Core> cores;           ///< at least one
+  std::vector<CpuCore> cores;        ///< at least one
   std::vector<NumaNode> numa_nodes;  ///< at least one
 };
 

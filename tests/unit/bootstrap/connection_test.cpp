@@ -14,7 +14,7 @@
 namespace hmc::bootstrap::test {
 namespace {
 
-using Side = Connection::Side;
+using Side = ControlConnection::Side;
 
 std::pair<base::UniqueFd, base::UniqueFd> socket_pair() {
   int fds[2];
@@ -23,7 +23,7 @@ std::pair<base::UniqueFd, base::UniqueFd> socket_pair() {
 }
 
 /// The next message, or nullopt after the connection has ended.
-std::optional<Frame> next_of(Connection& one, Connection& other, std::vector<base::UniqueFd>& fds) {
+std::optional<Frame> next_of(ControlConnection& one, ControlConnection& other, std::vector<base::UniqueFd>& fds) {
   const auto deadline = soon();
   while (!deadline.expired()) {
     if (auto frame = one.next(fds)) return frame;
@@ -48,25 +48,25 @@ base::Bytes drain(int socket) {
 TEST(Connection, authenticated_ends_exchange_messages) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  Connection client(std::move(a), secret, Side::client);
-  Connection server(std::move(b), secret, Side::server);
+  ControlConnection client(std::move(a), secret, Side::client);
+  ControlConnection server(std::move(b), secret, Side::server);
   std::vector<base::UniqueFd> fds;
   client.send(Goodbye{1});
   EXPECT_EQ(decode<Goodbye>(*next_of(server, client, fds))->rank, 1);
-  EXPECT_TRUE(server.proven());
+  EXPECT_TRUE(server.authenticated());
   server.send(Goodbye{2});
   EXPECT_EQ(decode<Goodbye>(*next_of(client, server, fds))->rank, 2);
-  EXPECT_TRUE(client.proven());
+  EXPECT_TRUE(client.authenticated());
 }
 
 TEST(Connection, different_secret_is_rejected) {
   auto [a, b] = socket_pair();
-  Connection client(std::move(a), Secret::random(), Side::client);
-  Connection server(std::move(b), Secret::random(), Side::server);
+  ControlConnection client(std::move(a), Secret::random(), Side::client);
+  ControlConnection server(std::move(b), Secret::random(), Side::server);
   client.send(Goodbye{1});
   std::vector<base::UniqueFd> fds;
   EXPECT_FALSE(next_of(server, client, fds));
-  EXPECT_FALSE(server.proven());
+  EXPECT_FALSE(server.authenticated());
   EXPECT_FALSE(server.fault().empty());
 }
 
@@ -75,17 +75,17 @@ TEST(Connection, replayed_handshake_is_rejected) {
   base::Bytes recording;
   {
     auto [a, b] = socket_pair();
-    Connection client(std::move(a), secret, Side::client);
+    ControlConnection client(std::move(a), secret, Side::client);
     recording = drain(b.get());  // its hello
     ASSERT_EQ(send_some(b.get(), recording, {}).bytes, recording.size());
   }
   auto [stranger, b] = socket_pair();
-  Connection server(std::move(b), secret, Side::server);
+  ControlConnection server(std::move(b), secret, Side::server);
   ASSERT_EQ(send_some(stranger.get(), recording, {}).bytes, recording.size());
   std::vector<base::UniqueFd> fds;
   server.read();
   EXPECT_FALSE(server.next(fds));
-  EXPECT_FALSE(server.proven()) << "a hello alone may be a recording";
+  EXPECT_FALSE(server.authenticated()) << "a hello alone may be a recording";
   // Frames signed for the recorded connection aren't valid in this one.
   FrameSealer guess;
   guess.rekey(secret, Direction::to_server);
@@ -93,29 +93,29 @@ TEST(Connection, replayed_handshake_is_rejected) {
   server.read();
   EXPECT_FALSE(server.next(fds));
   EXPECT_TRUE(server.ended());
-  EXPECT_FALSE(server.proven());
+  EXPECT_FALSE(server.authenticated());
 }
 
 TEST(Connection, reflected_hello_is_rejected) {
   auto [a, b] = socket_pair();
-  Connection client(std::move(a), Secret::random(), Side::client);
+  ControlConnection client(std::move(a), Secret::random(), Side::client);
   const base::Bytes hello = drain(b.get());
   (void)send_some(b.get(), hello, {});
   std::vector<base::UniqueFd> fds;
   client.read();
   EXPECT_FALSE(client.next(fds));
   EXPECT_TRUE(client.ended());
-  EXPECT_FALSE(client.proven());
+  EXPECT_FALSE(client.authenticated());
 }
 
 TEST(Connection, different_version_is_named_on_both_ends) {
   const Secret secret = Secret::random();
   auto [a, b] = socket_pair();
-  Connection client(std::move(a), secret, Side::client);
+  ControlConnection client(std::move(a), secret, Side::client);
   base::Bytes hello = drain(b.get());
   hello[4] = std::byte{9};  // the version's low byte
   auto [c, d] = socket_pair();
-  Connection server(std::move(d), secret, Side::server);
+  ControlConnection server(std::move(d), secret, Side::server);
   (void)send_some(c.get(), hello, {});
   std::vector<base::UniqueFd> fds;
   server.read();
@@ -136,8 +136,8 @@ TEST(Connection, different_version_is_named_on_both_ends) {
 TEST(Connection, passed_descriptors_are_closed_on_exec) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  Connection client(std::move(a), secret, Side::client);
-  Connection server(std::move(b), secret, Side::server);
+  ControlConnection client(std::move(a), secret, Side::client);
+  ControlConnection server(std::move(b), secret, Side::server);
   client.send(Goodbye{1});
   std::vector<base::UniqueFd> fds;
   (void)next_of(server, client, fds);
@@ -165,8 +165,8 @@ TEST(Connection, passed_descriptors_are_closed_on_exec) {
 TEST(Connection, large_message_is_sent_through_a_small_buffer) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  Connection client(std::move(a), secret, Side::client);
-  Connection server(std::move(b), secret, Side::server);
+  ControlConnection client(std::move(a), secret, Side::client);
+  ControlConnection server(std::move(b), secret, Side::server);
   Contribution large{1, RoundKind::allgather, {{0, base::Bytes(8U << 20)}}};
   for (std::size_t i = 0; i < large.entries[0].bytes.size(); ++i)
     large.entries[0].bytes[i] = static_cast<std::byte>(i % 251);
@@ -180,10 +180,10 @@ TEST(Connection, large_message_is_sent_through_a_small_buffer) {
 TEST(Connection, messages_sent_before_the_end_are_received) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  Connection server(std::move(b), secret, Side::server);
+  ControlConnection server(std::move(b), secret, Side::server);
   std::vector<base::UniqueFd> fds;
   {
-    Connection client(std::move(a), secret, Side::client);
+    ControlConnection client(std::move(a), secret, Side::client);
     client.send(Goodbye{1});
     (void)next_of(server, client, fds);
     client.send(Goodbye{2});

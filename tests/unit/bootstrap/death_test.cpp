@@ -234,21 +234,6 @@ TEST(RankDeath, end_after_a_goodbye_is_no_death) {
   EXPECT_TRUE(servers.agent(0).page().aborted().ok());
 }
 
-TEST(RankDeath, death_announced_by_the_store_reaches_every_node) {
-  const Shape shape{Kind::tcp, 3, 3};
-  TestServers servers(shape);
-  run_ranks(
-      shape, [&](int rank) { return servers.env(rank); },
-      [&](Bootstrap& me) {
-        me.barrier(soon());
-        if (me.rank() == 0) servers.store().announce_failure(2, "its machine burns");
-        const Error error = error_of([&] { (void)me.lookup("never", soon()); });
-        EXPECT_EQ(error.code(), Code::peer_failed);
-        EXPECT_EQ(error.peer(), 2);
-        EXPECT_THAT(error.what(), testing::HasSubstr("burns"));
-      });
-}
-
 TEST(RankDeath, abort_is_reported_to_the_launcher) {
   const Shape shape{Kind::tcp, 2, 2};
   std::mutex mutex;

@@ -94,7 +94,7 @@ TEST(NodeShares, group_shares_without_the_other_ranks) {
   EXPECT_EQ(shares.rounds_without(1), (std::vector<std::uint64_t>{1, 77}));
   EXPECT_EQ(shares.rounds_without(2), std::vector<std::uint64_t>{1});
   EXPECT_TRUE(shares.offer(1, {77, 11, 0, {1, 3}}, nullptr));
-  EXPECT_EQ(shares.seats(77), (std::vector<std::uint32_t>{1, 3}));
+  EXPECT_EQ(shares.local_indexes(77), (std::vector<std::uint32_t>{1, 3}));
   const auto parts = shares.answer(77, 3);
   ASSERT_EQ(parts.size(), 1U);
   ASSERT_EQ(parts[0].message.items.size(), 2U);
@@ -124,10 +124,10 @@ TEST(Facts, nodes_are_numbered_by_their_lowest_rank) {
   }
   number_nodes(facts);
   const int nodes[] = {0, 1, 0, 2, 1};
-  const int seats[] = {0, 0, 1, 0, 1};
+  const int local_indexes[] = {0, 0, 1, 0, 1};
   for (std::size_t rank = 0; rank < 5; ++rank) {
     EXPECT_EQ(facts[rank].node, nodes[rank]);
-    EXPECT_EQ(facts[rank].local_index, seats[rank]);
+    EXPECT_EQ(facts[rank].local_index, local_indexes[rank]);
   }
   EXPECT_EQ(members_of(facts, 1), (std::vector<int>{1, 4}));
 }

@@ -129,7 +129,7 @@ void run_job(const Shape& shape, const Program& program) {
     TestServers servers(shape);
     run_ranks(
         shape, [&](int rank) { return servers.env(rank); }, program);
-    EXPECT_EQ(servers.store().strangers(), 0U);
+    EXPECT_EQ(servers.store().unknown_connections(), 0U);
   }
 }
 

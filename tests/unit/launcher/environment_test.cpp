@@ -40,9 +40,9 @@ TEST(Environment, name_that_is_set_has_no_warning) {
 }
 
 TEST(Environment, variables_of_hmcrun_are_rejected) {
-  EXPECT_THROW(made({"HMC_SECRET=1"}), Failure);
-  EXPECT_THROW(made({"HMC_SIZE"}), Failure);
-  EXPECT_THROW(made({"=x"}), Failure);
+  EXPECT_THROW(made({"HMC_SECRET=1"}), LaunchError);
+  EXPECT_THROW(made({"HMC_SIZE"}), LaunchError);
+  EXPECT_THROW(made({"=x"}), LaunchError);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ std::string refusal(const Words& words) {
   try {
     parse_options(words);
     return {};
-  } catch (const Failure& failure) {
+  } catch (const LaunchError& failure) {
     EXPECT_EQ(failure.status(), exit_usage);
     return failure.what();
   }

@@ -83,9 +83,9 @@ TEST_F(OutputStreams, end_of_all_streams_is_reported) {
   zero.reset();
   pollfd wait{mailbox_.fd(), POLLIN, 0};
   ASSERT_EQ(::poll(&wait, 1, 5000), 1);
-  const std::vector<Letter> letters = mailbox_.take();
-  ASSERT_EQ(letters.size(), 1U);
-  EXPECT_EQ(letters.front().what, Letter::What::output_done);
+  const std::vector<SupervisorMessage> messages = mailbox_.take();
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_EQ(messages.front().what, SupervisorMessage::What::output_done);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class Program : public ::testing::Test {
     try {
       find_program(name, path);
       return 0;
-    } catch (const Failure& failure) {
+    } catch (const LaunchError& failure) {
       return failure.status();
     }
   }

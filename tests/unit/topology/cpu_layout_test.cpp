@@ -9,7 +9,7 @@ namespace {
 TEST(CpuLayout, cores_cover_the_allowed_cpus_without_overlap) {
   const CpuLayout layout = load_cpu_layout();
   std::size_t sum = 0;
-  for (const Core& core : layout.cores) {
+  for (const CpuCore& core : layout.cores) {
     sum += core.cpus.count();
     EXPECT_EQ((core.cpus & layout.allowed), core.cpus);
   }
@@ -19,7 +19,7 @@ TEST(CpuLayout, cores_cover_the_allowed_cpus_without_overlap) {
 TEST(CpuLayout, each_core_is_inside_of_its_numa_node) {
   const CpuLayout layout = load_cpu_layout();
   ASSERT_FALSE(layout.numa_nodes.empty());
-  for (const Core& core : layout.cores) {
+  for (const CpuCore& core : layout.cores) {
     const NumaNode& node = layout.numa_nodes.at(static_cast<std::size_t>(core.numa_node));
     EXPECT_EQ(core.cpus & node.cpus, core.cpus);
   }

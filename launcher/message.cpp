@@ -1,4 +1,4 @@
-#include "launcher/say.hpp"
+#include "launcher/message.hpp"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 
 namespace hmc::launcher {
 
-void say_text(std::string_view text) noexcept {
+void print_text(std::string_view text) noexcept {
   try {
     std::string line = "hmcrun: ";
     for (const char c : text) {
