@@ -23,7 +23,7 @@ class Wire {
     peers_.know(std::vector<base::Bytes>(2));
     region_ = regions_.add(memory_.data(), memory_.size());
   }
-  Message write(Kind kind) {
+  Message write(MessageKind kind) {
     Message message;
     message.origin = 1;
     message.kind = kind;
@@ -62,7 +62,7 @@ class Wire {
 void header_write(benchmark::State& state) {
   Wire wire;
   for (auto _ : state) {
-    Message message = wire.write(Kind::put);
+    Message message = wire.write(MessageKind::put);
     benchmark::DoNotOptimize(message);
   }
 }
@@ -75,7 +75,7 @@ void check_all_read(benchmark::State& state, const Wire& wire) {
 void put_read(benchmark::State& state) {
   Wire wire;
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  for (auto _ : state) wire.read(wire.write(Kind::put), bytes);
+  for (auto _ : state) wire.read(wire.write(MessageKind::put), bytes);
   check_all_read(state, wire);
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
@@ -84,7 +84,7 @@ BENCHMARK(put_read)->Arg(8)->Arg(1024)->Arg(static_cast<std::int64_t>(chunk_byte
 void put_signal_read(benchmark::State& state) {
   Wire wire;
   for (auto _ : state) {
-    Message message = wire.write(Kind::put_signal);
+    Message message = wire.write(MessageKind::put_signal);
     message.first = chunk_bytes;
     message.second = 7;
     wire.read(message, static_cast<std::size_t>(state.range(0)));
@@ -96,7 +96,7 @@ BENCHMARK(put_signal_read)->Arg(8)->Arg(1024);
 void atomic_read(benchmark::State& state) {
   Wire wire;
   for (auto _ : state) {
-    Message message = wire.write(Kind::atomic);
+    Message message = wire.write(MessageKind::atomic);
     message.op = static_cast<std::uint8_t>(AtomicOp::add);
     message.first = 1;
     wire.read(message, 0);
@@ -108,7 +108,7 @@ BENCHMARK(atomic_read);
 /// A message without the secret is dropped: the cost of a stranger's message.
 void stranger_refuse(benchmark::State& state) {
   Wire wire;
-  Message message = wire.write(Kind::put);
+  Message message = wire.write(MessageKind::put);
   message.secret = 0;
   for (auto _ : state) wire.read(message, 8);
   if (wire.took_all()) state.SkipWithError("a stranger's message was taken");
