@@ -15,8 +15,8 @@ namespace {
 using namespace hmc::sim;
 namespace base = hmc::base;
 
-std::vector<rules::Question> questions(const Options& options) {
-  std::vector<rules::Question> all;
+std::vector<rules::LibraryCall> questions(const SimOptions& options) {
+  std::vector<rules::LibraryCall> all;
   for (const int ranks : options.ranks)
     for (const std::uint64_t bytes : options.bytes)
       all.push_back({options.collective, bytes, {ranks, std::min(options.per_node, ranks)}});
@@ -29,13 +29,13 @@ void write_file(const std::string& name, const std::string& text) {
   if (!file.flush()) throw std::runtime_error("can't write " + name);
 }
 
-int simulate(const Options& options) {
+int simulate(const SimOptions& options) {
   Surveyor surveyor(options.model, options.selector, options.deterministic, options.limits, options.algorithms);
   std::vector<Survey> surveys;
-  for (const rules::Question& question : questions(options)) {
+  for (const rules::LibraryCall& question : questions(options)) {
     surveys.push_back(surveyor.survey(question));
     if (surveys.back().ours.empty()) throw UsageError("--algorithms: this collective has no algorithm of that name");
-    if (!options.json) fmt::print("{}{}", surveys.size() > 1 ? "\n" : "", as_text(surveys.back()));
+    if (!options.json) fmt::print("{}{}", surveys.size() > 1 ? "\n" : "", text_of(surveys.back()));
   }
   if (options.json)
     fmt::print("{}", as_json(surveys, options.model, options.origin));
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   CLI::App app("hmc-sim replays the schedules of HMC's collectives under LogGP with nodes, for teams of any size.",
                "hmc-sim");
   app.set_version_flag("--version", "hmc-sim " HMC_VERSION_STRING);
-  Options options;
+  SimOptions options;
   declare(app, options);
   try {
     app.parse(argc, argv);

@@ -152,7 +152,7 @@ int run_pair(const char* nodes) {
 
 }  // namespace
 
-int measure(const Options&) {
+int measure(const SimOptions&) {
   Runtime runtime = Runtime::init();
   if (runtime.size() == 1) {
     runtime.close();

@@ -17,7 +17,7 @@ constexpr double to_us(Time time) { return static_cast<double>(time) / 1e6; }
 /// LogGP. A put costs its sender `overhead`. Then its bytes enter the link, one per `per_byte_ps`. The first byte
 /// arrives `latency` later. The waiting rank pays `overhead` again. The next message enters `gap` after the last byte
 /// of the previous one; the same holds at the end of the link.
-struct Link {
+struct LinkTiming {
   Time latency = 0;
   Time overhead = 0;
   Time gap = 0;
@@ -31,14 +31,14 @@ struct Link {
 
 /// Two levels of switches: `leaf_nodes` nodes on each leaf, all leaves on one spine. A leaf's uplink and downlink each
 /// have its nodes' bandwidth divided by `oversubscription`. Each adds `hop` to the latency.
-struct Tree {
+struct FatTree {
   bool enabled = false;
   int leaf_nodes = 32;
   double oversubscription = 2;
   Time hop = from_ns(200);
 };
 
-inline Link link_of(const collectives::schedule::LinkCost& link) {
+inline LinkTiming link_of(const collectives::schedule::LinkCost& link) {
   return {from_ns(link.latency), from_ns(link.overhead), from_ns(link.gap), link.per_byte * 1000};
 }
 
@@ -51,10 +51,10 @@ struct Model {
         reduce_ps(parameters.reduce * 1000) {}
 
   /// On a node a put is a copy by the sender, so its bytes keep the sender busy; nothing is shared.
-  Link node;
+  LinkTiming node;
   /// Between nodes: one adapter per node, which its ranks share.
-  Link network;
-  Tree tree;
+  LinkTiming network;
+  FatTree tree;
   double copy_ps;    ///< a byte copied by a schedule's copy step
   double reduce_ps;  ///< a byte of one contribution reduced
 

@@ -62,7 +62,7 @@ std::uint64_t bytes_from(const std::string& word) {
   return value << shift;
 }
 
-void declare(CLI::App& app, Options& o) {
+void declare(CLI::App& app, SimOptions& o) {
   app.add_option("collective", o.collective_word, "allreduce, broadcast, barrier, ...");
   app.add_option("--bytes", o.bytes_words,
                  "Size of the vector; for gather, scatter, allgather, alltoall, reduce_scatter of "
@@ -104,7 +104,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--hop", o.hop_ns, "ns from a leaf to the spine")->capture_default_str()->group(tree);
 }
 
-void finish(Options& o) {
+void finish(SimOptions& o) {
   if (o.measure) return;
   if (o.collective_word.empty()) throw UsageError("the collective is missing (see --help)");
   o.collective = collective_from(o.collective_word);
@@ -134,7 +134,7 @@ void finish(Options& o) {
     throw Error(Code::invalid_config, "hmc-sim", "HMC_COLL_FILE: " + env.coll_file + " can't be read", "give a file");
   o.selector = collectives::Selector(env.coll, collectives::read_overrides(rows, env.coll_file), o.parameters);
   o.deterministic = env.deterministic;
-  const Tree tree = o.model.tree;
+  const FatTree tree = o.model.tree;
   o.model = Model(o.parameters);
   o.model.tree = tree;
   o.model.tree.hop = from_ns(o.hop_ns);

@@ -16,7 +16,7 @@ struct UsageError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-struct Options {
+struct SimOptions {
   schedule::Collective collective = schedule::Collective::allreduce;
   std::vector<std::uint64_t> bytes;
   std::vector<int> ranks;
@@ -27,7 +27,7 @@ struct Options {
   collectives::Selector selector;       ///< with HMC_COLL and HMC_COLL_FILE, as in hmcinfo explain
   bool deterministic = false;           ///< HMC_DETERMINISTIC
   Model model;
-  Limits limits;
+  ReplayLimits limits;
   std::string plot;
   bool json = false;
   bool measure = false;
@@ -43,15 +43,15 @@ struct Options {
   double hop_ns;
 };
 
-void declare(CLI::App& app, Options& options);
+void declare(CLI::App& app, SimOptions& options);
 /// Converts words to values. Throws UsageError for wrong words, Error for a file that can't be read.
-void finish(Options& options);
+void finish(SimOptions& options);
 
 /// "64", "4K", "1M": powers of 1024.
 std::uint64_t bytes_from(const std::string& word);
 
 /// Measures L, o, g, G of this machine by put_signal between ranks, and prints them as flags. Starts the ranks through
 /// hmcrun, unless this process is one of them.
-int measure(const Options& options);
+int measure(const SimOptions& options);
 
 }  // namespace hmc::sim

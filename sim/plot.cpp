@@ -47,16 +47,16 @@ bool over_ranks(const std::vector<Survey>& surveys) {
 
 std::vector<Curve> curves_of(const std::vector<Survey>& surveys, bool ranks) {
   std::vector<Curve> curves;
-  const auto add = [&](const std::string& name, bool library, const Survey& survey, const Line& line) {
+  const auto add = [&](const std::string& name, bool library, const Survey& survey, const SurveyRow& line) {
     auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& c) { return c.name == name; });
     if (found == curves.end()) found = curves.insert(curves.end(), {name, library, {}});
     const double x = ranks ? survey.question.shape.size : static_cast<double>(survey.question.bytes);
     if (line.time && *line.time > 0 && x > 0) found->points.emplace_back(x, to_us(*line.time));
   };
   for (const Survey& survey : surveys) {
-    for (const Line& line : survey.ours) add(line.name, false, survey, line);
+    for (const SurveyRow& line : survey.ours) add(line.name, false, survey, line);
     // A library's curve continues when its algorithm changes.
-    for (const Line& line : survey.libraries) add(line.name.substr(0, line.name.find(':')), true, survey, line);
+    for (const SurveyRow& line : survey.libraries) add(line.name.substr(0, line.name.find(':')), true, survey, line);
   }
   std::erase_if(curves, [](const Curve& curve) { return curve.points.empty(); });
   std::sort(curves.begin(), curves.end(),
@@ -77,7 +77,7 @@ std::string grid(const std::vector<Survey>& surveys, bool ranks, const Axis& acr
     last = value;
     const double x = left + width * across.at(value);
     svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}V{:.1f}\"/>\n", x, top, top + height);
-    svg += text_at(x, top + height + 18, "middle", words_of_bytes(static_cast<std::uint64_t>(value)));
+    svg += text_at(x, top + height + 18, "middle", format_bytes(static_cast<std::uint64_t>(value)));
   }
   for (double value = up.low; value <= up.high * 1.001; value *= 10) {
     const double y = top + height * (1 - up.at(value));
@@ -116,10 +116,10 @@ std::string as_svg(const std::vector<Survey>& surveys) {
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
       left + width + legend, tall);
   if (surveys.empty() || curves.empty()) return svg + "</svg>\n";
-  const rules::Question& q = surveys.front().question;
+  const rules::LibraryCall& q = surveys.front().question;
   svg += text_at(left, 22, "start",
                  ranks ? fmt::format("{}{}, {} per node: predicted microseconds over ranks", name_of(q.collective),
-                                     q.bytes > 0 ? " of " + words_of_bytes(q.bytes) : "", q.shape.per_node)
+                                     q.bytes > 0 ? " of " + format_bytes(q.bytes) : "", q.shape.per_node)
                        : fmt::format("{} on {} ranks, {} per node: predicted microseconds over bytes",
                                      name_of(q.collective), q.shape.size, q.shape.per_node));
   svg += grid(surveys, ranks, across, up);

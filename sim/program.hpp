@@ -16,49 +16,49 @@ namespace hmc::sim {
 namespace schedule = hmc::collectives::schedule;
 
 /// Writes one rank's schedule into an empty one.
-using Builder = std::function<void(int rank, schedule::Schedule& out)>;
+using ScheduleSource = std::function<void(int rank, schedule::Schedule& out)>;
 
 /// More steps than the limit allows.
 struct TooLarge : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-enum class OpKind : std::uint32_t { put, wait, flush_local, work };
+enum class ProgramOpKind : std::uint32_t { put, wait, flush_local, work };
 
 /// A step's properties on which time depends. Consecutive copies, reductions and folds are one `work`.
-struct Op {
+struct ProgramOp {
   std::uint64_t value;  ///< bytes of a put, picoseconds of work
   std::uint32_t peer;
   std::uint32_t slot_and_kind;
 
-  OpKind kind() const { return static_cast<OpKind>(slot_and_kind & 3U); }
+  ProgramOpKind kind() const { return static_cast<ProgramOpKind>(slot_and_kind & 3U); }
   std::uint32_t slot() const { return slot_and_kind >> 2; }
 };
-static_assert(sizeof(Op) == 16);
+static_assert(sizeof(ProgramOp) == 16);
 
 /// The ranks [first, first + count).
 class Program {
  public:
-  Program(int first, int count, const Builder& build, const Model& model, std::uint64_t most_ops);
+  Program(int first, int count, const ScheduleSource& build, const Model& model, std::uint64_t max_ops);
 
   int first() const { return first_; }
   int count() const { return static_cast<int>(begins_.size()); }
-  std::span<const Op> ops(int index) const { return begins_[static_cast<std::size_t>(index)]; }
+  std::span<const ProgramOp> ops(int index) const { return begins_[static_cast<std::size_t>(index)]; }
   /// The slots of all ranks are in one array; a rank's slots begin here.
   std::uint64_t slots_begin(int index) const { return slots_[static_cast<std::size_t>(index)]; }
   std::uint64_t slots() const { return slots_.back(); }
 
  private:
-  void translate(const schedule::Schedule& schedule, const Model& model, std::vector<Op>& out) const;
-  std::span<const Op> keep(const std::vector<Op>& ops);
+  void translate(const schedule::Schedule& schedule, const Model& model, std::vector<ProgramOp>& out) const;
+  std::span<const ProgramOp> keep(const std::vector<ProgramOp>& ops);
 
   int first_;
   std::uint64_t total_ops_ = 0;
-  std::vector<std::span<const Op>> begins_;
+  std::vector<std::span<const ProgramOp>> begins_;
   std::vector<std::uint64_t> slots_;
-  std::vector<std::unique_ptr<Op[]>> chunks_;
+  std::vector<std::unique_ptr<ProgramOp[]>> chunks_;
   std::size_t chunk_left_ = 0;
-  Op* chunk_next_ = nullptr;
+  ProgramOp* chunk_next_ = nullptr;
 };
 
 }  // namespace hmc::sim

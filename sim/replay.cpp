@@ -13,26 +13,26 @@ namespace {
 using schedule::Shape;
 
 /// A message's stages; each is processed in the order of time.
-enum class Stage : std::uint8_t { adapter, up, down, arrival };
+enum class MessageStage : std::uint8_t { adapter, up, down, arrival };
 
-struct Message {
+struct MessageInFlight {
   Time at;
   std::uint64_t bytes;
   std::uint32_t from;
   std::uint32_t to;
   std::uint32_t slot;
-  Stage stage;
+  MessageStage stage;
 };
 
 /// A rank runs ahead on its own clock until it waits for a message that hasn't arrived, or for its adapter. The queue
 /// serves shared resources (adapters, uplinks, downlinks) in the order of time.
 class Replayer {
  public:
-  Replayer(const Shape& shape, const Program& program, const Model& model, const Limits& limits, bool mirrored)
+  Replayer(const Shape& shape, const Program& program, const Model& model, const ReplayLimits& limits, bool mirrored)
       : shape_(shape),
         program_(program),
         model_(model),
-        most_messages_(limits.messages),
+        max_messages_(limits.messages),
         mirrored_(mirrored),
         shared_(shape.per_node > 1 || model.tree.enabled),
         ranks_(static_cast<std::size_t>(program.count())),
@@ -61,7 +61,7 @@ class Replayer {
  private:
   static constexpr Time unset = -1;
 
-  struct Rank {
+  struct ReplayedRank {
     Time now = 0;
     Time injected = 0;  // when the adapter has read all of this rank's puts so far
     std::uint32_t next = 0;
@@ -73,7 +73,7 @@ class Replayer {
   std::size_t leaf_of(std::uint32_t rank) const {
     return mirrored_ ? 0 : static_cast<std::size_t>(node_of(rank) / model_.tree.leaf_nodes);
   }
-  const Link& link(std::uint32_t a, std::uint32_t b) const {
+  const LinkTiming& link(std::uint32_t a, std::uint32_t b) const {
     return node_of(a) == node_of(b) ? model_.node : model_.network;
   }
   /// The replayed rank that receives a message to `rank`. Mirrored: this node's rank with the same position.
@@ -90,19 +90,19 @@ class Replayer {
   }
 
   void run_rank(int index) {
-    const std::span<const Op> ops = program_.ops(index);
-    Rank& rank = ranks_[static_cast<std::size_t>(index)];
+    const std::span<const ProgramOp> ops = program_.ops(index);
+    ReplayedRank& rank = ranks_[static_cast<std::size_t>(index)];
     const auto me = static_cast<std::uint32_t>(program_.first() + index);
     for (; rank.next < ops.size(); ++rank.next) {
-      const Op& op = ops[rank.next];
+      const ProgramOp& op = ops[rank.next];
       switch (op.kind()) {
-        case OpKind::work: rank.now += static_cast<Time>(op.value); break;
-        case OpKind::put: put(rank, me, op); break;
-        case OpKind::flush_local:
+        case ProgramOpKind::work: rank.now += static_cast<Time>(op.value); break;
+        case ProgramOpKind::put: put(rank, me, op); break;
+        case ProgramOpKind::flush_local:
           if (rank.pending > 0) return;
           rank.now = std::max(rank.now, rank.injected);
           break;
-        case OpKind::wait: {
+        case ProgramOpKind::wait: {
           const Time arrival = arrivals_[program_.slots_begin(index) + op.slot()];
           if (arrival == unset) return;
           rank.now = std::max(rank.now, arrival) + link(me, op.peer).overhead;
@@ -113,9 +113,9 @@ class Replayer {
     }
   }
 
-  void put(Rank& rank, std::uint32_t me, const Op& op) {
+  void put(ReplayedRank& rank, std::uint32_t me, const ProgramOp& op) {
     ++result_.sent;
-    const Link& link = this->link(me, op.peer);
+    const LinkTiming& link = this->link(me, op.peer);
     rank.now += link.overhead;
     if (&link == &model_.node) {
       rank.now += link.stream(op.value);
@@ -124,10 +124,10 @@ class Replayer {
     }
     ++result_.network_messages;
     result_.network_bytes += op.value;
-    const Message message{rank.now, op.value, me, op.peer, op.slot(), Stage::adapter};
+    const MessageInFlight message{rank.now, op.value, me, op.peer, op.slot(), MessageStage::adapter};
     ++rank.pending;
     // An adapter that serves one rank keeps the order of its program.
-    if (queue_.size() >= most_messages_) throw TooLarge("too many messages at one time");
+    if (queue_.size() >= max_messages_) throw TooLarge("too many messages at one time");
     shared_ ? queue_.push(message) : advance(message);
   }
 
@@ -138,72 +138,74 @@ class Replayer {
     return start;
   }
 
-  void advance(Message message) {
-    const Link& net = model_.network;
+  void advance(MessageInFlight message) {
+    const LinkTiming& net = model_.network;
     const Time bytes = net.stream(message.bytes);
     switch (message.stage) {
-      case Stage::adapter: {
+      case MessageStage::adapter: {
         const Time start = serve(out_free_[adapter_of(message.from)], message.at, bytes + net.gap);
         injected(index_of(message.from), start + bytes);
         const bool crosses = model_.tree.enabled && node_of(message.from) / model_.tree.leaf_nodes !=
                                                         node_of(message.to) / model_.tree.leaf_nodes;
-        forward(message, start + net.latency, crosses ? Stage::up : Stage::arrival);
+        forward(message, start + net.latency, crosses ? MessageStage::up : MessageStage::arrival);
         break;
       }
-      case Stage::up:
-        forward(message, serve(up_free_[leaf_of(message.from)], message.at, trunk(message.bytes)) + model_.tree.hop,
-                Stage::down);
+      case MessageStage::up:
+        forward(message,
+                serve(up_free_[leaf_of(message.from)], message.at, uplink_time(message.bytes)) + model_.tree.hop,
+                MessageStage::down);
         break;
-      case Stage::down:
-        forward(message, serve(down_free_[leaf_of(message.to)], message.at, trunk(message.bytes)) + model_.tree.hop,
-                Stage::arrival);
+      case MessageStage::down:
+        forward(message,
+                serve(down_free_[leaf_of(message.to)], message.at, uplink_time(message.bytes)) + model_.tree.hop,
+                MessageStage::arrival);
         break;
-      case Stage::arrival: {
+      case MessageStage::arrival: {
         const Time start = serve(in_free_[adapter_of(message.to)], message.at, bytes + net.gap);
         deliver(message.to, message.slot, start + bytes);
       }
     }
   }
 
-  void forward(Message message, Time at, Stage stage) {
+  void forward(MessageInFlight message, Time at, MessageStage stage) {
     message.at = at;
     message.stage = stage;
     queue_.push(message);
   }
 
   /// How long a message occupies a leaf's uplink. Mirrored: one node represents all nodes of its leaf.
-  Time trunk(std::uint64_t bytes) const {
+  Time uplink_time(std::uint64_t bytes) const {
     const double inputs = mirrored_ ? 1 : model_.tree.leaf_nodes;
     return model_.work(model_.network.per_byte_ps * model_.tree.oversubscription / inputs, bytes);
   }
 
   void injected(int index, Time until) {
-    Rank& rank = ranks_[static_cast<std::size_t>(index)];
+    ReplayedRank& rank = ranks_[static_cast<std::size_t>(index)];
     rank.injected = std::max(rank.injected, until);
-    const std::span<const Op> ops = program_.ops(index);
-    if (--rank.pending == 0 && shared_ && rank.next < ops.size() && ops[rank.next].kind() == OpKind::flush_local)
+    const std::span<const ProgramOp> ops = program_.ops(index);
+    if (--rank.pending == 0 && shared_ && rank.next < ops.size() && ops[rank.next].kind() == ProgramOpKind::flush_local)
       runnable_.push_back(index);
   }
 
   void deliver(std::uint32_t to, std::uint32_t slot, Time at) {
     const int index = index_of(to);
     const std::uint64_t place = program_.slots_begin(index) + slot;
-    if (place >= program_.slots_begin(index + 1)) complain("a message for a slot that doesn't exist", index, slot);
-    if (arrivals_[place] != unset) complain("two messages for one slot", index, slot);
+    if (place >= program_.slots_begin(index + 1)) fail("a message for a slot that doesn't exist", index, slot);
+    if (arrivals_[place] != unset) fail("two messages for one slot", index, slot);
     arrivals_[place] = at;
-    const Rank& rank = ranks_[static_cast<std::size_t>(index)];
-    const std::span<const Op> ops = program_.ops(index);
+    const ReplayedRank& rank = ranks_[static_cast<std::size_t>(index)];
+    const std::span<const ProgramOp> ops = program_.ops(index);
     if (rank.next >= ops.size()) return;
-    const Op& op = ops[rank.next];
-    if (op.kind() == OpKind::wait && op.slot() == slot) runnable_.push_back(index);
+    const ProgramOp& op = ops[rank.next];
+    if (op.kind() == ProgramOpKind::wait && op.slot() == slot) runnable_.push_back(index);
   }
 
   Prediction result() {
     result_.earliest = ranks_.empty() ? 0 : ranks_.front().now;
     for (int i = 0; i < program_.count(); ++i) {
-      const Rank& rank = ranks_[static_cast<std::size_t>(i)];
-      const std::span<const Op> ops = program_.ops(i);
-      if (rank.next < ops.size()) complain("a wait without a message", i, ops[rank.next].slot());
+      const ReplayedRank& rank = ranks_[static_cast<std::size_t>(i)];
+      const std::span<const ProgramOp> ops = program_.ops(i);
+      if (rank.next < ops.size()) fail("a wait without a message", i, ops[rank.next].slot());
       result_.time = std::max(result_.time, rank.now);
       result_.earliest = std::min(result_.earliest, rank.now);
     }
@@ -212,7 +214,7 @@ class Replayer {
     return result_;
   }
 
-  [[noreturn]] void complain(const char* what, int index, std::uint32_t slot) const {
+  [[noreturn]] void fail(const char* what, int index, std::uint32_t slot) const {
     throw std::runtime_error(std::string(what) + ": rank " + std::to_string(program_.first() + index) + ", slot " +
                              std::to_string(slot));
   }
@@ -220,31 +222,32 @@ class Replayer {
   const Shape& shape_;
   const Program& program_;
   const Model& model_;
-  const std::uint64_t most_messages_;
+  const std::uint64_t max_messages_;
   const bool mirrored_;
   const bool shared_;
-  std::vector<Rank> ranks_;
+  std::vector<ReplayedRank> ranks_;
   std::vector<Time> arrivals_;
   std::vector<Time> out_free_, in_free_, up_free_, down_free_;
-  RadixQueue<Message> queue_;
+  RadixQueue<MessageInFlight> queue_;
   std::vector<int> runnable_;
   Prediction result_;
 };
 
 }  // namespace
 
-Prediction replay(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {
+Prediction replay(const Shape& shape, const ScheduleSource& build, const Model& model, const ReplayLimits& limits) {
   const Program program(0, shape.size, build, model, limits.ops);
   return Replayer(shape, program, model, limits, false).run();
 }
 
-Prediction replay_one_node(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {
+Prediction replay_one_node(const Shape& shape, const ScheduleSource& build, const Model& model,
+                           const ReplayLimits& limits) {
   if (shape.size % shape.per_node != 0) throw std::runtime_error("nodes differ: the last one has fewer ranks");
   const Program program(shape.nodes() / 2 * shape.per_node, shape.per_node, build, model, limits.ops);
   return Replayer(shape, program, model, limits, true).run();
 }
 
-Prediction predict(const Shape& shape, const Builder& build, const Model& model, const Limits& limits) {
+Prediction predict(const Shape& shape, const ScheduleSource& build, const Model& model, const ReplayLimits& limits) {
   try {
     return replay(shape, build, model, limits);
   } catch (const TooLarge&) {

@@ -18,22 +18,24 @@ struct Prediction {
   bool estimated = false;  ///< only one node's ranks were replayed
 };
 
-struct Limits {
+struct ReplayLimits {
   std::uint64_t ops = 120'000'000;      ///< steps in memory: 16 bytes each
   std::uint64_t messages = 16'000'000;  ///< in flight at one time: 32 bytes each, and as much again while sorted
 };
 
 /// Every rank, every message. Throws TooLarge, or std::runtime_error if the schedules don't match (a wait without a
 /// message, two messages for one slot, a message without a wait).
-Prediction replay(const schedule::Shape& shape, const Builder& build, const Model& model, const Limits& limits = {});
+Prediction replay(const schedule::Shape& shape, const ScheduleSource& build, const Model& model,
+                  const ReplayLimits& limits = {});
 
 /// For algorithms whose number of messages grows with the square of the team (rings, pairwise exchange), if all nodes
 /// do the same: replays the ranks of one node. A message to another node also stands for the one that the corresponding
 /// rank of another node sends. Throws std::runtime_error if nodes differ.
-Prediction replay_one_node(const schedule::Shape& shape, const Builder& build, const Model& model,
-                           const Limits& limits = {});
+Prediction replay_one_node(const schedule::Shape& shape, const ScheduleSource& build, const Model& model,
+                           const ReplayLimits& limits = {});
 
 /// replay(), or if that is too large, the replay of one node. Throws TooLarge if neither is possible.
-Prediction predict(const schedule::Shape& shape, const Builder& build, const Model& model, const Limits& limits = {});
+Prediction predict(const schedule::Shape& shape, const ScheduleSource& build, const Model& model,
+                   const ReplayLimits& limits = {});
 
 }  // namespace hmc::sim

@@ -10,12 +10,12 @@ namespace hmc::sim {
 
 using collectives::AreaLimits;
 using collectives::Evaluation;
-using rules::Question;
+using rules::LibraryCall;
 using schedule::Algorithm;
 using schedule::Call;
 using schedule::Shape;
 
-Call call_of(const Question& question, bool deterministic) {
+Call call_of(const LibraryCall& question, bool deterministic) {
   Call call;
   call.collective = question.collective;
   if (schedule::reduces(question.collective)) {
@@ -33,15 +33,15 @@ bool Surveyor::wanted(std::string_view name) const {
 }
 
 /// As in the library: a call that needs more scratch than an area has is cut into sequential pieces.
-Line Surveyor::ours(const Evaluation& candidate, const Question& question, const AreaLimits& room) {
+SurveyRow Surveyor::ours(const Evaluation& candidate, const LibraryCall& question, const AreaLimits& room) {
   Call call = call_of(question, deterministic_);
   const std::uint64_t pieces = candidate.pieces;
   call.count = (call.count + pieces - 1) / pieces;
   call.segment_bytes = collectives::segment_for(*candidate.algorithm, call, room);
-  Line line = predict_one(*candidate.algorithm, question, call);
+  SurveyRow line = predict_one(*candidate.algorithm, question, call);
   line.pieces = pieces;
   if (candidate.why_not.empty() && !model_.tree.enabled) line.estimate_ns = candidate.cost.ns;
-  if (!candidate.why_not.empty()) line.remark = fmt::format("not taken: {}", candidate.why_not);
+  if (!candidate.why_not.empty()) line.remark = fmt::format("not chosen: {}", candidate.why_not);
   if (!line.time || pieces == 1) return line;
   *line.time *= static_cast<Time>(pieces);
   line.network_messages *= pieces;
@@ -49,17 +49,17 @@ Line Surveyor::ours(const Evaluation& candidate, const Question& question, const
   return line;
 }
 
-Line Surveyor::predict_one(const Algorithm& algorithm, const Question& question, Call call) {
+SurveyRow Surveyor::predict_one(const Algorithm& algorithm, const LibraryCall& question, Call call) {
   const Key key{question.collective, std::string(algorithm.name), call.count,          call.element_bytes,
                 call.segment_bytes,  call.deterministic,          question.shape.size, question.shape.per_node};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  Line line;
+  SurveyRow line;
   line.name = std::string(algorithm.name);
   if (!algorithm.applies(question.shape, call)) {
     line.remark = "not for this call";
     return known_[key] = line;
   }
-  const Builder build = [&](int rank, schedule::Schedule& out) {
+  const ScheduleSource build = [&](int rank, schedule::Schedule& out) {
     algorithm.build_into(question.shape, call, rank, out);
   };
   try {
@@ -76,26 +76,26 @@ Line Surveyor::predict_one(const Algorithm& algorithm, const Question& question,
   return known_[key] = line;
 }
 
-Line Surveyor::library(const char* name, const rules::Choice& choice, const Shape& shape) {
-  Line line;
+SurveyRow Surveyor::library(const char* name, const rules::LibraryChoice& choice, const Shape& shape) {
+  SurveyRow line;
   line.name = fmt::format("{}: {}", name, choice.theirs);
-  line.alike = choice.alike;
+  line.similar = choice.similar;
   if (choice.phases.empty()) {
     line.remark = choice.theirs.starts_with("(") ? "" : "no similar schedule";
     return line;
   }
   Time sum = 0;
-  for (const rules::Phase& phase : choice.phases) {
-    Question part{phase.collective, phase.bytes, shape};
-    if (phase.scope == rules::Scope::node) part.shape = {shape.per_node, shape.per_node};
-    if (phase.scope == rules::Scope::leaders) part.shape = {shape.nodes(), 1};
-    const char* const where = phase.scope == rules::Scope::node      ? " on nodes"
-                              : phase.scope == rules::Scope::leaders ? " between nodes"
-                                                                     : "";
+  for (const rules::ReplayPhase& phase : choice.phases) {
+    LibraryCall part{phase.collective, phase.bytes, shape};
+    if (phase.scope == rules::PhaseScope::node) part.shape = {shape.per_node, shape.per_node};
+    if (phase.scope == rules::PhaseScope::leaders) part.shape = {shape.nodes(), 1};
+    const char* const where = phase.scope == rules::PhaseScope::node      ? " on nodes"
+                              : phase.scope == rules::PhaseScope::leaders ? " between nodes"
+                                                                          : "";
     line.remark +=
         fmt::format("{}{} {}{}", line.remark.empty() ? "as " : ", ", name_of(phase.collective), phase.algorithm, where);
     const Algorithm* const algorithm = schedule::find(phase.collective, phase.algorithm);
-    const Line done = algorithm == nullptr ? Line{} : predict_one(*algorithm, part, call_of(part));
+    const SurveyRow done = algorithm == nullptr ? SurveyRow{} : predict_one(*algorithm, part, call_of(part));
     if (!done.time) {
       line.remark += fmt::format(" ({})", algorithm == nullptr ? "no such algorithm" : done.remark);
       return line;
@@ -107,18 +107,18 @@ Line Surveyor::library(const char* name, const rules::Choice& choice, const Shap
   return line;
 }
 
-Survey Surveyor::survey(const Question& question) {
+Survey Surveyor::survey(const LibraryCall& question) {
   Survey survey;
   survey.question = question;
   const AreaLimits room = collectives::area_limits(question.shape.size, question.shape.nodes() == 1);
   const Call call = call_of(question, deterministic_);
-  const Algorithm* const taken = selector_.choose(question.shape, call, question.bytes, room).algorithm;
+  const Algorithm* const chosen = selector_.choose(question.shape, call, question.bytes, room).algorithm;
   for (const Evaluation& each : selector_.evaluate_all(question.shape, call, question.bytes, room)) {
     if (!wanted(each.algorithm->name)) continue;
     survey.ours.push_back(ours(each, question, room));
-    survey.ours.back().taken = each.algorithm == taken;
+    survey.ours.back().chosen = each.algorithm == chosen;
   }
-  std::stable_sort(survey.ours.begin(), survey.ours.end(), [](const Line& a, const Line& b) {
+  std::stable_sort(survey.ours.begin(), survey.ours.end(), [](const SurveyRow& a, const SurveyRow& b) {
     return a.time && b.time ? *a.time < *b.time : a.time.has_value() && !b.time.has_value();
   });
   survey.libraries.push_back(library("open mpi", rules::openmpi(question), question.shape));

@@ -13,30 +13,30 @@
 
 namespace hmc::sim {
 
-struct Line {
+struct SurveyRow {
   std::string name;
   std::optional<Time> time;           ///< of the replay; pieces are replayed one after the other
   std::optional<double> estimate_ns;  ///< the closed form by which the library chooses
   std::uint64_t pieces = 1;
-  bool taken = false;      ///< by the library: the lowest estimate
+  bool chosen = false;     ///< by the library: the lowest estimate
   bool estimated = false;  ///< from one node's ranks
-  bool alike = false;      ///< another library's algorithm, replayed as a similar one of HMC
+  bool similar = false;    ///< another library's algorithm, replayed as a similar one of HMC
   std::string remark;      ///< why there is no time, or which schedule was replayed
   std::uint64_t network_messages = 0;
   std::uint64_t network_bytes = 0;
 };
 
 struct Survey {
-  rules::Question question;
-  std::vector<Line> ours;       ///< fastest first, then those without a time
-  std::vector<Line> libraries;  ///< "open mpi", "mpich"
+  rules::LibraryCall question;
+  std::vector<SurveyRow> ours;       ///< fastest first, then those without a time
+  std::vector<SurveyRow> libraries;  ///< "open mpi", "mpich"
 };
 
 class Surveyor {
  public:
   /// `names` empty: all that apply. `selector`: the library's; its parameters are the model's, without its tree.
   /// `deterministic`: as HMC_DETERMINISTIC, for HMC's own calls.
-  Surveyor(const Model& model, collectives::Selector selector, bool deterministic, const Limits& limits,
+  Surveyor(const Model& model, collectives::Selector selector, bool deterministic, const ReplayLimits& limits,
            std::vector<std::string> names)
       : model_(model),
         selector_(std::move(selector)),
@@ -44,35 +44,35 @@ class Surveyor {
         limits_(limits),
         names_(std::move(names)) {}
 
-  Survey survey(const rules::Question& question);
+  Survey survey(const rules::LibraryCall& question);
 
  private:
   using Key =
       std::tuple<schedule::Collective, std::string, std::uint64_t, std::uint32_t, std::uint64_t, bool, int, int>;
-  Line ours(const collectives::Evaluation& candidate, const rules::Question& question,
-            const collectives::AreaLimits& room);
-  Line predict_one(const schedule::Algorithm& algorithm, const rules::Question& question, schedule::Call call);
-  Line library(const char* name, const rules::Choice& choice, const schedule::Shape& shape);
+  SurveyRow ours(const collectives::Evaluation& candidate, const rules::LibraryCall& question,
+                 const collectives::AreaLimits& room);
+  SurveyRow predict_one(const schedule::Algorithm& algorithm, const rules::LibraryCall& question, schedule::Call call);
+  SurveyRow library(const char* name, const rules::LibraryChoice& choice, const schedule::Shape& shape);
   bool wanted(std::string_view name) const;
 
   Model model_;
   collectives::Selector selector_;
   bool deterministic_;
-  Limits limits_;
+  ReplayLimits limits_;
   std::vector<std::string> names_;
-  std::map<Key, Line> known_;
+  std::map<Key, SurveyRow> known_;
 };
 
 /// The call of a question, on bytes; a reduction on 4-byte elements if the size is a multiple of 4.
-schedule::Call call_of(const rules::Question& question, bool deterministic = false);
+schedule::Call call_of(const rules::LibraryCall& question, bool deterministic = false);
 
 // ---- output
-std::string as_text(const Survey& survey);
+std::string text_of(const Survey& survey);
 std::string as_json(const std::vector<Survey>& surveys, const Model& model, const std::string& origin);
 /// Predicted time over bytes, or over ranks if only those differ. Both axes are logarithmic.
 std::string as_svg(const std::vector<Survey>& surveys);
 
-std::string words_of_bytes(std::uint64_t bytes);  ///< "1M"
-std::string words_of_time(Time time);             ///< "12.3 us"
+std::string format_bytes(std::uint64_t bytes);  ///< "1M"
+std::string format_time(Time time);             ///< "12.3 us"
 
 }  // namespace hmc::sim

@@ -9,15 +9,15 @@ std::uint64_t varied(std::uint64_t a, std::uint64_t b, std::uint64_t largest) {
   return mixed == 0 ? 0 : mixed == 1 ? largest : (a * 5 + b * 3) % (largest + 1);
 }
 
-std::vector<std::uint64_t> places_of(const std::vector<std::uint64_t>& counts, bool gaps) {
-  std::vector<std::uint64_t> places;
+std::vector<std::uint64_t> displacements_of(const std::vector<std::uint64_t>& counts, bool gaps) {
+  std::vector<std::uint64_t> displacements;
   std::uint64_t at = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (gaps) at += i % 3;
-    places.push_back(at);
+    displacements.push_back(at);
     at += counts[i];
   }
-  return places;
+  return displacements;
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ void Case::make_irregular(std::uint64_t largest, bool gaps) {
   const auto size = static_cast<std::size_t>(shape_.size);
   if (call_.collective != schedule::Collective::alltoall) {
     for (std::size_t r = 0; r < size; ++r) counts_.push_back(varied(r, 1, largest));
-    if (gaps) displacements_ = places_of(counts_, true);
+    if (gaps) displacements_ = displacements_of(counts_, true);
     call_.counts = counts_;
     call_.displacements = displacements_;
     return;
@@ -43,8 +43,8 @@ void Case::make_irregular(std::uint64_t largest, bool gaps) {
       from.push_back(symmetric ? varied(me + r, 1, largest) : varied(r, me, largest));
     }
     if (gaps) {
-      sent_at_.push_back(places_of(to, true));
-      received_at_.push_back(places_of(from, true));
+      sent_at_.push_back(displacements_of(to, true));
+      received_at_.push_back(displacements_of(from, true));
     }
     sent_.push_back(std::move(to));
     received_.push_back(std::move(from));

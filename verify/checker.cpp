@@ -18,32 +18,32 @@ using schedule::StepKind;
 using Schedules = std::vector<Schedule>;
 
 /// A range of one of a rank's memories: 0 input, 1 output (both, if they overlap), 2 scratch.
-struct Range {
+struct ByteRange {
   int memory = 0;
   std::uint64_t begin = 0, bytes = 0;
 
-  bool overlaps(const Range& other) const {
+  bool overlaps(const ByteRange& other) const {
     return memory == other.memory && begin < other.begin + other.bytes && other.begin < begin + bytes;
   }
-  bool operator==(const Range&) const = default;
+  bool operator==(const ByteRange&) const = default;
 };
 
 /// A put's source. It may be read until the message has arrived or the rank has flushed.
-struct Reading {
-  Range range;
+struct PendingRead {
+  ByteRange range;
   std::uint32_t step = 0;
-  std::uint32_t target = 0, arrives = 0;  ///< over after the target's wait,
-  std::uint32_t flushed = Message::none;  ///< or after the reader's flush
+  std::uint32_t target = 0, arrives = 0;         ///< complete after the target's wait,
+  std::uint32_t flushed = MatchedMessage::none;  ///< or after the owner's flush
 };
 
-struct Rank {
+struct RankState {
   Storage memories[3];
-  Overlap overlap;
-  Clock clock;
-  std::shared_ptr<const Clock> sent_clock;  ///< null when `clock` has changed since
+  BufferOverlap overlap;
+  VectorClock clock;
+  std::shared_ptr<const VectorClock> sent_clock;  ///< null when `clock` has changed since
   std::uint32_t at = 0;
-  std::vector<Reading> readings, input_readings;
-  std::size_t prune_at = 64;  ///< number of readings at which completed ones are removed
+  std::vector<PendingRead> pending_reads, pending_input_reads;
+  std::size_t cleanup_at = 64;  ///< number of pending reads at which complete ones are removed
 };
 
 class Checker {
@@ -60,7 +60,7 @@ class Checker {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what) const {
+  [[noreturn]] void reject(const std::string& what) const {
     throw Counterexample{static_cast<int>(me_), static_cast<long>(ranks_[me_].at), what};
   }
 
@@ -70,34 +70,34 @@ class Checker {
   void follow_put(const Step& step);
   void follow_fold(const Step& step);
   void follow_flush();
-  void forget_readings();
-  bool take_message(const Step& step);
-  void check_no_reader(const Range& range, std::uint32_t owner, const char* what) const;
-  bool is_over(const Reading& reading, const Clock& clock, std::uint32_t owner) const;
-  void read(const Range& range, Pieces& out);
-  void write(const Range& range, const Pieces& pieces);
-  void check_own_put_arrived(const Range& range) const;
-  void combine(const Pieces& left, const Pieces& right, Pieces& out);
-  void check_disjoint(const Range& from, const Range& to) const;
-  void check_heard_of_all() const;
+  void remove_completed_reads();
+  bool follow_wait(const Step& step);
+  void check_no_reader(const ByteRange& range, std::uint32_t owner, const char* what) const;
+  bool is_complete(const PendingRead& pending, const VectorClock& clock, std::uint32_t owner) const;
+  void read(const ByteRange& range, ValueRuns& out);
+  void write(const ByteRange& range, const ValueRuns& pieces);
+  void check_own_put_arrived(const ByteRange& range) const;
+  void combine(const ValueRuns& left, const ValueRuns& right, ValueRuns& out);
+  void check_disjoint(const ByteRange& from, const ByteRange& to) const;
+  void check_barrier_entries() const;
   void check_end(int rank);
   void compare(const Storage& result, const Storage& expected) const;
   void report_stuck() const;
-  Range range_of(std::uint32_t rank, StepBuffer buffer, std::uint64_t at, std::uint64_t bytes) const;
+  ByteRange range_of(std::uint32_t rank, StepBuffer buffer, std::uint64_t at, std::uint64_t bytes) const;
 
   const Case& subject_;
   const Schedules& schedules_;
   Values values_;
-  Messages messages_;
-  std::vector<Rank> ranks_;
+  MatchedMessages messages_;
+  std::vector<RankState> ranks_;
   std::vector<std::uint32_t> ready_;
   std::uint32_t me_ = 0;  ///< the rank whose step is being followed
   bool deterministic_ = false, averages_ = false;
   std::uint64_t element_bytes_ = 1;
 };
 
-Range Checker::range_of(std::uint32_t rank, StepBuffer buffer, std::uint64_t at, std::uint64_t bytes) const {
-  const Overlap& overlap = ranks_[rank].overlap;
+ByteRange Checker::range_of(std::uint32_t rank, StepBuffer buffer, std::uint64_t at, std::uint64_t bytes) const {
+  const BufferOverlap& overlap = ranks_[rank].overlap;
   if (buffer == StepBuffer::scratch) return {2, at, bytes};
   if (overlap.overlaps) return {1, at + (buffer == StepBuffer::input ? overlap.input_at : overlap.output_at), bytes};
   return {buffer == StepBuffer::input ? 0 : 1, at, bytes};
@@ -111,19 +111,19 @@ void Checker::prepare() {
   element_bytes_ = call.element_bytes;
   ranks_.resize(size);
   for (std::uint32_t r = 0; r < size; ++r) {
-    Rank& rank = ranks_[r];
+    RankState& rank = ranks_[r];
     const int number = static_cast<int>(r);
     const schedule::Call mine = subject_.call_of(number);
-    rank.overlap = overlap_of(subject_, number);
+    rank.overlap = buffer_overlap_of(subject_, number);
     const std::uint64_t in = input_bytes(subject_.shape(), mine, number);
     const std::uint64_t out = output_bytes(subject_.shape(), mine, number);
-    const Overlap& overlap = rank.overlap;
+    const BufferOverlap& overlap = rank.overlap;
     rank.memories[0] = Storage(in, undefined);
     rank.memories[1] =
         Storage(overlap.overlaps ? std::max(in + overlap.input_at, out + overlap.output_at) : out, callers);
     rank.memories[2] = Storage(schedules_[r].scratch_bytes, undefined);
     for (const Content& content : input_of(subject_, number, values_)) {
-      const Range range = range_of(r, StepBuffer::input, content.begin, content.piece.bytes);
+      const ByteRange range = range_of(r, StepBuffer::input, content.begin, content.piece.bytes);
       rank.memories[range.memory].write(range.begin, {content.piece});
     }
     rank.clock.assign(size, 0);
@@ -135,7 +135,7 @@ void Checker::follow_all() {
   while (!ready_.empty()) {
     me_ = ready_.back();
     ready_.pop_back();
-    Rank& rank = ranks_[me_];
+    RankState& rank = ranks_[me_];
     const auto& steps = schedules_[me_].steps;
     while (rank.at < steps.size() && follow(steps[rank.at])) ++rank.at;
   }
@@ -143,13 +143,13 @@ void Checker::follow_all() {
     if (ranks_[r].at < schedules_[r].steps.size()) report_stuck();
 }
 
-/// False: the step waits for a message that hasn't been sent.
+/// Returns false if the step waits for a message that hasn't been sent.
 bool Checker::follow(const Step& step) {
-  Pieces from, to, result;
-  const Range source = range_of(me_, step.from_buffer, step.from, step.bytes);
-  const Range target = range_of(me_, step.to_buffer, step.to, step.bytes);
+  ValueRuns from, to, result;
+  const ByteRange source = range_of(me_, step.from_buffer, step.from, step.bytes);
+  const ByteRange target = range_of(me_, step.to_buffer, step.to, step.bytes);
   switch (step.kind) {
-    case StepKind::wait: return take_message(step);
+    case StepKind::wait: return follow_wait(step);
     case StepKind::put: follow_put(step); break;
     case StepKind::flush_local: follow_flush(); break;
     case StepKind::fold: follow_fold(step); break;
@@ -168,18 +168,18 @@ bool Checker::follow(const Step& step) {
       break;
     case StepKind::scale:
       read(target, to);
-      for (Piece& piece : to) piece.value = values_.scaled(piece.value);
+      for (ValueRun& piece : to) piece.value = values_.scaled(piece.value);
       write(target, to);
       break;
   }
   return true;
 }
 
-bool Checker::take_message(const Step& step) {
-  Message& message = messages_[me_][step.slot];
+bool Checker::follow_wait(const Step& step) {
+  MatchedMessage& message = messages_[me_][step.slot];
   if (!message.raised) return false;
-  Rank& rank = ranks_[me_];
-  const Clock& theirs = *message.clock;
+  RankState& rank = ranks_[me_];
+  const VectorClock& theirs = *message.clock;
   for (std::size_t i = 0; i < theirs.size(); ++i) rank.clock[i] = std::max(rank.clock[i], theirs[i]);
   rank.clock[message.sender] = std::max(rank.clock[message.sender], message.put_step + 1);
   rank.sent_clock.reset();
@@ -188,30 +188,30 @@ bool Checker::take_message(const Step& step) {
 }
 
 void Checker::follow_put(const Step& step) {
-  Rank& rank = ranks_[me_];
-  Message& message = messages_[step.peer][step.slot];
+  RankState& rank = ranks_[me_];
+  MatchedMessage& message = messages_[step.peer][step.slot];
   if (step.bytes > 0) {
-    Pieces pieces;
-    const Range source = range_of(me_, step.from_buffer, step.from, step.bytes);
+    ValueRuns pieces;
+    const ByteRange source = range_of(me_, step.from_buffer, step.from, step.bytes);
     read(source, pieces);
-    if (rank.readings.size() >= rank.prune_at) forget_readings();
+    if (rank.pending_reads.size() >= rank.cleanup_at) remove_completed_reads();
     // A separate input is never written, and matters only at the end.
-    (source.memory == 0 ? rank.input_readings : rank.readings)
-        .push_back({source, rank.at, step.peer, message.wait_step, Message::none});
-    const Range target{2, step.to, step.bytes};
+    (source.memory == 0 ? rank.pending_input_reads : rank.pending_reads)
+        .push_back({source, rank.at, step.peer, message.wait_step, MatchedMessage::none});
+    const ByteRange target{2, step.to, step.bytes};
     Storage& memory = ranks_[step.peer].memories[2];
-    const Touched touched = memory.touched(step.to, step.bytes);
+    const LastAccess touched = memory.touched(step.to, step.bytes);
     if (touched.locally > rank.clock[step.peer])
-      refuse("overwrites bytes that rank " + std::to_string(step.peer) + " may still use in its step " +
+      reject("overwrites bytes that rank " + std::to_string(step.peer) + " may still use in its step " +
              std::to_string(touched.locally - 1));
     if (touched.arrives > rank.clock[step.peer])
-      refuse("overwrites bytes of another message, which rank " + std::to_string(step.peer) + " awaits in its step " +
+      reject("overwrites bytes of another message, which rank " + std::to_string(step.peer) + " awaits in its step " +
              std::to_string(touched.arrives - 1));
     check_no_reader(target, step.peer, "overwrites");
     memory.write(step.to, pieces);
     memory.touch(step.to, step.bytes, {0, message.wait_step + 1});
   }
-  if (!rank.sent_clock) rank.sent_clock = std::make_shared<const Clock>(rank.clock);
+  if (!rank.sent_clock) rank.sent_clock = std::make_shared<const VectorClock>(rank.clock);
   message.clock = rank.sent_clock;
   message.raised = true;
   const auto& theirs = schedules_[step.peer].steps;
@@ -220,67 +220,69 @@ void Checker::follow_put(const Step& step) {
 }
 
 void Checker::follow_flush() {
-  Rank& rank = ranks_[me_];
-  for (Reading& reading : rank.readings) reading.flushed = std::min(reading.flushed, rank.at);
-  rank.input_readings.clear();
-  forget_readings();
+  RankState& rank = ranks_[me_];
+  for (PendingRead& pending : rank.pending_reads) pending.flushed = std::min(pending.flushed, rank.at);
+  rank.pending_input_reads.clear();
+  remove_completed_reads();
 }
 
-/// Removes readings that are over for this rank. Other ranks also write scratch, and each must know of a reading's end.
-void Checker::forget_readings() {
-  Rank& rank = ranks_[me_];
-  std::erase_if(rank.readings,
-                [&](const Reading& reading) { return reading.range.memory != 2 && is_over(reading, rank.clock, me_); });
-  rank.prune_at = 2 * rank.readings.size() + 64;
+/// Removes reads that are complete for this rank. Reads of scratch stay: other ranks write it too, and each must know
+/// of the read's end.
+void Checker::remove_completed_reads() {
+  RankState& rank = ranks_[me_];
+  std::erase_if(rank.pending_reads, [&](const PendingRead& pending) {
+    return pending.range.memory != 2 && is_complete(pending, rank.clock, me_);
+  });
+  rank.cleanup_at = 2 * rank.pending_reads.size() + 64;
 }
 
-bool Checker::is_over(const Reading& reading, const Clock& clock, std::uint32_t owner) const {
-  return clock[reading.target] > reading.arrives ||
-         (reading.flushed != Message::none && (owner == me_ || clock[owner] > reading.flushed));
+bool Checker::is_complete(const PendingRead& pending, const VectorClock& clock, std::uint32_t owner) const {
+  return clock[pending.target] > pending.arrives ||
+         (pending.flushed != MatchedMessage::none && (owner == me_ || clock[owner] > pending.flushed));
 }
 
 /// Checks a write of this rank to `owner`'s memory.
-void Checker::check_no_reader(const Range& range, std::uint32_t owner, const char* what) const {
-  for (const Reading& reading : ranks_[owner].readings)
-    if (reading.range.overlaps(range) && !is_over(reading, ranks_[me_].clock, owner))
-      refuse(std::string(what) + " bytes that the put of rank " + std::to_string(owner) + "'s step " +
-             std::to_string(reading.step) + " may still be reading");
+void Checker::check_no_reader(const ByteRange& range, std::uint32_t owner, const char* what) const {
+  for (const PendingRead& pending : ranks_[owner].pending_reads)
+    if (pending.range.overlaps(range) && !is_complete(pending, ranks_[me_].clock, owner))
+      reject(std::string(what) + " bytes that the put of rank " + std::to_string(owner) + "'s step " +
+             std::to_string(pending.step) + " may still be reading");
 }
 
-void Checker::check_own_put_arrived(const Range& range) const {
+void Checker::check_own_put_arrived(const ByteRange& range) const {
   if (range.memory != 2) return;
-  const Touched touched = ranks_[me_].memories[2].touched(range.begin, range.bytes);
+  const LastAccess touched = ranks_[me_].memories[2].touched(range.begin, range.bytes);
   if (touched.arrives > ranks_[me_].at)
-    refuse("uses bytes of a message that it awaits only in step " + std::to_string(touched.arrives - 1));
+    reject("uses bytes of a message that it awaits only in step " + std::to_string(touched.arrives - 1));
 }
 
-void Checker::read(const Range& range, Pieces& out) {
-  Rank& rank = ranks_[me_];
+void Checker::read(const ByteRange& range, ValueRuns& out) {
+  RankState& rank = ranks_[me_];
   check_own_put_arrived(range);
   rank.memories[range.memory].read(range.begin, range.bytes, out);
-  for (const Piece& piece : out)
-    if (piece.value == undefined || piece.value == callers) refuse("reads bytes that weren't written");
+  for (const ValueRun& piece : out)
+    if (piece.value == undefined || piece.value == callers) reject("reads bytes that weren't written");
   if (range.memory == 2) rank.memories[2].touch(range.begin, range.bytes, {rank.at + 1, 0});
 }
 
-void Checker::write(const Range& range, const Pieces& pieces) {
-  Rank& rank = ranks_[me_];
+void Checker::write(const ByteRange& range, const ValueRuns& pieces) {
+  RankState& rank = ranks_[me_];
   check_own_put_arrived(range);
   check_no_reader(range, me_, "overwrites");
   rank.memories[range.memory].write(range.begin, pieces);
   if (range.memory == 2) rank.memories[2].touch(range.begin, range.bytes, {rank.at + 1, 0});
 }
 
-void Checker::combine(const Pieces& left, const Pieces& right, Pieces& out) {
+void Checker::combine(const ValueRuns& left, const ValueRuns& right, ValueRuns& out) {
   out.clear();
-  if (!left.empty() && left[0].position % element_bytes_ != 0) refuse("begins within an element");
+  if (!left.empty() && left[0].position % element_bytes_ != 0) reject("begins within an element");
   std::size_t i = 0, j = 0;
   std::uint64_t used_i = 0, used_j = 0;
   while (i < left.size() && j < right.size()) {
     const std::uint64_t bytes = std::min(left[i].bytes - used_i, right[j].bytes - used_j);
     const std::uint64_t position = left[i].position + used_i;
     if (position != right[j].position + used_j)
-      refuse("combines byte " + std::to_string(position) + " with byte " + std::to_string(right[j].position + used_j));
+      reject("combines byte " + std::to_string(position) + " with byte " + std::to_string(right[j].position + used_j));
     out.push_back({bytes, position, values_.combine(left[i].value, right[j].value)});
     used_i += bytes;
     used_j += bytes;
@@ -290,31 +292,31 @@ void Checker::combine(const Pieces& left, const Pieces& right, Pieces& out) {
 }
 
 void Checker::follow_fold(const Step& step) {
-  Pieces part, sum, next;
-  const Range target = range_of(me_, step.to_buffer, step.to, step.bytes);
+  ValueRuns part, sum, next;
+  const ByteRange target = range_of(me_, step.to_buffer, step.to, step.bytes);
   for (std::uint32_t i = 0; i < step.inputs; ++i) {
-    const Range source = range_of(me_, step.from_buffer, step.from + i * step.stride(), step.bytes);
+    const ByteRange source = range_of(me_, step.from_buffer, step.from + i * step.stride(), step.bytes);
     if (!(source == target)) check_disjoint(source, target);
     read(source, part);
-    for (const Piece& piece : part)
-      if (deterministic_ && !values_.is_single(piece.value)) refuse("folds what was combined already");
+    for (const ValueRun& piece : part)
+      if (deterministic_ && !values_.is_single(piece.value)) reject("folds what was combined already");
     if (i == 0)
       sum = part;
     else
       combine(sum, part, next), sum.swap(next);
   }
   if (averages_)
-    for (Piece& piece : sum) piece.value = values_.scaled(piece.value);
+    for (ValueRun& piece : sum) piece.value = values_.scaled(piece.value);
   write(target, sum);
 }
 
-void Checker::check_disjoint(const Range& from, const Range& to) const {
-  if (from.overlaps(to)) refuse("its source and its target overlap");
+void Checker::check_disjoint(const ByteRange& from, const ByteRange& to) const {
+  if (from.overlaps(to)) reject("its source and its target overlap");
 }
 
 /// A rank that leaves a barrier must know that all others have entered it.
-void Checker::check_heard_of_all() const {
-  const Clock& clock = ranks_[me_].clock;
+void Checker::check_barrier_entries() const {
+  const VectorClock& clock = ranks_[me_].clock;
   for (std::uint32_t other = 0; other < clock.size(); ++other)
     if (other != me_ && clock[other] == 0)
       throw Counterexample{static_cast<int>(me_), -1,
@@ -323,33 +325,33 @@ void Checker::check_heard_of_all() const {
 
 void Checker::check_end(int number) {
   me_ = static_cast<std::uint32_t>(number);
-  Rank& rank = ranks_[me_];
-  if (subject_.call_of(number).collective == schedule::Collective::barrier) check_heard_of_all();
-  for (const auto* readings : {&rank.readings, &rank.input_readings})
-    for (const Reading& reading : *readings)
-      if (!is_over(reading, rank.clock, me_))
-        throw Counterexample{number, reading.step, "its source may still be read when the schedule has ended"};
-  const Overlap& overlap = rank.overlap;
+  RankState& rank = ranks_[me_];
+  if (subject_.call_of(number).collective == schedule::Collective::barrier) check_barrier_entries();
+  for (const auto* pending_reads : {&rank.pending_reads, &rank.pending_input_reads})
+    for (const PendingRead& pending : *pending_reads)
+      if (!is_complete(pending, rank.clock, me_))
+        throw Counterexample{number, pending.step, "its source may still be read when the schedule has ended"};
+  const BufferOverlap& overlap = rank.overlap;
   Storage expected(rank.memories[1].size(), callers);
   if (overlap.overlaps)
     for (const Content& content : input_of(subject_, number, values_))
       expected.write(overlap.input_at + content.begin, {content.piece});
-  for (const Content& content : promised_to(subject_, number, values_))
+  for (const Content& content : required_output_of(subject_, number, values_))
     expected.write(overlap.output_at + content.begin, {content.piece});
-  // Rank 0's result of exscan is undefined.
+  // RankState 0's result of exscan is undefined.
   if (subject_.call_of(number).collective == schedule::Collective::exscan && number == 0) return;
   compare(rank.memories[1], expected);
 }
 
 /// Compares each run of the result with the promised contents.
 void Checker::compare(const Storage& result, const Storage& expected) const {
-  Pieces have, want;
+  ValueRuns have, want;
   result.read(0, expected.size(), have);
   std::uint64_t at = 0;
-  for (const Piece& piece : have) {
+  for (const ValueRun& piece : have) {
     expected.read(at, piece.bytes, want);
     std::uint64_t inside = 0;
-    for (const Piece& promised : want) {
+    for (const ValueRun& promised : want) {
       if (piece.value != promised.value || piece.position + inside != promised.position)
         throw Counterexample{static_cast<int>(me_), -1,
                              "byte " + std::to_string(at + inside) + " of the output holds byte " +
@@ -368,7 +370,7 @@ void Checker::report_stuck() const {
   // The awaited rank is stuck too. After as many hops as there are ranks, `rank` is on the cycle.
   const auto next = [&](std::uint32_t r) { return schedules_[r].steps[ranks_[r].at].peer; };
   for (std::size_t i = 0; i < ranks_.size(); ++i) rank = next(rank);
-  std::string what = "waits for ever: rank " + std::to_string(rank);
+  std::string what = "waits forever: rank " + std::to_string(rank);
   std::uint32_t r = rank;
   do {
     r = next(r);

@@ -10,7 +10,7 @@
 
 namespace hmc::verify {
 
-/// Why the schedules are wrong. Ranks and steps count from 0; step is -1 if it concerns a whole rank.
+/// The first error found. Ranks and steps count from 0; step is -1 for an error of a whole rank.
 struct Counterexample {
   int rank = -1;
   long step = -1;
@@ -20,10 +20,11 @@ struct Counterexample {
 /// Proves, or gives the first counterexample:
 /// - peers, slots and bytes of buffers that steps refer to exist; elements aren't cut;
 /// - each slot is raised once and waited for once, by the ranks that the steps name;
-/// - no step waits for ever;
-/// - no byte is read before it's written, or written while a rank may still read or write it: every pair of accesses of
-///   which one is a put's is ordered by program order, signals and flushes;
-/// - each output holds the promised contributions and nothing else changed; contributions are combined in rank order
+/// - no step waits forever;
+/// - no byte is read before it is written, or written while a rank may still read or write it: two accesses, one of
+/// them
+///   by a put, are ordered by program order, signals and flushes;
+/// - each output holds the required contributions and nothing else changed; contributions are combined in rank order
 ///   where the operation doesn't commute or the call is deterministic;
 /// - every element of a deterministic result comes from one fold of single contributions;
 /// - a rank that leaves a barrier knows that all others have entered it;

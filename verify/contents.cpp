@@ -78,7 +78,7 @@ Contents input_of(const Case& subject, int rank, Values& values) {
   return {{0, {bytes, 0, values.contribution(static_cast<std::uint32_t>(rank))}}};
 }
 
-Contents promised_to(const Case& subject, int rank, Values& values) {
+Contents required_output_of(const Case& subject, int rank, Values& values) {
   const Call call = subject.call_of(rank);
   const int size = subject.shape().size;
   const auto end_of_team = static_cast<std::uint32_t>(size), me = static_cast<std::uint32_t>(rank);
@@ -116,18 +116,18 @@ Contents promised_to(const Case& subject, int rank, Values& values) {
   return contents;
 }
 
-Overlap overlap_of(const Case& subject, int rank) {
+BufferOverlap buffer_overlap_of(const Case& subject, int rank) {
   const Call call = subject.call_of(rank);
   if (!call.in_place) return {};
   const std::uint64_t element = call.element_bytes;
   const bool is_root = rank == call.root;
   switch (call.collective) {
     case Collective::barrier: return {};
-    case Collective::gather: return is_root ? Overlap{true, place_of(call, rank) * element, 0} : Overlap{};
+    case Collective::gather: return is_root ? BufferOverlap{true, place_of(call, rank) * element, 0} : BufferOverlap{};
     case Collective::allgather: return {true, place_of(call, rank) * element, 0};
-    case Collective::scatter: return is_root ? Overlap{true, 0, place_of(call, rank) * element} : Overlap{};
+    case Collective::scatter: return is_root ? BufferOverlap{true, 0, place_of(call, rank) * element} : BufferOverlap{};
     case Collective::broadcast:
-    case Collective::reduce: return is_root ? Overlap{true, 0, 0} : Overlap{};
+    case Collective::reduce: return is_root ? BufferOverlap{true, 0, 0} : BufferOverlap{};
     default: return {true, 0, 0};
   }
 }

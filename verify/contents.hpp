@@ -8,23 +8,23 @@
 
 namespace hmc::verify {
 
-/// Pieces from offset `begin` of a buffer.
+/// ValueRuns from offset `begin` of a buffer.
 struct Content {
   std::uint64_t begin = 0;
-  Piece piece;
+  ValueRun piece;
 };
 using Contents = std::vector<Content>;
 
 /// The contents of the input of `rank`.
 Contents input_of(const Case& subject, int rank, Values& values);
 /// The required contents of the output of `rank`. Other bytes must be unchanged.
-Contents promised_to(const Case& subject, int rank, Values& values);
+Contents required_output_of(const Case& subject, int rank, Values& values);
 /// Whether this rank's buffers overlap, and the offset of the smaller one in the larger.
-struct Overlap {
+struct BufferOverlap {
   bool overlaps = false;
   std::uint64_t input_at = 0;   ///< in the shared memory
   std::uint64_t output_at = 0;  ///< in the shared memory
 };
-Overlap overlap_of(const Case& subject, int rank);
+BufferOverlap buffer_overlap_of(const Case& subject, int rank);
 
 }  // namespace hmc::verify

@@ -21,7 +21,7 @@ namespace {
 using namespace hmc::verify;
 using Clock = std::chrono::steady_clock;
 
-struct Options {
+struct VerifyOptions {
   bool quick = false, list = false;
   unsigned threads = std::max(1U, std::thread::hardware_concurrency());
   std::string only;
@@ -32,11 +32,11 @@ struct Options {
   unsigned thin = 1;
 };
 
-struct Row {
+struct ResultRow {
   const schedule::Algorithm* algorithm = nullptr;
-  std::size_t cases = 0, steps = 0, left_out = 0;
+  std::size_t cases = 0, steps = 0, skipped = 0;
   int largest = 0;              ///< the largest team that was proved with data
-  std::vector<int> unproved{};  ///< team sizes of which every case with data was left out
+  std::vector<int> unproved{};  ///< team sizes of which every case with data was skipped
   double seconds = 0;
   std::string wrong{};  ///< the smallest team's first counterexample
   int wrong_at = 0;
@@ -58,40 +58,40 @@ std::string text_of(const Case& subject, const std::vector<schedule::Schedule>& 
   return text;
 }
 
-class Run {
+class Verification {
  public:
-  Run(const Options& options) : options_(options) {
+  Verification(const VerifyOptions& options) : options_(options) {
     const Effort effort = options.quick ? Effort::quick : Effort::full;
     for (const schedule::Algorithm& algorithm : schedule::algorithms()) {
       if (name_of(algorithm).find(options.only) == std::string::npos) continue;
       rows_.push_back({.algorithm = &algorithm});
     }
-    // The largest teams first, so that no core works alone on one at the end.
+    // The largest teams first, so that all cores have work until the end.
     std::vector<int> sizes = options.size > 0 ? std::vector<int>{options.size} : sizes_for(effort);
     for (auto size = sizes.rbegin(); size != sizes.rend(); ++size)
-      for (Row& row : rows_)
+      for (ResultRow& row : rows_)
         if (*size <= options.up_to) jobs_.push_back({&row, *size});
   }
 
   void work() {
     for (std::size_t i = next_++; i < jobs_.size(); i = next_++) check_size(*jobs_[i].row, jobs_[i].size);
   }
-  const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<ResultRow>& rows() const { return rows_; }
 
  private:
-  struct Job {
-    Row* row;
+  struct SizeJob {
+    ResultRow* row;
     int size;
   };
 
-  void check_size(Row& row, int size) {
-    Row part{.algorithm = row.algorithm};
+  void check_size(ResultRow& row, int size) {
+    ResultRow part{.algorithm = row.algorithm};
     const auto begin = Clock::now();
     const auto prove = [&](const Case& subject) {
       if (!part.wrong.empty()) return;
       const auto schedules = subject.build();
       ++part.cases;
-      // Without data there is hardly a step.
+      // Cases without data have few steps.
       if (subject.has_count()) part.largest = size;
       if (const auto found = check(subject, schedules, &part.steps)) {
         part.wrong = text_of(subject, schedules, *found);
@@ -99,13 +99,13 @@ class Run {
       }
     };
     for_each_case_within(options_.limit, *row.algorithm, size, options_.quick ? Effort::quick : Effort::full, prove,
-                         [&](const Case&) { ++part.left_out; });
+                         [&](const Case&) { ++part.skipped; });
     part.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const std::lock_guard lock(mutex_);
     row.cases += part.cases;
     row.steps += part.steps;
-    row.left_out += part.left_out;
-    if (part.left_out > 0 && part.largest == 0) row.unproved.push_back(size);
+    row.skipped += part.skipped;
+    if (part.skipped > 0 && part.largest == 0) row.unproved.push_back(size);
     row.seconds += part.seconds;
     row.largest = std::max(row.largest, part.largest);
     if (!part.wrong.empty() && (row.wrong.empty() || part.wrong_at < row.wrong_at)) {
@@ -114,56 +114,56 @@ class Run {
     }
   }
 
-  const Options& options_;
-  std::vector<Row> rows_;
-  std::vector<Job> jobs_;
+  const VerifyOptions& options_;
+  std::vector<ResultRow> rows_;
+  std::vector<SizeJob> jobs_;
   std::atomic<std::size_t> next_ = 0;
   std::mutex mutex_;
 };
 
-/// The cases left out per algorithm, and the team sizes without any case with data.
-void report_left_out(const std::vector<Row>& rows, double limit) {
-  std::size_t left_out = 0;
-  for (const Row& row : rows) left_out += row.left_out;
-  if (left_out == 0) return;
-  fmt::print("\n{} cases of more than 64 ranks were left out as too expensive (--limit {:.3g}):\n", left_out, limit);
-  for (const Row& row : rows) {
-    if (row.left_out == 0) continue;
+/// The skipped cases per algorithm, and the team sizes without any case with data.
+void report_skipped(const std::vector<ResultRow>& rows, double limit) {
+  std::size_t skipped = 0;
+  for (const ResultRow& row : rows) skipped += row.skipped;
+  if (skipped == 0) return;
+  fmt::print("\n{} cases of more than 64 ranks were skipped as too expensive (--limit {:.3g}):\n", skipped, limit);
+  for (const ResultRow& row : rows) {
+    if (row.skipped == 0) continue;
     std::vector<int> sizes = row.unproved;
     std::sort(sizes.begin(), sizes.end());
-    fmt::print("  {:<40} {:>8}{}\n", name_of(*row.algorithm), row.left_out,
-               sizes.empty() ? "" : fmt::format(", among them all with data at {} ranks", fmt::join(sizes, ", ")));
+    fmt::print("  {:<40} {:>8}{}\n", name_of(*row.algorithm), row.skipped,
+               sizes.empty() ? "" : fmt::format(", including all cases with data at {} ranks", fmt::join(sizes, ", ")));
   }
 }
 
-int report(const std::vector<Row>& rows, double limit, double seconds) {
-  fmt::print("{:<42} {:>8} {:>12} {:>8} {:>8} {:>8}\n", "algorithm", "cases", "steps", "ranks", "left out", "seconds");
-  std::size_t cases = 0, steps = 0, left_out = 0, wrong = 0;
+int report(const std::vector<ResultRow>& rows, double limit, double seconds) {
+  fmt::print("{:<42} {:>8} {:>12} {:>8} {:>8} {:>8}\n", "algorithm", "cases", "steps", "ranks", "skipped", "seconds");
+  std::size_t cases = 0, steps = 0, skipped = 0, wrong = 0;
   // An algorithm without a checked case with data isn't proved.
-  const auto is_shown = [](const Row& row) { return row.largest > 0; };
-  for (const Row& row : rows) {
+  const auto is_proved = [](const ResultRow& row) { return row.largest > 0; };
+  for (const ResultRow& row : rows) {
     fmt::print("{:<42} {:>8} {:>12} {:>8} {:>8} {:>8.2f}{}\n", name_of(*row.algorithm), row.cases, row.steps,
-               row.largest, row.left_out, row.seconds, row.wrong.empty() ? "" : "  WRONG");
+               row.largest, row.skipped, row.seconds, row.wrong.empty() ? "" : "  WRONG");
     cases += row.cases;
     steps += row.steps;
-    left_out += row.left_out;
-    if (!row.wrong.empty() || !is_shown(row)) ++wrong;
+    skipped += row.skipped;
+    if (!row.wrong.empty() || !is_proved(row)) ++wrong;
   }
-  report_left_out(rows, limit);
-  for (const Row& row : rows) {
+  report_skipped(rows, limit);
+  for (const ResultRow& row : rows) {
     if (!row.wrong.empty()) fmt::print("\nWRONG {}", row.wrong);
-    if (!is_shown(row))
-      fmt::print("\n{}: no case with data {}\n", name_of(*row.algorithm), row.left_out > 0 ? "was checked" : "applies");
+    if (!is_proved(row))
+      fmt::print("\n{}: no case with data {}\n", name_of(*row.algorithm), row.skipped > 0 ? "was checked" : "applies");
   }
   fmt::print("\n{} algorithms, {} cases, {} steps in {:.1f} s: {}\n", rows.size(), cases, steps, seconds,
-             wrong > 0      ? fmt::format("{} not proved", wrong)
-             : left_out > 0 ? fmt::format("all proved, except {} cases left out", left_out)
-                            : "all proved");
+             wrong > 0     ? fmt::format("{} not proved", wrong)
+             : skipped > 0 ? fmt::format("all proved, except {} skipped cases", skipped)
+                           : "all proved");
   return wrong == 0 && !rows.empty() ? 0 : 1;
 }
 
 /// 0 if every mistake was refuted or is harmless, and every kind and every algorithm had one.
-int report_mutants(const Options& options) {
+int report_mutants(const VerifyOptions& options) {
   const MutantReport report = test_mutants(options.only, options.seed, options.thin);
   fmt::print("{:<16} {:>8} {:>8} {:>9} {:>7}\n", "mistake", "made", "refuted", "harmless", "missed");
   std::size_t missed = report.wrong_executions.size();
@@ -179,7 +179,7 @@ int report_mutants(const Options& options) {
   for (const std::string& text : report.harmless) fmt::print("  {}\n", text);
   for (const std::string& text : report.missed) fmt::print("MISSED {}\n", text);
   for (const std::string& text : report.wrong_executions) fmt::print("WRONG WHEN EXECUTED {}\n", text);
-  for (const std::string& text : report.never_refuted) fmt::print("NOTHING REFUTED IN {}\n", text);
+  for (const std::string& text : report.never_refuted) fmt::print("NO MISTAKE REFUTED IN {}\n", text);
   fmt::print("\n{} algorithms: {}\n", report.algorithms,
              missed > 0   ? "MISTAKES WERE MISSED"
              : !all_tried ? "no mistake was missed, but too few were planted (--thin)"
@@ -190,7 +190,7 @@ int report_mutants(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
+  VerifyOptions options;
   CLI::App app(
       "Proves that schedules are correct: results, order, races, waits, bounds. 'ranks' is the largest team "
       "proved with data.",
@@ -219,7 +219,7 @@ int main(int argc, char** argv) {
   }
   if (options.mutants) return report_mutants(options);
   const auto begin = Clock::now();
-  Run run(options);
+  Verification run(options);
   std::vector<std::thread> others;
   for (unsigned i = 1; i < options.threads; ++i) others.emplace_back([&] { run.work(); });
   run.work();

@@ -10,11 +10,11 @@ namespace {
 
 constexpr int executions = 30;
 
-class Tester {
+class MutantTester {
  public:
-  Tester(std::uint64_t seed, unsigned thin) : random_(seed), thin_(thin) {}
+  MutantTester(std::uint64_t seed, unsigned thin) : random_(seed), thin_(thin) {}
 
-  void take(const Case& subject) {
+  void test_case(const Case& subject) {
     // Replay needs memory for each byte of data.
     if (subject.call_of(0).count > 10000) return;
     // The first cases of each algorithm are always used, until one of its mistakes is refuted.
@@ -67,13 +67,13 @@ class Tester {
 }  // namespace
 
 MutantReport test_mutants(const std::string& only, std::uint64_t seed, unsigned thin) {
-  Tester tester(seed, thin);
+  MutantTester tester(seed, thin);
   for (const schedule::Algorithm& algorithm : schedule::algorithms()) {
     const std::string name = std::string(name_of(algorithm.collective)) + ":" + std::string(algorithm.name);
     if (name.find(only) == std::string::npos) continue;
     tester.next_algorithm();
     for (int size = 2; size <= 9; ++size)
-      for_each_case(algorithm, size, Effort::quick, [&](const Case& subject) { tester.take(subject); });
+      for_each_case(algorithm, size, Effort::quick, [&](const Case& subject) { tester.test_case(subject); });
     if (!tester.refuted_any()) tester.report().never_refuted.push_back(name);
   }
   return tester.report();

@@ -29,15 +29,15 @@ bool allows(const std::vector<Step>& steps, std::size_t i, Mistake mistake, std:
     case Mistake::swapped_peer: return step.kind == StepKind::put && ranks > 2;
     case Mistake::swapped_slot: return step.kind == StepKind::put;
     case Mistake::swapped_order: return step.kind == StepKind::reduce && ordered;
-    case Mistake::swapped_parts:
+    case Mistake::swapped_inputs:
       return step.kind == StepKind::fold && ordered && step.inputs > 1 && step.bytes > 0 &&
              step.from_buffer == StepBuffer::scratch;
   }
   return false;
 }
 
-/// Exchanges a fold's first two parts, through scratch that no other step uses.
-void swap_parts(Schedule& schedule, std::size_t i) {
+/// Swaps the first two inputs of a fold, through scratch that no other step uses.
+void swap_fold_inputs(Schedule& schedule, std::size_t i) {
   const Step fold = schedule.steps[i];
   const std::uint64_t first = fold.from, second = fold.from + fold.stride(), aside = schedule.scratch_bytes;
   schedule.scratch_bytes += fold.bytes;
@@ -58,7 +58,7 @@ void apply(Schedule& schedule, std::size_t i, Mistake mistake, std::size_t rank,
            std::uint64_t element, std::mt19937_64& random) {
   std::vector<Step>& steps = schedule.steps;
   Step& step = steps[i];
-  const auto back_or_on = [&](std::uint64_t& at) {
+  const auto shift_by_element = [&](std::uint64_t& at) {
     at = at >= element && random() % 2 == 0 ? at - element : at + element;
   };
   switch (mistake) {
@@ -66,8 +66,8 @@ void apply(Schedule& schedule, std::size_t i, Mistake mistake, std::size_t rank,
     case Mistake::dropped_wait:
     case Mistake::dropped_flush: steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i)); break;
     case Mistake::early_step: std::swap(steps[i], steps[i - 1]); break;
-    case Mistake::shifted_from: back_or_on(step.from); break;
-    case Mistake::shifted_to: back_or_on(step.to); break;
+    case Mistake::shifted_from: shift_by_element(step.from); break;
+    case Mistake::shifted_to: shift_by_element(step.to); break;
     case Mistake::shorter: step.bytes -= element; break;
     case Mistake::longer: step.bytes += element; break;
     case Mistake::swapped_peer: {
@@ -77,7 +77,7 @@ void apply(Schedule& schedule, std::size_t i, Mistake mistake, std::size_t rank,
     }
     case Mistake::swapped_slot: step.slot = step.slot > 0 && random() % 2 == 0 ? step.slot - 1 : step.slot + 1; break;
     case Mistake::swapped_order: step.reversed = !step.reversed; break;
-    case Mistake::swapped_parts: swap_parts(schedule, i); break;
+    case Mistake::swapped_inputs: swap_fold_inputs(schedule, i); break;
   }
 }
 
@@ -86,22 +86,22 @@ void apply(Schedule& schedule, std::size_t i, Mistake mistake, std::size_t rank,
 const char* name_of(Mistake mistake) {
   constexpr const char* names[mistake_count] = {"dropped step", "dropped wait", "dropped flush", "early step",
                                                 "shifted from", "shifted to",   "shorter",       "longer",
-                                                "swapped peer", "swapped slot", "swapped order", "swapped parts"};
+                                                "swapped peer", "swapped slot", "swapped order", "swapped inputs"};
   return names[static_cast<int>(mistake)];
 }
 
 std::optional<std::string> mutate(std::vector<Schedule>& schedules, Mistake mistake, std::uint64_t element_bytes,
                                   bool ordered, std::mt19937_64& random) {
-  struct At {
+  struct StepIndex {
     std::size_t rank, step;
   };
-  std::vector<At> places;
+  std::vector<StepIndex> places;
   for (std::size_t rank = 0; rank < schedules.size(); ++rank)
     for (std::size_t i = 0; i < schedules[rank].steps.size(); ++i)
       if (allows(schedules[rank].steps, i, mistake, schedules.size(), element_bytes, ordered))
         places.push_back({rank, i});
   if (places.empty()) return std::nullopt;
-  const At at = places[random() % places.size()];
+  const StepIndex at = places[random() % places.size()];
   std::string text = "rank " + std::to_string(at.rank) + " step " + std::to_string(at.step) + " (" +
                      text_of(schedules[at.rank].steps[at.step]) + "): " + name_of(mistake);
   apply(schedules[at.rank], at.step, mistake, at.rank, schedules.size(), element_bytes, random);

@@ -14,15 +14,15 @@ enum class Mistake {
   dropped_step,
   dropped_wait,
   dropped_flush,
-  early_step,     ///< a step changes places with the one before it
-  shifted_from,   ///< by one element
-  shifted_to,     ///< by one element
-  shorter,        ///< by one element
-  longer,         ///< by one element
-  swapped_peer,   ///< a put goes to another rank
-  swapped_slot,   ///< a put raises the slot next to its own
-  swapped_order,  ///< `to op from` instead of `from op to`
-  swapped_parts,  ///< a fold takes its first two parts in the other order
+  early_step,      ///< a step is swapped with the step before it
+  shifted_from,    ///< by one element
+  shifted_to,      ///< by one element
+  shorter,         ///< by one element
+  longer,          ///< by one element
+  swapped_peer,    ///< a put goes to another rank
+  swapped_slot,    ///< a put raises the slot next to its own
+  swapped_order,   ///< `to op from` instead of `from op to`
+  swapped_inputs,  ///< a fold reads its first two inputs in the other order
 };
 inline constexpr int mistake_count = 12;
 const char* name_of(Mistake mistake);

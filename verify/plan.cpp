@@ -11,17 +11,17 @@ using schedule::Call;
 using schedule::Collective;
 using schedule::Shape;
 
-enum class Form { uniform, irregular, gaps };
+enum class CountForm { uniform, irregular, gaps };
 
 /// One variant of a call, without its count.
-struct Variant {
+struct CallVariant {
   int per_node = 1;
   int root = 0;
   bool in_place = false;
   bool commutative = true;
   bool deterministic = false;
   Op op = Op::sum;
-  Form form = Form::uniform;
+  CountForm form = CountForm::uniform;
   std::uint64_t segment_bytes = 0;
   int radix = 0;
 };
@@ -32,9 +32,9 @@ bool has_root(Collective collective) {
 }
 
 /// Multiplies `variants` by the values of one field.
-template <typename T> void vary(std::vector<Variant>& variants, T Variant::*field, std::vector<T> values) {
-  std::vector<Variant> all;
-  for (const Variant& variant : variants)
+template <typename T> void vary(std::vector<CallVariant>& variants, T CallVariant::*field, std::vector<T> values) {
+  std::vector<CallVariant> all;
+  for (const CallVariant& variant : variants)
     for (const T& value : values) {
       all.push_back(variant);
       all.back().*field = value;
@@ -42,41 +42,41 @@ template <typename T> void vary(std::vector<Variant>& variants, T Variant::*fiel
   variants = std::move(all);
 }
 
-std::vector<Variant> variants_of(const Algorithm& algorithm, int size) {
+std::vector<CallVariant> variants_of(const Algorithm& algorithm, int size) {
   const Collective collective = algorithm.collective;
-  std::vector<Variant> variants(1);
+  std::vector<CallVariant> variants(1);
   if (collective == Collective::barrier) return variants;
   if (has_root(collective)) {
     std::vector<int> roots{0};
     if (size > 1) roots.push_back(size - 1);
     if (size > 2) roots.push_back((size + 1) / 2);
-    vary(variants, &Variant::root, roots);
+    vary(variants, &CallVariant::root, roots);
   }
-  vary(variants, &Variant::in_place, {false, true});
+  vary(variants, &CallVariant::in_place, {false, true});
   if (has_blocks(collective)) {
-    vary(variants, &Variant::form, {Form::uniform, Form::irregular, Form::gaps});
-    std::erase_if(variants, [&](const Variant& variant) {
-      return variant.form == Form::gaps && collective == Collective::reduce_scatter;
+    vary(variants, &CallVariant::form, {CountForm::uniform, CountForm::irregular, CountForm::gaps});
+    std::erase_if(variants, [&](const CallVariant& variant) {
+      return variant.form == CountForm::gaps && collective == Collective::reduce_scatter;
     });
   }
   if (reduces(collective)) {
-    std::vector<Variant> all = variants;
-    vary(all, &Variant::commutative, {true, false});
-    std::vector<Variant> other = variants;
-    vary(other, &Variant::deterministic, {true});
+    std::vector<CallVariant> all = variants;
+    vary(all, &CallVariant::commutative, {true, false});
+    std::vector<CallVariant> other = variants;
+    vary(other, &CallVariant::deterministic, {true});
     all.insert(all.end(), other.begin(), other.end());
-    vary(other, &Variant::op, {Op::avg});
+    vary(other, &CallVariant::op, {Op::avg});
     all.insert(all.end(), other.begin(), other.end());
-    vary(other, &Variant::deterministic, {false});
+    vary(other, &CallVariant::deterministic, {false});
     all.insert(all.end(), other.begin(), other.end());
     variants = std::move(all);
   }
   // Many segments of many ranks are expensive and show nothing that fewer ranks do not.
   if (algorithm.tuned_by.segments)
-    vary(variants, &Variant::segment_bytes,
+    vary(variants, &CallVariant::segment_bytes,
          size <= 24 ? std::vector<std::uint64_t>{0, 16, 72} : std::vector<std::uint64_t>{0, 200});
-  if (algorithm.tuned_by.radix) vary(variants, &Variant::radix, {0, 2, 3, 5});
-  if (algorithm.hierarchical) vary(variants, &Variant::per_node, {1, 2, 3, 4, 8});
+  if (algorithm.tuned_by.radix) vary(variants, &CallVariant::radix, {0, 2, 3, 5});
+  if (algorithm.hierarchical) vary(variants, &CallVariant::per_node, {1, 2, 3, 4, 8});
   return variants;
 }
 
@@ -95,7 +95,7 @@ std::vector<std::uint64_t> counts_for(Collective collective, int size) {
   return counts;
 }
 
-Call call_of(Collective collective, const Variant& variant, std::uint64_t count, std::uint32_t element_bytes) {
+Call call_of(Collective collective, const CallVariant& variant, std::uint64_t count, std::uint32_t element_bytes) {
   Call call;
   call.collective = collective;
   call.element_bytes = element_bytes;
@@ -120,28 +120,28 @@ std::vector<int> sizes_for(Effort effort) {
   return sizes;
 }
 
-void for_each_case(const Algorithm& algorithm, int size, Effort effort, const std::function<void(const Case&)>& take) {
-  const std::vector<Variant> variants = variants_of(algorithm, size);
+void for_each_case(const Algorithm& algorithm, int size, Effort effort, const std::function<void(const Case&)>& check) {
+  const std::vector<CallVariant> variants = variants_of(algorithm, size);
   const int all_up_to = effort == Effort::full ? 20 : 6;
-  const std::size_t few = size > 64 ? 1 : effort == Effort::full ? 6 : 2;
-  // A prime, so that a few are spread over all cases.
+  const std::size_t some = size > 64 ? 1 : effort == Effort::full ? 6 : 2;
+  // A prime, so that a some are spread over all cases.
   constexpr std::size_t stride = 7919;
   std::size_t turn = static_cast<std::size_t>(size) * 5;
   for (const std::uint64_t count : counts_for(algorithm.collective, size)) {
-    std::size_t taken = 0;
-    for (std::size_t i = 0; i < variants.size() && (taken < few || size <= all_up_to); ++i, ++turn) {
-      const Variant& chosen = variants[turn * stride % variants.size()];
+    std::size_t checked = 0;
+    for (std::size_t i = 0; i < variants.size() && (checked < some || size <= all_up_to); ++i, ++turn) {
+      const CallVariant& chosen = variants[turn * stride % variants.size()];
       // N counts on each of N ranks.
-      if (chosen.form != Form::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
+      if (chosen.form != CountForm::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
       const std::uint32_t element_bytes = turn % 3 == 0 ? 4 : turn % 3 == 1 ? 1 : 12;
       Call call = call_of(algorithm.collective, chosen, count, element_bytes);
-      // A few segments show as much as many.
+      // A some segments show as much as many.
       if (count > huge) call.segment_bytes = count / 2;
       Case subject(algorithm, Shape{size, chosen.per_node}, call);
-      if (chosen.form != Form::uniform) subject.make_irregular(count, chosen.form == Form::gaps);
+      if (chosen.form != CountForm::uniform) subject.make_irregular(count, chosen.form == CountForm::gaps);
       if (!subject.applies()) continue;
-      take(subject);
-      ++taken;
+      check(subject);
+      ++checked;
     }
   }
 }
@@ -164,15 +164,15 @@ double cost_of(const Case& subject) {
 }
 
 void for_each_case_within(double limit, const Algorithm& algorithm, int size, Effort effort,
-                          const std::function<void(const Case&)>& take, const std::function<void(const Case&)>& leave) {
+                          const std::function<void(const Case&)>& check, const std::function<void(const Case&)>& skip) {
   double spent = 0;
   for_each_case(algorithm, size, effort, [&](const Case& subject) {
     if (size > 64) {
       const double cost = cost_of(subject);
-      if (spent + cost > limit) return leave(subject);
+      if (spent + cost > limit) return skip(subject);
       spent += cost;
     }
-    take(subject);
+    check(subject);
   });
 }
 

@@ -13,11 +13,11 @@ enum class Effort { quick, full };
 /// Every size up to 64 (quick: some of them), then samples up to 4096.
 std::vector<int> sizes_for(Effort effort);
 
-/// Calls `take` with every case of this size that the algorithm applies to: counts 0, 1, N-1, a prime, large; roots, in
-/// place, orders, v-forms, gaps, segments, nodes. Small teams get the product of all, larger ones a part of it that
+/// Calls `check` with every case of this size that the algorithm applies to: counts 0, 1, N-1, a prime, large; roots,
+/// in place, orders, v-forms, gaps, segments, nodes. Small teams get the product of all, larger ones a part of it that
 /// changes with size and count.
 void for_each_case(const schedule::Algorithm& algorithm, int size, Effort effort,
-                   const std::function<void(const Case&)>& take);
+                   const std::function<void(const Case&)>& check);
 
 /// The estimated cost of a check, in arbitrary units: steps times their data. From some ranks' schedules.
 double cost_of(const Case& subject);
@@ -26,9 +26,9 @@ double cost_of(const Case& subject);
 /// minutes.
 constexpr double usual_limit = 2e9;
 
-/// The same cases within `limit`: `take` gets the cases to check, `leave` the others. Cases are taken in their order,
+/// The same cases within `limit`: `check` gets the cases to check, `skip` the others. Cases are checked in their order,
 /// so for large teams those with small counts.
 void for_each_case_within(double limit, const schedule::Algorithm& algorithm, int size, Effort effort,
-                          const std::function<void(const Case&)>& take, const std::function<void(const Case&)>& leave);
+                          const std::function<void(const Case&)>& check, const std::function<void(const Case&)>& skip);
 
 }  // namespace hmc::verify

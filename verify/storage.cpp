@@ -14,7 +14,7 @@ std::size_t Storage::find(std::uint64_t offset) const {
   return static_cast<std::size_t>(after - fragments_.begin()) - 1;
 }
 
-void Storage::read(std::uint64_t begin, std::uint64_t bytes, Pieces& out) const {
+void Storage::read(std::uint64_t begin, std::uint64_t bytes, ValueRuns& out) const {
   out.clear();
   const std::uint64_t end = begin + bytes;
   for (std::size_t i = bytes > 0 ? find(begin) : fragments_.size(); i < fragments_.size(); ++i) {
@@ -25,8 +25,8 @@ void Storage::read(std::uint64_t begin, std::uint64_t bytes, Pieces& out) const 
   }
 }
 
-Touched Storage::touched(std::uint64_t begin, std::uint64_t bytes) const {
-  Touched latest;
+LastAccess Storage::touched(std::uint64_t begin, std::uint64_t bytes) const {
+  LastAccess latest;
   for (std::size_t i = bytes > 0 ? find(begin) : fragments_.size(); i < fragments_.size(); ++i) {
     const Fragment& fragment = fragments_[i];
     if (fragment.begin >= begin + bytes) break;
@@ -47,17 +47,17 @@ std::size_t Storage::split(std::uint64_t offset) {
   return at + 1;
 }
 
-void Storage::write(std::uint64_t begin, const Pieces& pieces) {
+void Storage::write(std::uint64_t begin, const ValueRuns& pieces) {
   std::uint64_t bytes = 0;
-  for (const Piece& piece : pieces) bytes += piece.bytes;
+  for (const ValueRun& piece : pieces) bytes += piece.bytes;
   if (bytes == 0) return;
-  const Touched before = touched(begin, bytes);
+  const LastAccess before = touched(begin, bytes);
   split(begin);
   const std::size_t last = split(begin + bytes);
   const std::size_t first = find(begin);
   std::vector<Fragment> made;
   std::uint64_t at = begin;
-  for (const Piece& piece : pieces) {
+  for (const ValueRun& piece : pieces) {
     made.push_back({at, piece.position, piece.value, before});
     at += piece.bytes;
   }
@@ -72,7 +72,7 @@ void Storage::write(std::uint64_t begin, const Pieces& pieces) {
   merge(first, first + made.size());
 }
 
-void Storage::touch(std::uint64_t begin, std::uint64_t bytes, Touched by) {
+void Storage::touch(std::uint64_t begin, std::uint64_t bytes, LastAccess by) {
   if (bytes == 0) return;
   split(begin);
   const std::size_t last = split(begin + bytes);

@@ -9,15 +9,15 @@
 namespace hmc::verify {
 
 /// `bytes` bytes of a value, from `position` of it.
-struct Piece {
+struct ValueRun {
   std::uint64_t bytes = 0;
   std::uint64_t position = 0;
   Value value = undefined;
 };
-using Pieces = std::vector<Piece>;
+using ValueRuns = std::vector<ValueRun>;
 
 /// The accesses that a remote writer must know of before it may write here.
-struct Touched {
+struct LastAccess {
   std::uint32_t locally = 0;  ///< the owner's steps up to the last that read or wrote it
   std::uint32_t arrives = 0;  ///< the owner's steps up to the wait for the last message into it
 };
@@ -27,18 +27,18 @@ class Storage {
   explicit Storage(std::uint64_t size = 0, Value value = undefined);
 
   std::uint64_t size() const { return size_; }
-  void read(std::uint64_t begin, std::uint64_t bytes, Pieces& out) const;
+  void read(std::uint64_t begin, std::uint64_t bytes, ValueRuns& out) const;
   /// The latest of all bytes in the range.
-  Touched touched(std::uint64_t begin, std::uint64_t bytes) const;
-  void write(std::uint64_t begin, const Pieces& pieces);
-  void touch(std::uint64_t begin, std::uint64_t bytes, Touched by);
+  LastAccess touched(std::uint64_t begin, std::uint64_t bytes) const;
+  void write(std::uint64_t begin, const ValueRuns& pieces);
+  void touch(std::uint64_t begin, std::uint64_t bytes, LastAccess by);
 
  private:
   struct Fragment {
     std::uint64_t begin = 0;
     std::uint64_t position = 0;
     Value value = undefined;
-    Touched touched;
+    LastAccess touched;
   };
 
   std::size_t find(std::uint64_t offset) const;

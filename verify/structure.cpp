@@ -9,9 +9,9 @@ using schedule::StepBuffer;
 using schedule::StepKind;
 using Schedules = std::vector<Schedule>;
 
-class Bounds {
+class BoundsChecker {
  public:
-  Bounds(const Case& subject, const Schedules& schedules) : subject_(subject), schedules_(schedules) {}
+  BoundsChecker(const Case& subject, const Schedules& schedules) : subject_(subject), schedules_(schedules) {}
 
   void check_rank(int rank) {
     rank_ = rank;
@@ -25,12 +25,12 @@ class Bounds {
   }
 
  private:
-  [[noreturn]] void refuse(std::string what) const { throw Counterexample{rank_, static_cast<long>(step_), what}; }
+  [[noreturn]] void reject(std::string what) const { throw Counterexample{rank_, static_cast<long>(step_), what}; }
 
   void check_range(StepBuffer buffer, std::uint64_t at, std::uint64_t bytes, std::uint64_t size,
                    const char* what) const {
     if (bytes > size || at > size - bytes)
-      refuse(std::string(what) + " beyond the end of " +
+      reject(std::string(what) + " beyond the end of " +
              (buffer == StepBuffer::input    ? "the input"
               : buffer == StepBuffer::output ? "the output"
                                              : "the scratch") +
@@ -40,16 +40,16 @@ class Bounds {
     check_range(buffer, at, bytes, sizes_.bytes[static_cast<int>(buffer)], what);
   }
   void check_written(const Step& step) const {
-    if (step.to_buffer == StepBuffer::input) refuse("writes to the input");
+    if (step.to_buffer == StepBuffer::input) reject("writes to the input");
     check_own(step.to_buffer, step.to, step.bytes, "writes");
   }
   /// Whole elements, at addresses that the kernels' loads may use. Which elements: the checker compares positions.
   void check_elements(const Step& step) const {
     const std::uint64_t alignment = element_ & (~element_ + 1);
-    if (step.bytes % element_ != 0) refuse("cuts an element");
+    if (step.bytes % element_ != 0) reject("cuts an element");
     if (step.to % alignment != 0 || (step.kind != StepKind::scale && step.from % alignment != 0))
-      refuse("isn't aligned");
-    if (step.kind == StepKind::fold && step.stride() % alignment != 0) refuse("isn't aligned");
+      reject("isn't aligned");
+    if (step.kind == StepKind::fold && step.stride() % alignment != 0) reject("isn't aligned");
   }
 
   void check_step(const Step& step) const {
@@ -62,7 +62,7 @@ class Bounds {
         check_written(step);
         break;
       case StepKind::reduce:
-        if (deterministic_) refuse("rounds by parts: only fold is deterministic");
+        if (deterministic_) reject("rounds by parts: only fold is deterministic");
         check_own(step.from_buffer, step.from, step.bytes, "reads");
         check_written(step);
         check_elements(step);
@@ -76,18 +76,18 @@ class Bounds {
   }
 
   void check_put(const Step& step) const {
-    if (static_cast<int>(step.peer) == rank_) refuse("puts to itself");
-    if (step.to_buffer != StepBuffer::scratch) refuse("puts to memory other than scratch");
+    if (static_cast<int>(step.peer) == rank_) reject("puts to itself");
+    if (step.to_buffer != StepBuffer::scratch) reject("puts to memory other than scratch");
     if (step.bytes == 0) return;
     check_own(step.from_buffer, step.from, step.bytes, "reads");
     check_range(StepBuffer::scratch, step.to, step.bytes, schedules_[step.peer].scratch_bytes, "puts");
   }
 
   void check_fold(const Step& step) const {
-    if (step.inputs == 0) refuse("folds nothing");
+    if (step.inputs == 0) reject("folds nothing");
     const std::uint64_t stride = step.stride();
     const std::uint64_t size = sizes_.bytes[static_cast<int>(step.from_buffer)];
-    if (step.inputs > 1 && stride > size / (step.inputs - 1)) refuse("reads beyond the end of its buffer");
+    if (step.inputs > 1 && stride > size / (step.inputs - 1)) reject("reads beyond the end of its buffer");
     check_own(step.from_buffer, step.from, stride * (step.inputs - 1) + step.bytes, "reads");
     check_written(step);
     check_elements(step);
@@ -99,34 +99,34 @@ class Bounds {
   std::size_t step_ = 0;
   std::uint64_t element_ = 1;
   bool deterministic_ = false;
-  Sizes sizes_{};
+  BufferSizes sizes_{};
 };
 
-void note_put(Messages& messages, const Step& step, std::uint32_t rank, std::uint32_t index) {
-  const auto refuse = [&](const std::string& what) { throw Counterexample{static_cast<int>(rank), index, what}; };
-  if (step.peer >= messages.size()) refuse("no such peer");
+void note_put(MatchedMessages& messages, const Step& step, std::uint32_t rank, std::uint32_t index) {
+  const auto reject = [&](const std::string& what) { throw Counterexample{static_cast<int>(rank), index, what}; };
+  if (step.peer >= messages.size()) reject("no such peer");
   if (step.slot >= messages[step.peer].size())
-    refuse("rank " + std::to_string(step.peer) + " has no slot " + std::to_string(step.slot));
-  Message& message = messages[step.peer][step.slot];
-  if (message.sender != Message::none)
-    refuse("rank " + std::to_string(message.sender) + " raises this slot too, in its step " +
+    reject("rank " + std::to_string(step.peer) + " has no slot " + std::to_string(step.slot));
+  MatchedMessage& message = messages[step.peer][step.slot];
+  if (message.sender != MatchedMessage::none)
+    reject("rank " + std::to_string(message.sender) + " raises this slot too, in its step " +
            std::to_string(message.put_step));
   message.sender = rank;
   message.put_step = index;
 }
 
-void note_wait(Messages& messages, const Step& step, std::uint32_t rank, std::uint32_t index) {
-  const auto refuse = [&](const char* what) { throw Counterexample{static_cast<int>(rank), index, what}; };
-  if (step.slot >= messages[rank].size()) refuse("no such slot");
-  Message& message = messages[rank][step.slot];
-  if (message.wait_step != Message::none) refuse("waits for this slot a second time");
+void note_wait(MatchedMessages& messages, const Step& step, std::uint32_t rank, std::uint32_t index) {
+  const auto reject = [&](const char* what) { throw Counterexample{static_cast<int>(rank), index, what}; };
+  if (step.slot >= messages[rank].size()) reject("no such slot");
+  MatchedMessage& message = messages[rank][step.slot];
+  if (message.wait_step != MatchedMessage::none) reject("waits for this slot a second time");
   message.wait_step = index;
 }
 
 }  // namespace
 
-Messages match_messages(const Schedules& schedules) {
-  Messages messages(schedules.size());
+MatchedMessages match_messages(const Schedules& schedules) {
+  MatchedMessages messages(schedules.size());
   for (std::size_t r = 0; r < schedules.size(); ++r) messages[r].resize(schedules[r].slots);
   for (std::uint32_t r = 0; r < schedules.size(); ++r)
     for (std::uint32_t i = 0; i < schedules[r].steps.size(); ++i) {
@@ -136,24 +136,25 @@ Messages match_messages(const Schedules& schedules) {
     }
   for (std::uint32_t r = 0; r < schedules.size(); ++r)
     for (std::uint32_t slot = 0; slot < messages[r].size(); ++slot) {
-      const Message& message = messages[r][slot];
-      if (message.sender == Message::none && message.wait_step == Message::none) continue;  // an unused slot
-      const auto refuse = [&](std::uint32_t rank, std::uint32_t step, const std::string& what) {
+      const MatchedMessage& message = messages[r][slot];
+      if (message.sender == MatchedMessage::none && message.wait_step == MatchedMessage::none)
+        continue;  // an unused slot
+      const auto reject = [&](std::uint32_t rank, std::uint32_t step, const std::string& what) {
         throw Counterexample{static_cast<int>(rank), step, what};
       };
-      if (message.sender == Message::none) refuse(r, message.wait_step, "waits for a slot that no rank raises");
-      if (message.wait_step == Message::none)
-        refuse(message.sender, message.put_step,
+      if (message.sender == MatchedMessage::none) reject(r, message.wait_step, "waits for a slot that no rank raises");
+      if (message.wait_step == MatchedMessage::none)
+        reject(message.sender, message.put_step,
                "rank " + std::to_string(r) + " never waits for slot " + std::to_string(slot));
       const Step& wait = schedules[r].steps[message.wait_step];
       if (wait.peer != message.sender)
-        refuse(r, message.wait_step, "the slot is raised by rank " + std::to_string(message.sender));
+        reject(r, message.wait_step, "the slot is raised by rank " + std::to_string(message.sender));
     }
   return messages;
 }
 
 void check_bounds(const Case& subject, const Schedules& schedules) {
-  Bounds bounds(subject, schedules);
+  BoundsChecker bounds(subject, schedules);
   for (int rank = 0; rank < subject.shape().size; ++rank) bounds.check_rank(rank);
 }
 

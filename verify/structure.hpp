@@ -9,27 +9,27 @@
 namespace hmc::verify {
 
 /// The steps known to be over: for each rank, the number of its first steps.
-using Clock = std::vector<std::uint32_t>;
+using VectorClock = std::vector<std::uint32_t>;
 
 /// One message, indexed by its slot at its receiver.
-struct Message {
+struct MatchedMessage {
   static constexpr std::uint32_t none = 0xffffffffU;
   std::uint32_t sender = none;
   std::uint32_t put_step = none;
   std::uint32_t wait_step = none;
   bool raised = false;
-  std::shared_ptr<const Clock> clock;  ///< the sender's at the put
+  std::shared_ptr<const VectorClock> clock;  ///< the sender's at the put
 };
 /// messages[receiver][slot]
-using Messages = std::vector<std::vector<Message>>;
+using MatchedMessages = std::vector<std::vector<MatchedMessage>>;
 
-/// Sizes of one rank's buffers, by schedule::StepBuffer.
-struct Sizes {
+/// BufferSizes of one rank's buffers, by schedule::StepBuffer.
+struct BufferSizes {
   std::uint64_t bytes[3];
 };
 
 /// Throws Counterexample.
-Messages match_messages(const std::vector<schedule::Schedule>& schedules);
+MatchedMessages match_messages(const std::vector<schedule::Schedule>& schedules);
 /// Throws Counterexample.
 void check_bounds(const Case& subject, const std::vector<schedule::Schedule>& schedules);
 

@@ -31,32 +31,32 @@ class Values {
   bool is_scaled(Value value) const { return entries_[value].is_scaled; }
   /// In the order of combination.
   template <typename F> void for_each_rank(Value value, const F& f) const {
-    for (const Run run : entries_[value].runs)
+    for (const RankRun run : entries_[value].runs)
       for (std::uint32_t rank = run.first; rank < run.end; ++rank) f(rank);
   }
   std::string text(Value value) const;
 
  private:
-  struct Run {
+  struct RankRun {
     std::uint32_t first, end;
-    friend bool operator==(Run, Run) = default;
+    friend bool operator==(RankRun, RankRun) = default;
   };
-  struct Entry {
-    std::vector<Run> runs;
+  struct ValueEntry {
+    std::vector<RankRun> runs;
     bool is_scaled = false;
-    friend bool operator==(const Entry&, const Entry&) = default;
+    friend bool operator==(const ValueEntry&, const ValueEntry&) = default;
   };
   struct Hash {
-    std::size_t operator()(const Entry& entry) const;
+    std::size_t operator()(const ValueEntry& entry) const;
   };
 
-  Value number_of(Entry entry);
+  Value number_of(ValueEntry entry);
   Value combine_new(Value left, Value right);
   bool is_special(Value value) const { return value <= all_blocks; }
 
   bool ordered_;
-  std::vector<Entry> entries_;
-  std::unordered_map<Entry, Value, Hash> numbers_;
+  std::vector<ValueEntry> entries_;
+  std::unordered_map<ValueEntry, Value, Hash> numbers_;
   std::unordered_map<std::uint64_t, Value> combined_;
 };
 

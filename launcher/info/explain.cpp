@@ -115,7 +115,7 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   const collectives::Choice choice = selector.choose(shape, call, bytes, room);
   Json facts = json_of(question, shape, call, bytes);
   facts["parameters"] = model.origin;
-  facts["taken"] = choice.algorithm == nullptr ? Json() : Json(choice.algorithm->name);
+  facts["chosen"] = choice.algorithm == nullptr ? Json() : Json(choice.algorithm->name);
   facts["why"] = choice.algorithm == nullptr ? "no algorithm applies to this call"
                                              : origin_of(choice, selector.setting_for(shape, call.collective, bytes));
   facts["direct"] = one_node && !selector.wants_schedule(shape, call.collective, bytes);
@@ -136,12 +136,12 @@ std::string explanation_as_text(const nlohmann::ordered_json& facts) {
   if (facts.contains("op"))
     text += fmt::format(", {} of {}{}", word(facts["op"]), word(facts["type"]),
                         facts["deterministic"].get<bool>() ? ", deterministic" : "");
-  const std::string taken = facts["taken"].is_null() ? "none" : word(facts["taken"]);
+  const std::string chosen = facts["chosen"].is_null() ? "none" : word(facts["chosen"]);
   if (facts["direct"].get<bool>())
     text += fmt::format(
-        "\ntaken       direct (load and store) for blocking calls on one node; for other calls and v-forms {}", taken);
+        "\nchosen      direct (load and store) for blocking calls on one node; for other calls and v-forms {}", chosen);
   else
-    text += fmt::format("\ntaken       {}", taken);
+    text += fmt::format("\nchosen      {}", chosen);
   text += fmt::format(": {}\nparameters  {}\n\n", word(facts["why"]), word(facts["parameters"]));
   text += fmt::format("  {:<22} {:>12} {:>7} {:>9} {:>9} {:>12} {:>12}\n", "on the critical path", "estimate us",
                       "pieces", "messages", "network", "sent", "network");
@@ -151,7 +151,7 @@ std::string explanation_as_text(const nlohmann::ordered_json& facts) {
       text += fmt::format("  {:<22} {:>12} {}\n", name, "no:", why_not);
       continue;
     }
-    text += fmt::format("{} {:<22} {:>12.1f} {:>7} {:>9.0f} {:>9.0f} {:>12} {:>12}\n", name == taken ? '*' : ' ', name,
+    text += fmt::format("{} {:<22} {:>12.1f} {:>7} {:>9.0f} {:>9.0f} {:>12} {:>12}\n", name == chosen ? '*' : ' ', name,
                         number(each["microseconds"]), each["pieces"].get<std::uint64_t>(), number(each["messages"]),
                         number(each["network_messages"]), size(each["bytes"]), size(each["network_bytes"]));
   }

@@ -17,14 +17,14 @@ constexpr int any = 0;
 constexpr int power_of_two = -1;
 
 /// Algorithms by bytes: for fewer ranks than `below`, for powers of two, or for any number.
-struct Row {
+struct MpichRule {
   C collective;
   int below;
   bool total;  ///< bytes of all ranks together, not of one
   std::string_view algorithms;
 };
 
-constexpr Row rows[] = {
+constexpr MpichRule rows[] = {
     {C::barrier, any, false, "dissemination"},
     {C::broadcast, 8, false, "binomial"},
     {C::broadcast, power_of_two, false,
@@ -43,14 +43,14 @@ constexpr Row rows[] = {
     {C::exscan, any, false, "recursive_doubling"},
 };
 
-struct Name {
+struct MpichAlgorithm {
   C collective;
   std::string_view theirs;
   std::string_view ours;
 };
 
 /// HMC's algorithm that is the same (no mark) or similar (~).
-constexpr Name names[] = {
+constexpr MpichAlgorithm names[] = {
     {C::barrier, "dissemination", "dissemination"},
     {C::broadcast, "binomial", "binomial"},
     {C::broadcast, "scatter_recursive_doubling_allgather", "~scatter+bruck"},
@@ -80,8 +80,8 @@ constexpr int few_ranks = 8;
 
 bool is_power_of_two(int ranks) { return power_of_two_below(ranks) == ranks; }
 
-std::string_view flat_name(const Question& q) {
-  for (const Row& row : rows) {
+std::string_view flat_name(const LibraryCall& q) {
+  for (const MpichRule& row : rows) {
     if (row.collective != q.collective) continue;
     if (row.below == power_of_two && !is_power_of_two(q.shape.size)) continue;
     if (row.below > 0 && q.shape.size >= row.below) continue;
@@ -96,12 +96,12 @@ std::string_view flat_name(const Question& q) {
   return {};
 }
 
-Choice flat(const Question& q, Scope scope) {
+LibraryChoice flat(const LibraryCall& q, PhaseScope scope) {
   const std::string_view theirs = flat_name(q);
-  for (const Name& name : names) {
+  for (const MpichAlgorithm& name : names) {
     if (name.collective != q.collective || name.theirs != theirs) continue;
-    Choice choice{std::string(theirs), {}, name.ours.starts_with('~')};
-    const std::string_view ours = name.ours.substr(choice.alike ? 1 : 0);
+    LibraryChoice choice{std::string(theirs), {}, name.ours.starts_with('~')};
+    const std::string_view ours = name.ours.substr(choice.similar ? 1 : 0);
     if (ours.starts_with("scatter+")) {
       const std::uint64_t block = q.bytes / static_cast<std::uint64_t>(q.shape.size);
       choice.phases = {{scope, C::scatter, block, "binomial"}, {scope, C::allgather, block, ours.substr(8)}};
@@ -113,7 +113,7 @@ Choice flat(const Question& q, Scope scope) {
   return {"(no rule)", {}, false};
 }
 
-bool goes_by_nodes(const Question& q) {
+bool is_hierarchical(const LibraryCall& q) {
   switch (q.collective) {
     case C::barrier:
     case C::reduce:
@@ -126,35 +126,35 @@ bool goes_by_nodes(const Question& q) {
 }
 
 /// Within each node to its first rank, between the nodes' first ranks, then within each node from its first rank.
-Choice by_nodes(const Question& q) {
+LibraryChoice hierarchical_choice(const LibraryCall& q) {
   const schedule::Shape leaders{q.shape.nodes(), 1};
   const bool up = q.collective != C::broadcast;
   const bool down = q.collective != C::reduce;
-  Choice choice = flat({q.collective, q.bytes, leaders}, Scope::leaders);
+  LibraryChoice choice = flat({q.collective, q.bytes, leaders}, PhaseScope::leaders);
   const std::uint64_t bytes = q.collective == C::barrier ? 4 : q.bytes;
-  if (up) choice.phases.insert(choice.phases.begin(), {Scope::node, C::reduce, bytes, "binomial"});
-  if (down) choice.phases.push_back({Scope::node, C::broadcast, bytes, "binomial"});
+  if (up) choice.phases.insert(choice.phases.begin(), {PhaseScope::node, C::reduce, bytes, "binomial"});
+  if (down) choice.phases.push_back({PhaseScope::node, C::broadcast, bytes, "binomial"});
   choice.theirs += " of nodes";
-  choice.alike = true;  // on the node
+  choice.similar = true;  // on the node
   return choice;
 }
 
 }  // namespace
 
-Choice mpich(const Question& question) {
+LibraryChoice mpich(const LibraryCall& question) {
   const bool several = question.shape.per_node > 1 && question.shape.size > 1;
-  if (several && question.shape.nodes() == 1 && goes_by_nodes(question)) {
-    Choice choice{"release_gather", {}, true};  // in shared memory
+  if (several && question.shape.nodes() == 1 && is_hierarchical(question)) {
+    LibraryChoice choice{"release_gather", {}, true};  // in shared memory
     const std::uint64_t bytes = question.collective == C::barrier ? 4 : question.bytes;
-    if (question.collective != C::broadcast) choice.phases.push_back({Scope::all, C::reduce, bytes, "binomial"});
-    if (question.collective != C::reduce) choice.phases.push_back({Scope::all, C::broadcast, bytes, "binomial"});
+    if (question.collective != C::broadcast) choice.phases.push_back({PhaseScope::all, C::reduce, bytes, "binomial"});
+    if (question.collective != C::reduce) choice.phases.push_back({PhaseScope::all, C::broadcast, bytes, "binomial"});
     return choice;
   }
-  if (several && goes_by_nodes(question)) return by_nodes(question);
-  Choice choice = flat(question, Scope::all);
+  if (several && is_hierarchical(question)) return hierarchical_choice(question);
+  LibraryChoice choice = flat(question, PhaseScope::all);
   if (several && question.collective == C::scan) {  // hierarchical, since the ranks of a node are consecutive
     choice.theirs = "smp";
-    choice.alike = true;
+    choice.similar = true;
   }
   return choice;
 }

@@ -17,13 +17,13 @@ using C = schedule::Collective;
 constexpr int any = 0;
 
 /// For fewer ranks than `below`: algorithm numbers, each used below its bound in bytes.
-struct Row {
+struct OpenMpiRule {
   C collective;
   int below;
   std::string_view algorithms;
 };
 
-constexpr Row rows[] = {
+constexpr OpenMpiRule rows[] = {
     {C::barrier, 4, "3"},
     {C::barrier, 8, "1"},
     {C::barrier, 64, "3"},
@@ -113,14 +113,14 @@ constexpr Row rows[] = {
 };
 
 /// Algorithm `number` of a collective, and HMC's algorithm that is the same, or similar ("~"). Empty: none.
-struct Name {
+struct OpenMpiAlgorithm {
   C collective;
   char number;
   std::string_view theirs;
   std::string_view ours;
 };
 
-constexpr Name names[] = {
+constexpr OpenMpiAlgorithm names[] = {
     {C::barrier, '1', "linear", ""},
     {C::barrier, '2', "double_ring", ""},
     {C::barrier, '3', "recursive_doubling", "~dissemination"},
@@ -173,7 +173,7 @@ constexpr Name names[] = {
 };
 
 /// The fallback of an algorithm when there is less than an element per rank.
-char with_too_little(C collective, char number, std::uint64_t count, int ranks) {
+char fallback_for_few_elements(C collective, char number, std::uint64_t count, int ranks) {
   const auto all = static_cast<std::uint64_t>(ranks);
   const auto power = static_cast<std::uint64_t>(power_of_two_below(ranks));
   if (collective == C::allreduce && (number == '4' || number == '5') && count < all) return '3';
@@ -184,55 +184,56 @@ char with_too_little(C collective, char number, std::uint64_t count, int ranks) 
   return number;
 }
 
-char number_for(const Question& question) {
-  for (const Row& row : rows) {
+char number_for(const LibraryCall& question) {
+  for (const OpenMpiRule& row : rows) {
     if (row.collective != question.collective) continue;
     if (row.below != any && question.shape.size >= row.below) continue;
     const char number = pick(row.algorithms, question.bytes).front();
-    return with_too_little(question.collective, number, question.bytes / 4, question.shape.size);
+    return fallback_for_few_elements(question.collective, number, question.bytes / 4, question.shape.size);
   }
   return 0;
 }
 
 /// `parts` in sequence, each with the algorithm that Open MPI would choose.
-void append(Choice& choice, const Question& part) {
-  const Choice chosen = openmpi(part);
+void append(LibraryChoice& choice, const LibraryCall& part) {
+  const LibraryChoice chosen = openmpi(part);
   choice.theirs += (choice.phases.empty() ? " of " : " and ") + chosen.theirs;
   choice.phases.insert(choice.phases.end(), chosen.phases.begin(), chosen.phases.end());
-  choice.alike = choice.alike || chosen.alike;
+  choice.similar = choice.similar || chosen.similar;
 }
 
-void append_both(Choice& choice, const Question& first, const Question& second) {
+void append_both(LibraryChoice& choice, const LibraryCall& first, const LibraryCall& second) {
   if (openmpi(first).phases.empty() || openmpi(second).phases.empty()) return;
   append(choice, first);
   append(choice, second);
 }
 
-void add_phases(Choice& choice, std::string_view ours, const Question& q) {
+void add_phases(LibraryChoice& choice, std::string_view ours, const LibraryCall& q) {
   const std::uint64_t block = q.bytes / static_cast<std::uint64_t>(q.shape.size);
-  const auto with = [&](C collective, std::uint64_t bytes) { return Question{collective, bytes, q.shape}; };
+  const auto with = [&](C collective, std::uint64_t bytes) { return LibraryCall{collective, bytes, q.shape}; };
   if (ours == "reduce+broadcast") {
     append_both(choice, with(C::reduce, q.bytes), with(C::broadcast, q.bytes));
   } else if (ours == "reduce+scatter") {
     const std::uint64_t whole = q.bytes * static_cast<std::uint64_t>(q.shape.size);
     append_both(choice, with(C::reduce, whole), with(C::scatter, q.bytes));
   } else if (ours.starts_with("scatter+")) {
-    choice.phases = {{Scope::all, C::scatter, block, "binomial"}, {Scope::all, C::allgather, block, ours.substr(8)}};
+    choice.phases = {{PhaseScope::all, C::scatter, block, "binomial"},
+                     {PhaseScope::all, C::allgather, block, ours.substr(8)}};
   } else if (ours == "tree") {
-    choice.phases = {{Scope::all, C::reduce, 4, "binomial"}, {Scope::all, C::broadcast, 4, "binomial"}};
+    choice.phases = {{PhaseScope::all, C::reduce, 4, "binomial"}, {PhaseScope::all, C::broadcast, 4, "binomial"}};
   } else if (!ours.empty()) {
-    choice.phases = {{Scope::all, q.collective, q.bytes, ours}};
+    choice.phases = {{PhaseScope::all, q.collective, q.bytes, ours}};
   }
 }
 
 }  // namespace
 
-Choice openmpi(const Question& question) {
+LibraryChoice openmpi(const LibraryCall& question) {
   const char number = number_for(question);
-  for (const Name& name : names) {
+  for (const OpenMpiAlgorithm& name : names) {
     if (name.collective != question.collective || name.number != number) continue;
-    Choice choice{std::string(name.theirs), {}, name.ours.starts_with('~')};
-    add_phases(choice, name.ours.substr(choice.alike ? 1 : 0), question);
+    LibraryChoice choice{std::string(name.theirs), {}, name.ours.starts_with('~')};
+    add_phases(choice, name.ours.substr(choice.similar ? 1 : 0), question);
     return choice;
   }
   return {"(no fixed rule)", {}, false};

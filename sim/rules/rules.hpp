@@ -13,32 +13,32 @@ namespace hmc::sim::rules {
 namespace schedule = hmc::collectives::schedule;
 
 /// A collective on 4-byte elements with a commutative operation, root 0.
-struct Question {
+struct LibraryCall {
   schedule::Collective collective;
   std::uint64_t bytes;  ///< of one rank's block in gather, scatter, allgather, alltoall, reduce_scatter
   schedule::Shape shape;
 };
 
-enum class Scope { all, node, leaders };  ///< the team; the ranks of one node; one rank of each node
+enum class PhaseScope { all, node, leaders };  ///< the team; the ranks of one node; one rank of each node
 
 /// One of HMC's schedules. An algorithm that consists of several calls has several phases in sequence.
-struct Phase {
-  Scope scope;
+struct ReplayPhase {
+  PhaseScope scope;
   schedule::Collective collective;
   std::uint64_t bytes;
   std::string_view algorithm;
 };
 
-struct Choice {
-  std::string theirs;         ///< the library's name of the algorithm
-  std::vector<Phase> phases;  ///< empty: HMC has no similar schedule
-  bool alike = false;         ///< the phases are a similar algorithm, not the same one
+struct LibraryChoice {
+  std::string theirs;               ///< the library's name of the algorithm
+  std::vector<ReplayPhase> phases;  ///< empty: HMC has no similar schedule
+  bool similar = false;             ///< the phases are a similar algorithm, not the same one
 };
 
 /// Open MPI 4.1.4, coll/tuned, fixed decisions.
-Choice openmpi(const Question& question);
+LibraryChoice openmpi(const LibraryCall& question);
 /// MPICH 4.0.2, ch4, compiled-in selection.
-Choice mpich(const Question& question);
+LibraryChoice mpich(const LibraryCall& question);
 
 /// Searches "3 <4096, 4 <8192, 6" for the first word whose bound holds. "<=" includes equality.
 std::string_view pick(std::string_view table, std::uint64_t value);

@@ -78,10 +78,10 @@ class Explain(LauncherTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
 
-    def test_the_cheapest_candidate_is_taken(self):
+    def test_the_cheapest_candidate_is_chosen(self):
         facts = self.explain("allreduce", "1M", "--ranks", "64", "--per-node", "8")
         able = [each for each in facts["candidates"] if not each["why_not"]]
-        self.assertEqual(facts["taken"], min(able, key=lambda each: each["microseconds"])["algorithm"])
+        self.assertEqual(facts["chosen"], min(able, key=lambda each: each["microseconds"])["algorithm"])
         self.assertEqual((facts["bytes"], facts["why"]), (1 << 20, "the cheapest by the model"))
         self.assertIn("hierarchical_halving", [each["algorithm"] for each in able])
 
@@ -97,7 +97,7 @@ class Explain(LauncherTest):
             rows.write('[{"collective": "scan", "algorithm": "fold"}, {"collective": "allreduce", "algorithm": "swing"}]')
             rows.flush()
             facts = self.explain("allreduce", "8", HMC_COLL_FILE=rows.name)
-            self.assertEqual((facts["taken"], facts["why"]), ("swing", "row 2 of HMC_COLL_FILE"))
+            self.assertEqual((facts["chosen"], facts["why"]), ("swing", "row 2 of HMC_COLL_FILE"))
 
     def test_one_node_uses_load_and_store(self):
         self.assertTrue(self.explain("allreduce", "8", "--ranks", "4", "--per-node", "4")["direct"])
@@ -112,12 +112,12 @@ class Explain(LauncherTest):
                        "copy_byte_ns": 0.01, "reduce_byte_ns": 0.01, "cores": 0}, figures)
             figures.flush()
             facts = self.explain("allreduce", "64K", "--ranks", "16", "--parameters", figures.name)
-            self.assertNotIn(facts["taken"], ("recursive_doubling", "recursive_multiplying"))
+            self.assertNotIn(facts["chosen"], ("recursive_doubling", "recursive_multiplying"))
             self.assertEqual(facts["parameters"], figures.name)
 
     def test_text(self):
         text = info("explain", "broadcast", "64K", "--ranks", "8", HMC_CACHE="off").stdout
-        self.assertRegex(text, r"(?m)^taken +\w+: the cheapest by the model$")
+        self.assertRegex(text, r"(?m)^chosen +\w+: the cheapest by the model$")
         self.assertRegex(text, r"(?m)^\* \w+ +[\d.]+")
 
     def test_mistakes_are_reported(self):

@@ -154,7 +154,7 @@ TEST(Checker, cycle_of_waits_is_detected) {
       b.wait(1 - rank, 0);
       b.signal(1 - rank, 0);
     });
-  EXPECT_TRUE(says(team.verdict(), "waits for ever: rank 0 <- rank 1 in its step 0 <- rank 0"));
+  EXPECT_TRUE(says(team.verdict(), "waits forever: rank 0 <- rank 1 in its step 0 <- rank 0"));
 }
 
 TEST(Checker, access_beyond_a_buffer_is_detected) {

@@ -1,4 +1,4 @@
-// The cases that hmc-verify proves and those that it leaves out. An algorithm isn't proved by cases that move no data.
+// The cases that hmc-verify proves and those that it skips. An algorithm isn't proved by cases that move no data.
 #include <gtest/gtest.h>
 
 #include <vector>

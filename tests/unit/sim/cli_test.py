@@ -31,7 +31,7 @@ def document(*words):
 def estimates(survey):
     """Estimates by algorithm, and the library's choice."""
     return ({line["name"]: (line["estimate_us"], line.get("pieces", 1)) for line in survey["algorithms"]
-             if "estimate_us" in line}, [line["name"] for line in survey["algorithms"] if line.get("taken")])
+             if "estimate_us" in line}, [line["name"] for line in survey["algorithms"] if line.get("chosen")])
 
 
 def explained(*words, **environment):
@@ -40,7 +40,7 @@ def explained(*words, **environment):
                           env={**os.environ, **environment})
     facts = json.loads(done.stdout)
     return ({each["algorithm"]: (each["microseconds"], each["pieces"]) for each in facts["candidates"]
-             if not each["why_not"]}, [facts["taken"]]), facts["parameters"]
+             if not each["why_not"]}, [facts["chosen"]]), facts["parameters"]
 
 
 def simulated(*words, **environment):
@@ -116,8 +116,8 @@ class OneModel(unittest.TestCase):
             for collective, environment in (("allreduce", {"HMC_COLL": "allreduce:ring"}),
                                             ("broadcast", {"HMC_COLL_FILE": str(rows)})):
                 self.check(collective, "8", 16, 4, **environment)
-                taken = simulated(collective, "--bytes", "8", "--ranks", "16", **environment)[0][1]
-                self.assertEqual(taken, ["ring" if collective == "allreduce" else "binomial"])
+                chosen = simulated(collective, "--bytes", "8", "--ranks", "16", **environment)[0][1]
+                self.assertEqual(chosen, ["ring" if collective == "allreduce" else "binomial"])
 
     def test_a_prediction_is_not_kept_for_elements_of_another_size(self):
         # 1023 bytes are bytes, 4092 are floats: equal counts.

@@ -39,7 +39,7 @@ double closed_form(const Algorithm& algorithm, const Shape& shape, const Call& c
   return path.cost().ns;
 }
 double replayed(const Algorithm& algorithm, const Shape& shape, const Call& call, const CostParameters& parameters) {
-  const Builder build = [&](int rank, schedule::Schedule& out) { algorithm.build_into(shape, call, rank, out); };
+  const ScheduleSource build = [&](int rank, schedule::Schedule& out) { algorithm.build_into(shape, call, rank, out); };
   return static_cast<double>(replay(shape, build, Model(parameters)).time) / 1000;
 }
 

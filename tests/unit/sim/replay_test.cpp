@@ -31,7 +31,7 @@ Call call_of(Collective collective, std::uint64_t bytes) {
   return call;
 }
 
-Builder builder(Collective collective, const char* name, const Shape& shape, const Call& call) {
+ScheduleSource builder(Collective collective, const char* name, const Shape& shape, const Call& call) {
   const schedule::Algorithm* const algorithm = schedule::find(collective, name);
   EXPECT_NE(algorithm, nullptr) << name;
   return [=](int rank, Schedule& out) { algorithm->build_into(shape, call, rank, out); };
@@ -72,7 +72,7 @@ TEST(ClosedForm, dissemination_has_its_closed_form) {
 
 /// The time at which the last rank of a binomial tree of 2^levels ranks has the message, if its root has it at `have`.
 /// The root sends to the largest subtree first. Its i-th message enters the link as soon as overhead and link allow.
-Time binomial(int levels, Time have, const Link& link, std::uint64_t bytes) {
+Time binomial(int levels, Time have, const LinkTiming& link, std::uint64_t bytes) {
   Time latest = have, cpu = have, free = 0;
   for (int child = levels - 1; child >= 0; --child) {
     cpu += link.overhead;
@@ -118,7 +118,7 @@ TEST(ClosedForm, sender_copies_on_a_node) {
   Model model = network_only();
   model.node = {from_ns(100), from_ns(30), 0, 50};
   const Shape shape{2, 2};
-  const Builder build = [](int rank, Schedule& out) {
+  const ScheduleSource build = [](int rank, Schedule& out) {
     out.slots = 1;
     out.steps = rank == 0 ? std::vector{put(1, 1001, 0)} : std::vector{wait(0, 0)};
   };
@@ -130,10 +130,10 @@ TEST(ClosedForm, sender_copies_on_a_node) {
 
 TEST(ClosedForm, ranks_of_a_node_share_its_adapter) {
   const Model model = network_only();
-  const Link& net = model.network;
+  const LinkTiming& net = model.network;
   const Shape shape{8, 4};
   const std::uint64_t bytes = 10'001;
-  const Builder build = [&](int rank, Schedule& out) {  // 0..3 each to its counterpart on the other node
+  const ScheduleSource build = [&](int rank, Schedule& out) {  // 0..3 each to its counterpart on the other node
     out.slots = 1;
     out.steps = rank < 4 ? std::vector{put(rank + 4, bytes, 0)} : std::vector{wait(rank - 4, 0)};
   };
@@ -144,9 +144,9 @@ TEST(ClosedForm, ranks_of_a_node_share_its_adapter) {
 TEST(ClosedForm, messages_leave_one_adapter_one_by_one) {
   Model model = network_only();
   model.network.gap = from_ns(1000);
-  const Link& net = model.network;
+  const LinkTiming& net = model.network;
   const Shape shape{4, 1};
-  const Builder build = [](int rank, Schedule& out) {  // 0 to all others; the gap is longer than the overhead
+  const ScheduleSource build = [](int rank, Schedule& out) {  // 0 to all others; the gap is longer than the overhead
     out.slots = 1;
     out.steps = rank == 0 ? std::vector{put(1, 1, 0), put(2, 1, 0), put(3, 1, 0)} : std::vector{wait(0, 0)};
   };
@@ -155,10 +155,10 @@ TEST(ClosedForm, messages_leave_one_adapter_one_by_one) {
 
 TEST(ClosedForm, messages_enter_one_adapter_one_by_one) {
   const Model model = network_only();
-  const Link& net = model.network;
+  const LinkTiming& net = model.network;
   const Shape shape{5, 1};
   const std::uint64_t bytes = 10'001;
-  const Builder build = [&](int rank, Schedule& out) {  // all others to 0
+  const ScheduleSource build = [&](int rank, Schedule& out) {  // all others to 0
     out.slots = 4;
     out.steps = {put(0, bytes, static_cast<std::uint32_t>(rank - 1))};
     if (rank == 0) out.steps = {wait(1, 0), wait(2, 1), wait(3, 2), wait(4, 3)};
@@ -169,11 +169,11 @@ TEST(ClosedForm, messages_enter_one_adapter_one_by_one) {
 
 TEST(ClosedForm, settle_waits_for_the_adapter) {
   const Model model = network_only();
-  const Link& net = model.network;
+  const LinkTiming& net = model.network;
   const std::uint64_t bytes = 10'001;
   for (const int per_node : {1, 2}) {  // one adapter per rank, and a shared one
     const Shape shape{2 * per_node, per_node};
-    const Builder build = [&](int rank, Schedule& out) {
+    const ScheduleSource build = [&](int rank, Schedule& out) {
       out.slots = 1;
       Step flush;
       if (rank < per_node) out.steps = {put(rank + per_node, bytes, 0), flush};
@@ -186,7 +186,7 @@ TEST(ClosedForm, settle_waits_for_the_adapter) {
 TEST(ClosedForm, fold_reads_every_contribution) {
   Model model = network_only();
   model.reduce_ps = 250;
-  const Builder build = [](int, Schedule& out) {
+  const ScheduleSource build = [](int, Schedule& out) {
     Step fold;
     fold.kind = schedule::StepKind::fold;
     fold.bytes = 1000;
@@ -199,11 +199,11 @@ TEST(ClosedForm, fold_reads_every_contribution) {
 TEST(ClosedForm, oversubscribed_tree_is_as_slow_as_its_trunk) {
   Model model = network_only();
   model.tree = {.enabled = true, .leaf_nodes = 4, .oversubscription = 4, .hop = from_ns(200)};
-  const Link& net = model.network;
+  const LinkTiming& net = model.network;
   const std::uint64_t bytes = 1'000'000;
   const auto across = [&](int distance) {
     const Shape shape{8, 1};
-    const Builder build = [&, distance](int rank, Schedule& out) {
+    const ScheduleSource build = [&, distance](int rank, Schedule& out) {
       out.slots = 1;
       const int half = rank / 4 * 4;
       const int to = distance == 4 ? (rank + 4) % 8 : half + (rank + 1) % 4;
@@ -225,7 +225,7 @@ TEST(Conservation, sent_bytes_are_received) {
       const Call call = call_of(algorithm.collective, 1000);
       if (!algorithm.applies(shape, call)) continue;
       std::uint64_t puts = 0;
-      const Builder build = [&](int rank, Schedule& out) {
+      const ScheduleSource build = [&](int rank, Schedule& out) {
         algorithm.build_into(shape, call, rank, out);
         for (const Step& step : out.steps) puts += step.kind == schedule::StepKind::put ? 1 : 0;
       };
@@ -245,7 +245,7 @@ TEST(Conservation, sent_bytes_are_received) {
 TEST(Parameters, every_parameter_changes_the_result) {
   const Shape shape{64, 8};
   const Call call = call_of(Collective::allreduce, 4096);
-  const Builder build = builder(Collective::allreduce, "recursive_doubling", shape, call);
+  const ScheduleSource build = builder(Collective::allreduce, "recursive_doubling", shape, call);
   const Time base = replay(shape, build, Model{}).time;
   const auto changed = [&](auto change) {
     Model model;
@@ -286,7 +286,7 @@ TEST(OneNode, one_node_represents_equal_nodes) {
   for (const Case c : {Case{Collective::barrier, "dissemination"}, Case{Collective::allgather, "ring"},
                        Case{Collective::allreduce, "ring"}}) {
     for (const Shape shape : {Shape{64, 1}, Shape{64, 8}, Shape{96, 4}}) {
-      const Builder build = builder(c.collective, c.name, shape, call_of(c.collective, 64 << 10));
+      const ScheduleSource build = builder(c.collective, c.name, shape, call_of(c.collective, 64 << 10));
       const double all = static_cast<double>(replay(shape, build, Model{}).time);
       const Prediction one = replay_one_node(shape, build, Model{});
       EXPECT_TRUE(one.estimated);
@@ -297,13 +297,13 @@ TEST(OneNode, one_node_represents_equal_nodes) {
 
 TEST(OneNode, different_nodes_are_rejected) {
   const Shape shape{64, 8};
-  const Builder build = builder(Collective::broadcast, "binomial", shape, call_of(Collective::broadcast, 8));
+  const ScheduleSource build = builder(Collective::broadcast, "binomial", shape, call_of(Collective::broadcast, 8));
   EXPECT_THROW(replay_one_node(shape, build, Model{}), std::runtime_error);
 }
 
 TEST(SimLimits, one_node_is_simulated_above_the_step_limit) {
   const Shape shape{256, 8};
-  const Builder build = builder(Collective::allgather, "ring", shape, call_of(Collective::allgather, 1024));
+  const ScheduleSource build = builder(Collective::allgather, "ring", shape, call_of(Collective::allgather, 1024));
   EXPECT_THROW(replay(shape, build, Model{}, {.ops = 10'000}), TooLarge);
   EXPECT_TRUE(predict(shape, build, Model{}, {.ops = 10'000}).estimated);
   EXPECT_FALSE(predict(shape, build, Model{}).estimated);

@@ -12,7 +12,7 @@ namespace {
 using C = schedule::Collective;
 using schedule::Shape;
 
-std::string theirs(Choice (*rules)(const Question&), C collective, std::uint64_t bytes, Shape shape) {
+std::string theirs(LibraryChoice (*rules)(const LibraryCall&), C collective, std::uint64_t bytes, Shape shape) {
   return rules({collective, bytes, shape}).theirs;
 }
 
@@ -72,11 +72,11 @@ TEST(Mpich, flat_collectives_follow_the_mpich_rules) {
 }
 
 TEST(Mpich, hierarchical_collectives_follow_the_mpich_rules) {
-  const Choice allreduce = mpich({C::allreduce, 1 << 20, {64, 8}});
+  const LibraryChoice allreduce = mpich({C::allreduce, 1 << 20, {64, 8}});
   EXPECT_EQ(allreduce.theirs, "reduce_scatter_allgather of nodes");
   ASSERT_EQ(allreduce.phases.size(), 3U);
-  EXPECT_EQ(allreduce.phases[0].scope, Scope::node);
-  EXPECT_EQ(allreduce.phases[1].scope, Scope::leaders);
+  EXPECT_EQ(allreduce.phases[0].scope, PhaseScope::node);
+  EXPECT_EQ(allreduce.phases[1].scope, PhaseScope::leaders);
   EXPECT_EQ(allreduce.phases[2].collective, C::broadcast);
   EXPECT_EQ(theirs(mpich, C::broadcast, 1 << 20, {64, 8}), "scatter_ring_allgather");  // flat from 512 KiB
   EXPECT_EQ(theirs(mpich, C::broadcast, 4096, {64, 8}), "binomial of nodes");
@@ -88,7 +88,7 @@ TEST(Choices, every_phase_is_a_known_schedule) {
     for (const Shape shape : {Shape{2, 1}, Shape{3, 1}, Shape{7, 7}, Shape{16, 4}, Shape{60, 1}, Shape{1000, 8}}) {
       for (std::uint64_t bytes = 4; bytes <= 8 << 20; bytes *= 2) {
         for (const auto& rules : {openmpi, mpich}) {
-          for (const Phase& phase : rules({static_cast<C>(i), bytes, shape}).phases)
+          for (const ReplayPhase& phase : rules({static_cast<C>(i), bytes, shape}).phases)
             EXPECT_NE(schedule::find(phase.collective, phase.algorithm), nullptr)
                 << name_of(phase.collective) << " " << phase.algorithm;
         }
@@ -98,7 +98,7 @@ TEST(Choices, every_phase_is_a_known_schedule) {
 }
 
 Surveyor surveyor_of_built_in_figures() {
-  return Surveyor(Model{}, collectives::Selector({}, {}, schedule::CostParameters{}), false, Limits{}, {});
+  return Surveyor(Model{}, collectives::Selector({}, {}, schedule::CostParameters{}), false, ReplayLimits{}, {});
 }
 
 TEST(Surveys, surveys_have_the_choices_of_libraries) {
@@ -106,17 +106,17 @@ TEST(Surveys, surveys_have_the_choices_of_libraries) {
   const Survey survey = surveyor.survey({C::allreduce, 1 << 20, {64, 1}});
   ASSERT_EQ(survey.libraries.size(), 2U);
   EXPECT_EQ(survey.libraries[0].name, "open mpi: rabenseifner");
-  for (const Line& line : survey.ours) {
+  for (const SurveyRow& line : survey.ours) {
     if (line.name == "rabenseifner") {
       EXPECT_GT(line.pieces, 1U);  // HMC splits the call into pieces, the other library doesn't
       EXPECT_GT(line.time, survey.libraries[0].time);
     }
   }
-  EXPECT_TRUE(std::is_sorted(survey.ours.begin(), survey.ours.end(), [](const Line& a, const Line& b) {
+  EXPECT_TRUE(std::is_sorted(survey.ours.begin(), survey.ours.end(), [](const SurveyRow& a, const SurveyRow& b) {
     return a.time.value_or(INT64_MAX) < b.time.value_or(INT64_MAX);
   }));
-  EXPECT_NE(as_text(survey).find("open mpi: rabenseifner"), std::string::npos);
-  EXPECT_EQ(as_text(survey), as_text(surveyor_of_built_in_figures().survey(survey.question)));
+  EXPECT_NE(text_of(survey).find("open mpi: rabenseifner"), std::string::npos);
+  EXPECT_EQ(text_of(survey), text_of(surveyor_of_built_in_figures().survey(survey.question)));
 }
 
 }  // namespace
