@@ -9,7 +9,7 @@
 #include "collectives/mismatch/failure_report.hpp"
 #include "collectives/mismatch/ledger.hpp"
 #include "collectives/mismatch/relay.hpp"
-#include "runtime/rma/core.hpp"
+#include "runtime/rma/window_core.hpp"
 
 namespace hmc::collectives {
 
@@ -43,7 +43,7 @@ class FailureArea {
   // ---- reports and ledgers
   FailureReport& report(std::byte* part) const noexcept { return *reinterpret_cast<FailureReport*>(part + report_at_); }
   /// Another rank's report; null if it has none, or if load and store don't reach it.
-  const FailureReport* report_of(const rma::Core& window, int rank) const noexcept {
+  const FailureReport* report_of(const rma::WindowCore& window, int rank) const noexcept {
     std::byte* const direct = window.peers()[static_cast<std::size_t>(rank)].direct;
     if (direct == nullptr) return nullptr;
     FailureReport& there = report(direct);
@@ -52,7 +52,7 @@ class FailureArea {
   }
   Ledger& ledger(std::byte* part) const noexcept { return *reinterpret_cast<Ledger*>(part + ledger_at_); }
   /// Another rank's ledger; null if load and store don't reach it.
-  Ledger* ledger_of(const rma::Core& window, int rank) const noexcept {
+  Ledger* ledger_of(const rma::WindowCore& window, int rank) const noexcept {
     std::byte* const direct = window.peers()[static_cast<std::size_t>(rank)].direct;
     return direct != nullptr ? &ledger(direct) : nullptr;
   }

@@ -11,7 +11,7 @@ namespace hmc::collectives {
 
 using base::Status;
 
-TeamFailure::TeamFailure(rma::TeamCore& team, const rma::Core& window, const FailureArea& area, History& history)
+TeamFailure::TeamFailure(rma::TeamCore& team, const rma::WindowCore& window, const FailureArea& area, History& history)
     : team_(team),
       fabric_(team.fabric()),
       window_(window),

@@ -21,7 +21,7 @@ class TeamFailure {
  public:
   using Alarm = FailureArea::Alarm;
 
-  TeamFailure(rma::TeamCore& team, const rma::Core& window, const FailureArea& area, History& history);
+  TeamFailure(rma::TeamCore& team, const rma::WindowCore& window, const FailureArea& area, History& history);
   TeamFailure(const TeamFailure&) = delete;
   TeamFailure& operator=(const TeamFailure&) = delete;
   ~TeamFailure();
@@ -74,7 +74,7 @@ class TeamFailure {
 
   rma::TeamCore& team_;
   rma::Fabric& fabric_;
-  const rma::Core& window_;
+  const rma::WindowCore& window_;
   const FailureArea& area_;
   History& history_;
   int rank_;
