@@ -42,7 +42,7 @@ void TeamExchange::run(const CollectiveArgs& args) {
 
 void TeamExchange::barrier(base::Deadline) {
   CollectiveArgs args = args_of(what(), Collective::barrier, nullptr, nullptr, 0);
-  args.signature = Signature::make(what(), team_.fabric().making_number, static_cast<int>(Collective::barrier));
+  args.signature = Signature::make(what(), team_.fabric().setup.number, static_cast<int>(Collective::barrier));
   run(args);
 }
 

@@ -205,7 +205,7 @@ Request WindowDevices::get_nb(int rank, std::uint64_t offset, void* destination,
   std::uint64_t number = 0;
   require(fabric_, channel(rank).begin_get(offset, destination, bytes, number),
           {"get_nb", peer(rank).world, offset, bytes, true});
-  if (number != 0) ++fabric_.gets_begun;  // otherwise flush_wires would skip this get
+  if (number != 0) ++fabric_.to_flush.device_gets;  // otherwise flush_wires would skip this get
   return request("get_nb", rank, number);
 }
 

@@ -34,8 +34,8 @@ WindowCore* Fabric::device_window_around(const void* address, std::size_t bytes,
 }
 
 base::Status flush_wires(Fabric& fabric, base::Activity activity) noexcept {
-  const std::uint64_t args = fabric.counters.puts_wire + fabric.wire_atomics + fabric.gets_begun;
-  if (fabric.wires_flushed == args) return {};
+  const std::uint64_t issued = fabric.counters.puts_wire + fabric.to_flush.atomics + fabric.to_flush.device_gets;
+  if (fabric.to_flush.flushed == issued) return {};
   for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
     transport::Ticket ticket = transport::done;
     base::Status status = fabric.wires[wire]->flush(-1, ticket);
@@ -43,7 +43,7 @@ base::Status flush_wires(Fabric& fabric, base::Activity activity) noexcept {
     if (!status.ok()) return status;
   }
   if (const base::Status status = fabric.tickets.complete_sources(); !status.ok()) return status;
-  fabric.wires_flushed = args;
+  fabric.to_flush.flushed = issued;
   return {};
 }
 

@@ -58,9 +58,13 @@ struct Fabric {
   Counters counters;
   /// Not in `counters`, because the progress thread also increments it. Relaxed: it orders no data.
   std::atomic<std::uint64_t> direct_receives{0};
-  std::uint64_t wire_atomics = 0;   ///< atomics that windows have passed to wires
-  std::uint64_t gets_begun = 0;     ///< gets that devices carry out asynchronously
-  std::uint64_t wires_flushed = 0;  ///< puts, atomics and gets of devices that flush_wires has completed
+  /// The operations that flush_wires must complete, beside counters.puts_wire.
+  struct FlushCounts {
+    std::uint64_t atomics = 0;      ///< atomics that windows have passed to wires
+    std::uint64_t device_gets = 0;  ///< gets that devices carry out asynchronously
+    std::uint64_t flushed = 0;      ///< puts, atomics and gets of devices that flush_wires has completed
+  };
+  FlushCounts to_flush;
 
   /// Factory of the device side of a window; set by the job. Null: no part may be device memory.
   std::unique_ptr<DeviceAccess> (*make_device_access)(WindowCore& core) = nullptr;
@@ -81,10 +85,13 @@ struct Fabric {
   std::uint64_t last_team = 0;             ///< number of teams created by this rank, without the world
   std::vector<OpenStreams*> open_streams;  ///< of all teams
 
-  /// The user's call in progress that creates or closes an object, and its kind: see OperationScope.
-  const char* operation = nullptr;
-  base::SetupCall making = base::SetupCall::other;
-  std::uint64_t making_number = 0;
+  /// The user's call in progress that creates or closes an object: see OperationScope. `operation` is null outside it.
+  struct SetupState {
+    const char* operation = nullptr;
+    base::SetupCall call = base::SetupCall::other;
+    std::uint64_t number = 0;
+  };
+  SetupState setup;
 
   progress::Background background{waiter, tickets, log};  ///< last: destroyed before the members that it uses
 

@@ -20,18 +20,14 @@ class OperationScope {
  public:
   OperationScope(Fabric& fabric, const char* operation, base::SetupCall what = base::SetupCall::other,
                  std::uint64_t number = 0) noexcept
-      : fabric_(fabric), is_outermost_(fabric.operation == nullptr) {
+      : fabric_(fabric), is_outermost_(fabric.setup.operation == nullptr) {
     if (!is_outermost_) return;
     posted_.emplace(fabric.waiter.page().activity(fabric.waiter.local_index()), base::WaitNote{activity_of(what)});
-    fabric.operation = operation;
-    fabric.making = what;
-    fabric.making_number = number;
+    fabric.setup = {operation, what, number};
   }
   ~OperationScope() {
     if (!is_outermost_) return;
-    fabric_.operation = nullptr;
-    fabric_.making = base::SetupCall::other;
-    fabric_.making_number = 0;
+    fabric_.setup = {};
   }
   OperationScope(const OperationScope&) = delete;
   OperationScope& operator=(const OperationScope&) = delete;
@@ -58,7 +54,7 @@ class AgreedError : public Error {
 };
 
 inline const char* operation_of(const Fabric& fabric) noexcept {
-  return fabric.operation != nullptr ? fabric.operation : "team or window setup";
+  return fabric.setup.operation != nullptr ? fabric.setup.operation : "team or window setup";
 }
 
 /// "rank 3 is in allreduce for 2.1 s; ..." for those of `world_ranks` that are on this node: this rank can read only

@@ -74,7 +74,7 @@ std::uint64_t WindowCore::atomic(const char* operation, const transport::Atomic&
   const CallSite call{operation, peer.world, offset, atomic.width, true};
   Ticket ticket = transport::done;
   std::uint64_t result = 0;
-  ++fabric_->wire_atomics;
+  ++fabric_->to_flush.atomics;
   require(*fabric_, peer.channel->atomic(atomic, offset, &result, ticket), call);
   wait_ticket(peer, ticket, call, base::Activity::atomic);
   return result;
