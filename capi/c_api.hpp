@@ -6,6 +6,8 @@
 #include <cstring>
 #include <exception>
 #include <list>
+#include <memory>
+#include <span>
 #include <string>
 
 #include <hmc/hmc_c.h>
@@ -21,6 +23,11 @@ struct hmc_team {
   hmc::Team team;
   bool is_world = false;                     // the runtime owns it
   std::list<hmc_user_function> functions{};  // referenced by non-blocking calls; no duplicates
+};
+
+struct hmc_plan {
+  hmc_user_function user{};  // referenced by the plan
+  hmc::Plan plan;
 };
 
 struct hmc_runtime {

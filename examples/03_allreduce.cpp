@@ -23,7 +23,7 @@ void print_wires(hmc::Runtime& rt) {
     std::memcpy(&row[static_cast<std::size_t>(peer) * cell], wire.data(), std::min(wire.size(), cell - 1));
   }
   std::vector<char> table(ranks * row.size());
-  rt.world().allgather<char>(row, table);
+  rt.world().allgather(row, table);
 
   if (rt.rank() != 0) return;
   std::printf("wire per pair:\n  from\\to");
@@ -55,7 +55,7 @@ bool allreduce_of(hmc::Runtime& rt, hmc::Window& win, std::size_t count) {
   for (int i = 0; i < repeats; ++i) {
     world.barrier();
     const auto start = std::chrono::steady_clock::now();
-    world.allreduce<float>(in, out, hmc::sum);
+    world.allreduce(in, out, hmc::sum);
     times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
   }
   std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());

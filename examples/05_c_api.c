@@ -31,7 +31,7 @@ int main(void) {
   need(hmc_wait_until(window, 64, HMC_GE, 1, HMC_JOB_TIMEOUT, NULL));
   from_left = *(const uint64_t*)data;
 
-  need(hmc_allreduce(world, &mine, &sum, 1, HMC_I64, HMC_SUM));
+  need(hmc_allreduce(world, &mine, &sum, 1, HMC_I64, NULL));
   printf("rank %d of %d: %d from the left, sum %d\n", rank, size, (int)from_left, (int)sum);
 
   need(hmc_window_close(window));

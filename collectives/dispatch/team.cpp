@@ -36,10 +36,51 @@ void Team::close() {
   collectives::close(team);
 }
 
-void Team::require_equal(const char* operation, std::size_t expected, std::size_t got) {
-  if (expected != got)
-    throw Error(Code::invalid_argument, operation,
-                fmt::format("the output has {} elements; it needs {}", got, expected));
+namespace {
+
+void require_length(const char* operation, const char* what, std::size_t got, bool enough, std::size_t needed) {
+  if (!enough)
+    throw Error(Code::invalid_argument, operation, fmt::format("{} has {} elements; it needs {}", what, got, needed));
+}
+
+}  // namespace
+
+void Team::fit_equal(const char* operation, std::size_t in, std::size_t out, int root) const {
+  if (root < 0 || root == rank()) require_length(operation, "the output", out, out == in, in);
+}
+
+void Team::fit_blocks(const char* operation, std::size_t block, std::size_t all, int root) const {
+  const std::size_t needed = block * static_cast<std::size_t>(size());
+  if (root < 0 || root == rank()) require_length(operation, "the range of all blocks", all, all == needed, needed);
+}
+
+std::size_t Team::fit_all_blocks(const char* operation, std::size_t in, std::size_t out) const {
+  const std::size_t ranks = static_cast<std::size_t>(size()), block = ranks > 0 ? in / ranks : 0;
+  require_length(operation, "the input", in, in == block * ranks, block * ranks);
+  require_length(operation, "the output", out, out == in, in);
+  return block;
+}
+
+void Team::fit_uneven(const char* operation, std::size_t block, std::size_t all, const Counts& counts,
+                      const Counts& displacements, int root) const {
+  const auto me = static_cast<std::size_t>(rank());
+  if (me < counts.size())
+    require_length(operation, "the range of this rank's block", block, block >= counts[me], counts[me]);
+  if (root < 0 || root == rank()) fit_reach(operation, all, counts, displacements);
+}
+
+/// The call itself checks that there is a count and a displacement for each rank.
+void Team::fit_reach(const char* operation, std::size_t all, const Counts& counts, const Counts& displacements) {
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t begin = i < displacements.size() ? displacements[i] : next;
+    const bool overflows = __builtin_add_overflow(begin, counts[i], &next);
+    if (counts[i] > 0) require_length(operation, "the range of all blocks", all, !overflows && next <= all, next);
+  }
+}
+
+void Counts::refuse(std::int64_t number, std::size_t index) {
+  throw Error(Code::invalid_argument, "Counts", fmt::format("number {}, {}, is negative", index, number));
 }
 
 void Team::barrier() {
@@ -66,7 +107,8 @@ void Team::gather(const void* in, void* out, std::size_t bytes, int root) {
   const OpenTeam team(core_, "gather");
   run(team, collectives::gather_args(team.core, in, out, bytes, root));
 }
-void Team::gatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element) {
+void Team::gatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                   std::size_t element) {
   const OpenTeam team(core_, "gatherv");
   run(team, collectives::gatherv_args(team.core, in, out, {counts, displacements}, root, element));
 }
@@ -74,7 +116,8 @@ void Team::scatter(const void* in, void* out, std::size_t bytes, int root) {
   const OpenTeam team(core_, "scatter");
   run(team, collectives::scatter_args(team.core, in, out, bytes, root));
 }
-void Team::scatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element) {
+void Team::scatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                    std::size_t element) {
   const OpenTeam team(core_, "scatterv");
   run(team, collectives::scatterv_args(team.core, in, out, {counts, displacements}, root, element));
 }
@@ -82,7 +125,8 @@ void Team::allgather(const void* in, void* out, std::size_t bytes) {
   const OpenTeam team(core_, "allgather");
   run(team, collectives::allgather_args(team.core, in, out, bytes));
 }
-void Team::allgatherv(const void* in, void* out, Counts counts, Counts displacements, std::size_t element) {
+void Team::allgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements,
+                      std::size_t element) {
   const OpenTeam team(core_, "allgatherv");
   run(team, collectives::allgatherv_args(team.core, in, out, {counts, displacements}, element));
 }
@@ -90,8 +134,8 @@ void Team::alltoall(const void* in, void* out, std::size_t bytes) {
   const OpenTeam team(core_, "alltoall");
   run(team, collectives::alltoall_args(team.core, in, out, bytes));
 }
-void Team::alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
-                     Counts receive_displacements, std::size_t element) {
+void Team::alltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
+                     const Counts& receive_counts, const Counts& receive_displacements, std::size_t element) {
   const OpenTeam team(core_, "alltoallv");
   run_alltoallv(team, collectives::alltoallv_args(team.core, in, out, {counts, displacements},
                                                   {receive_counts, receive_displacements}, element));
@@ -108,7 +152,7 @@ void Team::reduce_scatter(const void* in, void* out, std::size_t count, DType ty
   const OpenTeam team(core_, "reduce_scatter");
   run(team, collectives::reduction_args(team.core, Collective::reduce_scatter, in, out, count, type, how));
 }
-void Team::reduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how) {
+void Team::reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how) {
   const OpenTeam team(core_, "reduce_scatterv");
   run(team, collectives::reduce_scatterv_args(team.core, in, out, counts, type, how));
 }
@@ -119,12 +163,6 @@ void Team::scan(const void* in, void* out, std::size_t count, DType type, const 
 void Team::exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
   const OpenTeam team(core_, "exscan");
   run(team, collectives::reduction_args(team.core, Collective::exscan, in, out, count, type, how));
-}
-void Team::allreduce(const void* in, void* out, std::size_t count, DType type, Op op) {
-  allreduce(in, out, count, type, Reduction(op));
-}
-void Team::allreduce(const void* in, void* out, std::size_t count, DType type, ReduceFunction function, void* context) {
-  allreduce(in, out, count, type, Reduction(function, context));
 }
 
 // ---- non-blocking
@@ -141,7 +179,8 @@ Request Team::igather(const void* in, void* out, std::size_t bytes, int root) {
   const OpenTeam team(core_, "igather");
   return start(team, collectives::gather_args(team.core, in, out, bytes, root), "igather");
 }
-Request Team::igatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element) {
+Request Team::igatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                       std::size_t element) {
   const OpenTeam team(core_, "igatherv");
   return start(team, collectives::gatherv_args(team.core, in, out, {counts, displacements}, root, element), "igatherv");
 }
@@ -149,7 +188,8 @@ Request Team::iscatter(const void* in, void* out, std::size_t bytes, int root) {
   const OpenTeam team(core_, "iscatter");
   return start(team, collectives::scatter_args(team.core, in, out, bytes, root), "iscatter");
 }
-Request Team::iscatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element) {
+Request Team::iscatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                        std::size_t element) {
   const OpenTeam team(core_, "iscatterv");
   return start(team, collectives::scatterv_args(team.core, in, out, {counts, displacements}, root, element),
                "iscatterv");
@@ -158,7 +198,8 @@ Request Team::iallgather(const void* in, void* out, std::size_t bytes) {
   const OpenTeam team(core_, "iallgather");
   return start(team, collectives::allgather_args(team.core, in, out, bytes), "iallgather");
 }
-Request Team::iallgatherv(const void* in, void* out, Counts counts, Counts displacements, std::size_t element) {
+Request Team::iallgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements,
+                          std::size_t element) {
   const OpenTeam team(core_, "iallgatherv");
   return start(team, collectives::allgatherv_args(team.core, in, out, {counts, displacements}, element), "iallgatherv");
 }
@@ -166,8 +207,9 @@ Request Team::ialltoall(const void* in, void* out, std::size_t bytes) {
   const OpenTeam team(core_, "ialltoall");
   return start(team, collectives::alltoall_args(team.core, in, out, bytes), "ialltoall");
 }
-Request Team::ialltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
-                         Counts receive_displacements, std::size_t largest, std::size_t element) {
+Request Team::ialltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
+                         const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest,
+                         std::size_t element) {
   const OpenTeam team(core_, "ialltoallv");
   return start(team,
                collectives::alltoallv_args(team.core, in, out, {counts, displacements},
@@ -188,7 +230,7 @@ Request Team::ireduce_scatter(const void* in, void* out, std::size_t count, DTyp
   return start(team, collectives::reduction_args(team.core, Collective::reduce_scatter, in, out, count, type, how),
                "ireduce_scatter");
 }
-Request Team::ireduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how) {
+Request Team::ireduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how) {
   const OpenTeam team(core_, "ireduce_scatterv");
   return start(team, collectives::reduce_scatterv_args(team.core, in, out, counts, type, how), "ireduce_scatterv");
 }
@@ -217,7 +259,8 @@ Plan Team::plan_gather(const void* in, void* out, std::size_t bytes, int root) {
   return Plan(core_, prepare(team, collectives::gather_args(team.core, in, out, bytes, root), "plan_gather"),
               "plan_gather");
 }
-Plan Team::plan_gatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element) {
+Plan Team::plan_gatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                        std::size_t element) {
   const OpenTeam team(core_, "plan_gatherv");
   return Plan(core_,
               prepare(team, collectives::gatherv_args(team.core, in, out, {counts, displacements}, root, element),
@@ -229,7 +272,7 @@ Plan Team::plan_scatter(const void* in, void* out, std::size_t bytes, int root) 
   return Plan(core_, prepare(team, collectives::scatter_args(team.core, in, out, bytes, root), "plan_scatter"),
               "plan_scatter");
 }
-Plan Team::plan_scatterv(const void* in, void* out, Counts counts, Counts displacements, int root,
+Plan Team::plan_scatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
                          std::size_t element) {
   const OpenTeam team(core_, "plan_scatterv");
   return Plan(core_,
@@ -242,7 +285,8 @@ Plan Team::plan_allgather(const void* in, void* out, std::size_t bytes) {
   return Plan(core_, prepare(team, collectives::allgather_args(team.core, in, out, bytes), "plan_allgather"),
               "plan_allgather");
 }
-Plan Team::plan_allgatherv(const void* in, void* out, Counts counts, Counts displacements, std::size_t element) {
+Plan Team::plan_allgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements,
+                           std::size_t element) {
   const OpenTeam team(core_, "plan_allgatherv");
   return Plan(core_,
               prepare(team, collectives::allgatherv_args(team.core, in, out, {counts, displacements}, element),
@@ -254,8 +298,9 @@ Plan Team::plan_alltoall(const void* in, void* out, std::size_t bytes) {
   return Plan(core_, prepare(team, collectives::alltoall_args(team.core, in, out, bytes), "plan_alltoall"),
               "plan_alltoall");
 }
-Plan Team::plan_alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
-                          Counts receive_displacements, std::size_t largest, std::size_t element) {
+Plan Team::plan_alltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
+                          const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest,
+                          std::size_t element) {
   const OpenTeam team(core_, "plan_alltoallv");
   return Plan(core_,
               prepare(team,
@@ -284,7 +329,7 @@ Plan Team::plan_reduce_scatter(const void* in, void* out, std::size_t count, DTy
               "plan_reduce_scatter"),
       "plan_reduce_scatter");
 }
-Plan Team::plan_reduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how) {
+Plan Team::plan_reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how) {
   const OpenTeam team(core_, "plan_reduce_scatterv");
   return Plan(
       core_,

@@ -8,6 +8,7 @@
 #include <hmc/buffer.hpp>
 #include <hmc/conn_buffer.hpp>
 #include <hmc/copy.hpp>
+#include <hmc/counts.hpp>
 #include <hmc/error.hpp>
 #include <hmc/float16.hpp>
 #include <hmc/plan.hpp>

@@ -378,6 +378,21 @@ HMC_C_API hmc_code hmc_flush_all(hmc_window_t window, int64_t timeout_ns);
  * commutative, deterministic, count and type. */
 typedef void (*hmc_reduce_function)(void* accumulated, const void* next, size_t count, hmc_dtype type, void* context);
 
+/* The operation of a reduction. NULL, or all zeros except struct_size, means sum. */
+typedef struct hmc_reduction {
+  size_t struct_size;
+  hmc_op op;
+  int deterministic;            /* the bits of the result depend on the contributions and the team size only */
+  hmc_reduce_function function; /* if not NULL, used in place of op; the same on every rank */
+  void* context;
+  int commutative; /* whether function is commutative */
+} hmc_reduction;
+/* A predefined operation. */
+static inline hmc_reduction hmc_reduction_of(hmc_op op) {
+  hmc_reduction reduction = {sizeof(hmc_reduction), op, 0, NULL, NULL, 0};
+  return reduction;
+}
+
 HMC_C_API int hmc_team_rank(hmc_team_t team);                 /* -1 for a NULL team */
 HMC_C_API int hmc_team_size(hmc_team_t team);                 /* -1 for a NULL team */
 HMC_C_API int hmc_team_world_rank(hmc_team_t team, int rank); /* -1 for a NULL team or a bad rank */
@@ -405,23 +420,12 @@ HMC_C_API hmc_code hmc_broadcast(hmc_team_t team, void* data, size_t bytes, int 
 /* Each rank sends bytes bytes to all; out receives team size * bytes. */
 HMC_C_API hmc_code hmc_allgather(hmc_team_t team, const void* in, void* out, size_t bytes);
 /* Combines count elements of all ranks into out of every rank. */
-HMC_C_API hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type, hmc_op op);
-HMC_C_API hmc_code hmc_allreduce_user(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
-                                      hmc_reduce_function function, void* context);
+HMC_C_API hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                 const hmc_reduction* how);
 /* Queued on a device stream (the vendor's handle); see team.hpp. */
 HMC_C_API hmc_code hmc_allreduce_on(hmc_team_t team, void* stream, const void* in, void* out, size_t count,
                                     hmc_dtype type, hmc_op op);
 HMC_C_API hmc_code hmc_barrier_on(hmc_team_t team, void* stream, const void* buffer);
-
-/* The operation of a reduction. All zeros except struct_size means sum. */
-typedef struct hmc_reduction {
-  size_t struct_size;
-  hmc_op op;
-  int deterministic;            /* the bits of the result depend on the contributions and the team size only */
-  hmc_reduce_function function; /* if not NULL, used in place of op; the same on every rank */
-  void* context;
-  int commutative; /* whether function is commutative */
-} hmc_reduction;
 
 /* Each rank sends bytes bytes. The root's out receives team size * bytes. */
 HMC_C_API hmc_code hmc_gather(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
@@ -491,6 +495,48 @@ HMC_C_API hmc_code hmc_iscan(hmc_team_t team, const void* in, void* out, size_t 
                              const hmc_reduction* how, hmc_request_t* request);
 HMC_C_API hmc_code hmc_iexscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                const hmc_reduction* how, hmc_request_t* request);
+
+/* Persistent collectives: hmc_plan_X checks the arguments and builds the schedule once. A plan always uses the same
+ * buffers; counts and displacements may be reused at once. Every rank creates and starts the plans of a team in the
+ * same order, and has one run of a plan in flight at a time. Destroy a plan before its team, after its last run. */
+typedef struct hmc_plan* hmc_plan_t;
+HMC_C_API hmc_code hmc_plan_barrier(hmc_team_t team, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_broadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_gather(hmc_team_t team, const void* in, void* out, size_t bytes, int root,
+                                   hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_gatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                    const size_t* displacements, int root, size_t element, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_scatter(hmc_team_t team, const void* in, void* out, size_t bytes, int root,
+                                    hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                     const size_t* displacements, int root, size_t element, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_allgather(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_allgatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                       const size_t* displacements, size_t element, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_alltoall(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_alltoallv(hmc_team_t team, const void* in, const size_t* counts,
+                                      const size_t* displacements, void* out, const size_t* receive_counts,
+                                      const size_t* receive_displacements, size_t largest, size_t element,
+                                      hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_reduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                   const hmc_reduction* how, int root, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_allreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                      const hmc_reduction* how, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_reduce_scatter(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                           const hmc_reduction* how, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_reduce_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts,
+                                            hmc_dtype type, const hmc_reduction* how, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_scan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                 const hmc_reduction* how, hmc_plan_t* plan);
+HMC_C_API hmc_code hmc_plan_exscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
+                                   const hmc_reduction* how, hmc_plan_t* plan);
+/* Starts a run. HMC_INVALID_ARGUMENT if the previous run isn't complete. */
+HMC_C_API hmc_code hmc_plan_start(hmc_plan_t plan);
+/* As hmc_request_test and hmc_request_wait, of the last run; complete if there is none. */
+HMC_C_API hmc_code hmc_plan_test(hmc_plan_t plan, int* done);
+HMC_C_API hmc_code hmc_plan_wait(hmc_plan_t plan, int64_t timeout_ns);
+/* Local, never waits. Accepts NULL. */
+HMC_C_API void hmc_plan_destroy(hmc_plan_t plan);
 
 #ifdef __cplusplus
 }

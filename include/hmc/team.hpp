@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
+#include <hmc/counts.hpp>
 #include <hmc/error.hpp>
 #include <hmc/plan.hpp>
 #include <hmc/reduction.hpp>
@@ -18,6 +21,24 @@ namespace hmc {
 namespace rma {
 class TeamCore;
 }
+
+namespace detail {
+
+/// A contiguous range of values: a vector, array or span.
+template <typename R>
+concept Values = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    std::is_trivially_copyable_v<std::ranges::range_value_t<R>>;
+template <typename R>
+concept WritableValues = Values<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+template <typename R, typename I>
+concept ResultsOf = WritableValues<R> && std::is_same_v<std::ranges::range_value_t<R>, std::ranges::range_value_t<I>>;
+
+template <Values R> auto* first_of(R&& range) noexcept { return std::ranges::data(range); }
+template <Values R> std::size_t length_of(R&& range) noexcept { return std::ranges::size(range); }
+template <Values R> inline constexpr std::size_t value_bytes = sizeof(std::ranges::range_value_t<R>);
+template <Values R> constexpr DType type_of() noexcept { return dtype_of<std::ranges::range_value_t<R>>(); }
+
+}  // namespace detail
 
 /// An ordered set of ranks (MPI: a communicator), with the collectives on it. The world is a Team.
 ///
@@ -61,8 +82,6 @@ class TeamCore;
 /// THREADS. One thread at a time per Runtime. A Team is a handle: copies refer to the same team.
 class HMC_API Team {
  public:
-  using Counts = std::span<const std::size_t>;
-
   /// The empty team: rank() is -1, size() is 0. A rank gets it in place of a team that it isn't a member of.
   Team() = default;
   explicit operator bool() const noexcept { return core_ != nullptr; }
@@ -98,75 +117,32 @@ class HMC_API Team {
   void broadcast(void* data, std::size_t bytes, int root);
   /// Each rank sends `bytes` bytes. The root's `out` receives size() * bytes.
   void gather(const void* in, void* out, std::size_t bytes, int root);
-  void gatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  void gatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+               std::size_t element = 1);
   /// Each rank receives `bytes` bytes. The root's `in` holds size() * bytes.
   void scatter(const void* in, void* out, std::size_t bytes, int root);
-  void scatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  void scatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                std::size_t element = 1);
   /// Each rank sends `bytes` bytes to all. `out` receives size() * bytes.
   void allgather(const void* in, void* out, std::size_t bytes);
-  void allgatherv(const void* in, void* out, Counts counts, Counts displacements = {}, std::size_t element = 1);
+  void allgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements = {},
+                  std::size_t element = 1);
   /// Each rank sends `bytes` bytes to each rank. `in` and `out` hold size() * bytes.
   void alltoall(const void* in, void* out, std::size_t bytes);
-  void alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
-                 Counts receive_displacements, std::size_t element = 1);
+  void alltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
+                 const Counts& receive_counts, const Counts& receive_displacements, std::size_t element = 1);
 
   /// Combines `count` elements of all ranks into the root's `out`.
   void reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
   /// Combines `count` elements of all ranks into `out` of every rank.
-  void allreduce(const void* in, void* out, std::size_t count, DType type, Op op);
-  void allreduce(const void* in, void* out, std::size_t count, DType type, ReduceFunction function, void* context);
   void allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   /// Combines `in` of all ranks, size() * count elements. `out` receives this rank's `count` elements of the result.
   void reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  void reduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how);
+  void reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how);
   /// Inclusive prefix: combines the elements of ranks 0 to rank().
   void scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   /// Exclusive prefix: combines the elements of ranks 0 to rank() - 1. Doesn't write rank 0's `out`.
   void exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-
-  // ---- collectives over spans: the same, blocking. Error{invalid_argument} if the sizes of the spans don't fit.
-  template <typename T> void broadcast(std::span<T> data, int root) {
-    broadcast(static_cast<void*>(data.data()), data.size_bytes(), root);
-  }
-  template <typename T> void gather(std::span<const T> in, std::span<T> out, int root) {
-    if (rank() == root) require_equal("gather", in.size() * static_cast<std::size_t>(size()), out.size());
-    gather(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size_bytes(), root);
-  }
-  template <typename T> void scatter(std::span<const T> in, std::span<T> out, int root) {
-    if (rank() == root) require_equal("scatter", in.size(), out.size() * static_cast<std::size_t>(size()));
-    scatter(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), out.size_bytes(), root);
-  }
-  template <typename T> void allgather(std::span<const T> in, std::span<T> out) {
-    require_equal("allgather", in.size() * static_cast<std::size_t>(size()), out.size());
-    allgather(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size_bytes());
-  }
-  template <typename T> void alltoall(std::span<const T> in, std::span<T> out) {
-    require_equal("alltoall", in.size(), out.size());
-    require_equal("alltoall", in.size() / static_cast<std::size_t>(size()) * static_cast<std::size_t>(size()),
-                  in.size());
-    alltoall(static_cast<const void*>(in.data()), static_cast<void*>(out.data()),
-             in.size_bytes() / static_cast<std::size_t>(size()));
-  }
-  template <typename T> void reduce(std::span<const T> in, std::span<T> out, const Reduction& how, int root) {
-    if (rank() == root) require_equal("reduce", in.size(), out.size());
-    reduce(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how, root);
-  }
-  template <typename T> void allreduce(std::span<const T> in, std::span<T> out, Op op) {
-    require_equal("allreduce", in.size(), out.size());
-    allreduce(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), op);
-  }
-  template <typename T> void reduce_scatter(std::span<const T> in, std::span<T> out, const Reduction& how) {
-    require_equal("reduce_scatter", in.size(), out.size() * static_cast<std::size_t>(size()));
-    reduce_scatter(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), out.size(), dtype_of<T>(), how);
-  }
-  template <typename T> void scan(std::span<const T> in, std::span<T> out, const Reduction& how) {
-    require_equal("scan", in.size(), out.size());
-    scan(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how);
-  }
-  template <typename T> void exscan(std::span<const T> in, std::span<T> out, const Reduction& how) {
-    require_equal("exscan", in.size(), out.size());
-    exscan(static_cast<const void*>(in.data()), static_cast<void*>(out.data()), in.size(), dtype_of<T>(), how);
-  }
 
   // ---- non-blocking collectives: the call starts the collective, and the request reports completion (see Request).
   //  - Buffers stay in use until completion. Counts and displacements may be reused at once.
@@ -181,18 +157,22 @@ class HMC_API Team {
   Request ibarrier();
   Request ibroadcast(void* data, std::size_t bytes, int root);
   Request igather(const void* in, void* out, std::size_t bytes, int root);
-  Request igatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  Request igatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                   std::size_t element = 1);
   Request iscatter(const void* in, void* out, std::size_t bytes, int root);
-  Request iscatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  Request iscatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                    std::size_t element = 1);
   Request iallgather(const void* in, void* out, std::size_t bytes);
-  Request iallgatherv(const void* in, void* out, Counts counts, Counts displacements = {}, std::size_t element = 1);
+  Request iallgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements = {},
+                      std::size_t element = 1);
   Request ialltoall(const void* in, void* out, std::size_t bytes);
-  Request ialltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
-                     Counts receive_displacements, std::size_t largest, std::size_t element = 1);
+  Request ialltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
+                     const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest,
+                     std::size_t element = 1);
   Request ireduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
   Request iallreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Request ireduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  Request ireduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how);
+  Request ireduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how);
   Request iscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Request iexscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
@@ -228,20 +208,243 @@ class HMC_API Team {
   Plan plan_barrier();
   Plan plan_broadcast(void* data, std::size_t bytes, int root);
   Plan plan_gather(const void* in, void* out, std::size_t bytes, int root);
-  Plan plan_gatherv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  Plan plan_gatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                    std::size_t element = 1);
   Plan plan_scatter(const void* in, void* out, std::size_t bytes, int root);
-  Plan plan_scatterv(const void* in, void* out, Counts counts, Counts displacements, int root, std::size_t element = 1);
+  Plan plan_scatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+                     std::size_t element = 1);
   Plan plan_allgather(const void* in, void* out, std::size_t bytes);
-  Plan plan_allgatherv(const void* in, void* out, Counts counts, Counts displacements = {}, std::size_t element = 1);
+  Plan plan_allgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements = {},
+                       std::size_t element = 1);
   Plan plan_alltoall(const void* in, void* out, std::size_t bytes);
-  Plan plan_alltoallv(const void* in, Counts counts, Counts displacements, void* out, Counts receive_counts,
-                      Counts receive_displacements, std::size_t largest, std::size_t element = 1);
+  Plan plan_alltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
+                      const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest,
+                      std::size_t element = 1);
   Plan plan_reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
   Plan plan_allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Plan plan_reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  Plan plan_reduce_scatterv(const void* in, void* out, Counts counts, DType type, const Reduction& how);
+  Plan plan_reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how);
   Plan plan_scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Plan plan_exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+
+  // ---- collectives over ranges of values: vectors, arrays, spans. The same calls in the same three forms; sizes and
+  // element types come from the ranges. in and out have the same element type.
+  //  - Error{invalid_argument} on a rank whose ranges have the wrong sizes.
+  //  - v-forms: counts and displacements are in elements. The ranges may be longer than needed.
+  template <detail::WritableValues D> void broadcast(D&& data, int root) {
+    broadcast(detail::first_of(data), detail::length_of(data) * detail::value_bytes<D>, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> void gather(const I& in, O&& out, int root) {
+    fit_blocks("gather", detail::length_of(in), detail::length_of(out), root);
+    gather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  void gatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
+    fit_uneven("gatherv", detail::length_of(in), detail::length_of(out), counts, displacements, root);
+    gatherv(detail::first_of(in), detail::first_of(out), counts, displacements, root, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> void scatter(const I& in, O&& out, int root) {
+    fit_blocks("scatter", detail::length_of(out), detail::length_of(in), root);
+    scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out) * detail::value_bytes<I>, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  void scatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
+    fit_uneven("scatterv", detail::length_of(out), detail::length_of(in), counts, displacements, root);
+    scatterv(detail::first_of(in), detail::first_of(out), counts, displacements, root, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> void allgather(const I& in, O&& out) {
+    fit_blocks("allgather", detail::length_of(in), detail::length_of(out));
+    allgather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  void allgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
+    fit_uneven("allgatherv", detail::length_of(in), detail::length_of(out), counts, displacements);
+    allgatherv(detail::first_of(in), detail::first_of(out), counts, displacements, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> void alltoall(const I& in, O&& out) {
+    const std::size_t block = fit_all_blocks("alltoall", detail::length_of(in), detail::length_of(out));
+    alltoall(detail::first_of(in), detail::first_of(out), block * detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  void alltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out, const Counts& receive_counts,
+                 const Counts& receive_displacements) {
+    fit_reach("alltoallv", detail::length_of(in), counts, displacements);
+    fit_reach("alltoallv", detail::length_of(out), receive_counts, receive_displacements);
+    alltoallv(detail::first_of(in), counts, displacements, detail::first_of(out), receive_counts, receive_displacements,
+              detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  void reduce(const I& in, O&& out, const Reduction& how, int root) {
+    fit_equal("reduce", detail::length_of(in), detail::length_of(out), root);
+    reduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> void allreduce(const I& in, O&& out, const Reduction& how) {
+    fit_equal("allreduce", detail::length_of(in), detail::length_of(out));
+    allreduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> void reduce_scatter(const I& in, O&& out, const Reduction& how) {
+    fit_blocks("reduce_scatter", detail::length_of(out), detail::length_of(in));
+    reduce_scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out), detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  void reduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
+    fit_uneven("reduce_scatterv", detail::length_of(out), detail::length_of(in), counts, {});
+    reduce_scatterv(detail::first_of(in), detail::first_of(out), counts, detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> void scan(const I& in, O&& out, const Reduction& how) {
+    fit_equal("scan", detail::length_of(in), detail::length_of(out));
+    scan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> void exscan(const I& in, O&& out, const Reduction& how) {
+    fit_equal("exscan", detail::length_of(in), detail::length_of(out));
+    exscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+  }
+  template <detail::WritableValues D> Request ibroadcast(D&& data, int root) {
+    return ibroadcast(detail::first_of(data), detail::length_of(data) * detail::value_bytes<D>, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Request igather(const I& in, O&& out, int root) {
+    fit_blocks("igather", detail::length_of(in), detail::length_of(out), root);
+    return igather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Request igatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
+    fit_uneven("igatherv", detail::length_of(in), detail::length_of(out), counts, displacements, root);
+    return igatherv(detail::first_of(in), detail::first_of(out), counts, displacements, root, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Request iscatter(const I& in, O&& out, int root) {
+    fit_blocks("iscatter", detail::length_of(out), detail::length_of(in), root);
+    return iscatter(detail::first_of(in), detail::first_of(out), detail::length_of(out) * detail::value_bytes<I>, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Request iscatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
+    fit_uneven("iscatterv", detail::length_of(out), detail::length_of(in), counts, displacements, root);
+    return iscatterv(detail::first_of(in), detail::first_of(out), counts, displacements, root, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Request iallgather(const I& in, O&& out) {
+    fit_blocks("iallgather", detail::length_of(in), detail::length_of(out));
+    return iallgather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Request iallgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
+    fit_uneven("iallgatherv", detail::length_of(in), detail::length_of(out), counts, displacements);
+    return iallgatherv(detail::first_of(in), detail::first_of(out), counts, displacements, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Request ialltoall(const I& in, O&& out) {
+    const std::size_t block = fit_all_blocks("ialltoall", detail::length_of(in), detail::length_of(out));
+    return ialltoall(detail::first_of(in), detail::first_of(out), block * detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Request ialltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out,
+                     const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest) {
+    fit_reach("ialltoallv", detail::length_of(in), counts, displacements);
+    fit_reach("ialltoallv", detail::length_of(out), receive_counts, receive_displacements);
+    return ialltoallv(detail::first_of(in), counts, displacements, detail::first_of(out), receive_counts,
+                      receive_displacements, largest, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Request ireduce(const I& in, O&& out, const Reduction& how, int root) {
+    fit_equal("ireduce", detail::length_of(in), detail::length_of(out), root);
+    return ireduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Request iallreduce(const I& in, O&& out, const Reduction& how) {
+    fit_equal("iallreduce", detail::length_of(in), detail::length_of(out));
+    return iallreduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Request ireduce_scatter(const I& in, O&& out, const Reduction& how) {
+    fit_blocks("ireduce_scatter", detail::length_of(out), detail::length_of(in));
+    return ireduce_scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out), detail::type_of<I>(),
+                           how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Request ireduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
+    fit_uneven("ireduce_scatterv", detail::length_of(out), detail::length_of(in), counts, {});
+    return ireduce_scatterv(detail::first_of(in), detail::first_of(out), counts, detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Request iscan(const I& in, O&& out, const Reduction& how) {
+    fit_equal("iscan", detail::length_of(in), detail::length_of(out));
+    return iscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Request iexscan(const I& in, O&& out, const Reduction& how) {
+    fit_equal("iexscan", detail::length_of(in), detail::length_of(out));
+    return iexscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+  }
+  template <detail::WritableValues D> Plan plan_broadcast(D&& data, int root) {
+    return plan_broadcast(detail::first_of(data), detail::length_of(data) * detail::value_bytes<D>, root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Plan plan_gather(const I& in, O&& out, int root) {
+    fit_blocks("plan_gather", detail::length_of(in), detail::length_of(out), root);
+    return plan_gather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>,
+                       root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Plan plan_gatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
+    fit_uneven("plan_gatherv", detail::length_of(in), detail::length_of(out), counts, displacements, root);
+    return plan_gatherv(detail::first_of(in), detail::first_of(out), counts, displacements, root,
+                        detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Plan plan_scatter(const I& in, O&& out, int root) {
+    fit_blocks("plan_scatter", detail::length_of(out), detail::length_of(in), root);
+    return plan_scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out) * detail::value_bytes<I>,
+                        root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Plan plan_scatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
+    fit_uneven("plan_scatterv", detail::length_of(out), detail::length_of(in), counts, displacements, root);
+    return plan_scatterv(detail::first_of(in), detail::first_of(out), counts, displacements, root,
+                         detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Plan plan_allgather(const I& in, O&& out) {
+    fit_blocks("plan_allgather", detail::length_of(in), detail::length_of(out));
+    return plan_allgather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Plan plan_allgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
+    fit_uneven("plan_allgatherv", detail::length_of(in), detail::length_of(out), counts, displacements);
+    return plan_allgatherv(detail::first_of(in), detail::first_of(out), counts, displacements, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Plan plan_alltoall(const I& in, O&& out) {
+    const std::size_t block = fit_all_blocks("plan_alltoall", detail::length_of(in), detail::length_of(out));
+    return plan_alltoall(detail::first_of(in), detail::first_of(out), block * detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Plan plan_alltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out,
+                      const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest) {
+    fit_reach("plan_alltoallv", detail::length_of(in), counts, displacements);
+    fit_reach("plan_alltoallv", detail::length_of(out), receive_counts, receive_displacements);
+    return plan_alltoallv(detail::first_of(in), counts, displacements, detail::first_of(out), receive_counts,
+                          receive_displacements, largest, detail::value_bytes<I>);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Plan plan_reduce(const I& in, O&& out, const Reduction& how, int root) {
+    fit_equal("plan_reduce", detail::length_of(in), detail::length_of(out), root);
+    return plan_reduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how,
+                       root);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Plan plan_allreduce(const I& in, O&& out, const Reduction& how) {
+    fit_equal("plan_allreduce", detail::length_of(in), detail::length_of(out));
+    return plan_allreduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(),
+                          how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Plan plan_reduce_scatter(const I& in, O&& out, const Reduction& how) {
+    fit_blocks("plan_reduce_scatter", detail::length_of(out), detail::length_of(in));
+    return plan_reduce_scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out),
+                               detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O>
+  Plan plan_reduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
+    fit_uneven("plan_reduce_scatterv", detail::length_of(out), detail::length_of(in), counts, {});
+    return plan_reduce_scatterv(detail::first_of(in), detail::first_of(out), counts, detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Plan plan_scan(const I& in, O&& out, const Reduction& how) {
+    fit_equal("plan_scan", detail::length_of(in), detail::length_of(out));
+    return plan_scan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+  }
+  template <detail::Values I, detail::ResultsOf<I> O> Plan plan_exscan(const I& in, O&& out, const Reduction& how) {
+    fit_equal("plan_exscan", detail::length_of(in), detail::length_of(out));
+    return plan_exscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+  }
 
   /// The number of calls of a collective ("allreduce") that an algorithm ("ring") has carried out; 0 for unknown names.
   /// "direct" is load and store on one node.
@@ -252,7 +455,13 @@ class HMC_API Team {
   explicit Team(std::shared_ptr<rma::TeamCore> core) noexcept : core_(std::move(core)) {}
 
  private:
-  static void require_equal(const char* operation, std::size_t expected, std::size_t got);
+  // The checks of the sizes of ranges, in elements. `root`: only there; -1: on every rank.
+  void fit_equal(const char* operation, std::size_t in, std::size_t out, int root = -1) const;
+  void fit_blocks(const char* operation, std::size_t block, std::size_t all, int root = -1) const;
+  std::size_t fit_all_blocks(const char* operation, std::size_t in, std::size_t out) const;
+  void fit_uneven(const char* operation, std::size_t block, std::size_t all, const Counts& counts,
+                  const Counts& displacements, int root = -1) const;
+  static void fit_reach(const char* operation, std::size_t all, const Counts& counts, const Counts& displacements);
   std::shared_ptr<rma::TeamCore> core_;
 };
 

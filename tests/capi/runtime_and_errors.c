@@ -51,6 +51,7 @@ static void check_vocabulary(void) {
 void test_errors(void) {
   hmc_error_detail detail;
   hmc_window_t window = NULL;
+  hmc_reduction by;
   char byte = 1;
 
   check_vocabulary();
@@ -78,9 +79,9 @@ void test_errors(void) {
   CHECK(hmc_put(window, rank, 0, NULL, 1) == HMC_INVALID_ARGUMENT);
   CHECK(hmc_add_64(window, rank, 4, 1) == HMC_MISALIGNED);
   CHECK(hmc_wait_until(window, 0, (hmc_cmp)6, 0, 0, NULL) == HMC_INVALID_ARGUMENT);
-  CHECK(hmc_allreduce(world, &byte, &byte, 1, (hmc_dtype)18, HMC_SUM) == HMC_INVALID_ARGUMENT);
-  CHECK(hmc_allreduce(world, &byte, &byte, 1, HMC_U8, (hmc_op)10) == HMC_INVALID_ARGUMENT);
-  CHECK(hmc_allreduce_user(world, &byte, &byte, 1, HMC_U8, NULL, NULL) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_allreduce(world, &byte, &byte, 1, (hmc_dtype)18, NULL) == HMC_INVALID_ARGUMENT);
+  by = hmc_reduction_of((hmc_op)10);
+  CHECK(hmc_allreduce(world, &byte, &byte, 1, HMC_U8, &by) == HMC_INVALID_ARGUMENT);
   OK(hmc_window_close(window));
   CHECK(!hmc_window_is_open(window));
   CHECK(hmc_put(window, rank, 0, &byte, 1) == HMC_CLOSED);

@@ -5,7 +5,7 @@
 static void check_sum_of_world_ranks(hmc_team_t team) {
   int64_t mine = 1 + rank, sum = 0, expected = 0;
   int i;
-  OK(hmc_allreduce(team, &mine, &sum, 1, HMC_I64, HMC_SUM));
+  OK(hmc_allreduce(team, &mine, &sum, 1, HMC_I64, NULL));
   for (i = 0; i < hmc_team_size(team); ++i) expected += 1 + hmc_team_world_rank(team, i);
   CHECK(sum == expected);
   CHECK(hmc_team_world_rank(team, hmc_team_rank(team)) == rank);

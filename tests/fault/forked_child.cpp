@@ -52,7 +52,7 @@ void use(hmc::Runtime& runtime, hmc::Team& team, hmc::Window& window, int round)
     expect(window.local<std::uint64_t>()[from] == word_of(from, rank, round), "a put after the fork");
   const double mine = rank + 1.5 * round;
   double sum = 0;
-  team.allreduce<double>({&mine, 1}, {&sum, 1}, hmc::sum);
+  team.allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   expect(sum == size * (size - 1) / 2.0 + 1.5 * round * size, "an allreduce after the fork");
   team.barrier();
 }
@@ -80,7 +80,7 @@ void act_as_child(hmc::Runtime& runtime, hmc::Team& team, hmc::Window& window, h
   expect_refused("data", [&] { (void)window.data(); });
   expect_refused("alloc", [&] { (void)window.alloc(64); });
   expect_refused("barrier", [&] { team.barrier(); });
-  expect_refused("allreduce", [&] { team.allreduce<double>({&value, 1}, {&value, 1}, hmc::sum); });
+  expect_refused("allreduce", [&] { team.allreduce(std::span(&value, 1), std::span(&value, 1), hmc::sum); });
   expect_refused("duplicate", [&] { (void)team.duplicate(); });
   expect_refused("barrier of the world", [&] { runtime.world().barrier(); });
   expect_refused("Window::create", [&] { (void)hmc::Window::create(team, 4096); });

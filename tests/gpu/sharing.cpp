@@ -93,7 +93,7 @@ Exported from_previous(Me& me, Exported mine) {
 
 std::uint64_t sum_of(Me& me, std::uint64_t mine) {
   std::uint64_t sum = 0;
-  me.runtime->world().allreduce<std::uint64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
+  me.runtime->world().allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   return sum;
 }
 

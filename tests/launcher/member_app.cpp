@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
     if (verb == "stay") {
       const double mine = runtime.rank();
       double sum = 0;
-      runtime.world().allreduce<double>({&mine, 1}, {&sum, 1}, hmc::sum);
+      runtime.world().allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
       std::printf("here\n");
       std::fflush(stdout);
       std::this_thread::sleep_for(std::chrono::seconds(60));

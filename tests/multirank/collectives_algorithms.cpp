@@ -150,8 +150,8 @@ HMC_SPMD_TEST(Algorithms, all_ranks_have_the_same_bits) {
       std::vector<float> in(count), out(count), all(count * static_cast<std::size_t>(me.size));
       for (std::size_t i = 0; i < count; ++i)
         in[i] = static_cast<float>(Pattern{me.rank, count}.word(i) % 1'000'003) * (i % 3 == 0 ? 1e-3F : 1.7F);
-      world.allreduce<float>(in, out, hmc::sum);
-      world.allgather<float>(out, all);
+      world.allreduce(in, out, hmc::sum);
+      world.allgather(out, all);
       for (std::size_t rank = 0; rank < static_cast<std::size_t>(me.size); ++rank)
         HMC_CHECK_MSG(std::memcmp(all.data() + rank * count, out.data(), count * 4) == 0, "{}: rank {} has other bits",
                       algorithm.name, rank);

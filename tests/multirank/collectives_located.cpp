@@ -95,6 +95,6 @@ HMC_SPMD_TEST(Located, other_operations_are_rejected) {
   HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.allreduce(&value, &value, 1, hmc::DType::f32, hmc::maxloc));
   HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.scan(&value, &value, 1, hmc::DType::e4m3, hmc::minloc));
   pair = {static_cast<float>(me.rank), me.rank};
-  world.allreduce<Located<float>>({&pair, 1}, {&out, 1}, hmc::maxloc);
+  world.allreduce(std::span(&pair, 1), std::span(&out, 1), hmc::maxloc);
   HMC_CHECK(out == (Located<float>{static_cast<float>(me.size - 1), me.size - 1}));
 }

@@ -72,7 +72,7 @@ TEST_P(Mismatch, different_operations_are_reported) {
     expect_mismatch(run([&](Team& world, int rank) {
       auto out = output();
       if (rank == 1) {
-        world.allreduce(in.data(), out.data(), count, DType::u64, reduce_nothing, nullptr);
+        world.allreduce(in.data(), out.data(), count, DType::u64, {reduce_nothing, nullptr});
       } else {
         world.allreduce(in.data(), out.data(), count, DType::u64, sum);
       }

@@ -97,7 +97,7 @@ HMC_SPMD_TEST(Overlap, partial_overlap_of_output_and_input_is_rejected) {
   alone.close();
   // No call has started: the team still works.
   std::int64_t mine = me.rank + 1, sum = 0;
-  world.allreduce<std::int64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
+  world.allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   HMC_CHECK_EQ(sum, me.size * (me.size + 1) / 2);
 }
 

@@ -149,7 +149,7 @@ HMC_SPMD_TEST(PrivateBuffers, growing_blocks_do_not_overlap_in_staging) {
       world.gather(mine.data(), all.data(), count * sizeof(std::uint32_t), root);
       all.assign(all.size(), 0);
       for (std::size_t i = 0; i < others.size(); ++i) others[i] = value(me_at, i) % 1000;
-      world.allreduce<std::uint32_t>(others, sum, hmc::sum);
+      world.allreduce(others, sum, hmc::sum);
       for (std::size_t i = 0; i < sum.size(); ++i) {
         std::uint32_t expected = 0;
         for (std::size_t rank = 0; rank < size; ++rank) expected += value(rank, i) % 1000;
@@ -185,7 +185,7 @@ HMC_SPMD_TEST(PrivateBuffers, more_pieces_are_used_when_staging_gets_no_memory) 
   for (std::size_t i = 0; i < count; ++i) mine[i] = value(static_cast<std::size_t>(me.rank), i);
   for (int round = 0; round < 2; ++round) {
     team.gather(mine.data(), all.data(), count * sizeof(std::uint32_t), 0);
-    team.allreduce<std::uint32_t>(mine, sum, hmc::sum);
+    team.allreduce(mine, sum, hmc::sum);
     for (std::size_t at = 0; at < all.size(); ++at) HMC_CHECK_EQ(all[at], value(at / count, at % count));
     for (std::size_t i = 0; i < count; ++i) {
       std::uint32_t expected = 0;

@@ -149,7 +149,7 @@ inline bool all_direct(Me& me) {
   for (int rank = 0; rank < me.size; ++rank) direct = direct && me.runtime->path(rank).direct;
   const std::uint8_t mine = direct ? 1 : 0;
   std::uint8_t all = 0;
-  me.runtime->world().allreduce<std::uint8_t>({&mine, 1}, {&all, 1}, hmc::min);
+  me.runtime->world().allreduce(std::span(&mine, 1), std::span(&all, 1), hmc::min);
   return all != 0;
 }
 

@@ -133,7 +133,7 @@ HMC_SPMD_TEST(UserFunction, non_commutative_function_is_applied_in_rank_order) {
       std::byte* const out = grounds.out(place);
       Grounds::set_guards(out, count * 8);
       Calls calls;
-      me.runtime->world().allreduce(grounds.in(place), out, count, hmc::DType::u64, multiply, &calls);
+      me.runtime->world().allreduce(grounds.in(place), out, count, hmc::DType::u64, {multiply, &calls});
       HMC_CHECK_CLEAN(verify_product(out, count, me.size, call));
       HMC_CHECK_CLEAN(Grounds::check_guards(out, count * 8));
       HMC_CHECK(calls.type_was_right);
@@ -146,9 +146,9 @@ HMC_SPMD_TEST(UserFunction, function_need_not_be_arithmetic) {
   hmc::Team& world = me.runtime->world();
   for (const std::size_t count : {std::size_t{1}, std::size_t{300}, std::size_t{30'000}}) {
     std::vector<std::uint16_t> in(count, static_cast<std::uint16_t>(me.rank + 7)), out(count);
-    world.allreduce(in.data(), out.data(), count, hmc::DType::u16, keep_first, nullptr);
+    world.allreduce(in.data(), out.data(), count, hmc::DType::u16, {keep_first, nullptr});
     for (const std::uint16_t value : out) HMC_CHECK_EQ(value, 7);
-    world.allreduce(in.data(), in.data(), count, hmc::DType::u16, keep_last, nullptr);
+    world.allreduce(in.data(), in.data(), count, hmc::DType::u16, {keep_last, nullptr});
     for (const std::uint16_t value : in) HMC_CHECK_EQ(value, me.size + 6);
   }
 }

@@ -20,7 +20,7 @@ std::string told_by(Me& me, const std::string& text, int root) {
 
 std::uint64_t sum_of(Me& me, std::uint64_t mine) {
   std::uint64_t sum = 0;
-  me.runtime->world().allreduce<std::uint64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
+  me.runtime->world().allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   return sum;
 }
 

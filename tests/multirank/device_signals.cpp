@@ -64,7 +64,7 @@ HMC_SPMD_TEST(DeviceSignals, every_rank_gets_another_ticket) {
     std::vector<std::uint64_t> mine;
     for (std::uint64_t i = 0; i < draws; ++i) mine.push_back(mixed.window.fetch_add<std::uint64_t>(0, 8, 1));
     std::vector<std::uint64_t> everyone(static_cast<std::size_t>(me.size) * mine.size());
-    me.runtime->world().allgather<std::uint64_t>(mine, everyone);
+    me.runtime->world().allgather(mine, everyone);
     std::vector<bool> drawn(everyone.size());
     for (const std::uint64_t ticket : everyone) {
       HMC_CHECK_LT(ticket, drawn.size());

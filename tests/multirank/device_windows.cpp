@@ -74,7 +74,7 @@ HMC_SPMD_TEST(DeviceWindows, part_without_host_access_has_no_pointer_and_a_reaso
     Mixed mixed(me, kind, 100);
     const auto mine = static_cast<std::uint8_t>(kind.type != MemoryType::CPU);
     std::vector<std::uint8_t> devices(static_cast<std::size_t>(me.size));
-    me.runtime->world().allgather<std::uint8_t>({&mine, 1}, devices);
+    me.runtime->world().allgather(std::span(&mine, 1), devices);
     for (int peer = 0; peer < me.size; ++peer) {
       const hmc::Path path = mixed.window.path(peer);
       const bool same_node = me.runtime->path(peer).direct;

@@ -9,7 +9,7 @@ HMC_SPMD_TEST(Scale, every_rank_reaches_every_rank) {
   hmc::Team& world = me.runtime->world();
   const std::int64_t mine = me.rank + 1;
   std::int64_t sum = 0;
-  world.allreduce<std::int64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
+  world.allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   HMC_CHECK_EQ(sum, std::int64_t{me.size} * (me.size + 1) / 2);
 
   hmc::Window win = hmc::Window::create(world, static_cast<std::size_t>(me.size) * 8);

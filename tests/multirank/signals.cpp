@@ -152,7 +152,7 @@ HMC_SPMD_TEST(Signals, every_rank_gets_another_ticket) {
   for (std::size_t i = 1; i < mine.size(); ++i) HMC_CHECK_LT(mine[i - 1], mine[i]);
   const auto size = static_cast<std::size_t>(me.size);
   std::vector<std::uint64_t> everyone(size * mine.size());
-  me.runtime->world().allgather<std::uint64_t>(mine, everyone);
+  me.runtime->world().allgather(mine, everyone);
   std::vector<bool> drawn(everyone.size());
   for (const std::uint64_t ticket : everyone) {
     HMC_CHECK_LT(ticket, drawn.size());

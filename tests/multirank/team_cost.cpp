@@ -58,7 +58,7 @@ struct Held {
 
 std::int64_t sum_over(Team& world, std::int64_t mine) {
   std::int64_t sum = 0;
-  world.allreduce<std::int64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
+  world.allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   return sum;
 }
 
@@ -115,7 +115,7 @@ HMC_SPMD_TEST(TeamCost, memory_of_closed_teams_is_used_again_and_zero) {
       // Enough calls to use every line and slot, and large ones for the staging and for the schedules' areas.
       for (int call = 0; call < 70; ++call) sum_over(team, call);
       std::vector<double> in(20000, 1.0 + team.rank()), out(in.size());
-      team.allreduce<double>(in, out, hmc::sum);
+      team.allreduce(in, out, hmc::sum);
       HMC_CHECK_EQ(out[777], static_cast<double>(team.size()) * (team.size() + 1) / 2);
       team.iallreduce(in.data(), out.data(), in.size(), hmc::DType::f64, hmc::max).wait();
       HMC_CHECK_EQ(out[19999], static_cast<double>(team.size()));

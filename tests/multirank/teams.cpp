@@ -30,7 +30,7 @@ void check_members(Me& me, const Team& team, const std::vector<int>& expected) {
 void use(Me& me, Team& team) {
   const std::int64_t mine = 1 + me.rank;
   std::int64_t sum = 0, expected = 0;
-  team.allreduce<std::int64_t>({&mine, 1}, {&sum, 1}, hmc::sum);
+  team.allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   for (int rank = 0; rank < team.size(); ++rank) expected += 1 + team.world_rank(rank);
   HMC_CHECK_EQ(sum, expected);
   const auto real = static_cast<double>(mine);

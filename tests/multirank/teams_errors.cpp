@@ -17,7 +17,7 @@ using hmc::Team;
 void use(Me& me, Team& team) {
   const std::int32_t mine = me.rank;
   std::int32_t most = -1;
-  team.allreduce<std::int32_t>({&mine, 1}, {&most, 1}, hmc::max);
+  team.allreduce(std::span(&mine, 1), std::span(&most, 1), hmc::max);
   HMC_CHECK_EQ(most, me.size - 1);
 }
 

@@ -190,7 +190,7 @@ HMC_SPMD_TEST(Windows, symmetric_allocation_has_equal_offsets_on_all_ranks) {
     taken[offset] = bytes;
   }
   std::vector<std::uint64_t> everyone(history.size() * static_cast<std::size_t>(me.size));
-  me.runtime->world().allgather<std::uint64_t>(history, everyone);
+  me.runtime->world().allgather(history, everyone);
   for (std::size_t i = 0; i < everyone.size(); ++i) HMC_CHECK_EQ(everyone[i], history[i % history.size()]);
   for (const auto& [offset, bytes] : taken) win.free(offset);
   HMC_CHECK_EQ(win.alloc(capacity, 1), 0U);

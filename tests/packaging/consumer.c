@@ -7,7 +7,7 @@ int main(void) {
   hmc_runtime_t runtime;
   int64_t mine = 1, sum = 0;
   hmc_code code = hmc_runtime_create(&runtime);
-  if (code == HMC_SUCCESS) code = hmc_allreduce(hmc_runtime_world(runtime), &mine, &sum, 1, HMC_I64, HMC_SUM);
+  if (code == HMC_SUCCESS) code = hmc_allreduce(hmc_runtime_world(runtime), &mine, &sum, 1, HMC_I64, NULL);
   if (code != HMC_SUCCESS) {
     fprintf(stderr, "%s\n", hmc_last_error());
     return 1;

@@ -13,7 +13,7 @@ int main() try {
   const bool arrived = *win.local<double>() == 1.5 * (left + 1);
 
   double sum = 0;
-  rt.world().allreduce<double>(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
+  rt.world().allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   const bool right = arrived && sum == 1.5 * rt.size() * (rt.size() + 1) / 2;
   if (rt.rank() == 0) std::printf("consumer of HMC " HMC_VERSION_STRING " on %d ranks: %g\n", rt.size(), sum);
   win.close();
