@@ -1,5 +1,6 @@
 #include "tests/unit/memory/share_peer.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -18,6 +19,14 @@ namespace {
 [[noreturn]] void fail(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
 
 }  // namespace
+
+Exported duplicate(const Exported& exported) {
+  Exported copy{exported.bytes, {}};
+  if (!exported.fd) return copy;
+  copy.fd.reset(::fcntl(exported.fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.fd) fail("F_DUPFD_CLOEXEC");
+  return copy;
+}
 
 void send(int socket, const Message& message) {
   base::ByteWriter out;

@@ -9,6 +9,9 @@
 
 namespace hmc::memory {
 
+/// A copy for another importer, with its own descriptor. Throws std::runtime_error.
+Exported duplicate(const Exported& exported);
+
 /// A message between the two processes: a command, numbers and optionally memory.
 struct Message {
   char what = ' ';  ///< 'e' make and share, 'i' import and check, 'c' close, 'v' check your own, 'y' yes, 'n' no
