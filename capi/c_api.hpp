@@ -1,4 +1,4 @@
-// Common parts of the C ABI's files, which use only the public C++ API.
+// Shared by the sources of the C ABI. They use only the public C++ API.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <hmc/hmc_c.h>
 #include <hmc/hmc.hpp>
 
-/// A user's reduction, as passed by C.
+/// A user-defined reduction, as a C caller passes it.
 struct hmc_user_function {
   hmc_reduce_function function;
   void* context;
@@ -22,7 +22,7 @@ struct hmc_user_function {
 struct hmc_team {
   hmc::Team team;
   bool is_world = false;                     // the runtime owns it
-  std::list<hmc_user_function> functions{};  // referenced by non-blocking calls; no duplicates
+  std::list<hmc_user_function> functions{};  // non-blocking calls point to the entries; no duplicates
 };
 
 struct hmc_plan {
@@ -99,7 +99,7 @@ template <typename T> void copy_out(const T& full, T* out, const char* operation
   out->struct_size = known;
 }
 
-/// Input struct: fields beyond the caller's struct_size are zero.
+/// Input struct: copies the fields within the caller's struct_size. The others are zero.
 template <typename T> T copy_in(const T* in, const char* operation) {
   const std::size_t known = required(in, operation, "the struct").struct_size;
   if (known < sizeof(std::size_t)) throw Error(Code::invalid_argument, operation, "struct_size isn't set");

@@ -7,7 +7,7 @@ using namespace hmc::c_api;  // NOLINT: the functions below are C's
 
 namespace {
 
-// A rank that isn't a member of the new team gets a null handle.
+// Creates a team. *result is null on ranks that aren't members of it.
 template <typename Make> hmc_code derive(const char* operation, hmc_team_t parent, hmc_team_t* result, Make&& make) {
   return guarded(operation, [&] {
     hmc_team_t& out = required(result, operation, "the place for the result");

@@ -13,7 +13,7 @@ namespace {
 constexpr int repeats = 20;
 constexpr std::size_t counts[] = {2, 16 << 10, 256 << 10, 1 << 20};
 
-// Prints the wire of each pair. Every rank knows its own row; an allgather makes the table.
+// Prints the wire of each pair. Every rank knows its own row of the table. An allgather collects the rows.
 void print_wires(hmc::Runtime& rt) {
   constexpr std::size_t cell = 16;
   const auto ranks = static_cast<std::size_t>(rt.size());
@@ -35,7 +35,7 @@ void print_wires(hmc::Runtime& rt) {
   std::printf("\n");
 }
 
-// Rank r contributes (r + 1) * (i % 1000): small integers, so the sum is exact in floats.
+// Rank r contributes (r + 1) * (i % 1000). These are small integers, so their float sum is exact.
 bool is_sum(const float* out, std::size_t count, int ranks) {
   const int weight = ranks * (ranks + 1) / 2;
   for (std::size_t i = 0; i < count; ++i) {
@@ -61,7 +61,7 @@ bool allreduce_of(hmc::Runtime& rt, hmc::Window& win, std::size_t count) {
   std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
 
   const bool right = is_sum(out.data(), count, rt.size());
-  // Rank 0 prints whether all ranks' results are correct, and the slowest rank's time.
+  // Allreduces the number of ranks with a wrong result, and the slowest rank's time. Rank 0 prints both.
   double wrong = right ? 0 : 1;
   double slowest = times[repeats / 2];
   world.allreduce(&wrong, &wrong, 1, hmc::DType::f64, hmc::sum);

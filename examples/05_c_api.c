@@ -7,7 +7,7 @@
 static void need(hmc_code code) {
   if (code == HMC_SUCCESS) return;
   fprintf(stderr, "%s\n", hmc_last_error());
-  exit(1); /* the launcher then ends the other ranks */
+  exit(1); /* the launcher ends the other ranks */
 }
 
 int main(void) {

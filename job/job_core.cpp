@@ -17,7 +17,7 @@ JobCore::JobCore(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_pt
 JobCore::~JobCore() {
   fabric_->background.stop();
   fabric_->background.end_all();
-  // Windows and teams may outlive this object; their calls then fail, because the fabric is closed.
+  // Windows and teams may outlive this object. Their calls fail, because the fabric is closed.
   fabric_->life->open = 0;
 }
 
@@ -30,11 +30,11 @@ void JobCore::close() {
   const auto take = [&](const base::Status& status) {
     if (streams.ok()) streams = status;
   };
-  // First and independent of later failures: pending work on streams of any team still uses the ranks' memory.
+  // First, and even if later steps fail: pending work on streams of any team still uses the ranks' memory.
   for (rma::OpenStreams* const each : fabric_->open_streams) take(each->run_dry());
   const std::exception_ptr unheard = world_.core()->collectives->close();
   fabric_->background.stop();
-  fabric_->background.end_all();  // operations of other teams in flight: the caller owns their buffers from here on
+  fabric_->background.end_all();  // ends the operations in flight of other teams: the caller may free their buffers
   rma::close_step(unheard,
                   [&] { rma::barrier_for(*fabric_, *bootstrap_, fabric_->deadline(), base::Activity::closing); });
   for (const rma::OpenStreams* const each : fabric_->open_streams) take(each->compare());

@@ -11,7 +11,7 @@
 
 namespace hmc::job {
 
-/// One rank's membership in the job. Creation (make_core) and close are collective; the destructor is local.
+/// One rank's membership of a job. Creation (make_core) and close are collective over the job. The destructor is local.
 class JobCore {
  public:
   JobCore(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<rma::Fabric> fabric,
@@ -33,8 +33,8 @@ class JobCore {
   bool closing_ = false;
 };
 
-/// Collective over the job: checks that settings are equal, chooses a wire for each pair, creates the world team.
-/// Throws Error.
+/// Collective over the job: checks that all ranks have the same settings, chooses a wire to each peer, creates the
+/// world team. Throws Error.
 std::unique_ptr<JobCore> make_core(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
 
 }  // namespace hmc::job

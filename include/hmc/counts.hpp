@@ -16,9 +16,9 @@
 namespace hmc {
 
 /// One number per rank, from any contiguous range of integers: a vector, array or span of std::size_t, int, ...
-///  - Numbers of type std::size_t are used in place: the range must outlive the call that takes the Counts.
-///  - Others are copied. Error{invalid_argument} if one is negative.
-///  - Counts() has no numbers. As displacements it means that blocks are contiguous.
+///  - Numbers of type std::size_t aren't copied: the range must stay valid until the call returns.
+///  - Numbers of other types are copied. Error{invalid_argument} if one is negative.
+///  - Counts() is empty. As displacements it means that the blocks are contiguous.
 class HMC_API Counts {
  public:
   Counts() = default;

@@ -4,12 +4,12 @@
  *
  * - A function that can fail returns an hmc_code. hmc_last_error() returns the text of this thread's last failure.
  *   No function throws an exception.
- * - Handles are opaque. X_create creates one. X_close is collective and completes its work. X_destroy frees it: local,
- *   never blocks, accepts NULL. Destroy a window before its runtime.
- * - Structs start with struct_size, which the caller sets to sizeof the struct. A later version may append fields, and
- *   programs that were compiled with this version still work.
+ * - Handles are opaque. X_create creates one. X_close is collective and completes its operations. X_destroy frees the
+ *   handle: it is local, never blocks, and accepts NULL. Destroy a window before its runtime.
+ * - Structs start with struct_size, which the caller sets to the struct's sizeof. Later versions may append fields.
+ *   Programs compiled with this version keep working.
  * - Timeouts are in nanoseconds. HMC_JOB_TIMEOUT means the runtime's deadline (HMC_TIMEOUT_S).
- * - Threads: one at a time per runtime, and per buffer. hmc_last_error() is per thread.
+ * - Threads: one at a time per runtime, and one at a time per buffer. hmc_last_error() is per thread.
  */
 #ifndef HMC_HMC_C_H
 #define HMC_HMC_C_H
@@ -27,10 +27,10 @@ extern "C" {
 /* ---- errors. The numbers are those of hmc::Code. */
 typedef enum hmc_code {
   HMC_SUCCESS = 0,
-  HMC_ERROR = 1,          /* a call of the system or of a library failed; the text names it */
-  HMC_UNSUPPORTED = 2,    /* this build, machine or kind of memory can't do it */
+  HMC_ERROR = 1,          /* a system call or a library call failed; the message names it */
+  HMC_UNSUPPORTED = 2,    /* not supported by this build, machine or memory type */
   HMC_INVALID_CONFIG = 3, /* arguments or settings that contradict each other */
-  HMC_TIMEOUT = 4,        /* the deadline passed; the text names the missing ranks */
+  HMC_TIMEOUT = 4,        /* the deadline has passed; the message names the missing ranks */
   HMC_NOT_FOUND = 5,
   HMC_INVALID_ARGUMENT = 6,
   HMC_OUT_OF_RANGE = 7, /* offset + size is beyond the rank's part of the window */
@@ -41,7 +41,7 @@ typedef enum hmc_code {
   HMC_PEER_FAILED = 12, /* a rank died */
   HMC_ABORTED = 13,     /* a rank called abort, or the launcher ended the job */
   HMC_MISMATCH = 14,    /* ranks called different collectives, or passed different counts, types or operations */
-  HMC_UNAVAILABLE = 15, /* a forced or needed wire isn't available */
+  HMC_UNAVAILABLE = 15, /* a wire that is needed, or forced by HMC_TRANSPORT, isn't available */
   HMC_REFUSED = 16,     /* authentication failed, or the protocol versions differ */
   HMC_IN_PROGRESS = 17  /* not an error: a request isn't complete */
 } hmc_code;
@@ -132,7 +132,7 @@ typedef enum hmc_op {
   HMC_BAND = 5,
   HMC_BOR = 6,
   HMC_BXOR = 7,
-  HMC_LAND = 8, /* the result of land and lor is 0 or 1, also from a single contribution */
+  HMC_LAND = 8, /* the result of land and lor is 0 or 1, even for a single contribution */
   HMC_LOR = 9,
   HMC_MAXLOC = 10,
   HMC_MINLOC = 11
@@ -163,7 +163,7 @@ typedef struct hmc_path {
   int direct; /* this rank can load from and store to the peer's windows */
   int reserved;
   char wire[24];
-  char why[224]; /* the reason for the wire; truncated if too long */
+  char why[224]; /* why this wire is used, and why faster wires aren't; truncated if too long */
   /* Bandwidth and latency: measured for a peer's part in device memory (hmc_window_path), else 0. */
   double gigabytes_per_s;
   double latency_us;
@@ -171,18 +171,18 @@ typedef struct hmc_path {
 
 typedef struct hmc_counters {
   size_t struct_size;
-  uint64_t puts_direct;       /* puts that were a copy into mapped memory */
-  uint64_t puts_wire;         /* puts that went over a wire */
-  uint64_t buffers_in_place;  /* collective buffers used in place; they or a peer's buffer lie in a window */
+  uint64_t puts_direct;       /* puts by a copy into mapped memory */
+  uint64_t puts_wire;         /* puts over a wire */
+  uint64_t buffers_in_place;  /* collective buffers used in place: they or a peer's buffer are in a window */
   uint64_t buffers_staged;    /* collective buffers that were copied through staging memory */
-  uint64_t reduced_on_device; /* reductions that were carried out by devices */
-  uint64_t buffers_read;      /* collective buffers in no window, read by peers from this rank's memory */
+  uint64_t reduced_on_device; /* reductions computed by devices */
+  uint64_t buffers_read;      /* collective buffers outside windows that peers read directly */
   uint64_t direct_receives;   /* ranges that a wire received directly into a collective's output */
 } hmc_counters;
 
 /* Detects the launcher and joins its job, collectively. Without a launcher it is rank 0 of 1. */
 HMC_C_API hmc_code hmc_runtime_create(hmc_runtime_t* runtime);
-/* Collective. A rank that is destroyed without it is a failed rank to the others. */
+/* Collective. If hmc_runtime_destroy is called without it, the other ranks treat this rank as failed. */
 HMC_C_API hmc_code hmc_runtime_close(hmc_runtime_t runtime);
 HMC_C_API void hmc_runtime_destroy(hmc_runtime_t runtime);
 
@@ -194,7 +194,8 @@ HMC_C_API int hmc_runtime_node_of(hmc_runtime_t runtime, int rank);
 HMC_C_API int hmc_runtime_node_count(hmc_runtime_t runtime);
 /* The value of HMC_JOB_TIMEOUT. */
 HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
-/* How this rank joined the job. Valid until hmc_runtime_destroy; NULL for a NULL runtime. */
+/* What started the job: "hmcrun", "by hand (HMC_RANK)" or "alone". Valid until hmc_runtime_destroy; NULL for a NULL
+ * runtime. */
 HMC_C_API const char* hmc_runtime_launcher(hmc_runtime_t runtime);
 /* The team of all ranks. It belongs to the runtime. */
 HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);
@@ -202,8 +203,8 @@ HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);
 /* The wire to a rank, and the reason for it. */
 HMC_C_API hmc_code hmc_runtime_path(hmc_runtime_t runtime, int rank, hmc_path* path);
 HMC_C_API hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters);
-/* Aborts the job: current and next calls of all ranks return HMC_ABORTED, and the launcher ends the processes with
- * exit_code. */
+/* Aborts the job: on every rank the current or next call returns HMC_ABORTED. The launcher ends the processes. Its exit
+ * status is exit_code, or 1 if that is 0. */
 HMC_C_API void hmc_runtime_abort(hmc_runtime_t runtime, int exit_code, const char* text);
 
 /* ---- ConnBuffer */
@@ -212,11 +213,11 @@ HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type
 HMC_C_API void hmc_buffer_destroy(hmc_buffer_t buffer);
 HMC_C_API void* hmc_buffer_ptr(hmc_buffer_t buffer); /* the first byte; NULL for a NULL buffer */
 HMC_C_API size_t hmc_buffer_size(hmc_buffer_t buffer);
-/* The type that the buffer was created with; for HMC_MEMORY_DEFAULT, the type that it means on this machine. The host
- * can load from and store to CPU, PINNED and MANAGED memory. */
+/* The type that the buffer was created with; for HMC_MEMORY_DEFAULT, the actual type on this machine. The host can
+ * load from and store to CPU, PINNED and MANAGED memory. */
 HMC_C_API hmc_memory_type hmc_buffer_memory_type(hmc_buffer_t buffer);
 HMC_C_API int hmc_buffer_device_id(hmc_buffer_t buffer);
-/* Copies between the buffer, from byte bias on, and other memory. They return when the copy is complete. */
+/* Copies between the buffer, starting at byte bias, and other memory. The copy is complete at return. */
 HMC_C_API hmc_code hmc_buffer_write_from_cpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);
 HMC_C_API hmc_code hmc_buffer_read_to_cpu(hmc_buffer_t buffer, void* destination, size_t bytes, size_t bias);
 HMC_C_API hmc_code hmc_buffer_write_from_gpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);
@@ -228,7 +229,8 @@ HMC_C_API hmc_code hmc_buffer_copy_within(hmc_buffer_t buffer, size_t to, size_t
 HMC_C_API hmc_code hmc_window_create(hmc_team_t team, size_t bytes, hmc_window_t* window);
 /* Collective. Registers the buffer's memory as this rank's part. The buffer may be destroyed before the window. */
 HMC_C_API hmc_code hmc_window_create_over_buffer(hmc_team_t team, hmc_buffer_t buffer, hmc_window_t* window);
-/* Collective. Maps bytes of a memfd from file_offset, a multiple of the page size. The descriptor is duplicated. */
+/* Collective. Maps bytes bytes of a memfd from file_offset, a multiple of the page size. The caller keeps its own
+ * descriptor; HMC duplicates it. */
 HMC_C_API hmc_code hmc_window_create_over_memfd(hmc_team_t team, int memfd, size_t bytes, uint64_t file_offset,
                                                 hmc_window_t* window);
 /* Collective. Completes this rank's puts, waits for all ranks, and frees the memory. */
@@ -242,11 +244,11 @@ HMC_C_API hmc_code hmc_window_bytes(hmc_window_t window, int rank, size_t* bytes
 HMC_C_API hmc_code hmc_window_path(hmc_window_t window, int rank, hmc_path* path);
 /* The first byte of this rank's part. */
 HMC_C_API hmc_code hmc_window_data(hmc_window_t window, void** data);
-/* The address of a byte of a rank's part; NULL if this process can't load and store there. */
+/* The address of a byte of a rank's part; NULL if this process can't access it by load and store. */
 HMC_C_API hmc_code hmc_window_ptr(hmc_window_t window, int rank, uint64_t offset, void** pointer);
 
 /* Symmetric allocation: the offset is the same on every rank if all ranks make the same calls in the same order. The
- * call is local. hmc_window_close compares the calls, and returns HMC_MISMATCH if they differ. */
+ * calls are local. hmc_window_close compares the calls of all ranks, and returns HMC_MISMATCH if they differ. */
 HMC_C_API hmc_code hmc_window_alloc(hmc_window_t window, size_t bytes, size_t align, uint64_t* offset);
 HMC_C_API hmc_code hmc_window_free(hmc_window_t window, uint64_t offset);
 
@@ -284,9 +286,10 @@ typedef struct hmc_request_t {
   uint64_t opaque[5];
 } hmc_request_t;
 
-/* Returns at local completion: source may be reused. hmc_flush waits for remote completion. */
+/* Copies bytes bytes from source to the target's part. Returns at local completion: source may be reused. hmc_flush
+ * waits for remote completion. */
 HMC_C_API hmc_code hmc_put(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes);
-/* Returns when the bytes have arrived. */
+/* Copies bytes bytes from the target's part to destination. Returns when the bytes have arrived. */
 HMC_C_API hmc_code hmc_get(hmc_window_t window, int rank, uint64_t offset, void* destination, size_t bytes);
 /* Starts a put. source stays in use until the request is complete. */
 HMC_C_API hmc_code hmc_put_nb(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
@@ -302,8 +305,8 @@ HMC_C_API hmc_code hmc_get_strided(hmc_window_t window, int rank, uint64_t offse
 HMC_C_API hmc_code hmc_put_batch(hmc_window_t window, int rank, const hmc_put_item* items, size_t count);
 HMC_C_API hmc_code hmc_get_batch(hmc_window_t window, int rank, const hmc_get_item* items, size_t count);
 
-/* The user context: host memory per rank, beside its part. A rank writes its own, all ranks read it. After
- * hmc_window_set_context a barrier makes the bytes visible. */
+/* The user context: host memory per rank, in addition to its part. A rank writes its own context; all ranks can read
+ * it. A barrier after hmc_window_set_context makes the bytes visible. */
 #define HMC_CONTEXT_BYTES 65536
 /* Collective over the window's team, once per window. */
 HMC_C_API hmc_code hmc_window_open_context(hmc_window_t window, hmc_team_t team);
@@ -311,17 +314,17 @@ HMC_C_API hmc_code hmc_window_set_context(hmc_window_t window, uint64_t offset, 
 HMC_C_API hmc_code hmc_window_get_context(hmc_window_t window, int rank, uint64_t offset, void* destination,
                                           size_t bytes);
 
-/* *done is 1 if the operation is complete, 0 if it is in flight. Makes progress, and doesn't wait. */
+/* Sets *done to 1 if the operation is complete, to 0 if it is in flight. Makes progress. Doesn't wait. */
 HMC_C_API hmc_code hmc_request_test(hmc_request_t* request, int* done);
 /* Returns at completion. HMC_TIMEOUT at the deadline: the request stays valid, and the operation continues. */
 HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
-/* Cancels a transfer: when it returns, HMC no longer accesses the buffers. A collective can't be cancelled. */
+/* Cancels a transfer. When it returns, HMC no longer accesses the buffers. A collective can't be cancelled. */
 HMC_C_API hmc_code hmc_request_abandon(hmc_request_t* request);
-/* Waits for all. If one fails with any code except HMC_TIMEOUT, the others are abandoned. */
+/* Waits for all requests. If one fails with any code except HMC_TIMEOUT, the others are abandoned. */
 HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
-/* The index that hmc_request_wait_any gives if all requests are empty, or count is 0. */
+/* The index that hmc_request_wait_any returns if all requests are empty or count is 0. */
 #define HMC_NO_REQUEST ((size_t)-1)
-/* Waits for any one, and gives its index. That request is empty afterwards. */
+/* Waits until one request completes, and returns its index. That request becomes empty. */
 HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, int64_t timeout_ns, size_t* index);
 
 /* ---- signals: 64-bit words, 8-byte aligned */
@@ -329,13 +332,14 @@ HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, i
  * Returns at local completion. */
 HMC_C_API hmc_code hmc_put_signal(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
                                   uint64_t signal_offset, uint64_t value);
-/* Waits until this rank's own word satisfies the condition: word compare value. seen gets the word, and may be NULL. */
+/* Waits until this rank's own word satisfies the condition: word compare value. *seen is set to the word;
+ * seen may be NULL. */
 HMC_C_API hmc_code hmc_wait_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value,
                                   int64_t timeout_ns, uint64_t* seen);
-/* Tests the condition of hmc_wait_until without waiting: *holds is 1 or 0. */
+/* Tests the condition of hmc_wait_until without waiting. Sets *holds to 1 or 0. */
 HMC_C_API hmc_code hmc_test_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value, int* holds);
 
-/* ---- atomics: words of 32 and 64 bits, naturally aligned, signed or unsigned. old gets the previous value, and may be
+/* ---- atomics: words of 32 and 64 bits, naturally aligned, signed or unsigned. *old receives the old value; old may be
  * NULL. Atomics without old return at local completion. compare_swap stores desired if the word equals expected. */
 HMC_C_API hmc_code hmc_fetch_add_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
 HMC_C_API hmc_code hmc_fetch_and_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
@@ -366,7 +370,7 @@ HMC_C_API hmc_code hmc_or_64(hmc_window_t window, int rank, uint64_t offset, uin
 HMC_C_API hmc_code hmc_xor_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
 
 /* ---- order */
-/* Orders this rank's puts and atomics to each rank: earlier ones become visible before later ones. */
+/* Orders this rank's puts and atomics, separately for each target: earlier ones become visible before later ones. */
 HMC_C_API hmc_code hmc_fence(hmc_window_t window);
 /* Waits for remote completion of this rank's earlier puts and atomics to a rank; hmc_flush_all: to all ranks. */
 HMC_C_API hmc_code hmc_flush(hmc_window_t window, int rank, int64_t timeout_ns);
@@ -396,8 +400,8 @@ static inline hmc_reduction hmc_reduction_of(hmc_op op) {
 HMC_C_API int hmc_team_rank(hmc_team_t team);                 /* -1 for a NULL team */
 HMC_C_API int hmc_team_size(hmc_team_t team);                 /* -1 for a NULL team */
 HMC_C_API int hmc_team_world_rank(hmc_team_t team, int rank); /* -1 for a NULL team or a bad rank */
-/* One team per colour; its ranks are ordered by key, then by rank. A rank with colour < 0 is in none. For all creation
- * of teams:
+/* One team per colour. Its ranks are ordered by key, then by rank. A rank with colour < 0 is in no new team. For all
+ * functions that create teams:
  * - The call is collective over the parent.
  * - *result is NULL on a rank that isn't a member of the new team.
  * - Destroy a team before the runtime. hmc_team_destroy ignores the world, which belongs to the runtime. */
@@ -429,9 +433,9 @@ HMC_C_API hmc_code hmc_barrier_on(hmc_team_t team, void* stream, const void* buf
 
 /* Each rank sends bytes bytes. The root's out receives team size * bytes. */
 HMC_C_API hmc_code hmc_gather(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
-/* v-forms (gatherv, scatterv, allgatherv, alltoallv, reduce_scatterv) take a count per rank, the same on every rank
- * (alltoallv: each rank's own). Counts and displacements are in elements of element bytes. If displacements is NULL,
- * the blocks are contiguous. */
+/* The v-forms (gatherv, scatterv, allgatherv, alltoallv, reduce_scatterv) take one count per rank. Every rank passes
+ * the same counts, except in alltoallv. Counts and displacements are in units of element bytes (reduce_scatterv: of
+ * type). If displacements is NULL, the blocks are contiguous. */
 HMC_C_API hmc_code hmc_gatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                const size_t* displacements, int root, size_t element);
 /* Each rank receives bytes bytes. The root's in holds team size * bytes. */
@@ -453,18 +457,18 @@ HMC_C_API hmc_code hmc_reduce_scatter(hmc_team_t team, const void* in, void* out
                                       const hmc_reduction* how);
 HMC_C_API hmc_code hmc_reduce_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts, hmc_dtype type,
                                        const hmc_reduction* how);
-/* Inclusive prefix: combines the elements of ranks 0 to this one. */
+/* Inclusive prefix: combines the elements of ranks 0 to this rank. */
 HMC_C_API hmc_code hmc_scan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                             const hmc_reduction* how);
 /* Exclusive prefix: combines the elements of the ranks before this one. Doesn't write rank 0's out. */
 HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                               const hmc_reduction* how);
 
-/* Non-blocking collectives: the request is complete when this rank's part is.
+/* Non-blocking collectives: the request is complete when the collective is complete on this rank.
  * - Buffers stay in use until completion.
- * - A progress thread of the runtime does the work while the rank computes. HMC_PROGRESS=caller: there is no thread,
- * and collectives progress in waits and tests only.
- * - A user-defined reduction is called by the caller's thread only, in its waits and tests.
+ * - The runtime's progress thread executes collectives while the rank computes. HMC_PROGRESS=caller: there is no
+ *   progress thread, and collectives progress only while the rank waits or tests.
+ * - Only the caller's thread calls a user-defined reduction, in its waits and tests.
  * - hmc_ialltoallv: largest is the largest count that any two ranks exchange, the same on every rank. */
 HMC_C_API hmc_code hmc_ibarrier(hmc_team_t team, hmc_request_t* request);
 HMC_C_API hmc_code hmc_ibroadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_request_t* request);
@@ -496,9 +500,9 @@ HMC_C_API hmc_code hmc_iscan(hmc_team_t team, const void* in, void* out, size_t 
 HMC_C_API hmc_code hmc_iexscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                const hmc_reduction* how, hmc_request_t* request);
 
-/* Persistent collectives: hmc_plan_X checks the arguments and builds the schedule once. A plan always uses the same
- * buffers; counts and displacements may be reused at once. Every rank creates and starts the plans of a team in the
- * same order, and has one run of a plan in flight at a time. Destroy a plan before its team, after its last run. */
+/* Persistent collectives: hmc_plan_X checks the arguments and builds the schedule. Every run uses the same buffers.
+ * Counts and displacements may be reused when the call returns. Every rank creates and starts the plans of a team in
+ * the same order. A plan has at most one run in flight. Destroy a plan after its last run and before its team. */
 typedef struct hmc_plan* hmc_plan_t;
 HMC_C_API hmc_code hmc_plan_barrier(hmc_team_t team, hmc_plan_t* plan);
 HMC_C_API hmc_code hmc_plan_broadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_plan_t* plan);
@@ -532,10 +536,10 @@ HMC_C_API hmc_code hmc_plan_exscan(hmc_team_t team, const void* in, void* out, s
                                    const hmc_reduction* how, hmc_plan_t* plan);
 /* Starts a run. HMC_INVALID_ARGUMENT if the previous run isn't complete. */
 HMC_C_API hmc_code hmc_plan_start(hmc_plan_t plan);
-/* As hmc_request_test and hmc_request_wait, of the last run; complete if there is none. */
+/* As hmc_request_test and hmc_request_wait, for the last run. Complete if no run is in flight. */
 HMC_C_API hmc_code hmc_plan_test(hmc_plan_t plan, int* done);
 HMC_C_API hmc_code hmc_plan_wait(hmc_plan_t plan, int64_t timeout_ns);
-/* Local, never waits. Accepts NULL. */
+/* Frees the plan. Local, never blocks, accepts NULL. */
 HMC_C_API void hmc_plan_destroy(hmc_plan_t plan);
 
 #ifdef __cplusplus

@@ -43,16 +43,16 @@ template <Values R> constexpr DType type_of() noexcept { return dtype_of<std::ra
 /// An ordered set of ranks (MPI: a communicator), with the collectives on it. The world is a Team.
 ///
 /// CALLS. Every rank of the team calls the same collectives in the same order with matching arguments. Creation and
-/// close of windows and teams are such calls too; Runtime::close is one of the world.
+/// close of windows and teams are collective calls too. Runtime::close is a collective call of the world.
 ///
-/// COMPLETION. A blocking collective returns when this rank's part is complete: the output is valid, and the input may
+/// COMPLETION. A blocking collective returns when it is complete on this rank: the output is valid, and the input may
 /// be reused. Only barrier, and collectives whose result needs all ranks, imply that all ranks have entered the call.
 ///
 /// ERRORS
 ///  - mismatch: ranks called different collectives, or passed different arguments. Every rank throws it within
-///    milliseconds after all ranks have entered a call; the error names the ranks and their calls. The team has failed
-///    then. Exception: alltoallv compares the counts before data moves, so the team continues after wrong counts.
-///  - timeout: the deadline (HMC_TIMEOUT_S) has passed. The error names the missing ranks. The team has failed then.
+///    milliseconds after all ranks have entered a call; the error names the ranks and their calls. The team has failed.
+///    Exception: alltoallv compares the counts before data moves, so the team stays usable after wrong counts.
+///  - timeout: the deadline (HMC_TIMEOUT_S) has passed. The error names the missing ranks. The team has failed.
 ///  - peer_failed, aborted: a rank has died, or the job was aborted.
 ///  - invalid_argument, bad_rank: this rank's arguments are wrong.
 ///
@@ -60,29 +60,30 @@ template <Values R> constexpr DType type_of() noexcept { return dtype_of<std::ra
 /// detected. It throws the error in its next call that waits, after at most 30 further calls.
 ///
 /// BUFFERS. Any memory may be passed:
-///  - A buffer in a window is used in place. Another buffer is staged, or read by the peers directly.
+///  - A buffer in a window is used in place. Any other buffer is staged, or the peers read it directly.
 ///  - Input and output may be the same buffer. Any other overlap is Error{invalid_argument} on that rank.
-///  - Device memory is staged through host memory. Exception: the devices carry out a large blocking reduction, if the
-///    team is on one node and all buffers lie in windows over device memory. In place
-///    they do allreduce and reduce only.
-///  - Work that fills a device buffer must be complete before the call.
+///  - Device memory is staged through host memory. Exception: the devices compute a large blocking reduction if the
+///    team is on one node and all buffers are in windows over device memory. In place they compute only allreduce and
+///    reduce.
+///  - Device work that writes a buffer must be complete before the call.
 ///
-/// RESULTS. All ranks get bit-identical results. Floats of 16 and 8 bits are combined in 32 bits and rounded once.
+/// RESULTS. All ranks get bit-identical results. 16-bit and 8-bit floats accumulate in 32 bits and are rounded once.
 ///
-/// BLOCKS. If a buffer holds one block per rank, the blocks are in rank order. In place, gather and allgather take the
-/// caller's block from its position in `out`, and scatter leaves the root's block in `in`. v-forms take:
+/// BLOCKS. If a buffer holds one block per rank, the blocks are in rank order. In place, gather and allgather read the
+/// caller's block at its position in `out`, and scatter leaves the root's block in `in`.
+/// gatherv and the other v-forms take:
 ///  - a count per rank, the same on every rank (alltoallv: each rank's own)
 ///  - optional displacements: the start of each block; without them blocks are contiguous
-///  - `element`: the size in bytes of the unit of counts and displacements
+///  - `element`: the size in bytes of one element; counts and displacements are in elements
 ///
 /// TEAMS OF A TEAM. Teams are created by calls that are collective over the parent. A team has its own ranks, 0 to
-/// size() - 1; errors name world ranks. It doesn't need its parent afterwards. Teams may overlap. A rank in several
+/// size() - 1; errors name world ranks. The parent may be closed first. Teams may overlap. A rank in several
 /// teams must order its blocking calls so that no circular wait is possible.
 ///
 /// THREADS. One thread at a time per Runtime. A Team is a handle: copies refer to the same team.
 class HMC_API Team {
  public:
-  /// The empty team: rank() is -1, size() is 0. A rank gets it in place of a team that it isn't a member of.
+  /// The empty team: rank() is -1, size() is 0. Team creation returns it on ranks that aren't members of the new team.
   Team() = default;
   explicit operator bool() const noexcept { return core_ != nullptr; }
 
@@ -91,8 +92,9 @@ class HMC_API Team {
   /// The world rank of a rank of this team.
   int world_rank(int rank) const;
 
-  // ---- creation of teams: collective over this team. A rank gets its new team, or the empty team if it is in none.
-  /// One team per colour, ordered by key, then by rank in this team. A rank with a negative colour is in no team.
+  // ---- creation of teams: collective over this team. A rank that is a member of no new team gets the empty team.
+  /// One team per colour. Its ranks are ordered by key, then by rank in this team. A rank with a negative colour is a
+  /// member of no new team.
   Team split(int colour, int key = 0);
   /// A team of these ranks in this order. Every rank of this team passes the same list, members or not.
   Team subset(std::span<const int> ranks);
@@ -102,12 +104,12 @@ class HMC_API Team {
   Team node_team();
   /// The first rank of each node.
   Team leaders();
-  /// Collective: completes operations in flight and frees the team's memory. Wait for the team's requests before: they
-  /// end with the team. Error{invalid_argument} on every rank if a rank has a window of the team open. Runtime::close
-  /// closes the world.
+  /// Collective: completes operations in flight and frees the team's memory. The caller waits for the team's requests
+  /// first: after close() they are invalid. Error{invalid_argument} on every rank if a rank has a window of the team
+  /// open. Runtime::close closes the world.
   ///
-  /// Without close() the last handle's destructor frees the memory; it is local and never blocks. Then no peer may be
-  /// in a call of the team.
+  /// Without close(), the destructor of the last handle frees the memory. It is local and never blocks. At that time no
+  /// peer may be in a call of the team.
   void close();
 
   // ---- collectives: blocking
@@ -145,15 +147,15 @@ class HMC_API Team {
   void exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
   // ---- non-blocking collectives: the call starts the collective, and the request reports completion (see Request).
-  //  - Buffers stay in use until completion. Counts and displacements may be reused at once.
-  //  - ibarrier doesn't complete earlier puts, as barrier does: call flush before.
+  //  - Buffers stay in use until completion. Counts and displacements may be reused when the call returns.
+  //  - Unlike barrier, ibarrier doesn't complete earlier puts: call flush first.
   //  - ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank.
   //
   // Device memory is staged through host memory:
-  //  - The input is copied before the call (of a plan: start) returns. If that fails, the call fails on every rank.
+  //  - The input is copied before the call (for a plan: start) returns. If the copy fails, the call fails on all ranks.
   //  - The output is copied to the device before the request completes, by this rank's thread or the progress thread.
-  //    A test() that reports completion may take as long as that copy. If it fails, only this rank's request fails, and
-  //    the team continues.
+  //    A test() that reports completion may take as long as that copy. If the copy fails, only this rank's request
+  //    fails, and the team stays usable.
   Request ibarrier();
   Request ibroadcast(void* data, std::size_t bytes, int root);
   Request igather(const void* in, void* out, std::size_t bytes, int root);
@@ -177,31 +179,32 @@ class HMC_API Team {
   Request iexscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
   // ---- collectives on a device stream: queued on `stream` (the vendor's handle), in the order of the stream.
-  //  - The host doesn't wait, except in the team's first such call, which sets up resources.
-  //  - At least one buffer lies on the stream's device. A buffer in host memory must be pinned.
+  //  - The host doesn't wait, except in the team's first stream call, which allocates resources.
+  //  - At least one buffer is on the stream's device. A buffer in host memory must be pinned.
   //  - Both buffers stay in use until the stream has executed the collective.
-  //  - Every rank makes a team's stream calls in the same order, also if they are on several streams. This order is
-  //    independent of that of the other collectives.
+  //  - Every rank makes a team's stream calls in the same order, even if they use several streams. This order is
+  //    independent of the order of the other collectives.
   //
   // Implementation, chosen by the first call:
-  //  - By devices alone: on one node, if devices map each other's memory and streams wait for words in shared memory
-  //    (CUDA).
-  //  - Else by the progress thread in host memory, while the stream is stopped: any vendor, several nodes.
-  //  - Neither is possible with buffers in host memory only, with HMC_PROGRESS=caller, or with a driver whose stopped
-  //    streams block others. Then the first call throws Error{unsupported} on every rank.
+  //  - By the devices only: on one node, if the devices can map each other's memory and their streams can wait for
+  //    words in shared memory (CUDA).
+  //  - Else by the progress thread in host memory, while the stream is blocked: any vendor, several nodes. Not
+  //    possible with HMC_PROGRESS=caller, or if the driver lets a blocked stream block other streams.
+  //  - If neither is possible, or all buffers are in host memory, the first call throws Error{unsupported} on every
+  //    rank.
   //
   // Errors:
-  //  - No deadline applies. A stream whose peer never calls waits until the team is closed or destroyed.
+  //  - No deadline applies. If a peer never makes the call, the stream waits until the team is closed or destroyed.
   //  - Error{mismatch}: on ranks that call later, or at the latest in close() of the team or the Runtime.
-  //  - A failure during a call is an Error on its rank, and Error{closed} in later calls.
+  //  - If a call fails on a rank, it throws Error there. Later calls on that rank throw Error{closed}.
   //  - After a mismatch or a failure all streams continue, and the results are undefined.
   //
   // Deadlock: a stream that waits blocks other streams in its hardware queue (CUDA_DEVICE_MAX_CONNECTIONS is the number
   // of queues), and calls that wait for the whole device, such as cudaMalloc and cudaFree. Don't make such calls before
   // the streams have executed the collective.
   void allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op);
-  /// Orders all ranks' streams: work queued later runs after the work that all streams held. `buffer` is any buffer on
-  /// the stream's device.
+  /// A barrier of the ranks' streams: work queued after it runs after all work queued before it on every rank's stream.
+  /// `buffer` is any buffer on the stream's device.
   void barrier_on(void* stream, const void* buffer);
 
   // ---- persistent collectives: see Plan
@@ -227,9 +230,9 @@ class HMC_API Team {
   Plan plan_scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   Plan plan_exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
 
-  // ---- collectives over ranges of values: vectors, arrays, spans. The same calls in the same three forms; sizes and
-  // element types come from the ranges. in and out have the same element type.
-  //  - Error{invalid_argument} on a rank whose ranges have the wrong sizes.
+  // ---- collectives over ranges: vectors, arrays, spans. Blocking, non-blocking and persistent, as above.
+  // Sizes and element types are those of the ranges. `in` and `out` must have the same element type.
+  //  - Error{invalid_argument} on a rank if its ranges have wrong sizes.
   //  - v-forms: counts and displacements are in elements. The ranges may be longer than needed.
   template <detail::WritableValues D> void broadcast(D&& data, int root) {
     broadcast(detail::first_of(data), detail::length_of(data) * detail::value_bytes<D>, root);
@@ -446,8 +449,8 @@ class HMC_API Team {
     return plan_exscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
   }
 
-  /// The number of calls of a collective ("allreduce") that an algorithm ("ring") has carried out; 0 for unknown names.
-  /// "direct" is load and store on one node.
+  /// The number of calls of a collective ("allreduce") that used an algorithm ("ring"); 0 for unknown names. The
+  /// algorithm "direct" is load and store on one node.
   std::uint64_t calls_by_algorithm(std::string_view collective, std::string_view algorithm) const;
 
   /// For HMC's own use.
@@ -455,7 +458,7 @@ class HMC_API Team {
   explicit Team(std::shared_ptr<rma::TeamCore> core) noexcept : core_(std::move(core)) {}
 
  private:
-  // The checks of the sizes of ranges, in elements. `root`: only there; -1: on every rank.
+  // Check the sizes of ranges, in elements. `root`: checked on this rank only; -1: on every rank.
   void fit_equal(const char* operation, std::size_t in, std::size_t out, int root = -1) const;
   void fit_blocks(const char* operation, std::size_t block, std::size_t all, int root = -1) const;
   std::size_t fit_all_blocks(const char* operation, std::size_t in, std::size_t out) const;
