@@ -31,7 +31,7 @@ void JobCore::close() {
     if (streams.ok()) streams = status;
   };
   // First, and even if later steps fail: pending work on streams of any team still uses the ranks' memory.
-  for (rma::OpenStreams* const each : fabric_->open_streams) take(each->run_dry());
+  for (rma::OpenStreams* const each : fabric_->open_streams) take(each->complete_streams());
   const std::exception_ptr unheard = world_.core()->collectives->close();
   fabric_->background.stop();
   fabric_->background.end_all();  // ends the operations in flight of other teams: the caller may free their buffers

@@ -45,7 +45,7 @@ bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t ma
 }
 
 /// The data that the ranks exchange at start: settings that must be equal, and the address of each wire.
-struct Greeting {
+struct StartupData {
   std::string version = HMC_VERSION_STRING;
   std::string transport;
   std::string coll;
@@ -71,7 +71,7 @@ base::Bytes without_name(std::string_view wire, const base::Bytes& named) {
 }
 
 // noinline: g++ 12 reports a false stringop-overflow if this is inlined.
-[[gnu::noinline]] base::Bytes encode(const Greeting& greeting) {
+[[gnu::noinline]] base::Bytes encode(const StartupData& greeting) {
   base::ByteWriter out;
   out.text(greeting.version)
       .text(greeting.transport)
@@ -84,9 +84,9 @@ base::Bytes without_name(std::string_view wire, const base::Bytes& named) {
   return out.take();
 }
 
-Greeting decode(base::ByteView bytes, int rank) {
+StartupData decode(base::ByteView bytes, int rank) {
   base::ByteReader in(bytes);
-  Greeting greeting;
+  StartupData greeting;
   greeting.version = in.text();
   greeting.transport = in.text();
   greeting.coll = in.text();
@@ -133,8 +133,8 @@ std::string fingerprint(const std::string& text) {
   return text.empty() ? "not set" : fmt::format("{} bytes, {:016x}", text.size(), hash);
 }
 
-void know_peers(rma::Fabric& fabric, const base::Env& env, const std::string& coll_rows, NetworkModel& model) {
-  Greeting mine;
+void set_peer_addresses(rma::Fabric& fabric, const base::Env& env, const std::string& coll_rows, NetworkModel& model) {
+  StartupData mine;
   mine.model = model.greet(fabric);
   mine.coll_rows = fingerprint(coll_rows);
   mine.transport = env.transport;
@@ -144,7 +144,7 @@ void know_peers(rma::Fabric& fabric, const base::Env& env, const std::string& co
   const auto answers = rma::allgather_for(fabric, *fabric.exchange, encode(mine), fabric.deadline());
   std::vector<std::vector<base::Bytes>> addresses(fabric.wires.size(), std::vector<base::Bytes>(answers.size()));
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-    Greeting theirs = decode(answers[rank], static_cast<int>(rank));
+    StartupData theirs = decode(answers[rank], static_cast<int>(rank));
     require_equal("HMC's version", mine.version, theirs.version, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_TRANSPORT", mine.transport, theirs.transport, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_COLL", mine.coll, theirs.coll, fabric.rank, static_cast<int>(rank));
@@ -155,7 +155,7 @@ void know_peers(rma::Fabric& fabric, const base::Env& env, const std::string& co
       for (const base::Bytes& named : theirs.addresses)
         if (addresses[w][rank].empty()) addresses[w][rank] = without_name(fabric.wires[w]->name(), named);
   }
-  for (std::size_t w = 0; w < fabric.wires.size(); ++w) fabric.wires[w]->know_peers(std::move(addresses[w]));
+  for (std::size_t w = 0; w < fabric.wires.size(); ++w) fabric.wires[w]->set_peer_addresses(std::move(addresses[w]));
 }
 
 /// Chooses the first wire that reaches the peer. Path::why also gives the reason against each wire before it.
@@ -235,7 +235,7 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   make_wires(*fabric, facts, env);
   model.emplace(*fabric, facts, env);
   const rma::OperationScope user(*fabric, "Runtime::init");
-  know_peers(*fabric, env, settings.rows, *model);
+  set_peer_addresses(*fabric, env, settings.rows, *model);
   for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
   return fabric;
 }

@@ -43,8 +43,9 @@ void combine_counts(void* accumulated, const void* next, std::size_t count, DTyp
   }
 }
 
-Uneven first_uneven(int rank, std::span<const std::size_t> told, std::span<const std::size_t> received) noexcept {
-  Uneven mine;
+CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> told,
+                                   std::span<const std::size_t> received) noexcept {
+  CountMismatch mine;
   for (std::size_t from = 0; from < told.size() && mine.receivers == 0; ++from) {
     if (told[from] == received[from]) continue;
     mine.receivers = 1;
@@ -55,12 +56,12 @@ Uneven first_uneven(int rank, std::span<const std::size_t> told, std::span<const
 
 namespace {
 
-std::size_t told_by(const Uneven& some) noexcept {
-  return static_cast<std::size_t>(std::min<std::uint64_t>(some.receivers, Uneven::told));
+std::size_t told_by(const CountMismatch& some) noexcept {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(some.receivers, CountMismatch::told));
 }
 
-Uneven merged(const Uneven& one, const Uneven& other) noexcept {
-  Uneven all;
+CountMismatch merged(const CountMismatch& one, const CountMismatch& other) noexcept {
+  CountMismatch all;
   all.receivers = one.receivers + other.receivers;
   std::size_t i = 0, j = 0;
   for (std::size_t k = 0; k < told_by(all); ++k) {
@@ -72,15 +73,15 @@ Uneven merged(const Uneven& one, const Uneven& other) noexcept {
 
 }  // namespace
 
-Uneven merged(std::span<const Uneven> of_each) noexcept {
-  Uneven all;
-  for (const Uneven& each : of_each) all = merged(all, each);
+CountMismatch merged(std::span<const CountMismatch> of_each) noexcept {
+  CountMismatch all;
+  for (const CountMismatch& each : of_each) all = merged(all, each);
   return all;
 }
 
 void combine_uneven(void* accumulated, const void* next, std::size_t count, DType, void*) {
   for (std::size_t i = 0; i < count; ++i) {
-    Uneven one, other;
+    CountMismatch one, other;
     std::memcpy(&one, static_cast<std::byte*>(accumulated) + i * sizeof one, sizeof one);
     std::memcpy(&other, static_cast<const std::byte*>(next) + i * sizeof other, sizeof other);
     one = merged(one, other);
@@ -88,7 +89,8 @@ void combine_uneven(void* accumulated, const void* next, std::size_t count, DTyp
   }
 }
 
-Error uneven_error(const rma::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine) {
+Error count_mismatch_error(const rma::TeamCore& team, const char* operation, const CountMismatch& all,
+                           const CountMismatch& mine) {
   ErrorDetail detail;
   detail.code = Code::mismatch;
   detail.operation = operation;
@@ -96,13 +98,13 @@ Error uneven_error(const rma::TeamCore& team, const char* operation, const Uneve
   const char* const word = team.is_world() ? "rank" : "world rank";
   const auto world = [&](std::uint64_t rank) { return team.world_rank(static_cast<int>(rank)); };
   for (std::size_t i = 0; i < told_by(all); ++i) {
-    const Uneven::Pair& pair = all.pairs[i];
+    const CountMismatch::Pair& pair = all.pairs[i];
     fmt::format_to(std::back_inserter(detail.message), "{}{} {} sends {} to {} {}, which expects {}",
                    i == 0 ? "" : "; ", word, world(pair.from), pair.sent, word, world(pair.to), pair.expected);
   }
   detail.peer = mine.receivers > 0 ? world(mine.pairs[0].from) : world(all.pairs[0].to);
-  if (all.receivers > Uneven::told)
-    fmt::format_to(std::back_inserter(detail.message), "; and {} more", all.receivers - Uneven::told);
+  if (all.receivers > CountMismatch::told)
+    fmt::format_to(std::back_inserter(detail.message), "; and {} more", all.receivers - CountMismatch::told);
   detail.hint = "what a rank sends to another is what that one expects from it; nothing was moved";
   return Error(std::move(detail));
 }

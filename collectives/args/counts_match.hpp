@@ -29,7 +29,7 @@ void combine_counts(void* accumulated, const void* next, std::size_t count, DTyp
 
 /// Mismatched pairs: the number of receivers that have one, and the first pair of each of the lowest receivers. The
 /// size doesn't depend on the number of ranks, so it fits any team's scratch. Plain data.
-struct Uneven {
+struct CountMismatch {
   static constexpr std::size_t told = 4;
   struct Pair {
     std::uint64_t to = 0, from = 0, sent = 0, expected = 0;
@@ -38,12 +38,14 @@ struct Uneven {
   Pair pairs[told] = {};  ///< in order of receivers
 };
 /// This rank's first mismatched pair. `told`: the counts that each rank sends to this rank.
-Uneven first_uneven(int rank, std::span<const std::size_t> told, std::span<const std::size_t> received) noexcept;
+CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> told,
+                                   std::span<const std::size_t> received) noexcept;
 /// All ranks' pairs, from each rank's.
-Uneven merged(std::span<const Uneven> of_each) noexcept;
-/// ReduceFunction for Uneven; commutative.
+CountMismatch merged(std::span<const CountMismatch> of_each) noexcept;
+/// ReduceFunction for CountMismatch; commutative.
 void combine_uneven(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 /// The error names the pairs, by world ranks, and both counts.
-Error uneven_error(const rma::TeamCore& team, const char* operation, const Uneven& all, const Uneven& mine);
+Error count_mismatch_error(const rma::TeamCore& team, const char* operation, const CountMismatch& all,
+                           const CountMismatch& mine);
 
 }  // namespace hmc::collectives

@@ -58,7 +58,7 @@ class Slot {
   memory::HostBlock block_;
 };
 
-class HostPlace final : public StreamPlace {
+class HostPlace final : public StreamPosition {
  public:
   HostPlace(std::unique_ptr<memory::Event> point, std::unique_ptr<memory::Gate> gate)
       : point_(std::move(point)), gate_(std::move(gate)) {}
@@ -77,7 +77,7 @@ class ByHost final : public CallsOnStreams, public rma::OpenStreams {
   void allreduce(void* stream, const CollectiveArgs& args) override;
   void barrier(void* stream, const void* buffer) override;
   void close() override;
-  Status run_dry() noexcept override;
+  Status complete_streams() noexcept override;
   Status compare() const noexcept override;
 
  private:
@@ -103,7 +103,7 @@ class ByHost final : public CallsOnStreams, public rma::OpenStreams {
   Status announce_end() noexcept;
   Status until_over(bool on_all_ranks) noexcept;
   Status outcome() const noexcept;
-  void leave_behind();
+  void leak_resources();
 
   rma::TeamCore& team_;
   memory::Owner owner_;
@@ -129,7 +129,7 @@ ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) 
 }
 
 std::string ByHost::prepare() {
-  if (memory::host_reaches(owner_)) return "its buffers are the host's";
+  if (memory::is_host_accessible(owner_)) return "its buffers are the host's";
   if (std::string why = owner_.provider->why_no_gates(owner_.info.device); !why.empty()) return why;
   if (!team_.fabric().background.begin()) return "there is no thread to go on with it (HMC_PROGRESS)";
   try {
@@ -151,12 +151,12 @@ ByHost::~ByHost() {
   std::erase(team_.fabric().open_streams, this);
   if (!pending() && !is_lost_) return;
   schedules().fail(Status::failure(Code::closed, "a rank let its calls on streams go"));
-  if (!rma::comes_true(rma::soon_over, [this] { return !pending(); }) || is_lost_) leave_behind();
+  if (!rma::comes_true(rma::soon_over, [this] { return !pending(); }) || is_lost_) leak_resources();
 }
 
 /// A stream that can't be drained still uses the slots and the event. They stay allocated until the process ends,
 /// reachable for leak checkers.
-void ByHost::leave_behind() {
+void ByHost::leak_resources() {
   static auto& left = *new std::vector<std::pair<std::array<Slot, 2>, std::unique_ptr<memory::Event>>>;
   static auto& mutex = *new std::mutex;
   const std::scoped_lock lock(mutex);
@@ -228,7 +228,7 @@ ByHost::Piece ByHost::piece_of(const CollectiveArgs& args, std::size_t first, st
   std::byte* const slot = slots_[pieces_++ % slots_.size()].data();
   const auto* const in = static_cast<const std::byte*>(args.input) + offset;
   auto* const out = static_cast<std::byte*>(args.output) + offset;
-  const bool reads_device = !memory::host_reaches(in), writes_device = !memory::host_reaches(out);
+  const bool reads_device = !memory::is_host_accessible(in), writes_device = !memory::is_host_accessible(out);
   Piece piece{args, reads_device ? in : nullptr, writes_device ? out : nullptr, count * args.call.element_bytes,
               nullptr};
   piece.args.call.count = count;
@@ -333,7 +333,7 @@ void ByHost::close() {
   open_ = false;
 }
 
-Status ByHost::run_dry() noexcept {
+Status ByHost::complete_streams() noexcept {
   const Status over = until_over(false);
   if (over.ok()) return {};
   const Status status = outcome();

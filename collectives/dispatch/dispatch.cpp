@@ -128,14 +128,14 @@ void compare_and_move(const OpenTeam& team, const CollectiveArgs& args, CountsOf
 
 /// After a mismatch, before any data has moved: each rank compares its own pairs, and all ranks gather the results. The
 /// error names the pairs and both counts.
-[[noreturn]] void throw_uneven(const OpenTeam& team, const CollectiveArgs& args) {
+[[noreturn]] void throw_count_mismatch(const OpenTeam& team, const CollectiveArgs& args) {
   const auto size = static_cast<std::size_t>(team.size());
   std::vector<std::size_t> told(size);
   run(team, alltoall_args(team.core, args.call.counts.data(), told.data(), sizeof(std::size_t)));
-  const Uneven mine = first_uneven(team.rank(), told, args.call.receive_counts);
-  std::vector<Uneven> of_each(size);
+  const CountMismatch mine = first_count_mismatch(team.rank(), told, args.call.receive_counts);
+  std::vector<CountMismatch> of_each(size);
   run(team, allgather_args(team.core, &mine, of_each.data(), sizeof mine));
-  throw uneven_error(team.core, args.operation, merged(of_each), mine);
+  throw count_mismatch_error(team.core, args.operation, merged(of_each), mine);
 }
 
 }  // namespace
@@ -167,7 +167,7 @@ void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args) {
     compare_and_move(team, args, all);
   }
   if (all.balance != 0) [[unlikely]]
-    throw_uneven(team, args);
+    throw_count_mismatch(team, args);
 }
 
 Request start(const OpenTeam& team, const CollectiveArgs& args, const char* name) {

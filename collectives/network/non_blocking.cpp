@@ -53,13 +53,13 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
   return start(args, ticket, std::move(copies), nullptr);
 }
 
-Status ScheduleTeam::start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPlace> place) noexcept {
+Status ScheduleTeam::start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPosition> place) noexcept {
   std::uint64_t ticket = 0;
   return start(args, ticket, nullptr, std::move(place));
 }
 
 Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<rma::HostCopies> copies,
-                           std::unique_ptr<StreamPlace> place) noexcept {
+                           std::unique_ptr<StreamPosition> place) noexcept {
   const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
   if (!failure_.ok()) [[unlikely]]
     return failure_.status();
@@ -132,7 +132,7 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
 /// Two failures concern only one call, and the team continues: an alltoallv with mismatched counts, and an output that
 /// couldn't be copied to this rank's device.
 Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
-  uneven_ = operation.uneven_ticket == ticket ? &operation : nullptr;
+  uneven_ = operation.count_mismatch_ticket == ticket ? &operation : nullptr;
   if (uneven_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
   return operation.lost_ticket == ticket ? operation.lost : Status{};
 }
@@ -151,7 +151,7 @@ void ScheduleTeam::abandon(std::uint64_t) noexcept {
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
   if (const Operation* const met = std::exchange(uneven_, nullptr))
-    throw uneven_error(team_, operation, met->uneven, met->my_uneven());
+    throw count_mismatch_error(team_, operation, met->uneven, met->my_uneven());
   collectives::throw_failure(team_, *this, status, operation, 0);
 }
 

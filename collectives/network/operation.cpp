@@ -178,7 +178,7 @@ Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept
     algorithm = "pairwise";
   } else {
     call.collective = Collective::allreduce;
-    call.element_bytes = piece == 0 ? sizeof(CountsOf) : sizeof(Uneven);
+    call.element_bytes = piece == 0 ? sizeof(CountsOf) : sizeof(CountMismatch);
     call.type = DType::located_i64;
     call.in_place = true;
   }
@@ -199,8 +199,8 @@ Status Operation::load_comparison(Plans& plans) {
     in = whole_.counts.data();
     out = told_.data();
   } else if (piece_ == 2) {
-    uneven = mine_ = first_uneven(args_.compares_as, told_, whole_received_.counts);
-    uneven_ticket = ticket;
+    uneven = mine_ = first_count_mismatch(args_.compares_as, told_, whole_received_.counts);
+    count_mismatch_ticket = ticket;
     in = out = &uneven;
   }
   auto plan = plans.get(*piece.algorithm, piece.call);

@@ -11,7 +11,7 @@
 #include "collectives/network/numbering.hpp"
 #include "collectives/network/plan.hpp"
 #include "collectives/network/runner.hpp"
-#include "collectives/network/stream_place.hpp"
+#include "collectives/network/stream_position.hpp"
 #include "runtime/device/host_copies.hpp"
 
 namespace hmc::collectives {
@@ -49,12 +49,12 @@ class Operation {
   // ---- non-blocking only
   std::uint64_t ticket = 0;  ///< of the current run
   bool under_way = false;
-  bool is_kept = false;             ///< belongs to a Plan: not free when it is complete
-  std::uint64_t uneven_ticket = 0;  ///< of the run whose counts didn't match
-  Uneven uneven;                    ///< of all ranks
-  const Uneven& my_uneven() const noexcept { return mine_; }
+  bool is_kept = false;                     ///< belongs to a Plan: not free when it is complete
+  std::uint64_t count_mismatch_ticket = 0;  ///< of the run whose counts didn't match
+  CountMismatch uneven;                     ///< of all ranks
+  const CountMismatch& my_uneven() const noexcept { return mine_; }
   std::unique_ptr<rma::HostCopies> copies;  ///< named by args(), if the host can't access the buffers
-  std::unique_ptr<StreamPlace> place;       ///< position in a device stream, if the call is ordered by one
+  std::unique_ptr<StreamPosition> place;    ///< position in a device stream, if the call is ordered by one
   std::uint64_t lost_ticket = 0;            ///< of the run whose output couldn't be copied to the caller's buffer
   base::Status lost;                        ///< the cause
 
@@ -109,7 +109,7 @@ class Operation {
   bool is_even_ = false;   // set if an earlier run of the same plan found matching counts
   CountsOf counts_;
   std::vector<std::uint64_t> told_;
-  Uneven mine_;
+  CountMismatch mine_;
   std::vector<std::byte> staged_;  // in-place alltoall: a copy of the input, which the output would overwrite
   Runner runner_;
   struct Kept {

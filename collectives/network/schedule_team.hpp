@@ -55,7 +55,7 @@ class ScheduleTeam final : public base::Progress,
   base::Status start(const CollectiveArgs& args, std::uint64_t& ticket,
                      std::unique_ptr<rma::HostCopies> copies = nullptr) noexcept;
   /// In the order of a stream, which alone waits for the result.
-  base::Status start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPlace> place) noexcept;
+  base::Status start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPosition> place) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
   /// The collective continues after its request is dropped; but not after a peer's death or an abort, because the
@@ -64,7 +64,7 @@ class ScheduleTeam final : public base::Progress,
   // Relaxed: callers only check if the count changes; test() orders the moved data.
   std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
-  bool has_unheard_mismatch(int world_rank) noexcept override;
+  bool has_unreported_mismatch(int world_rank) noexcept override;
   bool is_closing(int world_rank) noexcept override;
   base::Watch* watch() noexcept override { return this; }
   Request request_of(std::uint64_t ticket, const char* operation) const;
@@ -137,7 +137,7 @@ class ScheduleTeam final : public base::Progress,
   base::Status why_not_start(const Operation& operation) const noexcept;
   base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
   base::Status start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<rma::HostCopies> copies,
-                     std::unique_ptr<StreamPlace> place) noexcept;
+                     std::unique_ptr<StreamPosition> place) noexcept;
   void retire(Operation& operation) noexcept;
   void let_go(Operation& operation) noexcept;
   void tidy() noexcept;

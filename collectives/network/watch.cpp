@@ -120,7 +120,7 @@ bool ScheduleTeam::is_in_no_call(int world_rank) const noexcept {
 /// True if the rank is in Runtime::close and makes no further call.
 bool ScheduleTeam::closes_runtime(int world_rank) const noexcept { return fabric_.tickets.is_closing(world_rank); }
 
-bool ScheduleTeam::has_unheard_mismatch(int world_rank) noexcept {
+bool ScheduleTeam::has_unreported_mismatch(int world_rank) noexcept {
   const auto guard = hold();
   if (closes_) return false;
   if (failure_.ok()) hear_alarm();

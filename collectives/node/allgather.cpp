@@ -88,7 +88,7 @@ Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
   mine.in = team.place(args.input, args.bytes());
   if (!mine.in)
     mine.in = team.show_private(args.input, args.bytes(), args.bytes(),
-                                private_way(schedule::Collective::allgather, team.size(), args.bytes()));
+                                private_buffer_method(schedule::Collective::allgather, team.size(), args.bytes()));
   team.count(mine.in);
   const std::size_t chunk = std::min(largest_chunk, team.staging_bytes() / allgather_slots);
   const std::size_t steps = (args.bytes() + chunk - 1) / chunk;

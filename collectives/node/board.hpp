@@ -36,8 +36,8 @@ struct alignas(line_bytes) PhaseLine {
 struct alignas(line_bytes) ProbeLine {
   transport::ReadProbe memory;
   std::uint32_t reads_all = 0;  ///< this rank has read the nonces of all others
-  /// TriedWays' decisions, on rank 0's board only. Relaxed: a rank that sees a decision late uses the previous method
-  /// once more.
+  /// MethodTrials' decisions, on rank 0's board only. Relaxed: a rank that sees a decision late uses the previous
+  /// method once more.
   std::atomic<std::uint64_t> decided{0};
 };
 

@@ -92,7 +92,7 @@ Status broadcast_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
     mine.in = team.place(args.input, args.bytes());
     if (!mine.in)
       mine.in = team.show_private(args.input, args.bytes(), args.bytes(),
-                                  private_way(schedule::Collective::broadcast, team.size(), args.bytes()));
+                                  private_buffer_method(schedule::Collective::broadcast, team.size(), args.bytes()));
     team.count(mine.in);
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;

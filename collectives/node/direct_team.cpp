@@ -190,8 +190,8 @@ bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
 
 void DirectTeam::grow_staging(std::size_t bytes) {
   // The activity and the operation are the collective's, not team creation's.
-  const base::Posted posted(fabric_.waiter.page().activity(fabric_.waiter.local_index()),
-                            {activity_of(signature_.kind())});
+  const base::ActivityScope posted(fabric_.waiter.page().activity(fabric_.waiter.local_index()),
+                                   {activity_of(signature_.kind())});
   const rma::OperationScope user(fabric_, name_of(signature_.kind()));
   // At least double the size: a program that uses growing sizes grows the staging a few times, not each time.
   const std::size_t wanted =
@@ -219,12 +219,13 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
   return {offset, static_cast<std::uint32_t>(window->id() + 1)};
 }
 
-Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block, PrivateWay way) noexcept {
-  bool reads = bytes > 0 && (reads_.forced() || way != PrivateWay::stage) && all_read();
-  if (!reads_.forced() && way == PrivateWay::try_both) {  // counts the calls on both ranks alike
+Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block,
+                                   PrivateBufferMethod way) noexcept {
+  bool reads = bytes > 0 && (reads_.forced() || way != PrivateBufferMethod::stage) && all_read();
+  if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // counts the calls on both ranks alike
     std::atomic<std::uint64_t>& decided = board(0).probe.decided;
     if (rank_ != 0) ways_.follow(decided.load(std::memory_order_relaxed));
-    const TriedWays::Way next = ways_.next(block);
+    const MethodTrials::Way next = ways_.next(block);
     if (rank_ == 0) decided.store(ways_.decided(), std::memory_order_relaxed);
     if (reads && next.is_timed) trial_.block = block;
     reads = reads && next.is_new;
@@ -258,8 +259,8 @@ Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset
   const Status status =
       transport::PeerReads::read(board(rank).probe.memory.process, placement.offset + offset, to, bytes, world(rank));
   if (status.ok()) {
-    // An owner that has aborted the call may reuse its buffer, so the bytes may be wrong. It publishes its report before
-    // it reuses the buffer. So check for the report after reading the bytes.
+    // An owner that has aborted the call may reuse its buffer, so the bytes may be wrong. It publishes its report
+    // before it reuses the buffer. So check for the report after reading the bytes.
     base::full_fence();
     const Status known = schedules_->check_owner(rank);
     return known.ok() ? known : fail(known);

@@ -9,8 +9,8 @@
 #include "collectives/args/signature.hpp"
 #include "collectives/mismatch/history.hpp"
 #include "collectives/node/board.hpp"
-#include "collectives/node/private_way.hpp"
-#include "collectives/node/tried_ways.hpp"
+#include "collectives/node/method_trials.hpp"
+#include "collectives/node/private_buffer_method.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/rma/window_core.hpp"
 #include "runtime/transport/shm/peer_reads.hpp"
@@ -100,7 +100,7 @@ class DirectTeam {
   /// Offers a buffer that lies in no window for reading from this rank's memory. Empty, so that the buffer is staged,
   /// if a rank of the team can't read it or if `way` and the trials prefer staging. `block`: the most that one peer
   /// reads; with try_both, equal on all ranks.
-  Placement show_private(const void* buffer, std::size_t bytes, std::size_t block, PrivateWay way) noexcept;
+  Placement show_private(const void* buffer, std::size_t bytes, std::size_t block, PrivateBufferMethod way) noexcept;
   /// Counts an input: read in place, read from private memory, or staged.
   void count(const Placement& shown) noexcept;
   /// Start and end of a timed data movement, for blocks passed to show_private. Starts when all ranks have arrived.
@@ -155,7 +155,7 @@ class DirectTeam {
   base::Status failure_;
   transport::PeerReads reads_;
   enum class Answer { unknown, yes, no } all_read_ = Answer::unknown;
-  TriedWays ways_;
+  MethodTrials ways_;
   struct Trial {
     std::size_t block = 0;  // 0: no trial
     bool reads = false;

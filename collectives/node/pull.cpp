@@ -253,7 +253,7 @@ class Pull {
     // In an alltoallv only this rank has its block lengths; in an allgatherv all ranks have the largest.
     const bool even = !parts_.irregular() || roles_.collective != Collective::alltoall;
     const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
-    return team_.show_private(in_, bytes, block, private_way(roles_.collective, size_, block, even));
+    return team_.show_private(in_, bytes, block, private_buffer_method(roles_.collective, size_, block, even));
   }
   /// Position of this rank's part in an input that a peer exposes in its window or private memory.
   std::size_t begin_at(int peer) const noexcept {

@@ -208,7 +208,7 @@ template <typename T> class Buffer {
   /// in the same way (host_new and host_malloc; cuda and cuda_async of one device), no data moves, and only later
   /// allocations use the new place. A user stream serves only its own device.
   void move(Place place) {
-    if (detail::is_reached_alike(place, place_)) {
+    if (detail::has_same_access(place, place_)) {
       place_ = std::move(place);
       return;
     }
@@ -229,12 +229,12 @@ template <typename T> class Buffer {
 
   /// Handles: see the class comment. The host may write through the handle only if it is the Buffer's own memory.
   std::shared_ptr<T> get_host_accessible() const {
-    return detail::host_reaches(place_) ? own() : copy_at(Allocator::host_malloc);
+    return detail::is_host_accessible(place_) ? own() : copy_at(Allocator::host_malloc);
   }
   std::shared_ptr<T> get_accessible(MemoryType type, int device = 0) const {
     type = detail::resolved(type);
     if (type == MemoryType::CPU) return get_host_accessible();
-    if (detail::device_reaches(type, device, place_)) return own();
+    if (detail::is_device_accessible(type, device, place_)) return own();
     return copy_at({detail::allocator_for(type), device});
   }
   std::shared_ptr<T> get_cuda_accessible(int device = 0) const {
@@ -248,7 +248,7 @@ template <typename T> class Buffer {
   std::shared_ptr<T> get_acl_accessible(int device = 0) const { return get_accessible(MemoryType::ASCEND_NPU, device); }
   std::shared_ptr<T> get_opencl_accessible(int device = 0) const { return get_accessible(MemoryType::OPENCL, device); }
   std::shared_ptr<T> get_openmp_accessible(int device = 0) const {
-    return detail::openmp_reaches(device, place_) ? own() : copy_at({Allocator::openmp, device});
+    return detail::is_openmp_accessible(device, place_) ? own() : copy_at({Allocator::openmp, device});
   }
 
  private:

@@ -107,12 +107,12 @@ HMC_API std::shared_ptr<std::byte> allocate_at(const Place& place, std::size_t b
 HMC_API std::shared_ptr<std::byte> allocate_in_window(const Place& place, std::size_t bytes);
 HMC_API std::uint64_t offset_in_window(const Place& place, const std::byte* address);
 
-HMC_API bool host_reaches(const Place& place) noexcept;
+HMC_API bool is_host_accessible(const Place& place) noexcept;
 /// True if the host and the devices access the memory of both places in the same way.
-HMC_API bool is_reached_alike(const Place& one, const Place& other) noexcept;
+HMC_API bool has_same_access(const Place& one, const Place& other) noexcept;
 /// True if device `device` of `type` can access memory at `place`.
-HMC_API bool device_reaches(MemoryType type, int device, const Place& place) noexcept;
-HMC_API bool openmp_reaches(int device, const Place& place) noexcept;
+HMC_API bool is_device_accessible(MemoryType type, int device, const Place& place) noexcept;
+HMC_API bool is_openmp_accessible(int device, const Place& place) noexcept;
 /// The type that DEFAULT means on this machine; any other type is returned unchanged.
 HMC_API MemoryType resolved(MemoryType type);
 /// An allocator of memory that devices of `type` can access. Throws Error{unsupported}.

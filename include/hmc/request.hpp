@@ -84,7 +84,7 @@ class HMC_API Request {
 
  private:
   static void abandon_all(std::span<Request> requests) noexcept;
-  static void expire_one(std::span<Request> requests, const base::Status& status);
+  static void throw_timeout(std::span<Request> requests, const base::Status& status);
   friend class rma::WindowCore;
   /// A request of a complete operation. test or wait still has to report it.
   Request(const char* operation, int peer) noexcept : operation_(operation), peer_(peer) {}

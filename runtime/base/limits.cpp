@@ -86,7 +86,7 @@ GroupRoom room_in(const std::string& root, std::string path, const GroupFiles& f
 
 /// Sets the group fields of `room` from this process's cgroup. Cgroups that are limited by the same ancestor have the
 /// same `group`.
-void look_at_group(MemoryRoom& room, std::uint64_t swap) {
+void look_at_group(AvailableMemory& room, std::uint64_t swap) {
   std::ifstream file("/proc/self/cgroup");
   std::string line;
   while (std::getline(file, line)) {
@@ -141,9 +141,9 @@ struct Sum {
 
 }  // namespace
 
-MemoryRoom memory_room() {
+AvailableMemory available_memory() {
   constexpr const char* meminfo = "/proc/meminfo";
-  MemoryRoom room;
+  AvailableMemory room;
   room.machine = machine_id();
   const std::uint64_t swap = field_of(meminfo, "SwapFree:") * 1024;
   const std::uint64_t available = field_of(meminfo, "MemAvailable:") * 1024;

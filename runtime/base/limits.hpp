@@ -13,19 +13,19 @@ namespace hmc::base {
 
 /// The memory, including swap, that a rank can still allocate on its machine and in its cgroup. Beyond it the kernel
 /// kills a process. UINT64_MAX: no known limit.
-struct MemoryRoom {
+struct AvailableMemory {
   std::uint64_t machine = 0;  ///< equal for all processes on one running kernel
   std::uint64_t machine_bytes = UINT64_MAX;
   std::uint64_t group = 0;  ///< equal for processes limited by the same cgroup
   std::uint64_t group_bytes = UINT64_MAX;
 };
-MemoryRoom memory_room();
+AvailableMemory available_memory();
 
 /// One rank's part of a collective allocation.
 struct MemoryDemand {
   int rank = -1;
   std::uint64_t bytes = 0;
-  MemoryRoom room;
+  AvailableMemory room;
 };
 /// "ranks 0-3 need ... bytes in all, and ... bytes are available on the machine"; nullopt if the memory suffices.
 /// Equal demands give the same text on all ranks.

@@ -51,7 +51,7 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
       if (ready(context)) return {};
     }
   }
-  const Posted posted(page_.activity(local_index_), note);
+  const ActivityScope posted(page_.activity(local_index_), note);
   const std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
   for (;;) {
     // Poll a busy wire without a pause. The number of rounds is limited, so a peer's steady traffic can't delay the

@@ -51,9 +51,9 @@ struct WaitNote {
 /// Publishes the rank's current wait in its activity line, and clears it at the end. Instances nest. The outermost
 /// instance is the user's call and sets the activity. An inner instance sets only the awaited rank and the sequence.
 /// Relaxed: only the line's owner writes it, and readers need only a hint.
-class Posted {
+class ActivityScope {
  public:
-  Posted(ActivityLine& line, const WaitNote& note) noexcept
+  ActivityScope(ActivityLine& line, const WaitNote& note) noexcept
       : line_(line),
         outer_peer_(line.peer.load(std::memory_order_relaxed)),
         outer_sequence_(line.sequence.load(std::memory_order_relaxed)),
@@ -65,7 +65,7 @@ class Posted {
     line_.since_ns.store(now_ns(), std::memory_order_relaxed);
     line_.activity.store(static_cast<std::uint32_t>(note.activity), std::memory_order_relaxed);
   }
-  ~Posted() {
+  ~ActivityScope() {
     if (!is_outermost_) {
       line_.peer.store(outer_peer_, std::memory_order_relaxed);
       line_.sequence.store(outer_sequence_, std::memory_order_relaxed);
@@ -74,8 +74,8 @@ class Posted {
     line_.activity.store(static_cast<std::uint32_t>(Activity::computing), std::memory_order_relaxed);
     line_.since_ns.store(now_ns(), std::memory_order_relaxed);
   }
-  Posted(const Posted&) = delete;
-  Posted& operator=(const Posted&) = delete;
+  ActivityScope(const ActivityScope&) = delete;
+  ActivityScope& operator=(const ActivityScope&) = delete;
 
  private:
   ActivityLine& line_;

@@ -126,7 +126,7 @@ bool Agent::serve() noexcept {
       const Status status = carry_out(rank, number, command, answer);
       answer.code = static_cast<std::uint32_t>(status.code);
       if (!status.ok() && status.what != nullptr) std::strncpy(answer.text, status.what, sizeof answer.text - 1);
-      if (!status.ok() || command.deed == Deed::atomic) mine.answer = answer;
+      if (!status.ok() || command.deed == DeviceVerb::atomic) mine.answer = answer;
       failed = !status.ok();
     }
     // Release: pairs with the acquire in StagedChannel::look. For an origin on another node the wire loads the word.
@@ -146,9 +146,9 @@ bool Agent::inside(std::uint64_t offset, std::uint64_t bytes) const noexcept {
 Status Agent::carry_out(int rank, std::uint64_t number, const Command& command, Answer& answer) noexcept {
   const Status beyond = Status::failure(Code::out_of_range, "the peer's agent was asked for bytes beyond its memory");
   std::byte* const buffer = control_ + shape_.buffer(rank, number);
-  if (command.deed == Deed::atomic) return atomic(command, answer);
+  if (command.deed == DeviceVerb::atomic) return atomic(command, answer);
   if (command.bytes > shape_.chunk() || !inside(command.offset, command.bytes)) return beyond;
-  if (command.deed == Deed::get) return memory_.read_to_host(command.offset, buffer, command.bytes);
+  if (command.deed == DeviceVerb::get) return memory_.read_to_host(command.offset, buffer, command.bytes);
   if (command.signals != 0 && (command.signal_offset % 8 != 0 || !inside(command.signal_offset, 8))) return beyond;
   return put(command, buffer);
 }

@@ -21,11 +21,11 @@ struct ControlHead {
 };
 inline constexpr std::uint64_t owner_agent = ~std::uint64_t{0};
 
-enum class Deed : std::uint32_t { put, get, atomic };
+enum class DeviceVerb : std::uint32_t { put, get, atomic };
 
 /// A request of an origin to the owner's agent. The agent validates it, like all data that a peer writes.
 struct alignas(64) Command {
-  Deed deed = Deed::put;
+  DeviceVerb deed = DeviceVerb::put;
   std::uint8_t first = 0;    ///< first command of a verb: clears the failure of an earlier verb
   std::uint8_t signals = 0;  ///< put: store `value` at `signal_offset` after the bytes
   std::uint8_t op = 0;       ///< atomic

@@ -21,7 +21,7 @@ enum class Side { host, local, global };
 
 Side side_of(const Location& location) noexcept {
   if (location.window != nullptr) return Side::global;
-  return memory::host_reaches(location.pointer) ? Side::host : Side::local;
+  return memory::is_host_accessible(location.pointer) ? Side::host : Side::local;
 }
 
 Direction direction_of(Side from, Side to) noexcept {
@@ -53,7 +53,7 @@ const rma::DeviceMemory* mapped_at(const rma::WindowCore& core, int rank) {
   const rma::WindowPeer& peer = core.peer("copy", rank);
   if (!peer.on_device) return nullptr;
   const rma::DeviceMemory* const mapped = static_cast<rma::DeviceChannel*>(peer.channel)->mapped();
-  return mapped == nullptr || memory::host_reaches(mapped->owner()) ? nullptr : mapped;
+  return mapped == nullptr || memory::is_host_accessible(mapped->owner()) ? nullptr : mapped;
 }
 
 /// The address of `location` in this process, in host memory or mapped device memory; null if it isn't mapped.

@@ -28,7 +28,7 @@ Status DeviceMemory::read_to_host(std::uint64_t offset, void* destination, std::
 Status DeviceMemory::write_rows(std::uint64_t offset, std::size_t pitch, const void* source, std::size_t source_pitch,
                                 std::size_t row_bytes, std::size_t rows) const noexcept {
   const memory::Owner from = memory::known_owner_of(source);
-  if (memory::host_reaches(from) && !memory::host_reaches(owner_))
+  if (memory::is_host_accessible(from) && !memory::is_host_accessible(owner_))
     return owner_.provider->copy({.destination = allocation_->address + offset,
                                   .source = source,
                                   .width = row_bytes,
@@ -48,7 +48,7 @@ Status DeviceMemory::write_rows(std::uint64_t offset, std::size_t pitch, const v
 Status DeviceMemory::read_rows(std::uint64_t offset, std::size_t pitch, void* destination,
                                std::size_t destination_pitch, std::size_t row_bytes, std::size_t rows) const noexcept {
   const memory::Owner to = memory::known_owner_of(destination);
-  if (memory::host_reaches(to) && !memory::host_reaches(owner_))
+  if (memory::is_host_accessible(to) && !memory::is_host_accessible(owner_))
     return owner_.provider->copy({.destination = destination,
                                   .source = allocation_->address + offset,
                                   .width = row_bytes,

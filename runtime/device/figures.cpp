@@ -61,7 +61,7 @@ Fabric::Figures measure(const DeviceMemory& memory, std::size_t bytes) {
 }  // namespace
 
 void measure_mapping(Fabric& fabric, int peer, const DeviceOffer& offer, const DeviceMemory& memory, Path& path) {
-  const std::size_t bytes = memory::host_reaches(memory.owner()) ? 0 : measured_of(memory.bytes());
+  const std::size_t bytes = memory::is_host_accessible(memory.owner()) ? 0 : measured_of(memory.bytes());
   const std::string of = fmt::format("{} {} {} {}", peer, path.wire, static_cast<int>(offer.type), offer.device);
   auto& known = fabric.device_figures;
   auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.of == of; });

@@ -44,7 +44,8 @@ HostCopies::~HostCopies() {
 void HostCopies::place(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes, Output output) {
   in_copy_.owner = memory::known_owner_of(in);
   out_copy_.owner = memory::known_owner_of(out);
-  const bool in_away = !memory::host_reaches(in_copy_.owner), out_away = !memory::host_reaches(out_copy_.owner);
+  const bool in_away = !memory::is_host_accessible(in_copy_.owner),
+             out_away = !memory::is_host_accessible(out_copy_.owner);
   if (in_away && in_bytes == 0) in_ = &nothing_;
   if (out_away && out_bytes == 0) out_ = &nothing_;
   const bool copies_in = in_away && in_bytes > 0, copies_out = out_away && out_bytes > 0;

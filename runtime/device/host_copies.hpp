@@ -10,7 +10,7 @@ namespace hmc::rma {
 
 /// True if the host can't access one of the buffers. Costs one load if this process has no devices.
 inline bool need_host_copies(const void* in, const void* out) noexcept {
-  return memory::devices_present() && !(memory::host_reaches(in) && memory::host_reaches(out));
+  return memory::devices_present() && !(memory::is_host_accessible(in) && memory::is_host_accessible(out));
 }
 
 /// How a collective writes this rank's output.

@@ -30,8 +30,8 @@ Status MappedChannel::get(std::uint64_t offset, void* destination, std::size_t b
 bool MappedChannel::begins(const memory::Transfer& transfer, const memory::Owner& local, Status& status,
                            std::uint64_t& number) noexcept {
   const memory::Owner& theirs = memory_.owner();
-  if (memory::host_reaches(theirs)) return false;  // the host copies synchronously
-  if (!memory::host_reaches(local) && local.provider != theirs.provider) return false;
+  if (memory::is_host_accessible(theirs)) return false;  // the host copies synchronously
+  if (!memory::is_host_accessible(local) && local.provider != theirs.provider) return false;
   const auto to = reinterpret_cast<std::uintptr_t>(transfer.destination);
   const auto from = reinterpret_cast<std::uintptr_t>(transfer.source);
   if (to < from + transfer.width && from < to + transfer.width) return false;
@@ -44,7 +44,7 @@ Status MappedChannel::begin_put(std::uint64_t offset, const void* source, std::s
   number = 0;
   if (bytes == 0) return {};
   const memory::Owner from = memory::known_owner_of(source);
-  const bool by_host = memory::host_reaches(from);
+  const bool by_host = memory::is_host_accessible(from);
   Status status;
   if (begins({.destination = memory_.allocation()->address + offset,
               .source = source,
@@ -62,7 +62,7 @@ Status MappedChannel::begin_get(std::uint64_t offset, void* destination, std::si
   number = 0;
   if (bytes == 0) return {};
   const memory::Owner to = memory::known_owner_of(destination);
-  const bool by_host = memory::host_reaches(to);
+  const bool by_host = memory::is_host_accessible(to);
   Status status;
   if (begins({.destination = destination,
               .source = memory_.allocation()->address + offset,

@@ -11,7 +11,7 @@ using base::Status;
 Status lies_with(const memory::Owner& owner, const void* buffer) noexcept {
   const memory::Owner of = memory::known_owner_of(buffer);
   const bool elsewhere = of.provider != owner.provider || of.info.device != owner.info.device;
-  if (memory::host_reaches(of) || !elsewhere) return {};
+  if (memory::is_host_accessible(of) || !elsewhere) return {};
   return Status::failure(Code::invalid_argument, "the buffer lies on another device than the team's calls on streams");
 }
 

@@ -18,9 +18,9 @@ class OpenStreams {
   OpenStreams& operator=(const OpenStreams&) = delete;
   /// Waits, at most for the job's timeout, for the work of earlier calls in this rank's streams. This rank makes no
   /// further calls on streams. When all ranks have returned, their memory may be freed.
-  virtual base::Status run_dry() noexcept = 0;
-  /// Called after run_dry(). Returns an error if the ranks' calls differ or a call failed on a rank, unless this rank
-  /// has already reported it to its user.
+  virtual base::Status complete_streams() noexcept = 0;
+  /// Called after complete_streams(). Returns an error if the ranks' calls differ or a call failed on a rank, unless
+  /// this rank has already reported it to its user.
   virtual base::Status compare() const noexcept = 0;
 
  protected:

@@ -21,7 +21,7 @@ Status StagedChannel::over(const Status& started, Ticket ticket) noexcept {
 
 /// Leases a Stage if a wire, and not load and store, moves the bytes of a local device buffer.
 Status StagedChannel::lease(const memory::Owner& owner, memory::StageLease& stage) noexcept {
-  if (control_ != nullptr || memory::host_reaches(owner)) return {};
+  if (control_ != nullptr || memory::is_host_accessible(owner)) return {};
   try {
     stage = memory::StageLease(*owner.provider, owner.info.device);
     return {};
@@ -179,7 +179,7 @@ Status StagedChannel::get(std::uint64_t offset, void* destination, std::size_t b
   for (std::uint64_t piece = 0; piece < pieces; ++piece) {
     for (; issued_ - before < std::min<std::uint64_t>(pieces, piece + Lane::slots);) {
       Command command;
-      command.deed = Deed::get;
+      command.deed = DeviceVerb::get;
       command.first = issued_ == before ? 1 : 0;
       command.offset = offset + (issued_ - before) * shape_.chunk();
       command.bytes = std::min<std::uint64_t>(shape_.chunk(), offset + bytes - command.offset);
@@ -202,7 +202,7 @@ Status StagedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offs
   begin();
   if (const Status status = await(issued_); !status.ok()) return status;
   Command command;
-  command.deed = Deed::atomic;
+  command.deed = DeviceVerb::atomic;
   command.first = 1;
   command.op = static_cast<std::uint8_t>(atomic.op);
   command.width = atomic.width;

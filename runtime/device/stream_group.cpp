@@ -81,12 +81,12 @@ StreamGroup::~StreamGroup() {
   std::erase(team_.fabric().open_streams, this);
   if (!open_ || !pending()) return;
   tell(Broken::failure);
-  if (!has_run_out_soon()) leave_behind();
+  if (!has_run_out_soon()) leak_resources();
 }
 
 /// Leaks the objects that unfinished streams still use. A static list holds them until the process exits, so leak
 /// checkers find them reachable.
-void StreamGroup::leave_behind() {
+void StreamGroup::leak_resources() {
   static auto& left = *new std::vector<std::tuple<std::shared_ptr<WindowCore>, std::shared_ptr<WindowCore>,
                                                   std::vector<Registration>, std::unique_ptr<memory::Event>>>;
   static auto& mutex = *new std::mutex;
@@ -154,7 +154,8 @@ void StreamGroup::close() {
   // This rank's streams access the peers' memory until their work is complete. The peers' streams access this rank's
   // memory until the peers enter the allgather below.
   const bool was_broken = words(team_.rank()).broken.load() != 0;
-  if (const Status ended = run_dry(); !ended.ok()) throw_status(team_.fabric(), ended, {operation_of(team_.fabric())});
+  if (const Status ended = complete_streams(); !ended.ok())
+    throw_status(team_.fabric(), ended, {operation_of(team_.fabric())});
   base::ByteWriter mine;
   mine.number(calls_);
   mine.number(called_);
@@ -166,7 +167,7 @@ void StreamGroup::close() {
   open_ = false;
   std::erase(team_.fabric().open_streams, this);
   if (left) {
-    leave_behind();
+    leak_resources();
   } else {
     seen_.clear();
     words_->close();
@@ -191,10 +192,10 @@ Status StreamGroup::compare(std::span<const base::Bytes> answers) const {
   return other < 0 ? Status::failure(Code::error, failed_before) : Status::failure(Code::mismatch, came_apart, other);
 }
 
-Status StreamGroup::run_dry() noexcept {
+Status StreamGroup::complete_streams() noexcept {
   const auto broken = static_cast<Broken>(words(team_.rank()).broken.load());
-  const Status ended = broken != Broken::no ? break_up(broken, {}) : run_out();
-  if (!ended.ok()) return break_up(Broken::failure, ended);
+  const Status ended = broken != Broken::no ? end_group(broken, {}) : wait_for_streams();
+  if (!ended.ok()) return end_group(Broken::failure, ended);
   // This rank makes no further calls. A peer's stream that waits for a call of this rank must continue; compare()
   // reports the difference.
   for (unsigned& word : words(team_.rank()).reached) std::atomic_ref<unsigned>(word).store(step_ + far_ahead);
@@ -216,7 +217,7 @@ Status StreamGroup::compare() const noexcept {
 }
 
 /// Waits until the work of earlier calls in this rank's streams is complete.
-Status StreamGroup::run_out() noexcept {
+Status StreamGroup::wait_for_streams() noexcept {
   Fabric& fabric = team_.fabric();
   const auto done = [&]() noexcept { return last_->query().code != Code::in_progress; };
   return fabric.waiter.until({base::Activity::closing}, done, fabric.timeout);
@@ -234,7 +235,7 @@ void StreamGroup::tell(Broken why) noexcept {
 
 /// Releases all streams that wait for a word: stores a value far ahead of any step. Streams compare the signed
 /// difference.
-void StreamGroup::let_all_go_on() noexcept {
+void StreamGroup::release_streams() noexcept {
   for (std::size_t rank = 0; rank < words_->peers().size(); ++rank)
     for (unsigned& word : words(static_cast<int>(rank)).reached)
       std::atomic_ref<unsigned>(word).store(step_ + far_ahead);
@@ -242,7 +243,7 @@ void StreamGroup::let_all_go_on() noexcept {
 
 bool StreamGroup::has_run_out_soon() noexcept {
   return comes_true(soon_over, [this] {
-    let_all_go_on();
+    release_streams();
     return !pending();
   });
 }
@@ -251,24 +252,24 @@ bool StreamGroup::has_run_out_soon() noexcept {
 /// calls in this rank's streams. These complete after they have seen all ranks' words, so their results stay valid.
 /// Then overwrites the words of all ranks; this call's results are undefined. Repeats this while this rank's streams
 /// have work, because a stream may still write an old step.
-Status StreamGroup::break_up(Broken why, const Status& status) noexcept {
+Status StreamGroup::end_group(Broken why, const Status& status) noexcept {
   Fabric& fabric = team_.fabric();
   told_ = told_ || !status.ok();
   tell(why);
-  (void)run_out();
+  (void)wait_for_streams();
   const auto done = [this]() noexcept {
-    let_all_go_on();
+    release_streams();
     return !pending();
   };
   if (!fabric.waiter.until({base::Activity::closing}, done, fabric.timeout).ok()) (void)has_run_out_soon();
-  let_all_go_on();
+  release_streams();
   return status;
 }
 
 Status StreamGroup::check(std::uint64_t signature) noexcept {
   Words& mine = words(team_.rank());
   if (const auto broken = static_cast<Broken>(mine.broken.load()); broken != Broken::no)
-    return break_up(broken, Status::failure(Code::closed, broken == Broken::mismatch ? came_apart : failed_before));
+    return end_group(broken, Status::failure(Code::closed, broken == Broken::mismatch ? came_apart : failed_before));
   ++calls_;
   called_ = (called_ ^ (signature + 1)) * 0x9E3779B97F4A7C15ULL;
   Words::Call& call = mine.recent[calls_ % Words::kept];
@@ -291,7 +292,7 @@ Status StreamGroup::check(std::uint64_t signature) noexcept {
       // second load of `number` returns that call's 0 or a later value.
       if (theirs.signature.load(std::memory_order_acquire) == own.signature.load(std::memory_order_relaxed)) continue;
       if (theirs.number.load() == done)
-        return break_up(Broken::mismatch, Status::failure(Code::mismatch, came_apart, team_.world_rank(rank)));
+        return end_group(Broken::mismatch, Status::failure(Code::mismatch, came_apart, team_.world_rank(rank)));
     }
   }
   return {};
@@ -308,7 +309,7 @@ Status StreamGroup::begin(void* stream, std::uint64_t signature) noexcept {
   }
   if (status.ok()) return {};
   stream_.reset();  // no work of this call is on it
-  return break_up(Broken::failure, status);
+  return end_group(Broken::failure, status);
 }
 
 Status StreamGroup::meet(int stage) noexcept {
@@ -350,7 +351,7 @@ Status StreamGroup::end(const Status& so_far) noexcept {
   Status status = so_far;
   if (status.ok()) status = last_->record(*stream_);
   if (!status.ok()) {
-    (void)break_up(Broken::failure, status);
+    (void)end_group(Broken::failure, status);
     (void)last_->record(*stream_);  // records unfinished work for pending()
   }
   stream_.reset();

@@ -33,7 +33,7 @@ class StreamGroup final : public OpenStreams {
   /// - if a rank doesn't call close() in time. The streams also continue in this case.
   void close();
   /// The part of close() that needs no other rank.
-  base::Status run_dry() noexcept override;
+  base::Status complete_streams() noexcept override;
   base::Status compare() const noexcept override;
 
   // ---- one call: accepts, begin, steps, end. None of these waits: all work is queued on `stream`.
@@ -64,13 +64,13 @@ class StreamGroup final : public OpenStreams {
   void need_all(const std::string& why_not);
   base::Status compare(std::span<const base::Bytes> answers) const;
   base::Status check(std::uint64_t signature) noexcept;
-  base::Status break_up(Broken why, const base::Status& status) noexcept;
-  base::Status run_out() noexcept;
+  base::Status end_group(Broken why, const base::Status& status) noexcept;
+  base::Status wait_for_streams() noexcept;
   void tell(Broken why) noexcept;
-  void let_all_go_on() noexcept;
+  void release_streams() noexcept;
   bool pending() noexcept;
   bool has_run_out_soon() noexcept;
-  void leave_behind();
+  void leak_resources();
 
   TeamCore& team_;
   memory::Owner owner_;

@@ -36,7 +36,7 @@ DeviceMemory import_memory(const DeviceOffer& offer, memory::Exported exported) 
 
 /// Maps the peer's part into its slot of the node's range. Returns false if it isn't in the range. `note`: the slot, or
 /// the reason.
-bool put_into_range(NodeRange& range, const WayTo& to, const memory::Exported& exported, DeviceMemory& placed,
+bool put_into_range(NodeRange& range, const PathTarget& to, const memory::Exported& exported, DeviceMemory& placed,
                     std::string& note) {
   if (!range.serves(to.rank)) {
     const bool fits = ticket_of(to.offer, memory::SharingKind::vmm_fd) != nullptr;
@@ -61,7 +61,7 @@ bool put_into_range(NodeRange& range, const WayTo& to, const memory::Exported& e
 }
 
 /// Maps memory of this process a second time, in the range. `note`: the slot, or the reason of the failure.
-void put_own_into_range(NodeRange& range, const WayTo& to, std::string& note) {
+void put_own_into_range(NodeRange& range, const PathTarget& to, std::string& note) {
   const DeviceOffer::Ticket* const ticket = ticket_of(to.offer, memory::SharingKind::vmm_fd);
   DeviceMemory placed;
   if (ticket != nullptr) (void)put_into_range(range, to, {ticket->ticket, {}}, placed, note);
@@ -79,8 +79,8 @@ const char* word_of(memory::SharingKind kind) noexcept {
 }
 
 /// Tries the sharing methods in the order of the tickets, and appends the reason of each failure to `notes`.
-bool map_memory(NodeRange& range, const WayTo& to, base::UniqueFd& descriptor, DeviceMemory& mapped, std::string& kind,
-                std::string& notes) {
+bool map_memory(NodeRange& range, const PathTarget& to, base::UniqueFd& descriptor, DeviceMemory& mapped,
+                std::string& kind, std::string& notes) {
   const std::string forced = base::Env::device_sharing();
   for (const DeviceOffer::Ticket& ticket : to.offer.tickets) {
     std::string why = ticket.why_not, where;
@@ -107,7 +107,7 @@ bool map_memory(NodeRange& range, const WayTo& to, base::UniqueFd& descriptor, D
   return false;
 }
 
-void take(DeviceWay& way, std::unique_ptr<MappedChannel> channel) noexcept {
+void take(DevicePath& way, std::unique_ptr<MappedChannel> channel) noexcept {
   way.mapped = channel.get();
   way.channel = std::move(channel);
 }
@@ -127,11 +127,11 @@ std::vector<base::UniqueFd> pass_descriptors(Fabric& fabric, std::span<const Loc
   return fabric.node_link->pass(group, mine != nullptr ? mine->descriptor() : none, deadline);
 }
 
-DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::UniqueFd descriptor,
-                   std::unique_ptr<transport::Channel> control, const DevicePart* mine) {
+DevicePath select_path(Fabric& fabric, const PathTarget& to, NodeRange& range, base::UniqueFd descriptor,
+                       std::unique_ptr<transport::Channel> control, const DevicePart* mine) {
   const int peer = to.world;
   const std::string memory_name = name_of(to.offer.type);
-  DeviceWay way;
+  DevicePath way;
   if (mine != nullptr) {
     std::string where;
     put_own_into_range(range, to, where);

@@ -13,7 +13,7 @@ namespace hmc::rma {
 
 class MappedChannel;
 
-struct DeviceWay {
+struct DevicePath {
   std::unique_ptr<DeviceChannel> channel;
   MappedChannel* mapped = nullptr;  ///< `channel`, if it is a MappedChannel
   Path path;
@@ -31,7 +31,7 @@ std::vector<base::UniqueFd> pass_descriptors(Fabric& fabric, std::span<const Loc
                                              const DevicePart* mine, base::Deadline deadline);
 
 /// A peer of the window that is being created.
-struct WayTo {
+struct PathTarget {
   int rank = -1;   ///< of the team
   int world = -1;  ///< its world rank
   const DeviceOffer& offer;
@@ -40,7 +40,7 @@ struct WayTo {
 /// `range`: receives the peer's part if it fits. `control`: the channel to the peer's Control. `mine`: this rank's part
 /// if the peer is this rank, else null. The fallback, staging, always works, so the failure of another path isn't an
 /// error: it is only recorded in Path::why.
-DeviceWay find_way(Fabric& fabric, const WayTo& to, NodeRange& range, base::UniqueFd descriptor,
-                   std::unique_ptr<transport::Channel> control, const DevicePart* mine);
+DevicePath select_path(Fabric& fabric, const PathTarget& to, NodeRange& range, base::UniqueFd descriptor,
+                       std::unique_ptr<transport::Channel> control, const DevicePart* mine);
 
 }  // namespace hmc::rma

@@ -127,9 +127,9 @@ std::vector<int> WindowDevices::open(std::span<const Description> ranks, WindowP
                                     [&](const auto& channel) { return channel.get() == peer.channel; });
     auto control = std::move(*found);
     channels.erase(found);
-    DeviceWay way = find_way(fabric_, {static_cast<int>(rank), peer.world, *offers[rank], peer.wire}, *range_,
-                             std::move(descriptors[rank]), std::move(control),
-                             static_cast<int>(rank) == core_.rank() ? &*part_ : nullptr);
+    DevicePath way = select_path(fabric_, {static_cast<int>(rank), peer.world, *offers[rank], peer.wire}, *range_,
+                                 std::move(descriptors[rank]), std::move(control),
+                                 static_cast<int>(rank) == core_.rank() ? &*part_ : nullptr);
     peer.direct = nullptr;
     peer.channel = way.channel.get();
     peer.on_device = true;
@@ -338,12 +338,12 @@ void WindowDevices::put_on(void* stream, int rank, std::uint64_t offset, const v
   std::byte* const to = (mapped != nullptr ? mapped->allocation()->address : peer.direct) + offset;
   const memory::Owner target = mapped != nullptr ? mapped->owner() : memory::host_owner();
   const memory::Owner from = memory::known_owner_of(source);
-  const bool from_device = !memory::host_reaches(from);
+  const bool from_device = !memory::is_host_accessible(from);
   const memory::Owner& by = from_device ? from : target;
-  if (memory::host_reaches(by))
+  if (memory::is_host_accessible(by))
     require(fabric_, base::Status::failure(Code::invalid_argument, "neither side is a device's: it has no stream"),
             call);
-  if (from_device && !memory::host_reaches(target) && from.provider != target.provider)
+  if (from_device && !memory::is_host_accessible(target) && from.provider != target.provider)
     require(fabric_, base::Status::failure(Code::unsupported, "the two sides are devices of different vendors"), call);
   const auto borrowed = by.provider->borrow_stream(by.info.device, stream);
   require(fabric_, by.provider->copy_async(memory::transfer_between(to, target, source, from, bytes), *borrowed), call);

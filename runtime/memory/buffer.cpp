@@ -89,8 +89,8 @@ memory::Owner owner_at(const detail::End& end) {
 base::Status by_openmp(const detail::End& to, const detail::End& from, std::size_t bytes) {
   const OpenMp& openmp = OpenMp::instance();
   const bool to_openmp = is_on_openmp_device(to.place), from_openmp = is_on_openmp_device(from.place);
-  const bool direct =
-      (to_openmp || memory::host_reaches(owner_at(to))) && (from_openmp || memory::host_reaches(owner_at(from)));
+  const bool direct = (to_openmp || memory::is_host_accessible(owner_at(to))) &&
+                      (from_openmp || memory::is_host_accessible(owner_at(from)));
   const int to_device = to_openmp ? to.place->device : openmp.host();
   const int from_device = from_openmp ? from.place->device : openmp.host();
   if (direct) return openmp.copy(to.address, to_device, from.address, from_device, bytes);
@@ -125,7 +125,7 @@ struct Route {
 std::optional<Route> route(const detail::End& to, const memory::Owner& at_to, const detail::End& from,
                            const memory::Owner& at_from, std::size_t bytes) noexcept {
   if (is_on_openmp_device(to.place) || is_on_openmp_device(from.place)) return std::nullopt;
-  const bool to_host = memory::host_reaches(at_to), from_host = memory::host_reaches(at_from);
+  const bool to_host = memory::is_host_accessible(at_to), from_host = memory::is_host_accessible(at_from);
   if (to_host && from_host) return std::nullopt;
   if (!to_host && !from_host && at_to.provider != at_from.provider) return std::nullopt;
   const memory::Owner& device_side = to_host ? at_from : at_to;
@@ -166,10 +166,11 @@ void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mo
   const memory::Owner at_to = owner_at(to), at_from = owner_at(from);
   const auto found = route(to, at_to, from, at_from, bytes);
   if (!found) return copy_now(to, from, bytes);
-  const bool waits = mode == TransferMode::sync || (mode == TransferMode::sync_host && memory::host_reaches(at_to));
+  const bool waits =
+      mode == TransferMode::sync || (mode == TransferMode::sync_host && memory::is_host_accessible(at_to));
   Route taken = *found;
   Transfers::Keep keep{to.keeper, from.keeper};
-  if (!waits && from.keeper == nullptr && memory::host_reaches(at_from)) {
+  if (!waits && from.keeper == nullptr && memory::is_host_accessible(at_from)) {
     // The caller may modify or free the source after the return.
     const std::shared_ptr<std::byte> copied = from_host(Allocator::host_malloc, bytes);
     std::memcpy(copied.get(), from.address, bytes);
@@ -184,32 +185,32 @@ void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mo
   if (waits) by->wait_for_last();
 }
 
-bool host_reaches(const Place& place) noexcept {
+bool is_host_accessible(const Place& place) noexcept {
   const Source& source = source_of(place);
   if (place.part == Allocator::openmp) return !is_on_openmp_device(&place);
   return source.type == MemoryType::CPU || source.backing == Backing::pinned || source.backing == Backing::managed;
 }
 
-bool is_reached_alike(const Place& one, const Place& other) noexcept {
+bool has_same_access(const Place& one, const Place& other) noexcept {
   if (one == other) return true;
   if (one.heap != nullptr || other.heap != nullptr) return false;
   const Source &a = source_of(one), &b = source_of(other);
   const bool host = a.type == MemoryType::CPU && b.type == MemoryType::CPU;
-  if (host) return host_reaches(one) && host_reaches(other);
+  if (host) return is_host_accessible(one) && is_host_accessible(other);
   const auto is_devices = [](Backing backing) {
     return backing == Backing::best || backing == Backing::stream_ordered;
   };
   return a.type == b.type && one.device == other.device && is_devices(a.backing) && is_devices(b.backing);
 }
 
-bool device_reaches(MemoryType type, int device, const Place& place) noexcept {
+bool is_device_accessible(MemoryType type, int device, const Place& place) noexcept {
   if (source_of(place).type != type) return false;
   // Every device of the vendor can access its pinned and managed memory.
-  return device == place.device || host_reaches(place);
+  return device == place.device || is_host_accessible(place);
 }
 
-bool openmp_reaches(int device, const Place& place) noexcept {
-  if (device == OpenMp::instance().host()) return host_reaches(place);
+bool is_openmp_accessible(int device, const Place& place) noexcept {
+  if (device == OpenMp::instance().host()) return is_host_accessible(place);
   return place.part == Allocator::openmp && place.device == device;
 }
 

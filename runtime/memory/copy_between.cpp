@@ -43,10 +43,10 @@ base::Status copy_between(void* destination, const void* source, std::size_t byt
 base::Status copy_between(void* destination, const Owner& to, const void* source, const Owner& from,
                           std::size_t bytes) noexcept {
   if (bytes == 0) return {};
-  if (host_reaches(to) && host_reaches(from))
+  if (is_host_accessible(to) && is_host_accessible(from))
     return provider_for(MemoryType::CPU).copy_within(destination, source, bytes);
-  if (host_reaches(from)) return to.provider->copy_from_host(destination, source, bytes);
-  if (host_reaches(to)) return from.provider->copy_to_host(destination, source, bytes);
+  if (is_host_accessible(from)) return to.provider->copy_from_host(destination, source, bytes);
+  if (is_host_accessible(to)) return from.provider->copy_to_host(destination, source, bytes);
   if (to.provider != from.provider) return through_host(destination, to, source, from, bytes);
   if (to.info.device == from.info.device) return to.provider->copy_within(destination, source, bytes);
   const auto status = to.provider->copy({.destination = destination,

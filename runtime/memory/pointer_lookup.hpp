@@ -27,9 +27,9 @@ void look_for_devices() noexcept;
 /// As owner_of, but queries only the libraries that HMC has opened so far, and never the loader.
 Owner known_owner_of(const void* address) noexcept;
 
-inline bool host_reaches(const Owner& owner) noexcept { return owner.info.kind != PointerKind::device; }
-inline bool host_reaches(const void* address) noexcept {
-  return !devices_present() || host_reaches(known_owner_of(address));
+inline bool is_host_accessible(const Owner& owner) noexcept { return owner.info.kind != PointerKind::device; }
+inline bool is_host_accessible(const void* address) noexcept {
+  return !devices_present() || is_host_accessible(known_owner_of(address));
 }
 /// The owner of an allocation, derived from its fields.
 Owner owner_of(const Allocation& allocation) noexcept;
@@ -37,7 +37,7 @@ Owner owner_of(const Allocation& allocation) noexcept;
 /// Precondition: at least one side is device memory.
 inline Transfer transfer_between(void* destination, const Owner& to, const void* source, const Owner& from,
                                  std::size_t bytes) noexcept {
-  const bool reads_device = !host_reaches(from), writes_device = !host_reaches(to);
+  const bool reads_device = !is_host_accessible(from), writes_device = !is_host_accessible(to);
   return {.destination = destination,
           .source = source,
           .width = bytes,

@@ -183,7 +183,7 @@ void Background::run() noexcept {
         stream_nap = short_nap_ns;
         ::sched_yield();
         break;
-      case Found::in_the_way: sleep(nudges, short_nap_ns); break;
+      case Found::lock_busy: sleep(nudges, short_nap_ns); break;
       case Found::only_streams:
         nap = first_nap_ns;
         sleep(nudges, stream_nap);
@@ -215,7 +215,7 @@ Background::Found Background::look() noexcept {
   }
   if (!is_nudged && !owner_is_away && !awake_) return Found::nothing;
   const std::unique_lock guard(lock_, std::try_to_lock);
-  if (!guard.owns_lock()) return is_nudged || awake_ || owner_is_away ? Found::in_the_way : Found::nothing;
+  if (!guard.owns_lock()) return is_nudged || awake_ || owner_is_away ? Found::lock_busy : Found::nothing;
   return serve();
 }
 

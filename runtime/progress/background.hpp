@@ -86,7 +86,7 @@ class Background {
   class Visit;
 
  private:
-  enum class Found { nothing, nothing_for_long, only_streams, in_the_way, wait_a_bit, moved };
+  enum class Found { nothing, nothing_for_long, only_streams, lock_busy, wait_a_bit, moved };
   void enter(Entry call) noexcept;
   void leave() noexcept;
   void take_over(Entry call) noexcept;

@@ -60,7 +60,7 @@ Status Tickets::complete_sources() const noexcept {
 
 TicketSource* Tickets::unheard_mismatch(int world_rank) const noexcept {
   const auto found = std::ranges::find_if(sources_, [&](TicketSource* source) {
-    return source != nullptr && world_rank >= 0 && source->has_unheard_mismatch(world_rank);
+    return source != nullptr && world_rank >= 0 && source->has_unreported_mismatch(world_rank);
   });
   return found != sources_.end() ? *found : nullptr;
 }

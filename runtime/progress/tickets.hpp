@@ -41,7 +41,7 @@ class TicketSource {
   [[noreturn]] virtual void throw_failure(const base::Status& status, const char* operation) = 0;
   /// True if the source is a team that ended with a mismatch in which `world_rank` aborted, and no call has reported
   /// that to this rank's user yet.
-  virtual bool has_unheard_mismatch(int /*world_rank*/) noexcept { return false; }
+  virtual bool has_unreported_mismatch(int /*world_rank*/) noexcept { return false; }
   /// True if the source is the world and the last call of `world_rank` that this rank can see is Runtime::close.
   virtual bool is_closing(int /*world_rank*/) noexcept { return false; }
   /// Observes long waits for its tickets. May be null.
@@ -92,8 +92,8 @@ class Tickets {
   std::uint64_t moves() const noexcept;
   /// Completes the tickets of all sources, as TicketSource::complete. Returns the first failure.
   base::Status complete_sources() const noexcept;
-  /// The first source for which has_unheard_mismatch(world_rank) is true: it ends a wait for that rank. Null if there
-  /// is none.
+  /// The first source for which has_unreported_mismatch(world_rank) is true: it ends a wait for that rank. Null if
+  /// there is none.
   TicketSource* unheard_mismatch(int world_rank) const noexcept;
   /// True if TicketSource::is_closing is true for any source.
   bool is_closing(int world_rank) const noexcept;

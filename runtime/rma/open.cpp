@@ -84,7 +84,7 @@ struct Demand {
   std::uint64_t bytes = 0;
   std::uint64_t share = 0;
   std::uint32_t in_area = base::NodeArea::none;  // of the node's first rank: the number of the team's memory
-  base::MemoryRoom room;
+  base::AvailableMemory room;
   std::string failure;  // empty: none
 
   /// `is_lazy`: the window takes no memory now.
@@ -96,7 +96,7 @@ struct Demand {
     Demand demand;
     demand.bytes = bytes;
     demand.share = fabric.node_link->next_share();
-    if (bytes >= worth_a_look && !is_lazy) demand.room = base::memory_room();
+    if (bytes >= worth_a_look && !is_lazy) demand.room = base::available_memory();
     if (!base::has_descriptors(descriptors, fabric.waiter.page().segment()->fd()))
       demand.failure = "no descriptor is left for shared memory: " + base::descriptor_limit();
     return demand;

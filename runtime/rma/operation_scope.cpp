@@ -41,7 +41,7 @@ namespace {
 
 std::vector<base::Bytes> allgather_for(const Fabric& fabric, base::Exchange& exchange, base::ByteView mine,
                                        base::Deadline deadline) {
-  const base::Posted posted(fabric.waiter.page().activity(fabric.waiter.local_index()), {base::Activity::setup});
+  const base::ActivityScope posted(fabric.waiter.page().activity(fabric.waiter.local_index()), {base::Activity::setup});
   try {
     return exchange.allgather(mine, deadline);
   } catch (const Error& error) {
@@ -50,7 +50,7 @@ std::vector<base::Bytes> allgather_for(const Fabric& fabric, base::Exchange& exc
 }
 
 void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline deadline, base::Activity activity) {
-  const base::Posted posted(fabric.waiter.page().activity(fabric.waiter.local_index()), {activity});
+  const base::ActivityScope posted(fabric.waiter.page().activity(fabric.waiter.local_index()), {activity});
   try {
     exchange.barrier(deadline);
   } catch (const Error& error) {

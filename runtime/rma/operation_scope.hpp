@@ -44,7 +44,7 @@ class OperationScope {
 
   Fabric& fabric_;
   bool is_outermost_;
-  std::optional<base::Posted> posted_;
+  std::optional<base::ActivityScope> posted_;
 };
 
 /// An error that all ranks of the team throw in the same call, so no rank has to notify the others.

@@ -135,7 +135,7 @@ void Request::abandon_all(std::span<Request> requests) noexcept {
 }
 
 /// After a timeout, throws for the first collective among `requests`: its error names the missing ranks.
-void Request::expire_one(std::span<Request> requests, const base::Status& status) {
+void Request::throw_timeout(std::span<Request> requests, const base::Status& status) {
   for (Request& request : requests) {
     const auto window = request.is_empty() ? nullptr : request.window();
     auto* const source = window != nullptr ? window->fabric().tickets.source(request.wire_) : nullptr;
@@ -174,7 +174,7 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
       const auto over_or_moved = [&]() noexcept { return one_over() || (renewed && fabric.tickets.moves() != before); };
       status = fabric.waiter.until({base::Activity::wait_request, -1}, over_or_moved, fabric.resolve(timeout));
     }
-    if (status.code == Code::timeout && renewed) expire_one(requests, status);
+    if (status.code == Code::timeout && renewed) throw_timeout(requests, status);
     if (!status.ok() && status.code != Code::timeout) abandon_all(requests);
     rma::require(fabric, status, {"Request::wait_any"});
   }

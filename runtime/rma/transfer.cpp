@@ -22,13 +22,13 @@ void WindowCore::put_far(const WindowPeer& peer, int rank, std::uint64_t offset,
 
 void WindowCore::copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
                          std::size_t bytes) {
-  if (memory::host_reaches(source)) return transport::store_bytes(peer.direct + offset, source, bytes);
+  if (memory::is_host_accessible(source)) return transport::store_bytes(peer.direct + offset, source, bytes);
   devices().copy_in(operation, peer, offset, source, bytes);
 }
 
 void WindowCore::copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
                           std::size_t bytes) {
-  if (memory::host_reaches(destination)) return transport::load_bytes(destination, peer.direct + offset, bytes);
+  if (memory::is_host_accessible(destination)) return transport::load_bytes(destination, peer.direct + offset, bytes);
   devices().copy_out(operation, peer, offset, destination, bytes);
 }
 

@@ -173,7 +173,7 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   bool must_stage(const char* operation, const WindowPeer& peer, const void* local) const {
     if (peer.channel == nullptr) [[unlikely]]
       refuse(operation, rank_, 0, nullptr, 0);  // a transfer of 0 bytes in a child of fork()
-    return memory::devices_present() && !peer.on_device && !memory::host_reaches(local);
+    return memory::devices_present() && !peer.on_device && !memory::is_host_accessible(local);
   }
   void deregister_region() noexcept;
   void wait_ticket(const WindowPeer& peer, transport::Ticket ticket, const CallSite& call, base::Activity activity);

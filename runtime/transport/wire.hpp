@@ -130,7 +130,7 @@ class Wire : public progress::WireTickets {
   /// The address by which peers reach this rank; exchanged once when the job starts.
   virtual base::Bytes address() = 0;
   /// Sets the addresses of all ranks, indexed by rank; empty for a rank without this wire.
-  virtual void know_peers(std::vector<base::Bytes> addresses) = 0;
+  virtual void set_peer_addresses(std::vector<base::Bytes> addresses) = 0;
   virtual Reach reaches(int peer) const = 0;
 
   /// Registers a region of this rank and returns the key for the peers. Called once per window.

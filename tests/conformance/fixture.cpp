@@ -22,7 +22,7 @@ Fixture::Fixture(spmd::Me& rank) : me(rank), log_(rank.env.log, rank.rank) {
   waiter_ = base::Waiter(me.bootstrap->node_page(), facts[static_cast<std::size_t>(me.rank)].local_index,
                          me.size > cores || me.options.setting("wait") == "sleep");
   wire_ = make(me.options.setting("wire", "sim"));
-  wire_->know_peers(allgather(wire_->address()));
+  wire_->set_peer_addresses(allgather(wire_->address()));
   for (int peer = 0; peer < me.size; ++peer)
     if (wire_->reaches(peer).yes) peers_.push_back(peer);
   HMC_CHECK(std::ranges::count(peers_, me.rank) == 1);

@@ -84,7 +84,7 @@ HMC_SPMD_TEST(PrivateBuffers, setting_selects_staging_or_reads) {
       const bool gives = one_gives ? is_root : collective != Collective::gather || !is_root;
       HMC_CHECK_EQ(done.staged + done.read, std::uint64_t{gives ? 1U : 0U});
       HMC_CHECK(wish() != "staged" || done.read == 0);
-      if (wish() == "auto" && me.size > 2 && may_read)  // private_way selects staging for the rest
+      if (wish() == "auto" && me.size > 2 && may_read)  // private_buffer_method selects staging for the rest
         HMC_CHECK_EQ(done.read, std::uint64_t{collective == Collective::scatter && gives ? 1U : 0U});
       read += done.read;
     }

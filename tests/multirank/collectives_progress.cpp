@@ -232,7 +232,7 @@ HMC_SPMD_TEST(Progress, dropped_requests_complete) {
 namespace {
 
 /// Models a device stream: a separate thread reaches the place and stops there.
-class TestPlace final : public hmc::collectives::StreamPlace {
+class TestPlace final : public hmc::collectives::StreamPosition {
  public:
   struct Stream {
     std::atomic<bool> has_come{false};

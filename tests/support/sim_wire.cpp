@@ -112,7 +112,7 @@ base::Bytes SimWire::address() {
   return out.take();
 }
 
-void SimWire::know_peers(std::vector<base::Bytes> addresses) {
+void SimWire::set_peer_addresses(std::vector<base::Bytes> addresses) {
   for (const base::Bytes& address : addresses)
     reachable_.push_back(base::ByteReader(address).number<std::int32_t>() == ::getpid());
 }

@@ -35,7 +35,7 @@ class SimWire final : public transport::Wire {
   std::string_view name() const noexcept override { return "sim"; }
   transport::Capabilities capabilities() const noexcept override;
   base::Bytes address() override;
-  void know_peers(std::vector<base::Bytes> addresses) override;
+  void set_peer_addresses(std::vector<base::Bytes> addresses) override;
   transport::Reach reaches(int peer) const override;
   base::Bytes register_region(const transport::Region& mine) override;
   std::vector<std::unique_ptr<transport::Channel>> connect(const transport::Region& mine,

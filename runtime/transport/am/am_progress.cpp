@@ -13,7 +13,7 @@ namespace {
 /// If more records are in use, a rank that issues a verb first makes progress, which bounds the memory in use. The time
 /// for this is limited: if a peer accepts no messages, the number grows by ten per second.
 constexpr std::size_t most_sending = 4096;
-constexpr std::int64_t longest_help_ns = 100'000'000;
+constexpr std::int64_t progress_timeout_ns = 100'000'000;
 
 }  // namespace
 
@@ -76,7 +76,7 @@ int AmWire::progress() noexcept {
 
 void AmWire::relieve() noexcept {
   if (peers_.sending() < most_sending) return;
-  const std::int64_t limit = base::now_ns() + longest_help_ns;
+  const std::int64_t limit = base::now_ns() + progress_timeout_ns;
   while (peers_.sending() >= most_sending && base::now_ns() < limit) progress_locked();
 }
 
@@ -98,12 +98,12 @@ bool AmWire::arm() noexcept {
     armed = thread_asleep_;
     if (news_ == news) return armed;
   }
-  tell_of_it();  // at once: while the owner makes progress, serve() is deferred
+  wake_owner();  // at once: while the owner makes progress, serve() is deferred
   return armed;
 }
 
 /// Wakes the owner, which may sleep until this event, and the background thread of non-blocking operations.
-void AmWire::tell_of_it() const noexcept {
+void AmWire::wake_owner() const noexcept {
   if (options_.waiter == nullptr) return;
   options_.waiter->ring(options_.waiter->local_index());
   progress::nudge(options_.waiter->page().doorbell(options_.waiter->local_index()));
@@ -125,7 +125,7 @@ int AmWire::serve() noexcept {
     has_news = news_ != news;
     came_before = std::exchange(came_while_arming_, 0);
   }
-  if (has_news) tell_of_it();
+  if (has_news) wake_owner();
   return happened + came_before;
 }
 

@@ -81,7 +81,7 @@ base::Bytes AmWire::address() {
   return out.take();
 }
 
-void AmWire::know_peers(std::vector<base::Bytes> addresses) {
+void AmWire::set_peer_addresses(std::vector<base::Bytes> addresses) {
   const std::lock_guard guard(lock_);
   peers_.know(std::move(addresses));
 }
@@ -279,12 +279,12 @@ void AmWire::abandon(Ticket ticket) noexcept {
 AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& key)
     : peer(peer_rank), region(key), wire_(wire) {
   const std::lock_guard guard(wire_.lock_);
-  wire_.target_.begin_way(peer, region);
+  wire_.target_.add_channel(peer, region);
 }
 
 AmWire::Channel::~Channel() {
   const std::lock_guard guard(wire_.lock_);
-  wire_.target_.end_way(peer, region);
+  wire_.target_.remove_channel(peer, region);
   Tickets& tickets = wire_.tickets_;
   std::size_t index = 0;
   for (Ticket ticket = tickets.next_of(this, index); ticket != done; ticket = tickets.next_of(this, index))

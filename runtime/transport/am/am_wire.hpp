@@ -48,7 +48,7 @@ class AmWire final : public Wire, private LinkUser {
     return {.direct = false, .needs_target = true, .put_inline_max = inline_bytes};
   }
   base::Bytes address() override;
-  void know_peers(std::vector<base::Bytes> addresses) override;
+  void set_peer_addresses(std::vector<base::Bytes> addresses) override;
   Reach reaches(int peer) const override;
   /// Starts the progress thread: from now on a peer may need this rank to execute verbs.
   base::Bytes register_region(const Region& mine) override;
@@ -106,7 +106,7 @@ class AmWire final : public Wire, private LinkUser {
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept override;
   void arrived(const Message& message) noexcept override;
   int progress_locked() noexcept;
-  void tell_of_it() const noexcept;
+  void wake_owner() const noexcept;
   void relieve() noexcept;
   /// Checks that a verb may be posted. First makes progress while too many records are in use.
   base::Status ready(const Channel& to) noexcept;

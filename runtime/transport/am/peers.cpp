@@ -20,9 +20,9 @@ namespace hmc::transport::am {
 namespace {
 
 /// Time limit for each of the two steps of close().
-constexpr std::int64_t longest_goodbye_ns = 1'000'000'000;
+constexpr std::int64_t close_timeout_ns = 1'000'000'000;
 /// Time limit for the link to release the messages of a closed connection.
-constexpr std::int64_t longest_burial_ns = 200'000'000;
+constexpr std::int64_t release_timeout_ns = 200'000'000;
 
 }  // namespace
 
@@ -272,7 +272,7 @@ void Peers::reap(AmPeer& peer) noexcept {
   unqueue(peer.rank, done);
   peer.connected = false;
   link_.disconnect(peer.rank, true);  // also if only the peer connected, so that it sees the close
-  const std::int64_t limit = base::now_ns() + longest_burial_ns;
+  const std::int64_t limit = base::now_ns() + release_timeout_ns;
   while (peer.in_flight > 0 && base::now_ns() < limit) (void)link_.progress();
   if (peer.in_flight > 0)
     log_.warn("{}: {} messages to rank {} aren't given back", traits_.name, peer.in_flight, peer.rank);
@@ -293,7 +293,7 @@ void Peers::close() noexcept {
   if (std::exchange(closed_, true)) return;
   // Windows were flushed before, so only answers remain to be sent. A lost or stuck peer must not block this rank.
   reap();
-  const std::int64_t limit = base::now_ns() + longest_goodbye_ns;
+  const std::int64_t limit = base::now_ns() + close_timeout_ns;
   while (sending() > 0 && base::now_ns() < limit) {
     if (link_.progress() == 0) ::sched_yield();
     reap();
@@ -305,7 +305,7 @@ void Peers::close() noexcept {
     if (peer.failure.ok()) peer.failure = base::Status::failure(Code::closed, "the wire was closed", peer.rank);
     disconnect(peer, at_once);
   }
-  wait_closing(longest_goodbye_ns);
+  wait_closing(close_timeout_ns);
   if (const std::size_t left = link_.ending(); left > 0)
     log_.debug("{}: {} connections didn't end in time", traits_.name, left);
 }

@@ -291,9 +291,9 @@ void Target::take_refusal(const Message& message) {
     refused_.emplace_back(rank, key_of(message));
 }
 
-void Target::begin_way(int peer, const Regions::Key& region) { ++ways_[{peer, region.index, region.nonce}]; }
+void Target::add_channel(int peer, const Regions::Key& region) { ++ways_[{peer, region.index, region.nonce}]; }
 
-void Target::end_way(int peer, const Regions::Key& region) noexcept {
+void Target::remove_channel(int peer, const Regions::Key& region) noexcept {
   const auto way = ways_.find({peer, region.index, region.nonce});
   if (way == ways_.end() || --way->second > 0) return;
   ways_.erase(way);

@@ -51,8 +51,8 @@ class Target {
   Refusals refusals() const noexcept { return refusals_; }
   /// Count the channels to a peer's region. A refusal that arrives after the last channel ended is ignored, because a
   /// rank may drop a team with transfers in flight before its peers do. May throw bad_alloc.
-  void begin_way(int peer, const Regions::Key& region);
-  void end_way(int peer, const Regions::Key& region) noexcept;
+  void add_channel(int peer, const Regions::Key& region);
+  void remove_channel(int peer, const Regions::Key& region) noexcept;
   /// True if the peer has reported that it hasn't registered the region.
   bool was_refused(int peer, const Regions::Key& region) const noexcept;
 

@@ -15,7 +15,7 @@ class ShmWire final : public Wire {
   Capabilities capabilities() const noexcept override;
 
   base::Bytes address() override { return {}; }
-  void know_peers(std::vector<base::Bytes>) override {}
+  void set_peer_addresses(std::vector<base::Bytes>) override {}
   Reach reaches(int peer) const override;
 
   base::Bytes register_region(const Region& mine) override;

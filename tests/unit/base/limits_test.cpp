@@ -15,7 +15,8 @@
 namespace hmc::base {
 namespace {
 
-MemoryRoom room(std::uint64_t machine, std::uint64_t machine_bytes, std::uint64_t group, std::uint64_t group_bytes) {
+AvailableMemory room(std::uint64_t machine, std::uint64_t machine_bytes, std::uint64_t group,
+                     std::uint64_t group_bytes) {
   return {machine, machine_bytes, group, group_bytes};
 }
 
@@ -54,11 +55,11 @@ TEST(Limits, errno_names_the_exceeded_limit) {
 }
 
 TEST(Limits, machine_has_free_memory_below_its_total) {
-  const MemoryRoom here = memory_room();
+  const AvailableMemory here = available_memory();
   EXPECT_NE(here.machine, 0U);
   EXPECT_GT(std::min(here.machine_bytes, here.group_bytes), std::uint64_t{1} << 20);
   EXPECT_LT(here.machine_bytes, std::uint64_t{1} << 60);
-  EXPECT_EQ(memory_room().group, here.group);
+  EXPECT_EQ(available_memory().group, here.group);
 }
 
 TEST(Limits, counting_descriptors_keeps_none_open) {

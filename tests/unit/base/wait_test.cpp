@@ -148,7 +148,7 @@ TEST_P(Wait, nested_wait_keeps_the_name_of_the_call) {
   const ActivityLine& line = page_.activity(1);
   const auto activity = [&] { return static_cast<Activity>(line.activity.load()); };
   {
-    const Posted call(page_.activity(1), {Activity::barrier, 5, 3});
+    const ActivityScope call(page_.activity(1), {Activity::barrier, 5, 3});
     const auto since = line.since_ns.load();
     bool ready = false;
     EXPECT_EQ(waiter(1)

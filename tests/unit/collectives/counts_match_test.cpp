@@ -28,14 +28,14 @@ TEST(CountsMatch, comparison_fits_into_the_areas_of_any_team) {
 }
 
 TEST(CountsMatch, pairs_of_the_lowest_receivers_are_reported) {
-  std::vector<Uneven> of_each(9);
+  std::vector<CountMismatch> of_each(9);
   for (std::size_t rank = 0; rank < of_each.size(); ++rank) {
     std::vector<std::size_t> told(9, 5), received(9, 5);
     if (rank % 2 == 1 || rank == 8) told[rank / 2] = 100 + rank;
-    of_each[rank] = first_uneven(static_cast<int>(rank), told, received);
+    of_each[rank] = first_count_mismatch(static_cast<int>(rank), told, received);
   }
   for (int order = 0; order < 20; ++order) {
-    std::vector<Uneven> left = of_each;
+    std::vector<CountMismatch> left = of_each;
     std::rotate(left.begin(), left.begin() + order % 9, left.end());
     while (left.size() > 1) {  // any two, as in a tree
       const std::size_t other = static_cast<std::size_t>(order) % (left.size() - 1) + 1;
@@ -44,8 +44,8 @@ TEST(CountsMatch, pairs_of_the_lowest_receivers_are_reported) {
       std::rotate(left.begin(), left.begin() + 1, left.end());
     }
     EXPECT_EQ(left[0].receivers, 5U);
-    for (std::size_t i = 0; i < Uneven::told; ++i) {
-      const Uneven::Pair& pair = left[0].pairs[i];
+    for (std::size_t i = 0; i < CountMismatch::told; ++i) {
+      const CountMismatch::Pair& pair = left[0].pairs[i];
       EXPECT_EQ(pair.to, 2 * i + 1);
       EXPECT_EQ(pair.from, i);
       EXPECT_EQ(pair.sent, 100 + pair.to);

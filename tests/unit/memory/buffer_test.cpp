@@ -141,7 +141,7 @@ TYPED_TEST(BufferOfEveryType, elements_convert_to_every_other_type) {
 TEST(Access, accessible_memory_is_not_copied) {
   for (const Place& place : places()) {
     const auto buffer = Buffer<int>::filled(place, 100, 7);
-    if (detail::host_reaches(place)) {
+    if (detail::is_host_accessible(place)) {
       EXPECT_EQ(buffer.get_host_accessible().get(), buffer.data()) << text(place);
     } else {
       EXPECT_NE(buffer.get_host_accessible().get(), buffer.data()) << text(place);
@@ -172,7 +172,7 @@ TEST(Access, each_vendor_has_its_own_memory) {
       const auto view = (buffer.*get)(1);
       const auto owner = memory::owner_of(view.get());
       EXPECT_EQ(owner.provider->type(), type) << text(place);
-      EXPECT_EQ(view.get() == buffer.data(), detail::device_reaches(type, 1, place)) << text(place);
+      EXPECT_EQ(view.get() == buffer.data(), detail::is_device_accessible(type, 1, place)) << text(place);
       int last = 0;
       EXPECT_TRUE(memory::copy_between(&last, view.get() + 99, sizeof last).ok());
       EXPECT_EQ(last, 7) << text(place) << " " << name_of(type);

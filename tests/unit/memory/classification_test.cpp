@@ -61,19 +61,19 @@ TEST(Classification, known_memory_needs_no_driver_call) {
     EXPECT_EQ(owner.info.kind, backing == Backing::pinned    ? PointerKind::pinned
                                : backing == Backing::managed ? PointerKind::managed
                                                              : PointerKind::device);
-    EXPECT_EQ(host_reaches(owner), device->host_accessible);
+    EXPECT_EQ(is_host_accessible(owner), device->host_accessible);
     EXPECT_EQ(calls_since_arm(fake), 0) << name_of(backing);
   }
   const auto segment = cpu.allocate(0, 10'000);
   std::uint64_t local = 0;
   const auto word = std::make_unique<std::uint64_t>(1);
   fake.arm("");
-  EXPECT_TRUE(host_reaches(segment->address + 9999));
+  EXPECT_TRUE(is_host_accessible(segment->address + 9999));
   if (locals_are_on_the_stack) {
-    EXPECT_TRUE(host_reaches(&local));
+    EXPECT_TRUE(is_host_accessible(&local));
   }
   EXPECT_EQ(calls_since_arm(fake), 0);
-  EXPECT_TRUE(host_reaches(word.get()));  // any other pointer costs a driver call each time
+  EXPECT_TRUE(is_host_accessible(word.get()));  // any other pointer costs a driver call each time
   EXPECT_EQ(calls_since_arm(fake), 1);
 }
 
@@ -191,7 +191,7 @@ TEST(Classification, drivers_are_queried_when_the_table_is_full) {
     EXPECT_EQ(owner.info.device, 1);
     EXPECT_EQ(owner.info.kind, PointerKind::device);
     EXPECT_EQ(known_owner_of(pinned->address).info.kind, PointerKind::pinned);
-    EXPECT_TRUE(host_reaches(segment->address + 4999));
+    EXPECT_TRUE(is_host_accessible(segment->address + 4999));
     EXPECT_EQ(calls_since_arm(fake), 3);
     write(cuda, device->address, pattern(5000, 3));
     EXPECT_EQ(read_back(cuda, device->address, 5000), pattern(5000, 3));

@@ -67,7 +67,7 @@ struct Side {
     addresses[static_cast<std::size_t>(rank)] = wire->address();
     send_blob(socket, addresses[static_cast<std::size_t>(rank)]);
     addresses[static_cast<std::size_t>(peer)] = receive_blob(socket);
-    wire->know_peers(addresses);
+    wire->set_peer_addresses(addresses);
     send_blob(socket, wire->register_region(region));
     keys[static_cast<std::size_t>(peer)] = receive_blob(socket);
     channel = std::move(wire->connect(region, keys, {&peer, 1}, base::Deadline::after(std::chrono::seconds(5)))[0]);

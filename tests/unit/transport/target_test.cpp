@@ -233,7 +233,7 @@ TEST_F(MessageTarget, rejection_ends_only_its_transfer) {
 
 TEST_F(MessageTarget, rejected_put_is_reported_by_the_next_flush) {
   const Regions::Key theirs{5, 99};
-  target_.begin_way(1, theirs);
+  target_.add_channel(1, theirs);
   for (const bool refused : {true, false}) {
     if (refused) refuse_put_to(theirs);
     EXPECT_EQ(flush_to_peer(), refused ? Code::error : Code::success);
@@ -245,18 +245,18 @@ TEST_F(MessageTarget, rejected_put_of_a_closed_channel_is_ignored) {
   const Regions::Key theirs{5, 99}, others{6, 98};
   refuse_put_to(theirs);  // after the channel's end
   EXPECT_EQ(flush_to_peer(), Code::success);
-  target_.begin_way(1, theirs);
-  target_.begin_way(1, others);
+  target_.add_channel(1, theirs);
+  target_.add_channel(1, others);
   refuse_put_to(theirs);
-  target_.end_way(1, theirs);  // before the flush
+  target_.remove_channel(1, theirs);  // before the flush
   EXPECT_EQ(flush_to_peer(), Code::success);
-  target_.begin_way(1, theirs);
-  target_.begin_way(1, theirs);
+  target_.add_channel(1, theirs);
+  target_.add_channel(1, theirs);
   refuse_put_to(theirs);
-  target_.end_way(1, theirs);  // one of two channels
+  target_.remove_channel(1, theirs);  // one of two channels
   EXPECT_EQ(flush_to_peer(), Code::error);
   refuse_put_to(others);
-  target_.end_way(1, theirs);
+  target_.remove_channel(1, theirs);
   EXPECT_EQ(flush_to_peer(), Code::error);
 }
 

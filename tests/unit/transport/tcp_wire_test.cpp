@@ -34,7 +34,7 @@ struct Side {
     addresses[static_cast<std::size_t>(rank)] = wire->address();
     addresses[static_cast<std::size_t>(peer)] = std::move(address);
     keys[static_cast<std::size_t>(peer)] = key;
-    wire->know_peers(addresses);
+    wire->set_peer_addresses(addresses);
     channel = std::move(wire->connect(region(), keys, {&peer, 1}, base::Deadline::after(std::chrono::seconds(5)))[0]);
   }
   Region region() {

@@ -42,7 +42,7 @@ TEST(UcxProcess, signals_environment_and_allocator_are_unchanged) {
   const Process before;
   {
     const auto wire = make_ucx_wire(am::Options(), "tcp");
-    wire->know_peers({wire->address()});
+    wire->set_peer_addresses({wire->address()});
     std::array<std::byte, 64> memory{};
     Region region;
     region.base = memory.data();

@@ -38,7 +38,7 @@ int TcpLink::accept_all() noexcept {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       const bool has_no_descriptor = errno == EMFILE || errno == ENFILE;
       const bool has_no_memory = errno == ENOBUFS || errno == ENOMEM;
-      if (has_no_memory) close_ears(deaf_ns);
+      if (has_no_memory) disable_listener(deaf_ns);
       if (has_no_descriptor) accept_by_spare(errno);
       return happened;
     }
@@ -58,7 +58,7 @@ int TcpLink::accept_all() noexcept {
 }
 
 void TcpLink::accept_by_spare(int error) noexcept {
-  const std::uint64_t count = ++turned_away_;
+  const std::uint64_t count = ++rejected_connections_;
   if ((count & (count - 1)) == 0)  // log with decreasing frequency, so that repeated attempts don't fill the log
     log_.error("tcp: no descriptor is left for {} connections: {}", count,
                error == ENFILE ? "the system's table of open files is full" : "raise the limit (ulimit -n)");
@@ -75,7 +75,8 @@ void TcpLink::accept_by_spare(int error) noexcept {
     } catch (const std::bad_alloc&) {
     }
   }
-  close_ears(by_spare_ != nullptr ? spare_ns : deaf_ns);  // when that time is over, open_ears() calls free_spare()
+  disable_listener(by_spare_ != nullptr ? spare_ns
+                                        : deaf_ns);  // when that time is over, enable_listener() calls free_spare()
 }
 
 void TcpLink::free_spare() noexcept {
@@ -105,18 +106,18 @@ const char* TcpLink::connect_failure(int error) const noexcept {
   return "this rank has no descriptor left for a connection";
 }
 
-void TcpLink::close_ears(std::int64_t span_ns) noexcept {
+void TcpLink::disable_listener(std::int64_t span_ns) noexcept {
   ::epoll_ctl(poll_set_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-  deaf_until_ = base::now_ns() + span_ns;
+  listener_disabled_until_ = base::now_ns() + span_ns;
 }
 
-void TcpLink::open_ears() noexcept {
+void TcpLink::enable_listener() noexcept {
   free_spare();
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = nullptr;
   const bool good = ::epoll_ctl(poll_set_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0;
-  deaf_until_ = good ? 0 : base::now_ns() + deaf_ns;
+  listener_disabled_until_ = good ? 0 : base::now_ns() + deaf_ns;
 }
 
 /// Closes the oldest connection of unknown rank if there are more of them than the ranks can need.

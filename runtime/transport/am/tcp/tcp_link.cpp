@@ -192,7 +192,7 @@ Status TcpLink::hand_to(AmConnection& connection, Sending& record) noexcept {
 int TcpLink::progress() noexcept {
   int happened = 0;
   sent_in_turn_ = 0;
-  if (connections_.size() <= few_connections && connecting_ == 0 && blocked_ == 0 && deaf_until_ == 0) {
+  if (connections_.size() <= few_connections && connecting_ == 0 && blocked_ == 0 && listener_disabled_until_ == 0) {
     for (const auto& connection : connections_) happened += read(*connection);
     if (any_dead_) sweep();
     if (++turn_ % turns_between_polls != 0) return happened;
@@ -209,9 +209,9 @@ int TcpLink::progress() noexcept {
     auto* const connection = static_cast<AmConnection*>(event.data.ptr);
     happened += connection == nullptr ? accept_all() : handle(*connection, event.events);
   }
-  if (connecting_ > 0 || deaf_until_ != 0) {
+  if (connecting_ > 0 || listener_disabled_until_ != 0) {
     const std::int64_t now = base::now_ns();
-    if (deaf_until_ != 0 && now >= deaf_until_) open_ears();
+    if (listener_disabled_until_ != 0 && now >= listener_disabled_until_) enable_listener();
     for (const auto& connection : connections_)
       if (connection->overdue(now)) happened += go_on_connecting(*connection, true);
   }
@@ -223,7 +223,7 @@ int TcpLink::progress() noexcept {
 /// limits, so they must be polled.
 bool TcpLink::arm() noexcept {
   turn_ = turns_between_polls - 1;  // the first progress() after a wake-up calls epoll_wait
-  return connecting_ == 0 && deaf_until_ == 0;
+  return connecting_ == 0 && listener_disabled_until_ == 0;
 }
 
 int TcpLink::handle(AmConnection& connection, std::uint32_t events) noexcept {
@@ -362,7 +362,7 @@ void TcpLink::lose(AmConnection& connection, const char* why, int error) noexcep
   any_dead_ = true;
   if (&connection == by_spare_) {
     by_spare_ = nullptr;
-    deaf_until_ = 1;  // the next progress() reserves the spare descriptor again and enables the listener
+    listener_disabled_until_ = 1;  // the next progress() reserves the spare descriptor again and enables the listener
   }
   if (rank < 0) return;
   AmConnection*& mine = by_rank_[static_cast<std::size_t>(rank)];

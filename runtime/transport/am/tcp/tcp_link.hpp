@@ -61,8 +61,8 @@ class TcpLink final : public am::ByteLink {
   /// The text of the status; `error` is AmConnection::error() after connect_next() failed.
   const char* connect_failure(int error) const noexcept;
   /// Removes the listener from the poll set while no connection can be accepted; otherwise it would always be readable.
-  void close_ears(std::int64_t span_ns) noexcept;
-  void open_ears() noexcept;
+  void disable_listener(std::int64_t span_ns) noexcept;
+  void enable_listener() noexcept;
   AmConnection* other_of(const AmConnection& connection) const noexcept;
   base::Status hand_to(AmConnection& connection, am::Sending& record) noexcept;
   int handle(AmConnection& connection, std::uint32_t events) noexcept;
@@ -96,11 +96,11 @@ class TcpLink final : public am::ByteLink {
   unsigned turn_ = 0;
   int connecting_ = 0;
   int blocked_ = 0;  // connections whose sockets currently accept no bytes
-  std::uint64_t turned_away_ = 0;
+  std::uint64_t rejected_connections_ = 0;
   const AmConnection* by_spare_ = nullptr;  // the connection on the spare descriptor
   int spare_error_ = 0;                     // the errno of the accept() that needed the spare descriptor
   int without_spare_ = 0;                   // consecutive accepts that failed although the spare descriptor was closed
-  std::int64_t deaf_until_ = 0;             // end of the time in which the listener is disabled; 0: it is enabled
+  std::int64_t listener_disabled_until_ = 0;  // end of the time in which the listener is disabled; 0: it is enabled
   std::uint64_t sent_in_turn_ = 0;
   bool any_dead_ = false;
 };

@@ -141,7 +141,7 @@ void UcxLink::leave(bool all_left) noexcept {
   // is destroyed in this state, UCX 1.13 ends the process.
   if (!all_left && !worker_.flush(longest_settle_ns)) {
     log_.warn("ucx: ranks were still connecting when this one left; its sockets stay open");
-    worker_.leave_behind();
+    worker_.leak_resources();
   }
   worker_.destroy();
 }

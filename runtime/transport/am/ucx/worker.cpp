@@ -110,7 +110,7 @@ bool Worker::flush(std::int64_t limit_ns) noexcept {
   return status != UCS_INPROGRESS;
 }
 
-void Worker::leave_behind() noexcept {
+void Worker::leak_resources() noexcept {
   worker_ = nullptr;
   context_ = nullptr;
 }

@@ -21,7 +21,7 @@ class Worker {
   /// `limit_ns`.
   bool flush(std::int64_t limit_ns) noexcept;
   /// An alternative to destroy(): deliberately leaks the context and the worker until the process ends.
-  void leave_behind() noexcept;
+  void leak_resources() noexcept;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 

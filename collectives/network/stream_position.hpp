@@ -1,4 +1,4 @@
-// StreamPlace: the position of a started collective in a device's stream.
+// StreamPosition: the position of a started collective in a device's stream.
 #pragma once
 
 #include "runtime/base/status.hpp"
@@ -7,9 +7,9 @@ namespace hmc::collectives {
 
 /// The collective begins when the stream has reached this position. The stream continues when the collective is
 /// complete or abandoned. Under Background's lock.
-class StreamPlace {
+class StreamPosition {
  public:
-  virtual ~StreamPlace() = default;
+  virtual ~StreamPosition() = default;
   /// in_progress until the stream has reached the position. Never waits.
   virtual base::Status reached() noexcept = 0;
   virtual void go_on() noexcept = 0;

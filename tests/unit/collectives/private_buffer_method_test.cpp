@@ -1,8 +1,8 @@
 // The choice between the two paths of private buffers: by rule and by trial.
 #include <gtest/gtest.h>
 
-#include "collectives/node/private_way.hpp"
-#include "collectives/node/tried_ways.hpp"
+#include "collectives/node/method_trials.hpp"
+#include "collectives/node/private_buffer_method.hpp"
 
 namespace hmc::collectives {
 namespace {
@@ -12,29 +12,29 @@ struct Costs {
   std::int64_t usual;
   std::int64_t other;
 };
-int taken_new(TriedWays& ways, std::size_t bytes, Costs costs, int calls) {
+int taken_new(MethodTrials& ways, std::size_t bytes, Costs costs, int calls) {
   int taken = 0;
   for (int i = 0; i < calls; ++i) {
-    const TriedWays::Way way = ways.next(bytes);
+    const MethodTrials::Way way = ways.next(bytes);
     taken += way.is_new ? 1 : 0;
     if (way.is_timed) ways.took(bytes, way.is_new, way.is_new ? costs.other : costs.usual);
   }
   return taken;
 }
 
-TEST(TriedWays, faster_method_is_used_except_for_few_trials) {
-  TriedWays ways;
+TEST(MethodTrials, faster_method_is_used_except_for_few_trials) {
+  MethodTrials ways;
   EXPECT_EQ(taken_new(ways, 1 << 16, {7'000, 12'000}, 600), 3 * 6);  // trials from calls 2, 78 and 346
   EXPECT_GE(taken_new(ways, 1 << 20, {400'000, 200'000}, 600), 600 - 8 - 3 * 6);
 }
 
-TEST(TriedWays, trials_become_rare) {
-  TriedWays ways;
+TEST(MethodTrials, trials_become_rare) {
+  MethodTrials ways;
   EXPECT_LE(taken_new(ways, 1 << 16, {7'000, 12'000}, 20'000), 9 * 6);
 }
 
-TEST(TriedWays, changed_times_are_detected) {
-  TriedWays ways;
+TEST(MethodTrials, changed_times_are_detected) {
+  MethodTrials ways;
   taken_new(ways, 1 << 16, {7'000, 12'000}, 10'000);
   taken_new(ways, 1 << 16, {24'000, 15'000}, 5'000);
   EXPECT_GE(taken_new(ways, 1 << 16, {24'000, 15'000}, 640), 620);
@@ -42,16 +42,16 @@ TEST(TriedWays, changed_times_are_detected) {
   EXPECT_LE(taken_new(ways, 1 << 16, {7'000, 12'000}, 640), 20);
 }
 
-TEST(TriedWays, small_difference_changes_nothing) {
-  TriedWays ways;
+TEST(MethodTrials, small_difference_changes_nothing) {
+  MethodTrials ways;
   EXPECT_LE(taken_new(ways, 1 << 16, {10'000, 9'500}, 1000), 3 * 6);
 }
 
-TEST(TriedWays, slow_trial_calls_change_nothing) {
-  TriedWays ways;
+TEST(MethodTrials, slow_trial_calls_change_nothing) {
+  MethodTrials ways;
   int calls = 0;
   for (int i = 0; i < 1000; ++i) {
-    const TriedWays::Way way = ways.next(1 << 18);
+    const MethodTrials::Way way = ways.next(1 << 18);
     if (!way.is_timed) continue;
     // Two of six measurements are disturbed.
     const bool disturbed = calls++ % 6 < 2;
@@ -60,12 +60,12 @@ TEST(TriedWays, slow_trial_calls_change_nothing) {
   }
 }
 
-TEST(TriedWays, follower_tries_and_chooses_with_its_leader) {
-  TriedWays leader, follower;
+TEST(MethodTrials, follower_tries_and_chooses_with_its_leader) {
+  MethodTrials leader, follower;
   for (int i = 0; i < 500; ++i) {
     follower.follow(leader.decided());
-    const TriedWays::Way theirs = follower.next(1 << 20);
-    const TriedWays::Way way = leader.next(1 << 20);
+    const MethodTrials::Way theirs = follower.next(1 << 20);
+    const MethodTrials::Way way = leader.next(1 << 20);
     if (way.is_timed) leader.took(1 << 20, way.is_new, way.is_new ? 100'000 : 200'000);
     if (theirs.is_timed) follower.took(1 << 20, theirs.is_new, theirs.is_new ? 300'000 : 200'000);
     EXPECT_EQ(way.is_timed, theirs.is_timed);
@@ -74,24 +74,26 @@ TEST(TriedWays, follower_tries_and_chooses_with_its_leader) {
   EXPECT_TRUE(follower.next(1 << 20).is_new);
 }
 
-TEST(TriedWays, sizes_are_tried_separately) {
-  TriedWays ways;
+TEST(MethodTrials, sizes_are_tried_separately) {
+  MethodTrials ways;
   taken_new(ways, 1 << 16, {9'000, 1}, 200);
   EXPECT_FALSE(ways.next(1 << 17).is_new);
   EXPECT_TRUE(ways.next(1 << 16).is_new);
   EXPECT_GE(taken_new(ways, std::size_t{1} << 40, {9'000, 1}, 200), 200 - 8 - 6);
 }
 
-TEST(PrivateWay, only_large_blocks_are_read_where_it_saves_work) {
+TEST(PrivateBufferMethod, only_large_blocks_are_read_where_it_saves_work) {
   using schedule::Collective;
   for (int size : {2, 3, 8}) {
-    EXPECT_EQ(private_way(Collective::scatter, size, 16 << 10), PrivateWay::stage);
-    EXPECT_EQ(private_way(Collective::scatter, size, 1 << 20), PrivateWay::read);
-    EXPECT_EQ(private_way(Collective::gather, size, 1 << 20), PrivateWay::stage);
-    EXPECT_EQ(private_way(Collective::broadcast, size, 1 << 20), PrivateWay::stage);
-    EXPECT_EQ(private_way(Collective::alltoall, size, 1 << 20), size == 2 ? PrivateWay::try_both : PrivateWay::read);
-    EXPECT_EQ(private_way(Collective::alltoall, size, 1 << 20, false), PrivateWay::read);
-    EXPECT_EQ(private_way(Collective::allgather, size, 1 << 20), size == 2 ? PrivateWay::try_both : PrivateWay::stage);
+    EXPECT_EQ(private_buffer_method(Collective::scatter, size, 16 << 10), PrivateBufferMethod::stage);
+    EXPECT_EQ(private_buffer_method(Collective::scatter, size, 1 << 20), PrivateBufferMethod::read);
+    EXPECT_EQ(private_buffer_method(Collective::gather, size, 1 << 20), PrivateBufferMethod::stage);
+    EXPECT_EQ(private_buffer_method(Collective::broadcast, size, 1 << 20), PrivateBufferMethod::stage);
+    EXPECT_EQ(private_buffer_method(Collective::alltoall, size, 1 << 20),
+              size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::read);
+    EXPECT_EQ(private_buffer_method(Collective::alltoall, size, 1 << 20, false), PrivateBufferMethod::read);
+    EXPECT_EQ(private_buffer_method(Collective::allgather, size, 1 << 20),
+              size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage);
   }
 }
 

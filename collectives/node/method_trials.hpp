@@ -1,4 +1,4 @@
-// TriedWays: selects the faster of two methods of moving a pair's blocks, by trial.
+// MethodTrials: selects the faster of two methods of moving a pair's blocks, by trial.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace hmc::collectives {
 ///
 /// One rank of the pair decides: if one rank read and the other staged, both would wait for the slower method. The
 /// other rank runs its trials at the same call numbers and follows the decision. Threads: one.
-class TriedWays {
+class MethodTrials {
  public:
   struct Way {
     bool is_new = false;
