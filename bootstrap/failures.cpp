@@ -37,7 +37,7 @@ void throw_left(std::string_view operation, int rank, int left) {
 }
 
 std::string mismatch_text(std::string_view expected, std::string_view got, int rank) {
-  return fmt::format("rank {} called {} where others called {}", rank, got, expected);
+  return fmt::format("rank {} called {}, but other ranks called {}", rank, got, expected);
 }
 
 }  // namespace hmc::bootstrap

@@ -12,7 +12,7 @@ void check(hmc::status_t status, const char* operation) {
   if (status == hmc::status_t::SUCCESS) return;
   throw hmc::Error(static_cast<hmc::Code>(status), operation,
                    status == hmc::status_t::UNSUPPORT ? "this machine has no such memory"
-                                                      : "the range leaves the buffer, or a pointer is null");
+                                                      : "the range exceeds the buffer, or a pointer is null");
 }
 
 hmc::ConnBuffer& buffer_of(hmc_buffer_t buffer, const char* operation) {

@@ -23,8 +23,8 @@ MachineModel machine_model(const base::Env& env, const std::string& file, bool o
   if (!file.empty()) {
     if (!collectives::read_file(file, text)) refuse(fmt::format("{} can't be read", file), "give a file");
     if (!collectives::read_parameters(text, nullptr, model.parameters, why_not))
-      refuse(fmt::format("{} holds no parameters: {}", file, why_not),
-             "a job over several nodes leaves such files in HMC_CACHE");
+      refuse(fmt::format("{} has no valid parameters: {}", file, why_not),
+             "pass a parameter file; a job on several nodes writes one to HMC_CACHE");
     model.origin = file;
     return model;
   }

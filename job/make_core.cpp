@@ -100,7 +100,7 @@ StartupData decode(base::ByteView bytes, int rank) {
     greeting.addresses.emplace_back(address.begin(), address.end());
   }
   if (!in.complete())
-    throw Error(Code::refused, "Runtime::init", fmt::format("rank {} sent a malformed greeting", rank));
+    throw Error(Code::refused, "Runtime::init", fmt::format("rank {} sent malformed start-up data", rank));
   return greeting;
 }
 

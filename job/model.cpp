@@ -59,18 +59,22 @@ CostParameters NetworkModel::agree(rma::TeamCore& world) const {
   std::string why_not;
   if (!first_.cached.empty()) {
     if (!collectives::read_parameters(first_.cached, nullptr, parameters, why_not))
-      throw Error(Code::refused, "Runtime::init", "rank 0 sent parameters that can't be read: " + why_not);
-    if (world.rank() == 0) log.info("collectives are chosen by what was measured of {} before", wire_);
+      throw Error(Code::refused, "Runtime::init", "rank 0 sent malformed parameters: " + why_not);
+    if (world.rank() == 0) log.info("algorithms are chosen by cached measurements of {}", wire_);
     return parameters;
   }
   if (!first_.can_measure || !partner_can_measure_) {
-    if (world.rank() == 0) log.info("collectives are chosen by built-in figures: {} can't be measured here now", wire_);
+    if (world.rank() == 0)
+      log.info(
+          "algorithms are chosen by built-in parameters: {} isn't measured (ranks outnumber cores, or a sanitizer "
+          "build)",
+          wire_);
     return parameters;
   }
   const auto measured = collectives::measure(world, partner_, parameters);
   if (!measured) {
     if (world.rank() == 0)
-      log.info("collectives are chosen by built-in figures: the machine was too busy to measure {}", wire_);
+      log.info("algorithms are chosen by built-in parameters: the machine was too busy to measure {}", wire_);
     return parameters;
   }
   if (world.rank() != 0) return *measured;
@@ -79,7 +83,7 @@ CostParameters NetworkModel::agree(rma::TeamCore& world) const {
   const std::string file = place.file(folder_);
   const bool kept = !file.empty() && collectives::write_whole(file, collectives::text_of(*measured, place));
   log.info("measured {}: L {:.0f} o {:.0f} g {:.0f} ns, {:.3f} ns a byte; {}", wire_, link.latency, link.overhead,
-           link.gap, link.per_byte, kept ? "kept in " + file : "not kept");
+           link.gap, link.per_byte, kept ? "cached in " + file : "not cached");
   return *measured;
 }
 

@@ -59,7 +59,7 @@ std::vector<WireInfo> list_wires() {
   wires.push_back(
       {"ucx", true,
        transport::ucx_description() +
-           (has_rdma_device() ? ", an RDMA device is here" : ", not taken by itself: no RDMA device is here")});
+           (has_rdma_device() ? ", an RDMA port is active" : ", not used by default: no RDMA port is active")});
 #else
   wires.push_back({"ucx", false, "built without libucx-dev"});
 #endif
@@ -81,7 +81,7 @@ std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
     try {
       wires.push_back(make_ucx(context));
     } catch (const Error& error) {
-      if (context.log != nullptr) context.log->warn("an RDMA device is here, but not used: {}", error.detail().message);
+      if (context.log != nullptr) context.log->warn("the RDMA device isn't used: {}", error.detail().message);
     }
   }
   if (forced == "tcp" || between_nodes) wires.push_back(transport::make_tcp_wire(context));

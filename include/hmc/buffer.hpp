@@ -60,7 +60,7 @@ template <typename T> class Buffer {
   }
   /// Uses existing memory at `place` without a copy. The Buffer keeps `owner` while it uses the memory.
   static Buffer adopt(Place place, std::shared_ptr<T> owner, std::size_t count, TransferOrder order = {}) {
-    if (owner == nullptr && count > 0) refuse(Code::invalid_argument, "there is no memory to adopt", 0, count);
+    if (owner == nullptr && count > 0) refuse(Code::invalid_argument, "the memory to adopt is null", 0, count);
     Buffer made(std::move(place), order);
     T* const first = owner.get();
     made.memory_ = {std::move(owner), reinterpret_cast<std::byte*>(first)};
@@ -322,7 +322,7 @@ template <typename T> class Buffer {
   }
   void check(std::size_t index, std::size_t count) const {
     if (index > count_ || count > count_ - index)
-      refuse(Code::out_of_range, "these elements aren't all in the buffer", index, count);
+      refuse(Code::out_of_range, "the range of elements exceeds the buffer", index, count);
   }
   [[noreturn]] static void refuse(Code code, const char* why, std::size_t index, std::size_t count) {
     ErrorDetail detail;

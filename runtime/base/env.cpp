@@ -19,28 +19,28 @@ namespace {
 constexpr auto table = std::to_array<EnvVar>({
     {"HMC_RANK", "0..HMC_SIZE-1", "", "this process's rank; set by the launcher, or by hand"},
     {"HMC_SIZE", "1..", "", "the number of ranks in the job"},
-    {"HMC_STORE", "host:port", "", "where the job's rendezvous listens"},
+    {"HMC_STORE", "host:port", "", "the address of the job's rendezvous (store)"},
     {"HMC_SECRET", "64 hex digits", "", "the job's secret; every control message is authenticated with it"},
     {"HMC_NODE", "a word", "", "a label: ranks with different labels count as being on different nodes"},
-    {"HMC_LAUNCHER", "a word", "", "who set the variables above; empty when they were set by hand"},
+    {"HMC_LAUNCHER", "a word", "", "the launcher that set the variables above; empty: set by hand"},
     {"HMC_TRANSPORT", "shm, ucx, tcp", "the best per pair", "force one wire for every pair of ranks"},
     {"HMC_TCP_CONGESTION", "auto, system", "auto",
-     "auto: reno in place of bbr on loopback and in networks that both machines are in; system: the system's choice"},
-    {"HMC_LOG", "error, warn, info, debug", "warn", "how much is told on stderr"},
-    {"HMC_TIMEOUT_S", "seconds > 0", "300", "the deadline of every wait that wasn't given one"},
+     "auto: reno instead of bbr on loopback and within one IP network; system: the system's default"},
+    {"HMC_LOG", "error, warn, info, debug", "warn", "the log level on stderr"},
+    {"HMC_TIMEOUT_S", "seconds > 0", "300", "the timeout of every wait without an explicit timeout"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
-    {"HMC_COLL_FILE", "a file", "", "rows in JSON that say which algorithm is taken when; see docs/selection.md"},
+    {"HMC_COLL_FILE", "a file", "", "JSON rules for the choice of algorithms; see docs/selection.md"},
     {"HMC_COLL_PRIVATE", "auto, allow, read, staged", "auto",
-     "buffers in no window. auto: read out of a peer's memory where that is quicker; allow: ask Yama too to let peers; "
-     "read: always; staged: never"},
-    {"HMC_CACHE", "a folder, off", "$XDG_CACHE_HOME/hmc", "where what was measured of this machine is kept"},
-    {"HMC_DETERMINISTIC", "0, 1", "0", "reductions whose bits depend on the team's size and the values alone"},
-    {"HMC_WAIT", "spin, sleep", "sleep where ranks outnumber cores", "how a rank waits"},
+     "buffers outside all windows. auto: peers read them if that is faster; allow: as auto, and permits it under Yama; "
+     "read: peers always read them; staged: peers never read them"},
+    {"HMC_CACHE", "a folder, off", "$XDG_CACHE_HOME/hmc", "the directory of this machine's measurements"},
+    {"HMC_DETERMINISTIC", "0, 1", "0", "1: results of reductions depend bitwise only on the team size and the values"},
+    {"HMC_WAIT", "spin, sleep", "sleep if ranks outnumber cores", "how a rank waits"},
     {"HMC_PROGRESS", "auto, caller", "auto",
-     "who goes on with a started collective: a thread too, or the caller alone"},
+     "progress of non-blocking collectives. auto: also by a thread; caller: only in the caller's calls"},
     {"HMC_DEVICE_SHARING", "process, vmm, fabric, ipc, staged", "the first that works",
-     "how a peer's device memory is reached; staged: its owner copies, and so it does where another way fails. vmm: "
-     "HIP's memory is made for it too"},
+     "the method of access to peers' device memory. staged: the owner copies (also the fallback). vmm: "
+     "HIP memory is allocated for it too"},
     {"HMC_CUDA_LIBRARY", "a file, none", "libcuda.so.1", "NVIDIA's driver library; none: don't use it"},
     {"HMC_HIP_LIBRARY", "a file, none", "libgalaxyhip.so.5, else libamdhip64.so", "Hygon's or AMD's runtime library"},
     {"HMC_MUSA_LIBRARY", "a file, none", "libmusart.so", "Moore Threads' runtime library"},
@@ -53,7 +53,7 @@ constexpr auto table = std::to_array<EnvVar>({
      "NVIDIA's compiler library, for kernels that weren't built in"},
     {"HMC_HIPRTC_LIBRARY", "a file, none", "libhiprtc.so", "AMD's compiler library"},
     {"HMC_DEVICE_KERNELS", "runtime, none", "built in, else runtime",
-     "compile devices' kernels when they are wanted; none: the host reduces"},
+     "runtime: compile device kernels at first use; none: the host reduces"},
 });
 
 constexpr std::array<std::string_view, 14> foreign_table{
@@ -67,7 +67,7 @@ constexpr std::array<std::string_view, 14> foreign_table{
   for (const EnvVar& var : table) {
     if (var.name != name) continue;
     throw Error(Code::invalid_config, "environment", fmt::format("{}='{}' can't be used", name, value),
-                fmt::format("give {}: {} ({})", name, var.values, var.meaning));
+                fmt::format("valid values of {}: {} ({})", name, var.values, var.meaning));
   }
   throw Error(Code::invalid_config, "environment", fmt::format("{}='{}' can't be used", name, value));
 }

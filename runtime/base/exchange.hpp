@@ -35,7 +35,7 @@ constexpr const char* name_of(SetupCall what) noexcept {
     case SetupCall::team_close: return "Team::close";
     case SetupCall::runtime_close: return "Runtime::close";
   }
-  return "what makes or closes a team or window";
+  return "creation or close of a team or window";
 }
 
 /// Cold path: throws hmc::Error. All ranks make the same calls in the same order.

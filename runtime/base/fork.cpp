@@ -63,7 +63,7 @@ void throw_forked(const char* operation, int rank) {
   detail.code = Code::closed;
   detail.operation = operation;
   detail.rank = rank;
-  detail.message = "this process was forked from a rank; it has no part in the job";
+  detail.message = "this process was forked from a rank and isn't a rank of the job";
   detail.hint = "call HMC in the rank only; a child may exec, or work on data of its own";
   throw Error(std::move(detail));
 }

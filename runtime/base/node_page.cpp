@@ -124,7 +124,7 @@ NodePage NodePage::adopt(std::shared_ptr<Segment> segment, std::uint64_t expecte
   NodePage page(std::move(segment));
   const Header& header = page.header();
   if (header.magic != magic || header.version != layout_version) refuse("the node page has another layout");
-  if (header.nonce != expected_nonce) refuse("the node page isn't the one that the agent speaks of");
+  if (header.nonce != expected_nonce) refuse("the node page's nonce differs from the agent's");
   if (header.capacity < 0 || bytes_for(header.capacity) > page.segment_->bytes()) refuse("the node page is too short");
   return page;
 }

@@ -14,7 +14,7 @@ inline int usage_error(const char* program, const char* what, std::string_view h
   const std::size_t begin = help.find("Usage: ");
   const std::string_view line =
       begin == std::string_view::npos ? std::string_view() : help.substr(begin, help.find('\n', begin) - begin);
-  std::fprintf(stderr, "%s: %s\n%.*s\n%s --help tells the options\n", program, what, static_cast<int>(line.size()),
+  std::fprintf(stderr, "%s: %s\n%.*s\n%s --help lists the options\n", program, what, static_cast<int>(line.size()),
                line.data(), program);
   return exit_usage;
 }

@@ -133,7 +133,7 @@ void copy(const Location& destination, const Location& source, std::size_t bytes
   const Direction found = direction_of(side_of(source), side_of(destination));
   if (direction != Direction::automatic && direction != found)
     throw Error(Code::invalid_argument, "copy",
-                fmt::format("these places are {}, not {}", name_of(found), name_of(direction)));
+                fmt::format("the direction of this copy is {}, not {}", name_of(found), name_of(direction)));
   if (destination.window == nullptr && source.window == nullptr)
     return copy_local(destination.pointer, source.pointer, bytes);
   if (source.window == nullptr)

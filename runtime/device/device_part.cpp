@@ -117,7 +117,7 @@ std::string DevicePart::start_agent(bool by_far) {
   }
   agent_.emplace(fabric_, memory_, control(), by_far);
   fabric_.log.info("an agent copies for some ranks, through {}", through);
-  return "others' bytes go through " + through;
+  return "peers' data is staged in " + through;
 }
 
 transport::Region DevicePart::control_region() const {

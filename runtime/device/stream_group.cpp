@@ -42,7 +42,7 @@ enum class StreamGroup::Broken : std::uint64_t { no, mismatch, failure };
 
 namespace {
 
-const char* const came_apart = "ranks called different things on their streams";
+const char* const came_apart = "mismatch: the ranks' calls on streams differ";
 const char* const failed_before = "an earlier call on streams has failed on a rank";
 constexpr unsigned far_ahead = 0x40000000U;
 

@@ -22,7 +22,8 @@ std::string try_mapping(const DeviceMemory& memory, const DeviceOffer& offer) {
   if (offer.probe_bytes == 0) return {};
   std::array<std::byte, sizeof offer.probe> seen{};
   if (const auto status = memory.read_to_host(0, seen.data(), offer.probe_bytes); !status.ok()) return status.what;
-  if (std::memcmp(seen.data(), &offer.probe, offer.probe_bytes) != 0) return "what its owner wrote isn't seen there";
+  if (std::memcmp(seen.data(), &offer.probe, offer.probe_bytes) != 0)
+    return "the mapping doesn't show the owner's data";
   if (const auto status = memory.write_from_host(0, seen.data(), offer.probe_bytes); !status.ok()) return status.what;
   return {};
 }

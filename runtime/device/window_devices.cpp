@@ -334,7 +334,7 @@ void WindowDevices::put_on(void* stream, int rank, std::uint64_t offset, const v
   if (bytes == 0) return;
   const DeviceMemory* const mapped = peer.on_device ? channel(rank).mapped() : nullptr;
   if (peer.direct == nullptr && mapped == nullptr)
-    require(fabric_, base::Status::failure(Code::unsupported, "no copy of a device reaches that rank's memory"), call);
+    require(fabric_, base::Status::failure(Code::unsupported, "a device can't copy to that rank's memory"), call);
   std::byte* const to = (mapped != nullptr ? mapped->allocation()->address : peer.direct) + offset;
   const memory::Owner target = mapped != nullptr ? mapped->owner() : memory::host_owner();
   const memory::Owner from = memory::known_owner_of(source);
@@ -370,7 +370,8 @@ DeviceHandle WindowDevices::device_handle(MemoryType type, int device) {
 }
 
 void WindowDevices::open_context(TeamCore& team) {
-  if (context_ != nullptr) throw Error(Code::invalid_argument, "Window::open_context", "the window has its context");
+  if (context_ != nullptr)
+    throw Error(Code::invalid_argument, "Window::open_context", "the window already has a context");
   if (team.id() != core_.team_id())
     throw Error(Code::invalid_argument, "Window::open_context", "this isn't the team that the window was made over");
   const OperationScope user(fabric_, "Window::open_context", base::SetupCall::context);

@@ -96,7 +96,7 @@ std::string DeviceProvider::try_ipc() const {
 Exported DeviceProvider::share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const {
   const auto own = std::dynamic_pointer_cast<OwnAllocation>(allocation);
   if (own == nullptr || own->provider != this)
-    throw Error(Code::invalid_argument, "share", "this memory wasn't made here; share it where it was made");
+    throw Error(Code::invalid_argument, "share", "this memory was imported; only its owner can share it");
   if (const std::string why = why_not(kind); !why.empty()) throw Error(Code::unsupported, "share", why);
 
   Exported exported;

@@ -24,7 +24,7 @@ class HostStream final : public Stream {
   base::Status query() noexcept override { return {}; }
   base::Status wait(Event& event) noexcept override { return event.synchronize(); }
   base::Status stop(std::unique_ptr<Gate>&) noexcept override {
-    return base::Status::failure(Code::unsupported, "the host's streams stop at nothing");
+    return base::Status::failure(Code::unsupported, "host streams have no gates");
   }
 };
 

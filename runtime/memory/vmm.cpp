@@ -16,7 +16,7 @@ std::shared_ptr<VmmRange> VmmRange::reserve(const Vendor& vendor, const Failures
   }
   std::size_t total = 0;
   if (places == 0 || stride < bytes || __builtin_mul_overflow(places, stride, &total))
-    throw Error(Code::out_of_memory, "reserve", "so many addresses there are not");
+    throw Error(Code::out_of_memory, "reserve", "the address range is too large");
   std::shared_ptr<VmmRange> range(new VmmRange(vendor, device, places, stride));
   void* reserved = nullptr;
   failures.check(vendor.vmm()->reserve(reserved, total, 0), "reserve");

@@ -24,7 +24,7 @@ HEAD = """# Include graph between folders
 
 Written by `tests/layers/include_graph.py`; `ctest -R layers` fails if this page is out of date.
 
-- `a --> b`: a file of folder a includes a file of folder b. A folder's own files are a node apart from its sub-folders.
+- `a --> b`: a file of folder a includes a file of folder b. A folder and its sub-folders are separate nodes.
 - An arrow that a longer path implies isn't drawn. Public headers (`include/hmc`) are omitted.
 - A dotted arrow closes a known cycle: `KNOWN_BACK_ARROWS` in the script states the reason.
 """

@@ -136,7 +136,7 @@ void AmWire::deregister_region(const Region& mine) noexcept {
   if (region->sending == 0) return;
   options_.log.warn("{}: {} messages still read a region that is deregistered: their connections are closed",
                     link_->traits().name, region->sending);
-  peers_.fail_readers(*region, base::Status::failure(Code::peer_failed, "it takes no answers"));
+  peers_.fail_readers(*region, base::Status::failure(Code::peer_failed, "it doesn't receive answers"));
   progress_locked();
 }
 
@@ -262,9 +262,10 @@ void AmWire::reclaim(Ticket ticket, std::int64_t limit) noexcept {
   while (held() && base::now_ns() < limit) progress_locked();
   if (held()) {
     AmPeer& peer = peers_.at(tickets_.known(ticket)->peer);
-    options_.log.warn("{}: rank {} doesn't take a put that was given up: its connection is cut", link_->traits().name,
+    options_.log.warn("{}: rank {} doesn't receive an abandoned put: its connection is closed", link_->traits().name,
                       peer.rank);
-    peers_.fail(peer, base::Status::failure(Code::peer_failed, "it took no bytes, and was cut off", peer.rank));
+    peers_.fail(peer, base::Status::failure(Code::peer_failed, "it received no data, and its connection was closed",
+                                            peer.rank));
     progress_locked();
   }
   tickets_.drop(ticket);

@@ -20,7 +20,7 @@ inline std::uint64_t make_nonce() {
     ErrorDetail detail;
     detail.operation = "wire";
     detail.sys_errno = errno;
-    detail.message = "the kernel gives no random numbers";
+    detail.message = "getrandom failed";
     throw Error(std::move(detail));
   }
   return nonce;

@@ -38,9 +38,10 @@ void Peers::know(std::vector<base::Bytes> addresses) {
     base::ByteReader in(addresses[i]);
     const auto version = in.number<std::uint8_t>();
     if (version != protocol_version) {
-      throw Error(Code::refused, std::string(traits_.name),
-                  fmt::format("rank {} speaks version {} of this wire, and we speak {}", i, version, protocol_version),
-                  "all ranks must run the same build");
+      throw Error(
+          Code::refused, std::string(traits_.name),
+          fmt::format("rank {} uses protocol version {} of this wire, this rank uses {}", i, version, protocol_version),
+          "all ranks must run the same build");
     }
     peer.secret = in.number<std::uint64_t>();
     const base::ByteView worker = in.raw(in.left());
@@ -275,7 +276,7 @@ void Peers::reap(AmPeer& peer) noexcept {
   const std::int64_t limit = base::now_ns() + release_timeout_ns;
   while (peer.in_flight > 0 && base::now_ns() < limit) (void)link_.progress();
   if (peer.in_flight > 0)
-    log_.warn("{}: {} messages to rank {} aren't given back", traits_.name, peer.in_flight, peer.rank);
+    log_.warn("{}: the link hasn't released {} messages to rank {}", traits_.name, peer.in_flight, peer.rank);
   tickets_.fail_peer(peer.rank, peer.failure);
 }
 

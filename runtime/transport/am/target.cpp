@@ -153,8 +153,7 @@ bool Target::receive_all(Message message, const std::byte* data, std::uint64_t l
 
 void Target::refuse_stranger() noexcept {
   if (worth_a_line(++refusals_.strangers))
-    log_.warn("{}: {} messages were dropped that don't hold this wire's secret", peers_.traits().name,
-              refusals_.strangers);
+    log_.warn("{}: dropped {} messages without this wire's secret", peers_.traits().name, refusals_.strangers);
 }
 
 void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) {
@@ -223,9 +222,8 @@ void Target::do_get(const Message& message) {
 
 void Target::refuse(const Message& message) {
   if (worth_a_line(++refusals_.requests))
-    log_.error(
-        "{}: rank {} asked for bytes from {} of a region that isn't registered, or is shorter ({} such requests)",
-        peers_.traits().name, message.origin, message.offset, refusals_.requests);
+    log_.error("{}: refused a request of rank {} at offset {}: region not registered or too short ({} such requests)",
+               peers_.traits().name, message.origin, message.offset, refusals_.requests);
   Message& answer = reply(message, MessageKind::refused).message;
   answer.region = message.region;
   answer.nonce = message.nonce;

@@ -127,7 +127,7 @@ void TcpLink::drop_strangers() noexcept {
   AmConnection& oldest = **std::ranges::find_if(connections_, nobody);
   if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // its first message had arrived, but wasn't read
   user_->stranger();
-  lose(oldest, "it hasn't said who it is");
+  lose(oldest, "it hasn't proved its rank");
 }
 
 }  // namespace hmc::transport::tcp

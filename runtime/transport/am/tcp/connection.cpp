@@ -62,7 +62,7 @@ void prepare(int fd, Distance distance, Bbr bbr) noexcept {
 }
 
 std::string AmConnection::describe() const {
-  if (awaits_call()) return "a connection that it is to make";
+  if (awaits_call()) return "waiting for a connection from the peer";
   return next_way_ == 0 ? "a connection that it made" : text_of(ways_[next_way_ - 1]);
 }
 

@@ -329,14 +329,14 @@ int TcpLink::read(AmConnection& connection) noexcept {
     case AmConnection::Outcome::ended:
       read_the_rest(connection.rank());
       lose(connection,
-           connection.error() == EFAULT ? "the memory that its bytes go to can't be written"
+           connection.error() == EFAULT ? "the destination of its data isn't writable"
            : connection.error() != 0    ? "the connection broke"
                                         : "the connection ended",
            connection.error());
       return 1;
     case AmConnection::Outcome::strange:
       if (connection.rank() < 0) user_->stranger();
-      lose(connection, "what it sent is no message");
+      lose(connection, "received data that isn't a valid message");
       return 1;
   }
   return 0;

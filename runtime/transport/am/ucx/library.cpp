@@ -87,7 +87,7 @@ Library::Library() {
     library = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) {
-    throw Error(Code::unavailable, "ucx", fmt::format("the wire between nodes can't be had: {}", ::dlerror()),
+    throw Error(Code::unavailable, "ucx", fmt::format("can't load UCX: {}", ::dlerror()),
                 "install UCX (Debian: libucx0)");
   }
 #define HMC_UCX_RESOLVE(name) resolve(library, #name, this->name);

@@ -22,7 +22,7 @@ namespace {
 void require(const Library& ucp, ucs_status_t status, const char* what) {
   if (status == UCS_OK) return;
   throw Error(Code::unavailable, "ucx", fmt::format("{}: {}", what, ucp.ucs_status_string(status)),
-              "UCX_LOG_LEVEL=info says more");
+              "set UCX_LOG_LEVEL=info for details");
 }
 
 class Config {
@@ -77,7 +77,7 @@ Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get(
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   params.estimated_num_eps = static_cast<std::size_t>(job_size);
   require(ucp_, ucp_.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
-          fmt::format("no network by the transports '{}'", transports_).c_str());
+          fmt::format("no network with the transports '{}'", transports_).c_str());
 
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
@@ -88,7 +88,7 @@ Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get(
   const ucs_status_t status = ucp_.ucp_worker_create(context_, &worker_params, &worker_);
   if (status != UCS_OK) {
     ucp_.ucp_cleanup(context_);
-    require(ucp_, status, "its worker can't be made");
+    require(ucp_, status, "ucp_worker_create failed");
   }
 }
 
@@ -118,7 +118,7 @@ void Worker::leak_resources() noexcept {
 base::Bytes Worker::address() const {
   ucp_address_t* address = nullptr;
   std::size_t bytes = 0;
-  require(ucp_, ucp_.ucp_worker_get_address(worker_, &address, &bytes), "its address can't be had");
+  require(ucp_, ucp_.ucp_worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address failed");
   const auto* const first = reinterpret_cast<const std::byte*>(address);
   base::Bytes copy(first, first + bytes);
   ucp_.ucp_worker_release_address(worker_, address);
