@@ -30,7 +30,7 @@ def functions(lines):
 
 
 def reducing(kind):
-    return f"using K = {kind}; K in[2]{{}}, out[2]{{}}; team.allreduce<K>(in, out, hmc::sum);"
+    return f"using K = {kind}; K in[2]{{}}, out[2]{{}}; team.allreduce(in, out, hmc::sum);"
 
 
 INTEGERS_OF_32_AND_64_BITS = ("int", "unsigned", "long", "unsigned long", "long long", "unsigned long long")
