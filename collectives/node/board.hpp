@@ -50,9 +50,9 @@ inline constexpr std::size_t turns = 32;
 /// calls that are behind can still be compared.
 inline constexpr std::size_t lines = 2 * turns;
 struct Board {
+  ArrivalLine arrivals[lines];  // first: a call finds its line without adding an offset
   PhaseLine phases[phase_count];
   ProbeLine probe;
-  ArrivalLine arrivals[lines];
   alignas(line_bytes) std::byte slots[turns][slot_bytes];
 };
 
