@@ -41,13 +41,13 @@ struct Held {
     std::map<ino_t, std::int64_t> files;
     DIR* const folder = ::opendir("/proc/self/fd");
     while (const dirent* const entry = ::readdir(folder)) {
-      ++held.descriptors;
       char name[64] = {};
       struct stat file {};
-      const int fd = std::atoi(entry->d_name);
       const std::string link = "/proc/self/fd/" + std::string(entry->d_name);
-      if (::readlink(link.c_str(), name, sizeof name - 1) > 0 &&
-          std::string(name).find("memfd:hmc") != std::string::npos && ::fstat(fd, &file) == 0)
+      // Other ranks of this process may have the same folder open.
+      if (::readlink(link.c_str(), name, sizeof name - 1) <= 0 || std::string(name).starts_with("/proc/")) continue;
+      ++held.descriptors;
+      if (std::string(name).find("memfd:hmc") != std::string::npos && ::fstat(std::atoi(entry->d_name), &file) == 0)
         files[file.st_ino] = std::int64_t{file.st_blocks} * 512;
     }
     ::closedir(folder);
@@ -130,7 +130,8 @@ HMC_SPMD_TEST(TeamCost, memory_of_closed_teams_is_used_again_and_zero) {
     world.barrier();
     const std::int64_t held = Held::now().shared_bytes;
     if (round == 1) most = held;
-    if (round > 1) HMC_CHECK(held <= most + (std::int64_t{256} << 10));
+    // A round's three teams take more than 100 KiB per rank; the world's own arena may grow by a few pages.
+    if (round > 1) HMC_CHECK(held <= most + me.size * (std::int64_t{32} << 10));
     world.barrier();
   }
 }
