@@ -50,7 +50,7 @@ std::span<char> title_area(int argc, char** argv) {
   return {argv[0], end};
 }
 
-void print(const std::string& text) {
+void print_to_stdout(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
@@ -93,14 +93,14 @@ int run(int argc, char** argv) {
   fill_standard_descriptors();
   Options options = parse_options(std::vector<std::string>(argv + 1, argv + argc));
   if (!options.print.empty()) {
-    print(options.print);
+    print_to_stdout(options.print);
     return 0;
   }
   JobPlan plan = make_plan(std::move(options), environ);
   for (const std::string& warning : plan.warnings) print_text(warning);
   if (plan.options.report_bindings) print_text(describe_bindings(plan));
   if (plan.options.dry_run) {
-    print(describe_plan(plan));
+    print_to_stdout(describe_plan(plan));
     return 0;
   }
   return run_job(plan, title_area(argc, argv));

@@ -1,4 +1,4 @@
-// print: hmcrun's own messages, on stderr, each line beginning with "hmcrun: ".
+// print_message: hmcrun's own messages, on stderr, each line beginning with "hmcrun: ".
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace hmc::launcher {
 /// One write per call, so that lines of ranks aren't mixed in. Adds a line feed.
 void print_text(std::string_view text) noexcept;
 
-template <typename... Args> void print(fmt::format_string<Args...> text, Args&&... args) {
+template <typename... Args> void print_message(fmt::format_string<Args...> text, Args&&... args) {
   print_text(fmt::format(text, std::forward<Args>(args)...));
 }
 

@@ -82,7 +82,7 @@ void OutputPump::read_from(Stream& stream) {
 
 void OutputPump::take(Stream& stream, const char* bytes, std::size_t size) {
   if (stream.source.file && !write_all(stream.source.file.get(), bytes, size)) {
-    print("--output-filename: rank {}: {}", stream.source.rank, std::strerror(errno));
+    print_message("--output-filename: rank {}: {}", stream.source.rank, std::strerror(errno));
     stream.source.file.reset();
   }
   out_.clear();
@@ -115,7 +115,8 @@ void OutputPump::put_out(Stream& stream, const std::string& lines) {
   bool& broken = broken_[stream.source.is_stderr ? 1 : 0];
   if (!broken && !write_all(stream.source.is_stderr ? STDERR_FILENO : STDOUT_FILENO, lines.data(), lines.size())) {
     broken = true;
-    if (errno != EPIPE) print("writing {}: {}", stream.source.is_stderr ? "stderr" : "stdout", std::strerror(errno));
+    if (errno != EPIPE)
+      print_message("writing {}: {}", stream.source.is_stderr ? "stderr" : "stdout", std::strerror(errno));
   }
   // Close the rank's pipe, so that the rank's next write raises SIGPIPE, as it would without hmcrun.
   if (broken && !stream.source.file) stream.source.pipe.reset();

@@ -55,7 +55,8 @@ int Supervisor::run() {
   while (!gone_ || cause_deadline_ || (!output_done_ && !skips_output_)) wait_and_handle();
   if (!status_) {
     const std::vector<int> silent = control_.ranks_without_goodbye();
-    if (!silent.empty()) print("{} ended with status 0 but without Runtime::close", bootstrap::list_ranks(silent));
+    if (!silent.empty())
+      print_message("{} ended with status 0 but without Runtime::close", bootstrap::list_ranks(silent));
   }
   return status_.value_or(0);
 }
@@ -92,7 +93,7 @@ void Supervisor::handle_deadlines() {
   if (passed(term_deadline_)) send_term();
   if (passed(drain_deadline_)) skips_output_ = true;
   if (passed(kill_deadline_)) {
-    print("some ranks didn't end within {} s after TERM: killing them", term_to_kill.count());
+    print_message("some ranks didn't end within {} s after TERM: killing them", term_to_kill.count());
     keeper_.signal(SIGKILL);
   }
 }
@@ -113,7 +114,7 @@ void Supervisor::handle(const KeeperEvent& event) {
     case KeeperEvent::What::spawn_failed: spawn_failed(event); break;
     case KeeperEvent::What::ended: rank_ended(event); break;
     case KeeperEvent::What::gone:
-      if (event.value > 0) print("{} processes of the job didn't end after KILL", event.value);
+      if (event.value > 0) print_message("{} processes of the job didn't end after KILL", event.value);
       gone_ = true;
       keeper_.reap();
       job_deadline_.reset();
@@ -156,8 +157,9 @@ void Supervisor::set_cause(int rank) {
   const base::Status notice = control_.failure_known_to(rank);
   if (notice.code == Code::peer_failed && notice.peer >= 0 && at(notice.peer).state == State::ended &&
       status_of(at(notice.peer).wait_status) == 0)
-    print("{} ended with status 0 but without Runtime::close: the others treat it as failed", name_of(notice.peer));
-  print("{} {}{}", name_of(rank), describe_end(wait_status), others_run() ? "; ending the others" : "");
+    print_message("{} ended with status 0 but without Runtime::close: the others treat it as failed",
+                  name_of(notice.peer));
+  print_message("{} {}{}", name_of(rank), describe_end(wait_status), others_run() ? "; ending the others" : "");
   end_job(status_of(wait_status), Term::after_the_notice);
 }
 
@@ -173,7 +175,8 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   const char* hint = "";
   if (exec && missing) hint = " (its loader, or the interpreter in its first line, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
-  print("rank {} can't be started: {}: {}: {}{}", event.rank, plan_.program, event.step, std::strerror(error), hint);
+  print_message("rank {} can't be started: {}: {}: {}{}", event.rank, plan_.program, event.step, std::strerror(error),
+                hint);
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
 }
 
@@ -181,7 +184,7 @@ void Supervisor::keeper_lost() {
   gone_ = true;
   keeper_.end_orphans();
   if (status_) return;
-  print("the keeper process was killed: the job has ended");
+  print_message("the keeper process was killed: the job has ended");
   status_ = exit_signal_base + SIGKILL;
 }
 
@@ -191,7 +194,7 @@ void Supervisor::handle(const SupervisorMessage& message) {
   switch (message.what) {
     case SupervisorMessage::What::aborted:
       if (status_) break;
-      print("rank {} aborted the job{}{}", message.rank, message.text.empty() ? "" : ": ", message.text);
+      print_message("rank {} aborted the job{}{}", message.rank, message.text.empty() ? "" : ": ", message.text);
       end_job(message.exit_code == 0 ? 1 : message.exit_code, Term::after_the_notice);
       break;
     case SupervisorMessage::What::output_done: output_done_ = true; break;
@@ -216,7 +219,7 @@ void Supervisor::handle_signal(int signal) {
     return;
   }
   if (signal == SIGINT && ++interrupts_ == 2) {
-    print("interrupted twice: killing all ranks");
+    print_message("interrupted twice: killing all ranks");
     if (!status_) status_ = exit_signal_base + SIGINT;
     skips_output_ = true;
     keeper_.kill_all();

@@ -16,7 +16,7 @@ constexpr std::int64_t between_messages_ns = 2'000'000;
 
 }  // namespace
 
-int Relay::partners(int size) noexcept { return std::bit_width(static_cast<unsigned>(size - 1)); }
+int Relay::partners(int size) noexcept { return static_cast<int>(std::bit_width(static_cast<unsigned>(size - 1))); }
 
 void Relay::begin(int rank, int size, const FailureSummary& own, std::int64_t now) {
   has_report_.resize(static_cast<std::size_t>(size));

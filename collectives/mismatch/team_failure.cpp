@@ -102,7 +102,7 @@ void TeamFailure::relay() noexcept {
   if (area_.slots() == 0) return;
   const std::int64_t now = base::now_ns();
   for (Relay::Message message; relay_.next(now, message);) try {
-      sent_.push_back(std::make_unique<Sent>(relay_.summary(), message.peer, 0));
+      sent_.push_back(std::make_unique<Sent>(Sent{relay_.summary(), message.peer, 0}));
       Sent& sent = *sent_.back();
       const std::uint64_t to = area_.slot_offset(message.slot);
       const Status begun = rma::begin_put_signal(window_, message.peer, to + FailureArea::summary_in_slot,

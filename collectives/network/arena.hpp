@@ -14,8 +14,8 @@
 namespace hmc::collectives {
 
 /// One lazy window per team. Each rank's part holds, in this order:
-/// - the alarm word, a slot per round of a guard, the rank's ledger, and the start of the node engine's board: the first
-///   page, which is all that short calls on a node use;
+/// - the first page, which is all that short calls on a node use: the alarm word, a slot per round of a guard, the
+///   rank's ledger, and the start of the node engine's board;
 /// - the rest of the board; the rest of the FailureArea;
 /// - areas: each has 64-bit signal slots, and scratch. Call number n uses area n % areas;
 /// - bulk memory of the node engine.

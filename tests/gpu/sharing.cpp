@@ -260,7 +260,7 @@ HMC_SPMD_TEST(Gpu, window_with_a_forced_path_keeps_every_byte) {
   HMC_CHECK_MSG(path.wire == way, "{} instead of {}: {}", path.wire, way, path.why);
   HMC_CHECK(path.gigabytes_per_s > 0 && path.latency_us > 0);
   const std::string mine = mixed.window.path(me.rank).why;
-  HMC_CHECK_EQ(mine.find("through pinned host memory") != std::string::npos, path.wire == "staged");
+  HMC_CHECK_EQ(mine.find("staged in pinned host memory") != std::string::npos, path.wire == "staged");
   hmc::ConnBuffer local(0, bytes, hmc::MemoryType::NVIDIA_GPU);
   const auto sent = made({me.rank, 3}, bytes);
   HMC_CHECK_EQ(local.writeFromCpu(sent.data(), bytes), hmc::status_t::SUCCESS);
