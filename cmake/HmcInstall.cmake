@@ -6,7 +6,7 @@ install(TARGETS hmc EXPORT hmc-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDI
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.cuh")
 install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES launcher/hmcrun.1 launcher/hmcinfo.1 sim/hmc-sim.1 verify/hmc-verify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-# `./dev docs` makes it.
+# `./dev docs` creates it.
 install(DIRECTORY ${PROJECT_BINARY_DIR}/docs/html DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 
 # ---- programs. The library and the launcher must have been built; other programs are installed if built.

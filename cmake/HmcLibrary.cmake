@@ -1,4 +1,4 @@
-# The library's two forms, made of the same objects.
+# Two libraries from the same objects.
 
 get_property(rooms GLOBAL PROPERTY HMC_ROOMS)
 get_property(links GLOBAL PROPERTY HMC_LINKS)

@@ -37,7 +37,7 @@ class PingPong {
  public:
   PingPong(Runtime& runtime, Window& window, int peer) : runtime_(runtime), window_(window), peer_(peer) {}
 
-  /// Half of the round-trip time, in ns.
+  /// Returns half of the round-trip time, in ns.
   double one_way(std::uint64_t bytes, int times) {
     std::vector<double> samples;
     for (int i = 0; i < times; ++i) {
@@ -48,7 +48,7 @@ class PingPong {
     return undisturbed(samples);
   }
 
-  /// The time that a put_signal takes at its caller.
+  /// The duration of the put_signal call at the origin.
   double overhead() {
     std::vector<double> samples;
     for (int i = 0; i < rounds; ++i) {
@@ -129,7 +129,7 @@ std::string measure_work() {
     start = now_ns();
     for (std::size_t k = 0; k < a.size(); ++k) b[k] += a[k];
     sums.push_back(now_ns() - start);
-    a[static_cast<std::size_t>(i)] += b[static_cast<std::size_t>(i)];  // so that the compiler can't remove a round
+    a[static_cast<std::size_t>(i)] += b[static_cast<std::size_t>(i)];  // prevents the compiler from removing a round
   }
   return fmt::format("--copy {:.4f} --reduce {:.4f}", undisturbed(copies) / largest, undisturbed(sums) / largest);
 }
@@ -138,7 +138,7 @@ std::string measure_work() {
 int run_pair(const char* nodes) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string hmcrun = (self.parent_path() / "hmcrun").string();
-  // Bound: two ranks on one core would wait for the scheduler.
+  // Binds ranks to cores: two ranks on one core would wait for the scheduler.
   const char* const words[] = {hmcrun.c_str(), "-np",  "2",          "--nodes",   nodes,
                                "--bind-to",    "core", self.c_str(), "--measure", nullptr};
   pid_t child = 0;

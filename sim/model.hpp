@@ -1,5 +1,5 @@
-// The cost of a message and of a byte of work. Times are whole picoseconds, so that sums are exact and all machines
-// print the same.
+// The cost of a message and of a byte of work. Times are whole picoseconds, so sums are exact and the output is the
+// same on all machines.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ constexpr double to_us(Time time) { return static_cast<double>(time) / 1e6; }
 
 /// LogGP. A put costs its sender `overhead`. Then its bytes enter the link, one per `per_byte_ps`. The first byte
 /// arrives `latency` later. The waiting rank pays `overhead` again. The next message enters `gap` after the last byte
-/// of the previous one; the same holds at the end of the link.
+/// of the previous one. The receiving end has the same limit.
 struct LinkTiming {
   Time latency = 0;
   Time overhead = 0;
@@ -43,16 +43,16 @@ inline LinkTiming link_of(const collectives::schedule::LinkCost& link) {
 }
 
 struct Model {
-  /// From the parameters by which the library chooses.
+  /// `parameters`: as used by the library's algorithm selection.
   explicit Model(const collectives::schedule::CostParameters& parameters = {})
       : node(link_of(parameters.node)),
         network(link_of(parameters.network)),
         copy_ps(parameters.copy * 1000),
         reduce_ps(parameters.reduce * 1000) {}
 
-  /// On a node a put is a copy by the sender, so its bytes keep the sender busy; nothing is shared.
+  /// Within a node a put is a copy by the sender. The sender is busy during it. Ranks share no resource.
   LinkTiming node;
-  /// Between nodes: one adapter per node, which its ranks share.
+  /// Between nodes: all ranks of a node share one adapter.
   LinkTiming network;
   FatTree tree;
   double copy_ps;    ///< a byte copied by a schedule's copy step

@@ -11,7 +11,7 @@
 
 namespace hmc::sim {
 
-/// The command line is wrong.
+/// Invalid command line.
 struct UsageError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
@@ -22,8 +22,8 @@ struct SimOptions {
   std::vector<int> ranks;
   int per_node = 1;
   std::vector<std::string> algorithms;
-  schedule::CostParameters parameters;  ///< the model without its tree, for the library's choice
-  std::string origin;                   ///< of the parameters, as text
+  schedule::CostParameters parameters;  ///< the model without its fat tree, for algorithm selection
+  std::string origin;                   ///< the source of the parameters, as text
   collectives::Selector selector;       ///< with HMC_COLL and HMC_COLL_FILE, as in hmcinfo explain
   bool deterministic = false;           ///< HMC_DETERMINISTIC
   Model model;
@@ -32,7 +32,7 @@ struct SimOptions {
   bool json = false;
   bool measure = false;
 
-  // as written, until finish()
+  // unparsed text; finish() converts it
   std::string collective_word;
   std::vector<std::string> bytes_words, ranks_words;
   std::string algorithm_words = "all";
@@ -44,7 +44,7 @@ struct SimOptions {
 };
 
 void declare(CLI::App& app, SimOptions& options);
-/// Converts words to values. Throws UsageError for wrong words, Error for a file that can't be read.
+/// Parses the text fields. Throws UsageError for invalid text, Error for an unreadable file.
 void finish(SimOptions& options);
 
 /// "64", "4K", "1M": powers of 1024.

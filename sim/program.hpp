@@ -15,7 +15,7 @@ namespace hmc::sim {
 
 namespace schedule = hmc::collectives::schedule;
 
-/// Writes one rank's schedule into an empty one.
+/// Builds one rank's schedule in `out`, which is empty.
 using ScheduleSource = std::function<void(int rank, schedule::Schedule& out)>;
 
 /// More steps than the limit allows.
@@ -25,7 +25,7 @@ struct TooLarge : std::runtime_error {
 
 enum class ProgramOpKind : std::uint32_t { put, wait, flush_local, work };
 
-/// A step's properties on which time depends. Consecutive copies, reductions and folds are one `work`.
+/// The properties of a step that determine its time. Consecutive copies, reductions and folds are one `work`.
 struct ProgramOp {
   std::uint64_t value;  ///< bytes of a put, picoseconds of work
   std::uint32_t peer;
@@ -36,7 +36,7 @@ struct ProgramOp {
 };
 static_assert(sizeof(ProgramOp) == 16);
 
-/// The ranks [first, first + count).
+/// The steps of ranks [first, first + count).
 class Program {
  public:
   Program(int first, int count, const ScheduleSource& build, const Model& model, std::uint64_t max_ops);

@@ -1,4 +1,4 @@
-// RadixQueue: a priority queue for times that never decrease. Equal times leave in the order of insertion.
+// RadixQueue: a priority queue for times that never decrease. Items with equal times are FIFO.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace hmc::sim {
 
-/// Bucket b holds the items whose highest bit that differs from the last taken time is bit b-1. Taking an item
+/// Bucket b holds the items whose highest bit that differs from the last taken time is bit b-1. pop()
 /// sometimes redistributes one bucket. Each item moves at most 63 times, in practice a few times. `Item` has a member
 /// `at`, not negative. An item's time must not be earlier than the last one taken.
 template <typename Item> class RadixQueue {

@@ -126,7 +126,7 @@ class Replayer {
     result_.network_bytes += op.value;
     const MessageInFlight message{rank.now, op.value, me, op.peer, op.slot(), MessageStage::adapter};
     ++rank.pending;
-    // An adapter that serves one rank keeps the order of its program.
+    // An adapter that serves only one rank sends in program order.
     if (queue_.size() >= max_messages_) throw TooLarge("too many messages at one time");
     shared_ ? queue_.push(message) : advance(message);
   }
@@ -173,7 +173,7 @@ class Replayer {
     queue_.push(message);
   }
 
-  /// How long a message occupies a leaf's uplink. Mirrored: one node represents all nodes of its leaf.
+  /// The time for which a message occupies a leaf's uplink. Mirrored: one node represents all nodes of its leaf.
   Time uplink_time(std::uint64_t bytes) const {
     const double inputs = mirrored_ ? 1 : model_.tree.leaf_nodes;
     return model_.work(model_.network.per_byte_ps * model_.tree.oversubscription / inputs, bytes);

@@ -28,9 +28,9 @@ struct ReplayLimits {
 Prediction replay(const schedule::Shape& shape, const ScheduleSource& build, const Model& model,
                   const ReplayLimits& limits = {});
 
-/// For algorithms whose number of messages grows with the square of the team (rings, pairwise exchange), if all nodes
-/// do the same: replays the ranks of one node. A message to another node also stands for the one that the corresponding
-/// rank of another node sends. Throws std::runtime_error if nodes differ.
+/// Replays the ranks of one node, which represent all nodes. For algorithms whose number of messages grows with the
+/// square of the team size (rings, pairwise exchange). A message to another node also represents the message that
+/// this node receives from the corresponding rank. Throws std::runtime_error if nodes differ.
 Prediction replay_one_node(const schedule::Shape& shape, const ScheduleSource& build, const Model& model,
                            const ReplayLimits& limits = {});
 

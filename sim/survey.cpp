@@ -32,7 +32,7 @@ bool Surveyor::wanted(std::string_view name) const {
   return names_.empty() || std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
-/// As in the library: a call that needs more scratch than an area has is cut into sequential pieces.
+/// As in the library: a call that needs more scratch than one area is split into sequential pieces.
 SurveyRow Surveyor::ours(const Evaluation& candidate, const LibraryCall& question, const AreaLimits& room) {
   Call call = call_of(question, deterministic_);
   const std::uint64_t pieces = candidate.pieces;

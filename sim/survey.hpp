@@ -16,12 +16,12 @@ namespace hmc::sim {
 struct SurveyRow {
   std::string name;
   std::optional<Time> time;           ///< of the replay; pieces are replayed one after the other
-  std::optional<double> estimate_ns;  ///< the closed form by which the library chooses
+  std::optional<double> estimate_ns;  ///< the closed-form cost used by algorithm selection
   std::uint64_t pieces = 1;
   bool chosen = false;     ///< by the library: the lowest estimate
   bool estimated = false;  ///< from one node's ranks
   bool similar = false;    ///< another library's algorithm, replayed as a similar one of HMC
-  std::string remark;      ///< why there is no time, or which schedule was replayed
+  std::string remark;      ///< the reason for a missing time, or the replayed schedule
   std::uint64_t network_messages = 0;
   std::uint64_t network_bytes = 0;
 };
@@ -63,7 +63,7 @@ class Surveyor {
   std::map<Key, SurveyRow> known_;
 };
 
-/// The call of a question, on bytes; a reduction on 4-byte elements if the size is a multiple of 4.
+/// Converts a question to a call on bytes. Reductions use 4-byte elements if the size is a multiple of 4.
 schedule::Call call_of(const rules::LibraryCall& question, bool deterministic = false);
 
 // ---- output

@@ -3,7 +3,7 @@
 namespace hmc::verify {
 namespace {
 
-/// Counts: some zero, some equal, most different.
+/// The count of a pair of ranks: some are 0, some equal, most different.
 std::uint64_t varied(std::uint64_t a, std::uint64_t b, std::uint64_t largest) {
   const std::uint64_t mixed = (a * 7 + b * 13 + 3) % 11;
   return mixed == 0 ? 0 : mixed == 1 ? largest : (a * 5 + b * 3) % (largest + 1);

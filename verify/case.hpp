@@ -10,14 +10,15 @@ namespace hmc::verify {
 
 namespace schedule = collectives::schedule;
 
-/// Owns the counts that its calls refer to: neither copied nor moved.
+/// Owns the counts that its calls refer to, so it can't be copied or moved.
 class Case {
  public:
   Case(const schedule::Algorithm& algorithm, schedule::Shape shape, const schedule::Call& call);
   Case(const Case&) = delete;
   Case& operator=(const Case&) = delete;
 
-  /// Makes it a v-form whose blocks differ (some empty), with optional gaps between them. Call it before applies().
+  /// Changes the call to its v-form. Block sizes differ, and some are 0. `gaps`: gaps between blocks. Call it before
+  /// applies().
   void make_irregular(std::uint64_t largest, bool gaps);
 
   bool applies() const;

@@ -17,7 +17,7 @@ using schedule::StepBuffer;
 using schedule::StepKind;
 using Schedules = std::vector<Schedule>;
 
-/// A range of one of a rank's memories: 0 input, 1 output (both, if they overlap), 2 scratch.
+/// A range in a buffer of a rank: 0 input, 1 output (and input, if they overlap), 2 scratch.
 struct ByteRange {
   int memory = 0;
   std::uint64_t begin = 0, bytes = 0;
@@ -195,7 +195,7 @@ void Checker::follow_put(const Step& step) {
     const ByteRange source = range_of(me_, step.from_buffer, step.from, step.bytes);
     read(source, pieces);
     if (rank.pending_reads.size() >= rank.cleanup_at) remove_completed_reads();
-    // A separate input is never written, and matters only at the end.
+    // An input that doesn't overlap the output is never written. It is checked only at the end.
     (source.memory == 0 ? rank.pending_input_reads : rank.pending_reads)
         .push_back({source, rank.at, step.peer, message.wait_step, MatchedMessage::none});
     const ByteRange target{2, step.to, step.bytes};
@@ -226,8 +226,8 @@ void Checker::follow_flush() {
   remove_completed_reads();
 }
 
-/// Removes reads that are complete for this rank. Reads of scratch stay: other ranks write it too, and each must know
-/// of the read's end.
+/// Removes reads that are complete for this rank. Keeps reads of scratch: other ranks write scratch too, and each write
+/// must be ordered after the read.
 void Checker::remove_completed_reads() {
   RankState& rank = ranks_[me_];
   std::erase_if(rank.pending_reads, [&](const PendingRead& pending) {
@@ -338,12 +338,12 @@ void Checker::check_end(int number) {
       expected.write(overlap.input_at + content.begin, {content.piece});
   for (const Content& content : required_output_of(subject_, number, values_))
     expected.write(overlap.output_at + content.begin, {content.piece});
-  // RankState 0's result of exscan is undefined.
+  // The result of exscan on rank 0 is undefined.
   if (subject_.call_of(number).collective == schedule::Collective::exscan && number == 0) return;
   compare(rank.memories[1], expected);
 }
 
-/// Compares each run of the result with the promised contents.
+/// Compares each run of the result with the required contents.
 void Checker::compare(const Storage& result, const Storage& expected) const {
   ValueRuns have, want;
   result.read(0, expected.size(), have);
@@ -367,7 +367,7 @@ void Checker::compare(const Storage& result, const Storage& expected) const {
 void Checker::report_stuck() const {
   std::uint32_t rank = 0;
   while (ranks_[rank].at == schedules_[rank].steps.size()) ++rank;
-  // The awaited rank is stuck too. After as many hops as there are ranks, `rank` is on the cycle.
+  // The rank that is waited for waits too. After N hops in a team of N ranks, `rank` is on the cycle.
   const auto next = [&](std::uint32_t r) { return schedules_[r].steps[ranks_[r].at].peer; };
   for (std::size_t i = 0; i < ranks_.size(); ++i) rank = next(rank);
   std::string what = "waits forever: rank " + std::to_string(rank);

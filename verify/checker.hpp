@@ -17,18 +17,17 @@ struct Counterexample {
   std::string what;
 };
 
-/// Proves, or gives the first counterexample:
-/// - peers, slots and bytes of buffers that steps refer to exist; elements aren't cut;
+/// Proves the following properties, or returns the first counterexample:
+/// - all peers, slots and buffer ranges of the steps exist; every range has whole elements;
 /// - each slot is raised once and waited for once, by the ranks that the steps name;
 /// - no step waits forever;
-/// - no byte is read before it is written, or written while a rank may still read or write it: two accesses, one of
-/// them
-///   by a put, are ordered by program order, signals and flushes;
+/// - no byte is read before it is written, or written while a rank may still read or write it. If one of two accesses
+///   is by a put, program order, signals and flushes order them;
 /// - each output holds the required contributions and nothing else changed; contributions are combined in rank order
 ///   where the operation doesn't commute or the call is deterministic;
 /// - every element of a deterministic result comes from one fold of single contributions;
 /// - a rank that leaves a barrier knows that all others have entered it;
-/// - at its end every rank's puts have read their sources.
+/// - at its end each rank's puts are locally complete.
 /// `steps` counts the steps that were checked.
 std::optional<Counterexample> check(const Case& subject, const std::vector<schedule::Schedule>& schedules,
                                     std::size_t* steps = nullptr);

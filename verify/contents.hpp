@@ -8,7 +8,7 @@
 
 namespace hmc::verify {
 
-/// ValueRuns from offset `begin` of a buffer.
+/// A run of values that starts at offset `begin` of a buffer.
 struct Content {
   std::uint64_t begin = 0;
   ValueRun piece;

@@ -36,7 +36,7 @@ struct ResultRow {
   const schedule::Algorithm* algorithm = nullptr;
   std::size_t cases = 0, steps = 0, skipped = 0;
   int largest = 0;              ///< the largest team that was proved with data
-  std::vector<int> unproved{};  ///< team sizes of which every case with data was skipped
+  std::vector<int> unproved{};  ///< team sizes at which every case with data was skipped
   double seconds = 0;
   std::string wrong{};  ///< the smallest team's first counterexample
   int wrong_at = 0;
@@ -162,7 +162,7 @@ int report(const std::vector<ResultRow>& rows, double limit, double seconds) {
   return wrong == 0 && !rows.empty() ? 0 : 1;
 }
 
-/// 0 if every mistake was refuted or is harmless, and every kind and every algorithm had one.
+/// Returns 0 if every error was detected or is harmless, and each kind and each algorithm has a detected error.
 int report_mutants(const VerifyOptions& options) {
   const MutantReport report = test_mutants(options.only, options.seed, options.thin);
   fmt::print("{:<16} {:>8} {:>8} {:>9} {:>7}\n", "mistake", "made", "refuted", "harmless", "missed");

@@ -17,7 +17,7 @@ class MutantTester {
   void test_case(const Case& subject) {
     // Replay needs memory for each byte of data.
     if (subject.call_of(0).count > 10000) return;
-    // The first cases of each algorithm are always used, until one of its mistakes is refuted.
+    // The first cases of each algorithm are always used, until one of its errors is detected.
     if (refuted_any_ && random_() % thin_ != 0) return;
     const auto right = subject.build();
     if (const auto wrong = execute(subject, right)) report_.wrong_executions.push_back(subject.text() + ": " + *wrong);

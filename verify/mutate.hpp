@@ -1,4 +1,4 @@
-// Small mistakes that are planted in a team's schedules. The verifier must refute them.
+// Injects small errors in a team's schedules. The verifier must detect them.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ enum class Mistake {
 inline constexpr int mistake_count = 12;
 const char* name_of(Mistake mistake);
 
-/// Returns a description ("rank 2 step 3: ..."), or nothing if no step allows this mistake. `ordered`: contributions
+/// Returns a description ("rank 2 step 3: ..."), or nullopt if no step allows this error. `ordered`: contributions
 /// must be combined in rank order.
 std::optional<std::string> mutate(std::vector<collectives::schedule::Schedule>& schedules, Mistake mistake,
                                   std::uint64_t element_bytes, bool ordered, std::mt19937_64& random);

@@ -71,7 +71,7 @@ std::vector<CallVariant> variants_of(const Algorithm& algorithm, int size) {
     all.insert(all.end(), other.begin(), other.end());
     variants = std::move(all);
   }
-  // Many segments of many ranks are expensive and show nothing that fewer ranks do not.
+  // Many segments on many ranks are expensive and find no error that fewer ranks don't find.
   if (algorithm.tuned_by.segments)
     vary(variants, &CallVariant::segment_bytes,
          size <= 24 ? std::vector<std::uint64_t>{0, 16, 72} : std::vector<std::uint64_t>{0, 200});
@@ -90,7 +90,7 @@ std::vector<std::uint64_t> counts_for(Collective collective, int size) {
     counts.insert(counts.end(), {13, 37});
   else
     counts.insert(counts.end(), {97, 5 * n + 3});
-  // Beyond 32 bits: bytes cost nothing here.
+  // Counts beyond 32 bits. The cost of a check doesn't depend on the number of bytes.
   if (size <= 9) counts.push_back(2 * huge + 7);
   return counts;
 }
@@ -124,7 +124,7 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
   const std::vector<CallVariant> variants = variants_of(algorithm, size);
   const int all_up_to = effort == Effort::full ? 20 : 6;
   const std::size_t some = size > 64 ? 1 : effort == Effort::full ? 6 : 2;
-  // A prime, so that a some are spread over all cases.
+  // A prime stride spreads the chosen variants over all cases.
   constexpr std::size_t stride = 7919;
   std::size_t turn = static_cast<std::size_t>(size) * 5;
   for (const std::uint64_t count : counts_for(algorithm.collective, size)) {
@@ -135,7 +135,7 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
       if (chosen.form != CountForm::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
       const std::uint32_t element_bytes = turn % 3 == 0 ? 4 : turn % 3 == 1 ? 1 : 12;
       Call call = call_of(algorithm.collective, chosen, count, element_bytes);
-      // A some segments show as much as many.
+      // A few segments find the same errors as many segments.
       if (count > huge) call.segment_bytes = count / 2;
       Case subject(algorithm, Shape{size, chosen.per_node}, call);
       if (chosen.form != CountForm::uniform) subject.make_irregular(count, chosen.form == CountForm::gaps);

@@ -30,7 +30,7 @@ SampleByte combine(SampleByte left, SampleByte right, bool ordered) {
 }
 SampleByte scaled(SampleByte cell) { return {cell.hash * 0xda942042e4dd58b5U + 1, cell.power}; }
 
-/// A put in flight: its source is unread, then read; then its target is half written, then written.
+/// A put in flight. States: source unread, source read, half of the target written, target written.
 struct PutInFlight {
   std::uint32_t from = 0;
   Step step;
@@ -57,7 +57,7 @@ class Replay {
 
   std::optional<std::string> run() {
     prepare();
-    // The share of network events: small, as many as steps of ranks, nearly all.
+    // The share of network events in percent: 5 (late), 50, or 95 (early).
     const unsigned network = static_cast<unsigned>(random_() % 3) * 45 + 5;
     for (;;) {
       const bool prefers_network = random_() % 100 < network;
@@ -128,7 +128,7 @@ class Replay {
     return false;
   }
 
-  /// The rank's schedule has ended: its caller may reuse the buffers, and a barrier is over.
+  /// The rank's schedule has ended. The caller may reuse its buffers; a barrier is complete.
   void check_end(std::size_t r) {
     for (const PutInFlight& put : puts_)
       if (put.from == r && put.state == PutInFlight::issued && put.step.bytes > 0)

@@ -8,7 +8,7 @@
 
 namespace hmc::verify {
 
-/// `bytes` bytes of a value, from `position` of it.
+/// `bytes` bytes of a value, starting at its byte `position`.
 struct ValueRun {
   std::uint64_t bytes = 0;
   std::uint64_t position = 0;
@@ -16,7 +16,7 @@ struct ValueRun {
 };
 using ValueRuns = std::vector<ValueRun>;
 
-/// The accesses that a remote writer must know of before it may write here.
+/// The accesses that must happen before a remote write to these bytes.
 struct LastAccess {
   std::uint32_t locally = 0;  ///< the owner's steps up to the last that read or wrote it
   std::uint32_t arrives = 0;  ///< the owner's steps up to the wait for the last message into it

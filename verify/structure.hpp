@@ -1,4 +1,4 @@
-// Checks without following the steps: the sender and the receiver of each slot, and bounds.
+// Checks that don't follow the execution: the sender and the receiver of each slot, and bounds.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace hmc::verify {
 
-/// The steps known to be over: for each rank, the number of its first steps.
+/// Vector clock: for each rank, the number of its completed steps that are known.
 using VectorClock = std::vector<std::uint32_t>;
 
 /// One message, indexed by its slot at its receiver.
@@ -23,7 +23,7 @@ struct MatchedMessage {
 /// messages[receiver][slot]
 using MatchedMessages = std::vector<std::vector<MatchedMessage>>;
 
-/// BufferSizes of one rank's buffers, by schedule::StepBuffer.
+/// The sizes of one rank's buffers, indexed by schedule::StepBuffer.
 struct BufferSizes {
   std::uint64_t bytes[3];
 };

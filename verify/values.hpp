@@ -1,4 +1,4 @@
-// The symbolic value of a byte: the ranks whose contributions it has, and their order.
+// The symbolic value of a byte: the ranks that contribute to it, and their order.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace hmc::verify {
 using Value = std::uint32_t;
 inline constexpr Value undefined = 0;   ///< not written
 inline constexpr Value callers = 1;     ///< the caller's previous contents
-inline constexpr Value wrong = 2;       ///< a contribution twice, or an average of averages
+inline constexpr Value wrong = 2;       ///< contains a contribution twice, or is an average of averages
 inline constexpr Value all_blocks = 3;  ///< the concatenated blocks of all ranks; the position identifies the block
 
 /// Numbers each distinct value once. A value is a list of runs of ranks: in the order of combination if order matters,

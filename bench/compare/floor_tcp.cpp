@@ -41,7 +41,7 @@ class FloorTcp {
   std::byte* result() { return result_.data(); }
   std::byte* target() { return target_.data(); }
 
-  // The target answers from within its barrier, where it waits meanwhile.
+  // The target waits in its barrier and answers from there.
   void put(int, std::size_t bytes) {
     send_header(Header::put, bytes);
     exchange(source_.data(), bytes, nullptr, 0);

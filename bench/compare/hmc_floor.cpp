@@ -50,7 +50,7 @@ struct Row {
   Loop before = {};  ///< untimed, before each timed call (then a round times single calls)
 };
 
-/// The shared memory of the bare loops, made before the ranks are forked.
+/// The shared memory of the bare loops. It is created before fork().
 struct Boards {
   explicit Boards(const Options& options) {
     small_setup.ranks = options.ranks;
@@ -265,7 +265,7 @@ class Table {
     std::memcpy(&value, floor_.source(), sizeof value);
     return value;
   }
-  /// The slowest rank's time; the same on all.
+  /// The time of the slowest rank. All ranks get the same value.
   double slowest(double mine) {
     std::memcpy(floor_.source(), &mine, sizeof mine);
     floor_.allgather(sizeof mine);

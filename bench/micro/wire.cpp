@@ -34,7 +34,7 @@ class Wire {
     message.width = 8;
     return message;
   }
-  /// As data arrives from a link: the header is copied before it is checked.
+  /// Same as receipt from a link: the header is copied before it is checked.
   void read(const Message& sent, std::size_t bytes) {
     Message message;
     std::memcpy(&message, &sent, sizeof message);
@@ -105,7 +105,7 @@ void atomic_read(benchmark::State& state) {
 }
 BENCHMARK(atomic_read);
 
-/// A message without the secret is dropped: the cost of a stranger's message.
+/// The cost of dropping a message without the job's secret.
 void stranger_refuse(benchmark::State& state) {
   Wire wire;
   Message message = wire.write(MessageKind::put);

@@ -18,7 +18,7 @@ constexpr int root = 0;
 
 enum class Kind { broadcast, gather, scatter, allgather, alltoall, reduce, allreduce, reduce_scatter, scan, exscan };
 
-/// The arguments of a call at one size.
+/// The arguments of a call for one message size.
 struct Call {
   hmc::Team& team;
   std::byte* in;

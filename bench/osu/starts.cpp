@@ -7,13 +7,13 @@
 namespace bench {
 namespace {
 
-// Joins a job and leaves it: `time hmcrun -np 64 hmc_hello` is the cost of a start.
+// Initializes and finalizes: `time hmcrun -np 64 hmc_hello` measures the start of a job.
 void hello(Session& session) {
   print_facts(session);
   session.report.line(fmt::format("This is a test with {} processes", session.ranks()));
 }
 
-// The time of Runtime::init, from each rank's own call to its return.
+// The duration of Runtime::init on each rank.
 void init(Session& session) {
   const double min = min_over_ranks(session.team, session.init_us);
   const double max = max_over_ranks(session.team, session.init_us);

@@ -29,7 +29,7 @@ constexpr Kind kind_of(Collective collective) noexcept {
   return Kind::none;
 }
 
-// Each allreduce makes these checks: they are inline, and their errors aren't.
+// Every allreduce runs these checks. So the checks are inline, and the functions that throw aren't.
 
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_null(const char* operation, std::size_t bytes) {
   throw Error(Code::invalid_argument, operation, fmt::format("a buffer of {} bytes is null", bytes));
@@ -39,7 +39,7 @@ constexpr Kind kind_of(Collective collective) noexcept {
     refuse_null(operation, bytes);
 }
 
-/// One comparison per side, of the distance between the begins, modulo 2^64.
+/// Compares the distance between the two start addresses modulo 2^64, once per direction.
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
   const auto from = reinterpret_cast<std::uintptr_t>(a), to = reinterpret_cast<std::uintptr_t>(b);
   return (to - from < a_bytes && b_bytes > 0) || (from - to < b_bytes && a_bytes > 0);
@@ -339,7 +339,7 @@ unsigned op_number(const Reduction& how) noexcept {
   return how.is_function ? Signature::user_op : static_cast<unsigned>(how.op);
 }
 
-/// Inline for allreduce: its latency counts. All branches on the collective are constant there.
+/// Inline for the latency of allreduce: there all branches on the collective are constant.
 [[gnu::always_inline]] inline CollectiveArgs reduction(const rma::TeamCore& team, Collective collective,
                                                        const char* operation, const void* in, void* out,
                                                        std::size_t count, DType type, const Reduction& how, int root) {

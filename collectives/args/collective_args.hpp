@@ -1,5 +1,5 @@
-// CollectiveArgs: the arguments of one collective call, checked and resolved. The three drivers (blocking,
-// non-blocking, persistent) and all engines take them.
+// CollectiveArgs: the checked arguments of one collective call. The input of the three drivers (blocking, non-blocking,
+// persistent) and of both engines.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ struct CollectiveArgs {
   void* output = nullptr;
   Signature signature;
   const char* operation = "";
-  int compares_as = -1;  ///< this rank, in an alltoallv that compares all counts before data moves; else -1
+  int compares_as = -1;  ///< this rank in an alltoallv that compares all counts before data moves; -1 in other calls
   Reducer reducer;
 
-  /// Of a vector, or of one rank's block.
+  /// Bytes of a vector, or of one rank's block.
   std::uint64_t bytes() const noexcept { return call.count * call.element_bytes; }
 };
 
@@ -53,10 +53,10 @@ CollectiveArgs scatterv_args(const rma::TeamCore& team, const void* in, void* ou
                              std::size_t element);
 CollectiveArgs allgatherv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& blocks,
                                std::size_t element);
-/// The ranks agree on `largest` and compare the counts afterwards.
+/// The ranks determine the largest count and compare the counts during the call.
 CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& sent,
                               const Layout& received, std::size_t element);
-/// The callers agree on `largest`. The call compares the counts itself.
+/// All ranks pass the same `largest`. The call compares the counts.
 CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& sent,
                               const Layout& received, std::size_t largest, std::size_t element);
 

@@ -1,4 +1,4 @@
-// Checks that the counts of an alltoallv match: for every pair, rank r sends to rank s as much as s expects from r.
+// Checks that the counts of an alltoallv match: for every pair, rank r sends to rank s as many elements as s expects.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace hmc::collectives {
 
-/// A summary of one rank's counts; combined over all ranks, the information that all need before data moves. Has the
-/// size of one Located<int64_t>, so a small allreduce carries it. alltoallv needs that allreduce anyway.
+/// A summary of one rank's counts. An allreduce combines the summaries of all ranks before data moves. Has the size of
+/// one Located<int64_t>. alltoallv needs this allreduce anyway, for `largest`.
 struct CountsOf {
-  std::uint64_t largest = 0;  ///< of any pair: the pieces' lengths depend on it
+  std::uint64_t largest = 0;  ///< largest count of any pair; determines the length of the pieces
   /// The sum of a hash of (from, to, count) over the pairs that this rank sends to, minus the same sum over the pairs
   /// that it receives from. Over all ranks each pair is added once and subtracted once. So the sum is 0 if the counts
   /// match; if they don't, it is 0 with probability 2^-64.
@@ -27,8 +27,8 @@ CountsOf counts_of(int rank, std::span<const std::size_t> sent, std::span<const 
 /// ReduceFunction for CountsOf; commutative.
 void combine_counts(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
-/// Mismatched pairs: the number of receivers that have one, and the first pair of each of the lowest receivers. The
-/// size doesn't depend on the number of ranks, so it fits any team's scratch. Plain data.
+/// Mismatched pairs: the number of receivers with a mismatched pair, and the first such pair of each of the lowest
+/// receivers. The size is constant, so it fits any team's scratch. Plain data.
 struct CountMismatch {
   static constexpr std::size_t told = 4;
   struct Pair {
@@ -40,7 +40,7 @@ struct CountMismatch {
 /// This rank's first mismatched pair. `told`: the counts that each rank sends to this rank.
 CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> told,
                                    std::span<const std::size_t> received) noexcept;
-/// All ranks' pairs, from each rank's.
+/// Merges the mismatched pairs of all ranks.
 CountMismatch merged(std::span<const CountMismatch> of_each) noexcept;
 /// ReduceFunction for CountMismatch; commutative.
 void combine_uneven(void* accumulated, const void* next, std::size_t count, DType type, void* context);

@@ -1,4 +1,4 @@
-// Reducer: the operation of a reduction, resolved once: a kernel of this machine or a user function.
+// Reducer: the operation of a reduction: a kernel for this processor or a user function. Looked up once per call.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Reducer {
 };
 
 /// outs[j][i] = ins[0][i] op ins[1][i] op ... for i < count. An output may be one of the inputs. `scratch` holds the
-/// user function's accumulator, so that the steady state doesn't allocate memory.
+/// user function's accumulator. It keeps its capacity, so that later calls allocate no memory.
 void reduce(const Reducer& reducer, void* const* outs, int out_count, const void* const* ins, int in_count,
             std::size_t count, std::vector<std::byte>& scratch) noexcept;
 

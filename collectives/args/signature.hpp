@@ -1,4 +1,4 @@
-// Signature: a call in 64 bits, small enough for an arrival line.
+// Signature: encodes a call in 64 bits.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,9 @@ constexpr base::Activity activity_of(Kind kind) noexcept {
 }
 
 /// Fields from the most significant bit: kind 5 | type 5 | op 5 | irregular 1 | non-blocking 1 | deterministic 1 |
-/// ordered 1 | root 13 | count 32. They cover all that selects an algorithm or a piece's length. Bits of a count above
-/// 32 and of a root above 13 are folded in; the counts of a v-form are hashed (alltoallv: see there). So equal words
-/// mean equal calls, except with probability 2^-32.
+/// ordered 1 | root 13 | count 32. They include all parameters that select an algorithm or the length of a piece. A
+/// count above 32 bits and a root above 13 bits are folded. The counts of a v-form are hashed (for alltoallv see
+/// below). So equal words mean equal calls, except with probability 2^-32.
 class Signature {
  public:
   static constexpr unsigned user_op = 31;
@@ -63,22 +63,23 @@ class Signature {
                      static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
                      folded);
   }
-  /// Every rank of an alltoallv has its own counts. Common to all ranks are the size of an element and, if callers pass
-  /// it, the largest count. An element's bits above 23 are folded into the count like a root's bits above 13.
+  /// In alltoallv the counts differ between ranks. Only the element size and, if the callers pass it, the largest count
+  /// are equal on all ranks. Bits of the element size above 23 are folded into the count like bits of a root above 13.
   static constexpr Signature alltoallv(std::uint32_t element, std::uint64_t largest = 0) {
     const std::uint32_t root = (element & root_mask) | element >> 23 << 13;
     return make(Kind::alltoall, largest, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U),
                 element >> 18 & 31U)
         .irregular();
   }
-  /// A step in which ranks create or close an object. `form`: the kind of collective in this step. `count`: the length
-  /// of the data or, in a barrier, the window that the ranks close.
+  /// A step in the creation or close of an object. `form`: the collective of this step. `count`: the length of the
+  /// data; in a barrier, the id of the window that is closed.
   static constexpr Signature make(base::SetupCall what, std::uint64_t count, int form = 0) {
     return make(Kind::setup, count, form, DType::u8, static_cast<unsigned>(what));
   }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
   constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }
-  /// Options of a reduction: bits independent of layout; combined in rank order.
+  /// Options of a reduction. `deterministic`: the result is bit-identical for every layout. Not `commutative`:
+  /// contributions are combined in rank order.
   constexpr Signature reducing(bool deterministic, bool commutative) const {
     return Signature(word_ | (deterministic ? deterministic_bit : 0) | (commutative ? 0 : ordered_bit));
   }

@@ -1,17 +1,21 @@
-// Calls on streams that the background thread runs in host memory: devices of any vendor, several nodes.
+// Calls on streams that the progress thread runs in host memory. Supports devices of any vendor and several nodes.
 //
-// A piece of an allreduce in the stream: copy the input to a slot of host memory; an event, which the thread polls; a
-// gate; copy the slot to the output. In the thread: when the stream has reached the event, run an allreduce by
-// schedules from the slot into the slot; then open the gate.
+// One piece of an allreduce. In the stream:
+// - copy the input to a slot of host memory;
+// - record an event, which the progress thread polls;
+// - block at a gate;
+// - copy the slot to the output.
+// In the progress thread: when the stream has reached the event, run an in-place allreduce on the slot by schedules;
+// then open the gate.
 //
 // The next piece's input is enqueued before this piece's gate, into the other slot, so that copies and messages
 // overlap. A slot's next input is ordered after its last output, by the same stream or by an event in the previous
 // stream.
 //
-// The thread polls the event, because a host function in the stream could deadlock: a driver may run those on one
-// thread, and a gate that is such a function would block the function that opens it.
+// The progress thread polls the event, because host functions in the stream could deadlock. A driver may run all host
+// functions on one thread. Then a gate that is a host function blocks the function that should open it.
 //
-// The calls use the schedules of a private duplicate of the team, so their order is that of the calls on streams.
+// The calls use the schedules of a private duplicate of the team, so that other collectives don't change their order.
 #include <algorithm>
 #include <array>
 #include <mutex>
@@ -33,7 +37,7 @@ using schedule::Collective;
 
 const char* const failed_before = "an earlier call on streams has failed on a rank";
 
-/// Host memory from a provider, returned to it on destruction.
+/// Host memory from a memory provider. Owner: the destructor returns it to the provider.
 class Slot {
  public:
   static constexpr std::size_t bytes = std::size_t{2} << 20;
@@ -50,7 +54,7 @@ class Slot {
     if (provider_ != nullptr) provider_->give_back(std::move(block_));
   }
   std::byte* data() const noexcept { return block_.data; }
-  /// Empty if streams copy to and from the block in stream order, and not at the time of the call.
+  /// Empty if copies between the block and a device execute in stream order. Otherwise the reason.
   const std::string& why_not_in_order() const noexcept { return block_.why_pageable; }
 
  private:
@@ -115,7 +119,7 @@ class ByHost final : public CallsOnStreams, public rma::OpenStreams {
   bool is_recorded_ = false;  // last_ is recorded
   bool is_lost_ = false;      // unknown if a stream still uses the slots
   bool open_ = true;
-  bool told_ = false;  // the caller has got an error: no call is made any more
+  bool told_ = false;  // the caller has received an error, so it makes no further calls
 };
 
 ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) : team_(team.core) {
@@ -246,7 +250,8 @@ Status ByHost::take_in(Piece& piece, memory::Stream& stream) const {
   return piece.point->record(stream);
 }
 
-/// Starts the collective last. If an earlier step fails, nothing is started; and a gate opens when it is destroyed.
+/// Starts the collective as the last step. If an earlier step fails, nothing starts, and the gate's destructor opens
+/// it.
 Status ByHost::go_through(Piece& piece, memory::Stream& stream) {
   std::unique_ptr<memory::Gate> gate;
   if (const Status status = stream.stop(gate); !status.ok()) return status;
@@ -261,7 +266,7 @@ Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream
       memory::transfer_between(out, memory::known_owner_of(out), in, memory::known_owner_of(in), bytes), stream);
 }
 
-/// Throws for a failure of an earlier call: another rank's, or one that the background thread detected.
+/// Throws the error of an earlier call that failed on another rank or in the progress thread.
 void ByHost::tell(const Status& status, const char* operation) {
   told_ = true;
   if (status.code == Code::mismatch || status.code == Code::peer_failed || status.code == Code::aborted)
@@ -272,7 +277,7 @@ void ByHost::tell(const Status& status, const char* operation) {
 
 // ---- the end
 
-/// Starts a barrier with the signature of the close. Ranks that wait for a call of this rank compare it with theirs,
+/// Starts a barrier with the signature of close(). Ranks that wait for another call of this rank compare the signatures
 /// and detect the mismatch.
 Status ByHost::announce_end() noexcept {
   if (end_ != 0) return {};
@@ -282,7 +287,7 @@ Status ByHost::announce_end() noexcept {
   return schedules().start(args, end_);
 }
 
-/// Waits until this rank's streams are drained and, with `on_all_ranks`, all ranks have announced the end.
+/// Waits until this rank's streams are drained. With `on_all_ranks`, also waits until all ranks have announced the end.
 Status ByHost::until_over(bool on_all_ranks) noexcept {
   Status status = announce_end();
   if (!status.ok()) {
@@ -319,7 +324,7 @@ void ByHost::close() {
   const Status status = over.ok() ? over : outcome();
   // Messages of the private team must arrive before a rank destroys it.
   if (!status.ok()) (void)rma::flush_wires(fabric);
-  // All ranks succeed or fail together, because all or none continue with closing. They fail if any rank hasn't yet
+  // All ranks must get the same result, because all or none continue to close. They fail if any rank hasn't yet
   // reported the failure to its caller.
   base::ByteWriter mine;
   mine.number<std::uint64_t>(status.ok() || told_ ? 1 : 0);

@@ -1,11 +1,11 @@
-// Calls on streams within a node: the streams wait for each other's words, without the host.
+// Calls on streams within a node: the streams wait for memory words that other ranks' streams write, without the host.
 //
 // A piece of an allreduce: copy the input to this rank's staging; the streams synchronize; this rank's device reduces
 // its slice of all stagings into all stagings; the streams synchronize again; copy the staging to the output.
 //
-// Between the two synchronizations only rank i's kernel accesses slice i of any staging; outside of them only the
-// owner's copies do. The next piece's copy comes after the second synchronization, at which all kernels have finished
-// with this rank's staging.
+// Between the two synchronizations only rank i's kernel accesses slice i of any staging. At other times only the
+// owner's copies access a staging. The copy of the next piece follows the second synchronization, so all kernels have
+// finished their access to this rank's staging.
 #include <algorithm>
 
 #include "collectives/device/make.hpp"

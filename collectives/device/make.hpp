@@ -1,4 +1,4 @@
-// The implementations of CallsOnStreams.
+// Factories of the implementations of CallsOnStreams.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace hmc::collectives {
 
-// Collective; `buffer` lies on the device of the streams. Throw Error{unsupported} on every rank if any rank can't.
+// Collective. `buffer` must be in memory of the streams' device. Throw Error{unsupported} on every rank if a rank
+// doesn't support the implementation.
 std::unique_ptr<CallsOnStreams> make_by_words(const OpenTeam& team, const char* operation, const void* buffer);
 std::unique_ptr<CallsOnStreams> make_by_host(const OpenTeam& team, const char* operation, const void* buffer);
 

@@ -1,5 +1,5 @@
-// Collectives in the order of device streams: the streams synchronize with each other if they can; else the background
-// thread runs the calls.
+// Collectives in the order of device streams. If the devices support it, the streams synchronize with each other.
+// Otherwise the progress thread runs the calls.
 #include <hmc/team.hpp>
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ CallsOnStreams& calls_of(const OpenTeam& team, const char* operation, const void
 
 void Team::allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) {
   const OpenTeam team(core_, "allreduce_on");
-  // Checks what is invalid on this rank alone, before anything that all ranks must join.
+  // Check this rank's arguments before the first collective step.
   const collectives::CollectiveArgs args = collectives::allreduce_args(team.core, in, out, count, type, Reduction(op));
   const void* const on_device = rma::need_host_copies(in, in) ? in : out;
   calls_of(team, "allreduce_on", on_device).allreduce(stream, args);

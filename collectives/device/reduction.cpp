@@ -51,8 +51,8 @@ DeviceReduction::DeviceReduction(DirectTeam& team, const CollectiveArgs& args)
   if (out_bytes > 0) {
     out_ = around(args.output, out_bytes);
     if (out_ == nullptr) return;
-    // One device's kernel reads the inputs and writes the outputs. A window can only be reached by the device of the
-    // rank's own part.
+    // The same device must read the inputs and write the outputs. Only the device of this rank's own part can access a
+    // window.
     const rma::KernelReach& to = out_->devices().kernel_reach();
     if (!to.why_not().empty() || from.device() != to.device() || &from.kernels() != &to.kernels()) return;
     mine_.out = place(*out_, args.output);
@@ -83,7 +83,7 @@ Status DeviceReduction::meet(bool& agreed) noexcept {
   return {};
 }
 
-/// The address as this rank's kernels use it. A window over the world is indexed by world rank.
+/// Returns the address for this rank's kernels. A window over the world is indexed by world rank.
 std::byte* DeviceReduction::at(rma::WindowCore& core, int rank, std::uint64_t offset) const {
   return core.devices().kernel_reach().part(core.team_id() == 0 ? team_.world(rank) : rank) + offset;
 }

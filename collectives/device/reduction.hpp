@@ -1,4 +1,4 @@
-// DeviceReduction: a reduction that the devices of all ranks of a node carry out, in windows over device memory.
+// DeviceReduction: a reduction by the devices of all ranks of a node, in windows over device memory.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +10,30 @@
 
 namespace hmc::collectives {
 
-/// Each rank's device runs one kernel over its peers' mapped memory, or none. The hosts wait for each other by arrivals
-/// and one phase, as in any direct collective. So no device spins for another process that may share the device.
+/// Each rank's device runs at most one kernel, which accesses the peers' mapped memory. The hosts synchronize by
+/// arrivals and one phase, as in any collective by load and store. So no kernel waits for another process, which may
+/// share the device.
 ///
-/// Why this is safe: kernels are launched after all ranks have arrived, and a rank returns after all have published
-/// `reduced`. Between the two only kernels access the buffers, and no kernel overwrites what another reads:
-///  - allreduce, and reduce if the root's output lies in the inputs' window: each device reduces its own slice. Only
-///  one
-///    kernel accesses element i of any buffer, and it reads all inputs first. So these may be in place.
-///  - else each device computes its own rank's output, which doesn't overlap its rank's input, hence no input.
+/// Why this is safe: kernels start after all ranks have arrived, and a rank returns after all have published `reduced`.
+/// Between these points only kernels access the buffers. No kernel overwrites data that another kernel reads:
+/// - allreduce, and reduce if the root's output is in the inputs' window: each device reduces its own slice. Only one
+///   kernel accesses element i of any buffer, and it reads all inputs first. So these calls may be in place.
+/// - other reductions: each device computes its own rank's output, which overlaps no input.
 ///
-/// Use: can(), meet(), then run() if all agreed. Else all ranks fall back to their hosts: node_engine::run_arrived().
-/// One object per call; the windows and the arguments outlive it.
+/// Use: can(), then meet(), then run() if `agreed`. Otherwise all ranks fall back to the hosts:
+/// node_engine::run_arrived(). One object per call. The windows and the arguments must outlive it.
 class DeviceReduction {
  public:
   /// `args`: a call that the node engine can run.
   DeviceReduction(DirectTeam& team, const CollectiveArgs& args);
 
-  /// True if the call is a large reduction, this rank's buffers lie in windows over device memory, and its device runs
-  /// kernels that reach all parts of them. A local answer: ranks may differ.
+  /// True if this rank can use its device. Ranks may get different results. Conditions:
+  /// - the call is a large reduction;
+  /// - this rank's buffers are in windows over device memory;
+  /// - kernels of this rank's device can access all parts of these windows.
   bool can() const noexcept { return mine_.in.device_window != 0; }
-  /// Requires can(). Begins the call and waits for all ranks. `agreed`: all ranks' devices can; no data has moved yet.
-  /// All ranks that can get the same; the others see it in the announcements.
+  /// Requires can(). Begins the call and waits for all ranks. Sets `agreed` if every rank can use its device. No data
+  /// has moved yet. All ranks with can() get the same `agreed`; the others see the fallback in the announcements.
   base::Status meet(bool& agreed) noexcept;
   /// Requires that all ranks agreed.
   base::Status run() noexcept;

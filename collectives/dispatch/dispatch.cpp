@@ -46,7 +46,7 @@ Copies make_copies(const OpenTeam& team, const CollectiveArgs& args, const char*
   }
 }
 
-/// Other ranks may be in the call already: they get this rank's failure too.
+/// Runs `work`. If it throws, fails the team, because other ranks may already be in the call.
 template <typename Work> void or_fail_all(const OpenTeam& team, Work&& work) {
   try {
     work();
@@ -77,8 +77,8 @@ template <typename Run> void run_staged(const OpenTeam& team, const CollectiveAr
   rma::require(team.core.fabric(), copies->finish(), {args.operation});
 }
 
-/// The fallback from devices to hosts is here only. A rank whose device can't run the call stages its buffers at once.
-/// A rank whose device could, but not with those of its peers, has arrived by then, and continues the same call.
+/// The only place of the fallback from devices to hosts. A rank whose device can't run the call stages its buffers at
+/// once. A rank whose device can run it, but a peer's can't, has already arrived and continues the same call.
 [[gnu::cold, gnu::noinline]] void run_with_device_buffers(const OpenTeam& team, const CollectiveArgs& args) {
   DirectTeam* const node = node_for(team, args);
   if (node == nullptr)
@@ -95,7 +95,7 @@ template <typename Run> void run_staged(const OpenTeam& team, const CollectiveAr
              [&](const CollectiveArgs& staged) { require(team, node_engine::run_arrived(*node, staged), staged); });
 }
 
-/// Combines the summaries of all ranks' counts, as a part of the alltoallv.
+/// Allreduces the summaries of all ranks' counts, as a part of the alltoallv.
 void agree(const OpenTeam& team, const CollectiveArgs& args, CountsOf& counts) {
   const Reduction how(combine_counts, nullptr, true);
   CollectiveArgs call = allreduce_args(team.core, &counts, &counts, 1, DType::located_i64, how);
@@ -108,7 +108,7 @@ void agree(const OpenTeam& team, const CollectiveArgs& args, CountsOf& counts) {
 /// If the counts match (all.balance is 0), moves the data.
 void compare_and_move(const OpenTeam& team, const CollectiveArgs& args, CountsOf& all) {
   DirectTeam* node = team.state.direct_at_any_size(Collective::alltoall);
-  if (node == nullptr) {  // a setting depends on the largest count, which this rank alone doesn't have
+  if (node == nullptr) {  // a setting depends on the largest count of all ranks, which isn't known yet
     all = counts_of(team.rank(), args.call.counts, args.call.receive_counts);
     agree(team, args, all);
     if (all.balance != 0) return;
@@ -121,13 +121,13 @@ void compare_and_move(const OpenTeam& team, const CollectiveArgs& args, CountsOf
     if (compared.is_done) return team.state.count_direct(Collective::alltoall);
     if (all.balance != 0) return;
   }
-  CollectiveArgs agreed = args;  // schedules are cut by the largest count of any pair
+  CollectiveArgs agreed = args;  // the largest count of any pair determines the pieces
   agreed.call.largest = all.largest;
   run_on_network(team, agreed);
 }
 
-/// After a mismatch, before any data has moved: each rank compares its own pairs, and all ranks gather the results. The
-/// error names the pairs and both counts.
+/// Called after a mismatch, before any data has moved. Each rank compares its own pairs, and an allgather collects the
+/// results. The error names the pairs and both counts.
 [[noreturn]] void throw_count_mismatch(const OpenTeam& team, const CollectiveArgs& args) {
   const auto size = static_cast<std::size_t>(team.size());
   std::vector<std::size_t> told(size);
@@ -207,7 +207,7 @@ Request start_prepared(const OpenTeam& team, Operation& operation, const char* n
     if (!status.ok()) throw_failure(team.core, schedules, status, name, operation.args().bytes());
   };
   if (operation.copies != nullptr) [[unlikely]] {
-    // The progress thread may end the last run at any moment. The input is copied only after that.
+    // The progress thread may still complete the last run. Copy the input only after that.
     require(schedules.may_start(operation));
     take(team, *operation.copies, name);
   }

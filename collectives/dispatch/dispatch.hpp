@@ -1,4 +1,4 @@
-// The three drivers of a collective: blocking, non-blocking and persistent. They take one CollectiveArgs.
+// The three drivers of a collective: blocking, non-blocking and persistent.
 #pragma once
 
 #include <hmc/request.hpp>
@@ -16,18 +16,18 @@ namespace hmc::collectives {
 // Reductions of the node engine run on the devices if all ranks can use theirs. Other device buffers are staged through
 // host memory.
 
-/// The choice of the engine: the node's, or null for the network's.
+/// Chooses the engine. Returns the node engine's team, or null for the network engine.
 inline DirectTeam* node_for(const OpenTeam& team, const CollectiveArgs& args) noexcept {
   const std::uint64_t extent = args.call.irregular() ? extent_of(args.call) : args.call.count;
   DirectTeam* const node = team.state.direct(args.call.collective, extent * args.call.element_bytes);
   return node != nullptr && node_engine::can(*node, args) ? node : nullptr;
 }
 void run_on_network(const OpenTeam& team, const CollectiveArgs& args);
-/// Blocking, for a failure outside of the network engine: reports it to all ranks, which may be in a schedule, and
-/// throws.
+/// Reports a failure outside of the network engine to all ranks, which may be in a schedule, and throws. Blocking.
 [[noreturn]] void refuse(const OpenTeam& team, const base::Status& status, const char* operation, std::size_t bytes);
 
-/// Blocking, with buffers that the host can access. Inline: in a barrier all choices but the first are constant.
+/// Blocking. Requires buffers that the host can access. Inline: in a barrier all branches except the first are
+/// constant.
 [[gnu::always_inline]] inline void run_on_host(const OpenTeam& team, const CollectiveArgs& args) {
   DirectTeam* const node = node_for(team, args);
   if (node == nullptr) [[unlikely]]
@@ -41,7 +41,7 @@ void run(const OpenTeam& team, const CollectiveArgs& args);
 /// Blocking alltoallv: compares the counts of all pairs before data moves. Throws Error{mismatch} on every rank if they
 /// don't match; the team stays usable.
 void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args);
-/// Non-blocking. `name`: of the user's call.
+/// Non-blocking. `name`: the name of the user's call, for errors.
 Request start(const OpenTeam& team, const CollectiveArgs& args, const char* name);
 
 /// Persistent: prepares the operation of a Plan.

@@ -1,4 +1,4 @@
-// The public Team: each call checks its arguments, describes itself by CollectiveArgs, and passes them to a driver.
+// The public Team: each call checks its arguments, stores them in a CollectiveArgs, and passes that to a driver.
 #include <hmc/team.hpp>
 
 #include <fmt/format.h>
@@ -87,7 +87,7 @@ void Team::barrier() {
   const OpenTeam team(core_, "barrier");
   if (const base::Status status = rma::flush_wires(core_->fabric(), base::Activity::barrier); !status.ok())
       [[unlikely]] {
-    // A rank of this team that has failed, or has aborted the job, may have reported the cause before.
+    // If a rank of this team has died or aborted the job, the team's reports may contain the cause.
     const bool is_lost = status.code == Code::peer_failed || status.code == Code::aborted;
     if (is_lost && (core_->rank_of(status.peer) >= 0 || !core_->fabric().waiter.page().aborted().ok()))
       collectives::refuse(team, status, "barrier", 0);

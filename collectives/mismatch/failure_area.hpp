@@ -1,4 +1,4 @@
-// FailureArea: the part of a team's arena that serves failures and long waits.
+// FailureArea: the part of a team's arena for failure reports and for the questions of long waits.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,12 @@
 
 namespace hmc::collectives {
 
-/// In each rank's part: the alarm word, at the begin of the arena; the rank's ledger, and from `begin` on its report,
-/// which ranks of the node read there; the questions to this rank; and a slot per summary that Relay may send to it. A
-/// team whose ranks all reach each other by load and store needs no summaries: each rank reads all reports.
-///
-/// So the size grows like log N, or doesn't depend on N.
+/// Each rank's part holds:
+/// - the alarm word, at the start of the arena;
+/// - the rank's ledger and, from `begin` on, its report; ranks of the node read both in place;
+/// - the questions to this rank;
+/// - one slot per summary that Relay may send to this rank. None if all ranks have load/store access to each other,
+///   because each rank then reads all reports. So the size is O(log N) or constant.
 class FailureArea {
  public:
   FailureArea(std::uint64_t ledger_at, std::uint64_t begin, int size, bool all_direct) noexcept
@@ -33,7 +34,7 @@ class FailureArea {
   static constexpr std::uint64_t alarm_offset = 0;
   struct Alarm {
     int rank = -1;           ///< the first rank that failed
-    std::uint64_t call = 0;  ///< its call in question
+    std::uint64_t call = 0;  ///< the number of its failed call
     std::uint64_t word() const noexcept { return call << alarm_rank_bits | static_cast<std::uint64_t>(rank + 1); }
     static Alarm of(std::uint64_t word) noexcept {
       return {static_cast<int>(word & ((std::uint64_t{1} << alarm_rank_bits) - 1)) - 1, word >> alarm_rank_bits};
@@ -42,7 +43,7 @@ class FailureArea {
 
   // ---- reports and ledgers
   FailureReport& report(std::byte* part) const noexcept { return *reinterpret_cast<FailureReport*>(part + report_at_); }
-  /// Another rank's report; null if it has none, or if load and store don't reach it.
+  /// Another rank's report; null if it has none, or without load/store access to that rank.
   const FailureReport* report_of(const rma::WindowCore& window, int rank) const noexcept {
     std::byte* const direct = window.peers()[static_cast<std::size_t>(rank)].direct;
     if (direct == nullptr) return nullptr;
@@ -51,15 +52,15 @@ class FailureArea {
     return std::atomic_ref(there.valid).load(std::memory_order_acquire) != 0 ? &there : nullptr;
   }
   Ledger& ledger(std::byte* part) const noexcept { return *reinterpret_cast<Ledger*>(part + ledger_at_); }
-  /// Another rank's ledger; null if load and store don't reach it.
+  /// Another rank's ledger; null without load/store access to that rank.
   Ledger* ledger_of(const rma::WindowCore& window, int rank) const noexcept {
     std::byte* const direct = window.peers()[static_cast<std::size_t>(rank)].direct;
     return direct != nullptr ? &ledger(direct) : nullptr;
   }
 
-  // ---- questions: the asker waits in this call for the owner of the memory, and has this history
-  /// There is one for the asker's started calls, and one for its present blocking call. Askers with the same remainder
-  /// share a slot. So in a team of more ranks a long wait repeats its question.
+  // ---- questions: number and history of the call in which the sender waits for the owner of the memory
+  /// A sender has one slot for its non-blocking calls and one for its blocking call. In a team of more than most_askers
+  /// ranks, ranks with the same remainder share a slot. There a long wait repeats its question.
   static constexpr std::uint32_t askers(int size) noexcept {
     return static_cast<std::uint32_t>(std::min(size, most_askers));
   }
@@ -68,12 +69,12 @@ class FailureArea {
   struct Question {
     std::uint64_t call = 0;
     std::uint64_t tag = 0;  ///< the upper bits of the history's word
-    int rank = -1;          ///< the asker
+    int rank = -1;          ///< the sender
     std::uint64_t word() const noexcept {
       return call << (tag_bits + rank_bits) | tag << rank_bits |
              (static_cast<std::uint64_t>(rank) & ((std::uint64_t{1} << rank_bits) - 1));
     }
-    /// `calls`: number of calls that this rank has made. The asker's differs by less than 2^23.
+    /// `calls`: number of calls that this rank has made. The sender's number differs by less than 2^23.
     static Question of(std::uint64_t word, std::uint64_t calls) noexcept {
       const auto ahead =
           static_cast<std::int64_t>((word >> (tag_bits + rank_bits)) - calls) << (64 - call_bits) >> (64 - call_bits);

@@ -13,7 +13,7 @@ namespace hmc::collectives {
 
 namespace {
 
-/// How error texts of this team name ranks: in a team other than the world, explicitly by world rank.
+/// The word for ranks in error texts. In a team other than the world it says that the numbers are world ranks.
 const char* rank_word(const rma::TeamCore& team) { return team.is_world() ? "rank" : "world rank"; }
 
 std::vector<int> on_this_node(const rma::TeamCore& team) {

@@ -7,8 +7,8 @@
 
 namespace hmc::collectives {
 
-/// `status`: the cause, as TeamFailure::explain() has determined it. A timeout names the missing ranks and the ranks'
-/// states; a mismatch names each rank's call.
+/// `status`: the cause, as determined by TeamFailure::explain(). The error of a timeout names the missing ranks and the
+/// ranks' states. The error of a mismatch names each rank's call.
 [[noreturn]] void throw_failure_error(const rma::TeamCore& team, const TeamFailure& failure, const base::Status& status,
                                       const char* operation, std::size_t bytes);
 

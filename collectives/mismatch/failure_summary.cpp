@@ -8,7 +8,7 @@ namespace hmc::collectives {
 
 namespace {
 
-/// Unites two sorted lists and keeps the lowest entries. False if entries were left out.
+/// Merges a sorted list into another and keeps the lowest entries. False if it dropped entries.
 bool unite(std::uint32_t* list, std::uint32_t& count, std::size_t most, std::span<const std::uint32_t> other) noexcept {
   bool fits = true;
   for (const std::uint32_t entry : other) {

@@ -10,19 +10,19 @@ namespace hmc::collectives {
 /// A rank's part in the failed call.
 struct PeerReport {
   enum class Part {
-    called,     ///< the call of `signature`
-    absent,     ///< it hasn't arrived so far
-    otherwise,  ///< a different call, as its message has shown; it sends no report
-    unlisted,   ///< it sent a report, but the summaries had no room for its call
-    silent,     ///< it sends no report
+    called,     ///< made the call in `signature`
+    absent,     ///< hasn't made the call yet
+    otherwise,  ///< made a different call, according to its message; sent no report
+    unlisted,   ///< sent a report, but its call exceeded the summaries' size
+    silent,     ///< sent no report
   };
   Part part = Part::silent;
   Signature signature;
   friend bool operator==(const PeerReport&, const PeerReport&) = default;
 };
 
-/// Ranks with equal calls form a group, of which the lowest ranks are listed. Merging is commutative and idempotent, so
-/// a report may arrive by several ways. Plain data: ranks send it to each other as it is.
+/// Ranks with equal calls form a group. A group lists its lowest ranks. merge() is commutative and idempotent, so a
+/// report may arrive over several paths. Plain data: ranks send the object as bytes.
 class FailureSummary {
  public:
   static constexpr std::size_t most_groups = 8;
@@ -30,16 +30,16 @@ class FailureSummary {
   static constexpr std::size_t most_accused = 8;
 
   FailureSummary() = default;
-  /// `was_read`: the report was built from the ledger of a rank that hasn't failed.
+  /// `was_read`: `report` was built from the ledger of a rank that has published no report.
   FailureSummary(int rank, const FailureReport& report, bool was_read) noexcept;
 
   void merge(const FailureSummary& other) noexcept;
-  /// Groups the ranks by their parts in this call. Later calls aren't known any more.
+  /// Groups the ranks by their parts in this call. Discards later calls.
   void resolve(std::uint64_t call) noexcept;
 
   /// The first call in which ranks differ; 0: none is known.
   std::uint64_t conflict() const noexcept { return conflict_; }
-  /// The lowest rank that detected a mismatch, and its call in question; -1: none.
+  /// The lowest rank that detected a mismatch, and the number of the mismatched call; -1: none.
   int witness() const noexcept { return witness_ - 1; }
   std::uint64_t witness_call() const noexcept { return witness_call_; }
   /// The lowest rank with a failure other than a timeout or mismatch; -1: none.
@@ -50,11 +50,11 @@ class FailureSummary {
   /// The part of `rank`, `world_rank`, in the call of the last resolve(). `has_reported`: its report is in the summary,
   /// even if the rank isn't listed.
   PeerReport part_of(int rank, int world_rank, bool has_reported) const noexcept;
-  /// False if a field is out of range, so the summary can't be from a rank of a team of this size.
+  /// False if a field is out of range for a team of this size.
   bool is_sound(int team_size) const noexcept;
 
-  /// The ranks whose reports the summary contains: `covered` ranks, from `from` downwards around the ring of ranks,
-  /// without those at the distances [begin, end) of the gaps. Relay sets them.
+  /// The ranks whose reports the summary contains: `covered` ranks, starting at `from` and descending around the ring
+  /// of ranks, except for the distances [begin, end) of each gap. Relay sets these fields.
   static constexpr std::size_t most_gaps = 16;
   struct Gap {
     std::uint32_t begin = 0, end = 0;

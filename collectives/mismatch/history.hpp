@@ -13,14 +13,14 @@
 
 namespace hmc::collectives {
 
-/// Numbers the calls from 1 and keeps one word, a hash of all calls in order. Ranks that made the same calls have the
-/// same word. Ranks compare it in the arrival lines of collectives by load and store, in the stamps of schedules'
-/// messages, and in the questions of long waits.
+/// Numbers the calls from 1. Stores one word, a hash of all calls in order: ranks that made the same calls have the
+/// same word. Ranks compare it in arrival lines (node engine), in the stamps of messages (network engine), and in the
+/// questions of long waits.
 ///
-/// It keeps the last calls: some hundred, plus as many as are in flight. No other rank can be stuck in an older one,
-/// because guards (see Numbering) and boards (their slots) limit how far a rank can be ahead of others.
+/// Stores some hundred of the last calls, plus the number of calls in flight. No other rank can wait in an older call,
+/// because the guards (see Numbering) and the slots of boards limit how far a rank can be ahead of the others.
 ///
-/// Threads: the owner; and the Runtime's background thread while `shared` is set, under that lock.
+/// Threads: the owner. While `shared` is set, the progress thread too; both then hold that lock.
 class History {
  public:
   void add(Signature signature) noexcept {
@@ -31,11 +31,11 @@ class History {
     ledger_->add(calls_, signature);
     ranks_calls_->store(ranks_calls_->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// Counts the calls of all teams of this rank, in its line of the node page.
+  /// Sets the counter of this rank's calls on all teams, in its line of the node page.
   void count_in(std::atomic<std::uint64_t>& ranks_calls) noexcept { ranks_calls_ = &ranks_calls; }
-  /// Publishes the calls in this ledger from now on; null: in none.
+  /// Publishes later calls in this ledger; null: in none.
   void show_in(Ledger* ledger) noexcept { ledger_ = ledger != nullptr ? ledger : &nobodys_; }
-  /// Called by the owner, without the lock. Returns the word up to this call.
+  /// Called by the owner without the lock. Returns the word that includes this call.
   std::uint64_t add_alone(Signature signature) noexcept {
     if (shared != nullptr) [[unlikely]] {
       const std::lock_guard guard(*shared);
@@ -54,7 +54,7 @@ class History {
       for (std::uint64_t call = calls_; has(call); --call) more[call & (more.size() - 1)] = entry(call);
       entries_.swap(more);
     } catch (const std::bad_alloc&) {
-      // Then fewer calls are kept, and a mismatch in an old call may be reported only at the deadline.
+      // Keep fewer calls. A mismatch in an old call may then be reported only at the deadline.
     }
   }
   /// The latest call's number, and the word up to it.
@@ -66,10 +66,10 @@ class History {
   Signature signature_of(std::uint64_t call) const noexcept { return entry(call).signature; }
   std::uint64_t word_of(std::uint64_t call) const noexcept { return entry(call).word; }
 
-  /// The team has failed: no collective of any form begins. Relaxed: a rank that reads it too late begins a call and
-  /// gets the failure there.
+  /// The team has failed: no further collective may begin. Relaxed: if a thread reads the old value, it begins a call
+  /// and gets the failure there.
   std::atomic<bool> is_over{false};
-  /// Set by the owner while operations are in flight that the background thread may step.
+  /// Set by the owner while the progress thread may execute operations.
   std::mutex* shared = nullptr;
 
  private:

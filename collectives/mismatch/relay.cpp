@@ -7,11 +7,11 @@ namespace hmc::collectives {
 
 namespace {
 
-/// Times of the passes of a rank that lacks reports. Reports of ranks that wait arrive within milliseconds; a rank that
-/// throws its error waits for reports for active_ns.
+/// Start of each pass after the rank's failure. Reports of waiting ranks arrive within milliseconds. A rank that throws
+/// its error waits up to active_ns for reports.
 constexpr std::int64_t pass_at_ns[Relay::passes] = {0, 15'000'000, 60'000'000, 130'000'000};
-/// Between the messages of such a pass. A report gets over the sum of several distances in one pass, because the ranks
-/// send to the partners in the same order at about the same times.
+/// Interval between the messages of a pass. The ranks send to their partners in the same order at about the same times.
+/// So a report can travel several distances in one pass.
 constexpr std::int64_t between_messages_ns = 2'000'000;
 
 }  // namespace
@@ -59,7 +59,7 @@ void Relay::take(const FailureSummary& received) noexcept {
   }
 }
 
-/// As far down the ring as the gaps fit.
+/// Sets the ranks that the summary covers, as far down the ring as the gaps fit into its list.
 void Relay::describe_coverage() noexcept {
   summary_.from = static_cast<std::uint32_t>(rank_);
   summary_.gap_count = 0;
@@ -91,7 +91,7 @@ bool Relay::next(std::int64_t now, Message& message) noexcept {
     if (!has_news_) return false;
     has_news_ = false;
   }
-  const int k = pass_ == 2 ? partners - 1 - sent_of_pass_ : sent_of_pass_;  // other ways in another order
+  const int k = pass_ == 2 ? partners - 1 - sent_of_pass_ : sent_of_pass_;  // pass 2 in reverse order: other paths
   message = {partner(rank_, size_, k), pass_ * partners + k};
   describe_coverage();
   if (++sent_of_pass_ == partners) {

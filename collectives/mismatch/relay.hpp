@@ -1,4 +1,4 @@
-// Relay: the spread of failure reports over a team, with O(log N) messages per rank.
+// Relay: propagates failure reports over a team, with O(log N) messages per rank.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace hmc::collectives {
 
-/// A rank sends to its partners, the ranks at the distances 2^k above it on the ring of ranks. There are several ways
-/// from each rank to each other rank, so ranks that are dead or compute don't cut the spread.
+/// A rank sends to its partners, the ranks at the distances 2^k above it on the ring of ranks. There are several paths
+/// between two ranks, so ranks that are dead or computing don't stop the propagation.
 ///
 /// - Alarm: a rank that fails, or that gets an alarm, sends one to all partners, once.
 /// - Pass 0: a rank sends its summary to the partner at distance 2^k as soon as the summary contains the 2^k ranks up
 /// to
 ///   this rank. If all ranks report, every summary is complete after ceil(log2 N) messages per rank.
-/// - Passes 1 to 3: the summary to all partners, at fixed times after this rank's failure, for ranks above one that
-///   doesn't relay. Each pass is sent only if the summary has changed. A rank whose summary is complete throws its
-///   error and mostly leaves before.
+/// - Passes 1 to 3: at fixed times after its failure, a rank sends the summary to all partners, because some ranks may
+///   not relay. It skips a pass if the summary hasn't changed. A rank with a complete summary throws its error, usually
+///   before these passes.
 ///
-/// So a rank sends at most partners() alarms and slots() summaries. Each summary has a slot of its own at its target,
-/// which is written once. No input or output here: the owner carries the messages. One thread.
+/// So a rank sends at most partners() alarms and slots() summaries. Each summary has its own slot at the target, which
+/// is written once. This class sends nothing itself: the owner transfers the messages. One thread.
 class Relay {
  public:
   static constexpr int passes = 4;
@@ -31,21 +31,21 @@ class Relay {
   }
   static int slots(int size) noexcept { return passes * partners(size); }
 
-  /// The begin of this rank's failure. May throw bad_alloc; then nothing is relayed.
+  /// Called when this rank fails. May throw bad_alloc; then this rank relays nothing.
   void begin(int rank, int size, const FailureSummary& own, std::int64_t now);
   bool has_begun() const noexcept { return !has_report_.empty(); }
   /// The report of one other rank.
   void add(int rank, const FailureSummary& report) noexcept;
   /// The calls of a rank that has sent no report.
   void add_read(const FailureSummary& calls) noexcept { summary_.merge(calls); }
-  /// A summary that a partner has sent. Ignored if it isn't sound.
+  /// Merges a summary that a partner has sent. Ignores an invalid one.
   void take(const FailureSummary& received) noexcept;
 
   struct Message {
     int peer = -1;
     int slot = 0;
   };
-  /// The next message to send: summary() to this slot of the peer. False if there is none at this time.
+  /// Sets the next message: the owner sends summary() to this slot of the peer. False if no message is due at `now`.
   bool next(std::int64_t now, Message& message) noexcept;
 
   const FailureSummary& summary() const noexcept { return summary_; }
@@ -56,9 +56,9 @@ class Relay {
   }
   /// The lowest rank without a report; -1: none.
   int first_missing() const noexcept;
-  /// The rank may still get or send a summary that matters.
+  /// True if this rank may still receive or send a useful summary.
   bool is_active(std::int64_t now) const noexcept { return has_begun() && missing_ > 0 && now - begun_at_ < active_ns; }
-  /// How long a rank waits for the reports of others before it throws its error.
+  /// The time for which a rank waits for other ranks' reports before it throws its error.
   static constexpr std::int64_t active_ns = 250'000'000;
 
  private:
@@ -69,7 +69,7 @@ class Relay {
   int rank_ = 0;
   int size_ = 0;
   int missing_ = 0;
-  std::uint32_t behind_ = 0;  // all reports of the ranks at distances [0, behind_) below this rank are there
+  std::uint32_t behind_ = 0;  // this rank has the reports of all ranks at distances [0, behind_) below it
   int sent_ = 0;              // messages of pass 0
   int pass_ = 1;              // the next pass, and its messages sent so far
   int sent_of_pass_ = 0;

@@ -52,7 +52,7 @@ void TeamFailure::record(const Status& status, const FailureReport& report, cons
       if (rank != rank_ && window_.peers()[static_cast<std::size_t>(rank)].direct != nullptr) unread_.push_back(rank);
     relay_.begin(rank_, size_, FailureSummary(rank_, report_, false), base::now_ns());
   } catch (const std::bad_alloc&) {
-    // Then this rank's error names no calls, and other ranks get the reports by other ways.
+    // This rank's error names no calls. Other ranks get the reports over other paths.
   }
 }
 
@@ -62,7 +62,7 @@ void TeamFailure::publish() noexcept {
   std::memcpy(&mine.code, &report_.code, sizeof report_ - after);
   // Release: pairs with the acquire in FailureArea::report_of.
   std::atomic_ref(mine.valid).store(1, std::memory_order_release);
-  // Before this rank reuses its buffers: a peer that has read from them then checks for this report.
+  // Pairs with the fence in DirectTeam::read: a peer that reads a reused buffer also sees this report.
   base::full_fence();
   if (fabric_.waiter.sleeps() && fabric_.waiter.someone_sleeps())
     for (const int rank : unread_) fabric_.waiter.ring_now(window_.peers()[static_cast<std::size_t>(rank)].local_index);
@@ -78,7 +78,7 @@ void TeamFailure::publish() noexcept {
   relay();
 }
 
-/// Ranks of one node read the reports in each other's parts, and need no summaries.
+/// Ranks of one node read each other's reports in place and need no summaries.
 void TeamFailure::relay() noexcept {
   if (!relay_.has_begun()) return;
   if (reads_peers_) {
@@ -110,7 +110,7 @@ void TeamFailure::relay() noexcept {
       if (!begun.ok()) sent.ticket = 0;  // a peer that can't be reached has its own failure
       rma::nudge(window_, message.peer);
     } catch (const std::bad_alloc&) {
-      return;  // then reports take other ways
+      return;  // reports arrive over other paths
     }
 }
 
@@ -135,9 +135,9 @@ Status TeamFailure::explain() noexcept {
   return status_;
 }
 
-/// Waits for the other ranks' reports; ranks in a call send theirs at once. A death or an abort ends the wait and is
-/// returned. Exception: if this rank has evidence of a mismatch, the mismatch is the cause, and ranks that detect it
-/// mostly exit. Then it waits for the other reports until the limit.
+/// Waits for the other ranks' reports. Ranks in a call send theirs at once. A death or an abort ends the wait and is
+/// returned. Exception: if this rank has evidence of a mismatch, the mismatch is the cause, and deaths are its
+/// consequence. Then it waits for the other reports until the limit.
 Status TeamFailure::hear_others() noexcept {
   int dead = -1;
   const auto all_heard = [&]() noexcept {
@@ -158,8 +158,7 @@ Status TeamFailure::hear_others() noexcept {
   }
 }
 
-/// A rank without a report is mostly in no call: it has only sent, and computes now. Its ledger is compared with the
-/// reports.
+/// Adds the ledgers of ranks without a report. Such a rank is usually in no call: it has only sent, and computes now.
 void TeamFailure::read_ledgers() noexcept {
   if (!reads_peers_ || !relay_.has_begun()) return;
   for (const int rank : unread_) {

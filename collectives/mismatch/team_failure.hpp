@@ -1,4 +1,4 @@
-// TeamFailure: a team's failure on one rank: how it reaches all ranks, and how each rank determines the cause.
+// TeamFailure: a team's failure on one rank: propagates it to all ranks and determines the cause.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace hmc::collectives {
 
-/// The first rank that fails writes its report, and raises its partners' alarms (see Relay). A rank that sees the alarm
-/// does the same. So a rank that waits for a peer which will never arrive fails at once, wherever in the algorithm both
-/// are. Deaths and aborts reach all ranks by the node page, so no report is made for them.
+/// The first rank that fails writes its report and raises its partners' alarms (see Relay). A rank that sees its alarm
+/// does the same. So a rank that waits for a peer that never arrives fails at once, at any step of the algorithm.
+/// Deaths and aborts reach all ranks through the node page and need no report.
 ///
-/// Threads: one at a time. The team's schedules lock it.
+/// One thread at a time. ScheduleTeam holds its lock during calls.
 class TeamFailure {
  public:
   using Alarm = FailureArea::Alarm;
@@ -37,28 +37,28 @@ class TeamFailure {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(window_.data() + FailureArea::alarm_offset))
         .load(std::memory_order_acquire);
   }
-  /// The failure that a rank of this node has published; rank -1: none. For a rank whose alarm may be under way.
+  /// The failure that a rank of this node has published; rank -1: none. Used while the alarm may still be in flight.
   Alarm published_by(int rank) const noexcept;
   Alarm published_on_node() const noexcept;
 
-  /// Stores the failure; later ones are ignored. `report`: its signatures around `report.call`. `alarm`: the alarm that
-  /// this rank got; rank -1: none.
+  /// Stores the first failure; ignores later ones. `report`: the signatures around `report.call`. `alarm`: the alarm
+  /// that this rank received; rank -1: none.
   void record(const base::Status& status, const FailureReport& report, const Alarm& alarm) noexcept;
-  /// Makes the recorded failure known.
+  /// Publishes the recorded failure: writes the report and raises the partners' alarms.
   void publish() noexcept;
   /// The team is being closed: peers may have freed their parts.
   void stop_reading() noexcept { reads_peers_ = false; }
 
-  /// Takes the summaries that have arrived, and sends those that are due. While is_relaying(), call it often.
+  /// Merges the summaries that have arrived, and sends those that are due. Call it often while is_relaying() is true.
   void relay() noexcept;
   /// Other ranks may need this rank's help to get all reports.
   bool is_relaying() const noexcept { return area_.slots() > 0 && !explained_ && relay_.is_active(base::now_ns()); }
 
-  /// Another rank reported the failure first.
+  /// True if this rank received the failure by an alarm from another rank.
   bool was_told() const noexcept { return alarm_.rank >= 0; }
   /// The team failed in a call before this rank's latest call; valid after explain().
   bool failed_before() const noexcept;
-  /// True if this rank can explain the failure as a mismatch by the report of the rank, before explain().
+  /// True if the report of `rank` shows that the failure is a mismatch. Valid before explain().
   bool has_mismatch_from(int rank) noexcept;
   /// Waits briefly for the other ranks' reports, and determines the cause.
   base::Status explain() noexcept;

@@ -1,4 +1,4 @@
-// Arena: the registered memory that a team's schedules put into.
+// Arena: a team's registered memory, the target of its schedules' puts.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ namespace hmc::collectives {
 /// - areas: each has 64-bit signal slots, and scratch. Call number n uses area n % areas;
 /// - bulk memory of the node engine.
 ///
-/// Numbering decides which area a call uses, and when that area is free. A slot of a call's area holds a stamp, whose
-/// upper bits are the call's number. Numbers only increase, so slots are never cleared.
+/// Numbering assigns the area of a call and determines when that area is free. A signal slot holds a stamp, whose upper
+/// bits are the call's number. Numbers only increase, so slots are never cleared.
 class Arena {
  public:
   static constexpr int areas = 8;
@@ -33,7 +33,7 @@ class Arena {
   const std::shared_ptr<rma::WindowCore>& shared_window() const noexcept { return window_; }
 
   int size() const noexcept { return static_cast<int>(window_->peers().size()); }
-  /// World rank, as statuses and wait notes use it.
+  /// Returns the world rank of a team rank. Statuses and wait notes contain world ranks.
   int world(int rank) const noexcept { return rank < 0 ? -1 : window_->peers()[static_cast<std::size_t>(rank)].world; }
 
   std::uint64_t scratch_bytes() const noexcept { return room_.scratch_bytes; }
@@ -56,10 +56,10 @@ class Arena {
   static constexpr std::uint64_t board_bytes = 140 << 10;  ///< upper limit; unused bytes take no memory
   std::uint64_t bulk_offset() const noexcept { return bulk_at_; }
   Ledger& ledger() const noexcept { return failures_.ledger(window_->data()); }
-  /// Another rank's ledger; null if load and store don't reach it.
+  /// Another rank's ledger; null without load/store access to that rank.
   Ledger* ledger_of(int rank) const noexcept { return failures_.ledger_of(*window_, rank); }
 
-  /// Acquire: pairs with put_signal's release; bytes put before the signal are visible.
+  /// Acquire: pairs with put_signal's release. Data put before the signal is visible.
   std::uint64_t word(std::uint64_t offset) const noexcept {
     return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(window_->data() + offset))
         .load(std::memory_order_acquire);

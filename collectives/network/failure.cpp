@@ -1,4 +1,4 @@
-// Failures of a team, as its schedules detect them. TeamFailure spreads and explains them.
+// Failures that a team's schedules detect. TeamFailure propagates and explains them.
 #include <algorithm>
 
 #include "collectives/network/schedule_team.hpp"
@@ -7,9 +7,9 @@ namespace hmc::collectives {
 
 using base::Status;
 
-/// A rank that reported a failure may have exited since, and a slow rank may detect that death before it checks the
-/// alarm. The alarm was raised first and takes precedence. It may still be in a wire, so the wires are progressed
-/// first; or it may not have been relayed to this rank yet, so the reports of this node's ranks are checked.
+/// A rank may report a failure and then exit. A slow rank may detect that death before it checks the alarm. The alarm
+/// was raised first and takes precedence. It may still be in flight, so the wires make progress first. It may not have
+/// been relayed to this rank yet, so the reports of this node's ranks are checked too.
 const Status& ScheduleTeam::give_up(const Status& status, std::uint64_t call,
                                     const TeamFailure::Alarm& alarm) noexcept {
   if (!failure_.ok()) return failure_.status();
@@ -55,7 +55,7 @@ std::uint64_t ScheduleTeam::call_in_question() const noexcept {
   return history_.calls();
 }
 
-/// Calls in flight have signatures, even if the history has dropped them.
+/// For a call in flight that the history has dropped, returns the signature of its operation.
 Signature ScheduleTeam::signature_at(std::uint64_t call) const noexcept {
   if (history_.has(call)) return history_.signature_of(call);
   for (const Operation* const operation : active_)
@@ -81,7 +81,7 @@ bool ScheduleTeam::hear_alarm() noexcept {
   return true;
 }
 
-/// All ranks report the same calls, if they can.
+/// Fails the team with the alarm's call, so that all ranks report the same calls if their history contains them.
 void ScheduleTeam::heard(const TeamFailure::Alarm& alarm) noexcept {
   give_up(Status::failure(Code::timeout, gave_up, arena_.world(alarm.rank)), alarm.call, alarm);
 }
@@ -96,7 +96,7 @@ Status ScheduleTeam::check_owner(int owner) noexcept {
 Status ScheduleTeam::explain() noexcept {
   {
     const auto guard = hold();
-    unshare();  // nothing is in flight any more: from here on only the owner accesses the state
+    unshare();  // nothing is in flight, so from now on only the owner accesses the state
   }
   return failure_.explain();
 }

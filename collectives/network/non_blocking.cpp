@@ -1,4 +1,4 @@
-// Operations that continue while the caller computes.
+// ScheduleTeam: non-blocking and persistent operations.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -12,7 +12,7 @@ using base::Status;
 
 namespace {
 
-/// A ticket: the number of runs of its operation, above the operation's index.
+/// A ticket consists of the run number of its operation (upper bits) and the operation's index + 1.
 constexpr unsigned index_bits = 20;
 
 }  // namespace
@@ -31,8 +31,8 @@ Operation& ScheduleTeam::take_operation() {
   return taken;
 }
 
-/// Starts an operation; can't fail, as share(), which can, runs before. Reserves all its turns now, so that turns are
-/// in the order of calls on every rank; see Numbering.
+/// Starts an operation. Requires an earlier share(), so that no step can fail. Reserves all turns of the operation, so
+/// that turns are in call order on every rank; see Numbering.
 Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
   enter(operation, operation.args().signature);
   operation.start(false);
@@ -69,7 +69,7 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, st
       free_.push_back(&operation);
       return status;
     }
-    free_.push_back(&operation);  // until nothing can fail any more
+    free_.push_back(&operation);  // stays free if share() throws
     share();
     free_.pop_back();
     operation.copies = std::move(copies);
@@ -94,8 +94,8 @@ void ScheduleTeam::retire(Operation& operation) noexcept {
   if (!operation.is_kept) let_go(operation);
 }
 
-/// An operation that lost its output keeps the status for its ticket, which may be tested at any time. So it isn't
-/// reused.
+/// An operation whose output couldn't be copied keeps that status for its ticket, which may be tested at any time. So
+/// it isn't reused.
 void ScheduleTeam::let_go(Operation& operation) noexcept {
   operation.copies.reset();
   if (operation.lost.ok()) free_.push_back(&operation);
@@ -108,7 +108,7 @@ void ScheduleTeam::tidy() noexcept {
 
 Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
   const Visit visit(fabric_.background, driven_, progress::Background::Entry::asks);
-  if (!visit) return Status::in_progress();  // the thread is stepping, and a test never waits
+  if (!visit) return Status::in_progress();  // the progress thread holds the lock, and a test never waits
   const std::size_t index = (ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1;
   const Operation& operation = *operations_[index];
   const auto over = [&]() noexcept { return operation.ticket != ticket || !operation.under_way; };
@@ -129,7 +129,7 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
   return failure_.ok() ? Status::in_progress() : failure_.status();
 }
 
-/// Two failures concern only one call, and the team continues: an alltoallv with mismatched counts, and an output that
+/// Two failures affect only one call, and the team stays usable: mismatched counts of an alltoallv, and an output that
 /// couldn't be copied to this rank's device.
 Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
   uneven_ = operation.count_mismatch_ticket == ticket ? &operation : nullptr;

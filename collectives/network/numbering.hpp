@@ -1,4 +1,4 @@
-// Numbering: assigns numbers to calls, and decides when the area of a number is free.
+// Numbering: assigns numbers to calls, and determines when the area of a number is free.
 #pragma once
 
 #include <algorithm>
@@ -11,46 +11,45 @@ namespace hmc::collectives {
 /// The position of one call (or of one piece of a large call) in the team's sequence.
 struct Turn {
   std::uint64_t number = 0;
-  std::uint64_t stamp = 0;   ///< value of its messages' signals
+  std::uint64_t stamp = 0;   ///< signal value of the call's messages
   std::uint64_t guard = 0;   ///< guards up to this one must be complete before the call's first step
   bool runs_guard = false;   ///< this call runs that guard
   std::uint64_t before = 0;  ///< the rank may enter that guard when it has finished all calls up to this number
 };
 
-/// Why an area may be reused: call n uses area n % areas, which call n - areas used before. Call n may put into a
-/// peer's area once every rank has *finished* n - areas. A rank that has finished a call has received all messages of
-/// that call, and all its puts have read their sources; so no message of the old call can arrive there or be read
-/// there later.
+/// Why an area may be reused: call n uses area n % areas, as call n - areas did. Call n may put into a peer's area
+/// after every rank has *finished* call n - areas. A rank that has finished a call has received all messages of that
+/// call, and all its puts have read their sources. So no message of the old call can arrive or be read later.
 ///
-/// `finished` is a number F: when any rank gets to the present point of the sequence, every rank has finished all
-/// calls up to F. Two events raise it:
+/// `finished_` is a number F: when a rank is at the present point of the sequence, every rank has finished all calls up
+/// to F. Two events raise F:
 /// - A blocking call s in which every rank depends on every other (`synchronises`) is complete on this rank. Then every
-///   rank has started s, hence has returned from every blocking call before s. F becomes s - 1, or ends before the
-///   first non-blocking call, because starting s doesn't complete that one.
+///   rank has started s, hence has returned from every blocking call before s. F becomes s - 1. If there are
+///   non-blocking calls between F and s, F stops before the first of them, because it may still be in flight.
 /// - Otherwise, when n - areas > F (or will be for a later piece of the same call), call n begins with a guard: a
 ///   dissemination barrier in separate slots. A rank enters it only when it has finished the calls up to `before`
 ///   (>= n - areas). A rank that completes the guard has proof that all ranks have entered it, so F = before.
 ///
-/// Both depend only on the sequence of calls, never on timing, so all ranks place the same guards at the same calls.
+/// Both events depend only on the sequence of calls, not on timing. So all ranks run the same guards at the same calls.
 /// Guards have their own numbers, and a rank completes them in order. So the messages in a guard's slot come from one
-/// sender with increasing numbers, and a later number implies that the earlier guards are complete.
+/// sender with increasing numbers, and a larger number implies that the sender has completed the earlier guards.
 ///
-/// A stamp is the number above a tag, which is made of the signatures of all calls so far (History). Ranks that made
-/// different calls detect it with the first message between them, at the latest in the next call. Ranks that exchange
-/// no messages detect it in the next guard, whose words carry the tag too.
+/// A stamp consists of the number (upper bits) and a tag, a hash of the signatures of all calls so far (History). Ranks
+/// that made different calls detect the mismatch with the first message between them, at the latest in the next call.
+/// Ranks that exchange no messages detect it in the next guard, whose words also contain the tag.
 class Numbering {
  public:
-  /// The next call's turn. `history`: the word up to it. `pieces`: number of pieces, for the first piece of a call that
-  /// doesn't synchronise. If any of these pieces needs a guard, the guard runs before the first one. Between pieces it
-  /// would block ranks that only send until the others have received.
+  /// Returns the turn of the next call. `history`: the history word including this call. `pieces`: the number of
+  /// pieces, for the first piece of a call that doesn't synchronise. If any of these pieces needs a guard, the guard
+  /// runs before the first piece. Between pieces, a guard would make ranks that only send wait for the receivers.
   Turn next(std::uint64_t history, bool blocking, std::uint64_t pieces = 1) noexcept {
     Turn turn;
     turn.number = ++last_;
     turn.stamp = Arena::stamp(turn.number, history);
     set_blocking(last_, blocking);
     if (last_ + std::min<std::uint64_t>(pieces, Arena::areas) - 1 > finished_ + Arena::areas) {
-      // Blocking calls before this one are complete on this rank when it starts. Of the others, the latest half of the
-      // areas may still run.
+      // Blocking calls before this one are complete on this rank when it starts. The last areas / 2 non-blocking calls
+      // may still be in flight.
       finished_ = std::max(blocking_up_to(last_ - 1), last_ - std::min<std::uint64_t>(last_, Arena::areas / 2));
       ++guards_;
       turn.runs_guard = true;

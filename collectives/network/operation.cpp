@@ -55,9 +55,9 @@ void Operation::take(const CollectiveArgs& args, const schedule::Algorithm& algo
       call.receive_displacements = whole_received_.displacements;
     }
   }
-  // If blocks' pieces go between nodes in separate messages, make them a little shorter than a power of two. With its
-  // header, such a message would take one more segment of some bytes on a loopback of 64 KiB. Each segment costs both
-  // ends as much as a full one.
+  // If pieces of blocks go between nodes in separate messages, make them slightly shorter than a power of two.
+  // Otherwise a message and its header need one more, almost empty segment on a loopback with segments of 64 KiB. Each
+  // segment costs both ends as much as a full one.
   constexpr std::uint64_t segment = 64 * 1024;
   if (algorithm.hierarchical && schedule::has_blocks(call.collective) && total_ > longest &&
       longest * call.element_bytes > segment)
@@ -67,8 +67,8 @@ void Operation::take(const CollectiveArgs& args, const schedule::Algorithm& algo
   const std::uint64_t line = std::max<std::uint64_t>(64 / call.element_bytes, 1);
   length_ = pieces_ == 1 ? total_ : std::min(longest, ((total_ + pieces_ - 1) / pieces_ + line - 1) / line * line);
   if (pieces_ > 1) pieces_ = (total_ + length_ - 1) / length_;
-  // In-place schedules would save the overwritten input in scratch, including gaps between blocks. That would leave
-  // less scratch for the pieces.
+  // An in-place schedule saves the input in scratch, including the gaps between blocks, which leaves less scratch for
+  // the pieces. So this operation copies the input itself.
   stages_ = call.collective == Collective::alltoall && call.in_place;
   if (stages_) call.in_place = false;
 }
@@ -165,8 +165,8 @@ void Operation::start(bool blocking) noexcept {
   if (compares_) counts_ = counts_of(args_.compares_as, whole_.counts, whole_received_.counts);
 }
 
-/// Piece 0: the allreduce of all ranks' summaries of their counts. After a mismatch, piece 1 sends each rank the counts
-/// that others send to it, and piece 2 combines the mismatched pairs. None needs scratch in proportion to the team.
+/// Piece 0: an allreduce of all ranks' count summaries. After a mismatch, piece 1 sends each rank the counts that its
+/// peers send to it, and piece 2 combines the mismatched pairs. The scratch of each piece doesn't grow with the team.
 Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept {
   Call call;
   call.count = 1;

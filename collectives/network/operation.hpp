@@ -16,25 +16,26 @@
 
 namespace hmc::collectives {
 
-/// A call that doesn't fit an area is cut into pieces. Each piece is a call with its own number; pieces run in order. A
-/// vector is cut by range. If every rank has a block, a piece is a part of each block (a v-form with displacements).
-/// One thread.
+/// A call that doesn't fit an area is split into pieces. Each piece has its own number; pieces run in order. A vector
+/// is split into ranges. If every rank has a block, a piece is a part of each block (a v-form with displacements). One
+/// thread.
 ///
-/// A non-blocking alltoallv first compares all counts, by an allreduce that is a piece of its own. If they don't match,
-/// two pieces report the pairs to all ranks, and no data moves. Every reserved turn is used, if necessary by a piece
-/// without steps, because other ranks rely on the guards.
+/// The first piece of a non-blocking alltoallv is an allreduce that compares all counts. If they don't match, two more
+/// pieces report the pairs to all ranks, and no data moves. An operation uses all its reserved turns, if necessary by
+/// pieces without steps, because every rank must run the same guards.
 class Operation {
  public:
   explicit Operation(const Arena& arena) : runner_(arena) {}
 
-  /// Takes the call over. Copies a v-form's counts, so that the caller may free its own. May throw bad_alloc.
+  /// Stores the call. Copies the counts and displacements of a v-form, so that the caller may free them. May throw
+  /// bad_alloc.
   void take(const CollectiveArgs& args, const schedule::Algorithm& algorithm, std::uint64_t longest, int size);
   /// Builds plans for all pieces and keeps them, for a persistent call.
   void keep_plans(Plans& plans);
 
   const CollectiveArgs& args() const noexcept { return args_; }
   const schedule::Algorithm& algorithm() const noexcept { return *algorithm_; }
-  /// Number of turns that one run takes.
+  /// Number of turns that one run uses.
   std::uint64_t turns() const noexcept { return compares_ ? 1 + std::max(pieces_, telling_pieces) : pieces_; }
 
   // ---- one run through all pieces
@@ -49,16 +50,16 @@ class Operation {
   // ---- non-blocking only
   std::uint64_t ticket = 0;  ///< of the current run
   bool under_way = false;
-  bool is_kept = false;                     ///< belongs to a Plan: not free when it is complete
+  bool is_kept = false;                     ///< persistent: owned by a Plan, not reused after completion
   std::uint64_t count_mismatch_ticket = 0;  ///< of the run whose counts didn't match
-  CountMismatch uneven;                     ///< of all ranks
+  CountMismatch uneven;                     ///< mismatched pairs of all ranks
   const CountMismatch& my_uneven() const noexcept { return mine_; }
-  std::unique_ptr<rma::HostCopies> copies;  ///< named by args(), if the host can't access the buffers
+  std::unique_ptr<rma::HostCopies> copies;  ///< the buffers in args(), if the host can't access the caller's
   std::unique_ptr<StreamPosition> place;    ///< position in a device stream, if the call is ordered by one
   std::uint64_t lost_ticket = 0;            ///< of the run whose output couldn't be copied to the caller's buffer
   base::Status lost;                        ///< the cause
 
-  /// True while it waits for its stream, which sends no notification.
+  /// True while the operation waits for its stream. A stream must be polled: it sends no notification.
   bool waits_for_stream() const noexcept { return place != nullptr && !has_been_reached_; }
   base::Status stream_has_come() noexcept {
     const base::Status status = place->reached();
@@ -67,7 +68,7 @@ class Operation {
   }
 
   bool running() const noexcept { return running_; }
-  /// Loads the current piece's steps, when its turn has come. May throw bad_alloc.
+  /// Loads the steps of the current piece. Requires that the guards of its turn are complete. May throw bad_alloc.
   base::Status load(Plans& plans);
   base::Status advance() noexcept { return runner_.advance(); }
   /// True if there is another piece.
@@ -124,14 +125,15 @@ class Operation {
   Blocks part_, part_received_;    // of the current piece
 };
 
-/// The calls of the pieces that compare an alltoallv's counts (0), and report those that don't match (1 and 2).
+/// The call of a piece that compares the counts of an alltoallv (piece 0) or reports mismatched counts (pieces 1 and
+/// 2).
 struct Comparison {
   schedule::Call call;
   const schedule::Algorithm* algorithm = nullptr;
 };
 Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept;
 
-/// Elements of the whole vector, or of the largest block: the extent that is cut into pieces.
+/// Number of elements of the whole vector or of the largest block. This extent is split into pieces.
 std::uint64_t extent_of(const schedule::Call& call) noexcept;
 
 }  // namespace hmc::collectives

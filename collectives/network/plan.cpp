@@ -54,7 +54,7 @@ std::shared_ptr<const Plan> Plans::get(const Algorithm& algorithm, const Call& c
     irregular_ = std::make_shared<Plan>();
   }
   const std::shared_ptr<Plan> plan = irregular ? irregular_ : take_place();
-  plan->algorithm = nullptr;  // until it is whole
+  plan->algorithm = nullptr;  // not in the cache until it is complete
   plan->schedule.clear();
   plan->arrivals.clear();
   plan->results.clear();

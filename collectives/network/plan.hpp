@@ -21,14 +21,14 @@ struct Plan {
   std::uint64_t used = 0;
 };
 
-/// The last few plans of one rank of a team. One thread.
+/// A cache of the most recently used plans of one rank in a team. One thread.
 class Plans {
  public:
   Plans(const AreaLimits& room, const schedule::Shape& shape, int rank, bool finds_arrivals)
       : room_(room), shape_(shape), rank_(rank), finds_arrivals_(finds_arrivals) {}
 
-  /// Returns the cached plan or builds it. V-forms are built for each call. Null if the schedule needs more than an
-  /// area has, which `largest_piece` should prevent. May throw bad_alloc.
+  /// Returns the cached plan or builds one. Plans of v-forms are built for each call. Null if the schedule doesn't fit
+  /// an area, which `largest_piece` should prevent. May throw bad_alloc.
   std::shared_ptr<const Plan> get(const schedule::Algorithm& algorithm, const schedule::Call& call);
   std::uint64_t scratch_bytes() const noexcept { return room_.scratch_bytes; }
   /// Number of schedules built for calls.
@@ -48,7 +48,8 @@ class Plans {
   std::shared_ptr<Plan> irregular_;
 };
 
-/// Sets the same count for all ranks. The call becomes a v-form whose spans point to the two vectors, which are filled.
+/// Changes the call to a v-form with the same count for all ranks. Fills the two vectors; the call's spans refer to
+/// them.
 void make_uniform(schedule::Call& call, int size, std::uint64_t count, std::uint64_t stride,
                   std::vector<std::uint64_t>& counts, std::vector<std::uint64_t>& displacements);
 

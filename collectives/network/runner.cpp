@@ -86,7 +86,7 @@ void Runner::begin_receives() {
     receive.offset = arena_->scratch_offset(number_) + arrival.scratch;
     receive.bytes = arrival.bytes;
     receive.to = at(schedule::StepBuffer::output, arrival.output);
-    (void)rma::receive_into(arena_->window(), receive);  // if the wire can't, all bytes are copied
+    (void)rma::receive_into(arena_->window(), receive);  // if the wire doesn't support it, the copy step copies all
   }
 }
 
@@ -110,7 +110,7 @@ void Runner::end_receive() noexcept {
 }
 
 Status Runner::put(const Step& step) noexcept {
-  // A schedule that exceeds its area is a bug in this library: it is reported, and the put isn't made.
+  // A schedule that exceeds its area is a bug of this library. Report it instead of a put out of range.
   if (step.to > arena_->scratch_bytes() || step.bytes > arena_->scratch_bytes() - step.to ||
       step.slot >= arena_->slots()) [[unlikely]]
     return Status::failure(Code::out_of_range, "a schedule reaches past its area",

@@ -15,8 +15,8 @@
 
 namespace hmc::collectives {
 
-/// A state machine over a schedule: the position, the puts whose sources are still in use, and the direct receives into
-/// the caller's output. One thread.
+/// A state machine that executes a schedule. It holds the position, the puts whose sources are still in use, and the
+/// direct receives into the caller's output. One thread.
 class Runner {
  public:
   explicit Runner(const Arena& arena) : arena_(&arena) {}
@@ -24,12 +24,12 @@ class Runner {
   /// Prepares for the first step; may throw bad_alloc.
   void load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, const Turn& turn, const std::byte* input,
             std::byte* output);
-  /// Set if peers may be computing, so that each put must wake their progress thread.
+  /// If set, each put wakes the target's progress thread, because the target may be computing.
   void nudge_peers(bool nudges) noexcept { nudges_ = nudges; }
-  /// ok at the end; in_progress if it must wait; else the failure. Steps were taken if steps_taken() has changed.
+  /// Returns ok at the end, in_progress if a step must wait, or the failure. If steps_taken() has changed, steps ran.
   base::Status advance() noexcept;
   std::uint64_t steps_taken() const noexcept { return taken_; }
-  /// Team rank that it waits for.
+  /// Team rank of the awaited peer.
   int awaited() const noexcept { return awaited_; }
   void drop_plan() noexcept { plan_.reset(); }
   /// After a failure: stops all access to the caller's buffers.
@@ -43,8 +43,8 @@ class Runner {
   base::Status take(const schedule::Step& step) noexcept;
   void copy(const schedule::Step& step) noexcept;
   void begin_receives();
-  /// Called at the first step that reads the next arrival. Copies the bytes that weren't received directly. If none
-  /// were received directly, the copy step copies all.
+  /// Called at the first step that reads the next arrival. If a part of it was received directly, copies the rest. If
+  /// nothing was received directly, the copy step copies all.
   void end_receive() noexcept;
   /// The source of a put or copy: in the output, if the bytes were received there directly.
   const std::byte* source_of(const schedule::Step& step) const noexcept;

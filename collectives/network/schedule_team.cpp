@@ -30,14 +30,14 @@ ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, co
   history_.count_in(fabric_.waiter.page().activity(fabric_.waiter.local_index()).calls);
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
-  // Requests of a destroyed team don't get as far as its entry here: their window is closed.
+  // A request of a destroyed team never uses this index: its window is closed, which it checks first.
   source_index_ = fabric_.tickets.add(*this);
 }
 
 ScheduleTeam::~ScheduleTeam() {
   {
     const auto guard = hold();
-    // Abandon while the sources of puts still exist: the arena, the operations' copies, the caller's buffers.
+    // Abandon the operations while the sources of their puts still exist: the arena, host copies, the caller's buffers.
     for (Operation* const operation : active_) operation->abandon();
     unshare();
   }
@@ -95,7 +95,7 @@ std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
   return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
 }
 
-/// Logs the choice, once per kind of call and class of sizes, on rank 0.
+/// Logs the choice on rank 0, once per kind of call and size class.
 void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t bytes) const {
   if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
   fabric_.log.info("{}{} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
@@ -141,7 +141,7 @@ Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
   const auto guard = hold();
   if (!failure_.ok()) [[unlikely]]
     return failure_.status();
-  if (const Status status = prepare(blocking_, args); !status.ok())  // the same on every rank, except for memory
+  if (const Status status = prepare(blocking_, args); !status.ok())  // only out_of_memory can differ between ranks
     return status.code == Code::out_of_memory ? give_up(status) : status;
   tidy();
   blocking_.start(true);
@@ -159,7 +159,7 @@ void ScheduleTeam::enter(Operation& operation, Signature signature) noexcept {
   operation.history = history_.word();
 }
 
-/// The awaited team rank. Before its first step, an operation may wait in a guard.
+/// Returns the awaited team rank; -1: none. Before its first step, an operation may wait in a guard.
 int ScheduleTeam::awaited_by(const Operation& operation) const noexcept {
   if (operation.running()) return operation.awaited();
   return guard_entered_ > guards_done_ ? (rank_ + size_ - (1 << guard_round_) % size_) % size_ : -1;
@@ -185,7 +185,7 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
       if (status.code != Code::in_progress) return status;
       continue;
     }
-    // The deadline applies to each wait: a large call may take longer as long as it makes progress.
+    // The timeout applies to each wait. A large call may take longer if it makes progress.
     const Status waited = fabric_.waiter.until(note(), moved, fabric_.timeout);
     if (!waited.ok()) {
       const int peer = note().peer;
@@ -199,7 +199,7 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
 int ScheduleTeam::progress() noexcept {
   if (!fabric_.background.is_running()) return step(By::owner);
   const std::unique_lock guard(fabric_.background.lock(), std::try_to_lock);
-  return guard.owns_lock() ? step(By::owner) : 0;  // else the thread holds the lock and steps
+  return guard.owns_lock() ? step(By::owner) : 0;  // otherwise the progress thread holds the lock and makes progress
 }
 
 bool ScheduleTeam::goes_on() const noexcept {
@@ -209,8 +209,8 @@ bool ScheduleTeam::goes_on() const noexcept {
   });
 }
 
-/// Streams take the calls in order. While one call is in flight, its stream can reach the position of the next call,
-/// but no further.
+/// Streams execute the calls in order. While a call is in flight, its stream can reach the position of the next call,
+/// but no later one. So only the first two calls need polling.
 bool ScheduleTeam::waits_for_stream() const noexcept {
   if (!failure_.ok()) return false;
   int in_reach = 2;
@@ -222,7 +222,7 @@ bool ScheduleTeam::waits_for_stream() const noexcept {
   return false;
 }
 
-/// Sends no report: all ranks close, or detect a death.
+/// Called when the Runtime closes. Sends no report: all ranks close, or detect this rank's death.
 void ScheduleTeam::end() noexcept {
   const auto alarm = TeamFailure::Alarm::of(failure_.alarm_word());  // it may have been raised since the last check
   const FailureReport report = report_on(alarm.rank < 0 ? call_in_question() : alarm.call);
@@ -240,7 +240,7 @@ int ScheduleTeam::step(By who) noexcept {
   }
   if (hear_alarm()) [[unlikely]]
     return 1;
-  // The callers of started operations may have got the abort as an error, and have freed the buffers.
+  // The callers of non-blocking operations may have received the abort as an error and freed the buffers.
   if (driven_)
     if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]] {
       give_up(aborted);
@@ -274,14 +274,14 @@ int ScheduleTeam::step(By who) noexcept {
       --i;
     }
   }
-  constexpr unsigned idle_rounds = 64;  // of the owner: one look at the clock per this many rounds without a step
+  constexpr unsigned idle_rounds = 64;  // the owner reads the clock once per this many rounds without progress
   if (moves() == before && driven_ && (who == By::thread || ++idle_ % idle_rounds == 0))
     look_after_started(base::now_ns());
   return static_cast<int>(moves() - before);
 }
 
-/// True if this rank's result is a single contribution, which schedules only copy, and the operator changes it. Only
-/// land and lor do.
+/// True if this rank's result has a single contribution, and the operator changes it. Schedules only copy a single
+/// contribution; land and lor change it.
 bool ScheduleTeam::is_of_one(const CollectiveArgs& args) const noexcept {
   if (args.call.op != Op::land && args.call.op != Op::lor) return false;
   switch (args.call.collective) {
@@ -340,8 +340,9 @@ Status ScheduleTeam::await_turn(Operation& operation) noexcept {
   return run_guard(turn, !operation.blocking());
 }
 
-/// `nudges`: the peers may be computing. A guard's word is its number above the tag of the call that runs it. So ranks
-/// that wait for no message, each the root of its own broadcast, detect their mismatch here.
+/// `nudges`: wake the peers' progress threads, because the peers may be computing. A guard's word consists of its
+/// number (upper bits) and the tag of its call. So ranks that wait for no message (each the root of its own broadcast)
+/// detect their mismatch here.
 Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
   const std::uint64_t guard = turn.guard, word = guard << Arena::tag_bits | Arena::tag_of(turn.stamp);
   const auto signal = [&](int distance) noexcept {

@@ -18,13 +18,13 @@
 
 namespace hmc::collectives {
 
-/// A blocking call drives its operation until it is complete. Non-blocking operations are driven from every wait of
-/// this rank, by tests of their requests, and by the Runtime's background thread. Exception: only the caller's thread
-/// calls a user function. Failures are sticky: after one, the team's ranks may be at different calls, so every later
-/// call returns the same status.
+/// A blocking call makes progress on its operation until it is complete. Non-blocking operations progress in every wait
+/// of this rank, in tests of their requests, and in the progress thread. Exception: only the caller's thread calls a
+/// user function. A failure is permanent: afterwards the ranks may be at different calls, so every later call returns
+/// the same status.
 ///
-/// Threads: one, plus the background thread while `driven_`. Then public functions take Background's lock, and private
-/// functions require it.
+/// Threads: one, plus the progress thread while `driven_` is true. Then public functions take Background's lock, and
+/// private functions require it.
 class ScheduleTeam final : public base::Progress,
                            public base::Watch,
                            public progress::TicketSource,
@@ -38,10 +38,10 @@ class ScheduleTeam final : public base::Progress,
   /// Waits until all operations in flight are complete.
   base::Status drain() noexcept;
 
-  /// Contains all collectives of this team, by schedules or by load and store.
+  /// The calls of both engines on this team.
   History& history() noexcept { return history_; }
-  /// For long waits in any collective of the team: checks for failures elsewhere, compares histories, and queries the
-  /// awaited rank.
+  /// Called during long waits in any collective of the team. Checks for failures of other ranks and teams, compares
+  /// histories, and sends a question to the awaited rank.
   base::Status look(const base::WaitNote& note, std::int64_t now) noexcept override;
   /// Fails the team, and reports the failure to all other ranks.
   void fail(const base::Status& status) noexcept;
@@ -49,19 +49,19 @@ class ScheduleTeam final : public base::Progress,
   /// Blocking.
   base::Status run(const CollectiveArgs& args) noexcept;
 
-  /// Non-blocking: starts the call and never waits. Ticket 0 is complete. `copies`: staging copies that `args` names
-  /// instead of buffers that the host can't access. Their input is already copied; the thread that completes the
-  /// operation finishes them.
+  /// Non-blocking: starts the call and never waits. Ticket 0: the call is already complete. `copies`: host copies, used
+  /// in `args` instead of buffers that the host can't access. They already contain the input. The thread that completes
+  /// the operation copies the output back.
   base::Status start(const CollectiveArgs& args, std::uint64_t& ticket,
                      std::unique_ptr<rma::HostCopies> copies = nullptr) noexcept;
-  /// In the order of a stream, which alone waits for the result.
+  /// Starts the call in the order of a stream. Only the stream waits for the result.
   base::Status start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPosition> place) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
-  /// The collective continues after its request is dropped; but not after a peer's death or an abort, because the
+  /// Called when a request is destroyed. The collective continues, except after a peer's death or an abort: then the
   /// caller gets that error and frees the buffers.
   void abandon(std::uint64_t ticket) noexcept override;
-  // Relaxed: callers only check if the count changes; test() orders the moved data.
+  // Relaxed: callers only check if the count changes. test() orders the access to the data.
   std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
   bool has_unreported_mismatch(int world_rank) noexcept override;
@@ -69,10 +69,10 @@ class ScheduleTeam final : public base::Progress,
   base::Watch* watch() noexcept override { return this; }
   Request request_of(std::uint64_t ticket, const char* operation) const;
 
-  /// Persistent: prepared once, with all its schedules; then started any number of times, one run at a time.
+  /// Persistent: prepares the operation once, with all its schedules. It can be started many times, one run at a time.
   base::Status prepare_kept(const CollectiveArgs& args, Operation*& operation,
                             std::unique_ptr<rma::HostCopies> copies = nullptr) noexcept;
-  /// ok: the operation is idle, and stays idle until its owner starts it.
+  /// Returns ok if the operation is idle. It stays idle until its owner starts it.
   base::Status may_start(const Operation& operation) const noexcept;
   base::Status start_kept(Operation& operation, std::uint64_t& ticket) noexcept;
   void release_kept(Operation& operation) noexcept;
@@ -84,8 +84,8 @@ class ScheduleTeam final : public base::Progress,
   base::Status explain() noexcept;
   /// Valid after explain().
   const TeamFailure& explained() const noexcept { return failure_; }
-  /// Ends the team if `owner` has given up a call, and may reuse its buffers; returns the failure. Call after reading
-  /// from them.
+  /// If rank `owner` has failed in a call, its buffers may be reused: fails the team and returns the failure. Call
+  /// after a read from these buffers.
   base::Status check_owner(int owner) noexcept;
 
   int rank() const noexcept { return rank_; }
@@ -102,8 +102,8 @@ class ScheduleTeam final : public base::Progress,
   bool waits_for_stream() const noexcept override;
   void end() noexcept override;
 
-  /// True from the start of an operation until, after its completion, a test or the begin of a schedule detects that
-  /// none is left. Meanwhile short calls are slower than necessary.
+  /// True while non-blocking operations may be in flight. Becomes false when a test, or the begin of a call, finds that
+  /// all are complete. While it is true, short calls are slower.
   bool is_shared() const noexcept { return driven_; }
   void tidy_up() noexcept {
     const auto guard = hold();
@@ -118,15 +118,15 @@ class ScheduleTeam final : public base::Progress,
   void count_moves(std::uint64_t moves) noexcept {
     moves_.store(moves_.load(std::memory_order_relaxed) + moves, std::memory_order_relaxed);
   }
-  /// `call`: in question; 0: the current one.
+  /// Fails the team. `call`: the number of the failed call; 0: the current call.
   const base::Status& give_up(const base::Status& status, std::uint64_t call = 0,
                               const TeamFailure::Alarm& alarm = {}) noexcept;
-  /// Takes the lock if the background thread may access the state too.
+  /// Takes the lock if the progress thread may access the state too.
   std::unique_lock<std::mutex> hold() const noexcept {
     return driven_ && fabric_.background.allowed() ? std::unique_lock(fabric_.background.lock())
                                                    : std::unique_lock<std::mutex>();
   }
-  /// Registers with the waiter and the background thread, while operations are in flight. Under the lock. May throw
+  /// Registers with the waiter and the progress thread before an operation starts. Requires the lock. May throw
   /// bad_alloc.
   void share();
   void unshare() noexcept;
@@ -157,7 +157,7 @@ class ScheduleTeam final : public base::Progress,
   FailureReport report_on(std::uint64_t call) const noexcept;
   bool hear_alarm() noexcept;
   void heard(const TeamFailure::Alarm& alarm) noexcept;
-  /// The state of a long wait and of its questions: for the current blocking call, or for started calls.
+  /// The state of a long wait and of its questions. One for the current blocking call, one for non-blocking calls.
   struct Asker {
     std::int64_t looked_at = 0;
     int peer = -1;
@@ -169,7 +169,7 @@ class ScheduleTeam final : public base::Progress,
   void look_after_started(std::int64_t now) noexcept;
   void hear_questions() noexcept;
   std::uint64_t question_of(std::uint64_t call, std::uint64_t history) const noexcept;
-  /// The awaited rank may have failed in another team: see watch.cpp.
+  /// State of the check whether the awaited rank has failed in another team; see watch.cpp.
   struct Elsewhere {
     std::int64_t looked_at = 0;
     int world_rank = -1;
@@ -211,7 +211,7 @@ class ScheduleTeam final : public base::Progress,
   int source_index_ = 0;
   std::vector<std::uint64_t> taken_;
 
-  bool closes_ = false;  // the ranks have agreed to close; each that completes the closing step frees its arena
+  bool closes_ = false;  // all ranks have agreed to close; a rank that completes the close frees its arena
   History history_;
   TeamFailure failure_;
 

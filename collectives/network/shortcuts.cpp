@@ -13,8 +13,8 @@ namespace {
 
 /// Below this size a direct receive costs more than the copy.
 constexpr std::uint64_t shortest_bytes = 32 * 1024;
-/// Limits of ranges kept, because each message or copy searches them; and of ranges checked, because each is compared
-/// with all steps.
+/// Upper limits: ranges stored (each message or copy searches them), and ranges checked (each is compared with all
+/// steps).
 constexpr std::size_t most = 16;
 constexpr int most_looked_at = 64;
 
@@ -31,7 +31,7 @@ bool reads(const Step& step) noexcept {
   return step.kind == schedule::StepKind::put || step.kind == schedule::StepKind::copy ||
          step.kind == schedule::StepKind::reduce || step.kind == schedule::StepKind::fold;
 }
-/// Writes memory of this rank; a put writes its peer's.
+/// True if the step writes memory of this rank. A put writes memory of its target.
 bool writes(const Step& step) noexcept {
   return step.kind == schedule::StepKind::copy || step.kind == schedule::StepKind::reduce ||
          step.kind == schedule::StepKind::fold || step.kind == schedule::StepKind::scale;
@@ -101,7 +101,7 @@ std::optional<std::size_t> only_copy_of(const std::vector<Step>& steps, std::siz
 void find_arrivals(const schedule::Schedule& schedule, bool in_place, std::vector<Arrival>& arrivals) {
   arrivals.clear();
   const std::vector<Step>& steps = schedule.steps;
-  // In place the input lies somewhere in the output: if a step reads the input, the output mustn't be written early.
+  // In place, the input is a part of the output. If a step reads the input, the output must not be written early.
   const auto reads_input = [](const Step& step) {
     return reads(step) && step.bytes > 0 && step.from_buffer == StepBuffer::input;
   };

@@ -9,9 +9,9 @@
 
 namespace hmc::collectives {
 
-/// Peers put into scratch, because they don't have the addresses of the caller's buffers. A range that this rank only
-/// copies to its output and forwards can be received directly in the output, if the wire can (rma::receive_into),
-/// and forwarded from there. That saves the copy.
+/// Peers put into scratch, because they don't have the addresses of the caller's buffers. If this rank only copies a
+/// range to its output and forwards it, the range can be received directly in the output and forwarded from there. This
+/// saves the copy. Requires support of the wire (rma::receive_into).
 struct Arrival {
   std::size_t step = 0;  ///< the first step that reads the range: the copy, or a put that forwards it
   std::uint64_t scratch = 0;
@@ -19,21 +19,22 @@ struct Arrival {
   std::uint64_t bytes = 0;
 };
 
-/// Finds copies of long ranges from scratch to output that can be received directly, in step order. Conditions, so that
-/// the time of arrival doesn't matter:
+/// Finds the long ranges that can be received directly in the output, in step order. They can arrive at any time, under
+/// these conditions:
 /// - only the copy, and puts that forward the bytes, read the range;
 /// - no step of this rank writes the scratch range;
 /// - no other step accesses the output range.
 void find_arrivals(const schedule::Schedule& schedule, bool in_place, std::vector<Arrival>& arrivals);
 
-/// A sum that is only copied to the output can be computed there.
+/// A sum in scratch that is only copied to the output. It can be computed in the output.
 struct Result {
   std::size_t step = 0;  ///< the reduce
   std::size_t copy = 0;
   std::uint64_t output = 0;
 };
 
-/// Long ranges only, in step order. None in place, because the output holds the input of later steps.
+/// Finds long ranges only, in step order. Finds none for in-place calls, because the output holds the input of later
+/// steps.
 void find_results(const schedule::Schedule& schedule, bool in_place, std::vector<Result>& results);
 
 }  // namespace hmc::collectives

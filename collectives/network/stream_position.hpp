@@ -6,7 +6,7 @@
 namespace hmc::collectives {
 
 /// The collective begins when the stream has reached this position. The stream continues when the collective is
-/// complete or abandoned. Under Background's lock.
+/// complete or abandoned. Callers hold Background's lock.
 class StreamPosition {
  public:
   virtual ~StreamPosition() = default;

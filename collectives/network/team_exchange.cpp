@@ -14,7 +14,7 @@ using schedule::Collective;
 
 namespace {
 
-/// Each rank's data in one round. Longer data, which is rare, takes a second round.
+/// Each rank's data in one round. Longer data is rare and needs a second round.
 struct Head {
   std::uint64_t length = 0;
   std::byte bytes[248] = {};

@@ -10,8 +10,8 @@
 
 namespace hmc::collectives {
 
-/// The number of steps grows like log N, without the control plane. The `deadline` isn't used: each wait has the
-/// runtime's own timeout. Throws Error. The team and its schedules must outlive it.
+/// Takes O(log N) steps and doesn't use the control plane. Ignores `deadline`: the runtime's timeout applies to each
+/// wait. Throws Error. The team and its schedules must outlive this object.
 class TeamExchange final : public base::Exchange {
  public:
   TeamExchange(const rma::TeamCore& team, ScheduleTeam& schedules) : team_(team), schedules_(schedules) {}
@@ -31,9 +31,9 @@ class TeamExchange final : public base::Exchange {
   ScheduleTeam& schedules_;
 };
 
-/// The exchange of a team that has no schedules yet, by its parent's exchange. Every rank of the parent makes the same
-/// rounds and uses the data of its own group. The number of rounds is fixed, so that the parent's ranks stay in step if
-/// one group fails or a rank is in no group.
+/// The exchange of a team that has no schedules yet. It uses the parent's exchange: every rank of the parent runs the
+/// same rounds and uses the data of its own group. The number of rounds is fixed, so that all ranks of the parent run
+/// the same rounds even if one group fails or a rank is in no group.
 class GroupExchange final : public base::Exchange {
  public:
   /// `group`: ranks of the parent; empty for a rank in no group.
@@ -43,7 +43,7 @@ class GroupExchange final : public base::Exchange {
   int size() const noexcept override { return static_cast<int>(group_.size()); }
   std::vector<base::Bytes> allgather(base::ByteView mine, base::Deadline deadline) override;
   void barrier(base::Deadline deadline) override { (void)allgather({}, deadline); }
-  /// Makes the remaining rounds.
+  /// Runs the remaining rounds.
   void finish(base::Deadline deadline) {
     while (left_ > 0) barrier(deadline);
   }

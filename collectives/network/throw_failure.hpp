@@ -1,4 +1,5 @@
-// throw_failure: throws the error of a failed collective, or that of another team in which the awaited rank failed.
+// throw_failure: throws the error of a failed collective. If the awaited rank failed in another team, throws that
+// team's error.
 #pragma once
 
 #include <cstddef>

@@ -1,27 +1,27 @@
-// Long waits: ranks that called different collectives must not wait for each other until the deadline. A rank in a long
-// wait sends a question to the rank that it waits for.
+// Long waits: detects ranks that called different collectives before the deadline. A rank in a long wait sends a
+// question to the awaited rank.
 //
-// Why one question is enough. Follow the chain from a waiting rank to the rank that it awaits. It ends at a rank that
-// isn't in a collective (a timeout, which names that rank) or forms a ring. Each rank sends to the next one its call's
-// number and its history up to that call. Numbers can't decrease all the way round a ring, so some rank gets a question
-// about a call that it has made.
+// Why one question is enough: follow the chain from a waiting rank to the awaited rank. The chain ends at a rank that
+// isn't in a collective (then a timeout names that rank), or it forms a ring. Each rank sends the number of its call
+// and its history up to that call to the next rank. The numbers can't decrease at every step of a ring, so some rank
+// receives a question about a call that it has made.
 //
-// If that rank's history is the same, it is in that call or past it and has sent all messages that belong to it. If
-// that were so for all ranks in one call, a proved schedule would be stuck. So two neighbours in the ring have
-// different histories, and the queried rank detects the mismatch.
+// If that rank has the same history, it is in that call or past it. If this held for all ranks of the ring, a proved
+// schedule would deadlock. So two neighbours in the ring have different histories, and the queried rank detects the
+// mismatch.
 //
-// Two teams. A rank that has only sent in a call of team A detects A's mismatch when it checks A's alarm. By then it
-// may wait in team B, for a rank that got the mismatch error and exits, closes or computes. So a rank that waits in B
-// checks the alarms of its other teams, and sends its reports there. If the awaited rank failed in A, this rank reports
-// A's mismatch however B's wait ends: by a death, by the deadline, or by another rank's failure.
+// Two teams: a rank that has only sent in a call of team A detects A's mismatch when it checks A's alarm. At that time
+// it may wait in team B for a rank that has received the mismatch error and exits, closes or computes. So a rank that
+// waits in B checks the alarms of its other teams and sends its reports there. If the awaited rank failed in A, this
+// rank reports A's mismatch when its wait in B ends by a death, by the deadline, or by another rank's failure.
 //
 // In a call that needs all ranks, a rank may wait for the failed rank indirectly. So if the awaited rank is on another
-// node, the check covers ranks of this node that haven't arrived.
+// node, this rank checks the ranks of its own node that haven't arrived.
 //
-// The awaited rank may also have caught the error and still arrive in B; then B continues normally. So the wait ends
-// early only if that rank makes no call for ten seconds, or is in Runtime::close for one second, or either for half of
-// the deadline if that is shorter. The states of ranks on other nodes aren't visible here: a waiting rank of their node
-// ends B for all, or the deadline does.
+// The awaited rank may have caught the error and may still arrive in B; then B continues. So the wait ends early only
+// if the awaited rank makes no call for 10 s, or is in Runtime::close for 1 s; at most half of the timeout in both
+// cases. The states of ranks on other nodes aren't visible. For them, a waiting rank of their node, or the deadline,
+// fails B.
 #include <algorithm>
 
 #include "collectives/network/schedule_team.hpp"
@@ -34,9 +34,10 @@ using base::Status;
 namespace {
 
 constexpr std::int64_t between_looks_ns = 500'000;
-/// A longer wait isn't explained by a message in flight. One question per call and awaited rank, if each has a slot.
+/// A longer wait has another cause than a message in flight. One question per call and awaited rank, if each rank has
+/// its own slot.
 constexpr std::int64_t before_asking_ns = 2'000'000;
-/// Where ranks share slots for questions, a question is repeated: at twice the interval each time, up to this one.
+/// If ranks share slots, questions are repeated. The interval doubles each time, up to this value.
 constexpr std::int64_t longest_interval_ns = 1'000'000'000;
 /// Interval of the checks for another team's failure.
 constexpr std::int64_t between_looks_elsewhere_ns = 10'000'000;
@@ -45,7 +46,7 @@ constexpr std::int64_t before_giving_up_who_closes_ns = 1'000'000'000;
 
 }  // namespace
 
-/// Asks an awaited rank about this call.
+/// Encodes the question about this call.
 std::uint64_t ScheduleTeam::question_of(std::uint64_t call, std::uint64_t history) const noexcept {
   return FailureArea::Question{call, FailureArea::Question::tag_of(history), rank_}.word();
 }
@@ -69,8 +70,8 @@ Status ScheduleTeam::look(const base::WaitNote& note, std::int64_t now) noexcept
   return give_up(Status::failure(Code::error, "a rank has given up in another team", missing));
 }
 
-/// The rank because of which the wait should end; -1: none is known. Called without the lock, because the other teams
-/// take it.
+/// Returns the failed rank because of which the wait must end; -1: none. Called without the lock, because the other
+/// teams take it.
 int ScheduleTeam::waits_in_vain_for(int awaited, std::uint64_t call, std::int64_t now) noexcept {
   if (now - elsewhere_.looked_at < between_looks_elsewhere_ns) return -1;
   elsewhere_.looked_at = now;
@@ -84,8 +85,8 @@ int ScheduleTeam::waits_in_vain_for(int awaited, std::uint64_t call, std::int64_
   return now - elsewhere_.since >= std::min(bound, fabric_.timeout.count() / 2) ? missing : -1;
 }
 
-/// The awaited rank. If that is on another node: a rank of this node that hasn't arrived at `call`, which no rank
-/// leaves before all have arrived.
+/// Returns the awaited rank if it has failed in another team. If the awaited rank is on another node, returns such a
+/// rank of this node that hasn't arrived at `call`; no rank returns from `call` before all have arrived. -1: none.
 int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcept {
   const auto has_given_up = [&](int world_rank) noexcept {
     return line_of(world_rank) != nullptr && (closes_runtime(world_rank) || is_in_no_call(world_rank)) &&
@@ -107,12 +108,12 @@ const base::ActivityLine* ScheduleTeam::line_of(int world_rank) const noexcept {
   return index < 0 ? nullptr : &fabric_.waiter.page().activity(index);
 }
 
-/// According to its activity line.
+/// True if the rank's activity line shows no call.
 bool ScheduleTeam::is_in_no_call(int world_rank) const noexcept {
   const base::ActivityLine* const line = line_of(world_rank);
   if (line == nullptr) return false;
-  // Relaxed: a hint that must hold for a long time to have an effect. Calls without a long wait don't show in the line,
-  // but increment its count.
+  // Relaxed: only a value that stays for seconds has an effect. Calls without a long wait don't change the activity,
+  // but increment the line's count of calls.
   const std::uint32_t activity = line->activity.load(std::memory_order_relaxed);
   return static_cast<base::Activity>(activity) == base::Activity::computing;
 }
@@ -142,8 +143,8 @@ void ScheduleTeam::look_after(Asker& asker, int peer, std::uint64_t question, st
   if (failure_.ok() && peer >= 0 && peer != rank_) ask(asker, peer, question, now);
 }
 
-/// A wait for a request names no awaited rank, and a test calls no look(). So the oldest operation in flight represents
-/// them: questions go to the rank that it awaits.
+/// A wait for a request has no awaited rank, and a test doesn't call look(). For both, the rank sends questions to the
+/// awaited rank of the oldest operation in flight.
 void ScheduleTeam::look_after_started(std::int64_t now) noexcept {
   for (const Operation* const operation : active_) {
     if (operation->outcome.code != Code::in_progress || operation->blocking()) continue;
@@ -178,7 +179,7 @@ void ScheduleTeam::ask(Asker& asker, int peer, std::uint64_t question, std::int6
     return;
   }
   if (now < asker.next) return;
-  if (closes_) return;  // all ranks made the same calls, and the awaited rank may have freed its arena
+  if (closes_) return;  // all ranks have made the same calls, and the peer may have freed its arena
   const std::uint32_t slots = FailureArea::askers(size_);
   asker.interval = std::min(2 * asker.interval, longest_interval_ns);
   asker.next = static_cast<int>(slots) < size_ ? now + asker.interval : INT64_MAX;
@@ -186,7 +187,7 @@ void ScheduleTeam::ask(Asker& asker, int peer, std::uint64_t question, std::int6
   const int which = &asker == &started_asker_ ? 0 : 1;
   const std::uint64_t offset = arena_.failures().question_offset(static_cast<std::uint32_t>(rank_) % slots, which);
   const Status sent = rma::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, offset, question, ticket);
-  static_cast<void>(sent);  // an unreachable peer has failed, which is reported by other means
+  static_cast<void>(sent);  // the death of an unreachable peer is reported elsewhere
   rma::nudge(arena_.window(), peer);
 }
 

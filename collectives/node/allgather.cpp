@@ -1,5 +1,5 @@
-// Small: in the arrival lines or slots. Large: each rank copies every block from the owner's window or, chunk by chunk,
-// from its staging.
+// Small blocks: in the arrival lines or slots. Large blocks: each rank copies every block from the owner's window or
+// private memory, or in chunks from the owner's staging.
 #include <algorithm>
 #include <cstring>
 
@@ -43,8 +43,8 @@ Announcement announcement_of(DirectTeam& team, int rank) noexcept {
   return announcement;
 }
 
-/// Chunk `step` of every block: copies the peers' chunks from their windows or stagings. Chunks of several steps are in
-/// flight, each in its slot of the ring.
+/// Copies chunk `step` of every peer's block from the peer's window or staging. A block in private memory is copied as
+/// a whole in step 0. The ring holds the chunks of several steps.
 Status step_of(DirectTeam& team, const CollectiveArgs& args, std::size_t step, std::size_t chunk) noexcept {
   const std::size_t offset = step * chunk;
   const std::size_t bytes = std::min(chunk, args.bytes() - offset);
@@ -95,8 +95,8 @@ Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
   std::size_t staged = 0;
   if (!mine.in) {
     if (const Status status = team.wait_staging_free(); !status.ok()) return status;
-    // A rank that sees this rank's arrival finds a small block staged. Staging more would delay peers that could copy
-    // meanwhile.
+    // Stage a small block before the arrival, so that peers can copy it at once. For a larger block this would delay
+    // peers that could already copy other blocks.
     if (args.bytes() <= staged_before_arrival) {
       if (const Status status = allgather_stage(team, args, staged++, chunk); !status.ok()) return status;
     }
@@ -109,14 +109,14 @@ Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
     return team.fail(Status::failure(Code::invalid_argument, "blocks that are too large to go chunk by chunk"));
   team.staging_in_use_until(team.tag(steps - 1));
   for (std::size_t step = 0; step < steps; ++step) {
-    // Keep the ring one step ahead, so that peers find the next chunk when they have finished this one.
+    // Stage one step ahead, so that peers don't wait for the next chunk.
     for (; !mine.in && staged < steps && staged <= step + 1; ++staged) {
       if (const Status status = allgather_stage(team, args, staged, chunk); !status.ok()) return status;
     }
     if (step == 0) keep_own(team, args);
     if (const Status status = step_of(team, args, step, chunk); !status.ok()) return status;
   }
-  // Peers read this rank's buffer until they have finished; then the caller may reuse it.
+  // The caller may reuse the buffer only after all peers have read it.
   if (mine.in) {
     if (const Status status = team.wait_phases(Phase::finished, team.tag(steps - 1)); !status.ok()) return status;
   }

@@ -1,4 +1,4 @@
-// allgather: all ranks' blocks, in rank order, on all ranks.
+// allgather by load and store.
 #pragma once
 
 #include "collectives/args/collective_args.hpp"

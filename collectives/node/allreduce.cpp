@@ -1,4 +1,4 @@
-// Small: each rank publishes its whole input, in its arrival line or slot, and computes the whole result itself.
+// Small vectors: each rank publishes its input in its arrival line or slot, and computes the complete result itself.
 #include <cstring>
 
 #include "collectives/node/allreduce.hpp"
@@ -16,7 +16,7 @@ Status allreduce_small(DirectTeam& team, const CollectiveArgs& args, bool in_lin
   if (const Status status = team.wait_arrivals(); !status.ok()) return status;
   for (int rank = 0; rank < team.size(); ++rank)
     team.ins[static_cast<std::size_t>(rank)] = in_line ? team.payload(rank) : team.slot(rank);
-  // The caller's buffer is in this core's caches; the peers' reads have taken the line or slot out of them.
+  // Read this rank's contribution from the caller's buffer: it is in this core's caches, the line or slot isn't.
   team.ins[static_cast<std::size_t>(team.rank())] = args.input;
   void* const to = args.output;
   reduce(args.reducer, &to, 1, team.ins.data(), team.size(), args.call.count, team.scratch);

@@ -1,21 +1,21 @@
-// Large: each rank reduces its own slice from all inputs, and stores the result for all ranks.
+// Large vectors: each rank reduces its own slice of all inputs, and stores the result for all ranks.
 //
-// An input in a window is read there. Any other input is first copied to its owner's staging, except the slice that the
-// owner reduces. The result is stored directly into an output that lies in a window. Else it stays in staging until the
-// output's owner copies it.
+// An input in a window is read in place. The owner of any other input first copies it to its staging, except for the
+// slice that it reduces itself. A result is stored directly into an output in a window. For any other output it is
+// stored in staging, and the output's owner copies it.
 //
-// With two ranks the result is stored in the receiver's staging, in the same lines that held the input, so that no
-// other line moves between the cores. With more ranks it is stored once, in the reducer's staging.
+// With two ranks the result is stored in the receiver's staging, in the cache lines that held the input. So no other
+// lines move between the cores. With more ranks the result is stored once, in the reducing rank's staging.
 //
-// Why no rank overwrites staging that another rank may still read. The readers of my staging are the reducers of its
-// slices and, if my result is stored there, the ranks that copy that result.
-// - Piece 0: wait_staging_free() waits for the tag that the last call set by staging_in_use_until(); at that tag all
-//   its readers had published. A call after which no rank reads sets none: all its readers had published `reduced`, for
-//   which finish() waited.
+// Why no rank overwrites staging that another rank may still read: the readers of a rank's staging are the ranks that
+// reduce its slices and, if its result is stored there, the ranks that copy that result.
+// - Piece 0: wait_staging_free() waits for the tag that an earlier call set with staging_in_use_until(). All readers of
+//   that call have published this tag. A call without reads after finish() sets no tag: finish() has waited until all
+//   its readers have published `reduced`.
 // - Piece p > 0: finish(p-1) waited for all ranks' `reduced`, so the inputs have been read. If results were stored in
 //   staging, stage() waits for all ranks' `finished` of p-1, which they publish after take_results().
-// - A pair's result is stored into the receiver's staging by the peer that has just read the same lines. The receiver
-//   sees `reduced`, copies the result, and is the only rank to write there next, in its program order.
+// - With two ranks, the peer stores the result into the receiver's staging after it has read the same lines. The
+//   receiver sees `reduced` and copies the result. Only the receiver writes these lines next, in program order.
 //
 // Each publish is a release and each wait an acquire (direct_team.hpp), so earlier reads are complete.
 #include <algorithm>
@@ -34,7 +34,7 @@ namespace {
 constexpr std::size_t stream_from = std::size_t{1} << 20;
 constexpr std::size_t stream_block = std::size_t{8} << 10;
 
-/// The slices, one per rank, of one piece (the whole call, or as much as staging holds).
+/// The slices of one piece, one per rank. A piece is the whole call, or as many elements as the staging holds.
 struct Slices {
   std::size_t first;   ///< the piece's first element
   std::size_t count;   ///< its elements
@@ -66,7 +66,7 @@ class Sliced {
     return reduce_all(fits);
   }
 
-  /// All ranks have arrived, and treat this rank's buffers as staged.
+  /// Requires that all ranks have arrived. The peers treat this rank's buffers as staged.
   Status run_arrived() {
     team_.fabric().counters.buffers_staged += 2;
     falls_back_ = true;
@@ -74,7 +74,7 @@ class Sliced {
   }
 
  private:
-  /// `is_staged`: this rank's first piece.
+  /// `is_staged`: this rank has staged its first piece.
   Status reduce_all(bool is_staged) {
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
     if (const Status status = read_announcements(); !status.ok()) return status;
@@ -82,7 +82,7 @@ class Sliced {
     if (!team_.staging_fits(staging_wanted())) team_.grow_staging(staging_wanted());
     const std::size_t pieces = (count_ + piece_length() - 1) / piece_length();
     for (std::size_t piece = 0; piece < pieces; ++piece) {
-      // The arrivals show the first piece if all ranks have staged it by then.
+      // If all ranks have staged the first piece before their arrival, the arrivals publish it.
       if (piece > 0 || !is_staged || falls_back_) {
         if (const Status status = stage_and_show(piece, piece == 0 && is_staged); !status.ok()) return status;
       }
@@ -128,7 +128,7 @@ class Sliced {
   std::byte* out_at(const Slices& cut, int slice) const noexcept {
     return out_ + (cut.first + cut.begin(slice)) * element_;
   }
-  /// Address of slice `slice` of a rank's input or result in its staging; a pair stages one slice only.
+  /// Address of a slice of a rank's input or result in its staging. With two ranks the staging holds one slice only.
   std::byte* staged_at(const Slices& cut, int owner, int slice) const noexcept {
     return team_.staging(owner) + (pair() ? 0 : cut.begin(slice) * element_);
   }
@@ -167,7 +167,7 @@ class Sliced {
     for (int rank = 0; rank < team_.size(); ++rank) {
       Announcement theirs = mine_;
       if (rank != team_.rank()) std::memcpy(&theirs, team_.payload(rank), sizeof theirs);
-      // Fallback: that rank's device could have run the call, but not all ranks' can. Its input isn't staged yet.
+      // Fallback: that rank's device supports the call, but another rank's doesn't. The rank's input isn't staged yet.
       falls_back_ = falls_back_ || theirs.in.device_window != 0;
       const auto index = static_cast<std::size_t>(rank);
       team_.ins[index] = theirs.in ? team_.reach(rank, theirs.in) : nullptr;
@@ -183,7 +183,7 @@ class Sliced {
   /// Reduces this rank's slice, and copies the others' results.
   Status finish(const Slices& cut, std::size_t piece) noexcept {
     if (results_wait_ && !pair() && mine_.in) {
-      // This rank's result will be stored in its staging. stage() didn't wait for that to be free.
+      // This rank stores its result in its staging. stage() didn't wait until that staging was free.
       const Status status =
           piece == 0 ? team_.wait_staging_free() : team_.wait_phases(Phase::finished, team_.tag(piece - 1));
       if (!status.ok()) return status;
@@ -199,11 +199,11 @@ class Sliced {
     return {};
   }
 
-  /// Stores this rank's slice of the result in its own output, in the outputs that lie in windows, and in staging for
-  /// the rest.
+  /// Stores this rank's slice of the result in its own output, in the peers' outputs in windows, and in staging for the
+  /// other peers.
   void reduce_own(const Slices& cut) noexcept {
     const std::size_t bytes = cut.size(team_.rank()) * element_;
-    // Streamed block by block, while the block is in this core's cache.
+    // Stream each block while it is in this core's cache.
     const std::size_t block = streams() ? stream_block : bytes;
     for (std::size_t done = 0; done < bytes; done += block) reduce_block(cut, done, std::min(block, bytes - done));
     if (streams()) stream_fence();

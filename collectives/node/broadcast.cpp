@@ -1,5 +1,5 @@
-// Small: in the root's line or slot. Large: the other ranks copy from the root's window, or from a ring of chunks in
-// the root's staging while the root fills the next chunks.
+// Small messages: in the root's line or slot. Large messages: the other ranks copy from the root's window or private
+// memory, or from a ring of chunks in its staging while the root fills the next chunks.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t broadcast_slots = 8;
 
-/// Chunks are small enough that readers and root overlap, large enough that the flags' cost doesn't matter.
+/// Chunks are small enough that readers and root overlap, large enough that the cost of the flags is negligible.
 std::size_t chunk_of(std::size_t bytes, std::size_t staging) noexcept {
   return std::min(staging / broadcast_slots,
                   bytes <= (std::size_t{128} << 10) ? std::size_t{16} << 10 : std::size_t{64} << 10);
@@ -35,7 +35,7 @@ Status broadcast_small(DirectTeam& team, const CollectiveArgs& args, bool in_lin
 Status from_window(DirectTeam& team, const CollectiveArgs& args) noexcept {
   const std::uint64_t tag = team.tag(0);
   if (team.rank() == args.call.root)
-    return team.wait_phases(Phase::finished, tag);  // then the caller may reuse the buffer
+    return team.wait_phases(Phase::finished, tag);  // the caller may reuse the buffer afterwards
   Announcement root;
   std::memcpy(&root, team.payload(args.call.root), sizeof root);
   if (root.in.is_private()) {
@@ -96,7 +96,7 @@ Status broadcast_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
     team.count(mine.in);
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;
-      // A rank that sees the root's arrival finds the first chunk staged.
+      // Stage the first chunk before the arrival, so that peers can copy it at once.
       if (const Status status = broadcast_stage(team, args, chunk, 0); !status.ok()) return status;
     }
   }
@@ -107,7 +107,7 @@ Status broadcast_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
   if (root.in) return from_window(team, args);
   if (args.bytes() / chunk >= DirectTeam::too_many_steps - 1)
     return team.fail(Status::failure(Code::invalid_argument, "a buffer outside of windows that is too large to stage"));
-  // The root reads nothing: it publishes `finished` at once, for ranks that later wait for all.
+  // The root reads no staging, so it publishes `finished` at once. Later calls wait for this tag of all ranks.
   if (is_root) team.publish(Phase::finished, team.tag((args.bytes() - 1) / chunk));
   team.staging_in_use_until(team.tag((args.bytes() - 1) / chunk));
   return is_root ? ring_root(team, args, chunk) : ring_reader(team, args, chunk);

@@ -1,4 +1,4 @@
-// broadcast: the root's bytes on all ranks.
+// broadcast by load and store.
 #pragma once
 
 #include "collectives/args/collective_args.hpp"

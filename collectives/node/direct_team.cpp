@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t staging_at_most = std::size_t{16} << 20;
 
-// The rank that is furthest ahead may detect a mismatch first. Its report includes the calls at which the others are.
+// The rank that is furthest ahead may detect a mismatch first. Its report must include the other ranks' present calls.
 static_assert(FailureReport::before >= turns + Arena::areas);
 
 }  // namespace
@@ -33,7 +33,7 @@ DirectTeam::DirectTeam(rma::TeamCore& team, std::string_view private_buffers)
 
 void DirectTeam::prepare(std::byte* part) const {
   static_assert(Arena::board_offset % alignof(Board) == 0 && sizeof(Board) <= Arena::board_bytes);
-  // The memory is zero already, which is the initial state of all lines; only the probe is written.
+  // New arena memory is zero, which is the initial state of all lines. Only the probe needs a value.
   reinterpret_cast<Board*>(part + Arena::board_offset)->probe.memory = reads_.probe();
 }
 
@@ -49,7 +49,7 @@ void DirectTeam::join(ScheduleTeam& schedules) {
   board(rank_).probe.reads_all = reads_all() ? 1 : 0;
 }
 
-/// Tests each peer once per job: teams of the same ranks use the first team's result.
+/// Tests each peer once per job. Later teams reuse the result.
 bool DirectTeam::reads_all() noexcept {
   if (!reads_.wanted()) return false;
   for (int peer = 0; peer < size_; ++peer) {
@@ -87,7 +87,7 @@ Status DirectTeam::begin(Signature signature) noexcept {
   if (!failure_.ok() || history_->is_over.load(std::memory_order_relaxed)) [[unlikely]]
     return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
   if (schedules_->is_shared()) [[unlikely]]
-    schedules_->tidy_up();  // started calls may be complete, and their requests dropped
+    schedules_->tidy_up();  // started calls may be complete, and their requests destroyed
   if (sequence_ - all_arrived_ >= turns - 1) [[unlikely]] {
     if (const Status status = let_others_catch_up(); !status.ok()) return fail(status);
   }
@@ -98,8 +98,8 @@ Status DirectTeam::begin(Signature signature) noexcept {
   return {};
 }
 
-/// Waits until the others are at most half of the slots behind. Then this rank may again be ahead by the other half,
-/// instead of waiting in each call.
+/// Waits until all other ranks are at most turns / 2 calls behind. Then this rank can make turns / 2 more calls without
+/// a wait.
 Status DirectTeam::let_others_catch_up() noexcept {
   const std::uint64_t there = sequence_ + 1 - turns / 2;
   const std::uint64_t called = board(rank_).arrivals[there % lines].history;
@@ -131,7 +131,7 @@ void DirectTeam::ring_all() noexcept {
   }
 }
 
-/// `history`: this rank's, up to that call.
+/// `history`: this rank's history up to call `sequence`.
 Status DirectTeam::wait_line(int rank, std::uint64_t sequence, std::uint64_t history) noexcept {
   const ArrivalLine& line = board(rank).arrivals[sequence % lines];
   // Acquire: pairs with the release in arrive.
@@ -139,8 +139,8 @@ Status DirectTeam::wait_line(int rank, std::uint64_t sequence, std::uint64_t his
   const Status status =
       fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived, fabric_.timeout);
   if (!status.ok()) return status;
-  // The line doesn't change now. The peer reuses it for call sequence + lines, which it begins after this rank has
-  // arrived at sequence + turns + 1. This rank is at sequence + turns / 2 at most.
+  // The line can't change during this read. The peer reuses it for call sequence + lines, and begins that call only
+  // after this rank has arrived at sequence + turns + 1. This rank is at most at sequence + turns / 2.
   if (line.history != history) [[unlikely]]
     return Status::failure(Code::mismatch, "ranks called different collectives", world(rank));
   return {};
@@ -189,11 +189,11 @@ bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
 }
 
 void DirectTeam::grow_staging(std::size_t bytes) {
-  // The activity and the operation are the collective's, not team creation's.
+  // Wait notes and errors show the collective, not the creation of a window.
   const base::ActivityScope posted(fabric_.waiter.page().activity(fabric_.waiter.local_index()),
                                    {activity_of(signature_.kind())});
   const rma::OperationScope user(fabric_, name_of(signature_.kind()));
-  // At least double the size: a program that uses growing sizes grows the staging a few times, not each time.
+  // At least double the size, so that a program with growing messages reallocates the staging only a few times.
   const std::size_t wanted =
       std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
   std::shared_ptr<rma::WindowCore> larger;
@@ -222,7 +222,7 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
 Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block,
                                    PrivateBufferMethod way) noexcept {
   bool reads = bytes > 0 && (reads_.forced() || way != PrivateBufferMethod::stage) && all_read();
-  if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // counts the calls on both ranks alike
+  if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // both ranks count the same calls
     std::atomic<std::uint64_t>& decided = board(0).probe.decided;
     if (rank_ != 0) ways_.follow(decided.load(std::memory_order_relaxed));
     const MethodTrials::Way next = ways_.next(block);
@@ -259,13 +259,13 @@ Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset
   const Status status =
       transport::PeerReads::read(board(rank).probe.memory.process, placement.offset + offset, to, bytes, world(rank));
   if (status.ok()) {
-    // An owner that has aborted the call may reuse its buffer, so the bytes may be wrong. It publishes its report
-    // before it reuses the buffer. So check for the report after reading the bytes.
+    // If the owner has failed in this call, it may have reused its buffer, and the bytes may be wrong. It publishes its
+    // report before it reuses the buffer. Therefore check for the report after the read.
     base::full_fence();
     const Status known = schedules_->check_owner(rank);
     return known.ok() ? known : fail(known);
   }
-  const Status aborted = fabric_.waiter.page().aborted();  // the job's abort may state the cause
+  const Status aborted = fabric_.waiter.page().aborted();  // an abort of the job states the cause
   return fail(aborted.ok() ? status : aborted);
 }
 

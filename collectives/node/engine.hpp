@@ -1,4 +1,4 @@
-// The node engine: collectives by load and store, for teams whose ranks all reach each other so.
+// The node engine: collectives by load and store, for teams in which all ranks have load/store access to each other.
 #pragma once
 
 #include "collectives/args/collective_args.hpp"
@@ -12,8 +12,8 @@ namespace hmc::collectives::node_engine {
 /// No rank returns before all ranks have arrived.
 base::Status barrier(DirectTeam& team, Signature signature) noexcept;
 
-/// Whether this engine can carry out the call: all but those whose blocks don't fit the staging ring. alltoallv has its
-/// own form, pull_alltoallv(). All ranks get the same result.
+/// True if this engine can run the call. False if the blocks don't fit the staging ring, and for alltoallv, which has a
+/// separate function, pull_alltoallv(). All ranks get the same result.
 inline bool can(const DirectTeam& team, const CollectiveArgs& args) noexcept {
   switch (args.call.collective) {
     case schedule::Collective::barrier:
@@ -36,8 +36,8 @@ inline base::Status run(DirectTeam& team, const CollectiveArgs& args) {
   }
 }
 
-/// The rest of a reduction at which all ranks have arrived, but which their devices can't run together. The others
-/// treat this rank's buffers, which are host copies now, as staged. Errors as run().
+/// Fallback for a reduction that the devices can't run. Requires that all ranks have arrived, and that the arguments
+/// name host copies of this rank's device buffers. The peers treat these buffers as staged. Errors as run().
 inline base::Status run_arrived(DirectTeam& team, const CollectiveArgs& args) {
   return args.call.collective == schedule::Collective::allreduce ? allreduce_arrived(team, args)
                                                                  : pull_arrived(team, args);

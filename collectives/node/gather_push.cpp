@@ -7,7 +7,7 @@ namespace hmc::collectives {
 using base::Status;
 
 Placement show_output(DirectTeam& team, const Parts& parts, const void* output, std::size_t bytes) noexcept {
-  // Only the root has the positions of a v-form's blocks. It publishes them as a table in its slot.
+  // In a v-form only the root has the displacements of the blocks. It publishes them as a table in its slot.
   const std::size_t* const begins = parts.out_begins();
   const std::size_t table = begins == nullptr ? 0 : static_cast<std::size_t>(team.size()) * sizeof *begins;
   if (table > slot_bytes) return {};

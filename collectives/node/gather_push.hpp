@@ -1,4 +1,4 @@
-// gather_push: gather of large blocks into a root's output that lies in a window. Each rank writes its own block there.
+// gather_push: gather of large blocks into a window of the root. Each rank writes its own block into the root's output.
 #pragma once
 
 #include "collectives/node/direct_team.hpp"
@@ -6,21 +6,21 @@
 
 namespace hmc::collectives {
 
-/// All ranks copy at the same time, one block each, and a rank returns after its copy; if the root copies all blocks,
-/// all ranks wait for it.
+/// All ranks copy one block each, at the same time. A rank returns after its own copy. If the root copied all blocks,
+/// all ranks would wait for the root.
 ///
-/// Used only for an output in a window. After an error the root's private memory belongs to its caller at once, and a
-/// write by another process can't be stopped. A window's memory may still be written to for a moment after an error, as
-/// in an allreduce.
+/// Requires an output in a window. After an error the root's caller may reuse its private memory at once, but a write
+/// by another process can't be stopped. In a window, peers may write for a short time after an error, as in allreduce.
 constexpr bool may_be_brought(const schedule::Call& call) noexcept {
   return call.collective == schedule::Collective::gather;
 }
-/// The root's output, to publish with its arrival. Empty if the root must copy the blocks itself.
+/// Returns the location of the root's output, which the root publishes with its arrival. Returns an empty placement if
+/// the root must copy the blocks itself.
 Placement show_output(DirectTeam& team, const Parts& parts, const void* output, std::size_t bytes) noexcept;
 /// Writes this rank's block into the root's output.
 base::Status gather_push(DirectTeam& team, const Parts& parts, const std::byte* block, int root,
                          const Placement& output) noexcept;
-/// On the root: waits until all blocks are there. Called after the root has stored its own block.
+/// Called on the root after it has stored its own block. Waits until all ranks have written their blocks.
 base::Status await_brought(DirectTeam& team) noexcept;
 
 }  // namespace hmc::collectives

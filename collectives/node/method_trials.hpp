@@ -1,4 +1,4 @@
-// MethodTrials: selects the faster of two methods of moving a pair's blocks, by trial.
+// MethodTrials: measures two methods of transfer between two ranks, and selects the faster one.
 #pragma once
 
 #include <algorithm>
@@ -9,26 +9,26 @@
 
 namespace hmc::collectives {
 
-/// Staging costs two copies and the transfer of lines between two cores. Reading a peer's memory costs one copy by the
-/// kernel and a system call. Which is faster depends on the two cores: with a shared cache staging takes half of the
-/// time, else up to twice as long. Ranks may also move.
+/// Staging costs two copies and the transfer of cache lines between two cores. Reading a peer's memory costs one copy
+/// by the kernel and a system call. The faster method depends on the two cores: with a shared cache, staging takes half
+/// the time of reading; otherwise it takes up to twice the time. Ranks may migrate between cores.
 ///
-/// A trial times, for one size class, a few calls with the present method and then as many with the other. Trials start
-/// soon after the first calls and become ever rarer. The methods don't alternate within a trial, because each call
-/// depends on what the last one left in the caches.
+/// A trial belongs to one size class. It times six calls with the present method, then six with the other. The first
+/// trial starts after two calls; the pause between trials grows. The methods don't alternate within a trial, because
+/// the time of a call depends on the cache contents that the previous call leaves.
 ///
-/// The other method is selected if the median of its calls is clearly lower. So a stable machine loses six calls in
-/// thousands, and noise changes nothing.
+/// The other method is selected if the median time of its calls is more than 10 % lower. If the machine is stable, six
+/// calls in some thousands use the slower method. Noise doesn't change the selection.
 ///
-/// One rank of the pair decides: if one rank read and the other staged, both would wait for the slower method. The
-/// other rank runs its trials at the same call numbers and follows the decision. Threads: one.
+/// Rank 0 of the pair decides for both. If one rank read and the other staged, both would wait for the slower method.
+/// The other rank runs its trials at the same call numbers and follows the decision. One thread.
 class MethodTrials {
  public:
   struct Way {
     bool is_new = false;
-    bool is_timed = false;  ///< the caller reports the time by `took`
+    bool is_timed = false;  ///< the caller must report the time with took()
   };
-  /// The decisions, one bit per size class. The other rank passes them to `follow` before each call.
+  /// The decisions, one bit per size class. The peer passes them to follow() before each call.
   std::uint64_t decided() const noexcept { return decided_; }
   void follow(std::uint64_t decided) noexcept {
     follows_ = true;
@@ -46,8 +46,8 @@ class MethodTrials {
     conclude(at, call);
     return {takes_new(at), false};
   }
-  /// Reports the time of a timed call, from the moment when all ranks have arrived. Stored per byte, as sizes share a
-  /// class.
+  /// Reports the duration of a timed call, measured from the arrival of the last rank. Stored per byte, because calls
+  /// of different sizes share a class.
   void took(std::size_t bytes, bool was_new, std::int64_t ns) noexcept {
     Times& times = sizes_[index(bytes)].times[was_new ? 1 : 0];
     if (times.count < times.ns.size()) times.ns[times.count++] = static_cast<double>(ns) / static_cast<double>(bytes);

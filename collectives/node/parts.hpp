@@ -1,4 +1,4 @@
-// Parts: positions and lengths of a call's blocks in this rank's buffers. In bytes.
+// Parts: displacements and lengths, in bytes, of a call's blocks in this rank's buffers.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace hmc::collectives {
 
-/// The input and the output each hold one block per rank, or a single block. Blocks have one length and are contiguous;
-/// in a v-form the caller sets lengths and positions.
+/// A buffer holds one block per rank or a single block. Normally all blocks have the same length and are contiguous. In
+/// a v-form the caller sets the lengths and the displacements.
 class Parts {
  public:
   Parts(DirectTeam& team, const CollectiveArgs& args) noexcept

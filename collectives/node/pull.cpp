@@ -1,24 +1,26 @@
-// Small inputs: in the owner's arrival line or slot. Large inputs: read from the owner's window, or chunk by chunk from
-// a ring in its staging. Inputs are combined in rank order, all at once, so results don't depend on the chunks.
+// Small inputs: in the owner's arrival line or slot. Large inputs: in the owner's window or private memory, or in
+// chunks in the ring in its staging. A reduction combines all inputs in rank order, so results don't depend on the
+// chunks.
 //
-// V-forms use the same steps, sized by the largest block, which all ranks have; shorter blocks end in an earlier step.
-// In alltoallv the ranks get the largest block from the arrival payloads, so each rank decides alone if its input fits
-// its slot. Only the owner has the positions of parts in its window; it publishes them as a table in its slot.
+// V-forms use the same steps. The largest block, which all ranks know, determines their number; shorter blocks end in
+// an earlier step. In alltoallv the ranks get the largest block from the arrival payloads, so before the arrival each
+// rank decides by its own counts if its input fits its slot. Only the owner has the displacements of the parts in its
+// window. It publishes them as a table in its slot.
 //
-// In a gather the owners write their blocks into the root's output if the root publishes it (gather_push). Else each
-// rank that gives stages its whole block and returns.
+// In a gather, the ranks write their blocks into the root's output if the root publishes it (gather_push). Otherwise
+// each rank except the root stages its whole block and returns.
 //
 // Why no rank overwrites bytes that another rank still reads:
 // - Lines and slots: see Board.
-// - A chunk of the ring is rewritten when all ranks have published `finished` for the step that used it. A rank that
-//   takes nothing more has already published the last step's tag.
-// - First chunk: a rank that has seen all arrivals stages it at once, as all ranks have returned from the last call. A
-//   rank that waits for some ranks or none first waits until all have published the `finished` tag of the last call
-//   that used stagings (staging_in_use_until).
-// - An input in a window, or in private memory that peers read, returns to its caller when all ranks have finished.
-// - In place, a chunk of the output is written after that chunk of the input was staged; such an input is never read in
-//   its window. If an alltoallv in place has different positions in its output, it copies the input first.
-// - A reduce_scatterv in place stores at or before the addresses that it reads, and kernels process the elements in
+// - A chunk of the ring is reused after all ranks have published `finished` for the step that used it. A rank that
+//   reads nothing more has already published the last step's tag.
+// - First chunk: a rank that has seen all arrivals stages it at once, because all ranks have returned from the previous
+//   call. Any other rank first waits until all ranks have published the `finished` tag of the last call that used
+//   stagings (staging_in_use_until).
+// - If peers read an input in its window or in private memory, the owner returns after all ranks have finished.
+// - In-place calls write a chunk of the output after they have staged that chunk of the input. Peers never read such an
+//   input in its window. An in-place alltoallv with different displacements in its output copies the input first.
+// - An in-place reduce_scatterv stores at or before the addresses that it reads. The kernels process the elements in
 //   ascending order.
 #include "collectives/node/pull.hpp"
 
@@ -40,9 +42,9 @@ using schedule::Collective;
 
 namespace {
 
-/// Payload of the arrival line of all but the smallest calls.
+/// Payload of the arrival line. Only calls whose input fits the line or the slot don't use it, except alltoallv.
 struct Shown {
-  Placement in;               ///< the input; on a gather's root the output, if the others may write to it
+  Placement in;               ///< the input; on the root of a gather: the output, if the peers may write to it
   CountsOf counts;            ///< in alltoallv
   std::uint64_t in_slot = 0;  ///< in alltoallv, not 0: the input lies in the slot, a part in each `slot_stride`
 };
@@ -71,7 +73,7 @@ class Pull {
     return block_ <= slot_bytes / count_ ? small() : large();
   }
 
-  /// All ranks have arrived, and treat this rank's input as staged.
+  /// Requires that all ranks have arrived. The peers treat this rank's input as staged.
   Status run_arrived() noexcept {
     own_ = in_ + parts_.in_begin(me_);
     if (roles_.gives()) team_.count({});
@@ -174,7 +176,7 @@ class Pull {
     if (!in_line && bytes > 0) std::memcpy(team_.slot(rank_), in_, bytes);
     team_.arrive(in_, in_line ? bytes : 0);
   }
-  /// Packs the parts that other ranks take.
+  /// Packs the parts that other ranks read.
   void pack(std::byte* to, std::size_t stride) const noexcept {
     for (std::size_t part = 0; part < count_; ++part)
       if (const std::size_t bytes = part == me_ ? 0 : parts_.in_bytes(part); bytes > 0)
@@ -219,13 +221,13 @@ class Pull {
     }
     return step_by_step();
   }
-  /// If a gather's root copies the blocks, a rank returns when its whole block is staged. All ranks get the same
-  /// result.
+  /// Grows the staging for a gather in which the root copies the blocks, so that each rank can stage its whole block
+  /// and return. All ranks get the same result.
   Status deepen_staging() {
     constexpr std::size_t of_all = std::size_t{128} << 20;
     const std::size_t wanted = std::min(block_, of_all / index(size_));
     if (size_ == 1 || team_.staging_fits(wanted)) return {};
-    // After this wait all ranks have returned from earlier calls.
+    // After this wait all ranks have returned from earlier calls, so no staging is in use.
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
     team_.grow_staging(wanted);
     return {};
@@ -239,7 +241,7 @@ class Pull {
     return await_brought(team_);
   }
   bool stages() const noexcept { return roles_.gives() && !shown_.in && shown_.in_slot == 0; }
-  /// Selects where peers take the input from: this rank's window, its private memory, or the ring in its staging.
+  /// Selects the location from which peers read the input: this rank's window, its private memory, or the ring.
   void show_input() noexcept {
     const std::size_t* const begins = count_ > 1 ? parts_.in_begins() : nullptr;
     const bool has_room = begins == nullptr || count_ * sizeof *begins <= slot_bytes;
@@ -250,7 +252,7 @@ class Pull {
     if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
   }
   Placement show_private(std::size_t bytes) noexcept {
-    // In an alltoallv only this rank has its block lengths; in an allgatherv all ranks have the largest.
+    // In alltoallv only this rank knows its block lengths. In allgatherv all ranks know the largest block.
     const bool even = !parts_.irregular() || roles_.collective != Collective::alltoall;
     const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
     return team_.show_private(in_, bytes, block, private_buffer_method(roles_.collective, size_, block, even));
@@ -312,8 +314,8 @@ class Pull {
     if (takes == 0) team_.publish(Phase::finished, last);
     std::size_t done = 0;
     for (std::size_t step = 0; step < std::max<std::size_t>({gives, takes, 1}); ++step) {
-      // The ring is filled one step ahead, so that peers find the next chunk when they have finished this one. A rank
-      // that takes nothing fills it as far as the slots allow.
+      // Fill the ring one step ahead, so that peers don't wait for the next chunk. A rank that reads nothing fills all
+      // free slots.
       for (; done < gives && (takes == 0 || done <= step + 1); ++done) {
         if (const Status status = stage(done); !status.ok()) return status;
       }
@@ -334,7 +336,7 @@ class Pull {
     }
     const std::size_t offset = step * chunk_;
     for (std::size_t part = 0; part < count_; ++part) {
-      // No peer takes this rank's own part.
+      // No peer reads this rank's own part.
       if (count_ > 1 && part == me_) continue;
       const std::size_t to = count_ == 1 ? me_ : part;
       if (const std::size_t bytes = left(parts_.in_bytes(to), offset, chunk_); bytes > 0)
@@ -344,10 +346,10 @@ class Pull {
     return {};
   }
 
-  /// Sets source() for each peer, and waits for staged chunks. Data in a peer's private memory is copied at once and
-  /// whole, unless the call is in place: then this rank's input must be staged before the output is written. In a
-  /// gather this also applies to data in a peer's window: large copies bypass the caches (4 MiB from each of 4 ranks:
-  /// 0.7 of the time).
+  /// Sets source() for each peer, and waits for staged chunks. Step 0 copies all data of a peer's private memory. An
+  /// in-place call copies it chunk by chunk, because this rank must stage its input before it writes the output. A
+  /// gather also copies all data of a peer's window in step 0: large copies bypass the caches (0.7 of the time for 4
+  /// MiB from each of 4 ranks).
   Status await_sources(std::size_t step) noexcept {
     const std::size_t offset = step * chunk_;
     const bool whole = !args_.call.in_place;

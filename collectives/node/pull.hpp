@@ -1,4 +1,4 @@
-// pull: the collectives in which every rank copies what it needs from the others' inputs.
+// pull: the collectives in which each rank copies the blocks that it needs from its peers' inputs.
 #pragma once
 
 #include "collectives/args/collective_args.hpp"
@@ -7,19 +7,21 @@
 
 namespace hmc::collectives {
 
-/// True for gather, scatter, alltoall, reduce, reduce_scatter, scan and exscan; gatherv, scatterv, allgatherv,
-/// reduce_scatterv; unless blocks don't fit the staging ring. All ranks get the same result.
+/// True if pull() can run the call. All ranks get the same result. Conditions:
+/// - gather, scatter, alltoall, reduce, reduce_scatter, scan, exscan, gatherv, scatterv, allgatherv or reduce_scatterv;
+/// - the blocks fit a slot or the staging ring.
 bool pulls(const DirectTeam& team, const CollectiveArgs& args) noexcept;
-/// Throws Error if growing the staging fails on the ranks.
+/// Throws Error on every rank if growing the staging fails.
 base::Status pull(DirectTeam& team, const CollectiveArgs& args);
-/// The rest of a reduction that the devices couldn't run: all ranks have arrived, and treat this rank's input, which is
-/// a copy now, as staged.
+/// Fallback for a reduction that the devices can't run. Requires that all ranks have arrived, and that the arguments
+/// name a host copy of this rank's input. The peers treat this input as staged.
 base::Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept;
 
 /// The result of the exchange of counts, equal on all ranks.
 struct Compared {
   CountsOf all;
-  /// The call is complete. False: the counts don't match, or the ring's chunks would be too small; no data has moved.
+  /// True if the call is complete. False if the counts don't match or the ring's chunks would be too small; then no
+  /// data has moved.
   bool is_done = false;
 };
 /// alltoallv: each rank has its own counts.

@@ -1,4 +1,4 @@
-// The ring in a rank's staging: an input passes through it block by block, in chunks.
+// The ring of chunks in a rank's staging. The owner fills it with its input; the peers copy from it.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,13 @@ namespace hmc::collectives {
 
 inline constexpr std::size_t ring_slots = 4;
 
-/// Chunk of a block: small enough that writer and reader overlap, large enough that the flags' cost doesn't matter.
+/// Upper limit of a chunk: small enough that writer and readers overlap, large enough that the cost of the flags is
+/// negligible.
 constexpr std::size_t staged_at_once(std::size_t block) noexcept {
   return block <= std::size_t{128} << 10 ? std::size_t{32} << 10 : std::size_t{64} << 10;
 }
 
-/// Below this size, waiting for each chunk costs more than a schedule.
+/// With smaller chunks the waits cost more than a schedule of the network engine.
 inline constexpr std::size_t least_chunk = 1024;
 
 inline std::size_t parts_of(const DirectTeam& team, schedule::Collective collective) noexcept {
@@ -25,8 +26,8 @@ inline std::size_t parts_of(const DirectTeam& team, schedule::Collective collect
 
 constexpr std::size_t slot_stride(std::size_t parts) noexcept { return slot_bytes / parts / 8 * 8; }
 
-/// Chunk of a block. A slot of the ring holds one chunk of each part, in whole lines and, for reductions, whole
-/// elements.
+/// Bytes of a chunk. A slot of the ring holds one chunk of each part. A chunk is a multiple of a line and, in
+/// reductions, of an element.
 inline std::size_t chunk_of(const DirectTeam& team, const schedule::Call& call, std::size_t block) noexcept {
   const std::size_t parts = parts_of(team, call.collective);
   const std::size_t element = schedule::reduces(call.collective) ? call.element_bytes : 1;

@@ -1,4 +1,5 @@
-// Roles: which ranks give (provide input) and take (read it), in collectives in which ranks read each other's inputs.
+// Roles: which ranks send (provide input) and receive (read it), in collectives in which ranks read their peers'
+// inputs.
 #pragma once
 
 #include "collectives/schedule/call.hpp"
@@ -55,7 +56,7 @@ struct Roles {
     }
   }
   bool takes_from_all() const noexcept { return collective != Collective::scatter && !is_prefix(); }
-  /// In place: the output overwrites input that other ranks take.
+  /// True if an in-place call overwrites input that other ranks read.
   bool overwrites_input() const noexcept { return collective == Collective::alltoall || schedule::reduces(collective); }
 };
 

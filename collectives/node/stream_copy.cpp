@@ -28,7 +28,7 @@ void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexc
   }
 }
 
-/// As stream_lines, one line per store: a quarter of the stores, 10 % less time for an allreduce of 4 MiB.
+/// As stream_lines, with one store per line instead of four: 10 % less time for an allreduce of 4 MiB.
 __attribute__((target("avx512f"))) void stream_lines_avx512(std::byte* to, const std::byte* from,
                                                             std::size_t bytes) noexcept {
   for (std::size_t done = 0; done < bytes; done += line)

@@ -1,4 +1,4 @@
-// divide: the last step of an average that was summed step by step.
+// divide: the last step of `avg`, if the sum was computed in several steps.
 #pragma once
 
 #include <cstddef>

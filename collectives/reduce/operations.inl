@@ -95,7 +95,7 @@ struct AvgByShift : Sum {
     } else {
       constexpr int bits = 8 * sizeof(T);
       const int shift = __builtin_ctz(static_cast<unsigned>(count));
-      if (shift >= bits) return Vector<T, lanes>{};  // more ranks than the type has values
+      if (shift >= bits) return Vector<T, lanes>{};  // the quotient is always 0
       if constexpr (T(-1) > T(0)) {
         return sum >> splat<T, lanes>(static_cast<T>(shift));
       } else {  // toward zero: a negative sum is raised by count - 1 first

@@ -32,18 +32,18 @@ class Builder {
   const int rank;
   const int size;
 
-  /// Copies to (scratch, to) of `peer`, then raises its signal `slot`.
+  /// Copies `from` to (scratch, to) of `peer`, then raises the peer's signal `slot`.
   void put(Operand from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot);
   void signal(int peer, std::uint32_t slot) { put(input(), peer, 0, 0, slot); }
   void wait(int peer, std::uint32_t slot);
-  /// A put and its wait. Neither side appends a step for 0 bytes, so both must pass the same size.
+  /// send() is a put, receive() is its wait. For 0 bytes both append no step, so both ranks must pass the same size.
   void send(Operand from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot) {
     if (bytes > 0) put(from, peer, to, bytes, slot);
   }
   void receive(int peer, std::uint32_t slot, std::uint64_t bytes) {
     if (bytes > 0) wait(peer, slot);
   }
-  /// Waits for the local completion of the puts in flight. No step if there are none.
+  /// Waits for the local completion of all puts in flight. Appends no step if no put is in flight.
   void flush_local();
   void copy(Operand from, Operand to, std::uint64_t bytes);
   /// to = to op from, where `from` comes from ranks after those in `to`.
@@ -51,7 +51,7 @@ class Builder {
   /// to = from op to, where `from` comes from ranks before those in `to`.
   void reduce_before(Operand from, Operand to, std::uint64_t bytes);
   void fold(Operand from, std::uint64_t stride, int inputs, Operand to, std::uint64_t bytes);
-  /// Last step of an avg: divides by the team's size. No step for other operations.
+  /// Last step of an avg: divides by the team size. Appends no step for other operations.
   void scale(Operand at, std::uint64_t bytes);
 
   /// Allocates scratch of this rank, aligned to a cache line; returns its offset.
@@ -59,7 +59,7 @@ class Builder {
   /// Raises the scratch size to at least `end`, for algorithms that compute offsets without allocate_scratch.
   void reserve_scratch(std::uint64_t end) { schedule_.scratch_bytes = std::max(schedule_.scratch_bytes, end); }
   void reserve_slots(std::uint32_t slots);
-  /// Required before the first write to the output: in place, puts may still read the input from the same memory.
+  /// Required before the first write to the output: in place, puts in flight may still read the same memory.
   void flush_local_in_place() {
     if (call.in_place) flush_local();
   }

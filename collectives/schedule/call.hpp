@@ -25,10 +25,10 @@ inline constexpr int collective_count = 11;
 const char* name_of(Collective collective) noexcept;
 /// True if the collective combines contributions and therefore has an operation.
 bool reduces(Collective collective) noexcept;
-/// True if `count` is the size of one rank's block. Pieces of a large call of such a collective are v-forms.
+/// True if `count` is the size of one rank's block. A large call of such a collective is split into v-form calls.
 bool has_blocks(Collective collective) noexcept;
 
-/// The team: `size` ranks, with `per_node` consecutive ranks on each node (fewer on the last node if need be).
+/// The team: `size` ranks, with `per_node` consecutive ranks on each node (the last node may have fewer).
 struct Shape {
   int size = 1;
   int per_node = 1;
@@ -45,7 +45,7 @@ struct Shape {
 /// Block r then begins at displacements[r] of the larger buffer, or after block r-1 without displacements.
 ///
 /// alltoallv: counts[r] elements go to rank r, receive_counts[r] come from rank r. `largest` is the largest count of
-/// any pair; the ranks agree on it before.
+/// any pair. It is equal on all ranks.
 ///
 /// In place, the buffers overlap as in MPI:
 ///  - allgather, and gather at the root: the input is the rank's own block of the output;
@@ -66,7 +66,7 @@ struct Call {
   std::span<const std::uint64_t> receive_counts{};
   std::span<const std::uint64_t> receive_displacements{};
   std::uint64_t largest = 0;
-  std::uint64_t segment_bytes = 0;  ///< of pipelines; 0: the algorithm's default
+  std::uint64_t segment_bytes = 0;  ///< segment size of pipelines; 0: the algorithm's default
   int radix = 0;                    ///< of k-nomial algorithms; 0: the algorithm's default
 
   bool irregular() const { return !counts.empty(); }

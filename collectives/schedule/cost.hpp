@@ -23,21 +23,21 @@ struct LinkCost {
 inline constexpr double typical_core_to_core_ns = 100;
 /// A core copies or reduces about 10 GB/s of data outside its cache.
 inline constexpr double typical_memory_ns_per_byte = 0.1;
-/// A put on a node: a copy, and a signal of about 30 ns at each end.
+/// A put within a node: a copy, and a signal that costs about 30 ns at each end.
 inline constexpr LinkCost typical_node_link{typical_core_to_core_ns, 30, 0, typical_memory_ns_per_byte};
 /// An RDMA adapter of 100 Gbit/s (0.08 ns per byte) behind one switch. Small messages take about 2 us; the adapter
 /// sends one every 100 ns.
 inline constexpr LinkCost typical_network_link{1500, 300, 100, 0.08};
 
-/// On a node a put is a copy by the sender, which is busy meanwhile. Between nodes all ranks of a node share one
+/// Within a node a put is a copy, and the sender is busy during it. Between nodes all ranks of a node share one
 /// network adapter.
 struct CostParameters {
   LinkCost node = typical_node_link;
   LinkCost network = typical_network_link;
   double copy = typical_memory_ns_per_byte;    ///< ns per byte
   double reduce = typical_memory_ns_per_byte;  ///< ns per byte of one contribution
-  /// If all nodes are emulated on one machine, where ranks may outnumber cores: the cores of that machine. 0: every
-  /// rank has a core.
+  /// The number of cores if all nodes are emulated on one machine, where ranks may outnumber cores. 0: each rank has
+  /// its own core.
   double emulation_cores = 0;
   friend bool operator==(const CostParameters&, const CostParameters&) = default;
 };
@@ -52,7 +52,7 @@ struct Cost {
   double reduced = 0;
 };
 
-/// Sums the cost of the steps on the critical path. All ranks take a step at the same time.
+/// Sums the cost of the steps on the critical path. Assumes that all ranks start each step at the same time.
 class CriticalPath {
  public:
   CriticalPath(const Shape& shape, const CostParameters& parameters)
@@ -69,7 +69,7 @@ class CriticalPath {
 
   const LinkCost& node() const { return parameters_.node; }
   const LinkCost& network() const { return parameters_.network; }
-  /// The slowest link that a message among all ranks takes.
+  /// The slowest link between any two ranks of the team.
   const LinkCost& slowest_link() const { return nodes > 1 ? parameters_.network : parameters_.node; }
   /// The sum of the steps, with two lower bounds: an adapter carries its node's messages one after the other, and
   /// ranks of emulated nodes that share a core run one after the other.
@@ -88,7 +88,7 @@ class CriticalPath {
   /// Every rank sends to the rank at `distance`, in rounds whose distances double. A rank crosses its node's border in
   /// at most one of the rounds with distances below a node's size, so only the last of these is charged as network.
   void shift(double distance, double bytes, double messages = 1);
-  /// One rank sends to the rank at `distance`, where distances are multiples of each other and of the node's ranks.
+  /// One rank sends to the rank at `distance`. Distances are multiples of each other and of the ranks per node.
   void hop(double distance, double bytes);
   /// The sender's part of hop(), for a message that isn't on the critical path.
   void send_only(double distance, double bytes);
@@ -109,7 +109,7 @@ class CriticalPath {
     steps(once);
     add(once, times);
   }
-  /// Two parts that overlap completely: the time is that of the longer.
+  /// Two parts that overlap completely: adds the time of the longer one.
   template <typename One, typename Other> void overlap(const One& one, const Other& other) {
     CriticalPath first(shape, parameters_), second(shape, parameters_);
     one(first);
@@ -135,7 +135,7 @@ class CriticalPath {
 
   CostParameters parameters_;
   Cost cost_;
-  double adapter_ = 0;  ///< ns for which one node's adapter is busy, in all
+  double adapter_ = 0;  ///< total busy time of one node's adapter, in ns
 };
 
 }  // namespace hmc::collectives::schedule

@@ -18,9 +18,8 @@ enum class StepBuffer : std::uint8_t {
 
 enum class StepKind : std::uint8_t {
   /// Copies `bytes` from (from_buffer, from) to (scratch, to) of `peer`, then raises the peer's signal `slot`. Returns
-  /// at once. The source may be read until the message is delivered or until the next flush_local. With bytes == 0 it
-  /// is
-  /// only a signal.
+  /// at once. The source may be read until the message is delivered or until the next flush_local. If bytes == 0, it
+  /// is only a signal.
   put,
   wait,         ///< waits until `peer` has raised this rank's signal `slot`
   flush_local,  ///< waits until all puts of this rank have read their sources
@@ -54,9 +53,9 @@ struct Step {
 static_assert(sizeof(Step) == 40);
 
 /// One rank's steps, executed in order.
-///  - At the start, scratch and slots are unused; the executor rotates through several areas.
+///  - At the start, scratch and slots are unused. The executor uses several areas in rotation.
 ///  - Each slot is raised at most once.
-///  - At the end, all puts are complete locally and all messages to this rank were waited for.
+///  - At the end, all puts are locally complete, and the rank has waited for every message to it.
 struct Schedule {
   std::vector<Step> steps;
   std::uint64_t scratch_bytes = 0;
@@ -69,10 +68,10 @@ struct Schedule {
   }
 };
 
-/// alltoall:pairwise receives into cells of one segment each.
+/// The number of receive buffers of alltoall:pairwise. Each holds one segment.
 inline constexpr std::uint64_t alltoall_cells = 16;
 
-/// The tuning values of a call that an algorithm uses.
+/// The tuning parameters that an algorithm supports: segment size, radix.
 struct Tunable {
   bool segments = false;
   bool radix = false;
@@ -97,10 +96,10 @@ struct Algorithm {
   Collective collective = Collective::barrier;
   bool keeps_order = true;     ///< correct for operations that don't commute
   bool deterministic = false;  ///< reduces nothing, or folds all contributions in rank order
-  bool hierarchical = false;   ///< meant for per_node > 1
+  bool hierarchical = false;   ///< for per_node > 1
   Tunable tuned_by{};
   bool (*supports)(const Shape& shape, const Call& call) = supports_all;  ///< conditions beyond the fields above
-  /// Appends the steps of builder.rank, up to the last one that doesn't flush.
+  /// Appends the steps of builder.rank. build_into() appends the final flush.
   void (*build)(Builder& builder) = nullptr;
   /// An upper bound over all ranks and roots. For a v-form, `count` is an upper bound of its counts.
   ScratchSize (*scratch_size)(const Shape& shape, const Call& call) = nullptr;

@@ -9,7 +9,7 @@ namespace {
 /// Limits of the fields in key_of. Choices for larger element sizes or row numbers aren't cached.
 constexpr std::uint32_t element_limit = 1U << 24, setting_limit = 1U << 16;
 
-/// Everything except the size on which a choice depends.
+/// All properties on which a choice depends, except the size.
 std::uint64_t key_of(const Call& call, std::uint32_t setting) noexcept {
   const auto bit = [](bool value, unsigned at) { return static_cast<std::uint64_t>(value) << at; };
   return 1 | static_cast<std::uint64_t>(call.collective) << 1 | bit(call.irregular(), 6) | bit(call.commutative, 7) |

@@ -7,7 +7,7 @@
 
 namespace hmc::collectives {
 
-/// For one thread. Calls that differ only within a size class share a choice, which is computed once.
+/// Not thread-safe. All calls of one size class share one choice, which is computed once.
 class ChoiceCache {
  public:
   ChoiceCache(const Selector& selector, const schedule::Shape& shape, const AreaLimits& limits)
@@ -15,7 +15,7 @@ class ChoiceCache {
 
   struct CachedChoice {
     Choice choice;
-    bool is_new = false;  ///< the first such choice for a call of the user
+    bool is_new = false;  ///< this is the first user call that gets this choice
   };
   /// `is_users`: the call is the user's, not an internal one.
   CachedChoice get(const schedule::Call& call, std::uint64_t bytes, bool is_users = true) noexcept;
@@ -26,7 +26,7 @@ class ChoiceCache {
     std::uint64_t key = 0;  ///< the lowest bit is set in a used entry
     std::uint64_t begin = 0;
     Choice choice;
-    bool is_reported = false;  ///< returned for a call of the user before
+    bool is_reported = false;  ///< a user call has got this choice before
   };
   static constexpr std::size_t entry_count = 256;
 

@@ -16,7 +16,7 @@ struct Override {
   schedule::Collective collective = schedule::Collective::barrier;
   std::uint64_t bytes_up_to = UINT64_MAX;
   int ranks_up_to = INT32_MAX;
-  int per_node = 0;                                ///< only teams with so many ranks per node; 0: any
+  int per_node = 0;                                ///< only teams with this number of ranks per node; 0: any
   const schedule::Algorithm* algorithm = nullptr;  ///< null: "direct", by load and store where possible
   std::uint64_t segment_bytes = 0;                 ///< 0: the algorithm's default
 
@@ -30,7 +30,7 @@ struct Override {
 ///   [{"collective": "allreduce", "bytes_up_to": "64K", "ranks_up_to": 64, "per_node": 8, "algorithm": "ring",
 ///     "segment": "32K"}]
 /// Only the collective and the algorithm are required. Throws Error{invalid_config} with the row (or the line of the
-/// JSON error) and the valid values. `file` is the name for that text.
+/// JSON error) and the valid values. `file`: the file name in error texts.
 std::vector<Override> read_overrides(std::string_view text, std::string_view file);
 
 /// All valid names: "barrier: dissemination, ..., direct; broadcast: binomial, ...".

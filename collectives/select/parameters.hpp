@@ -12,7 +12,7 @@ namespace hmc::collectives {
 /// loopback, where each message costs CPU time.
 schedule::CostParameters builtin_parameters(bool one_machine) noexcept;
 
-/// The properties of this machine on which measurements depend. `wire`: the wire between nodes. `one_machine`: all
+/// The properties of the machine that determine the measurements. `wire`: the wire between nodes. `one_machine`: all
 /// nodes are emulated on this machine.
 struct MachineKey {
   std::string machine;
@@ -29,7 +29,7 @@ std::string text_of(const schedule::CostParameters& parameters, const MachineKey
 /// Parses that document. False, with the reason in `why_not`, if the text
 ///  - isn't such a document, or has another version;
 ///  - has a value out of range;
-///  - is of another key than `key` (null: any key).
+///  - has a key other than `key` (null: any key is valid).
 bool read_parameters(std::string_view text, const MachineKey* key, schedule::CostParameters& parameters,
                      std::string& why_not);
 

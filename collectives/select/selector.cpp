@@ -50,7 +50,7 @@ std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const C
 }  // namespace
 
 std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const AreaLimits& limits) noexcept {
-  // All cells of the pairwise exchange together fill one area.
+  // All receive buffers of the pairwise exchange together fill one area.
   if (call.collective == Collective::alltoall && algorithm.tuned_by.segments)
     return limits.scratch_bytes / schedule::alltoall_cells;
   return call.segment_bytes;
@@ -156,7 +156,7 @@ Choice Selector::choose(const Shape& shape, const Call& call, std::uint64_t byte
     if (setting > 1 && overrides_[setting - 2].segment_bytes > 0)
       tuned.segment_bytes = overrides_[setting - 2].segment_bytes;
     const Evaluation candidate = evaluate(*algorithm, shape, tuned, bytes, limits, false);
-    // An algorithm that a setting selects must be possible, not efficient.
+    // An algorithm selected by a setting must support the call. It need not be efficient.
     const bool possible = algorithm->applies(shape, call) && (candidate.longest > 0 || bytes == 0) &&
                           (candidate.why_not.empty() || (algorithm->hierarchical && shape.per_node == 1));
     if (possible)

@@ -48,8 +48,8 @@ class Selector {
   explicit Selector(std::string_view setting = {}, std::vector<Override> overrides = {},
                     const schedule::CostParameters& parameters = {});
 
-  /// `bytes`: of the vector, or of the largest block. A forced algorithm, or one of a row, is ignored if it doesn't
-  /// apply to the call.
+  /// `bytes`: of the vector, or of the largest block. A forced algorithm, or the algorithm of a row, is ignored if it
+  /// doesn't support the call.
   Choice choose(const schedule::Shape& shape, const schedule::Call& call, std::uint64_t bytes,
                 const AreaLimits& limits) const noexcept;
   /// Every algorithm of the call's collective. The model chooses the cheapest one whose `why_not` is empty.
@@ -59,7 +59,7 @@ class Selector {
   /// The setting that applies: 0 none, 1 forced, i + 2 row i of the file. Cheap: called for every collective.
   std::uint32_t setting_for(const schedule::Shape& shape, schedule::Collective collective,
                             std::uint64_t bytes) const noexcept;
-  /// True if a setting selects a schedule, which then replaces the form by load and store.
+  /// True if a setting selects a schedule. The schedule then replaces the collective by load and store.
   bool wants_schedule(const schedule::Shape& shape, schedule::Collective collective,
                       std::uint64_t bytes) const noexcept {
     if (!has_setting_[static_cast<std::size_t>(collective)]) [[likely]]

@@ -1,4 +1,4 @@
-// The entry point with which the job gives a team its collectives.
+// attach: creates a team's collectives. Called by job/.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Settings {
   std::string private_buffers;  ///< HMC_COLL_PRIVATE; may differ between ranks
 };
 
-/// Collective over the team: creates the arenas and both implementations, and stores them in team.collectives.
+/// Collective over the team. Creates the arenas and both engines, and stores them in team.collectives.
 void attach(rma::TeamCore& team, const Settings& settings);
 
 }  // namespace hmc::collectives

@@ -5,7 +5,7 @@
 
 namespace hmc::collectives {
 
-/// One thread at a time. Calls execute in the order in which they are made, on any streams.
+/// One thread at a time. Calls execute in call order, even on different streams.
 class CallsOnStreams {
  public:
   CallsOnStreams() = default;
@@ -13,13 +13,14 @@ class CallsOnStreams {
   CallsOnStreams& operator=(const CallsOnStreams&) = delete;
   virtual ~CallsOnStreams() = default;
 
-  // Throw Error. They don't wait, unless a call fails.
+  // Throw Error. Non-blocking, except after a failure.
   virtual void allreduce(void* stream, const CollectiveArgs& args) = 0;
   virtual void barrier(void* stream, const void* buffer) = 0;
 
-  /// Collective. First completes the work in the streams, until the job's deadline. Throws Error on every rank if ranks
-  /// called different collectives or a call failed, unless all callers have that error already; or if a rank is
-  /// missing. The streams continue in every case.
+  /// Collective. First waits for the work in the streams, until the job's deadline. The streams continue in every case.
+  /// Throws Error on every rank in these cases:
+  /// - ranks called different collectives or a call failed, and not all callers have received that error;
+  /// - a rank is missing.
   virtual void close() = 0;
 };
 

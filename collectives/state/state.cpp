@@ -12,8 +12,8 @@ namespace hmc::collectives {
 
 namespace {
 
-/// Ranks per node, if nodes are runs of equal length (the last may be shorter). Else each rank counts as its own node,
-/// which is correct but gains nothing from nodes.
+/// Uses the ranks per node if each node holds consecutive ranks and the same number of them (the last may hold fewer).
+/// Otherwise treats each rank as its own node, which is correct but slower.
 schedule::Shape shape_of(const rma::TeamCore& team) {
   const auto node_of = [&](int rank) { return team.fabric().node_of[static_cast<std::size_t>(team.world_rank(rank))]; };
   const int size = team.size();
@@ -31,9 +31,8 @@ schedule::Shape shape_of(const rma::TeamCore& team) {
 
 }  // namespace
 
-// all_direct: each rank looks only at its own paths, but all ranks get the same result. A wire serves a pair in both
-// directions, and being on one node is symmetric. With several nodes, each rank has a peer that it can't reach
-// directly.
+// all_direct: each rank checks only its own peers, but all ranks get the same result. Load/store access is symmetric.
+// With several nodes, each rank has a peer without load/store access.
 State::State(rma::TeamCore& team, const Settings& settings)
     : team_(team),
       selector_(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters),
@@ -50,7 +49,7 @@ State::State(rma::TeamCore& team, const Settings& settings)
   } else {
     schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic);
   }
-  // Until here the exchanges use the parent's schedules, or the control plane: a failure of the world's calls mustn't
+  // Earlier exchanges use the parent's schedules or the control plane: a failure of a collective of the world must not
   // reach a rank that is still in Runtime::init.
   team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
 }

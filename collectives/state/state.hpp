@@ -1,4 +1,4 @@
-// State: a team's implementations of collectives.
+// State: the engines of a team's collectives.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace hmc::collectives {
 
 class CallsOnStreams;
 
-/// Schedules, which work over any wires; and DirectTeam, if every pair of ranks reaches each other by load and store.
-/// All ranks get the same result for the latter.
+/// Owns ScheduleTeam (any wires) and, if all ranks have load/store access to each other, DirectTeam. Either all ranks
+/// have a DirectTeam or none.
 class State final : public rma::CollectiveState {
  public:
   State(rma::TeamCore& team, const Settings& settings);
@@ -26,7 +26,7 @@ class State final : public rma::CollectiveState {
   DirectTeam* direct(schedule::Collective collective, std::size_t bytes) const noexcept {
     return direct_ == nullptr || selector_.wants_schedule(shape_, collective, bytes) ? nullptr : direct_.get();
   }
-  /// For a call whose size not all ranks have yet.
+  /// For a call whose size isn't known on all ranks yet.
   DirectTeam* direct_at_any_size(schedule::Collective collective) const noexcept {
     return selector_.is_free(collective) ? direct_.get() : nullptr;
   }

@@ -23,7 +23,7 @@ const char* name_of(How how) noexcept {
   return index < std::size(names) ? names[index] : "unknown";
 }
 
-/// A rank's arguments. All forms of team creation are a split by colour and key.
+/// One rank's arguments. Every form of team creation is a split by colour and key.
 struct Wish {
   How how = How::split;
   std::int32_t colour = -1;
@@ -122,7 +122,7 @@ std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
     try {
       rounds->finish(fabric.deadline());
     } catch (const Error&) {
-      // Then the parent has failed, and the exception in flight names the cause.
+      // The parent has failed. The exception in flight names the cause.
     }
     throw;
   }

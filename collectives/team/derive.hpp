@@ -1,4 +1,4 @@
-// Creation of teams from other teams, and their close.
+// Creates teams from other teams, and closes them.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace hmc::collectives {
 
-// All are collective over the parent. Null if this rank isn't in the new team. Throw Error on every rank of the parent
-// if the ranks' arguments don't agree.
+// Collective over the parent. Return null if this rank isn't in the new team. Throw Error on every rank of the parent
+// if the ranks' arguments don't match.
 std::shared_ptr<rma::TeamCore> split(const OpenTeam& parent, int colour, int key);
 std::shared_ptr<rma::TeamCore> subset(const OpenTeam& parent, std::span<const int> ranks);
 std::shared_ptr<rma::TeamCore> duplicate(const OpenTeam& parent);

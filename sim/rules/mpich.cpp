@@ -49,7 +49,7 @@ struct MpichAlgorithm {
   std::string_view ours;
 };
 
-/// HMC's algorithm that is the same (no mark) or similar (~).
+/// The equal HMC algorithm (no mark) or a similar one (~).
 constexpr MpichAlgorithm names[] = {
     {C::barrier, "dissemination", "dissemination"},
     {C::broadcast, "binomial", "binomial"},
@@ -87,7 +87,7 @@ std::string_view flat_name(const LibraryCall& q) {
     if (row.below > 0 && q.shape.size >= row.below) continue;
     const auto ranks = static_cast<std::uint64_t>(q.shape.size);
     const std::string_view name = pick(row.algorithms, row.total ? q.bytes * ranks : q.bytes);
-    // Less than an element per rank of the largest power of two: nothing to scatter.
+    // Fewer elements than the largest power of two of ranks: the vector can't be scattered.
     const bool little = q.bytes / 4 < static_cast<std::uint64_t>(power_of_two_below(q.shape.size));
     if (little && name == "reduce_scatter_allgather") return "recursive_doubling";
     if (little && name == "reduce_scatter_gather") return "binomial";

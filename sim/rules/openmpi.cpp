@@ -1,8 +1,8 @@
 // Open MPI 4.1.4, coll/tuned, fixed decisions for commutative operations.
 //
 // Source of the facts: github.com/open-mpi/ompi, tag v4.1.4, ompi/mca/coll/tuned/coll_tuned_decision_fixed.c. Fallbacks
-// of algorithms for little data: ompi/mca/coll/base/coll_base_{allreduce,bcast,allgather,reduce}.c. Segments are 0
-// there, so pipelines aren't cut and the segmented ring is the ring.
+// of algorithms for little data: ompi/mca/coll/base/coll_base_{allreduce,bcast,allgather,reduce}.c. Segment size 0
+// there, so pipelines have one segment and the segmented ring equals the ring.
 #include <array>
 #include <span>
 
@@ -112,7 +112,7 @@ constexpr OpenMpiRule rows[] = {
     {C::reduce_scatter, any, "3 <4, 1 <16, 4 <65536, 1 <262144, 4"},
 };
 
-/// Algorithm `number` of a collective, and HMC's algorithm that is the same, or similar ("~"). Empty: none.
+/// Algorithm `number` of a collective, and the equal HMC algorithm or a similar one ("~"). Empty: none.
 struct OpenMpiAlgorithm {
   C collective;
   char number;
@@ -172,7 +172,7 @@ constexpr OpenMpiAlgorithm names[] = {
     {C::reduce_scatter, '4', "butterfly", "~pat"},
 };
 
-/// The fallback of an algorithm when there is less than an element per rank.
+/// The fallback of an algorithm if there are fewer elements than ranks.
 char fallback_for_few_elements(C collective, char number, std::uint64_t count, int ranks) {
   const auto all = static_cast<std::uint64_t>(ranks);
   const auto power = static_cast<std::uint64_t>(power_of_two_below(ranks));

@@ -30,7 +30,7 @@ class Field {
 
   bool is_there() const noexcept { return is_there_; }
   void end() { on_.wire().end_receive_into(window_.region(), receive_); }
-  /// The bytes that were put: those received directly, and the others from the region. Only after end().
+  /// The bytes of the puts: directly received ones, and the others from the region. Call it after end().
   std::vector<std::byte> all() const {
     const auto region = window_.mine().subspan(receive_.offset, receive_.bytes);
     std::vector<std::byte> bytes(region.begin(), region.end());

@@ -25,7 +25,7 @@ inline constexpr std::chrono::seconds patience{30};
 
 class Window;
 
-/// One rank and its wire, selected by `--set wire=`: shm, tcp, ucx, sim. Skips the test if that wire is unavailable.
+/// One rank and its wire (`--set wire=`: shm, tcp, ucx, sim). Skips the test if the wire is unavailable.
 /// All failures throw, so tests don't check results.
 class Fixture {
  public:
@@ -39,7 +39,7 @@ class Fixture {
   /// Ranks that the wire reaches, in ascending order, including this one.
   const std::vector<int>& peers() const noexcept { return peers_; }
   int index_of(int peer) const;  ///< in peers()
-  /// The neighbours in the ring of peers().
+  /// The ring neighbours of this rank in peers().
   int next() const;
   int previous() const;
 
@@ -47,9 +47,9 @@ class Fixture {
   void wait(Ticket ticket);
   void flush(int peer = -1);
   void fence();
-  /// flush and barrier: afterwards the bytes of all ranks are visible at their targets.
+  /// flush() and barrier(). Afterwards all puts of all ranks are visible at their targets.
   void settle();
-  /// Waits like a rank of a job, with progress on the wire.
+  /// Waits as a rank of a job does: makes progress on the wire.
   template <typename Ready> void until(Ready&& ready) {
     require(waiter_.until({base::Activity::wait_until}, ready, patience), "waiting");
   }
@@ -66,7 +66,7 @@ class Fixture {
   std::vector<int> peers_;
 };
 
-/// A region of each rank. Collective.
+/// One region per rank. Construction is collective.
 class Window {
  public:
   Window(Fixture& fixture, std::size_t bytes);
@@ -88,12 +88,12 @@ class Window {
   [[nodiscard]] Ticket get_nb(int peer, std::uint64_t offset, std::span<std::byte> destination) const;
   [[nodiscard]] Ticket put_signal_nb(int peer, std::uint64_t offset, std::span<const std::byte> source,
                                      std::uint64_t signal_offset, std::uint64_t value) const;
-  /// Returns when the source may be reused.
+  /// Returns at local completion: the source may be reused.
   void put(int peer, std::uint64_t offset, std::span<const std::byte> source) const;
   void get(int peer, std::uint64_t offset, std::span<std::byte> destination) const;
   void put_signal(int peer, std::uint64_t offset, std::span<const std::byte> source, std::uint64_t signal_offset,
                   std::uint64_t value) const;
-  /// Returns the old value if the operation has one.
+  /// Returns the old value for a fetching operation.
   std::uint64_t atomic(int peer, std::uint64_t offset, AtomicOp op, int width, std::uint64_t operand,
                        std::uint64_t compare = 0) const;
   /// Waits until this rank's own word is at least `value`.

@@ -11,7 +11,7 @@ using spmd::Pattern;
 
 namespace {
 
-/// Excludes the descriptors that this function, and such calls of other threads, have open.
+/// Excludes the descriptors that this function opens, also in other threads.
 int open_descriptors() {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

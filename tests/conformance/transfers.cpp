@@ -12,7 +12,7 @@ namespace {
 using spmd::Pattern;
 constexpr std::byte guard{0xa5};
 
-/// Sizes at the limits that wires may have: words, cache lines, inline sizes, pages, fragments, and beyond caches.
+/// Sizes near possible limits of wires: words, cache lines, inline sizes, pages, fragments, more than the caches.
 const std::vector<std::size_t> sizes{
     0,     1,     2,     3,     7,     8,     9,      48,     49,     63,     64,      65,      127,    1000, 1023,
     1024,  1025,  1499,  1500,  1501,  4095,  4096,   4097,   8191,   8192,   8359,    8360,    8361,   8362, 9000,

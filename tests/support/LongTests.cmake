@@ -1,6 +1,6 @@
 # hmc_long_test(test SHORT_FORM name): labels a test `long`, so that CI skips it, and records the test or group of
-# tests (name, name.*) that shows the same behaviour within CI's time. No other way of setting this label is accepted:
-# layers.long_tests_have_short_forms compares the label with what was recorded here.
+# tests (name, name.*) that tests the same behaviour within CI's time. Set this label only with this function:
+# layers.long_tests_have_short_forms compares the labels with these records.
 function(hmc_long_test test)
   cmake_parse_arguments(T "" "SHORT_FORM" "" ${ARGN})
   if(NOT T_SHORT_FORM OR T_SHORT_FORM STREQUAL test)

@@ -1,5 +1,5 @@
 # The headers that nearly every test includes are precompiled, once for GoogleTest's tests and once for the SPMD tests.
-# Headers are two thirds of a test's compile time.
+# Parsing them takes two thirds of a test's compile time.
 
 # hmc_compile_fast(target): with AddressSanitizer g++ takes more than twice as long for optimized test code. Not for
 # programs whose checks of bytes take most of their time.

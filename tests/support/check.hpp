@@ -15,7 +15,7 @@ namespace hmc::spmd {
 struct CheckFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-/// Thrown if the test doesn't apply; all ranks must decide the same.
+/// Thrown if the test doesn't apply. Either all ranks throw it or none.
 struct Skipped : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -60,7 +60,7 @@ void check_pair(const A& a, const B& b, Compare holds, const char* text, const c
 #define HMC_CHECK_LT(a, b) HMC_CHECK_PAIR(a, <, b)
 #define HMC_CHECK_LE(a, b) HMC_CHECK_PAIR(a, <=, b)
 #define HMC_CHECK_GE(a, b) HMC_CHECK_PAIR(a, >=, b)
-/// Checks that `text` is empty; otherwise it is the failure (Pattern::verify).
+/// Checks that the text is empty. A non-empty text is the failure message (Pattern::verify).
 #define HMC_CHECK_CLEAN(expression)                                                                                    \
   do {                                                                                                                 \
     if (const std::string wrong_ = (expression); !wrong_.empty()) ::hmc::spmd::fail_check(__FILE__, __LINE__, wrong_); \

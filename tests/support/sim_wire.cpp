@@ -264,7 +264,7 @@ int SimWire::progress() noexcept {
   // Nonzero while operations are pending: a waiting rank must not sleep, since only its own progress() executes them.
   int happened = pending_.empty() ? 0 : 1;
   for (std::uint64_t steps = random(4); steps > 0 && !pending_.empty(); --steps) {
-    // Choose among the next few, so that a long queue doesn't take quadratic time.
+    // Chooses among the first few operations only; otherwise a long queue takes quadratic time.
     const std::size_t index = random(std::min<std::size_t>(pending_.size(), 16));
     Operation& operation = pending_[index];
     if (!may_go(operation)) continue;

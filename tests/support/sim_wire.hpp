@@ -15,14 +15,14 @@ namespace hmc::spmd {
 
 class SimChannel;
 
-/// For ranks that are threads of one process. Only progress() executes operations, a few steps per call: each step
-/// chooses at random one of the operations that may be next, and applies a random part of it.
+/// For ranks that are threads of one process. Only progress() executes operations, a few steps per call. Each step
+/// selects a random operation that may execute next, and applies a random part of it.
 ///  - Puts overtake each other unless a fence is between them, and arrive in pieces in any order.
-///  - The source of a put may be reused long before the last byte is visible, or exactly then.
+///  - A put completes locally long before its last byte is visible, or at the same time.
 ///  - A flush completes late.
-///  - An abandoned put still arrives.
+///  - An abandoned put is still delivered.
 ///
-/// Deterministic: the effect of one rank's calls depends on the seed, the rank and the calls.
+/// Deterministic: the effect of one rank's calls depends only on the seed, the rank and the calls.
 class SimWire final : public transport::Wire {
  public:
   /// A deliberate defect, which the conformance suite must detect.
@@ -75,7 +75,7 @@ class SimWire final : public transport::Wire {
   std::uint64_t random(std::uint64_t below) { return random_() % below; }
   transport::Ticket new_ticket();
   void end_ticket(Operation& operation);
-  /// Ends the access to local memory; true if nothing of the operation is left to do.
+  /// Ends the access to local memory. True if the operation needs no further steps.
   bool give_up(Operation& operation);
   void abandon_channel(const void* channel) noexcept;
   void cut(Operation& operation);

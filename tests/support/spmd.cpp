@@ -74,7 +74,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-/// The results of the ranks of this process.
+/// The results of all ranks in this process.
 struct Tally {
   std::mutex mutex;
   int passed = 0;

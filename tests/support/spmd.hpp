@@ -5,7 +5,7 @@
 //     HMC_CHECK_EQ(win.bytes(), 4096u);
 //   }
 //
-// There are two methods to start a program of such tests:
+// Two methods start such a program:
 //   program --ranks 4 [--nodes 2]     ranks are threads of this process, over the inproc bootstrap
 //   hmcrun -np 4 [--nodes 2] program  ranks are processes (HMC_RANK is set)
 // Both accept --list, --filter TEXT, --seed N and --set KEY=VALUE.

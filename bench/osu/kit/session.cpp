@@ -20,7 +20,7 @@
 namespace bench {
 namespace {
 
-// One rank prints for all, and every rank leaves in order.
+// Rank 0 prints for all ranks. Every rank closes the runtime.
 int end_early(hmc::Runtime& rt, const CommandLine& line) {
   if (rt.rank() == 0) {
     fmt::print(stdout, "{}", line.out);

@@ -18,7 +18,7 @@ void compute(std::size_t steps) {
   sink = value;
 }
 
-// The fastest of several, in which no other process had the core.
+// The fastest of several runs: no other process used the core in it.
 double ns_of_a_step() {
   using Clock = std::chrono::steady_clock;
   constexpr std::size_t steps = 500;

@@ -23,7 +23,7 @@ struct AllgatherHierarchicalRing {
       b.receive(from, slot_number(block), blocks.bytes(block));
       return scratch(blocks.packed_offset(block));
     };
-    // Calls each(block, node) for the blocks of a lane, from this node's on, against the direction of the ring.
+    // Calls each(block, node) for the blocks of a lane. Starts with this node and goes against the ring's direction.
     const auto for_each_block = [&](int lane, const auto& each) {
       for (int i = 0; i < nodes; ++i)
         if (const int node = (lanes.node() + nodes - i) % nodes; lane < lanes.ranks_of(node))

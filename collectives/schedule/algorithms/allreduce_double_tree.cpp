@@ -92,7 +92,7 @@ struct AllreduceDoubleTree {
     return {3 * align_to_line(vector_bytes(call)), 6 * tree_segment_bound(call)};
   }
 
-  /// Up and down the trees, one pair of segments after the other, as in broadcast.
+  /// Each pair of segments passes up and down the trees before the next pair starts, as in broadcast.
   static void cost(CriticalPath& path, const Call& call) {
     const double bytes = cost_bytes(call), segments = cost_segments(bytes / 2, segment_size(call, tree_segment));
     const double part = bytes / 2 / segments;

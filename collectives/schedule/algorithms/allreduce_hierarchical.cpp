@@ -1,6 +1,6 @@
 // Hierarchical allreduce, for several ranks per node: each rank reduces one slice over its node, the lanes reduce the
 // slices between nodes, and the ranks of a node exchange the results. So all ranks of a node use the network at once,
-// and each byte crosses it as often as with one rank per node.
+// and each byte crosses it as often as with a single rank per node.
 //
 // A lane uses recursive doubling (few messages, each of the whole slice) or halving (each byte crosses twice).
 #include <vector>

@@ -1,5 +1,5 @@
 // Swing: Rabenseifner's allreduce with partners at distance 1, -1, 3, -5, 11, ... (forwards for even ranks, backwards
-// for odd ones). On rings and tori this is about half as far. For commutative operations only.
+// for odd ones). On rings and tori this halves the distances, roughly. Commutative operations only.
 #include <cmath>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"

@@ -15,7 +15,7 @@ struct AlltoallBruck {
   static void build(Builder& b) {
     const std::uint64_t bytes = vector_bytes(b.call);
     const auto offset_of = [&](int other) { return static_cast<std::uint64_t>((other + 2 * b.size) % b.size) * bytes; };
-    // held[d]: the block with distance d on this rank. Only the bits of d from this round on remain to be travelled.
+    // held[d]: the block with distance d on this rank. Only the bits of d from this round on still need a hop.
     std::vector<Operand> held;
     for (int distance = 0; distance < b.size; ++distance) held.push_back(input(offset_of(b.rank + distance)));
     std::uint32_t round = 0;
@@ -30,7 +30,7 @@ struct AlltoallBruck {
       b.receive((b.rank - hop + b.size) % b.size, round, all);
       for (std::size_t i = 0; i < sent.size(); ++i) held[sent[i]] = received + i * bytes;
     }
-    // In place, the own block needs no copy, and all other blocks were packed before.
+    // In place, this rank's own block needs no copy, and all other blocks are already packed.
     for (int distance = 0; distance < b.size; ++distance)
       b.copy(held[static_cast<std::size_t>(distance)], output(offset_of(b.rank - distance)), bytes);
   }

@@ -1,8 +1,8 @@
 // Alltoall(v) by pairwise exchange: in round d each rank sends to the rank d after it and receives from the rank d
 // before it. Each byte travels once.
 //
-// Messages arrive in a few cells in rotation, so scratch doesn't grow with the team. Before a cell is reused, its owner
-// signals a credit to the next sender.
+// Messages arrive in a few receive buffers (cells) in rotation, so scratch doesn't grow with the team size. Before a
+// cell is reused, its owner signals a credit to the next sender.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/parts/blocks.hpp"

@@ -1,5 +1,5 @@
-// Broadcast down two binary trees, each for one half of the message, in segments. The trees consist of the other ranks;
-// the root sends to the roots of both trees.
+// Broadcast down two binary trees, each for one half of the message, in segments. The trees contain all ranks but the
+// root. The root sends to the top ranks of both trees.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/parts/double_tree.hpp"

@@ -1,5 +1,5 @@
-// Exscan by recursive doubling, as scan. A rank keeps two sums: with its own contribution, for other ranks, and without
-// it, in its output.
+// Exscan by recursive doubling, as in scan. A rank keeps two sums. The sum with its own contribution goes to other
+// ranks. The sum without it is the rank's output.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/parts/sizes.hpp"
@@ -38,8 +38,8 @@ struct ExscanRecursiveDoubling {
     return {(rounds + 1) * align_to_line(vector_bytes(call)), rounds};
   }
 
-  /// Two reductions per round. The first round copies instead of reducing the sum without the own contribution; the
-  /// last round doesn't need the other sum.
+  /// Two reductions per round. In the first round the sum without the own contribution is a copy. The last
+  /// round doesn't need the other sum.
   static void cost(CriticalPath& path, const Call& call) {
     const double bytes = cost_bytes(call), reductions = 2 - 2.0 / std::max(rounds_of(path.size), 1);
     for_each_doubling(path.size, [&](double distance) {

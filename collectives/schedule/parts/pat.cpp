@@ -102,7 +102,7 @@ class Pat {
     return sum;
   }
 
-  /// Received by `rank` before `round`.
+  /// The scratch and slots of the messages that `rank` has received before `round`.
   Received received_before(int rank, int round) const {
     Received received;
     for (int earlier = 0; earlier < round; ++earlier) {
@@ -175,8 +175,8 @@ class Pat {
 void build_allgather_pat(Builder& b) { Pat(b).allgather(); }
 void build_reduce_scatter_pat(Builder& b) { Pat(b).reduce_scatter(); }
 
-/// Messages received in all rounds, and packed for them. In a v-form, blocks may be smaller than `count`, so each
-/// message may need up to one cache line more.
+/// The scratch for the messages received and packed in all rounds. In a v-form, blocks may be smaller than `count`, so
+/// each message may need up to one cache line more.
 ScratchSize pat_size(const Shape& shape, const Call& call) {
   ScratchSize scratch_size;
   const std::uint64_t block = vector_bytes(call), size = static_cast<std::uint64_t>(shape.size);
