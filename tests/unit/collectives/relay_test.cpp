@@ -125,7 +125,7 @@ TEST(Relay, every_rank_gets_every_report_with_messages_that_grow_like_log_n) {
     team.fail(size / 3);
     team.run();
     team.expect_all_told();
-    const int log = std::bit_width(static_cast<unsigned>(size - 1));
+    const int log = static_cast<int>(std::bit_width(static_cast<unsigned>(size - 1)));
     int most = 0;
     for (int rank = 0; rank < size; ++rank) {
       const SimulatedTeam::Rank& each = team.at(rank);
