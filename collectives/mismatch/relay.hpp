@@ -13,8 +13,7 @@ namespace hmc::collectives {
 ///
 /// - Alarm: a rank that fails, or that gets an alarm, sends one to all partners, once.
 /// - Pass 0: a rank sends its summary to the partner at distance 2^k as soon as the summary contains the 2^k ranks up
-/// to
-///   this rank. If all ranks report, every summary is complete after ceil(log2 N) messages per rank.
+///   to this rank. If all ranks report, every summary is complete after ceil(log2 N) messages per rank.
 /// - Passes 1 to 3: at fixed times after its failure, a rank sends the summary to all partners, because some ranks may
 ///   not relay. It skips a pass if the summary hasn't changed. A rank with a complete summary throws its error, usually
 ///   before these passes.

@@ -3,8 +3,9 @@
 #
 # Registers an SPMD program (tests/support/spmd.hpp) with ctest: one entry per mode, number of ranks and
 # layout, which runs the whole program: FOLDER.NAME.MODE.npN.nodesK, without the `_test` of a target's name.
-# LAYOUTS are numbers of (emulated) nodes; those above the number of ranks are skipped. Defaults: ranks 1 2 3 4 5 8, both modes, layouts 1 and 2, 120 s. WAITS: its ranks
-# sleep most of the time, so another entry may run beside it. SHORT_FORM: the entries are long (LongTests.cmake).
+# LAYOUTS are numbers of (emulated) nodes; those above the number of ranks are skipped. Defaults: ranks 1 2 3 4 5 8,
+# both modes, layouts 1 and 2, 120 s. WAITS: its ranks sleep most of the time, so another entry may run beside it.
+# SHORT_FORM: the entries are long (LongTests.cmake).
 # A program whose tests were all skipped is skipped.
 set(HMC_SPMD_RANKS 1 2 3 4 5 8 CACHE STRING "Numbers of ranks that multi-rank tests run with")
 
