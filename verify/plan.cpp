@@ -71,7 +71,7 @@ std::vector<CallVariant> variants_of(const Algorithm& algorithm, int size) {
     all.insert(all.end(), other.begin(), other.end());
     variants = std::move(all);
   }
-  // Many segments on many ranks are expensive and find no error that fewer ranks don't find.
+  // On many ranks many segments are expensive, and find the same errors as on few ranks.
   if (algorithm.tuned_by.segments)
     vary(variants, &CallVariant::segment_bytes,
          size <= 24 ? std::vector<std::uint64_t>{0, 16, 72} : std::vector<std::uint64_t>{0, 200});
@@ -131,7 +131,7 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
     std::size_t checked = 0;
     for (std::size_t i = 0; i < variants.size() && (checked < some || size <= all_up_to); ++i, ++turn) {
       const CallVariant& chosen = variants[turn * stride % variants.size()];
-      // N counts on each of N ranks.
+      // Too expensive: each of N ranks has N counts.
       if (chosen.form != CountForm::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
       const std::uint32_t element_bytes = turn % 3 == 0 ? 4 : turn % 3 == 1 ? 1 : 12;
       Call call = call_of(algorithm.collective, chosen, count, element_bytes);

@@ -63,8 +63,8 @@ bool NodeAgent::Agent::handle(ControlPeer& from, Contribution message) {
   if (message.entries.size() != 1 || message.entries.front().rank != from.rank) return false;
   const LocalRound fresh{{message.round, message.kind, {}}, 0, base::Deadline::after(gather_for)};
   LocalRound& round = rounds_.try_emplace(message.round, fresh).first->second;
-  // A node's message has one kind. A contribution of another kind is sent separately, and the store detects the
-  // mismatch.
+  // A message to the store has contributions of one kind. A contribution of another kind is sent in a separate message,
+  // and the store detects the mismatch.
   if (round.unsent.kind != message.kind) {
     send_round(round);
     round.unsent.kind = message.kind;

@@ -13,8 +13,8 @@ namespace {
 
 /// Below this size a direct receive costs more than the copy.
 constexpr std::uint64_t shortest_bytes = 32 * 1024;
-/// Upper limits: ranges stored (each message or copy searches them), and ranges checked (each is compared with all
-/// steps).
+/// Upper limits for the number of stored ranges (each message and each copy searches all of them), and of checked
+/// ranges (each is compared with all steps).
 constexpr std::size_t most = 16;
 constexpr int most_looked_at = 64;
 
@@ -50,8 +50,10 @@ bool hands_on(const Step& step, const Step& copy) noexcept {
          step.from >= copy.from && step.from + step.bytes <= copy.from + copy.bytes;
 }
 
-/// The first step that reads the bytes that step `at` copies. None if any other step accesses the ranges, except puts
-/// that forward the bytes. None if a wait lies between these steps: after it the range may hold another message.
+/// Step `at` is a copy. Returns the first step that reads the copied bytes: this copy, or a put that forwards them.
+/// None in these cases:
+/// - any other step accesses the source or the destination of the copy;
+/// - a wait lies between the steps that read the bytes: after the wait the source may hold another message.
 std::optional<std::size_t> first_reader(const std::vector<Step>& steps, std::size_t at) {
   const Step& copy = steps[at];
   std::size_t first = at, last = at;

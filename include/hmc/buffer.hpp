@@ -16,7 +16,8 @@ namespace hmc {
 
 /// A vector of trivially copyable elements in the memory of a Place. Data moves to other memory only on request.
 ///
-/// ERRORS. Every build checks indices and null pointers and throws Error.
+/// ERRORS. Indices and null pointers are checked in every build. A violation throws Error{out_of_range} or
+/// Error{invalid_argument}.
 ///
 /// THREADS. One thread at a time.
 ///
@@ -24,19 +25,19 @@ namespace hmc {
 /// the Buffer moves, grows or is destroyed.
 ///
 /// ORDER. The TransferOrder states which transfers are complete when a call returns (default: all). The other transfers
-/// are queued on a stream: the user's stream, or the Buffer's own stream for the device. In every mode:
+/// are queued on a stream: the user's stream, or the Buffer's own stream for the device.
 ///  - Operations on a Buffer run in the order of the calls. This includes copies between two Buffers.
-///  - A source in host memory may be reused when the call returns. A source on a device, and host memory that get()
-///    writes to, stay in use until synchronize().
+///  - A source in host memory may be reused when the call returns, in every mode. If a transfer isn't complete at
+///    return, its source on a device, and the host memory that get() writes to, stay in use until synchronize().
 ///  - A source Buffer or a handle may be destroyed when the call returns. HMC frees the memory after its last transfer.
-///  - get(index), casts, and copies by the host wait for all transfers in flight. The host copies between host memory,
-///    pinned and managed included, and between devices of different vendors.
+///  - get(index), casts, and copies by the host wait for all transfers in flight. The host executes copies between host
+///    memory (pinned and managed included), and copies between devices of different vendors.
 ///  - Allocating and freeing memory may wait for a device. The destructor waits for the Buffer's own transfers.
 ///
 /// HANDLES. get_..._accessible() returns the Buffer's memory if the host or device can access it. Otherwise it returns
 /// a copy, which is freed with the handle. A handle to the Buffer's memory stays valid after the Buffer is destroyed,
-/// except in a window. When the elements are valid depends on the mode: at return, in stream() order, or after
-/// synchronize().
+/// except in a window. If the mode doesn't complete the transfer at return, the elements are valid in stream() order,
+/// or after synchronize().
 ///
 /// WINDOWS. Buffer<T>(window, count) is in the window's symmetric heap, at offset() of every rank's part. Peers access
 /// it by put and get. Collectives use data() in place. The rules of Place apply. The Buffer frees its range and
@@ -206,7 +207,7 @@ template <typename T> class Buffer {
 
   /// Moves the elements to another place, with the same TransferOrder. If the host and the devices access both places
   /// in the same way (host_new and host_malloc; cuda and cuda_async of one device), no data moves, and only later
-  /// allocations use the new place. A user stream serves only its own device.
+  /// allocations use the new place. On another device the Buffer uses its own stream instead of a user stream.
   void move(Place place) {
     if (detail::has_same_access(place, place_)) {
       place_ = std::move(place);
@@ -227,7 +228,8 @@ template <typename T> class Buffer {
     std::swap(capacity_, other.capacity_);
   }
 
-  /// Handles: see the class comment. The host may write through the handle only if it is the Buffer's own memory.
+  /// Handles: see the class comment. The host may write through a handle only if the handle refers to the Buffer's
+  /// memory, not to a copy.
   std::shared_ptr<T> get_host_accessible() const {
     return detail::is_host_accessible(place_) ? own() : copy_at(Allocator::host_malloc);
   }
@@ -261,8 +263,8 @@ template <typename T> class Buffer {
     return place.heap != nullptr ? detail::allocate_in_window(place, bytes_of(count))
                                  : detail::allocate_at(place, bytes_of(count));
   }
-  /// Keeps the memory of a transfer valid. In a window it doesn't delay the free of the range, because all ranks must
-  /// free it at the same point of their calls.
+  /// The owner that keeps a transfer's memory valid. In a window this is the window, not the range: all ranks must free
+  /// the range at the same point of their calls, so a transfer can't delay it.
   std::shared_ptr<const void> keeper(const std::shared_ptr<std::byte>& memory) const {
     if (place_.heap != nullptr) return place_.heap;
     return memory;

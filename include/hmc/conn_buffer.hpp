@@ -14,10 +14,10 @@ class Allocation;
 }
 
 /// Memory on the host or on one device. It is zeroed, and its address never changes. The constructor populates the
-/// pages, so a lack of memory is an Error there, not a SIGBUS later.
+/// pages. If memory is exhausted, it throws Error, and no later access raises SIGBUS.
 ///
 /// A ConnBuffer owns its memory; windows over it share the ownership. Construction and destruction are local. Threads:
-/// one at a time. Names such as `ptr`, `buffer_size` and `writeFromCpu` are those that existing HMC programs use.
+/// one at a time. Existing programs use names such as `ptr`, `buffer_size` and `writeFromCpu`; they don't change.
 class HMC_API ConnBuffer {
  public:
   /// Allocates `size` bytes on device `device_id` of `type`; by default host memory. MemoryType::DEFAULT: the
@@ -30,7 +30,7 @@ class HMC_API ConnBuffer {
   void* ptr = nullptr;  ///< the first byte; for device memory a device address
   std::size_t buffer_size = 0;
 
-  /// The type that the buffer was created with; for DEFAULT, the actual type on this machine. DEFAULT after a move.
+  /// The requested type; if that was DEFAULT, the actual type on this machine. A moved-from buffer returns DEFAULT.
   /// If host_accessible(memory_type()), the host can load and store through `ptr`.
   MemoryType memory_type() const noexcept;
   int device_id() const noexcept;

@@ -1,4 +1,4 @@
-// copy: copies between any two locations. A location is local memory of any kind, or any rank's part of a window.
+// copy: copies between any two locations. A location is memory of this process, or a rank's part of a window.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,7 @@ struct Location {
 };
 
 /// The kinds of source and destination: `global` is a window, `host` is memory that the host can access, `local` is
-/// device memory. Any value except `automatic` is checked: Error{invalid_argument} if the locations
-/// are of other kinds.
+/// device memory of this process. If the value isn't `automatic`, locations of other kinds are Error{invalid_argument}.
 enum class Direction : std::uint8_t {
   automatic,
   host_to_host,
@@ -40,13 +39,13 @@ enum class Direction : std::uint8_t {
 };
 HMC_API const char* name_of(Direction direction) noexcept;
 
-/// Copies `bytes` bytes. Throws Error. It returns:
+/// Copies `bytes` bytes. Throws Error. Returns:
 ///  - to a window: at local completion, as put; flush() of the destination window waits for remote completion
-///  - from a window to local memory: when the bytes have arrived, as get
-///  - between local memory: when the copy is complete
+///  - from a window to memory of this process: when the bytes have arrived, as get
+///  - within this process: when the copy is complete
 ///
-/// From window to window, HMC copies directly if one side is mapped in this process. Otherwise it
-/// stages the bytes in host memory of this rank.
+/// From window to window, HMC copies directly if one side is mapped in this process. Otherwise it stages the bytes in
+/// host memory of this rank.
 HMC_API void copy(const Location& destination, const Location& source, std::size_t bytes,
                   Direction direction = Direction::automatic);
 

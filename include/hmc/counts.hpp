@@ -1,4 +1,4 @@
-// Counts: the counts or displacements of a v-form.
+// Counts: the counts or displacements of a v-form (gatherv, scatterv, allgatherv, alltoallv, reduce_scatterv).
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ namespace hmc {
 /// One number per rank, from any contiguous range of integers: a vector, array or span of std::size_t, int, ...
 ///  - Numbers of type std::size_t aren't copied: the range must stay valid until the call returns.
 ///  - Numbers of other types are copied. Error{invalid_argument} if one is negative.
-///  - Counts() is empty. As displacements it means that the blocks are contiguous.
+///  - Counts() is empty. Empty displacements mean contiguous blocks.
 class HMC_API Counts {
  public:
   Counts() = default;

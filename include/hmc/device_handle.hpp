@@ -14,7 +14,8 @@ struct DeviceHandle {
   int rank = -1;
   int size = 0;
   const Part* parts = nullptr;  ///< by rank, in device memory
-  /// If not null, the device can access all parts, all have the size `bytes`, rank r's part is at base + r * stride.
+  /// If not null, the device can access all parts, all parts have the size `bytes`, and rank r's part is at
+  /// base + r * stride.
   unsigned char* base = nullptr;
   unsigned long long stride = 0;
   unsigned long long bytes = 0;

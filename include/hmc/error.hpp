@@ -11,7 +11,7 @@
 
 namespace hmc {
 
-/// Error codes of the C++ API and the C ABI. The first six are also those of the older API's status_t.
+/// Error codes of the C++ API and the C ABI. The first six are also the values of status_t.
 enum class Code : int {
   success = 0,
   error = 1,           ///< a system call or a library call failed; the message names it
@@ -33,7 +33,7 @@ enum class Code : int {
   in_progress = 17,  ///< not an error: a request isn't complete
 };
 
-/// The older API's result type; its numbers are the first of Code.
+/// The result type of ConnBuffer's functions. Its values are the first six of Code.
 enum class status_t : int { SUCCESS = 0, ERROR, UNSUPPORT, INVALID_CONFIG, TIMEOUT, NOT_FOUND };
 
 HMC_API const char* name_of(Code code) noexcept;

@@ -13,7 +13,7 @@ namespace hmc {
 namespace detail {
 
 /// The two formats of the OCP 8-bit floating point specification. Conversion from float rounds to nearest, ties to
-/// even. It doesn't saturate: a value that is too large becomes infinity or NaN, as in torch.
+/// even. It doesn't saturate: a value that is too large becomes infinity (E5M2) or NaN (E4M3), as in torch.
 template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float8Format {
   static constexpr unsigned shift = 23 - mantissa_bits;
   static constexpr std::uint32_t rebias = (127 - bias) << 23;
@@ -42,7 +42,7 @@ template <unsigned mantissa_bits, unsigned bias, bool has_infinity> struct Float
  private:
   static constexpr std::uint32_t encode_magnitude(std::uint32_t f) {
     if (f > 0x7f800000U) return nan;
-    // Ties above the largest number: 464 rounds down to 448 (even) in e4m3; 61440 rounds up to infinity in e5m2.
+    // Ties above the largest number: in e4m3 464 rounds to 448 (even), in e5m2 61440 rounds to infinity.
     if (!has_infinity && f > 0x43e80000U) return nan;
     if (has_infinity && f >= 0x47700000U) return infinity;
     if (f < rebias + (1U << 23)) {  // subnormal: the addition rounds to the last bit

@@ -173,16 +173,17 @@ typedef struct hmc_counters {
   size_t struct_size;
   uint64_t puts_direct;       /* puts by a copy into mapped memory */
   uint64_t puts_wire;         /* puts over a wire */
-  uint64_t buffers_in_place;  /* collective buffers used in place: they or a peer's buffer are in a window */
+  uint64_t buffers_in_place;  /* collective buffers used without staging */
   uint64_t buffers_staged;    /* collective buffers that were copied through staging memory */
   uint64_t reduced_on_device; /* reductions computed by devices */
   uint64_t buffers_read;      /* collective buffers outside windows that peers read directly */
   uint64_t direct_receives;   /* ranges that a wire received directly into a collective's output */
 } hmc_counters;
 
-/* Detects the launcher and joins its job, collectively. Without a launcher it is rank 0 of 1. */
+/* Collective. Detects the launcher and joins its job. Without a launcher this process is rank 0 of 1. */
 HMC_C_API hmc_code hmc_runtime_create(hmc_runtime_t* runtime);
-/* Collective. If hmc_runtime_destroy is called without it, the other ranks treat this rank as failed. */
+/* Collective. Waits for all ranks, and leaves the job. If a runtime is destroyed without close, the other ranks treat
+ * this rank as failed. */
 HMC_C_API hmc_code hmc_runtime_close(hmc_runtime_t runtime);
 HMC_C_API void hmc_runtime_destroy(hmc_runtime_t runtime);
 
@@ -194,8 +195,7 @@ HMC_C_API int hmc_runtime_node_of(hmc_runtime_t runtime, int rank);
 HMC_C_API int hmc_runtime_node_count(hmc_runtime_t runtime);
 /* The value of HMC_JOB_TIMEOUT. */
 HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
-/* What started the job: "hmcrun", "by hand (HMC_RANK)" or "alone". Valid until hmc_runtime_destroy; NULL for a NULL
- * runtime. */
+/* The launcher: "hmcrun", "by hand (HMC_RANK)" or "alone". Valid until hmc_runtime_destroy; NULL for a NULL runtime. */
 HMC_C_API const char* hmc_runtime_launcher(hmc_runtime_t runtime);
 /* The team of all ranks. It belongs to the runtime. */
 HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);
@@ -203,8 +203,8 @@ HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);
 /* The wire to a rank, and the reason for it. */
 HMC_C_API hmc_code hmc_runtime_path(hmc_runtime_t runtime, int rank, hmc_path* path);
 HMC_C_API hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters);
-/* Aborts the job: on every rank the current or next call returns HMC_ABORTED. The launcher ends the processes. Its exit
- * status is exit_code, or 1 if that is 0. */
+/* Aborts the job: on every rank the current or next call returns HMC_ABORTED. The launcher ends the processes. The
+ * launcher's exit status is exit_code, or 1 if exit_code is 0. */
 HMC_C_API void hmc_runtime_abort(hmc_runtime_t runtime, int exit_code, const char* text);
 
 /* ---- ConnBuffer */
@@ -213,8 +213,8 @@ HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type
 HMC_C_API void hmc_buffer_destroy(hmc_buffer_t buffer);
 HMC_C_API void* hmc_buffer_ptr(hmc_buffer_t buffer); /* the first byte; NULL for a NULL buffer */
 HMC_C_API size_t hmc_buffer_size(hmc_buffer_t buffer);
-/* The type that the buffer was created with; for HMC_MEMORY_DEFAULT, the actual type on this machine. The host can
- * load from and store to CPU, PINNED and MANAGED memory. */
+/* The requested type; if that was HMC_MEMORY_DEFAULT, the actual type on this machine. The host can load from and store
+ * to CPU, PINNED and MANAGED memory. */
 HMC_C_API hmc_memory_type hmc_buffer_memory_type(hmc_buffer_t buffer);
 HMC_C_API int hmc_buffer_device_id(hmc_buffer_t buffer);
 /* Copies between the buffer, starting at byte bias, and other memory. The copy is complete at return. */
@@ -225,12 +225,13 @@ HMC_C_API hmc_code hmc_buffer_read_to_gpu(hmc_buffer_t buffer, void* destination
 HMC_C_API hmc_code hmc_buffer_copy_within(hmc_buffer_t buffer, size_t to, size_t from, size_t bytes);
 
 /* ---- windows */
-/* Collective over the team. Allocates this rank's part: bytes of host memory, zeroed. The size may differ by rank. */
+/* Collective over the team. Allocates this rank's part: host memory of the size `bytes`, zeroed. The size may differ by
+ * rank. */
 HMC_C_API hmc_code hmc_window_create(hmc_team_t team, size_t bytes, hmc_window_t* window);
 /* Collective. Registers the buffer's memory as this rank's part. The buffer may be destroyed before the window. */
 HMC_C_API hmc_code hmc_window_create_over_buffer(hmc_team_t team, hmc_buffer_t buffer, hmc_window_t* window);
-/* Collective. Maps bytes bytes of a memfd from file_offset, a multiple of the page size. The caller keeps its own
- * descriptor; HMC duplicates it. */
+/* Collective. Maps `bytes` bytes of a memfd from file_offset, a multiple of the page size. HMC duplicates the
+ * descriptor. The caller closes its own descriptor. */
 HMC_C_API hmc_code hmc_window_create_over_memfd(hmc_team_t team, int memfd, size_t bytes, uint64_t file_offset,
                                                 hmc_window_t* window);
 /* Collective. Completes this rank's puts, waits for all ranks, and frees the memory. */
@@ -238,7 +239,7 @@ HMC_C_API hmc_code hmc_window_close(hmc_window_t window);
 HMC_C_API void hmc_window_destroy(hmc_window_t window);
 HMC_C_API int hmc_window_is_open(hmc_window_t window);
 
-/* The size of a rank's part; rank < 0: of this rank's part. */
+/* The size of a rank's part. rank < 0 means this rank. */
 HMC_C_API hmc_code hmc_window_bytes(hmc_window_t window, int rank, size_t* bytes);
 /* The wire to a rank's part. For device memory the field wire names how the memory is shared. */
 HMC_C_API hmc_code hmc_window_path(hmc_window_t window, int rank, hmc_path* path);
@@ -247,8 +248,8 @@ HMC_C_API hmc_code hmc_window_data(hmc_window_t window, void** data);
 /* The address of a byte of a rank's part; NULL if this process can't access it by load and store. */
 HMC_C_API hmc_code hmc_window_ptr(hmc_window_t window, int rank, uint64_t offset, void** pointer);
 
-/* Symmetric allocation: the offset is the same on every rank if all ranks make the same calls in the same order. The
- * calls are local. hmc_window_close compares the calls of all ranks, and returns HMC_MISMATCH if they differ. */
+/* Symmetric allocation: all ranks make the same calls in the same order, and get the same offset. The calls are local.
+ * hmc_window_close compares the calls of all ranks, and returns HMC_MISMATCH if they differ. */
 HMC_C_API hmc_code hmc_window_alloc(hmc_window_t window, size_t bytes, size_t align, uint64_t* offset);
 HMC_C_API hmc_code hmc_window_free(hmc_window_t window, uint64_t offset);
 
@@ -278,18 +279,18 @@ typedef struct hmc_strides {
 } hmc_strides;
 
 /* A transfer or a collective in flight: plain bytes, passed and copied by value.
- * - All zeros is an empty request. A request is empty after its completion was reported.
- * - After hmc_window_close it returns HMC_CLOSED.
+ * - All zeros is an empty request. A request becomes empty when its completion is reported.
+ * - After hmc_window_close, a test or wait of the window's requests returns HMC_CLOSED.
  * - It must not be used after hmc_window_destroy, or after hmc_team_destroy of its collective's team. */
 typedef struct hmc_request_t {
   size_t struct_size;
   uint64_t opaque[5];
 } hmc_request_t;
 
-/* Copies bytes bytes from source to the target's part. Returns at local completion: source may be reused. hmc_flush
+/* Copies `bytes` bytes from source to the target's part. Returns at local completion: source may be reused. hmc_flush
  * waits for remote completion. */
 HMC_C_API hmc_code hmc_put(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes);
-/* Copies bytes bytes from the target's part to destination. Returns when the bytes have arrived. */
+/* Copies `bytes` bytes from the target's part to destination. Returns when the bytes have arrived. */
 HMC_C_API hmc_code hmc_get(hmc_window_t window, int rank, uint64_t offset, void* destination, size_t bytes);
 /* Starts a put. source stays in use until the request is complete. */
 HMC_C_API hmc_code hmc_put_nb(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
@@ -297,7 +298,7 @@ HMC_C_API hmc_code hmc_put_nb(hmc_window_t window, int rank, uint64_t offset, co
 /* Starts a get. destination stays in use until the request is complete. */
 HMC_C_API hmc_code hmc_get_nb(hmc_window_t window, int rank, uint64_t offset, void* destination, size_t bytes,
                               hmc_request_t* request);
-/* Strided and batched transfers return as hmc_put and hmc_get do. A batch is checked before its first byte moves. */
+/* Strided and batched transfers return as hmc_put and hmc_get do. HMC checks a batch before its first byte moves. */
 HMC_C_API hmc_code hmc_put_strided(hmc_window_t window, int rank, uint64_t offset, const void* source,
                                    const hmc_strides* strides);
 HMC_C_API hmc_code hmc_get_strided(hmc_window_t window, int rank, uint64_t offset, void* destination,
@@ -305,8 +306,8 @@ HMC_C_API hmc_code hmc_get_strided(hmc_window_t window, int rank, uint64_t offse
 HMC_C_API hmc_code hmc_put_batch(hmc_window_t window, int rank, const hmc_put_item* items, size_t count);
 HMC_C_API hmc_code hmc_get_batch(hmc_window_t window, int rank, const hmc_get_item* items, size_t count);
 
-/* The user context: host memory per rank, in addition to its part. A rank writes its own context; all ranks can read
- * it. A barrier after hmc_window_set_context makes the bytes visible. */
+/* The user context: host memory per rank, in addition to the rank's part. A rank writes its own context; all ranks can
+ * read all contexts. A barrier after hmc_window_set_context makes the bytes visible. */
 #define HMC_CONTEXT_BYTES 65536
 /* Collective over the window's team, once per window. */
 HMC_C_API hmc_code hmc_window_open_context(hmc_window_t window, hmc_team_t team);
@@ -318,7 +319,7 @@ HMC_C_API hmc_code hmc_window_get_context(hmc_window_t window, int rank, uint64_
 HMC_C_API hmc_code hmc_request_test(hmc_request_t* request, int* done);
 /* Returns at completion. HMC_TIMEOUT at the deadline: the request stays valid, and the operation continues. */
 HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
-/* Cancels a transfer. When it returns, HMC no longer accesses the buffers. A collective can't be cancelled. */
+/* Cancels a transfer. At return HMC no longer accesses the buffers. A collective can't be cancelled. */
 HMC_C_API hmc_code hmc_request_abandon(hmc_request_t* request);
 /* Waits for all requests. If one fails with any code except HMC_TIMEOUT, the others are abandoned. */
 HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
@@ -332,15 +333,16 @@ HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, i
  * Returns at local completion. */
 HMC_C_API hmc_code hmc_put_signal(hmc_window_t window, int rank, uint64_t offset, const void* source, size_t bytes,
                                   uint64_t signal_offset, uint64_t value);
-/* Waits until this rank's own word satisfies the condition: word compare value. *seen is set to the word;
- * seen may be NULL. */
+/* Waits until the word at `offset` of this rank's own part satisfies the condition: word `compare` value. *seen is set
+ * to the word; seen may be NULL. */
 HMC_C_API hmc_code hmc_wait_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value,
                                   int64_t timeout_ns, uint64_t* seen);
-/* Tests the condition of hmc_wait_until without waiting. Sets *holds to 1 or 0. */
+/* Tests the condition of hmc_wait_until without waiting. Sets *holds to 1 if it is true, else to 0. */
 HMC_C_API hmc_code hmc_test_until(hmc_window_t window, uint64_t offset, hmc_cmp compare, uint64_t value, int* holds);
 
 /* ---- atomics: words of 32 and 64 bits, naturally aligned, signed or unsigned. *old receives the old value; old may be
- * NULL. Atomics without old return at local completion. compare_swap stores desired if the word equals expected. */
+ * NULL. Atomics without the parameter `old` return at local completion. compare_swap stores `desired` if the word
+ * equals `expected`. */
 HMC_C_API hmc_code hmc_fetch_add_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
 HMC_C_API hmc_code hmc_fetch_and_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
 HMC_C_API hmc_code hmc_fetch_or_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old);
@@ -370,15 +372,16 @@ HMC_C_API hmc_code hmc_or_64(hmc_window_t window, int rank, uint64_t offset, uin
 HMC_C_API hmc_code hmc_xor_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
 
 /* ---- order */
-/* Orders this rank's puts and atomics, separately for each target: earlier ones become visible before later ones. */
+/* Orders this rank's puts and atomics, separately for each target: those before the fence become visible at the target
+ * before those after it. */
 HMC_C_API hmc_code hmc_fence(hmc_window_t window);
 /* Waits for remote completion of this rank's earlier puts and atomics to a rank; hmc_flush_all: to all ranks. */
 HMC_C_API hmc_code hmc_flush(hmc_window_t window, int rank, int64_t timeout_ns);
 HMC_C_API hmc_code hmc_flush_all(hmc_window_t window, int64_t timeout_ns);
 
 /* ---- collectives: called by every rank of the team, in the same order, with matching arguments */
-/* A user-defined reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count. It must be associative, and the
- * same function on every rank. HMC can't check the latter; it checks that all ranks pass a function, with the same
+/* A user-defined reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count. It must be associative. All
+ * ranks must pass the same function. HMC can't check that. HMC checks that all ranks pass a function, with the same
  * commutative, deterministic, count and type. */
 typedef void (*hmc_reduce_function)(void* accumulated, const void* next, size_t count, hmc_dtype type, void* context);
 
@@ -386,10 +389,10 @@ typedef void (*hmc_reduce_function)(void* accumulated, const void* next, size_t 
 typedef struct hmc_reduction {
   size_t struct_size;
   hmc_op op;
-  int deterministic;            /* the bits of the result depend on the contributions and the team size only */
+  int deterministic; /* if not 0, the bits of the result depend only on the contributions and the team size */
   hmc_reduce_function function; /* if not NULL, used in place of op; the same on every rank */
   void* context;
-  int commutative; /* whether function is commutative */
+  int commutative; /* not 0 if `function` is commutative */
 } hmc_reduction;
 /* A predefined operation. */
 static inline hmc_reduction hmc_reduction_of(hmc_op op) {
@@ -400,7 +403,7 @@ static inline hmc_reduction hmc_reduction_of(hmc_op op) {
 HMC_C_API int hmc_team_rank(hmc_team_t team);                 /* -1 for a NULL team */
 HMC_C_API int hmc_team_size(hmc_team_t team);                 /* -1 for a NULL team */
 HMC_C_API int hmc_team_world_rank(hmc_team_t team, int rank); /* -1 for a NULL team or a bad rank */
-/* One team per colour. Its ranks are ordered by key, then by rank. A rank with colour < 0 is in no new team. For all
+/* One team per colour. Its ranks are ordered by key, then by rank. A rank with colour < 0 is in no new team. All
  * functions that create teams:
  * - The call is collective over the parent.
  * - *result is NULL on a rank that isn't a member of the new team.
@@ -419,11 +422,11 @@ HMC_C_API void hmc_team_destroy(hmc_team_t team);
 
 /* Returns when all ranks have entered, and this rank's earlier puts and atomics are complete at their targets. */
 HMC_C_API hmc_code hmc_barrier(hmc_team_t team);
-/* Copies bytes bytes from data of the root to data of the other ranks. */
+/* Copies `bytes` bytes from `data` of the root to `data` of the other ranks. */
 HMC_C_API hmc_code hmc_broadcast(hmc_team_t team, void* data, size_t bytes, int root);
-/* Each rank sends bytes bytes to all; out receives team size * bytes. */
+/* Each rank sends `bytes` bytes to all ranks. `out` receives team size * bytes. */
 HMC_C_API hmc_code hmc_allgather(hmc_team_t team, const void* in, void* out, size_t bytes);
-/* Combines count elements of all ranks into out of every rank. */
+/* Combines `count` elements of all ranks into `out` of every rank. */
 HMC_C_API hmc_code hmc_allreduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                  const hmc_reduction* how);
 /* Queued on a device stream (the vendor's handle); see team.hpp. */
@@ -431,28 +434,28 @@ HMC_C_API hmc_code hmc_allreduce_on(hmc_team_t team, void* stream, const void* i
                                     hmc_dtype type, hmc_op op);
 HMC_C_API hmc_code hmc_barrier_on(hmc_team_t team, void* stream, const void* buffer);
 
-/* Each rank sends bytes bytes. The root's out receives team size * bytes. */
+/* Each rank sends `bytes` bytes. The root's `out` receives team size * bytes. */
 HMC_C_API hmc_code hmc_gather(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
 /* The v-forms (gatherv, scatterv, allgatherv, alltoallv, reduce_scatterv) take one count per rank. Every rank passes
- * the same counts, except in alltoallv. Counts and displacements are in units of element bytes (reduce_scatterv: of
- * type). If displacements is NULL, the blocks are contiguous. */
+ * the same counts, except in alltoallv. The unit of counts and displacements is an element of `element` bytes
+ * (reduce_scatterv: of the type). If displacements is NULL, the blocks are contiguous. */
 HMC_C_API hmc_code hmc_gatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                const size_t* displacements, int root, size_t element);
-/* Each rank receives bytes bytes. The root's in holds team size * bytes. */
+/* Each rank receives `bytes` bytes. The root's `in` holds team size * bytes. */
 HMC_C_API hmc_code hmc_scatter(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
 HMC_C_API hmc_code hmc_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                 const size_t* displacements, int root, size_t element);
 HMC_C_API hmc_code hmc_allgatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                   const size_t* displacements, size_t element);
-/* Each rank sends bytes bytes to each rank. in and out hold team size * bytes. */
+/* Each rank sends `bytes` bytes to each rank. `in` and `out` hold team size * bytes. */
 HMC_C_API hmc_code hmc_alltoall(hmc_team_t team, const void* in, void* out, size_t bytes);
 HMC_C_API hmc_code hmc_alltoallv(hmc_team_t team, const void* in, const size_t* counts, const size_t* displacements,
                                  void* out, const size_t* receive_counts, const size_t* receive_displacements,
                                  size_t element);
-/* Combines count elements of all ranks into the root's out. */
+/* Combines `count` elements of all ranks into the root's `out`. */
 HMC_C_API hmc_code hmc_reduce(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                               const hmc_reduction* how, int root);
-/* Combines in of all ranks, team size * count elements. out receives this rank's count elements of the result. */
+/* Combines `in` of all ranks, team size * count elements. `out` receives this rank's `count` elements of the result. */
 HMC_C_API hmc_code hmc_reduce_scatter(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                                       const hmc_reduction* how);
 HMC_C_API hmc_code hmc_reduce_scatterv(hmc_team_t team, const void* in, void* out, const size_t* counts, hmc_dtype type,
@@ -460,7 +463,7 @@ HMC_C_API hmc_code hmc_reduce_scatterv(hmc_team_t team, const void* in, void* ou
 /* Inclusive prefix: combines the elements of ranks 0 to this rank. */
 HMC_C_API hmc_code hmc_scan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                             const hmc_reduction* how);
-/* Exclusive prefix: combines the elements of the ranks before this one. Doesn't write rank 0's out. */
+/* Exclusive prefix: combines the elements of the ranks before this one. Doesn't write rank 0's `out`. */
 HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t count, hmc_dtype type,
                               const hmc_reduction* how);
 
@@ -469,7 +472,7 @@ HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t
  * - The runtime's progress thread executes collectives while the rank computes. HMC_PROGRESS=caller: there is no
  *   progress thread, and collectives progress only while the rank waits or tests.
  * - Only the caller's thread calls a user-defined reduction, in its waits and tests.
- * - hmc_ialltoallv: largest is the largest count that any two ranks exchange, the same on every rank. */
+ * - hmc_ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank. */
 HMC_C_API hmc_code hmc_ibarrier(hmc_team_t team, hmc_request_t* request);
 HMC_C_API hmc_code hmc_ibroadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_request_t* request);
 HMC_C_API hmc_code hmc_iallgather(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_request_t* request);
@@ -536,7 +539,7 @@ HMC_C_API hmc_code hmc_plan_exscan(hmc_team_t team, const void* in, void* out, s
                                    const hmc_reduction* how, hmc_plan_t* plan);
 /* Starts a run. HMC_INVALID_ARGUMENT if the previous run isn't complete. */
 HMC_C_API hmc_code hmc_plan_start(hmc_plan_t plan);
-/* As hmc_request_test and hmc_request_wait, for the last run. Complete if no run is in flight. */
+/* As hmc_request_test and hmc_request_wait, for the last run. Report completion at once if no run is in flight. */
 HMC_C_API hmc_code hmc_plan_test(hmc_plan_t plan, int* done);
 HMC_C_API hmc_code hmc_plan_wait(hmc_plan_t plan, int64_t timeout_ns);
 /* Frees the plan. Local, never blocks, accepts NULL. */

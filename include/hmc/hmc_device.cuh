@@ -4,7 +4,7 @@
 //       const hmc::DeviceWindow win(window);
 //       const int next = (win.rank() + 1) % win.size();
 //       win.put_block(next, 0, source, bytes);             // called by all threads of the block
-//       if (threadIdx.x == 0) win.signal(next, 4096, 1);   // a rank that sees the word sees the bytes
+//       if (threadIdx.x == 0) win.signal(next, 4096, 1);   // a rank that sees the value sees the bytes
 //       if (threadIdx.x == 0) win.wait(4096, 1);
 //       __syncthreads();
 //     }
@@ -15,10 +15,12 @@
 //  - no other part: for these reaches() is false, and put, get, signal and add return false without effect
 //
 // ORDER
-//  - put: the thread has written the bytes when it returns. Other threads, devices and the host may see them later.
+//  - put: at return the calling thread has issued all stores. They may become visible to other threads, other devices
+//    and the host later.
 //  - signal(): the calling thread's earlier writes become visible to all observers before the word does.
-//  - put_block and put_warp end with a barrier of the group, so a later signal by one of its threads covers all bytes.
-//  - wait(): when it returns, the writes before the corresponding signal are visible.
+//  - put_block and put_warp end with a barrier of the block or warp, so a later signal by one of its threads covers all
+//    bytes.
+//  - wait(): at return the writes before the corresponding signal are visible.
 //  - signal() is a store. Use add() for a word that several ranks increment.
 //
 // HOST AND DEVICE
@@ -28,9 +30,10 @@
 //    device, may modify the word.
 //  - Words in device memory: signals and atomics of Window aren't atomic with a kernel's accesses.
 //
-// ADDRESSES. This rank's own part may have two addresses on the device: one in the handle, and the buffer's own. For a
-// byte, a kernel must use only one of them. Kernels that start after it completes see its writes through both
-// addresses. A kernel that is already running may see old bytes through the other address.
+// ADDRESSES. This rank's own part may have two addresses on the device: the address in the handle, and the address of
+// the ConnBuffer. A kernel must access each byte through only one of them. Kernels that start after that kernel has
+// completed see its writes through both addresses. A kernel that is already running may see old bytes through the other
+// address.
 //
 // DEADLOCK. wait() spins on the device. Use it only if the ranks' kernels run concurrently. A device that several
 // processes share is time-sliced; then wait on the host (Window::wait_until) or in the stream (Team::barrier_on).
@@ -77,7 +80,8 @@ class DeviceWindow {
   }
   /// The address of byte `offset` of this rank's part.
   template <typename T> HMC_DEVICE_FUNCTION T* local(Size offset = 0) const { return ptr<T>(rank(), offset); }
-  /// The address of byte `offset` of a rank's user context (64 KiB). Null if it isn't open or accessible.
+  /// The address of byte `offset` of a rank's user context (64 KiB). Null if the context isn't open, or if this device
+  /// can't access it.
   template <typename T> HMC_DEVICE_FUNCTION const T* context(int rank, Size offset = 0) const {
     const unsigned char* const start = part(rank).context;
     return start == nullptr ? nullptr : HMC_DEVICE_REACH(reinterpret_cast<const T*>(start + offset));
@@ -122,7 +126,7 @@ class DeviceWindow {
     HMC_DEVICE_ADD(HMC_DEVICE_REACH(word), value);
     return true;
   }
-  /// Returns this rank's own word. Writes that its writer made visible before it are visible at return.
+  /// Returns this rank's own word. At return the writes before the signal() or add() that wrote this value are visible.
   HMC_DEVICE_FUNCTION Word test(Size offset) const {
     auto* const word = static_cast<Word*>(at(rank(), offset, sizeof(Word)));
     if (word == nullptr) return 0;
@@ -151,7 +155,8 @@ class DeviceWindow {
     const Size there = bytes(rank);
     return first != nullptr && size <= there && offset <= there - size ? first + offset : nullptr;
   }
-  /// Copies the pieces first, first + many, ... A piece has 16 bytes if both sides are 16-byte aligned, else one byte.
+  /// Copies the pieces first, first + many, first + 2 * many, ... A piece has 16 bytes if both sides are 16-byte
+  /// aligned, else one byte.
   HMC_DEVICE_FUNCTION static bool move(void* to, const void* from, Size bytes, Size first, Size many) {
     if (to == nullptr || from == nullptr) return false;
     struct alignas(16) Piece {

@@ -1,4 +1,4 @@
-// Place and TransferOrder: the memory of a Buffer, and which of its transfers block.
+// Place and TransferOrder: the memory of a Buffer, and the completion of its transfers.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,8 @@ HMC_API const char* name_of(Allocator allocator) noexcept;
 struct Place {
   Place(Allocator on_allocator, int on_device = 0) noexcept
       : allocator(on_allocator), device(on_device), part(on_allocator) {}
-  /// The symmetric heap of the window. Every rank must create, grow, move and destroy its Buffers there in the same
-  /// order and with the same counts (see Window::alloc). Then a Buffer has the same offset on every rank.
+  /// The symmetric heap of the window. Every rank must create, grow, move and destroy its Buffers in this heap in the
+  /// same order and with the same counts (see Window::alloc). Then a Buffer has the same offset on every rank.
   /// Throws Error if the window isn't open.
   HMC_API Place(const Window& window);
 
@@ -55,14 +55,15 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-/// Which transfers of a Buffer are complete when the call returns.
+/// The transfers of a Buffer that are complete when the call returns.
 enum class TransferMode : int {
   async,      ///< none
   sync_host,  ///< transfers to memory that the host can access
   sync,       ///< all
 };
 
-/// The order of a Buffer's transfers: a mode, and the streams. These are the Buffer's own streams, or one user stream.
+/// The order of a Buffer's transfers: a mode, and the streams that execute the transfers (the Buffer's own streams, or
+/// one user stream).
 struct TransferOrder {
   constexpr TransferOrder(TransferMode with_mode = TransferMode::sync) noexcept : mode(with_mode) {}
   /// `users` is the vendor's handle of a stream on the Buffer's device. The stream must outlive the Buffer.
@@ -89,16 +90,16 @@ HMC_API void synchronize(Transfers& transfers);
 /// Waits for the transfers of a Buffer in a window. Never throws.
 HMC_API void settle(Transfers& transfers) noexcept;
 
-/// The source or the destination of a transfer. If `keeper` is null, it is the caller's memory.
+/// The source or the destination of a transfer. A null `keeper` means the caller's memory.
 struct End {
   std::byte* address = nullptr;
   std::shared_ptr<const void> keeper;
   std::shared_ptr<Transfers>* transfers = nullptr;  ///< its Buffer's transfers; the first transfer creates them
   const Place* place = nullptr;
 };
-/// Copies between any two places, after the transfers in flight at both ends. `by` provides the stream; if it is null,
-/// the copy is complete when the call returns. The ranges must not overlap. A source in the caller's host memory may be
-/// reused when the call returns. Throws Error.
+/// Copies between any two places, after the transfers in flight at both ends. `by` provides the stream. If `by` is
+/// null, the copy is complete when the call returns. The ranges must not overlap. A source in the caller's host memory
+/// may be reused when the call returns. Throws Error.
 HMC_API void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mode, Transfers* by);
 
 /// Allocates memory. The last shared_ptr frees it. Throws Error{unsupported} with the reason.

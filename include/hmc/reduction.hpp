@@ -5,7 +5,8 @@
 
 namespace hmc {
 
-/// A predefined operation (Op) or a user-defined one (ReduceFunction). An Op converts to it: pass `hmc::sum`.
+/// A predefined operation (Op) or a user-defined operation (ReduceFunction). An Op converts implicitly: pass
+/// `hmc::sum`.
 struct Reduction {
   constexpr Reduction(Op how) : op(how) {}
   /// `may_commute` is true if the function is commutative. HMC can then choose between more algorithms.

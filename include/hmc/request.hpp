@@ -28,11 +28,12 @@ inline constexpr Timeout job_timeout{-1};
 ///  - get_nb: the bytes have arrived at the destination
 ///  - collective: it is complete on this rank, and its buffers may be reused
 ///
-/// A request becomes empty, as after default construction, when test or wait reports completion, or throws any Error
-/// except timeout.
+/// A request becomes empty (MPI: MPI_REQUEST_NULL) when test or wait reports completion, or throws any Error except
+/// timeout. A default-constructed request is empty.
 ///
-/// LIFETIME. A request is small and copyable; use only one of the copies. Its destructor neither waits nor cancels. If
-/// it is destroyed before completion, its buffers must stay valid until flush() returns or the window is destroyed.
+/// LIFETIME. A request is small and copyable; use only one of the copies. The destructor neither waits nor cancels. If
+/// a transfer's request is destroyed before completion, its buffers must stay valid until flush() returns or the window
+/// is destroyed.
 /// After its window is closed or destroyed, a request throws Error{closed}.
 ///
 /// THREADS. One thread at a time per Runtime, as for windows and teams.
@@ -42,9 +43,9 @@ inline constexpr Timeout job_timeout{-1};
 ///    collective in flight. It sleeps while no message arrives. If a caller waits, the caller does the work.
 ///  - HMC_PROGRESS=caller: there is no progress thread. Collectives progress only while this rank waits or tests.
 ///  - Only the caller's thread calls a user-defined reduction, in its waits and tests. Collectives that start later on
-///    the same team may wait for it.
-///  - The buffers stay in use until the request is complete, or its team, window or Runtime is closed or destroyed.
-///    They stay in use even if an exception unwinds the caller's stack.
+///    the same team may wait for that reduction.
+///  - The buffers stay in use until the request is complete, or its team or Runtime is closed or destroyed. This also
+///    holds if an exception unwinds the caller's stack.
 class HMC_API Request {
  public:
   Request() = default;  ///< an empty request
@@ -55,12 +56,13 @@ class HMC_API Request {
   /// Returns at completion. At the deadline it throws Error{timeout}; then the request stays valid, the operation
   /// continues, and its buffers stay in use.
   ///
-  /// For a collective, job_timeout restarts at each step, so a collective that makes progress doesn't time out. When it
-  /// expires, the team has failed, the request becomes empty, and the error names the missing ranks. The same holds for
-  /// wait_all and wait_any.
+  /// For a collective, job_timeout restarts at each step, so a collective that makes progress doesn't time out. If
+  /// job_timeout expires, the team has failed, the request becomes empty, and the error names the missing ranks. The
+  /// same holds for wait_all and wait_any.
   void wait(Timeout timeout = job_timeout);
-  /// Cancels a transfer. When it returns, HMC no longer accesses the buffers. Some of the bytes may be written already.
-  /// The call may block for up to one second. If a peer accepts no data for that time, HMC disconnects it.
+  /// Cancels a transfer. At return HMC no longer accesses the buffers. Some of the bytes may have been written. The
+  /// call may block for up to one second. If a peer accepts no data for one second, HMC disconnects the peer.
+  ///
   /// A collective can't be cancelled: it continues, and its buffers stay in use.
   void abandon() noexcept;
 

@@ -21,10 +21,10 @@ struct Path {
   std::string wire;     ///< "self", "shm", "ucx", "tcp", ...
   bool direct = false;  ///< this rank can load from and store to the peer's windows
   std::string why;      ///< why this wire is used, and why faster wires aren't
-  /// Measured, for Window::path to device memory only:
+  /// Measured values, for Window::path to device memory only:
   ///  - mapped in this process: the bandwidth at which this rank's device reads the peer's memory, and the latency of
-  ///    a read of 8 bytes by the host; measured at the first trial of the mapping
-  ///  - "staged": gets into host memory, which the owner's process copies; measured by the first call of path()
+  ///    a read of 8 bytes by the host. HMC measures them when it first maps the peer's memory.
+  ///  - "staged": bandwidth and latency of a get into host memory. The first call of path() measures them.
   ///  - 0: not measured. Bandwidth is also 0 if the part is smaller than 64 KiB.
   double gigabytes_per_s = 0;
   double latency_us = 0;
@@ -34,7 +34,7 @@ struct Path {
 struct Counters {
   std::uint64_t puts_direct = 0;        ///< puts by a copy into mapped memory
   std::uint64_t puts_wire = 0;          ///< puts over a wire
-  std::uint64_t buffers_in_place = 0;   ///< collective buffers used in place: they or a peer's buffer are in a window
+  std::uint64_t buffers_in_place = 0;   ///< collective buffers used without staging
   std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging memory
   std::uint64_t buffers_read = 0;       ///< collective buffers outside windows that peers read directly
   std::uint64_t direct_receives = 0;    ///< ranges that a wire received directly into a collective's output
@@ -43,9 +43,9 @@ struct Counters {
 
 /// One rank's membership in a job.
 ///
-/// LIFETIME. init and close are collective over the job. The destructor is local and never blocks. If it runs without
-/// close(), the other ranks treat this rank as failed. There is no global state: one process may have several Runtimes,
-/// at the same time (one per rank) or one after another.
+/// LIFETIME. init and close are collective over the job. The destructor is local and never blocks. If a Runtime is
+/// destroyed without close(), the other ranks treat this rank as failed. There is no global state: one process may have
+/// several Runtimes, at the same time (one per rank) or one after another.
 ///
 /// THREADS. One thread at a time.
 ///
@@ -56,14 +56,14 @@ struct Counters {
 ///  - Destructors do nothing.
 class HMC_API Runtime {
  public:
-  /// Detects the launcher and joins its job. Without a launcher it is rank 0 of 1. Throws Error if the environment
-  /// shows a job of several ranks that this process can't join.
+  /// Detects the launcher and joins its job. Without a launcher this process is rank 0 of 1. Throws Error if the
+  /// environment shows a job of several ranks that this process can't join.
   static Runtime init();
 
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;
   ~Runtime();
-  /// Collective. Waits for all ranks, and leaves the job. If it throws, the other ranks treat this rank as failed.
+  /// Collective. Waits for all ranks, and leaves the job. If close() throws, the other ranks treat this rank as failed.
   /// Error{closed} if the Runtime is closed, or if an earlier close() failed.
   void close();
 
@@ -76,12 +76,12 @@ class HMC_API Runtime {
   Team& world();  ///< the team of all ranks
 
   Path path(int rank) const;     ///< the wire to a rank, and the reason for it
-  std::string launcher() const;  ///< what started the job: "hmcrun", "by hand (HMC_RANK)" or "alone"
+  std::string launcher() const;  ///< the launcher: "hmcrun", "by hand (HMC_RANK)" or "alone"
   Counters counters() const;
   Timeout timeout() const noexcept;  ///< the value of job_timeout
 
   /// Aborts the job: on every rank the current or next call throws Error{aborted} with this text. The launcher ends the
-  /// processes. Its exit status is `exit_code`, or 1 if that is 0.
+  /// processes. The launcher's exit status is `exit_code`, or 1 if `exit_code` is 0.
   void abort(int exit_code, const std::string& text) noexcept;
 
   /// For HMC's own use.

@@ -57,11 +57,12 @@ template <Values R> constexpr DType type_of() noexcept { return dtype_of<std::ra
 ///  - invalid_argument, bad_rank: this rank's arguments are wrong.
 ///
 /// A rank that only sends (in broadcast, scatter, gather, reduce, scan and exscan) may return before a mismatch is
-/// detected. It throws the error in its next call that waits, after at most 30 further calls.
+/// detected. It throws the error in its next call that waits, at most 30 calls later.
 ///
 /// BUFFERS. Any memory may be passed:
 ///  - A buffer in a window is used in place. Any other buffer is staged, or the peers read it directly.
-///  - Input and output may be the same buffer. Any other overlap is Error{invalid_argument} on that rank.
+///  - In place means `in == out` (gather, allgather, scatter: see BLOCKS). Any other overlap of input and output is
+///    Error{invalid_argument} on that rank.
 ///  - Device memory is staged through host memory. Exception: the devices compute a large blocking reduction if the
 ///    team is on one node and all buffers are in windows over device memory. In place they compute only allreduce and
 ///    reduce.
@@ -69,11 +70,13 @@ template <Values R> constexpr DType type_of() noexcept { return dtype_of<std::ra
 ///
 /// RESULTS. All ranks get bit-identical results. 16-bit and 8-bit floats accumulate in 32 bits and are rounded once.
 ///
-/// BLOCKS. If a buffer holds one block per rank, the blocks are in rank order. In place, gather and allgather read the
-/// caller's block at its position in `out`, and scatter leaves the root's block in `in`.
-/// gatherv and the other v-forms take:
-///  - a count per rank, the same on every rank (alltoallv: each rank's own)
-///  - optional displacements: the start of each block; without them blocks are contiguous
+/// BLOCKS. If a buffer holds one block per rank, the blocks are in rank order. In place:
+///  - gather on the root, and allgather: `in` is the address of this rank's block in `out`
+///  - scatter on the root: `out` is the address of the root's block in `in`
+///
+/// The v-forms (gatherv, scatterv, allgatherv, alltoallv, reduce_scatterv) take:
+///  - a count per rank; except in alltoallv, every rank passes the same counts
+///  - optional displacements: the start of each block; without displacements the blocks are contiguous
 ///  - `element`: the size in bytes of one element; counts and displacements are in elements
 ///
 /// TEAMS OF A TEAM. Teams are created by calls that are collective over the parent. A team has its own ranks, 0 to
@@ -94,7 +97,7 @@ class HMC_API Team {
 
   // ---- creation of teams: collective over this team. A rank that is a member of no new team gets the empty team.
   /// One team per colour. Its ranks are ordered by key, then by rank in this team. A rank with a negative colour is a
-  /// member of no new team.
+  /// member of no new team (MPI_UNDEFINED).
   Team split(int colour, int key = 0);
   /// A team of these ranks in this order. Every rank of this team passes the same list, members or not.
   Team subset(std::span<const int> ranks);
@@ -139,6 +142,7 @@ class HMC_API Team {
   /// Combines `count` elements of all ranks into `out` of every rank.
   void allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   /// Combines `in` of all ranks, size() * count elements. `out` receives this rank's `count` elements of the result.
+  /// (MPI_Reduce_scatter_block. The v-form is MPI_Reduce_scatter.)
   void reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   void reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how);
   /// Inclusive prefix: combines the elements of ranks 0 to rank().
@@ -458,7 +462,7 @@ class HMC_API Team {
   explicit Team(std::shared_ptr<rma::TeamCore> core) noexcept : core_(std::move(core)) {}
 
  private:
-  // Check the sizes of ranges, in elements. `root`: checked on this rank only; -1: on every rank.
+  // Check the sizes of ranges, in elements. If `root` isn't -1, only the root checks the range that only it uses.
   void fit_equal(const char* operation, std::size_t in, std::size_t out, int root = -1) const;
   void fit_blocks(const char* operation, std::size_t block, std::size_t all, int root = -1) const;
   std::size_t fit_all_blocks(const char* operation, std::size_t in, std::size_t out) const;

@@ -79,11 +79,11 @@ enum class DType : std::uint8_t {
 inline constexpr int dtype_count = 18;
 
 /// The predefined reduction operations.
-///  - avg: the sum divided by the number of ranks
+///  - avg: the sum divided by the number of ranks; not for scan and exscan
 ///  - band, bor, bxor, land, lor: integers only. The result of land and lor is 0 or 1, even for a single contribution
 ///    (a team of one rank, scan on rank 0, exscan on rank 1)
-///  - maxloc, minloc: located types only, and located types take no other operation. The result is the maximum or
-///    minimum with its index. If several contributions have that value, the result has their lowest index.
+///  - maxloc, minloc: located types only. No other predefined operation accepts located types. The result is the
+///    maximum or minimum with its index. If several contributions have that value, the result has their lowest index.
 ///  - The result of max, min, maxloc and minloc is NaN if a contribution is NaN. maxloc and minloc return the lowest
 ///    index of a NaN.
 enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor, maxloc, minloc };
@@ -108,8 +108,8 @@ enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
 /// A user-defined reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count.
 ///  - It must be associative. It need not be commutative: contributions are combined in ascending rank order.
 ///  - It must not throw. HMC calls it on the caller's thread only.
-///  - It must be the same function on every rank. HMC can't check that. It checks that all ranks pass a function, with
-///    the same `commutative`, `deterministic`, count and element type.
+///  - All ranks must pass the same function. HMC can't check that. HMC checks that all ranks pass a function, with the
+///    same `commutative`, `deterministic`, count and element type.
 using ReduceFunction = void (*)(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
 constexpr std::size_t size_of(DType type) noexcept {

@@ -149,9 +149,10 @@ class HMC_API Window {
   void put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides);
   /// Gets rows with a constant stride. Returns when all rows have arrived.
   void get_strided(int rank, std::uint64_t offset, void* destination, const Strides& strides);
-  /// Several puts to one rank. All are checked before the first byte moves. Returns at local completion of all.
+  /// Several puts to one rank. HMC checks all of them before the first byte moves. Returns at local completion of all.
   void put_batch(int rank, std::span<const Put> puts);
-  /// Several gets from one rank. All are checked before the first byte moves. Returns when all bytes have arrived.
+  /// Several gets from one rank. HMC checks all of them before the first byte moves. Returns when all bytes have
+  /// arrived.
   void get_batch(int rank, std::span<const Get> gets);
 
   /// Queues a put on a device's `stream` (the vendor's handle). The device copies after the work that is
@@ -171,12 +172,12 @@ class HMC_API Window {
   /// Waits until the word at `offset` of this rank's own part satisfies the condition: word `compare` value. Returns
   /// the word. Error{timeout} at the deadline names the word, the condition and the last value.
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout = job_timeout);
-  /// Tests the condition of wait_until without waiting. If it doesn't hold and the job has failed, it throws Error.
+  /// Tests the condition of wait_until without waiting. Throws Error if the condition is false and the job has failed.
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
 
-  // ---- atomics: words of type std::int32_t, std::uint32_t, std::int64_t or std::uint64_t, naturally aligned. The
-  // caller states the type, which isn't deduced from the value: add<std::int64_t>(rank, offset, 1). Atomics with a
-  // result return the old value; they block until it has arrived.
+  // ---- atomics: words of type std::int32_t, std::uint32_t, std::int64_t or std::uint64_t, naturally aligned. The type
+  // must be explicit; it isn't deduced from the value: add<std::int64_t>(rank, offset, 1). Atomics with a result return
+  // the old value; they block until it has arrived.
   template <typename T> using Word = typename detail::AtomicWord<T>::type;
   template <typename T> T fetch_add(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> T swap(int rank, std::uint64_t offset, Word<T> value);
@@ -195,16 +196,16 @@ class HMC_API Window {
   template <typename T> void atomic_xor(int rank, std::uint64_t offset, Word<T> value);
 
   // ---- order
-  /// Orders this rank's puts and atomics, separately for each target: earlier ones become visible there before later
-  /// ones. Doesn't wait for remote completion.
+  /// Orders this rank's puts and atomics, separately for each target: those before the fence become visible at the
+  /// target before those after it. Doesn't wait for remote completion.
   void fence();
   /// Waits for remote completion of this rank's earlier puts and atomics to `rank`. Error{timeout} at the deadline.
   void flush(int rank, Timeout timeout = job_timeout);
-  /// The same for all ranks of the team.
+  /// Waits for remote completion of this rank's earlier puts and atomics to all ranks.
   void flush(Timeout timeout = job_timeout);
 
-  // ---- user context: 64 KiB of host memory per rank, in addition to its part. A rank writes its own context. All
-  // ranks can read it, and so can kernels of ranks on the same node (hmc_device.cuh). A barrier after set_context makes
+  // ---- user context: 64 KiB of host memory per rank, in addition to the rank's part. A rank writes its own context.
+  // All ranks, and kernels of ranks on the same node (hmc_device.cuh), can read it. A barrier after set_context makes
   // the bytes visible.
   static constexpr std::size_t context_bytes = std::size_t{64} << 10;
   /// Collective over the window's team, once per window. The context is zeroed.

@@ -12,13 +12,13 @@
 
 namespace hmc::rma {
 
-/// Maps physical memory of one vendor's devices that is shared by descriptor. The slot of any other part stays empty.
-/// This rank's part, and the parts of other ranks in its process, are mapped a second time. Destroyed before the owners
-/// free the parts. One thread at a time.
+/// Each rank of the node has a slot. A part is mapped into its slot if it is device memory of the range's vendor and is
+/// shared by descriptor; other slots stay empty. The parts of ranks in this process are mapped a second time. Must be
+/// destroyed before the owners free the parts. One thread at a time.
 class NodeRange {
  public:
   struct Part {
-    int rank = -1;                       ///< of the team
+    int rank = -1;                       ///< team rank
     const DeviceOffer* offer = nullptr;  ///< null: not device memory
     std::uint64_t bytes = 0;
     bool is_mine = false;
@@ -30,7 +30,7 @@ class NodeRange {
 
   /// True if the range has a slot for the rank's part.
   bool serves(int rank) const noexcept;
-  /// Maps the rank's part into its slot. `exported`: its ticket of kind vmm_fd. Throws Error.
+  /// Maps the rank's part into its slot. `exported` is the part's ticket of kind vmm_fd. Throws Error.
   DeviceMemory put(int rank, const memory::Exported& exported);
   void drop(int rank) noexcept;
   /// The mapping of the rank's part in the range; null if there is none.

@@ -55,8 +55,7 @@ TEST_P(Mismatch, different_counts_of_a_pair_are_reported) {
   }
 }
 
-// The largest number of bytes is the same, so only the element size and count differ. All ranks compare counts in
-// elements.
+// Counts in elements and element sizes differ, but their products (bytes) are equal. The ranks must compare elements.
 TEST_P(Mismatch, different_elements_are_reported) {
   const auto n = static_cast<std::size_t>(ranks());
   struct Element {
@@ -91,7 +90,7 @@ TEST_P(Mismatch, different_elements_are_reported) {
   }
 }
 
-// Sizes beyond a real job. The bits that don't fit into the word must still change it.
+// Sizes beyond those of a real job. Bits that don't fit into the word must still change the word.
 TEST(Signatures, elements_of_any_size_are_compared) {
   using collectives::Signature;
   std::vector<std::uint64_t> words;
@@ -125,7 +124,7 @@ TEST_P(Mismatch, different_counts_of_v_forms_are_reported) {
     });
     expect_mismatch(outcomes, {texts[form]});
     for (const Outcome& outcome : outcomes) {
-      // Eight digits of the hash, then the rest of the text: for rank 1, and for the others.
+      // The text has two calls, of rank 1 and of the others: eight digits of the hash, then `ends`.
       std::vector<std::string> told;
       for (auto at = outcome.text.find(texts[form]); at != std::string::npos; at = outcome.text.find(texts[form], at)) {
         at += texts[form].size();

@@ -78,7 +78,7 @@ void Report::value(const std::string& key, Cell value) { values_.emplace_back(ke
 std::vector<std::string> Report::csv_facts(bool keys) const {
   std::vector<std::string> words;
   for (const auto& [key, value] : values_) words.push_back(keys ? key : std::visit(AsCsv{}, value));
-  for (const auto& note : notes_) {  // a number replaces the note of the same name
+  for (const auto& note : notes_) {  // a value replaces the note with the same key
     const bool known =
         std::any_of(values_.begin(), values_.end(), [&](const auto& value) { return value.first == note.first; });
     if (!known) words.push_back(keys ? note.first : quoted(note.second));

@@ -7,7 +7,7 @@ namespace hmc::memory {
 
 /// The text of device_kernels.inl.
 const char* kernels_source() noexcept;
-/// The binary for that vendor: a CUDA fat binary or a bundle of HIP code objects; null if this build has none.
+/// The binary for the vendor of `type`: a CUDA fat binary or a bundle of HIP code objects; null if this build has none.
 const void* embedded_kernels(MemoryType type) noexcept;
 /// Empty if embedded_kernels(type) isn't null, otherwise the reason.
 const char* why_no_embedded_kernels(MemoryType type) noexcept;
