@@ -10,7 +10,7 @@ namespace hmc {
 
 class Window;
 
-/// The source or the destination of a copy. A window must stay open until the copy has returned.
+/// The source or the destination of a copy. A window must stay open until the copy returns.
 struct Location {
   /// Memory of this process, on the host or on a device of any vendor.
   Location(const void* address) noexcept : pointer(const_cast<void*>(address)) {}  // HMC doesn't write to a source

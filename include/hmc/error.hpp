@@ -25,7 +25,7 @@ enum class Code : int {
   bad_rank = 9,
   closed = 10,  ///< the window, team or runtime was closed
   out_of_memory = 11,
-  peer_failed = 12,  ///< a rank died; Error::peer is its rank
+  peer_failed = 12,  ///< a rank died; Error::peer() is the rank that died
   aborted = 13,      ///< a rank called abort, or the launcher ended the job
   mismatch = 14,     ///< ranks called different collectives, or passed different counts, types or operations
   unavailable = 15,  ///< a wire that is needed, or forced by HMC_TRANSPORT, isn't available

@@ -173,7 +173,7 @@ typedef struct hmc_counters {
   size_t struct_size;
   uint64_t puts_direct;       /* puts by a copy into mapped memory */
   uint64_t puts_wire;         /* puts over a wire */
-  uint64_t buffers_in_place;  /* collective buffers used without staging */
+  uint64_t buffers_in_place;  /* collective buffers not staged: they or a peer's buffer are in a window */
   uint64_t buffers_staged;    /* collective buffers that were copied through staging memory */
   uint64_t reduced_on_device; /* reductions computed by devices */
   uint64_t buffers_read;      /* collective buffers outside windows that peers read directly */
@@ -241,7 +241,7 @@ HMC_C_API int hmc_window_is_open(hmc_window_t window);
 
 /* The size of a rank's part. rank < 0 means this rank. */
 HMC_C_API hmc_code hmc_window_bytes(hmc_window_t window, int rank, size_t* bytes);
-/* The wire to a rank's part. For device memory the field wire names how the memory is shared. */
+/* The wire to a rank's part. For device memory the field `wire` names the method of sharing. */
 HMC_C_API hmc_code hmc_window_path(hmc_window_t window, int rank, hmc_path* path);
 /* The first byte of this rank's part. */
 HMC_C_API hmc_code hmc_window_data(hmc_window_t window, void** data);
@@ -437,8 +437,8 @@ HMC_C_API hmc_code hmc_barrier_on(hmc_team_t team, void* stream, const void* buf
 /* Each rank sends `bytes` bytes. The root's `out` receives team size * bytes. */
 HMC_C_API hmc_code hmc_gather(hmc_team_t team, const void* in, void* out, size_t bytes, int root);
 /* The v-forms (gatherv, scatterv, allgatherv, alltoallv, reduce_scatterv) take one count per rank. Every rank passes
- * the same counts, except in alltoallv. The unit of counts and displacements is an element of `element` bytes
- * (reduce_scatterv: of the type). If displacements is NULL, the blocks are contiguous. */
+ * the same counts, except in alltoallv, where each rank passes its own. The unit of counts and displacements is an
+ * element of `element` bytes (reduce_scatterv: of the type). If displacements is NULL, the blocks are contiguous. */
 HMC_C_API hmc_code hmc_gatherv(hmc_team_t team, const void* in, void* out, const size_t* counts,
                                const size_t* displacements, int root, size_t element);
 /* Each rank receives `bytes` bytes. The root's `in` holds team size * bytes. */

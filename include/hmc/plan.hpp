@@ -14,8 +14,8 @@ namespace collectives {
 class Operation;
 }
 
-/// A persistent collective (as MPI_Allreduce_init), created by Team::plan_... Creation checks the arguments and builds
-/// the schedule. Every run uses the same buffers.
+/// A persistent collective (compare MPI_Allreduce_init), created by Team::plan_... Creation checks the arguments and
+/// builds the schedule. Every run uses the same buffers.
 ///  - Every rank creates and starts the plans of a team in the same order. start() is a non-blocking collective call.
 ///  - A plan has at most one run in flight. Several plans may be in flight. They progress as requests do (see Request).
 ///  - A plan is movable. Its destructor doesn't wait. The caller waits for the last run before it destroys the plan.

@@ -34,7 +34,7 @@ struct Path {
 struct Counters {
   std::uint64_t puts_direct = 0;        ///< puts by a copy into mapped memory
   std::uint64_t puts_wire = 0;          ///< puts over a wire
-  std::uint64_t buffers_in_place = 0;   ///< collective buffers used without staging
+  std::uint64_t buffers_in_place = 0;   ///< collective buffers not staged: they or a peer's buffer are in a window
   std::uint64_t buffers_staged = 0;     ///< collective buffers that were copied through staging memory
   std::uint64_t buffers_read = 0;       ///< collective buffers outside windows that peers read directly
   std::uint64_t direct_receives = 0;    ///< ranges that a wire received directly into a collective's output

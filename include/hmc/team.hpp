@@ -60,7 +60,7 @@ template <Values R> constexpr DType type_of() noexcept { return dtype_of<std::ra
 /// detected. It throws the error in its next call that waits, at most 30 calls later.
 ///
 /// BUFFERS. Any memory may be passed:
-///  - A buffer in a window is used in place. Any other buffer is staged, or the peers read it directly.
+///  - A buffer in a window is used without staging. Any other buffer is staged, or the peers read it directly.
 ///  - In place means `in == out` (gather, allgather, scatter: see BLOCKS). Any other overlap of input and output is
 ///    Error{invalid_argument} on that rank.
 ///  - Device memory is staged through host memory. Exception: the devices compute a large blocking reduction if the
@@ -74,14 +74,16 @@ template <Values R> constexpr DType type_of() noexcept { return dtype_of<std::ra
 ///  - gather on the root, and allgather: `in` is the address of this rank's block in `out`
 ///  - scatter on the root: `out` is the address of the root's block in `in`
 ///
-/// The v-forms (gatherv, scatterv, allgatherv, alltoallv, reduce_scatterv) take:
+/// The v-forms (gatherv, scatterv, allgatherv, alltoallv) take:
 ///  - a count per rank; except in alltoallv, every rank passes the same counts
 ///  - optional displacements: the start of each block; without displacements the blocks are contiguous
 ///  - `element`: the size in bytes of one element; counts and displacements are in elements
 ///
-/// TEAMS OF A TEAM. Teams are created by calls that are collective over the parent. A team has its own ranks, 0 to
-/// size() - 1; errors name world ranks. The parent may be closed first. Teams may overlap. A rank in several
-/// teams must order its blocking calls so that no circular wait is possible.
+/// reduce_scatterv takes only counts, in elements of its type.
+///
+/// TEAMS OF A TEAM. A collective call over the parent creates a team. A team has its own ranks, 0 to size() - 1; errors
+/// name world ranks. The parent may be closed first. Teams may overlap. A rank in several teams must order its blocking
+/// calls so that no circular wait is possible.
 ///
 /// THREADS. One thread at a time per Runtime. A Team is a handle: copies refer to the same team.
 class HMC_API Team {
@@ -111,8 +113,8 @@ class HMC_API Team {
   /// first: after close() they are invalid. Error{invalid_argument} on every rank if a rank has a window of the team
   /// open. Runtime::close closes the world.
   ///
-  /// Without close(), the destructor of the last handle frees the memory. It is local and never blocks. At that time no
-  /// peer may be in a call of the team.
+  /// Without close(), the destructor of the last handle frees the memory. The destructor is local and never blocks. No
+  /// peer may be in a call of the team when it runs.
   void close();
 
   // ---- collectives: blocking

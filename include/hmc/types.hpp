@@ -45,8 +45,8 @@ constexpr bool host_accessible(MemoryType type) noexcept {
   return type == MemoryType::CPU || type >= MemoryType::NVIDIA_PINNED;
 }
 
-/// A value and its index, for example a position in a vector or a rank. The element type of maxloc and minloc. It has
-/// no padding.
+/// A value and its index, for example a position in a vector or a rank. The element type of maxloc and minloc, without
+/// padding.
 template <typename T> struct Located {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "values of 32 or 64 bits");
   using Index = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
@@ -106,7 +106,8 @@ inline constexpr Op minloc = Op::minloc;
 enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
 
 /// A user-defined reduction: accumulated[i] = accumulated[i] (op) next[i] for i < count.
-///  - It must be associative. It need not be commutative: contributions are combined in ascending rank order.
+///  - It must be associative. It need not be commutative: contributions are combined in ascending rank order, unless
+///    `commutative` is set.
 ///  - It must not throw. HMC calls it on the caller's thread only.
 ///  - All ranks must pass the same function. HMC can't check that. HMC checks that all ranks pass a function, with the
 ///    same `commutative`, `deterministic`, count and element type.

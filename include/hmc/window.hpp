@@ -93,7 +93,8 @@ template <typename T> struct AtomicWord {
 ///  - No rank and no kernel may write to the first 8 bytes of the memory during create().
 ///
 /// LIFETIME. A Window owns its memory; a window over a ConnBuffer shares the buffer's memory. create, open_context and
-/// close are collective. The destructor is local and never blocks. Peers must not access this rank's part after it.
+/// close are collective. The destructor is local and never blocks. After the
+/// destructor of this rank's Window, peers must not access its part.
 ///
 /// THREADS. One thread at a time per Runtime. Several Runtimes in one process are independent of each other.
 class HMC_API Window {
@@ -130,16 +131,17 @@ class HMC_API Window {
     return reinterpret_cast<T*>(ptr(rank, offset));
   }
 
-  /// The wire to a rank's part, and the reason for it. For a part in device memory `wire` names how the memory is
-  /// shared: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (the owner's process copies).
-  /// The first call for a staged part measures its bandwidth and latency.
+  /// The wire to a rank's part, and the reason for it. For a part in device memory `wire` names the method of
+  /// sharing: "self", "same process", "vmm fd", "fabric handle", "ipc handle", or "staged" (the owner's process
+  /// copies). The first call for a staged part measures its bandwidth and latency.
   Path path(int rank) const;
 
   // ---- transfers
   /// Copies `bytes` bytes from `source` to byte `offset` of the target's part. Returns at local completion: `source`
   /// may be reused. flush() waits for remote completion.
   void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
-  /// Copies `bytes` bytes from byte `offset` of the target's part to `destination`. Returns when they have arrived.
+  /// Copies `bytes` bytes from byte `offset` of the target's part to `destination`. Returns when the bytes have
+  /// arrived.
   void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
   /// Starts a put. `source` stays in use until the request is complete (local completion).
   [[nodiscard]] Request put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
