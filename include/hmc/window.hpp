@@ -93,8 +93,8 @@ template <typename T> struct AtomicWord {
 ///  - No rank and no kernel may write to the first 8 bytes of the memory during create().
 ///
 /// LIFETIME. A Window owns its memory; a window over a ConnBuffer shares the buffer's memory. create, open_context and
-/// close are collective. The destructor is local and never blocks. After the
-/// destructor of this rank's Window, peers must not access its part.
+/// close are collective. The destructor is local and never blocks. After a rank has destroyed its Window, its peers
+/// must not access its part.
 ///
 /// THREADS. One thread at a time per Runtime. Several Runtimes in one process are independent of each other.
 class HMC_API Window {
