@@ -1,4 +1,4 @@
-// The C ABI: errors, enums and element types, the runtime.
+// The C ABI: errors, enums and element types, the runtime, ConnBuffer.
 #include "capi/c_api.hpp"
 
 #include <cstdint>
@@ -115,29 +115,29 @@ hmc_code hmc_runtime_create(hmc_runtime_t* runtime) {
   return guarded("Runtime::init", [&] {
     hmc_runtime_t& out = required(runtime, "Runtime::init", "the place for the result");
     auto made = std::make_unique<hmc_runtime>(hmc_runtime{hmc::Runtime::init(), {}, {}});
-    made->world = {made->runtime.world(), true, {}};
-    made->launcher = made->runtime.launcher();
+    made->world = {made->object.world(), true, {}};
+    made->launcher = made->object.launcher();
     out = made.release();
   });
 }
 
 hmc_code hmc_runtime_close(hmc_runtime_t runtime) {
-  return guarded("Runtime::close", [&] { required(runtime, "Runtime::close", "the runtime").runtime.close(); });
+  return with(runtime, "Runtime::close", [](hmc::Runtime& r) { r.close(); });
 }
 
 void hmc_runtime_destroy(hmc_runtime_t runtime) { delete runtime; }
 
-int hmc_runtime_rank(hmc_runtime_t runtime) { return runtime == nullptr ? -1 : runtime->runtime.rank(); }
-int hmc_runtime_size(hmc_runtime_t runtime) { return runtime == nullptr ? -1 : runtime->runtime.size(); }
-int hmc_runtime_node(hmc_runtime_t runtime) { return runtime == nullptr ? -1 : runtime->runtime.node(); }
-int hmc_runtime_node_count(hmc_runtime_t runtime) { return runtime == nullptr ? -1 : runtime->runtime.node_count(); }
+int hmc_runtime_rank(hmc_runtime_t runtime) { return runtime == nullptr ? -1 : runtime->object.rank(); }
+int hmc_runtime_size(hmc_runtime_t runtime) { return runtime == nullptr ? -1 : runtime->object.size(); }
+int hmc_runtime_node(hmc_runtime_t runtime) { return runtime == nullptr ? -1 : runtime->object.node(); }
+int hmc_runtime_node_count(hmc_runtime_t runtime) { return runtime == nullptr ? -1 : runtime->object.node_count(); }
 int hmc_runtime_node_of(hmc_runtime_t runtime, int rank) {
   int node = -1;
-  (void)guarded("Runtime::node", [&] { node = required(runtime, "Runtime::node", "the runtime").runtime.node(rank); });
+  (void)with(runtime, "Runtime::node", [&](hmc::Runtime& r) { node = r.node(rank); });
   return node;
 }
 std::int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime) {
-  return runtime == nullptr ? -1 : std::int64_t{runtime->runtime.timeout().count()};
+  return runtime == nullptr ? -1 : std::int64_t{runtime->object.timeout().count()};
 }
 const char* hmc_runtime_launcher(hmc_runtime_t runtime) {
   return runtime == nullptr ? nullptr : runtime->launcher.c_str();
@@ -145,14 +145,13 @@ const char* hmc_runtime_launcher(hmc_runtime_t runtime) {
 hmc_team_t hmc_runtime_world(hmc_runtime_t runtime) { return runtime == nullptr ? nullptr : &runtime->world; }
 
 hmc_code hmc_runtime_path(hmc_runtime_t runtime, int rank, hmc_path* path) {
-  return guarded("Runtime::path", [&] {
-    copy_out(path_of(required(runtime, "Runtime::path", "the runtime").runtime.path(rank)), path, "Runtime::path");
-  });
+  constexpr const char* name = "Runtime::path";
+  return with(runtime, name, [&](hmc::Runtime& r) { copy_out(path_of(r.path(rank)), path, name); });
 }
 
 hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters) {
-  return guarded("Runtime::counters", [&] {
-    const hmc::Counters from = required(runtime, "Runtime::counters", "the runtime").runtime.counters();
+  return with(runtime, "Runtime::counters", [&](hmc::Runtime& r) {
+    const hmc::Counters from = r.counters();
     const hmc_counters full{0,
                             from.puts_direct,
                             from.puts_wire,
@@ -166,7 +165,54 @@ hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* counters) {
 }
 
 void hmc_runtime_abort(hmc_runtime_t runtime, int exit_code, const char* text) {
-  (void)guarded("Runtime::abort", [&] {
-    required(runtime, "Runtime::abort", "the runtime").runtime.abort(exit_code, text == nullptr ? "" : text);
+  (void)with(runtime, "Runtime::abort", [&](hmc::Runtime& r) { r.abort(exit_code, text == nullptr ? "" : text); });
+}
+
+// ---- ConnBuffer
+namespace {
+
+// Throws Error with a message unless the copy returns SUCCESS. The values of status_t equal the first values of Code.
+template <typename Copy> hmc_code copy(hmc_buffer_t buffer, const char* operation, Copy&& copy) {
+  return with(buffer, operation, [&](hmc::ConnBuffer& b) {
+    const hmc::status_t status = copy(b);
+    if (status == hmc::status_t::SUCCESS) return;
+    throw hmc::Error(static_cast<hmc::Code>(status), operation,
+                     status == hmc::status_t::UNSUPPORT ? "this machine has no such memory"
+                                                        : "the range exceeds the buffer, or a pointer is null");
   });
+}
+
+}  // namespace
+
+hmc_code hmc_buffer_create(int device_id, std::size_t size, hmc_memory_type type, hmc_buffer_t* buffer) {
+  return guarded("ConnBuffer", [&] {
+    hmc_buffer_t& out = required(buffer, "ConnBuffer", "the place for the result");
+    const auto memory = enum_of<hmc::MemoryType>(type, hmc::memory_type_count, "ConnBuffer", "memory type");
+    out = new hmc_buffer{hmc::ConnBuffer(device_id, size, memory)};
+  });
+}
+
+void hmc_buffer_destroy(hmc_buffer_t buffer) { delete buffer; }
+
+void* hmc_buffer_ptr(hmc_buffer_t buffer) { return buffer == nullptr ? nullptr : buffer->object.ptr; }
+std::size_t hmc_buffer_size(hmc_buffer_t buffer) { return buffer == nullptr ? 0 : buffer->object.buffer_size; }
+hmc_memory_type hmc_buffer_memory_type(hmc_buffer_t buffer) {
+  return buffer == nullptr ? HMC_MEMORY_DEFAULT : static_cast<hmc_memory_type>(buffer->object.memory_type());
+}
+int hmc_buffer_device_id(hmc_buffer_t buffer) { return buffer == nullptr ? -1 : buffer->object.device_id(); }
+
+hmc_code hmc_buffer_write_from_cpu(hmc_buffer_t buffer, const void* source, std::size_t bytes, std::size_t bias) {
+  return copy(buffer, "writeFromCpu", [&](hmc::ConnBuffer& b) { return b.writeFromCpu(source, bytes, bias); });
+}
+hmc_code hmc_buffer_read_to_cpu(hmc_buffer_t buffer, void* destination, std::size_t bytes, std::size_t bias) {
+  return copy(buffer, "readToCpu", [&](hmc::ConnBuffer& b) { return b.readToCpu(destination, bytes, bias); });
+}
+hmc_code hmc_buffer_write_from_gpu(hmc_buffer_t buffer, const void* source, std::size_t bytes, std::size_t bias) {
+  return copy(buffer, "writeFromGpu", [&](hmc::ConnBuffer& b) { return b.writeFromGpu(source, bytes, bias); });
+}
+hmc_code hmc_buffer_read_to_gpu(hmc_buffer_t buffer, void* destination, std::size_t bytes, std::size_t bias) {
+  return copy(buffer, "readToGpu", [&](hmc::ConnBuffer& b) { return b.readToGpu(destination, bytes, bias); });
+}
+hmc_code hmc_buffer_copy_within(hmc_buffer_t buffer, std::size_t to, std::size_t from, std::size_t bytes) {
+  return copy(buffer, "copyWithin", [&](hmc::ConnBuffer& b) { return b.copyWithin(to, from, bytes); });
 }

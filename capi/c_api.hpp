@@ -19,29 +19,35 @@ struct hmc_user_function {
   void* context;
 };
 
+// The objects behind the handles. `name`: for error texts.
 struct hmc_team {
-  hmc::Team team;
+  static constexpr const char* name = "the team";
+  hmc::Team object;
   bool is_world = false;                     // the runtime owns it
   std::list<hmc_user_function> functions{};  // non-blocking calls point to the entries; no duplicates
 };
 
 struct hmc_plan {
+  static constexpr const char* name = "the plan";
   hmc_user_function user{};  // referenced by the plan
-  hmc::Plan plan;
+  hmc::Plan object;
 };
 
 struct hmc_runtime {
-  hmc::Runtime runtime;
+  static constexpr const char* name = "the runtime";
+  hmc::Runtime object;
   hmc_team world;
   std::string launcher;
 };
 
 struct hmc_buffer {
-  hmc::ConnBuffer buffer;
+  static constexpr const char* name = "the buffer";
+  hmc::ConnBuffer object;
 };
 
 struct hmc_window {
-  hmc::Window window;
+  static constexpr const char* name = "the window";
+  hmc::Window object;
 };
 
 namespace hmc::c_api {
@@ -69,18 +75,30 @@ template <typename T> T& required(T* pointer, const char* operation, const char*
   return *pointer;
 }
 
-inline Window& window_of(hmc_window_t window, const char* operation) {
-  return required(window, operation, "the window").window;
+template <typename Handle> auto& object_of(Handle* handle, const char* operation) {
+  return required(handle, operation, Handle::name).object;
 }
 
-inline Team& team_of(hmc_team_t team, const char* operation) { return required(team, operation, "the team").team; }
+/// Runs `call` with the object behind a handle.
+template <typename Handle, typename Call> hmc_code with(Handle* handle, const char* operation, Call&& call) noexcept {
+  return guarded(operation, [&] { call(object_of(handle, operation)); });
+}
+
+/// As with(); stores the result of `call`.
+template <typename Handle, typename Result, typename Call>
+hmc_code query(Handle* handle, const char* operation, Result* result, Call&& call) noexcept {
+  return guarded(operation, [&] {
+    Result& out = required(result, operation, "the place for the result");
+    out = call(object_of(handle, operation));
+  });
+}
 
 inline Timeout timeout_of(std::int64_t timeout_ns) { return timeout_ns < 0 ? job_timeout : Timeout{timeout_ns}; }
 
 /// Converts a request to plain bytes.
-void to_c(const Request& from, hmc_request_t& to);
+hmc_request_t to_c(const Request& request);
 
-/// Converts a C enum value. Throws Error{invalid_argument} if it is out of range.
+/// Converts a C enum value that is below `count`. Throws Error{invalid_argument} if it is out of range.
 template <typename To, typename From> To enum_of(From value, int count, const char* operation, const char* name) {
   const int number = static_cast<int>(value);
   if (number < 0 || number >= count) {
@@ -88,6 +106,11 @@ template <typename To, typename From> To enum_of(From value, int count, const ch
   }
   return static_cast<To>(number);
 }
+
+inline DType dtype_of(hmc_dtype type, const char* operation) {
+  return enum_of<DType>(type, dtype_count, operation, "element type");
+}
+inline Op op_of(hmc_op op, const char* operation) { return enum_of<Op>(op, op_count, operation, "operation"); }
 
 hmc_path path_of(const Path& path);
 
