@@ -143,7 +143,7 @@ bool is_reasonable(const CostParameters& parameters) {
 }  // namespace
 
 std::optional<CostParameters> measure(rma::TeamCore& team, int partner, const CostParameters& builtin) {
-  const auto window = rma::WindowCore::create(team, large + 128, rma::WindowCore::Role::internal);
+  const auto window = rma::create_window(team, large + 128, rma::WindowCore::Role::internal);
   CostParameters mine = builtin;
   bool was_alone = true;
   if (team.rank() == 0 || team.rank() == partner) {

@@ -1,12 +1,272 @@
+// The steps by which a rank joins a job (bootstrap, settings, wires, world team), and its close.
 #include "job/job_core.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string_view>
 #include <utility>
 
+#include <hmc/version.hpp>
+
+#include "collectives/state/attach.hpp"
+#include "job/machine_model.hpp"
+#include "job/wires.hpp"
 #include "runtime/device/open_streams.hpp"
+#include "runtime/device/window_devices.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::job {
+
+namespace {
+
+using bootstrap::RankFacts;
+
+/// True if the ranks on this machine outnumber the CPUs in the union of their affinities.
+bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
+  std::array<std::uint64_t, 4> cpus{};
+  std::uint32_t further = 0;  // a lower bound of the number of CPUs that RankFacts::cpus can't represent
+  int ranks = 0;
+  for (const RankFacts& rank : facts) {
+    if (rank.machine != machine) continue;
+    ++ranks;
+    for (std::size_t i = 0; i < cpus.size(); ++i) cpus[i] |= rank.cpus[i];
+    further = std::max(further, rank.further_cpus);
+  }
+  int count = static_cast<int>(further);
+  for (const std::uint64_t word : cpus) count += std::popcount(word);
+  if (count == 0) count = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // no rank has affinity data
+  return ranks > std::max(1, count);
+}
+
+/// The data that the ranks exchange at start: settings that must be equal, and the address of each wire.
+struct StartupData {
+  std::string version = HMC_VERSION_STRING;
+  std::string transport;
+  std::string coll;
+  std::string coll_rows;
+  ModelGreeting model;
+  std::string deterministic;
+  std::map<std::string, base::Bytes, std::less<>> addresses;  ///< by the wire's name: ranks may have different wires
+};
+
+// noinline: g++ 12 reports a false stringop-overflow if this is inlined.
+[[gnu::noinline]] base::Bytes encode(const StartupData& greeting) {
+  base::ByteWriter out;
+  out.text(greeting.version)
+      .text(greeting.transport)
+      .text(greeting.coll)
+      .text(greeting.coll_rows)
+      .text(greeting.deterministic);
+  out.text(greeting.model.cached).number(static_cast<std::uint8_t>(greeting.model.can_measure));
+  out.number(static_cast<std::uint32_t>(greeting.addresses.size()));
+  for (const auto& [wire, address] : greeting.addresses) out.text(wire).blob(address);
+  return out.take();
+}
+
+StartupData decode(base::ByteView bytes, int rank) {
+  base::ByteReader in(bytes);
+  StartupData greeting;
+  greeting.version = in.text();
+  greeting.transport = in.text();
+  greeting.coll = in.text();
+  greeting.coll_rows = in.text();
+  greeting.deterministic = in.text();
+  greeting.model.cached = in.text();
+  greeting.model.can_measure = in.number<std::uint8_t>() != 0;
+  const auto count = in.number<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+    std::string wire = in.text();
+    const base::ByteView address = in.blob();
+    greeting.addresses.emplace(std::move(wire), base::Bytes(address.begin(), address.end()));
+  }
+  if (!in.complete())
+    throw Error(Code::refused, "Runtime::init", fmt::format("rank {} sent malformed start-up data", rank));
+  return greeting;
+}
+
+void require_equal(const char* what, const std::string& mine, const std::string& theirs, int rank, int peer) {
+  if (mine == theirs) return;
+  ErrorDetail detail;
+  detail.code = Code::invalid_config;
+  detail.operation = "Runtime::init";
+  detail.rank = rank;
+  detail.peer = peer;
+  detail.message = fmt::format("{} is '{}' here and '{}' on rank {}", what, mine, theirs, peer);
+  throw Error(std::move(detail));
+}
+
+/// The contents of HMC_COLL_FILE; empty if it isn't set.
+std::string read_rows(const std::string& file) {
+  if (file.empty()) return {};
+  std::ifstream in(file, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in || text.empty())
+    throw Error(Code::invalid_config, "environment",
+                fmt::format("HMC_COLL_FILE={}: it can't be read, or is empty", file), "give a file of rows in JSON");
+  return text;
+}
+
+/// The ranks compare this hash instead of the file's contents.
+std::string fingerprint(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return text.empty() ? "not set" : fmt::format("{} bytes, {:016x}", text.size(), hash);
+}
+
+void set_peer_addresses(rma::Fabric& fabric, const base::Env& env, const std::string& coll_rows, NetworkModel& model) {
+  StartupData mine;
+  mine.model = model.greet(fabric);
+  mine.coll_rows = fingerprint(coll_rows);
+  mine.transport = env.transport;
+  mine.coll = env.coll;
+  mine.deterministic = std::to_string(int{env.deterministic});
+  for (const auto& wire : fabric.wires) mine.addresses.emplace(wire->name(), wire->address());
+  const auto answers = rma::allgather_for(fabric, *fabric.exchange, encode(mine), fabric.deadline());
+  std::vector<std::vector<base::Bytes>> addresses(fabric.wires.size(), std::vector<base::Bytes>(answers.size()));
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    StartupData theirs = decode(answers[rank], static_cast<int>(rank));
+    require_equal("HMC's version", mine.version, theirs.version, fabric.rank, static_cast<int>(rank));
+    require_equal("HMC_TRANSPORT", mine.transport, theirs.transport, fabric.rank, static_cast<int>(rank));
+    require_equal("HMC_COLL", mine.coll, theirs.coll, fabric.rank, static_cast<int>(rank));
+    require_equal("HMC_COLL_FILE", mine.coll_rows, theirs.coll_rows, fabric.rank, static_cast<int>(rank));
+    require_equal("HMC_DETERMINISTIC", mine.deterministic, theirs.deterministic, fabric.rank, static_cast<int>(rank));
+    model.hear(static_cast<int>(rank), std::move(theirs.model));
+    for (std::size_t w = 0; w < fabric.wires.size(); ++w)
+      if (const auto found = theirs.addresses.find(fabric.wires[w]->name()); found != theirs.addresses.end())
+        addresses[w][rank] = std::move(found->second);
+  }
+  for (std::size_t w = 0; w < fabric.wires.size(); ++w) fabric.wires[w]->set_peer_addresses(std::move(addresses[w]));
+}
+
+/// Chooses the first wire that reaches the peer. Path::why also gives the reason against each wire before it.
+void choose_wire(rma::Fabric& fabric, int peer, const base::Env& env) {
+  std::string passed_over;
+  for (std::size_t w = 0; w < fabric.wires.size(); ++w) {
+    const transport::Wire& wire = *fabric.wires[w];
+    const transport::Reach reach = wire.reaches(peer);
+    if (!reach.yes) {
+      passed_over += fmt::format("; not {}: {}", wire.name(), reach.why);
+      continue;
+    }
+    Path path{std::string(wire.name()), wire.capabilities().direct, reach.why + passed_over};
+    if (!env.transport.empty()) path.why += "; forced by HMC_TRANSPORT";
+    fabric.log.info("rank {} -> {}: {} ({})", fabric.rank, peer, path.wire, path.why);
+    fabric.peer(peer).wire = static_cast<int>(w);
+    fabric.peer(peer).path = std::move(path);
+    return;
+  }
+  ErrorDetail detail;
+  detail.code = Code::unavailable;
+  detail.operation = "Runtime::init";
+  detail.rank = fabric.rank;
+  detail.peer = peer;
+  detail.message = fmt::format("no wire reaches rank {}{}", peer, passed_over);
+  if (!env.transport.empty()) detail.hint = fmt::format("HMC_TRANSPORT={} forbids the others", env.transport);
+  throw Error(std::move(detail));
+}
+
+/// The bootstrap's facts about the ranks, without paths to them.
+std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootstrap>& bootstrap, const base::Env& env) {
+  auto fabric = std::make_shared<rma::Fabric>();
+  const std::vector<RankFacts>& facts = bootstrap->facts();
+  fabric->rank = bootstrap->rank();
+  fabric->size = bootstrap->size();
+  fabric->timeout = env.timeout;
+  fabric->log = base::Log(env.log, fabric->rank);
+  fabric->exchange = bootstrap;
+  fabric->node_link = &bootstrap->node_link();
+  fabric->make_device_access = rma::make_device_access;
+
+  const RankFacts& mine = facts[static_cast<std::size_t>(fabric->rank)];
+  transport::WireContext context;
+  context.rank = fabric->rank;
+  context.size = fabric->size;
+  context.local_index = mine.local_index;
+  context.one_network = mine.network != 0;
+  for (const RankFacts& rank : facts) {
+    rma::FabricPeer& peer = fabric->peers.emplace_back();
+    peer.node = rank.node;
+    if (rank.node == mine.node) peer.local_index = rank.local_index;
+    context.one_network = context.one_network && rank.machine == mine.machine && rank.network == mine.network;
+    context.several_nodes = context.several_nodes || rank.node != mine.node;
+    context.one_machine = context.one_machine && rank.machine == mine.machine;
+  }
+  const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
+  fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
+  fabric->background.allow(env.progress != "caller");
+
+  base::ActivityLine& line = bootstrap->node_page().activity(mine.local_index);
+  line.world_rank.store(fabric->rank, std::memory_order_relaxed);
+  line.pid.store(mine.pid, std::memory_order_relaxed);
+
+  context.node_link = fabric->node_link;
+  context.waiter = &fabric->waiter;
+  context.log = &fabric->log;
+  context.env = &env;
+  fabric->wires = make_wires(context);
+  for (const auto& wire : fabric->wires) {
+    fabric->tickets.add_wire(*wire);
+    if (wire->capabilities().needs_target) fabric->waiter.add_progress(wire.get());
+  }
+  return fabric;
+}
+
+/// True if only this rank lacks descriptors, threads or memory. An error that all ranks get has a peer or is an
+/// AgreedError.
+bool is_own_shortage(const Error& error) noexcept {
+  const ErrorDetail& detail = error.detail();
+  if (detail.peer >= 0 || detail.code == Code::timeout) return false;
+  if (dynamic_cast<const rma::AgreedError*>(&error) != nullptr) return false;
+  const int number = detail.sys_errno;
+  return detail.code == Code::out_of_memory || number == EMFILE || number == ENFILE || number == EAGAIN ||
+         number == ENOMEM;
+}
+
+}  // namespace
+
+std::unique_ptr<JobCore> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
+  const std::shared_ptr<bootstrap::Bootstrap> bootstrap = std::move(owned);
+  try {
+    memory::look_for_devices();
+    collectives::Settings settings;
+    settings.algorithms = env.coll;
+    settings.deterministic = env.deterministic;
+    settings.private_buffers = env.coll_private;
+    settings.rows = read_rows(env.coll_file);
+    settings.rows_file = env.coll_file;
+
+    std::shared_ptr<rma::Fabric> fabric = make_fabric(bootstrap, env);
+    NetworkModel model(*fabric, bootstrap->facts(), env);
+    const rma::OperationScope user(*fabric, "Runtime::init");
+    set_peer_addresses(*fabric, env, settings.rows, model);
+    for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
+    fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
+                     fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
+
+    auto world = base::make_owned<rma::TeamCore>(fabric);
+    settings.parameters = model.agree(*world);
+    collectives::attach(*world, settings);
+    // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
+    base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
+    line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
+    return std::make_unique<JobCore>(bootstrap, fabric, std::move(world));
+  } catch (const Error& error) {
+    // The other ranks wait for this rank. The abort gives them the cause. Without it they would only detect its exit.
+    if (is_own_shortage(error))
+      bootstrap->abort(1, fmt::format("rank {} can't start: {}", bootstrap->rank(), error.what()));
+    throw;
+  }
+}
 
 JobCore::JobCore(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<rma::Fabric> fabric,
                  std::shared_ptr<rma::TeamCore> world)

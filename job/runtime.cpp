@@ -88,10 +88,10 @@ int Runtime::node_count() const noexcept { return core_ != nullptr ? core_->node
 Team& Runtime::world() { return core().world(); }
 
 Path Runtime::path(int rank) const {
-  const auto& paths = core().fabric().paths;
+  const rma::Fabric& fabric = core().fabric();
   if (rank < 0 || rank >= size())
     throw Error(Code::bad_rank, "Runtime::path", "there is no rank " + std::to_string(rank));
-  return paths[static_cast<std::size_t>(rank)];
+  return fabric.peer(rank).path;
 }
 
 std::string Runtime::launcher() const { return core().bootstrap().launcher(); }

@@ -29,14 +29,6 @@ std::unique_ptr<Wire> make_ucx([[maybe_unused]] const WireContext& context) {
 #endif
 }
 
-#ifdef HMC_HAVE_UCX
-bool is_active(const std::filesystem::path& port) {
-  std::ifstream in(port / "state");  // "4: ACTIVE"
-  std::string state;
-  return std::getline(in, state) && state.find("ACTIVE") != std::string::npos;
-}
-#endif
-
 /// True if /dev/infiniband has devices and an RDMA port is active. Without RDMA, UCX uses TCP, and is slower than the
 /// tcp wire.
 bool has_rdma_device() {
@@ -45,8 +37,11 @@ bool has_rdma_device() {
   std::error_code error;
   if (fs::is_empty("/dev/infiniband", error) || error) return false;
   for (const auto& device : fs::directory_iterator("/sys/class/infiniband", error))
-    for (const auto& port : fs::directory_iterator(device.path() / "ports", error))
-      if (is_active(port.path())) return true;
+    for (const auto& port : fs::directory_iterator(device.path() / "ports", error)) {
+      std::ifstream in(port.path() / "state");  // "4: ACTIVE"
+      std::string state;
+      if (std::getline(in, state) && state.find("ACTIVE") != std::string::npos) return true;
+    }
 #endif
   return false;
 }

@@ -323,7 +323,7 @@ void ByHost::close() {
   if (over.code == Code::peer_failed || over.code == Code::aborted) tell(over, "Team::close");
   const Status status = over.ok() ? over : outcome();
   // Messages of the private team must arrive before a rank destroys it.
-  if (!status.ok()) (void)rma::flush_wires(fabric);
+  if (!status.ok()) (void)fabric.flush_wires();
   // All ranks must get the same result, because all or none continue to close. They fail if any rank hasn't yet
   // reported the failure to its caller.
   base::ByteWriter mine;

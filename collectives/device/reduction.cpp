@@ -42,7 +42,7 @@ DeviceReduction::DeviceReduction(DirectTeam& team, const CollectiveArgs& args)
   if (!(has_slices && call.in_place) && overlap(args.input, in_bytes, args.output, out_bytes)) return;
 
   const auto around = [&](const void* buffer, std::size_t bytes) {
-    return team.fabric().device_window_around(buffer, bytes, team.id());
+    return team.fabric().windows.around(buffer, bytes, team.id(), true);
   };
   rma::WindowCore* const in = around(args.input, in_bytes);
   if (in == nullptr) return;

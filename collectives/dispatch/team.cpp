@@ -85,8 +85,7 @@ void Counts::refuse(std::int64_t number, std::size_t index) {
 
 void Team::barrier() {
   const OpenTeam team(core_, "barrier");
-  if (const base::Status status = rma::flush_wires(core_->fabric(), base::Activity::barrier); !status.ok())
-      [[unlikely]] {
+  if (const base::Status status = core_->fabric().flush_wires(base::Activity::barrier); !status.ok()) [[unlikely]] {
     // If a rank of this team has died or aborted the job, the team's reports may contain the cause.
     const bool is_lost = status.code == Code::peer_failed || status.code == Code::aborted;
     if (is_lost && (core_->rank_of(status.peer) >= 0 || !core_->fabric().waiter.page().aborted().ok()))

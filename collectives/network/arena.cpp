@@ -16,7 +16,7 @@ Arena::Arena(rma::TeamCore& team, std::size_t bulk, const std::function<void(std
       first_area_(base::round_up(failures_.end(), base::page_size())),
       area_bytes_(std::uint64_t{room_.slots} * 8 + room_.scratch_bytes),
       bulk_at_(base::round_up(first_area_ + areas * area_bytes_, base::page_size())) {
-  window_ = rma::WindowCore::create(team, bulk_at_ + bulk, rma::WindowCore::Role::lazy, prepare);
+  window_ = rma::create_window(team, bulk_at_ + bulk, rma::WindowCore::Role::lazy, prepare);
 }
 
 }  // namespace hmc::collectives

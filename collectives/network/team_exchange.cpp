@@ -37,12 +37,12 @@ CollectiveArgs args_of(base::SetupCall what, Collective collective, const void* 
 
 void TeamExchange::run(const CollectiveArgs& args) {
   if (const base::Status status = schedules_.run(args); !status.ok())
-    throw_failure(team_, schedules_, status, rma::operation_of(team_.fabric()), 0);
+    throw_failure(team_, schedules_, status, team_.fabric().operation.name(), 0);
 }
 
 void TeamExchange::barrier(base::Deadline) {
   CollectiveArgs args = args_of(what(), Collective::barrier, nullptr, nullptr, 0);
-  args.signature = Signature::make(what(), team_.fabric().setup.number, static_cast<int>(Collective::barrier));
+  args.signature = Signature::make(what(), team_.fabric().operation.number(), static_cast<int>(Collective::barrier));
   run(args);
 }
 
@@ -58,7 +58,7 @@ std::vector<base::Bytes> TeamExchange::allgather(base::ByteView mine, base::Dead
   const auto most = std::max_element(lengths.begin(), lengths.end());
   if (*most > longest) {
     const int world = team_.world_rank(static_cast<int>(most - lengths.begin()));
-    throw Error(Code::refused, rma::operation_of(team_.fabric()),
+    throw Error(Code::refused, team_.fabric().operation.name(),
                 fmt::format("world rank {} sent {} bytes", world, *most));
   }
   if (*most > sizeof head.bytes) return gather_long(mine, lengths);

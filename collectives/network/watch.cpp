@@ -104,7 +104,7 @@ int ScheduleTeam::who_gave_up_elsewhere(int awaited, std::uint64_t call) noexcep
 
 /// Null if the rank is on another node.
 const base::ActivityLine* ScheduleTeam::line_of(int world_rank) const noexcept {
-  const int index = fabric_.local_index[static_cast<std::size_t>(world_rank)];
+  const int index = fabric_.peer(world_rank).local_index;
   return index < 0 ? nullptr : &fabric_.waiter.page().activity(index);
 }
 

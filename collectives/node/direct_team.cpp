@@ -53,10 +53,10 @@ void DirectTeam::join(ScheduleTeam& schedules) {
 bool DirectTeam::reads_all() noexcept {
   if (!reads_.wanted()) return false;
   for (int peer = 0; peer < size_; ++peer) {
-    rma::Fabric::Readable& known = fabric_.readable[static_cast<std::size_t>(world(peer))];
-    if (known == rma::Fabric::Readable::untested)
-      known = reads_.try_on(board(peer).probe.memory) ? rma::Fabric::Readable::yes : rma::Fabric::Readable::no;
-    if (known == rma::Fabric::Readable::no) return false;
+    rma::FabricPeer::Readable& known = fabric_.peer(world(peer)).readable;
+    if (known == rma::FabricPeer::Readable::untested)
+      known = reads_.try_on(board(peer).probe.memory) ? rma::FabricPeer::Readable::yes : rma::FabricPeer::Readable::no;
+    if (known == rma::FabricPeer::Readable::no) return false;
   }
   return true;
 }
@@ -198,7 +198,7 @@ void DirectTeam::grow_staging(std::size_t bytes) {
       std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);
   std::shared_ptr<rma::WindowCore> larger;
   try {
-    larger = rma::WindowCore::create(team_, wanted, rma::WindowCore::Role::internal);
+    larger = rma::create_window(team_, wanted, rma::WindowCore::Role::internal);
   } catch (const Error& error) {
     // All ranks get the same error and continue with the present size: calls take more steps.
     if (error.code() != Code::out_of_memory) throw;
@@ -213,7 +213,7 @@ void DirectTeam::grow_staging(std::size_t bytes) {
 }
 
 Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcept {
-  const rma::WindowCore* const window = fabric_.window_around(buffer, bytes, team_.id());
+  const rma::WindowCore* const window = fabric_.windows.around(buffer, bytes, team_.id(), false);
   if (window == nullptr) return {};
   const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - window->data());
   return {offset, static_cast<std::uint32_t>(window->id() + 1)};
@@ -270,7 +270,7 @@ Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset
 }
 
 std::byte* DirectTeam::reach(int rank, const Placement& placement) const noexcept {
-  const rma::WindowCore* const window = fabric_.window_by_id(placement.window - 1);
+  const rma::WindowCore* const window = fabric_.windows.find(placement.window - 1);
   if (window == nullptr) return nullptr;
   const int there = window->team_id() == 0 ? world(rank) : rank;
   std::byte* const direct = window->peers()[static_cast<std::size_t>(there)].direct;

@@ -15,11 +15,11 @@ namespace {
 /// Uses the ranks per node if each node holds consecutive ranks and the same number of them (the last may hold fewer).
 /// Otherwise treats each rank as its own node, which is correct but slower.
 schedule::Shape shape_of(const rma::TeamCore& team) {
-  const auto node_of = [&](int rank) { return team.fabric().node_of[static_cast<std::size_t>(team.world_rank(rank))]; };
+  const auto node_of = [&](int rank) { return team.fabric().peer(team.world_rank(rank)).node; };
   const int size = team.size();
   int run = 1;
   while (run < size && node_of(run) == node_of(0)) ++run;
-  std::vector<bool> seen(team.fabric().node_of.size());
+  std::vector<bool> seen(team.fabric().peers.size());
   for (int rank = 0; rank < size; ++rank) {
     const auto node = static_cast<std::size_t>(node_of(rank));
     const bool begins = rank % run == 0;

@@ -148,9 +148,7 @@ std::string fault_of(std::span<const int> ranks, int size) {
   return {};
 }
 
-int node_of(const TeamCore& team, int rank) {
-  return team.fabric().node_of[static_cast<std::size_t>(team.world_rank(rank))];
-}
+int node_of(const TeamCore& team, int rank) { return team.fabric().peer(team.world_rank(rank)).node; }
 
 }  // namespace
 

@@ -131,7 +131,7 @@ bool Agent::serve() noexcept {
     }
     // Release: pairs with the acquire in StagedChannel::look. For an origin on another node the wire loads the word.
     mine.finished.store(number * 2 + (failed ? 1 : 0), std::memory_order_release);
-    const int index = fabric_.local_index[static_cast<std::size_t>(rank)];
+    const int index = fabric_.peer(rank).local_index;
     if (index >= 0) fabric_.waiter.ring(index);  // origins on other nodes poll
     any = true;
   }

@@ -13,7 +13,7 @@ Status MappedChannel::lock() noexcept {
 
 Status MappedChannel::changed(const Status& status) noexcept {
   note_change(head_);
-  fabric_.waiter.ring(fabric_.local_index[static_cast<std::size_t>(peer_)]);
+  fabric_.waiter.ring(fabric_.peer(peer_).local_index);
   return status;
 }
 

@@ -29,7 +29,7 @@ std::string first_objection(TeamCore& team, const std::string& mine) {
 }
 
 void throw_objection(const Fabric& fabric, const std::string& objection) {
-  throw Error(Code::unsupported, operation_of(fabric), objection,
+  throw Error(Code::unsupported, fabric.operation.name(), objection,
               "the blocking form stages the buffers in host memory");
 }
 

@@ -61,17 +61,16 @@ StreamGroup::StreamGroup(TeamCore& team, const char* operation, const void* buff
   need_all(kernels == nullptr ? fmt::format("streams of {} memory", owner_.provider->name())
                               : kernels->calls().why_no_words(owner_.info.device));
   std::shared_ptr<memory::Allocation> memory;
-  ErrorDetail failure;
-  failure.code = Code::success;
+  std::exception_ptr failure;
   try {
     memory = owner_.provider->allocate(owner_.info.device, staging_bytes);
     last_ = owner_.provider->make_event(owner_.info.device);
-  } catch (const Error& error) {
-    failure = error.detail();
+  } catch (const Error&) {
+    failure = std::current_exception();
     memory.reset();
   }
-  staging_ = WindowCore::open(team, std::move(memory), failure, WindowCore::Role::internal);
-  words_ = WindowCore::create(team, sizeof(Words), WindowCore::Role::internal);
+  staging_ = create_window_over(team, std::move(memory), failure, WindowCore::Role::internal);
+  words_ = create_window(team, sizeof(Words), WindowCore::Role::internal);
   new (words_->data()) Words;
   need_all(prepare());
   team_.fabric().open_streams.push_back(this);
@@ -155,7 +154,7 @@ void StreamGroup::close() {
   // memory until the peers enter the allgather below.
   const bool was_broken = words(team_.rank()).broken.load() != 0;
   if (const Status ended = complete_streams(); !ended.ok())
-    throw_status(team_.fabric(), ended, {operation_of(team_.fabric())});
+    throw_status(team_.fabric(), ended, {team_.fabric().operation.name()});
   base::ByteWriter mine;
   mine.number(calls_);
   mine.number(called_);
@@ -173,7 +172,7 @@ void StreamGroup::close() {
     words_->close();
     staging_->close();
   }
-  require(team_.fabric(), outcome, {operation_of(team_.fabric())});
+  require(team_.fabric(), outcome, {team_.fabric().operation.name()});
 }
 
 /// Compares for each rank the number of calls, their hash, and whether it has reported the group's failure to its user.

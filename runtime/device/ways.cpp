@@ -140,7 +140,7 @@ DevicePath select_path(Fabric& fabric, const PathTarget& to, NodeRange& range, b
     take(way, std::make_unique<MappedChannel>(fabric, peer, mine->memory(), mine->control(), std::move(control)));
     return way;
   }
-  const Path& by = fabric.paths[static_cast<std::size_t>(peer)];
+  const Path& by = fabric.peer(peer).path;
   std::string kind, notes;
   std::byte* const mapped_control = control->direct();
   if (mapped_control == nullptr) notes = fmt::format("; not mapped: {} ({})", by.wire, by.why);

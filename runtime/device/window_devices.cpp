@@ -16,7 +16,6 @@
 #include "runtime/device/ways.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/memory/stage.hpp"
-#include "runtime/rma/description.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::rma {
@@ -115,7 +114,7 @@ std::vector<int> WindowDevices::open(std::span<const Description> ranks, WindowP
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     if (!ranks[rank].device.empty())
       offers[rank] = std::make_unique<DeviceOffer>(DeviceOffer::decode(ranks[rank].device, peers[rank].world));
-  for (const WindowPeer& peer : peers) paths_.push_back(fabric_.paths[static_cast<std::size_t>(peer.world)]);
+  for (const WindowPeer& peer : peers) paths_.push_back(fabric_.peer(peer.world).path);
   std::vector<int> helpers;
   std::vector<MappedChannel*> mapped(ranks.size());
   range_ = reserve_range(peers, offers, core_.rank());
@@ -163,8 +162,8 @@ void WindowDevices::serve(std::span<const int> clients) {
   part_->give_back();
   if (clients.empty()) return;
   // A rank on another node can't wake the agent.
-  const bool by_far = std::any_of(clients.begin(), clients.end(),
-                                  [&](int world) { return !fabric_.paths[static_cast<std::size_t>(world)].direct; });
+  const bool by_far =
+      std::any_of(clients.begin(), clients.end(), [&](int world) { return !fabric_.peer(world).path.direct; });
   paths_[static_cast<std::size_t>(core_.rank())].why += "; " + part_->start_agent(by_far);
 }
 
@@ -197,7 +196,7 @@ Request WindowDevices::put_nb(int rank, std::uint64_t offset, const void* source
   std::uint64_t number = 0;
   require(fabric_, channel(rank).begin_put(offset, source, bytes, number),
           {"put_nb", peer(rank).world, offset, bytes, true});
-  ++fabric_.counters.puts_wire;
+  fabric_.note_wire_put();
   return request("put_nb", rank, number);
 }
 
@@ -205,12 +204,12 @@ Request WindowDevices::get_nb(int rank, std::uint64_t offset, void* destination,
   std::uint64_t number = 0;
   require(fabric_, channel(rank).begin_get(offset, destination, bytes, number),
           {"get_nb", peer(rank).world, offset, bytes, true});
-  if (number != 0) ++fabric_.to_flush.device_gets;  // otherwise flush_wires would skip this get
+  if (number != 0) fabric_.note_unflushed();
   return request("get_nb", rank, number);
 }
 
 void WindowDevices::put_strided(int rank, std::uint64_t offset, const void* source, const Strides& strides) {
-  ++fabric_.counters.puts_wire;
+  fabric_.note_wire_put();
   require(fabric_, channel(rank).put_rows(offset, source, strides),
           {"put_strided", peer(rank).world, offset, strides.rows * strides.row_bytes, true});
 }
@@ -347,7 +346,10 @@ void WindowDevices::put_on(void* stream, int rank, std::uint64_t offset, const v
     require(fabric_, base::Status::failure(Code::unsupported, "the two sides are devices of different vendors"), call);
   const auto borrowed = by.provider->borrow_stream(by.info.device, stream);
   require(fabric_, by.provider->copy_async(memory::transfer_between(to, target, source, from, bytes), *borrowed), call);
-  ++(peer.direct != nullptr ? fabric_.counters.puts_direct : fabric_.counters.puts_wire);
+  if (peer.direct != nullptr)
+    ++fabric_.counters.puts_direct;
+  else
+    fabric_.note_wire_put();
 }
 
 DeviceHandle WindowDevices::device_handle(MemoryType type, int device) {
@@ -375,7 +377,7 @@ void WindowDevices::open_context(TeamCore& team) {
   if (team.id() != core_.team_id())
     throw Error(Code::invalid_argument, "Window::open_context", "this isn't the team that the window was made over");
   const OperationScope user(fabric_, "Window::open_context", base::SetupCall::context);
-  context_ = WindowCore::create(team, Window::context_bytes, WindowCore::Role::internal);
+  context_ = create_window(team, Window::context_bytes, WindowCore::Role::internal);
 }
 
 WindowCore& WindowDevices::context(const char* operation) {

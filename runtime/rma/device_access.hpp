@@ -1,4 +1,5 @@
-// DeviceAccess: the device side of one window. runtime/device implements it; the job sets the factory.
+// DeviceAccess: the device side of one window. runtime/device implements it; the job sets the factory. Description: the
+// properties of a part that its peers need.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +7,22 @@
 #include <span>
 #include <vector>
 
+#include "runtime/base/bytes.hpp"
 #include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
+
+/// The properties of a rank's part, which all ranks exchange when they create a window.
+struct Description {
+  Description() { failure.code = Code::success; }
+  ErrorDetail failure;  // code success: none
+  std::uint64_t bytes = 0;
+  std::uint64_t next_id = 0;
+  std::vector<base::Bytes> keys;  // one per wire
+  base::Bytes device;             // a DeviceOffer if the part is device memory
+  std::uint64_t share = 0;        // number of the round that passes descriptors; a node's first rank sets it
+  std::vector<int> helpers;       // in the second exchange: world ranks whose agents this rank needs
+};
 
 /// WindowCore::devices() creates it if a part of the window is device memory, or at the first call that needs a device.
 /// The window outlives it. One thread at a time, as for the window. Verbs throw Error; WindowCore has checked their

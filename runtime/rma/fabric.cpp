@@ -4,18 +4,16 @@
 
 namespace hmc::rma {
 
-WindowCore* Fabric::window_by_id(std::uint64_t id) const noexcept {
-  for (WindowCore* const window : windows)
+WindowCore* WindowRegistry::find(std::uint64_t id) const noexcept {
+  for (WindowCore* const window : windows_)
     if (window->id() == id) return window;
   return nullptr;
 }
 
-namespace {
-
-WindowCore* around(const std::vector<WindowCore*>& windows, const void* address, std::size_t bytes, std::uint64_t team,
-                   bool on_device) noexcept {
+WindowCore* WindowRegistry::around(const void* address, std::size_t bytes, std::uint64_t team,
+                                   bool on_device) const noexcept {
   const auto first = reinterpret_cast<std::uintptr_t>(address);
-  for (WindowCore* const window : windows) {
+  for (WindowCore* const window : windows_) {
     if (window->team_id() != 0 && window->team_id() != team) continue;
     if (window->on_device() != on_device) continue;
     const auto start = reinterpret_cast<std::uintptr_t>(window->data());
@@ -24,26 +22,16 @@ WindowCore* around(const std::vector<WindowCore*>& windows, const void* address,
   return nullptr;
 }
 
-}  // namespace
-
-WindowCore* Fabric::window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
-  return around(windows, address, bytes, team, false);  // only windows that support load and store
-}
-WindowCore* Fabric::device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept {
-  return around(windows, address, bytes, team, true);
-}
-
-base::Status flush_wires(Fabric& fabric, base::Activity activity) noexcept {
-  const std::uint64_t issued = fabric.counters.puts_wire + fabric.to_flush.atomics + fabric.to_flush.device_gets;
-  if (fabric.to_flush.flushed == issued) return {};
-  for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
+base::Status Fabric::flush_wires(base::Activity activity) noexcept {
+  if (!has_unflushed_) return {};
+  for (std::size_t wire = 0; wire < wires.size(); ++wire) {
     transport::Ticket ticket = transport::done;
-    base::Status status = fabric.wires[wire]->flush(-1, ticket);
-    if (status.ok()) status = fabric.tickets.finish(static_cast<int>(wire), ticket, {activity}, fabric.timeout);
+    base::Status status = wires[wire]->flush(-1, ticket);
+    if (status.ok()) status = tickets.finish(static_cast<int>(wire), ticket, {activity}, timeout);
     if (!status.ok()) return status;
   }
-  if (const base::Status status = fabric.tickets.complete_sources(); !status.ok()) return status;
-  fabric.to_flush.flushed = issued;
+  if (const base::Status status = tickets.complete_sources(); !status.ok()) return status;
+  has_unflushed_ = false;
   return {};
 }
 

@@ -24,9 +24,60 @@ class WindowCore;
 class DeviceAccess;
 class OpenStreams;
 
+/// A rank of the job, as this rank reaches it.
+struct FabricPeer {
+  enum class Readable : std::uint8_t { untested, yes, no };
+
+  Path path;
+  std::int32_t wire = 0;                   ///< index into Fabric::wires
+  std::int32_t local_index = -1;           ///< position on this rank's node, or -1
+  std::int32_t node = 0;                   ///< number of its node
+  Readable readable = Readable::untested;  ///< whether this rank can read that rank's private memory
+};
+
+/// The open windows of the user, ascending by id.
+class WindowRegistry {
+ public:
+  bool is_empty() const noexcept { return windows_.empty(); }
+  void add(WindowCore& window) { windows_.push_back(&window); }
+  void remove(const WindowCore& window) noexcept { std::erase(windows_, &window); }
+
+  /// Null: no window has this id.
+  WindowCore* find(std::uint64_t id) const noexcept;
+  /// The window of this team or of the world that contains [address, address + bytes) on this rank; null: none.
+  /// `on_device`: among the windows whose part on this rank is device memory, otherwise among the others.
+  WindowCore* around(const void* address, std::size_t bytes, std::uint64_t team, bool on_device) const noexcept;
+
+  /// The id that this rank proposes for its next window. The window gets the maximum of its ranks' proposals, so its id
+  /// is equal on all ranks and unused on each.
+  std::uint64_t proposed_id() const noexcept { return next_id_; }
+  void take_id(std::uint64_t id) noexcept { next_id_ = id + 1; }
+
+ private:
+  std::vector<WindowCore*> windows_;
+  std::uint64_t next_id_ = 0;
+};
+
+/// The user's call in progress that creates or closes windows or teams. OperationScope sets it.
+class CurrentOperation {
+ public:
+  /// For error texts.
+  const char* name() const noexcept { return name_ != nullptr ? name_ : "team or window setup"; }
+  // The ranks compare these two to detect a mismatch.
+  base::SetupCall call() const noexcept { return call_; }
+  std::uint64_t number() const noexcept { return number_; }
+
+ private:
+  friend class OperationScope;
+  const char* name_ = nullptr;  // null: no call in progress
+  base::SetupCall call_ = base::SetupCall::other;
+  std::uint64_t number_ = 0;
+};
+
 /// The job creates it; its teams and windows share it, so a window that outlives its Runtime can still be destroyed.
 /// One thread at a time.
-struct Fabric {
+class Fabric {
+ public:
   int rank = 0;
   int size = 1;
   std::chrono::nanoseconds timeout{};
@@ -44,27 +95,16 @@ struct Fabric {
   std::shared_ptr<base::Exchange> exchange;    // the control plane; owns the bootstrap, and with it node_link
   std::shared_ptr<base::Exchange> over_world;  ///< by the world's schedules; null while the world has none
   base::NodeLink* node_link = nullptr;
-  std::vector<int> local_index;  ///< by rank: position on this rank's node, or -1
-  std::vector<int> node_of;      ///< by rank
-  /// By rank: whether this rank can read that rank's private memory.
-  enum class Readable : std::uint8_t { untested, yes, no };
-  std::vector<Readable> readable;
+  std::vector<FabricPeer> peers;  ///< by rank
+  FabricPeer& peer(int world) noexcept { return peers[static_cast<std::size_t>(world)]; }
+  const FabricPeer& peer(int world) const noexcept { return peers[static_cast<std::size_t>(world)]; }
 
   base::Waiter waiter;
   std::vector<std::unique_ptr<transport::Wire>> wires;
-  std::vector<int> wire_of;           ///< by rank: index into wires
   progress::Tickets tickets{waiter};  ///< of the wires, collectives and devices
-  std::vector<Path> paths;            ///< by rank
   Counters counters;
   /// Not in `counters`, because the progress thread also increments it. Relaxed: it orders no data.
   std::atomic<std::uint64_t> direct_receives{0};
-  /// The operations that flush_wires must complete, beside counters.puts_wire.
-  struct FlushCounts {
-    std::uint64_t atomics = 0;      ///< atomics that windows have passed to wires
-    std::uint64_t device_gets = 0;  ///< gets that devices carry out asynchronously
-    std::uint64_t flushed = 0;      ///< puts, atomics and gets of devices that flush_wires has completed
-  };
-  FlushCounts to_flush;
 
   /// Factory of the device side of a window; set by the job. Null: no part may be device memory.
   std::unique_ptr<DeviceAccess> (*make_device_access)(WindowCore& core) = nullptr;
@@ -78,22 +118,10 @@ struct Fabric {
   };
   std::vector<Figures> device_figures;
 
-  /// The open windows, ascending by id. A window's id is the maximum of its ranks' next ids, so it is equal on all
-  /// ranks and unused on each.
-  std::vector<WindowCore*> windows;
-  std::uint64_t next_window_id = 0;
+  WindowRegistry windows;
   std::uint64_t last_team = 0;             ///< number of teams created by this rank, without the world
   std::vector<OpenStreams*> open_streams;  ///< of all teams
-
-  /// The user's call in progress that creates or closes an object: see OperationScope. `operation` is null outside it.
-  struct SetupState {
-    const char* operation = nullptr;
-    base::SetupCall call = base::SetupCall::other;
-    std::uint64_t number = 0;
-  };
-  SetupState setup;
-
-  progress::Background background{waiter, tickets, log};  ///< last: destroyed before the members that it uses
+  CurrentOperation operation;
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
   /// Replaces job_timeout (negative) by this runtime's timeout.
@@ -102,11 +130,23 @@ struct Fabric {
   /// The exchange that opens and closes the world's windows.
   base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
 
-  WindowCore* window_by_id(std::uint64_t id) const noexcept;
-  /// The window of this team or of the world that contains [address, address + bytes) on this rank; null if none.
-  WindowCore* window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
-  /// As window_around(), among the windows whose part on this rank is device memory.
-  WindowCore* device_window_around(const void* address, std::size_t bytes, std::uint64_t team) const noexcept;
+  /// Call after a put on a wire or a device.
+  void note_wire_put() noexcept {
+    ++counters.puts_wire;
+    has_unflushed_ = true;
+  }
+  /// Call after an atomic on a wire, or a get that a device carries out asynchronously.
+  void note_unflushed() noexcept { has_unflushed_ = true; }
+  /// Completes the puts of all windows on all wires and the started transfers of devices, as flush() does for one
+  /// window. Costs nothing if there are none. Excludes the puts of collectives, which complete by their signals.
+  /// `activity`: the user's call.
+  base::Status flush_wires(base::Activity activity = base::Activity::flush) noexcept;
+
+ private:
+  bool has_unflushed_ = false;
+
+ public:
+  progress::Background background{waiter, tickets, log};  ///< last: destroyed before the members that it uses
 };
 
 /// For a call after Runtime::close, or in a child of fork().
@@ -125,10 +165,5 @@ inline void require(const Fabric& fabric, const base::Status& status, const Call
   if (!status.ok()) [[unlikely]]
     throw_status(fabric, status, call);
 }
-
-/// Completes the puts of all windows on all wires and the started transfers of devices, as flush() does for one window.
-/// Costs nothing if there are none. Excludes the puts of collectives, which complete by their signals. `activity`: the
-/// user's call.
-base::Status flush_wires(Fabric& fabric, base::Activity activity = base::Activity::flush) noexcept;
 
 }  // namespace hmc::rma

@@ -10,7 +10,7 @@ std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_r
   std::string text;
   const std::int64_t now = base::now_ns();
   for (const int rank : world_ranks) {
-    const int index = fabric.local_index[static_cast<std::size_t>(rank)];
+    const int index = fabric.peer(rank).local_index;
     if (index < 0 || rank == fabric.rank) continue;
     const base::ActivityLine& line = fabric.waiter.page().activity(index);
     // Relaxed: a hint for an error text.
@@ -28,7 +28,7 @@ namespace {
 /// Rethrows with the name of the user's call. For a timeout it adds the current call of the missing rank.
 [[noreturn]] void throw_for(const Fabric& fabric, const base::Exchange& exchange, const Error& error) {
   ErrorDetail detail = error.detail();
-  detail.operation = operation_of(fabric);
+  detail.operation = fabric.operation.name();
   // Errors of a team's own exchange already contain it.
   if (&exchange == fabric.exchange.get() && detail.code == Code::timeout && detail.peer >= 0) {
     const std::string others = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");

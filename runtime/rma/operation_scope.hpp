@@ -20,28 +20,23 @@ class OperationScope {
  public:
   OperationScope(Fabric& fabric, const char* operation, base::SetupCall what = base::SetupCall::other,
                  std::uint64_t number = 0) noexcept
-      : fabric_(fabric), is_outermost_(fabric.setup.operation == nullptr) {
+      : fabric_(fabric), is_outermost_(fabric.operation.name_ == nullptr) {
     if (!is_outermost_) return;
-    posted_.emplace(fabric.waiter.page().activity(fabric.waiter.local_index()), base::WaitNote{activity_of(what)});
-    fabric.setup = {operation, what, number};
+    const bool closes = what == base::SetupCall::window_close || what == base::SetupCall::team_close ||
+                        what == base::SetupCall::runtime_close;
+    posted_.emplace(fabric.waiter.page().activity(fabric.waiter.local_index()),
+                    base::WaitNote{closes ? base::Activity::closing : base::Activity::setup});
+    fabric.operation.name_ = operation;
+    fabric.operation.call_ = what;
+    fabric.operation.number_ = number;
   }
   ~OperationScope() {
-    if (!is_outermost_) return;
-    fabric_.setup = {};
+    if (is_outermost_) fabric_.operation = {};
   }
   OperationScope(const OperationScope&) = delete;
   OperationScope& operator=(const OperationScope&) = delete;
 
  private:
-  static base::Activity activity_of(base::SetupCall what) noexcept {
-    switch (what) {
-      case base::SetupCall::window_close:
-      case base::SetupCall::team_close:
-      case base::SetupCall::runtime_close: return base::Activity::closing;
-      default: return base::Activity::setup;
-    }
-  }
-
   Fabric& fabric_;
   bool is_outermost_;
   std::optional<base::ActivityScope> posted_;
@@ -52,10 +47,6 @@ class AgreedError : public Error {
  public:
   using Error::Error;
 };
-
-inline const char* operation_of(const Fabric& fabric) noexcept {
-  return fabric.setup.operation != nullptr ? fabric.setup.operation : "team or window setup";
-}
 
 /// "rank 3 is in allreduce for 2.1 s; ..." for those of `world_ranks` that are on this node: this rank can read only
 /// their activity lines. `word`: the text's word for a rank.

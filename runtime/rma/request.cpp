@@ -1,5 +1,6 @@
 #include <hmc/request.hpp>
 
+#include <optional>
 #include <utility>
 
 #include "runtime/rma/window_core.hpp"
@@ -7,17 +8,6 @@
 namespace hmc {
 
 namespace {
-
-base::Status closed_status() noexcept { return base::Status::failure(Code::closed, "its window was closed"); }
-
-[[noreturn]] void throw_closed(const char* operation, int peer) {
-  ErrorDetail detail;
-  detail.code = Code::closed;
-  detail.operation = operation;
-  detail.peer = peer;
-  detail.message = closed_status().what;
-  throw Error(std::move(detail));
-}
 
 /// Waits for a collective: each step restarts the timeout.
 base::Status await_while_it_moves(rma::Fabric& fabric, const progress::TicketSource& source, int wire,
@@ -35,14 +25,6 @@ base::Status await_while_it_moves(rma::Fabric& fabric, const progress::TicketSou
     if (!waited.ok()) return waited;
     if (outcome.code != Code::in_progress) return outcome;
   }
-}
-
-/// Waits with the caller's timeout, which isn't restarted by steps.
-base::Status await_for(rma::Fabric& fabric, const progress::TicketSource* source, int wire, std::uint64_t ticket,
-                       const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept {
-  if (source == nullptr) return fabric.tickets.await(wire, ticket, note, timeout);
-  const progress::Background::Waiting waiting(fabric.background);
-  return fabric.tickets.await(wire, ticket, note, timeout);
 }
 
 }  // namespace
@@ -66,7 +48,8 @@ Request Request::take() noexcept { return std::exchange(*this, Request()); }
 
 base::Status Request::look(const rma::WindowCore* window) const noexcept {
   if (ticket_ == transport::done) return {};
-  return window != nullptr ? window->fabric().tickets.test(wire_, ticket_) : closed_status();
+  if (window == nullptr) return base::Status::failure(Code::closed, "its window was closed");
+  return window->fabric().tickets.test(wire_, ticket_);
 }
 
 void Request::end(const std::shared_ptr<rma::WindowCore>& window, const base::Status& status) {
@@ -75,7 +58,12 @@ void Request::end(const std::shared_ptr<rma::WindowCore>& window, const base::St
   if (window == nullptr) {
     if (const auto last = over.window_.lock(); last != nullptr && last->fabric().is_forked())
       base::throw_forked(over.operation_, last->fabric().rank);
-    throw_closed(over.operation_, over.peer_);
+    ErrorDetail detail;
+    detail.code = Code::closed;
+    detail.operation = over.operation_;
+    detail.peer = over.peer_;
+    detail.message = status.what;
+    throw Error(std::move(detail));
   }
   if (auto* const source = window->fabric().tickets.source(over.wire_)) source->throw_failure(status, over.operation_);
   throw_status(window->fabric(), status, {over.operation_, over.peer_});
@@ -108,7 +96,12 @@ void Request::wait(Timeout timeout) {
     if (status.code == Code::timeout) source->expired(ticket_);  // it can no longer complete
     return end(window, status);
   }
-  const base::Status status = await_for(fabric, source, wire_, ticket_, note, fabric.resolve(timeout));
+  base::Status status;
+  {
+    std::optional<progress::Background::Waiting> waiting;
+    if (source != nullptr) waiting.emplace(fabric.background);
+    status = fabric.tickets.await(wire_, ticket_, note, fabric.resolve(timeout));  // steps don't restart this timeout
+  }
   if (status.code != Code::timeout) return end(window, status);
   throw_status(fabric, status, {operation_, peer_});  // after a timeout the request stays valid
 }

@@ -43,9 +43,18 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
     return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
   }
   /// True if this rank can load and store in the windows of every member.
-  bool all_direct() const noexcept;
+  bool all_direct() const noexcept {
+    for (int rank = 0; rank < size(); ++rank)
+      if (!fabric_->peer(world_rank(rank)).path.direct) return false;
+    return true;
+  }
   /// The team's ranks on this rank's node, by world rank.
-  std::vector<int> local_ranks() const;
+  std::vector<int> local_ranks() const {
+    std::vector<int> ranks;
+    for (const int world : fabric_->node_link->members())
+      if (const int rank = rank_of(world); rank >= 0) ranks.push_back(rank);
+    return ranks;
+  }
 
   Fabric& fabric() const noexcept { return *fabric_; }
   const std::shared_ptr<Fabric>& shared_fabric() const noexcept { return fabric_; }

@@ -1,4 +1,4 @@
-// The public Window: forwards to its WindowCore.
+// The public Window, and Buffers in a window's symmetric heap.
 #include <hmc/window.hpp>
 
 #include <fcntl.h>
@@ -6,8 +6,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <type_traits>
 #include <utility>
 
+#include <hmc/buffer.hpp>
 #include <hmc/team.hpp>
 
 #include "runtime/rma/device_access.hpp"
@@ -16,6 +19,8 @@
 namespace hmc {
 
 using rma::WindowCore;
+using transport::Atomic;
+using transport::AtomicOp;
 
 namespace {
 
@@ -51,31 +56,65 @@ rma::DeviceAccess& devices_of(const std::shared_ptr<WindowCore>& core, const cha
   return here.devices();
 }
 
-ErrorDetail no_failure() {
-  ErrorDetail detail;
-  detail.code = Code::success;
-  return detail;
+std::uint64_t allocate_in(WindowCore& core, std::size_t bytes, std::size_t align) {
+  rma::SymmetricAllocator& allocator = core.allocator("Window::alloc");
+  if (bytes == 0 || align == 0 || (align & (align - 1)) != 0) {
+    throw Error(
+        Code::invalid_argument, "Window::alloc",
+        fmt::format("{} bytes aligned to {}: the size must not be 0, the alignment a power of two", bytes, align));
+  }
+  if (const auto offset = allocator.allocate(bytes, align)) return *offset;
+  throw Error(Code::out_of_memory, "Window::alloc",
+              fmt::format("{} bytes aligned to {} don't fit; the largest free range has {}", bytes, align,
+                          allocator.largest_free()),
+              "create a larger window, or free what isn't used");
+}
+
+/// Operands are sent as 64 bits. The target uses the low `width` bytes.
+template <typename T> std::uint64_t widen(T value) noexcept {
+  return static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(value));
+}
+
+template <typename T>
+T run_atomic(const std::shared_ptr<rma::WindowCore>& core, const char* operation, AtomicOp op, int rank,
+             std::uint64_t offset, T operand, T compare = 0) {
+  const Atomic atomic{op, sizeof(T), widen(operand), widen(compare)};
+  return static_cast<T>(open_core(core, operation).atomic(operation, atomic, rank, offset));
+}
+
+/// The Allocator that describes this rank's part.
+Allocator kind_of(const memory::Owner& owner) {
+  using memory::PointerKind;
+  const MemoryType type = owner.provider->type();
+  const bool amd = type == MemoryType::AMD_GPU;
+  switch (owner.info.kind) {
+    case PointerKind::unknown: return Allocator::host_malloc;
+    case PointerKind::device: return detail::allocator_for(type);
+    case PointerKind::managed: return amd ? Allocator::hip_managed : Allocator::cuda_managed;
+    case PointerKind::pinned: break;
+  }
+  if (amd) return Allocator::hip_pinned;
+  return type == MemoryType::NVIDIA_GPU ? Allocator::cuda_pinned : Allocator::host_malloc;
 }
 
 }  // namespace
 
+// ---- creation and properties
+
 Window Window::create(Team& team, std::size_t bytes) {
-  return Window(WindowCore::create(open_team(team, "Window::create"), bytes, WindowCore::Role::user));
+  return Window(rma::create_window(open_team(team, "Window::create"), bytes, WindowCore::Role::user));
 }
 
 Window Window::create(Team& team, const ConnBuffer& buffer) {
-  ErrorDetail failure = no_failure();
-  if (buffer.allocation() == nullptr) {
-    failure.code = Code::invalid_argument;
-    failure.message = "the ConnBuffer was moved from";
-  }
-  auto allocation = failure.code == Code::success ? buffer.allocation() : nullptr;
+  std::exception_ptr failure;
+  if (buffer.allocation() == nullptr)
+    failure = std::make_exception_ptr(Error(Code::invalid_argument, "Window::create", "the ConnBuffer was moved from"));
   return Window(
-      WindowCore::open(open_team(team, "Window::create"), std::move(allocation), failure, WindowCore::Role::user));
+      rma::create_window_over(open_team(team, "Window::create"), buffer.allocation(), failure, WindowCore::Role::user));
 }
 
 Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::uint64_t file_offset) {
-  ErrorDetail failure = no_failure();
+  std::exception_ptr failure;
   std::shared_ptr<memory::Allocation> allocation;
   try {
     base::UniqueFd own(::fcntl(memfd, F_DUPFD_CLOEXEC, 0));
@@ -86,19 +125,18 @@ Window Window::create_over_memfd(Team& team, int memfd, std::size_t bytes, std::
     auto segment = base::Segment::map(std::move(own), bytes, file_offset);
     segment->populate(0, bytes);  // a file may have holes: report a lack of memory here, not by SIGBUS
     allocation = memory::adopt_segment(std::move(segment), 0, bytes);
-  } catch (const Error& error) {
-    failure = error.detail();
-  } catch (const std::exception& error) {
-    failure.code = Code::error;
-    failure.message = error.what();
+  } catch (...) {
+    failure = std::current_exception();
   }
-  return Window(WindowCore::open(open_team(team, "Window::create_over_memfd"), std::move(allocation), failure,
-                                 WindowCore::Role::user));
+  return Window(rma::create_window_over(open_team(team, "Window::create_over_memfd"), std::move(allocation), failure,
+                                        WindowCore::Role::user));
 }
 
 Window::Window(Window&&) noexcept = default;
 Window& Window::operator=(Window&&) noexcept = default;
 Window::~Window() = default;
+
+// ---- user context and device handles
 
 void Window::open_context(Team& team) {
   rma::TeamCore& over = open_team(team, "Window::open_context");
@@ -130,6 +168,8 @@ std::byte* Window::ptr(int rank, std::uint64_t offset) const {
 }
 
 Path Window::path(int rank) const { return core_here(core_, "Window::path").path(rank); }
+
+// ---- transfers, signals, order
 
 void Window::put(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
   open_core(core_, "put").put(rank, offset, source, bytes);
@@ -173,9 +213,99 @@ void Window::fence() { open_core(core_, "fence").fence(); }
 void Window::flush(int rank, Timeout timeout) { open_core(core_, "flush").flush(rank, timeout); }
 void Window::flush(Timeout timeout) { open_core(core_, "flush").flush_all(timeout); }
 
-std::uint64_t Window::alloc(std::size_t bytes, std::size_t align) {
-  return open_core(core_, "Window::alloc").alloc(bytes, align);
+// ---- atomics
+
+template <typename T> T Window::fetch_add(int rank, std::uint64_t offset, Word<T> value) {
+  return run_atomic(core_, "fetch_add", AtomicOp::fetch_add, rank, offset, value);
 }
-void Window::free(std::uint64_t offset) { open_core(core_, "Window::free").free(offset); }
+template <typename T> T Window::swap(int rank, std::uint64_t offset, Word<T> value) {
+  return run_atomic(core_, "swap", AtomicOp::swap, rank, offset, value);
+}
+template <typename T> T Window::compare_swap(int rank, std::uint64_t offset, Word<T> expected, Word<T> desired) {
+  return run_atomic(core_, "compare_swap", AtomicOp::compare_swap, rank, offset, desired, expected);
+}
+template <typename T> Window::Word<T> Window::fetch(int rank, std::uint64_t offset) {
+  return run_atomic(core_, "fetch", AtomicOp::fetch, rank, offset, T{0});
+}
+template <typename T> T Window::fetch_and(int rank, std::uint64_t offset, Word<T> value) {
+  return run_atomic(core_, "fetch_and", AtomicOp::fetch_and, rank, offset, value);
+}
+template <typename T> T Window::fetch_or(int rank, std::uint64_t offset, Word<T> value) {
+  return run_atomic(core_, "fetch_or", AtomicOp::fetch_or, rank, offset, value);
+}
+template <typename T> T Window::fetch_xor(int rank, std::uint64_t offset, Word<T> value) {
+  return run_atomic(core_, "fetch_xor", AtomicOp::fetch_xor, rank, offset, value);
+}
+template <typename T> void Window::add(int rank, std::uint64_t offset, Word<T> value) {
+  run_atomic(core_, "add", AtomicOp::add, rank, offset, value);
+}
+template <typename T> void Window::set(int rank, std::uint64_t offset, Word<T> value) {
+  run_atomic(core_, "set", AtomicOp::set, rank, offset, value);
+}
+template <typename T> void Window::atomic_and(int rank, std::uint64_t offset, Word<T> value) {
+  run_atomic(core_, "atomic_and", AtomicOp::band, rank, offset, value);
+}
+template <typename T> void Window::atomic_or(int rank, std::uint64_t offset, Word<T> value) {
+  run_atomic(core_, "atomic_or", AtomicOp::bor, rank, offset, value);
+}
+template <typename T> void Window::atomic_xor(int rank, std::uint64_t offset, Word<T> value) {
+  run_atomic(core_, "atomic_xor", AtomicOp::bxor, rank, offset, value);
+}
+
+#define HMC_ATOMICS(T)                                                  \
+  template HMC_API T Window::fetch_add<T>(int, std::uint64_t, T);       \
+  template HMC_API T Window::swap<T>(int, std::uint64_t, T);            \
+  template HMC_API T Window::compare_swap<T>(int, std::uint64_t, T, T); \
+  template HMC_API T Window::fetch<T>(int, std::uint64_t);              \
+  template HMC_API T Window::fetch_and<T>(int, std::uint64_t, T);       \
+  template HMC_API T Window::fetch_or<T>(int, std::uint64_t, T);        \
+  template HMC_API T Window::fetch_xor<T>(int, std::uint64_t, T);       \
+  template HMC_API void Window::add<T>(int, std::uint64_t, T);          \
+  template HMC_API void Window::set<T>(int, std::uint64_t, T);          \
+  template HMC_API void Window::atomic_and<T>(int, std::uint64_t, T);   \
+  template HMC_API void Window::atomic_or<T>(int, std::uint64_t, T);    \
+  template HMC_API void Window::atomic_xor<T>(int, std::uint64_t, T);
+HMC_ATOMICS(int)
+HMC_ATOMICS(unsigned)
+HMC_ATOMICS(long)
+HMC_ATOMICS(unsigned long)
+HMC_ATOMICS(long long)
+HMC_ATOMICS(unsigned long long)
+#undef HMC_ATOMICS
+
+// ---- symmetric allocation, and Buffers in a window
+
+std::uint64_t Window::alloc(std::size_t bytes, std::size_t align) {
+  return allocate_in(open_core(core_, "Window::alloc"), bytes, align);
+}
+void Window::free(std::uint64_t offset) {
+  if (!open_core(core_, "Window::free").allocator("Window::free").release(offset))
+    throw Error(Code::invalid_argument, "Window::free",
+                fmt::format("offset {} isn't the start of an allocation", offset));
+}
+
+Place::Place(const Window& window) : Place(Allocator::window) {
+  if (!window.is_open()) throw Error(Code::invalid_argument, "Buffer", "the window isn't open");
+  heap = window.core();
+  const memory::Owner owner = memory::owner_of(heap->data());
+  part = kind_of(owner);
+  device = owner.info.device < 0 ? 0 : owner.info.device;
+}
+
+namespace detail {
+
+std::shared_ptr<std::byte> allocate_in_window(const Place& place, std::size_t bytes) {
+  const std::uint64_t offset = allocate_in(*place.heap, bytes, 64);
+  return {place.heap->data() + offset, [core = place.heap, offset](std::byte*) {
+            if (core->is_open()) core->allocator("Window::free").release(offset);
+          }};
+}
+
+std::uint64_t offset_in_window(const Place& place, const std::byte* address) {
+  if (place.heap == nullptr) throw Error(Code::invalid_argument, "Buffer::offset", "this Buffer lies in no window");
+  return address == nullptr ? 0 : static_cast<std::uint64_t>(address - place.heap->data());
+}
+
+}  // namespace detail
 
 }  // namespace hmc

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <hmc/window.hpp>
@@ -18,7 +20,6 @@
 
 namespace hmc::rma {
 
-struct Description;  // description.hpp
 class DeviceAccess;
 class KernelReach;  // runtime/device
 
@@ -37,46 +38,71 @@ static_assert(sizeof(WindowPeer) == 32, "an index into peers is a shift");
 /// therefore also detect the fork.
 using WindowPeers = std::vector<WindowPeer, base::WipedOnForkAllocator<WindowPeer>>;
 
+/// The resources of an open window. They are released in order, at the latest by the destructor.
+struct WindowResources {
+  explicit WindowResources(std::shared_ptr<Fabric> of) noexcept;
+  ~WindowResources();  // local; abandons the transfers in flight
+  WindowResources(const WindowResources&) = delete;
+  WindowResources& operator=(const WindowResources&) = delete;
+
+  /// Destroys the paths to the peers. Verbs then see a window of no ranks.
+  void disconnect() noexcept;
+  /// Deregisters this rank's part and frees it. Only after disconnect(), and when no peer accesses the part.
+  void release_part() noexcept;
+
+  std::shared_ptr<Fabric> fabric;
+  WindowPeers peers;  ///< by rank; empty unless open
+  transport::Region region;
+  transport::Region registered_region;  ///< region, or the Control of device memory
+  bool on_device = false;               ///< this rank's part is device memory
+  bool has_devices = false;             ///< some rank's part is device memory
+  std::shared_ptr<memory::Allocation> allocation;
+  std::vector<std::unique_ptr<transport::Channel>> channels;
+  std::vector<int> wires;                 ///< the wires that reach peers
+  std::size_t registered = 0;             ///< number of wires, from the first, on which the region is registered
+  std::unique_ptr<DeviceAccess> devices;  ///< null until WindowCore::devices()
+};
+
 /// Every verb checks its arguments (one branch on the fast path). If the peer's part is mapped, the verb copies;
 /// otherwise it calls the channel. Throws Error. One thread at a time per Fabric. Arguments are team ranks; errors name
 /// world ranks.
 class WindowCore : public std::enable_shared_from_this<WindowCore> {
  public:
-  /// internal: not found by window_around. lazy: as internal, and the pages appear at their first use.
+  /// internal: not found by WindowRegistry. lazy: as internal, and the pages appear at their first use.
   enum class Role { user, internal, lazy };
 
-  /// Collective. If `allocation` is null, this rank couldn't allocate, for the reason in `failure`; then every rank
-  /// throws.
-  static std::shared_ptr<WindowCore> open(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
-                                          const ErrorDetail& failure, Role role);
-  /// Collective: one segment per node, each rank owning a part of it. A lazy window lies in the node's area and takes
-  /// no descriptor, unless the area is full; `bytes` is then equal on all ranks, and `prepare` writes this rank's part
-  /// before any peer reads it.
-  static std::shared_ptr<WindowCore> create(TeamCore& team, std::size_t bytes, Role role,
-                                            const std::function<void(std::byte*)>& prepare = nullptr);
   ~WindowCore();
   WindowCore(const WindowCore&) = delete;
   WindowCore& operator=(const WindowCore&) = delete;
 
+  /// Collective.
   void close();
-  bool is_open() const noexcept { return open_ && !fabric_->is_forked(); }
+  bool is_open() const noexcept { return open_ && !fabric().is_forked(); }
   std::uint64_t id() const noexcept { return id_; }
   std::uint64_t team_id() const noexcept { return team_ != nullptr ? team_->id() : 0; }
-  Fabric& fabric() const noexcept { return *fabric_; }
+  Fabric& fabric() const noexcept { return *own_.fabric; }
   int rank() const noexcept { return rank_; }  ///< of the team
-  std::byte* data() const noexcept { return region_.base; }
-  const transport::Region& region() const noexcept { return region_; }
+  std::byte* data() const noexcept { return own_.region.base; }
+  std::size_t bytes() const noexcept { return own_.region.bytes; }
+  const transport::Region& region() const noexcept { return own_.region; }
+  const std::shared_ptr<memory::Allocation>& allocation() const noexcept { return own_.allocation; }
   /// True if this rank's part is device memory. Wires can't access it directly, and perhaps the host can't either.
-  bool on_device() const noexcept { return on_device_; }
+  bool on_device() const noexcept { return own_.on_device; }
   /// The path to a rank's part. The first call measures a staged path.
   Path path(int rank);
-  std::size_t bytes() const noexcept { return region_.bytes; }
-  std::span<const WindowPeer> peers() const noexcept { return peers_; }
+  std::span<const WindowPeer> peers() const noexcept { return own_.peers; }
   const WindowPeer& peer(const char* operation, int rank) const {
-    if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]]
-      return peers_[static_cast<std::size_t>(rank)];
+    if (static_cast<std::size_t>(rank) < own_.peers.size()) [[likely]]
+      return own_.peers[static_cast<std::size_t>(rank)];
     refuse(operation, rank, 0, nullptr, 0);
   }
+  /// The symmetric allocations of an open window.
+  SymmetricAllocator& allocator(const char* operation) {
+    if (!is_open()) refuse_closed(operation);
+    return allocator_;
+  }
+  /// The device side, created at the first call. Throws Error.
+  DeviceAccess& devices();
 
   void put(int rank, std::uint64_t offset, const void* source, std::size_t bytes);
   void get(int rank, std::uint64_t offset, void* destination, std::size_t bytes);
@@ -94,20 +120,14 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   void fence();
   void flush(int rank, Timeout timeout);
   void flush_all(Timeout timeout);
-  // ---- allocation.cpp
-  std::uint64_t alloc(std::size_t bytes, std::size_t align);
-  void free(std::uint64_t offset);
 
-  /// The device side, created at the first call. Throws Error.
-  DeviceAccess& devices();
-
-  // ---- for DeviceAccess
   /// Fast path of every transfer: the window is open; rank, range and pointer are valid.
   const WindowPeer& check(const char* operation, int rank, std::uint64_t offset, const void* local,
                           std::size_t bytes) const {
-    // A closed window has no peers, so this comparison also detects a closed window.
-    if (static_cast<std::size_t>(rank) < peers_.size()) [[likely]] {
-      const WindowPeer& peer = peers_[static_cast<std::size_t>(rank)];
+    // A closed window has no peers, so this comparison also detects a closed window. g++ 12 needs one instruction more
+    // for contains() here.
+    if (static_cast<std::size_t>(rank) < own_.peers.size()) [[likely]] {
+      const WindowPeer& peer = own_.peers[static_cast<std::size_t>(rank)];
       if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]]
         return peer;
     }
@@ -118,125 +138,119 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   [[noreturn]] void throw_wait(const base::Status& status, std::uint64_t offset, Cmp compare, std::uint64_t value,
                                std::uint64_t seen) const;
   void drive_wires() const noexcept {
-    for (const int wire : wires_in_use_) fabric_->wires[static_cast<std::size_t>(wire)]->progress();
+    for (const int wire : own_.wires) fabric().wires[static_cast<std::size_t>(wire)]->progress();
   }
-  const std::shared_ptr<memory::Allocation>& allocation() const noexcept { return allocation_; }
 
  private:
-  WindowCore(TeamCore& team, Role role);
-  void adopt(std::shared_ptr<memory::Allocation> allocation);
-  base::Exchange& exchange() const noexcept { return team_ != nullptr ? team_->exchange() : fabric_->world_exchange(); }
-  int world_rank(int rank) const noexcept { return team_ != nullptr ? team_->world_rank(rank) : rank; }
-  /// "rank 3"; in a team other than the world "team rank 3 (world rank 7)".
-  std::string name_of_rank(int rank) const;
-  base::Bytes describe(const ErrorDetail& failure);
-  void connect(const std::vector<base::Bytes>& descriptions);
-  WindowPeers make_peers(std::vector<Description>& ranks);
-  /// Collective: exchanges `outcome`. Throws on every rank if any rank failed.
-  std::vector<Description> agree(const ErrorDetail& outcome, const std::vector<int>& helpers = {});
-  void map_ahead() noexcept;
+  friend std::shared_ptr<WindowCore> create_window_over(TeamCore&, std::shared_ptr<memory::Allocation>,
+                                                        std::exception_ptr, Role);
+  enum class Direction { put, get };
+  /// The local side of a transfer.
+  template <Direction direction> using Local = std::conditional_t<direction == Direction::put, const void*, void*>;
 
+  WindowCore(TeamCore& team, Role role);
+  base::Exchange& exchange() const noexcept { return team_ != nullptr ? team_->exchange() : fabric().world_exchange(); }
+
+  static bool contains(const WindowPeer& peer, std::uint64_t offset, std::size_t bytes) noexcept {
+    return bytes <= peer.bytes && offset <= peer.bytes - bytes;
+  }
+  const WindowPeer& check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const {
+    const WindowPeer& peer = check(operation, rank, offset, this, width);
+    if (offset % width != 0) [[unlikely]]
+      refuse(operation, rank, offset, this, width);
+    return peer;
+  }
   const WindowPeer& check_strided(const char* operation, int rank, std::uint64_t offset, const void* local,
                                   const Strides& strides) const;
-  const WindowPeer& check_word(const char* operation, int rank, std::uint64_t offset, std::size_t width) const;
-  [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
-                           std::size_t bytes) const;
-  void require_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
+  void check_comparison(const char* operation, std::uint64_t offset, Cmp compare) const {
     if (compare > Cmp::ge) [[unlikely]]
       refuse_comparison(operation, offset, compare);
   }
+  // With complete error texts. Not inline, so that the fast paths don't save registers for them.
+  [[noreturn]] void refuse(const char* operation, int rank, std::uint64_t offset, const void* local,
+                           std::size_t bytes) const;
   [[noreturn]] void refuse_comparison(const char* operation, std::uint64_t offset, Cmp compare) const;
-  /// Collective, after the barrier of close. Returns the error to throw if the ranks' alloc calls differ.
-  std::exception_ptr compare_allocations() const noexcept;
-  transport::Wire& wire_of(const WindowPeer& peer) const noexcept {
-    return *fabric_->wires[static_cast<std::size_t>(peer.wire)];
-  }
-  /// Collective, after all ranks have tried to map the parts in device memory. `answers`: the agents that each rank
-  /// needs.
-  void settle_devices(const std::vector<Description>& answers);
 
-  // Separate functions, so that the load/store path doesn't save registers for them.
-  [[gnu::noinline]] void put_far(const WindowPeer& peer, int rank, std::uint64_t offset, const void* source,
-                                 std::size_t bytes);
-  [[gnu::noinline]] void get_far(const WindowPeer& peer, int rank, std::uint64_t offset, void* destination,
-                                 std::size_t bytes);
-  /// Copy to and from a peer's mapped memory. Without devices the cost is the copy and one load.
-  void store(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
-             std::size_t bytes);
-  void load(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination, std::size_t bytes);
-  /// As store() and load(), in a process with devices: `source` and `destination` may be device memory.
-  [[gnu::noinline]] void copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset,
-                                 const void* source, std::size_t bytes);
-  [[gnu::noinline]] void copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset,
-                                  void* destination, std::size_t bytes);
+  /// Copies to or from a peer's mapped memory. Without devices the cost is the copy and one load.
+  template <Direction direction>
+  [[gnu::always_inline]] void copy(const char* operation, const WindowPeer& peer, std::uint64_t offset,
+                                   Local<direction> local, std::size_t bytes) {
+    if (memory::devices_present()) [[unlikely]]
+      return copy_with_devices<direction>(operation, peer, offset, local, bytes);
+    if constexpr (direction == Direction::put)
+      transport::store_bytes(peer.direct + offset, local, bytes);
+    else
+      transport::load_bytes(local, peer.direct + offset, bytes);
+  }
+  // noinline: see refuse().
+  template <Direction direction>
+  [[gnu::noinline]] void copy_with_devices(const char* operation, const WindowPeer& peer, std::uint64_t offset,
+                                           Local<direction> local, std::size_t bytes);
+  template <Direction direction>
+  [[gnu::noinline]] void transfer_far(const WindowPeer& peer, int rank, std::uint64_t offset, Local<direction> local,
+                                      std::size_t bytes);
+  template <Direction direction>
+  Request transfer_nb(const char* operation, int rank, std::uint64_t offset, Local<direction> local, std::size_t bytes);
+  /// `piece_at`: returns a Put or a Get.
+  template <Direction direction, typename PieceAt>
+  void transfer_pieces(const char* operation, const WindowPeer& peer, int rank, std::size_t count, bool one_buffer,
+                       const PieceAt& piece_at);
   /// True if the wire can't read or write `local` directly.
   bool must_stage(const char* operation, const WindowPeer& peer, const void* local) const {
     if (peer.channel == nullptr) [[unlikely]]
       refuse(operation, rank_, 0, nullptr, 0);  // a transfer of 0 bytes in a child of fork()
     return memory::devices_present() && !peer.on_device && !memory::is_host_accessible(local);
   }
-  void deregister_region() noexcept;
+  template <Direction direction>
+  void stage(const char* operation, int rank, std::uint64_t offset, Local<direction> local, std::size_t bytes);
+  template <Direction direction>
+  transport::Ticket start(const WindowPeer& peer, Local<direction> local, const CallSite& call);
+
   void wait_ticket(const WindowPeer& peer, transport::Ticket ticket, const CallSite& call, base::Activity activity);
   void flush_wire(int wire, int rank, Timeout timeout);
-  void note_put(const WindowPeer& peer) noexcept {
-    ++fabric_->counters.puts_direct;
-    fabric_->waiter.ring(peer.local_index);
+  void note_direct_put(const WindowPeer& peer) noexcept {
+    ++fabric().counters.puts_direct;
+    fabric().waiter.ring(peer.local_index);
   }
 
-  std::shared_ptr<Fabric> fabric_;
+  WindowResources own_;
   TeamCore* team_ = nullptr;              // null: the world team, which may be destroyed before its windows
   std::shared_ptr<TeamCore> keeps_team_;  // of a user's window; the team owns internal windows
   int rank_;
-  WindowPeers peers_;  // by rank; empty once closed
-  transport::Region region_;
-  transport::Region registered_region_;  // region_, or the Control of device memory
   bool open_ = false;
-  bool on_device_ = false;    // this rank's part is device memory
-  bool has_devices_ = false;  // some rank's part is device memory
   Role role_;
   std::uint64_t id_ = 0;
-  std::shared_ptr<memory::Allocation> allocation_;
-  std::vector<std::unique_ptr<transport::Channel>> channels_;
-  std::vector<int> wires_in_use_;
-  std::size_t registered_ = 0;  // number of wires, from the first, on which the region is registered
   SymmetricAllocator allocator_{0};
-  std::unique_ptr<DeviceAccess> devices_;  // null until devices()
 };
 
-inline void WindowCore::store(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
-                              std::size_t bytes) {
-  if (memory::devices_present()) [[unlikely]]
-    return copy_in(operation, peer, offset, source, bytes);
-  transport::store_bytes(peer.direct + offset, source, bytes);
-}
-
-inline void WindowCore::load(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
-                             std::size_t bytes) {
-  if (memory::devices_present()) [[unlikely]]
-    return copy_out(operation, peer, offset, destination, bytes);
-  transport::load_bytes(destination, peer.direct + offset, bytes);
-}
+/// Collective: one segment per node, each rank owning a part of it. A lazy window lies in the node's area and takes no
+/// descriptor, unless the area is full; `bytes` is then equal on all ranks, and `prepare` writes this rank's part
+/// before any peer reads it.
+std::shared_ptr<WindowCore> create_window(TeamCore& team, std::size_t bytes, WindowCore::Role role,
+                                          const std::function<void(std::byte*)>& prepare = nullptr);
+/// Collective: over memory that this rank has allocated. If `allocation` is null, this rank couldn't allocate, for the
+/// reason in `failure`; then every rank throws.
+std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
+                                               std::exception_ptr failure, WindowCore::Role role);
 
 // Inline, so that Window::put and Window::get to a mapped peer are one function.
 [[gnu::always_inline]] inline void WindowCore::put(int rank, std::uint64_t offset, const void* source,
                                                    std::size_t bytes) {
   const WindowPeer& peer = check("put", rank, offset, source, bytes);
   if (peer.direct != nullptr) [[likely]] {
-    store("put", peer, offset, source, bytes);
-    note_put(peer);
+    copy<Direction::put>("put", peer, offset, source, bytes);
+    note_direct_put(peer);
     return;
   }
-  put_far(peer, rank, offset, source, bytes);
+  transfer_far<Direction::put>(peer, rank, offset, source, bytes);
 }
 
 [[gnu::always_inline]] inline void WindowCore::get(int rank, std::uint64_t offset, void* destination,
                                                    std::size_t bytes) {
   const WindowPeer& peer = check("get", rank, offset, destination, bytes);
-  if (peer.direct != nullptr) [[likely]] {
-    load("get", peer, offset, destination, bytes);
-    return;
-  }
-  get_far(peer, rank, offset, destination, bytes);
+  if (peer.direct != nullptr) [[likely]]
+    return copy<Direction::get>("get", peer, offset, destination, bytes);
+  transfer_far<Direction::get>(peer, rank, offset, destination, bytes);
 }
 
 inline bool holds(std::uint64_t seen, Cmp compare, std::uint64_t value) noexcept {

@@ -35,7 +35,7 @@ TEST_F(WindowAbandon, every_verb_abandons_at_its_deadline) {
   });
   times_out("flush", [&](WindowCore& core) { core.flush(0, job_timeout); });
   times_out("flush_all", [&](WindowCore& core) { core.flush_all(job_timeout); });
-  times_out("flush_wires", [&](WindowCore& core) { require(core.fabric(), flush_wires(core.fabric()), {"barrier"}); });
+  times_out("flush_wires", [&](WindowCore& core) { require(core.fabric(), core.fabric().flush_wires(), {"barrier"}); });
 }
 
 TEST_F(WindowAbandon, pipelines_abandon_all_transfers_in_flight) {
@@ -125,7 +125,7 @@ TEST(WindowOpen, open_fails_on_all_ranks_if_one_cannot_connect) {
       }
       EXPECT_EQ(rank.wire->channels, 0);
       EXPECT_EQ(rank.wire->registered, 0);
-      EXPECT_TRUE(rank.fabric->windows.empty());
+      EXPECT_TRUE(rank.fabric->windows.is_empty());
       rank.wire->connect_failure.clear();
       EXPECT_TRUE(rank.open(100)->is_open()) << "and the job goes on";
     });

@@ -107,12 +107,11 @@ struct Rank {
     wire = owned.get();
     fabric->wires.push_back(std::move(owned));
     fabric->tickets.add_wire(*fabric->wires.back());
-    fabric->wire_of.assign(static_cast<std::size_t>(fabric->size), 0);
-    fabric->local_index.assign(static_cast<std::size_t>(fabric->size), -1);
+    fabric->peers.resize(static_cast<std::size_t>(fabric->size));
     team = std::make_unique<TeamCore>(fabric);
   }
   std::shared_ptr<WindowCore> open(std::size_t bytes) const {
-    return WindowCore::create(*team, bytes, WindowCore::Role::user);
+    return create_window(*team, bytes, WindowCore::Role::user);
   }
 };
 
