@@ -233,7 +233,7 @@ Request WindowCore::get_nb(int rank, std::uint64_t offset, void* destination, st
 /// Transfers `count` pieces. `one_buffer`: the local sides of all pieces are in the same memory.
 template <WindowCore::Direction direction, typename PieceAt>
 void WindowCore::transfer_pieces(const char* operation, const WindowPeer& peer, int rank, std::size_t count,
-                                 bool one_buffer, const PieceAt& piece_at) {
+                                 bool one_buffer, PieceAt piece_at) {
   constexpr bool puts = direction == Direction::put;
   if (peer.direct != nullptr) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -283,7 +283,7 @@ void WindowCore::put_strided(int rank, std::uint64_t offset, const void* source,
   if (strides.rows == 0 || strides.row_bytes == 0) return;
   if (peer.on_device) return own_.devices->put_strided(rank, offset, source, strides);
   const auto* const local = static_cast<const std::byte*>(source);
-  transfer_pieces<Direction::put>("put_strided", peer, rank, strides.rows, true, [&](std::size_t row) {
+  transfer_pieces<Direction::put>("put_strided", peer, rank, strides.rows, true, [=](std::size_t row) {
     return Put{offset + row * strides.remote_pitch, local + row * strides.local_pitch, strides.row_bytes};
   });
 }
@@ -293,7 +293,7 @@ void WindowCore::get_strided(int rank, std::uint64_t offset, void* destination, 
   if (strides.rows == 0 || strides.row_bytes == 0) return;
   if (peer.on_device) return own_.devices->get_strided(rank, offset, destination, strides);
   auto* const local = static_cast<std::byte*>(destination);
-  transfer_pieces<Direction::get>("get_strided", peer, rank, strides.rows, true, [&](std::size_t row) {
+  transfer_pieces<Direction::get>("get_strided", peer, rank, strides.rows, true, [=](std::size_t row) {
     return Get{offset + row * strides.remote_pitch, local + row * strides.local_pitch, strides.row_bytes};
   });
 }
@@ -302,13 +302,15 @@ void WindowCore::put_batch(int rank, std::span<const Put> puts) {
   // Check all entries before any transfer, so that an invalid batch has no effect.
   const WindowPeer& peer = check("put_batch", rank, 0, nullptr, 0);
   for (const Put& put : puts) check("put_batch", rank, put.offset, put.source, put.bytes);
-  transfer_pieces<Direction::put>("put_batch", peer, rank, puts.size(), false, [&](std::size_t i) { return puts[i]; });
+  transfer_pieces<Direction::put>("put_batch", peer, rank, puts.size(), false,
+                                  [puts](std::size_t i) { return puts[i]; });
 }
 
 void WindowCore::get_batch(int rank, std::span<const Get> gets) {
   const WindowPeer& peer = check("get_batch", rank, 0, nullptr, 0);
   for (const Get& get : gets) check("get_batch", rank, get.offset, get.destination, get.bytes);
-  transfer_pieces<Direction::get>("get_batch", peer, rank, gets.size(), false, [&](std::size_t i) { return gets[i]; });
+  transfer_pieces<Direction::get>("get_batch", peer, rank, gets.size(), false,
+                                  [gets](std::size_t i) { return gets[i]; });
 }
 
 // ---- signals, atomics, fence and flush

@@ -191,10 +191,10 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
                                       std::size_t bytes);
   template <Direction direction>
   Request transfer_nb(const char* operation, int rank, std::uint64_t offset, Local<direction> local, std::size_t bytes);
-  /// `piece_at`: returns a Put or a Get.
+  /// `piece_at`: returns a Put or a Get. By value, so that its captures stay in registers.
   template <Direction direction, typename PieceAt>
   void transfer_pieces(const char* operation, const WindowPeer& peer, int rank, std::size_t count, bool one_buffer,
-                       const PieceAt& piece_at);
+                       PieceAt piece_at);
   /// True if the wire can't read or write `local` directly.
   bool must_stage(const char* operation, const WindowPeer& peer, const void* local) const {
     if (peer.channel == nullptr) [[unlikely]]
