@@ -300,15 +300,15 @@ void WindowCore::get_strided(int rank, std::uint64_t offset, void* destination, 
 
 void WindowCore::put_batch(int rank, std::span<const Put> puts) {
   // Check all entries before any transfer, so that an invalid batch has no effect.
-  const WindowPeer& peer = check("put_batch", rank, 0, nullptr, 0);
   for (const Put& put : puts) check("put_batch", rank, put.offset, put.source, put.bytes);
+  const WindowPeer& peer = check("put_batch", rank, 0, nullptr, 0);
   transfer_pieces<Direction::put>("put_batch", peer, rank, puts.size(), false,
                                   [puts](std::size_t i) { return puts[i]; });
 }
 
 void WindowCore::get_batch(int rank, std::span<const Get> gets) {
-  const WindowPeer& peer = check("get_batch", rank, 0, nullptr, 0);
   for (const Get& get : gets) check("get_batch", rank, get.offset, get.destination, get.bytes);
+  const WindowPeer& peer = check("get_batch", rank, 0, nullptr, 0);
   transfer_pieces<Direction::get>("get_batch", peer, rank, gets.size(), false,
                                   [gets](std::size_t i) { return gets[i]; });
 }
