@@ -17,7 +17,7 @@
 
 #include <hmc/version.hpp>
 
-#include "collectives/state/attach.hpp"
+#include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
 #include "runtime/device/open_streams.hpp"

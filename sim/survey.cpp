@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 
 namespace hmc::sim {
 

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "runtime/base/usage.hpp"
 #include "verify/checker.hpp"
 #include "verify/mutants.hpp"

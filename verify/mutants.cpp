@@ -1,6 +1,6 @@
 #include "verify/mutants.hpp"
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "verify/checker.hpp"
 #include "verify/plan.hpp"
 #include "verify/replay.hpp"

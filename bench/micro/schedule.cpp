@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 
 namespace {
 

@@ -7,9 +7,9 @@
 
 #include <hmc/reduction.hpp>
 
-#include "collectives/args/reducer.hpp"
 #include "collectives/args/signature.hpp"
-#include "collectives/schedule/call.hpp"
+#include "collectives/reduce/reduce.hpp"
+#include "collectives/schedule/schedule.hpp"
 #include "runtime/rma/team_core.hpp"
 
 namespace hmc::collectives {

@@ -56,16 +56,16 @@ CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> told,
 
 namespace {
 
-std::size_t told_by(const CountMismatch& some) noexcept {
-  return static_cast<std::size_t>(std::min<std::uint64_t>(some.receivers, CountMismatch::told));
+std::size_t listed_pairs(const CountMismatch& some) noexcept {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(some.receivers, CountMismatch::most_pairs));
 }
 
 CountMismatch merged(const CountMismatch& one, const CountMismatch& other) noexcept {
   CountMismatch all;
   all.receivers = one.receivers + other.receivers;
   std::size_t i = 0, j = 0;
-  for (std::size_t k = 0; k < told_by(all); ++k) {
-    const bool first = j == told_by(other) || (i < told_by(one) && one.pairs[i].to < other.pairs[j].to);
+  for (std::size_t k = 0; k < listed_pairs(all); ++k) {
+    const bool first = j == listed_pairs(other) || (i < listed_pairs(one) && one.pairs[i].to < other.pairs[j].to);
     all.pairs[k] = first ? one.pairs[i++] : other.pairs[j++];
   }
   return all;
@@ -79,7 +79,7 @@ CountMismatch merged(std::span<const CountMismatch> of_each) noexcept {
   return all;
 }
 
-void combine_uneven(void* accumulated, const void* next, std::size_t count, DType, void*) {
+void combine_count_mismatches(void* accumulated, const void* next, std::size_t count, DType, void*) {
   for (std::size_t i = 0; i < count; ++i) {
     CountMismatch one, other;
     std::memcpy(&one, static_cast<std::byte*>(accumulated) + i * sizeof one, sizeof one);
@@ -97,14 +97,14 @@ Error count_mismatch_error(const rma::TeamCore& team, const char* operation, con
   detail.rank = team.fabric().rank;
   const char* const word = team.is_world() ? "rank" : "world rank";
   const auto world = [&](std::uint64_t rank) { return team.world_rank(static_cast<int>(rank)); };
-  for (std::size_t i = 0; i < told_by(all); ++i) {
+  for (std::size_t i = 0; i < listed_pairs(all); ++i) {
     const CountMismatch::Pair& pair = all.pairs[i];
     fmt::format_to(std::back_inserter(detail.message), "{}{} {} sends {} to {} {}, which expects {}",
                    i == 0 ? "" : "; ", word, world(pair.from), pair.sent, word, world(pair.to), pair.expected);
   }
   detail.peer = mine.receivers > 0 ? world(mine.pairs[0].from) : world(all.pairs[0].to);
-  if (all.receivers > CountMismatch::told)
-    fmt::format_to(std::back_inserter(detail.message), "; and {} more", all.receivers - CountMismatch::told);
+  if (all.receivers > CountMismatch::most_pairs)
+    fmt::format_to(std::back_inserter(detail.message), "; and {} more", all.receivers - CountMismatch::most_pairs);
   detail.hint = "what a rank sends to another is what that one expects from it; nothing was moved";
   return Error(std::move(detail));
 }

@@ -30,12 +30,12 @@ void combine_counts(void* accumulated, const void* next, std::size_t count, DTyp
 /// Mismatched pairs: the number of receivers with a mismatched pair, and the first such pair of each of the lowest
 /// receivers. The size is constant, so it fits any team's scratch. Plain data.
 struct CountMismatch {
-  static constexpr std::size_t told = 4;
+  static constexpr std::size_t most_pairs = 4;
   struct Pair {
     std::uint64_t to = 0, from = 0, sent = 0, expected = 0;
   };
   std::uint64_t receivers = 0;
-  Pair pairs[told] = {};  ///< in order of receivers
+  Pair pairs[most_pairs] = {};  ///< in order of receivers
 };
 /// This rank's first mismatched pair. `told`: the counts that each rank sends to this rank.
 CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> told,
@@ -43,7 +43,7 @@ CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> told,
 /// Merges the mismatched pairs of all ranks.
 CountMismatch merged(std::span<const CountMismatch> of_each) noexcept;
 /// ReduceFunction for CountMismatch; commutative.
-void combine_uneven(void* accumulated, const void* next, std::size_t count, DType type, void* context);
+void combine_count_mismatches(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 /// The error names the pairs, by world ranks, and both counts.
 Error count_mismatch_error(const rma::TeamCore& team, const char* operation, const CountMismatch& all,
                            const CountMismatch& mine);

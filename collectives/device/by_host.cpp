@@ -1,4 +1,4 @@
-// Calls on streams that the progress thread runs in host memory. Supports devices of any vendor and several nodes.
+// Supports devices of any vendor and several nodes.
 //
 // One piece of an allreduce. In the stream:
 // - copy the input to a slot of host memory;
@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/device/make.hpp"
-#include "collectives/network/throw_failure.hpp"
+#include "collectives/device/by_host.hpp"
+#include "collectives/network/schedule_team.hpp"
 #include "collectives/team/derive.hpp"
 #include "runtime/device/open_streams.hpp"
 #include "runtime/rma/operation_scope.hpp"
@@ -67,7 +67,7 @@ class HostPlace final : public StreamPosition {
   HostPlace(std::unique_ptr<memory::Event> point, std::unique_ptr<memory::Gate> gate)
       : point_(std::move(point)), gate_(std::move(gate)) {}
   Status reached() noexcept override { return point_->query(); }
-  void go_on() noexcept override { gate_->open(); }
+  void continue_stream() noexcept override { gate_->open(); }
 
  private:
   std::unique_ptr<memory::Event> point_;
@@ -119,7 +119,7 @@ class ByHost final : public CallsOnStreams, public rma::OpenStreams {
   bool is_recorded_ = false;  // last_ is recorded
   bool is_lost_ = false;      // unknown if a stream still uses the slots
   bool open_ = true;
-  bool told_ = false;  // the caller has received an error, so it makes no further calls
+  bool has_thrown_ = false;  // the caller has received an error, so it makes no further calls
 };
 
 ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) : team_(team.core) {
@@ -198,7 +198,7 @@ void ByHost::barrier(void* stream, const void* buffer) {
 }
 
 template <typename Enqueue> void ByHost::call(void* stream, const char* operation, Enqueue&& enqueue) {
-  if (told_) rma::throw_status(team_.fabric(), Status::failure(Code::closed, failed_before), {operation});
+  if (has_thrown_) rma::throw_status(team_.fabric(), Status::failure(Code::closed, failed_before), {operation});
   if (!schedules().failure().ok()) tell(schedules().explain(), operation);
   const auto on = owner_.provider->borrow_stream(owner_.info.device, stream);
   Status status;
@@ -210,13 +210,13 @@ template <typename Enqueue> void ByHost::call(void* stream, const char* operatio
     if (status.ok()) return;
   } catch (...) {
     give_up(Status::failure(Code::error, "a rank's driver refused an event"), *on);
-    told_ = true;
+    has_thrown_ = true;
     throw;
   }
   const bool had_failed = !schedules().failure().ok();
   give_up(status, *on);
   if (had_failed) tell(schedules().explain(), operation);
-  told_ = true;
+  has_thrown_ = true;
   rma::throw_status(team_.fabric(), status, {operation});
 }
 
@@ -257,7 +257,9 @@ Status ByHost::go_through(Piece& piece, memory::Stream& stream) {
   if (const Status status = stream.stop(gate); !status.ok()) return status;
   if (piece.out != nullptr)
     if (const Status status = copy(piece.out, piece.args.output, piece.bytes, stream); !status.ok()) return status;
-  return schedules().start_in_stream(piece.args, std::make_unique<HostPlace>(std::move(piece.point), std::move(gate)));
+  std::uint64_t ticket = 0;  // only the stream waits for the result
+  return schedules().start(piece.args, ticket, nullptr,
+                           std::make_unique<HostPlace>(std::move(piece.point), std::move(gate)));
 }
 
 Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept {
@@ -268,10 +270,10 @@ Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream
 
 /// Throws the error of an earlier call that failed on another rank or in the progress thread.
 void ByHost::tell(const Status& status, const char* operation) {
-  told_ = true;
+  has_thrown_ = true;
   if (status.code == Code::mismatch || status.code == Code::peer_failed || status.code == Code::aborted)
-    throw_failure(*own_, schedules(), status, operation, 0);
-  const bool is_mine = !status.ok() && !schedules().was_told();
+    schedules().throw_error(status, operation);
+  const bool is_mine = !status.ok() && !schedules().received_alarm();
   rma::throw_status(team_.fabric(), is_mine ? status : Status::failure(Code::closed, failed_before), {operation});
 }
 
@@ -313,12 +315,12 @@ void ByHost::close() {
   rma::Fabric& fabric = team_.fabric();
   const rma::OperationScope user(fabric, "Team::close", base::SetupCall::team_close);
   const Status over = until_over(true);
-  if (over.code == Code::timeout && !schedules().was_told()) {
-    told_ = true;
+  if (over.code == Code::timeout && !schedules().received_alarm()) {
+    has_thrown_ = true;
     const Status why = schedules().failure();
     if (why.peer < 0)
       rma::throw_status(fabric, Status::failure(Code::timeout, "this rank's streams didn't run out"), {"Team::close"});
-    throw_failure(*own_, schedules(), why, "Team::close", 0);
+    schedules().throw_error(why, "Team::close");
   }
   if (over.code == Code::peer_failed || over.code == Code::aborted) tell(over, "Team::close");
   const Status status = over.ok() ? over : outcome();
@@ -327,7 +329,7 @@ void ByHost::close() {
   // All ranks must get the same result, because all or none continue to close. They fail if any rank hasn't yet
   // reported the failure to its caller.
   base::ByteWriter mine;
-  mine.number<std::uint64_t>(status.ok() || told_ ? 1 : 0);
+  mine.number<std::uint64_t>(status.ok() || has_thrown_ ? 1 : 0);
   bool all_know = true;
   for (const base::Bytes& answer : rma::allgather_for(fabric, team_.exchange(), mine.view(), fabric.deadline())) {
     base::ByteReader in(answer);
@@ -342,11 +344,11 @@ Status ByHost::complete_streams() noexcept {
   const Status over = until_over(false);
   if (over.ok()) return {};
   const Status status = outcome();
-  return told_ ? Status{} : status;
+  return has_thrown_ ? Status{} : status;
 }
 
 Status ByHost::compare() const noexcept {
-  if (told_) return {};
+  if (has_thrown_) return {};
   const Status failed = schedules().failure();
   return failed.ok() || failed.code == Code::closed ? Status{} : schedules().explain();
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/node/ring.hpp"
+#include "collectives/node/parts.hpp"
 #include "runtime/device/kernel_reach.hpp"
 #include "runtime/rma/device_access.hpp"
 

@@ -6,7 +6,6 @@
 #include "collectives/args/collective_args.hpp"
 #include "collectives/node/direct_team.hpp"
 #include "collectives/node/parts.hpp"
-#include "collectives/node/roles.hpp"
 
 namespace hmc::collectives {
 

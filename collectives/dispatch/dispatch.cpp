@@ -7,8 +7,7 @@
 
 #include "collectives/args/counts_match.hpp"
 #include "collectives/device/reduction.hpp"
-#include "collectives/network/throw_failure.hpp"
-#include "runtime/device/host_copies.hpp"
+#include "collectives/network/schedule_team.hpp"
 
 namespace hmc::collectives {
 
@@ -19,7 +18,7 @@ namespace {
 
 void require(const OpenTeam& team, const Status& status, const CollectiveArgs& args) {
   if (!status.ok()) [[unlikely]]
-    refuse(team, status, args.operation, args.bytes());
+    throw_node_failure(team, status, args);
 }
 
 // ---- device buffers: host copies replace those that the host can't access
@@ -77,9 +76,35 @@ template <typename Run> void run_staged(const OpenTeam& team, const CollectiveAr
   rma::require(team.core.fabric(), copies->finish(), {args.operation});
 }
 
+/// Called after a mismatch, before any data has moved. Each rank compares its own pairs, and an allgather collects the
+/// results. The error names the pairs and both counts.
+[[noreturn]] void throw_count_mismatch(const OpenTeam& team, const CollectiveArgs& args) {
+  const auto size = static_cast<std::size_t>(team.size());
+  std::vector<std::size_t> sent(size);
+  run(team, alltoall_args(team.core, args.call.counts.data(), sent.data(), sizeof(std::size_t)));
+  const CountMismatch mine = first_count_mismatch(team.rank(), sent, args.call.receive_counts);
+  std::vector<CountMismatch> of_each(size);
+  run(team, allgather_args(team.core, &mine, of_each.data(), sizeof mine));
+  throw count_mismatch_error(team.core, args.operation, merged(of_each), mine);
+}
+
+}  // namespace
+
+void throw_node_failure(const OpenTeam& team, const Status& status, const CollectiveArgs& args) {
+  team.state.schedules().fail(status);
+  team.state.schedules().throw_error(status, args.operation, args.bytes());
+}
+
+void run_on_network(const OpenTeam& team, const CollectiveArgs& args) {
+  ScheduleTeam& schedules = team.state.schedules();
+  const Status status = schedules.run(args);
+  if (!status.ok()) [[unlikely]]
+    schedules.throw_error(status, args.operation, args.bytes());
+}
+
 /// The only place of the fallback from devices to hosts. A rank whose device can't run the call stages its buffers at
 /// once. A rank whose device can run it, but a peer's can't, has already arrived and continues the same call.
-[[gnu::cold, gnu::noinline]] void run_with_device_buffers(const OpenTeam& team, const CollectiveArgs& args) {
+void run_with_device_buffers(const OpenTeam& team, const CollectiveArgs& args) {
   DirectTeam* const node = node_for(team, args);
   if (node == nullptr)
     return run_staged(team, args, [&](const CollectiveArgs& staged) { run_on_network(team, staged); });
@@ -95,76 +120,32 @@ template <typename Run> void run_staged(const OpenTeam& team, const CollectiveAr
              [&](const CollectiveArgs& staged) { require(team, node_engine::run_arrived(*node, staged), staged); });
 }
 
-/// Allreduces the summaries of all ranks' counts, as a part of the alltoallv.
-void agree(const OpenTeam& team, const CollectiveArgs& args, CountsOf& counts) {
-  const Reduction how(combine_counts, nullptr, true);
-  CollectiveArgs call = allreduce_args(team.core, &counts, &counts, 1, DType::located_i64, how);
-  call.signature = args.signature;
-  call.operation = args.operation;
-  if (DirectTeam* const node = node_for(team, call)) return require(team, node_engine::run(*node, call), call);
-  run_on_network(team, call);
-}
+void run(const OpenTeam& team, const CollectiveArgs& args) { run_inline(team, args); }
 
-/// If the counts match (all.balance is 0), moves the data.
-void compare_and_move(const OpenTeam& team, const CollectiveArgs& args, CountsOf& all) {
-  DirectTeam* node = team.state.direct_at_any_size(Collective::alltoall);
-  if (node == nullptr) {  // a setting depends on the largest count of all ranks, which isn't known yet
-    all = counts_of(team.rank(), args.call.counts, args.call.receive_counts);
-    agree(team, args, all);
-    if (all.balance != 0) return;
-    node = team.state.direct(Collective::alltoall, all.largest * args.call.element_bytes);
-  }
-  if (node != nullptr) {
-    Compared compared;
-    require(team, pull_alltoallv(*node, args, compared), args);
-    all = compared.all;
-    if (compared.is_done) return team.state.count_direct(Collective::alltoall);
-    if (all.balance != 0) return;
-  }
-  CollectiveArgs agreed = args;  // the largest count of any pair determines the pieces
-  agreed.call.largest = all.largest;
-  run_on_network(team, agreed);
-}
-
-/// Called after a mismatch, before any data has moved. Each rank compares its own pairs, and an allgather collects the
-/// results. The error names the pairs and both counts.
-[[noreturn]] void throw_count_mismatch(const OpenTeam& team, const CollectiveArgs& args) {
-  const auto size = static_cast<std::size_t>(team.size());
-  std::vector<std::size_t> told(size);
-  run(team, alltoall_args(team.core, args.call.counts.data(), told.data(), sizeof(std::size_t)));
-  const CountMismatch mine = first_count_mismatch(team.rank(), told, args.call.receive_counts);
-  std::vector<CountMismatch> of_each(size);
-  run(team, allgather_args(team.core, &mine, of_each.data(), sizeof mine));
-  throw count_mismatch_error(team.core, args.operation, merged(of_each), mine);
-}
-
-}  // namespace
-
-void refuse(const OpenTeam& team, const Status& status, const char* operation, std::size_t bytes) {
-  ScheduleTeam& schedules = team.state.schedules();
-  schedules.fail(status);
-  throw_failure(team.core, schedules, status, operation, bytes);
-}
-
-void run_on_network(const OpenTeam& team, const CollectiveArgs& args) {
-  ScheduleTeam& schedules = team.state.schedules();
-  const Status status = schedules.run(args);
-  if (!status.ok()) [[unlikely]]
-    throw_failure(team.core, schedules, status, args.operation, args.bytes());
-}
-
-void run(const OpenTeam& team, const CollectiveArgs& args) {
-  if (rma::need_host_copies(args.input, args.output)) [[unlikely]]
-    return run_with_device_buffers(team, args);
-  run_on_host(team, args);
-}
-
+/// The engine doesn't depend on the counts, which differ between ranks. Both engines compare the counts first.
 void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args) {
+  DirectTeam* const node = node_for(team, args);
   CountsOf all;
+  const auto run_on_host = [&](const CollectiveArgs& call) {
+    if (node != nullptr) {
+      team.state.count_direct(Collective::alltoall);
+      return require(team, node_engine::alltoallv(*node, call, all), call);
+    }
+    all = counts_of(team.rank(), call.call.counts, call.call.receive_counts);
+    CollectiveArgs comparison =
+        allreduce_args(team.core, &all, &all, 1, DType::located_i64, Reduction(combine_counts, nullptr, true));
+    comparison.signature = call.signature;
+    comparison.operation = call.operation;
+    run_on_network(team, comparison);
+    if (all.balance != 0) return;
+    CollectiveArgs agreed = call;  // the largest count of any pair determines the pieces
+    agreed.call.largest = all.largest;
+    run_on_network(team, agreed);
+  };
   if (rma::need_host_copies(args.input, args.output)) [[unlikely]] {
-    run_staged(team, args, [&](const CollectiveArgs& staged) { compare_and_move(team, staged, all); });
+    run_staged(team, args, run_on_host);
   } else {
-    compare_and_move(team, args, all);
+    run_on_host(args);
   }
   if (all.balance != 0) [[unlikely]]
     throw_count_mismatch(team, args);
@@ -182,7 +163,7 @@ Request start(const OpenTeam& team, const CollectiveArgs& args, const char* name
   }
   std::uint64_t ticket = 0;
   if (const Status status = schedules.start(started, ticket, std::move(copies)); !status.ok())
-    throw_failure(team.core, schedules, status, name, args.bytes());
+    schedules.throw_error(status, name, args.bytes());
   return schedules.request_of(ticket, name);
 }
 
@@ -197,14 +178,14 @@ Operation* prepare(const OpenTeam& team, const CollectiveArgs& args, const char*
   }
   Operation* operation = nullptr;
   if (const Status status = schedules.prepare_kept(prepared, operation, std::move(copies)); !status.ok())
-    throw_failure(team.core, schedules, status, name, args.bytes());
+    schedules.throw_error(status, name, args.bytes());
   return operation;
 }
 
 Request start_prepared(const OpenTeam& team, Operation& operation, const char* name) {
   ScheduleTeam& schedules = team.state.schedules();
   const auto require = [&](const Status& status) {
-    if (!status.ok()) throw_failure(team.core, schedules, status, name, operation.args().bytes());
+    if (!status.ok()) schedules.throw_error(status, name, operation.args().bytes());
   };
   if (operation.copies != nullptr) [[unlikely]] {
     // The progress thread may still complete the last run. Copy the input only after that.

@@ -4,9 +4,9 @@
 #include <hmc/request.hpp>
 
 #include "collectives/args/collective_args.hpp"
-#include "collectives/network/operation.hpp"
 #include "collectives/node/engine.hpp"
-#include "collectives/state/state.hpp"
+#include "collectives/team/state.hpp"
+#include "runtime/device/host_copies.hpp"
 
 namespace hmc::collectives {
 
@@ -18,26 +18,30 @@ namespace hmc::collectives {
 
 /// Chooses the engine. Returns the node engine's team, or null for the network engine.
 inline DirectTeam* node_for(const OpenTeam& team, const CollectiveArgs& args) noexcept {
-  const std::uint64_t extent = args.call.irregular() ? extent_of(args.call) : args.call.count;
-  DirectTeam* const node = team.state.direct(args.call.collective, extent * args.call.element_bytes);
-  return node != nullptr && node_engine::can(*node, args) ? node : nullptr;
+  DirectTeam* const node = team.state.node();
+  if (node == nullptr || !node_engine::can(*node, args)) return nullptr;
+  return team.state.has_setting(args.call.collective) && team.state.wants_schedule(args.call) ? nullptr : node;
 }
-void run_on_network(const OpenTeam& team, const CollectiveArgs& args);
-/// Reports a failure outside of the network engine to all ranks, which may be in a schedule, and throws. Blocking.
-[[noreturn]] void refuse(const OpenTeam& team, const base::Status& status, const char* operation, std::size_t bytes);
+[[gnu::cold]] void run_on_network(const OpenTeam& team, const CollectiveArgs& args);
+/// Fallback if the host can't access a buffer.
+[[gnu::cold]] void run_with_device_buffers(const OpenTeam& team, const CollectiveArgs& args);
+/// Reports the failure of a call of the node engine to all ranks, which may be in a schedule, and throws.
+[[noreturn, gnu::cold]] void throw_node_failure(const OpenTeam& team, const base::Status& status,
+                                                const CollectiveArgs& args);
 
-/// Blocking. Requires buffers that the host can access. Inline: in a barrier all branches except the first are
-/// constant.
-[[gnu::always_inline]] inline void run_on_host(const OpenTeam& team, const CollectiveArgs& args) {
+/// Blocking. Any call except alltoallv.
+void run(const OpenTeam& team, const CollectiveArgs& args);
+/// The same for short calls. If the compiler knows the collective, most branches are constant.
+[[gnu::always_inline]] inline void run_inline(const OpenTeam& team, const CollectiveArgs& args) {
+  if (rma::need_host_copies(args.input, args.output)) [[unlikely]]
+    return run_with_device_buffers(team, args);
   DirectTeam* const node = node_for(team, args);
   if (node == nullptr) [[unlikely]]
     return run_on_network(team, args);
   team.state.count_direct(args.call.collective);
   if (const base::Status status = node_engine::run(*node, args); !status.ok()) [[unlikely]]
-    refuse(team, status, args.operation, args.bytes());
+    throw_node_failure(team, status, args);
 }
-/// Blocking.
-void run(const OpenTeam& team, const CollectiveArgs& args);
 /// Blocking alltoallv: compares the counts of all pairs before data moves. Throws Error{mismatch} on every rank if they
 /// don't match; the team stays usable.
 void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args);

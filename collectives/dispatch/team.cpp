@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "collectives/dispatch/dispatch.hpp"
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/team/derive.hpp"
 
 namespace hmc {
@@ -89,11 +89,11 @@ void Team::barrier() {
     // If a rank of this team has died or aborted the job, the team's reports may contain the cause.
     const bool is_lost = status.code == Code::peer_failed || status.code == Code::aborted;
     if (is_lost && (core_->rank_of(status.peer) >= 0 || !core_->fabric().waiter.page().aborted().ok()))
-      collectives::refuse(team, status, "barrier", 0);
+      throw_node_failure(team, status, collectives::barrier_args());
     rma::throw_status(core_->fabric(), status, {"barrier"});
   }
   static constexpr CollectiveArgs args = collectives::barrier_args();
-  run_on_host(team, args);
+  run_inline(team, args);
 }
 
 // ---- blocking

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/mismatch/failure_report.hpp"
-#include "collectives/mismatch/ledger.hpp"
+#include "collectives/mismatch/failure_summary.hpp"
+#include "collectives/mismatch/history.hpp"
 #include "collectives/mismatch/relay.hpp"
 #include "runtime/rma/window_core.hpp"
 

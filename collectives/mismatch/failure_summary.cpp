@@ -92,7 +92,7 @@ void FailureSummary::merge(const FailureSummary& other) noexcept {
   std::uint64_t earliest = conflict_;
   if (other.conflict_ != 0 && (earliest == 0 || other.conflict_ < earliest)) earliest = other.conflict_;
   const std::uint64_t begin = std::max(first_, other.first_);
-  for (std::uint64_t call = begin; call - begin < FailureReport::told && (earliest == 0 || call < earliest); ++call) {
+  for (std::uint64_t call = begin; call - begin < FailureReport::most_calls && (earliest == 0 || call < earliest); ++call) {
     const std::uint64_t ours = signature_at(call), theirs = other.signature_at(call);
     if (ours != 0 && theirs != 0 && ours != theirs) earliest = call;
   }
@@ -105,8 +105,8 @@ void FailureSummary::merge(const FailureSummary& other) noexcept {
   drops_groups_ |= added.drops_groups_;
 
   // The later window contains the conflict: no rank is further ahead of another than FailureReport::before.
-  std::uint64_t signatures[FailureReport::told];
-  for (std::uint64_t i = 0; i < FailureReport::told; ++i) {
+  std::uint64_t signatures[FailureReport::most_calls];
+  for (std::uint64_t i = 0; i < FailureReport::most_calls; ++i) {
     const std::uint64_t ours = signature_at(begin + i);
     signatures[i] = ours != 0 ? ours : other.signature_at(begin + i);
   }

@@ -1,11 +1,32 @@
-// FailureSummary: the failure reports of many ranks, in a size that doesn't depend on their number.
+// FailureReport: the record in which a rank publishes its failure. FailureSummary: the reports of many ranks, in a size
+// that doesn't depend on their number.
 #pragma once
 
 #include <cstdint>
 
-#include "collectives/mismatch/failure_report.hpp"
+#include <hmc/error.hpp>
+
+#include "collectives/args/signature.hpp"
 
 namespace hmc::collectives {
+
+/// The cause of the failure, and the last calls up to the failed call and after it. Plain data, written once, in the
+/// rank's own part of the team's arena. Ranks of the node read it there if `valid` is 1. Other ranks get it in
+/// summaries.
+struct FailureReport {
+  static constexpr int most_calls = 48;
+  /// Number of reported calls before the failed call. A rank that waits for no peer may be ahead of the others by the
+  /// number of board slots plus the number of areas.
+  static constexpr std::uint64_t before = 43;
+
+  std::uint64_t valid = 0;  ///< 1: the other fields are written. Stored last, with release
+  std::uint64_t code = 0;
+  std::uint64_t peer = 0;               ///< world rank that was awaited, or that sent a mismatched message
+  std::uint64_t call = 0;               ///< number of the call that failed here, or of the alarm's call
+  std::uint64_t calls = 0;              ///< number of calls made, at most `call`
+  std::uint64_t first = 1;              ///< number of the first reported call
+  std::uint64_t signatures[most_calls] = {};  ///< 0: not reported, or not called
+};
 
 /// A rank's part in the failed call.
 struct PeerReport {
@@ -75,7 +96,7 @@ class FailureSummary {
     void add(const Group& other) noexcept;
   };
   std::uint64_t signature_at(std::uint64_t call) const noexcept {
-    return call >= first_ && call - first_ < FailureReport::told ? signatures_[call - first_] : 0;
+    return call >= first_ && call - first_ < FailureReport::most_calls ? signatures_[call - first_] : 0;
   }
   void add(const Group& group) noexcept;
 
@@ -83,7 +104,7 @@ class FailureSummary {
   std::uint32_t drops_groups_ = 0;  // there were more groups
   std::uint64_t conflict_ = 0;
   std::uint64_t first_ = 1;
-  std::uint64_t signatures_[FailureReport::told] = {};  // equal for all ranks before the conflict
+  std::uint64_t signatures_[FailureReport::most_calls] = {};  // equal for all ranks before the conflict
   Group groups_[most_groups] = {};
   std::uint64_t witness_call_ = 0;
   std::int32_t witness_ = 0;  // rank + 1

@@ -1,11 +1,17 @@
 #include "collectives/mismatch/team_failure.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/rma/begin.hpp"
+#include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::collectives {
 
@@ -66,7 +72,7 @@ void TeamFailure::publish() noexcept {
   base::full_fence();
   if (fabric_.waiter.sleeps() && fabric_.waiter.someone_sleeps())
     for (const int rank : unread_) fabric_.waiter.ring_now(window_.peers()[static_cast<std::size_t>(rank)].local_index);
-  const Alarm alarm = was_told() ? alarm_ : Alarm{rank_, report_.call};
+  const Alarm alarm = received_alarm() ? alarm_ : Alarm{rank_, report_.call};
   for (int k = 0; k < Relay::partners(size_); ++k) {
     const int peer = Relay::partner(rank_, size_, k);
     std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
@@ -115,22 +121,22 @@ void TeamFailure::relay() noexcept {
 }
 
 bool TeamFailure::failed_before() const noexcept {
-  const std::uint64_t call = resolved_.conflict() != 0 ? resolved_.conflict() : was_told() ? alarm_.call : 0;
+  const std::uint64_t call = resolved_.conflict() != 0 ? resolved_.conflict() : received_alarm() ? alarm_.call : 0;
   return call != 0 && call < history_.calls();
 }
 
 bool TeamFailure::has_mismatch_from(int rank) noexcept {
-  if (ok() || explained_ || !reads_peers_ || !waited_in_vain()) return false;
+  if (ok() || explained_ || !reads_peers_ || !is_timeout_or_mismatch()) return false;
   relay();
-  return relay_.has_report_of(rank) && settle().code == Code::mismatch;
+  return relay_.has_report_of(rank) && determine_cause().code == Code::mismatch;
 }
 
 Status TeamFailure::explain() noexcept {
-  if (explained_ || !waited_in_vain()) return status_;
+  if (explained_ || !is_timeout_or_mismatch()) return status_;
   explained_ = true;
-  const Status died = hear_others();
+  const Status died = wait_for_reports();
   read_ledgers();
-  const Status settled = settle();
+  const Status settled = determine_cause();
   status_ = died.ok() || settled.code == Code::mismatch ? settled : died;
   return status_;
 }
@@ -138,9 +144,9 @@ Status TeamFailure::explain() noexcept {
 /// Waits for the other ranks' reports. Ranks in a call send theirs at once. A death or an abort ends the wait and is
 /// returned. Exception: if this rank has evidence of a mismatch, the mismatch is the cause, and deaths are its
 /// consequence. Then it waits for the other reports until the limit.
-Status TeamFailure::hear_others() noexcept {
+Status TeamFailure::wait_for_reports() noexcept {
   int dead = -1;
-  const auto all_heard = [&]() noexcept {
+  const auto all_received = [&]() noexcept {
     relay();
     return !relay_.has_begun() || relay_.is_complete(dead);
   };
@@ -149,11 +155,11 @@ Status TeamFailure::hear_others() noexcept {
   const std::int64_t limit = base::now_ns() + std::min<std::chrono::nanoseconds>(moment, fabric_.timeout).count();
   Status died;
   for (;;) {
-    const Status waited = fabric_.waiter.until(note, all_heard, std::chrono::nanoseconds(limit - base::now_ns()));
+    const Status waited = fabric_.waiter.until(note, all_received, std::chrono::nanoseconds(limit - base::now_ns()));
     if (!is_of_the_job(waited)) return died;
     died = waited;
     dead = team_.rank_of(waited.peer);
-    if (settle().code != Code::mismatch || base::now_ns() >= limit) return died;
+    if (determine_cause().code != Code::mismatch || base::now_ns() >= limit) return died;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the waiter doesn't sleep in an aborted job
   }
 }
@@ -168,14 +174,14 @@ void TeamFailure::read_ledgers() noexcept {
     read.code = static_cast<std::uint64_t>(Code::in_progress);
     read.call = read.calls = ledger->calls();
     read.first = report_.first;
-    for (std::uint64_t i = 0; i < FailureReport::told; ++i)
+    for (std::uint64_t i = 0; i < FailureReport::most_calls; ++i)
       read.signatures[i] = ledger->signature_of(read.first + i).word();
     relay_.add_read(FailureSummary(rank, read, true));
   }
 }
 
 /// Determines the cause from the reports so far.
-Status TeamFailure::settle() noexcept {
+Status TeamFailure::determine_cause() noexcept {
   if (!relay_.has_begun()) return status_;
   resolved_ = relay_.summary();
   const int witness = resolved_.witness();
@@ -195,6 +201,79 @@ Status TeamFailure::settle() noexcept {
 
 PeerReport TeamFailure::peer_report_of(int rank) const noexcept {
   return resolved_.part_of(rank, world(rank), relay_.has_report_of(rank));
+}
+
+namespace {
+
+/// The word for ranks in error texts. In a team other than the world it says that the numbers are world ranks.
+const char* rank_word(const rma::TeamCore& team) { return team.is_world() ? "rank" : "world rank"; }
+
+std::vector<int> on_this_node(const rma::TeamCore& team) {
+  std::vector<int> world_ranks;
+  for (const int member : team.local_ranks()) world_ranks.push_back(team.world_rank(member));
+  return world_ranks;
+}
+
+std::string text_of(const PeerReport& report, bool one) {
+  switch (report.part) {
+    case PeerReport::Part::called: return "called " + report.signature.text();
+    case PeerReport::Part::absent: return one ? "hasn't come so far" : "haven't come so far";
+    case PeerReport::Part::otherwise:
+      return one ? "called something else and is in no call now" : "called something else and are in no call now";
+    case PeerReport::Part::unlisted: return "called one of these or something else";
+    case PeerReport::Part::silent: break;
+  }
+  return one ? "hasn't said what it called" : "haven't said what they called";
+}
+
+/// "rank 1 called barrier; ranks 0 and 2 called allreduce(...)": each call once, with its ranks.
+std::string calls_of_ranks(const rma::TeamCore& team, const TeamFailure& failure) {
+  const int size = team.size();
+  std::string text;
+  std::vector<bool> listed(static_cast<std::size_t>(size));
+  std::vector<PeerReport> all;
+  for (int rank = 0; rank < size; ++rank) all.push_back(failure.peer_report_of(rank));
+  for (int rank = 0; rank < size; ++rank) {
+    if (listed[static_cast<std::size_t>(rank)]) continue;
+    const PeerReport& report = all[static_cast<std::size_t>(rank)];
+    std::vector<int> ranks;
+    for (int other = rank; other < size; ++other) {
+      if (!(all[static_cast<std::size_t>(other)] == report)) continue;
+      listed[static_cast<std::size_t>(other)] = true;
+      ranks.push_back(team.world_rank(other));
+    }
+    constexpr std::size_t most = 16;
+    const std::string more = ranks.size() > most ? fmt::format(" and {} more", ranks.size() - most) : "";
+    if (ranks.size() > most) ranks.resize(most);
+    fmt::format_to(std::back_inserter(text), "{}{}{} {}{} {}", text.empty() ? "" : ", ", rank_word(team),
+                   ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), more,
+                   text_of(report, ranks.size() == 1 && more.empty()));
+  }
+  return text;
+}
+
+}  // namespace
+
+void throw_failure_error(const rma::TeamCore& team, const TeamFailure& failure, const base::Status& status,
+                         const char* operation, std::size_t bytes) {
+  const rma::Fabric& fabric = team.fabric();
+  if (status.code != Code::mismatch && status.code != Code::timeout)
+    rma::throw_status(fabric, status, {operation, status.peer, 0, bytes, bytes > 0});
+  ErrorDetail detail;
+  detail.code = status.code;
+  detail.operation = operation;
+  detail.rank = fabric.rank;
+  detail.peer = status.peer;
+  if (status.code == Code::mismatch) {
+    detail.message = calls_of_ranks(team, failure);
+    detail.hint = "every rank of a team calls the same collectives in the same order, with matching arguments";
+  } else {
+    detail.message = fmt::format("{} {} didn't come before the deadline of {:.3g} s; {}", rank_word(team), status.peer,
+                                 std::chrono::duration<double>(fabric.timeout).count(),
+                                 rma::what_ranks_are_in(fabric, on_this_node(team), rank_word(team)));
+    detail.hint = "HMC_TIMEOUT_S sets the deadline";
+  }
+  throw Error(std::move(detail));
 }
 
 }  // namespace hmc::collectives

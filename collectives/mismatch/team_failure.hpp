@@ -1,6 +1,7 @@
-// TeamFailure: a team's failure on one rank: propagates it to all ranks and determines the cause.
+// TeamFailure: a team's failure on one rank: propagates it to all ranks, determines the cause, and throws the error.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -55,7 +56,7 @@ class TeamFailure {
   bool is_relaying() const noexcept { return area_.slots() > 0 && !explained_ && relay_.is_active(base::now_ns()); }
 
   /// True if this rank received the failure by an alarm from another rank.
-  bool was_told() const noexcept { return alarm_.rank >= 0; }
+  bool received_alarm() const noexcept { return alarm_.rank >= 0; }
   /// The team failed in a call before this rank's latest call; valid after explain().
   bool failed_before() const noexcept;
   /// True if the report of `rank` shows that the failure is a mismatch. Valid before explain().
@@ -67,10 +68,10 @@ class TeamFailure {
 
  private:
   int world(int rank) const noexcept { return rank < 0 ? -1 : team_.world_rank(rank); }
-  bool waited_in_vain() const noexcept { return status_.code == Code::timeout || status_.code == Code::mismatch; }
-  base::Status hear_others() noexcept;
+  bool is_timeout_or_mismatch() const noexcept { return status_.code == Code::timeout || status_.code == Code::mismatch; }
+  base::Status wait_for_reports() noexcept;
   void read_ledgers() noexcept;
-  base::Status settle() noexcept;
+  base::Status determine_cause() noexcept;
 
   rma::TeamCore& team_;
   rma::Fabric& fabric_;
@@ -86,7 +87,7 @@ class TeamFailure {
   bool reads_peers_ = true;
   FailureReport report_;
   Relay relay_;
-  FailureSummary resolved_;  // relay_'s summary, by settle()
+  FailureSummary resolved_;  // relay_'s summary, by determine_cause()
   std::vector<int> unread_;  // ranks of this node without a report
   std::vector<bool> taken_;  // by slot
   struct Sent {
@@ -96,5 +97,10 @@ class TeamFailure {
   };
   std::vector<std::unique_ptr<Sent>> sent_;  // sources of puts
 };
+
+/// `status`: the cause, as determined by TeamFailure::explain(). The error of a timeout names the missing ranks and the
+/// ranks' states. The error of a mismatch names each rank's call.
+[[noreturn]] void throw_failure_error(const rma::TeamCore& team, const TeamFailure& failure, const base::Status& status,
+                                      const char* operation, std::size_t bytes);
 
 }  // namespace hmc::collectives

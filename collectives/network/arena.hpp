@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "collectives/mismatch/failure_area.hpp"
-#include "collectives/select/area_limits.hpp"
+#include "collectives/select/selector.hpp"
 #include "runtime/rma/window_core.hpp"
 
 namespace hmc::collectives {
@@ -27,7 +27,13 @@ class Arena {
   static constexpr int areas = 8;
 
   /// `bulk`: bytes for the node engine; `prepare` writes this rank's part before any peer reads it.
-  Arena(rma::TeamCore& team, std::size_t bulk, const std::function<void(std::byte*)>& prepare);
+  Arena(rma::TeamCore& team, std::size_t bulk, const std::function<void(std::byte*)>& prepare)
+      : room_(area_limits(team.size(), team.all_direct())),
+        failures_(ledger_offset, board_offset + board_bytes, team.size(), team.all_direct()),
+        first_area_(base::round_up(failures_.end(), base::page_size())),
+        area_bytes_(std::uint64_t{room_.slots} * 8 + room_.scratch_bytes),
+        bulk_at_(base::round_up(first_area_ + areas * area_bytes_, base::page_size())),
+        window_(rma::create_window(team, bulk_at_ + bulk, rma::WindowCore::Role::lazy, prepare)) {}
   void close() { window_->close(); }
   const rma::WindowCore& window() const noexcept { return *window_; }
   const std::shared_ptr<rma::WindowCore>& shared_window() const noexcept { return window_; }
@@ -52,7 +58,8 @@ class Arena {
 
   const FailureArea& failures() const noexcept { return failures_; }
   static std::uint64_t guard_offset(unsigned round) noexcept { return 64 + std::uint64_t{round} * 8; }
-  static constexpr std::uint64_t board_offset = 64 + 64 * 8 + sizeof(Ledger);
+  static constexpr std::uint64_t ledger_offset = 64 + 64 * 8;  // after guard slots for up to 2^64 ranks
+  static constexpr std::uint64_t board_offset = ledger_offset + sizeof(Ledger);
   static constexpr std::uint64_t board_bytes = 140 << 10;  ///< upper limit; unused bytes take no memory
   std::uint64_t bulk_offset() const noexcept { return bulk_at_; }
   Ledger& ledger() const noexcept { return failures_.ledger(window_->data()); }
@@ -77,7 +84,6 @@ class Arena {
   }
 
  private:
-  static constexpr std::uint64_t ledger_offset = 64 + 64 * 8;  // after guard slots for up to 2^64 ranks
   std::uint64_t area(std::uint64_t number) const noexcept { return first_area_ + number % areas * area_bytes_; }
 
   AreaLimits room_;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "collectives/network/schedule_team.hpp"
-#include "collectives/network/throw_failure.hpp"
 
 namespace hmc::collectives {
 
@@ -17,7 +16,7 @@ constexpr unsigned index_bits = 20;
 
 }  // namespace
 
-Operation& ScheduleTeam::take_operation() {
+Operation& ScheduleTeam::allocate_operation() {
   if (free_.empty()) {
     operations_.push_back(std::make_unique<Operation>(arena_));
     Operation& added = *operations_.back();
@@ -34,7 +33,7 @@ Operation& ScheduleTeam::take_operation() {
 /// Starts an operation. Requires an earlier share(), so that no step can fail. Reserves all turns of the operation, so
 /// that turns are in call order on every rank; see Numbering.
 Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
-  enter(operation, operation.args().signature);
+  record_call(operation, operation.args().signature);
   operation.start(false);
   operation.numbers = numbers_;
   for (std::uint64_t i = 0; i < operation.turns(); ++i) static_cast<void>(numbers_.next(operation.history, false));
@@ -43,19 +42,9 @@ Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept
   operation.under_way = true;
   ticket = operation.ticket;
   active_.push_back(&operation);
-  begin_piece(operation);
+  operation.outcome = Status::in_progress();
   step(By::owner);
   return {};
-}
-
-Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
-                           std::unique_ptr<rma::HostCopies> copies) noexcept {
-  return start(args, ticket, std::move(copies), nullptr);
-}
-
-Status ScheduleTeam::start_in_stream(const CollectiveArgs& args, std::unique_ptr<StreamPosition> place) noexcept {
-  std::uint64_t ticket = 0;
-  return start(args, ticket, nullptr, std::move(place));
 }
 
 Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<rma::HostCopies> copies,
@@ -64,7 +53,7 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, st
   if (!failure_.ok()) [[unlikely]]
     return failure_.status();
   try {
-    Operation& operation = take_operation();
+    Operation& operation = allocate_operation();
     if (const Status status = prepare(operation, args); !status.ok()) {
       free_.push_back(&operation);
       return status;
@@ -80,30 +69,25 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, st
   }
 }
 
-void ScheduleTeam::retire(Operation& operation) noexcept {
+void ScheduleTeam::complete(Operation& operation) noexcept {
   if (operation.copies != nullptr) [[unlikely]] {
     operation.lost = operation.copies->finish();
     if (!operation.lost.ok()) operation.lost_ticket = operation.ticket;
   }
   if (operation.place != nullptr) [[unlikely]] {
-    operation.place->go_on();
+    operation.place->continue_stream();
     operation.place.reset();
   }
   operation.under_way = false;
   std::erase(active_, &operation);
-  if (!operation.is_kept) let_go(operation);
+  if (!operation.is_kept) free_operation(operation);
 }
 
 /// An operation whose output couldn't be copied keeps that status for its ticket, which may be tested at any time. So
 /// it isn't reused.
-void ScheduleTeam::let_go(Operation& operation) noexcept {
+void ScheduleTeam::free_operation(Operation& operation) noexcept {
   operation.copies.reset();
   if (operation.lost.ok()) free_.push_back(&operation);
-}
-
-/// Called outside of the waiter's loop over its progress sources. Unregisters when nothing is in flight.
-void ScheduleTeam::tidy() noexcept {
-  if (active_.empty()) unshare();
 }
 
 Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
@@ -113,46 +97,41 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
   const Operation& operation = *operations_[index];
   const auto over = [&]() noexcept { return operation.ticket != ticket || !operation.under_way; };
   for (int look = 0; look < 2; ++look) {
-    if (over()) {
-      tidy();
-      return outcome_of(operation, ticket);
-    }
+    if (over()) return outcome_of(operation, ticket);
     if (!failure_.ok()) return failure_.status();
     step(By::owner);
     if (look == 0 && !over())
       for (const auto& wire : fabric_.wires) wire->progress();
   }
-  if (over()) {
-    tidy();
-    return outcome_of(operation, ticket);
-  }
+  if (over()) return outcome_of(operation, ticket);
   return failure_.ok() ? Status::in_progress() : failure_.status();
 }
 
 /// Two failures affect only one call, and the team stays usable: mismatched counts of an alltoallv, and an output that
-/// couldn't be copied to this rank's device.
+/// couldn't be copied to this rank's device. Called outside of the waiter's loop over its progress sources.
 Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
-  uneven_ = operation.count_mismatch_ticket == ticket ? &operation : nullptr;
-  if (uneven_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
+  if (active_.empty()) unshare();
+  count_mismatch_ = operation.count_mismatch_ticket == ticket ? &operation : nullptr;
+  if (count_mismatch_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
   return operation.lost_ticket == ticket ? operation.lost : Status{};
 }
 
 void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
   const auto guard = hold();
   const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
-  give_up(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))),
+  fail_locked(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))),
           operation.call_number);
 }
 
 void ScheduleTeam::abandon(std::uint64_t) noexcept {
   const auto guard = hold();  // with the lock held, the thread isn't in a step
-  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) give_up(aborted);
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) fail_locked(aborted);
 }
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
-  if (const Operation* const met = std::exchange(uneven_, nullptr))
-    throw count_mismatch_error(team_, operation, met->uneven, met->my_uneven());
-  collectives::throw_failure(team_, *this, status, operation, 0);
+  if (const Operation* const met = std::exchange(count_mismatch_, nullptr))
+    throw count_mismatch_error(team_, operation, met->count_mismatch, met->my_count_mismatch());
+  throw_error(status, operation);
 }
 
 Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) const {
@@ -164,7 +143,7 @@ Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operat
   const auto guard = hold();
   if (!failure_.ok()) return failure_.status();
   try {
-    Operation& taken = take_operation();
+    Operation& taken = allocate_operation();
     Status status = prepare(taken, args);
     if (!status.ok()) {
       free_.push_back(&taken);
@@ -181,7 +160,7 @@ Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operat
 }
 
 /// Requires the lock.
-Status ScheduleTeam::why_not_start(const Operation& operation) const noexcept {
+Status ScheduleTeam::check_idle(const Operation& operation) const noexcept {
   if (!failure_.ok()) return failure_.status();
   if (operation.under_way) return Status::failure(Code::invalid_argument, "the plan's last run isn't over");
   return {};
@@ -189,12 +168,12 @@ Status ScheduleTeam::why_not_start(const Operation& operation) const noexcept {
 
 Status ScheduleTeam::may_start(const Operation& operation) const noexcept {
   const auto guard = hold();
-  return why_not_start(operation);
+  return check_idle(operation);
 }
 
 Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noexcept {
   const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
-  if (const Status status = why_not_start(operation); !status.ok()) return status;
+  if (const Status status = check_idle(operation); !status.ok()) return status;
   try {
     share();
   } catch (const std::bad_alloc&) {
@@ -206,7 +185,7 @@ Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noe
 void ScheduleTeam::release_kept(Operation& operation) noexcept {
   const auto guard = hold();
   operation.is_kept = false;
-  if (!operation.under_way) let_go(operation);
+  if (!operation.under_way) free_operation(operation);
 }
 
 }  // namespace hmc::collectives

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 
 namespace hmc::collectives {
 
@@ -41,7 +41,7 @@ void Operation::take(const CollectiveArgs& args, const schedule::Algorithm& algo
   algorithm_ = &algorithm;
   size_ = size;
   kept_.clear();
-  is_even_ = false;
+  counts_match_ = false;
   Call& call = args_.call;
   total_ = extent_of(call);
   if (call.irregular()) {
@@ -160,8 +160,8 @@ void Operation::start(bool blocking) noexcept {
   blocking_ = blocking;
   runner_.nudge_peers(!blocking);
   running_ = false;
-  has_been_reached_ = false;
-  compares_ = args_.compares_as >= 0 && !is_even_;
+  stream_reached_ = false;
+  compares_ = args_.compares_as >= 0 && !counts_match_;
   if (compares_) counts_ = counts_of(args_.compares_as, whole_.counts, whole_received_.counts);
 }
 
@@ -191,17 +191,17 @@ Status Operation::load_comparison(Plans& plans) {
   args.call = piece.call;
   args.reducer.type = piece.call.type;
   args.reducer.element = piece.call.element_bytes;
-  args.reducer.function = piece_ == 0 ? combine_counts : combine_uneven;
+  args.reducer.function = piece_ == 0 ? combine_counts : combine_count_mismatches;
   const void* in = &counts_;
   void* out = &counts_;
   if (piece_ == 1) {
-    told_.resize(static_cast<std::size_t>(size_));
+    sent_counts_.resize(static_cast<std::size_t>(size_));
     in = whole_.counts.data();
-    out = told_.data();
+    out = sent_counts_.data();
   } else if (piece_ == 2) {
-    uneven = mine_ = first_count_mismatch(args_.compares_as, told_, whole_received_.counts);
+    count_mismatch = mine_ = first_count_mismatch(args_.compares_as, sent_counts_, whole_received_.counts);
     count_mismatch_ticket = ticket;
-    in = out = &uneven;
+    in = out = &count_mismatch;
   }
   auto plan = plans.get(*piece.algorithm, piece.call);
   if (plan == nullptr) return Status::failure(Code::out_of_range, "a schedule needs more than its area");
@@ -211,9 +211,9 @@ Status Operation::load_comparison(Plans& plans) {
 }
 
 Status Operation::load(Plans& plans) {
-  if (compares_ && piece_ > 0) is_even_ = counts_.balance == 0;
-  const bool tells = compares_ && piece_ > 0 && !is_even_;
-  if (compares_ && (piece_ == 0 || (tells && piece_ <= telling_pieces))) return load_comparison(plans);
+  if (compares_ && piece_ > 0) counts_match_ = counts_.balance == 0;
+  const bool tells = compares_ && piece_ > 0 && !counts_match_;
+  if (compares_ && (piece_ == 0 || (tells && piece_ <= reporting_pieces))) return load_comparison(plans);
   const std::uint64_t piece = tells ? pieces_ : piece_ - (compares_ ? 1 : 0);
   const std::uint64_t first = piece * length_;
   if (stages_ && piece == 0) stage_input();

@@ -11,10 +11,20 @@
 #include "collectives/network/numbering.hpp"
 #include "collectives/network/plan.hpp"
 #include "collectives/network/runner.hpp"
-#include "collectives/network/stream_position.hpp"
+#include "runtime/base/status.hpp"
 #include "runtime/device/host_copies.hpp"
 
 namespace hmc::collectives {
+
+/// The collective begins when the stream has reached this position. The stream continues when the collective is
+/// complete or abandoned. Callers hold Background's lock.
+class StreamPosition {
+ public:
+  virtual ~StreamPosition() = default;
+  /// in_progress until the stream has reached the position. Never waits.
+  virtual base::Status reached() noexcept = 0;
+  virtual void continue_stream() noexcept = 0;
+};
 
 /// A call that doesn't fit an area is split into pieces. Each piece has its own number; pieces run in order. A vector
 /// is split into ranges. If every rank has a block, a piece is a part of each block (a v-form with displacements). One
@@ -36,7 +46,7 @@ class Operation {
   const CollectiveArgs& args() const noexcept { return args_; }
   const schedule::Algorithm& algorithm() const noexcept { return *algorithm_; }
   /// Number of turns that one run uses.
-  std::uint64_t turns() const noexcept { return compares_ ? 1 + std::max(pieces_, telling_pieces) : pieces_; }
+  std::uint64_t turns() const noexcept { return compares_ ? 1 + std::max(pieces_, reporting_pieces) : pieces_; }
 
   // ---- one run through all pieces
   void start(bool blocking) noexcept;
@@ -52,18 +62,18 @@ class Operation {
   bool under_way = false;
   bool is_kept = false;                     ///< persistent: owned by a Plan, not reused after completion
   std::uint64_t count_mismatch_ticket = 0;  ///< of the run whose counts didn't match
-  CountMismatch uneven;                     ///< mismatched pairs of all ranks
-  const CountMismatch& my_uneven() const noexcept { return mine_; }
+  CountMismatch count_mismatch;                     ///< mismatched pairs of all ranks
+  const CountMismatch& my_count_mismatch() const noexcept { return mine_; }
   std::unique_ptr<rma::HostCopies> copies;  ///< the buffers in args(), if the host can't access the caller's
   std::unique_ptr<StreamPosition> place;    ///< position in a device stream, if the call is ordered by one
   std::uint64_t lost_ticket = 0;            ///< of the run whose output couldn't be copied to the caller's buffer
   base::Status lost;                        ///< the cause
 
   /// True while the operation waits for its stream. A stream must be polled: it sends no notification.
-  bool waits_for_stream() const noexcept { return place != nullptr && !has_been_reached_; }
-  base::Status stream_has_come() noexcept {
+  bool waits_for_stream() const noexcept { return place != nullptr && !stream_reached_; }
+  base::Status poll_stream() noexcept {
     const base::Status status = place->reached();
-    has_been_reached_ = status.ok();
+    stream_reached_ = status.ok();
     return status;
   }
 
@@ -80,7 +90,7 @@ class Operation {
   void drop_plan() noexcept { runner_.drop_plan(); }
   void abandon() noexcept {
     runner_.abandon();
-    if (place != nullptr) place->go_on();
+    if (place != nullptr) place->continue_stream();
   }
   std::uint64_t steps_taken() const noexcept { return runner_.steps_taken() + piece_; }
   int awaited() const noexcept { return running_ ? runner_.awaited() : -1; }
@@ -104,12 +114,12 @@ class Operation {
   bool blocking_ = true;
   bool running_ = false;
   bool stages_ = false;
-  bool has_been_reached_ = false;
-  static constexpr std::uint64_t telling_pieces = 2;
+  bool stream_reached_ = false;
+  static constexpr std::uint64_t reporting_pieces = 2;
   bool compares_ = false;  // in this run
-  bool is_even_ = false;   // set if an earlier run of the same plan found matching counts
+  bool counts_match_ = false;   // set if an earlier run of the same plan found matching counts
   CountsOf counts_;
-  std::vector<std::uint64_t> told_;
+  std::vector<std::uint64_t> sent_counts_;
   CountMismatch mine_;
   std::vector<std::byte> staged_;  // in-place alltoall: a copy of the input, which the output would overwrite
   Runner runner_;

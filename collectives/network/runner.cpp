@@ -4,7 +4,7 @@
 #include <cstring>
 #include <span>
 
-#include "collectives/reduce/divide.hpp"
+#include "collectives/reduce/reduce.hpp"
 #include "runtime/rma/begin.hpp"
 
 namespace hmc::collectives {
@@ -24,7 +24,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, 
   buffers_[static_cast<std::size_t>(schedule::StepBuffer::output)] = output;
   buffers_[static_cast<std::size_t>(schedule::StepBuffer::scratch)] = arena_->scratch(number_);
   puts_.clear();
-  settled_ = 0;
+  completed_puts_ = 0;
   if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
   begin_receives();
   if (!schedule::reduces(args.call.collective)) return;
@@ -39,14 +39,14 @@ Status Runner::advance() noexcept {
     if (received_ < receives_.size() && plan_->arrivals[received_].step == next_) end_receive();
     if (const Status status = take(steps[next_]); !status.ok()) return status;
   }
-  return settle();
+  return check_puts();
 }
 
 Status Runner::take(const Step& step) noexcept {
   switch (step.kind) {
     case StepKind::put: return put(step);
-    case StepKind::wait: return look_for(step);
-    case StepKind::flush_local: return settle();
+    case StepKind::wait: return check_signal(step);
+    case StepKind::flush_local: return check_puts();
     case StepKind::copy: copy(step); return {};
     case StepKind::reduce: reduce(step); return {};
     case StepKind::fold: fold(step); return {};
@@ -125,7 +125,7 @@ Status Runner::put(const Step& step) noexcept {
   return status;
 }
 
-Status Runner::look_for(const Step& step) noexcept {
+Status Runner::check_signal(const Step& step) noexcept {
   const std::uint64_t seen = arena_->slot(number_, step.slot);
   if (seen == stamp_) [[likely]]
     return {};
@@ -136,9 +136,9 @@ Status Runner::look_for(const Step& step) noexcept {
   return Status::in_progress();
 }
 
-Status Runner::settle() noexcept {
-  for (; settled_ < puts_.size(); ++settled_, ++taken_) {
-    const Put& put = puts_[settled_];
+Status Runner::check_puts() noexcept {
+  for (; completed_puts_ < puts_.size(); ++completed_puts_, ++taken_) {
+    const Put& put = puts_[completed_puts_];
     const Status status = rma::look(arena_->window(), put.peer, put.ticket);
     if (status.ok()) continue;
     awaited_ = put.peer;
@@ -148,8 +148,8 @@ Status Runner::settle() noexcept {
 }
 
 void Runner::abandon() noexcept {
-  for (; settled_ < puts_.size(); ++settled_)
-    rma::abandon(arena_->window(), puts_[settled_].peer, puts_[settled_].ticket);
+  for (; completed_puts_ < puts_.size(); ++completed_puts_)
+    rma::abandon(arena_->window(), puts_[completed_puts_].peer, puts_[completed_puts_].ticket);
   end_receives();
 }
 

@@ -50,8 +50,8 @@ class Runner {
   const std::byte* source_of(const schedule::Step& step) const noexcept;
   void end_receives() noexcept;
   base::Status put(const schedule::Step& step) noexcept;
-  base::Status look_for(const schedule::Step& step) noexcept;
-  base::Status settle() noexcept;
+  base::Status check_signal(const schedule::Step& step) noexcept;
+  base::Status check_puts() noexcept;
   void reduce(const schedule::Step& step) noexcept;
   void fold(const schedule::Step& step) noexcept;
   std::byte* at(schedule::StepBuffer buffer, std::uint64_t offset) const noexcept {
@@ -68,7 +68,7 @@ class Runner {
   bool nudges_ = false;
   std::byte* buffers_[3] = {};
   std::vector<Put> puts_;
-  std::size_t settled_ = 0;
+  std::size_t completed_puts_ = 0;
   std::vector<rma::DirectReceive> receives_;  // of the plan's arrivals, in their order
   std::size_t received_ = 0;                  // number of receives that have ended
   Reducer step_;                              // for two inputs: an avg is computed as a sum

@@ -4,7 +4,7 @@
 #include <new>
 #include <optional>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "runtime/rma/begin.hpp"
 
 namespace hmc::collectives {
@@ -86,17 +86,12 @@ void ScheduleTeam::unshare() noexcept {
   driven_ = false;
 }
 
-std::uint64_t ScheduleTeam::schedules_built() const noexcept {
-  const auto guard = hold();
-  return plans_.built();
-}
-
 std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
   return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
 }
 
 /// Logs the choice on rank 0, once per kind of call and size class.
-void ScheduleTeam::tell(const Choice& choice, const Call& call, std::uint64_t bytes) const {
+void ScheduleTeam::log_choice(const Choice& choice, const Call& call, std::uint64_t bytes) const {
   if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
   fabric_.log.info("{}{} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
                    call.irregular() ? "v" : "", Selector::class_begin(bytes), size_, choice.algorithm->name,
@@ -117,7 +112,7 @@ Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) n
     if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
       return Status::failure(Code::unsupported, "there is no algorithm for this call");
     if (answer.is_new) [[unlikely]]
-      tell(way, call, bytes);
+      log_choice(way, call, bytes);
     call.segment_bytes = way.segment_bytes;
     operation.take(resolved, *way.algorithm, way.longest, size_);
     if (is_users) ++taken_[static_cast<std::size_t>(way.algorithm - schedule::algorithms().data())];
@@ -142,17 +137,17 @@ Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
   if (!failure_.ok()) [[unlikely]]
     return failure_.status();
   if (const Status status = prepare(blocking_, args); !status.ok())  // only out_of_memory can differ between ranks
-    return status.code == Code::out_of_memory ? give_up(status) : status;
-  tidy();
+    return status.code == Code::out_of_memory ? fail_locked(status) : status;
+  if (active_.empty()) unshare();
   blocking_.start(true);
-  enter(blocking_, args.signature);
+  record_call(blocking_, args.signature);
   blocking_.turn = numbers_.next(blocking_.history, true, blocking_.synchronises() ? 1 : blocking_.turns());
   active_.push_back(&blocking_);
-  begin_piece(blocking_);
+  blocking_.outcome = Status::in_progress();
   return {};
 }
 
-void ScheduleTeam::enter(Operation& operation, Signature signature) noexcept {
+void ScheduleTeam::record_call(Operation& operation, Signature signature) noexcept {
   history_.make_room(active_.size());
   history_.add(signature);
   operation.call_number = history_.calls();
@@ -169,7 +164,7 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
   const base::Activity activity = activity_of(operation.args().signature);
   const auto note = [&]() noexcept {
     const auto guard = hold();
-    return base::WaitNote{activity, arena_.world(awaited_by(operation)), operation.turn.number, this};
+    return base::WaitNote{activity, arena_.world(awaited_by(operation)), operation.turn.number, &waits_};
   };
   std::uint64_t before = moves();
   Status status;
@@ -190,7 +185,7 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
     if (!waited.ok()) {
       const int peer = note().peer;
       const auto guard = hold();
-      return give_up(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, peer));
+      return fail_locked(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, peer));
     }
     if (status.code != Code::in_progress) return status;
   }
@@ -225,9 +220,9 @@ bool ScheduleTeam::waits_for_stream() const noexcept {
 /// Called when the Runtime closes. Sends no report: all ranks close, or detect this rank's death.
 void ScheduleTeam::end() noexcept {
   const auto alarm = TeamFailure::Alarm::of(failure_.alarm_word());  // it may have been raised since the last check
-  const FailureReport report = report_on(alarm.rank < 0 ? call_in_question() : alarm.call);
+  const FailureReport report = report_on(alarm.rank < 0 ? oldest_call() : alarm.call);
   failure_.record(alarm.rank < 0 ? Status::failure(Code::closed, "the runtime was closed")
-                                 : Status::failure(Code::timeout, gave_up, arena_.world(alarm.rank)),
+                                 : Status::failure(Code::timeout, rank_failed, arena_.world(alarm.rank)),
                   report, alarm);
   for (Operation* const operation : active_) operation->abandon();
   unshare();
@@ -238,12 +233,12 @@ int ScheduleTeam::step(By who) noexcept {
     failure_.relay();
     return 0;
   }
-  if (hear_alarm()) [[unlikely]]
+  if (check_alarm()) [[unlikely]]
     return 1;
   // The callers of non-blocking operations may have received the abort as an error and freed the buffers.
   if (driven_)
     if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]] {
-      give_up(aborted);
+      fail_locked(aborted);
       return 1;
     }
   const std::uint64_t before = moves();
@@ -261,29 +256,32 @@ int ScheduleTeam::step(By who) noexcept {
       continue;
     }
     count_moves(1);
-    if (status.ok() && is_of_one(operation.args())) [[unlikely]]
-      reduce_alone(operation.args());
+    if (status.ok() && changes_single_contribution(operation.args())) [[unlikely]] {
+      const CollectiveArgs& args = operation.args();
+      const void* const in = args.output;
+      args.reducer.kernel(&args.output, 1, &in, 1, args.call.irregular() ? args.call.counts[0] : args.call.count);
+    }
     operation.outcome = status;
     operation.drop_plan();
     if (!status.ok()) {
-      give_up(status, operation.call_number);
+      fail_locked(status, operation.call_number);
       break;
     }
     if (!operation.blocking()) {
-      retire(operation);
+      complete(operation);
       --i;
     }
   }
   constexpr unsigned idle_rounds = 64;  // the owner reads the clock once per this many rounds without progress
   if (moves() == before && driven_ && (who == By::thread || ++idle_ % idle_rounds == 0))
-    look_after_started(base::now_ns());
+    waits_.check_started(base::now_ns());
   return static_cast<int>(moves() - before);
 }
 
 /// True if this rank's result has a single contribution, and the operator changes it. Schedules only copy a single
 /// contribution; land and lor change it.
-bool ScheduleTeam::is_of_one(const CollectiveArgs& args) const noexcept {
-  if (args.call.op != Op::land && args.call.op != Op::lor) return false;
+bool ScheduleTeam::changes_single_contribution(const CollectiveArgs& args) const noexcept {
+  if ((args.call.op != Op::land && args.call.op != Op::lor) || args.reducer.kernel == nullptr) return false;
   switch (args.call.collective) {
     case schedule::Collective::reduce:
     case schedule::Collective::allreduce:
@@ -294,20 +292,9 @@ bool ScheduleTeam::is_of_one(const CollectiveArgs& args) const noexcept {
   }
 }
 
-/// Applies the operator to a single contribution in the output (land, lor: 0 or 1).
-void ScheduleTeam::reduce_alone(const CollectiveArgs& args) noexcept {
-  const std::uint64_t count = args.call.irregular() ? args.call.counts[0] : args.call.count;
-  void* const out = args.output;
-  const void* const in = args.output;
-  std::vector<std::byte> scratch;
-  if (args.reducer.kernel != nullptr) reduce(args.reducer, &out, 1, &in, 1, count, scratch);
-}
-
-void ScheduleTeam::begin_piece(Operation& operation) noexcept { operation.outcome = Status::in_progress(); }
-
 Status ScheduleTeam::advance(Operation& operation) noexcept {
   if (operation.waits_for_stream())
-    if (const Status status = operation.stream_has_come(); !status.ok()) return status;
+    if (const Status status = operation.poll_stream(); !status.ok()) return status;
   for (;;) {
     if (!operation.running()) {
       if (const Status status = await_turn(operation); !status.ok()) return status;
@@ -322,7 +309,7 @@ Status ScheduleTeam::advance(Operation& operation) noexcept {
     if (!operation.next_piece()) return {};
     operation.turn = operation.blocking() ? numbers_.next(operation.history, true)
                                           : operation.numbers.next(operation.history, false);
-    begin_piece(operation);
+    operation.outcome = Status::in_progress();
   }
 }
 
@@ -374,6 +361,128 @@ Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
   guards_done_ = guard;
   count_moves(1);
   return {};
+}
+
+// ---- failures that schedules detect. TeamFailure propagates and explains them.
+
+/// A rank may report a failure and then exit. A slow rank may detect that death before it checks the alarm. The alarm
+/// was raised first and takes precedence. It may still be in flight, so the wires make progress first. It may not have
+/// been relayed to this rank yet, so the reports of this node's ranks are checked too.
+const Status& ScheduleTeam::fail_locked(const Status& status, std::uint64_t call,
+                                    const TeamFailure::Alarm& alarm) noexcept {
+  if (!failure_.ok()) return failure_.status();
+  const bool is_of_the_job = TeamFailure::is_of_the_job(status);
+  if (is_of_the_job) {
+    for (const auto& wire : fabric_.wires) wire->progress();
+    if (check_alarm()) return failure_.status();
+    if (const TeamFailure::Alarm published = failure_.published_on_node(); published.rank >= 0) {
+      fail_by_alarm(published);
+      return failure_.status();
+    }
+  }
+  failure_.record(status, report_on(call != 0 ? call : oldest_call()), alarm);
+  for (Operation* const operation : active_) operation->abandon();
+  if (!is_of_the_job) failure_.publish();
+  return failure_.status();
+}
+
+void ScheduleTeam::fail(const Status& status) noexcept {
+  const auto guard = hold();
+  fail_locked(status);
+}
+
+Status ScheduleTeam::failure() const noexcept {
+  const auto guard = hold();
+  return failure_.status();
+}
+
+bool ScheduleTeam::received_alarm() const noexcept {
+  const auto guard = hold();
+  return failure_.received_alarm();
+}
+
+bool ScheduleTeam::failed_before() const noexcept {
+  const auto guard = hold();
+  return failure_.failed_before();
+}
+
+/// The current blocking call, or the oldest call in flight.
+std::uint64_t ScheduleTeam::oldest_call() const noexcept {
+  for (const Operation* const operation : active_)
+    if (operation->outcome.code == Code::in_progress) return operation->call_number;
+  return history_.calls();
+}
+
+/// A rank that hasn't reached the call reports the last calls that it made.
+FailureReport ScheduleTeam::report_on(std::uint64_t call) const noexcept {
+  FailureReport report;
+  report.call = call;
+  report.calls = std::min(call, history_.calls());
+  report.first = report.calls > FailureReport::before ? report.calls - FailureReport::before : 1;
+  for (std::uint64_t i = 0; i < FailureReport::most_calls; ++i)
+    if (const std::uint64_t each = report.first + i; history_.has(each))
+      report.signatures[i] = history_.signature_of(each).word();
+  // Calls in flight that the history has dropped.
+  for (const Operation* const operation : active_)
+    if (const std::uint64_t i = operation->call_number - report.first; i < FailureReport::most_calls)
+      report.signatures[i] = operation->args().signature.word();
+  return report;
+}
+
+bool ScheduleTeam::check_alarm() noexcept {
+  const std::uint64_t alarm = failure_.alarm_word();
+  if (alarm == 0) [[likely]]
+    return false;
+  fail_by_alarm(TeamFailure::Alarm::of(alarm));
+  return true;
+}
+
+/// Fails the team with the alarm's call, so that all ranks report the same calls if their history contains them.
+void ScheduleTeam::fail_by_alarm(const TeamFailure::Alarm& alarm) noexcept {
+  fail_locked(Status::failure(Code::timeout, rank_failed, arena_.world(alarm.rank)), alarm.call, alarm);
+}
+
+Status ScheduleTeam::check_owner(int owner) noexcept {
+  const auto guard = hold();
+  if (failure_.ok() && !check_alarm())
+    if (const TeamFailure::Alarm alarm = failure_.published_by(owner); alarm.rank >= 0) fail_by_alarm(alarm);
+  return failure_.status();
+}
+
+Status ScheduleTeam::explain() noexcept {
+  {
+    const auto guard = hold();
+    unshare();  // nothing is in flight, so from now on only the owner accesses the state
+  }
+  return failure_.explain();
+}
+
+bool ScheduleTeam::has_unreported_mismatch(int world_rank) noexcept {
+  const auto guard = hold();
+  if (closes_) return false;
+  if (failure_.ok()) check_alarm();
+  const int rank = team_.rank_of(world_rank);
+  return rank >= 0 && failure_.has_mismatch_from(rank);
+}
+
+bool ScheduleTeam::is_closing(int world_rank) noexcept {
+  Ledger* const ledger = team_.is_world() && !closes_ ? arena_.ledger_of(world_rank) : nullptr;
+  if (ledger == nullptr) return false;
+  const Signature last = ledger->signature_of(ledger->calls());
+  return last.kind() == Kind::setup && last.setup() == base::SetupCall::runtime_close;
+}
+
+void ScheduleTeam::throw_error(const Status& status, const char* operation, std::size_t bytes) {
+  const Status cause = failure().ok() ? status : explain();
+  if (cause.code != Code::mismatch)
+    if (progress::TicketSource* const other = fabric_.tickets.unheard_mismatch(cause.peer)) try {
+        other->throw_failure(cause, operation);
+      } catch (const Error& error) {
+        ErrorDetail detail = error.detail();
+        detail.message = "in another team, before: " + detail.message;
+        throw Error(std::move(detail));
+      }
+  throw_failure_error(team_, failure_, cause, operation, bytes);
 }
 
 }  // namespace hmc::collectives

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/node/allgather.hpp"
+#include "collectives/node/engine.hpp"
 
-namespace hmc::collectives {
+namespace hmc::collectives::node_engine {
 
 using base::Status;
 
@@ -126,10 +126,10 @@ Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
 
 }  // namespace
 
-Status allgather_direct(DirectTeam& team, const CollectiveArgs& args) noexcept {
+Status allgather(DirectTeam& team, const CollectiveArgs& args) noexcept {
   if (const Status status = team.begin(args.signature); !status.ok()) return status;
   if (args.bytes() <= slot_bytes) return allgather_small(team, args, args.bytes() <= inline_bytes);
   return allgather_large(team, args);
 }
 
-}  // namespace hmc::collectives
+}  // namespace hmc::collectives::node_engine

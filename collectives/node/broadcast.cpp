@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/node/broadcast.hpp"
+#include "collectives/node/engine.hpp"
 
-namespace hmc::collectives {
+namespace hmc::collectives::node_engine {
 
 using base::Status;
 
@@ -115,10 +115,10 @@ Status broadcast_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
 
 }  // namespace
 
-Status broadcast_direct(DirectTeam& team, const CollectiveArgs& args) noexcept {
+Status broadcast(DirectTeam& team, const CollectiveArgs& args) noexcept {
   if (const Status status = team.begin(args.signature); !status.ok()) return status;
   if (args.bytes() <= slot_bytes) return broadcast_small(team, args, args.bytes() <= inline_bytes);
   return broadcast_large(team, args);
 }
 
-}  // namespace hmc::collectives
+}  // namespace hmc::collectives::node_engine

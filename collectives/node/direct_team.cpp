@@ -40,7 +40,7 @@ void DirectTeam::prepare(std::byte* part) const {
 void DirectTeam::join(ScheduleTeam& schedules) {
   schedules_ = &schedules;
   history_ = &schedules.history();
-  watch_ = &schedules;
+  watch_ = schedules.watch();
   const Arena& arena = schedules.arena();
   for (const rma::WindowPeer& peer : arena.window().peers()) {
     seats_.push_back({reinterpret_cast<Board*>(peer.direct + Arena::board_offset), peer.world, peer.local_index});
@@ -87,7 +87,7 @@ Status DirectTeam::begin(Signature signature) noexcept {
   if (!failure_.ok() || history_->is_over.load(std::memory_order_relaxed)) [[unlikely]]
     return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
   if (schedules_->is_shared()) [[unlikely]]
-    schedules_->tidy_up();  // started calls may be complete, and their requests destroyed
+    schedules_->unshare_if_idle();  // started calls may be complete, and their requests destroyed
   if (sequence_ - all_arrived_ >= turns - 1) [[unlikely]] {
     if (const Status status = let_others_catch_up(); !status.ok()) return fail(status);
   }
@@ -251,7 +251,7 @@ void DirectTeam::begin_trial() noexcept {
 }
 
 void DirectTeam::end_trial() noexcept {
-  if (trial_.block > 0) ways_.took(trial_.block, trial_.reads, trial_.before + base::now_ns() - trial_.begin);
+  if (trial_.block > 0) ways_.record_time(trial_.block, trial_.reads, trial_.before + base::now_ns() - trial_.begin);
 }
 
 Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset, void* to,

@@ -1,4 +1,5 @@
-// Parts: displacements and lengths, in bytes, of a call's blocks in this rank's buffers.
+// The blocks of a call in which ranks read their peers' inputs: Roles (which ranks send and receive), Parts (positions
+// and lengths), and the ring of chunks in a rank's staging. The owner fills the ring; the peers copy from it.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +7,63 @@
 
 #include "collectives/args/collective_args.hpp"
 #include "collectives/node/direct_team.hpp"
-#include "collectives/node/roles.hpp"
+#include "collectives/schedule/schedule.hpp"
 
 namespace hmc::collectives {
+
+struct Roles {
+  using Collective = schedule::Collective;
+
+  Collective collective;
+  int rank;
+  int size;
+  int root;
+
+  bool is_root() const noexcept { return rank == root; }
+  bool is_prefix() const noexcept { return collective == Collective::scan || collective == Collective::exscan; }
+
+  /// The input holds a block for each rank.
+  static bool has_parts_in(Collective collective) noexcept {
+    return collective == Collective::scatter || collective == Collective::alltoall ||
+           collective == Collective::reduce_scatter;
+  }
+  /// The output holds a block from each rank.
+  static bool has_parts_out(Collective collective) noexcept {
+    return collective == Collective::gather || collective == Collective::allgather ||
+           collective == Collective::alltoall;
+  }
+
+  bool gives() const noexcept {
+    switch (collective) {
+      case Collective::gather:
+      case Collective::reduce: return !is_root();
+      case Collective::scatter: return is_root();
+      case Collective::scan:
+      case Collective::exscan: return rank < size - 1;
+      default: return size > 1;
+    }
+  }
+  bool has_result() const noexcept {
+    switch (collective) {
+      case Collective::gather:
+      case Collective::reduce: return is_root();
+      case Collective::exscan: return rank > 0;
+      default: return true;
+    }
+  }
+  bool takes_from(int peer) const noexcept {
+    if (peer == rank || !has_result()) return false;
+    switch (collective) {
+      case Collective::scatter: return peer == root;
+      case Collective::scan:
+      case Collective::exscan: return peer < rank;
+      default: return true;
+    }
+  }
+  bool takes_from_all() const noexcept { return collective != Collective::scatter && !is_prefix(); }
+  /// True if an in-place call overwrites input that other ranks read.
+  bool overwrites_input() const noexcept { return collective == Collective::alltoall || schedule::reduces(collective); }
+};
 
 /// A buffer holds one block per rank or a single block. Normally all blocks have the same length and are contiguous. In
 /// a v-form the caller sets the lengths and the displacements.
@@ -83,5 +138,37 @@ class Parts {
   const std::size_t* in_begins_ = nullptr;
   const std::size_t* out_begins_ = nullptr;
 };
+
+inline constexpr std::size_t ring_slots = 4;
+
+/// Upper limit of a chunk: small enough that writer and readers overlap, large enough that the cost of the flags is
+/// negligible.
+constexpr std::size_t staged_at_once(std::size_t block) noexcept {
+  return block <= std::size_t{128} << 10 ? std::size_t{32} << 10 : std::size_t{64} << 10;
+}
+
+/// With smaller chunks the waits cost more than a schedule of the network engine.
+inline constexpr std::size_t least_chunk = 1024;
+
+inline std::size_t parts_of(const DirectTeam& team, schedule::Collective collective) noexcept {
+  return Roles::has_parts_in(collective) ? static_cast<std::size_t>(team.size()) : 1;
+}
+
+constexpr std::size_t slot_stride(std::size_t parts) noexcept { return slot_bytes / parts / 8 * 8; }
+
+/// Bytes of a chunk. A slot of the ring holds one chunk of each part. A chunk is a multiple of a line and, in
+/// reductions, of an element.
+inline std::size_t chunk_of(const DirectTeam& team, const schedule::Call& call, std::size_t block) noexcept {
+  const std::size_t parts = parts_of(team, call.collective);
+  const std::size_t element = schedule::reduces(call.collective) ? call.element_bytes : 1;
+  const std::size_t most = std::min(team.staging_bytes() / ring_slots / parts, staged_at_once(block));
+  return most / line_bytes * line_bytes / element * element;
+}
+
+/// True if the ring is efficient for a block that doesn't fit a slot. All ranks get the same result.
+inline bool fits_ring(const DirectTeam& team, const schedule::Call& call, std::size_t block) noexcept {
+  const std::size_t chunk = chunk_of(team, call, block);
+  return chunk >= std::min(block, least_chunk) && block / chunk < DirectTeam::too_many_steps - 1;
+}
 
 }  // namespace hmc::collectives

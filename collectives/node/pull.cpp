@@ -7,7 +7,10 @@
 // rank decides by its own counts if its input fits its slot. Only the owner has the displacements of the parts in its
 // window. It publishes them as a table in its slot.
 //
-// In a gather, the ranks write their blocks into the root's output if the root publishes it (gather_push). Otherwise
+// In a gather of large blocks, the ranks write them into the root's output, all at the same time, if the root publishes
+// it: an output in a window. A rank returns after its own copy; if the root copied all blocks, all ranks would wait for
+// the root. (Not an output in private memory. After an error the root's caller may reuse it at once, but a write by
+// another process can't be stopped. In a window, peers may write for a short time after an error.) Otherwise
 // each rank except the root stages its whole block and returns.
 //
 // Why no rank overwrites bytes that another rank still reads:
@@ -22,7 +25,7 @@
 //   input in its window. An in-place alltoallv with different displacements in its output copies the input first.
 // - An in-place reduce_scatterv stores at or before the addresses that it reads. The kernels process the elements in
 //   ascending order.
-#include "collectives/node/pull.hpp"
+#include "collectives/node/engine.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -30,12 +33,9 @@
 #include <new>
 
 #include "collectives/network/operation.hpp"
-#include "collectives/node/gather_push.hpp"
 #include "collectives/node/parts.hpp"
-#include "collectives/node/ring.hpp"
-#include "collectives/node/roles.hpp"
 
-namespace hmc::collectives {
+namespace hmc::collectives::node_engine {
 
 using base::Status;
 using schedule::Collective;
@@ -80,7 +80,7 @@ class Pull {
     return step_by_step();
   }
 
-  Status run_alltoallv(Compared& compared) noexcept {
+  Status run_alltoallv(CountsOf& all) noexcept {
     if (const Status status = begin(); !status.ok()) return status;
     const std::size_t stride = slot_stride(count_);
     shown_.counts = counts_of(rank_, args_.call.counts, args_.call.receive_counts);
@@ -94,12 +94,18 @@ class Pull {
     team_.arrive(&shown_, sizeof shown_);
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
 
-    compared.all = counts_of_all();
-    block_ = compared.all.largest * args_.call.element_bytes;
-    const bool in_slots = block_ <= stride;
-    if (compared.all.balance != 0 || (!in_slots && !fits_ring(team_, args_.call, block_))) return {};
-    compared.is_done = true;
-    if (!in_slots) return step_by_step();
+    all = shown_.counts;
+    for (int i = 1; i < size_; ++i) {
+      const Shown theirs = shown_by(next(i));
+      combine_counts(&all, &theirs.counts, 1, DType::located_i64, nullptr);
+    }
+    if (all.balance != 0) return {};
+    block_ = all.largest * args_.call.element_bytes;
+    if (block_ > stride) {
+      if (!fits_ring(team_, args_.call, block_))
+        return team_.fail(Status::failure(Code::invalid_argument, "blocks that are too large to go chunk by chunk"));
+      return step_by_step();
+    }
     keep_own();
     take_small(false, stride);
     return {};
@@ -200,16 +206,15 @@ class Pull {
 
   // ---- large
   Status large() {
-    const bool may_bring = may_be_brought(args_.call);
+    const bool is_gather = roles_.collective == Collective::gather;
     if (roles_.gives()) show_input();
-    if (may_bring && roles_.is_root())
-      shown_.in = show_output(team_, parts_, out_, schedule::output_bytes({size_, 1}, args_.call, rank_));
+    if (is_gather && roles_.is_root()) show_output();
     team_.arrive(&shown_, sizeof shown_);
-    if (may_bring) {
+    if (is_gather) {
       if (const Status status = roles_.is_root() ? Status{} : team_.wait_arrival(roles_.root); !status.ok())
         return status;
       if (const Placement output = roles_.is_root() ? shown_.in : shown_by(roles_.root).in; output)
-        return brought(output);
+        return push(output);
       if (const Status status = deepen_staging(); !status.ok()) return status;
     }
     if (roles_.gives()) team_.count(shown_.in);
@@ -232,13 +237,31 @@ class Pull {
     team_.grow_staging(wanted);
     return {};
   }
-  Status brought(const Placement& output) noexcept {
-    if (!roles_.is_root()) {
-      ++team_.fabric().counters.buffers_in_place;
-      return gather_push(team_, parts_, own_, roles_.root, output);
+  /// Publishes the location of the root's output, if the peers may write to it. In a v-form only the root has the
+  /// displacements of the blocks. It publishes them as a table in its slot.
+  void show_output() noexcept {
+    const std::size_t* const begins = parts_.out_begins();
+    const std::size_t table = begins == nullptr ? 0 : index(size_) * sizeof *begins;
+    if (table > slot_bytes) return;
+    shown_.in = team_.place(out_, schedule::output_bytes({size_, 1}, args_.call, rank_));
+    if (shown_.in && table > 0) std::memcpy(team_.slot(rank_), begins, table);
+  }
+  /// gather: writes this rank's block into the root's output. The root waits for all blocks.
+  Status push(const Placement& output) noexcept {
+    if (roles_.is_root()) {
+      keep_own();
+      if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
+      return team_.wait_phases(Phase::finished, team_.tag(0));
     }
-    keep_own();
-    return await_brought(team_);
+    ++team_.fabric().counters.buffers_in_place;
+    std::byte* const there = team_.reach(roles_.root, output);
+    if (there == nullptr)
+      return team_.fail(Status::failure(Code::closed, "the root's window isn't open here", team_.world(roles_.root)));
+    std::size_t begin = parts_.out_begin(me_);
+    if (parts_.irregular()) std::memcpy(&begin, team_.slot(roles_.root) + me_ * sizeof begin, sizeof begin);
+    if (const std::size_t bytes = parts_.in_bytes(me_); bytes > 0) std::memcpy(there + begin, own_, bytes);
+    team_.publish(Phase::finished, team_.tag(0));
+    return {};
   }
   bool stages() const noexcept { return roles_.gives() && !shown_.in && shown_.in_slot == 0; }
   /// Selects the location from which peers read the input: this rank's window, its private memory, or the ring.
@@ -264,14 +287,6 @@ class Pull {
     std::size_t begin = 0;
     std::memcpy(&begin, team_.slot(peer) + me_ * sizeof begin, sizeof begin);
     return begin;
-  }
-  CountsOf counts_of_all() const noexcept {
-    CountsOf all = shown_.counts;
-    for (int i = 1; i < size_; ++i) {
-      const Shown theirs = shown_by(next(i));
-      combine_counts(&all, &theirs.counts, 1, DType::located_i64, nullptr);
-    }
-    return all;
   }
   Shown shown_by(int peer) const noexcept {
     Shown theirs;
@@ -403,24 +418,11 @@ class Pull {
 
 }  // namespace
 
-bool pulls(const DirectTeam& team, const CollectiveArgs& args) noexcept {
+bool can_pull(const DirectTeam& team, const CollectiveArgs& args) noexcept {
   const schedule::Call& call = args.call;
-  switch (call.collective) {
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::reduce:
-    case Collective::reduce_scatter:
-    case Collective::scan:
-    case Collective::exscan: break;
-    case Collective::alltoall:
-      if (call.irregular()) return false;
-      break;
-    case Collective::allgather:
-      if (!call.irregular()) return false;
-      break;
-    default: return false;
-  }
-  // All ranks get the same result: these values are equal on all ranks.
+  // Only this rank's counts are known before the ranks have arrived, so the decision depends on the team's size only.
+  if (call.collective == Collective::alltoall && call.irregular()) return fits_ring(team, call, least_chunk);
+  // These values are equal on all ranks.
   const std::size_t block = extent_of(call) * call.element_bytes;
   return block <= slot_bytes / parts_of(team, call.collective) || fits_ring(team, call, block);
 }
@@ -429,8 +431,8 @@ Status pull(DirectTeam& team, const CollectiveArgs& args) { return Pull(team, ar
 
 Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept { return Pull(team, args).run_arrived(); }
 
-Status pull_alltoallv(DirectTeam& team, const CollectiveArgs& args, Compared& compared) noexcept {
-  return Pull(team, args).run_alltoallv(compared);
+Status alltoallv(DirectTeam& team, const CollectiveArgs& args, CountsOf& all) noexcept {
+  return Pull(team, args).run_alltoallv(all);
 }
 
-}  // namespace hmc::collectives
+}  // namespace hmc::collectives::node_engine

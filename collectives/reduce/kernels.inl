@@ -1,5 +1,5 @@
 // The loops and the table of kernels for one instruction set (HMC_REDUCE_SET).
-#include "collectives/reduce/instruction_sets.hpp"
+#include "collectives/reduce/kernels.hpp"
 
 // simd.inl first: operations.inl depends on it.
 #include "collectives/reduce/simd.inl"

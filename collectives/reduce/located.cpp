@@ -1,4 +1,4 @@
-#include "collectives/reduce/located.hpp"
+#include "collectives/reduce/kernels.hpp"
 
 #include <cmath>
 #include <cstring>

@@ -1,8 +1,10 @@
-// Reduction kernels: combine elements in rank order, in registers.
+// Reductions: kernels that combine elements in rank order, in registers; the operation of a call (Reducer); the division
+// of an average.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <hmc/types.hpp>
 
@@ -41,5 +43,22 @@ bool available(InstructionSet set) noexcept;
 ReduceKernel reduce_kernel(DType type, Op op) noexcept;
 /// The kernel for one instruction set; null also if the set isn't available.
 ReduceKernel reduce_kernel(DType type, Op op, InstructionSet set) noexcept;
+
+/// data[i] /= ranks, with the rounding of the `avg` kernels: integers toward zero, floats to nearest (16-bit and 8-bit
+/// ones in f32). A NaN becomes the positive quiet NaN. Any alignment.
+void divide(DType type, void* data, std::size_t count, int ranks) noexcept;
+
+struct Reducer {
+  DType type = DType::u8;
+  std::size_t element = 1;        ///< bytes per element
+  ReduceKernel kernel = nullptr;  ///< null: the user function
+  ReduceFunction function = nullptr;
+  void* context = nullptr;
+};
+
+/// outs[j][i] = ins[0][i] op ins[1][i] op ... for i < count. An output may be one of the inputs. `scratch` holds the
+/// user function's accumulator. It keeps its capacity, so that later calls allocate no memory.
+void reduce(const Reducer& reducer, void* const* outs, int out_count, const void* const* ins, int in_count,
+            std::size_t count, std::vector<std::byte>& scratch) noexcept;
 
 }  // namespace hmc::collectives

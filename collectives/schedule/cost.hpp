@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "collectives/schedule/call.hpp"
+#include "collectives/schedule/schedule.hpp"
 
 namespace hmc::collectives::schedule {
 

@@ -1,8 +1,91 @@
 #include "collectives/schedule/schedule.hpp"
 
+#include <algorithm>
+
 #include "collectives/schedule/builder.hpp"
 
 namespace hmc::collectives::schedule {
+
+const char* name_of(Collective collective) noexcept {
+  static constexpr const char* names[collective_count] = {"barrier",        "broadcast", "reduce",    "allreduce",
+                                                          "gather",         "scatter",   "allgather", "alltoall",
+                                                          "reduce_scatter", "scan",      "exscan"};
+  return names[static_cast<int>(collective)];
+}
+
+bool reduces(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::reduce:
+    case Collective::allreduce:
+    case Collective::reduce_scatter:
+    case Collective::scan:
+    case Collective::exscan: return true;
+    default: return false;
+  }
+}
+
+bool has_blocks(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::allgather:
+    case Collective::alltoall:
+    case Collective::reduce_scatter: return true;
+    default: return false;
+  }
+}
+
+namespace {
+
+std::uint64_t extent_of(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> displacements) {
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    end = displacements.empty() ? end + counts[i] : counts[i] > 0 ? std::max(end, displacements[i] + counts[i]) : end;
+  return end;
+}
+
+/// All blocks, one per rank.
+std::uint64_t all_elements(const Shape& shape, const Call& call) {
+  return call.irregular() ? extent_of(call.counts, call.displacements)
+                          : call.count * static_cast<std::uint64_t>(shape.size);
+}
+
+std::uint64_t own_elements(const Call& call, int rank) {
+  return call.irregular() ? call.counts[static_cast<std::size_t>(rank)] : call.count;
+}
+
+}  // namespace
+
+std::uint64_t input_bytes(const Shape& shape, const Call& call, int rank) {
+  const std::uint64_t element = call.element_bytes;
+  switch (call.collective) {
+    case Collective::barrier: return 0;
+    case Collective::broadcast: return rank == call.root ? call.count * element : 0;
+    case Collective::scatter: return rank == call.root ? all_elements(shape, call) * element : 0;
+    case Collective::gather:
+    case Collective::allgather: return own_elements(call, rank) * element;
+    case Collective::alltoall:
+    case Collective::reduce_scatter: return all_elements(shape, call) * element;
+    default: return call.count * element;
+  }
+}
+
+std::uint64_t output_bytes(const Shape& shape, const Call& call, int rank) {
+  const std::uint64_t element = call.element_bytes;
+  switch (call.collective) {
+    case Collective::barrier: return 0;
+    case Collective::reduce: return rank == call.root ? call.count * element : 0;
+    case Collective::gather: return rank == call.root ? all_elements(shape, call) * element : 0;
+    case Collective::allgather: return all_elements(shape, call) * element;
+    case Collective::alltoall:
+      return (call.irregular() ? extent_of(call.receive_counts, call.receive_displacements)
+                               : call.count * static_cast<std::uint64_t>(shape.size)) *
+             element;
+    case Collective::scatter:
+    case Collective::reduce_scatter: return own_elements(call, rank) * element;
+    default: return call.count * element;
+  }
+}
 
 bool Algorithm::applies(const Shape& shape, const Call& call) const {
   if (call.collective != collective) return false;

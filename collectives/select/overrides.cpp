@@ -9,7 +9,7 @@
 
 #include <hmc/error.hpp>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 
 namespace hmc::collectives {
 

@@ -7,14 +7,52 @@
 
 #include <hmc/error.hpp>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 
 namespace hmc::collectives {
 
 using schedule::Algorithm;
 using schedule::Call;
-using schedule::Collective;
 using schedule::Shape;
+using schedule::Collective;
+
+namespace {
+
+constexpr std::uint64_t kib = 1024;
+
+}  // namespace
+
+/// Scratch: about 4 MiB in all areas for a small team, less per rank for a large one. On one node areas are smaller:
+/// pieces should fit into a core's cache. Slots: enough for algorithms with segments and for those with a message per
+/// rank.
+AreaLimits area_limits(int size, bool one_node) noexcept {
+  const auto ranks = static_cast<std::uint64_t>(size);
+  return {std::clamp<std::uint64_t>(8192 * kib / ranks / kib * kib, 64 * kib, (one_node ? 64 : 512) * kib),
+          (1024 + 4 * static_cast<std::uint32_t>(size) + 7) / 8 * 8};
+}
+
+bool fits(const Algorithm& algorithm, const Shape& shape, const Call& call, std::uint64_t count,
+          const AreaLimits& limits) {
+  Call largest = call;
+  largest.count = count;
+  largest.in_place = call.collective != schedule::Collective::alltoall;  // Operation stages an alltoall in place
+  const schedule::ScratchSize scratch_size = algorithm.scratch_size(shape, largest);
+  return scratch_size.scratch <= limits.scratch_bytes && scratch_size.slots <= limits.slots;
+}
+
+std::uint64_t largest_piece(const Algorithm& algorithm, const Shape& shape, const Call& call,
+                            const AreaLimits& limits) {
+  // Tries 4, 3, 2, 1.5, 1, 3/4 ... of the area, in whole cache lines from 64 bytes on. Some algorithms keep less than
+  // the whole message in scratch, others several times as much.
+  for (std::uint64_t bytes = 4 * limits.scratch_bytes; bytes >= call.element_bytes; bytes /= 2) {
+    for (const std::uint64_t candidate : {bytes, bytes / 4 * 3}) {
+      const std::uint64_t elements = std::max<std::uint64_t>(
+          candidate >= 64 ? candidate / 64 * 64 / call.element_bytes : candidate / call.element_bytes, 1);
+      if (fits(algorithm, shape, call, elements, limits)) return elements;
+    }
+  }
+  return 0;
+}
 
 namespace {
 
@@ -88,6 +126,16 @@ std::uint32_t Selector::setting_for(const Shape& shape, Collective collective, s
   for (std::size_t i = 0; i < overrides_.size(); ++i)
     if (overrides_[i].covers(shape, collective, bytes)) return static_cast<std::uint32_t>(i) + 2;
   return 0;
+}
+
+bool Selector::may_want_schedule(const Shape& shape, Collective collective) const noexcept {
+  if (forced_[index_of(collective)] != nullptr) return true;
+  for (const Override& row : overrides_) {
+    if (!row.covers(shape, collective, 0)) continue;
+    if (row.algorithm != nullptr) return true;
+    if (row.bytes_up_to == UINT64_MAX) return false;  // no later row applies
+  }
+  return false;
 }
 
 const Algorithm* Selector::algorithm_of(std::uint32_t setting, Collective collective) const noexcept {
@@ -182,6 +230,40 @@ std::vector<Evaluation> Selector::evaluate_all(const Shape& shape, const Call& c
   for (const Algorithm& algorithm : schedule::algorithms())
     if (algorithm.collective == call.collective) all.push_back(evaluate(algorithm, shape, call, bytes, limits, exact));
   return all;
+}
+
+namespace {
+
+/// Limits of the fields in key_of. Choices for larger element sizes or row numbers aren't cached.
+constexpr std::uint32_t element_limit = 1U << 24, setting_limit = 1U << 16;
+
+/// All properties on which a choice depends, except the size.
+std::uint64_t key_of(const Call& call, std::uint32_t setting) noexcept {
+  const auto bit = [](bool value, unsigned at) { return static_cast<std::uint64_t>(value) << at; };
+  return 1 | static_cast<std::uint64_t>(call.collective) << 1 | bit(call.irregular(), 6) | bit(call.commutative, 7) |
+         bit(call.deterministic, 8) | static_cast<std::uint64_t>(call.type) << 9 |
+         static_cast<std::uint64_t>(call.op) << 16 | static_cast<std::uint64_t>(call.element_bytes) << 24 |
+         static_cast<std::uint64_t>(setting) << 48;
+}
+
+}  // namespace
+
+ChoiceCache::CachedChoice ChoiceCache::get(const Call& call, std::uint64_t bytes, bool is_users) noexcept {
+  if (version_ != selector_.version()) {
+    entries_.fill({});
+    version_ = selector_.version();
+  }
+  const std::uint32_t setting = selector_.setting_for(shape_, call.collective, bytes);
+  if (call.element_bytes >= element_limit || setting >= setting_limit)
+    return {selector_.choose(shape_, call, bytes, limits_), false};
+  const std::uint64_t key = key_of(call, setting), begin = Selector::class_begin(bytes);
+  const std::uint64_t mixed = (key ^ begin * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U;
+  CacheEntry& entry = entries_[mixed >> 56];
+  if (entry.key != key || entry.begin != begin)
+    entry = {key, begin, selector_.choose(shape_, call, bytes, limits_), false};
+  const bool is_new = is_users && !entry.is_reported;
+  entry.is_reported = entry.is_reported || is_users;
+  return {entry.choice, is_new};
 }
 
 }  // namespace hmc::collectives

@@ -1,4 +1,4 @@
-// Selector: chooses the algorithm of a call.
+// Selector: chooses the algorithm of a call, and the largest piece of it that fits an area of the team's arena.
 #pragma once
 
 #include <array>
@@ -9,10 +9,26 @@
 
 #include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/schedule.hpp"
-#include "collectives/select/area_limits.hpp"
 #include "collectives/select/overrides.hpp"
 
 namespace hmc::collectives {
+
+struct AreaLimits {
+  std::uint64_t scratch_bytes = 0;
+  std::uint32_t slots = 0;
+  friend bool operator==(const AreaLimits&, const AreaLimits&) = default;
+};
+
+/// The limits of each area, equal on every rank of a team.
+AreaLimits area_limits(int size, bool one_node) noexcept;
+
+/// True if the call fits on all ranks, for any root, in place or not. `count` is the size of the vector, or of the
+/// largest block.
+bool fits(const schedule::Algorithm& algorithm, const schedule::Shape& shape, const schedule::Call& call,
+          std::uint64_t count, const AreaLimits& limits);
+/// The largest of the tried counts that fits; 0 if not even one element fits.
+std::uint64_t largest_piece(const schedule::Algorithm& algorithm, const schedule::Shape& shape,
+                            const schedule::Call& call, const AreaLimits& limits);
 
 /// The source of a choice.
 enum class ChoiceSource : std::uint8_t { model, forced, file };
@@ -62,13 +78,13 @@ class Selector {
   /// True if a setting selects a schedule. The schedule then replaces the collective by load and store.
   bool wants_schedule(const schedule::Shape& shape, schedule::Collective collective,
                       std::uint64_t bytes) const noexcept {
-    if (!has_setting_[static_cast<std::size_t>(collective)]) [[likely]]
-      return false;
     return algorithm_of(setting_for(shape, collective, bytes), collective) != nullptr;
   }
-  /// True if no setting concerns the collective, at any size.
-  bool is_free(schedule::Collective collective) const noexcept {
-    return !has_setting_[static_cast<std::size_t>(collective)];
+  /// True if a setting selects a schedule for any size. For calls whose size isn't equal on all ranks.
+  bool may_want_schedule(const schedule::Shape& shape, schedule::Collective collective) const noexcept;
+  /// True if a setting concerns the collective, at any size.
+  bool has_setting(schedule::Collective collective) const noexcept {
+    return has_setting_[static_cast<std::size_t>(collective)];
   }
   void force(schedule::Collective collective, const schedule::Algorithm* algorithm) noexcept;
   /// Increases with each change; ChoiceCache is cleared then.
@@ -91,6 +107,36 @@ class Selector {
   std::vector<Override> overrides_;
   schedule::CostParameters parameters_;
   std::uint64_t version_ = 0;
+};
+
+/// Not thread-safe. All calls of one size class share one choice, which is computed once.
+class ChoiceCache {
+ public:
+  ChoiceCache(const Selector& selector, const schedule::Shape& shape, const AreaLimits& limits)
+      : selector_(selector), shape_(shape), limits_(limits) {}
+
+  struct CachedChoice {
+    Choice choice;
+    bool is_new = false;  ///< this is the first user call that gets this choice
+  };
+  /// `is_users`: the call is the user's, not an internal one.
+  CachedChoice get(const schedule::Call& call, std::uint64_t bytes, bool is_users = true) noexcept;
+  const AreaLimits& limits() const noexcept { return limits_; }
+
+ private:
+  struct CacheEntry {
+    std::uint64_t key = 0;  ///< the lowest bit is set in a used entry
+    std::uint64_t begin = 0;
+    Choice choice;
+    bool is_reported = false;  ///< a user call has got this choice before
+  };
+  static constexpr std::size_t entry_count = 256;
+
+  const Selector& selector_;
+  schedule::Shape shape_;
+  AreaLimits limits_;
+  std::uint64_t version_ = 0;
+  std::array<CacheEntry, entry_count> entries_{};
 };
 
 }  // namespace hmc::collectives

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/network/team_exchange.hpp"
-#include "collectives/network/throw_failure.hpp"
+#include "collectives/network/schedule_team.hpp"
+#include "collectives/team/team_exchange.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::collectives {
@@ -181,7 +181,7 @@ void close(const OpenTeam& team) {
   const rma::OperationScope user(fabric, "Team::close", base::SetupCall::team_close);
   ScheduleTeam& schedules = team.state.schedules();
   if (const base::Status status = schedules.drain(); !status.ok())
-    throw_failure(team.core, schedules, status, "Team::close", 0);
+    schedules.throw_error(status, "Team::close");
   base::ByteWriter mine;
   mine.number(static_cast<std::int32_t>(team.core.open_windows));
   TeamExchange exchange(team.core, schedules);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "collectives/state/state.hpp"
+#include "collectives/team/state.hpp"
 
 namespace hmc::collectives {
 

@@ -1,7 +1,7 @@
 // Every collective by every algorithm, in all its forms.
 #include <cstring>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

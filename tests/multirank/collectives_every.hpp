@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collectives/schedule/schedule.hpp"
-#include "collectives/state/state.hpp"
+#include "collectives/team/state.hpp"
 #include "tests/multirank/collectives_support.hpp"
 
 namespace hmc::spmd {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
 // Some ranks create or close an object while others make another call on the same team. As for any mismatch, every rank
 // reports it at once, with the names of the public functions.
-#include "collectives/state/state.hpp"
+#include "collectives/team/state.hpp"
 #include "tests/multirank/collectives_mismatch.hpp"
 #include "tests/support/code_of.hpp"
 

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "tests/multirank/collectives_every.hpp"
 #include "tests/multirank/collectives_support.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collectives/args/collective_args.hpp"
-#include "collectives/state/state.hpp"
+#include "collectives/team/state.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

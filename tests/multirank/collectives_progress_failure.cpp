@@ -18,7 +18,7 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/inproc.hpp"
-#include "collectives/state/state.hpp"
+#include "collectives/team/state.hpp"
 #include "tests/multirank/short_deadline.hpp"
 
 namespace hmc {

@@ -1,7 +1,7 @@
 // The v-forms by load and store: blocks of any length, anywhere in the callers' buffers.
 #include <algorithm>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

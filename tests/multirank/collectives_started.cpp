@@ -126,31 +126,6 @@ HMC_SPMD_TEST(Planned, plan_of_every_collective_runs_in_pieces) {
   }
 }
 
-// The number of schedules doesn't grow with the number of pieces: equal pieces share a schedule.
-HMC_SPMD_TEST(Planned, plan_is_built_once) {
-  hmc::Team& world = me.runtime->world();
-  const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
-  std::uint64_t number = 5000;
-  for (const bool irregular : {false, true}) {
-    // A vector of some hundred pieces; blocks that end one after the other.
-    Every what =
-        some(irregular ? Collective::allgather : Collective::allreduce, irregular ? 300'007 : 2'000'003, ++number);
-    what.irregular = irregular;
-    EveryCall call(me.rank, me.size, what);
-    const std::uint64_t before = schedules.schedules_built();
-    hmc::Plan plan = call.plan(world);
-    const std::uint64_t built = schedules.schedules_built() - before;
-    HMC_CHECK_LE(built, irregular ? static_cast<std::uint64_t>(me.size) + 1 : 2U);
-    for (int run = 0; run < 2; ++run) {
-      call.fill(++number);
-      plan.start();
-      plan.wait();
-      HMC_CHECK_CLEAN(call.check());
-    }
-    HMC_CHECK_EQ(schedules.schedules_built() - before, built);
-  }
-}
-
 // The caller states the largest count. No buffer has that many bytes.
 HMC_SPMD_TEST(Started, impossible_largest_count_is_rejected) {
   hmc::Team& world = me.runtime->world();

@@ -1,6 +1,6 @@
 // Reductions with a user's function: in rank order, so it need not commute, or in any order if it is declared
 // commutative.
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "collectives/node/board.hpp"
+#include "collectives/node/direct_team.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "tests/multirank/device_kernels.hpp"
 #include "tests/multirank/device_names.hpp"

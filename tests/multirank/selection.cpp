@@ -1,6 +1,6 @@
 // All ranks select the same algorithm, and a counter reports it. The rows of a file are applied, on real wires.
-#include "collectives/schedule/algorithms/registry.hpp"
-#include "collectives/state/state.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
+#include "collectives/team/state.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {

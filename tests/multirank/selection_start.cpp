@@ -12,7 +12,7 @@
 
 #include "bootstrap/inproc.hpp"
 #include "collectives/select/parameters.hpp"
-#include "collectives/state/state.hpp"
+#include "collectives/team/state.hpp"
 #include "job/job_core.hpp"
 #include "runtime/base/deadline.hpp"
 

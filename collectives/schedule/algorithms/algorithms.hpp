@@ -1,6 +1,9 @@
-// The list of algorithms. A file <collective>_<name>.cpp defines its row, or its rows if two algorithms differ in one
+// The table of algorithms. A file <collective>_<name>.cpp defines its row, or its rows if two algorithms differ in one
 // parameter only.
 #pragma once
+
+#include <span>
+#include <string_view>
 
 #include "collectives/schedule/schedule.hpp"
 
@@ -52,6 +55,11 @@ namespace hmc::collectives::schedule {
 #define HMC_DECLARE(algorithm) extern const Algorithm algorithm;
 HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
 #undef HMC_DECLARE
+
+/// All algorithms, grouped by collective.
+std::span<const Algorithm> algorithms();
+/// Null if the collective has no algorithm of this name ("ring", "recursive_doubling").
+const Algorithm* find(Collective collective, std::string_view name);
 
 /// For scan and exscan: an average over a part of the team isn't defined.
 constexpr bool supports_prefix(const Shape&, const Call& call) { return call.op != Op::avg; }

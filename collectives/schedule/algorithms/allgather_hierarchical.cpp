@@ -4,7 +4,7 @@
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/parts/bruck.hpp"
-#include "collectives/schedule/parts/lanes.hpp"
+#include "collectives/schedule/parts/group.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

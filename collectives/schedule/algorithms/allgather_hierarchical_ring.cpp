@@ -3,8 +3,7 @@
 // last node with fewer ranks, some lanes have no block.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/parts/blocks.hpp"
-#include "collectives/schedule/parts/lanes.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
+#include "collectives/schedule/parts/group.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

@@ -1,7 +1,7 @@
 // Allgather by parallel aggregated trees: see parts/pat.hpp.
 #include "collectives/schedule/algorithms/algorithms.hpp"
+#include "collectives/schedule/parts/blocks.hpp"
 #include "collectives/schedule/parts/pat.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
-#include "collectives/schedule/parts/clusters.hpp"
+#include "collectives/schedule/parts/group.hpp"
 #include "collectives/schedule/parts/halving.hpp"
-#include "collectives/schedule/parts/lanes.hpp"
 #include "collectives/schedule/parts/recursive_multiplying.hpp"
 
 namespace hmc::collectives::schedule {

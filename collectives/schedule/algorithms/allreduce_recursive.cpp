@@ -1,7 +1,7 @@
 // Allreduce by recursive doubling and recursive multiplying, for short vectors: see parts/recursive_multiplying.hpp.
 #include "collectives/schedule/algorithms/algorithms.hpp"
+#include "collectives/schedule/parts/blocks.hpp"
 #include "collectives/schedule/parts/recursive_multiplying.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

@@ -2,7 +2,7 @@
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/builder.hpp"
 #include "collectives/schedule/cost.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
+#include "collectives/schedule/parts/blocks.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

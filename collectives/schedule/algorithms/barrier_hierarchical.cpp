@@ -3,8 +3,8 @@
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/builder.hpp"
 #include "collectives/schedule/cost.hpp"
-#include "collectives/schedule/parts/lanes.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
+#include "collectives/schedule/parts/blocks.hpp"
+#include "collectives/schedule/parts/group.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

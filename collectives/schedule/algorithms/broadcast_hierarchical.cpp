@@ -3,7 +3,7 @@
 // In all of them the slice has the same offset in scratch and the same slot.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/parts/binomial.hpp"
-#include "collectives/schedule/parts/lanes.hpp"
+#include "collectives/schedule/parts/group.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

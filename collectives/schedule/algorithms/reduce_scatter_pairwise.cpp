@@ -3,7 +3,6 @@
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/parts/blocks.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

@@ -1,7 +1,7 @@
 // Reduce_scatter by parallel aggregated trees: see parts/pat.hpp. Commutative operations only.
 #include "collectives/schedule/algorithms/algorithms.hpp"
+#include "collectives/schedule/parts/blocks.hpp"
 #include "collectives/schedule/parts/pat.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

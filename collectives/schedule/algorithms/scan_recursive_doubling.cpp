@@ -3,7 +3,7 @@
 // far.
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/cost.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
+#include "collectives/schedule/parts/blocks.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

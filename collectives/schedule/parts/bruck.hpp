@@ -4,7 +4,6 @@
 #include "collectives/schedule/cost.hpp"
 #include "collectives/schedule/parts/blocks.hpp"
 #include "collectives/schedule/parts/group.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
 
 namespace hmc::collectives::schedule {
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "collectives/schedule/parts/blocks.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
 
 namespace hmc::collectives::schedule {
 

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "collectives/schedule/cost.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
+#include "collectives/schedule/parts/blocks.hpp"
 
 namespace hmc::collectives::schedule {
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "collectives/schedule/cost.hpp"
-#include "collectives/schedule/parts/clusters.hpp"
 #include "collectives/schedule/parts/group.hpp"
 
 namespace hmc::collectives::schedule {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "collectives/schedule/parts/blocks.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

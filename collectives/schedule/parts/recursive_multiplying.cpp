@@ -1,6 +1,6 @@
 #include "collectives/schedule/parts/recursive_multiplying.hpp"
 
-#include "collectives/schedule/parts/clusters.hpp"
+#include "collectives/schedule/parts/group.hpp"
 
 namespace hmc::collectives::schedule {
 namespace {

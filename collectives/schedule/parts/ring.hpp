@@ -9,7 +9,6 @@
 #include <functional>
 
 #include "collectives/schedule/parts/blocks.hpp"
-#include "collectives/schedule/parts/sizes.hpp"
 
 namespace hmc::collectives::schedule {
 

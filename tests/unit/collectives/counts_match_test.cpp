@@ -39,12 +39,12 @@ TEST(CountsMatch, pairs_of_the_lowest_receivers_are_reported) {
     std::rotate(left.begin(), left.begin() + order % 9, left.end());
     while (left.size() > 1) {  // any two, as in a tree
       const std::size_t other = static_cast<std::size_t>(order) % (left.size() - 1) + 1;
-      combine_uneven(&left[0], &left[other], 1, DType::located_i64, nullptr);
+      combine_count_mismatches(&left[0], &left[other], 1, DType::located_i64, nullptr);
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(other));
       std::rotate(left.begin(), left.begin() + 1, left.end());
     }
     EXPECT_EQ(left[0].receivers, 5U);
-    for (std::size_t i = 0; i < CountMismatch::told; ++i) {
+    for (std::size_t i = 0; i < CountMismatch::most_pairs; ++i) {
       const CountMismatch::Pair& pair = left[0].pairs[i];
       EXPECT_EQ(pair.to, 2 * i + 1);
       EXPECT_EQ(pair.from, i);

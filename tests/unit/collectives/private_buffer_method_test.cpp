@@ -1,8 +1,7 @@
 // The choice between the two paths of private buffers: by rule and by trial.
 #include <gtest/gtest.h>
 
-#include "collectives/node/method_trials.hpp"
-#include "collectives/node/private_buffer_method.hpp"
+#include "collectives/node/private_buffers.hpp"
 
 namespace hmc::collectives {
 namespace {
@@ -17,7 +16,7 @@ int taken_new(MethodTrials& ways, std::size_t bytes, Costs costs, int calls) {
   for (int i = 0; i < calls; ++i) {
     const MethodTrials::Way way = ways.next(bytes);
     taken += way.is_new ? 1 : 0;
-    if (way.is_timed) ways.took(bytes, way.is_new, way.is_new ? costs.other : costs.usual);
+    if (way.is_timed) ways.record_time(bytes, way.is_new, way.is_new ? costs.other : costs.usual);
   }
   return taken;
 }
@@ -55,7 +54,7 @@ TEST(MethodTrials, slow_trial_calls_change_nothing) {
     if (!way.is_timed) continue;
     // Two of six measurements are disturbed.
     const bool disturbed = calls++ % 6 < 2;
-    ways.took(1 << 18, way.is_new, disturbed && !way.is_new ? 4'000'000 : way.is_new ? 45'000 : 30'000);
+    ways.record_time(1 << 18, way.is_new, disturbed && !way.is_new ? 4'000'000 : way.is_new ? 45'000 : 30'000);
     EXPECT_EQ(way.is_new, (calls - 1) % 12 >= 6);  // what is usual is taken on
   }
 }
@@ -66,8 +65,8 @@ TEST(MethodTrials, follower_tries_and_chooses_with_its_leader) {
     follower.follow(leader.decided());
     const MethodTrials::Way theirs = follower.next(1 << 20);
     const MethodTrials::Way way = leader.next(1 << 20);
-    if (way.is_timed) leader.took(1 << 20, way.is_new, way.is_new ? 100'000 : 200'000);
-    if (theirs.is_timed) follower.took(1 << 20, theirs.is_new, theirs.is_new ? 300'000 : 200'000);
+    if (way.is_timed) leader.record_time(1 << 20, way.is_new, way.is_new ? 100'000 : 200'000);
+    if (theirs.is_timed) follower.record_time(1 << 20, theirs.is_new, theirs.is_new ? 300'000 : 200'000);
     EXPECT_EQ(way.is_timed, theirs.is_timed);
     EXPECT_TRUE(way.is_new == theirs.is_new || i == 14) << i;  // the follower is informed one call later
   }

@@ -11,9 +11,9 @@
 #include <hmc/error.hpp>
 
 #include "collectives/network/plan.hpp"
-#include "collectives/schedule/algorithms/registry.hpp"
-#include "collectives/select/choice_cache.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/select/parameters.hpp"
+#include "collectives/select/selector.hpp"
 
 namespace hmc::collectives {
 namespace {

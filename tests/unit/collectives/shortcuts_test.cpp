@@ -1,9 +1,9 @@
 // The copies of a schedule that can be omitted, because a message is received in the output or a sum is computed there.
-#include "collectives/network/shortcuts.hpp"
+#include "collectives/network/plan.hpp"
 
 #include <gtest/gtest.h>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/builder.hpp"
 
 namespace hmc::collectives {

@@ -1,7 +1,7 @@
 // The verifier refutes each kind of incorrect schedule with the correct reason. The schedules are written by hand.
 #include <gtest/gtest.h>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/builder.hpp"
 #include "verify/checker.hpp"
 

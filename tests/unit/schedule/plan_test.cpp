@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "verify/plan.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // Properties of algorithms besides correctness: number of rounds, volume, and the calls to which they apply.
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/parts/blocks.hpp"
 
 namespace hmc::collectives::schedule {

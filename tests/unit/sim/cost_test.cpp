@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "collectives/schedule/cost.hpp"
 #include "sim/replay.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 
 namespace hmc::sim {
 namespace {

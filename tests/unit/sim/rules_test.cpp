@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 #include "sim/survey.hpp"
 
 namespace hmc::sim::rules {

@@ -1,4 +1,5 @@
-// MethodTrials: measures two methods of transfer between two ranks, and selects the faster one.
+// The method by which peers copy blocks from a large private buffer (in no window): a fixed rule (private_buffer_method)
+// or a measurement (MethodTrials).
 #pragma once
 
 #include <algorithm>
@@ -7,7 +8,40 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "collectives/schedule/schedule.hpp"
+
 namespace hmc::collectives {
+
+/// - stage: the owner copies the buffer to its staging, and each peer copies its blocks from there.
+/// - read (PeerReads): each peer copies its blocks through the kernel. This costs a system call and more time per byte.
+/// - try_both: MethodTrials measures both.
+enum class PrivateBufferMethod { stage, read, try_both };
+
+/// `block`: the largest number of bytes that one peer copies. Reading is faster in two cases:
+/// - it reduces the work of one rank for which all others wait;
+/// - all ranks are busy, and one peer reads each byte.
+///
+/// Measured on two cores, time of reading divided by time of staging:
+/// - scatter: 2 ranks, 64 KiB, 1 MiB and 4 MiB: 1.0, 0.75, 0.63; 4 ranks: 0.50, 0.34, 0.34; 8 ranks, 64 KiB and 1 MiB:
+///   0.51, 0.17;
+/// - alltoall, 4 and 8 ranks: 64 KiB: 1.0 to 1.1; 128 KiB to 1 MiB: 0.80 to 0.95;
+/// - several ranks read the same bytes (allgather, broadcast): 1.05 to 1.3; one rank reads all (gather): 1.2 to 1.7.
+///
+/// `even` is false if block lengths differ between ranks. Then two ranks can't run the same trial.
+constexpr PrivateBufferMethod private_buffer_method(schedule::Collective collective, int size, std::size_t block,
+                                                    bool even = true) noexcept {
+  constexpr std::size_t kib = 1024;
+  if (block < 32 * kib) return PrivateBufferMethod::stage;
+  switch (collective) {
+    case schedule::Collective::scatter:
+      return size > 2 || block > 64 * kib ? PrivateBufferMethod::read : PrivateBufferMethod::stage;
+    case schedule::Collective::alltoall:
+      if (size > 2 || !even) return block >= 128 * kib ? PrivateBufferMethod::read : PrivateBufferMethod::stage;
+      return PrivateBufferMethod::try_both;  // 0.55 to 2, depending on the two cores
+    case schedule::Collective::allgather: return size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage;
+    default: return PrivateBufferMethod::stage;
+  }
+}
 
 /// Staging costs two copies and the transfer of cache lines between two cores. Reading a peer's memory costs one copy
 /// by the kernel and a system call. The faster method depends on the two cores: with a shared cache, staging takes half
@@ -26,7 +60,7 @@ class MethodTrials {
  public:
   struct Way {
     bool is_new = false;
-    bool is_timed = false;  ///< the caller must report the time with took()
+    bool is_timed = false;  ///< the caller must report the time with record_time()
   };
   /// The decisions, one bit per size class. The peer passes them to follow() before each call.
   std::uint64_t decided() const noexcept { return decided_; }
@@ -48,7 +82,7 @@ class MethodTrials {
   }
   /// Reports the duration of a timed call, measured from the arrival of the last rank. Stored per byte, because calls
   /// of different sizes share a class.
-  void took(std::size_t bytes, bool was_new, std::int64_t ns) noexcept {
+  void record_time(std::size_t bytes, bool was_new, std::int64_t ns) noexcept {
     Times& times = sizes_[index(bytes)].times[was_new ? 1 : 0];
     if (times.count < times.ns.size()) times.ns[times.count++] = static_cast<double>(ns) / static_cast<double>(bytes);
   }

@@ -1,16 +1,50 @@
-// State: the engines of a team's collectives.
+// State: the engines of a team's collectives. attach: creates them; called by job/.
 #pragma once
 
 #include <array>
 #include <memory>
+#include <string>
 
+#include "collectives/args/collective_args.hpp"
 #include "collectives/network/schedule_team.hpp"
 #include "collectives/node/direct_team.hpp"
+#include "collectives/schedule/cost.hpp"
 #include "collectives/select/selector.hpp"
-#include "collectives/state/attach.hpp"
 #include "runtime/rma/team_core.hpp"
 
 namespace hmc::collectives {
+
+/// Equal on all ranks.
+struct Settings {
+  std::string algorithms;  ///< HMC_COLL
+  bool deterministic = false;
+  std::string rows;       ///< the content of HMC_COLL_FILE
+  std::string rows_file;  ///< the file's name, for errors
+  schedule::CostParameters parameters;
+  std::string private_buffers;  ///< HMC_COLL_PRIVATE; may differ between ranks
+};
+
+/// Collective over the team. Creates the arenas and both engines, and stores them in team.collectives.
+void attach(rma::TeamCore& team, const Settings& settings);
+
+/// One thread at a time. Calls execute in call order, even on different streams.
+class CallsOnStreams {
+ public:
+  CallsOnStreams() = default;
+  CallsOnStreams(const CallsOnStreams&) = delete;
+  CallsOnStreams& operator=(const CallsOnStreams&) = delete;
+  virtual ~CallsOnStreams() = default;
+
+  // Throw Error. Non-blocking, except after a failure.
+  virtual void allreduce(void* stream, const CollectiveArgs& args) = 0;
+  virtual void barrier(void* stream, const void* buffer) = 0;
+
+  /// Collective. First waits for the work in the streams, until the job's deadline. The streams continue in every case.
+  /// Throws Error on every rank in these cases:
+  /// - ranks called different collectives or a call failed, and not all callers have received that error;
+  /// - a rank is missing.
+  virtual void close() = 0;
+};
 
 class CallsOnStreams;
 
@@ -22,18 +56,16 @@ class State final : public rma::CollectiveState {
   ~State() override;
   std::exception_ptr close() override;
 
-  /// Null if a call of `collective` must run as a schedule. `bytes`: of the vector, or of one rank's block.
-  DirectTeam* direct(schedule::Collective collective, std::size_t bytes) const noexcept {
-    return direct_ == nullptr || selector_.wants_schedule(shape_, collective, bytes) ? nullptr : direct_.get();
-  }
-  /// For a call whose size isn't known on all ranks yet.
-  DirectTeam* direct_at_any_size(schedule::Collective collective) const noexcept {
-    return selector_.is_free(collective) ? direct_.get() : nullptr;
-  }
+  /// Null if not all ranks have load/store access to each other.
+  DirectTeam* node() const noexcept { return direct_.get(); }
+  /// True if a setting concerns the collective.
+  bool has_setting(schedule::Collective collective) const noexcept { return selector_.has_setting(collective); }
+  /// True if a setting selects a schedule for this call. Equal on all ranks.
+  bool wants_schedule(const schedule::Call& call) const noexcept;
   /// Counts a call that runs by load and store.
   void count_direct(schedule::Collective collective) noexcept {
     if (direct_taken_[static_cast<std::size_t>(collective)]++ == 0) [[unlikely]]
-      tell_direct(collective);
+      log_first_direct(collective);
   }
   /// Number of calls that ran by load and store.
   std::uint64_t direct_taken(schedule::Collective collective) const noexcept {
@@ -45,7 +77,7 @@ class State final : public rma::CollectiveState {
   const schedule::Shape& shape() const noexcept { return shape_; }
 
  private:
-  void tell_direct(schedule::Collective collective) const noexcept;
+  void log_first_direct(schedule::Collective collective) const noexcept;
 
   rma::TeamCore& team_;
   Selector selector_;

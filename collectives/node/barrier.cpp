@@ -1,3 +1,4 @@
+// barrier by load and store.
 #include "collectives/node/engine.hpp"
 
 namespace hmc::collectives::node_engine {

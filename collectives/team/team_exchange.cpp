@@ -1,11 +1,11 @@
-#include "collectives/network/team_exchange.hpp"
+#include "collectives/team/team_exchange.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/network/throw_failure.hpp"
+#include "collectives/network/schedule_team.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::collectives {
@@ -37,7 +37,7 @@ CollectiveArgs args_of(base::SetupCall what, Collective collective, const void* 
 
 void TeamExchange::run(const CollectiveArgs& args) {
   if (const base::Status status = schedules_.run(args); !status.ok())
-    throw_failure(team_, schedules_, status, team_.fabric().operation.name(), 0);
+    schedules_.throw_error(status, team_.fabric().operation.name());
 }
 
 void TeamExchange::barrier(base::Deadline) {

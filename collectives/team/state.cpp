@@ -1,11 +1,9 @@
-#include "collectives/state/state.hpp"
+#include "collectives/team/state.hpp"
 
 #include <utility>
 #include <vector>
 
-#include "collectives/network/team_exchange.hpp"
-#include "collectives/state/attach.hpp"
-#include "collectives/state/calls_on_streams.hpp"
+#include "collectives/team/team_exchange.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::collectives {
@@ -54,7 +52,13 @@ State::State(rma::TeamCore& team, const Settings& settings)
   team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
 }
 
-void State::tell_direct(schedule::Collective collective) const noexcept {
+bool State::wants_schedule(const schedule::Call& call) const noexcept {
+  const bool sizes_differ = call.collective == schedule::Collective::alltoall && call.irregular();
+  if (sizes_differ) return selector_.may_want_schedule(shape_, call.collective);
+  return selector_.wants_schedule(shape_, call.collective, extent_of(call) * call.element_bytes);
+}
+
+void State::log_first_direct(schedule::Collective collective) const noexcept {
   if (schedules_->rank() == 0) log_.info("{}, {} ranks: direct, by load and store", name_of(collective), shape_.size);
 }
 

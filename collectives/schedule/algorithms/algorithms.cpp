@@ -1,8 +1,6 @@
-#include "collectives/schedule/algorithms/registry.hpp"
+#include "collectives/schedule/algorithms/algorithms.hpp"
 
 #include <algorithm>
-
-#include "collectives/schedule/algorithms/algorithms.hpp"
 
 namespace hmc::collectives::schedule {
 
