@@ -73,10 +73,13 @@ void require_apart(const char* operation, const void* in, std::size_t in_bytes, 
   return bytes;
 }
 
-void require_root(const rma::TeamCore& team, const char* operation, int root) {
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_root(const rma::TeamCore& team, const char* operation, int root) {
+  throw Error(Code::bad_rank, operation,
+              fmt::format("root {}: there is no such rank in a team of {}", root, team.size()));
+}
+[[gnu::always_inline]] inline void require_root(const rma::TeamCore& team, const char* operation, int root) {
   if (root < 0 || root >= team.size()) [[unlikely]]
-    throw Error(Code::bad_rank, operation,
-                fmt::format("root {}: there is no such rank in a team of {}", root, team.size()));
+    refuse_root(team, operation, root);
 }
 
 [[gnu::always_inline]] inline CollectiveArgs make(Collective collective, const char* operation, const void* in,

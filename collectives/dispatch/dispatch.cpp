@@ -8,6 +8,7 @@
 #include "collectives/args/counts_match.hpp"
 #include "collectives/device/reduction.hpp"
 #include "collectives/network/schedule_team.hpp"
+#include "runtime/device/host_copies.hpp"
 
 namespace hmc::collectives {
 
@@ -76,6 +77,26 @@ template <typename Run> void run_staged(const OpenTeam& team, const CollectiveAr
   rma::require(team.core.fabric(), copies->finish(), {args.operation});
 }
 
+/// A call on a machine with devices. The only place of the fallback from devices to hosts: a rank whose device can't
+/// run the call stages its buffers at once. A rank whose device can run it, but a peer's can't, has already arrived and
+/// continues the same call.
+[[gnu::noinline]] void run_with_devices(const OpenTeam& team, const CollectiveArgs& args) {
+  if (!rma::need_host_copies(args.input, args.output)) return run_on_host(team, args);
+  DirectTeam* const node = node_for(team, args);
+  if (node == nullptr)
+    return run_staged(team, args, [&](const CollectiveArgs& staged) { run_on_network(team, staged); });
+  team.state.count_direct(args.call.collective);
+  DeviceReduction devices(*node, args);
+  if (!devices.can())
+    return run_staged(team, args,
+                      [&](const CollectiveArgs& staged) { require(team, node_engine::run(*node, staged), staged); });
+  bool agreed = false;
+  require(team, devices.meet(agreed), args);
+  if (agreed) return require(team, devices.run(), args);
+  run_staged(team, args,
+             [&](const CollectiveArgs& staged) { require(team, node_engine::run_arrived(*node, staged), staged); });
+}
+
 /// Called after a mismatch, before any data has moved. Each rank compares its own pairs, and an allgather collects the
 /// results. The error names the pairs and both counts.
 [[noreturn]] void throw_count_mismatch(const OpenTeam& team, const CollectiveArgs& args) {
@@ -102,25 +123,11 @@ void run_on_network(const OpenTeam& team, const CollectiveArgs& args) {
     schedules.throw_error(status, args.operation, args.bytes());
 }
 
-/// The only place of the fallback from devices to hosts. A rank whose device can't run the call stages its buffers at
-/// once. A rank whose device can run it, but a peer's can't, has already arrived and continues the same call.
-void run_with_device_buffers(const OpenTeam& team, const CollectiveArgs& args) {
-  DirectTeam* const node = node_for(team, args);
-  if (node == nullptr)
-    return run_staged(team, args, [&](const CollectiveArgs& staged) { run_on_network(team, staged); });
-  team.state.count_direct(args.call.collective);
-  DeviceReduction devices(*node, args);
-  if (!devices.can())
-    return run_staged(team, args,
-                      [&](const CollectiveArgs& staged) { require(team, node_engine::run(*node, staged), staged); });
-  bool agreed = false;
-  require(team, devices.meet(agreed), args);
-  if (agreed) return require(team, devices.run(), args);
-  run_staged(team, args,
-             [&](const CollectiveArgs& staged) { require(team, node_engine::run_arrived(*node, staged), staged); });
+void run(const OpenTeam& team, const CollectiveArgs& args) {
+  if (memory::devices_present()) [[unlikely]]
+    return run_with_devices(team, args);
+  run_on_host(team, args);
 }
-
-void run(const OpenTeam& team, const CollectiveArgs& args) { run_inline(team, args); }
 
 /// The engine doesn't depend on the counts, which differ between ranks. Both engines compare the counts first.
 void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args) {

@@ -6,7 +6,6 @@
 #include "collectives/args/collective_args.hpp"
 #include "collectives/node/engine.hpp"
 #include "collectives/team/state.hpp"
-#include "runtime/device/host_copies.hpp"
 
 namespace hmc::collectives {
 
@@ -23,18 +22,14 @@ inline DirectTeam* node_for(const OpenTeam& team, const CollectiveArgs& args) no
   return team.state.has_setting(args.call.collective) && team.state.wants_schedule(args.call) ? nullptr : node;
 }
 [[gnu::cold]] void run_on_network(const OpenTeam& team, const CollectiveArgs& args);
-/// Fallback if the host can't access a buffer.
-[[gnu::cold]] void run_with_device_buffers(const OpenTeam& team, const CollectiveArgs& args);
 /// Reports the failure of a call of the node engine to all ranks, which may be in a schedule, and throws.
 [[noreturn, gnu::cold]] void throw_node_failure(const OpenTeam& team, const base::Status& status,
                                                 const CollectiveArgs& args);
 
 /// Blocking. Any call except alltoallv.
 void run(const OpenTeam& team, const CollectiveArgs& args);
-/// The same for short calls. If the compiler knows the collective, most branches are constant.
-[[gnu::always_inline]] inline void run_inline(const OpenTeam& team, const CollectiveArgs& args) {
-  if (rma::need_host_copies(args.input, args.output)) [[unlikely]]
-    return run_with_device_buffers(team, args);
+/// The same, with buffers that the host can access. In a barrier all branches on the collective are constant.
+[[gnu::always_inline]] inline void run_on_host(const OpenTeam& team, const CollectiveArgs& args) {
   DirectTeam* const node = node_for(team, args);
   if (node == nullptr) [[unlikely]]
     return run_on_network(team, args);

@@ -93,7 +93,7 @@ void Team::barrier() {
     rma::throw_status(core_->fabric(), status, {"barrier"});
   }
   static constexpr CollectiveArgs args = collectives::barrier_args();
-  run_inline(team, args);
+  run_on_host(team, args);
 }
 
 // ---- blocking

@@ -92,7 +92,8 @@ void FailureSummary::merge(const FailureSummary& other) noexcept {
   std::uint64_t earliest = conflict_;
   if (other.conflict_ != 0 && (earliest == 0 || other.conflict_ < earliest)) earliest = other.conflict_;
   const std::uint64_t begin = std::max(first_, other.first_);
-  for (std::uint64_t call = begin; call - begin < FailureReport::most_calls && (earliest == 0 || call < earliest); ++call) {
+  for (std::uint64_t call = begin; call - begin < FailureReport::most_calls && (earliest == 0 || call < earliest);
+       ++call) {
     const std::uint64_t ours = signature_at(call), theirs = other.signature_at(call);
     if (ours != 0 && theirs != 0 && ours != theirs) earliest = call;
   }

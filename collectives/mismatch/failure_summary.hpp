@@ -21,10 +21,10 @@ struct FailureReport {
 
   std::uint64_t valid = 0;  ///< 1: the other fields are written. Stored last, with release
   std::uint64_t code = 0;
-  std::uint64_t peer = 0;               ///< world rank that was awaited, or that sent a mismatched message
-  std::uint64_t call = 0;               ///< number of the call that failed here, or of the alarm's call
-  std::uint64_t calls = 0;              ///< number of calls made, at most `call`
-  std::uint64_t first = 1;              ///< number of the first reported call
+  std::uint64_t peer = 0;                     ///< world rank that was awaited, or that sent a mismatched message
+  std::uint64_t call = 0;                     ///< number of the call that failed here, or of the alarm's call
+  std::uint64_t calls = 0;                    ///< number of calls made, at most `call`
+  std::uint64_t first = 1;                    ///< number of the first reported call
   std::uint64_t signatures[most_calls] = {};  ///< 0: not reported, or not called
 };
 

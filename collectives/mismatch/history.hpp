@@ -62,12 +62,9 @@ class History {
   void show_in(Ledger* ledger) noexcept { ledger_ = ledger != nullptr ? ledger : &nobodys_; }
   /// Called by the owner without the lock. Returns the word that includes this call.
   std::uint64_t add_alone(Signature signature) noexcept {
-    if (shared != nullptr) [[unlikely]] {
-      const std::lock_guard guard(*shared);
-      add(signature);
-    } else {
-      add(signature);
-    }
+    if (shared != nullptr) [[unlikely]]
+      return add_shared(signature);
+    add(signature);
     return word_;
   }
   /// Keeps enough entries for this many calls in flight.
@@ -98,6 +95,11 @@ class History {
   std::mutex* shared = nullptr;
 
  private:
+  [[gnu::cold, gnu::noinline]] std::uint64_t add_shared(Signature signature) noexcept {
+    const std::lock_guard guard(*shared);
+    add(signature);
+    return word_;
+  }
   static constexpr std::size_t remembered = 256;
   struct Entry {
     Signature signature;

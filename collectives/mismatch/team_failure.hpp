@@ -68,7 +68,9 @@ class TeamFailure {
 
  private:
   int world(int rank) const noexcept { return rank < 0 ? -1 : team_.world_rank(rank); }
-  bool is_timeout_or_mismatch() const noexcept { return status_.code == Code::timeout || status_.code == Code::mismatch; }
+  bool is_timeout_or_mismatch() const noexcept {
+    return status_.code == Code::timeout || status_.code == Code::mismatch;
+  }
   base::Status wait_for_reports() noexcept;
   void read_ledgers() noexcept;
   base::Status determine_cause() noexcept;

@@ -18,8 +18,8 @@ class LongWaits final : public base::Watch {
 
   /// Called during a long wait. The owner's thread.
   base::Status look(const base::WaitNote& note, std::int64_t now) noexcept override;
-  /// A wait for a request has no awaited rank, and a test doesn't call look(). For both, the rank sends questions to the
-  /// awaited rank of the oldest operation in flight. Requires the lock.
+  /// A wait for a request has no awaited rank, and a test doesn't call look(). For both, the rank sends questions to
+  /// the awaited rank of the oldest operation in flight. Requires the lock.
   void check_started(std::int64_t now) noexcept;
 
  private:

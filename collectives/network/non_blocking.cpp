@@ -120,7 +120,7 @@ void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
   const auto guard = hold();
   const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
   fail_locked(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))),
-          operation.call_number);
+              operation.call_number);
 }
 
 void ScheduleTeam::abandon(std::uint64_t) noexcept {

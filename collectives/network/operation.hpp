@@ -62,7 +62,7 @@ class Operation {
   bool under_way = false;
   bool is_kept = false;                     ///< persistent: owned by a Plan, not reused after completion
   std::uint64_t count_mismatch_ticket = 0;  ///< of the run whose counts didn't match
-  CountMismatch count_mismatch;                     ///< mismatched pairs of all ranks
+  CountMismatch count_mismatch;             ///< mismatched pairs of all ranks
   const CountMismatch& my_count_mismatch() const noexcept { return mine_; }
   std::unique_ptr<rma::HostCopies> copies;  ///< the buffers in args(), if the host can't access the caller's
   std::unique_ptr<StreamPosition> place;    ///< position in a device stream, if the call is ordered by one
@@ -116,8 +116,8 @@ class Operation {
   bool stages_ = false;
   bool stream_reached_ = false;
   static constexpr std::uint64_t reporting_pieces = 2;
-  bool compares_ = false;  // in this run
-  bool counts_match_ = false;   // set if an earlier run of the same plan found matching counts
+  bool compares_ = false;      // in this run
+  bool counts_match_ = false;  // set if an earlier run of the same plan found matching counts
   CountsOf counts_;
   std::vector<std::uint64_t> sent_counts_;
   CountMismatch mine_;

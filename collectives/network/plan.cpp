@@ -6,10 +6,10 @@
 
 namespace hmc::collectives {
 
-using schedule::Step;
-using schedule::StepBuffer;
 using schedule::Algorithm;
 using schedule::Call;
+using schedule::Step;
+using schedule::StepBuffer;
 
 namespace {
 

@@ -86,6 +86,11 @@ void ScheduleTeam::unshare() noexcept {
   driven_ = false;
 }
 
+void ScheduleTeam::unshare_if_idle() noexcept {
+  const auto guard = hold();
+  if (active_.empty()) unshare();
+}
+
 std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
   return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
 }
@@ -369,7 +374,7 @@ Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
 /// was raised first and takes precedence. It may still be in flight, so the wires make progress first. It may not have
 /// been relayed to this rank yet, so the reports of this node's ranks are checked too.
 const Status& ScheduleTeam::fail_locked(const Status& status, std::uint64_t call,
-                                    const TeamFailure::Alarm& alarm) noexcept {
+                                        const TeamFailure::Alarm& alarm) noexcept {
   if (!failure_.ok()) return failure_.status();
   const bool is_of_the_job = TeamFailure::is_of_the_job(status);
   if (is_of_the_job) {

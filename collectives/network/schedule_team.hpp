@@ -98,10 +98,7 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   /// True while non-blocking operations may be in flight. Becomes false when a test, or the begin of a call, finds that
   /// all are complete. While it is true, short calls are slower.
   bool is_shared() const noexcept { return driven_; }
-  void unshare_if_idle() noexcept {
-    const auto guard = hold();
-    if (active_.empty()) unshare();
-  }
+  [[gnu::cold]] void unshare_if_idle() noexcept;
 
  private:
   friend class LongWaits;
@@ -169,7 +166,7 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
   std::vector<Operation*> free_;
   const Operation* count_mismatch_ = nullptr;  // the operation whose mismatch a test has just reported
-  bool driven_ = false;                // registered with the waiter and the background thread; written by the owner
+  bool driven_ = false;  // registered with the waiter and the background thread; written by the owner
   int source_index_ = 0;
   std::vector<std::uint64_t> taken_;
 

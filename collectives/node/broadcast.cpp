@@ -19,12 +19,7 @@ std::size_t chunk_of(std::size_t bytes, std::size_t staging) noexcept {
                   bytes <= (std::size_t{128} << 10) ? std::size_t{16} << 10 : std::size_t{64} << 10);
 }
 
-Status broadcast_small(DirectTeam& team, const CollectiveArgs& args, bool in_line) noexcept {
-  if (team.rank() == args.call.root) {
-    if (!in_line) std::memcpy(team.slot(args.call.root), args.input, args.bytes());
-    team.arrive(args.input, in_line ? args.bytes() : 0);
-    return {};
-  }
+[[gnu::noinline]] Status receive_small(DirectTeam& team, const CollectiveArgs& args, bool in_line) noexcept {
   team.arrive(nullptr, 0);
   if (const Status status = team.wait_arrival(args.call.root); !status.ok()) return status;
   if (args.bytes() > 0)
@@ -84,7 +79,7 @@ Status ring_reader(DirectTeam& team, const CollectiveArgs& args, std::size_t chu
   return {};
 }
 
-Status broadcast_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
+[[gnu::noinline]] Status broadcast_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
   const bool is_root = team.rank() == args.call.root;
   const std::size_t chunk = chunk_of(args.bytes(), team.staging_bytes());
   Announcement mine;
@@ -117,8 +112,13 @@ Status broadcast_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
 
 Status broadcast(DirectTeam& team, const CollectiveArgs& args) noexcept {
   if (const Status status = team.begin(args.signature); !status.ok()) return status;
-  if (args.bytes() <= slot_bytes) return broadcast_small(team, args, args.bytes() <= inline_bytes);
-  return broadcast_large(team, args);
+  const std::size_t bytes = args.bytes();
+  if (bytes > slot_bytes) return broadcast_large(team, args);
+  const bool in_line = bytes <= inline_bytes;
+  if (team.rank() != args.call.root) return receive_small(team, args, in_line);
+  if (!in_line) std::memcpy(team.slot(args.call.root), args.input, bytes);
+  team.arrive(args.input, in_line ? bytes : 0);
+  return {};
 }
 
 }  // namespace hmc::collectives::node_engine

@@ -100,7 +100,7 @@ Status DirectTeam::begin(Signature signature) noexcept {
 
 /// Waits until all other ranks are at most turns / 2 calls behind. Then this rank can make turns / 2 more calls without
 /// a wait.
-Status DirectTeam::let_others_catch_up() noexcept {
+[[gnu::noinline]] Status DirectTeam::let_others_catch_up() noexcept {
   const std::uint64_t there = sequence_ + 1 - turns / 2;
   const std::uint64_t called = board(rank_).arrivals[there % lines].history;
   for (int i = 1; i < size_; ++i) {

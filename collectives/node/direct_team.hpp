@@ -1,5 +1,5 @@
-// DirectTeam: a team in which all ranks can access each other's windows by load and store. Board: the memory that a rank
-// shares with the others; only the owner writes a line.
+// DirectTeam: a team in which all ranks can access each other's windows by load and store. Board: the memory that a
+// rank shares with the others; only the owner writes a line.
 #pragma once
 
 #include <atomic>
@@ -184,7 +184,7 @@ class DirectTeam {
   bool reads_all() noexcept;
   bool all_read() noexcept;
   void ring_all() noexcept;
-  base::Status let_others_catch_up() noexcept;
+  [[gnu::cold]] base::Status let_others_catch_up() noexcept;
   base::Status wait_line(int rank, std::uint64_t sequence, std::uint64_t history) noexcept;
 
   rma::TeamCore& team_;

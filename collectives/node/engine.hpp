@@ -16,8 +16,8 @@ base::Status broadcast(DirectTeam& team, const CollectiveArgs& args) noexcept;
 base::Status allgather(DirectTeam& team, const CollectiveArgs& args) noexcept;
 /// Combines the elements in rank order.
 base::Status allreduce(DirectTeam& team, const CollectiveArgs& args);
-/// gather, scatter, alltoall, reduce, reduce_scatter, scan, exscan, gatherv, scatterv, allgatherv, reduce_scatterv: each
-/// rank copies the blocks that it needs from its peers' inputs.
+/// gather, scatter, alltoall, reduce, reduce_scatter, scan, exscan, gatherv, scatterv, allgatherv, reduce_scatterv:
+/// each rank copies the blocks that it needs from its peers' inputs.
 base::Status pull(DirectTeam& team, const CollectiveArgs& args);
 /// True if the blocks of such a call, or of an alltoallv, fit a slot or the staging ring.
 bool can_pull(const DirectTeam& team, const CollectiveArgs& args) noexcept;
@@ -25,8 +25,8 @@ bool can_pull(const DirectTeam& team, const CollectiveArgs& args) noexcept;
 /// match (all.balance isn't 0), returns ok, and no data has moved.
 base::Status alltoallv(DirectTeam& team, const CollectiveArgs& args, CountsOf& all) noexcept;
 
-// Fallback for a large reduction that the devices can't run. Requires that all ranks have arrived, and that the arguments
-// name host copies of this rank's device buffers. The peers treat these buffers as staged.
+// Fallback for a large reduction that the devices can't run. Requires that all ranks have arrived, and that the
+// arguments name host copies of this rank's device buffers. The peers treat these buffers as staged.
 base::Status allreduce_arrived(DirectTeam& team, const CollectiveArgs& args);
 base::Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept;
 

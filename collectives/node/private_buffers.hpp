@@ -1,5 +1,5 @@
-// The method by which peers copy blocks from a large private buffer (in no window): a fixed rule (private_buffer_method)
-// or a measurement (MethodTrials).
+// The method by which peers copy blocks from a large private buffer (in no window): a fixed rule
+// (private_buffer_method) or a measurement (MethodTrials).
 #pragma once
 
 #include <algorithm>

@@ -213,8 +213,7 @@ class Pull {
     if (is_gather) {
       if (const Status status = roles_.is_root() ? Status{} : team_.wait_arrival(roles_.root); !status.ok())
         return status;
-      if (const Placement output = roles_.is_root() ? shown_.in : shown_by(roles_.root).in; output)
-        return push(output);
+      if (const Placement output = roles_.is_root() ? shown_.in : shown_by(roles_.root).in; output) return push(output);
       if (const Status status = deepen_staging(); !status.ok()) return status;
     }
     if (roles_.gives()) team_.count(shown_.in);

@@ -1,5 +1,5 @@
-// Reductions: kernels that combine elements in rank order, in registers; the operation of a call (Reducer); the division
-// of an average.
+// Reductions: kernels that combine elements in rank order, in registers; the operation of a call (Reducer); the
+// division of an average.
 #pragma once
 
 #include <cstddef>

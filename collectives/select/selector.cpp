@@ -13,8 +13,8 @@ namespace hmc::collectives {
 
 using schedule::Algorithm;
 using schedule::Call;
-using schedule::Shape;
 using schedule::Collective;
+using schedule::Shape;
 
 namespace {
 

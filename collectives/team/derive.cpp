@@ -180,8 +180,7 @@ void close(const OpenTeam& team) {
   rma::Fabric& fabric = team.core.fabric();
   const rma::OperationScope user(fabric, "Team::close", base::SetupCall::team_close);
   ScheduleTeam& schedules = team.state.schedules();
-  if (const base::Status status = schedules.drain(); !status.ok())
-    schedules.throw_error(status, "Team::close");
+  if (const base::Status status = schedules.drain(); !status.ok()) schedules.throw_error(status, "Team::close");
   base::ByteWriter mine;
   mine.number(static_cast<std::int32_t>(team.core.open_windows));
   TeamExchange exchange(team.core, schedules);

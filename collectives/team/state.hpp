@@ -77,7 +77,7 @@ class State final : public rma::CollectiveState {
   const schedule::Shape& shape() const noexcept { return shape_; }
 
  private:
-  void log_first_direct(schedule::Collective collective) const noexcept;
+  [[gnu::cold]] void log_first_direct(schedule::Collective collective) const noexcept;
 
   rma::TeamCore& team_;
   Selector selector_;

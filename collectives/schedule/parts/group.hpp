@@ -1,5 +1,6 @@
-// Groups of ranks that execute a part of a schedule among themselves. Group: the whole team, or a lane (one rank of each
-// node). Lanes: how a hierarchical algorithm divides its work. Clusters: reduce a group to a power of two or of a radix.
+// Groups of ranks that execute a part of a schedule among themselves. Group: the whole team, or a lane (one rank of
+// each node). Lanes: how a hierarchical algorithm divides its work. Clusters: reduce a group to a power of two or of a
+// radix.
 #pragma once
 
 #include <algorithm>
