@@ -43,13 +43,13 @@ void combine_counts(void* accumulated, const void* next, std::size_t count, DTyp
   }
 }
 
-CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> told,
+CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> sent,
                                    std::span<const std::size_t> received) noexcept {
   CountMismatch mine;
-  for (std::size_t from = 0; from < told.size() && mine.receivers == 0; ++from) {
-    if (told[from] == received[from]) continue;
+  for (std::size_t from = 0; from < sent.size() && mine.receivers == 0; ++from) {
+    if (sent[from] == received[from]) continue;
     mine.receivers = 1;
-    mine.pairs[0] = {static_cast<std::uint64_t>(rank), from, told[from], received[from]};
+    mine.pairs[0] = {static_cast<std::uint64_t>(rank), from, sent[from], received[from]};
   }
   return mine;
 }

@@ -37,8 +37,8 @@ struct CountMismatch {
   std::uint64_t receivers = 0;
   Pair pairs[most_pairs] = {};  ///< in order of receivers
 };
-/// This rank's first mismatched pair. `told`: the counts that each rank sends to this rank.
-CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> told,
+/// This rank's first mismatched pair. `sent`: the counts that each rank sends to this rank.
+CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> sent,
                                    std::span<const std::size_t> received) noexcept;
 /// Merges the mismatched pairs of all ranks.
 CountMismatch merged(std::span<const CountMismatch> of_each) noexcept;

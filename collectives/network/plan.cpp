@@ -18,7 +18,7 @@ constexpr std::uint64_t shortest_bytes = 32 * 1024;
 /// Upper limits for the number of stored ranges (each message and each copy searches all of them), and of checked
 /// ranges (each is compared with all steps).
 constexpr std::size_t most = 16;
-constexpr int most_looked_at = 64;
+constexpr int most_checked = 64;
 
 bool ranges_meet(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) noexcept {
   return a < b + b_bytes && b < a + a_bytes;
@@ -110,11 +110,11 @@ void find_arrivals(const schedule::Schedule& schedule, bool in_place, std::vecto
     return reads(step) && step.bytes > 0 && step.from_buffer == StepBuffer::input;
   };
   if (in_place && std::ranges::any_of(steps, reads_input)) return;
-  int looked_at = 0;
-  for (std::size_t i = 0; i < steps.size() && arrivals.size() < most && looked_at < most_looked_at; ++i) {
+  int checked = 0;
+  for (std::size_t i = 0; i < steps.size() && arrivals.size() < most && checked < most_checked; ++i) {
     const Step& copy = steps[i];
     if (!is_long_copy_to_output(copy)) continue;
-    ++looked_at;
+    ++checked;
     if (const auto first = first_reader(steps, i)) arrivals.push_back({*first, copy.from, copy.to, copy.bytes});
   }
   std::ranges::sort(arrivals, {}, &Arrival::step);
@@ -124,12 +124,12 @@ void find_results(const schedule::Schedule& schedule, bool in_place, std::vector
   results.clear();
   if (in_place) return;
   const std::vector<Step>& steps = schedule.steps;
-  int looked_at = 0;
-  for (std::size_t i = 0; i < steps.size() && results.size() < most && looked_at < most_looked_at; ++i) {
+  int checked = 0;
+  for (std::size_t i = 0; i < steps.size() && results.size() < most && checked < most_checked; ++i) {
     if (steps[i].kind != schedule::StepKind::reduce || steps[i].to_buffer != StepBuffer::scratch ||
         steps[i].bytes < shortest_bytes)
       continue;
-    ++looked_at;
+    ++checked;
     if (const auto copy = only_copy_of(steps, i)) results.push_back({i, *copy, steps[*copy].to});
   }
 }
