@@ -242,7 +242,7 @@ class TestPlace final : public hmc::collectives::StreamPosition {
   hmc::base::Status reached() noexcept override {
     return stream_.has_come.load() ? hmc::base::Status{} : hmc::base::Status::in_progress();
   }
-  void go_on() noexcept override { stream_.may_go_on.store(true); }
+  void continue_stream() noexcept override { stream_.may_go_on.store(true); }
 
  private:
   Stream& stream_;
@@ -263,7 +263,8 @@ HMC_SPMD_TEST(Progress, stream_ordered_call_waits_for_its_stream) {
     for (std::size_t call = 0; call < calls; ++call) {
       const auto given = hmc::collectives::allreduce_args(open.core, data[call].data(), data[call].data(), count,
                                                           hmc::DType::u64, hmc::Reduction(hmc::sum));
-      HMC_CHECK(schedules.start_in_stream(given, std::make_unique<TestPlace>(streams[call])).ok());
+      std::uint64_t ticket = 0;  // only the stream waits for the result
+      HMC_CHECK(schedules.start(given, ticket, nullptr, std::make_unique<TestPlace>(streams[call])).ok());
     }
     std::thread device([&] {
       for (std::size_t call = 0; call < calls; ++call) {
@@ -291,8 +292,11 @@ HMC_SPMD_TEST(Progress, failed_team_releases_its_streams) {
   hmc::Team team = me.runtime->world().duplicate();
   auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
   TestPlace::Stream streams[3];
-  for (TestPlace::Stream& stream : streams)
-    HMC_CHECK(schedules.start_in_stream(hmc::collectives::barrier_args(), std::make_unique<TestPlace>(stream)).ok());
+  std::uint64_t ticket = 0;
+  for (TestPlace::Stream& stream : streams) {
+    auto place = std::make_unique<TestPlace>(stream);
+    HMC_CHECK(schedules.start(hmc::collectives::barrier_args(), ticket, nullptr, std::move(place)).ok());
+  }
   streams[0].has_come.store(true);  // the other streams never reach their places
   me.runtime->world().barrier();
   if (me.rank == me.size - 1) schedules.fail(hmc::base::Status::failure(hmc::Code::error, "on purpose"));
