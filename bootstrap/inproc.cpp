@@ -11,8 +11,7 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/facts.hpp"
-#include "bootstrap/failures.hpp"
+#include "bootstrap/common.hpp"
 
 namespace hmc::bootstrap {
 

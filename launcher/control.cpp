@@ -58,7 +58,7 @@ bootstrap::NodeAgent& ControlPlane::agent_of(int rank) const noexcept {
   return *agents_[static_cast<std::size_t>(plan_.places[static_cast<std::size_t>(rank)].node)];
 }
 
-void ControlPlane::report_death(int rank, std::string_view cause) { agent_of(rank).report_death(rank, cause); }
+void ControlPlane::report_death(int rank, std::string cause) { agent_of(rank).report_death(rank, std::move(cause)); }
 
 std::vector<int> ControlPlane::ranks_without_goodbye() const {
   std::vector<int> all;

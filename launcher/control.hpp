@@ -23,7 +23,7 @@ class ControlPlane {
 
   std::string store_address() const { return store_->address(); }
   /// Reports that a rank has died: the current calls of the other ranks fail.
-  void report_death(int rank, std::string_view cause);
+  void report_death(int rank, std::string cause);
   /// The failure that is recorded in the node page of `rank`'s node: ok, peer_failed or aborted.
   base::Status failure_known_to(int rank) const noexcept { return agent_of(rank).page().aborted(); }
   /// Ranks that joined the job and haven't closed it, in ascending order.

@@ -1,20 +1,52 @@
 // Keeper: the process between hmcrun and the ranks. It ensures that no process of the job survives the job.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
+#include <csignal>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "launcher/keeper_protocol.hpp"
 #include "launcher/plan.hpp"
-#include "launcher/spawn.hpp"
 #include "launcher/streams.hpp"
 #include "runtime/base/fd.hpp"
 
 namespace hmc::launcher {
+
+// ---- messages between hmcrun and its keeper, over a SOCK_SEQPACKET pair
+
+struct KeeperRequest {
+  enum class What : int { launch, signal, kill_all };
+  What what;
+  int signal;
+  char store[128];  ///< launch: HMC_STORE, with its final zero
+};
+
+struct KeeperEvent {
+  enum class What : int {
+    started,       ///< rank, pid
+    spawn_failed,  ///< rank, value: errno, step
+    ended,         ///< rank, pid, value: the wait status
+    gone,          ///< the keeper has no more descendants; value: the number of processes that survived KILL
+    lost,          ///< never sent: means that the keeper itself has died
+  };
+  What what;
+  int rank;
+  pid_t pid;
+  int value;
+  char step[32];
+};
+
+/// Inherited settings that hmcrun changes for itself. The ranks get the original values.
+struct Inherited {
+  sigset_t signal_mask;
+  rlimit descriptors;
+  static Inherited now() noexcept;
+};
 
 /// The ranks are the keeper's children, not hmcrun's. The keeper has its own process group, is a subreaper, and lives
 /// until it has no descendants. So:
@@ -54,5 +86,8 @@ class Keeper {
   base::UniqueFd socket_;
   pid_t pid_;
 };
+
+/// The direct children of this process, including adopted orphans (PR_SET_CHILD_SUBREAPER).
+std::vector<pid_t> children_of_this_process();
 
 }  // namespace hmc::launcher

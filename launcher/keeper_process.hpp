@@ -1,18 +1,42 @@
-// KeeperProcess: the keeper's main loop.
+// KeeperProcess: the keeper's main loop. spawn: starts a rank, which can't outlive the keeper.
 #pragma once
 
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <csignal>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "launcher/keeper_protocol.hpp"
+#include "launcher/keeper.hpp"
 #include "launcher/plan.hpp"
-#include "launcher/spawn.hpp"
 #include "launcher/streams.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/topology/cpu_set.hpp"
 
 namespace hmc::launcher {
+
+struct SpawnRequest {
+  const char* program = nullptr;
+  char* const* argv = nullptr;
+  char* const* envp = nullptr;
+  int in = -1, out = -1, err = -1;         ///< -1: inherited
+  const topology::CpuSet* cpus = nullptr;  ///< null or empty: not bound
+  const Inherited* inherited = nullptr;
+};
+
+struct SpawnResult {
+  pid_t pid = -1;
+  int error = 0;               ///< errno of the failed call; 0: the program runs
+  const char* step = nullptr;  ///< the call that failed, a literal
+};
+
+/// The child gets its own process group, so that a signal reaches all processes that it starts. The kernel kills the
+/// child when the calling thread exits. Must be called only in a process with one thread, because the child shares its
+/// memory until exec.
+SpawnResult spawn(const SpawnRequest& request) noexcept;
 
 /// One thread; never returns into hmcrun's code.
 class KeeperProcess {

@@ -11,16 +11,13 @@
 #include <new>
 
 #include "launcher/control.hpp"
-#include "launcher/exit_status.hpp"
 #include "launcher/keeper.hpp"
 #include "launcher/mailbox.hpp"
-#include "launcher/message.hpp"
 #include "launcher/options.hpp"
-#include "launcher/output_pump.hpp"
 #include "launcher/plan.hpp"
+#include "launcher/report.hpp"
 #include "launcher/streams.hpp"
 #include "launcher/supervisor.hpp"
-#include "launcher/terminal_input.hpp"
 
 extern "C" char** environ;  // NOLINT: POSIX leaves its declaration to us
 

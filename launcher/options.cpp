@@ -7,7 +7,7 @@
 #include <hmc/version.hpp>
 #include <iterator>
 
-#include "launcher/exit_status.hpp"
+#include "launcher/report.hpp"
 
 namespace hmc::launcher {
 

@@ -1,13 +1,147 @@
 #include "launcher/plan.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 
 #include <hmc/error.hpp>
 
-#include "launcher/exit_status.hpp"
-#include "launcher/program.hpp"
+#include "launcher/report.hpp"
 
 namespace hmc::launcher {
+
+namespace {
+
+/// 0 if execve would accept the file, otherwise an errno.
+int refusal(const std::string& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return errno;
+  if (S_ISDIR(info.st_mode)) return EISDIR;
+  if (!S_ISREG(info.st_mode)) return EACCES;
+  return ::access(file.c_str(), X_OK) == 0 ? 0 : errno;
+}
+
+bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
+
+[[noreturn]] void fail(const std::string& file, int error) {
+  const int status = is_missing(error) ? exit_not_found : exit_not_executable;
+  throw LaunchError(status, fmt::format("{}: {}", file, std::strerror(error)));
+}
+
+}  // namespace
+
+std::string find_program(const std::string& name, const std::string& path) {
+  if (name.empty()) throw LaunchError(exit_not_found, "the program's name is empty");
+  if (name.find('/') != std::string::npos) {
+    if (const int error = refusal(name); error != 0) fail(name, error);
+    return name;
+  }
+  std::string refused;
+  int why = 0;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    const std::string folder = path.substr(begin, end - begin);
+    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    const int error = refusal(file);
+    if (error == 0) return file;
+    if (!is_missing(error) && error != EISDIR && refused.empty()) {
+      refused = file;
+      why = error;
+    }
+    begin = end + 1;
+  }
+  if (!refused.empty()) fail(refused, why);
+  throw LaunchError(exit_not_found,
+                    fmt::format("{0}: not found in PATH ({1}); for a program in this folder give ./{0}", name, path));
+}
+
+namespace {
+
+/// The variables that identify a rank. hmcrun sets them, and a nested job must not inherit them.
+constexpr std::array<std::string_view, 6> ours{"HMC_RANK",   "HMC_SIZE", "HMC_STORE",
+                                               "HMC_SECRET", "HMC_NODE", "HMC_LAUNCHER"};
+
+bool is_ours(std::string_view name) { return std::find(ours.begin(), ours.end(), name) != ours.end(); }
+
+bool names(std::string_view entry, std::string_view name) {
+  return entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=';
+}
+
+}  // namespace
+
+const char* value_of(const Environment& environment, std::string_view name) noexcept {
+  for (const std::string& entry : environment)
+    if (names(entry, name)) return entry.c_str() + name.size() + 1;
+  return nullptr;
+}
+
+void set(Environment& environment, std::string_view name, std::string_view value) {
+  std::string entry = fmt::format("{}={}", name, value);
+  for (std::string& old : environment) {
+    if (!names(old, name)) continue;
+    old = std::move(entry);
+    return;
+  }
+  environment.push_back(std::move(entry));
+}
+
+Environment common_environment(const char* const* parent, const std::vector<std::string>& settings,
+                               std::vector<std::string>& warnings) {
+  Environment environment;
+  for (; *parent != nullptr; ++parent) {
+    const std::string_view entry(*parent);
+    if (!is_ours(entry.substr(0, entry.find('=')))) environment.emplace_back(entry);
+  }
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    const std::string name = setting.substr(0, equals);
+    if (name.empty()) throw UsageError(fmt::format("-x {}: the variable's name is empty", setting));
+    if (is_ours(name)) throw UsageError(fmt::format("-x {}: hmcrun sets {} itself", setting, name));
+    if (equals != std::string::npos)
+      set(environment, name, setting.substr(equals + 1));
+    else if (value_of(environment, name) == nullptr)
+      warnings.push_back(fmt::format("-x {0}: {0} isn't set in hmcrun's environment, so the ranks don't get it", name));
+  }
+  return environment;
+}
+
+namespace {
+
+topology::CpuSet cpus_of(int rank, const Options& options, const topology::CpuLayout& layout) {
+  if (options.bind_to == BindTo::core) return layout.cores[static_cast<std::size_t>(rank) % layout.cores.size()].cpus;
+  // In blocks, as for nodes, because ranks with close numbers usually communicate most.
+  const int numa_nodes = static_cast<int>(layout.numa_nodes.size());
+  return layout.numa_nodes[static_cast<std::size_t>(node_of(rank, options.ranks, numa_nodes))].cpus;
+}
+
+}  // namespace
+
+int node_of(int rank, int ranks, int nodes) noexcept {
+  return static_cast<int>(static_cast<long long>(rank) * nodes / ranks);
+}
+
+std::vector<Place> place_ranks(const Options& options, const topology::CpuLayout* layout) {
+  std::vector<Place> places(static_cast<std::size_t>(options.ranks));
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    Place& place = places[static_cast<std::size_t>(rank)];
+    place.node = node_of(rank, options.ranks, options.nodes);
+    if (options.bind_to != BindTo::none && layout != nullptr) place.cpus = cpus_of(rank, options, *layout);
+  }
+  return places;
+}
+
+std::string describe_place(int rank, const Place& place, const topology::CpuLayout* layout) {
+  if (place.cpus.empty() || layout == nullptr) {
+    return fmt::format("rank {} (node {}): not bound (cpus {})", rank, place.node,
+                       topology::CpuSet::of_this_thread().text());
+  }
+  return fmt::format("rank {} (node {}): {}", rank, place.node, topology::describe(*layout, place.cpus));
+}
 
 namespace {
 

@@ -1,16 +1,48 @@
-// JobPlan: all decisions that are made before a process is started.
+// JobPlan: all decisions that are made before a process is started: program, environment, placement.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "launcher/environment.hpp"
 #include "launcher/options.hpp"
-#include "launcher/placement.hpp"
 #include "runtime/topology/cpu_layout.hpp"
+#include "runtime/topology/cpu_set.hpp"
 
 namespace hmc::launcher {
+
+/// Looks `name` up in `path` (the ranks' PATH) as execvp does; a name with a slash is taken as it is.
+/// Throws LaunchError with status 127 if there is no such file, and 126 if it can't be executed.
+std::string find_program(const std::string& name, const std::string& path);
+
+using Environment = std::vector<std::string>;  // "NAME=value"
+
+/// The value of a name, or null.
+const char* value_of(const Environment& environment, std::string_view name) noexcept;
+void set(Environment& environment, std::string_view name, std::string_view value);
+
+/// The variables common to all ranks: `parent` without a surrounding job's variables, then the -x settings.
+/// Adds a line to `warnings` for each -x VAR that isn't set. Throws LaunchError for an empty name, and for a variable
+/// that hmcrun sets itself.
+Environment common_environment(const char* const* parent, const std::vector<std::string>& settings,
+                               std::vector<std::string>& warnings);
+
+struct Place {
+  int node = 0;
+  topology::CpuSet cpus;  ///< empty: not bound
+};
+
+/// Ranks are assigned to nodes in blocks: rank r to node r * nodes / ranks.
+int node_of(int rank, int ranks, int nodes) noexcept;
+
+/// Indexed by rank. `layout` is used only for binding. Emulated nodes share this machine's cores, so binding counts
+/// ranks over all nodes. If there are more ranks than cores, the assignment restarts at the first core, and ranks share
+/// cores.
+std::vector<Place> place_ranks(const Options& options, const topology::CpuLayout* layout);
+
+/// For --report-bindings: "rank 3 (node 1): core 3 (cpus 3)".
+std::string describe_place(int rank, const Place& place, const topology::CpuLayout* layout);
 
 struct JobPlan {
   Options options;

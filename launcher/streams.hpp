@@ -1,9 +1,14 @@
-// Streams: each rank's stdin, stdout and stderr.
+// The standard streams of the ranks: JobStreams opens them, OutputPump tags output, TerminalInput passes input to rank
+// 0.
 #pragma once
 
+#include <poll.h>
+
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "launcher/mailbox.hpp"
 #include "launcher/options.hpp"
 #include "runtime/base/fd.hpp"
 
@@ -46,5 +51,52 @@ void require_descriptors(int ranks, int nodes);
 /// Opens /dev/null in place of a closed stdin, stdout or stderr. Otherwise the next opened file would get that
 /// descriptor number.
 void fill_standard_descriptors() noexcept;
+
+/// Owns a thread, so that a slow reader of hmcrun's output doesn't delay the supervisor's handling of exits and
+/// signals. It writes only whole lines, with unchanged bytes.
+class OutputPump {
+ public:
+  /// Posts output_done when all pipes are at end-of-file and all output is written. Without sources it does nothing.
+  OutputPump(std::vector<OutputSource> sources, Mailbox& mailbox);
+  OutputPump(const OutputPump&) = delete;
+  OutputPump& operator=(const OutputPump&) = delete;
+  ~OutputPump();  ///< joins
+
+ private:
+  struct Stream {
+    OutputSource source;
+    std::string tag;
+    std::string line;  ///< an incomplete line
+  };
+  void run(Mailbox& mailbox);
+  void read_from(Stream& stream);
+  void take(Stream& stream, const char* bytes, std::size_t size);
+  void finish(Stream& stream);
+  void put_out(Stream& stream, const std::string& lines);
+
+  std::vector<Stream> streams_;
+  std::string out_;                  // reused
+  bool broken_[2] = {false, false};  // stdout, stderr: true if its reader has closed it
+  std::thread thread_;
+};
+
+/// The supervisor's poll loop calls it. Without a `feed` it does nothing, because rank 0 inherits stdin.
+class TerminalInput {
+ public:
+  explicit TerminalInput(base::UniqueFd feed) noexcept : feed_(std::move(feed)) {}
+  void add_polls(std::vector<pollfd>& fds);
+  void handle(const pollfd& fd);
+  /// A shell's `fg` causes no event, so poll once a second. -1: no polling is needed.
+  int poll_ms() const noexcept { return feed_ && background_ ? 1000 : -1; }
+
+ private:
+  void read_terminal();
+  void write_feed();
+
+  base::UniqueFd feed_;
+  std::string pending_;      // input that the feed hasn't accepted yet; meanwhile no more is read
+  bool background_ = false;  // hmcrun is in the background and may not read the terminal
+  bool ended_ = false;
+};
 
 }  // namespace hmc::launcher

@@ -10,9 +10,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "bootstrap/facts.hpp"
-#include "launcher/exit_status.hpp"
-#include "launcher/message.hpp"
+#include "bootstrap/common.hpp"
+#include "launcher/report.hpp"
 
 namespace hmc::launcher {
 
@@ -104,25 +103,27 @@ void Supervisor::handle_keeper() {
   while (!gone_) {
     const std::optional<KeeperEvent> event = keeper_.next();
     if (!event) return;
-    handle(*event);
-  }
-}
-
-void Supervisor::handle(const KeeperEvent& event) {
-  switch (event.what) {
-    case KeeperEvent::What::started: at(event.rank) = {State::running, event.pid, 0}; break;
-    case KeeperEvent::What::spawn_failed: spawn_failed(event); break;
-    case KeeperEvent::What::ended: rank_ended(event); break;
-    case KeeperEvent::What::gone:
-      if (event.value > 0) print_message("{} processes of the job didn't end after KILL", event.value);
-      gone_ = true;
-      keeper_.reap();
-      job_deadline_.reset();
-      term_deadline_.reset();
-      kill_deadline_.reset();
-      if (asked_to_end_) drain_deadline_ = base::Deadline::after(drain_limit);
-      break;
-    case KeeperEvent::What::lost: keeper_lost(); break;
+    switch (event->what) {
+      case KeeperEvent::What::started: at(event->rank) = {State::running, event->pid, 0}; break;
+      case KeeperEvent::What::spawn_failed: spawn_failed(*event); break;
+      case KeeperEvent::What::ended: rank_ended(*event); break;
+      case KeeperEvent::What::gone:
+        if (event->value > 0) print_message("{} processes of the job didn't end after KILL", event->value);
+        gone_ = true;
+        keeper_.reap();
+        job_deadline_.reset();
+        term_deadline_.reset();
+        kill_deadline_.reset();
+        if (asked_to_end_) drain_deadline_ = base::Deadline::after(drain_limit);
+        break;
+      case KeeperEvent::What::lost:
+        gone_ = true;
+        keeper_.end_orphans();
+        if (status_) break;
+        print_message("the keeper process was killed: the job has ended");
+        status_ = exit_signal_base + SIGKILL;
+        break;
+    }
   }
 }
 
@@ -180,14 +181,6 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
 }
 
-void Supervisor::keeper_lost() {
-  gone_ = true;
-  keeper_.end_orphans();
-  if (status_) return;
-  print_message("the keeper process was killed: the job has ended");
-  status_ = exit_signal_base + SIGKILL;
-}
-
 // ---- messages of other threads
 
 void Supervisor::handle(const SupervisorMessage& message) {
@@ -210,7 +203,12 @@ void Supervisor::handle_signals() {
 }
 
 void Supervisor::handle_signal(int signal) {
-  if (signal == SIGTSTP) return stop_with_ranks();
+  if (signal == SIGTSTP) {  // stops with the ranks
+    keeper_.signal(SIGTSTP);
+    ::raise(SIGSTOP);
+    keeper_.signal(SIGCONT);
+    return;
+  }
   const bool ends = signal != SIGUSR1 && signal != SIGUSR2;
   asked_to_end_ |= ends;
   if (gone_) {  // only the output isn't complete
@@ -226,12 +224,6 @@ void Supervisor::handle_signal(int signal) {
     return;
   }
   keeper_.signal(signal);
-}
-
-void Supervisor::stop_with_ranks() {
-  keeper_.signal(SIGTSTP);
-  ::raise(SIGSTOP);
-  keeper_.signal(SIGCONT);
 }
 
 // ---- ends

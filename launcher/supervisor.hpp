@@ -12,7 +12,7 @@
 #include "launcher/keeper.hpp"
 #include "launcher/mailbox.hpp"
 #include "launcher/plan.hpp"
-#include "launcher/terminal_input.hpp"
+#include "launcher/streams.hpp"
 #include "runtime/base/deadline.hpp"
 
 namespace hmc::launcher {
@@ -42,7 +42,6 @@ class Supervisor {
   int poll_ms() const noexcept;
   void handle_deadlines();
   void handle_keeper();
-  void handle(const KeeperEvent& event);
   void handle(const SupervisorMessage& message);
   void handle_signals();
   void handle_signal(int signal);
@@ -52,9 +51,7 @@ class Supervisor {
   void set_cause(int rank);
   bool others_run() const;
   void spawn_failed(const KeeperEvent& event);
-  void keeper_lost();
   void timed_out();
-  void stop_with_ranks();
 
   enum class Term { now, after_the_notice };
   /// Ends the job with this status: TERM, and KILL 5 s later.

@@ -8,6 +8,7 @@
 
 #include "runtime/base/usage.hpp"
 #include "sim/options.hpp"
+#include "sim/report.hpp"
 #include "sim/survey.hpp"
 
 namespace {

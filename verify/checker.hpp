@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/case.hpp"
+#include "verify/cases.hpp"
 
 namespace hmc::verify {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "verify/case.hpp"
+#include "verify/cases.hpp"
 #include "verify/storage.hpp"
 
 namespace hmc::verify {

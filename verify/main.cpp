@@ -12,9 +12,9 @@
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "runtime/base/usage.hpp"
+#include "verify/cases.hpp"
 #include "verify/checker.hpp"
 #include "verify/mutants.hpp"
-#include "verify/plan.hpp"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "common/data.hpp"
 #include "common/loop.hpp"
-#include "common/memory.hpp"
 #include "common/spawn.hpp"
 
 namespace compare::floor {

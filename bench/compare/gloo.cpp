@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
+#include "common/data.hpp"
 #include "common/loop.hpp"
-#include "common/memory.hpp"
 #include "common/spawn.hpp"
 
 namespace {

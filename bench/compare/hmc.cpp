@@ -3,9 +3,9 @@
 #include <hmc/hmc.hpp>
 #include <vector>
 
-#include "common/bind.hpp"
+#include "common/data.hpp"
 #include "common/loop.hpp"
-#include "common/memory.hpp"
+#include "common/setup.hpp"
 
 namespace {
 

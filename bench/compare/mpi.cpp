@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/bind.hpp"
+#include "common/data.hpp"
 #include "common/loop.hpp"
-#include "common/memory.hpp"
+#include "common/setup.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // The control plane: the cost of encoding, signing and decoding a message.
 #include <benchmark/benchmark.h>
 
-#include "bootstrap/tcp/messages.hpp"
+#include "bootstrap/tcp/protocol.hpp"
 
 namespace {
 

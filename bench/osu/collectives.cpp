@@ -8,7 +8,6 @@
 
 #include "bench/osu/kit/buffers.hpp"
 #include "bench/osu/kit/collective.hpp"
-#include "bench/osu/kit/pattern.hpp"
 #include "bench/osu/programs.hpp"
 
 namespace bench {

@@ -16,6 +16,5 @@ struct Program {
 std::vector<Program> collectives();  // blocking, and hmc_i... non-blocking
 std::vector<Program> transfers();    // put, get, signals, accumulate
 std::vector<Program> atomics();
-std::vector<Program> starts();  // start of a job
 
 }  // namespace bench

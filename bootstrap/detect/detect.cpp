@@ -127,12 +127,6 @@ std::vector<Finding> look(const base::Env& env) {
   return findings;
 }
 
-[[noreturn]] void refuse(const Candidate& blocking) {
-  throw Error(Code::invalid_config, "Runtime::init", fmt::format("{}: {}", blocking.name, blocking.why),
-              "start it with `hmcrun -np N ./app`, or set HMC_RANK, HMC_SIZE and HMC_STORE for every rank; "
-              "HMC_RANK=0 HMC_SIZE=1 runs it alone");
-}
-
 }  // namespace
 
 std::vector<Candidate> candidates(const base::Env& env) {
@@ -143,7 +137,11 @@ std::vector<Candidate> candidates(const base::Env& env) {
 
 std::unique_ptr<Bootstrap> detect(const base::Env& env) {
   for (const Finding& each : look(env)) {
-    if (each.blocks) refuse(each.candidate);
+    if (each.blocks) {
+      throw Error(Code::invalid_config, "Runtime::init", fmt::format("{}: {}", each.candidate.name, each.candidate.why),
+                  "start it with `hmcrun -np N ./app`, or set HMC_RANK, HMC_SIZE and HMC_STORE for every rank; "
+                  "HMC_RANK=0 HMC_SIZE=1 runs it alone");
+    }
     if (!each.candidate.available) continue;
     // A job of one rank also joins its store, so that its launcher sees the node page and an abort.
     if (!env.store.empty() && env.rank) return join_tcp(env, base::Deadline::after(env.timeout));

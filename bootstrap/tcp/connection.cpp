@@ -1,8 +1,10 @@
 #include "bootstrap/tcp/connection.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -38,7 +40,7 @@ ControlConnection::ControlConnection(base::UniqueFd socket, const Secret& secret
 }
 
 void ControlConnection::send_hello() {
-  push(hello_type, base::Bytes(my_nonce_.begin(), my_nonce_.end()), {});
+  push(MessageType::hello, base::Bytes(my_nonce_.begin(), my_nonce_.end()), {});
   write();
 }
 
@@ -130,7 +132,13 @@ std::optional<Frame> ControlConnection::next(std::vector<base::UniqueFd>& fds) {
   for (;;) {
     std::optional<Frame> frame = opener_.next();
     if (!frame) {
-      if (opener_.fault() != FrameFault::none) end_for_frame_fault();
+      if (opener_.fault() == FrameFault::version) {
+        // The hello contains this side's protocol version, which the peer can read without a key.
+        if (side_ == Side::server && !keyed_) send_hello();
+        end(fmt::format("it uses protocol version {}, this library uses {}", opener_.peer_version(), protocol_version));
+      } else if (opener_.fault() != FrameFault::none) {
+        end(name_of(opener_.fault()));
+      }
       return std::nullopt;
     }
     if (frame->fds > fds_in_.size()) {
@@ -156,13 +164,18 @@ void ControlConnection::end(std::string fault) {
   if (fault_.empty()) fault_ = std::move(fault);
 }
 
-void ControlConnection::end_for_frame_fault() {
-  if (opener_.fault() != FrameFault::version) return end(name_of(opener_.fault()));
-  // The hello contains this side's protocol version, which the peer can read without a key.
-  if (side_ == Side::server && !keyed_) send_hello();
-  end(fmt::format("it uses protocol version {}, this library uses {}", opener_.peer_version(), protocol_version));
-}
-
 void ControlConnection::finish() noexcept { (void)::shutdown(socket_.get(), SHUT_WR); }
+
+void move_or_sleep(ControlConnection& connection, int timeout_ms) {
+  pollfd wait{connection.fd(), POLLIN, 0};
+  if (connection.stalled()) {
+    timeout_ms = std::min(timeout_ms, 1);
+  } else if (connection.wants_write()) {
+    wait.events |= POLLOUT;
+  }
+  (void)::poll(&wait, 1, timeout_ms);
+  connection.write();
+  if (wait.revents != 0) connection.read();
+}
 
 }  // namespace hmc::bootstrap

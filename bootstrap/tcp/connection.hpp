@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/tcp/frame.hpp"
-#include "bootstrap/tcp/messages.hpp"
+#include "bootstrap/tcp/protocol.hpp"
 #include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/fd.hpp"
 
@@ -69,7 +68,6 @@ class ControlConnection {
   bool receive_hello(const Frame& frame);
   void push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds);
   void end(std::string fault);
-  void end_for_frame_fault();
 
   base::UniqueFd socket_;
   Secret secret_;
@@ -87,5 +85,8 @@ class ControlConnection {
   std::deque<Outgoing> out_;
   std::deque<base::UniqueFd> fds_in_;
 };
+
+/// For code without a PeerLoop: sleeps until the connection is ready, at most for `timeout_ms`; then reads and writes.
+void move_or_sleep(ControlConnection& connection, int timeout_ms);
 
 }  // namespace hmc::bootstrap

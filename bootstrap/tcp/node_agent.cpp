@@ -1,27 +1,32 @@
 #include "bootstrap/tcp/node_agent.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/agent.hpp"
-#include "bootstrap/tcp/await.hpp"
+#include "bootstrap/common.hpp"
 #include "bootstrap/tcp/socket.hpp"
 
 namespace hmc::bootstrap {
 
 namespace {
 
-[[noreturn]] void refused(const std::string& store, const std::string& fault) {
-  // A store that rejects the hello closes the connection without an answer.
-  throw Error(Code::refused, "join",
-              fmt::format("the store at {} closed the connection{}{}", store, fault.empty() ? "" : ": ", fault),
-              "is HMC_SECRET the same for every rank, and is HMC's version?");
-}
+/// After this time an incomplete round is sent to the store, so that the store can name the missing ranks.
+constexpr auto gather_for = std::chrono::milliseconds(20);
 
+/// Connects to the store. Throws Error if the store rejects this node.
 ControlConnection introduce(const Secret& secret, const std::string& store, std::string_view label, int job_size,
                             base::Deadline deadline) {
+  const auto refused = [&store](const std::string& fault) {
+    // A store that rejects the hello closes the connection without an answer.
+    return Error(Code::refused, "join",
+                 fmt::format("the store at {} closed the connection{}{}", store, fault.empty() ? "" : ": ", fault),
+                 "is HMC_SECRET the same for every rank, and is HMC's version?");
+  };
   ControlConnection link(connect_tcp(store, deadline), secret, ControlConnection::Side::client);
   constexpr std::size_t longest_label = 200;
   link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
@@ -30,9 +35,9 @@ ControlConnection introduce(const Secret& secret, const std::string& store, std:
     if (const auto frame = link.next(fds)) {
       if (decode<Welcome>(*frame)) return link;
       if (const auto refusal = decode<Refusal>(*frame)) throw Error(refusal->code, "join", refusal->text);
-      refused(store, "it sent an unexpected message");
+      throw refused("it sent an unexpected message");
     }
-    if (link.ended()) refused(store, link.fault());
+    if (link.ended()) throw refused(link.fault());
     if (deadline.expired()) throw Error(Code::timeout, "join", fmt::format("the store at {} doesn't answer", store));
     move_or_sleep(link, deadline.left_ms());
   }
@@ -45,24 +50,348 @@ std::unique_ptr<NodeAgent> NodeAgent::start(const Secret& secret, const std::str
   base::UniqueFd listener = listen_unix(socket_name(secret, node_label));
   if (!listener) return nullptr;
   ControlConnection link = introduce(secret, store, node_label, job_size, deadline);
-  auto agent =
-      std::make_unique<Agent>(secret, std::move(listener), std::move(link), job_size, std::move(events), store_rank);
-  return std::unique_ptr<NodeAgent>(new NodeAgent(std::move(agent)));
+  return std::unique_ptr<NodeAgent>(
+      new NodeAgent(secret, std::move(listener), std::move(link), job_size, std::move(events), store_rank));
 }
-
-NodeAgent::NodeAgent(std::unique_ptr<Agent> agent) : agent_(std::move(agent)) {}
-NodeAgent::~NodeAgent() = default;
-
-const base::NodePage& NodeAgent::page() const noexcept { return agent_->page(); }
-void NodeAgent::report_death(int rank, std::string_view cause) { agent_->report_death(rank, std::string(cause)); }
-bool NodeAgent::wait_for_goodbyes(base::Deadline deadline) { return agent_->wait_for_goodbyes(deadline); }
-
-std::vector<int> NodeAgent::ranks_without_goodbye() { return agent_->ranks_without_goodbye(); }
 
 std::string NodeAgent::socket_name(const Secret& secret, std::string_view node_label) {
   const Secret name = secret.derive({base::as_bytes("hmc node socket"), base::as_bytes(node_label)});
   constexpr std::size_t digits = 32;  // 128 bits: no collision with another job's name
   return "hmc-" + name.hex().substr(0, digits);
+}
+
+NodeAgent::NodeAgent(const Secret& secret, base::UniqueFd listener, ControlConnection store, int job_size,
+                     Events events, int store_rank)
+    : job_size_(job_size),
+      store_rank_(store_rank),
+      events_(std::move(events)),
+      page_(base::NodePage::create(job_size)),
+      page_fd_(std::make_shared<base::UniqueFd>(::fcntl(page_.segment()->fd(), F_DUPFD_CLOEXEC, 0))),
+      loop_(secret, *this) {
+  if (!*page_fd_) throw Error(Code::error, "dup", "no descriptor is left", "raise `ulimit -n`");
+  loop_.add_listener(std::move(listener));
+  store_ = &loop_.add(std::move(store));
+  loop_.start("hmc-agent");
+}
+
+NodeAgent::~NodeAgent() {
+  loop_.stop();
+  if (store_ == nullptr || !all_left()) return;
+  // The goodbyes must arrive, so close only after the store has read them and has closed its end.
+  ControlConnection& store = store_->connection;
+  const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
+  while (store.wants_write() && !store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
+  store.finish();
+  while (!store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
+}
+
+bool NodeAgent::admits(int socket) { return peer_of(socket).uid == ::geteuid(); }
+
+void NodeAgent::report_death(int rank, std::string cause) {
+  loop_.post([this, rank, cause = std::move(cause)] {
+    // The rank's goodbye may be unread in its socket.
+    const auto found = ranks_.find(rank);
+    if (found != ranks_.end() && found->second.peer != nullptr) loop_.drain(*found->second.peer);
+    rank_lost(rank, cause, false);
+  });
+}
+
+std::vector<int> NodeAgent::ranks_without_goodbye() {
+  struct Answer {
+    std::vector<int> ranks;
+    Completion done;
+  };
+  const auto answer = std::make_shared<Answer>();  // the task may run after the wait has timed out
+  loop_.post([this, answer] {
+    for (auto& [rank, local] : ranks_) {
+      if (local.peer != nullptr) loop_.drain(*local.peer);  // its goodbye may be unread in the socket
+      if (!local.left) answer->ranks.push_back(rank);
+    }
+    answer->done.set();
+  });
+  if (!answer->done.wait(base::Deadline::after(std::chrono::seconds(1)))) return {};
+  return answer->ranks;
+}
+
+void NodeAgent::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) {
+  const bool good = &from == store_ ? dispatch_store(frame) : dispatch_rank(from, frame, fds);
+  if (!good) loop_.drop(from);
+}
+
+void NodeAgent::on_end(ControlPeer& peer) {
+  const std::string why = peer.connection.fault().empty() ? "" : ": " + peer.connection.fault();
+  if (&peer == store_) {
+    store_ = nullptr;
+    if (all_left()) return;
+    if (store_rank_ < 0) return fail({Code::aborted, -1, 0, "the connection to the job's store (hmcrun) ended" + why});
+    return fail({Code::peer_failed, store_rank_, 0,
+                 fmt::format("rank {}, which ran the job's store, has ended{}", store_rank_, why)});
+  }
+  if (!peer.registered) return;
+  ranks_[peer.rank].peer = nullptr;
+  rank_lost(peer.rank,
+            peer.connection.lost_descriptors()
+                ? fmt::format("the node's agent closed the connection to rank {}{}", peer.rank, why)
+                : fmt::format("rank {} ended without Runtime::close{}", peer.rank, why),
+            true);
+}
+
+int NodeAgent::on_turn() {
+  flush_joins();
+  int wanted_ms = -1;
+  for (auto& [number, round] : rounds_) {
+    if (round.unsent.entries.empty()) continue;
+    if (round.arrived == members_.size() || round.send_by.expired()) {
+      send_round(round);
+    } else {
+      const int left_ms = round.send_by.left_ms();
+      wanted_ms = wanted_ms < 0 ? left_ms : std::min(wanted_ms, left_ms);
+    }
+  }
+  return wanted_ms;
+}
+
+void NodeAgent::flush_joins() {
+  if (joining_.empty()) return;
+  if (store_ != nullptr) store_->connection.send(Join{job_size_, std::move(joining_)});
+  joining_.clear();
+}
+
+void NodeAgent::send_round(LocalRound& round) {
+  send_to_store(round.unsent);
+  round.unsent.entries.clear();
+}
+
+void NodeAgent::send_to_ranks(MessageType type, const base::Bytes& payload) {
+  for (auto& [rank, local] : ranks_) {
+    if (local.peer != nullptr && !local.left) local.peer->connection.send_encoded(type, payload);
+  }
+}
+
+bool NodeAgent::all_left() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& each) { return each.second.left; });
+}
+
+std::size_t NodeAgent::local_index_of(int rank) const {
+  return static_cast<std::size_t>(std::lower_bound(members_.begin(), members_.end(), rank) - members_.begin());
+}
+
+void NodeAgent::finish_if_all_left() {
+  if (failure_ || (!members_.empty() && all_left())) over_.set();
+}
+
+void NodeAgent::rank_lost(int rank, const std::string& cause, bool notify) {
+  if (const auto found = ranks_.find(rank); found != ranks_.end() && found->second.left) return;
+  if (!dead_.insert(rank).second) return;
+  // The node page may already hold a failure, reported by this rank or by another rank of this node. That failure is
+  // the cause, and the end of this rank may be its consequence. So the cause is sent to the other nodes.
+  Notice notice{Code::peer_failed, rank, 0, cause};
+  const base::Status known = page_.aborted();
+  const std::string text = page_.abort_text();
+  if (known.code == Code::peer_failed && known.peer >= 0 && !text.empty()) {
+    notice.rank = known.peer;
+    notice.text = text;
+  }
+  fail(notice);
+  send_to_store(Death(notice));
+  if (notify && events_.on_rank_lost) events_.on_rank_lost(rank, cause);
+}
+
+void NodeAgent::fail(const Notice& notice) {
+  // Set the page first: ranks that poll in a collective see it at once.
+  page_.raise_abort(notice.code, notice.rank, notice.text);
+  if (failure_) return;  // the first cause is kept
+  failure_.emplace(notice);
+  send_to_ranks(MessageType::failure, encode(*failure_));
+  finish_if_all_left();
+}
+
+// ---- from ranks
+
+bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
+  if (!from.registered) return handle_as<Join>(from, frame);
+  // Before the table has arrived the members are unknown, so contributions can't be gathered.
+  const bool early = members_.empty();
+  switch (frame.type) {
+    case MessageType::contribution: return !early && handle_as<Contribution>(from, frame);
+    case MessageType::share_offer: {
+      const auto message = decode<ShareOffer>(frame);
+      return !early && message && handle(from, *message, fds);
+    }
+    case MessageType::publish: return ask_store<Publish>(from, frame);
+    case MessageType::lookup: return ask_store<Lookup>(from, frame);
+    case MessageType::missing_query: return handle_as<MissingQuery>(from, frame);
+    case MessageType::abort: return handle_as<Abort>(from, frame);
+    case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
+    default: return false;
+  }
+}
+
+bool NodeAgent::handle(ControlPeer& from, Join message) {
+  const auto refuse = [&from](std::string text) {
+    from.connection.send(Refusal({Code::invalid_config, -1, 0, std::move(text)}));
+    return false;
+  };
+  if (message.ranks.size() != 1) return false;
+  const RankFacts& facts = message.ranks.front();
+  if (message.job_size != job_size_) {
+    return refuse(fmt::format("this job has {} ranks, but rank {} (process {}) has HMC_SIZE={}", job_size_, facts.rank,
+                              facts.pid, message.job_size));
+  }
+  if (facts.rank < 0 || facts.rank >= job_size_) {
+    return refuse(fmt::format("rank {} isn't in a job of {} ranks", facts.rank, job_size_));
+  }
+  if (ranks_.contains(facts.rank)) return refuse(fmt::format("rank {} has joined already, on this node", facts.rank));
+  if (!members_.empty()) return refuse(fmt::format("rank {} is too late: all ranks have joined already", facts.rank));
+
+  from.registered = true;
+  from.rank = facts.rank;
+  ranks_[facts.rank] = Local{&from, false};
+  joining_.push_back(facts);
+  from.connection.send(Page{page_.nonce()}, {page_fd_});
+  if (failure_) from.connection.send(*failure_);
+  return true;
+}
+
+bool NodeAgent::handle(ControlPeer& from, Contribution message) {
+  if (message.entries.size() != 1 || message.entries.front().rank != from.rank) return false;
+  const LocalRound fresh{{message.round, message.kind, {}}, 0, base::Deadline::after(gather_for)};
+  LocalRound& round = rounds_.try_emplace(message.round, fresh).first->second;
+  // A message to the store has contributions of one kind. A contribution of another kind is sent in a separate message,
+  // and the store detects the mismatch.
+  if (round.unsent.kind != message.kind) {
+    send_round(round);
+    round.unsent.kind = message.kind;
+  }
+  round.unsent.entries.push_back(std::move(message.entries.front()));
+  ++round.arrived;
+  return true;
+}
+
+bool NodeAgent::handle(ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
+  if (fds.size() > 1 || !shares_->admits(local_index_of(from.rank), message)) return false;
+  SharedFd fd = fds.empty() ? nullptr : std::make_shared<base::UniqueFd>(std::move(fds.front()));
+  if (shares_->offer(local_index_of(from.rank), message, std::move(fd))) {
+    for (const std::size_t seat : shares_->local_indexes(message.round)) {
+      ControlPeer* const peer = ranks_[members_[seat]].peer;
+      if (peer == nullptr) continue;
+      for (NodeShares::Part& part : shares_->answer(message.round, seat))
+        peer->connection.send(part.message, std::move(part.fds));
+    }
+    shares_->finish(message.round);
+    return true;
+  }
+  for (const std::size_t seat : shares_->missing(message.round)) {
+    const int peer = members_[seat];
+    if (!ranks_[peer].left) continue;
+    fail_share(message.round, peer);
+    break;
+  }
+  return true;
+}
+
+void NodeAgent::fail_share(std::uint64_t round, int left) {
+  const RoundFailed failed{RoundFailed::Scope::node, round, Code::closed, left,
+                           fmt::format("rank {} has left the job", left)};
+  send_to_ranks(MessageType::round_failed, encode(failed));
+}
+
+bool NodeAgent::handle(ControlPeer& from, MissingQuery message) {
+  message.rank = from.rank;
+  if (message.what == MissingQuery::What::share) {
+    MissingReply reply{message.id, from.rank, {}};
+    if (shares_) {
+      for (const std::size_t seat : shares_->missing(message.round)) reply.missing.push_back(members_[seat]);
+    }
+    from.connection.send(reply);
+    return true;
+  }
+  // The store must have the contributions of all ranks that have arrived before it names the missing ranks.
+  for (auto& [number, round] : rounds_) {
+    if (!round.unsent.entries.empty()) send_round(round);
+  }
+  send_to_store(message);
+  return true;
+}
+
+bool NodeAgent::handle(ControlPeer& from, Abort message) {
+  message.rank = from.rank;
+  send_to_store(message);
+  fail(message);
+  return true;
+}
+
+bool NodeAgent::handle(ControlPeer& from, const Goodbye& /*message*/) {
+  ranks_[from.rank].left = true;
+  send_to_store(Goodbye{from.rank});
+  if (shares_) {
+    for (const std::uint64_t round : shares_->rounds_without(local_index_of(from.rank))) fail_share(round, from.rank);
+  }
+  finish_if_all_left();
+  return true;
+}
+
+// ---- from the store
+
+bool NodeAgent::dispatch_store(const Frame& frame) {
+  switch (frame.type) {
+    case MessageType::table: {
+      const auto table = decode<Table>(frame);
+      if (!table) return false;
+      for (const auto& [rank, local] : ranks_) members_.push_back(rank);
+      shares_.emplace(members_.size());
+      send_to_ranks(frame.type, frame.payload);
+      finish_if_all_left();
+      return true;
+    }
+    case MessageType::result: {
+      const auto result = decode<Result>(frame);
+      if (!result) return false;
+      rounds_.erase(result->round);
+      send_to_ranks(frame.type, frame.payload);
+      return true;
+    }
+    case MessageType::round_failed: {
+      const auto failed = decode<RoundFailed>(frame);
+      if (!failed) return false;
+      rounds_.erase(failed->round);
+      send_to_ranks(frame.type, frame.payload);
+      return true;
+    }
+    case MessageType::reply: {
+      const auto reply = decode<Reply>(frame);
+      return reply && forward(reply->rank, frame.type, frame.payload);
+    }
+    case MessageType::missing_reply: {
+      const auto reply = decode<MissingReply>(frame);
+      return reply && forward(reply->rank, frame.type, frame.payload);
+    }
+    case MessageType::failure: {
+      const auto failure = decode<Failure>(frame);
+      if (failure) fail(*failure);
+      return failure.has_value();
+    }
+    case MessageType::refusal: {
+      const auto refusal = decode<Refusal>(frame);
+      const auto found = refusal ? ranks_.find(refusal->rank) : ranks_.end();
+      if (found == ranks_.end()) return false;
+      if (ControlPeer* const peer = found->second.peer) {
+        peer->connection.send(*refusal);
+        peer->registered = false;  // its end isn't a failure, because another process is the rank with this number
+        loop_.drop(*peer);
+      }
+      ranks_.erase(found);
+      return true;
+    }
+    default: return false;
+  }
+}
+
+bool NodeAgent::forward(int rank, MessageType type, const base::Bytes& payload) {
+  const auto found = ranks_.find(rank);
+  if (found == ranks_.end()) return false;
+  if (found->second.peer != nullptr) found->second.peer->connection.send_encoded(type, payload);
+  return true;
 }
 
 }  // namespace hmc::bootstrap

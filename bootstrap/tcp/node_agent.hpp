@@ -2,13 +2,17 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "bootstrap/tcp/secret.hpp"
-#include "runtime/base/deadline.hpp"
+#include "bootstrap/tcp/node_shares.hpp"
+#include "bootstrap/tcp/peer_loop.hpp"
+#include "bootstrap/tcp/service_thread.hpp"
 #include "runtime/base/node_page.hpp"
 
 namespace hmc::bootstrap {
@@ -18,8 +22,8 @@ namespace hmc::bootstrap {
 /// contributions into one message, and passes descriptors between ranks.
 ///
 /// If a rank's connection ends without a goodbye, the rank has failed: the agent raises the abort word and notifies the
-/// store. Owns a thread that sleeps in poll.
-class NodeAgent {
+/// store. Owns a thread that sleeps in poll. Only that thread may access members other than the page and `over_`.
+class NodeAgent final : private PeerLoop::Handler {
  public:
   struct Events {  // called on the agent's thread; must not block
     /// Called when a rank's connection has ended without goodbye, except after report_death for that rank.
@@ -30,14 +34,14 @@ class NodeAgent {
   /// ends.
   static std::unique_ptr<NodeAgent> start(const Secret& secret, const std::string& store, std::string_view node_label,
                                           int job_size, Events events, base::Deadline deadline, int store_rank = -1);
-  ~NodeAgent();  ///< stops and joins
+  ~NodeAgent() override;  ///< stops and joins
 
-  const base::NodePage& page() const noexcept;
+  const base::NodePage& page() const noexcept { return page_; }
   /// Called by the parent process when a rank of this node has exited. Raises the abort word and notifies the store.
   /// Ignored after the rank's goodbye. From any thread.
-  void report_death(int rank, std::string_view cause);
+  void report_death(int rank, std::string cause);
   /// Returns true when every rank of the node has sent its goodbye or the job has failed, and false at the deadline.
-  bool wait_for_goodbyes(base::Deadline deadline);
+  bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
 
   /// Ranks of the node that joined and whose goodbye hasn't arrived yet. From any thread; waits for the agent's thread,
   /// at most a second.
@@ -47,9 +51,79 @@ class NodeAgent {
   static std::string socket_name(const Secret& secret, std::string_view node_label);
 
  private:
-  class Agent;
-  explicit NodeAgent(std::unique_ptr<Agent> agent);
-  std::unique_ptr<Agent> agent_;
+  NodeAgent(const Secret& secret, base::UniqueFd listener, ControlConnection store, int job_size, Events events,
+            int store_rank);
+
+  bool admits(int socket) override;
+  void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(ControlPeer& peer) override;
+  int on_turn() override;
+
+  struct Local {                  // a rank of this node
+    ControlPeer* peer = nullptr;  // null: its connection has ended
+    bool left = false;
+  };
+  struct LocalRound {  // this node's part of an allgather or barrier
+    Contribution unsent;
+    std::size_t arrived = 0;
+    base::Deadline send_by;
+  };
+
+  // from ranks; each returns false if the message violates the protocol
+  bool dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds);
+  bool handle(ControlPeer& from, Join message);
+  bool handle(ControlPeer& from, Contribution message);
+  bool handle(ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds);
+  bool handle(ControlPeer& from, MissingQuery message);
+  bool handle(ControlPeer& from, Abort message);
+  bool handle(ControlPeer& from, const Goodbye& message);
+  template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
+    auto message = decode<Message>(frame);
+    return message && handle(from, *std::move(message));
+  }
+
+  /// Forwards a request; the store sends the answer.
+  template <typename Message> bool ask_store(ControlPeer& from, const Frame& frame) {
+    auto message = decode<Message>(frame);
+    if (!message) return false;
+    message->rank = from.rank;
+    send_to_store(*message);
+    return true;
+  }
+
+  // from the store
+  bool dispatch_store(const Frame& frame);
+  bool forward(int rank, MessageType type, const base::Bytes& payload);
+
+  template <typename Message> void send_to_store(const Message& message) {
+    flush_joins();  // the store must receive a rank's join before any other message about that rank
+    if (store_ != nullptr) store_->connection.send(message);
+  }
+  void flush_joins();
+  void send_to_ranks(MessageType type, const base::Bytes& payload);
+  void fail_share(std::uint64_t round, int left);
+  void send_round(LocalRound& round);
+  void rank_lost(int rank, const std::string& cause, bool notify);
+  void fail(const Notice& notice);
+  void finish_if_all_left();
+  bool all_left() const;
+  std::size_t local_index_of(int rank) const;
+
+  int job_size_;
+  int store_rank_;
+  Events events_;
+  base::NodePage page_;
+  SharedFd page_fd_;
+  PeerLoop loop_;
+  ControlPeer* store_ = nullptr;
+  std::map<int, Local> ranks_;
+  std::vector<RankFacts> joining_;  // not yet sent to the store
+  std::vector<int> members_;        // empty until the table has arrived
+  std::map<std::uint64_t, LocalRound> rounds_;
+  std::optional<NodeShares> shares_;
+  std::set<int> dead_;
+  std::optional<Failure> failure_;
+  Completion over_;
 };
 
 }  // namespace hmc::bootstrap

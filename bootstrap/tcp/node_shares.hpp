@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bootstrap/tcp/connection.hpp"
-#include "bootstrap/tcp/messages.hpp"
+#include "bootstrap/tcp/protocol.hpp"
 
 namespace hmc::bootstrap {
 

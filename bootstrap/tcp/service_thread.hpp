@@ -1,12 +1,15 @@
-// ServiceThread: a thread of the library in the user's process.
+// service_thread: a thread of the library in the user's process. Completion: an event that another thread sets once.
 #pragma once
 
 #include <pthread.h>
 #include <signal.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
@@ -33,5 +36,27 @@ template <typename Body> std::thread service_thread(const char* name, Body&& bod
     base::throw_no_thread(name, error);
   }
 }
+
+/// Threads: any.
+class Completion {
+ public:
+  void set() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+  }
+  /// Returns false at the deadline.
+  bool wait(base::Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, deadline.left(), [this] { return done_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+};
 
 }  // namespace hmc::bootstrap

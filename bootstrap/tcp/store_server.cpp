@@ -3,89 +3,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/facts.hpp"
-#include "bootstrap/tcp/completion.hpp"
-#include "bootstrap/tcp/peer_loop.hpp"
+#include "bootstrap/common.hpp"
 #include "bootstrap/tcp/socket.hpp"
-#include "bootstrap/tcp/store_keys.hpp"
-#include "bootstrap/tcp/store_rounds.hpp"
 
 namespace hmc::bootstrap {
 
-/// Only the loop's thread may access members other than `over_`.
-class StoreServer::Server final : public PeerLoop::Handler {
- public:
-  Server(const Secret& secret, int job_size, const std::string& bind, Events events)
-      : size_(job_size),
-        events_(std::move(events)),
-        facts_(static_cast<std::size_t>(job_size)),
-        homes_(static_cast<std::size_t>(job_size)),
-        rounds_(job_size),
-        loop_(secret, *this) {
-    base::UniqueFd listener = listen_tcp(bind);
-    address_ = address_of(listener.get());
-    loop_.add_listener(std::move(listener));
-    loop_.start("hmc-store");
-  }
-  ~Server() override { loop_.stop(); }
+StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events)
+    : size_(job_size),
+      events_(std::move(events)),
+      facts_(static_cast<std::size_t>(job_size)),
+      homes_(static_cast<std::size_t>(job_size)),
+      rounds_(job_size),
+      loop_(secret, *this) {
+  base::UniqueFd listener = listen_tcp(bind);
+  address_ = address_of(listener.get());
+  loop_.add_listener(std::move(listener));
+  loop_.start("hmc-store");
+}
 
-  const std::string& address() const noexcept { return address_; }
-  std::size_t unknown_connections() const noexcept { return loop_.unknown_connections(); }
-  bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
+StoreServer::~StoreServer() { loop_.stop(); }
 
-  void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(ControlPeer& peer) override;
-
- private:
-  // Each returns false if the message violates the protocol.
-  bool handle(ControlPeer& from, const NodeHello& message);
-  bool handle(ControlPeer& from, const Join& message);
-  bool handle(ControlPeer& from, const Contribution& message);
-  bool handle(ControlPeer& from, const Publish& message);
-  bool handle(ControlPeer& from, const Lookup& message);
-  bool handle(ControlPeer& from, const MissingQuery& message);
-  bool handle(ControlPeer& from, const Abort& message);
-  bool handle(ControlPeer& from, const Death& message);
-  bool handle(ControlPeer& from, const Goodbye& message);
-  template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
-    const auto message = decode<Message>(frame);
-    return message && handle(from, *message);
-  }
-  bool dispatch(ControlPeer& from, const Frame& frame);
-
-  bool in_job(int rank) const noexcept { return rank >= 0 && rank < size_; }
-  bool lives_at(int rank, const ControlPeer& peer) const noexcept { return in_job(rank) && home(rank) == &peer; }
-  ControlPeer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
-
-  template <typename Message> void send_to_all(const Message& message) {
-    const base::Bytes payload = encode(message);
-    for (const auto& peer : loop_.peers()) {
-      if (peer->registered) peer->connection.send_encoded(Message::type, payload);
-    }
-  }
-  void tell_homes(const std::vector<Reply>& replies);
-  void welcome_everybody();
-  void fail(Notice notice);
-
-  int size_;
-  Events events_;
-  std::string address_;
-  std::vector<RankFacts> facts_;     // rank -1: hasn't joined
-  std::vector<ControlPeer*> homes_;  // by rank: its node's agent
-  int joined_ = 0;
-  std::int32_t registrations_ = 0;
-  StoreRounds rounds_;
-  StoreKeys keys_;
-  std::optional<Failure> failure_;
-  Completion over_;
-  PeerLoop loop_;  // last: its thread uses the other members
-};
-
-bool StoreServer::Server::dispatch(ControlPeer& from, const Frame& frame) {
+bool StoreServer::dispatch(ControlPeer& from, const Frame& frame) {
   if (!from.registered) return handle_as<NodeHello>(from, frame);
   switch (frame.type) {
     case MessageType::join: return handle_as<Join>(from, frame);
@@ -100,11 +41,11 @@ bool StoreServer::Server::dispatch(ControlPeer& from, const Frame& frame) {
   }
 }
 
-void StoreServer::Server::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> /*fds*/) {
+void StoreServer::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> /*fds*/) {
   if (!dispatch(from, frame)) loop_.drop(from);
 }
 
-bool StoreServer::Server::handle(ControlPeer& from, const NodeHello& message) {
+bool StoreServer::handle(ControlPeer& from, const NodeHello& message) {
   if (message.job_size != size_) {
     from.connection.send(Refusal(
         {Code::invalid_config, -1, 0,
@@ -119,7 +60,7 @@ bool StoreServer::Server::handle(ControlPeer& from, const NodeHello& message) {
   return true;
 }
 
-bool StoreServer::Server::handle(ControlPeer& from, const Join& message) {
+bool StoreServer::handle(ControlPeer& from, const Join& message) {
   for (const RankFacts& each : message.ranks) {
     if (!in_job(each.rank)) return false;
     const auto index = static_cast<std::size_t>(each.rank);
@@ -132,17 +73,15 @@ bool StoreServer::Server::handle(ControlPeer& from, const Join& message) {
     facts_[index] = each;
     facts_[index].node = from.rank;
     homes_[index] = &from;
-    if (++joined_ == size_) welcome_everybody();
+    if (++joined_ == size_) {
+      number_nodes(facts_);
+      send_to_all(Table{facts_});
+    }
   }
   return true;
 }
 
-void StoreServer::Server::welcome_everybody() {
-  number_nodes(facts_);
-  send_to_all(Table{facts_});
-}
-
-bool StoreServer::Server::handle(ControlPeer& from, const Contribution& message) {
+bool StoreServer::handle(ControlPeer& from, const Contribution& message) {
   for (const Contribution::Entry& each : message.entries) {
     if (!lives_at(each.rank, from)) return false;
   }
@@ -152,25 +91,25 @@ bool StoreServer::Server::handle(ControlPeer& from, const Contribution& message)
   return true;
 }
 
-void StoreServer::Server::tell_homes(const std::vector<Reply>& replies) {
+void StoreServer::send_replies(const std::vector<Reply>& replies) {
   for (const Reply& each : replies) {
     if (ControlPeer* const agent = home(each.rank)) agent->connection.send(each);
   }
 }
 
-bool StoreServer::Server::handle(ControlPeer& from, const Publish& message) {
+bool StoreServer::handle(ControlPeer& from, const Publish& message) {
   if (!lives_at(message.rank, from)) return false;
-  tell_homes(keys_.publish(message));
+  send_replies(keys_.publish(message));
   return true;
 }
 
-bool StoreServer::Server::handle(ControlPeer& from, const Lookup& message) {
+bool StoreServer::handle(ControlPeer& from, const Lookup& message) {
   if (!lives_at(message.rank, from)) return false;
-  tell_homes(keys_.lookup(message));
+  send_replies(keys_.lookup(message));
   return true;
 }
 
-bool StoreServer::Server::handle(ControlPeer& from, const MissingQuery& message) {
+bool StoreServer::handle(ControlPeer& from, const MissingQuery& message) {
   if (!lives_at(message.rank, from)) return false;
   MissingReply reply{message.id, message.rank, {}};
   if (message.what == MissingQuery::What::join) {
@@ -184,21 +123,21 @@ bool StoreServer::Server::handle(ControlPeer& from, const MissingQuery& message)
   return true;
 }
 
-bool StoreServer::Server::handle(ControlPeer& from, const Abort& message) {
+bool StoreServer::handle(ControlPeer& from, const Abort& message) {
   if (!lives_at(message.rank, from)) return false;
   if (!failure_ && events_.on_abort) events_.on_abort(message.rank, message.exit_code, message.text);
   fail(message);
   return true;
 }
 
-bool StoreServer::Server::handle(ControlPeer& /*from*/, const Death& message) {
+bool StoreServer::handle(ControlPeer& /*from*/, const Death& message) {
   // The rank may have exited before it joined; then its node is unknown.
   if (!in_job(message.rank)) return false;
   if (!rounds_.has_left(message.rank)) fail(message);
   return true;
 }
 
-bool StoreServer::Server::handle(ControlPeer& from, const Goodbye& message) {
+bool StoreServer::handle(ControlPeer& from, const Goodbye& message) {
   if (!lives_at(message.rank, from)) return false;
   keys_.forget(message.rank);
   for (const RoundFailed& each : rounds_.leave(message.rank)) send_to_all(each);
@@ -206,7 +145,7 @@ bool StoreServer::Server::handle(ControlPeer& from, const Goodbye& message) {
   return true;
 }
 
-void StoreServer::Server::on_end(ControlPeer& peer) {
+void StoreServer::on_end(ControlPeer& peer) {
   if (!peer.registered) return;
   std::vector<int> lost;
   for (int rank = 0; rank < size_; ++rank) {
@@ -224,21 +163,11 @@ void StoreServer::Server::on_end(ControlPeer& peer) {
         fmt::format("the connection to the node of {} ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ", fault)});
 }
 
-void StoreServer::Server::fail(Notice notice) {
+void StoreServer::fail(Notice notice) {
   if (failure_) return;  // the first cause is kept
   failure_.emplace(std::move(notice));
   send_to_all(*failure_);
   over_.set();
 }
-
-StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events) {
-  if (job_size < 1) throw Error(Code::invalid_config, "StoreServer", fmt::format("a job of {} ranks", job_size));
-  server_ = std::make_unique<Server>(secret, job_size, bind, std::move(events));
-}
-StoreServer::~StoreServer() = default;
-
-std::string StoreServer::address() const { return server_->address(); }
-std::size_t StoreServer::unknown_connections() const noexcept { return server_->unknown_connections(); }
-bool StoreServer::wait_for_goodbyes(base::Deadline deadline) { return server_->wait_for_goodbyes(deadline); }
 
 }  // namespace hmc::bootstrap

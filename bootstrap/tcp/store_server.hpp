@@ -3,33 +3,78 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "bootstrap/tcp/secret.hpp"
-#include "runtime/base/deadline.hpp"
+#include "bootstrap/tcp/peer_loop.hpp"
+#include "bootstrap/tcp/service_thread.hpp"
+#include "bootstrap/tcp/store_state.hpp"
 
 namespace hmc::bootstrap {
 
 /// One connection per node (its NodeAgent). Owns a thread that sleeps in poll. Unknown connections (no valid first
-/// message within 2 s, or a wrong MAC) are dropped and counted.
-class StoreServer {
+/// message within 2 s, or a wrong MAC) are dropped and counted. Only its thread may access members other than `over_`.
+class StoreServer final : private PeerLoop::Handler {
  public:
   struct Events {  // called on the server's thread; must not block
     std::function<void(int rank, int exit_code, std::string text)> on_abort;
   };
   /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces). Throws Error.
   StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events);
-  ~StoreServer();  ///< stops and joins
+  ~StoreServer() override;  ///< stops and joins
 
-  std::string address() const;  ///< host:port, for HMC_STORE
-  std::size_t unknown_connections() const noexcept;
+  const std::string& address() const noexcept { return address_; }  ///< host:port, for HMC_STORE
+  std::size_t unknown_connections() const noexcept { return loop_.unknown_connections(); }
   /// Returns true when every rank has sent its goodbye or the job has failed, so the store is no longer needed; false
   /// at the deadline.
-  bool wait_for_goodbyes(base::Deadline deadline);
+  bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
 
  private:
-  class Server;
-  std::unique_ptr<Server> server_;
+  void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(ControlPeer& peer) override;
+
+  // Each returns false if the message violates the protocol.
+  bool handle(ControlPeer& from, const NodeHello& message);
+  bool handle(ControlPeer& from, const Join& message);
+  bool handle(ControlPeer& from, const Contribution& message);
+  bool handle(ControlPeer& from, const Publish& message);
+  bool handle(ControlPeer& from, const Lookup& message);
+  bool handle(ControlPeer& from, const MissingQuery& message);
+  bool handle(ControlPeer& from, const Abort& message);
+  bool handle(ControlPeer& from, const Death& message);
+  bool handle(ControlPeer& from, const Goodbye& message);
+  template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
+    const auto message = decode<Message>(frame);
+    return message && handle(from, *message);
+  }
+  bool dispatch(ControlPeer& from, const Frame& frame);
+
+  bool in_job(int rank) const noexcept { return rank >= 0 && rank < size_; }
+  bool lives_at(int rank, const ControlPeer& peer) const noexcept { return in_job(rank) && home(rank) == &peer; }
+  ControlPeer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
+
+  template <typename Message> void send_to_all(const Message& message) {
+    const base::Bytes payload = encode(message);
+    for (const auto& peer : loop_.peers()) {
+      if (peer->registered) peer->connection.send_encoded(Message::type, payload);
+    }
+  }
+  void send_replies(const std::vector<Reply>& replies);
+  void fail(Notice notice);
+
+  int size_;
+  Events events_;
+  std::string address_;
+  std::vector<RankFacts> facts_;     // rank -1: hasn't joined
+  std::vector<ControlPeer*> homes_;  // by rank: its node's agent
+  int joined_ = 0;
+  std::int32_t registrations_ = 0;
+  StoreRounds rounds_;
+  StoreKeys keys_;
+  std::optional<Failure> failure_;
+  Completion over_;
+  PeerLoop loop_;  // last: its thread uses the other members
 };
 
 }  // namespace hmc::bootstrap

@@ -1,167 +1,466 @@
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/facts.hpp"
-#include "bootstrap/tcp/host_watch.hpp"
-#include "bootstrap/tcp/local_secret.hpp"
-#include "bootstrap/tcp/node_agent.hpp"
-#include "bootstrap/tcp/rank_client.hpp"
+#include "bootstrap/common.hpp"
+#include "bootstrap/tcp/connection.hpp"
+#include "bootstrap/tcp/hosted_services.hpp"
 #include "bootstrap/tcp/socket.hpp"
-#include "bootstrap/tcp/store_server.hpp"
+#include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
 
 namespace {
 
 using base::Deadline;
+using SharedSegment = std::shared_ptr<base::Segment>;
 
-/// Owns the services that this process runs for other ranks (at most store, agent and secret) and this rank's client.
-/// Only abort may be called from a second thread.
+/// One rank's connection to its node's agent, and the services that this process runs for other ranks. Sends requests,
+/// and waits for each answer until the deadline, an abort, or the end of the agent. One thread at a time, except abort.
 class TcpBootstrap final : public Bootstrap, private base::NodeLink {
  public:
   TcpBootstrap(const base::Env& env, Deadline deadline);
   ~TcpBootstrap() override;
 
-  int rank() const noexcept override { return client_->rank(); }
-  int size() const noexcept override { return static_cast<int>(client_->facts().size()); }
-  std::string launcher() const override { return by_hand_ ? "by hand (HMC_RANK)" : launcher_; }
-  const std::vector<RankFacts>& facts() const noexcept override { return client_->facts(); }
+  int rank() const noexcept override { return mine_.rank; }
+  int size() const noexcept override { return job_size_; }
+  std::string launcher() const override { return launcher_.empty() ? "by hand (HMC_RANK)" : launcher_; }
+  const std::vector<RankFacts>& facts() const noexcept override { return facts_; }
   base::NodeLink& node_link() noexcept override { return *this; }
-  const base::NodePage& node_page() const noexcept override { return client_->page(); }
+  const base::NodePage& node_page() const noexcept override { return page_; }
 
   std::vector<base::Bytes> allgather(base::ByteView mine, Deadline deadline) override {
-    return client_->meet(RoundKind::allgather, mine, deadline);
+    return meet(RoundKind::allgather, mine, deadline);
   }
-  void barrier(Deadline deadline) override { (void)client_->meet(RoundKind::barrier, {}, deadline); }
-  const std::vector<int>& members() const noexcept override { return client_->members(); }
-  std::vector<std::shared_ptr<base::Segment>> share(const std::shared_ptr<base::Segment>& mine,
-                                                    Deadline deadline) override {
-    return client_->share(mine, deadline);
+  void barrier(Deadline deadline) override { (void)meet(RoundKind::barrier, {}, deadline); }
+
+  const std::vector<int>& members() const noexcept override { return members_; }
+  std::vector<SharedSegment> share(const SharedSegment& mine, Deadline deadline) override {
+    return share({shares_++, {}, members_.size()}, mine, deadline);
   }
-  std::vector<std::shared_ptr<base::Segment>> share_among(const base::ShareGroup& group,
-                                                          const std::shared_ptr<base::Segment>& mine,
-                                                          Deadline deadline) override {
-    return client_->share_among(group.members, round_of(group), mine, deadline);
+  std::vector<SharedSegment> share_among(const base::ShareGroup& group, const SharedSegment& mine,
+                                         Deadline deadline) override {
+    return share(round_among(group), mine, deadline);
   }
   std::vector<base::UniqueFd> pass(const base::ShareGroup& group, const base::UniqueFd& mine,
-                                   Deadline deadline) override {
-    return client_->pass(group.members, round_of(group), mine, deadline);
-  }
-  void publish(std::string_view key, base::ByteView value) override {
-    client_->publish(key, value, Deadline::after(timeout_));
-  }
-  base::Bytes lookup(std::string_view key, Deadline deadline) override { return client_->lookup(key, deadline); }
+                                   Deadline deadline) override;
 
-  void abort(int exit_code, std::string_view text) noexcept override { client_->abort(exit_code, text); }
+  void publish(std::string_view key, base::ByteView value) override;
+  base::Bytes lookup(std::string_view key, Deadline deadline) override;
+
+  void abort(int exit_code, std::string_view text) noexcept override;
   void leave() noexcept override;
 
  private:
-  Secret find_secret(const base::Env& env, Deadline deadline);
-  base::UniqueFd reach_agent(const base::Env& env, const Secret& secret, Deadline deadline);
-  void watch_host(int agent_pid);
+  struct ShareRound {
+    std::uint64_t number = 0;
+    std::vector<std::uint32_t> local_indexes;  // empty: the whole node
+    std::size_t members = 0;
+  };
+  struct Received {  // of one share
+    ShareResult::Item item;
+    base::UniqueFd fd;
+  };
 
-  std::string launcher_;
-  bool by_hand_;
+  void join(Deadline deadline);
+  std::vector<base::Bytes> meet(RoundKind kind, base::ByteView mine, Deadline deadline);
+  ShareRound round_among(const base::ShareGroup& group) const;
+  std::vector<SharedSegment> share(const ShareRound& round, const SharedSegment& mine, Deadline deadline);
+  std::vector<Received> exchange(const ShareRound& round, ShareOffer offer, int fd, Deadline deadline);
+
+  /// False at the deadline. Throws if the job has ended or this rank was rejected.
+  bool wait(const char* operation, Deadline deadline, const std::function<bool()>& ready);
+  bool wait_for_reply(const char* operation, std::uint64_t id, Deadline deadline) {
+    return wait(operation, deadline, [&] { return reply_ && reply_->id == id; });
+  }
+  void sleep_on_socket(int timeout_ms);
+  void read_messages();
+  void handle(const Frame& frame, std::vector<base::UniqueFd> fds);
+  void agent_lost();
+  void throw_if_over(const char* operation);
+  void throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round);
+  [[noreturn]] void report_missing(const char* operation, MissingQuery::What what, std::uint64_t round);
+  [[noreturn]] void fail(Code code, const char* operation, std::string text) const {
+    throw_failure(code, operation, mine_.rank, -1, std::move(text));
+  }
+
+  template <typename Message> void send(const Message& message, std::vector<SharedFd> fds = {}) {
+    const std::lock_guard lock(mutex_);
+    connection_.send(message, std::move(fds));
+  }
+  void flush(Deadline deadline);
+
+  std::string launcher_;  // empty: by hand
   std::chrono::nanoseconds timeout_;
-  std::optional<LocalSecret> local_secret_;
-  std::unique_ptr<StoreServer> store_;
-  std::unique_ptr<NodeAgent> agent_;
-  std::unique_ptr<RankClient> client_;
-  std::unique_ptr<HostWatch> watch_;
-  bool left_ = false;
+  HostedServices services_;
+  RankFacts mine_;
+  int job_size_;
+  int agent_pid_ = 0;
+  std::mutex mutex_;  // connection_: abort may be called from any thread
+  ControlConnection connection_;
+
+  base::NodePage page_;
+  std::vector<RankFacts> facts_;
+  std::vector<int> members_;
+  std::uint64_t rounds_ = 0;  // the number of the next one
+  std::uint64_t shares_ = 0;
+  std::uint64_t share_round_ = 0;  // the round of `received_`
+  std::uint64_t requests_ = 0;
+  std::atomic<bool> left_{false};
+
+  // received messages that no call has consumed yet
+  std::optional<Result> result_;
+  std::optional<RoundFailed> round_failed_;
+  std::vector<Received> received_;
+  std::optional<Reply> reply_;
+  std::optional<MissingReply> missing_;
+  std::optional<Refusal> refusal_;
+  std::optional<Failure> failure_;
 };
 
+// ---- joining and leaving
+
 TcpBootstrap::TcpBootstrap(const base::Env& env, Deadline deadline)
-    : launcher_(env.launcher), by_hand_(env.launcher.empty()), timeout_(env.timeout) {
-  const Secret secret = find_secret(env, deadline);
-  if (by_hand_ && *env.rank == 0) {
-    store_ = std::make_unique<StoreServer>(secret, *env.size, env.store, StoreServer::Events{});
-  }
-  base::UniqueFd socket = reach_agent(env, secret, deadline);
-  const int agent_pid = peer_of(socket.get()).pid;
-  client_ = std::make_unique<RankClient>(std::move(socket), secret, own_facts(*env.rank), *env.size);
-  client_->join(deadline);
-  if (by_hand_ && !agent_) watch_host(agent_pid);
+    : launcher_(env.launcher),
+      timeout_(env.timeout),
+      services_(env, deadline),
+      mine_(own_facts(*env.rank)),
+      job_size_(*env.size),
+      connection_(services_.reach_agent(env, deadline), services_.secret(), ControlConnection::Side::client) {
+  agent_pid_ = peer_of(connection_.fd()).pid;
+  join(deadline);
+  services_.watch_agent(agent_pid_, facts_, members_, page_);
 }
 
-Secret TcpBootstrap::find_secret(const base::Env& env, Deadline deadline) {
-  if (!env.secret.empty()) return Secret::from_hex(env.secret);
-  if (!by_hand_) {
-    throw Error(Code::invalid_config, "join", fmt::format("{} set no HMC_SECRET", env.launcher),
-                "a launcher that sets HMC_LAUNCHER must also set HMC_SECRET");
+void TcpBootstrap::join(Deadline deadline) {
+  constexpr const char* operation = "join";
+  send(Join{job_size_, {mine_}});
+  if (!wait(operation, deadline, [this] { return page_.segment() != nullptr; })) {
+    fail(Code::timeout, operation, "the node's agent doesn't answer");
   }
-  if (!is_loopback(env.store)) {
-    throw Error(Code::invalid_config, "join",
-                fmt::format("HMC_SECRET is not set, and HMC_STORE={} can be reached from other machines", env.store),
-                "set the same one for every rank: export HMC_SECRET=$(openssl rand -hex 32)");
+  if (!wait(operation, deadline, [this] { return !facts_.empty(); })) {
+    report_missing(operation, MissingQuery::What::join, 0);
   }
-  if (*env.rank != 0) return LocalSecret::fetch(env.store, deadline);
-  return local_secret_.emplace(env.store).secret();
-}
-
-/// Connects to this node's agent. If there is none, this process runs it.
-base::UniqueFd TcpBootstrap::reach_agent(const base::Env& env, const Secret& secret, Deadline deadline) {
-  const std::string name = NodeAgent::socket_name(secret, env.node);
-  base::UniqueFd socket;
-  for (;;) {
-    ConnectResult result = connect_unix(name, socket);
-    if (result == ConnectResult::refused) {
-      agent_ = NodeAgent::start(secret, env.store, env.node, *env.size, {}, deadline, by_hand_ ? 0 : -1);
-      result = connect_unix(name, socket);  // to this process's agent, or to an agent that another rank started first
-    }
-    if (result == ConnectResult::connected) break;
-    if (deadline.expired()) throw Error(Code::timeout, "join", "the node's agent accepts no connection");
-    (void)::poll(nullptr, 0, 1);
+  if (facts_.size() != static_cast<std::size_t>(job_size_)) {
+    fail(Code::error, operation, "the store's table doesn't have the size of the job");
   }
-  if (peer_of(socket.get()).uid != ::geteuid()) {
-    throw Error(Code::refused, "join", "the node's agent belongs to another user");
-  }
-  return socket;
-}
-
-void TcpBootstrap::watch_host(int agent_pid) {
-  for (const int member : client_->members()) {
-    const RankFacts& each = client_->facts()[static_cast<std::size_t>(member)];
-    if (each.pid != agent_pid || each.pid == ::getpid()) continue;
-    watch_ = std::make_unique<HostWatch>(agent_pid, each.rank, client_->page());
-    return;
-  }
+  mine_ = facts_[static_cast<std::size_t>(mine_.rank)];
+  members_ = members_of(facts_, mine_.node);
+  sign_page(page_, mine_);
 }
 
 void TcpBootstrap::leave() noexcept {
-  if (std::exchange(left_, true)) return;
-  watch_.reset();  // from here on the host may exit
-  client_->send_goodbye();
-  // The services of this process must outlive the ranks that use them.
-  const Deadline deadline = Deadline::after(timeout_);
-  if (agent_) (void)agent_->wait_for_goodbyes(deadline);
-  agent_.reset();
-  if (store_) (void)store_->wait_for_goodbyes(deadline);
-  store_.reset();
-  local_secret_.reset();
+  if (left_.exchange(true)) return;
+  services_.stop_watching();  // from here on the host may exit
+  try {
+    send(Goodbye{mine_.rank});
+    flush(Deadline::after(std::chrono::seconds(1)));
+  } catch (...) {  // the agent then reports the exit of this rank as a failure
+  }
+  services_.end(Deadline::after(timeout_));  // the services of this process must outlive the ranks that use them
 }
 
 TcpBootstrap::~TcpBootstrap() {
-  if (left_ || !client_) return;
+  if (left_) return;
   // The rank ends without leave(): a failure. The ranks that use this process's services must be notified before the
   // services end.
   const Deadline soon = Deadline::after(std::chrono::milliseconds(200));
-  if (agent_) {
-    agent_->report_death(client_->rank(), fmt::format("rank {} ended without Runtime::close", client_->rank()));
-    (void)agent_->wait_for_goodbyes(soon);
+  services_.report_death(mine_.rank, soon);
+  services_.stop_watching();
+  connection_.finish();
+  services_.end(soon);
+}
+
+void TcpBootstrap::abort(int exit_code, std::string_view text) noexcept {
+  try {
+    // Send the message, as far as the socket accepts it, before setting the page's abort word. A rank that sees the
+    // abort word may exit at once. The agent must have the cause before that; otherwise the exit of that rank is
+    // reported to the other nodes first.
+    constexpr std::size_t longest_text = 4096;
+    send(Abort({Code::aborted, mine_.rank, exit_code, std::string(text.substr(0, longest_text))}));
+  } catch (...) {  // no memory for a message: the page still notifies the node
   }
-  watch_.reset();
-  client_.reset();
-  agent_.reset();
-  if (store_) (void)store_->wait_for_goodbyes(soon);
+  if (page_.segment()) page_.raise_abort(Code::aborted, mine_.rank, text);
+  try {
+    flush(Deadline::after(std::chrono::seconds(1)));
+  } catch (...) {
+  }
+}
+
+void TcpBootstrap::flush(Deadline deadline) {
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      connection_.write();
+      if (!connection_.wants_write() || connection_.ended()) return;
+    }
+    if (deadline.expired()) return;
+    sleep_on_socket(std::min(deadline.left_ms(), 5));
+  }
+}
+
+// ---- calls
+
+std::vector<base::Bytes> TcpBootstrap::meet(RoundKind kind, base::ByteView mine, Deadline deadline) {
+  const char* const operation = name_of(kind);
+  if (mine.size() > largest_round_bytes / static_cast<std::size_t>(job_size_)) {
+    fail(Code::invalid_argument, operation,
+         fmt::format("{} bytes exceed a rank's limit in a control plane allgather", mine.size()));
+  }
+  throw_if_over(operation);
+  const std::uint64_t round = rounds_++;
+  send(Contribution{round, kind, {{mine_.rank, {mine.begin(), mine.end()}}}});
+  const auto ready = [&] {
+    throw_if_failed(operation, RoundFailed::Scope::job, round);
+    return result_ && result_->round == round;
+  };
+  if (!wait(operation, deadline, ready)) {
+    report_missing(operation, MissingQuery::What::round, round);
+  }
+  return std::exchange(result_, std::nullopt).value().by_rank;
+}
+
+TcpBootstrap::ShareRound TcpBootstrap::round_among(const base::ShareGroup& group) const {
+  ShareRound among{round_of(group), {}, group.members.size()};
+  for (const int member : group.members) {
+    const auto seat = std::lower_bound(members_.begin(), members_.end(), member) - members_.begin();
+    among.local_indexes.push_back(static_cast<std::uint32_t>(seat));
+  }
+  return among;
+}
+
+/// Offers a descriptor (-1: none), and waits for the descriptors of all participants.
+std::vector<TcpBootstrap::Received> TcpBootstrap::exchange(const ShareRound& round, ShareOffer offer, int fd,
+                                                           Deadline deadline) {
+  constexpr const char* operation = "share";
+  throw_if_over(operation);
+  share_round_ = round.number;
+  received_.clear();
+  offer.round = round.number;
+  offer.local_indexes = round.local_indexes;
+  std::vector<SharedFd> fds;
+  if (fd >= 0) {
+    base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!copy) {
+      send(ShareOffer{round.number, 0, 0, round.local_indexes});  // so that the other ranks don't wait
+      throw_failure(
+          Code::error, operation, mine_.rank, mine_.rank,
+          fmt::format("rank {}: no descriptor is left for shared memory: {}", mine_.rank, base::descriptor_limit()),
+          "raise `ulimit -n` for that rank");
+    }
+    fds.push_back(std::make_shared<base::UniqueFd>(std::move(copy)));
+  }
+  send(offer, std::move(fds));
+  const auto ready = [&] {
+    throw_if_failed(operation, RoundFailed::Scope::node, round.number);
+    return received_.size() == round.members;
+  };
+  if (!wait(operation, deadline, ready)) report_missing(operation, MissingQuery::What::share, round.number);
+  return std::exchange(received_, {});
+}
+
+std::vector<SharedSegment> TcpBootstrap::share(const ShareRound& round, const SharedSegment& mine, Deadline deadline) {
+  ShareOffer offer;
+  if (mine) {
+    offer.bytes = mine->bytes();
+    offer.file_offset = mine->file_offset();
+  }
+  std::vector<SharedSegment> all;
+  for (Received& each : exchange(round, std::move(offer), mine ? mine->fd() : -1, deadline)) {
+    SharedSegment segment;
+    if (each.item.what == ShareResult::What::your_own) segment = mine;
+    if (each.item.what == ShareResult::What::descriptor) {
+      segment = base::Segment::map(std::move(each.fd), each.item.bytes, each.item.file_offset);
+    }
+    all.push_back(std::move(segment));
+  }
+  return all;
+}
+
+std::vector<base::UniqueFd> TcpBootstrap::pass(const base::ShareGroup& group, const base::UniqueFd& mine,
+                                               Deadline deadline) {
+  std::vector<base::UniqueFd> all;
+  for (Received& each : exchange(round_among(group), {}, mine.get(), deadline)) all.push_back(std::move(each.fd));
+  return all;
+}
+
+void TcpBootstrap::publish(std::string_view key, base::ByteView value) {
+  constexpr const char* operation = "publish";
+  if (key.size() > longest_key_bytes || value.size() > longest_value_bytes) {
+    fail(Code::invalid_argument, operation,
+         fmt::format("a key may have at most {} bytes, and its value {}", longest_key_bytes, longest_value_bytes));
+  }
+  throw_if_over(operation);
+  const std::uint64_t id = requests_++;
+  send(Publish{id, mine_.rank, std::string(key), {value.begin(), value.end()}});
+  if (!wait_for_reply(operation, id, Deadline::after(timeout_))) {
+    fail(Code::timeout, operation, "the store doesn't answer");
+  }
+  if (reply_->code != Code::success) fail(reply_->code, operation, std::string(base::as_text(reply_->value)));
+}
+
+base::Bytes TcpBootstrap::lookup(std::string_view key, Deadline deadline) {
+  constexpr const char* operation = "lookup";
+  if (key.size() > longest_key_bytes) fail(Code::invalid_argument, operation, "the key is too long");
+  throw_if_over(operation);
+  const std::uint64_t id = requests_++;
+  send(Lookup{id, mine_.rank, std::string(key)});
+  if (!wait_for_reply(operation, id, deadline)) {
+    fail(Code::not_found, operation, fmt::format("the key '{}' wasn't published before the deadline", key));
+  }
+  return std::move(reply_->value);
+}
+
+// ---- waiting
+
+bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::function<bool()>& ready) {
+  // The page's abort word may be set without a message, for example by a rank that calls abort.
+  constexpr int look_again_ms = 20;
+  for (;;) {
+    read_messages();
+    if (ready()) return true;
+    throw_if_over(operation);
+    if (deadline.expired()) return false;
+    sleep_on_socket(std::min(deadline.left_ms(), look_again_ms));
+  }
+}
+
+void TcpBootstrap::sleep_on_socket(int timeout_ms) {
+  pollfd wait{connection_.fd(), POLLIN, 0};
+  {
+    const std::lock_guard lock(mutex_);
+    if (connection_.stalled()) timeout_ms = 1;
+    if (connection_.wants_write() && !connection_.stalled()) wait.events |= POLLOUT;
+  }
+  (void)::poll(&wait, 1, timeout_ms);  // without the lock, because abort() may be called meanwhile
+}
+
+void TcpBootstrap::throw_if_over(const char* operation) {
+  if (refusal_) throw_failure(refusal_->code, operation, mine_.rank, -1, refusal_->text, "is each rank started once?");
+  if (left_) throw_failure(Code::closed, operation, mine_.rank, -1, "this rank has left the job");
+  if (page_.segment()) throw_if_aborted(page_, operation, mine_.rank);
+  if (failure_) throw_failure(failure_->code, operation, mine_.rank, failure_->rank, failure_->text);
+}
+
+void TcpBootstrap::throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round) {
+  if (!round_failed_ || round_failed_->scope != scope || round_failed_->round != round) return;
+  throw_failure(round_failed_->code, operation, mine_.rank, round_failed_->peer, round_failed_->text);
+}
+
+void TcpBootstrap::report_missing(const char* operation, MissingQuery::What what, std::uint64_t round) {
+  const std::uint64_t id = requests_++;
+  missing_.reset();
+  send(MissingQuery{id, mine_.rank, what, round});
+  const auto answered = [&] { return missing_ && missing_->id == id; };
+  if (!wait(operation, Deadline::after(std::chrono::seconds(1)), answered)) {
+    fail(Code::timeout, operation, "the deadline passed, and the node's agent or the store doesn't answer");
+  }
+  throw_missing(operation, mine_.rank, missing_->missing);
+}
+
+// ---- incoming messages
+
+void TcpBootstrap::read_messages() {
+  std::vector<base::UniqueFd> fds;
+  bool ended = false;
+  for (;;) {
+    std::optional<Frame> frame;
+    {
+      const std::lock_guard lock(mutex_);
+      connection_.write();
+      if (!connection_.ended()) connection_.read();
+      frame = connection_.next(fds);
+      ended = connection_.ended();
+    }
+    if (!frame) break;
+    handle(*frame, std::move(fds));
+    fds.clear();
+  }
+  if (ended) agent_lost();
+}
+
+void TcpBootstrap::handle(const Frame& frame, std::vector<base::UniqueFd> fds) {
+  switch (frame.type) {
+    case MessageType::page:
+      if (const auto page = decode<Page>(frame); page && fds.size() == 1) {
+        page_ = base::NodePage::adopt(base::Segment::map(std::move(fds.front()), base::NodePage::bytes_for(job_size_)),
+                                      page->nonce);
+      }
+      return;
+    case MessageType::table:
+      if (auto table = decode<Table>(frame)) facts_ = std::move(table->ranks);
+      return;
+    case MessageType::result:
+      if (auto result = decode<Result>(frame)) result_ = std::move(result);
+      return;
+    case MessageType::round_failed:
+      if (auto failed = decode<RoundFailed>(frame)) round_failed_ = std::move(failed);
+      return;
+    case MessageType::share_result: {
+      const auto result = decode<ShareResult>(frame);
+      if (!result || result->round != share_round_) return;  // result of a share that timed out
+      std::size_t next = 0;
+      for (const ShareResult::Item& each : result->items) {
+        Received received{each, {}};
+        if (each.what == ShareResult::What::descriptor && next < fds.size()) received.fd = std::move(fds[next++]);
+        received_.push_back(std::move(received));
+      }
+      return;
+    }
+    case MessageType::reply:
+      if (auto reply = decode<Reply>(frame)) reply_ = std::move(reply);
+      return;
+    case MessageType::missing_reply:
+      if (auto missing = decode<MissingReply>(frame)) missing_ = std::move(missing);
+      return;
+    case MessageType::refusal:
+      if (auto refusal = decode<Refusal>(frame)) refusal_ = std::move(refusal);
+      return;
+    case MessageType::failure:
+      if (auto failure = decode<Failure>(frame)) {
+        if (page_.segment()) page_.raise_abort(failure->code, failure->rank, failure->text);
+        if (!failure_) failure_ = std::move(failure);
+      }
+      return;
+    default: return;
+  }
+}
+
+/// The agent's process ended or closed this connection. This rank may be the only one that can report it to the node.
+void TcpBootstrap::agent_lost() {
+  if (left_ || refusal_ || failure_) return;
+  const std::string why = connection_.fault().empty() ? "" : ": " + connection_.fault();
+  if (!page_.segment()) {
+    failure_.emplace(Notice{Code::refused, -1, 0, "the node's agent closed the connection" + why});
+    return;
+  }
+  if (connection_.lost_descriptors()) {
+    Notice notice{Code::peer_failed, mine_.rank, 0, fmt::format("rank {}{}", mine_.rank, why)};
+    page_.raise_abort(notice.code, notice.rank, notice.text);
+    failure_.emplace(std::move(notice));
+    return;
+  }
+  const auto host = std::find_if(facts_.begin(), facts_.end(), [this](const RankFacts& each) {
+    return each.pid == agent_pid_ && each.node == mine_.node && each.rank != mine_.rank;
+  });
+  Notice notice{Code::aborted, -1, 0, "the node's agent (hmcrun) has ended" + why};
+  if (host != facts_.end()) {
+    notice = {Code::peer_failed, host->rank, 0,
+              fmt::format("rank {}, which ran the node's agent, has ended{}", host->rank, why)};
+  }
+  page_.raise_abort(notice.code, notice.rank, notice.text);
+  failure_.emplace(std::move(notice));
 }
 
 }  // namespace

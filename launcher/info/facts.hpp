@@ -12,8 +12,4 @@ nlohmann::ordered_json gather_facts();
 /// The same as text.
 std::string facts_as_text(const nlohmann::ordered_json& facts);
 
-/// The facts of `hmcinfo devices`: memory types, libraries, and trials of sharing with a second process.
-nlohmann::ordered_json gather_devices();
-std::string devices_as_text(const nlohmann::ordered_json& facts);
-
 }  // namespace hmc::launcher

@@ -5,9 +5,9 @@
 #include <hmc/error.hpp>
 #include <hmc/version.hpp>
 
+#include "launcher/info/devices.hpp"
 #include "launcher/info/explain.hpp"
 #include "launcher/info/facts.hpp"
-#include "launcher/info/trial.hpp"
 #include "runtime/base/usage.hpp"
 
 int main(int argc, char** argv) {

@@ -1,7 +1,9 @@
 // The choices of other libraries for a call, in terms of HMC's schedules.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +43,23 @@ LibraryChoice openmpi(const LibraryCall& question);
 LibraryChoice mpich(const LibraryCall& question);
 
 /// Searches "3 <4096, 4 <8192, 6" for the first word whose bound holds. "<=" includes equality.
-std::string_view pick(std::string_view table, std::uint64_t value);
+inline std::string_view pick(std::string_view table, std::uint64_t value) {
+  while (!table.empty()) {
+    const std::size_t comma = table.find(", ");
+    const std::string_view entry = table.substr(0, comma);
+    const std::size_t space = entry.find(' ');
+    if (space == std::string_view::npos) return entry;
+    std::string_view bound = entry.substr(space + 2);
+    const bool inclusive = bound.front() == '=';
+    if (inclusive) bound.remove_prefix(1);
+    std::uint64_t limit = 0;
+    std::from_chars(bound.data(), bound.data() + bound.size(), limit);
+    if (value < limit || (inclusive && value == limit)) return entry.substr(0, space);
+    if (comma == std::string_view::npos) break;
+    table.remove_prefix(comma + 2);
+  }
+  throw std::logic_error("a rule table without a last word");
+}
 /// The largest power of two that isn't larger.
 constexpr int power_of_two_below(int ranks) {
   int power = 1;

@@ -5,10 +5,9 @@
 #include <chrono>
 #include <cstring>
 
+#include "bench/osu/kit/buffers.hpp"
+#include "bench/osu/kit/figures.hpp"
 #include "bench/osu/kit/options.hpp"
-#include "bench/osu/kit/pattern.hpp"
-#include "bench/osu/kit/stats.hpp"
-#include "bench/osu/kit/work.hpp"
 
 namespace {
 

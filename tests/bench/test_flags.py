@@ -209,8 +209,8 @@ class Data(unittest.TestCase):
 
     def test_validation_prints_that_it_changes_the_times(self):
         for name in ("put_latency", "allreduce"):
-            said = [line for line in table_of(name, *SHORT, *SMALL, "-c").comments if line.startswith("# Validation: ")]
-            self.assertEqual(len(said), 1)
+            lines = [line for line in table_of(name, *SHORT, *SMALL, "-c").comments if line.startswith("# Validation: ")]
+            self.assertEqual(len(lines), 1)
             self.assertNotIn("# Validation: ", output(name, *SHORT, *SMALL))
 
     def test_window_size(self):

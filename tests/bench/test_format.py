@@ -162,9 +162,9 @@ class Format(unittest.TestCase):
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one CPU is always all of them")
     def test_binding_is_the_launchers(self):
-        for bind, told in (("core", "core"), ("none", "none")):
+        for bind, expected in (("core", "core"), ("none", "none")):
             table = Table(output("barrier", *SHORT, launcher=["--bind-to", bind]))
-            self.assertEqual(table.note("Binding"), told)
+            self.assertEqual(table.note("Binding"), expected)
         mixed = ["sh", "-c", 'test "$HMC_RANK" = 0 && exec taskset -c 0 "$0" "$@"; exec "$0" "$@"']
         self.assertEqual(Table(output("barrier", *SHORT, before=mixed)).note("Binding"), "differs between ranks")
 

@@ -230,9 +230,9 @@ class Wheels(unittest.TestCase):
         return "no network" if words[-1] == self.broken else ""
 
     def test_a_failure_leaves_the_others_and_no_folder(self):
-        self.broken, said = "one==1", []
-        peers.install_all(self.build, said.append)
-        self.assertEqual(said, ["continuing without one==1: no network"])
+        self.broken, messages = "one==1", []
+        peers.install_all(self.build, messages.append)
+        self.assertEqual(messages, ["continuing without one==1: no network"])
         self.assertEqual((peers.is_installed(self.build, "one"), peers.is_installed(self.build, "two")), (False, True))
         self.assertEqual(os.listdir(os.path.join(self.build, "peers")), ["two"])
 
@@ -279,12 +279,12 @@ class Chosen(unittest.TestCase):
         everyone = {one.name: one for one in contestants.everyone("/nowhere")}
         network, memory = support.layout(nodes=2), support.layout()
         with unittest.mock.patch.dict(os.environ, {"UCX_LOG_LEVEL": "info"}):
-            told = everyone["intelmpi"].told(network)
-            self.assertIn("environment: I_MPI_ROOT=/nowhere/peers/intelmpi I_MPI_PIN=0 I_MPI_FABRICS=ofi", told)
-            self.assertIn("found in the environment: ", told)
-            self.assertIn("UCX_LOG_LEVEL=info", told)
-        self.assertIn("single copy: I_MPI_SHM_CMA: its default", everyone["intelmpi"].told(memory))
-        self.assertIn("single copy: shared windows", everyone["hmc-window"].told(memory))
+            settings = everyone["intelmpi"].all_settings(network)
+            self.assertIn("environment: I_MPI_ROOT=/nowhere/peers/intelmpi I_MPI_PIN=0 I_MPI_FABRICS=ofi", settings)
+            self.assertIn("found in the environment: ", settings)
+            self.assertIn("UCX_LOG_LEVEL=info", settings)
+        self.assertIn("single copy: I_MPI_SHM_CMA: its default", everyone["intelmpi"].all_settings(memory))
+        self.assertIn("single copy: shared windows", everyone["hmc-window"].all_settings(memory))
 
     def test_between_nodes_hmc_keeps_the_systems_congestion_control_as_the_others_do(self):
         everyone = {one.name: one for one in contestants.everyone("/nowhere")}

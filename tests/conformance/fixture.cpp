@@ -16,7 +16,7 @@
 
 namespace hmc::conformance {
 
-Fixture::Fixture(spmd::Me& rank) : me(rank), log_(rank.env.log, rank.rank) {
+Fixture::Fixture(spmd::TestRank& rank) : me(rank), log_(rank.env.log, rank.rank) {
   const auto& facts = me.bootstrap->facts();
   const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   waiter_ = base::Waiter(me.bootstrap->node_page(), facts[static_cast<std::size_t>(me.rank)].local_index,
@@ -51,7 +51,7 @@ std::unique_ptr<transport::Wire> Fixture::make(const std::string& name) {
 }
 
 std::vector<base::Bytes> Fixture::allgather(base::ByteView mine) {
-  return me.bootstrap->allgather(mine, base::Deadline::after(patience));
+  return me.bootstrap->allgather(mine, base::Deadline::after(wait_timeout));
 }
 
 int Fixture::index_of(int peer) const {
@@ -62,7 +62,7 @@ int Fixture::previous() const {
   return peers_[(static_cast<std::size_t>(index_of(me.rank)) + peers_.size() - 1) % peers_.size()];
 }
 
-void Fixture::barrier() { me.bootstrap->barrier(base::Deadline::after(patience)); }
+void Fixture::barrier() { me.bootstrap->barrier(base::Deadline::after(wait_timeout)); }
 
 void Fixture::require(base::Status status, const char* what) const {
   if (status.ok()) return;
@@ -99,7 +99,7 @@ void Fixture::settle() {
 Window::Window(Fixture& fixture, std::size_t bytes) : fixture_(fixture), segment_(base::Segment::create(bytes)) {
   region_ = {segment_->base(), bytes, MemoryType::CPU, segment_, 0};
   const auto keys = fixture.allgather(fixture.wire().register_region(region_));
-  channels_ = fixture.wire().connect(region_, keys, fixture.peers(), base::Deadline::after(patience));
+  channels_ = fixture.wire().connect(region_, keys, fixture.peers(), base::Deadline::after(wait_timeout));
   HMC_CHECK_EQ(channels_.size(), fixture.peers().size());
   fixture.barrier();
 }
@@ -166,7 +166,7 @@ std::vector<std::byte> bytes_of(const spmd::Pattern& pattern, std::size_t bytes,
   return all;
 }
 
-std::uint64_t number(const spmd::Me& me, const std::string& key, std::uint64_t fallback) {
+std::uint64_t number(const spmd::TestRank& me, const std::string& key, std::uint64_t fallback) {
   const std::string text = me.options.setting(key);
   return text.empty() ? fallback : std::stoull(text);
 }

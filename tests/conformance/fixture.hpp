@@ -21,7 +21,7 @@ using transport::AtomicOp;
 using transport::Channel;
 using transport::Ticket;
 
-inline constexpr std::chrono::seconds patience{30};
+inline constexpr std::chrono::seconds wait_timeout{30};
 
 class Window;
 
@@ -29,12 +29,12 @@ class Window;
 /// All failures throw, so tests don't check results.
 class Fixture {
  public:
-  explicit Fixture(spmd::Me& me);
+  explicit Fixture(spmd::TestRank& me);
   ~Fixture();
   Fixture(const Fixture&) = delete;
   Fixture& operator=(const Fixture&) = delete;
 
-  spmd::Me& me;
+  spmd::TestRank& me;
   transport::Wire& wire() noexcept { return *wire_; }
   /// Ranks that the wire reaches, in ascending order, including this one.
   const std::vector<int>& peers() const noexcept { return peers_; }
@@ -51,7 +51,7 @@ class Fixture {
   void settle();
   /// Waits as a rank of a job does: makes progress on the wire.
   template <typename Ready> void until(Ready&& ready) {
-    require(waiter_.until({base::Activity::wait_until}, ready, patience), "waiting");
+    require(waiter_.until({base::Activity::wait_until}, ready, wait_timeout), "waiting");
   }
   void require(base::Status status, const char* what) const;
 
@@ -110,6 +110,6 @@ class Window {
 /// A vector of the pattern's bytes [from, from + bytes).
 std::vector<std::byte> bytes_of(const spmd::Pattern& pattern, std::size_t bytes, std::uint64_t from = 0);
 /// The value of --set KEY=NUMBER.
-std::uint64_t number(const spmd::Me& me, const std::string& key, std::uint64_t fallback);
+std::uint64_t number(const spmd::TestRank& me, const std::string& key, std::uint64_t fallback);
 
 }  // namespace hmc::conformance

@@ -89,7 +89,7 @@ HMC_SPMD_TEST(Lifetime, register_and_deregister_leaks_nothing) {
 
 HMC_SPMD_TEST(Lifetime, open_and_close_of_wires_leaks_nothing) {
   const std::uint64_t rounds = number(me, "wire_rounds", 12);
-  const auto all = [&] { me.bootstrap->barrier(base::Deadline::after(patience)); };
+  const auto all = [&] { me.bootstrap->barrier(base::Deadline::after(wait_timeout)); };
   int descriptors = 0;
   std::size_t resident = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {

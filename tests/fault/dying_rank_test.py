@@ -28,19 +28,19 @@ def run():
     print(job.stdout)
     print(job.stderr, file=sys.stderr)
 
-    wrong, late, told = [], [], {}
+    wrong, late, reported = [], [], {}
     for line in job.stdout.splitlines():
         found = re.match(r"survivor (\d+) code (\w+)(?: peer (-?\d+) after (-?\d+) us: (.*))?", line)
         if found:
-            told[int(found[1])] = (found[2], int(found[3] or -1), int(found[4] or -1), found[5] or "")
+            reported[int(found[1])] = (found[2], int(found[3] or -1), int(found[4] or -1), found[5] or "")
 
     for rank in range(np):
         if rank == victim:
             continue
-        if rank not in told:
+        if rank not in reported:
             wrong.append(f"rank {rank} printed nothing")
             continue
-        got, peer, after, text = told[rank]
+        got, peer, after, text = reported[rank]
         if got != code:
             wrong.append(f"rank {rank} got {got} and not {code}: {text}")
         if peer != victim:
@@ -56,7 +56,7 @@ def run():
         wrong.append(f"hmcrun ended with {job.returncode} and not {EXIT_CODES[how]}")
     if took > 20:
         late.append(f"it took {took:.1f} s")
-    print(f"errors after {sorted(value[2] for value in told.values())} us; the job took {took:.2f} s")
+    print(f"errors after {sorted(value[2] for value in reported.values())} us; the job took {took:.2f} s")
     return wrong, late
 
 

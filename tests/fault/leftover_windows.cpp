@@ -10,13 +10,13 @@ namespace {
 
 using hmc::Window;
 using hmc::fault::Usage;
-using hmc::spmd::Me;
+using hmc::spmd::TestRank;
 
 constexpr int warm_up = 50;  // malloc's arenas, lazy binding, pools of the wires
 
 /// Repeats `round`. With ranks as processes each rank measures itself; with ranks as threads rank 0 measures the
 /// process.
-template <typename Round> void expect_flat(Me& me, Round&& round) {
+template <typename Round> void expect_flat(TestRank& me, Round&& round) {
   const int rounds = std::stoi(me.options.setting("rounds", "1000"));
   const bool looks = me.options.processes || me.rank == 0;
   for (int i = 0; i < warm_up; ++i) {
@@ -34,7 +34,7 @@ template <typename Round> void expect_flat(Me& me, Round&& round) {
 }
 
 /// Sends a signal around the ring, so that every connection of the ring and the window's memory are used.
-void use(Me& me, Window& win, int round) {
+void use(TestRank& me, Window& win, int round) {
   const auto value = static_cast<std::uint64_t>(me.rank * 1000 + round);
   win.put_signal(me.next(), 64, &value, 8, 0, 1);
   win.wait_until(0, hmc::Cmp::eq, 1);

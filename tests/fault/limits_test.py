@@ -36,7 +36,7 @@ def expect(name, holds, got):
         wrong.append(f"{name}: {got}")
 
 
-def every_rank_is_told(name, pattern, got, status):
+def every_rank_reports(name, pattern, got, status):
     """Expects a matching line of each rank in time, and hmcrun's status."""
     code, out, err, took = got
     for rank in range(RANKS):
@@ -74,8 +74,8 @@ def a_thread_that_cannot_be_started(folder):
                          capture_output=True, text=True, timeout=DEADLINE_S + 30, check=False, cwd=folder,
                          env={**os.environ, "HMC_TIMEOUT_S": str(DEADLINE_S), "HMC_CACHE": f"{folder}/cache",
                               "LD_LIBRARY_PATH": folder})
-    told = re.findall(r"^start: .* can't be started: .*RLIMIT_NPROC \(ulimit -u\) is 1 .*peer 2\]", job.stdout, re.M)
-    expect("threads", len(told) == RANKS and job.returncode != 0 and time.monotonic() - started < SOON_S, job)
+    reports = re.findall(r"^start: .* can't be started: .*RLIMIT_NPROC \(ulimit -u\) is 1 .*peer 2\]", job.stdout, re.M)
+    expect("threads", len(reports) == RANKS and job.returncode != 0 and time.monotonic() - started < SOON_S, job)
 
 
 if sys.argv[3:] == ["threads"]:
@@ -85,15 +85,15 @@ if sys.argv[3:] == ["threads"]:
 
 for nodes in (1, 2):
     no_descriptor = r"rank 2: no descriptor is left for shared memory: RLIMIT_NOFILE \(ulimit -n\) is \d+ .*peer 2\]"
-    every_rank_is_told(f"create, {nodes} nodes", "Window::create: " + no_descriptor,
+    every_rank_reports(f"create, {nodes} nodes", "Window::create: " + no_descriptor,
                        run("descriptors_create", "2", nodes=nodes), 3)
     code, out, err, _ = run("descriptors_duplicate", "2", nodes=nodes)
     expect(f"duplicate, {nodes} nodes", code == 0, f"a duplicate needs a descriptor: {out}{err}")
-    every_rank_is_told(f"file size, {nodes} nodes",
+    every_rank_reports(f"file size, {nodes} nodes",
                        r"Window::create: \d+ bytes .* RLIMIT_FSIZE \(ulimit -f\) allows: 4096 bytes .*peer 0\]",
                        run("file_size", "0", nodes=nodes), 3)
     for words in (["too_large"], ["too_large_together"]):
-        every_rank_is_told(f"{words}, {nodes} nodes",
+        every_rank_reports(f"{words}, {nodes} nodes",
                            r"Window::create: ranks 0-3 need \d{9,} bytes in all, and \d+ bytes are available",
                            run(*words, nodes=nodes), 3)
 
@@ -107,8 +107,8 @@ for nodes in (1, 2):
         if code == 0:
             continue
         expect(name, took < SOON_S, f"with {descriptors} it took {took:.1f} s: {out}{err}")
-        told = re.findall(r"^start: .*RLIMIT_NOFILE \(ulimit -n\) is " + str(descriptors), out, re.M)
-        expect(name, len(told) == (RANKS if descriptors > 4 else 1), f"with {descriptors}: {out}{err}")
+        reports = re.findall(r"^start: .*RLIMIT_NOFILE \(ulimit -n\) is " + str(descriptors), out, re.M)
+        expect(name, len(reports) == (RANKS if descriptors > 4 else 1), f"with {descriptors}: {out}{err}")
     expect(name, not enough[0] and enough[-1] and enough == sorted(enough), f"which start: {enough}")
 
     # Ranks that never close are named once; that alone isn't a failure.

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "bootstrap/tcp/messages.hpp"
+#include "bootstrap/tcp/protocol.hpp"
 
 using namespace hmc;
 using namespace hmc::bootstrap;

@@ -20,9 +20,9 @@ using hmc::MemoryType;
 using hmc::gpu::Address;
 using hmc::gpu::DriverApi;
 using hmc::spmd::made;
-using hmc::spmd::Me;
 using hmc::spmd::MemoryKind;
 using hmc::spmd::Mixed;
+using hmc::spmd::TestRank;
 
 constexpr double target_share = 0.95;
 constexpr std::size_t target_from = std::size_t{64} << 20;
@@ -94,7 +94,7 @@ double median(std::vector<double> values) {
 /// Writes to standard output and to the file of `--set table=FILE`, on rank 0 only.
 class Table {
  public:
-  explicit Table(const Me& me) {
+  explicit Table(const TestRank& me) {
     if (me.rank != 0) return;
     outs_.push_back(stdout);
     const std::string path = me.options.setting("table");
@@ -150,7 +150,7 @@ float summand(int rank, std::size_t index) {
 
 class Measurement {
  public:
-  Measurement(Me& me, const Pair& pair, std::size_t bytes, BareCopy& bare, hmc::gpu::UserKernels* kernels)
+  Measurement(TestRank& me, const Pair& pair, std::size_t bytes, BareCopy& bare, hmc::gpu::UserKernels* kernels)
       : me_(me),
         pair_(pair),
         bytes_(bytes),
@@ -305,7 +305,7 @@ class Measurement {
     operations_.push_back(std::move(sum));
   }
 
-  Me& me_;
+  TestRank& me_;
   const Pair& pair_;
   std::size_t bytes_;
   BareCopy& bare_;

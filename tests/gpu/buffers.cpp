@@ -17,7 +17,7 @@ std::vector<int> numbers(int seed) {
   return made;
 }
 
-bool has_cuda(hmc::spmd::Me& me) {
+bool has_cuda(hmc::spmd::TestRank& me) {
   for (const auto& kind : hmc::spmd::kinds_of(me))
     if (kind.type == hmc::MemoryType::NVIDIA_GPU) return true;
   return false;

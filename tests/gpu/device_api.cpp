@@ -12,7 +12,7 @@ using hmc::spmd::Mixed;
 constexpr std::size_t to = 4096, signal_at = 64, report_at = 1 << 16, source_at = 1 << 17;
 
 /// The window's parts are of kind `parts`. The kernel runs on this rank's CUDA device.
-void put_and_take(hmc::spmd::Me& me, hmc::spmd::MemoryKind parts, std::size_t bytes, std::uint64_t round) {
+void put_and_take(hmc::spmd::TestRank& me, hmc::spmd::MemoryKind parts, std::size_t bytes, std::uint64_t round) {
   Mixed mixed(me, parts, report_at);
   mixed.window.open_context(me.runtime->world());
   const std::uint64_t mine = 100 + static_cast<std::uint64_t>(me.rank) * round;
@@ -59,7 +59,7 @@ void put_and_take(hmc::spmd::Me& me, hmc::spmd::MemoryKind parts, std::size_t by
 }
 
 /// All threads of a block and of each warp take part, for any block shape.
-void put_by_groups(hmc::spmd::Me& me, unsigned threads, unsigned width, std::uint64_t round) {
+void put_by_groups(hmc::spmd::TestRank& me, unsigned threads, unsigned width, std::uint64_t round) {
   constexpr std::size_t bytes = 3001, apart = 4096;  // odd size: 16-byte pieces and single bytes
   Mixed mixed(me, {"cuda", hmc::MemoryType::NVIDIA_GPU}, 8 * apart);
   ConnBuffer scratch(0, 1 << 18, hmc::MemoryType::NVIDIA_GPU);

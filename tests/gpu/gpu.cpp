@@ -8,7 +8,7 @@ namespace {
 
 using hmc::Buffer;
 
-hmc::spmd::MemoryKind device_kind(hmc::spmd::Me& me) {
+hmc::spmd::MemoryKind device_kind(hmc::spmd::TestRank& me) {
   for (const auto& kind : hmc::spmd::kinds_of(me))
     if (kind.type != hmc::MemoryType::CPU) return kind;
   hmc::spmd::skip("no device among --set kinds");

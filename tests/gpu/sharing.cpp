@@ -21,12 +21,12 @@ using hmc::memory::Exported;
 using hmc::memory::Provider;
 using hmc::memory::SharingKind;
 using hmc::spmd::made;
-using hmc::spmd::Me;
 using hmc::spmd::Pattern;
+using hmc::spmd::TestRank;
 
 void check(const hmc::base::Status& status) { HMC_CHECK_MSG(status.ok(), "{}", status.what); }
 
-const Provider& gpu(const Me& me) {
+const Provider& gpu(const TestRank& me) {
   if (me.size < 2 || !me.options.processes || me.runtime->node_count() > 1)
     hmc::spmd::skip("for processes of one node");
   return hmc::memory::provider_for(hmc::MemoryType::NVIDIA_GPU);
@@ -67,7 +67,7 @@ std::string why_absent(const hmc::gpu::DriverApi& api, SharingKind kind) {
 }
 
 /// Every rank passes its descriptor and bytes to the next rank.
-Exported from_previous(Me& me, Exported mine) {
+Exported from_previous(TestRank& me, Exported mine) {
   hmc::rma::Fabric& fabric = me.runtime->world().core()->fabric();
   std::uint64_t number = fabric.node_link->next_share();
   me.runtime->world().broadcast(&number, sizeof number, 0);
@@ -91,7 +91,7 @@ Exported from_previous(Me& me, Exported mine) {
   return theirs;
 }
 
-std::uint64_t sum_of(Me& me, std::uint64_t mine) {
+std::uint64_t sum_of(TestRank& me, std::uint64_t mine) {
   std::uint64_t sum = 0;
   me.runtime->world().allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   return sum;
@@ -100,7 +100,7 @@ std::uint64_t sum_of(Me& me, std::uint64_t mine) {
 constexpr std::size_t bytes = (std::size_t{3} << 20) + 17;
 
 /// The importer reads the owner's bytes; the owner reads the bytes that the importer writes.
-void both_ways(Me& me, const Provider& provider, std::byte* own, std::byte* imported, std::uint64_t call) {
+void both_ways(TestRank& me, const Provider& provider, std::byte* own, std::byte* imported, std::uint64_t call) {
   const auto sent = made({me.rank, call}, bytes);
   check(provider.copy_from_host(own, sent.data(), bytes));
   me.runtime->world().barrier();
@@ -116,7 +116,7 @@ void both_ways(Me& me, const Provider& provider, std::byte* own, std::byte* impo
   me.runtime->world().barrier();
 }
 
-void share_by(Me& me, const Provider& provider, const Driver& driver, SharingKind kind) {
+void share_by(TestRank& me, const Provider& provider, const Driver& driver, SharingKind kind) {
   const std::string absent = why_absent(driver.api, kind), why = provider.why_not(kind);
   if (absent.empty()) HMC_CHECK_MSG(why.empty(), "the driver has {}, but: {}", name_of(kind), why);
   if (hmc::spmd::drivers_are_fake()) HMC_CHECK_EQ(why.empty(), absent.empty());

@@ -62,7 +62,7 @@ FakeAddKernel fake_add_kernel() {
   return library == nullptr ? nullptr : reinterpret_cast<FakeAddKernel>(::dlsym(library, "fake_add_kernel"));
 }
 
-std::string image_of_kernels(const spmd::Me& me) {
+std::string image_of_kernels(const spmd::TestRank& me) {
   if (const FakeAddKernel add = fake_add_kernel()) {
     add("hmc_test_ring", sizeof(RingArguments), true, &run_one<hmc_test_ring>);
     add("hmc_test_take", sizeof(RingArguments), true, &run_one<hmc_test_take>);
@@ -82,7 +82,7 @@ std::string image_of_kernels(const spmd::Me& me) {
 
 bool driver_runs_host_kernels() { return fake_add_kernel() != nullptr; }
 
-UserKernels::UserKernels(const spmd::Me& me, const memory::Provider& provider)
+UserKernels::UserKernels(const spmd::TestRank& me, const memory::Provider& provider)
     : provider_(provider), calls_(provider.kernels()->calls()), vendor_(provider.kernels()->vendor()) {
   const std::string image = image_of_kernels(me);
   check([&] { return calls_.load(module_, image.data()); });

@@ -18,7 +18,7 @@ bool driver_runs_host_kernels();
 class UserKernels {
  public:
   /// Loads nvcc's binary from `--set kernels=FILE`, by default from the build folder. Skips the test if there is none.
-  UserKernels(const spmd::Me& me, const memory::Provider& provider);
+  UserKernels(const spmd::TestRank& me, const memory::Provider& provider);
   ~UserKernels();
   UserKernels(const UserKernels&) = delete;
   UserKernels& operator=(const UserKernels&) = delete;

@@ -25,7 +25,7 @@ std::vector<std::uint64_t> all_of(const Buffer<std::uint64_t>& buffer) {
   return {view.get(), view.get() + buffer.size()};
 }
 /// Compares this rank's offset with rank 0's.
-void check_same_offset(hmc::spmd::Me& me, std::uint64_t mine) {
+void check_same_offset(hmc::spmd::TestRank& me, std::uint64_t mine) {
   std::uint64_t theirs = mine;
   me.runtime->world().broadcast(&theirs, sizeof theirs, 0);
   HMC_CHECK_EQ(theirs, mine);

@@ -9,7 +9,7 @@
 
 namespace hmc::spmd {
 
-inline bool by_words(Me& me, const MemoryKind& kind, const ConnBuffer& buffer) {
+inline bool by_words(TestRank& me, const MemoryKind& kind, const ConnBuffer& buffer) {
   return kind.name == "cuda" && has_kernels(me, buffer);
 }
 
@@ -30,11 +30,11 @@ inline void sum_on(hmc::Team& team, OnStream& on, void* in, void* out, std::size
   team.allreduce_on(on.native(), in, out, count, DType::f32, hmc::sum);
 }
 
-inline void on_every_kind(Me& me, const std::function<void(const MemoryKind&)>& body) {
+inline void on_every_kind(TestRank& me, const std::function<void(const MemoryKind&)>& body) {
   for (const MemoryKind& kind : kinds_of(me))
     if (kind.type != hmc::MemoryType::CPU) body(kind);
 }
-inline void on_every_fake(Me& me, const std::function<void(const MemoryKind&)>& body) {
+inline void on_every_fake(TestRank& me, const std::function<void(const MemoryKind&)>& body) {
   if (!drivers_are_fake()) skip("for drivers that can be steered");
   on_every_kind(me, [&](const MemoryKind& kind) {
     if (kind.type != hmc::MemoryType::OPENCL) body(kind);

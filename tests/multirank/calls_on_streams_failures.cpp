@@ -46,7 +46,7 @@ HMC_SPMD_TEST(CallsOnStreams, mismatch_is_reported_by_the_next_call) {
 namespace {
 
 /// A rank's driver fails `call` during a collective on streams. The other ranks' streams already wait for it.
-void fail_within(Me& me, const MemoryKind& kind, const std::string& call) {
+void fail_within(TestRank& me, const MemoryKind& kind, const std::string& call) {
   ConnBuffer buffer(0, 1 << 16, kind.type);
   hmc::Team team = me.runtime->world().duplicate();
   auto* const at = static_cast<std::byte*>(buffer.ptr);

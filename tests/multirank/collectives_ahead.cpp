@@ -79,7 +79,7 @@ void scan(hmc::Team& world, std::size_t words, std::uint64_t number) {
 const std::array<Rooted, 5> rooted = {Rooted{true, broadcast}, Rooted{true, scatter}, Rooted{false, gather},
                                       Rooted{false, reduce}, Rooted{true, scan}};
 
-bool goes_by_load_and_store(Me& me) {
+bool goes_by_load_and_store(TestRank& me) {
   for (int peer = 0; peer < me.size; ++peer)
     if (!me.runtime->path(peer).direct) return false;
   return me.size > 1;

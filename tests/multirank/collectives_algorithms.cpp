@@ -16,7 +16,7 @@ bool has_root(Collective collective) {
          collective == Collective::scatter;
 }
 
-void run_one(Me& me, const Algorithm& algorithm, const Every& what) {
+void run_one(TestRank& me, const Algorithm& algorithm, const Every& what) {
   EveryCall call(me.rank, me.size, what);
   call.blocking(me.runtime->world());
   const std::string wrong = call.check();
@@ -26,7 +26,7 @@ void run_one(Me& me, const Algorithm& algorithm, const Every& what) {
 }
 
 /// Runs every form of this collective with this count.
-void run_forms(Me& me, const Algorithm& algorithm, std::size_t count, std::uint64_t& number) {
+void run_forms(TestRank& me, const Algorithm& algorithm, std::size_t count, std::uint64_t& number) {
   for (const bool irregular : {false, true}) {
     if (irregular && !has_blocks(algorithm.collective)) continue;
     for (const bool in_place : {false, true}) {

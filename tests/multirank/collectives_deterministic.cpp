@@ -49,7 +49,7 @@ template <typename T> void add(void* accumulated, const void* next, std::size_t 
 }
 
 /// `by` implements `op`.
-template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op, const Reduction& by) {
+template <typename T> void check_all(TestRank& me, std::size_t count, hmc::Op op, const Reduction& by) {
   hmc::Team& world = me.runtime->world();
   const Reduction how = asked(by);
   const auto n = static_cast<std::size_t>(me.size);
@@ -82,7 +82,7 @@ template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op, cons
   world.exscan(in.data(), out.data(), count, hmc::dtype_of<T>(), how);
   if (me.rank > 0) check("exscan", 0, me.rank);
 }
-template <typename T> void check_all(Me& me, std::size_t count, hmc::Op op) { check_all<T>(me, count, op, op); }
+template <typename T> void check_all(TestRank& me, std::size_t count, hmc::Op op) { check_all<T>(me, count, op, op); }
 
 }  // namespace
 

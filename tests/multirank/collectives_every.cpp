@@ -264,7 +264,7 @@ Plan EveryCall::plan(Team& team) {
   return {};
 }
 
-void check_form(Me& me, Every what, int form, std::span<std::uint64_t> window) {
+void check_form(TestRank& me, Every what, int form, std::span<std::uint64_t> window) {
   what.root = form % 3 * (me.size - 1) / 2;
   what.user = collectives::schedule::reduces(what.collective) && form % 4 == 1;
   const std::uint64_t bits = Pattern{me.rank, what.call}.word(3);

@@ -74,7 +74,7 @@ class EveryCall {
 
 /// Makes the call and verifies it. `form` is the same on every rank and selects the root and the function. Each rank
 /// chooses for itself whether its input is in `window` and whether the call is in place.
-void check_form(Me& me, Every what, int form, std::span<std::uint64_t> window);
+void check_form(TestRank& me, Every what, int form, std::span<std::uint64_t> window);
 
 /// Forces `algorithm` for its collective during its lifetime. All ranks construct it alike.
 class Forced {

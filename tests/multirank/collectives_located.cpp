@@ -34,7 +34,8 @@ template <typename T> Located<T> best_of(int first, int last, hmc::Op op, std::u
   return best;
 }
 
-template <typename T> void check_one(Me& me, Collective collective, std::size_t count, hmc::Op op, std::uint64_t call) {
+template <typename T>
+void check_one(TestRank& me, Collective collective, std::size_t count, hmc::Op op, std::uint64_t call) {
   hmc::Team& world = me.runtime->world();
   const auto n = static_cast<std::size_t>(me.size);
   const bool is_cut = collective == Collective::reduce_scatter;

@@ -130,7 +130,7 @@ constexpr Collective reductions[] = {Collective::reduce, Collective::allreduce, 
                                      Collective::scan, Collective::exscan};
 
 /// Runs all forms with the selected algorithm. `every_algorithm` adds one form with each algorithm, in turn.
-void check_reductions(Me& me, hmc::Team& team, int first_of_world, bool every_algorithm) {
+void check_reductions(TestRank& me, hmc::Team& team, int first_of_world, bool every_algorithm) {
   // Space for input and output of the largest type, each with one block per rank.
   hmc::Window window = hmc::Window::create(me.runtime->world(), 2 * 3008 * 8 * static_cast<std::size_t>(me.size));
   const std::span<std::byte> ground(window.data(), window.bytes());

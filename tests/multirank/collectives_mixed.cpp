@@ -24,7 +24,7 @@ Every choose(std::mt19937_64& random, int ranks, std::uint64_t call) {
   return what;
 }
 
-void dawdle(const Me& me, std::uint64_t call) {
+void dawdle(const TestRank& me, std::uint64_t call) {
   const std::uint64_t bits = Pattern{me.rank, call}.word(7);
   if (bits % 30 == 0) std::this_thread::sleep_for(std::chrono::microseconds(bits / 30 % 300));
 }

@@ -14,7 +14,7 @@ using hmc::Window;
 constexpr std::size_t sizes[] = {0, 1, 7, 8, 47, 48, 49, 1000, 4096, 4097, 65'536, 100'003};
 
 /// Delays depend on rank and round, so that each rank is sometimes the last.
-void come_late(const Me& me, std::uint64_t round) {
+void come_late(const TestRank& me, std::uint64_t round) {
   const std::uint64_t bits = Pattern{me.rank, round}.word(1);
   if (bits % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(bits / 4 % 300));
 }
@@ -110,7 +110,7 @@ HMC_SPMD_TEST(Broadcast, broadcast_of_several_megabytes_is_correct) {
 
 namespace {
 
-void check_allgather(Me& me, Grounds& grounds, Placing place, std::size_t bytes, std::uint64_t call) {
+void check_allgather(TestRank& me, Grounds& grounds, Placing place, std::size_t bytes, std::uint64_t call) {
   const auto total = bytes * static_cast<std::size_t>(me.size);
   const bool in_place = place.in_place;
   place.in_place = false;

@@ -14,8 +14,8 @@ using hmc::DType;
 using hmc::Plan;
 using hmc::Request;
 using hmc::Team;
-using hmc::spmd::Me;
 using hmc::spmd::Pattern;
+using hmc::spmd::TestRank;
 
 constexpr std::size_t block = 64;  // bytes; 8 words
 

@@ -50,7 +50,7 @@ struct Done {
   std::uint64_t read = 0;
 };
 
-Done counted(Me& me, const Every& what) {
+Done counted(TestRank& me, const Every& what) {
   EveryCall call(me.rank, me.size, what);
   const hmc::Counters before = me.runtime->counters();
   call.blocking(me.runtime->world());

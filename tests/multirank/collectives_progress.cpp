@@ -16,17 +16,17 @@ namespace {
 using namespace hmc::spmd;
 using namespace std::chrono_literals;
 
-hmc::progress::Background& background_of(const Me& me) { return me.runtime->world().core()->fabric().background; }
+hmc::progress::Background& background_of(const TestRank& me) { return me.runtime->world().core()->fabric().background; }
 
 /// Holds the lock only for the check, as the progress thread does. Drives no progress.
-bool goes_on(const Me& me, const std::vector<hmc::Team>& teams) {
+bool goes_on(const TestRank& me, const std::vector<hmc::Team>& teams) {
   const std::lock_guard guard(background_of(me).lock());
   for (const hmc::Team& team : teams)
     if (team && static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules().goes_on()) return true;
   return false;
 }
 
-void compute_until_all_is_over(const Me& me, const std::vector<hmc::Team>& teams) {
+void compute_until_all_is_over(const TestRank& me, const std::vector<hmc::Team>& teams) {
   const auto limit = std::chrono::steady_clock::now() + 20s;
   while (goes_on(me, teams)) {
     HMC_CHECK_MSG(std::chrono::steady_clock::now() < limit, "nobody goes on with it");

@@ -13,7 +13,7 @@ using hmc::DType;
 using hmc::Op;
 
 /// Delays this rank in one of `one_of` calls.
-void dawdle(const Me& me, std::uint64_t call, std::uint64_t one_of) {
+void dawdle(const TestRank& me, std::uint64_t call, std::uint64_t one_of) {
   const std::uint64_t bits = Pattern{me.rank, call}.word(99);
   if (bits % one_of == 0) std::this_thread::sleep_for(std::chrono::microseconds(bits / one_of % 200));
 }
@@ -39,7 +39,7 @@ Choice choose(std::mt19937_64& random, int ranks, std::size_t largest) {
   return choice;
 }
 
-void do_broadcast(Me& me, Grounds& grounds, const Choice& choice, std::uint64_t call) {
+void do_broadcast(TestRank& me, Grounds& grounds, const Choice& choice, std::uint64_t call) {
   std::byte* const data = grounds.in(Placing::any(me.rank, call, 1));
   Grounds::set_guards(data, choice.bytes);
   Pattern{me.rank, call}.fill({data, choice.bytes});
@@ -48,7 +48,7 @@ void do_broadcast(Me& me, Grounds& grounds, const Choice& choice, std::uint64_t 
   HMC_CHECK_CLEAN(Grounds::check_guards(data, choice.bytes));
 }
 
-void do_allgather(Me& me, Grounds& grounds, const Choice& choice, std::uint64_t call) {
+void do_allgather(TestRank& me, Grounds& grounds, const Choice& choice, std::uint64_t call) {
   Placing place = Placing::any(me.rank, call, 1);
   place.in_place = false;
   const std::size_t bytes = choice.bytes / static_cast<std::size_t>(me.size);
@@ -62,7 +62,7 @@ void do_allgather(Me& me, Grounds& grounds, const Choice& choice, std::uint64_t 
   HMC_CHECK_CLEAN(Grounds::check_guards(out, total));
 }
 
-void do_choice(Me& me, Grounds& grounds, const Choice& choice, std::uint64_t call) {
+void do_choice(TestRank& me, Grounds& grounds, const Choice& choice, std::uint64_t call) {
   switch (choice.kind) {
     case 0: return me.runtime->world().barrier();
     case 1: return do_broadcast(me, grounds, choice, call);

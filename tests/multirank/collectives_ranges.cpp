@@ -81,7 +81,7 @@ struct Spread {
   void put(Values& all, int rank, const Values& values) const { std::ranges::copy(values, at(all, rank)); }
 };
 
-template <typename Form> void check_blocks(const Me& me, Form form) {
+template <typename Form> void check_blocks(const TestRank& me, Form form) {
   hmc::Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
   for (int root = 0; root < me.size; ++root) {
@@ -122,7 +122,7 @@ template <typename Form> void check_blocks(const Me& me, Form form) {
   HMC_CHECK(received == expected);
 }
 
-template <typename Form> void check_uneven(const Me& me, Form form) {
+template <typename Form> void check_uneven(const TestRank& me, Form form) {
   hmc::Team& world = me.runtime->world();
   const Spread spread(me.size, [](int rank) { return (rank * 2 + 1) % 5; });  // some ranks have none
   for (int root = 0; root < me.size; ++root) {
@@ -153,7 +153,7 @@ template <typename Form> void check_uneven(const Me& me, Form form) {
 
 int sent(int from, int to) { return (from + 2 * to) % 3; }
 
-template <typename Call> void check_alltoallv(const Me& me, Call&& call) {
+template <typename Call> void check_alltoallv(const TestRank& me, Call&& call) {
   const Spread to(me.size, [&](int peer) { return sent(me.rank, peer); });
   const Spread from(me.size, [&](int peer) { return sent(peer, me.rank); });
   Values in(to.length, untouched), out(from.length, untouched), expected = out;
@@ -165,7 +165,7 @@ template <typename Call> void check_alltoallv(const Me& me, Call&& call) {
   HMC_CHECK(out == expected);
 }
 
-template <typename Form> void check_reductions(const Me& me, Form form) {
+template <typename Form> void check_reductions(const TestRank& me, Form form) {
   hmc::Team& world = me.runtime->world();
   const auto size = static_cast<std::size_t>(me.size);
   const Values mine = block_for(me.rank, 0, 5);

@@ -38,7 +38,7 @@ class Grounds {
  public:
   static constexpr std::size_t margin = 256;
 
-  Grounds(Me& me, std::size_t bytes)
+  Grounds(TestRank& me, std::size_t bytes)
       : stride_((bytes + 2 * margin + 127) / 64 * 64),
         window_(Window::create(me.runtime->world(), 2 * stride_)),
         private_(2 * stride_ + 64) {
@@ -117,7 +117,8 @@ std::string verify_reduction(const std::byte* out, std::size_t count, Op op, int
 
 /// Runs and verifies one allreduce.
 template <typename T>
-void check_allreduce(Me& me, Grounds& grounds, const Placing& place, std::size_t count, Op op, std::uint64_t call) {
+void check_allreduce(TestRank& me, Grounds& grounds, const Placing& place, std::size_t count, Op op,
+                     std::uint64_t call) {
   std::byte* const in = grounds.in(place);
   std::byte* const out = grounds.out(place);
   const std::size_t bytes = count * sizeof(T);
@@ -144,7 +145,7 @@ void check_allreduce(Me& me, Grounds& grounds, const Placing& place, std::size_t
 using hmc::collectives::is_defined;
 
 /// True if every rank reaches every other by load and store.
-inline bool all_direct(Me& me) {
+inline bool all_direct(TestRank& me) {
   bool direct = true;
   for (int rank = 0; rank < me.size; ++rank) direct = direct && me.runtime->path(rank).direct;
   const std::uint8_t mine = direct ? 1 : 0;
@@ -154,7 +155,7 @@ inline bool all_direct(Me& me) {
 }
 
 /// The number of `--set key=...`, or `fallback`.
-inline std::uint64_t setting(const Me& me, const std::string& key, std::uint64_t fallback) {
+inline std::uint64_t setting(const TestRank& me, const std::string& key, std::uint64_t fallback) {
   return std::stoull(me.options.setting(key, std::to_string(fallback)));
 }
 

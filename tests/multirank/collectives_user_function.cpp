@@ -66,7 +66,7 @@ void add_modulo(void* accumulated, const void* next, std::size_t count, hmc::DTy
 }
 
 /// Every reduction, by a function that is declared commutative.
-void check_commuting(Me& me, Grounds& grounds, std::size_t count, std::uint64_t call) {
+void check_commuting(TestRank& me, Grounds& grounds, std::size_t count, std::uint64_t call) {
   hmc::Team& world = me.runtime->world();
   const hmc::Reduction how(add_modulo, nullptr, true);
   const auto n = static_cast<std::size_t>(me.size);

@@ -11,14 +11,14 @@ namespace {
 constexpr const char* code = "719";
 
 /// Broadcasts `text` of `root` to every rank.
-std::string told_by(Me& me, const std::string& text, int root) {
+std::string told_by(TestRank& me, const std::string& text, int root) {
   char line[128] = {};
   std::strncpy(line, text.c_str(), sizeof line - 1);
   me.runtime->world().broadcast(line, sizeof line, root);
   return line;
 }
 
-std::uint64_t sum_of(Me& me, std::uint64_t mine) {
+std::uint64_t sum_of(TestRank& me, std::uint64_t mine) {
   std::uint64_t sum = 0;
   me.runtime->world().allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
   return sum;
@@ -50,7 +50,7 @@ struct Round {
   }
 };
 
-void use(Me& me, hmc::Window& window, Round& round) {
+void use(TestRank& me, hmc::Window& window, Round& round) {
   const auto sent = made({me.rank, 7}, 3000);
   std::vector<std::byte> got(3000);
   round.attempt([&] { window.put(me.next(), 16, sent.data(), sent.size()); });
@@ -61,7 +61,7 @@ void use(Me& me, hmc::Window& window, Round& round) {
 }
 
 /// Fails one call on one rank, during creation or use of the window. Returns whether the call was made.
-bool fail_once(Me& me, MemoryKind kind, const Fake& fake, int victim, const std::string& call, bool in_use) {
+bool fail_once(TestRank& me, MemoryKind kind, const Fake& fake, int victim, const std::string& call, bool in_use) {
   const long before = fake.live();
   Round round{call};
   // The calls differ from run to run, since threads run concurrently: a stream is created only if none is idle.
@@ -114,7 +114,7 @@ bool fail_once(Me& me, MemoryKind kind, const Fake& fake, int victim, const std:
 }
 
 /// The driver calls that creating or using a window makes on this rank.
-std::vector<std::string> calls_of(Me& me, MemoryKind kind, const Fake& fake, bool in_use) {
+std::vector<std::string> calls_of(TestRank& me, MemoryKind kind, const Fake& fake, bool in_use) {
   std::vector<std::string> calls;
   Round quiet;
   for (int again = 0; again < 2; ++again) {  // the first round makes the calls that happen only once

@@ -15,7 +15,7 @@ using hmc::spmd::has_kernels;
 using hmc::spmd::MemoryKind;
 using hmc::spmd::Mixed;
 
-template <typename T> void reduce_in_windows(hmc::spmd::Me& me, Mixed& mixed, std::size_t count, int round) {
+template <typename T> void reduce_in_windows(hmc::spmd::TestRank& me, Mixed& mixed, std::size_t count, int round) {
   hmc::Team& world = me.runtime->world();
   auto* const at = static_cast<std::byte*>(mixed.buffer.ptr);
   const std::size_t out = 1 << 18;

@@ -10,14 +10,14 @@
 
 namespace hmc::spmd {
 
-inline MemoryKind cuda(Me& me) {
+inline MemoryKind cuda(TestRank& me) {
   for (const MemoryKind& kind : kinds_of(me))
     if (kind.name == "cuda") return kind;
   skip("no CUDA among --set kinds");
 }
 
 /// True if devices reduce with kernels: the ranks share one node's memory, and the buffer's device has kernels.
-inline bool has_kernels(Me& me, const ConnBuffer& buffer) {
+inline bool has_kernels(TestRank& me, const ConnBuffer& buffer) {
   const memory::Kernels* const kernels = buffer.allocation()->provider->kernels();
   // Kernels must exist if the fake compiler is used, or if the build embeds kernels for a real CUDA device, unless
   // HMC_DEVICE_KERNELS disables them. Without this check, every test would pass without running a kernel.

@@ -9,14 +9,14 @@ namespace {
 constexpr std::size_t granularity = std::size_t{2} << 20;
 constexpr MemoryKind cuda{"cuda", MemoryType::NVIDIA_GPU};
 
-void need_fake_cuda(const Me& me) {
+void need_fake_cuda(const TestRank& me) {
   if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers whose ways are known");
   const auto kinds = hmc::spmd::kinds_of(me);
   if (std::none_of(kinds.begin(), kinds.end(), [](const auto& kind) { return kind.name == "cuda"; }))
     hmc::spmd::skip("for CUDA");
 }
 
-bool all_on_one_node(const Me& me) {
+bool all_on_one_node(const TestRank& me) {
   for (int peer = 0; peer < me.size; ++peer)
     if (!me.runtime->path(peer).direct) return false;
   return true;
@@ -24,7 +24,7 @@ bool all_on_one_node(const Me& me) {
 
 /// Accesses memory by the handle's addresses, as a kernel of this rank would: reads every rank's bytes, and writes
 /// bytes that their owner verifies.
-void read_and_write_by_handle(Me& me, Mixed& mixed, std::size_t bytes, std::uint64_t round) {
+void read_and_write_by_handle(TestRank& me, Mixed& mixed, std::size_t bytes, std::uint64_t round) {
   const hmc::DeviceHandle handle = mixed.window.device_handle();
   HMC_CHECK(handle.base != nullptr);
   HMC_CHECK_EQ(handle.bytes, bytes);

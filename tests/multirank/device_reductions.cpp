@@ -47,7 +47,7 @@ struct Work {
 /// A window's part: the input at its start, the output after it.
 struct Part {
   static constexpr std::size_t half = 1 << 18;
-  Part(Me& me, MemoryKind of) : rank(me), kind(of), mixed(me, of, 2 * half), counters(me) {}
+  Part(TestRank& me, MemoryKind of) : rank(me), kind(of), mixed(me, of, 2 * half), counters(me) {}
   std::byte* in() const { return static_cast<std::byte*>(mixed.buffer.ptr); }
   std::byte* out() const { return in() + half; }
   void give(const Work& work, std::size_t count) { mixed.write(0, work.input(rank.rank, count)); }
@@ -67,26 +67,26 @@ struct Part {
     mixed.window.close();
   }
 
-  Me& rank;
+  TestRank& rank;
   MemoryKind kind;
   Mixed mixed;
   struct Counters {
-    explicit Counters(Me& me) : before(me.runtime->counters().reduced_on_device) {}
+    explicit Counters(TestRank& me) : before(me.runtime->counters().reduced_on_device) {}
     std::uint64_t before;
   } counters;
 };
 
-void reduce_and_check(Me& me, Part& part, const Work& work, std::size_t count, int root) {
+void reduce_and_check(TestRank& me, Part& part, const Work& work, std::size_t count, int root) {
   me.runtime->world().reduce(part.in(), part.out(), count, work.type, work.op, root);
   if (me.rank == root) part.check(work.result(me.size, count, 0, count), "reduce");
 }
-void scatter_and_check(Me& me, Part& part, const Work& work, std::size_t block) {
+void scatter_and_check(TestRank& me, Part& part, const Work& work, std::size_t block) {
   const auto size = static_cast<std::size_t>(me.size), rank = static_cast<std::size_t>(me.rank);
   me.runtime->world().reduce_scatter(part.in(), part.out(), block, work.type, work.op);
   part.check(work.result(me.size, block * size, rank * block, block), "reduce_scatter");
 }
 /// Only for integers: between nodes the first rank's scan copies its input, with any NaNs unchanged.
-void scan_and_check(Me& me, Part& part, const Work& work, std::size_t count) {
+void scan_and_check(TestRank& me, Part& part, const Work& work, std::size_t count) {
   me.runtime->world().scan(part.in(), part.out(), count, work.type, work.op);
   part.check(work.result(me.rank + 1, count, 0, count), "scan");
   const Bytes before(count * work.element(), std::byte{0x5A});
@@ -95,7 +95,7 @@ void scan_and_check(Me& me, Part& part, const Work& work, std::size_t count) {
   part.check(me.rank == 0 ? before : work.result(me.rank, count, 0, count), "exscan");
 }
 
-void for_each_vendor(Me& me, const std::function<void(Part&)>& body) {
+void for_each_vendor(TestRank& me, const std::function<void(Part&)>& body) {
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.name != "cuda" && kind.name != "hip") continue;
     Part part(me, kind);

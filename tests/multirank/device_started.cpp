@@ -46,7 +46,7 @@ std::string message_of(const std::function<void()>& work) {
 
 /// This rank's own fake driver. Real drivers have no fault control: on them the test is skipped before it loads the
 /// control.
-MemoryKind fake_cuda_or_skip(const Me& me) {
+MemoryKind fake_cuda_or_skip(const TestRank& me) {
   const auto kinds = hmc::spmd::kinds_of(me);
   const auto cuda = std::ranges::find(kinds, std::string_view("cuda"), &MemoryKind::name);
   if (!me.options.processes || !hmc::spmd::drivers_are_fake() || cuda == kinds.end())
@@ -54,7 +54,7 @@ MemoryKind fake_cuda_or_skip(const Me& me) {
   return *cuda;
 }
 struct Vendor {
-  explicit Vendor(const Me& me) : kind(fake_cuda_or_skip(me)), fake(kind.name) {}
+  explicit Vendor(const TestRank& me) : kind(fake_cuda_or_skip(me)), fake(kind.name) {}
   MemoryKind kind;
   Fake fake;
 };

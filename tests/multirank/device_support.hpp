@@ -29,7 +29,7 @@ inline constexpr MemoryKind all_kinds[] = {
     {"opencl", MemoryType::OPENCL}};
 
 /// The kinds of `--set kinds=cpu,cuda` that this machine has; the same on every rank.
-inline std::vector<MemoryKind> kinds_of(const Me& me) {
+inline std::vector<MemoryKind> kinds_of(const TestRank& me) {
   const std::string wanted = fmt::format(",{},", me.options.setting("kinds", "cpu,cuda,hip,musa,cnrt,acl"));
   std::vector<MemoryKind> found;
   for (const MemoryKind& kind : all_kinds) {
@@ -110,7 +110,7 @@ struct Late {
 /// rank needs it.
 class AllLate {
  public:
-  AllLate(const Me& me, const Fake& fake, int us) : me_(me), late_(fake, us) { me_.runtime->world().barrier(); }
+  AllLate(const TestRank& me, const Fake& fake, int us) : me_(me), late_(fake, us) { me_.runtime->world().barrier(); }
   ~AllLate() noexcept(false) {
     if (std::uncaught_exceptions() == 0) me_.runtime->world().barrier();
   }
@@ -118,14 +118,14 @@ class AllLate {
   AllLate& operator=(const AllLate&) = delete;
 
  private:
-  const Me& me_;
+  const TestRank& me_;
   Late late_;
 };
 
 /// A buffer of this rank's kind and a window over the buffers of all ranks. The owner accesses its bytes through the
 /// buffer, independently of the window.
 struct Mixed {
-  Mixed(Me& me, MemoryKind kind, std::size_t bytes)
+  Mixed(TestRank& me, MemoryKind kind, std::size_t bytes)
       : buffer(0, bytes, kind.type), window(Window::create(me.runtime->world(), buffer)) {}
 
   std::vector<std::byte> bytes(std::size_t offset, std::size_t count) const {
@@ -153,7 +153,7 @@ inline std::vector<std::byte> made(const Pattern& pattern, std::size_t bytes) {
 }
 
 /// Calls `body(kind of this rank, round)`. Over all rounds, neighbours have every pair of kinds.
-template <typename Body> void over_every_pair(Me& me, Body&& body) {
+template <typename Body> void over_every_pair(TestRank& me, Body&& body) {
   const std::vector<MemoryKind> kinds = kinds_of(me);
   std::uint64_t round = 0;
   for (std::size_t first = 0; first < kinds.size(); ++first) {

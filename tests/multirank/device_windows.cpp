@@ -14,7 +14,7 @@ constexpr std::size_t granularity = std::size_t{2} << 20;
 constexpr std::size_t piece = std::size_t{256} << 10;  // the largest transfer of one command to an owner
 
 /// Puts to the next rank and gets the bytes back. The owner verifies each put byte, the caller each received byte.
-void put_and_get(Me& me, MemoryKind kind, std::size_t bytes, std::uint64_t call) {
+void put_and_get(TestRank& me, MemoryKind kind, std::size_t bytes, std::uint64_t call) {
   constexpr std::size_t edge = 24;
   Mixed mixed(me, kind, bytes + 2 * edge);
   const auto guard = made({me.rank, ~call}, edge);

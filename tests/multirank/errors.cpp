@@ -14,7 +14,7 @@ namespace {
 
 using hmc::Code;
 using hmc::Window;
-using hmc::spmd::Me;
+using hmc::spmd::TestRank;
 
 constexpr std::size_t window_bytes = 4096;
 constexpr std::uint64_t far = std::numeric_limits<std::uint64_t>::max();
@@ -28,7 +28,7 @@ struct Expected {
   bool extent = true;
 };
 
-void expect(const Me& me, const Expected& expected, const std::function<void()>& call) {
+void expect(const TestRank& me, const Expected& expected, const std::function<void()>& call) {
   try {
     call();
   } catch (const hmc::Error& error) {
@@ -58,7 +58,8 @@ void expect(const Me& me, const Expected& expected, const std::function<void()>&
 }
 
 /// Every verb with an offset and a size must fail with these arguments.
-void each_transfer(Me& me, Window& win, Code code, int peer, std::uint64_t offset, std::size_t size, void* local) {
+void each_transfer(TestRank& me, Window& win, Code code, int peer, std::uint64_t offset, std::size_t size,
+                   void* local) {
   const hmc::Put put{offset, local, size};
   const hmc::Get get{offset, local, size};
   const hmc::Strides strides{1, size, size, size};
@@ -82,7 +83,7 @@ void each_transfer(Me& me, Window& win, Code code, int peer, std::uint64_t offse
   for (const auto& [operation, call] : calls) expect(me, {code, operation, peer, offset, size}, call);
 }
 
-void each_atomic(Me& me, Window& win, Code code, int peer, std::uint64_t offset) {
+void each_atomic(TestRank& me, Window& win, Code code, int peer, std::uint64_t offset) {
   const std::pair<const char*, std::function<void()>> calls[] = {
       {"fetch_add", [&] { win.fetch_add<std::uint64_t>(peer, offset, 1); }},
       {"swap", [&] { win.swap<std::uint64_t>(peer, offset, 1); }},
@@ -101,7 +102,7 @@ void each_atomic(Me& me, Window& win, Code code, int peer, std::uint64_t offset)
 }
 
 /// The same for atomics, and for the signal word of a put_signal with valid data.
-void each_word(Me& me, Window& win, Code code, int peer, std::uint64_t offset) {
+void each_word(TestRank& me, Window& win, Code code, int peer, std::uint64_t offset) {
   each_atomic(me, win, code, peer, offset);
   expect(me, {code, "put_signal", peer, offset, 8}, [&] { win.put_signal(peer, 0, nullptr, 0, offset, 1); });
 }

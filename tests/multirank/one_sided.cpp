@@ -19,8 +19,8 @@ namespace {
 
 using hmc::Cmp;
 using hmc::Window;
-using hmc::spmd::Me;
 using hmc::spmd::Pattern;
+using hmc::spmd::TestRank;
 constexpr std::size_t area = std::size_t{1} << 20;
 
 struct Layout {
@@ -36,13 +36,13 @@ std::string note_of(std::uint64_t sleeper, int peer) {
 }
 
 /// Files left by a killed process with the same id.
-void remove_old_notes(const Me& me) {
+void remove_old_notes(const TestRank& me) {
   for (int peer = 1; peer < me.size; ++peer)
     std::filesystem::remove(note_of(static_cast<std::uint64_t>(::getpid()), peer));
 }
 
 /// Makes no HMC call until each peer has created its file. A peer that needed this rank's help would create none.
-void sleep_outside_of_hmc(const Me& me) {
+void sleep_outside_of_hmc(const TestRank& me) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (int peer = 1; peer < me.size; ++peer) {
     while (!std::filesystem::remove(note_of(static_cast<std::uint64_t>(::getpid()), peer))) {
@@ -53,7 +53,7 @@ void sleep_outside_of_hmc(const Me& me) {
 }
 
 /// A busy machine may delay any one attempt, but not all of them.
-template <typename Verb> void check_within_a_second(const Me& me, const char* what, const Verb& verb) {
+template <typename Verb> void check_within_a_second(const TestRank& me, const char* what, const Verb& verb) {
   using Clock = std::chrono::steady_clock;
   constexpr int attempts = 20;
   auto quickest = Clock::duration::max();
@@ -67,7 +67,9 @@ template <typename Verb> void check_within_a_second(const Me& me, const char* wh
                 std::chrono::duration_cast<std::chrono::milliseconds>(quickest).count(), me.runtime->path(0).wire);
 }
 
-void leave_a_note(const Me& me, std::uint64_t sleeper) { HMC_CHECK(std::ofstream(note_of(sleeper, me.rank)).good()); }
+void leave_a_note(const TestRank& me, std::uint64_t sleeper) {
+  HMC_CHECK(std::ofstream(note_of(sleeper, me.rank)).good());
+}
 
 }  // namespace
 

@@ -15,8 +15,8 @@ namespace {
 
 using hmc::Cmp;
 using hmc::Window;
-using hmc::spmd::Me;
 using hmc::spmd::Pattern;
+using hmc::spmd::TestRank;
 
 constexpr std::uint64_t slots = 8;
 constexpr std::uint64_t slot_bytes = 16384;
@@ -28,7 +28,7 @@ constexpr std::uint64_t window_bytes = ack_at + 64;
 std::size_t length_of(std::uint64_t round) { return 1 + (round * 37) % slot_bytes; }
 
 /// Number of rounds of one rank. All ranks together make `rounds` rounds.
-std::uint64_t rounds_of(const Me& me) {
+std::uint64_t rounds_of(const TestRank& me) {
   const std::uint64_t rounds = std::stoull(me.options.setting("rounds", "100000"));
   return std::max<std::uint64_t>(1, rounds / static_cast<std::uint64_t>(me.size));
 }
@@ -43,7 +43,7 @@ void wait_for_room(Window& win, std::uint64_t round) {
   if (round >= slots) win.wait_until(ack_at, Cmp::ge, round - slots + 1);
 }
 
-void check_slot(const Me& me, const Window& win, std::uint64_t round, int writer) {
+void check_slot(const TestRank& me, const Window& win, std::uint64_t round, int writer) {
   const auto* const slot = win.data() + (round % slots) * slot_bytes;
   const std::size_t last = length_of(round) - 1;  // checked first, since it is written last
   HMC_CHECK_MSG(slot[last] == (Pattern{writer, round}.at(last)), "round {}: byte {} is late", round, last);

@@ -25,7 +25,7 @@ constexpr std::uint64_t verbs_per_epoch = 100;
 /// One rank's part of a run. It performs its own actions and computes those of all other ranks.
 class Run {
  public:
-  Run(Me& me, std::uint64_t seed)
+  Run(TestRank& me, std::uint64_t seed)
       : me_(me),
         seed_(seed),
         win_(Window::create(me.runtime->world(), window_bytes)),
@@ -249,7 +249,7 @@ class Run {
     bool written;
     bool fenced;
   };
-  Me& me_;
+  TestRank& me_;
   std::uint64_t seed_;
   Window win_;
   ShadowModel model_;

@@ -15,8 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 using hmc::Request;
 using hmc::Window;
-using hmc::spmd::Me;
 using hmc::spmd::Pattern;
+using hmc::spmd::TestRank;
 using Clock = std::chrono::steady_clock;
 
 /// More than a wire sends at once, so that a transfer that isn't a plain copy stays in flight.
@@ -172,8 +172,8 @@ HMC_SPMD_TEST(Requests, test_becomes_true_without_a_wait) {
   me.runtime->world().barrier();
   std::vector<std::byte> got(bytes);
   Request request = win.get_nb(me.next(), 0, got.data(), bytes);
-  const auto give_up = Clock::now() + 30s;
-  while (!request.test()) HMC_CHECK(Clock::now() < give_up);
+  const auto deadline = Clock::now() + 30s;
+  while (!request.test()) HMC_CHECK(Clock::now() < deadline);
   HMC_CHECK(request.test());
   HMC_CHECK_CLEAN((Pattern{me.next(), 4}.verify(got)));
   me.runtime->world().barrier();

@@ -10,7 +10,7 @@ using hmc::collectives::schedule::Algorithm;
 using hmc::collectives::schedule::algorithms;
 using hmc::spmd::Every;
 using hmc::spmd::EveryCall;
-using hmc::spmd::Me;
+using hmc::spmd::TestRank;
 using Collective = hmc::collectives::schedule::Collective;
 
 State& state_of(hmc::Team& team) { return static_cast<State&>(*team.core()->collectives); }
@@ -25,7 +25,7 @@ std::vector<std::uint64_t> counters(const hmc::Team& team) {
   return all;
 }
 
-std::string run(Me& me, hmc::Team& world, std::size_t count, std::uint64_t call) {
+std::string run(TestRank& me, hmc::Team& world, std::size_t count, std::uint64_t call) {
   Every what;
   what.collective = Collective::allreduce;
   what.count = count;

@@ -123,8 +123,8 @@ TEST(SelectionStart, measured_parameters_are_agreed_on_and_cached) {
   std::string text, why_not;
   std::vector<CostParameters> seen(3);
   // Measurements of a busy machine are rejected: repeat until the machine is idle for a moment.
-  const auto give_up = base::Deadline::after(std::chrono::seconds(100));
-  while (!collectives::read_file(here.file(folder.path), text) && !give_up.expired()) {
+  const auto deadline = base::Deadline::after(std::chrono::seconds(100));
+  while (!collectives::read_file(here.file(folder.path), text) && !deadline.expired()) {
     for (const std::string& outcome : start(
              3, 2, [&](base::Env&env, int) { env.cache = folder.path, env.wait = "spin"; },
              [&](Runtime&runtime) { seen[static_cast<std::size_t>(runtime.rank())] = parameters_of(runtime); }))

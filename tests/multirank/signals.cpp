@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using hmc::Cmp;
 using hmc::Window;
-using hmc::spmd::Me;
+using hmc::spmd::TestRank;
 using Clock = std::chrono::steady_clock;
 
 constexpr Cmp all[] = {Cmp::eq, Cmp::ne, Cmp::lt, Cmp::le, Cmp::gt, Cmp::ge};

@@ -19,7 +19,7 @@ template <typename In, typename Key> std::vector<int> ranks_by(int size, In&& in
   return ranks;
 }
 
-void check_members(Me& me, const Team& team, const std::vector<int>& expected) {
+void check_members(TestRank& me, const Team& team, const std::vector<int>& expected) {
   HMC_CHECK_EQ(team.size(), static_cast<int>(expected.size()));
   for (int rank = 0; rank < team.size(); ++rank)
     HMC_CHECK_EQ(team.world_rank(rank), expected[static_cast<std::size_t>(rank)]);
@@ -27,7 +27,7 @@ void check_members(Me& me, const Team& team, const std::vector<int>& expected) {
 }
 
 /// Verifies that the team has exactly its ranks: a sum of world ranks, their mean by a schedule, and a barrier.
-void use(Me& me, Team& team) {
+void use(TestRank& me, Team& team) {
   const std::int64_t mine = 1 + me.rank;
   std::int64_t sum = 0, expected = 0;
   team.allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);

@@ -14,7 +14,7 @@ using namespace hmc::spmd;
 using hmc::Team;
 
 /// Checks that the parent team still works.
-void use(Me& me, Team& team) {
+void use(TestRank& me, Team& team) {
   const std::int32_t mine = me.rank;
   std::int32_t most = -1;
   team.allreduce(std::span(&mine, 1), std::span(&most, 1), hmc::max);
@@ -22,7 +22,7 @@ void use(Me& me, Team& team) {
 }
 
 /// Every rank gets this code and a text that names the rank at fault.
-template <typename Make> void check_refused(Me& me, hmc::Code code, int guilty, Make&& make) {
+template <typename Make> void check_refused(TestRank& me, hmc::Code code, int guilty, Make&& make) {
   try {
     make();
     fail_check(__FILE__, __LINE__, "a team was made");

@@ -14,12 +14,12 @@ using hmc::Team;
 using hmc::Window;
 
 /// Teams of unequal sizes, in reverse world order.
-Team odd_and_even(Me& me) { return me.runtime->world().split(me.rank % 2, -me.rank); }
+Team odd_and_even(TestRank& me) { return me.runtime->world().split(me.rank % 2, -me.rank); }
 int next(const Team& team) { return (team.rank() + 1) % team.size(); }
 int previous(const Team& team) { return (team.rank() + team.size() - 1) % team.size(); }
 
 /// Every verb to the next rank of the team, verified at the owner. Patterns depend on world ranks.
-void use(Me& me, Team& team, Window& win, std::uint64_t call) {
+void use(TestRank& me, Team& team, Window& win, std::uint64_t call) {
   constexpr std::size_t bytes = 1000;
   std::vector<std::byte> source(bytes), back(bytes);
   const Pattern mine{me.rank, call};

@@ -16,15 +16,15 @@ namespace {
 
 using hmc::Code;
 using hmc::Window;
-using hmc::spmd::Me;
 using hmc::spmd::Pattern;
+using hmc::spmd::TestRank;
 
 constexpr std::size_t bytes = std::size_t{1} << 20;
 constexpr std::uint64_t signal_at = bytes;
 constexpr std::byte guard{0x5a};
 
 /// Rank 1 is stopped. Rank 0 makes `call`, which must time out, and then `after`, while rank 1 is still stopped.
-void while_rank_1_is_stopped(Me& me, Window& win, const std::function<void()>& call,
+void while_rank_1_is_stopped(TestRank& me, Window& win, const std::function<void()>& call,
                              const std::function<void()>& after) {
   if (me.rank == 1) {
     hmc::spmd::stand_still(win, 0, signal_at);
@@ -36,7 +36,9 @@ void while_rank_1_is_stopped(Me& me, Window& win, const std::function<void()>& c
   me.runtime->world().barrier();
 }
 
-bool runs_here(const Me& me) { return me.options.processes && me.size == 2 && !me.runtime->path(1 - me.rank).direct; }
+bool runs_here(const TestRank& me) {
+  return me.options.processes && me.size == 2 && !me.runtime->path(1 - me.rank).direct;
+}
 
 }  // namespace
 

@@ -19,11 +19,11 @@ namespace {
 
 using hmc::ConnBuffer;
 using hmc::Window;
-using hmc::spmd::Me;
 using hmc::spmd::Pattern;
+using hmc::spmd::TestRank;
 
 /// Each rank fills the next rank's part with a pattern, which the owner verifies, and gets it back.
-void exchange(Me& me, Window& win, std::uint64_t call) {
+void exchange(TestRank& me, Window& win, std::uint64_t call) {
   const std::size_t theirs = win.bytes(me.next());
   std::vector<std::byte> bytes(theirs);
   Pattern{me.rank, call}.fill(bytes);
@@ -200,7 +200,7 @@ HMC_SPMD_TEST(Windows, symmetric_allocation_has_equal_offsets_on_all_ranks) {
 namespace {
 
 /// The error text of close on every rank. The window is closed in any case.
-std::string text_of_close(Me& me, Window& win, hmc::Code wanted) {
+std::string text_of_close(TestRank& me, Window& win, hmc::Code wanted) {
   std::string text;
   try {
     win.close();

@@ -10,7 +10,7 @@ class BootstrapMember final : public Member {
   BootstrapMember(std::unique_ptr<bootstrap::Bootstrap> place, const base::Env& env)
       : place_(std::move(place)), timeout_(env.timeout) {}
 
-  void attach(Me& me) override {
+  void attach(TestRank& me) override {
     me.rank = place_->rank();
     me.size = place_->size();
     me.bootstrap = place_.get();

@@ -11,7 +11,7 @@ class RuntimeMember final : public Member {
  public:
   explicit RuntimeMember(Runtime runtime) : runtime_(std::move(runtime)) {}
 
-  void attach(Me& me) override {
+  void attach(TestRank& me) override {
     me.rank = runtime_.rank();
     me.size = runtime_.size();
     me.runtime = &runtime_;

@@ -150,7 +150,7 @@ void SimWire::end_ticket(Operation& operation) {
   operation.ticket = transport::done;
 }
 
-bool SimWire::give_up(Operation& operation) {
+bool SimWire::abandon(Operation& operation) {
   using Kind = Operation::Kind;
   if (fault_ == Fault::abandon) return false;
   end_ticket(operation);
@@ -162,12 +162,12 @@ bool SimWire::give_up(Operation& operation) {
 
 void SimWire::abandon(transport::Ticket ticket) noexcept {
   if (ticket == transport::done) return;
-  std::erase_if(pending_, [&](Operation& operation) { return operation.ticket == ticket && give_up(operation); });
+  std::erase_if(pending_, [&](Operation& operation) { return operation.ticket == ticket && abandon(operation); });
 }
 
 void SimWire::abandon_channel(const void* channel) noexcept {
   std::erase_if(pending_, [&](Operation& operation) {
-    return operation.channel == channel && operation.ticket != transport::done && give_up(operation);
+    return operation.channel == channel && operation.ticket != transport::done && abandon(operation);
   });
 }
 

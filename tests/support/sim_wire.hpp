@@ -76,7 +76,7 @@ class SimWire final : public transport::Wire {
   transport::Ticket new_ticket();
   void end_ticket(Operation& operation);
   /// Ends the access to local memory. True if the operation needs no further steps.
-  bool give_up(Operation& operation);
+  bool abandon(Operation& operation);
   void abandon_channel(const void* channel) noexcept;
   void cut(Operation& operation);
   void issue(Operation operation, transport::Ticket& ticket);

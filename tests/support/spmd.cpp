@@ -100,7 +100,7 @@ int exit_status(const Tally& tally) {
 bool is_echo(const Error& error) { return error.code() == Code::aborted || error.code() == Code::peer_failed; }
 
 /// Returns false if the job is broken afterwards.
-bool run_one(const Test& test, Member& member, Me& me, Tally& tally) {
+bool run_one(const Test& test, Member& member, TestRank& me, Tally& tally) {
   const auto start = std::chrono::steady_clock::now();
   std::string skipped;
   std::string wrong;
@@ -134,7 +134,7 @@ bool run_one(const Test& test, Member& member, Me& me, Tally& tally) {
 }
 
 /// Runs tests [first, ...) as one rank; returns the number of tests that were started.
-std::size_t run_rank(const std::vector<Test>& some, std::size_t first, Member& member, Me& me, Tally& tally) {
+std::size_t run_rank(const std::vector<Test>& some, std::size_t first, Member& member, TestRank& me, Tally& tally) {
   member.attach(me);
   std::size_t i = first;
   while (i < some.size())
@@ -159,7 +159,7 @@ std::size_t run_threads(const std::vector<Test>& some, std::size_t first, const 
       try {
         const base::Env env = base::Env::from_process();
         auto member = joiner.join_as_thread(std::move(place), env);
-        Me me{rank, options.ranks, options, env};
+        TestRank me{rank, options.ranks, options, env};
         const std::size_t mine = run_rank(some, first, *member, me, tally);
         std::size_t seen = tried.load();
         while (seen < mine && !tried.compare_exchange_weak(seen, mine)) {
@@ -179,7 +179,7 @@ std::size_t run_threads(const std::vector<Test>& some, std::size_t first, const 
 int run_processes(const std::vector<Test>& some, const Options& options, Joiner& joiner, Tally& tally) {
   const base::Env env = base::Env::from_process();
   auto member = joiner.join_as_process(env);
-  Me me{0, 1, options, env};
+  TestRank me{0, 1, options, env};
   run_rank(some, 0, *member, me, tally);
   if (tally.broken) {
     std::fflush(nullptr);

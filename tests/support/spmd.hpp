@@ -45,7 +45,7 @@ struct Options {
 };
 
 /// One rank in the job. The program's Joiner sets exactly one of `runtime` and `bootstrap`.
-struct Me {
+struct TestRank {
   int rank = 0;
   int size = 1;
   const Options& options;
@@ -61,7 +61,7 @@ struct Me {
 class Member {
  public:
   virtual ~Member() = default;
-  virtual void attach(Me& me) = 0;  ///< sets rank, size and one of the pointers
+  virtual void attach(TestRank& me) = 0;  ///< sets rank, size and one of the pointers
   virtual void barrier() = 0;
   virtual void abort(const std::string& text) noexcept = 0;
   virtual void close() = 0;
@@ -79,7 +79,7 @@ std::unique_ptr<Joiner> over_runtime();
 /// Tests get the Bootstrap without a Runtime.
 std::unique_ptr<Joiner> over_bootstrap();
 
-using TestFunction = void (*)(Me& me);
+using TestFunction = void (*)(TestRank& me);
 struct Registered {
   Registered(const char* suite, const char* name, TestFunction function);
 };
@@ -90,6 +90,6 @@ int run(int argc, char** argv, Joiner& joiner);
 }  // namespace hmc::spmd
 
 #define HMC_SPMD_TEST(suite, name)                                                                 \
-  static void suite##_##name([[maybe_unused]] ::hmc::spmd::Me& me);                                \
+  static void suite##_##name([[maybe_unused]] ::hmc::spmd::TestRank& me);                          \
   static const ::hmc::spmd::Registered registered_##suite##_##name(#suite, #name, suite##_##name); \
-  static void suite##_##name([[maybe_unused]] ::hmc::spmd::Me& me)
+  static void suite##_##name([[maybe_unused]] ::hmc::spmd::TestRank& me)

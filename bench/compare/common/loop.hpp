@@ -15,8 +15,7 @@
 #include <vector>
 
 #include "data.hpp"
-#include "figures.hpp"
-#include "lines.hpp"
+#include "results.hpp"
 #include "setup.hpp"
 
 namespace compare {

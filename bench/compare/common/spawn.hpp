@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "bind.hpp"
+#include "setup.hpp"
 
 namespace compare {
 

@@ -71,7 +71,7 @@ class Contestant:
         """How private buffers are copied between ranks of a node, as the library reports it; empty: not asked."""
         return ""
 
-    def told(self, layout):
+    def all_settings(self, layout):
         """All its settings in this layout, for the report."""
         given = [self.settings_in(layout)]
         if layout["nodes"] == 1 and self.single_copy():
@@ -120,8 +120,8 @@ class OpenMpi(Contestant):
 
     @functools.cached_property
     def _single_copy(self):
-        told = said(["ompi_info", "--all", "--parsable"])
-        found = re.search(r"btl_vader_single_copy_mechanism:value:(\S+)", told)
+        output = output_of(["ompi_info", "--all", "--parsable"])
+        found = re.search(r"btl_vader_single_copy_mechanism:value:(\S+)", output)
         return f"{found.group(1)} (btl vader)" if found else "unknown: ompi_info doesn't report it"
 
     def single_copy(self):
@@ -146,9 +146,9 @@ class OpenMpi5(OpenMpi):
     @functools.cached_property
     def _single_copy(self):
         """As selected in a job of two ranks."""
-        told = said([self.launcher, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca",
+        output = output_of([self.launcher, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca",
                      "smsc_base_verbose", "100", "-np", "2", self.program, "--hello"], self.environment({}))
-        found = re.findall(r"selected shared-memory single-copy component: (\S+)", told)
+        found = re.findall(r"selected shared-memory single-copy component: (\S+)", output)
         return f"{found[0]} (smsc)" if found else "none was selected (smsc)"
 
 
@@ -166,10 +166,10 @@ class Mpich(Contestant):
 
     @functools.cached_property
     def _single_copy(self):
-        told = said([self.variables])
-        values = dict(re.findall(r"^\s*MPIR_CVAR_CH4_(CMA_ENABLE|XPMEM_ENABLE)\s*=(\S+)", told, re.MULTILINE))
+        output = output_of([self.variables])
+        values = dict(re.findall(r"^\s*MPIR_CVAR_CH4_(CMA_ENABLE|XPMEM_ENABLE)\s*=(\S+)", output, re.MULTILINE))
         if "CMA_ENABLE" not in values:
-            return "no CMA in this version" if told else "unknown: mpivars isn't installed"
+            return "no CMA in this version" if output else "unknown: mpivars isn't installed"
         return f"CMA: MPIR_CVAR_CH4_CMA_ENABLE={values['CMA_ENABLE']}"
 
     def single_copy(self):
@@ -221,7 +221,7 @@ class IntelMpi(Contestant):
         return "libfabric of MPICH's wheel" if layout["nodes"] > 1 else "default transports"
 
 
-def said(words, added=None):
+def output_of(words, added=None):
     """A program's output; empty if it can't be run."""
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -280,8 +280,8 @@ def floor_of(hmc_name, layout):
 def package_version(name):
     """Debian's version of the installed package; empty on other systems."""
     try:
-        told = subprocess.run(["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True, timeout=10,
+        output = subprocess.run(["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True, timeout=10,
                               check=False)
     except OSError:
         return ""
-    return told.stdout.strip() if told.returncode == 0 else ""
+    return output.stdout.strip() if output.returncode == 0 else ""

@@ -127,11 +127,11 @@ def run(command, timeout_s, output_option=True, environment=None):
                 code = process.wait()
             outcome.wall_s = end - begin
         with open(log_path, encoding="utf-8", errors="replace") as log:
-            said = log.read()
+            output = log.read()
         if code is None:
             outcome.failure = f"not complete after {timeout_s:.0f} s"
         elif code != 0:
-            outcome.failure = f"exit {code}: {_last_words(said)}"
+            outcome.failure = f"exit {code}: {_last_words(output)}"
         if os.path.exists(lines_path):
             with open(lines_path, encoding="utf-8", errors="replace") as file:
                 outcome.lines = list(_objects(file.read()))

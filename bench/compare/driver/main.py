@@ -72,11 +72,11 @@ def options_of(words):
 
 def commit():
     try:
-        told = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--tags"], capture_output=True,
+        described = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--tags"], capture_output=True,
                               text=True, timeout=10, check=False)
     except OSError:
         return "unknown"
-    return told.stdout.strip() or "unknown"
+    return described.stdout.strip() or "unknown"
 
 
 def progress(line):

@@ -177,8 +177,8 @@ def _who(results):
         for layout in results["layouts"]:
             if one["name"] in layout["settings"]:
                 settings.setdefault(layout["settings"][one["name"]], []).append(layout["name"])
-        told = one["absent"] or one["version"] or "not run"
-        lines.append([escape(one["label"]), escape(told),
+        version = one["absent"] or one["version"] or "not run"
+        lines.append([escape(one["label"]), escape(version),
                       "<br>".join(escape(f"{', '.join(names)}: {what}") for what, names in settings.items())])
     return _words(lines)
 

@@ -81,13 +81,13 @@ class Interleaver:
         given = contestant.environment(layout)
         layout["commands"].setdefault(contestant.name, shown(given, [*without_cells, "operation:bytes ..."]))
         outcome = launch.run(command, timeout_s=self.settings.get("timeout_s", limit * 4 + 10), environment=given)
-        told = {}
+        lines = {}
         for line in outcome.lines:
             if "version" in line:
                 self._meet(layout, contestant, line)
             elif "op" in line:
-                told[(line["op"], line["bytes"])] = line
-        self._keep(layout, contestant, cells, number, told, outcome.failure, others=outcome.others)
+                lines[(line["op"], line["bytes"])] = line
+        self._keep(layout, contestant, cells, number, lines, outcome.failure, others=outcome.others)
         if outcome.failure:
             self._note_failure(layout, contestant, outcome.failure)
         if outcome.hung:
@@ -96,7 +96,7 @@ class Interleaver:
     def _meet(self, layout, contestant, line):
         """Handles the program's first line, which describes the program."""
         contestant.version = line["version"]
-        given = contestant.told(layout)
+        given = contestant.all_settings(layout)
         layout["settings"][contestant.name] = line["settings"] + (f"; {given}" if given else "")
         layout["cpus"][contestant.name] = line["cpus"]
         cores = layout["cpu_list"]
@@ -109,13 +109,13 @@ class Interleaver:
         if len({str(cpus) for cpus in layout["cpus"].values()}) > 1:
             self.notes.append(f"{layout['title']}: the contestants' ranks weren't on the same CPUs, see results.json")
 
-    def _keep(self, layout, contestant, cells, number, told, failure, started=True, others=None):
+    def _keep(self, layout, contestant, cells, number, lines, failure, started=True, others=None):
         """Makes a sample of a cell's line. An error, or a death of the program in this cell, withdraws the cell."""
         died = failure if started else ""
         for cell in cells:
             operation, size = cell.split(":")[0], size_of(cell)
             key = (layout["name"], contestant.name, operation, size)
-            line = told.get((operation, size))
+            line = lines.get((operation, size))
             if line and layout["nodes"] > 1 and not crossed_loopback(line):
                 self._withdraw(key, "its bytes didn't go over loopback", number)
                 self._note_failure(layout, contestant, f"{cell}: fewer bytes crossed loopback than were sent")

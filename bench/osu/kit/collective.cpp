@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/osu/kit/stats.hpp"
-#include "bench/osu/kit/work.hpp"
+#include "bench/osu/kit/figures.hpp"
 
 namespace bench {
 namespace {

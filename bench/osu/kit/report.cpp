@@ -1,12 +1,17 @@
 #include "bench/osu/kit/report.hpp"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <hmc/version.hpp>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <hmc/version.hpp>
+
 namespace bench {
+
 namespace {
 
 // OSU prints two decimals; JSON and CSV have all digits.
@@ -134,6 +139,31 @@ void Report::finish() {
     object["rows"].push_back(std::move(row));
   }
   say(object.dump(2) + "\n");
+}
+
+using namespace std::chrono_literals;
+
+Progress::Progress(bool speaks) : on_(speaks && isatty(STDERR_FILENO) == 1), next_(Clock::now() + 500ms) {}
+
+void Progress::begin(std::string what) {
+  what_ = std::move(what);
+  tick(0, 1);
+}
+
+void Progress::show(int done, int of) {
+  const Clock::time_point now = Clock::now();
+  if (now < next_) return;
+  next_ = now + 200ms;
+  shown_ = true;
+  fmt::print(stderr, "\r{}: {} %\033[K", what_, static_cast<long>(done) * 100 / of);
+  std::fflush(stderr);
+}
+
+void Progress::clear() {
+  if (!shown_) return;
+  shown_ = false;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
 }
 
 }  // namespace bench

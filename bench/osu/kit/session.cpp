@@ -15,7 +15,7 @@
 #include <set>
 #include <sstream>
 
-#include "bench/osu/kit/stats.hpp"
+#include "bench/osu/kit/figures.hpp"
 
 namespace bench {
 namespace {

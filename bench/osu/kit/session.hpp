@@ -7,7 +7,6 @@
 #include <string>
 
 #include "bench/osu/kit/options.hpp"
-#include "bench/osu/kit/progress.hpp"
 #include "bench/osu/kit/report.hpp"
 
 namespace bench {

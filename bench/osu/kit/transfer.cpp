@@ -7,8 +7,8 @@
 #include <limits>
 #include <tuple>
 
-#include "bench/osu/kit/pattern.hpp"
-#include "bench/osu/kit/stats.hpp"
+#include "bench/osu/kit/buffers.hpp"
+#include "bench/osu/kit/figures.hpp"
 
 namespace bench {
 namespace {

@@ -132,8 +132,8 @@ TEST_P(Wait, long_wait_is_reported_and_withdrawn) {
                     .ok());
   });
   const ActivityLine& line = page_.activity(1);
-  const auto give_up = Clock::now() + 30s;
-  while (line.activity.load() != static_cast<std::uint32_t>(Activity::barrier) && Clock::now() < give_up)
+  const auto deadline = Clock::now() + 30s;
+  while (line.activity.load() != static_cast<std::uint32_t>(Activity::barrier) && Clock::now() < deadline)
     std::this_thread::yield();
   EXPECT_EQ(line.peer.load(), 2);
   EXPECT_EQ(line.sequence.load(), 77U);

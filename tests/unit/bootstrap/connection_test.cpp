@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "bootstrap/tcp/await.hpp"
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/segment.hpp"
 #include "test_job.hpp"

@@ -1,10 +1,8 @@
-#include "bootstrap/tcp/frame.hpp"
+#include "bootstrap/tcp/protocol.hpp"
 
 #include <gtest/gtest.h>
 
 #include <functional>
-
-#include "bootstrap/tcp/messages.hpp"
 
 namespace hmc::bootstrap {
 namespace {

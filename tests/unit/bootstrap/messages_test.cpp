@@ -1,4 +1,4 @@
-#include "bootstrap/tcp/messages.hpp"
+#include "bootstrap/tcp/protocol.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,9 @@
 // The state machines of the store and the agent, without sockets.
 #include <gtest/gtest.h>
 
-#include "bootstrap/facts.hpp"
+#include "bootstrap/common.hpp"
 #include "bootstrap/tcp/node_shares.hpp"
-#include "bootstrap/tcp/store_keys.hpp"
-#include "bootstrap/tcp/store_rounds.hpp"
+#include "bootstrap/tcp/store_state.hpp"
 
 namespace hmc::bootstrap {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <thread>
 
-#include "bootstrap/tcp/await.hpp"
 #include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
@@ -46,7 +45,7 @@ void expect_a_working_job(TestServers& servers) {
 TEST(UnknownConnection, garbage_is_dropped_and_counted_and_the_job_continues) {
   TestServers servers(two_ranks);
   base::ByteWriter huge;
-  huge.number(frame_magic).number(protocol_version).number(hello_type).number(0).number(0x7fffffff);
+  huge.number(frame_magic).number(protocol_version).number(MessageType::hello).number(0).number(0x7fffffff);
   const base::Bytes header = huge.take();
   const std::string_view texts[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
                                     base::as_text(header)};

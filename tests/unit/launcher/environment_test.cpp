@@ -1,8 +1,8 @@
-#include "launcher/environment.hpp"
+#include "launcher/plan.hpp"
 
 #include <gtest/gtest.h>
 
-#include "launcher/exit_status.hpp"
+#include "launcher/report.hpp"
 
 namespace hmc::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/exit_status.hpp"
+#include "launcher/report.hpp"
 
 #include <gtest/gtest.h>
 

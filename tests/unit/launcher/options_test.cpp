@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "launcher/exit_status.hpp"
+#include "launcher/report.hpp"
 
 namespace hmc::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/output_pump.hpp"
+#include "launcher/streams.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

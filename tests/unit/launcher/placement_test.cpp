@@ -1,4 +1,4 @@
-#include "launcher/placement.hpp"
+#include "launcher/plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/program.hpp"
+#include "launcher/plan.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/exit_status.hpp"
+#include "launcher/report.hpp"
 
 namespace hmc::launcher {
 namespace {

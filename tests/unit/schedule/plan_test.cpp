@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
-#include "verify/plan.hpp"
+#include "verify/cases.hpp"
 
 namespace {
 

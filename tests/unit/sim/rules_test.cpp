@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
+#include "sim/report.hpp"
 #include "sim/survey.hpp"
 
 namespace hmc::sim::rules {

@@ -224,11 +224,11 @@ TEST_P(PeerDeath, answer_to_a_stopped_peer_releases_its_region_in_time) {
   // The child requests all of this side's memory. It is stopped while it receives the answer.
   const char ask = 'g';
   ASSERT_EQ(::write(socket_, &ask, 1), 1);
-  const auto give_up = base::Deadline::after(std::chrono::seconds(10));
+  const auto deadline = base::Deadline::after(std::chrono::seconds(10));
   const std::uint64_t before = side_->wire->messages_to(1);
-  while (side_->wire->messages_to(1) < before + 8 && !give_up.expired()) side_->wire->progress();
+  while (side_->wire->messages_to(1) < before + 8 && !deadline.expired()) side_->wire->progress();
   stop();
-  while (side_->wire->in_flight(1) == 0 && !give_up.expired()) side_->wire->progress();  // the sockets are full
+  while (side_->wire->in_flight(1) == 0 && !deadline.expired()) side_->wire->progress();  // the sockets are full
   Region region;
   region.base = side_->memory.data();
   region.bytes = bytes;

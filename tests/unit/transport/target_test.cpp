@@ -147,8 +147,8 @@ TEST_F(MessageTarget, signal_is_written_after_the_bytes) {
     }
   });
   std::vector<std::uint64_t> data(bytes / 8);
-  const auto give_up = base::Deadline::after(std::chrono::seconds(2));
-  for (std::uint64_t round = 1; round <= 20000 && !give_up.expired(); ++round) {
+  const auto deadline = base::Deadline::after(std::chrono::seconds(2));
+  for (std::uint64_t round = 1; round <= 20000 && !deadline.expired(); ++round) {
     std::ranges::fill(data, round);
     Message put = from_peer(MessageKind::put_signal);
     put.region = key.index;
