@@ -168,7 +168,9 @@ void KeeperProcess::step() {
   }
   if (stage_ == Stage::running && (running_ == 0 || !hmcrun_alive_)) begin_ending();
   if (stage_ == Stage::ending && until_.expired()) begin_killing();
-  if (stage_ == Stage::killing) kill_children();
+  if (stage_ != Stage::killing) return;
+  // Indirect descendants become children when their parents have exited. The next round kills them.
+  for (const pid_t child : children_of_this_process()) ::kill(child, SIGKILL);
 }
 
 int KeeperProcess::poll_ms() const noexcept {
@@ -180,20 +182,15 @@ void KeeperProcess::handle_messages() {
   KeeperRequest request{};
   for (;;) {
     const ssize_t size = ::recv(socket_.get(), &request, sizeof(request), MSG_DONTWAIT);
-    if (size == static_cast<ssize_t>(sizeof(request))) {
-      handle(request);
-    } else {
+    if (size != static_cast<ssize_t>(sizeof(request))) {
       if (size >= 0 || (errno != EAGAIN && errno != EINTR)) hmcrun_alive_ = false;
       return;
     }
-  }
-}
-
-void KeeperProcess::handle(const KeeperRequest& request) {
-  switch (request.what) {
-    case KeeperRequest::What::launch: return launch(request.store);
-    case KeeperRequest::What::signal: return signal_ranks(request.signal);
-    case KeeperRequest::What::kill_all: return begin_killing();
+    switch (request.what) {
+      case KeeperRequest::What::launch: launch(request.store); break;
+      case KeeperRequest::What::signal: signal_ranks(request.signal); break;
+      case KeeperRequest::What::kill_all: begin_killing(); break;
+    }
   }
 }
 
@@ -291,11 +288,6 @@ void KeeperProcess::begin_killing() noexcept {
   stage_ = Stage::killing;
   until_ = base::Deadline::after(kill_timeout);
   signal_ranks(SIGKILL);
-}
-
-void KeeperProcess::kill_children() {
-  // Indirect descendants become children when their parents have exited. The next round kills them.
-  for (const pid_t child : children_of_this_process()) ::kill(child, SIGKILL);
 }
 
 void KeeperProcess::send(KeeperEvent event) noexcept {

@@ -56,7 +56,6 @@ class KeeperProcess {
   void step();
   int poll_ms() const noexcept;
   void handle_messages();
-  void handle(const KeeperRequest& request);
   void launch(const char* store);
   SpawnResult launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp);
   void signal_ranks(int signal) noexcept;
@@ -64,7 +63,6 @@ class KeeperProcess {
   bool reap();
   void begin_ending();
   void begin_killing() noexcept;
-  void kill_children();
   void send(KeeperEvent event) noexcept;
 
   const JobPlan& plan_;
