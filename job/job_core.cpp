@@ -20,7 +20,7 @@
 #include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
-#include "runtime/device/open_streams.hpp"
+#include "runtime/device/stream_group.hpp"
 #include "runtime/device/window_devices.hpp"
 #include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/rma/operation_scope.hpp"
@@ -185,7 +185,7 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   fabric->log = base::Log(env.log, fabric->rank);
   fabric->exchange = bootstrap;
   fabric->node_link = &bootstrap->node_link();
-  fabric->make_device_access = rma::make_device_access;
+  fabric->make_device_access = device::make_device_access;
 
   const RankFacts& mine = facts[static_cast<std::size_t>(fabric->rank)];
   transport::WireContext context;
@@ -291,13 +291,13 @@ void JobCore::close() {
     if (streams.ok()) streams = status;
   };
   // First, and even if later steps fail: pending work on streams of any team still uses the ranks' memory.
-  for (rma::OpenStreams* const each : fabric_->open_streams) take(each->complete_streams());
+  for (device::OpenStreams* const each : fabric_->open_streams) take(each->complete_streams());
   const std::exception_ptr unheard = world_.core()->collectives->close();
   fabric_->background.stop();
   fabric_->background.end_all();  // ends the operations in flight of other teams: the caller may free their buffers
   rma::close_step(unheard,
                   [&] { rma::barrier_for(*fabric_, *bootstrap_, fabric_->deadline(), base::Activity::closing); });
-  for (const rma::OpenStreams* const each : fabric_->open_streams) take(each->compare());
+  for (const device::OpenStreams* const each : fabric_->open_streams) take(each->compare());
   for (const auto& wire : fabric_->wires) wire->all_left();
   bootstrap_->leave();
   fabric_->life->open = 0;

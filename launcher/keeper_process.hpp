@@ -14,7 +14,7 @@
 #include "launcher/streams.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
-#include "runtime/topology/cpu_set.hpp"
+#include "runtime/topology/cpu_layout.hpp"
 
 namespace hmc::launcher {
 

@@ -8,7 +8,7 @@
 
 #include "launcher/options.hpp"
 #include "runtime/topology/cpu_layout.hpp"
-#include "runtime/topology/cpu_set.hpp"
+#include "runtime/topology/cpu_layout.hpp"
 
 namespace hmc::launcher {
 

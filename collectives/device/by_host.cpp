@@ -25,7 +25,7 @@
 #include "collectives/device/by_host.hpp"
 #include "collectives/network/schedule_team.hpp"
 #include "collectives/team/derive.hpp"
-#include "runtime/device/open_streams.hpp"
+#include "runtime/device/stream_group.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::collectives {
@@ -74,7 +74,7 @@ class HostPlace final : public StreamPosition {
   std::unique_ptr<memory::Gate> gate_;
 };
 
-class ByHost final : public CallsOnStreams, public rma::OpenStreams {
+class ByHost final : public CallsOnStreams, public device::OpenStreams {
  public:
   ByHost(const OpenTeam& team, const char* operation, const void* buffer);
   ~ByHost() override;
@@ -126,8 +126,8 @@ ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) 
   const rma::OperationScope user(team_.fabric(), operation, base::SetupCall::streams);
   memory::look_for_devices();
   owner_ = memory::known_owner_of(buffer);
-  if (const std::string objection = rma::first_objection(team_, prepare()); !objection.empty())
-    rma::throw_objection(team_.fabric(), objection);
+  if (const std::string objection = device::first_objection(team_, prepare()); !objection.empty())
+    device::throw_objection(team_.fabric(), objection);
   own_ = duplicate(team);
   team_.fabric().open_streams.push_back(this);
 }
@@ -155,7 +155,7 @@ ByHost::~ByHost() {
   std::erase(team_.fabric().open_streams, this);
   if (!pending() && !is_lost_) return;
   schedules().fail(Status::failure(Code::closed, "a rank let its calls on streams go"));
-  if (!rma::comes_true(rma::soon_over, [this] { return !pending(); }) || is_lost_) leak_resources();
+  if (!device::comes_true(device::soon_over, [this] { return !pending(); }) || is_lost_) leak_resources();
 }
 
 /// A stream that can't be drained still uses the slots and the event. They stay allocated until the process ends,
@@ -170,8 +170,8 @@ void ByHost::leak_resources() {
 // ---- calls
 
 void ByHost::allreduce(void* stream, const CollectiveArgs& args) {
-  rma::require(team_.fabric(), rma::lies_with(owner_, args.input), {"allreduce_on"});
-  rma::require(team_.fabric(), rma::lies_with(owner_, args.output), {"allreduce_on"});
+  rma::require(team_.fabric(), device::lies_with(owner_, args.input), {"allreduce_on"});
+  rma::require(team_.fabric(), device::lies_with(owner_, args.output), {"allreduce_on"});
   call(stream, "allreduce_on", [&](memory::Stream& on) {
     const std::size_t count = args.call.count, most = Slot::bytes / args.call.element_bytes;
     Piece next = piece_of(args, 0, std::min(most, count));
@@ -189,7 +189,7 @@ void ByHost::allreduce(void* stream, const CollectiveArgs& args) {
 }
 
 void ByHost::barrier(void* stream, const void* buffer) {
-  rma::require(team_.fabric(), rma::lies_with(owner_, buffer), {"barrier_on"});
+  rma::require(team_.fabric(), device::lies_with(owner_, buffer), {"barrier_on"});
   call(stream, "barrier_on", [&](memory::Stream& on) {
     Piece piece{barrier_args(), nullptr, nullptr, 0, nullptr};
     const Status status = take_in(piece, on);
@@ -355,7 +355,7 @@ Status ByHost::compare() const noexcept {
 
 /// The gates are open: the streams complete the work that they still hold.
 Status ByHost::outcome() const noexcept {
-  (void)rma::comes_true(rma::soon_over, [this] { return !pending(); });
+  (void)device::comes_true(device::soon_over, [this] { return !pending(); });
   return schedules().explain();
 }
 

@@ -24,7 +24,7 @@ namespace hmc::collectives {
 namespace {
 
 using base::Status;
-using rma::StreamGroup;
+using device::StreamGroup;
 
 constexpr std::size_t border_bytes = 4096;
 
@@ -112,7 +112,7 @@ void Team::allreduce_on(void* stream, const void* in, void* out, std::size_t cou
   const OpenTeam team(core_, "allreduce_on");
   // Check this rank's arguments before the first collective step.
   const collectives::CollectiveArgs args = collectives::allreduce_args(team.core, in, out, count, type, Reduction(op));
-  const void* const on_device = rma::need_host_copies(in, in) ? in : out;
+  const void* const on_device = device::need_host_copies(in, in) ? in : out;
   calls_of(team, "allreduce_on", on_device).allreduce(stream, args);
 }
 

@@ -46,14 +46,14 @@ DeviceReduction::DeviceReduction(DirectTeam& team, const CollectiveArgs& args)
   };
   rma::WindowCore* const in = around(args.input, in_bytes);
   if (in == nullptr) return;
-  const rma::KernelReach& from = in->devices().kernel_reach();
+  const device::KernelReach& from = in->devices().kernel_reach();
   if (!from.why_not().empty()) return;
   if (out_bytes > 0) {
     out_ = around(args.output, out_bytes);
     if (out_ == nullptr) return;
     // The same device must read the inputs and write the outputs. Only the device of this rank's own part can access a
     // window.
-    const rma::KernelReach& to = out_->devices().kernel_reach();
+    const device::KernelReach& to = out_->devices().kernel_reach();
     if (!to.why_not().empty() || from.device() != to.device() || &from.kernels() != &to.kernels()) return;
     mine_.out = place(*out_, args.output);
   }

@@ -24,13 +24,13 @@ void require(const OpenTeam& team, const Status& status, const CollectiveArgs& a
 
 // ---- device buffers: host copies replace those that the host can't access
 
-using Copies = std::unique_ptr<rma::HostCopies>;
+using Copies = std::unique_ptr<device::HostCopies>;
 
-rma::Output output_of(const OpenTeam& team, const CollectiveArgs& args) {
+device::Output output_of(const OpenTeam& team, const CollectiveArgs& args) {
   const Collective kind = args.call.collective;
-  if (kind == Collective::broadcast && team.rank() == args.call.root) return rma::Output::unchanged;
-  if (kind == Collective::exscan && team.rank() == 0) return rma::Output::unchanged;
-  return args.call.irregular() ? rma::Output::parts : rma::Output::whole;  // gaps between the blocks
+  if (kind == Collective::broadcast && team.rank() == args.call.root) return device::Output::unchanged;
+  if (kind == Collective::exscan && team.rank() == 0) return device::Output::unchanged;
+  return args.call.irregular() ? device::Output::parts : device::Output::whole;  // gaps between the blocks
 }
 
 /// Allocates the copies; copies nothing yet.
@@ -38,7 +38,7 @@ Copies make_copies(const OpenTeam& team, const CollectiveArgs& args, const char*
   const rma::Fabric& fabric = team.core.fabric();
   const schedule::Shape shape{team.size(), 1};
   try {
-    return std::make_unique<rma::HostCopies>(
+    return std::make_unique<device::HostCopies>(
         fabric, name, args.input, schedule::input_bytes(shape, args.call, team.rank()), args.output,
         schedule::output_bytes(shape, args.call, team.rank()), output_of(team, args));
   } catch (const std::bad_alloc&) {
@@ -57,11 +57,11 @@ template <typename Work> void or_fail_all(const OpenTeam& team, Work&& work) {
   }
 }
 
-void take(const OpenTeam& team, const rma::HostCopies& copies, const char* name) {
+void take(const OpenTeam& team, const device::HostCopies& copies, const char* name) {
   or_fail_all(team, [&] { rma::require(team.core.fabric(), copies.take(), {name}); });
 }
 
-CollectiveArgs with_copies(const CollectiveArgs& args, const rma::HostCopies& copies) {
+CollectiveArgs with_copies(const CollectiveArgs& args, const device::HostCopies& copies) {
   CollectiveArgs staged = args;
   staged.input = copies.in();
   staged.output = copies.out();
@@ -81,7 +81,7 @@ template <typename Run> void run_staged(const OpenTeam& team, const CollectiveAr
 /// run the call stages its buffers at once. A rank whose device can run it, but a peer's can't, has already arrived and
 /// continues the same call.
 [[gnu::noinline]] void run_with_devices(const OpenTeam& team, const CollectiveArgs& args) {
-  if (!rma::need_host_copies(args.input, args.output)) return run_on_host(team, args);
+  if (!device::need_host_copies(args.input, args.output)) return run_on_host(team, args);
   DirectTeam* const node = node_for(team, args);
   if (node == nullptr)
     return run_staged(team, args, [&](const CollectiveArgs& staged) { run_on_network(team, staged); });
@@ -149,7 +149,7 @@ void run_alltoallv(const OpenTeam& team, const CollectiveArgs& args) {
     agreed.call.largest = all.largest;
     run_on_network(team, agreed);
   };
-  if (rma::need_host_copies(args.input, args.output)) [[unlikely]] {
+  if (device::need_host_copies(args.input, args.output)) [[unlikely]] {
     run_staged(team, args, run_on_host);
   } else {
     run_on_host(args);
@@ -163,7 +163,7 @@ Request start(const OpenTeam& team, const CollectiveArgs& args, const char* name
   CollectiveArgs started = args;
   started.signature = args.signature.non_blocking();
   Copies copies;
-  if (rma::need_host_copies(args.input, args.output)) [[unlikely]] {
+  if (device::need_host_copies(args.input, args.output)) [[unlikely]] {
     or_fail_all(team, [&] { copies = make_copies(team, args, name); });
     take(team, *copies, name);
     started = with_copies(started, *copies);
@@ -179,7 +179,7 @@ Operation* prepare(const OpenTeam& team, const CollectiveArgs& args, const char*
   CollectiveArgs prepared = args;
   prepared.signature = args.signature.non_blocking();
   Copies copies;
-  if (rma::need_host_copies(args.input, args.output)) [[unlikely]] {
+  if (device::need_host_copies(args.input, args.output)) [[unlikely]] {
     copies = make_copies(team, args, name);
     prepared = with_copies(prepared, *copies);
   }

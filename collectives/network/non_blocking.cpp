@@ -47,7 +47,7 @@ Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept
   return {};
 }
 
-Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<rma::HostCopies> copies,
+Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<device::HostCopies> copies,
                            std::unique_ptr<StreamPosition> place) noexcept {
   const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
   if (!failure_.ok()) [[unlikely]]
@@ -139,7 +139,7 @@ Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) co
 }
 
 Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operation,
-                                  std::unique_ptr<rma::HostCopies> copies) noexcept {
+                                  std::unique_ptr<device::HostCopies> copies) noexcept {
   const auto guard = hold();
   if (!failure_.ok()) return failure_.status();
   try {

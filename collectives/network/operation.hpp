@@ -64,7 +64,7 @@ class Operation {
   std::uint64_t count_mismatch_ticket = 0;  ///< of the run whose counts didn't match
   CountMismatch count_mismatch;             ///< mismatched pairs of all ranks
   const CountMismatch& my_count_mismatch() const noexcept { return mine_; }
-  std::unique_ptr<rma::HostCopies> copies;  ///< the buffers in args(), if the host can't access the caller's
+  std::unique_ptr<device::HostCopies> copies;  ///< the buffers in args(), if the host can't access the caller's
   std::unique_ptr<StreamPosition> place;    ///< position in a device stream, if the call is ordered by one
   std::uint64_t lost_ticket = 0;            ///< of the run whose output couldn't be copied to the caller's buffer
   base::Status lost;                        ///< the cause

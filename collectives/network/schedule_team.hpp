@@ -49,7 +49,7 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   /// the operation copies the output back.
   /// `place`: starts the call in the order of a stream.
   base::Status start(const CollectiveArgs& args, std::uint64_t& ticket,
-                     std::unique_ptr<rma::HostCopies> copies = nullptr,
+                     std::unique_ptr<device::HostCopies> copies = nullptr,
                      std::unique_ptr<StreamPosition> place = nullptr) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
@@ -68,7 +68,7 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
 
   /// Persistent: prepares the operation once, with all its schedules. It can be started many times, one run at a time.
   base::Status prepare_kept(const CollectiveArgs& args, Operation*& operation,
-                            std::unique_ptr<rma::HostCopies> copies = nullptr) noexcept;
+                            std::unique_ptr<device::HostCopies> copies = nullptr) noexcept;
   /// Returns ok if the operation is idle. It stays idle until its owner starts it.
   base::Status may_start(const Operation& operation) const noexcept;
   base::Status start_kept(Operation& operation, std::uint64_t& ticket) noexcept;

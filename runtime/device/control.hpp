@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace hmc::rma {
+namespace hmc::device {
 
 struct ControlHead {
   /// Held during accesses to words of the device memory. Value: the holder's rank + 1, or owner_agent; 0: free.
@@ -105,4 +105,4 @@ inline void unlock(ControlHead& head) noexcept { head.lock.store(0, std::memory_
 /// read.
 inline void note_change(ControlHead& head) noexcept { head.changed.fetch_add(1, std::memory_order_release); }
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

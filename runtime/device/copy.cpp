@@ -49,10 +49,10 @@ void copy_local(void* destination, const void* source, std::size_t bytes) {
 }
 
 /// The rank's part if it is device memory that is mapped in this process, otherwise null.
-const rma::DeviceMemory* mapped_at(const rma::WindowCore& core, int rank) {
+const device::DeviceMemory* mapped_at(const rma::WindowCore& core, int rank) {
   const rma::WindowPeer& peer = core.peer("copy", rank);
   if (!peer.on_device) return nullptr;
-  const rma::DeviceMemory* const mapped = static_cast<rma::DeviceChannel*>(peer.channel)->mapped();
+  const device::DeviceMemory* const mapped = static_cast<device::DeviceChannel*>(peer.channel)->mapped();
   return mapped == nullptr || memory::is_host_accessible(mapped->owner()) ? nullptr : mapped;
 }
 
@@ -61,7 +61,7 @@ std::byte* here(const rma::WindowCore& core, const Location& location, std::size
   const rma::WindowPeer& peer = core.peer("copy", location.rank);
   if (bytes > peer.bytes || location.offset > peer.bytes - bytes) return nullptr;  // the verb reports the error
   if (peer.direct != nullptr) return peer.direct + location.offset;
-  if (const rma::DeviceMemory* const mapped = mapped_at(core, location.rank))
+  if (const device::DeviceMemory* const mapped = mapped_at(core, location.rank))
     return mapped->allocation()->address + location.offset;
   return location.rank == core.rank() ? core.data() + location.offset : nullptr;
 }
@@ -72,7 +72,7 @@ class Between {
  public:
   static constexpr std::size_t half = rma::DeviceAccess::bounce_half;
   Between(rma::WindowCore& to, int rank) {
-    if (const rma::DeviceMemory* const mapped = mapped_at(to, rank)) {
+    if (const device::DeviceMemory* const mapped = mapped_at(to, rank)) {
       provider_ = mapped->owner().provider;
       block_ = provider_->take_block(mapped->owner().info.device, 2 * half);
     }

@@ -8,7 +8,7 @@
 #include "runtime/rma/fabric.hpp"
 #include "runtime/transport/wire.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
 class DeviceChannel : public transport::Channel {
  public:
@@ -31,4 +31,4 @@ class DeviceChannel : public transport::Channel {
   virtual base::Status get_rows(std::uint64_t offset, void* destination, const Strides& strides) noexcept = 0;
 };
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

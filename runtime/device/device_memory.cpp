@@ -2,7 +2,7 @@
 
 #include "runtime/transport/load_store.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
 using base::Status;
 
@@ -72,4 +72,4 @@ Status DeviceMemory::apply(const transport::Atomic& atomic, std::uint64_t offset
   return write_from_host(offset, word, atomic.width);
 }
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

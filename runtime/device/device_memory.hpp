@@ -8,7 +8,7 @@
 #include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/transport/wire.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
 /// Every call returns at completion. The caller checks the range. Any thread.
 class DeviceMemory {
@@ -42,4 +42,4 @@ class DeviceMemory {
   memory::Owner owner_;
 };
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

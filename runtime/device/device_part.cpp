@@ -9,7 +9,7 @@
 
 #include <hmc/error.hpp>
 
-namespace hmc::rma {
+namespace hmc::device {
 
 namespace {
 
@@ -58,7 +58,7 @@ DeviceOffer DeviceOffer::decode(base::ByteView bytes, int rank) {
   return offer;
 }
 
-DevicePart::DevicePart(const Fabric& fabric, std::shared_ptr<memory::Allocation> allocation)
+DevicePart::DevicePart(const rma::Fabric& fabric, std::shared_ptr<memory::Allocation> allocation)
     : fabric_(fabric), memory_(std::move(allocation)) {
   const ControlShape shape(fabric.size);
   control_ = base::Segment::create(shape.bytes());
@@ -139,4 +139,4 @@ bool DevicePart::look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& w
   return true;
 }
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

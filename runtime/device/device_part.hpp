@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device/agent.hpp"
-#include "runtime/memory/sharing.hpp"
+#include "runtime/device/staged_channel.hpp"
+#include "runtime/memory/provider.hpp"
 #include "runtime/rma/device_access.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
 /// Sent to all peers: the handles with which they map a rank's device memory.
 struct DeviceOffer {
@@ -41,7 +41,7 @@ struct DeviceWatch {
 class DevicePart {
  public:
   /// Throws Error, which names the failed driver call.
-  DevicePart(const Fabric& fabric, std::shared_ptr<memory::Allocation> allocation);
+  DevicePart(const rma::Fabric& fabric, std::shared_ptr<memory::Allocation> allocation);
   ~DevicePart();
   DevicePart(const DevicePart&) = delete;
   DevicePart& operator=(const DevicePart&) = delete;
@@ -66,7 +66,7 @@ class DevicePart {
   void make_tickets();
   void lend_probe();
 
-  const Fabric& fabric_;
+  const rma::Fabric& fabric_;
   DeviceMemory memory_;
   std::shared_ptr<base::Segment> control_;
   DeviceOffer offer_;
@@ -77,4 +77,4 @@ class DevicePart {
   std::optional<Agent> agent_;
 };
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

@@ -5,7 +5,7 @@
 
 #include <hmc/error.hpp>
 
-namespace hmc::rma {
+namespace hmc::device {
 
 namespace {
 
@@ -24,7 +24,7 @@ void let_go(const memory::Owner& owner, memory::HostBlock& block) noexcept {
 
 }  // namespace
 
-HostCopies::HostCopies(const Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,
+HostCopies::HostCopies(const rma::Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,
                        std::size_t out_bytes, Output output)
     : fabric_(fabric), operation_(operation), in_(in), out_(out), user_out_(out), out_bytes_(out_bytes) {
   try {
@@ -110,4 +110,4 @@ base::Status HostCopies::finish() const noexcept {
                             .destination_device = out_copy_.owner.info.device});
 }
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

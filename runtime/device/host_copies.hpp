@@ -6,7 +6,7 @@
 #include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/rma/fabric.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
 /// True if the host can't access one of the buffers. Costs one load if this process has no devices.
 inline bool need_host_copies(const void* in, const void* out) noexcept {
@@ -31,7 +31,7 @@ enum class Output {
 /// thread at a time, any thread. The constructor throws Error.
 class HostCopies {
  public:
-  HostCopies(const Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,
+  HostCopies(const rma::Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,
              std::size_t out_bytes, Output output);
   HostCopies(const HostCopies&) = delete;
   HostCopies& operator=(const HostCopies&) = delete;
@@ -60,7 +60,7 @@ class HostCopies {
   }
   void place(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes, Output output);
 
-  const Fabric& fabric_;
+  const rma::Fabric& fabric_;
   const char* operation_;
   const void* in_;
   void* out_;
@@ -74,4 +74,4 @@ class HostCopies {
   std::byte nothing_{};                           ///< replaces a device buffer of 0 bytes
 };
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

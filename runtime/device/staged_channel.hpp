@@ -1,18 +1,24 @@
-// StagedChannel: the channel to device memory that this process can't map. The wire to the peer moves the bytes to or
-// from the peer's Control, and the peer's agent copies them to or from the device. Two pieces are in flight, so that
-// wire and copy overlap.
+// The two ends of a staged path to device memory that the origin can't map. StagedChannel, at the origin: the wire to the
+// target moves the bytes to or from the target's Control. Agent, a thread of the target: it copies them to or from the
+// device. Two pieces are in flight, so that wire and copy overlap.
 #pragma once
+
+#include <atomic>
+#include <thread>
+#include <vector>
 
 #include "runtime/device/control.hpp"
 #include "runtime/device/device_channel.hpp"
+#include "runtime/device/device_memory.hpp"
 #include "runtime/memory/stage.hpp"
+#include "runtime/rma/fabric.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
 class StagedChannel final : public DeviceChannel {
  public:
   /// `way`: the channel to the peer's Control. The fabric outlives this.
-  StagedChannel(Fabric& fabric, int peer, int wire, std::unique_ptr<transport::Channel> way) noexcept
+  StagedChannel(rma::Fabric& fabric, int peer, int wire, std::unique_ptr<transport::Channel> way) noexcept
       : fabric_(fabric),
         peer_(peer),
         wire_(wire),
@@ -52,7 +58,7 @@ class StagedChannel final : public DeviceChannel {
                      memory::InPieces* pieces) noexcept;
   base::Status send(std::uint64_t offset, const std::byte* source, std::size_t bytes, const Command& last) noexcept;
 
-  Fabric& fabric_;
+  rma::Fabric& fabric_;
   int peer_;
   int wire_;
   ControlShape shape_;
@@ -63,4 +69,45 @@ class StagedChannel final : public DeviceChannel {
   char text_[sizeof Answer::text] = {};
 };
 
-}  // namespace hmc::rma
+/// A target that computes or sleeps therefore doesn't delay the origin. After a short time without commands the thread
+/// sleeps. Ranks of the same node wake it. Ranks of other nodes can't, so with such clients it polls at least every
+/// millisecond.
+class Agent {
+ public:
+  /// Throws Error if no thread can be created. `control`, `memory` and the fabric outlive it.
+  /// `far_origins`: some clients are on other nodes, and can't wake it.
+  Agent(const rma::Fabric& fabric, const DeviceMemory& memory, std::byte* control, bool far_origins);
+  ~Agent();  ///< stops and joins
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+ private:
+  void run() noexcept;
+  /// Polls all lanes once. Returns true if it executed a command.
+  bool serve() noexcept;
+  bool is_idle() const noexcept;
+  void sleep() noexcept;
+  base::Status carry_out(int rank, std::uint64_t number, const Command& command, Answer& answer) noexcept;
+  base::Status put(const Command& command, const std::byte* buffer) noexcept;
+  base::Status atomic(const Command& command, Answer& answer) noexcept;
+  bool lock() noexcept;
+  bool inside(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  void changed() noexcept;
+  Lane& lane(int rank) const noexcept { return *reinterpret_cast<Lane*>(control_ + shape_.lane(rank)); }
+
+  const rma::Fabric& fabric_;
+  const DeviceMemory& memory_;
+  std::byte* control_;
+  ControlHead& head_;
+  ControlShape shape_;
+  bool far_origins_;
+  long nap_ns_;
+  std::vector<bool> failed_;  ///< by rank: its verb in progress has failed
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+/// Called by an origin on this node after it has posted a command.
+void wake_agent(ControlHead& head) noexcept;
+
+}  // namespace hmc::device

@@ -1,3 +1,4 @@
+
 #include "runtime/device/stream_group.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +19,34 @@
 #include "runtime/rma/operation_scope.hpp"
 #include "runtime/rma/window_core.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
+
+using base::Status;
+
+Status lies_with(const memory::Owner& owner, const void* buffer) noexcept {
+  const memory::Owner of = memory::known_owner_of(buffer);
+  const bool elsewhere = of.provider != owner.provider || of.info.device != owner.info.device;
+  if (memory::is_host_accessible(of) || !elsewhere) return {};
+  return Status::failure(Code::invalid_argument, "the buffer lies on another device than the team's calls on streams");
+}
+
+std::string first_objection(rma::TeamCore& team, const std::string& mine) {
+  base::ByteWriter out;
+  out.text(mine);
+  const auto answers = allgather_for(team.fabric(), team.exchange(), out.view(), team.fabric().deadline());
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    base::ByteReader in(answers[rank]);
+    const std::string theirs = in.text();
+    if (!theirs.empty())
+      return fmt::format("not on the streams of rank {}'s device: {}", team.world_rank(static_cast<int>(rank)), theirs);
+  }
+  return {};
+}
+
+void throw_objection(const rma::Fabric& fabric, const std::string& objection) {
+  throw Error(Code::unsupported, fabric.operation.name(), objection,
+              "the blocking form stages the buffers in host memory");
+}
 
 using base::Status;
 
@@ -52,9 +80,9 @@ StreamGroup::Words& StreamGroup::words(int rank) const noexcept {
   return *reinterpret_cast<Words*>(words_->peers()[static_cast<std::size_t>(rank)].direct);
 }
 
-StreamGroup::StreamGroup(TeamCore& team, const char* operation, const void* buffer)
+StreamGroup::StreamGroup(rma::TeamCore& team, const char* operation, const void* buffer)
     : team_(team), checked_(static_cast<std::size_t>(team.size())) {
-  const OperationScope user(team.fabric(), operation, base::SetupCall::streams);
+  const rma::OperationScope user(team.fabric(), operation, base::SetupCall::streams);
   memory::look_for_devices();
   owner_ = memory::known_owner_of(buffer);
   const memory::Kernels* const kernels = owner_.provider->kernels();
@@ -69,8 +97,8 @@ StreamGroup::StreamGroup(TeamCore& team, const char* operation, const void* buff
     failure = std::current_exception();
     memory.reset();
   }
-  staging_ = create_window_over(team, std::move(memory), failure, WindowCore::Role::internal);
-  words_ = create_window(team, sizeof(Words), WindowCore::Role::internal);
+  staging_ = rma::create_window_over(team, std::move(memory), failure, rma::WindowCore::Role::internal);
+  words_ = rma::create_window(team, sizeof(Words), rma::WindowCore::Role::internal);
   new (words_->data()) Words;
   need_all(prepare());
   team_.fabric().open_streams.push_back(this);
@@ -86,7 +114,7 @@ StreamGroup::~StreamGroup() {
 /// Leaks the objects that unfinished streams still use. A static list holds them until the process exits, so leak
 /// checkers find them reachable.
 void StreamGroup::leak_resources() {
-  static auto& left = *new std::vector<std::tuple<std::shared_ptr<WindowCore>, std::shared_ptr<WindowCore>,
+  static auto& left = *new std::vector<std::tuple<std::shared_ptr<rma::WindowCore>, std::shared_ptr<rma::WindowCore>,
                                                   std::vector<Registration>, std::unique_ptr<memory::Event>>>;
   static auto& mutex = *new std::mutex;
   const std::scoped_lock lock(mutex);
@@ -96,7 +124,7 @@ void StreamGroup::leak_resources() {
 std::string StreamGroup::prepare() {
   KernelReach& reach = staging_->devices().kernel_reach();
   if (!reach.why_not().empty()) return reach.why_not();
-  for (const WindowPeer& peer : words_->peers()) {
+  for (const rma::WindowPeer& peer : words_->peers()) {
     if (peer.direct == nullptr) return fmt::format("rank {} is on another node", peer.world);
     seen_.emplace_back(*owner_.provider, owner_.info.device, peer.direct, sizeof(Words));
     if (seen_.back().seen() == nullptr) return "the driver doesn't register host memory that ranks share";
@@ -149,7 +177,7 @@ void StreamGroup::need_all(const std::string& why_not) {
 
 void StreamGroup::close() {
   if (!open_) return;
-  const OperationScope user(team_.fabric(), "Team::close", base::SetupCall::team_close);
+  const rma::OperationScope user(team_.fabric(), "Team::close", base::SetupCall::team_close);
   // This rank's streams access the peers' memory until their work is complete. The peers' streams access this rank's
   // memory until the peers enter the allgather below.
   const bool was_broken = words(team_.rank()).broken.load() != 0;
@@ -217,7 +245,7 @@ Status StreamGroup::compare() const noexcept {
 
 /// Waits until the work of earlier calls in this rank's streams is complete.
 Status StreamGroup::wait_for_streams() noexcept {
-  Fabric& fabric = team_.fabric();
+  rma::Fabric& fabric = team_.fabric();
   const auto done = [&]() noexcept { return last_->query().code != Code::in_progress; };
   return fabric.waiter.until({base::Activity::closing}, done, fabric.timeout);
 }
@@ -252,7 +280,7 @@ bool StreamGroup::has_run_out_soon() noexcept {
 /// Then overwrites the words of all ranks; this call's results are undefined. Repeats this while this rank's streams
 /// have work, because a stream may still write an old step.
 Status StreamGroup::end_group(Broken why, const Status& status) noexcept {
-  Fabric& fabric = team_.fabric();
+  rma::Fabric& fabric = team_.fabric();
   told_ = told_ || !status.ok();
   tell(why);
   (void)wait_for_streams();
@@ -357,4 +385,4 @@ Status StreamGroup::end(const Status& so_far) noexcept {
   return status;
 }
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

@@ -1,23 +1,62 @@
-// StreamGroup: lets the device streams of a node's ranks wait for each other. Words in host memory, registered with
-// every device, hold the progress of each rank's streams. A stream waits for the words of the other ranks, so no host
-// thread waits. Each rank also has staging memory on its device, which all devices can access.
+// OpenStreams: a team's work on device streams that Runtime::close waits for, and the checks common to its
+// implementations. StreamGroup: lets the device streams of a node's ranks wait for each other. Words in host memory,
+// registered with every device, hold the progress of each rank's streams. A stream waits for the words of the other
+// ranks, so no host thread waits. Each rank also has staging memory on its device, which all devices can access.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <hmc/types.hpp>
 
-#include "runtime/device/device_view.hpp"
 #include "runtime/device/kernel_reach.hpp"
-#include "runtime/device/open_streams.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/rma/team_core.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
-class WindowCore;
+/// Registered in Fabric::open_streams while it is open.
+class OpenStreams {
+ public:
+  OpenStreams(const OpenStreams&) = delete;
+  OpenStreams& operator=(const OpenStreams&) = delete;
+  /// Waits, at most for the job's timeout, for the work of earlier calls in this rank's streams. This rank makes no
+  /// further calls on streams. When all ranks have returned, their memory may be freed.
+  virtual base::Status complete_streams() noexcept = 0;
+  /// Called after complete_streams(). Returns an error if the ranks' calls differ or a call failed on a rank, unless
+  /// this rank has already reported it to its user.
+  virtual base::Status compare() const noexcept = 0;
+
+ protected:
+  OpenStreams() = default;
+  ~OpenStreams() = default;
+};
+
+/// Returns invalid_argument if the buffer is memory of a device other than `owner`'s.
+base::Status lies_with(const memory::Owner& owner, const void* buffer) noexcept;
+
+/// Collective. Each rank passes the reason why it can't execute calls on streams, or an empty text. Returns the reason
+/// of the lowest such rank; empty if all ranks can.
+std::string first_objection(rma::TeamCore& team, const std::string& mine);
+/// Error{unsupported}.
+[[noreturn]] void throw_objection(const rma::Fabric& fabric, const std::string& objection);
+
+/// Time limit for streams that no longer wait for a peer.
+inline constexpr std::chrono::seconds soon_over{2};
+/// Polls until `done()` is true; returns false at the limit. Doesn't use the job's Waiter, so destructors may call it.
+template <typename Done> bool comes_true(std::chrono::nanoseconds within, Done&& done) noexcept {
+  const auto limit = base::Deadline::after(within);
+  while (!done()) {
+    if (limit.expired()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
 
 /// One thread at a time. The work of several calls runs in the order of the calls, even on different streams.
 class StreamGroup final : public OpenStreams {
@@ -26,7 +65,7 @@ class StreamGroup final : public OpenStreams {
 
   /// Collective. `buffer` is memory of the streams' device. If any rank can't take part, every rank throws Error with
   /// the reason of the lowest such rank.
-  StreamGroup(TeamCore& team, const char* operation, const void* buffer);
+  StreamGroup(rma::TeamCore& team, const char* operation, const void* buffer);
   ~StreamGroup();
   /// Collective. Waits for the work in this rank's streams, at most for the job's timeout. Throws Error on every rank:
   /// - if the ranks' calls differ or a call failed, unless all ranks have reported that already;
@@ -72,10 +111,10 @@ class StreamGroup final : public OpenStreams {
   bool has_run_out_soon() noexcept;
   void leak_resources();
 
-  TeamCore& team_;
+  rma::TeamCore& team_;
   memory::Owner owner_;
-  std::shared_ptr<WindowCore> staging_;
-  std::shared_ptr<WindowCore> words_;
+  std::shared_ptr<rma::WindowCore> staging_;
+  std::shared_ptr<rma::WindowCore> words_;
   std::vector<Registration> seen_;  // by rank: the address of its words for this rank's device
   std::unique_ptr<memory::Event> last_;
   std::unique_ptr<memory::Stream> stream_;  // of the call in progress
@@ -87,4 +126,4 @@ class StreamGroup final : public OpenStreams {
   std::vector<std::uint64_t> checked_;  // by rank: number of calls compared
 };
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

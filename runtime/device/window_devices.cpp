@@ -7,24 +7,23 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "runtime/device/device_part.hpp"
-#include "runtime/device/device_requests.hpp"
-#include "runtime/device/device_view.hpp"
-#include "runtime/device/figures.hpp"
+#include "runtime/device/mapped_channel.hpp"
 #include "runtime/device/kernel_reach.hpp"
-#include "runtime/device/ways.hpp"
+#include "runtime/device/device_path.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/memory/stage.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
 namespace {
 
 using Offers = std::vector<std::unique_ptr<DeviceOffer>>;  // by rank; null: host memory
 
-std::unique_ptr<NodeRange> reserve_range(const WindowPeers& peers, const Offers& offers, int my_rank) {
+std::unique_ptr<NodeRange> reserve_range(const rma::WindowPeers& peers, const Offers& offers, int my_rank) {
   std::vector<NodeRange::Part> local;
   for (std::size_t rank = 0; rank < peers.size(); ++rank)
     if (peers[rank].local_index >= 0)
@@ -33,16 +32,20 @@ std::unique_ptr<NodeRange> reserve_range(const WindowPeers& peers, const Offers&
   return std::make_unique<NodeRange>(local);
 }
 
-class WindowDevices final : public DeviceAccess {
+/// Also issues the tickets of the asynchronous copies that put_nb and get_nb start, from open() to unmap().
+class WindowDevices final : public rma::DeviceAccess, private progress::TicketSource {
  public:
-  explicit WindowDevices(WindowCore& core) noexcept : core_(core), fabric_(core.fabric()) {}
+  explicit WindowDevices(rma::WindowCore& core) noexcept : core_(core), fabric_(core.fabric()) {}
+  WindowDevices(const WindowDevices&) = delete;
+  WindowDevices& operator=(const WindowDevices&) = delete;
+  ~WindowDevices() override { stop_issuing(); }
 
   transport::Region adopt(std::shared_ptr<memory::Allocation> part) override {
     part_.emplace(fabric_, std::move(part));
     return part_->control_region();
   }
   base::Bytes offer() const override { return part_->offer().encode(); }
-  std::vector<int> open(std::span<const Description> ranks, WindowPeers& peers,
+  std::vector<int> open(std::span<const rma::Description> ranks, rma::WindowPeers& peers,
                         std::vector<std::unique_ptr<transport::Channel>>& channels, base::Deadline deadline) override;
   void serve(std::span<const int> clients) override;
 
@@ -56,9 +59,9 @@ class WindowDevices final : public DeviceAccess {
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) override;
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) override;
 
-  void copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
+  void copy_in(const char* operation, const rma::WindowPeer& peer, std::uint64_t offset, const void* source,
                std::size_t bytes) override;
-  void copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
+  void copy_out(const char* operation, const rma::WindowPeer& peer, std::uint64_t offset, void* destination,
                 std::size_t bytes) override;
   void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
                   std::size_t bytes) override;
@@ -71,57 +74,81 @@ class WindowDevices final : public DeviceAccess {
     return *kernel_reach_;
   }
   DeviceHandle device_handle(MemoryType type, int device) override;
-  void open_context(TeamCore& team) override;
-  WindowCore& context(const char* operation) override;
+  void open_context(rma::TeamCore& team) override;
+  rma::WindowCore& context(const char* operation) override;
 
   void drop_handles() noexcept override { views_.clear(); }
   void close_context() override {
     if (context_ != nullptr && context_->is_open()) context_->close();
   }
   void unmap() noexcept override {
-    requests_.reset();
+    stop_issuing();
     channels_.clear();
     kernel_reach_.reset();
     range_.reset();
   }
 
  private:
-  std::vector<base::UniqueFd> take_descriptors(std::span<const Description> ranks, const WindowPeers& peers,
+  std::vector<base::UniqueFd> take_descriptors(std::span<const rma::Description> ranks, const rma::WindowPeers& peers,
                                                const Offers& offers, base::Deadline deadline) const;
 
-  const WindowPeer& peer(int rank) const noexcept { return core_.peers()[static_cast<std::size_t>(rank)]; }
+  const rma::WindowPeer& peer(int rank) const noexcept { return core_.peers()[static_cast<std::size_t>(rank)]; }
   DeviceChannel& channel(int rank) const noexcept { return static_cast<DeviceChannel&>(*peer(rank).channel); }
   Request request(const char* operation, int rank, std::uint64_t number) const;
-  memory::StageLease lease(const memory::Owner& owner, const CallSite& call) const;
 
-  WindowCore& core_;
-  Fabric& fabric_;
+  // ---- tickets: the rank, and below it the number of the copy on the rank's channel
+  static constexpr int number_bits = 40;
+  MappedChannel& channel_of(std::uint64_t ticket) const noexcept { return *mapped_[ticket >> number_bits]; }
+  base::Status test(std::uint64_t ticket) noexcept override {
+    return channel_of(ticket).look(ticket & ((std::uint64_t{1} << number_bits) - 1));
+  }
+  void expired(std::uint64_t) noexcept override {}
+  std::uint64_t moves() const noexcept override { return 0; }
+  [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override {
+    throw_status(fabric_, status, {operation});
+  }
+  bool is_transfer() const noexcept override { return true; }
+  /// A device's copy can't be cancelled, so this waits for the channel's copies in flight.
+  void abandon(std::uint64_t ticket) noexcept override { (void)channel_of(ticket).wait_for_begun(); }
+  base::Status complete() noexcept override { return complete(-1, {base::Activity::flush}, fabric_.timeout); }
+  /// Waits until the started copies to or from `rank` (-1: all) have ended.
+  base::Status complete(int rank, const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept;
+  void stop_issuing() noexcept {
+    if (tickets_index_ < 0) fabric_.tickets.remove(std::exchange(tickets_index_, 0));
+    mapped_.clear();
+  }
+
+  memory::StageLease lease(const memory::Owner& owner, const rma::CallSite& call) const;
+
+  rma::WindowCore& core_;
+  rma::Fabric& fabric_;
   std::vector<Path> paths_;         // by rank; empty if no part is device memory
   std::optional<DevicePart> part_;  // this rank's, if it is device memory
   std::unique_ptr<NodeRange> range_;
   std::vector<std::unique_ptr<DeviceChannel>> channels_;
-  std::unique_ptr<DeviceRequests> requests_;
+  std::vector<MappedChannel*> mapped_;  // by rank; null: not device memory, or not mapped here
+  int tickets_index_ = 0;               // negative while this is registered with the fabric's tickets
   std::unique_ptr<KernelReach> kernel_reach_;
   std::vector<std::unique_ptr<DeviceView>> views_;
-  std::shared_ptr<WindowCore> context_;  // null until open_context
+  std::shared_ptr<rma::WindowCore> context_;  // null until open_context
   std::unique_ptr<std::byte[]> bounce_buffer_;
 };
 
-std::vector<int> WindowDevices::open(std::span<const Description> ranks, WindowPeers& peers,
+std::vector<int> WindowDevices::open(std::span<const rma::Description> ranks, rma::WindowPeers& peers,
                                      std::vector<std::unique_ptr<transport::Channel>>& channels,
                                      base::Deadline deadline) {
   Offers offers(ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     if (!ranks[rank].device.empty())
       offers[rank] = std::make_unique<DeviceOffer>(DeviceOffer::decode(ranks[rank].device, peers[rank].world));
-  for (const WindowPeer& peer : peers) paths_.push_back(fabric_.peer(peer.world).path);
+  for (const rma::WindowPeer& peer : peers) paths_.push_back(fabric_.peer(peer.world).path);
   std::vector<int> helpers;
-  std::vector<MappedChannel*> mapped(ranks.size());
+  mapped_.assign(ranks.size(), nullptr);
   range_ = reserve_range(peers, offers, core_.rank());
   auto descriptors = take_descriptors(ranks, peers, offers, deadline);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (offers[rank] == nullptr) continue;
-    WindowPeer& peer = peers[rank];
+    rma::WindowPeer& peer = peers[rank];
     const auto found = std::find_if(channels.begin(), channels.end(),
                                     [&](const auto& channel) { return channel.get() == peer.channel; });
     auto control = std::move(*found);
@@ -132,18 +159,18 @@ std::vector<int> WindowDevices::open(std::span<const Description> ranks, WindowP
     peer.direct = nullptr;
     peer.channel = way.channel.get();
     peer.on_device = true;
-    mapped[rank] = way.mapped;
+    mapped_[rank] = way.mapped;
     paths_[rank] = std::move(way.path);
     if (way.needs_agent) helpers.push_back(peer.world);
     channels_.push_back(std::move(way.channel));
   }
-  requests_ = std::make_unique<DeviceRequests>(fabric_, std::move(mapped));
+  tickets_index_ = fabric_.tickets.add(*this);
   return helpers;
 }
 
 /// The descriptors, indexed by team rank; empty for a rank that passes none.
-std::vector<base::UniqueFd> WindowDevices::take_descriptors(std::span<const Description> ranks,
-                                                            const WindowPeers& peers, const Offers& offers,
+std::vector<base::UniqueFd> WindowDevices::take_descriptors(std::span<const rma::Description> ranks,
+                                                            const rma::WindowPeers& peers, const Offers& offers,
                                                             base::Deadline deadline) const {
   std::vector<std::size_t> local;  // the team's ranks on this node, by world rank
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
@@ -189,7 +216,8 @@ Path WindowDevices::path(int rank) {
 /// `number`: 0 if the copy is complete.
 Request WindowDevices::request(const char* operation, int rank, std::uint64_t number) const {
   if (number == 0) return Request::from_raw({nullptr, 0, operation, 0, peer(rank).world});
-  return Request::from_raw({&core_, requests_->ticket(rank, number), operation, requests_->index(), peer(rank).world});
+  const std::uint64_t ticket = static_cast<std::uint64_t>(rank) << number_bits | number;
+  return Request::from_raw({&core_, ticket, operation, tickets_index_, peer(rank).world});
 }
 
 Request WindowDevices::put_nb(int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
@@ -220,10 +248,26 @@ void WindowDevices::get_strided(int rank, std::uint64_t offset, void* destinatio
 }
 
 void WindowDevices::flush(const char* operation, int rank, Timeout timeout) {
-  if (requests_ == nullptr) return;
   const int world = rank >= 0 ? peer(rank).world : -1;
-  require(fabric_, requests_->flush(rank, {base::Activity::flush, world}, fabric_.resolve(timeout)),
-          {operation, world});
+  require(fabric_, complete(rank, {base::Activity::flush, world}, fabric_.resolve(timeout)), {operation, world});
+}
+
+base::Status WindowDevices::complete(int rank, const base::WaitNote& note, std::chrono::nanoseconds timeout) noexcept {
+  for (std::size_t i = 0; i < mapped_.size(); ++i) {
+    MappedChannel* const channel = mapped_[i];
+    if (channel == nullptr || (rank >= 0 && static_cast<std::size_t>(rank) != i)) continue;
+    const base::Status unseen = channel->take_unseen();
+    if (channel->idle() && unseen.ok()) continue;
+    base::Status looked;
+    const auto over = [&]() noexcept {
+      looked = channel->look(channel->begun());
+      return looked.code != Code::in_progress;
+    };
+    if (const base::Status status = fabric_.waiter.until(note, over, timeout); !status.ok()) return status;
+    if (!looked.ok()) return looked;
+    if (!unseen.ok()) return unseen;  // failure of an earlier copy, whose event was reused
+  }
+  return {};
 }
 
 std::uint64_t WindowDevices::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
@@ -231,7 +275,7 @@ std::uint64_t WindowDevices::wait_until(std::uint64_t offset, Cmp compare, std::
   base::Status looked;
   DeviceWatch watch;
   const auto ready = [&]() noexcept {
-    return part_->look(watch, offset, seen, looked) && (!looked.ok() || holds(seen, compare, value));
+    return part_->look(watch, offset, seen, looked) && (!looked.ok() || rma::holds(seen, compare, value));
   };
   const base::Status status = fabric_.waiter.until({base::Activity::wait_until}, ready, fabric_.resolve(timeout));
   if (const base::Status& outcome = status.ok() ? looked : status; !outcome.ok()) [[unlikely]]
@@ -240,7 +284,7 @@ std::uint64_t WindowDevices::wait_until(std::uint64_t offset, Cmp compare, std::
 }
 
 bool WindowDevices::test_until(std::uint64_t offset, Cmp compare, std::uint64_t value) {
-  const CallSite call{"test_until", -1, offset, 8, true};
+  const rma::CallSite call{"test_until", -1, offset, 8, true};
   core_.drive_wires();
   std::uint64_t seen = 0;
   base::Status looked;
@@ -249,14 +293,14 @@ bool WindowDevices::test_until(std::uint64_t offset, Cmp compare, std::uint64_t 
   const auto ready = [&]() noexcept { return part_->look(watch, offset, seen, looked); };
   const base::Status status = fabric_.waiter.until({base::Activity::wait_until}, ready, fabric_.timeout);
   require(fabric_, status.ok() ? looked : status, call);
-  if (holds(seen, compare, value)) return true;
+  if (rma::holds(seen, compare, value)) return true;
   require(fabric_, fabric_.waiter.page().aborted(), call);
   return false;
 }
 
 // ---- the local side is device memory
 
-void WindowDevices::copy_in(const char* operation, const WindowPeer& peer, std::uint64_t offset, const void* source,
+void WindowDevices::copy_in(const char* operation, const rma::WindowPeer& peer, std::uint64_t offset, const void* source,
                             std::size_t bytes) {
   require(
       fabric_,
@@ -264,7 +308,7 @@ void WindowDevices::copy_in(const char* operation, const WindowPeer& peer, std::
       {operation, peer.world, offset, bytes, true});
 }
 
-void WindowDevices::copy_out(const char* operation, const WindowPeer& peer, std::uint64_t offset, void* destination,
+void WindowDevices::copy_out(const char* operation, const rma::WindowPeer& peer, std::uint64_t offset, void* destination,
                              std::size_t bytes) {
   require(fabric_,
           memory::copy_between(destination, memory::known_owner_of(destination), peer.direct + offset,
@@ -272,7 +316,7 @@ void WindowDevices::copy_out(const char* operation, const WindowPeer& peer, std:
           {operation, peer.world, offset, bytes, true});
 }
 
-memory::StageLease WindowDevices::lease(const memory::Owner& owner, const CallSite& call) const {
+memory::StageLease WindowDevices::lease(const memory::Owner& owner, const rma::CallSite& call) const {
   try {
     return {*owner.provider, owner.info.device};
   } catch (const Error& error) {
@@ -292,7 +336,7 @@ memory::StageLease WindowDevices::lease(const memory::Owner& owner, const CallSi
 // The copy of the next piece from the device overlaps the put of the current one.
 void WindowDevices::put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
                                std::size_t bytes) {
-  const CallSite call{operation, peer(rank).world, offset, bytes, true};
+  const rma::CallSite call{operation, peer(rank).world, offset, bytes, true};
   const memory::StageLease stage = lease(memory::known_owner_of(source), call);
   const std::size_t piece = memory::staged_piece(bytes);
   memory::OutPieces pieces(*stage, source, bytes, piece);
@@ -305,7 +349,7 @@ void WindowDevices::put_staged(const char* operation, int rank, std::uint64_t of
 
 void WindowDevices::get_staged(const char* operation, int rank, std::uint64_t offset, void* destination,
                                std::size_t bytes) {
-  const CallSite call{operation, peer(rank).world, offset, bytes, true};
+  const rma::CallSite call{operation, peer(rank).world, offset, bytes, true};
   const memory::StageLease stage = lease(memory::known_owner_of(destination), call);
   const std::size_t piece = memory::staged_piece(bytes);
   memory::InPieces pieces(*stage, destination, bytes, piece);
@@ -328,8 +372,8 @@ std::byte* WindowDevices::bounce_buffer() {
 // ---- kernels and streams
 
 void WindowDevices::put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) {
-  const WindowPeer& peer = this->peer(rank);
-  const CallSite call{"put_on", peer.world, offset, bytes, true};
+  const rma::WindowPeer& peer = this->peer(rank);
+  const rma::CallSite call{"put_on", peer.world, offset, bytes, true};
   if (bytes == 0) return;
   const DeviceMemory* const mapped = peer.on_device ? channel(rank).mapped() : nullptr;
   if (peer.direct == nullptr && mapped == nullptr)
@@ -371,16 +415,16 @@ DeviceHandle WindowDevices::device_handle(MemoryType type, int device) {
       ->handle();
 }
 
-void WindowDevices::open_context(TeamCore& team) {
+void WindowDevices::open_context(rma::TeamCore& team) {
   if (context_ != nullptr)
     throw Error(Code::invalid_argument, "Window::open_context", "the window already has a context");
   if (team.id() != core_.team_id())
     throw Error(Code::invalid_argument, "Window::open_context", "this isn't the team that the window was made over");
-  const OperationScope user(fabric_, "Window::open_context", base::SetupCall::context);
-  context_ = create_window(team, Window::context_bytes, WindowCore::Role::internal);
+  const rma::OperationScope user(fabric_, "Window::open_context", base::SetupCall::context);
+  context_ = rma::create_window(team, Window::context_bytes, rma::WindowCore::Role::internal);
 }
 
-WindowCore& WindowDevices::context(const char* operation) {
+rma::WindowCore& WindowDevices::context(const char* operation) {
   if (context_ == nullptr)
     throw Error(Code::invalid_argument, operation, "the window has no context", "open_context makes it");
   return *context_;
@@ -388,6 +432,6 @@ WindowCore& WindowDevices::context(const char* operation) {
 
 }  // namespace
 
-std::unique_ptr<DeviceAccess> make_device_access(WindowCore& core) { return std::make_unique<WindowDevices>(core); }
+std::unique_ptr<rma::DeviceAccess> make_device_access(rma::WindowCore& core) { return std::make_unique<WindowDevices>(core); }
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

@@ -5,9 +5,9 @@
 
 #include "runtime/rma/device_access.hpp"
 
-namespace hmc::rma {
+namespace hmc::device {
 
 /// `core` outlives the result.
-std::unique_ptr<DeviceAccess> make_device_access(WindowCore& core);
+std::unique_ptr<rma::DeviceAccess> make_device_access(rma::WindowCore& core);
 
-}  // namespace hmc::rma
+}  // namespace hmc::device

@@ -1,13 +1,20 @@
+
 #include "runtime/memory/device_provider.hpp"
-#include "runtime/base/fork.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
+#include <new>
+#include <thread>
 #include <utility>
 
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/env.hpp"
+#include "runtime/base/fork.hpp"
 #include "runtime/memory/device_allocation.hpp"
+#include "runtime/memory/device_stream.hpp"
 
 namespace hmc::memory {
 
@@ -230,6 +237,164 @@ base::Status DeviceProvider::copy_within(void* destination, const void* source, 
 PointerInfo DeviceProvider::query(const void* address) const noexcept {
   if (!vendor_->why_not().empty() || address == nullptr) return {};
   return vendor_->query(address);
+}
+
+namespace {
+
+constexpr std::size_t smallest_block = std::size_t{64} << 10;
+
+/// Rounds up so that similar sizes share a block. At most an eighth of a large block is wasted.
+std::size_t block_size(std::size_t bytes) {
+  if (bytes > SIZE_MAX / 4) throw Error(Code::out_of_memory, "copy", fmt::format("no host memory of {} bytes", bytes));
+  const std::size_t step = std::max(smallest_block, std::bit_floor(bytes) / 8);
+  return std::max((bytes + step - 1) / step * step, smallest_block);
+}
+
+}  // namespace
+
+std::unique_ptr<Stage> DeviceProvider::take_stage(int device) const {
+  check_device(device, "copy");
+  {
+    const std::scoped_lock lock(staging_mutex_);
+    const auto found = std::find_if(idle_stages_.begin(), idle_stages_.end(),
+                                    [&](const auto& stage) { return stage->device() == device; });
+    if (found != idle_stages_.end()) {
+      auto stage = std::move(*found);
+      idle_stages_.erase(found);
+      return stage;
+    }
+  }
+  return std::make_unique<Stage>(*this, device);
+}
+
+void DeviceProvider::give_back(std::unique_ptr<Stage> stage) const noexcept {
+  try {
+    const std::scoped_lock lock(staging_mutex_);
+    idle_stages_.push_back(std::move(stage));
+  } catch (const std::bad_alloc&) {
+    // The stage is destroyed.
+  }
+}
+
+HostBlock DeviceProvider::take_block(int device, std::size_t bytes) const {
+  {
+    const std::scoped_lock lock(staging_mutex_);
+    auto best = idle_blocks_.end();
+    for (auto each = idle_blocks_.begin(); each != idle_blocks_.end(); ++each)
+      if (each->bytes >= bytes && (best == idle_blocks_.end() || each->bytes < best->bytes)) best = each;
+    if (best != idle_blocks_.end()) {
+      HostBlock block = std::move(*best);
+      idle_blocks_.erase(best);
+      kept_bytes_ -= block.bytes;
+      return block;
+    }
+  }
+  HostBlock block;
+  block.bytes = block_size(bytes);
+  block.why_pageable = why_not(Backing::pinned);
+  if (block.why_pageable.empty()) {
+    try {
+      block.pinned = make(device, block.bytes, Backing::pinned);
+      block.data = block.pinned->address;
+      return block;
+    } catch (const Error& error) {
+      block.why_pageable = error.detail().message;
+    }
+  }
+  block.pageable.reset(new (std::nothrow) std::byte[block.bytes]);
+  block.data = block.pageable.get();
+  if (block.data == nullptr)
+    throw Error(Code::out_of_memory, "copy",
+                fmt::format("no host memory of {} bytes: {}", block.bytes, block.why_pageable));
+  return block;
+}
+
+void DeviceProvider::give_back(HostBlock block) const noexcept {
+  if (block.data == nullptr) return;
+  try {
+    const std::scoped_lock lock(staging_mutex_);
+    // A block that couldn't be pinned is freed, so that the next take_block() tries again to pin.
+    if (block.pinned == nullptr && why_not(Backing::pinned).empty()) return;
+    if (kept_bytes_ + block.bytes > kept_bytes_max) return;
+    const std::size_t bytes = block.bytes;
+    idle_blocks_.push_back(std::move(block));
+    kept_bytes_ += bytes;
+  } catch (const std::bad_alloc&) {
+    // The block is freed.
+  }
+}
+
+std::shared_ptr<void> DeviceProvider::pin(int device, void* address, std::size_t bytes) const {
+  check_device(device, "pin");
+  failures_.check(on_device(*vendor_, device, [&] { return vendor_->pin(address, bytes); }), "pin");
+  return {address,
+          [this, device](void* pinned) { (void)on_device(*vendor_, device, [&] { return vendor_->unpin(pinned); }); }};
+}
+
+using base::Status;
+
+namespace {
+
+/// A stream with a gate, an event before the gate and an event after it.
+struct Stopped {
+  Stopped(const Provider& provider, int device)
+      : stream(provider.make_stream(device)),
+        before(provider.make_event(device)),
+        behind(provider.make_event(device)) {}
+  Status stop(std::unique_ptr<Gate>& gate) noexcept {
+    Status status = before->record(*stream);
+    if (status.ok()) status = stream->stop(gate);
+    return status.ok() ? behind->record(*stream) : status;
+  }
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Event> before, behind;
+};
+
+Status passes(Event& event, std::chrono::milliseconds within) noexcept {
+  const auto limit = base::Deadline::after(within);
+  for (;;) {
+    const Status status = event.query();
+    if (status.code != Code::in_progress || limit.expired()) return status;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+}  // namespace
+
+std::string DeviceProvider::why_no_gates(int device) const {
+  if (std::string why = vendor_->gates().why_not(); !why.empty()) return why;
+  Trial& trial = gates_trials_[static_cast<std::size_t>(device)];
+  std::call_once(trial.once, [&] { trial.why_not = try_gates(device); });
+  return trial.why_not;
+}
+
+/// Blocks several streams and opens the last gate first. If one thread of the library serves all streams, it is blocked
+/// in an earlier gate, so the last stream can't continue.
+std::string DeviceProvider::try_gates(int device) const {
+  using namespace std::chrono_literals;
+  constexpr std::size_t streams = 4;
+  try {
+    std::vector<Stopped> stopped;
+    std::unique_ptr<Gate> gates[streams];  // destroyed, and so opened, before the streams: their destructors wait
+    for (std::size_t i = 0; i < streams; ++i) {
+      stopped.emplace_back(*this, device);
+      Status status = stopped[i].stop(gates[i]);
+      if (status.ok()) status = passes(*stopped[i].before, 2s);
+      if (!status.ok()) return status.code == Code::in_progress ? "a stream holds up another" : status.what;
+      std::this_thread::sleep_for(1ms);  // this stream reaches its gate before the next stream starts
+    }
+    for (std::size_t i = streams; i-- > 0;) {
+      if (stopped[i].behind->query().code != Code::in_progress) return "its streams don't stop for the host";
+      gates[i]->open();
+      const Status status = passes(*stopped[i].behind, 2s);
+      if (status.code == Code::in_progress)
+        return i > 0 ? "a stream that stops for the host holds up others" : "a stream that has stopped doesn't go on";
+      if (!status.ok()) return status.what;
+    }
+    return {};
+  } catch (const Error& error) {
+    return error.detail().message;
+  }
 }
 
 }  // namespace hmc::memory

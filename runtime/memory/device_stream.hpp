@@ -3,17 +3,10 @@
 
 #include <new>
 
-#include "runtime/memory/failure.hpp"
-#include "runtime/memory/stream.hpp"
 #include "runtime/memory/vendor.hpp"
+#include "runtime/memory/provider.hpp"
 
 namespace hmc::memory {
-
-/// Runs `call` with `device` current. Returns its Answer, or the Answer of entering the device if that failed.
-template <typename Call> Answer on_device(const Vendor& vendor, int device, Call&& call) noexcept {
-  const OnDevice here(vendor, device);
-  return here.answer().ok() ? call() : here.answer();
-}
 
 class DeviceEvent final : public Event {
  public:

@@ -14,9 +14,9 @@
 #include <hmc/types.hpp>
 
 #include "runtime/base/status.hpp"
-#include "runtime/memory/failure.hpp"
-#include "runtime/memory/kernels/kernel_arguments.hpp"
 #include "runtime/memory/vendor.hpp"
+#include "runtime/memory/kernels/device_kernels.hpp"
+#include "runtime/memory/library.hpp"
 
 namespace hmc::memory {
 
@@ -65,5 +65,18 @@ class Kernels {
 
 /// Kernels::why_not under HMC_DEVICE_KERNELS=none.
 inline constexpr const char* kernels_off = "turned off by HMC_DEVICE_KERNELS=none";
+
+struct CompiledKernels {
+  std::string why_not;  ///< empty: `image` holds a module that the driver can load
+  std::string by;       ///< "NVRTC 13.0"
+  std::string image;
+};
+/// `architecture`: the compiler's name of the architecture; empty: that of the current device.
+CompiledKernels compile_kernels(MemoryType type, const std::string& architecture);
+
+inline constexpr LibraryNames nvrtc_library{"HMC_NVRTC_LIBRARY",
+                                            {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"}};
+inline constexpr LibraryNames hiprtc_library{
+    "HMC_HIPRTC_LIBRARY", {"libhiprtc.so", "libhiprtc.so.7", "libhiprtc.so.6", "libgalaxyhip.so.5", "libamdhip64.so"}};
 
 }  // namespace hmc::memory

@@ -1,8 +1,11 @@
 // Pointer lookup: finds the owner of a pointer. Fast paths first check whether this process has any device memory.
+// KnownRanges: memory that HMC allocated or mapped; a pointer into it is classified without a query of a driver.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <mutex>
 
 #include "runtime/memory/provider.hpp"
 
@@ -51,5 +54,38 @@ inline Transfer transfer_between(void* destination, const Owner& to, const void*
 /// As copy_between, for known owners.
 base::Status copy_between(void* destination, const Owner& to, const void* source, const Owner& from,
                           std::size_t bytes) noexcept;
+
+/// Any thread. A lookup takes no lock; its cost grows with the highest slot in use. If all slots are in use, further
+/// ranges aren't registered. Lookups then query the drivers, which return the same result.
+class KnownRanges {
+ public:
+  static constexpr int room = 64;
+  static KnownRanges& instance() noexcept;
+
+  int add(const void* start, std::size_t bytes, const Provider* provider, PointerKind kind, int device) noexcept;
+  void remove(int slot) noexcept;
+  /// Slots that a lookup scans.
+  int used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  /// False if `address` is in no registered range.
+  bool find(const void* address, Owner& owner) const noexcept;
+
+ private:
+  /// A sequence lock: `version` is odd while the other fields change.
+  struct alignas(64) Slot {
+    std::atomic<std::uint32_t> version{0};
+    std::atomic<std::uintptr_t> start{0};
+    std::atomic<std::size_t> bytes{0};
+    std::atomic<const Provider*> provider{nullptr};
+    std::atomic<int> kind{0};
+    std::atomic<int> device{-1};
+  };
+  Slot slots_[room];
+  std::atomic<int> used_{0};  ///< no slot at or above this index is in use
+  std::mutex mutex_;          ///< held by writers
+};
+
+/// True if `address` is in a live frame of the calling thread's stack, which is never device memory. False if the
+/// caller runs on another stack, as a fiber does.
+bool on_this_stack(const void* address) noexcept;
 
 }  // namespace hmc::memory

@@ -1,5 +1,5 @@
-// Provider: the interface to one kind of memory. Upper layers access memory through providers and never assume that the
-// host can read an address.
+// Provider: the interface to one kind of memory, and what it creates: allocations, streams, exported memory. Upper layers
+// access memory through providers and never assume that the host can read an address.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,122 @@
 
 #include <hmc/types.hpp>
 
+#include "runtime/base/bytes.hpp"
+#include "runtime/base/fd.hpp"
 #include "runtime/base/segment.hpp"
 #include "runtime/base/status.hpp"
-#include "runtime/memory/allocation.hpp"
-#include "runtime/memory/sharing.hpp"
-#include "runtime/memory/stream.hpp"
 
 namespace hmc::memory {
+
+/// In the order in which they are tried. For each kind:
+/// - `Provider::why_not(kind)` tests it and returns the reason if it doesn't work.
+/// - A failed export or import leaks nothing.
+/// - Two imports of the same memory share one mapping, which the last holder closes. Imports may be closed in any
+///   order.
+/// - Imports stay valid after the exporter has exited.
+enum class SharingKind {
+  same_process,  ///< both sides are one process: the same allocation
+  vmm_fd,        ///< physical memory by file descriptor
+  fabric,        ///< physical memory by fabric handle, if the system permits it
+  ipc,           ///< the vendor's older IPC handle of 64 bytes, with an offset
+};
+inline constexpr SharingKind sharing_kinds[] = {SharingKind::same_process, SharingKind::vmm_fd, SharingKind::fabric,
+                                                SharingKind::ipc};
+const char* name_of(SharingKind kind) noexcept;
+
+/// The exported form of an allocation. `fd`, if any, is sent with the bytes by SCM_RIGHTS.
+struct Exported {
+  base::Bytes bytes;
+  base::UniqueFd fd;
+};
+
+class Stream;
+
+/// A point in a stream. One thread at a time.
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// Records the point after all work that is queued in `stream` now.
+  virtual base::Status record(Stream& stream) noexcept = 0;
+  /// Waits until the stream has passed the recorded point. Returns at once if nothing was recorded.
+  virtual base::Status synchronize() noexcept = 0;
+  /// in_progress until the stream has passed the point.
+  virtual base::Status query() noexcept = 0;
+  virtual void* native() const noexcept = 0;
+};
+
+/// Blocks a stream until open(). Any thread may call open(); the destructor also opens the gate.
+class Gate {
+ public:
+  Gate() = default;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  virtual ~Gate() = default;
+  virtual void open() noexcept = 0;
+};
+
+/// A queue of work on one device. One thread at a time. The destructor waits for the queued work, unless the stream is
+/// borrowed.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual int device() const noexcept = 0;
+  /// The vendor's handle.
+  virtual void* native() const noexcept = 0;
+  virtual base::Status synchronize() noexcept = 0;
+  /// Returns in_progress while the stream has unfinished work.
+  virtual base::Status query() noexcept = 0;
+  /// Work queued later waits for the event's recorded point. If the stream is a device's, the host doesn't wait.
+  virtual base::Status wait(Event& event) noexcept = 0;
+  /// Work queued later waits until `gate` is opened. See Provider::why_no_gates.
+  virtual base::Status stop(std::unique_ptr<Gate>& gate) noexcept = 0;
+};
+
+class Provider;
+enum class PointerKind;
+
+/// How memory is allocated. The host can access `pinned` and `managed` memory; devices can access every kind.
+enum class Backing {
+  best,            ///< DeviceProvider: vmm if preferred for this vendor and its trial passed, otherwise plain
+  plain,           ///< from the vendor's malloc
+  vmm,             ///< physical memory mapped into a reserved address range; shared by descriptor
+  stream_ordered,  ///< from the vendor's pool
+  pinned,          ///< page-locked host memory that devices can access
+  managed,         ///< migrates between host and device on access
+};
+const char* name_of(Backing backing) noexcept;
+
+/// Registers a range from announce() until forget(). Call forget() before the memory is freed, so that a lookup never
+/// returns the owner of freed memory. If no slot is free, the range isn't registered, and lookups query the drivers.
+class KnownRange {
+ public:
+  KnownRange() = default;
+  KnownRange(const KnownRange&) = delete;
+  KnownRange& operator=(const KnownRange&) = delete;
+  ~KnownRange() { forget(); }
+  void announce(const void* start, std::size_t bytes, const Provider* provider, PointerKind kind, int device) noexcept;
+  void forget() noexcept;
+
+ private:
+  int slot_ = -1;
+};
+
+/// Freed with its last shared_ptr. The fields don't change after creation.
+class Allocation {
+ public:
+  virtual ~Allocation() = default;
+  /// Gives kernels on another device of the same provider access to the memory. Returns false if that isn't possible.
+  virtual bool let_reach(int other) noexcept { return other == device; }
+  std::byte* address = nullptr;
+  std::size_t bytes = 0;
+  int device = 0;
+  const Provider* provider = nullptr;
+  Backing backing = Backing::best;
+  bool host_accessible = false;            ///< the host can load and store
+  std::shared_ptr<base::Segment> segment;  ///< the shared segment that contains the memory; null if there is none
+  std::size_t segment_offset = 0;
+  KnownRange known;  ///< call forget() before the memory is freed or unmapped; not set for a user's memory
+};
 
 /// Identifies a vendor's library in reports.
 struct LibraryInfo {
@@ -71,7 +180,7 @@ struct NativeMemory {
 };
 
 class Kernels;   // kernels.hpp
-class VmmRange;  // vmm.hpp
+class VmmRange;  // device_allocation.hpp
 
 /// One kind of memory. Any thread. If a call of the vendor's library fails, the text of the Status or Error has the
 /// call's name and its code.
@@ -134,7 +243,7 @@ class Provider {
   /// The context of this provider's memory and streams, if the vendor has contexts (OpenCL); else null.
   virtual void* native_context(int device) const noexcept = 0;
 
-  // ---- sharing with processes of this node; sharing.hpp states the rules.
+  // ---- sharing with processes of this node; SharingKind states the rules.
   virtual std::string why_not(SharingKind kind) const = 0;
   /// `allocation` is this provider's. The caller must keep it alive as long as a process may import it. Throws Error.
   virtual Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const = 0;

@@ -4,9 +4,16 @@
 
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include <hmc/error.hpp>
+
+#include "runtime/base/status.hpp"
 #include "runtime/memory/library.hpp"
 #include "runtime/memory/provider.hpp"
 
@@ -180,6 +187,32 @@ class OnDevice {
   const Vendor& vendor_;
   void* previous_ = nullptr;
   Answer answer_;
+};
+
+/// Runs `call` with `device` current. Returns its Answer, or the Answer of entering the device if that failed.
+template <typename Call> Answer on_device(const Vendor& vendor, int device, Call&& call) noexcept {
+  const OnDevice here(vendor, device);
+  return here.answer().ok() ? call() : here.answer();
+}
+
+/// Converts the result of a call to a vendor's library to a Status or an Error that names the call and the code.
+class Failures {
+ public:
+  explicit Failures(const Vendor& vendor) : vendor_(vendor) {}
+
+  Code code_of(const Answer& answer) const noexcept;
+  /// "cuMemCreate answered CUDA_ERROR_OUT_OF_MEMORY (2)".
+  std::string text_of(const Answer& answer) const;
+
+  base::Status to_status(const Answer& answer) const noexcept;
+  /// Throws if the answer isn't success.
+  void check(const Answer& answer, std::string_view operation) const;
+
+ private:
+  const Vendor& vendor_;
+  // A Status points to its text, so the texts are never freed: at most one per pair of call and code.
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<const char*, long>, std::string> texts_;
 };
 
 }  // namespace hmc::memory

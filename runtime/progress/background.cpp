@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <ctime>
 #include <system_error>
 
@@ -40,6 +41,21 @@ constexpr int patient_rounds = 30;
 constexpr int ticks_before_parking = 10;
 
 }  // namespace
+
+void wake_background(Doorbell& door) noexcept {
+  // Release: pairs with the thread's acquire load before its sleep; the thread sees all writes before the nudge.
+  door.nudges.fetch_add(1, std::memory_order_release);
+  ::syscall(SYS_futex, &door.nudges, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void detail::nudge_now(Doorbell& door) noexcept {
+  std::uint32_t asked = Doorbell::asked;
+  // Acquire: pairs with the requester's release store of `asked`. Release: the woken thread sees the requester's
+  // writes.
+  if (door.wanted.compare_exchange_strong(asked, Doorbell::nudged, std::memory_order_acq_rel,
+                                          std::memory_order_relaxed))
+    wake_background(door);
+}
 
 void Background::enter(Entry call) noexcept {
   if (depth_++ > 0 || door_ == nullptr) return;
@@ -112,7 +128,7 @@ int Background::step_all(Started::By who) noexcept {
 }
 
 void Background::ask() noexcept {
-  // Release: pairs with the acquire of the nudge's compare-exchange (nudge.cpp), so the nudged thread sees that the
+  // Release: pairs with the acquire of the nudge's compare-exchange (nudge_now), so the nudged thread sees that the
   // owner has left its call. The fence is that of the requester in the argument in nudge.hpp.
   door_->wanted.store(Doorbell::asked, std::memory_order_release);
   base::full_fence();

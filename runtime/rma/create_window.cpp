@@ -5,7 +5,7 @@
 #include <set>
 
 #include "runtime/base/limits.hpp"
-#include "runtime/base/node_area.hpp"
+#include "runtime/base/node_page.hpp"
 #include "runtime/rma/device_access.hpp"
 #include "runtime/rma/operation_scope.hpp"
 #include "runtime/rma/window_core.hpp"

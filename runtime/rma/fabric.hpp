@@ -18,11 +18,14 @@
 #include "runtime/progress/tickets.hpp"
 #include "runtime/transport/wire.hpp"
 
+namespace hmc::device {
+class OpenStreams;
+}
+
 namespace hmc::rma {
 
 class WindowCore;
 class DeviceAccess;
-class OpenStreams;
 
 /// A rank of the job, as this rank reaches it.
 struct FabricPeer {
@@ -120,7 +123,7 @@ class Fabric {
 
   WindowRegistry windows;
   std::uint64_t last_team = 0;             ///< number of teams created by this rank, without the world
-  std::vector<OpenStreams*> open_streams;  ///< of all teams
+  std::vector<device::OpenStreams*> open_streams;  ///< of all teams
   CurrentOperation operation;
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }

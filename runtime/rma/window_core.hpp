@@ -21,7 +21,6 @@
 namespace hmc::rma {
 
 class DeviceAccess;
-class KernelReach;  // runtime/device
 
 /// One rank's part of the window, with the path by which this rank accesses it.
 struct WindowPeer {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "runtime/memory/kernels.hpp"
-#include "runtime/memory/kernels/embedded.hpp"
+#include "runtime/memory/kernels/device_kernels.hpp"
 #include "tests/multirank/device_support.hpp"
 
 namespace hmc::spmd {

@@ -23,7 +23,7 @@ typedef unsigned short U16;
 typedef unsigned int U32;
 typedef unsigned long long U64;
 
-// ---- arguments: the same layout as in kernel_arguments.hpp, which asserts the sizes
+// ---- arguments: the same layout as in device_kernels.hpp, which asserts the sizes
 struct ReduceArguments {
   const void* ins[64];
   void* outs[64];

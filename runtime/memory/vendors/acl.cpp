@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "runtime/memory/function_gates.hpp"
+#include "runtime/memory/gates.hpp"
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {

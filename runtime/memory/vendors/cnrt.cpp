@@ -2,7 +2,7 @@
 // small limits, so HMC copies row by row. Sharing between processes isn't used yet.
 #include <fmt/format.h>
 
-#include "runtime/memory/function_gates.hpp"
+#include "runtime/memory/gates.hpp"
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {

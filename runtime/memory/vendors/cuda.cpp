@@ -8,7 +8,7 @@
 
 #include "runtime/memory/vendor.hpp"
 #include "runtime/memory/vendors/cuda_api.hpp"
-#include "runtime/memory/word_gates.hpp"
+#include "runtime/memory/gates.hpp"
 
 namespace hmc::memory {
 

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "runtime/memory/vendors/runtime_vendor.hpp"
-#include "runtime/memory/word_gates.hpp"
+#include "runtime/memory/gates.hpp"
 
 namespace hmc::memory {
 

@@ -1,7 +1,7 @@
 // RuntimeVendor: the common base of HIP and MUSA.
 #pragma once
 
-#include "runtime/memory/function_gates.hpp"
+#include "runtime/memory/gates.hpp"
 #include "runtime/memory/vendor.hpp"
 #include "runtime/memory/vendors/runtime_api.hpp"
 

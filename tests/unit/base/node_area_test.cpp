@@ -1,4 +1,4 @@
-#include "runtime/base/node_area.hpp"
+#include "runtime/base/node_page.hpp"
 
 #include <gtest/gtest.h>
 

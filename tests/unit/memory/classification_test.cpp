@@ -5,7 +5,6 @@
 #include <atomic>
 #include <thread>
 
-#include "runtime/memory/known_ranges.hpp"
 #include "runtime/memory/pointer_lookup.hpp"
 #include "tests/unit/memory/fake.hpp"
 

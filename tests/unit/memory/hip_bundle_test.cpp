@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/memory/kernels/embedded.hpp"
+#include "runtime/memory/kernels/device_kernels.hpp"
 #include "tests/unit/memory/fake.hpp"
 
 namespace hmc::memory {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "collectives/reduce/reduce.hpp"
-#include "runtime/memory/runtime_compiler.hpp"
 #include "tests/unit/memory/fake.hpp"
 
 namespace hmc::memory {

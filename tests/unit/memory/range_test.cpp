@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/memory/vmm.hpp"
+#include "runtime/memory/device_allocation.hpp"
 #include "tests/unit/memory/fake.hpp"
 #include "tests/unit/memory/share_peer.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "runtime/memory/sharing.hpp"
+#include "runtime/memory/provider.hpp"
 
 namespace hmc::memory {
 

@@ -1,4 +1,4 @@
-// Memory shared by two real processes, on the fake drivers: the contract of sharing.hpp for each kind.
+// Memory shared by two real processes, on the fake drivers: the contract of SharingKind for each kind.
 #include <dirent.h>
 #include <unistd.h>
 

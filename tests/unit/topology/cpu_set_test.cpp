@@ -1,4 +1,4 @@
-#include "runtime/topology/cpu_set.hpp"
+#include "runtime/topology/cpu_layout.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "runtime/memory/known_ranges.hpp"
+#include "runtime/memory/pointer_lookup.hpp"
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/memory/vmm.hpp"
+#include "runtime/memory/device_allocation.hpp"
 
 #include "runtime/base/segment.hpp"
 

@@ -1,4 +1,4 @@
-// WordGates: blocks a stream until the host writes a word that the stream waits for.
+// The two kinds of gates, which block a stream until the host opens them: FunctionGates and WordGates.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,19 @@
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
+
+/// A thread of the library blocks in the function. If one thread serves all streams, gates of two streams in two
+/// processes can deadlock. DeviceProvider::why_no_gates tests for this.
+class FunctionGates final : public GateCalls {
+ public:
+  using Launch = int(void* stream, void (*function)(void*), void* data);
+  explicit FunctionGates(const Symbol<Launch>& launch) : launch_(launch) {}
+  std::string why_not() const override;
+  Answer stop(std::unique_ptr<Gate>& gate, void* stream) const override;
+
+ private:
+  const Symbol<Launch>& launch_;
+};
 
 /// Words are reused: their number is the maximum number of gates that were closed at the same time.
 class WordGates : public GateCalls {

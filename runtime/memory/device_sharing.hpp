@@ -10,8 +10,7 @@
 #include <mutex>
 #include <string>
 
-#include "runtime/memory/allocation.hpp"
-#include "runtime/memory/sharing.hpp"
+#include "runtime/memory/provider.hpp"
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {

@@ -1,4 +1,4 @@
-#include "runtime/memory/failure.hpp"
+#include "runtime/memory/vendor.hpp"
 
 #include <fmt/format.h>
 
